@@ -10,6 +10,7 @@ import type {
   StatusDocument,
   StepDocument,
   StoreDocument,
+  TapeDocument,
 } from '../api/status-document.ts';
 import { quantileBound } from '../base/latency-histogram.ts';
 import type { RejectionStatus } from '../base/rejection.ts';
@@ -49,6 +50,7 @@ export interface StatusParts {
   readonly checkpoint: CheckpointDocument | undefined;
   readonly datapath: DatapathDocument | undefined;
   readonly history: HistoryStatusDocument | undefined;
+  readonly tape: TapeDocument | undefined;
   readonly kubernetes: KubernetesDocument | undefined;
 }
 
@@ -180,6 +182,7 @@ export function agentStatus({
   checkpoint,
   datapath,
   history,
+  tape,
   kubernetes,
 }: StatusParts): StatusDocument {
   const ipcache = engines.ipcache.status();
@@ -197,6 +200,7 @@ export function agentStatus({
     ...(checkpoint && { checkpoint }),
     ...(datapath && { datapath }),
     ...(history && { history }),
+    ...(tape && { tape }),
     ipcache: {
       prefixes: ipcache.entries - ipcache.shadowed,
       shadowed: ipcache.shadowed,

@@ -50,6 +50,7 @@ import { KubernetesFollower } from './kubernetes-follower.ts';
 import { MeshFeed } from './mesh-feed.ts';
 import type { AgentOptions } from './options.ts';
 import { StateKeeper } from './state-keeper.ts';
+import { TapeKeeper } from './tape-keeper.ts';
 
 /** The parts of the process that an agent uses. */
 export interface AgentContext {
@@ -97,6 +98,7 @@ export class Agent implements ReadModel, PlayStage {
   /** The datapath of the kernel; undefined if none is configured. */
   readonly datapath: DatapathKeeper | undefined;
   readonly #history: HistoryKeeper | undefined;
+  readonly #tape: TapeKeeper | undefined;
   readonly #recordedKubernetes: RecordedKubernetes | undefined;
   readonly #kubernetes: KubernetesFollower | undefined;
   #report: ClusterReport | undefined;
@@ -135,6 +137,13 @@ export class Agent implements ReadModel, PlayStage {
       onHandlerFault: ({ error, node }) => log.error({ err: error, node }, 'a node handler failed'),
     });
     const { ipcache, services, nodes } = this;
+    if (options.tape !== undefined)
+      this.#tape = new TapeKeeper(options, options.tape, {
+        ...context,
+        ipcache,
+        gate,
+        labelsOf: this.labelsOf,
+      });
     this.#manifests = new FollowedManifests({ services, gate, clock, log, onReject });
     this.#mesh = new MeshFeed(options, {
       log,
@@ -143,7 +152,7 @@ export class Agent implements ReadModel, PlayStage {
       gate,
       onReject,
       engines: {
-        ...{ ipcache, services, nodes },
+        ...{ ipcache, services, nodes, tap: this.#tape?.tape.mesh },
         onCause: (cause) => this.#history?.history.setCause(cause),
         onWithdrawal: (cluster, isRunning) => this.#history?.noteWithdrawal(cluster, isRunning),
       },
@@ -221,6 +230,7 @@ export class Agent implements ReadModel, PlayStage {
     const mesh = this.#mesh;
     return [
       [this.#engines()],
+      ...(this.#tape === undefined ? [] : [[this.#tape.step()]]),
       ...(this.#keeper === undefined ? [] : [[this.#keeper.step()]]),
       ...(this.#history === undefined ? [] : [[this.#history.step()]]),
       ...(this.datapath === undefined ? [] : [[this.datapath.step()]]),
@@ -334,6 +344,7 @@ export class Agent implements ReadModel, PlayStage {
       start: () => {
         this.services.markSynced();
         this.#mesh.synced();
+        this.#tape?.tape.complete();
         this.#syncedMs = Math.round(clock.now() - begun);
         const { followed } = this.#mesh;
         this.#report = followed && new ClusterReport(reported(followed), log, clock);
@@ -521,6 +532,7 @@ export class Agent implements ReadModel, PlayStage {
       checkpoint: this.#keeper?.status(),
       datapath: this.datapath?.status(),
       history: this.#history?.status(),
+      tape: this.#tape?.status(),
       kubernetes: this.#kubernetes?.status(),
     });
   }

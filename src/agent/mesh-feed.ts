@@ -245,13 +245,14 @@ export class MeshFeed {
   }
 
   async #readRecorded(signal: AbortSignal, onProgress: () => void): Promise<void> {
-    const { load, clusterName } = this.#options;
+    const { load, keys, clusterName } = this.#options;
     const { log, onReject } = this.#context;
     for (const path of load) {
       this.#reading = path;
       await this.#recorded.load(path, { own: clusterName, onReject, onProgress, signal });
     }
     this.#reading = undefined;
+    if (keys !== undefined) await this.#recorded.store(keys(), { onReject, onProgress, signal });
     const { clusters } = this.#recorded;
     if (clusters.length > 0 && !clusters.includes(clusterName)) {
       const names = clusters.join(', ');
@@ -287,10 +288,10 @@ export class MeshFeed {
     const { serviceV2 } = this.#options;
     const { remoteNodeIdentities } = network;
     const { clock, random, gate, onReject, engines } = this.#context;
-    const { ipcache, nodes, services, onCause, onWithdrawal } = engines;
+    const { ipcache, nodes, services, onCause, onWithdrawal, tap } = engines;
     const own = new OwnCluster({
       clusterName,
-      engines: { ipcache, nodes, remoteNodeIdentities, onCause, onWithdrawal },
+      engines: { ipcache, nodes, remoteNodeIdentities, onCause, onWithdrawal, tap },
       failStatic,
       backend,
       clock,
@@ -310,6 +311,7 @@ export class MeshFeed {
       remoteNodeIdentities,
       onCause,
       onWithdrawal,
+      tap,
       clock,
       random,
       gate,

@@ -6,6 +6,7 @@ import type { HostDatapathOptions } from '../datapath/linux/host-options.ts';
 import type { MaxConnectedClusters } from '../model/numeric-identity.ts';
 import type { NodeConfiguration } from '../nodemanager/address-claims.ts';
 import type { Manifest } from '../recording/manifests.ts';
+import type { RecordedKey } from '../recording/recorded-keys.ts';
 
 /** The kvstore of an agent. `memory`: one in this process with recorded keys; `etcd`: a real one. */
 export const KVSTORE_KINDS = ['memory', 'etcd'] as const;
@@ -86,12 +87,16 @@ export interface AgentOptions {
   readonly historyMemory?: number | undefined;
   /** Maximum size of the stored history in `stateDir` in bytes; 0: none. Default: 0. */
   readonly historyDisk?: number | undefined;
+  /** Folder and maximum size in bytes of a tape of the input; default: none. */
+  readonly tape?: { readonly path: string; readonly maxBytes: number } | undefined;
   /** Options of the datapath of this machine's kernel; default: none. */
   readonly datapath?: HostDatapathOptions | undefined;
   /** Options for following a Kubernetes API server; default: none. */
   readonly kubernetes?: KubernetesOptions | undefined;
   /** Files with recorded meshes, read in order; for kvstore `memory` only. */
   readonly load: readonly string[];
+  /** Returns keys of another source than files. If present, the kvstores in memory have them, too. */
+  readonly keys?: (() => AsyncIterable<RecordedKey>) | undefined;
   /** Files or folders with Kubernetes manifests, read in order. */
   readonly manifests: readonly string[];
 }

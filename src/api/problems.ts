@@ -172,7 +172,7 @@ function* datapathProblems({ failures, parts, tables }: DatapathDocument): Gener
 
 /** Yields the problems of an agent, except those of its steps. */
 function* agentProblems(status: Partial<StatusDocument>, now: number): Generator<Found, void, void> {
-  const { clusters = [], checkpoint, configProblems = [], kubernetes, datapath, history } = status;
+  const { clusters = [], checkpoint, configProblems = [], kubernetes, datapath, history, tape } = status;
   for (const cluster of clusters) yield* clusterProblem(cluster, now);
   if (checkpoint !== undefined) yield* checkpointProblems(checkpoint, status.cluster ?? '', now);
   for (const text of configProblems)
@@ -191,6 +191,13 @@ function* agentProblems(status: Partial<StatusDocument>, now: number): Generator
       subject: 'history',
       text: `${history.disk.failure}; changes are held in memory only`,
       remedy: `Check the free space and the permissions of ${history.disk.folder}.`,
+    };
+  if (tape?.failure !== undefined)
+    yield {
+      severity: 'warning',
+      subject: 'tape',
+      text: `${tape.failure}; ${counted(tape.lost, 'line')} lost`,
+      remedy: `Check the free space and the permissions of ${tape.folder}, and --tape-size.`,
     };
   const faults = (status.ipcache?.listenerFaults ?? 0) + (status.services?.listenerFaults ?? 0);
   if (faults > 0)

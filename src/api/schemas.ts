@@ -32,6 +32,7 @@ import {
   type StatusDocument,
   type StepDocument,
   type StoreDocument,
+  type TapeDocument,
 } from './status-document.ts';
 
 /** A record of strings. */
@@ -479,6 +480,19 @@ const HISTORY_STATUS: z.ZodType<HistoryStatusDocument> = z
   })
   .openapi('HistoryStatus');
 
+const TAPE: z.ZodType<TapeDocument> = z
+  .object({
+    folder: z.string(),
+    bytes: z.int(),
+    maxBytes: z.int(),
+    lines: z.int().openapi({ description: 'Lines since the start, lost ones included' }),
+    lost: z.int().openapi({ description: 'Lines that were lost because of a failure' }),
+    failure: z.string().optional().openapi({
+      description: 'Failure of the last write; input is then not recorded',
+    }),
+  })
+  .openapi('Tape');
+
 const CHECKPOINT: z.ZodType<CheckpointDocument> = z
   .object({
     folder: z.string(),
@@ -595,6 +609,7 @@ export const STATUS: z.ZodType<StatusDocument> = z
       description: 'Present if a Kubernetes API server is followed',
     }),
     history: HISTORY_STATUS.optional().openapi({ description: 'Present if a history is recorded' }),
+    tape: TAPE.optional().openapi({ description: 'Present with --tape' }),
     checkpoint: CHECKPOINT.optional().openapi({ description: 'Present with --state-dir' }),
     datapath: DATAPATH.optional().openapi({ description: 'Present with --datapath' }),
     syncedMs: z

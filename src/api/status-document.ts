@@ -191,6 +191,19 @@ export interface HistoryDiskDocument {
   readonly failure?: string | undefined;
 }
 
+/** Status of the tape. */
+export interface TapeDocument {
+  readonly folder: string;
+  /** Size of the files in bytes, and its maximum. */
+  readonly bytes: number;
+  readonly maxBytes: number;
+  /** Lines since the start, and those that were lost because of a failure. */
+  readonly lines: number;
+  readonly lost: number;
+  /** Failure of the last write, if it failed. Input is then not recorded. */
+  readonly failure?: string | undefined;
+}
+
 /** Status of an agent as JSON. */
 export interface StatusDocument {
   readonly cluster: string;
@@ -210,6 +223,8 @@ export interface StatusDocument {
   readonly checkpoint?: CheckpointDocument | undefined;
   /** Present if a history is recorded. */
   readonly history?: HistoryStatusDocument | undefined;
+  /** Present with `--tape`. */
+  readonly tape?: TapeDocument | undefined;
   /** Present with `--datapath`. */
   readonly datapath?: DatapathDocument | undefined;
   readonly ipcache: {

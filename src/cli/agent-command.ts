@@ -53,6 +53,8 @@ export function addAgentCommand(program: Command, io: CommandIO, run: RunAction)
           return outcome === 'complete' ? EXIT.ok : EXIT.failed;
         }
         const { play: script, all = false, stateDir, importCiliumState, historyMemory, historyDisk } = flags;
+        const { tape: tapePath, tapeSize } = flags;
+        const tape = tapePath === undefined ? undefined : { path: tapePath, maxBytes: tapeSize };
         const serve = await serveOptions(flags, io.env);
         const datapath = datapathOptions(flags);
         const options = {
@@ -61,6 +63,7 @@ export function addAgentCommand(program: Command, io: CommandIO, run: RunAction)
           importCiliumState,
           historyMemory,
           historyDisk,
+          tape,
           datapath,
         };
         const run = { serve, reload: agentReloads(command, io) };

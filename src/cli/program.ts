@@ -9,6 +9,7 @@ import { addDatapathCommands } from './datapath-command.ts';
 import { addBundleCommand } from './diagnose/bundle-command.ts';
 import { addDiffCommand } from './diagnose/diff-command.ts';
 import { addSysdumpCommand } from './diagnose/sysdump-command.ts';
+import { addTapeCommands } from './diagnose/tape-command.ts';
 import { addWhatIfCommands } from './diagnose/whatif-command.ts';
 import { type CommandIO, EXIT, type ExitStatus, type RunAction } from './io.ts';
 import { addKvstoreMeshCommand } from './kvstoremesh-command.ts';
@@ -50,6 +51,7 @@ function createProgram(io: CommandIO, run: RunAction): Command {
   addOperatorCommand(program, io, run);
   addKvstoreMeshCommand(program, io, run);
   addRecordCommand(program, io, run);
+  addTapeCommands(program, io, run);
   addRestoreCommand(program, io, run);
   addDiffCommand(program, io, run);
   addSysdumpCommand(program, io, run);

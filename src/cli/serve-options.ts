@@ -51,6 +51,16 @@ export interface StateFlags {
   /** Bytes; 0: off. */
   readonly historyMemory: number;
   readonly historyDisk: number;
+  readonly tape?: string;
+  /** Bytes. */
+  readonly tapeSize: number;
+}
+
+/** Parses the size of a tape, at least 16 MiB. */
+function parseTapeSize(text: string): number {
+  const size = parseSize(text);
+  if (size >= 16 << 20) return size;
+  throw new InvalidArgumentError('It must be a size of at least 16MiB, such as 256MiB.');
 }
 
 /** Adds the options of {@link StateFlags}. */
@@ -85,6 +95,16 @@ export function addStateOptions(command: Command): Command {
       )
         .argParser(parseSize)
         .default(128 << 20, '128MiB'),
+    )
+    .option(
+      '--tape <folder>',
+      'record all input in this folder, so that dpcache replay shows and checks any earlier state',
+      parsePath,
+    )
+    .addOption(
+      new Option('--tape-size <size>', 'with --tape: maximum size of its files; the oldest are removed first')
+        .argParser(parseTapeSize)
+        .default(256 << 20, '256MiB'),
     )
     .optionsGroup('Options:');
 }

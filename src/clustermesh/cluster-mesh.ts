@@ -166,7 +166,7 @@ export class ClusterMesh implements SyncingClusters {
       maxConnectedClusters = 255,
     } = this.#options;
     const { ipcache, services, nodes, exports, identities, remoteNodeIdentities, onCause } = this.#options;
-    const { onWithdrawal, serviceV2 } = this.#options;
+    const { onWithdrawal, tap, serviceV2 } = this.#options;
     return new FollowedCluster({
       name,
       clock,
@@ -186,7 +186,7 @@ export class ClusterMesh implements SyncingClusters {
           writer: { source: 'clustermesh', owner: name },
           engines: {
             ...{ ipcache, services, nodes, exports, identities },
-            ...{ remoteNodeIdentities, onCause, onWithdrawal },
+            ...{ remoteNodeIdentities, onCause, onWithdrawal, tap },
           },
           globalServices: this.globalServices,
           limits: (config) => clusterLimits(config?.id ?? 0, maxConnectedClusters),

@@ -11,6 +11,7 @@ import {
   type CopiedResource,
   clusterConfigKey,
   isServiceResource,
+  resourcePrefix,
   SERVICE_RESOURCES,
   type ServiceResource,
 } from '../kvstore/codec/keys.ts';
@@ -31,6 +32,7 @@ import {
 } from './decoders.ts';
 import type { MeshCause, MeshEngines } from './engines.ts';
 import type { GlobalServices } from './global-services.ts';
+import { tapped } from './mesh-tap.ts';
 import {
   exportObserver,
   identityObserver,
@@ -77,12 +79,13 @@ function withdrawalOf(cluster: string): MeshCause {
 
 /** Returns the observer, which reports the revision of each event before it is applied. */
 function withCause<T>(
-  observer: StoreObserver<T>,
+  tappedObserver: Pick<WatchStoreOptions<T>, 'observer' | 'onEvent'>,
   cluster: string,
   onCause: MeshEngines['onCause'],
   isWithdrawing: () => boolean,
 ): Pick<WatchStoreOptions<T>, 'observer' | 'onEvent'> {
-  if (onCause === undefined) return { observer };
+  if (onCause === undefined) return tappedObserver;
+  const { observer, onEvent } = tappedObserver;
   const batch = (apply: () => void): void => {
     try {
       // The deletes of a withdrawal are no events.
@@ -95,7 +98,10 @@ function withCause<T>(
   };
   return {
     observer: { ...observer, batch },
-    onEvent: (_name, { modRevision }) => onCause({ store: cluster, revision: String(modRevision) }),
+    onEvent: (name, event) => {
+      onCause({ store: cluster, revision: String(event.modRevision) });
+      onEvent?.(name, event);
+    },
   };
 }
 
@@ -120,6 +126,8 @@ export class ClusterStores extends ResourceStores {
         decodeLarge: decodeInPieces(decode, valueLimits),
       },
     ): void => {
+      const tap = engines.tap?.store(cluster, resource);
+      const observed = tap === undefined ? { observer } : tapped(observer, tap);
       const store = new WatchStore<T>({
         decode,
         ...large,
@@ -127,7 +135,7 @@ export class ClusterStores extends ResourceStores {
         gate,
         onApplied,
         onFault,
-        ...withCause(observer, cluster, engines.onCause, () => this.#withdrawing),
+        ...withCause(observed, cluster, engines.onCause, () => this.#withdrawing),
       });
       this.stores.set(resource, store);
     };
@@ -164,8 +172,13 @@ export class ClusterStores extends ResourceStores {
 
   /** Sets the limits of the cluster's values, which apply from the next key on, and the format of its services. */
   async configure(config: ClusterConfig | undefined, signal: AbortSignal): Promise<void> {
-    const { limits, serviceV2 = 'auto', cluster, rejections } = this.#options;
-    this.#limits = limits(config);
+    this.#limits = this.#options.limits(config);
+    await this.#chooseFormat(config, signal);
+    if (!signal.aborted) this.#options.engines.tap?.configured(this.#options.cluster, config);
+  }
+
+  async #chooseFormat(config: ClusterConfig | undefined, signal: AbortSignal): Promise<void> {
+    const { serviceV2 = 'auto', cluster, rejections } = this.#options;
     const mode = config?.capabilities.endpointSlicesExportMode;
     const format = serviceFormat(serviceV2, mode);
     const skipped = new Set<CopiedResource>(SERVICE_RESOURCES.filter((resource) => resource !== format));
@@ -194,6 +207,30 @@ export class ClusterStores extends ResourceStores {
    * complete, so that no service loses a backend that both have. Until then, both are served.
    */
   override async follow(resource: CopiedResource, request: FollowRequest): Promise<FollowEnd> {
+    const { engines, cluster } = this.#options;
+    const { tap } = engines;
+    if (tap === undefined || !this.stores.has(resource)) return this.#follow(resource, request);
+    const { layout, mayDelete, onReading, onListed } = request;
+    tap.followed(cluster, resource, resourcePrefix(resource, cluster, layout), mayDelete === 'never');
+    const tappedRequest: FollowRequest = {
+      ...request,
+      onReading: (reading, state, failure) => {
+        tap.reading(cluster, reading, state);
+        onReading(reading, state, failure);
+      },
+      onListed: (listed) => {
+        tap.listed(cluster, listed);
+        onListed(listed);
+      },
+    };
+    try {
+      return await this.#follow(resource, tappedRequest);
+    } finally {
+      tap.ended(cluster, resource);
+    }
+  }
+
+  async #follow(resource: CopiedResource, request: FollowRequest): Promise<FollowEnd> {
     let replaced: Promise<void> | undefined;
     const onListed = (listed: CopiedResource): void => {
       replaced = this.#withdrawSkipped(request.signal).then((isDone) => {
@@ -222,7 +259,7 @@ export class ClusterStores extends ResourceStores {
 
   /** Withdraws all services. They must not be followed any more. Signal and errors as with {@link withdraw}. */
   withdrawServices(signal: AbortSignal): Promise<void> {
-    return this.#withdraw(signal, [
+    return this.#withdraw(signal, 'services', [
       ...SERVICE_RESOURCES.map((format) => () => this.stores.get(format)?.drain(signal)),
       () => this.#options.engines.services?.withdrawCluster(this.#options.cluster),
     ]);
@@ -237,7 +274,7 @@ export class ClusterStores extends ResourceStores {
   withdraw(signal: AbortSignal): Promise<void> {
     const { cluster, writer, engines, identities } = this.#options;
     const { nodes, ...others } = Object.fromEntries(this.stores);
-    return this.#withdraw(signal, [
+    return this.#withdraw(signal, 'everything', [
       ...Object.values(others).map((store) => () => store.drain(signal)),
       () => nodes?.drain(signal),
       () => engines.services?.withdrawCluster(cluster),
@@ -248,9 +285,13 @@ export class ClusterStores extends ResourceStores {
   }
 
   /** Runs the steps of a withdrawal, and reports it, unless there is nothing to withdraw. */
-  async #withdraw(signal: AbortSignal, steps: readonly (() => unknown)[]): Promise<void> {
+  async #withdraw(
+    signal: AbortSignal,
+    scope: 'services' | 'everything',
+    steps: readonly (() => unknown)[],
+  ): Promise<void> {
     const { cluster, engines } = this.#options;
-    const { onCause, onWithdrawal } = engines;
+    const { onCause, onWithdrawal, tap } = engines;
     const isEmpty = this.size === 0;
     if (!isEmpty) onWithdrawal?.(cluster, true);
     this.#withdrawing = true;
@@ -266,6 +307,7 @@ export class ClusterStores extends ResourceStores {
           }
         }),
       );
+      if (!signal.aborted) tap?.withdrawn(cluster, scope);
       if (!isEmpty && !signal.aborted) onWithdrawal?.(cluster, false);
     } finally {
       this.#withdrawing = false;

@@ -5,6 +5,7 @@ import type { ClusterService, ClusterServiceKey } from '../model/cluster-service
 import type { ServiceExport, ServiceExportKey } from '../model/service-export.ts';
 import type { Source } from '../model/source.ts';
 import type { RemoteSliceID } from '../servicecache/service-cache.ts';
+import type { MeshTap } from './mesh-tap.ts';
 
 /** Receives IPs and their identities. `IPCache` implements it. The engine counts the outcomes. */
 export interface IPSink {
@@ -65,6 +66,11 @@ export interface MeshEngines {
    * called with true again. It must not throw. Default: none.
    */
   readonly onWithdrawal?: ((cluster: string, isRunning: boolean) => void) | undefined;
+  /**
+   * @internal
+   * Receives the input of the engines. Default: none.
+   */
+  readonly tap?: MeshTap | undefined;
   /**
    * The setting of the node manager (SEMANTICS 4); default true. The identity `host` from a peer means *its* host, so it becomes
    * `remote-node` here. If false, all nodes have the identity `host`.

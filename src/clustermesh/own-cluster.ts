@@ -58,7 +58,7 @@ export class OwnCluster implements SyncingClusters {
   constructor(options: OwnClusterOptions) {
     const { clusterName: name, engines, clock = systemClock, random = Math.random } = options;
     const { failStatic = true, refillMs, gate, valueLimits, onReject } = options;
-    const { ipcache, nodes, remoteNodeIdentities, onCause, onWithdrawal } = engines;
+    const { ipcache, nodes, remoteNodeIdentities, onCause, onWithdrawal, tap } = engines;
     this.#options = options;
     this.#cluster = new FollowedCluster({
       name,
@@ -75,7 +75,7 @@ export class OwnCluster implements SyncingClusters {
           gate,
           valueLimits,
           writer: { source: 'kvstore' },
-          engines: { ipcache, nodes, remoteNodeIdentities, onCause, onWithdrawal },
+          engines: { ipcache, nodes, remoteNodeIdentities, onCause, onWithdrawal, tap },
           limits: () => NO_LIMITS,
         }),
       objection: () => undefined,

@@ -97,9 +97,26 @@ export class RecordedMesh {
    * Stores the keys of a file; see `readRecordedKeys`, also for `own`. Invalid lines, and keys that no reader would find, are
    * passed to `onReject`. Returns early if the signal fires. Throws `InputError` if no line is valid.
    */
-  async load(path: string, { own, onReject, onProgress, signal }: LoadOptions): Promise<void> {
-    let keys = 0;
+  async load(path: string, options: LoadOptions): Promise<void> {
+    const { own, onReject } = options;
     let lines = 0;
+    const rejectLine = (rejected: Rejection): void => {
+      lines++;
+      onReject(rejected);
+    };
+    const keys = await this.store(readRecordedKeys(path, rejectLine, own), options);
+    if (keys === 0 && lines > 0)
+      throw new InputError(
+        `--load ${path}: none of its ${counted(lines, 'line')} is valid; 'dpcache record' writes valid files`,
+      );
+  }
+
+  /** Stores keys; see {@link RecordedMesh.load}. Returns their number. */
+  async store(
+    recordedKeys: AsyncIterable<RecordedKey>,
+    { onReject, onProgress, signal }: Omit<LoadOptions, 'own'>,
+  ): Promise<number> {
+    let keys = 0;
     let batch: RecordedKey[] = [];
     const names = new Set<string>();
     const store = async (): Promise<void> => {
@@ -108,12 +125,8 @@ export class RecordedMesh {
       batch = [];
       names.clear();
     };
-    const rejectLine = (rejected: Rejection): void => {
-      lines++;
-      onReject(rejected);
-    };
-    for await (const recorded of readRecordedKeys(path, rejectLine, own)) {
-      if (signal.aborted) return;
+    for await (const recorded of recordedKeys) {
+      if (signal.aborted) return keys;
       onProgress?.();
       keys++;
       const stray = strayKey(recorded);
@@ -127,10 +140,7 @@ export class RecordedMesh {
       names.add(recorded.key);
     }
     await store();
-    if (keys === 0 && lines > 0)
-      throw new InputError(
-        `--load ${path}: none of its ${counted(lines, 'line')} is valid; 'dpcache record' writes valid files`,
-      );
+    return keys;
   }
 
   /**

@@ -50,6 +50,8 @@ const SAID: Readonly<Record<string, { flags: readonly string[]; env?: string; fi
   'import-cilium-state': { flags: ['--import-cilium-state', '/c'] },
   'history-memory': { flags: ['--history-memory', '64MiB'] },
   'history-disk': { flags: ['--history-disk', '1GiB'] },
+  tape: { flags: ['--tape', '/t'] },
+  'tape-size': { flags: ['--tape-size', '1GiB'] },
   datapath: { flags: ['--datapath', 'linux'] },
   'datapath-pins': { flags: ['--datapath', 'linux', '--datapath-pins', '/p'] },
   'datapath-cgroup': { flags: ['--datapath', 'linux', '--datapath-cgroup', '/c'] },

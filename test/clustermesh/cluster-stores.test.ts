@@ -19,9 +19,7 @@ class World {
   readonly told: string[] = [];
   readonly identities: IdentityCache = new IdentityCache();
   readonly backend: MemoryBackend = new MemoryBackend({ clock: new ManualClock() });
-  readonly engines: Required<
-    Omit<MeshEngines, 'remoteNodeIdentities' | 'exports' | 'identities' | 'onCause' | 'onWithdrawal'>
-  >;
+  readonly engines: Required<Pick<MeshEngines, 'ipcache' | 'services' | 'nodes'>>;
   readonly stores: ClusterStores;
 
   constructor(choose: (engines: World['engines']) => MeshEngines = (engines) => engines) {

@@ -10,7 +10,7 @@ const BELOW_PROCESSES: readonly string[] = [
   ...[...CACHES, 'metadata', 'sharedlookup', 'restore', 'history', 'datapath'],
   ...['kvstore', 'clustermesh', 'k8s', 'operator', 'api'],
 ];
-const BELOW_AGENT: readonly string[] = [...BELOW_PROCESSES, 'process', 'recording', 'client'];
+const BELOW_AGENT: readonly string[] = [...BELOW_PROCESSES, 'process', 'recording', 'tape', 'client'];
 
 /** The table "Rooms": what each room may import of ours, besides its own files. */
 const ROOMS: Readonly<Record<string, readonly string[]>> = {
@@ -35,6 +35,7 @@ const ROOMS: Readonly<Record<string, readonly string[]>> = {
   api: [...CACHES, 'history', 'kvstore'],
   process: BELOW_PROCESSES,
   recording: [...BELOW_PROCESSES, 'process'],
+  tape: [...BELOW_PROCESSES, 'process', 'recording'],
   client: [...BELOW_PROCESSES, 'process'],
   sysdump: [
     ...BELOW_PROCESSES.filter((room) => room !== 'sharedlookup'),

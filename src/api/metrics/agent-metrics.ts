@@ -11,6 +11,7 @@ import { kubernetesDescriptions } from './kubernetes-metrics.ts';
 import { kvstoreDescriptions } from './kvstore-metrics.ts';
 import { ProcessMetrics } from './process-metrics.ts';
 import { Scrape } from './scrape.ts';
+import { tapeDescriptions } from './tape-metrics.ts';
 
 /**
  * Metrics of an agent in the Prometheus text format. Names end with their unit, counters with `_total`. Labels are clusters,
@@ -93,6 +94,7 @@ function descriptions(model: MetricSources, feed: ChangeFeed): readonly Descript
     ...kubernetesDescriptions(model),
     ...datapathDescriptions(model),
     ...historyDescriptions(model),
+    ...tapeDescriptions(model),
     {
       name: 'dpcache_rejections_total',
       help: 'Rejected inputs by reason.',

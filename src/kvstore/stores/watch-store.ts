@@ -95,7 +95,7 @@ export interface WatchStoreOptions<T> {
 
 /** Source and options of a run of a {@link WatchStore}. */
 export interface WatchStoreRun {
-  readonly backend: KvstoreBackend;
+  readonly backend: Pick<KvstoreBackend, 'watch'>;
   /** Ends in `/`. May differ between runs if the names below it have the same meaning. */
   readonly prefix: string;
   /** Ends the run. */

@@ -194,8 +194,8 @@ export function mayTakeAway(what: AnyHappening): what is Extract<Happening, { re
   return ['id', 'restore', 'remove', 'tear'].includes(what.do);
 }
 
-class World {
-  readonly clock = new ManualClock();
+export class World {
+  readonly clock: ManualClock = new ManualClock();
   readonly servers: Map<string, MemoryServer> = new Map([
     ['a', newCluster(this.clock, 'a', 1)],
     ['b', newCluster(this.clock, 'b', 2)],

@@ -3,6 +3,7 @@ import type { Clock, Random } from '../../../src/base/clock.ts';
 import type { Rejection } from '../../../src/base/rejection.ts';
 import { TurnGate } from '../../../src/base/turn-gate.ts';
 import { ClusterMesh } from '../../../src/clustermesh/cluster-mesh.ts';
+import type { MeshTap } from '../../../src/clustermesh/mesh-tap.ts';
 import { OwnCluster, type OwnClusterOptions } from '../../../src/clustermesh/own-cluster.ts';
 import { IPCache } from '../../../src/ipcache/ipcache.ts';
 import { parseService } from '../../../src/k8s/parse-service.ts';
@@ -15,6 +16,7 @@ import { MemoryServer } from '../../../src/kvstore/memory/memory-server.ts';
 import type { KvstoreBackend } from '../../../src/kvstore/session/backend.ts';
 import { type LeaseID, NO_LEASE } from '../../../src/kvstore/session/transport.ts';
 import { SERVICE_NAME_LABEL } from '../../../src/model/cluster-endpoint-slice.ts';
+import { IdentityCache } from '../../../src/model/identity-cache.ts';
 import { formatLabels } from '../../../src/model/labels.ts';
 import { NodeManager } from '../../../src/nodemanager/node-manager.ts';
 import { ServiceCache } from '../../../src/servicecache/service-cache.ts';
@@ -28,7 +30,7 @@ export const OWN = 'own';
 const random: Random = () => 0.5;
 
 /** Global services of the own cluster. */
-const LOCAL_SERVICES = ['s0', 's1'].map((name, i) => ({
+export const LOCAL_SERVICES: readonly Readonly<Record<string, unknown>>[] = ['s0', 's1'].map((name, i) => ({
   apiVersion: 'v1',
   kind: 'Service',
   metadata: { name, namespace: 'ns', annotations: { 'service.cilium.io/global': 'true' } },
@@ -44,6 +46,8 @@ export class Agent {
   readonly mesh: ClusterMesh;
   readonly rejections: Rejection[] = [];
   readonly links: Map<string, FaultyMemoryBackend> = new Map();
+  /** Receives the input from the own cluster. */
+  tap: MeshTap | undefined;
   #own: OwnCluster | undefined;
 
   constructor(clock: Clock, makeMesh = (options: MeshOptions): ClusterMesh => new ClusterMesh(options)) {
@@ -85,10 +89,15 @@ export class Agent {
 
   followOwnOn(backend: KvstoreBackend, options: Partial<OwnClusterOptions> = {}): OwnCluster {
     const { ipcache, nodes, clock } = this;
-    const engines = { ipcache, nodes };
+    const engines = { ipcache, nodes, tap: this.tap };
     this.#own = new OwnCluster({ clusterName: OWN, engines, backend, clock, random, ...options });
     this.#own.start();
     return this.#own;
+  }
+
+  /** Identities of the own cluster. */
+  get ownIdentities(): IdentityCache {
+    return this.#own?.identities ?? new IdentityCache();
   }
 
   async add(name: string, server: MemoryServer): Promise<void> {

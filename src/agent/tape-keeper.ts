@@ -1,0 +1,57 @@
+import type { TapeDocument } from '../api/status-document.ts';
+import type { TurnGate } from '../base/turn-gate.ts';
+import type { IPCache } from '../ipcache/ipcache.ts';
+import { formatLabels, type Labels } from '../model/labels.ts';
+import type { Step } from '../process/start-step.ts';
+import { Tape } from '../tape/tape.ts';
+import type { AgentContext } from './agent.ts';
+import type { AgentOptions } from './options.ts';
+import { StateFiles } from './state-files.ts';
+
+/** Context of {@link TapeKeeper}. */
+export interface TapeKeeperContext extends Pick<AgentContext, 'clock' | 'log'> {
+  readonly ipcache: IPCache;
+  readonly gate: TurnGate;
+  readonly labelsOf: (identity: number) => Labels | undefined;
+}
+
+/** The tape of an agent. */
+export class TapeKeeper {
+  readonly tape: Tape;
+  readonly #options: NonNullable<AgentOptions['tape']>;
+
+  constructor(agent: AgentOptions, options: NonNullable<AgentOptions['tape']>, context: TapeKeeperContext) {
+    const { clusterName, clusterID = 0, nodeName, maxConnectedClusters, network, serviceV2 = 'auto' } = agent;
+    const { path, maxBytes } = options;
+    const { clock, log, ipcache, gate, labelsOf } = context;
+    this.#options = options;
+    this.tape = new Tape({
+      folder: new StateFiles(path),
+      maxBytes,
+      settings: { clusterName, clusterID, nodeName, maxConnectedClusters, network, serviceV2 },
+      ipcache,
+      labelsOf: (identity) => {
+        const labels = labelsOf(identity);
+        return labels === undefined ? '' : formatLabels(labels);
+      },
+      clock,
+      gate,
+      onFailure: (failure) => {
+        if (failure === undefined) log.warn(`--tape ${path}: recording again`);
+        else
+          log.warn(`--tape ${path}: ${failure.message}; the input is not recorded until it can be written`);
+      },
+    });
+  }
+
+  /** Returns the step that begins the tape, and closes it as the last step of the stop. */
+  step(): Step {
+    return { name: 'tape', start: () => this.tape.start(), stop: () => this.tape.stop() };
+  }
+
+  status(): TapeDocument {
+    const { bytes, lines, lost, failure } = this.tape.status();
+    const { path: folder, maxBytes } = this.#options;
+    return { folder, bytes, maxBytes, lines, lost, ...(failure && { failure: failure.message }) };
+  }
+}

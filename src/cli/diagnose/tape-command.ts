@@ -1,0 +1,138 @@
+import type { Command } from 'commander';
+import type { AgentOptions } from '../../agent/options.ts';
+import { parseWhen, WHEN_FORMS } from '../../api/when.ts';
+import { systemClock } from '../../base/system-clock.ts';
+import type { ReplayReport } from '../../tape/replay-tape.ts';
+import type { TapeSettings } from '../../tape/tape-settings.ts';
+import type { TapeState } from '../../tape/tape-state.ts';
+import { type CommandIO, EXIT, type RunAction } from '../io.ts';
+import { parsePath } from '../option-table.ts';
+import { type ListenAddress, parseListen, serveOptions } from '../serve-options.ts';
+
+interface ReplayFlags {
+  readonly at?: string;
+  readonly serve?: ListenAddress;
+  readonly ignoreVersion?: true;
+}
+
+function counted(count: number, what: string): string {
+  return `${count.toLocaleString('en')} ${what}${count === 1 ? '' : 's'}`;
+}
+
+/** Returns the local time of day, with the date unless it is today. */
+function clockText(ms: number): string {
+  const at = new Date(ms);
+  const pad = (value: number, digits = 2): string => String(value).padStart(digits, '0');
+  const time = `${pad(at.getHours())}:${pad(at.getMinutes())}:${pad(at.getSeconds())}.${pad(at.getMilliseconds(), 3)}`;
+  if (at.toDateString() === new Date().toDateString()) return time;
+  return `${at.getFullYear()}-${pad(at.getMonth() + 1)}-${pad(at.getDate())} ${time}`;
+}
+
+/** Returns the result of a replay as lines. */
+function replayLines({ to, events, digests, cuts, isWhole, difference }: ReplayReport): readonly string[] {
+  const equal = `${counted(digests, 'digest')} equal`;
+  const lines = [`replayed to ${clockText(to)}, ${counted(events, 'event')}, ${equal}`];
+  for (const { at, lost } of cuts)
+    lines.push(
+      lost === 0 ? `${at}: the agent was started again` : `${at}: ${counted(lost, 'line')} missing before it`,
+    );
+  if (!isWhole)
+    lines.push(
+      'the state is incomplete: the tape is cut before this time, and the next snapshot is not complete',
+    );
+  if (difference !== undefined) {
+    const { at, writer, recorded, replayed, keys } = difference;
+    lines.push(
+      `${at}: the digest of ${writer} is ${replayed ?? 'missing'}, but the agent had ${recorded ?? 'none'}`,
+      `changed since the last equal digest: ${keys.length === 0 ? 'nothing' : keys.join(', ')}`,
+    );
+  }
+  return lines;
+}
+
+/** Runs an agent with the kvstores of a tape, with its page, until the signal fires. */
+async function serveState(
+  state: TapeState,
+  { clusterName, clusterID, nodeName, network, maxConnectedClusters, serviceV2 }: TapeSettings,
+  listen: ListenAddress,
+  io: CommandIO,
+): Promise<void> {
+  const { createLog } = await import('../../process/log.ts');
+  const { followMesh } = await import('../../agent/run-agent.ts');
+  const serve = await serveOptions({ socket: false, listen, ui: true }, io.env);
+  const options: AgentOptions = {
+    ...{ kvstore: 'memory', clusterName, nodeName, network, maxConnectedClusters, serviceV2 },
+    clusterID: clusterID === 0 ? undefined : clusterID,
+    load: [],
+    keys: () => state.keys(),
+    manifests: [],
+  };
+  const log = createLog('warn', 'text', io.stderr);
+  const context = { log, output: io.stderr, env: io.env, signal: io.signal };
+  await followMesh(options, { script: undefined, all: false, quiet: false, serve }, context);
+}
+
+/** Adds `dpcache tape check` and `dpcache replay`. */
+export function addTapeCommands(program: Command, io: CommandIO, run: RunAction): void {
+  const tape = program.command('tape').description('tapes of dpcache agent --tape');
+  tape
+    .command('check')
+    .description('check each line of a tape; print its times, events, cuts and clusters')
+    .argument('<path>', 'folder of the tape, or one of its files', parsePath)
+    .action((path: string) =>
+      run(async () => {
+        const { checkTape } = await import('../../tape/check-tape.ts');
+        const { writeLines } = await import('../../process/terminal.ts');
+        const { from, to, events, cuts, clusters } = await checkTape(path, io.signal);
+        const parts = [
+          `${clockText(from)} to ${clockText(to)}`,
+          ...[counted(events, 'event'), counted(cuts.length, 'cut'), counted(clusters.length, 'cluster')],
+        ];
+        writeLines(io.stdout, `${parts.join(', ')}\n`);
+        return EXIT.ok;
+      }),
+    );
+  const replay = program
+    .command('replay')
+    .description(
+      'apply a tape to the engines and compare each digest with that of the agent; exit with status 1 if one differs',
+    )
+    .argument('<path>', 'folder of the tape, or one of its files', parsePath)
+    .option(
+      '--at <time>',
+      `end at this time: ${WHEN_FORMS.replace(', or #SEQUENCE', '')} (default: the end of the tape)`,
+    )
+    .option(
+      '--serve <address>',
+      'afterwards, serve the page with that state until Ctrl-C, at a port (of loopback) or address:port',
+      parseListen,
+    )
+    .option('--ignore-version', 'replay a tape of another version of dpcache, whose digests may differ')
+    .action((path: string, { at: time, serve, ignoreVersion }: ReplayFlags) =>
+      run(async () => {
+        const at = time === undefined ? undefined : parseWhen(time, systemClock.wallTime());
+        if (time !== undefined && typeof at !== 'number')
+          return replay.error(
+            `dpcache: invalid --at '${time}': it must be ${WHEN_FORMS.replace(', or #SEQUENCE', '')}`,
+          );
+        const { replayTape } = await import('../../tape/replay-tape.ts');
+        const { TapeState } = await import('../../tape/tape-state.ts');
+        const { writeLines } = await import('../../process/terminal.ts');
+        let state = new TapeState();
+        const report = await replayTape(path, {
+          at: typeof at === 'number' ? at : undefined,
+          ignoreVersion,
+          signal: io.signal,
+          onReplay: () => {
+            state = new TapeState();
+          },
+          ...(serve && { onLine: (line) => state.apply(line) }),
+        });
+        writeLines(io.stdout, `${replayLines(report).join('\n')}\n`);
+        const { settings } = report.replay;
+        await report.replay.close();
+        if (serve !== undefined) await serveState(state, settings, serve, io);
+        return report.difference === undefined && report.isWhole ? EXIT.ok : EXIT.failed;
+      }),
+    );
+}

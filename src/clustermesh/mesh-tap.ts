@@ -1,0 +1,68 @@
+import type { ClusterConfig } from '../kvstore/codec/cluster-config.ts';
+import type { CopiedResource } from '../kvstore/codec/keys.ts';
+import type { WatchEvent } from '../kvstore/session/backend.ts';
+import type { StoreObserver, WatchStoreOptions } from '../kvstore/stores/watch-store.ts';
+import type { OnReading } from './resource-stores.ts';
+
+/**
+ * Receives what one store applies, in the order in which it is applied. A batch of the engines is one call of `onApplied` after the
+ * calls of its keys.
+ */
+export interface StoreTap {
+  /** Called with each event before its value is decoded. */
+  onEvent(name: string, event: WatchEvent): void;
+  /** Called before the value of the last event is applied; not called if it was rejected. */
+  onUpdate(name: string): void;
+  /** Called before a key is removed: because of the last event, or because a complete list does not contain it. */
+  onDelete(name: string): void;
+  onApplied(): void;
+}
+
+/**
+ * @internal
+ * Receives the input of the engines of a mesh, so that it can be recorded. Its methods are synchronous and must not throw.
+ */
+export interface MeshTap {
+  /** Returns the tap of a resource of a cluster. Called once for each store. */
+  store(cluster: string, resource: CopiedResource): StoreTap;
+  /** Called after the configuration from a handshake was applied. */
+  configured(cluster: string, config: ClusterConfig | undefined): void;
+  /** Called when a resource is followed. If `keeps`, keys are neither deleted nor removed because of a rejected value. */
+  followed(cluster: string, resource: CopiedResource, prefix: string, keeps: boolean): void;
+  /** Called with each state of a reader. */
+  reading(cluster: string, reading: Parameters<OnReading>[0], state: Parameters<OnReading>[1]): void;
+  /** Called when a resource is complete and keys that no longer exist were deleted. */
+  listed(cluster: string, resource: CopiedResource): void;
+  /** Called when a resource is no longer followed. */
+  ended(cluster: string, resource: CopiedResource): void;
+  /** Called after the state of a cluster, or all its services, were withdrawn. */
+  withdrawn(cluster: string, scope: 'services' | 'everything'): void;
+}
+
+/** Returns an observer that passes all calls to the tap first. */
+export function tapped<T>(
+  observer: StoreObserver<T>,
+  tap: StoreTap,
+): Pick<WatchStoreOptions<T>, 'observer' | 'onEvent'> {
+  return {
+    observer: {
+      onUpdate: (name, value) => {
+        tap.onUpdate(name);
+        observer.onUpdate(name, value);
+      },
+      onDelete: (name) => {
+        tap.onDelete(name);
+        observer.onDelete(name);
+      },
+      batch: (apply) => {
+        try {
+          if (observer.batch === undefined) apply();
+          else observer.batch(apply);
+        } finally {
+          tap.onApplied();
+        }
+      },
+    },
+    onEvent: (name, event) => tap.onEvent(name, event),
+  };
+}

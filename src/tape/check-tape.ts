@@ -1,0 +1,43 @@
+import type { TapeCut } from './replay-tape.ts';
+import { TapeError } from './tape-line.ts';
+import { openTape, readTapePart } from './tape-reader.ts';
+
+/** What a tape contains. Times are wall times in milliseconds since the epoch. */
+export interface TapeSummary {
+  readonly from: number;
+  readonly to: number;
+  readonly events: number;
+  readonly files: number;
+  readonly cuts: readonly TapeCut[];
+  readonly clusters: readonly string[];
+}
+
+/** Reads a whole tape and checks every line. Throws {@link TapeError} with the first invalid line. Replays nothing. */
+export async function checkTape(path: string, signal: AbortSignal): Promise<TapeSummary> {
+  const parts = await openTape(path);
+  const cuts: TapeCut[] = [];
+  const clusters = new Set<string>();
+  let [from, to, events, seq] = [0, 0, 0, 0];
+  let life = '';
+  for (const { path: file, head } of parts) {
+    if (from === 0) from = head.wall + head.ms;
+    else if (head.life !== life) cuts.push({ at: `${file}:1`, lost: 0 });
+    else if (head.seq !== seq + 1) cuts.push({ at: `${file}:1`, lost: head.seq - seq - 1 });
+    life = head.life;
+    seq = head.seq - 1;
+    let { wall } = head;
+    for await (const lines of readTapePart(file)) {
+      signal.throwIfAborted();
+      for (const { line, number } of lines) {
+        if (line.seq !== seq + 1)
+          throw new TapeError(`${file}:${number}`, `seq: must be ${seq + 1}, but is ${line.seq}`);
+        seq = line.seq;
+        events++;
+        if (line.ev === 'clock') wall = line.wall;
+        if ('store' in line) clusters.add(line.store);
+        to = wall + line.ms;
+      }
+    }
+  }
+  return { from, to, events, files: parts.length, cuts, clusters: [...clusters].sort() };
+}

@@ -1,0 +1,164 @@
+import type { Rejection } from '../base/rejection.ts';
+import { InputError } from '../process/input-error.ts';
+import { version } from '../process/version.ts';
+import { type DigestDifference, Replay } from './replay.ts';
+import { TapeError, type TapeLine } from './tape-line.ts';
+import { openTape, type PlacedLine, readTapePart, type TapePart } from './tape-reader.ts';
+import { readTapeSettings } from './tape-settings.ts';
+
+/** Options of {@link replayTape}. */
+export interface ReplayOptions {
+  /** Wall time of the last line in milliseconds since the epoch. Default: the end of the tape. */
+  readonly at?: number | undefined;
+  /** Replays a tape of another version of the program, whose digests may differ. */
+  readonly ignoreVersion?: boolean | undefined;
+  readonly onReject?: ((rejection: Rejection) => void) | undefined;
+  /** Called with a replay before its first line: once, and once more after each cut. */
+  readonly onReplay?: ((replay: Replay) => void) | undefined;
+  /** Called with each line before it is applied. */
+  readonly onLine?: ((line: TapeLine) => void) | undefined;
+  readonly signal?: AbortSignal | undefined;
+}
+
+/** A part of a tape that is missing. */
+export interface TapeCut {
+  /** Position after the cut: file and line. */
+  readonly at: string;
+  readonly lost: number;
+}
+
+/** The result of a replay. */
+export interface ReplayReport {
+  readonly replay: Replay;
+  /** Wall time of the last line. */
+  readonly to: number;
+  readonly events: number;
+  /** Number of equal digests. */
+  readonly digests: number;
+  readonly cuts: readonly TapeCut[];
+  /** False if the last snapshot is not complete at this time, so that a part of the state is missing. */
+  readonly isWhole: boolean;
+  /** The digest that differs, and its position. The replay has ended there. */
+  readonly difference: (DigestDifference & { readonly at: string }) | undefined;
+}
+
+/** Lines that are applied in one turn of the event loop. */
+const LINES_PER_TURN = 512;
+
+/**
+ * Replays a tape: the folder, or one of its files. The state after a cut begins with the next snapshot, or with the next start of
+ * the agent. Throws {@link TapeError} with the line if a line is invalid, if `at` is before the first line, and if another version
+ * wrote the tape.
+ */
+export async function replayTape(path: string, options: ReplayOptions = {}): Promise<ReplayReport> {
+  const parts = await openTape(path);
+  return new TapeReplayer(parts, options).run();
+}
+
+class TapeReplayer {
+  readonly #parts: readonly TapePart[];
+  readonly #options: ReplayOptions;
+  readonly #cuts: TapeCut[] = [];
+  #replay: Replay | undefined;
+  #seq = 0;
+  #life = '';
+  #wall = 0;
+  #to = 0;
+  #events = 0;
+  #digests = 0;
+  #difference: ReplayReport['difference'];
+
+  constructor(parts: readonly TapePart[], options: ReplayOptions) {
+    this.#parts = parts;
+    this.#options = options;
+  }
+
+  async run(): Promise<ReplayReport> {
+    const { at = Number.POSITIVE_INFINITY, signal } = this.#options;
+    const first = this.#parts.findLastIndex((_, index) => index === 0 || isStart(this.#parts, index, at));
+    const [head] = this.#parts.slice(first);
+    if (head !== undefined && head.head.wall + head.head.ms > at)
+      throw new TapeError(head.path, `the tape begins at ${timeText(head.head.wall + head.head.ms)}`);
+    for (const part of this.#parts.slice(first)) {
+      if (part.head.wall + part.head.ms > at) break;
+      if (!(await this.#part(part, at)) || signal?.aborted === true) break;
+    }
+    const replay = this.#replay;
+    if (replay === undefined) throw new TapeError(this.#parts[0]?.path ?? '', 'contains no line');
+    return {
+      ...{ replay, to: this.#to, events: this.#events, digests: this.#digests, cuts: this.#cuts },
+      isWhole: replay.isWhole,
+      difference: this.#difference,
+    };
+  }
+
+  /** Applies the lines of a part. Returns false at the end of the replay. */
+  async #part(part: TapePart, at: number): Promise<boolean> {
+    const { signal } = this.#options;
+    for await (const lines of readTapePart(part.path)) {
+      for (const [index, placed] of lines.entries()) {
+        if (!(await this.#line(part, placed, at))) return false;
+        if (index % LINES_PER_TURN === 0) await new Promise((resolve) => setImmediate(resolve));
+      }
+      if (signal?.aborted === true) return false;
+    }
+    return true;
+  }
+
+  async #line(part: TapePart, { line, number }: PlacedLine, at: number): Promise<boolean> {
+    const { onLine } = this.#options;
+    if (line.ev === 'tape' && number === 1) await this.#begin(part, line);
+    else if (line.seq !== this.#seq + 1)
+      throw new TapeError(`${part.path}:${number}`, `seq: must be ${this.#seq + 1}, but is ${line.seq}`);
+    if (line.ev === 'clock') this.#wall = line.wall;
+    if (this.#wall + line.ms > at) return false;
+    this.#seq = line.seq;
+    this.#to = this.#wall + line.ms;
+    this.#events++;
+    onLine?.(line);
+    try {
+      const difference = await this.#replay?.apply(line);
+      if (line.ev === 'digest' && this.#replay?.isWhole === true) this.#digests++;
+      if (difference === undefined) return true;
+      this.#digests--;
+      this.#difference = { ...difference, at: `${part.path}:${number}` };
+      return false;
+    } catch (error) {
+      if (!(error instanceof InputError)) throw error;
+      throw new TapeError(`${part.path}:${number}`, error.message, { cause: error });
+    }
+  }
+
+  /** Continues the replay with the first line of a part, or begins another one after a cut or a start of the agent. */
+  async #begin(part: TapePart, head: TapePart['head']): Promise<void> {
+    const { ignoreVersion, onReject, onReplay } = this.#options;
+    if (head.version !== version() && ignoreVersion !== true)
+      throw new TapeError(
+        `${part.path}:1`,
+        `version: ${head.version} has written the tape, this is ${version()}: use that version, or --ignore-version`,
+      );
+    this.#wall = head.wall;
+    const isNext = head.life === this.#life && head.seq === this.#seq + 1;
+    if (isNext) return;
+    const isSameLife = head.life === this.#life;
+    if (this.#replay !== undefined)
+      this.#cuts.push({ at: `${part.path}:1`, lost: isSameLife ? head.seq - this.#seq - 1 : 0 });
+    await this.#replay?.close();
+    this.#life = head.life;
+    this.#replay = new Replay(readTapeSettings(head.settings, `${part.path}:1`), onReject);
+    if (head.seq > 1) this.#replay.beginSnapshot();
+    onReplay?.(this.#replay);
+  }
+}
+
+/** Returns true if a replay to a time begins with this part: the first one of the life that contains the time. */
+function isStart(parts: readonly TapePart[], index: number, at: number): boolean {
+  const [part, before] = [parts[index], parts[index - 1]];
+  if (part === undefined || part.head.wall + part.head.ms > at) return false;
+  return before?.head.life !== part.head.life;
+}
+
+/** Returns a time as text. */
+export function timeText(ms: number): string {
+  return new Date(ms).toISOString();
+}

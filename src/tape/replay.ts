@@ -1,0 +1,157 @@
+import type { Rejection } from '../base/rejection.ts';
+import { GlobalServices } from '../clustermesh/global-services.ts';
+import { ClaimDigest } from '../compare/claim-digest.ts';
+import { IPCache } from '../ipcache/ipcache.ts';
+import { formatKey } from '../net/prefix.ts';
+import { NodeManager } from '../nodemanager/node-manager.ts';
+import { ServiceCache } from '../servicecache/service-cache.ts';
+import { ReplayClock } from './replay-clock.ts';
+import { ReplayedCluster } from './replayed-cluster.ts';
+import type { TapeLine } from './tape-line.ts';
+import type { TapeSettings } from './tape-settings.ts';
+
+/** Keys that are reported if a digest differs. */
+const REPORTED_KEYS = 10;
+/** Keys that are remembered since the last equal digest. */
+const RECENT_KEYS = 4096;
+
+/** A digest that differs from that of the recorded agent. */
+export interface DigestDifference {
+  /** The group of writers. */
+  readonly writer: string;
+  readonly recorded: string | undefined;
+  readonly replayed: string | undefined;
+  /** Keys of the group that changed since the last equal digest, newest first, at most ten. */
+  readonly keys: readonly string[];
+}
+
+/** Applies the lines of a tape to engines of its own, with the clock of the tape. It opens nothing and calls no handler. */
+export class Replay {
+  readonly clock: ReplayClock = new ReplayClock();
+  readonly ipcache: IPCache;
+  readonly services: ServiceCache;
+  readonly nodes: NodeManager;
+  readonly clusters: Map<string, ReplayedCluster> = new Map();
+  readonly settings: TapeSettings;
+  readonly #onReject: (rejection: Rejection) => void;
+  readonly #globalServices = new GlobalServices();
+  readonly #digest: ClaimDigest;
+  /** Keys that changed since the last equal digest, with their writer, oldest first. */
+  readonly #recent = new Map<string, string>();
+  /** False until a snapshot is complete. Digests are then not compared. */
+  #isWhole = true;
+
+  constructor(settings: TapeSettings, onReject: (rejection: Rejection) => void = () => {}) {
+    const { clusterName, nodeName, network } = settings;
+    const { clock } = this;
+    const random = (): number => 0.5;
+    this.settings = settings;
+    this.#onReject = onReject;
+    this.ipcache = new IPCache({ onReject });
+    this.services = new ServiceCache({ clusterName, nodeName, onReject, nodePort: { enabled: true } });
+    this.nodes = new NodeManager({
+      ...network,
+      ipcache: this.ipcache,
+      clock,
+      random,
+      clusterName,
+      localNodeName: nodeName,
+      localNodeIsHost: true,
+      onReject,
+    });
+    this.#digest = new ClaimDigest({ ipcache: this.ipcache });
+    for (const _ of this.#digest.start());
+    this.ipcache.observeClaims((key, { source, owner }) => {
+      const text = formatKey(key);
+      this.#recent.delete(text);
+      this.#recent.set(text, `${source} ${owner}`);
+      if (this.#recent.size <= RECENT_KEYS) return;
+      for (const oldest of this.#recent.keys()) return void this.#recent.delete(oldest);
+    });
+  }
+
+  /** True if the state is that of the agent at the last line. False between the beginning of a snapshot and its end. */
+  get isWhole(): boolean {
+    return this.#isWhole;
+  }
+
+  /** Applies a line. Resolves when the engines have it. Returns a difference if the line is a digest that differs. */
+  async apply(line: TapeLine): Promise<DigestDifference | undefined> {
+    if (line.ms > this.clock.now()) this.clock.advanceTo(line.ms);
+    switch (line.ev) {
+      case 'tape':
+      case 'clock':
+        this.clock.wall = line.wall;
+        return undefined;
+      case 'snapshot':
+        return undefined;
+      case 'whole':
+        this.#isWhole = true;
+        return undefined;
+      case 'digest':
+        return this.#isWhole ? this.#compare(line.sums) : undefined;
+      case 'complete':
+      case 'note':
+      case 'cut':
+        return undefined;
+      default:
+        // A replay that has the state from its beginning ignores the snapshots.
+        if (line.ev !== 'put' || line.snap !== 1 || !this.#isWhole)
+          await this.#clusterOf(line.store).apply(line);
+        return undefined;
+    }
+  }
+
+  /** The following lines are a snapshot of a state that the replay does not have. */
+  beginSnapshot(): void {
+    this.#isWhole = false;
+  }
+
+  async close(): Promise<void> {
+    for (const cluster of this.clusters.values()) await cluster.stop();
+    this.nodes.close();
+    this.#digest.stop();
+  }
+
+  #clusterOf(name: string): ReplayedCluster {
+    let cluster = this.clusters.get(name);
+    if (cluster === undefined) {
+      const { ipcache, services, nodes } = this;
+      cluster = new ReplayedCluster({
+        name,
+        settings: this.settings,
+        engines: { ipcache, services, nodes },
+        globalServices: this.#globalServices,
+        onReject: this.#onReject,
+      });
+      this.clusters.set(name, cluster);
+    }
+    return cluster;
+  }
+
+  #compare(sums: Readonly<Record<string, unknown>>): DigestDifference | undefined {
+    const replayed = new Map(this.#digest.groups().map(({ writer, sum }) => [writer, sum]));
+    const writers = new Set([...Object.keys(sums), ...replayed.keys()]);
+    for (const writer of writers) {
+      const recorded = Object.hasOwn(sums, writer) ? String(sums[writer]) : undefined;
+      if (recorded === replayed.get(writer) || !isTaped(writer)) continue;
+      const keys = [...this.#recent].filter(
+        ([, by]) => `${by}/`.startsWith(`${writer}/`) || `${by}`.startsWith(writer),
+      );
+      return {
+        ...{ writer, recorded, replayed: replayed.get(writer) },
+        keys: keys
+          .map(([key]) => key)
+          .slice(-REPORTED_KEYS)
+          .reverse(),
+      };
+    }
+    this.#recent.clear();
+    return undefined;
+  }
+}
+
+/** Returns true if all claims of a group come from kvstores. */
+function isTaped(writer: string): boolean {
+  return /^(kvstore|clustermesh)( |$)/.test(writer);
+}

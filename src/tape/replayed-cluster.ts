@@ -1,0 +1,222 @@
+import type { Rejection } from '../base/rejection.ts';
+import { RejectionLog } from '../base/rejection.ts';
+import { showValue } from '../base/show-value.ts';
+import { ClusterStores, type ClusterStoresOptions } from '../clustermesh/cluster-stores.ts';
+import { clusterLimits, NO_LIMITS } from '../clustermesh/decoders.ts';
+import type { MeshEngines } from '../clustermesh/engines.ts';
+import type { GlobalServices } from '../clustermesh/global-services.ts';
+import { decodeClusterConfig } from '../kvstore/codec/cluster-config.ts';
+import { COPIED_RESOURCES, type CopiedResource, resourcePrefix } from '../kvstore/codec/keys.ts';
+import type { Watch, WatchEvent, WatchStatus } from '../kvstore/session/backend.ts';
+import { IdentityCache } from '../model/identity-cache.ts';
+import { InputError } from '../process/input-error.ts';
+import { bytesIn, type TapeLine } from './tape-line.ts';
+import type { TapeSettings } from './tape-settings.ts';
+
+const EMPTY = new Uint8Array();
+
+const STATUS: WatchStatus = {
+  ...{ prefix: '', state: 'watching', keys: 0, nextRevision: 1, listed: true, isDoubtful: false },
+  ...{ listings: 1, resumptions: 0, failures: 0, lastFailure: undefined, queuedBytes: 0 },
+  delays: { counts: [], sumMs: 0 },
+};
+
+type Batch = readonly WatchEvent[];
+
+/** A watch that delivers batches one by one, and knows when each was applied. */
+class ReplayWatch implements Watch {
+  #batch: Batch | undefined;
+  #ended = false;
+  #wake: (() => void) | undefined;
+  #applied: (() => void) | undefined;
+
+  status(): WatchStatus {
+    return STATUS;
+  }
+
+  /** Resolves when the reader asks for the next batch. */
+  deliver(batch: Batch): Promise<void> {
+    if (this.#ended) return Promise.resolve(); // the store does not read this resource
+    this.#batch = batch;
+    this.#wake?.();
+    return new Promise((resolve) => {
+      this.#applied = resolve;
+    });
+  }
+
+  end(): void {
+    this.#ended = true;
+    this.#wake?.();
+    this.#applied?.();
+  }
+
+  async *[Symbol.asyncIterator](): AsyncGenerator<Batch, void, void> {
+    while (!this.#ended) {
+      const batch = this.#batch;
+      this.#batch = undefined;
+      if (batch !== undefined) {
+        yield batch;
+        this.#applied?.();
+      } else
+        await new Promise<void>((resolve) => {
+          this.#wake = resolve;
+        });
+    }
+  }
+}
+
+/** A run of a store. */
+interface Run {
+  readonly watch: ReplayWatch;
+  readonly leave: AbortController;
+  readonly ended: Promise<unknown>;
+}
+
+/** A store of a cluster, as it was followed. */
+interface Followed {
+  prefix: string;
+  keeps: boolean;
+  run: Run | undefined;
+  batch: WatchEvent[];
+}
+
+/** Options of {@link ReplayedCluster}. */
+export interface ReplayedClusterOptions {
+  readonly name: string;
+  readonly settings: TapeSettings;
+  readonly engines: MeshEngines;
+  readonly globalServices: GlobalServices;
+  readonly onReject: (rejection: Rejection) => void;
+}
+
+/** Applies the lines of one cluster with its stores, decoders and observers. */
+export class ReplayedCluster {
+  readonly identities: IdentityCache = new IdentityCache();
+  readonly #name: string;
+  readonly #stores: ClusterStores;
+  readonly #followed = new Map<CopiedResource, Followed>();
+  readonly #signal = new AbortController().signal;
+
+  constructor({ name, settings, engines, globalServices, onReject }: ReplayedClusterOptions) {
+    this.#name = name;
+    const { clusterName, maxConnectedClusters, serviceV2, network } = settings;
+    const { ipcache, nodes, services } = engines;
+    const { remoteNodeIdentities } = network;
+    const isOwn = name === clusterName;
+    const of: Pick<ClusterStoresOptions, 'writer' | 'engines' | 'limits'> = isOwn
+      ? {
+          writer: { source: 'kvstore' },
+          engines: { ipcache, nodes, remoteNodeIdentities },
+          limits: () => NO_LIMITS,
+        }
+      : {
+          writer: { source: 'clustermesh', owner: name },
+          engines: { ipcache, nodes, services, remoteNodeIdentities },
+          limits: (config) => clusterLimits(config?.id ?? 0, maxConnectedClusters),
+        };
+    this.#stores = new ClusterStores({
+      ...of,
+      cluster: name,
+      globalServices: isOwn ? undefined : globalServices,
+      serviceV2,
+      identities: this.identities,
+      rejections: new RejectionLog(onReject),
+      onApplied: () => {},
+      onFault: () => {},
+    });
+    for (const resource of COPIED_RESOURCES) {
+      const prefix = resourcePrefix(resource, name);
+      this.#followed.set(resource, { prefix, keeps: false, run: undefined, batch: [] });
+    }
+  }
+
+  /** Applies a line of this cluster. Resolves when the engines have it; a batch is applied with its last line. */
+  async apply(line: TapeLine & { readonly store: string }): Promise<void> {
+    switch (line.ev) {
+      case 'put':
+      case 'delete':
+      case 'sweep': {
+        const type = line.ev === 'put' ? 'modify' : 'delete';
+        const value = line.ev === 'put' ? (bytesIn(line) ?? EMPTY) : EMPTY;
+        const { batch, prefix } = this.#of(line.from);
+        if (!line.key.startsWith(prefix))
+          throw new InputError(`key: ${showValue(line.key)} is not below ${prefix}`);
+        batch.push({ type, key: line.key, value, modRevision: line.rev });
+        return line.more === 1 ? undefined : this.#deliver(line.from, batch);
+      }
+      case 'ignored':
+        return line.more === 1 ? undefined : this.#deliver(line.from, this.#of(line.from).batch);
+      case 'listed':
+        return this.#deliver(line.from, [{ type: 'list-done', key: '', value: EMPTY, modRevision: 0 }]);
+      case 'follow':
+        await this.#leave(line.from);
+        Object.assign(this.#of(line.from), { prefix: line.prefix, keeps: line.keeps });
+        return;
+      case 'end':
+        await this.#leave(line.from);
+        this.#of(line.from).keeps = false;
+        return;
+      case 'config': {
+        await this.stop();
+        const value = bytesIn(line);
+        const decoded = value === undefined ? undefined : decodeClusterConfig(value, line.key);
+        await this.#stores.configure(decoded?.ok === true ? decoded.value : undefined, this.#signal);
+        return;
+      }
+      case 'withdrawn':
+        await this.stop();
+        if (line.scope === 'services') await this.#stores.withdrawServices(this.#signal);
+        else await this.#stores.withdraw(this.#signal);
+        return;
+      default:
+        return; // the state of a reader
+    }
+  }
+
+  /** Ends all runs. */
+  async stop(): Promise<void> {
+    for (const resource of this.#followed.keys()) await this.#leave(resource);
+  }
+
+  #of(resource: CopiedResource): Followed {
+    const followed = this.#followed.get(resource);
+    if (followed === undefined) throw new Error(resource);
+    return followed;
+  }
+
+  async #deliver(resource: CopiedResource, batch: Batch): Promise<void> {
+    const followed = this.#of(resource);
+    followed.batch = [];
+    if (batch.length === 0) return;
+    followed.run ??= this.#begin(resource, followed);
+    await followed.run.watch.deliver(batch);
+  }
+
+  #begin(resource: CopiedResource, { prefix, keeps }: Followed): Run {
+    const watch = new ReplayWatch();
+    const leave = new AbortController();
+    const isCache = prefix === resourcePrefix(resource, this.#name, 'cache');
+    const ended = this.#stores.follow(resource, {
+      backend: { watch: () => watch },
+      signal: leave.signal,
+      mayDelete: keeps ? 'never' : undefined,
+      keepUnlisted: true,
+      layout: isCache ? 'cache' : 'state',
+      onListed: () => {},
+      onReading: () => {},
+    });
+    void ended.then(() => watch.end());
+    return { watch, leave, ended };
+  }
+
+  async #leave(resource: CopiedResource): Promise<void> {
+    const followed = this.#of(resource);
+    const { run } = followed;
+    followed.run = undefined;
+    followed.batch = [];
+    if (run === undefined) return;
+    run.leave.abort();
+    run.watch.end();
+    await run.ended;
+  }
+}

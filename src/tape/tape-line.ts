@@ -1,0 +1,163 @@
+import { messageOf } from '../base/failure.ts';
+import { showValue } from '../base/show-value.ts';
+import { bytesOfText } from '../kvstore/codec/bytes.ts';
+import { COPIED_RESOURCES, type CopiedResource } from '../kvstore/codec/keys.ts';
+import { isObject } from '../net/fields.ts';
+import { InputError } from '../process/input-error.ts';
+
+/** The version of the format. A reader refuses others. */
+export const TAPE_FORMAT = 1;
+
+/** Maximum length of a line: a value of 1.5 MiB in base64, or an object of Kubernetes, with room for its escapes. */
+export const MAX_LINE_BYTES: number = 8 << 20;
+
+/** Fields of all lines. */
+export interface TapePlace {
+  /** Number of the line in the life of the agent, from 1. A gap in the numbers is a cut. */
+  readonly seq: number;
+  /** Monotonic milliseconds since the tape was started. */
+  readonly ms: number;
+}
+
+/** A value of a key, as text or in base64. */
+export interface TapeValue {
+  readonly value?: string;
+  readonly value64?: string;
+}
+
+/** A key of a resource of a cluster. If `more`, the next line of the resource belongs to the same batch. */
+interface KeyPlace {
+  readonly store: string;
+  readonly from: CopiedResource;
+  readonly key: string;
+  readonly rev: number;
+  readonly more?: 1;
+}
+
+/** The content of a line. A put has no `ev`, so that it has the form of a recorded key. */
+export type TapeEntry =
+  /** The first line of each file. `wall` is the wall time of `ms` 0. */
+  | {
+      readonly ev: 'tape';
+      readonly format: number;
+      readonly version: string;
+      readonly life: string;
+      readonly wall: number;
+      readonly settings: Readonly<Record<string, unknown>>;
+    }
+  /** A snapshot begins; the state is complete when it ends (`whole`). The lines between have `snap` if they are no input. */
+  | { readonly ev: 'snapshot' }
+  | { readonly ev: 'whole' }
+  /** Lines were lost. */
+  | { readonly ev: 'cut'; readonly lost: number }
+  /** The initial sync is complete. */
+  | { readonly ev: 'complete' }
+  | ({ readonly ev: 'put'; readonly snap?: 1 } & KeyPlace & TapeValue)
+  /** `sweep`: a complete list or a withdrawal removed the key. `ignored`: the delete had no effect. */
+  | ({ readonly ev: 'delete' | 'sweep' | 'ignored' } & KeyPlace)
+  /** The configuration from a handshake; without a value if the cluster has none. */
+  | ({ readonly ev: 'config'; readonly store: string; readonly key: string } & TapeValue)
+  | {
+      readonly ev: 'follow';
+      readonly store: string;
+      readonly from: CopiedResource;
+      readonly prefix: string;
+      /** True if the run neither deletes keys nor removes them because of a rejected value. */
+      readonly keeps: boolean;
+    }
+  | { readonly ev: 'end' | 'listed'; readonly store: string; readonly from: CopiedResource }
+  | { readonly ev: 'state'; readonly store: string; readonly from: string; readonly state: string }
+  | { readonly ev: 'withdrawn'; readonly store: string; readonly scope: 'services' | 'everything' }
+  /** The sums of the claims of each group of writers. */
+  | { readonly ev: 'digest'; readonly sums: Readonly<Record<string, unknown>> }
+  /** The wall time of `ms` 0 has changed, because the clock was set. */
+  | { readonly ev: 'clock'; readonly wall: number }
+  /** A signal, a change of settings or another event of the process, for readers. */
+  | { readonly ev: 'note'; readonly text: string };
+
+export type TapeLine = TapePlace & TapeEntry;
+export type TapeEvent = TapeEntry['ev'];
+
+/** The kind of a field: text, number, boolean, object, a word; `?` if it may be absent. */
+type FieldKind = 'text' | 'number' | 'boolean' | 'object' | 'resource' | 'scope' | 'one?' | 'text?';
+
+const KEY = { store: 'text', from: 'resource', key: 'text', rev: 'number', more: 'one?' } as const;
+const VALUE = { value: 'text?', value64: 'text?' } as const;
+const READER = { store: 'text', from: 'resource' } as const;
+
+const SHAPES: Readonly<Record<TapeEvent, Readonly<Record<string, FieldKind>>>> = {
+  tape: { format: 'number', version: 'text', life: 'text', wall: 'number', settings: 'object' },
+  snapshot: {},
+  whole: {},
+  cut: { lost: 'number' },
+  complete: {},
+  put: { ...KEY, ...VALUE, snap: 'one?' },
+  delete: KEY,
+  sweep: KEY,
+  ignored: KEY,
+  config: { store: 'text', key: 'text', ...VALUE },
+  follow: { ...READER, prefix: 'text', keeps: 'boolean' },
+  end: READER,
+  listed: READER,
+  state: { store: 'text', from: 'text', state: 'text' },
+  withdrawn: { store: 'text', scope: 'scope' },
+  digest: { sums: 'object' },
+  clock: { wall: 'number' },
+  note: { text: 'text' },
+};
+
+const CHECKS: Readonly<Record<FieldKind, (value: unknown) => boolean>> = {
+  text: (value) => typeof value === 'string',
+  number: (value) => typeof value === 'number' && Number.isFinite(value),
+  boolean: (value) => typeof value === 'boolean',
+  object: isObject,
+  resource: (value) => COPIED_RESOURCES.some((resource) => resource === value),
+  scope: (value) => value === 'services' || value === 'everything',
+  'one?': (value) => value === undefined || value === 1,
+  'text?': (value) => value === undefined || typeof value === 'string',
+};
+
+const CHECKED = new Map(
+  Object.entries(SHAPES).map(([ev, shape]) => [
+    ev,
+    Object.entries({ seq: 'number', ms: 'number', ...shape } as const).map(
+      ([name, kind]) => [name, kind, CHECKS[kind]] as const,
+    ),
+  ]),
+);
+
+/** A tape that cannot be read. Its message names the file and the line. */
+export class TapeError extends InputError {
+  /** File and line: `tape-000001.jsonl.gz:12`. */
+  readonly at: string;
+
+  constructor(at: string, why: string, options?: ErrorOptions) {
+    super(`${at}: ${why}`, options);
+    this.at = at;
+  }
+}
+
+/** Returns the checked line of a text. Throws {@link TapeError} with the position `at()`, the field and its value. */
+export function parseTapeLine(text: string, at: () => string): TapeLine {
+  let json: unknown;
+  try {
+    json = JSON.parse(text);
+  } catch (error) {
+    throw new TapeError(at(), `not JSON: ${messageOf(error)}`);
+  }
+  if (!isObject(json)) throw new TapeError(at(), 'a line must be an object');
+  const { ev = 'put' } = json;
+  const checks = typeof ev === 'string' ? CHECKED.get(ev) : undefined;
+  if (checks === undefined) throw new TapeError(at(), `ev: unknown event ${showValue(ev)}`);
+  for (const [name, kind, check] of checks) {
+    const value = Object.hasOwn(json, name) ? json[name] : undefined;
+    if (!check(value)) throw new TapeError(at(), `${name}: must be ${kind}, but is ${showValue(value)}`);
+  }
+  return (json['ev'] === undefined ? Object.assign(json, { ev }) : json) as unknown as TapeLine;
+}
+
+/** Returns the bytes of a value; undefined if the line has none. */
+export function bytesIn({ value, value64 }: TapeValue): Uint8Array | undefined {
+  if (value !== undefined) return bytesOfText(value);
+  return value64 === undefined ? undefined : Buffer.from(value64, 'base64');
+}

@@ -1,0 +1,120 @@
+import { readdir, stat } from 'node:fs/promises';
+import { basename, join } from 'node:path';
+import { pipeline } from 'node:stream';
+import { constants, createGunzip } from 'node:zlib';
+import { messageOf } from '../base/failure.ts';
+import { openRegularFile } from '../base/regular-file.ts';
+import { unreadable } from '../process/input-error.ts';
+import { MAX_LINE_BYTES, parseTapeLine, TAPE_FORMAT, TapeError, type TapeLine } from './tape-line.ts';
+import { tapeFiles } from './tape-writer.ts';
+
+/** Maximum size of one file after decompression. A file of a tape has at most 64 MiB and a snapshot; its text is ten times larger. */
+const MAX_TEXT_BYTES = 16 * 2 ** 30;
+
+const LINE_FEED = 0x0a;
+
+/** A line and its position. */
+export interface PlacedLine {
+  readonly line: TapeLine;
+  /** Number of the line in its file, from 1. */
+  readonly number: number;
+}
+
+/** A file of a tape. */
+export interface TapePart {
+  readonly path: string;
+  /** Its first line. */
+  readonly head: TapeLine & { readonly ev: 'tape' };
+}
+
+/**
+ * Yields the lines of a file in lists, as they are decompressed. A last line that is not complete is omitted, because the writer may
+ * have died. Throws {@link TapeError} with the line if the file is damaged otherwise, and `InputError` if it cannot be read. Memory: a
+ * few MiB, whatever the file contains.
+ */
+export async function* readTapePart(path: string): AsyncGenerator<readonly PlacedLine[], void, void> {
+  let number = 0;
+  const at = (): string => `${path}:${number}`;
+  let rest: Buffer[] = [];
+  let restBytes = 0;
+  let total = 0;
+  for await (const chunk of decompressed(path, at)) {
+    total += chunk.length;
+    if (total > MAX_TEXT_BYTES) throw new TapeError(at(), 'the file is too large after decompression');
+    const lines: PlacedLine[] = [];
+    let from = 0;
+    for (let end = chunk.indexOf(LINE_FEED); end >= 0; end = chunk.indexOf(LINE_FEED, from)) {
+      const part = chunk.subarray(from, end);
+      const bytes = restBytes === 0 ? part : Buffer.concat([...rest, part]);
+      rest = [];
+      restBytes = 0;
+      from = end + 1;
+      number++;
+      if (bytes.length > 0) lines.push({ line: parseTapeLine(bytes.toString('utf8'), at), number });
+    }
+    if (from < chunk.length) {
+      rest.push(chunk.subarray(from));
+      restBytes += chunk.length - from;
+    }
+    if (restBytes > MAX_LINE_BYTES)
+      throw new TapeError(`${path}:${number + 1}`, `the line has more than ${MAX_LINE_BYTES >> 20} MiB`);
+    if (lines.length > 0) yield lines;
+  }
+}
+
+/** Yields the text of a file; that of a torn file up to its end. */
+async function* decompressed(path: string, at: () => string): AsyncGenerator<Buffer, void, void> {
+  const handle = await openRegularFile(path).catch((cause: unknown) => {
+    throw unreadable('tape', path, cause);
+  });
+  const stream = createGunzip({ chunkSize: 256 << 10, finishFlush: constants.Z_SYNC_FLUSH });
+  pipeline(handle.createReadStream({ highWaterMark: 256 << 10 }), stream, () => {});
+  try {
+    for await (const chunk of stream) yield chunk;
+  } catch (cause) {
+    throw new TapeError(at(), `damaged after this line: ${messageOf(cause)}`, { cause });
+  } finally {
+    stream.destroy();
+  }
+}
+
+/** Returns the files of a tape, oldest first, or the file itself. Throws `InputError` if there is none, or if one is not a tape. */
+export async function openTape(path: string): Promise<readonly TapePart[]> {
+  const paths = await tapePaths(path).catch((cause: unknown) => {
+    throw unreadable('tape', path, cause);
+  });
+  const parts: TapePart[] = [];
+  for (const file of paths) {
+    const head = await firstLine(file);
+    // The newest file is empty until the first second is over.
+    if (head !== undefined) parts.push({ path: file, head });
+  }
+  if (parts.length === 0) throw new TapeError(path, 'contains no tape: name the folder of --tape');
+  return parts;
+}
+
+async function tapePaths(path: string): Promise<readonly string[]> {
+  if (!(await stat(path)).isDirectory()) return [path];
+  return tapeFiles(await readdir(path)).map(([, name]) => join(path, name));
+}
+
+async function firstLine(path: string): Promise<TapePart['head'] | undefined> {
+  for await (const [first] of readTapePart(path)) {
+    if (first === undefined) continue;
+    const { line } = first;
+    if (line.ev !== 'tape')
+      throw new TapeError(`${path}:1`, `ev: a tape begins with "tape", not "${line.ev}"`);
+    if (line.format !== TAPE_FORMAT)
+      throw new TapeError(
+        `${path}:1`,
+        `format: ${line.format} is not ${TAPE_FORMAT}: use a version that writes it`,
+      );
+    return line;
+  }
+  return undefined;
+}
+
+/** Returns the name of a part for messages. */
+export function partName({ path }: TapePart): string {
+  return basename(path);
+}

@@ -1,0 +1,41 @@
+import { SERVICE_V2, type ServiceV2 } from '../clustermesh/service-v2.ts';
+import type { MaxConnectedClusters } from '../model/numeric-identity.ts';
+import { decodeWith, Fields, rejectInput } from '../net/fields.ts';
+import type { NodeConfiguration } from '../nodemanager/address-claims.ts';
+import { TapeError } from './tape-line.ts';
+
+/** The settings of an agent that its state depends on. They are on its tape. */
+export interface TapeSettings {
+  readonly clusterName: string;
+  /** Id of the own cluster; 0 if it has none. */
+  readonly clusterID: number;
+  readonly nodeName: string;
+  readonly maxConnectedClusters: MaxConnectedClusters;
+  readonly serviceV2: ServiceV2;
+  readonly network: NodeConfiguration;
+}
+
+/** Returns the checked settings of a tape. Throws {@link TapeError}. */
+export function readTapeSettings(settings: unknown, at: string): TapeSettings {
+  const decoded = decodeWith(at, () => {
+    const fields = Fields.of(settings, rejectInput, 'settings');
+    const network = fields.item('network');
+    const flag = (name: string): boolean => network.boolean(name) === true;
+    return {
+      clusterName: fields.text('clusterName'),
+      clusterID: fields.integer('clusterID', 0, 511) ?? 0,
+      nodeName: fields.text('nodeName'),
+      maxConnectedClusters: fields.integer('maxConnectedClusters', 255, 511) === 511 ? 511 : 255,
+      serviceV2: fields.word('serviceV2', SERVICE_V2) ?? 'auto',
+      network: {
+        remoteNodeIdentities: flag('remoteNodeIdentities'),
+        encryption: flag('encryption'),
+        nodeEncryption: flag('nodeEncryption'),
+        hostFirewall: flag('hostFirewall'),
+        underlay: network.word('underlay', ['ipv4', 'ipv6'] as const) ?? 'ipv4',
+      },
+    } satisfies TapeSettings;
+  });
+  if (decoded.ok) return decoded.value;
+  throw new TapeError(at, `settings: ${decoded.rejection.message}`);
+}

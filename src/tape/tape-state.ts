@@ -1,0 +1,82 @@
+import { type CopiedResource, resourcePrefix, SERVICE_RESOURCES, syncedKey } from '../kvstore/codec/keys.ts';
+import type { RecordedKey } from '../recording/recorded-keys.ts';
+import { bytesIn, type TapeLine, type TapeValue } from './tape-line.ts';
+
+const EMPTY: TapeValue = { value: '' };
+
+/** The keys of one cluster. */
+interface Store {
+  config: readonly [string, TapeValue] | undefined;
+  readonly keys: Map<CopiedResource, Map<string, TapeValue>>;
+  readonly prefixes: Map<CopiedResource, string>;
+  readonly listed: Set<CopiedResource>;
+}
+
+/** The keys of each kvstore after the lines of a tape, for an agent that shows that state. */
+export class TapeState {
+  readonly #stores = new Map<string, Store>();
+
+  /** Applies a line. */
+  apply(line: TapeLine): void {
+    if (!('store' in line)) return;
+    const store = this.#storeOf(line.store);
+    switch (line.ev) {
+      case 'put':
+        keysOf(store, line.from).set(line.key, line);
+        return;
+      case 'delete':
+      case 'sweep':
+        keysOf(store, line.from).delete(line.key);
+        return;
+      case 'config':
+        store.config = bytesIn(line) === undefined ? undefined : [line.key, line];
+        return;
+      case 'follow':
+        store.prefixes.set(line.from, line.prefix);
+        return;
+      case 'listed':
+        store.listed.add(line.from);
+        return;
+      case 'withdrawn':
+        if (line.scope === 'everything') this.#stores.delete(line.store);
+        else for (const format of SERVICE_RESOURCES) store.keys.delete(format);
+        return;
+      default:
+        return;
+    }
+  }
+
+  /** Yields the keys of all kvstores, with a canary for each complete resource. */
+  async *keys(): AsyncGenerator<RecordedKey, void, void> {
+    for (const [store, { config, keys, prefixes, listed }] of this.#stores) {
+      const of = (key: string, value: TapeValue): RecordedKey => ({
+        ...{ store, key, at: `tape ${store}` },
+        value: bytesIn(value) ?? new Uint8Array(),
+      });
+      if (config !== undefined) yield of(...config);
+      for (const values of keys.values()) for (const [key, value] of values) yield of(key, value);
+      for (const resource of listed) {
+        const isCache = prefixes.get(resource) === resourcePrefix(resource, store, 'cache');
+        yield of(syncedKey(store, resource, isCache ? 'cache' : 'state'), EMPTY);
+      }
+    }
+  }
+
+  #storeOf(name: string): Store {
+    let store = this.#stores.get(name);
+    if (store === undefined) {
+      store = { config: undefined, keys: new Map(), prefixes: new Map(), listed: new Set() };
+      this.#stores.set(name, store);
+    }
+    return store;
+  }
+}
+
+function keysOf({ keys }: Store, resource: CopiedResource): Map<string, TapeValue> {
+  let values = keys.get(resource);
+  if (values === undefined) {
+    values = new Map();
+    keys.set(resource, values);
+  }
+  return values;
+}

@@ -1,0 +1,216 @@
+import type { Clock, Timer } from '../base/clock.ts';
+import type { Failure } from '../base/failure.ts';
+import type { StateFolder } from '../base/files/state-folder.ts';
+import type { TurnGate } from '../base/turn-gate.ts';
+import type { MeshTap } from '../clustermesh/mesh-tap.ts';
+import { ClaimDigest } from '../compare/claim-digest.ts';
+import type { IPCache } from '../ipcache/ipcache.ts';
+import { version } from '../process/version.ts';
+import { contentOf, MeshTape } from './mesh-tape.ts';
+import { TAPE_FORMAT, type TapeEntry } from './tape-line.ts';
+import type { TapeSettings } from './tape-settings.ts';
+import { TapeWriter } from './tape-writer.ts';
+
+/** Interval of the digests. */
+const DIGEST_MS = 5_000;
+/** Interval at which lines reach the disk, if fewer than a member wait. A crash loses the lines since. */
+const FLUSH_MS = 1_000;
+/** The defaults of {@link TapeOptions}. */
+const PART_MS = 10 * 60_000;
+const PART_BYTES = 64 << 20;
+/** Time after a failure of the disk until a new file is tried. */
+const RETRY_MS = 10_000;
+/** Difference of wall time and monotonic time that is noted. */
+const CLOCK_MS = 1_000;
+
+/** Options of {@link Tape}. */
+export interface TapeOptions {
+  readonly folder: StateFolder;
+  /** Maximum size of all files. */
+  readonly maxBytes: number;
+  readonly settings: TapeSettings;
+  readonly ipcache: IPCache;
+  /** See `ClaimDigestOptions`. */
+  readonly labelsOf?: ((identity: number) => string) | undefined;
+  readonly clock: Clock;
+  readonly gate: TurnGate;
+  /** Time and size after which a new file begins with a snapshot, so that earlier files may be removed. Default 10 min, 64 MiB. */
+  readonly partMs?: number | undefined;
+  readonly partBytes?: number | undefined;
+  /** Called if the first failure of the disk occurs, and with undefined when it is over. */
+  readonly onFailure: (failure: Failure | undefined) => void;
+}
+
+/** Status of a {@link Tape}. */
+export interface TapeStatus {
+  readonly bytes: number;
+  /** Number of lines since the start, lost ones included. */
+  readonly lines: number;
+  readonly lost: number;
+  readonly failure: Failure | undefined;
+}
+
+/**
+ * Records the input of an agent in files. Lines are added synchronously, in the order in which the engines receive the input. A
+ * failure of the disk cuts the tape and never reaches the caller.
+ */
+export class Tape {
+  readonly #options: TapeOptions;
+  readonly #writer: TapeWriter;
+  readonly #digest: ClaimDigest;
+  readonly #mesh: MeshTape;
+  readonly #begunAt: number;
+  readonly #life: string;
+  #wall: number;
+  #seq = 0;
+  #lost = 0;
+  /** Lines that were lost since the last one on the tape. */
+  #lostNow = 0;
+  #partAt = 0;
+  #retryAt = 0;
+  #ticks = 0;
+  #isDigestReady = false;
+  #isSnapshotting = false;
+  #timer: Timer | undefined;
+  #failure: Failure | undefined;
+
+  constructor(options: TapeOptions) {
+    const { folder, maxBytes, clock, ipcache, labelsOf, settings } = options;
+    this.#options = options;
+    this.#writer = new TapeWriter({ folder, maxBytes, clock });
+    this.#digest = new ClaimDigest({ ipcache, labelsOf });
+    this.#mesh = new MeshTape((content) => this.#add(content), ipcache, settings.clusterName);
+    this.#begunAt = clock.now();
+    this.#wall = clock.wallTime();
+    this.#life = new Date(this.#wall).toISOString();
+  }
+
+  /** Receives the input from kvstores. */
+  get mesh(): MeshTap {
+    return this.#mesh;
+  }
+
+  /** Begins the tape. Call it before the engines have any state. */
+  start(): void {
+    const { gate } = this.#options;
+    this.#begin();
+    this.#writer.markWhole();
+    void gate.runSteps(this.#digest.start()).then((isDone) => {
+      this.#isDigestReady = isDone;
+    });
+    this.#tick();
+  }
+
+  /** Notes an event of the process, such as a signal. */
+  note(text: string): void {
+    this.#entry({ ev: 'note', text });
+  }
+
+  /** Notes the end of the initial sync. */
+  complete(): void {
+    this.#entry({ ev: 'complete' });
+  }
+
+  status(): TapeStatus {
+    const { bytes, failure } = this.#writer;
+    return { bytes, lines: this.#seq, lost: this.#lost, failure };
+  }
+
+  /** Writes the last lines and closes the files. */
+  async stop(): Promise<void> {
+    this.#timer?.cancel();
+    this.#addDigest();
+    await this.#writer.close();
+    this.#digest.stop();
+  }
+
+  /** Writes the lines so far. */
+  flush(): Promise<void> {
+    return this.#writer.flush();
+  }
+
+  get #ms(): number {
+    return Math.round(this.#options.clock.now() - this.#begunAt);
+  }
+
+  #add(content: string): void {
+    this.#seq++;
+    if (this.#writer.broken) {
+      this.#lost++;
+      this.#lostNow++;
+    } else this.#writer.add(`{"seq":${this.#seq},"ms":${this.#ms},${content}`);
+  }
+
+  #entry(entry: TapeEntry): void {
+    this.#add(contentOf(entry));
+  }
+
+  /** Begins a file with the line that describes the tape. */
+  #begin(): void {
+    const { settings } = this.#options;
+    this.#partAt = this.#options.clock.now();
+    this.#writer.begin();
+    const life = this.#life;
+    this.#entry({
+      ...{ ev: 'tape', format: TAPE_FORMAT, version: version(), life, wall: this.#wall },
+      settings: { ...settings },
+    });
+    if (this.#lostNow > 0) this.#entry({ ev: 'cut', lost: this.#lostNow });
+    this.#lostNow = 0;
+  }
+
+  #tick(): void {
+    const { clock } = this.#options;
+    this.#timer = clock.after(FLUSH_MS, () => {
+      this.#tick();
+      this.#checkClock();
+      if (++this.#ticks % (DIGEST_MS / FLUSH_MS) === 0) this.#addDigest();
+      this.#checkPart();
+      void this.#writer.flush().then(() => this.#report());
+    });
+  }
+
+  #checkClock(): void {
+    const { clock } = this.#options;
+    const wall = clock.wallTime() - this.#ms;
+    if (Math.abs(wall - this.#wall) <= CLOCK_MS) return;
+    this.#wall = wall;
+    this.#entry({ ev: 'clock', wall });
+  }
+
+  #addDigest(): void {
+    if (!this.#isDigestReady) return;
+    const sums = Object.fromEntries(this.#digest.groups().map(({ writer, sum }) => [writer, sum]));
+    this.#entry({ ev: 'digest', sums });
+  }
+
+  /** Begins the next file, with a snapshot, if it is time. */
+  #checkPart(): void {
+    if (this.#isSnapshotting) return;
+    const { clock, maxBytes, partMs = PART_MS, partBytes = PART_BYTES } = this.#options;
+    const now = clock.now();
+    const isFull = this.#writer.partBytes >= Math.min(partBytes, maxBytes / 4);
+    const isDue = now - this.#partAt >= partMs || isFull;
+    if (this.#writer.broken ? now >= this.#retryAt : isDue) void this.#snapshot();
+  }
+
+  async #snapshot(): Promise<void> {
+    this.#isSnapshotting = true;
+    this.#retryAt = this.#options.clock.now() + RETRY_MS;
+    this.#begin();
+    this.#entry({ ev: 'snapshot' });
+    const { lost } = this.status();
+    await this.#options.gate.runSteps(this.#mesh.snapshot());
+    this.#entry({ ev: 'whole' });
+    if (this.#lost === lost) this.#writer.markWhole();
+    this.#isSnapshotting = false;
+  }
+
+  /** Reports a failure of the disk, and its end. */
+  #report(): void {
+    const { failure } = this.#writer;
+    if ((failure === undefined) === (this.#failure === undefined)) return;
+    this.#failure = failure;
+    this.#options.onFailure(failure);
+  }
+}

@@ -1,0 +1,195 @@
+import { readdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { gunzipSync, gzipSync } from 'node:zlib';
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { TapeError } from '../../src/tape/tape-line.ts';
+import { type Happening, happenings } from '../clustermesh/support/mesh-laws.ts';
+import { replayMesh, tapeMesh, withFolder } from './support/taped-mesh.ts';
+
+/** A run takes 50 ms. */
+const RUNS = { numRuns: 8 };
+
+/** Writes that change every engine, with a fault of each kind. */
+const SCRIPT: readonly Happening[] = [
+  ...['10.0.0.1', '10.0.0.2', 'fd00::1'].map(
+    (ip, i): Happening => ({
+      ...{ do: 'write', cluster: 'a', key: `cilium/state/ip/v1/default/${ip}` },
+      value: { IP: ip, Mask: null, ID: 0x1_0100 + i, HostIP: '192.168.0.1' },
+    }),
+  ),
+  {
+    ...{ do: 'write', cluster: 'b', key: 'cilium/state/nodes/v1/b/n0' },
+    value: { Name: 'n0', Cluster: 'b', IPAddresses: [{ Type: 'InternalIP', IP: '192.168.0.2' }] },
+  },
+  {
+    ...{ do: 'write', cluster: 'b', key: 'cilium/state/services/v1/b/ns/s0' },
+    value: {
+      ...{ cluster: 'b', namespace: 'ns', name: 's0' },
+      backends: { '10.0.0.2': { http: { Port: 80, Protocol: 'TCP' } } },
+    },
+  },
+  { do: 'write', cluster: 'own', key: 'cilium/state/identities/v1/id/590080', value: 'k8s:a=1;' },
+  { do: 'cut', cluster: 'a' },
+  { do: 'pass', ms: 5000 },
+  { do: 'write', cluster: 'a', key: 'cilium/state/ip/v1/default/10.0.0.1', value: undefined },
+  { do: 'write', cluster: 'a', key: 'cilium/state/ip/v1/default/10.0.0.2', value: 'not JSON' },
+  { do: 'die', cluster: 'b' },
+  { do: 'remove', cluster: 'b', told: true },
+  { do: 'pass', ms: 30_000 },
+  { do: 'add', cluster: 'b', told: true },
+];
+
+async function filesOf(folder: string): Promise<readonly string[]> {
+  return (await readdir(folder)).sort().map((name) => join(folder, name));
+}
+
+describe('the tape of a mesh under faults', { timeout: 120_000 }, () => {
+  it('R1, R2: each of its replays has the same state, listener log and digests as the mesh', async () => {
+    const check = (script: readonly Happening[], calls = 0): Promise<void> =>
+      withFolder(async (folder) => {
+        const live = await tapeMesh(folder, script);
+        const [first, second] = [await replayMesh(folder), await replayMesh(folder)];
+        expect(first.report.difference).toBeUndefined();
+        expect(first.report.digests).toBeGreaterThan(5);
+        expect(first.dump).toEqual(live.dump);
+        expect(first.log).toEqual(live.log);
+        expect(second.log).toEqual(first.log);
+        expect(second.dump).toEqual(first.dump);
+        expect(live.log.length).toBeGreaterThanOrEqual(calls);
+      });
+    await check(SCRIPT, 10);
+    await fc.assert(
+      fc.asyncProperty(happenings, (script) => check(script)),
+      RUNS,
+    );
+  });
+
+  it('begins with any of its snapshots: the final state and the digests are the same', async () => {
+    const check = (script: readonly Happening[]): Promise<void> =>
+      withFolder(async (folder) => {
+        const live = await tapeMesh(folder, script, { partMs: 20_000 });
+        const whole = await replayMesh(folder);
+        expect(whole.log).toEqual(live.log);
+        const files = await filesOf(folder);
+        expect(files.length).toBeGreaterThan(3);
+        for (const [index, file] of files.slice(0, -1).entries()) {
+          await rm(file);
+          if (index % 3 === 1) continue;
+          const { dump, report } = await replayMesh(folder);
+          expect(report.difference).toBeUndefined();
+          expect(report.isWhole).toBe(true);
+          expect(dump).toEqual(live.dump);
+        }
+      });
+    await check(SCRIPT);
+    await fc.assert(fc.asyncProperty(happenings, check), RUNS);
+  });
+
+  it('has a cut if a file is missing: the replay continues with the next snapshot and reports it', async () => {
+    await withFolder(async (folder) => {
+      const live = await tapeMesh(folder, SCRIPT, { partMs: 20_000 });
+      const [, second = '', third] = await filesOf(folder);
+      await rm(second);
+      const { dump, report } = await replayMesh(folder);
+      expect(report.cuts).toEqual([{ at: `${third}:1`, lost: expect.any(Number) }]);
+      expect(report.cuts[0]?.lost).toBeGreaterThan(0);
+      expect(dump).toEqual(live.dump);
+    });
+  });
+
+  it('R3: cut at any byte of its text, it is replayed up to its last complete line', async () => {
+    await withFolder(async (folder) => {
+      await tapeMesh(folder, SCRIPT);
+      const [file = ''] = await filesOf(folder);
+      const text = gunzipSync(await readFile(file)).toString();
+      const first = text.indexOf('\n') + 1;
+      await fc.assert(
+        fc.asyncProperty(fc.integer({ min: first, max: text.length }), async (length) => {
+          const kept = text.slice(0, length);
+          await writeFile(file, gzipSync(kept));
+          const { report } = await replayMesh(file);
+          expect(report.difference).toBeUndefined();
+          expect(report.events).toBe(kept.split('\n').length - 1);
+        }),
+        { numRuns: 40 },
+      );
+    });
+  });
+
+  it('R3: cut at any byte of its file, or with another byte, it is replayed to there, or the line is named', async () => {
+    await withFolder(async (folder) => {
+      await tapeMesh(folder, SCRIPT);
+      const [file = ''] = await filesOf(folder);
+      const bytes = await readFile(file);
+      await fc.assert(
+        fc.asyncProperty(fc.nat(bytes.length - 1), fc.option(fc.nat(255)), async (at, byte) => {
+          const copy = Buffer.from(bytes);
+          if (byte !== null) copy[at] = byte;
+          await writeFile(file, byte === null ? bytes.subarray(0, at) : copy);
+          const error = await replayMesh(file).then(
+            () => undefined,
+            (thrown: unknown) => thrown,
+          );
+          if (error === undefined) return;
+          expect(error).toBeInstanceOf(TapeError);
+          expect(String(error)).toContain(file);
+        }),
+        { numRuns: 60 },
+      );
+    });
+  });
+
+  it.each([
+    ['{"seq":3,"ms":0,"ev":"reboot"}', 'ev: unknown event "reboot"'],
+    ['{"seq":3,"ms":"0","ev":"complete"}', 'ms: must be number, but is "0"'],
+    ['{"seq":3,"ms":0,"store":"a","from":"ip","rev":1}', 'key: must be text, but is undefined'],
+    ['{"seq":3,"ms":0,"store":"a","from":"pods","key":"x","rev":1}', 'from: must be resource, but is "pods"'],
+    [
+      '{"seq":3,"ms":0,"store":"a","from":"ip","key":"/etc/passwd","rev":1,"value":""}',
+      'key: "/etc/passwd" is not below cilium/state/ip/v1/default/',
+    ],
+    ['{"seq":4,"ms":0,"ev":"complete"}', 'seq: must be 3, but is 4'],
+    ['[]', 'a line must be an object'],
+    ['{"seq":', 'not JSON'],
+  ])('is refused with the line and the field: %s', async (line, why) => {
+    await withFolder(async (folder) => {
+      await tapeMesh(folder, []);
+      const [file = ''] = await filesOf(folder);
+      const lines = gunzipSync(await readFile(file))
+        .toString()
+        .split('\n');
+      await writeFile(file, gzipSync([...lines.slice(0, 2), line, ''].join('\n')));
+      await expect(replayMesh(file)).rejects.toThrow(`${file}:3: ${why}`);
+    });
+  });
+
+  it('ends a replay at the first digest that differs, with its line and the keys that changed', async () => {
+    await withFolder(async (folder) => {
+      await tapeMesh(folder, SCRIPT.slice(0, 3));
+      const [file = ''] = await filesOf(folder);
+      const text = gunzipSync(await readFile(file)).toString();
+      await writeFile(file, gzipSync(text.replace('\\"ID\\":65793', '\\"ID\\":65794')));
+      const { report } = await replayMesh(file);
+      const { difference } = report;
+      expect(difference).toMatchObject({
+        writer: 'clustermesh a',
+        keys: expect.arrayContaining(['10.0.0.2']),
+      });
+      const line = text.split('\n')[report.events - 1];
+      expect(line).toContain('"ev":"digest"');
+      expect(difference?.at).toBe(`${file}:${report.events}`);
+    });
+  });
+
+  it('of another version is refused, unless that is allowed', async () => {
+    await withFolder(async (folder) => {
+      await tapeMesh(folder, []);
+      const [file = ''] = await filesOf(folder);
+      const text = gunzipSync(await readFile(file)).toString();
+      await writeFile(file, gzipSync(text.replace(/"version":"[^"]*"/, '"version":"0.0.9"')));
+      await expect(replayMesh(file)).rejects.toThrow(/:1: version: 0\.0\.9 has written the tape/);
+      expect((await replayMesh(file, { ignoreVersion: true })).report.difference).toBeUndefined();
+    });
+  });
+});
