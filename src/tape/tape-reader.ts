@@ -1,5 +1,5 @@
 import { readdir, stat } from 'node:fs/promises';
-import { basename, join } from 'node:path';
+import { join } from 'node:path';
 import { pipeline } from 'node:stream';
 import { constants, createGunzip } from 'node:zlib';
 import { messageOf } from '../base/failure.ts';
@@ -112,9 +112,4 @@ async function firstLine(path: string): Promise<TapePart['head'] | undefined> {
     return line;
   }
   return undefined;
-}
-
-/** Returns the name of a part for messages. */
-export function partName({ path }: TapePart): string {
-  return basename(path);
 }
