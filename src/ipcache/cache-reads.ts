@@ -120,11 +120,16 @@ export class CacheReads {
 
   /**
    * Yields the visible entries, with `includeShadowed` all entries, unordered. If the cache is written during the iteration, an
-   * entry that exists all the time is yielded once.
+   * entry that exists all the time is yielded once. `skip`: the number of entries to leave out at the beginning, which costs some
+   * 10 ns each.
    */
-  *entries(options: { readonly includeShadowed?: boolean } = {}): Generator<KeyedEntry, void, void> {
+  *entries(
+    options: { readonly includeShadowed?: boolean; readonly skip?: number } = {},
+  ): Generator<KeyedEntry, void, void> {
+    let { skip = 0 } = options;
     for (const slot of this.table.slots()) {
-      if (options.includeShadowed || !this.rows.has(slot, FLAG.shadowed)) yield this.entryAt(slot);
+      if (!options.includeShadowed && this.rows.has(slot, FLAG.shadowed)) continue;
+      if (skip-- <= 0) yield this.entryAt(slot);
     }
   }
 

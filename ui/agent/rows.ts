@@ -1,4 +1,5 @@
 import type { EntryDocument } from '../../src/api/documents.ts';
+import { MOST_SORTED } from '../../src/api/routes/ip-order.ts';
 import { ask, withQuery } from './ask.ts';
 
 /** A row of the list of prefixes: the fields that are shown. */
@@ -19,11 +20,13 @@ const PAGE = 1_000;
 /** The first page is small, so that it is shown at once. */
 const FIRST_PAGE = 200;
 
-/** Number of pages at the begin that stay unpacked: those that are sorted. */
-const SORTABLE = 20;
+/** Pages that stay unpacked: the last used ones. A million packed rows take about 20 MB, outside of the JavaScript heap. */
+const UNPACKED = 16;
 
-/** Other pages that stay unpacked: the last used ones. A million packed rows take about 20 MB, outside of the JavaScript heap. */
-const UNPACKED = 12;
+/** Returns the number of the page with a row, and the first row of a page, if all pages are full. */
+const pageOf = (index: number): number =>
+  index < FIRST_PAGE ? 0 : 1 + Math.floor((index - FIRST_PAGE) / PAGE);
+const firstOf = (page: number): number => (page === 0 ? 0 : FIRST_PAGE + (page - 1) * PAGE);
 
 interface PageOfRows {
   readonly first: number;
@@ -68,32 +71,54 @@ function rowOf({
   };
 }
 
+/** What a list contains, and its order. */
+export interface RowsQuery {
+  readonly filters: Readonly<Record<string, string>>;
+  /** As the agent names it: `identity`, `-identity`; empty for the order of the agent, in which any page can be read first. */
+  readonly sort: string;
+}
+
 /**
- * The rows of a list that is read in pages, in the order of the agent. Pages far from the shown ones are packed, so that a million
- * rows fit into a small heap. The labels of an identity are stored once.
+ * The rows of a list that is read in pages. Without filters and order, the pages that are shown are read, wherever they are; else
+ * one after the other. Pages that were not used for long are packed, so that a million rows fit into a small heap. The labels of
+ * an identity are stored once.
  */
 export class Rows {
-  /** Number of loaded rows. */
-  count = 0;
   /** True if all rows are loaded. */
   isComplete = false;
+  /** True if the agent has more rows, but does not sort them. */
+  isCut = false;
   problem: string | undefined;
   /** Time at which the list was read. */
   readonly readAt: number = Date.now();
+  readonly #query: RowsQuery;
+  /** False for a list whose first page has all rows. */
+  #isRandom: boolean;
+  /** By number; those that were not read are missing. */
   readonly #pages: PageOfRows[] = [];
   readonly #labels = new Map<number, readonly string[]>();
   readonly #onChange: () => void;
   readonly #ended = new AbortController();
+  #loaded = 0;
+  #total: number | undefined;
   #next: string | undefined;
+  #from = 0;
   #wanted = FIRST_PAGE;
   #isLoading = false;
   #uses = 0;
 
-  /** Begins to read the list at a path with filters. Calls `onChange` after each page. */
-  constructor(filters: Readonly<Record<string, string>>, onChange: () => void) {
+  /** Begins to read a list. Calls `onChange` after each page. */
+  constructor(query: RowsQuery, onChange: () => void) {
+    this.#query = query;
     this.#onChange = onChange;
-    this.#next = withQuery('/v1/ipcache', { ...filters, limit: String(FIRST_PAGE) });
+    this.#isRandom = query.sort === '' && Object.keys(query.filters).length === 0;
+    this.#next = this.#path({ limit: String(FIRST_PAGE) });
     void this.#load();
+  }
+
+  /** Number of rows that can be shown. Some may not be loaded. */
+  get count(): number {
+    return Math.max(this.#loaded, this.#total ?? 0);
   }
 
   /** Stops reading. */
@@ -101,9 +126,17 @@ export class Rows {
     this.#ended.abort();
   }
 
-  /** Loads rows until there are this many. */
-  want(count: number): void {
-    this.#wanted = Math.max(this.#wanted, count);
+  /** Sets the number of all rows. */
+  set total(total: number) {
+    if (!this.#isRandom) return;
+    this.#total = total;
+    void this.#load();
+  }
+
+  /** Loads the rows that are shown. */
+  want(first: number, end: number): void {
+    this.#from = first;
+    this.#wanted = this.#isRandom ? end : Math.max(this.#wanted, end);
     void this.#load();
   }
 
@@ -116,55 +149,82 @@ export class Rows {
     return page.rows?.[index - page.first];
   }
 
-  /** Returns the rows that can be sorted: the first ones. */
-  sortable(): readonly Row[] {
-    return this.#pages.slice(0, SORTABLE).flatMap(({ rows }) => rows ?? []);
+  #path(position: Readonly<Record<string, string>>): string {
+    const { filters, sort } = this.#query;
+    return withQuery('/v1/ipcache', { ...filters, sort, ...position });
   }
 
-  /** Maximum number of rows that can be sorted. */
-  static readonly SORTED: number = FIRST_PAGE + (SORTABLE - 1) * PAGE;
-
   #pageAt(index: number): PageOfRows | undefined {
-    const place = index < FIRST_PAGE ? 0 : 1 + Math.floor((index - FIRST_PAGE) / PAGE);
-    const page = this.#pages[place];
-    if (page !== undefined && index >= page.first && index < page.first + page.count) return page;
+    const holds = (page: PageOfRows | undefined): boolean =>
+      page !== undefined && index >= page.first && index < page.first + page.count;
+    const page = this.#pages[pageOf(index)];
     // Pages may be short, so a row can be on an earlier or a later page than computed.
-    return this.#pages.find(({ first, count }) => index >= first && index < first + count);
+    return holds(page) ? page : this.#isRandom ? undefined : this.#pages.find(holds);
+  }
+
+  /** Returns the path of the next page to read, and its number. */
+  #due(): { readonly path: string; readonly place: number } | undefined {
+    const total = this.#total;
+    const loaded = this.#pages.length;
+    if (total === undefined || loaded === 0)
+      return this.#next === undefined || this.#loaded >= this.#wanted
+        ? undefined
+        : { path: this.#next, place: loaded };
+    const last = pageOf(Math.min(this.#wanted, total) - 1);
+    for (let place = pageOf(this.#from); place <= last; place++)
+      if (this.#pages[place] === undefined)
+        return { place, path: this.#path({ offset: String(firstOf(place)), limit: String(PAGE) }) };
+    return undefined;
   }
 
   async #load(): Promise<void> {
     if (this.#isLoading) return;
     this.#isLoading = true;
-    while (this.#next !== undefined && this.count < this.#wanted && !this.#ended.signal.aborted) {
+    for (let due = this.#due(); due !== undefined && !this.#ended.signal.aborted; due = this.#due()) {
       try {
         const { items, continue: token } = await ask<{ items: readonly EntryDocument[]; continue?: string }>(
-          this.#next,
+          due.path,
           this.#ended.signal,
         );
-        this.#add(items.map(rowOf));
-        this.#next = token && withQuery('/v1/ipcache', { continue: token, limit: String(PAGE) });
-        this.isComplete = token === undefined;
+        this.#add(due.place, items.map(rowOf));
+        this.#read(token);
       } catch (error) {
         if (this.#ended.signal.aborted) break;
         this.problem = error instanceof Error ? error.message : String(error);
         this.#next = undefined;
+        this.#total = undefined;
       }
       this.#onChange();
     }
     this.#isLoading = false;
   }
 
-  #add(rows: readonly Row[]): void {
-    if (rows.length === 0) return;
-    const shared = rows.map((row) => this.#withSharedLabels(row));
-    this.#pages.push({
-      first: this.count,
+  /** Notes how to continue after a page. */
+  #read(token: string | undefined): void {
+    if (this.#pages.length === 1 && token === undefined) {
+      this.#isRandom = false;
+      this.#total = undefined;
+    }
+    const isFull = this.#query.sort !== '' && this.#loaded > 0 && this.#loaded % MOST_SORTED === 0;
+    const isByPrefix = this.#query.sort.endsWith('prefix');
+    this.#next = token && withQuery('/v1/ipcache', { continue: token, limit: String(PAGE) });
+    if (token === undefined && isFull && isByPrefix)
+      this.#next = this.#path({ after: this.at(this.#loaded - 1)?.prefix ?? '', limit: String(PAGE) });
+    this.isCut = token === undefined && isFull && !isByPrefix;
+    this.isComplete =
+      this.#total === undefined ? this.#next === undefined && !this.isCut : this.#loaded >= this.#total;
+  }
+
+  #add(place: number, rows: readonly Row[]): void {
+    if (rows.length === 0 && this.#total === undefined) return;
+    this.#pages[place] = {
+      first: this.#total === undefined ? this.#loaded : firstOf(place),
       count: rows.length,
-      rows: shared,
+      rows: rows.map((row) => this.#withSharedLabels(row)),
       packed: undefined,
       usedAt: ++this.#uses,
-    });
-    this.count += rows.length;
+    };
+    this.#loaded += rows.length;
     void this.#packOldest();
   }
 
@@ -177,7 +237,7 @@ export class Rows {
   }
 
   async #packOldest(): Promise<void> {
-    const plain = this.#pages.slice(SORTABLE).filter(({ rows }) => rows !== undefined);
+    const plain = this.#pages.filter(({ rows }) => rows !== undefined);
     if (plain.length <= UNPACKED) return;
     const oldest = plain.reduce((a, b) => (a.usedAt < b.usedAt ? a : b));
     const { rows, usedAt } = oldest;

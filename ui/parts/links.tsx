@@ -54,11 +54,7 @@ export function ClusterLink({ name }: { name: string }): VNode {
   return <a href={addressOf('cluster', name)}>{name}</a>;
 }
 
-/** A link to the prefixes of a pod. */
-export function PodLink({ namespace, pod }: { namespace: string; pod: string }): VNode {
-  return (
-    <a href={addressOf('prefixes', '', { pod: `${namespace}/${pod}` })}>
-      {namespace}/{pod}
-    </a>
-  );
+/** A link to the prefixes of a pod, `namespace/name`. */
+export function PodLink({ name }: { name: string }): VNode {
+  return <a href={addressOf('prefixes', '', { pod: name })}>{name}</a>;
 }

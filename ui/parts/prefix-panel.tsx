@@ -21,7 +21,7 @@ const COLUMNS: readonly (Column<EntryDocument> & { readonly filter?: string })[]
     name: 'pod',
     by: ({ podName = '' }) => podName,
     cell: ({ namespace = '', podName }) =>
-      podName === undefined ? NONE : <PodLink namespace={namespace} pod={podName} />,
+      podName === undefined ? NONE : <PodLink name={`${namespace}/${podName}`} />,
   },
   {
     name: 'identity',

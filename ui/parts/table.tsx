@@ -15,7 +15,7 @@ export interface Column<T> {
 const COLLATOR = new Intl.Collator('en', { numeric: true });
 
 /** Compares figures by value, and texts in the order of a reader: `node-2` before `node-10`. */
-export function compare(a: string | number, b: string | number): number {
+function compare(a: string | number, b: string | number): number {
   return typeof a === 'number' && typeof b === 'number' ? a - b : COLLATOR.compare(String(a), String(b));
 }
 

@@ -30,7 +30,8 @@ export interface VirtualTableOptions {
   readonly row: (index: number) => readonly VNode[] | undefined;
   /** The sorted column, from 1; negative for descending, 0 for the order of the agent. */
   readonly order: number;
-  readonly onOrder: (order: number) => void;
+  /** Undefined if the table cannot be sorted. */
+  readonly onOrder: ((order: number) => void) | undefined;
   /** Called with the range of rendered rows after each scroll. */
   readonly onShow: (first: number, end: number) => void;
 }
@@ -79,9 +80,13 @@ export function VirtualTable(options: VirtualTableOptions): VNode {
           <div class="row" role="row" aria-rowindex={1}>
             {columns.map(({ name }, at) => (
               <div role="columnheader" key={name} aria-sort={sortOf(order, at + 1)}>
-                <button type="button" onClick={() => onOrder(nextOrder(order, at + 1))}>
-                  {name}
-                </button>
+                {onOrder === undefined ? (
+                  name
+                ) : (
+                  <button type="button" onClick={() => onOrder(nextOrder(order, at + 1))}>
+                    {name}
+                  </button>
+                )}
               </div>
             ))}
           </div>

@@ -43,7 +43,7 @@ function Claim({ claim, isFirst }: { claim: ClaimDocument; isFirst: boolean }): 
         <code>{key}</code> is <IdentityLink identity={identity} labels={labels} />
         {podName !== undefined && (
           <>
-            , pod <PodLink namespace={namespace ?? ''} pod={podName} />
+            , pod <PodLink name={`${namespace}/${podName}`} />
           </>
         )}
         {hostIP !== undefined && (
@@ -200,7 +200,7 @@ function CardOf({ document }: { document: ExplanationDocument }): VNode {
                 </span>
               ),
             ],
-            ['pod', first?.podName && <PodLink namespace={first.namespace ?? ''} pod={first.podName} />],
+            ['pod', first?.podName && <PodLink name={`${first.namespace}/${first.podName}`} />],
             ['service account', first?.serviceAccount],
             ['ports', first?.namedPorts && portsText(first.namedPorts)],
             [

@@ -1,16 +1,15 @@
 import type { VNode } from 'preact';
-import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
+import { useEffect, useRef, useState } from 'preact/hooks';
 import { SOURCES } from '../../src/model/source.ts';
 import { addressOf } from '../address.ts';
 import { useAnswer, withQuery } from '../agent/ask.ts';
 import { useFeed, useMoment, useStatus } from '../agent/live.ts';
-import { type Row, Rows } from '../agent/rows.ts';
+import { type Row, Rows, type RowsQuery } from '../agent/rows.ts';
 import { clockText, counted, countText, timeText } from '../format.ts';
 import { Choice, TextFilter } from '../parts/filters.tsx';
-import { IdentityLink, PrefixLink } from '../parts/links.tsx';
+import { IdentityLink, PodLink, PrefixLink } from '../parts/links.tsx';
 import { SourceText } from '../parts/marks.tsx';
 import { Empty, Problem, Skeleton, Title } from '../parts/panel.tsx';
-import { compare } from '../parts/table.tsx';
 import { MOST_ROWS, type VirtualColumn, VirtualTable } from '../parts/virtual.tsx';
 
 const FILTERS = ['within', 'identity', 'label', 'pod', 'node', 'source', 'cluster'] as const;
@@ -28,23 +27,18 @@ const COLUMNS: readonly VirtualColumn[] = [
   { name: 'prefix', width: 'minmax(9rem, 1.5fr)' },
   { name: 'identity', width: 'minmax(9rem, 1.4fr)' },
   { name: 'pod', width: 'minmax(9rem, 2fr)' },
-  { name: 'node', width: 'minmax(7rem, 1fr)' },
+  { name: 'host IP', width: 'minmax(7rem, 1fr)' },
   { name: 'source', width: 'minmax(9rem, 1.2fr)' },
 ];
 
-const KEYS: readonly ((row: Row) => string | number)[] = [
-  ({ prefix }) => prefix,
-  ({ identity }) => identity,
-  ({ pod = '' }) => pod,
-  ({ host = '' }) => host,
-  ({ source, owner = '' }) => `${source} ${owner}`,
-];
+/** The name of the order by each column. */
+const ORDERS = ['prefix', 'identity', 'pod', 'node', 'source'];
 
 function cellsOf({ prefix, identity, labels, pod, host, source, owner, restored }: Row): readonly VNode[] {
   return [
     <PrefixLink key="prefix" prefix={prefix} />,
     <IdentityLink key="identity" identity={identity} labels={labels} />,
-    <span key="pod">{pod ?? ''}</span>,
+    pod === undefined ? <span key="pod" /> : <PodLink key="pod" name={pod} />,
     host === undefined ? (
       <span key="host" />
     ) : (
@@ -76,7 +70,7 @@ function filtersOf(parameters: URLSearchParams): Readonly<Record<string, string>
 }
 
 /** Returns the rows of a list, and the number of changes since it was read. */
-function useRows(filters: Readonly<Record<string, string>>): {
+function useRows(query: RowsQuery): {
   readonly rows: Rows | undefined;
   readonly missed: number;
   readonly reload: () => void;
@@ -86,11 +80,11 @@ function useRows(filters: Readonly<Record<string, string>>): {
   const [, setCount] = useState(0);
   const latest = useRef<Rows>();
   const readAt = useRef({ changes: 0, epoch: feed.epoch });
-  const name = JSON.stringify(filters);
+  const name = JSON.stringify(query);
   const begin = (): void => {
     latest.current?.end();
     readAt.current = { changes: feed.counts.ip, epoch: feed.epoch };
-    const rows: Rows = new Rows(filters, () => {
+    const rows: Rows = new Rows(query, () => {
       setShown(rows);
       setCount((before) => before + 1);
     });
@@ -121,15 +115,22 @@ export function Prefixes({ parameters }: { parameters: URLSearchParams }): VNode
   const at = useMoment();
   const isPast = at !== undefined;
   const status = useStatus();
-  const { rows, missed, reload } = useRows(at === undefined ? filters : { ...filters, at });
   const [order, setOrder] = useState(0);
+  const sort = at !== undefined || order === 0 ? '' : `${order < 0 ? '-' : ''}${ORDERS[Math.abs(order) - 1]}`;
+  const { rows, missed, reload } = useRows({
+    filters: at === undefined ? filters : { ...filters, at },
+    sort,
+  });
   const isFiltered = Object.keys(filters).length > 0;
   const counting = useAnswer<{ count: number }>(
     isPast ? undefined : withQuery('/v1/ipcache/count', filters),
     rows?.readAt,
   );
-  const total = rows?.isComplete === true ? rows.count : counting.document?.count;
-  const sorted = useMemo(() => sortedRows(rows, order), [rows, rows?.count, order]);
+  const all = counting.document?.count;
+  const total = rows?.isComplete === true ? rows.count : all;
+  useEffect(() => {
+    if (all !== undefined && rows !== undefined) rows.total = all;
+  }, [all, rows]);
   const clusters = (status?.clusters ?? []).filter(({ own }) => !own).map(({ name }) => name);
   const of = (name: string): string => parameters.get(name) ?? '';
   return (
@@ -189,31 +190,23 @@ export function Prefixes({ parameters }: { parameters: URLSearchParams }): VNode
             columns={COLUMNS}
             least="52rem"
             count={Math.min(rows.count, MOST_ROWS)}
-            order={order}
-            onOrder={(next) => {
-              setOrder(next);
-              if (next !== 0) rows.want(Rows.SORTED);
-            }}
-            onShow={(_, end) => rows.want(Math.min(end + AHEAD, MOST_ROWS))}
+            order={isPast ? 0 : order}
+            onOrder={isPast ? undefined : setOrder}
+            onShow={(first, end) => rows.want(first, Math.min(end + AHEAD, MOST_ROWS))}
             row={(index) => {
-              const row = sorted === undefined || index >= sorted.length ? rows.at(index) : sorted[index];
+              const row = rows.at(index);
               return row && cellsOf(row);
             }}
           />
         )}
       </div>
-      {order !== 0 && sorted !== undefined && rows?.isComplete === false && (
+      {rows?.isCut === true && (
         <p class="faint">
-          Only the first {countText(sorted.length)} rows are sorted. Filter the list to sort all of it.
+          The first {countText(rows.count)} in this order
+          {all !== undefined && ` of ${countText(all)}`}. Filter the list to see the others, or sort it by
+          prefix, which has no limit.
         </p>
       )}
     </>
   );
-}
-
-/** Returns the rows that can be sorted, in an order; undefined for the order of the agent. */
-function sortedRows(rows: Rows | undefined, order: number): readonly Row[] | undefined {
-  const key = KEYS[Math.abs(order) - 1];
-  if (rows === undefined || key === undefined) return undefined;
-  return [...rows.sortable()].sort((a, b) => Math.sign(order) * compare(key(a), key(b)));
 }

@@ -30,6 +30,7 @@ import { ProblemError } from '../problem.ts';
 import type { ReadModel } from '../read-model.ts';
 import { ENTRY, EXPLANATION } from '../schemas.ts';
 import { answerJSON } from './answer.ts';
+import { MOST_SORTED, ORDERS, selectSorted } from './ip-order.ts';
 import { type Listing, ListPages } from './list-pages.ts';
 import {
   AT,
@@ -58,6 +59,9 @@ const ADDRESSES_PER_SLICE = 512;
 
 /** Maximum number of host bits for a lookup of a CIDR. For larger CIDRs, the list is filtered. */
 const FEW_HOST_BITS = 12;
+
+/** Maximum `offset`: more prefixes than fit into memory. */
+const MOST_OFFSET = 100_000_000;
 
 const FILTER_FIELDS = {
   prefix: filterParameter('Exactly this IP or CIDR'),
@@ -88,7 +92,8 @@ type Filters = z.output<typeof FILTERS>;
 const LIST = createRoute({
   method: 'get',
   path: '/v1/ipcache',
-  summary: 'Returns a page of prefixes with their entries, in no particular order',
+  summary:
+    'Returns a page of prefixes with their entries: without `sort` in no particular order, which stays the same while nothing changes',
   request: {
     query: z
       .strictObject({
@@ -96,6 +101,17 @@ const LIST = createRoute({
         at: filterParameter(
           'The prefixes of this moment, each with `past`: RFC 3339, `-10m` or `#SEQUENCE`. The moment must be one of the running process',
         ),
+        sort: z
+          .enum(ORDERS, { error: `must be one of ${ORDERS.join(', ')}` })
+          .optional()
+          .openapi({
+            description: `Order by a field, \`-\` descending; the list then has the first ${MOST_SORTED} prefixes. Prefixes without the field are the last`,
+          }),
+        after: filterParameter('Only with `sort=prefix` or `-prefix`: the prefixes that follow this one'),
+        offset: z.coerce.number().int().min(0).max(MOST_OFFSET).optional().openapi({
+          description:
+            'Only without filters and `sort`: one page that begins with this prefix of the list, counted from 0',
+        }),
         ...PAGE_PARAMETERS,
       })
       .openapi('IPFilters'),
@@ -223,8 +239,19 @@ export function addIPRoutes(app: ApiApp, { model, feed, clock, instance, gate }:
   };
   app.openapi(LIST, async (c) => {
     const query = c.req.valid('query');
-    const { at, ...rest } = query;
-    const page = await readPage(pages, gate, query, () => {
+    const { at, sort, after, offset, ...rest } = query;
+    checkOrder(query);
+    if (offset !== undefined) {
+      const { snapshot, revision } = views.snapshot(pages.isFull);
+      const items: EntryDocument[] = [];
+      await gate.run(query.limit, () => {
+        for (const entry of snapshot.entries({ skip: offset })) {
+          if (items.push(entryDocument(entry, model)) === query.limit) break;
+        }
+      });
+      return answerJSON(c, { items, revision });
+    }
+    const page = await readPage(pages, gate, query, async () => {
       if (at !== undefined) return pastListing(at, rest);
       const filters = parseFilters(query, model);
       // The indexes by pod and host show the current cache, so the snapshot must be current, too.
@@ -232,7 +259,14 @@ export function addIPRoutes(app: ApiApp, { model, feed, clock, instance, gate }:
       const view = views.snapshot(pages.isFull && !isOfNow);
       const { snapshot, revision } = view;
       const name = listName(instance, 'ipcache', snapshot.revision, query);
-      return { name, revision, view, items: listing(model, snapshot, filters) };
+      const list = (items: Iterable<KeyedEntry | undefined>): Listing<EntryDocument> => ({
+        ...{ name, revision, view, items: documents(model, items) },
+      });
+      if (sort === undefined) return list(matching(model, snapshot, filters));
+      const sorted: KeyedEntry[] = [];
+      const first = after === undefined ? undefined : prefixParameter('after', after);
+      await gate.runSteps(selectSorted(matching(model, snapshot, filters), sort, first, sorted));
+      return list(sorted);
     });
     return answerJSON(c, page);
   });
@@ -509,13 +543,28 @@ function podParameter(pod: string): readonly [namespace: string, name: string] {
   });
 }
 
+/** Throws `ProblemError` if the parameters of the order or the position contradict others. */
+function checkOrder(query: Readonly<Record<string, string | number | undefined>>): void {
+  const { at, sort, after, offset, limit: _, ...filters } = query; // `continue` is refused with all of them
+  const refuse = (field: string, why: string): never => {
+    throw new ProblemError('invalid-parameter', `${field} ${why}.`, {
+      field,
+      value: String(query[field]).slice(0, 120),
+    });
+  };
+  if (sort !== undefined && at !== undefined) refuse('sort', 'cannot be combined with at');
+  if (after !== undefined && sort !== 'prefix' && sort !== '-prefix')
+    refuse('after', 'requires sort=prefix or sort=-prefix');
+  const isFiltered = Object.values({ at, sort, ...filters }).some((value) => value !== undefined);
+  if (offset !== undefined && isFiltered) refuse('offset', 'cannot be combined with filters, sort and at');
+}
+
 /** Yields the documents of a list, and `undefined` for each other entry that was read. */
-function* listing(
+function* documents(
   model: ReadModel,
-  snapshot: IPCacheSnapshot,
-  query: Query,
+  entries: Iterable<KeyedEntry | undefined>,
 ): Generator<EntryDocument | undefined, void, void> {
-  for (const entry of matching(model, snapshot, query)) yield entry && entryDocument(entry, model);
+  for (const entry of entries) yield entry && entryDocument(entry, model);
 }
 
 /** Yields the entries of an earlier moment that match, and `undefined` for others. */

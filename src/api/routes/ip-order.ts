@@ -1,0 +1,101 @@
+import type { KeyedEntry } from '../../ipcache/types.ts';
+import {
+  comparePrefixes,
+  type Prefix,
+  type PrefixRegister,
+  parseKey,
+  prefixRegister,
+} from '../../net/prefix.ts';
+
+/** Maximum number of prefixes of a sorted list. Limits its memory to some MB. */
+export const MOST_SORTED = 10_000;
+
+const COLUMNS = ['prefix', 'identity', 'pod', 'node', 'source'] as const;
+
+type Column = (typeof COLUMNS)[number];
+
+/** The orders of a list: by a field, with `-` descending. */
+export const ORDERS: readonly (Column | `-${Column}`)[] = COLUMNS.flatMap(
+  (column) => [column, `-${column}`] as const,
+);
+
+/** Number of entries that are compared per step: about a millisecond. */
+const COMPARED = 1_024;
+
+/** A candidate with the value of the column; undefined if it has none. */
+interface Candidate {
+  readonly entry: KeyedEntry;
+  readonly value: number | string | PrefixRegister | undefined;
+  /** Parsed when it is needed. */
+  key: PrefixRegister | undefined;
+}
+
+function parsed(text: string): PrefixRegister {
+  const key = prefixRegister();
+  parseKey(text, key);
+  return key;
+}
+
+function keyOf(candidate: Candidate): PrefixRegister {
+  candidate.key ??= parsed(candidate.entry.key);
+  return candidate.key;
+}
+
+const VALUES: Readonly<Record<Column, (entry: KeyedEntry) => Candidate['value']>> = {
+  prefix: ({ key }) => parsed(key),
+  identity: ({ identity }) => identity,
+  pod: ({ k8s }) => (k8s?.podName ? `${k8s.namespace}/${k8s.podName}` : undefined),
+  node: ({ hostIP }) => (hostIP === undefined ? undefined : parsed(hostIP)),
+  source: ({ source, owner }) => `${source} ${owner}`,
+};
+
+function compareValues(a: Candidate['value'], b: Candidate['value']): number {
+  if (typeof a === 'object' && typeof b === 'object') return comparePrefixes(a, b);
+  if (typeof a === 'number' && typeof b === 'number') return a - b;
+  const [x, y] = [String(a), String(b)];
+  return x < y ? -1 : Number(x > y);
+}
+
+/** Compares by the value of the column, missing ones last, and then by prefix. */
+function comparison(sign: number): (a: Candidate, b: Candidate) => number {
+  return (a, b) => {
+    const missing = Number(a.value === undefined) - Number(b.value === undefined);
+    const byValue = a.value === undefined ? 0 : sign * compareValues(a.value, b.value);
+    return missing || byValue || comparePrefixes(keyOf(a), keyOf(b));
+  };
+}
+
+/**
+ * Appends the first {@link MOST_SORTED} entries in an order to `sorted`, in steps. Skips `undefined`. `after`: only the entries that
+ * follow this prefix in the order `prefix` or `-prefix`. Holds at most twice as many entries. Cost: some 100 ns an entry, and one sort
+ * for each {@link MOST_SORTED} entries that were the first ones when they were read.
+ */
+export function* selectSorted(
+  entries: Iterable<KeyedEntry | undefined>,
+  order: (typeof ORDERS)[number],
+  after: Prefix | undefined,
+  sorted: KeyedEntry[],
+): Generator<void, void, void> {
+  const sign = order.startsWith('-') ? -1 : 1;
+  const read = VALUES[COLUMNS.find((column) => order.endsWith(column)) ?? 'prefix'];
+  const compare = comparison(sign);
+  const best: Candidate[] = [];
+  let last: Candidate | undefined;
+  const cut = (): void => {
+    best.sort(compare);
+    best.splice(MOST_SORTED);
+    last = best.length === MOST_SORTED ? best.at(-1) : undefined;
+  };
+  let count = 0;
+  for (const entry of entries) {
+    if (++count % COMPARED === 0) yield;
+    if (entry === undefined) continue;
+    const candidate: Candidate = { entry, value: read(entry), key: undefined };
+    if (after !== undefined && sign * comparePrefixes(keyOf(candidate), after) <= 0) continue;
+    if (last !== undefined && compare(candidate, last) >= 0) continue;
+    best.push(candidate);
+    if (best.length === 2 * MOST_SORTED) cut();
+  }
+  cut();
+  for (const { entry } of best) sorted.push(entry);
+}
