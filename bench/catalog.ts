@@ -61,6 +61,10 @@ export const BENCHES: Readonly<Record<string, Bench>> = {
     summary: 'history: cost of a record, bytes, look-ups at earlier times; --n prefixes (300,000)',
     run: async (options) => (await import('./history.ts')).benchHistory(options),
   },
+  answers: {
+    summary: 'digests, the diff of two agents, and what-if; --n prefixes (1,000,000)',
+    run: async (options) => (await import('./answers.ts')).benchAnswers(options),
+  },
   restore: {
     summary: 'checkpoints: writing and reading one, its size, the longest stall; --n entries (1,000,000)',
     run: async (options) => (await import('./restore.ts')).benchRestore(options),
