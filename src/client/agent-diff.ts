@@ -1,20 +1,38 @@
 import { ApiError, type Ask } from '../api/api-client.ts';
 import type { ExplanationDocument } from '../api/documents.ts';
-import type { DigestClaim, DigestDocument, GroupDigestDocument } from '../api/routes/digest-routes.ts';
+import type {
+  DigestClaim,
+  DigestDocument,
+  DigestItem,
+  GroupDigestDocument,
+} from '../api/routes/digest-routes.ts';
 import type { StatusDocument } from '../api/status-document.ts';
 import { counted } from '../base/show-value.ts';
+import { PLACES } from '../compare/lanes.ts';
 import { identityScope, RESERVED_IDENTITIES } from '../model/numeric-identity.ts';
 import { InputError } from '../process/input-error.ts';
 import { alignColumns, printable } from '../process/terminal.ts';
 
-/** Buckets and places of one request. */
-const PER_REQUEST = 128;
+/** Ranges of places of one request. */
+const RANGES_PER_REQUEST = 128;
+
+/** Buckets of one request: a quarter of all, so that an answer has at most 16,384 sums. */
+const BUCKETS_PER_REQUEST = 64;
+
+/** Claims that one request asks for, if they are spread evenly; an answer has at most 10,000. */
+const CLAIMS_PER_REQUEST = 8_000;
+
+/** Differences that are listed; further ones are counted. */
+const LISTED = 10_000;
 
 /** Keys for which a reason is searched; it takes a few requests each. */
 const EXPLAINED = 100;
 
 /** Lines of the text. `-o json` has all differences. */
 const SHOWN = 50;
+
+/** Items of a list in the text. */
+const SHOWN_ITEMS = 3;
 
 /** Changes that are younger may not have reached the other agent. */
 const RECENT_MS = 5_000;
@@ -42,19 +60,37 @@ export interface ClaimDifference {
   readonly why: string;
 }
 
+/** A service of one cluster or a node that differs. */
+export interface DocumentDifference {
+  /** `services` for those of the own cluster, `services baltic`, `nodes baltic`. */
+  readonly writer: string;
+  readonly key: string;
+  readonly a: DigestItem['fields'] | undefined;
+  readonly b: DigestItem['fields'] | undefined;
+  readonly reason: DiffReason;
+  /** One sentence about the reason; empty if none was found. */
+  readonly why: string;
+}
+
 /** The differences between two agents. */
 export interface AgentDiff {
+  /** The groups of claims, services and nodes that differ. */
   readonly writers: readonly {
     readonly writer: string;
     readonly claimsA: number;
     readonly claimsB: number;
     readonly differ: number;
   }[];
+  /** The first 10,000 claims that differ. */
   readonly differences: readonly ClaimDifference[];
-  /** Differences between any two nodes: their own addresses, and claims of sources of one node. */
+  /** The first 10,000 services and nodes that differ. */
+  readonly documents: readonly DocumentDifference[];
+  /** Differences between any two nodes: the own nodes with their addresses, and claims of sources of one node. */
   readonly expected: { readonly ownNode: number; readonly localSource: number };
-  /** Claims that were not compared, because a group differs in too many. */
-  readonly omitted: number;
+  /** Differences that are counted in `writers` and not listed. */
+  readonly notListed: number;
+  /** Claims that were not compared, because more than 10,000 of them have the same place in the digest. */
+  readonly notCompared: number;
 }
 
 /** Sources whose claims one node makes for itself. */
@@ -63,8 +99,8 @@ const LOCAL_SOURCES: ReadonlySet<string> = new Set(['local', 'generated', 'api',
 type Side = 'a' | 'b';
 
 /**
- * Returns the claims in which two agents differ, with the reasons. It compares sums, then the buckets that differ, so equal agents
- * exchange a few KiB. Throws `ApiError` or `InputError`.
+ * Returns the claims, services and nodes in which two agents differ, with the reasons. It compares sums, then the buckets that differ,
+ * so equal agents exchange a few KiB. Memory: the listed differences, and two answers. Throws `ApiError` or `InputError`.
  */
 export async function diffAgents(askA: Ask, askB: Ask): Promise<AgentDiff> {
   const [a, b] = (await Promise.all([askA('/v1/digest'), askB('/v1/digest')])) as [
@@ -76,29 +112,40 @@ export async function diffAgents(askA: Ask, askB: Ask): Promise<AgentDiff> {
       `the agents have digests of versions ${a.version} and ${b.version}: run the same release`,
     );
   const expected = { ownNode: 0, localSource: 0 };
-  const found: Pair[] = [];
+  const pairs: Pair[] = [];
+  const items: ItemPair[] = [];
   const writers: AgentDiff['writers'][number][] = [];
-  let omitted = 0;
+  let [all, notCompared] = [0, 0];
   const names = [...new Set([...a.writers, ...b.writers].map(({ writer }) => writer))].sort();
   for (const writer of names) {
-    const [inA, inB] = [a, b].map(({ writers: all }) => all.find((one) => one.writer === writer));
+    const [inA, inB] = [a, b].map(({ writers: groups }) => groups.find((one) => one.writer === writer));
     if (inA?.sum === inB?.sum && inA?.claims === inB?.claims) continue;
+    const [claimsA, claimsB] = [inA?.claims ?? 0, inB?.claims ?? 0];
     if (LOCAL_SOURCES.has(writer.split(' ')[0] ?? '')) {
-      expected.localSource += Math.max(inA?.claims ?? 0, inB?.claims ?? 0);
+      expected.localSource += Math.max(claimsA, claimsB);
       continue;
     }
-    const group = await differingClaims(askA, askB, writer);
-    omitted += group.omitted;
-    const kept = group.pairs.filter((pair) => !isOwnNode(pair, a.node, b.node));
-    expected.ownNode += group.pairs.length - kept.length;
-    if (kept.length === 0) continue;
-    for (const pair of kept) found.push(pair);
-    writers.push({ writer, claimsA: inA?.claims ?? 0, claimsB: inB?.claims ?? 0, differ: kept.length });
+    let differ = 0;
+    for await (const part of differingPlaces(askA, askB, writer, Math.max(claimsA, claimsB))) {
+      notCompared += part.notCompared;
+      for (const pair of part.claims) {
+        if (isOwnNode(pair, a.node, b.node)) expected.ownNode++;
+        else if (++differ && pairs.length < LISTED) pairs.push(pair);
+      }
+      for (const pair of part.items) {
+        if (pair.key === a.node || pair.key === b.node) expected.ownNode++;
+        else if (++differ && items.length < LISTED) items.push(pair);
+      }
+    }
+    all += differ;
+    if (differ > 0) writers.push({ writer, claimsA, claimsB, differ });
   }
-  if (found.length === 0) return { writers, differences: [], expected, omitted };
+  const notListed = all - pairs.length - items.length;
+  if (all === 0) return { writers, differences: [], documents: [], expected, notListed, notCompared };
   const reasons = await Reasons.read({ a: askA, b: askB }, { a, b });
-  const differences = await withReasons(found, reasons);
-  return { writers, differences, expected, omitted };
+  const differences = await withReasons(pairs, (pair) => reasons.of(pair));
+  const documents = await withReasons(items, async (pair) => reasons.ofItem(pair));
+  return { writers, differences, documents, expected, notListed, notCompared };
 }
 
 interface Pair {
@@ -107,6 +154,8 @@ interface Pair {
   readonly a: DigestClaim | undefined;
   readonly b: DigestClaim | undefined;
 }
+
+type ItemPair = Pick<DocumentDifference, 'writer' | 'key' | 'a' | 'b'>;
 
 /**
  * Returns true for an address of a node on which one of the agents runs: its identity is `host` there only, or it has no claim there,
@@ -122,38 +171,99 @@ function isOwnNode({ a, b }: Pair, nodeA: string, nodeB: string): boolean {
   return a.hostIP === b.hostIP && a.encryptKey === b.encryptKey;
 }
 
-/** Returns the claims of a group in which the agents differ. */
-async function differingClaims(
+/** The differences at some places of a group. */
+interface DifferingPart {
+  readonly claims: readonly Pair[];
+  readonly items: readonly ItemPair[];
+  /** Claims at a place with too many of them for an answer. */
+  readonly notCompared: number;
+}
+
+/** Yields the differences of a group of about `claims` claims, one request of each agent after the other. */
+async function* differingPlaces(
   askA: Ask,
   askB: Ask,
   writer: string,
-): Promise<{ readonly pairs: readonly Pair[]; readonly omitted: number }> {
+  claims: number,
+): AsyncGenerator<DifferingPart, void, void> {
   const path = `/v1/digest/${encodeURIComponent(writer)}`;
   const both = async (query: string): Promise<[GroupDigestDocument, GroupDigestDocument]> =>
     Promise.all([groupOf(askA, writer, path + query), groupOf(askB, writer, path + query)]);
   const [a, b] = await both('');
   const buckets = unequal(a.buckets ?? [], b.buckets ?? []);
   const places: number[] = [];
-  for (const part of chunks(buckets)) {
+  for (let from = 0; from < buckets.length; from += BUCKETS_PER_REQUEST) {
+    const part = buckets.slice(from, from + BUCKETS_PER_REQUEST);
     const [inA, inB] = await both(`?bucket=${part.join(',')}`);
     const all = new Set([...Object.keys(inA.places ?? {}), ...Object.keys(inB.places ?? {})]);
     for (const place of all) if (inA.places?.[place] !== inB.places?.[place]) places.push(Number(place));
   }
-  const pairs: Pair[] = [];
-  let omitted = 0;
-  for (const part of chunks(places)) {
-    const [inA, inB] = await both(`?place=${part.join(',')}`);
-    omitted += (inA.omitted ?? 0) + (inB.omitted ?? 0);
-    const claimsB = new Map((inB.claims ?? []).map((claim) => [nameOf(claim), claim]));
-    for (const claim of inA.claims ?? []) {
-      const other = claimsB.get(nameOf(claim));
-      claimsB.delete(nameOf(claim));
-      if (other === undefined || !sameClaim(claim, other))
-        pairs.push({ writer, key: claim.key, a: claim, b: other });
-    }
-    for (const claim of claimsB.values()) pairs.push({ writer, key: claim.key, a: undefined, b: claim });
+  places.sort((x, y) => x - y);
+  const perRequest = Math.max(1, Math.floor((CLAIMS_PER_REQUEST * PLACES) / Math.max(claims, 1)));
+  for (let at = 0; at < places.length; ) {
+    const { ranges, end } = rangesOf(places, at, perRequest);
+    const [inA, inB] = await both(`?place=${ranges.join(',')}`);
+    // Only places that both have answered are compared.
+    const next = Math.min(inA.next ?? PLACES, inB.next ?? PLACES);
+    const skipped = [inA, inB].flatMap(({ tooMany }) => tooMany ?? []);
+    const isCompared = ({ place }: { readonly place: number }): boolean =>
+      place < next && skipped.every((other) => other.place !== place);
+    yield {
+      claims: pairsOf(writer, inA.claims, inB.claims, isCompared, nameOf, sameClaim),
+      items: pairsOf(writer, inA.documents, inB.documents, isCompared, ({ key }) => key, sameItem).map(
+        ({ key, a: itemA, b: itemB }) => ({ writer, key, a: itemA?.fields, b: itemB?.fields }),
+      ),
+      notCompared: Math.max(0, ...skipped.map((one) => one.claims)),
+    };
+    const first = places[at] ?? 0;
+    while (at < end && (places[at] ?? 0) < Math.max(next, first + 1)) at++;
   }
-  return { pairs, omitted };
+}
+
+/**
+ * Returns places from an index on as ranges that cover at most `count` places, and the index of the first place that is not included.
+ * Small gaps are covered, too, so that the number of requests does not depend on the number of places.
+ */
+function rangesOf(
+  places: readonly number[],
+  at: number,
+  count: number,
+): { readonly ranges: readonly string[]; readonly end: number } {
+  const gap = Math.max(1, Math.floor(count / RANGES_PER_REQUEST));
+  const ranges: string[] = [];
+  let end = at;
+  for (let covered = 0; end < places.length && covered < count && ranges.length < RANGES_PER_REQUEST; ) {
+    const first = places[end] ?? 0;
+    let last = first;
+    for (end++; end < places.length; end++) {
+      const place = places[end] ?? PLACES;
+      if (place - last > gap || place - first + covered >= count) break;
+      last = place;
+    }
+    covered += last - first + 1;
+    ranges.push(first === last ? `${first}` : `${first}-${last}`);
+  }
+  return { ranges, end };
+}
+
+/** Returns the items that are unequal, or that only one agent has. */
+function pairsOf<T extends { readonly key: string; readonly place: number }>(
+  writer: string,
+  inA: readonly T[] = [],
+  inB: readonly T[] = [],
+  isCompared: (item: T) => boolean,
+  named: (item: T) => string,
+  isSame: (a: T, b: T) => boolean,
+): readonly { writer: string; key: string; a: T | undefined; b: T | undefined }[] {
+  const pairs: { writer: string; key: string; a: T | undefined; b: T | undefined }[] = [];
+  const rest = new Map(inB.filter(isCompared).map((item) => [named(item), item]));
+  for (const a of inA.filter(isCompared)) {
+    const b = rest.get(named(a));
+    rest.delete(named(a));
+    if (b === undefined || !isSame(a, b)) pairs.push({ writer, key: a.key, a, b });
+  }
+  for (const b of rest.values()) pairs.push({ writer, key: b.key, a: undefined, b });
+  return pairs;
 }
 
 /** Returns a part of a group; an empty one if the agent has no such group. */
@@ -162,7 +272,7 @@ async function groupOf(ask: Ask, writer: string, path: string): Promise<GroupDig
     return (await ask(path)) as GroupDigestDocument; // the version of both was compared
   } catch (error) {
     if (error instanceof ApiError && error.problem?.status === 404)
-      return { writer, buckets: [], places: {}, claims: [] };
+      return { writer, buckets: [], places: {}, claims: [], documents: [] };
     throw error;
   }
 }
@@ -172,11 +282,6 @@ function unequal(a: readonly string[], b: readonly string[]): readonly number[] 
   const none = '0'.repeat(16);
   const length = Math.max(a.length, b.length);
   return Array.from({ length }, (_, at) => at).filter((at) => (a[at] ?? none) !== (b[at] ?? none));
-}
-
-function* chunks(numbers: readonly number[]): Generator<readonly number[], void, void> {
-  for (let from = 0; from < numbers.length; from += PER_REQUEST)
-    yield numbers.slice(from, from + PER_REQUEST);
 }
 
 function nameOf({ key, owner }: DigestClaim): string {
@@ -194,10 +299,17 @@ function sameClaim(a: DigestClaim, b: DigestClaim): boolean {
   );
 }
 
-async function withReasons(pairs: readonly Pair[], reasons: Reasons): Promise<readonly ClaimDifference[]> {
-  const found: ClaimDifference[] = [];
+function sameItem(a: DigestItem, b: DigestItem): boolean {
+  return JSON.stringify(a.fields) === JSON.stringify(b.fields);
+}
+
+async function withReasons<T>(
+  pairs: readonly T[],
+  reasonOf: (pair: T) => Promise<readonly [DiffReason, string]>,
+): Promise<readonly (T & { readonly reason: DiffReason; readonly why: string })[]> {
+  const found: (T & { readonly reason: DiffReason; readonly why: string })[] = [];
   for (const [at, pair] of pairs.entries()) {
-    const [reason, why] = at < EXPLAINED ? await reasons.of(pair) : (['not-searched', ''] as const);
+    const [reason, why] = at < EXPLAINED ? await reasonOf(pair) : (['not-searched', ''] as const);
     found.push({ ...pair, reason, why });
   }
   return found;
@@ -260,6 +372,20 @@ class Reasons {
     return ['none-found', ''];
   }
 
+  /** Returns the reason of a difference of a service or node. */
+  ofItem({ writer }: ItemPair): readonly [DiffReason, string] {
+    const [what = '', cluster = this.#statuses.a.cluster] = writer.split(' ');
+    for (const side of ['a', 'b'] as const) {
+      const incomplete = incompleteItem(
+        this.#statuses[side],
+        what === 'nodes' ? NODE_KINDS : SERVICE_KINDS,
+        cluster,
+      );
+      if (incomplete !== undefined) return ['incomplete', `${side}: ${incomplete}`];
+    }
+    return ['none-found', ''];
+  }
+
   /** Returns the settings that differ, if the claim is of a node. */
   #setting({ a, b }: Pair): string | undefined {
     if ((a ?? b)?.owner?.includes('/') !== true) return undefined;
@@ -310,18 +436,39 @@ function incompleteText(status: StatusDocument, { writer, a, b }: Pair): string 
   if (source === 'k8s' || source === 'custom-resource') {
     const claim = a ?? b;
     const isNode = claim?.owner?.includes('/') === true;
-    const kind = status.kubernetes?.kinds.find(
-      ({ name, state, complete, behindMs }) =>
-        NODE_KINDS.has(name) === isNode &&
-        !(claim?.podName !== undefined && SERVICE_KINDS.has(name)) &&
-        (state === 'forbidden' || (state !== 'resting' && (!complete || behindMs !== undefined))),
+    return incompleteKind(
+      status,
+      (name) => NODE_KINDS.has(name) === isNode && !(claim?.podName !== undefined && SERVICE_KINDS.has(name)),
     );
-    return kind && `kind ${kind.name} is ${kind.state}${kind.complete ? '' : ', incomplete'}`;
   }
   if (source === 'restored') return 'the claims are restored and not confirmed';
-  const name = source === 'clustermesh' ? owner : status.cluster;
+  if (source === 'clustermesh') return incompleteCluster(status, owner ?? '');
+  const own = status.clusters.find(({ name }) => name === status.cluster);
+  return own && incompleteCluster(status, own.name);
+}
+
+/** Returns what is incomplete of the source of a service or a node of a cluster. */
+function incompleteItem(
+  status: StatusDocument,
+  kinds: ReadonlySet<string>,
+  cluster: string,
+): string | undefined {
+  const kind = cluster === status.cluster ? incompleteKind(status, (name) => kinds.has(name)) : undefined;
+  return kind ?? incompleteCluster(status, cluster);
+}
+
+function incompleteKind(status: StatusDocument, isWanted: (name: string) => boolean): string | undefined {
+  const kind = status.kubernetes?.kinds.find(
+    ({ name, state, complete, behindMs }) =>
+      isWanted(name) &&
+      (state === 'forbidden' || (state !== 'resting' && (!complete || behindMs !== undefined))),
+  );
+  return kind && `kind ${kind.name} is ${kind.state}${kind.complete ? '' : ', incomplete'}`;
+}
+
+function incompleteCluster(status: StatusDocument, name: string): string | undefined {
   const cluster = status.clusters.find((one) => one.name === name);
-  if (cluster === undefined) return source === 'clustermesh' ? `cluster ${name} is not followed` : undefined;
+  if (cluster === undefined) return name === status.cluster ? undefined : `cluster ${name} is not followed`;
   if (cluster.ready) return undefined;
   const since = cluster.knownAt === undefined ? '' : ` since ${cluster.knownAt}`;
   const missing = cluster.missing.length === 0 ? '' : `, incomplete: ${cluster.missing.join(', ')}`;
@@ -368,29 +515,63 @@ function claimText(claim: DigestClaim | undefined): string {
   return `${identity}${pod}${hostIP === undefined ? '' : ` at ${hostIP}`}${key}`;
 }
 
-/** Returns the differences as text: groups, claims with reasons, and the expected ones in the last line. */
-export function diffLines({ writers, differences, expected, omitted }: AgentDiff): readonly string[] {
-  const heads = writers.map(
-    ({ writer, differ, claimsA, claimsB }) =>
-      `${writer}: ${differ} of ${Math.max(claimsA, claimsB)} claims ${differ === 1 ? 'differs' : 'differ'}`,
-  );
+/** Returns what differs between two versions of a service or node, by field. Of lists only what one agent has alone. */
+function fieldDifferences({ a, b }: Pick<DocumentDifference, 'a' | 'b'>): readonly string[] {
+  if (a === undefined || b === undefined) return [a === undefined ? 'a: none' : 'b: none'];
+  const names = [...new Set([...Object.keys(a), ...Object.keys(b)])];
+  return names.flatMap((name) => {
+    const [x = '', y = ''] = [a[name], b[name]];
+    if (typeof x === 'string' && typeof y === 'string')
+      return x === y ? [] : [`${name}: ${x || 'none'} at a, ${y || 'none'} at b`];
+    const [inA, inB] = [listOf(x), listOf(y)];
+    const [onlyA, onlyB] = [onlyIn(inA, inB), onlyIn(inB, inA)];
+    return [
+      ...(onlyA.length === 0 ? [] : [`${name}: only at a: ${firstOf(onlyA)}`]),
+      ...(onlyB.length === 0 ? [] : [`${name}: only at b: ${firstOf(onlyB)}`]),
+    ];
+  });
+}
+
+function onlyIn(texts: readonly string[], others: readonly string[]): readonly string[] {
+  const known = new Set(others);
+  return texts.filter((text) => !known.has(text));
+}
+
+function listOf(value: string | readonly string[]): readonly string[] {
+  return typeof value === 'string' ? [value].filter((text) => text !== '') : value;
+}
+
+function firstOf(texts: readonly string[]): string {
+  const more = texts.length > SHOWN_ITEMS ? ` and ${texts.length - SHOWN_ITEMS} more` : '';
+  return texts.slice(0, SHOWN_ITEMS).join(', ') + more;
+}
+
+/** Returns the differences as text: groups, claims, services and nodes with reasons, and the expected ones in the last line. */
+export function diffLines(diff: AgentDiff): readonly string[] {
+  const { writers, differences, documents, expected, notListed, notCompared } = diff;
+  const heads = writers.map(({ writer, differ, claimsA, claimsB }) => {
+    const what = writer.startsWith('services') || writer.startsWith('nodes') ? '' : ' claims';
+    return `${writer}: ${differ} of ${Math.max(claimsA, claimsB)}${what} ${differ === 1 ? 'differs' : 'differ'}`;
+  });
+  const whyText = ({ reason, why }: Pick<ClaimDifference, 'reason' | 'why'>): string =>
+    reason === 'none-found' ? 'no reason found' : why;
   const rows = differences
     .slice(0, SHOWN)
-    .map(({ key, a, b, reason, why }) => [
-      `  ${key}`,
-      `a: ${claimText(a)}`,
-      `b: ${claimText(b)}`,
-      reason === 'none-found' ? 'no reason found' : why,
-    ]);
-  const more = differences.length > SHOWN ? [`  and ${differences.length - SHOWN} more`] : [];
-  const left =
-    omitted > 0 ? [`${counted(omitted, 'claim')} not compared: the agents differ in too many.`] : [];
+    .map((one) => [`  ${one.key}`, `a: ${claimText(one.a)}`, `b: ${claimText(one.b)}`, whyText(one)]);
+  const items = documents
+    .slice(0, SHOWN)
+    .map((one) => [`  ${one.writer} ${one.key}`, fieldDifferences(one).join('; '), whyText(one)]);
+  const more = Math.max(0, differences.length - SHOWN) + Math.max(0, documents.length - SHOWN) + notListed;
   const { ownNode, localSource } = expected;
   return [
     ...(heads.length === 0 ? ['No differences.'] : heads.map(printable)),
     ...alignColumns(rows.map((row) => row.map(printable))),
-    ...more,
-    ...left,
-    `Expected differences: ${ownNode + localSource} (addresses of the own node: ${ownNode}, sources of one node: ${localSource})`,
+    ...alignColumns(items.map((row) => row.map(printable))),
+    ...(more > 0 ? [`  and ${more} more`] : []),
+    ...(notListed > 0 ? [`Truncated: -o json lists all except ${counted(notListed, 'difference')}.`] : []),
+    ...(notCompared > 0
+      ? [`${counted(notCompared, 'claim')} not compared: too many of them have the same place in the digest.`]
+      : []),
+    `Expected differences: ${ownNode + localSource} (own nodes and their addresses: ${ownNode}, sources of one node: ${localSource})`,
   ];
 }

@@ -4,61 +4,53 @@ import type { IPCache } from '../ipcache/ipcache.ts';
 import type { HeldClaim } from '../ipcache/row-reader.ts';
 import type { ClaimWriter } from '../ipcache/types.ts';
 import { identityScope } from '../model/numeric-identity.ts';
-import { ownerCluster } from '../model/source.ts';
+import { compareWriters, ownerCluster } from '../model/source.ts';
 import { formatKey, type PrefixRegister, parseKey, prefixRegister } from '../net/prefix.ts';
+import {
+  BUCKETS,
+  bucketTexts,
+  type GroupDigest,
+  mixOther,
+  placeOfLanes,
+  sumText,
+  textHash,
+  totalText,
+} from './lanes.ts';
 
-/** Number of buckets of a digest, and of parts of each bucket. The first bytes of the hash of a key select them. */
-export const BUCKETS = 256;
-
-/** Entries of the state at the start that one step adds: less than a millisecond. */
+/** Entries of the state, or keys, that one step reads: less than a millisecond. */
 const ENTRIES_PER_STEP = 256;
 
 /** Owners and host IPs that are cached. */
 const CACHED_NAMES = 65_536;
 
-/** Both lanes of a hash. One pair is enough because hashing is not re-entrant. */
-let laneA = 0;
-let laneB = 0;
+/** Seeds of the lanes of keys, and of the part of the lanes that has the pod. */
+const SEED_A = 0x2545_f491;
+const SEED_B = 0x9e37_79b9;
+const POD = 0x51ed_270b;
+const META_PRIME = 0x7feb_352d;
 
-const FNV_PRIME = 0x0100_0193;
-const OTHER_PRIME = 0x85eb_ca6b;
-
-function addWord(word: number): void {
-  laneA = mix(laneA, word);
-  laneB = Math.imul(laneB ^ word, OTHER_PRIME);
-  laneB ^= laneB >>> 13;
-}
-
-/** Returns the hash of a text after another hash. The length is added, so that two texts differ from their concatenation. */
-function textHash(hash: number, text: string): number {
-  let result = hash;
-  for (let i = 0; i < text.length; i++) result = Math.imul(result ^ text.charCodeAt(i), FNV_PRIME);
-  return mix(result, text.length + 1);
-}
+/** Both lanes of the hash of a key. One pair is enough because hashing is not re-entrant. */
+let keyA = 0;
+let keyB = 0;
 
 /** Sets the lanes to the hash of a key. */
 function setKey(key: Readonly<PrefixRegister>): void {
-  laneA = 0x2545_f491;
-  laneB = 0x9e37_79b9;
-  addWord(key.w0);
-  if (key.family === 6) {
-    addWord(key.w1);
-    addWord(key.w2);
-    addWord(key.w3);
-  }
   const form = (key.form === 'endpoint' ? 2 : 0) + (key.family === 6 ? 1 : 0);
-  addWord((key.clusterID << 16) | (key.length << 2) | form);
+  const meta = Math.imul((key.clusterID << 16) | (key.length << 2) | form, META_PRIME);
+  let a = mix(SEED_A, key.w0 ^ meta);
+  let b = mixOther(SEED_B, (key.w0 + meta) | 0);
+  if (key.family === 6) {
+    a = mix(mix(mix(a, key.w1), key.w2), key.w3);
+    b = mixOther(mixOther(mixOther(b, key.w1), key.w2), key.w3);
+  }
+  keyA = a;
+  keyB = b;
 }
 
-/** Returns the bucket and the part of the key whose hash the lanes have: 16 bits. */
-function place(): number {
-  return mix(laneA, laneB) >>> 16;
-}
-
-/** Returns the bucket and the part of a key: 16 bits. */
+/** Returns the bucket and the place in it of a key: 16 bits. */
 export function placeOf(key: Readonly<PrefixRegister>): number {
   setKey(key);
-  return place();
+  return placeOfLanes(keyA, keyB);
 }
 
 /** The hashes of host IPs, which are few; cleared when there are many. */
@@ -74,24 +66,33 @@ function hostHash(hostIP: string | undefined): number {
   return hash;
 }
 
-/** Returns the hash of the texts of a claim, except its owner. */
-function textsHash({ hostIP, k8s }: HeldClaim): number {
-  const host = hostHash(hostIP);
-  return k8s === undefined ? host : textHash(textHash(host, k8s.namespace), k8s.podName);
+function isSamePod({ k8s: a }: HeldClaim, { k8s: b }: HeldClaim): boolean {
+  return a === b || (a?.namespace === b?.namespace && a?.podName === b?.podName);
 }
 
-/** Returns true if the texts of two claims of a writer are equal. Faster than a hash. */
-function haveSameTexts(a: HeldClaim, b: HeldClaim): boolean {
-  if (a.hostIP !== b.hostIP) return false;
-  if (a.k8s === b.k8s) return true;
-  return a.k8s?.namespace === b.k8s?.namespace && a.k8s?.podName === b.k8s?.podName;
+/**
+ * Adds a claim on the key of {@link setKey} to two sums, or subtracts it. The pod has an own term, so that changes of other fields
+ * need not hash its texts. `identity` is the hash of the labels for a local identity.
+ */
+function addClaim(
+  sums: Int32Array,
+  at: number,
+  { encryptKey, hostIP }: HeldClaim,
+  identity: number,
+  owner: number,
+  sign: 1 | -1,
+): void {
+  const rest = owner ^ mix(hostHash(hostIP), encryptKey);
+  sums[at] = (sums[at] ?? 0) + sign * mix(mix(keyA, identity), rest);
+  sums[at + 1] = (sums[at + 1] ?? 0) + sign * mixOther(mixOther(keyB, identity), rest);
 }
 
-/** Adds the fields of a claim to the hash of its key. `identity` is the hash of the labels for a local identity. */
-function addClaim(identity: number, encryptKey: number, owner: number, texts: number): void {
-  addWord(identity);
-  addWord(encryptKey ^ owner);
-  addWord(texts);
+/** Adds the pod of a claim to two sums, or subtracts it. */
+function addPod(sums: Int32Array, at: number, { k8s }: HeldClaim, owner: number, sign: 1 | -1): void {
+  if (k8s === undefined) return;
+  const pod = textHash(textHash(owner, k8s.namespace), k8s.podName);
+  sums[at] = (sums[at] ?? 0) + sign * mix(keyA ^ POD, pod);
+  sums[at + 1] = (sums[at + 1] ?? 0) + sign * mixOther(keyB ^ POD, pod);
 }
 
 /** The sums of one group of writers. */
@@ -110,14 +111,8 @@ interface Member {
   readonly owner: number;
 }
 
-/** The digest of the claims of a group of writers. */
-export interface GroupDigest {
-  /** The source, and the cluster of the owner if there is one: `clustermesh baltic`. Nodes belong to the group of their cluster. */
-  readonly writer: string;
-  readonly claims: number;
-  /** 16 hexadecimal digits. Equal claims have equal sums in any process. */
-  readonly sum: string;
-}
+/** The claims that a key had at the start, of the writers that have changed theirs since: by writer. */
+type FirstClaims = Map<string, HeldClaim | undefined>;
 
 /** Options of {@link ClaimDigest}. */
 export interface ClaimDigestOptions {
@@ -131,7 +126,8 @@ export interface ClaimDigestOptions {
 
 /**
  * Sums of the claims of an IPCache for each group of writers, to compare two processes without their lists. A change of a claim costs
- * two hashes. Before {@link ClaimDigest.start} it costs nothing.
+ * two hashes. Before {@link ClaimDigest.start} it costs nothing. Its generators yield after each step of less than a millisecond;
+ * claims may change between steps.
  *
  * Sums are no protection against forged claims: a writer who can choose claims can choose claims with equal sums.
  */
@@ -156,20 +152,33 @@ export class ClaimDigest {
     return this.#unsubscribe !== undefined;
   }
 
-  /**
-   * Starts to follow the claims, and yields steps that add the current ones; the sums are complete after the last step. Claims may
-   * change between steps. The first step costs a few µs for each key with several claims.
-   */
+  /** Starts to follow the claims, and adds the current ones; the sums are complete after the last step. */
   *start(): Generator<void, void, void> {
     if (this.started) return;
+    const changed = new Map<string, FirstClaims>();
+    /** The keys whose overruled claims are added; undefined when this is complete. */
+    let read: Set<string> | undefined = new Set();
     this.#unsubscribe = this.#ipcache.observeClaims((key, writer, before, after) => {
+      if (read !== undefined || changed.size > 0) keepFirst(changed, formatKey(key), writer, before, read);
       this.#replace(key, writer, before, after);
     });
-    // Later changes are added to the state of this moment: the snapshot and the overruled claims.
+    // Changes are added to the state of this moment: the snapshot, and the overruled claims, which it does not have.
     const snapshot = this.#ipcache.snapshot();
-    for (const [, ...overruled] of this.#ipcache.contested())
-      for (const claim of overruled) this.#addText(claim.key, claim);
     let added = 0;
+    for (const [effective, ...overruled] of this.#ipcache.contested()) {
+      const key = effective?.key;
+      if (key !== undefined && !changed.has(key) && !read.has(key)) {
+        for (const claim of overruled) this.#addText(key, claim);
+        read.add(key);
+      }
+      if (++added % ENTRIES_PER_STEP === 0) yield;
+    }
+    read = undefined;
+    for (const [key, first] of changed) {
+      for (const claim of overruledAtFirst(this.#ipcache.claimsOf(key), first)) this.#addText(key, claim);
+      changed.delete(key);
+      if (++added % ENTRIES_PER_STEP === 0) yield;
+    }
     for (const entry of snapshot.entries({ includeShadowed: true })) {
       this.#addText(entry.key, entry);
       if (++added % ENTRIES_PER_STEP === 0) yield;
@@ -186,30 +195,26 @@ export class ClaimDigest {
   }
 
   /** Returns the digests of all groups with claims, by name. */
-  groups(): readonly GroupDigest[] {
+  *groups(): Generator<void, readonly GroupDigest[], void> {
     const found: GroupDigest[] = [];
     for (const group of this.#groups.values()) {
       if (group.claims === 0) continue;
-      const sums = this.#sumsOf(group);
-      let [a, b] = [0, 0];
-      for (let i = 0; i < sums.length; i += 2) {
-        a = (a + (sums[i] ?? 0)) | 0;
-        b = (b + (sums[i + 1] ?? 0)) | 0;
-      }
-      found.push({ writer: group.name, claims: group.claims, sum: hex(a, b) });
+      const sums = yield* this.#sumsOf(group);
+      found.push({ writer: group.name, claims: group.claims, sum: totalText(sums) });
+      yield;
     }
     return found.sort((x, y) => (x.writer < y.writer ? -1 : 1));
   }
 
   /** Returns the sums of the buckets of a group; undefined for an unknown group. */
-  buckets(writer: string): readonly string[] | undefined {
+  *buckets(writer: string): Generator<void, readonly string[] | undefined, void> {
     const group = this.#groups.get(writer);
-    return group && texts(this.#sumsOf(group));
+    return group && bucketTexts(yield* this.#sumsOf(group));
   }
 
   /**
-   * Yields steps that pass the claims of a group in some buckets to `onClaim`. Cost: a scan of all keys, about 60 ns each, and 1 µs
-   * for each claim that is found.
+   * Passes the claims of a group at some places to `onClaim`. Cost: a scan of all keys, about 60 ns each, and 1 µs for each claim that
+   * is found.
    */
   *claimsIn(
     writer: string,
@@ -229,20 +234,18 @@ export class ClaimDigest {
     }
   }
 
-  /** Yields steps that read the claims of a group in some buckets, and sets the sum of each part of them in `sums`. */
-  *partSums(
+  /** Returns the sums of the places of a group for which `isWanted` is true, except those without claims. */
+  *placeSums(
     writer: string,
     isWanted: (place: number) => boolean,
-    sums: Map<number, string>,
-  ): Generator<void, void, void> {
-    const lanes = new Map<number, [number, number]>();
+  ): Generator<void, ReadonlyMap<number, string>, void> {
+    const lanes = new Map<number, Int32Array>();
     yield* this.claimsIn(writer, isWanted, (claim, key, place) => {
-      if (!parseKey(key, this.#key)) return;
-      this.#hash(this.#key, claim);
-      const [a, b] = lanes.get(place) ?? [0, 0];
-      lanes.set(place, [(a + laneA) | 0, (b + laneB) | 0]);
+      const sums = lanes.get(place) ?? new Int32Array(2);
+      if (parseKey(key, this.#key)) this.#addWhole(sums, 0, this.#key, claim);
+      lanes.set(place, sums);
     });
-    for (const [place, [a, b]] of lanes) sums.set(place, hex(a, b));
+    return new Map(Array.from(lanes, ([place, [a = 0, b = 0]]) => [place, sumText(a, b)]));
   }
 
   #addText(key: string, claim: HeldClaim): void {
@@ -257,60 +260,45 @@ export class ClaimDigest {
     after: HeldClaim | undefined,
   ): void {
     const { group, owner } = this.#memberOf(writer);
-    setKey(key);
-    const [keyA, keyB] = [laneA, laneB];
-    const at = (place() >>> 8) * 2;
     const { sums } = group;
-    let texts = 0;
-    if (before !== undefined) {
-      group.claims--;
-      texts = textsHash(before);
-      if (identityScope(before.identity) !== 0) countLocal(group, key, -1);
-      else {
-        addClaim(before.identity, before.encryptKey, owner, texts);
-        sums[at] = (sums[at] ?? 0) - laneA;
-        sums[at + 1] = (sums[at + 1] ?? 0) - laneB;
-        laneA = keyA;
-        laneB = keyB;
-      }
-    }
-    if (after === undefined) return;
-    group.claims++;
-    if (identityScope(after.identity) !== 0) {
-      countLocal(group, key, 1);
-      return;
-    }
-    if (before === undefined || !haveSameTexts(before, after)) texts = textsHash(after);
-    addClaim(after.identity, after.encryptKey, owner, texts);
-    sums[at] = (sums[at] ?? 0) + laneA;
-    sums[at + 1] = (sums[at + 1] ?? 0) + laneB;
+    const at = (placeOf(key) >>> 8) * 2;
+    const old = before !== undefined && identityScope(before.identity) === 0 ? before : undefined;
+    const next = after !== undefined && identityScope(after.identity) === 0 ? after : undefined;
+    if (before !== undefined) group.claims--;
+    if (after !== undefined) group.claims++;
+    if (before !== old) countLocal(group, key, -1);
+    if (after !== next) countLocal(group, key, 1);
+    if (old !== undefined) addClaim(sums, at, old, old.identity, owner, -1);
+    if (next !== undefined) addClaim(sums, at, next, next.identity, owner, 1);
+    if (old !== undefined && next !== undefined && isSamePod(old, next)) return;
+    if (old !== undefined) addPod(sums, at, old, owner, -1);
+    if (next !== undefined) addPod(sums, at, next, owner, 1);
   }
 
-  /** Sets the lanes to the hash of a claim. */
-  #hash(key: Readonly<PrefixRegister>, claim: HeldClaim): void {
-    const { identity, encryptKey, owner } = claim;
-    const isLocal = identityScope(identity) !== 0;
-    const name = isLocal ? textHash(1, this.#labelsOf(identity)) : identity;
+  /** Adds a claim with any identity to two sums. */
+  #addWhole(sums: Int32Array, at: number, key: Readonly<PrefixRegister>, claim: HeldClaim): void {
+    const isLocal = identityScope(claim.identity) !== 0;
+    const identity = isLocal ? textHash(1, this.#labelsOf(claim.identity)) : claim.identity;
+    const owner = textHash(0, claim.owner);
     setKey(key);
-    addClaim(name, encryptKey, textHash(0, owner), textsHash(claim));
+    addClaim(sums, at, claim, identity, owner, 1);
+    addPod(sums, at, claim, owner, 1);
   }
 
   /** Returns the sums of a group with those of local identities. */
-  #sumsOf(group: Group): Int32Array {
-    const { locals, sums } = group;
+  *#sumsOf({ name, locals, sums }: Group): Generator<void, Int32Array, void> {
     if (locals.size === 0) return sums;
-    const all = sums.slice();
+    const own = new Int32Array(sums.length);
+    let added = 0;
     for (const text of locals.keys()) {
       if (!parseKey(text, this.#key)) continue;
       const at = (placeOf(this.#key) >>> 8) * 2;
-      for (const claim of this.#ipcache.claimsOf(text)) {
-        if (groupName(claim) !== group.name || identityScope(claim.identity) === 0) continue;
-        this.#hash(this.#key, claim);
-        all[at] = (all[at] ?? 0) + laneA;
-        all[at + 1] = (all[at + 1] ?? 0) + laneB;
-      }
+      for (const claim of this.#ipcache.claimsOf(text))
+        if (groupName(claim) === name && identityScope(claim.identity) !== 0)
+          this.#addWhole(own, at, this.#key, claim);
+      if (++added % ENTRIES_PER_STEP === 0) yield;
     }
-    return all;
+    return own.map((sum, at) => sum + (sums[at] ?? 0));
   }
 
   #memberOf(writer: ClaimWriter): Member {
@@ -334,6 +322,28 @@ export class ClaimDigest {
   }
 }
 
+/** Keeps the claim of a writer before its first change, unless the overruled claims of the key, or all, are `read`. */
+function keepFirst(
+  changed: Map<string, FirstClaims>,
+  key: string,
+  { source, owner }: ClaimWriter,
+  before: HeldClaim | undefined,
+  read: ReadonlySet<string> | undefined,
+): void {
+  const first = changed.get(key) ?? new Map<string, HeldClaim | undefined>();
+  if (first.size === 0 && read?.has(key) !== false) return;
+  const writer = `${source} ${owner}`;
+  if (!first.has(writer)) first.set(writer, before);
+  changed.set(key, first);
+}
+
+/** Returns the overruled claims of a key before the first change of each writer. */
+function overruledAtFirst(now: readonly HeldClaim[], first: FirstClaims): readonly HeldClaim[] {
+  const unchanged = now.filter(({ source, owner }) => !first.has(`${source} ${owner}`));
+  const before = [...first.values()].filter((claim) => claim !== undefined);
+  return [...unchanged, ...before].sort(compareWriters).slice(1);
+}
+
 function countLocal({ locals }: Group, key: Readonly<PrefixRegister>, sign: 1 | -1): void {
   const text = formatKey(key);
   const count = (locals.get(text) ?? 0) + sign;
@@ -348,13 +358,4 @@ function groupName({ source, owner }: ClaimWriter): string {
 
 function newGroup(name: string): Group {
   return { name, claims: 0, sums: new Int32Array(BUCKETS * 2), locals: new Map() };
-}
-
-function hex(a: number, b: number): string {
-  const text = (word: number): string => (word >>> 0).toString(16).padStart(8, '0');
-  return text(a) + text(b);
-}
-
-function texts(sums: Int32Array): readonly string[] {
-  return Array.from({ length: BUCKETS }, (_, at) => hex(sums[at * 2] ?? 0, sums[at * 2 + 1] ?? 0));
 }

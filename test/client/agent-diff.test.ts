@@ -2,9 +2,11 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { ApiError, type Ask, parseAnswer } from '../../src/api/api-client.ts';
 import type { ProblemDocument } from '../../src/api/problem.ts';
+import type { GroupDigestDocument } from '../../src/api/routes/digest-routes.ts';
 import { type AgentDiff, diffAgents, diffLines } from '../../src/client/agent-diff.ts';
 import { ClaimDigest } from '../../src/compare/claim-digest.ts';
 import { IPCache } from '../../src/ipcache/ipcache.ts';
+import { createBackend, createEndpointSlice } from '../../src/servicecache/backend.ts';
 import { testApp } from '../api/support/test-app.ts';
 import { apply, type Operation, history as operations } from '../ipcache/support/operations.ts';
 
@@ -24,6 +26,14 @@ function asking({ app }: TestApp, sent: { characters: number } = { characters: 0
 }
 
 const LOCAL = new Set(['local', 'generated', 'api', 'unspec']);
+
+/** Runs all steps of a generator and returns its result. */
+function ended<T>(steps: Generator<unknown, T, void>): T {
+  for (;;) {
+    const { done, value } = steps.next();
+    if (done === true) return value;
+  }
+}
 
 /** All claims as text, from `explain`. */
 function dump({ model }: TestApp): ReadonlySet<string> {
@@ -90,9 +100,10 @@ describe('D2: equal states give no bucket', () => {
         for (const operation of [...first, ...then]) apply(late, operation);
         const other = new ClaimDigest({ ipcache: late });
         for (const _ of other.start());
-        expect(digest.groups()).toEqual(other.groups());
-        for (const { writer } of other.groups())
-          expect(digest.buckets(writer)).toEqual(other.buckets(writer));
+        const groups = ended(other.groups());
+        expect(ended(digest.groups())).toEqual(groups);
+        for (const { writer } of groups)
+          expect(ended(digest.buckets(writer))).toEqual(ended(other.buckets(writer)));
       }),
       { numRuns: 200 },
     );
@@ -105,14 +116,25 @@ describe('D2: equal states give no bucket', () => {
     for (const _ of digest.start());
     for (let at = 0; at < 5_000; at++)
       ipcache.upsert(`10.0.${at >> 8}.${at & 255}/32`, { source: 'generated', identity: (1 << 24) + at });
-    const sums = new Map<number, string>();
-    const turns: number[] = [];
-    for (const _ of digest.partSums('generated', () => true, sums)) {
+    const turnsOf = (steps: Iterable<unknown>): readonly number[] => {
+      const turns: number[] = [];
+      for (const _ of steps) {
+        turns.push(hashed);
+        hashed = 0;
+      }
       turns.push(hashed);
       hashed = 0;
+      return turns;
+    };
+    for (const steps of [
+      digest.placeSums('generated', () => true),
+      digest.groups(),
+      digest.buckets('generated'),
+    ]) {
+      const turns = turnsOf(steps);
+      expect(turns.reduce((a, b) => a + b)).toBe(5_000);
+      expect(Math.max(...turns)).toBeLessThanOrEqual(256);
     }
-    expect([hashed, turns.reduce((a, b) => a + b), sums.size > 4_000]).toEqual([0, 5_000, true]);
-    expect(Math.max(...turns)).toBeLessThanOrEqual(256);
   });
 
   it('reads the state at the start and the changes during its steps once each', () => {
@@ -131,7 +153,173 @@ describe('D2: equal states give no bucket', () => {
     const settled = new ClaimDigest({ ipcache });
     for (const _ of settled.start());
     expect(at).toBeGreaterThan(3);
-    expect(digest.groups()).toEqual(settled.groups());
+    expect(ended(digest.groups())).toEqual(ended(settled.groups()));
+  });
+
+  it('reads keys with several claims in steps, while their claims change', () => {
+    const ipcache = new IPCache();
+    const key = (i: number): string => `10.0.${i >> 8}.${i & 255}`;
+    for (let i = 0; i < 1_000; i++)
+      for (const source of ['kvstore', 'k8s'] as const) ipcache.upsert(key(i), { identity: 1 + i, source });
+    const digest = new ClaimDigest({ ipcache });
+    const steps = digest.start();
+    for (let at = 0; steps.next().done !== true; at += 3) {
+      // Before and behind the place that the scan has reached: the strongest leaves, a third comes, the weakest changes twice.
+      for (const i of [at, 999 - at]) ipcache.delete(key(i), { source: 'kvstore' });
+      for (const i of [at + 1, 998 - at]) ipcache.upsert(key(i), { identity: 7, source: 'generated' });
+      for (const i of [at + 2, 997 - at])
+        for (const identity of [8, 9]) ipcache.upsert(key(i), { identity, source: 'k8s' });
+      ipcache.upsert(key(2_000 + at), { identity: 5, source: 'k8s' });
+      ipcache.upsert(key(2_000 + at), { identity: 6, source: 'kvstore' });
+    }
+    const settled = new ClaimDigest({ ipcache });
+    for (const _ of settled.start());
+    expect(ended(digest.groups())).toEqual(ended(settled.groups()));
+  });
+});
+
+describe('services and nodes', () => {
+  const id = { namespace: 'shop', name: 'cart' };
+  const PORTS = [['http', { port: 8080, protocol: 6 }]] as const;
+  const offer = (model: TestApp['model'], ...addresses: readonly string[]): unknown =>
+    model.services.mergeExternalServiceUpdate({
+      ...{ cluster: 'baltic', ...id, clusterID: 3, includeExternal: true, shared: true },
+      backends: new Map(addresses.map((address) => [address, new Map(PORTS)])),
+      ...{
+        frontends: new Map(),
+        hostnames: new Map(),
+        zones: new Map(),
+        labels: new Map(),
+        selector: new Map(),
+      },
+    });
+
+  it('are compared by cluster: the backends that one agent has alone, and the fields of nodes', async () => {
+    const [a, b] = [testApp(), testApp()];
+    offer(a.model, '10.2.0.1', '10.2.0.2');
+    offer(b.model, '10.2.0.2', '10.2.0.3');
+    const node = { cluster: 'baltic', name: 'node-1', source: 'clustermesh' } as const;
+    const addresses = [{ type: 'InternalIP', ip: '192.168.7.1' }] as const;
+    b.model.nodes.nodeUpdated({ ...node, addresses: [...addresses], encryptionKey: 4 });
+    b.model.nodes.nodeUpdated({ cluster: 'own', name: 'here', source: 'k8s' });
+    const diff = await diffAgents(asking(a), asking(b));
+    expect(diff).toMatchObject({ differences: [], expected: { ownNode: 1 }, notListed: 0, notCompared: 0 });
+    expect(diff.documents.map(({ writer, key, reason, why }) => [writer, key, reason, why])).toEqual([
+      ['nodes baltic', 'baltic/node-1', 'incomplete', 'a: cluster baltic is not followed'],
+      ['services baltic', 'shop/cart', 'incomplete', 'a: cluster baltic is not followed'],
+    ]);
+    expect(diffLines(diff).map((line) => line.replaceAll(/ {2,}/g, '  '))).toEqual([
+      'nodes baltic: 1 of 1 differs',
+      'services baltic: 1 of 1 differs',
+      '  nodes baltic baltic/node-1  labels: only at a: zone=a; encryptionKey: none at a, 4 at b  a: cluster baltic is not followed',
+      '  services baltic shop/cart  backends: only at a: 10.2.0.1 http 8080/TCP active; backends: only at b: 10.2.0.3 http 8080/TCP active  a: cluster baltic is not followed',
+      'Expected differences: 1 (own nodes and their addresses: 1, sources of one node: 0)',
+    ]);
+  });
+
+  it('name the service that one agent lacks, and the forbidden kind', async () => {
+    const [a, b] = [testApp(), testApp()];
+    b.model.services.deleteService({ namespace: 'shop', name: 'checkout' });
+    b.model.services.deleteEndpoints({ namespace: 'shop', name: 'checkout' }, 'slice-1');
+    const ofB: Ask = async (path) => {
+      const document = (await asking(b)(path)) as object;
+      const kinds = [{ name: 'services', state: 'forbidden', complete: false }];
+      return path === '/v1/status' ? { ...document, kubernetes: { kinds } } : document;
+    };
+    const diff = await diffAgents(asking(a), ofB);
+    expect(diff.documents).toMatchObject([
+      { writer: 'services', key: 'shop/checkout', b: undefined, reason: 'incomplete' },
+    ]);
+    expect(diff.documents[0]?.why).toBe('b: kind services is forbidden, incomplete');
+    expect(diffLines(diff).join('\n')).toContain('b: none');
+  });
+
+  it('are equal, whatever the order of writes, slices and formats', async () => {
+    const [a, b] = [testApp(), testApp()];
+    const backends = (...addresses: readonly string[]): ReturnType<typeof createBackend>[] =>
+      addresses.map((address) => createBackend({ address, nodeName: 'n', ports: PORTS }));
+    const slice = (model: TestApp['model'], name: string, ...addresses: readonly string[]): unknown =>
+      model.services.updateEndpoints(
+        createEndpointSlice({ service: id, name, backends: backends(...addresses) }),
+      );
+    slice(a.model, 'x', '10.0.0.1', '10.0.0.2');
+    slice(b.model, 'y', '10.0.0.2');
+    slice(b.model, 'z', '10.0.0.1');
+    offer(a.model, '10.2.0.1', '10.2.0.2');
+    offer(b.model, '10.2.0.2');
+    offer(b.model, '10.2.0.2', '10.2.0.1');
+    expect(diffLines(await diffAgents(asking(a), asking(b)))[0]).toBe('No differences.');
+  });
+});
+
+describe('many differences', () => {
+  /** Returns an app whose claims of a cluster have this identity. */
+  const filled = (count: number, identity: number): TestApp => {
+    const test = testApp();
+    for (let i = 0; i < count; i++)
+      test.model.ipcache.upsert(`10.${i >> 16}.${(i >> 8) & 255}.${i & 255}`, {
+        ...{ identity, source: 'clustermesh', owner: 'baltic' },
+      });
+    return test;
+  };
+
+  it('are all counted, listed up to 10,000, and the text says so', async () => {
+    const [a, b] = [filled(21_000, 300), filled(21_000, 301)];
+    b.model.ipcache.delete('10.0.7.7', { source: 'clustermesh', owner: 'baltic' });
+    const diff = await diffAgents(asking(a), asking(b));
+    expect(diff.writers).toEqual([
+      { writer: 'clustermesh baltic', claimsA: 21_002, claimsB: 21_001, differ: 21_000 },
+    ]);
+    expect(diff.differences.length).toBe(10_000);
+    expect(new Set(diff.differences.map(({ key }) => key)).size).toBe(10_000);
+    expect(diff).toMatchObject({ notListed: 11_000, notCompared: 0 });
+    const text = diffLines(diff).join('\n');
+    expect(text).toContain('  and 20950 more');
+    expect(text).toContain('Truncated: -o json lists all except 11000 differences.');
+  });
+
+  it('have answers of at most 10,000 claims, whole places in order, and the place to continue from', async () => {
+    const ask = asking(filled(25_000, 300));
+    await ask('/v1/digest');
+    const seen = new Set<string>();
+    let from = 0;
+    for (let answers = 0; from < 65_536; answers++) {
+      const { claims = [], next } = (await ask(
+        `/v1/digest/clustermesh%20baltic?place=${from}-65535`,
+      )) as GroupDigestDocument;
+      expect(claims.length).toBeLessThanOrEqual(10_000);
+      for (const { key, place } of claims) {
+        expect(place >= from && place < (next ?? 65_536) && !seen.has(key)).toBe(true);
+        seen.add(key);
+      }
+      expect(answers).toBeLessThan(4);
+      from = next ?? 65_536;
+    }
+    expect(seen.size).toBe(25_002); // and two of the model
+  });
+
+  it('are not compared at a place with too many of them: no false difference', async () => {
+    const [a, b] = [filled(3_000, 300), filled(3_000, 301)];
+    let full = -1;
+    const ofB: Ask = async (path) => {
+      const document = (await asking(b)(path)) as GroupDigestDocument;
+      if (!path.includes('place=')) return document;
+      full = document.claims?.[0]?.place ?? -1;
+      const claims = document.claims?.filter(({ place }) => place !== full);
+      return { ...document, claims, tooMany: { place: full, claims: 12_000 } };
+    };
+    const diff = await diffAgents(asking(a), ofB);
+    const compared = diff.differences.map(({ a: claim }) => claim?.place);
+    expect(diff.notCompared).toBe(12_000);
+    expect(compared).not.toContain(full);
+    expect(diff.differences.every(({ b: claim }) => claim !== undefined)).toBe(true);
+    expect(diffLines(diff).join('\n')).toContain('12000 claims not compared');
+  });
+
+  it('refuse ranges that descend or end behind the last place', async () => {
+    const { app } = testApp();
+    for (const query of ['place=5-4', 'place=65536', 'bucket=3-256', 'place=1-', 'bucket=1,,2'])
+      expect((await app.request(`/v1/digest/kvstore?${query}`)).status).toBe(400);
   });
 });
 
@@ -198,7 +386,7 @@ describe('the reasons of a difference', () => {
     expect(diff).toMatchObject({ differences: [], expected: { ownNode: 1 } });
     expect(diffLines(diff)).toEqual([
       'No differences.',
-      'Expected differences: 1 (addresses of the own node: 1, sources of one node: 0)',
+      'Expected differences: 1 (own nodes and their addresses: 1, sources of one node: 0)',
     ]);
   });
 

@@ -1,9 +1,14 @@
 import { createRoute, z } from '@hono/zod-openapi';
-import { BUCKETS, ClaimDigest, type GroupDigest } from '../../compare/claim-digest.ts';
+import type { TurnGate } from '../../base/turn-gate.ts';
+import { ClaimDigest } from '../../compare/claim-digest.ts';
+import { type ComparedDocument, DocumentDigest, weightOf } from '../../compare/document-digest.ts';
+import { BUCKETS, type GroupDigest, PLACES } from '../../compare/lanes.ts';
 import type { HeldClaim } from '../../ipcache/row-reader.ts';
 import { formatLabels } from '../../model/labels.ts';
 import type { NodeConfiguration } from '../../nodemanager/address-claims.ts';
+import { nodeFullName } from '../../nodemanager/node-spec.ts';
 import type { ApiApp, RouteContext } from '../api-context.ts';
+import { comparedDocuments } from '../compared-documents.ts';
 import { ProblemError } from '../problem.ts';
 import { answerJSON } from './answer.ts';
 import { answers } from './route-parts.ts';
@@ -11,11 +16,9 @@ import { answers } from './route-parts.ts';
 /** The version of the hashes. Digests of different versions cannot be compared. */
 const VERSION = 2;
 
-/** Maximum number of buckets or places of a request. */
-const SELECTED = 256;
-
-/** Maximum number of claims of an answer; further ones are counted. */
+/** Maximum number of claims of an answer, and of texts in its documents. */
 const CLAIMS = 10_000;
+const TEXTS = 100_000;
 
 /** The digests of an agent. */
 export interface DigestDocument {
@@ -36,15 +39,25 @@ export interface GroupDigestDocument {
   readonly buckets?: readonly string[] | undefined;
   /** The sums of the requested buckets by place, a number of 16 bits whose upper 8 bits are the bucket. */
   readonly places?: Readonly<Record<string, string>> | undefined;
-  /** The claims at the requested places. */
+  /** All claims at the requested places, except those of `next` and `tooMany`. */
   readonly claims?: readonly DigestClaim[] | undefined;
-  /** Number of claims that are omitted. */
-  readonly omitted?: number | undefined;
+  /** The same for the documents of a group of services or nodes. */
+  readonly documents?: readonly DigestItem[] | undefined;
+  /** The requested places from this one on have no answer, because there would be too many claims: request them again. */
+  readonly next?: number | undefined;
+  /** The first requested place, if it alone has too many claims, and their number. It has no answer. */
+  readonly tooMany?: { readonly place: number; readonly claims: number } | undefined;
+}
+
+/** A service of one cluster, or a node. */
+export interface DigestItem extends Pick<ComparedDocument, 'key' | 'fields'> {
+  readonly place: number;
 }
 
 /** A claim at a requested place. */
 export interface DigestClaim {
   readonly key: string;
+  readonly place: number;
   readonly owner?: string | undefined;
   readonly identity: number;
   /** The labels of the identity, if they are known. */
@@ -81,6 +94,7 @@ const GROUP_DIGEST: z.ZodType<GroupDigestDocument> = z
       .array(
         z.object({
           key: z.string(),
+          place: z.int(),
           owner: z.string().optional(),
           identity: z.int(),
           labels: z.string().optional(),
@@ -91,7 +105,17 @@ const GROUP_DIGEST: z.ZodType<GroupDigestDocument> = z
         }),
       )
       .optional(),
-    omitted: z.int().optional(),
+    documents: z
+      .array(
+        z.object({
+          key: z.string(),
+          place: z.int(),
+          fields: z.record(z.string(), z.union([z.string(), z.array(z.string())])),
+        }),
+      )
+      .optional(),
+    next: z.int().optional(),
+    tooMany: z.object({ place: z.int(), claims: z.int() }).optional(),
   })
   .openapi('GroupDigest');
 
@@ -99,12 +123,12 @@ const GET_DIGEST = createRoute({
   method: 'get',
   path: '/v1/digest',
   summary:
-    'Returns sums of the claims of each group of writers, to compare two agents. The first request starts them',
+    'Returns sums of the claims of each group of writers, and of the services and nodes of each cluster, to compare two agents. The first request starts them',
   responses: answers(DIGEST, 'The digests'),
 });
 
-const LIST_OF_NUMBERS = z.string().regex(/^\d{1,5}(,\d{1,5}){0,255}$/, {
-  error: 'must be at most 256 numbers, separated by commas',
+const LIST_OF_NUMBERS = z.string().regex(/^\d{1,5}(-\d{1,5})?(,\d{1,5}(-\d{1,5})?){0,255}$/, {
+  error: 'must be at most 256 numbers or ranges such as 0-17, separated by commas',
 });
 
 const GET_GROUP = createRoute({
@@ -122,17 +146,93 @@ const GET_GROUP = createRoute({
   responses: answers(GROUP_DIGEST, 'The sums or the claims'),
 });
 
+/** Returns the value that a generator returns after its steps, which run through the gate. */
+async function resultOf<T>(gate: TurnGate, steps: Generator<unknown, T, void>): Promise<T> {
+  const values: T[] = [];
+  const run = function* (): Generator<unknown, void, void> {
+    values.push(yield* steps);
+  };
+  await gate.runSteps(run());
+  const [value] = values;
+  return value as T; // all steps ran, because there is no signal
+}
+
+/** Returns the selected numbers as a bit for each, or `undefined` if one is not below `max`. */
+function selection(text: string, max: number): Uint8Array | undefined {
+  const selected = new Uint8Array(max);
+  for (const range of text.split(',')) {
+    const [first = max, last = first] = range.split('-').map(Number);
+    if (first > last || last >= max) return undefined;
+    selected.fill(1, first, last + 1);
+  }
+  return selected;
+}
+
+/** Collects the items of whole places, the first ones in the order of their numbers, up to a total weight. */
+class PlacePage<T> {
+  readonly #byPlace = new Map<number, T[]>();
+  readonly #limit: number;
+  readonly #weightOf: (item: T) => number;
+  readonly #weights = new Map<number, number>();
+  /** The selected places without those that are given up. */
+  readonly #places: number[];
+  #next: number | undefined;
+  #weight = 0;
+
+  constructor(selected: Uint8Array, limit: number, weightOf: (item: T) => number) {
+    this.#limit = limit;
+    this.#weightOf = weightOf;
+    this.#places = Array.from(selected.keys()).filter((place) => selected[place] === 1);
+  }
+
+  add(place: number, item: T): void {
+    const last = this.#places.at(-1) ?? 0;
+    if (place > last) return;
+    const weight = this.#weightOf(item);
+    this.#weights.set(place, (this.#weights.get(place) ?? 0) + weight);
+    this.#weight += weight;
+    const items = this.#byPlace.get(place) ?? [];
+    this.#byPlace.set(place, items);
+    if (this.#weight <= this.#limit || this.#places.length > 1) items.push(item);
+    while (this.#weight > this.#limit && this.#places.length > 1) this.#giveUp(this.#places.pop() ?? 0);
+  }
+
+  #giveUp(place: number): void {
+    this.#weight -= this.#weights.get(place) ?? 0;
+    this.#byPlace.delete(place);
+    this.#next = place;
+  }
+
+  /** Returns the items, and the fields of an answer about the others. */
+  finish(): { readonly items: readonly T[]; readonly rest: Pick<GroupDigestDocument, 'next' | 'tooMany'> } {
+    const [place = 0] = this.#places;
+    const isTooMany = this.#weight > this.#limit;
+    return {
+      items: isTooMany ? [] : [...this.#byPlace.values()].flat(),
+      rest: {
+        ...(this.#next !== undefined && { next: this.#next }),
+        ...(isTooMany && { tooMany: { place, claims: this.#weight } }),
+      },
+    };
+  }
+}
+
 /** Adds the routes of digests. */
 export function addDigestRoutes(app: ApiApp, { model, gate }: RouteContext): void {
   const labelsOf = (identity: number): string => {
     const labels = model.labelsOf(identity);
     return labels === undefined ? '' : formatLabels(labels);
   };
-  const digest = new ClaimDigest({ ipcache: model.ipcache, labelsOf });
+  const claims = new ClaimDigest({ ipcache: model.ipcache, labelsOf });
+  const documents = new DocumentDigest({
+    documents: () => comparedDocuments(model),
+    revision: () => `${model.services.revision} ${model.nodes.revision}`,
+  });
   let started: Promise<unknown> | undefined;
   const ready = async (): Promise<void> => {
-    started ??= gate.runSteps(digest.start());
+    started ??= gate.runSteps(claims.start());
     await started;
+    await gate.runSteps(documents.read());
   };
 
   app.openapi(GET_DIGEST, async (c) => {
@@ -140,10 +240,10 @@ export function addDigestRoutes(app: ApiApp, { model, gate }: RouteContext): voi
     const document: DigestDocument = {
       version: VERSION,
       cluster: model.status().cluster,
-      node: `${model.nodes.localNode.cluster}/${model.nodes.localNode.name}`,
+      node: nodeFullName(model.nodes.localNode),
       settings: model.nodes.configuration,
       revision: model.ipcache.revision,
-      writers: digest.groups(),
+      writers: [...(await resultOf(gate, claims.groups())), ...documents.groups()],
     };
     return answerJSON(c, document);
   });
@@ -152,45 +252,61 @@ export function addDigestRoutes(app: ApiApp, { model, gate }: RouteContext): voi
     await ready();
     const { writer } = c.req.valid('param');
     const { bucket, place } = c.req.valid('query');
-    const buckets = digest.buckets(writer);
+    const ofDocuments = documents.buckets(writer);
+    const buckets = ofDocuments ?? (await resultOf(gate, claims.buckets(writer)));
     if (buckets === undefined)
       throw new ProblemError('not-found', 'No such group of writers: see /v1/digest.', {
         field: 'writer',
         value: writer.slice(0, 120),
       });
-    if (bucket === undefined && place === undefined) return answerJSON(c, { writer, buckets });
-    const wanted = new Set((place ?? bucket ?? '').split(',').map(Number));
-    const max = place === undefined ? BUCKETS : BUCKETS * BUCKETS;
-    if (wanted.size > SELECTED || [...wanted].some((number) => number >= max))
-      throw new ProblemError('invalid-parameter', `Numbers must be below ${max}.`, {
+    const wanted = place ?? bucket;
+    if (wanted === undefined) return answerJSON(c, { writer, buckets });
+    const max = place === undefined ? BUCKETS : PLACES;
+    const selected = selection(wanted, max);
+    if (selected === undefined)
+      throw new ProblemError('invalid-parameter', `Numbers must be below ${max}, and ranges ascending.`, {
         field: place === undefined ? 'bucket' : 'place',
-        value: (place ?? bucket ?? '').slice(0, 120),
+        value: wanted.slice(0, 120),
       });
-    const isWanted = (at: number): boolean => wanted.has(place === undefined ? at >>> 8 : at);
+    const isWanted = (at: number): boolean => selected[place === undefined ? at >>> 8 : at] === 1;
     if (place === undefined) {
-      const sums = new Map<number, string>();
-      await gate.runSteps(digest.partSums(writer, isWanted, sums));
+      const sums =
+        ofDocuments === undefined
+          ? await resultOf(gate, claims.placeSums(writer, isWanted))
+          : documents.placeSums(writer, isWanted);
       return answerJSON(c, { writer, places: Object.fromEntries(sums) });
     }
-    const claims: DigestClaim[] = [];
-    let omitted = 0;
-    const add = (claim: HeldClaim, key: string): void => {
-      if (claims.length < CLAIMS) claims.push(claimDocument(claim, key, labelsOf));
-      else omitted++;
-    };
-    await gate.runSteps(digest.claimsIn(writer, isWanted, add));
-    return answerJSON(c, { writer, claims, ...(omitted > 0 && { omitted }) });
+    if (ofDocuments !== undefined) {
+      const page = new PlacePage<DigestItem>(selected, TEXTS, ({ fields }) => weightOf(fields));
+      await gate.runSteps(
+        documents.documentsIn(writer, isWanted, ({ key, fields }, at) =>
+          page.add(at, { key, place: at, fields }),
+        ),
+      );
+      const { items, rest } = page.finish();
+      return answerJSON(c, { writer, documents: items, ...rest });
+    }
+    const page = new PlacePage<DigestClaim>(selected, CLAIMS, () => 1);
+    await gate.runSteps(
+      claims.claimsIn(writer, isWanted, (claim, key, at) =>
+        page.add(at, claimDocument(claim, key, at, labelsOf)),
+      ),
+    );
+    const { items, rest } = page.finish();
+    return answerJSON(c, { writer, claims: items, ...rest });
   });
 }
 
 function claimDocument(
   { owner, identity, hostIP, encryptKey, k8s }: HeldClaim,
   key: string,
+  place: number,
   labelsOf: (identity: number) => string,
 ): DigestClaim {
   const labels = labelsOf(identity);
   return {
     key,
+    place,
     identity,
     encryptKey,
     ...(owner !== '' && { owner }),

@@ -81,7 +81,7 @@ export function addDiffCommand(program: Command, io: CommandIO, run: RunAction):
           }
           const { diffAgents, diffLines } = await import('../../client/agent-diff.ts');
           const json = await diffAgents(ask, askOther);
-          return { json, lines: diffLines(json), differences: json.differences.length + json.omitted };
+          return { json, lines: diffLines(json), differences: json.writers.length + json.notCompared };
         };
         const report = await compare().catch((cause: unknown) => {
           throw cause instanceof ApiError ? new InputError(cause.message, { cause }) : cause;

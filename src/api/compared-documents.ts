@@ -1,0 +1,83 @@
+import type { ComparedDocument } from '../compare/document-digest.ts';
+import type { NodeFields } from '../nodemanager/node-spec.ts';
+import { type Backend, NO_ENDPOINTS } from '../servicecache/backend.ts';
+import { formatServiceID } from '../servicecache/service-id.ts';
+import type { ServiceState } from '../servicecache/service-state.ts';
+import { ascending, backendDocument, serviceDocument } from './documents.ts';
+import type { ReadModel } from './read-model.ts';
+
+type Fields = ComparedDocument['fields'];
+
+/**
+ * Yields what two agents should have in common: for each service the definition and the backends of the own cluster (`services`), and
+ * the offer of each remote cluster (`services baltic`); for each cluster its nodes (`nodes baltic`). Sources are not part of it.
+ * Services and nodes may change during the iteration.
+ */
+export function* comparedDocuments(
+  model: Pick<ReadModel, 'services' | 'nodes' | 'restoredOf'>,
+): Generator<ComparedDocument, void, void> {
+  for (const node of model.nodes.nodes())
+    yield { writer: `nodes ${node.cluster}`, key: node.fullName, fields: nodeFields(node.fields) };
+  for (const state of model.services.states()) yield* partsOf(state, model);
+}
+
+function* partsOf(
+  state: ServiceState,
+  model: Pick<ReadModel, 'services' | 'restoredOf'>,
+): Generator<ComparedDocument, void, void> {
+  const key = formatServiceID(state.id);
+  const { service } = state;
+  const own = [...state.slices.values()].flatMap((slice) => [
+    ...slice.backends.values(),
+    ...slice.notReady.values(),
+  ]);
+  if (service !== undefined || own.length > 0) {
+    const {
+      backends: _,
+      restored: __,
+      ...definition
+    } = service === undefined ? ({} as never) : serviceDocument({ service, endpoints: NO_ENDPOINTS }, model);
+    yield { writer: 'services', key, fields: { ...fieldsOf(definition), ...backendField(own) } };
+  }
+  for (const [cluster, { whole = [], slices }] of state.remotes) {
+    const offered = [...slices.values()].flatMap((slice) => [...slice.backends.values()]);
+    yield { writer: `services ${cluster}`, key, fields: backendField([...whole, ...offered]) };
+  }
+}
+
+function backendField(backends: readonly Backend[]): Fields {
+  // The cluster is part of the group. Several slices may offer the same backend.
+  const texts = backends.map((backend) => {
+    const { address, cluster: _, ports, state, ...others } = backendDocument(backend);
+    const extra = Object.entries(others).map(([name, value]) => `${name} ${value}`);
+    const named = Object.entries(ports).map(([name, port]) => (name === '' ? port : `${name} ${port}`));
+    return [address, ...named, state, ...extra].join(' ');
+  });
+  return { backends: [...new Set(texts)].sort(ascending) };
+}
+
+function nodeFields({ name: _, cluster: __, source: ___, ...fields }: NodeFields): Fields {
+  return fieldsOf(fields);
+}
+
+/** Returns the values as texts. Maps and records become sorted lists; empty values are absent. */
+function fieldsOf(values: Readonly<Record<string, unknown>>): Fields {
+  const found: Record<string, string | readonly string[]> = {};
+  for (const [name, value] of Object.entries(values)) {
+    const text = textOf(value);
+    if (text.length > 0) found[name] = text;
+  }
+  return found;
+}
+
+function textOf(value: unknown): string | readonly string[] {
+  if (value === undefined || value === '' || value === 0) return '';
+  if (typeof value !== 'object' || value === null) return String(value);
+  if (Array.isArray(value)) return value.map(itemText).sort(ascending);
+  const entries = value instanceof Map ? [...value] : Object.entries(value);
+  return entries.map(([name, item]) => `${name}=${item}`).sort(ascending);
+}
+
+function itemText(item: unknown): string {
+  return typeof item === 'object' && item !== null ? Object.values(item).join(' ') : String(item);
+}

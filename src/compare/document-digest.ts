@@ -1,0 +1,144 @@
+import {
+  BUCKETS,
+  bucketTexts,
+  type GroupDigest,
+  mixOther,
+  PLACES,
+  placeOfLanes,
+  sumText,
+  textHash,
+  totalText,
+} from './lanes.ts';
+
+/** Texts of documents that one step reads: about a millisecond. A document is read in one step. */
+const TEXTS_PER_STEP = 512;
+
+const SEED_A = 0x1b87_3593;
+const SEED_B = 0x38b3_4ae5;
+
+/** A node, or the part of a service that one cluster defines or offers. */
+export interface ComparedDocument {
+  /** The group, such as `services baltic`. */
+  readonly writer: string;
+  /** Unique in the group. */
+  readonly key: string;
+  /** Texts by name. Lists are sorted. Fields without a value are absent. */
+  readonly fields: Readonly<Record<string, string | readonly string[]>>;
+}
+
+/** Options of {@link DocumentDigest}. */
+export interface DocumentDigestOptions {
+  /** Yields all documents. They may change between two of them. */
+  readonly documents: () => Iterable<ComparedDocument>;
+  /** Returns a number that changes with the documents. */
+  readonly revision: () => string;
+}
+
+/** The places of one group with their sums, and the sums of its buckets. */
+interface Group {
+  claims: number;
+  readonly buckets: Int32Array;
+  readonly places: Map<number, Int32Array>;
+}
+
+/** Returns the place of a document. */
+function placeOfKey(key: string): number {
+  return placeOfLanes(textHash(SEED_A, key), textHash(SEED_B, key));
+}
+
+/**
+ * Sums of documents for each group, like those of a `ClaimDigest`. They are computed when they are read, if the revision has changed
+ * since: documents are few, and each costs some µs. Its generators yield after each step.
+ */
+export class DocumentDigest {
+  readonly #options: DocumentDigestOptions;
+  #groups: ReadonlyMap<string, Group> = new Map();
+  #revision: string | undefined;
+
+  constructor(options: DocumentDigestOptions) {
+    this.#options = options;
+  }
+
+  /** Reads the documents if they have changed. */
+  *read(): Generator<void, void, void> {
+    const revision = this.#options.revision();
+    if (revision === this.#revision) return;
+    const groups = new Map<string, Group>();
+    let texts = 0;
+    for (const { writer, key, fields } of this.#options.documents()) {
+      const group = groups.get(writer) ?? newGroup();
+      groups.set(writer, group);
+      const text = JSON.stringify(fields);
+      const a = textHash(textHash(SEED_A, key), text);
+      const b = mixOther(textHash(textHash(SEED_B, key), text), text.length);
+      const place = placeOfKey(key);
+      const sums = group.places.get(place) ?? new Int32Array(2);
+      group.places.set(place, sums);
+      group.claims++;
+      add(sums, 0, a, b);
+      add(group.buckets, (place >>> 8) * 2, a, b);
+      texts += weightOf(fields);
+      if (texts < TEXTS_PER_STEP) continue;
+      texts = 0;
+      yield;
+    }
+    this.#groups = groups;
+    this.#revision = revision;
+  }
+
+  /** Returns the digests of all groups, as of the last {@link DocumentDigest.read}. */
+  groups(): readonly GroupDigest[] {
+    return Array.from(this.#groups, ([writer, { claims, buckets }]) => ({
+      writer,
+      claims,
+      sum: totalText(buckets),
+    }));
+  }
+
+  /** Returns the sums of the buckets of a group; undefined for an unknown group. */
+  buckets(writer: string): readonly string[] | undefined {
+    const group = this.#groups.get(writer);
+    return group && bucketTexts(group.buckets);
+  }
+
+  /** Returns the sums of the places of a group for which `isWanted` is true, except those without documents. */
+  placeSums(writer: string, isWanted: (place: number) => boolean): ReadonlyMap<number, string> {
+    const found = new Map<number, string>();
+    for (const [place, [a = 0, b = 0]] of this.#groups.get(writer)?.places ?? [])
+      if (isWanted(place)) found.set(place, sumText(a, b));
+    return found;
+  }
+
+  /** Passes the documents of a group at some places to `onDocument`. */
+  *documentsIn(
+    writer: string,
+    isWanted: (place: number) => boolean,
+    onDocument: (document: ComparedDocument, place: number) => void,
+  ): Generator<void, void, void> {
+    let texts = 0;
+    for (const document of this.#options.documents()) {
+      const place = document.writer === writer ? placeOfKey(document.key) : PLACES;
+      if (place < PLACES && isWanted(place)) onDocument(document, place);
+      texts += weightOf(document.fields);
+      if (texts < TEXTS_PER_STEP) continue;
+      texts = 0;
+      yield;
+    }
+  }
+}
+
+/** Returns the number of texts of a document, at least one. */
+export function weightOf(fields: ComparedDocument['fields']): number {
+  let weight = 1;
+  for (const value of Object.values(fields)) weight += typeof value === 'string' ? 1 : value.length;
+  return weight;
+}
+
+function newGroup(): Group {
+  return { claims: 0, buckets: new Int32Array(BUCKETS * 2), places: new Map() };
+}
+
+function add(sums: Int32Array, at: number, a: number, b: number): void {
+  sums[at] = (sums[at] ?? 0) + a;
+  sums[at + 1] = (sums[at + 1] ?? 0) + b;
+}
