@@ -243,7 +243,7 @@ export function addDigestRoutes(app: ApiApp, { model, gate }: RouteContext): voi
       node: nodeFullName(model.nodes.localNode),
       settings: model.nodes.configuration,
       revision: model.ipcache.revision,
-      writers: [...(await resultOf(gate, claims.groups())), ...documents.groups()],
+      writers: [...(await resultOf(gate, claims.groupsInSteps())), ...documents.groups()],
     };
     return answerJSON(c, document);
   });
