@@ -116,11 +116,11 @@ export class MemoryServer {
   }
 
   /**
-   * @internal Applies a transaction, in several turns if it changes many keys. It stays one change at one revision, because no call
-   * is served between its turns.
+   * @internal Like {@link txn}, but in several turns if it changes many keys. It stays one change at one revision, because no call is
+   * served between its turns.
    */
   txnInTurns(request: TxnRequest): TxnResponse | Promise<TxnResponse> {
-    return this.#start(this.#apply(request));
+    return this.#store.isLarge(request) ? this.#start(this.#apply(request)) : this.txn(request);
   }
 
   /**

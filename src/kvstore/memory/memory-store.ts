@@ -1,6 +1,6 @@
 import { SortedList } from '../../base/sorted-list.ts';
 import { asBuffer } from '../codec/bytes.ts';
-import { compareKeys, inRange, type KeyRange, NO_END } from '../codec/key-range.ts';
+import { compareKeys, inRange, type KeyRange, keyAfter, NO_END } from '../codec/key-range.ts';
 import { KvstoreError } from '../session/errors.ts';
 import {
   type Compare,
@@ -152,12 +152,24 @@ export class MemoryStore {
     return [...keys].sort(compareKeys);
   }
 
+  /** Returns the number of items of a list that are in the range. */
+  #rank(keys: SortedList<string>, { start, end }: KeyRange): number {
+    return (end === NO_END ? keys.size : keys.rank(end)) - keys.rank(start);
+  }
+
+  /** Returns true if a transaction needs more than one step. */
+  isLarge({ writes, otherwise = [] }: TxnRequest): boolean {
+    let keys = 0;
+    for (const operations of [writes, otherwise])
+      for (const operation of operations)
+        keys +=
+          operation.op === 'put' || isOneKey(operation.range) ? 1 : this.#rank(this.#keys, operation.range);
+    return keys >= KEYS_PER_STEP;
+  }
+
   /** Returns the number of keys in the range as of a revision: of those that exist now, corrected by the later writes. */
   #count(range: KeyRange, revision: number): number {
-    const { start, end } = range;
-    const rank = (keys: SortedList<string>): number =>
-      (end === NO_END ? keys.size : keys.rank(end)) - keys.rank(start);
-    let count = Math.max(0, rank(this.#keys) - rank(this.#deleted));
+    let count = Math.max(0, this.#rank(this.#keys, range) - this.#rank(this.#deleted, range));
     if (revision === this.#revision) return count;
     for (const key of this.#changedSince(revision + 1, range)) {
       if (this.#versionAt(key, this.#revision) !== undefined) count--;
@@ -322,6 +334,10 @@ export class MemoryStore {
     this.#log = [...snapshot.log];
     for (const versions of snapshot.versions.values()) for (const version of versions) this.#record(version);
   }
+}
+
+function isOneKey({ start, end }: KeyRange): boolean {
+  return end.length === start.length + 1 && end === keyAfter(start);
 }
 
 /** Runs all steps. */

@@ -112,12 +112,14 @@ describe('a memory kvstore', () => {
     /** A step visits 512 keys, a turn has 8 steps; each key is visited when the change is planned and when it is applied. */
     const TURNS = (2 * KEYS) / 4096 - 1;
 
-    function world(isLeased = false): {
+    interface World {
       readonly clock: ManualClock;
       readonly server: MemoryServer;
       readonly open: () => MemoryTransport;
       readonly puts: (lease: LeaseID) => readonly WriteOperation[];
-    } {
+    }
+
+    function world(isLeased = false): World {
       const clock = new ManualClock();
       const server = new MemoryServer({ clock });
       const value = bytesOfText('1');
