@@ -161,7 +161,10 @@ export class HashPrefixTable implements PrefixTable {
   *slots(isWanted?: (slot: number) => boolean): Generator<number, void, void> {
     for (let first = 0; first < this.#keys.slotLimit; first += PAGE_ROWS) {
       if (isWanted?.(first) === false) continue;
-      for (let slot = first; slot < first + PAGE_ROWS; slot++) if (this.#keys.wordAt(slot) !== 0) yield slot;
+      const end = first + PAGE_ROWS;
+      // The limit is read each time, because the reader may insert keys.
+      for (let slot = first; slot < end && slot < this.#keys.slotLimit; slot++)
+        if (this.#keys.wordAt(slot) !== 0) yield slot;
     }
   }
 
