@@ -12,7 +12,7 @@ const ELSEWHERE = ['test/long/**', 'test/apiserver/**'];
 const PURE = [
   'test/*.test.ts',
   'test/{base,columns,net,lpm,model,ipcache,servicecache,nodemanager,metadata,sharedlookup,restore,conformance,k8s}/**/*.test.ts',
-  'test/{agent,api,bench,client,lint,mutate,process,recording,scripts}/**/*.test.ts',
+  'test/{agent,api,bench,ciliumdump,client,history,lint,mutate,process,recording,scripts,whatif}/**/*.test.ts',
   'test/cli/{bad-input,completion,configuration,mesh-options,once,operations,operator,output,questions,reload,restore-inspect,running-agent,start-up}.test.ts',
   'test/{clustermesh,datapath,kvstore,operator}/*.test.ts',
   'test/datapath/linux/{clean-tables,delete-hold,kept-table,key-queue,linux-datapath,probe}.test.ts',
@@ -20,6 +20,7 @@ const PURE = [
   'test/kvstore/{allocator,codec,memory,session,stores,watch}/*.test.ts',
   'test/kvstore/{chaos/sequence-checker,etcd/!(etcd-contract|etcd-streams)}.test.ts',
   'test/operator/{collect,elect,kvstoremesh,publish,slices}/*.test.ts',
+  'test/sysdump/{compare-with-agent,planted-faults}.test.ts',
   'test/package/bundles.test.ts',
 ];
 

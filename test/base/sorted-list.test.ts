@@ -56,7 +56,7 @@ describe('a sorted list', () => {
         expect([...sorted.from(start)]).toEqual([...model].filter((one) => one >= start).sort(ascending));
         expect(sorted.size).toBe(model.size);
       }),
-      { numRuns: Math.ceil((fc.readConfigureGlobal().numRuns ?? 1000) / 20) },
+      { numRuns: Math.ceil((fc.readConfigureGlobal().numRuns ?? 300) / 6) },
     );
   });
 });

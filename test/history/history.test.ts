@@ -70,13 +70,14 @@ describe.each([true, false])('history, retainOverruled: %s', (retain) => {
     fc.assert(
       fc.property(history, timed, (before, steps) => {
         const lived = live(before, steps, retain);
-        for (const at of moments(lived)) {
-          for (const key of KEYS) {
-            const moment = lived.recorded.at(key, at);
-            expect(moment?.claims.map(claimText), `${key} at ${at}`).toEqual(lived.naive.claims(at, key));
-            expect(moment?.certain).toBe(true);
-          }
-        }
+        const asked = moments(lived).flatMap((at) => KEYS.map((key) => ({ at, key })));
+        const texts = asked.map(({ at, key }) => {
+          const moment = lived.recorded.at(key, at);
+          return `${key} at ${at}: ${moment?.claims.map(claimText)}, ${moment?.certain}`;
+        });
+        expect(texts).toEqual(
+          asked.map(({ at, key }) => `${key} at ${at}: ${lived.naive.claims(at, key)}, true`),
+        );
       }),
       RUNS,
     );
@@ -94,12 +95,12 @@ describe.each([true, false])('history, retainOverruled: %s', (retain) => {
             times,
             identities,
           );
-          for (const [index, at] of times.entries()) {
-            const key = lived.naive.lookup(at, address);
-            const found = lived.recorded.lookup(address, at);
-            expect(found?.claims[0]?.key, `${address} at ${at}`).toBe(key);
-            expect(identities[index]).toBe(found?.effective?.identity ?? 0);
-          }
+          const found = times.map((at) => lived.recorded.lookup(address, at));
+          const keys = times.map((at) => `${address} at ${at}: ${lived.naive.lookup(at, address)}`);
+          expect(times.map((at, index) => `${address} at ${at}: ${found[index]?.claims[0]?.key}`)).toEqual(
+            keys,
+          );
+          expect([...identities]).toEqual(found.map((moment) => moment?.effective?.identity ?? 0));
         }
       }),
       RUNS,

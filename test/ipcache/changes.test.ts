@@ -189,7 +189,7 @@ describe('a reader of changes', () => {
         expect(folded.listener.complaints).toEqual([]);
         expect(plain(folded.listener.view)).toEqual(dump(cache));
       }),
-      { numRuns: Math.ceil(0.3 * (fc.readConfigureGlobal().numRuns ?? 1000)) },
+      { numRuns: Math.ceil(0.5 * (fc.readConfigureGlobal().numRuns ?? 300)) },
     );
   });
 

@@ -56,7 +56,7 @@ describe('a reader returns what the cache returns', () => {
           revision: cache.revision,
         });
       }),
-      { numRuns: Math.ceil((fc.readConfigureGlobal().numRuns ?? 1000) / 4) },
+      { numRuns: Math.ceil((fc.readConfigureGlobal().numRuns ?? 300) / 2) },
     );
   });
 });

@@ -16,7 +16,7 @@ import { ManualClock } from '../../base/support/manual-clock.ts';
 import { settle } from '../support/settle.ts';
 
 /** Each run looks at the server after each step. */
-const RUNS: number = Math.ceil(Math.max(fc.readConfigureGlobal().numRuns ?? 1000, 40) / 5);
+const RUNS: number = Math.ceil(Math.max(fc.readConfigureGlobal().numRuns ?? 300, 16) / 2);
 
 function put(key: string, value = '', lease: LeaseID = NO_LEASE): WriteOperation {
   return { op: 'put', key, value: bytesOfText(value), lease };

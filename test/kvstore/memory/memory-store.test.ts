@@ -97,7 +97,7 @@ class NaiveStore {
 }
 
 /** Each run looks at the store in three ways after each step. */
-const RUNS: number = Math.ceil(Math.max(fc.readConfigureGlobal().numRuns ?? 1000, 100) / 5);
+const RUNS: number = Math.ceil(Math.max(fc.readConfigureGlobal().numRuns ?? 300, 40) / 2);
 
 const key = fc.constantFrom('a', 'b', 'c', 'd', 'e');
 const value = fc.constantFrom('x', 'y').map(bytesOfText);

@@ -90,7 +90,7 @@ describe('the bounds of a page', () => {
         }
         return true;
       }),
-      { numRuns: Math.ceil((fc.readConfigureGlobal().numRuns ?? 1000) / 4) },
+      { numRuns: Math.ceil((fc.readConfigureGlobal().numRuns ?? 300) / 2) },
     );
   });
 });

@@ -223,8 +223,8 @@ async function run(script: readonly Happening[]): Promise<void> {
 }
 
 // Each takes minutes of the cluster's life, and some 100 ms of ours.
-const { numRuns = 1_000 } = fc.readConfigureGlobal();
-const RUNS = Math.ceil(numRuns / 25);
+const { numRuns = 300 } = fc.readConfigureGlobal();
+const RUNS = Math.ceil(numRuns / 8);
 
 describe('a published cluster', () => {
   it('never loses an existing object for its readers, whenever the publisher dies and leases expire, and ends in the desired state', async () => {

@@ -209,7 +209,7 @@ const step: fc.Arbitrary<Step> = fc.oneof(
   fc.constantFrom<Step>({ do: 'restart' }, { do: 'lose-leases' }, { do: 'settle' }, { do: 'settle' }),
 );
 
-const { numRuns = 1_000 } = fc.readConfigureGlobal();
+const { numRuns = 300 } = fc.readConfigureGlobal();
 
 describe('the endpoint slices of a cluster', () => {
   it('are those of shared services in global namespaces, through edits, restarts and lost leases', async () => {
@@ -222,7 +222,7 @@ describe('the endpoint slices of a cluster', () => {
       await world.stop();
     };
     await fc.assert(fc.asyncProperty(fc.array(step, { maxLength: 25 }), run), {
-      numRuns: Math.ceil(numRuns / 20),
+      numRuns: Math.ceil(numRuns / 6),
     });
   });
 

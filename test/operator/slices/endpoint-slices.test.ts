@@ -240,7 +240,7 @@ describe('the plan of slices', () => {
         world.check();
         world.finish();
       }),
-      { numRuns: Math.ceil(Math.max(fc.readConfigureGlobal().numRuns ?? 1000, 64) / 4) },
+      { numRuns: Math.ceil(Math.max(fc.readConfigureGlobal().numRuns ?? 300, 32) / 2) },
     );
   });
 

@@ -141,7 +141,7 @@ describeOnLinux('services in nftables', ['nftables', 'namespaces', 'ip', 'nft', 
       key,
       fc.option(fc.uniqueArray(fc.integer({ min: 1, max: 12 }), { maxLength: 8 })),
     );
-    const runs = Math.ceil((fc.readConfigureGlobal().numRuns ?? 1_000) / STEPS);
+    const runs = Math.ceil(Math.max(fc.readConfigureGlobal().numRuns ?? 0, 1_000) / STEPS);
     fc.assert(
       fc.property(
         fc.array(change, { minLength: STEPS, maxLength: STEPS, size: 'max' }),

@@ -230,7 +230,7 @@ describeOnLinux('paths', ['routes', 'tunnel', 'namespaces', 'ip'], () => {
   }
 
   it('equal those of a naive model, for any sequence of nodes and manual deletes', async () => {
-    const runs = Math.ceil((fc.readConfigureGlobal().numRuns ?? 1_000) / STEPS);
+    const runs = Math.ceil(Math.max(fc.readConfigureGlobal().numRuns ?? 0, 1_000) / STEPS);
     await fc.assert(
       fc.asyncProperty(
         fc.array(fc.tuple(step, fc.boolean()), { minLength: STEPS, maxLength: STEPS, size: 'max' }),
