@@ -35,6 +35,11 @@ export interface ClusterMeshOptions extends MeshEngines, FollowingOptions {
   readonly serviceTTLMs?: number | undefined;
   /** The format in which services are read. Default `auto`. */
   readonly serviceV2?: ServiceV2 | undefined;
+  /**
+   * If true, a cluster is not followed before its kvstore has its configuration (1.13). Otherwise an empty kvstore without one is a
+   * complete cluster at the first connection. Default false.
+   */
+  readonly needsConfig?: boolean | undefined;
 }
 
 /** Status of the mesh. */
@@ -166,7 +171,7 @@ export class ClusterMesh implements SyncingClusters {
       maxConnectedClusters = 255,
     } = this.#options;
     const { ipcache, services, nodes, exports, identities, remoteNodeIdentities, onCause } = this.#options;
-    const { onWithdrawal, tap, serviceV2 } = this.#options;
+    const { onWithdrawal, tap, serviceV2, needsConfig = false } = this.#options;
     return new FollowedCluster({
       name,
       clock,
@@ -174,7 +179,7 @@ export class ClusterMesh implements SyncingClusters {
       serviceTTLMs,
       onReject,
       retries: this.#clusters.retries,
-      initial: NEW_CLUSTER,
+      initial: { ...NEW_CLUSTER, needsConfig },
       gate,
       stores: (hooks) =>
         new ClusterStores({

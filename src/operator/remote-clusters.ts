@@ -77,6 +77,7 @@ export class RemoteClusters implements Duty {
       clusterID,
       maxConnectedClusters,
       serviceV2: 'slices',
+      needsConfig: true, // an empty kvstore must not delete what an earlier operator wrote
       clock,
       random,
       gate,

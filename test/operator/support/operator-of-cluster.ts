@@ -4,9 +4,11 @@ import { KubernetesClient } from '../../../src/k8s/kubernetes-client.ts';
 import { MemoryApiServer } from '../../../src/k8s/memory/memory-api-server.ts';
 import { MemoryApiTransport } from '../../../src/k8s/memory/memory-api-transport.ts';
 import { CLUSTER_TYPES } from '../../../src/k8s/memory/resource-types.ts';
+import type { ResourceKind } from '../../../src/k8s/resource.ts';
 import { prefixRange } from '../../../src/kvstore/codec/key-range.ts';
 import { MemoryBackend } from '../../../src/kvstore/memory/memory-backend.ts';
 import { MemoryServer } from '../../../src/kvstore/memory/memory-server.ts';
+import { allowManyListeners } from '../../../src/kvstore/session/shared-signal.ts';
 import { type OperatorDutiesOptions, operatorDuties } from '../../../src/operator/duties.ts';
 import { ManualClock } from '../../base/support/manual-clock.ts';
 import { ApiUser } from '../../k8s/support/api-user.ts';
@@ -22,15 +24,19 @@ interface Manifest {
 export class OperatorOfCluster {
   readonly name: string;
   readonly id: number;
-  readonly clock: ManualClock = new ManualClock();
-  readonly api: MemoryApiServer = new MemoryApiServer({ clock: this.clock });
+  readonly clock: ManualClock;
+  readonly api: MemoryApiServer;
   readonly server: MemoryServer;
   readonly rejected: string[] = [];
-  readonly #transport = new MemoryApiTransport(this.api);
+  readonly #transport: MemoryApiTransport;
 
-  constructor(name: string, id: number) {
+  /** @param clock shared by the clusters of a mesh; default its own */
+  constructor(name: string, id: number, clock: ManualClock = new ManualClock()) {
     this.name = name;
     this.id = id;
+    this.clock = clock;
+    this.api = new MemoryApiServer({ clock });
+    this.#transport = new MemoryApiTransport(this.api);
     this.server = new MemoryServer({ clock: this.clock, clusterID: name });
   }
 
@@ -74,6 +80,7 @@ export class OperatorOfCluster {
       ...change,
     });
     const ended = new AbortController();
+    allowManyListeners(ended.signal);
     const running = all.map((duty) => duty.run(ended.signal));
     return async () => {
       ended.abort();
@@ -82,6 +89,11 @@ export class OperatorOfCluster {
       await kubernetes.close();
       await backend.close({ keepLeases: true });
     };
+  }
+
+  /** Returns a client of the API server. */
+  user(kind: ResourceKind, namespace?: string): ApiUser {
+    return new ApiUser(this.#transport, kind, namespace);
   }
 
   /** The keys below a prefix, and their values. */
