@@ -138,25 +138,20 @@ function writeNamedPorts(ports: PortConfiguration | undefined): string | undefin
   );
 }
 
-const omitEmpty = (text: string | undefined): string | undefined =>
-  text === undefined || text === '' ? undefined : jsonString(text);
+/** Returns the fields of a pod, each after a comma. Empty ones are omitted. */
+function podFields({ namespace, podName, serviceAccount, namedPorts }: PodMetadata): string {
+  const ports = writeNamedPorts(namedPorts);
+  return `${textField('K8sNamespace', namespace)}${textField('K8sPodName', podName)}${textField('K8sServiceAccount', serviceAccount)}${ports === undefined ? '' : `,"NamedPorts":${ports}`}`;
+}
+
+const textField = (name: string, text: string | undefined): string =>
+  text === undefined || text === '' ? '' : `,"${name}":${jsonString(text)}`;
 
 /** Returns the bytes that upstream writes. `pair.key` must be canonical. The order of named ports is kept. */
 export function encodeIPIdentityPair(pair: IPIdentityPair): Uint8Array {
+  const { identity, hostIP = '', encryptKey, k8s } = pair;
   const [ip = '', length] = withoutSpace(pair.key).split('/');
   const mask = length === undefined ? 'null' : jsonString(maskText(ip.includes(':') ? 6 : 4, Number(length)));
-  return bytesOfText(
-    jsonObject([
-      ['IP', jsonString(ip)],
-      ['Mask', mask],
-      ['HostIP', jsonString(pair.hostIP ?? '')],
-      ['ID', String(pair.identity)],
-      ['Key', String(pair.encryptKey)],
-      ['Metadata', '""'],
-      ['K8sNamespace', omitEmpty(pair.k8s?.namespace)],
-      ['K8sPodName', omitEmpty(pair.k8s?.podName)],
-      ['K8sServiceAccount', omitEmpty(pair.k8s?.serviceAccount)],
-      ['NamedPorts', writeNamedPorts(pair.k8s?.namedPorts)],
-    ]),
-  );
+  const fixed = `{"IP":${jsonString(ip)},"Mask":${mask},"HostIP":${jsonString(hostIP)},"ID":${identity},"Key":${encryptKey}`;
+  return bytesOfText(`${fixed},"Metadata":""${k8s === undefined ? '' : podFields(k8s)}}`);
 }

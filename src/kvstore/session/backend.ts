@@ -55,9 +55,9 @@ export interface WrittenAll {
 }
 
 /** Limits of a {@link KvstoreBackend.writeAll}. etcd accepts 128 operations and comparisons in a transaction (`--max-txn-ops`). */
-export const MAX_WRITES = 100;
-/** A leased one is compared twice. */
-export const MAX_COMPARED_WRITES = 50;
+export const MAX_WRITES = 128;
+/** A leased one is compared twice: 126 comparisons, that of the fence, and that of a lock. */
+export const MAX_COMPARED_WRITES = 63;
 
 /** Options and conditions of a delete. */
 export interface DeleteOptions extends CallOptions {

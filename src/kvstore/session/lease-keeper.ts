@@ -39,6 +39,8 @@ export interface Binding {
   readonly held: HeldLease;
   /** Number of bindings that the keeper made before it. */
   readonly order: number;
+  /** @internal Number of bindings that the keeper had removed before it. */
+  readonly removed: number;
   /** Revision of the store after the write; 0 if unknown. */
   writtenAt: number;
 }
@@ -69,6 +71,8 @@ export class LeaseKeeper {
   readonly #refused = new Set<LeaseID>();
   readonly #bindings = new KeyFolders<Binding>();
   #bindingCount = 0;
+  /** Number of bindings removed so far. */
+  #removed = 0;
   readonly #closed = new AbortController();
   #granting: Promise<void> | undefined;
   #isKeepingAlive = false;
@@ -201,6 +205,7 @@ export class LeaseKeeper {
   unbind(binding: Binding | undefined, revision: number = Number.POSITIVE_INFINITY): void {
     if (binding === undefined || this.#bindings.get(binding.key) !== binding) return;
     if (binding.writtenAt > revision) return;
+    this.#removed++;
     this.#bindings.delete(binding.key);
     const { held: lease } = binding;
     lease.keys.delete(binding.key);
@@ -235,7 +240,8 @@ export class LeaseKeeper {
   confirm(binding: Binding, revision: number = 0): void {
     binding.writtenAt = revision;
     const { held: lease } = binding;
-    if (!lease.isHeld || this.bindingOf(binding.key) !== undefined) return;
+    const isBound = binding.removed === this.#removed; // no look-up if nothing was removed since
+    if (!lease.isHeld || isBound || this.bindingOf(binding.key) !== undefined) return;
     this.#bindings.set(binding.key, binding);
     this.#put(lease, binding.key);
   }
@@ -277,6 +283,7 @@ export class LeaseKeeper {
       const lost: string[] = [];
       for (const key of lease.keys) {
         if (this.#bindings.get(key)?.held !== lease) continue; // bound again, or deleted
+        this.#removed++;
         this.#bindings.delete(key);
         lost.push(key);
       }
@@ -320,6 +327,7 @@ export class LeaseKeeper {
       lease: lease.id,
       held: lease,
       order: this.#bindingCount++,
+      removed: this.#removed,
       writtenAt: 0,
     };
     const isFirst = lease.keys.size === 0;

@@ -10,6 +10,7 @@ import {
   guardedObserver,
   type StoreDecoder,
   type StoreObserver,
+  type StoreScanner,
   WatchStore,
   type WatchStoreStatus,
 } from './watch-store.ts';
@@ -24,6 +25,8 @@ export interface SharedStoreOptions<T>
   /** Ends in `/`. */
   readonly prefix: string;
   readonly decode: StoreDecoder<T>;
+  /** @internal See `WatchStoreOptions`. */
+  readonly scan?: StoreScanner<T> | undefined;
   readonly observer: StoreObserver<T>;
   readonly rejections: RejectionLog;
   readonly clock: Clock;
@@ -71,6 +74,7 @@ export class SharedStore<T> {
     this.#deletes = new DelayedDeletes(guardedObserver(options.observer, this.#guard), clock, deleteDelayMs);
     this.#shared = new WatchStore({
       decode,
+      scan: options.scan,
       rejections,
       gate,
       onFault,
@@ -92,6 +96,16 @@ export class SharedStore<T> {
       faults: this.#guard.faults,
       background: this.#tasks.status(),
     };
+  }
+
+  /** Returns the wanted value of a local key; undefined if it is not wanted. */
+  localValue(name: string): Uint8Array | undefined {
+    return this.#local.get(name);
+  }
+
+  /** Iterates over the names and values of the local keys. */
+  localEntries(): Generator<[string, Uint8Array], void, void> {
+    return this.#local.entries();
   }
 
   /**

@@ -231,6 +231,11 @@ export class SyncStore {
     return this.#keys.get(name)?.wanted;
   }
 
+  /** Iterates over the wanted names and values. */
+  *entries(): Generator<[string, Uint8Array], void, void> {
+    for (const { name, wanted } of this.#keys.values()) if (wanted !== undefined) yield [name, wanted];
+  }
+
   /**
    * Writes a key. Costs nothing if the same bytes have landed already. The store keeps `value`.
    *
@@ -307,7 +312,8 @@ export class SyncStore {
     if (this.#found !== undefined && key?.stored === undefined && key?.isWriting !== true)
       this.#find(this.#found, name, event);
     if (key?.wanted === undefined || (key.stored === undefined && !key.isWriting)) return; // written soon
-    const isDesired = type !== 'delete' && equalBytes(key.wanted, event.value);
+    const isEcho = modRevision === key.unseen && key.wanted === key.stored;
+    const isDesired = isEcho || (type !== 'delete' && equalBytes(key.wanted, event.value));
     if (key.isWriting) {
       key.shown = { isDesired, modRevision };
       return;
@@ -722,7 +728,7 @@ checkArguments(SyncStore, {
   adopt: { name: TEXT, value: BYTES },
   delete: { name: TEXT },
   invalidate: { name: TEXT },
-  observed: { name: TEXT, event: objectWith({ type: TEXT, value: BYTES, modRevision: NUMBER }) },
+  observed: { name: TEXT, event: objectWith({ type: TEXT, modRevision: NUMBER }) },
   canaryObserved: { event: objectWith({ type: TEXT, key: TEXT }) },
   watchState: { state: TEXT, signal: SIGNAL },
   run: { signal: SIGNAL },

@@ -41,6 +41,7 @@ export interface PublishedPrefixOptions {
   readonly gate?: TurnGate | undefined;
 }
 
+const NOT_OBSERVED = Buffer.alloc(0);
 /** etcd limits the whole request. Fence and framing take less than 128 bytes, measured. */
 const MOST_BYTES = VALUE_LIMITS.bytes - 512;
 
@@ -63,6 +64,7 @@ export interface PublishedPrefixStatus extends PublishedKeys {
 export class PublishedPrefix {
   readonly #options: PublishedPrefixOptions;
   readonly #store: SharedStore<Uint8Array>;
+  /** The desired values, if other writers may write equivalent ones. Otherwise the store has them. */
   readonly #wanted = new Map<string, Uint8Array>();
   /** Own keys that exist and are not desired. They are deleted once, when the content is complete. */
   readonly #leftovers = new Set<string>();
@@ -83,6 +85,8 @@ export class PublishedPrefix {
       ...options,
       canaryLeased: true,
       decode: (_name, value) => ({ ok: true, value }),
+      scan: (name, buffer, from, to) =>
+        this.#observesValueOf(name) ? buffer.subarray(from, to) : NOT_OBSERVED,
       observer: this.#present(),
       deleteDelayMs: 0,
       batched: true,
@@ -109,11 +113,12 @@ export class PublishedPrefix {
 
   status(): PublishedPrefixStatus {
     const { local, background, shared } = this.#store.status();
-    const held = this.#options.isAsGood === undefined ? 0 : this.#wanted.size - this.#published.size;
+    const isDirect = this.#options.isAsGood === undefined;
+    const held = isDirect ? 0 : this.#wanted.size - this.#published.size;
     const pending = local.pending + held;
     return {
       synced: this.#options.canary === undefined ? this.#synced && pending === 0 : local.canaryWritten,
-      keys: this.#wanted.size,
+      keys: isDirect ? local.keys : this.#wanted.size,
       pending,
       writes: local.writes,
       refused: this.#options.rejections.status().total,
@@ -124,7 +129,18 @@ export class PublishedPrefix {
 
   /** Returns the desired keys and values. */
   entries(): IterableIterator<[string, Uint8Array]> {
-    return this.#wanted.entries();
+    return this.#options.isAsGood === undefined ? this.#store.localEntries() : this.#wanted.entries();
+  }
+
+  /** Returns the desired value of a name; undefined if it is not desired. */
+  #desired(name: string): Uint8Array | undefined {
+    return this.#options.isAsGood === undefined ? this.#store.localValue(name) : this.#wanted.get(name);
+  }
+
+  /** Returns true if the observer of the existing keys reads the value of a name. */
+  #observesValueOf(name: string): boolean {
+    if (this.#options.isAsGood !== undefined) return true;
+    return !this.#synced && this.#store.localValue(name) === undefined;
   }
 
   /**
@@ -139,13 +155,11 @@ export class PublishedPrefix {
       this.refuse(name, rejection('too-large', 'value', `${value.length} bytes`, why, at));
       return;
     }
-    const previous = this.#wanted.get(name);
-    this.#wanted.set(name, value);
     this.#leftovers.delete(name);
     if (isAsGood !== undefined) {
+      this.#wanted.set(name, value);
       if (this.#listed) this.#publish(name);
-    } else if (previous === undefined || !equalBytes(previous, value))
-      this.#store.updateLocalKey(name, value);
+    } else this.#store.updateLocalKey(name, value);
     if (this.#isSweepDue) void this.#sweep();
   }
 
@@ -157,7 +171,8 @@ export class PublishedPrefix {
 
   /** Deletes a key. If it was not published in this run, it is deleted with the keys of earlier runs. */
   delete(name: string): void {
-    if (!this.#wanted.delete(name)) return;
+    if (this.#desired(name) === undefined) return;
+    this.#wanted.delete(name);
     this.#published.delete(name);
     this.#store.deleteLocalKey(name);
   }
@@ -182,7 +197,7 @@ export class PublishedPrefix {
 
   async #sweep(): Promise<void> {
     const { keepWhenEmpty, onSweep, gate = OPEN_GATE } = this.#options;
-    this.#isSweepDue = keepWhenEmpty === true && this.#wanted.size === 0;
+    this.#isSweepDue = keepWhenEmpty === true && this.status().keys === 0;
     if (this.#isSweepDue || this.#leftovers.size === 0) return;
     onSweep?.(this.#leftovers.size);
     await gate.runSteps(this.#deleteLeftovers(gate.slice));
@@ -226,9 +241,10 @@ export class PublishedPrefix {
     return {
       onUpdate: (name, value) => {
         if (isAsGood !== undefined) this.#found.set(name, value);
-        if (!this.#wanted.has(name)) {
-          if (!this.#synced && isOwn(name, value)) this.#leftovers.add(name);
-        } else if (isAsGood !== undefined && this.#listed) this.#publish(name);
+        if (isAsGood !== undefined && this.#wanted.has(name)) {
+          if (this.#listed) this.#publish(name);
+        } else if (!this.#synced && this.#desired(name) === undefined && isOwn(name, value))
+          this.#leftovers.add(name);
       },
       onDelete: (name) => {
         this.#found.delete(name);
