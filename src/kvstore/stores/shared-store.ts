@@ -133,8 +133,8 @@ export class SharedStore<T> {
   }
 
   /** Ends `adoptLeases`: local keys that are set from now on are written, even if the kvstore has them. */
-  endAdoption(): void {
-    this.#local.endAdoption();
+  endAdoption(): Promise<void> {
+    return this.#local.endAdoption();
   }
 
   /** Resolves when all writes of local keys queued before have landed, regardless of the canary. */

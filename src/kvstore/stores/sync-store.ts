@@ -90,7 +90,7 @@ interface WatchedWrite {
   readonly modRevision: number;
 }
 
-/** The state of a name that is wanted, queued or being written. */
+/** The state of a name that is wanted, queued or being written, or that an earlier session has left. */
 class SyncKey {
   readonly name: string;
   /** The value that the owner wants; undefined if the key must not exist. */
@@ -111,6 +111,10 @@ class SyncKey {
   unseen: number | undefined;
   /** Number of puts that had landed before the unseen one. */
   order = 0;
+  /** True while the queue has the key. */
+  isPending = false;
+  /** The value that an earlier session has left, while its leases are adopted. */
+  found: FoundValue | undefined;
 
   constructor(name: string) {
     this.name = name;
@@ -154,14 +158,13 @@ const UNKNOWN_REVISION = 0;
  */
 export class SyncStore {
   readonly #options: SyncStoreOptions;
-  /** The names that are wanted, queued or being written. */
+  /** The names that are wanted, queued or being written, or that an earlier session has left. */
   readonly #keys = new Map<string, SyncKey>();
   /** Number of wanted names. */
   #wanted = 0;
   /** Number of landed puts that the watch has not shown yet. */
   #unseen = 0;
-  /** The values that an earlier session has left, while its leases are adopted. */
-  #found: Map<string, FoundValue> | undefined;
+  #isAdopting: boolean;
   /** Resolves when the existing keys are known, or cannot be read. */
   readonly #known: Promise<void>;
   #markKnown: () => void = () => {};
@@ -191,12 +194,12 @@ export class SyncStore {
       clock,
       random,
       batched,
-      adoptLeases,
+      adoptLeases = false,
       concurrency = batched === true ? CONCURRENT_BATCHES : undefined,
     } = options;
-    if (adoptLeases === true) this.#found = new Map();
+    this.#isAdopting = adoptLeases;
     this.#known = new Promise((resolve) => {
-      if (adoptLeases === true) this.#markKnown = resolve;
+      if (this.#isAdopting) this.#markKnown = resolve;
       else resolve();
     });
     this.#queue = new RetryQueue({
@@ -243,7 +246,7 @@ export class SyncStore {
    */
   upsert(name: string, value: Uint8Array, isOther = false): void {
     const key = this.#want(name, value);
-    if (isOther && !this.#queue.has(key)) key.isOther = true;
+    if (isOther && !key.isPending) key.isOther = true;
     this.#enqueue(key);
   }
 
@@ -309,8 +312,8 @@ export class SyncStore {
   observed(name: string, event: WatchEvent): void {
     const { type, modRevision } = event;
     const key = this.#keys.get(name);
-    if (this.#found !== undefined && key?.stored === undefined && key?.isWriting !== true)
-      this.#find(this.#found, name, event);
+    if (this.#isAdopting && key?.stored === undefined && key?.isWriting !== true)
+      this.#find(key, name, event);
     if (key?.wanted === undefined || (key.stored === undefined && !key.isWriting)) return; // written soon
     const isEcho = modRevision === key.unseen && key.wanted === key.stored;
     const isDesired = isEcho || (type !== 'delete' && equalBytes(key.wanted, event.value));
@@ -327,10 +330,17 @@ export class SyncStore {
   }
 
   /** Records the value that the kvstore has, if a lease of an earlier session may be adopted for it. */
-  #find(found: Map<string, FoundValue>, name: string, event: WatchEvent): void {
+  #find(known: SyncKey | undefined, name: string, event: WatchEvent): void {
     const lease = event.type === 'delete' ? undefined : event.lease;
-    if (lease === undefined) found.delete(name);
-    else found.set(name, { value: event.value, lease });
+    const key = known ?? (lease === undefined ? undefined : this.#keyOf(name));
+    if (key === undefined) return;
+    key.found = lease === undefined ? undefined : { value: event.value, lease };
+    this.#forgetUnneeded(key);
+  }
+
+  /** Removes a key that is not wanted, when it is neither queued nor left by an earlier session. */
+  #forgetUnneeded(key: SyncKey): void {
+    if (key.wanted === undefined && key.found === undefined && !key.isPending) this.#keys.delete(key.name);
   }
 
   /** The watch of the prefix has delivered all keys that exist. Call it if `adoptLeases` is set. */
@@ -339,9 +349,21 @@ export class SyncStore {
   }
 
   /** Forgets the values of earlier sessions that are not wanted. Keys that become wanted later are written. */
-  endAdoption(): void {
-    this.#found = undefined;
+  async endAdoption(): Promise<void> {
+    if (!this.#isAdopting) return;
+    this.#isAdopting = false;
     this.#markKnown();
+    const { gate = OPEN_GATE } = this.#options;
+    await gate.runSteps(this.#forgetFound(gate.slice));
+  }
+
+  *#forgetFound(slice: number): Generator<void, void, void> {
+    let visited = 0;
+    for (const key of this.#keys.values()) {
+      key.found = undefined;
+      this.#forgetUnneeded(key);
+      if (++visited % slice === 0) yield;
+    }
   }
 
   /**
@@ -485,7 +507,7 @@ export class SyncStore {
     this.#canaries.invalidated(key.name);
     this.#landings.invalidated(key.name);
     this.#canaryWrite?.abort();
-    this.#queue.add(key);
+    this.#add(key);
   }
 
   /** Deletes the canary before lost keys are put again, and writes it again after them. */
@@ -503,11 +525,16 @@ export class SyncStore {
   }
 
   #enqueue(key: SyncKey): void {
-    if (!this.#queue.has(key)) {
+    if (!key.isPending) {
       if (isLanded(key)) return;
       this.#canaries.queued(key.name);
       this.#landings.queued(key.name);
     }
+    this.#add(key);
+  }
+
+  #add(key: SyncKey): void {
+    key.isPending = true;
     this.#queue.add(key);
   }
 
@@ -599,7 +626,7 @@ export class SyncStore {
     const { wanted, hasFailed } = key;
     const mayBeThere = this.#mayBeThere(key);
     const adoptable = mayBeThere ? undefined : this.#adoptable(key);
-    this.#found?.delete(key.name);
+    key.found = undefined;
     key.isOther = false;
     key.hasFailed = false;
     key.isUnknown = false;
@@ -610,12 +637,10 @@ export class SyncStore {
     return { key, wanted, mayBeThere, adoptable, isEqualSeen: this.#isWatching && !hasFailed };
   }
 
-  #adoptable({ name, wanted }: SyncKey): LeaseID | undefined {
+  #adoptable({ wanted, found }: SyncKey): LeaseID | undefined {
     const { leased = true } = this.#options;
-    const found = leased === true ? this.#found?.get(name) : undefined;
-    return wanted !== undefined && found !== undefined && equalBytes(found.value, wanted)
-      ? found.lease
-      : undefined;
+    const isEqual = leased === true && found !== undefined && wanted !== undefined;
+    return isEqual && equalBytes(found.value, wanted) ? found.lease : undefined;
   }
 
   /** The write may have landed, and the value before it may be wanted next. */
@@ -661,7 +686,8 @@ export class SyncStore {
 
   #settled(job: SyncKey | typeof CANARY): void {
     if (job !== CANARY) {
-      if (job.wanted === undefined) this.#keys.delete(job.name);
+      job.isPending = false;
+      this.#forgetUnneeded(job);
       this.#canaries.written(job.name);
       this.#landings.written(job.name);
       this.#landings.complete(this.#landings.due());

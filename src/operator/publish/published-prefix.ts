@@ -187,7 +187,7 @@ export class PublishedPrefix {
     await this.#sweep();
     await this.#store.markSynced();
     this.#synced = true;
-    this.#store.endAdoption();
+    await this.#store.endAdoption();
   }
 
   /** Resolves when all puts and deletes so far are in the kvstore, regardless of the canary. */
