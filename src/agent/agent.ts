@@ -170,6 +170,7 @@ export class Agent implements ReadModel, PlayStage {
         onReject,
         onCause: (cause) => this.#history?.history.setCause(cause && { store: 'k8s', ...cause }),
         engines: { ipcache, services, nodes },
+        tape: this.#tape?.tape.kubernetes,
         recorded: () => this.#recordedKubernetes?.transport,
         own: () => this.#mesh.followed?.own,
         clusterID: () => this.#mesh.followed?.ownID ?? 0,

@@ -25,6 +25,7 @@ import type { NodeManager } from '../nodemanager/node-manager.ts';
 import type { Logger } from '../process/log.ts';
 import type { Step } from '../process/start-step.ts';
 import type { ServiceCache } from '../servicecache/service-cache.ts';
+import type { KubernetesTape } from '../tape/kubernetes-tape.ts';
 import { isoTime } from './agent-status.ts';
 import { kubernetesAccess } from './kubernetes-access.ts';
 import type { AgentOptions, KubernetesOptions } from './options.ts';
@@ -43,6 +44,8 @@ export interface KubernetesFollowerContext {
   readonly onReject: (rejection: Rejection) => void;
   /** See `KubernetesFeedOptions`. */
   readonly onCause: CauseListener;
+  /** Receives the objects and the id of the own cluster before they are applied. */
+  readonly tape?: Pick<KubernetesTape, 'begin' | 'tap'> | undefined;
   /** Returns the recorded API server; undefined if a real one is followed. */
   readonly recorded: () => ApiTransport | undefined;
   /** Returns the own cluster; undefined before it is followed. */
@@ -219,17 +222,20 @@ export class KubernetesFollower {
       nodeAnnotations,
       encryptKey,
     } = this.#kubernetes;
-    const { log, clock, random, gate, engines, onReject, onCause, clusterID } = this.#context;
+    const { log, clock, random, gate, engines, onReject, onCause, tape } = this.#context;
+    const clusterID = this.#context.clusterID();
+    tape?.begin(clusterID);
     return new KubernetesFeed({
       source,
       clusterName,
-      clusterID: clusterID(),
+      clusterID,
       nodeName,
       clock,
       random,
       gate,
       onReject,
       onCause,
+      tap: tape?.tap,
       onFault,
       ipcache: watch.includes('endpoints') ? engines.ipcache : undefined,
       services: watch.includes('services') ? engines.services : undefined,

@@ -4,8 +4,9 @@ import type { IPCache } from '../ipcache/ipcache.ts';
 import { formatLabels, type Labels } from '../model/labels.ts';
 import type { Step } from '../process/start-step.ts';
 import { Tape } from '../tape/tape.ts';
+import type { TapedKubernetes } from '../tape/tape-settings.ts';
 import type { AgentContext } from './agent.ts';
-import type { AgentOptions } from './options.ts';
+import type { AgentOptions, KubernetesOptions } from './options.ts';
 import { StateFiles } from './state-files.ts';
 
 /** Context of {@link TapeKeeper}. */
@@ -15,6 +16,13 @@ export interface TapeKeeperContext extends Pick<AgentContext, 'clock' | 'log'> {
   readonly labelsOf: (identity: number) => Labels | undefined;
 }
 
+/** Returns the settings that the state depends on, without paths and addresses. */
+function tapedSettings(options: KubernetesOptions): TapedKubernetes {
+  const { watch, endpoints, identities, serviceProxyName, headlessServices, nodeAnnotations, encryptKey } =
+    options;
+  return { watch, endpoints, identities, serviceProxyName, headlessServices, nodeAnnotations, encryptKey };
+}
+
 /** The tape of an agent. */
 export class TapeKeeper {
   readonly tape: Tape;
@@ -22,13 +30,17 @@ export class TapeKeeper {
 
   constructor(agent: AgentOptions, options: NonNullable<AgentOptions['tape']>, context: TapeKeeperContext) {
     const { clusterName, clusterID = 0, nodeName, maxConnectedClusters, network, serviceV2 = 'auto' } = agent;
+    const { kubernetes } = agent;
     const { path, maxBytes } = options;
     const { clock, log, ipcache, gate, labelsOf } = context;
     this.#options = options;
     this.tape = new Tape({
       folder: new StateFiles(path),
       maxBytes,
-      settings: { clusterName, clusterID, nodeName, maxConnectedClusters, network, serviceV2 },
+      settings: {
+        ...{ clusterName, clusterID, nodeName, maxConnectedClusters, network, serviceV2 },
+        kubernetes: kubernetes && tapedSettings(kubernetes),
+      },
       ipcache,
       labelsOf: (identity) => {
         const labels = labelsOf(identity);

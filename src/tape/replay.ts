@@ -7,6 +7,7 @@ import { NodeManager } from '../nodemanager/node-manager.ts';
 import { ServiceCache } from '../servicecache/service-cache.ts';
 import { ReplayClock } from './replay-clock.ts';
 import { ReplayedCluster } from './replayed-cluster.ts';
+import { ReplayedKubernetes } from './replayed-kubernetes.ts';
 import type { TapeLine } from './tape-line.ts';
 import type { TapeSettings } from './tape-settings.ts';
 
@@ -34,6 +35,7 @@ export class Replay {
   readonly clusters: Map<string, ReplayedCluster> = new Map();
   readonly settings: TapeSettings;
   readonly #onReject: (rejection: Rejection) => void;
+  #kubernetes: ReplayedKubernetes | undefined;
   readonly #globalServices = new GlobalServices();
   readonly #digest: ClaimDigest;
   /** Keys that changed since the last equal digest, with their writer, oldest first. */
@@ -83,21 +85,24 @@ export class Replay {
       case 'clock':
         this.clock.wall = line.wall;
         return undefined;
-      case 'snapshot':
-        return undefined;
       case 'whole':
         this.#isWhole = true;
         return undefined;
       case 'digest':
         return this.#isWhole ? this.#compare(line.sums) : undefined;
       case 'complete':
+        this.services.markSynced();
+        return undefined;
+      case 'snapshot':
       case 'note':
       case 'cut':
         return undefined;
       default:
         // A replay that has the state from its beginning ignores the snapshots.
-        if (line.ev !== 'put' || line.snap !== 1 || !this.#isWhole)
-          await this.#clusterOf(line.store).apply(line);
+        if (this.#isWhole && 'snap' in line && line.snap === 1) return undefined;
+        if ('store' in line) await this.#clusterOf(line.store).apply(line);
+        else if (line.ev === 'kubernetes') this.#followKubernetes(line.clusterID);
+        else this.#kubernetes?.apply(line);
         return undefined;
     }
   }
@@ -109,8 +114,16 @@ export class Replay {
 
   async close(): Promise<void> {
     for (const cluster of this.clusters.values()) await cluster.stop();
+    await this.#kubernetes?.close();
     this.nodes.close();
     this.#digest.stop();
+  }
+
+  #followKubernetes(clusterID: number): void {
+    const { settings, ipcache, services, nodes, clock } = this;
+    if (settings.kubernetes === undefined) return;
+    const context = { clock, onReject: this.#onReject, engines: { ipcache, services, nodes } };
+    this.#kubernetes ??= new ReplayedKubernetes(settings, settings.kubernetes, clusterID, context);
   }
 
   #clusterOf(name: string): ReplayedCluster {
@@ -151,7 +164,7 @@ export class Replay {
   }
 }
 
-/** Returns true if all claims of a group come from kvstores. */
+/** Returns true if all claims of a group come from input on the tape. */
 function isTaped(writer: string): boolean {
-  return /^(kvstore|clustermesh)( |$)/.test(writer);
+  return /^(kvstore|clustermesh|k8s|custom-resource)( |$)/.test(writer);
 }

@@ -1,5 +1,6 @@
 import { messageOf } from '../base/failure.ts';
 import { showValue } from '../base/show-value.ts';
+import type { KubernetesObject } from '../k8s/resource.ts';
 import { bytesOfText } from '../kvstore/codec/bytes.ts';
 import { COPIED_RESOURCES, type CopiedResource } from '../kvstore/codec/keys.ts';
 import { isObject } from '../net/fields.ts';
@@ -68,6 +69,18 @@ export type TapeEntry =
   | { readonly ev: 'end' | 'listed'; readonly store: string; readonly from: CopiedResource }
   | { readonly ev: 'state'; readonly store: string; readonly from: string; readonly state: string }
   | { readonly ev: 'withdrawn'; readonly store: string; readonly scope: 'services' | 'everything' }
+  /** A version of an object of Kubernetes; the last one of a deleted object. If `more`, the next line of the kind is of the same batch. */
+  | {
+      readonly ev: 'object' | 'gone';
+      readonly kind: string;
+      readonly object: KubernetesObject;
+      readonly more?: 1;
+      readonly snap?: 1;
+    }
+  /** Kubernetes is followed, as a cluster with this id. */
+  | { readonly ev: 'kubernetes'; readonly clusterID: number; readonly snap?: 1 }
+  /** A reflector of a kind begins, or its list is complete. */
+  | { readonly ev: 'kind'; readonly kind: string; readonly do: 'start' | 'listed'; readonly snap?: 1 }
   /** The sums of the claims of each group of writers. */
   | { readonly ev: 'digest'; readonly sums: Readonly<Record<string, unknown>> }
   /** The wall time of `ms` 0 has changed, because the clock was set. */
@@ -79,7 +92,17 @@ export type TapeLine = TapePlace & TapeEntry;
 export type TapeEvent = TapeEntry['ev'];
 
 /** The kind of a field: text, number, boolean, object, a word; `?` if it may be absent. */
-type FieldKind = 'text' | 'number' | 'boolean' | 'object' | 'resource' | 'scope' | 'one?' | 'text?';
+type FieldKind =
+  | 'text'
+  | 'number'
+  | 'boolean'
+  | 'object'
+  | 'Kubernetes object'
+  | 'resource'
+  | 'scope'
+  | 'start or listed'
+  | 'one?'
+  | 'text?';
 
 const KEY = { store: 'text', from: 'resource', key: 'text', rev: 'number', more: 'one?' } as const;
 const VALUE = { value: 'text?', value64: 'text?' } as const;
@@ -101,6 +124,10 @@ const SHAPES: Readonly<Record<TapeEvent, Readonly<Record<string, FieldKind>>>> =
   listed: READER,
   state: { store: 'text', from: 'text', state: 'text' },
   withdrawn: { store: 'text', scope: 'scope' },
+  object: { kind: 'text', object: 'Kubernetes object', more: 'one?', snap: 'one?' },
+  gone: { kind: 'text', object: 'Kubernetes object', more: 'one?' },
+  kind: { kind: 'text', do: 'start or listed', snap: 'one?' },
+  kubernetes: { clusterID: 'number', snap: 'one?' },
   digest: { sums: 'object' },
   clock: { wall: 'number' },
   note: { text: 'text' },
@@ -111,11 +138,20 @@ const CHECKS: Readonly<Record<FieldKind, (value: unknown) => boolean>> = {
   number: (value) => typeof value === 'number' && Number.isFinite(value),
   boolean: (value) => typeof value === 'boolean',
   object: isObject,
+  'Kubernetes object': isKubernetesObject,
   resource: (value) => COPIED_RESOURCES.some((resource) => resource === value),
   scope: (value) => value === 'services' || value === 'everything',
+  'start or listed': (value) => value === 'start' || value === 'listed',
   'one?': (value) => value === undefined || value === 1,
   'text?': (value) => value === undefined || typeof value === 'string',
 };
+
+function isKubernetesObject(value: unknown): boolean {
+  const metadata = isObject(value) ? value['metadata'] : undefined;
+  if (!isObject(metadata)) return false;
+  const { name, namespace = '', uid, resourceVersion } = metadata;
+  return [name, namespace, uid, resourceVersion].every((text) => typeof text === 'string');
+}
 
 const CHECKED = new Map(
   Object.entries(SHAPES).map(([ev, shape]) => [

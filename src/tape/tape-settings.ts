@@ -13,6 +13,34 @@ export interface TapeSettings {
   readonly maxConnectedClusters: MaxConnectedClusters;
   readonly serviceV2: ServiceV2;
   readonly network: NodeConfiguration;
+  /** Undefined if Kubernetes is not followed. */
+  readonly kubernetes?: TapedKubernetes | undefined;
+}
+
+/** Settings of an agent that follows Kubernetes; see `KubernetesOptions`. */
+export interface TapedKubernetes {
+  readonly watch: readonly string[];
+  readonly endpoints: (typeof ENDPOINTS)[number];
+  readonly identities: 'kvstore' | 'crd';
+  readonly serviceProxyName?: string | undefined;
+  readonly headlessServices: boolean;
+  readonly nodeAnnotations: boolean;
+  readonly encryptKey: number;
+}
+
+const ENDPOINTS = ['ciliumendpoints', 'ciliumendpointslices', 'pods'] as const;
+
+function readKubernetes(fields: Fields<never>): TapedKubernetes {
+  const watch = fields.list('watch');
+  return {
+    watch: watch.items((_, index) => watch.string(index)),
+    endpoints: fields.word('endpoints', ENDPOINTS) ?? 'ciliumendpoints',
+    identities: fields.word('identities', ['kvstore', 'crd'] as const) ?? 'kvstore',
+    serviceProxyName: fields.string('serviceProxyName'),
+    headlessServices: fields.boolean('headlessServices') === true,
+    nodeAnnotations: fields.boolean('nodeAnnotations') === true,
+    encryptKey: fields.integer('encryptKey', 0, 255) ?? 0,
+  };
 }
 
 /** Returns the checked settings of a tape. Throws {@link TapeError}. */
@@ -20,6 +48,7 @@ export function readTapeSettings(settings: unknown, at: string): TapeSettings {
   const decoded = decodeWith(at, () => {
     const fields = Fields.of(settings, rejectInput, 'settings');
     const network = fields.item('network');
+    const kubernetes = fields.object('kubernetes');
     const flag = (name: string): boolean => network.boolean(name) === true;
     return {
       clusterName: fields.text('clusterName'),
@@ -34,6 +63,7 @@ export function readTapeSettings(settings: unknown, at: string): TapeSettings {
         hostFirewall: flag('hostFirewall'),
         underlay: network.word('underlay', ['ipv4', 'ipv6'] as const) ?? 'ipv4',
       },
+      ...(kubernetes && { kubernetes: readKubernetes(kubernetes) }),
     } satisfies TapeSettings;
   });
   if (decoded.ok) return decoded.value;

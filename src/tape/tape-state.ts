@@ -1,4 +1,13 @@
-import { type CopiedResource, resourcePrefix, SERVICE_RESOURCES, syncedKey } from '../kvstore/codec/keys.ts';
+import { CLUSTER_TYPES } from '../k8s/memory/resource-types.ts';
+import type { KubernetesObject } from '../k8s/resource.ts';
+import {
+  COPIED_RESOURCES,
+  type CopiedResource,
+  resourcePrefix,
+  SERVICE_RESOURCES,
+  syncedKey,
+} from '../kvstore/codec/keys.ts';
+import type { Manifest } from '../recording/manifests.ts';
 import type { RecordedKey } from '../recording/recorded-keys.ts';
 import { bytesIn, type TapeLine, type TapeValue } from './tape-line.ts';
 
@@ -15,9 +24,17 @@ interface Store {
 /** The keys of each kvstore after the lines of a tape, for an agent that shows that state. */
 export class TapeState {
   readonly #stores = new Map<string, Store>();
+  /** Objects of Kubernetes by kind and name. */
+  readonly #objects = new Map<string, KubernetesObject>();
 
   /** Applies a line. */
   apply(line: TapeLine): void {
+    if (line.ev === 'object' || line.ev === 'gone') {
+      const { namespace = '', name } = line.object.metadata;
+      const key = `${line.kind}/${namespace}/${name}`;
+      if (line.ev === 'object') this.#objects.set(key, line.object);
+      else this.#objects.delete(key);
+    }
     if (!('store' in line)) return;
     const store = this.#storeOf(line.store);
     switch (line.ev) {
@@ -55,10 +72,25 @@ export class TapeState {
       });
       if (config !== undefined) yield of(...config);
       for (const values of keys.values()) for (const [key, value] of values) yield of(key, value);
-      for (const resource of listed) {
+      for (const resource of COPIED_RESOURCES) {
+        // Nothing waits for a resource that the agent did not follow.
+        if (prefixes.has(resource) && !listed.has(resource)) continue;
         const isCache = prefixes.get(resource) === resourcePrefix(resource, store, 'cache');
         yield of(syncedKey(store, resource, isCache ? 'cache' : 'state'), EMPTY);
       }
+    }
+  }
+
+  /** Yields the objects of Kubernetes. They have the fields that an agent reads. */
+  async *objects(): AsyncGenerator<Manifest, void, void> {
+    for (const [key, object] of this.#objects) {
+      const plural = key.slice(0, key.indexOf('/'));
+      const type = CLUSTER_TYPES.find((one) => one.plural === plural);
+      if (type === undefined) continue;
+      const apiVersion = type.group === '' ? type.version : `${type.group}/${type.version}`;
+      // The API server in memory sets the two.
+      const { uid: _, resourceVersion: __, ...metadata } = object.metadata;
+      yield { object: { apiVersion, kind: type.kind, ...object, metadata }, at: `tape ${key}` };
     }
   }
 

@@ -6,6 +6,7 @@ import type { MeshTap } from '../clustermesh/mesh-tap.ts';
 import { ClaimDigest } from '../compare/claim-digest.ts';
 import type { IPCache } from '../ipcache/ipcache.ts';
 import { version } from '../process/version.ts';
+import { KubernetesTape } from './kubernetes-tape.ts';
 import { contentOf, MeshTape } from './mesh-tape.ts';
 import { TAPE_FORMAT, type TapeEntry } from './tape-line.ts';
 import type { TapeSettings } from './tape-settings.ts';
@@ -59,6 +60,7 @@ export class Tape {
   readonly #writer: TapeWriter;
   readonly #digest: ClaimDigest;
   readonly #mesh: MeshTape;
+  readonly kubernetes: KubernetesTape;
   readonly #begunAt: number;
   readonly #life: string;
   #wall: number;
@@ -80,6 +82,7 @@ export class Tape {
     this.#writer = new TapeWriter({ folder, maxBytes, clock });
     this.#digest = new ClaimDigest({ ipcache, labelsOf });
     this.#mesh = new MeshTape((content) => this.#add(content), ipcache, settings.clusterName);
+    this.kubernetes = new KubernetesTape((content) => this.#add(content));
     this.#begunAt = clock.now();
     this.#wall = clock.wallTime();
     this.#life = new Date(this.#wall).toISOString();
@@ -201,6 +204,7 @@ export class Tape {
     this.#entry({ ev: 'snapshot' });
     const { lost } = this.status();
     await this.#options.gate.runSteps(this.#mesh.snapshot());
+    await this.#options.gate.runSteps(this.kubernetes.snapshot());
     this.#entry({ ev: 'whole' });
     if (this.#lost === lost) this.#writer.markWhole();
     this.#isSnapshotting = false;

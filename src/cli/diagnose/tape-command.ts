@@ -1,5 +1,5 @@
 import type { Command } from 'commander';
-import type { AgentOptions } from '../../agent/options.ts';
+import { type AgentOptions, KUBERNETES_PARTS } from '../../agent/options.ts';
 import { parseWhen, WHEN_FORMS } from '../../api/when.ts';
 import { systemClock } from '../../base/system-clock.ts';
 import type { ReplayReport } from '../../tape/replay-tape.ts';
@@ -53,12 +53,13 @@ function replayLines({ to, events, digests, cuts, isWhole, difference }: ReplayR
 /** Runs an agent with the kvstores of a tape, with its page, until the signal fires. */
 async function serveState(
   state: TapeState,
-  { clusterName, clusterID, nodeName, network, maxConnectedClusters, serviceV2 }: TapeSettings,
+  settings: TapeSettings,
   listen: ListenAddress,
   io: CommandIO,
 ): Promise<void> {
   const { createLog } = await import('../../process/log.ts');
   const { followMesh } = await import('../../agent/run-agent.ts');
+  const { clusterName, clusterID, nodeName, network, maxConnectedClusters, serviceV2, kubernetes } = settings;
   const serve = await serveOptions({ socket: false, listen, ui: true }, io.env);
   const options: AgentOptions = {
     ...{ kvstore: 'memory', clusterName, nodeName, network, maxConnectedClusters, serviceV2 },
@@ -66,6 +67,12 @@ async function serveState(
     load: [],
     keys: () => state.keys(),
     manifests: [],
+    kubernetes: kubernetes && {
+      ...{ ifInCluster: false, load: [], ownAddresses: false, dualStack: false },
+      ...kubernetes,
+      watch: KUBERNETES_PARTS.filter((part) => kubernetes.watch.includes(part)),
+      objects: () => state.objects(),
+    },
   };
   const log = createLog('warn', 'text', io.stderr);
   const context = { log, output: io.stderr, env: io.env, signal: io.signal };

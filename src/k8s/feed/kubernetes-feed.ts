@@ -38,7 +38,13 @@ import {
 import { KubernetesIdentities } from './kubernetes-identities.ts';
 import { type HandoverEvent, type HandoverState, handover } from './kvstore-handover.ts';
 import { ciliumNodeReader, type FedNodes, ownNodeReader } from './node-readers.ts';
-import { type AnyFeed, type CauseListener, ObjectFeed, type ObjectReader } from './object-feed.ts';
+import {
+  type AnyFeed,
+  type CauseListener,
+  type FeedTap,
+  ObjectFeed,
+  type ObjectReader,
+} from './object-feed.ts';
 import { podReader } from './pod-reader.ts';
 import { PolicyCIDRTable } from './policy-cidrs.ts';
 import type { PrefixMetadata } from './prefix-metadata.ts';
@@ -107,6 +113,11 @@ export interface KubernetesFeedOptions {
   readonly onForget?: ((kind: string, objects: number) => void) | undefined;
   /** Called with the kind and the resourceVersion of each object before it is applied, with undefined after the batch. Must not throw. */
   readonly onCause?: CauseListener | undefined;
+  /**
+   * @internal
+   * Returns the tap of a kind. Called once for each kind. Default: none.
+   */
+  readonly tap?: ((kind: string) => FeedTap) | undefined;
   readonly onReject?: ((rejection: Rejection) => void) | undefined;
   /** Receives the errors that callbacks throw. */
   readonly onFault?: FaultListener | undefined;
@@ -172,6 +183,7 @@ export class KubernetesFeed {
   readonly #guard: CallbackGuard;
   readonly #rejections: RejectionLog;
   readonly #kinds = new Map<string, FollowedKind>();
+  readonly #feeds = new Map<string, AnyFeed>();
   readonly #tables: Tables;
   readonly #labels: EndpointLabels | undefined;
   readonly #apiServer: ApiServerAddresses | undefined;
@@ -230,6 +242,14 @@ export class KubernetesFeed {
    */
   kvstore(resource: HandoverResource, event: 'complete' | 'lost'): void {
     this.#step(resource, event);
+  }
+
+  /**
+   * @internal
+   * Returns the feed of a kind, for input that no source delivers. The feed must not be started.
+   */
+  feedOf(kind: string): AnyFeed | undefined {
+    return this.#feeds.get(kind);
   }
 
   /** Returns the awaited kinds (KUBERNETES 55): all followed kinds except the local Node. */
@@ -300,8 +320,9 @@ export class KubernetesFeed {
   }
 
   #add<T>(name: string, reader: ObjectReader<T>): ObjectFeed<T> {
-    const { source, clock, gate, moreFeeds, onCause } = this.#options;
-    const feed = new ObjectFeed(reader, { rejections: this.#rejections, gate, onCause });
+    const { source, clock, gate, moreFeeds, onCause, tap } = this.#options;
+    const feed = new ObjectFeed(reader, { rejections: this.#rejections, gate, onCause, tap: tap?.(name) });
+    this.#feeds.set(name, feed);
     const more = moreFeeds?.get(name);
     const followed = more === undefined ? feed : bothFeeds(feed, more);
     const onChange = (): void => this.#changed(name);

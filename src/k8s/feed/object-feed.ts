@@ -28,8 +28,26 @@ export interface ObjectReader<T> {
   listed?(): void;
 }
 
+/**
+ * @internal
+ * Receives what a feed applies, in order, so that it can be recorded. Its methods must not throw.
+ */
+export interface FeedTap {
+  /** A reflector begins. The values of earlier ones are removed when its list is complete. */
+  onStart(): void;
+  /** Called before an event is applied. */
+  onEvent(event: ResourceEvent): void;
+  /** Called before a value is removed that the new list does not contain, or because all are withdrawn. */
+  onRemove(name: ObjectName): void;
+  /** The batch of the calls before was applied. */
+  onApplied(): void;
+  onListed(): void;
+}
+
 /** Options of {@link ObjectFeed}. */
 export interface ObjectFeedOptions {
+  /** @internal Default: none. */
+  readonly tap?: FeedTap | undefined;
   readonly rejections: RejectionLog;
   /** Distributes large sweeps over turns of the event loop. Default: one turn. */
   readonly gate?: TurnGate | undefined;
@@ -103,20 +121,23 @@ export class ObjectFeed<T> implements AnyFeed {
    */
   start(onComplete?: () => void): ResourceSink {
     const run = this.#end();
+    this.#options.tap?.onStart();
     this.#reader.start?.();
     return {
       apply: (events) => {
         if (run !== this.#run) return;
-        const { onCause } = this.#options;
+        const { onCause, tap } = this.#options;
         try {
           this.#batch(() => {
             for (const event of events) {
               onCause?.({ kind: this.#reader.kind, revision: event.object.metadata.resourceVersion });
+              tap?.onEvent(event);
               this.#apply(event);
             }
           });
         } finally {
           onCause?.(undefined);
+          tap?.onApplied();
         }
       },
       onListed: () => {
@@ -187,6 +208,7 @@ export class ObjectFeed<T> implements AnyFeed {
     yield* this.#removeSteps(run);
     if (run !== this.#run) return;
     this.#complete = true;
+    this.#options.tap?.onListed();
     this.#reader.listed?.();
     onComplete?.();
   }
@@ -200,9 +222,12 @@ export class ObjectFeed<T> implements AnyFeed {
         for (let count = 0; count < OBJECTS_PER_STEP && !done; count++) {
           const next = objects.next();
           done = next.done === true;
-          if (next.done !== true) this.#remove(...next.value);
+          if (next.done === true) break;
+          this.#options.tap?.onRemove(next.value[0]);
+          this.#remove(...next.value);
         }
       });
+      this.#options.tap?.onApplied();
       yield;
     }
   }

@@ -1,0 +1,81 @@
+import type { Clock } from '../base/clock.ts';
+import type { Rejection } from '../base/rejection.ts';
+import type { IPCache } from '../ipcache/ipcache.ts';
+import { KubernetesFeed } from '../k8s/feed/kubernetes-feed.ts';
+import type { ResourceEvent, ResourceSink, ResourceSource } from '../k8s/resource.ts';
+import type { NodeManager } from '../nodemanager/node-manager.ts';
+import type { ServiceCache } from '../servicecache/service-cache.ts';
+import type { TapeLine } from './tape-line.ts';
+import type { TapedKubernetes, TapeSettings } from './tape-settings.ts';
+
+/** Context of {@link ReplayedKubernetes}. */
+export interface ReplayedKubernetesContext {
+  readonly clock: Clock;
+  readonly engines: {
+    readonly ipcache: IPCache;
+    readonly services: ServiceCache;
+    readonly nodes: NodeManager;
+  };
+  readonly onReject: (rejection: Rejection) => void;
+}
+
+/** A source that is never asked, because the replay passes the objects to the feeds of the kinds. */
+const NO_SOURCE: ResourceSource = {
+  follow: () => {
+    throw new Error('a replay follows nothing');
+  },
+  firstServed: async () => undefined,
+};
+
+/** Applies the lines of Kubernetes with the readers of an agent. */
+export class ReplayedKubernetes {
+  readonly #feed: KubernetesFeed;
+  readonly #sinks = new Map<string, ResourceSink>();
+  #batch: ResourceEvent[] = [];
+
+  constructor(
+    { clusterName, nodeName }: TapeSettings,
+    kubernetes: TapedKubernetes,
+    clusterID: number,
+    context: ReplayedKubernetesContext,
+  ) {
+    const { watch, endpoints, identities, nodeAnnotations, encryptKey } = kubernetes;
+    const { clock, engines, onReject } = context;
+    this.#feed = new KubernetesFeed({
+      source: NO_SOURCE,
+      ...{ clusterName, clusterID, nodeName, clock, onReject, endpoints, nodeAnnotations, encryptKey },
+      ipcache: watch.includes('endpoints') ? engines.ipcache : undefined,
+      services: watch.includes('services') ? engines.services : undefined,
+      nodes: watch.includes('nodes') ? engines.nodes : undefined,
+      identities: watch.includes('identities') ? identities : 'none',
+      keepRestoredNodes: true,
+    });
+  }
+
+  /** Applies a line. A batch is applied with its last line. */
+  apply(line: Extract<TapeLine, { readonly kind: string }>): void {
+    const feed = this.#feed.feedOf(line.kind);
+    if (feed === undefined) return; // a kind that is not replayed: policies
+    if (line.ev !== 'kind') {
+      this.#batch.push({ type: line.ev === 'object' ? 'put' : 'delete', object: line.object });
+      if (line.more === 1) return;
+      const batch = this.#batch;
+      this.#batch = [];
+      this.#sinkOf(line.kind).apply(batch);
+    } else if (line.do === 'start') this.#sinks.set(line.kind, feed.start());
+    else this.#sinkOf(line.kind).onListed();
+  }
+
+  close(): Promise<void> {
+    return this.#feed.stop();
+  }
+
+  #sinkOf(kind: string): ResourceSink {
+    let sink = this.#sinks.get(kind);
+    if (sink === undefined) {
+      sink = this.#feed.feedOf(kind)?.start() ?? { apply: () => {}, onListed: () => {} };
+      this.#sinks.set(kind, sink);
+    }
+    return sink;
+  }
+}
