@@ -137,7 +137,7 @@ const UNDECLARED = new Set([
     `${name}.entryAt`,
     `${name}.keyAt`,
   ]),
-  ...['range', 'txn', 'watch', 'grantLease', 'keepLeaseAlive', 'revokeLease'].map(
+  ...['range', 'txn', 'txnInTurns', 'watch', 'grantLease', 'keepLeaseAlive', 'revokeLease'].map(
     (name) => `MemoryServer.${name}`,
   ),
 ]);

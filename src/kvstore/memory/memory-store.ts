@@ -196,7 +196,7 @@ export class MemoryStore {
 
   /**
    * Applies a transaction completely or throws, one slice of keys for each step. It changes nothing before its first write, and
-   * nobody may read or write the store between two steps. A watch may read the log, because the new revision is added at the end.
+   * no other call may read or write the store between two steps. A watch may read the log, because the new revision is added at the end.
    */
   *txn({ compare, writes, otherwise = [] }: StoreTxn): Work<TxnResponse> {
     const succeeded = compare.every((condition) => this.#holds(condition));

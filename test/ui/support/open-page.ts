@@ -4,7 +4,7 @@ import { createRequire } from 'node:module';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { type Browser, type BrowserContextOptions, chromium, type Page } from 'playwright-core';
-import { afterAll, beforeAll, expect, onTestFinished } from 'vitest';
+import { beforeAll, expect, onTestFinished } from 'vitest';
 import type { PageFile } from '../../../src/api/routes/page-routes.ts';
 import { ApiServer } from '../../../src/api/server/api-server.ts';
 import { systemClock } from '../../../src/base/system-clock.ts';
@@ -58,18 +58,30 @@ const leadTo = (hash: string): string => `new Promise((shown) => {
   location.hash = ${JSON.stringify(hash)};
 })`;
 
-/** Builds the page and starts a browser for the tests of a file. */
+interface Started {
+  readonly browser: Browser;
+  readonly files: readonly PageFile[];
+}
+
+/** One for all files of tests in this process: a browser takes a second to start, and ends with the process. */
+let started: Promise<Started> | undefined;
+
+async function start(): Promise<Started> {
+  execFileSync(process.execPath, [join(ROOT, 'scripts/build-page.mjs')]);
+  mkdirSync(SCREENSHOTS, { recursive: true });
+  const executablePath = '/usr/bin/chromium';
+  const browser = await chromium.launch({ executablePath, args: QUIET, timeout: PATIENCE_MS });
+  return { browser, files: await readPage() };
+}
+
+/** Builds the page and starts a browser before the tests of a file, if no other file did. */
 export function usePages(): Opener {
   let browser: Browser;
   let files: readonly PageFile[] = [];
   beforeAll(async () => {
-    execFileSync(process.execPath, [join(ROOT, 'scripts/build-page.mjs')]);
-    files = await readPage();
-    mkdirSync(SCREENSHOTS, { recursive: true });
-    const executablePath = '/usr/bin/chromium';
-    browser = await chromium.launch({ executablePath, args: QUIET, timeout: PATIENCE_MS });
+    started ??= start();
+    ({ browser, files } = await started);
   });
-  afterAll(() => browser?.close());
 
   const newPage = async (options: BrowserContextOptions = {}): Promise<Page> => {
     const page = await browser.newPage({ viewport: { width: 1200, height: 800 }, ...options });
