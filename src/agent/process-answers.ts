@@ -1,3 +1,4 @@
+import { counted } from '../base/show-value.ts';
 import { type Question, statusOf, table } from '../client/answer.ts';
 import type { ProcessDocument } from '../process/served-process.ts';
 import { openSteps } from '../process/step-text.ts';
@@ -75,6 +76,7 @@ export const askOperator: Question = async (ask, view) => {
     lines: [
       electionText(status),
       ...namespacesText(status),
+      ...mcsText(status),
       ...table([header, ...rows], view),
       ...processLines(status, [...clustersText(status), ...failed, ...status.rejected.recent]),
     ],
@@ -90,6 +92,18 @@ function clustersText({ clusters }: OperatorDocument): readonly string[] {
       ({ name, state, lastFailure = '' }) =>
         `cluster ${name} is ${state}${lastFailure && `: ${lastFailure}`}`,
     );
+}
+
+function mcsText({ mcs }: OperatorDocument): readonly string[] {
+  if (mcs === undefined) return [];
+  const { version = 'not known yet', exports, imports, remoteExports, conflicts, held } = mcs;
+  const remote = Object.entries(remoteExports).map(([cluster, count]) => `, ${printable(cluster)} ${count}`);
+  const reasons = Object.entries(conflicts).map(([reason, count]) => `${reason} ${count}`);
+  const waiting = held === 0 ? '' : `; ${counted(held, 'import')} left as they are`;
+  return [
+    `Multi-cluster services (${version}): ${counted(exports, 'export')} here${remote.join('')}; ${counted(imports, 'import')}${waiting}.`,
+    ...(reasons.length === 0 ? [] : [`Conflicts of exports: ${reasons.join(', ')}.`]),
+  ];
 }
 
 function namespacesText({ namespaces }: OperatorDocument): readonly string[] {

@@ -27,6 +27,7 @@ import {
   type LeaderElectionStatus,
 } from '../operator/elect/leader-election.ts';
 import { KvstoreReach } from '../operator/kvstore-reach.ts';
+import type { McsStatus } from '../operator/mcs/mcs-duty.ts';
 import type { GlobalNamespacesStatus } from '../operator/publish/global-namespaces.ts';
 import { namespaceOfKey } from '../operator/publish/namespace-of-key.ts';
 import { ConfigFolder } from '../process/config-folder.ts';
@@ -62,6 +63,7 @@ export interface OperatorOptions
     | 'deleteAllEndpoints'
     | 'slicing'
     | 'sliceSync'
+    | 'mcs'
   > {
   /**
    * Path of the etcd configuration of the own kvstore. `undefined` selects one in the memory of this process, for a dry run or
@@ -98,6 +100,8 @@ export interface OperatorDocument extends ProcessDocument {
   readonly duties: readonly DutyStatus[];
   /** The namespaces whose objects are published. Undefined: all namespaces. */
   readonly namespaces: GlobalNamespacesStatus | undefined;
+  /** The numbers of the multi-cluster services API. Undefined: it is off. */
+  readonly mcs: McsStatus | undefined;
   /** The followed remote clusters; empty if no duty reads them. */
   readonly clusters: readonly Pick<RemoteClusterStatus, 'name' | 'state' | 'ready' | 'lastFailure'>[];
   readonly rejected: { readonly total: number; readonly recent: readonly string[] };
@@ -197,12 +201,48 @@ class OperatorProcess implements ServedProcess {
           ];
         },
       },
+      ...this.#mcsMetrics(scrape),
       {
         name: 'dpcache_operator_leader',
         type: 'gauge',
         help: '1 if this operator runs the duties: it holds the Lease or runs without leader election; else 0.',
         samples: () => [{ value: Number(this.#isLeader) }],
       },
+    ];
+  }
+
+  /** Returns the metrics of the multi-cluster services API, without samples if it is off. */
+  #mcsMetrics(scrape: Scrape): readonly Description[] {
+    const counts = scrape.once(() => this.#duties.mcs?.counts());
+    const gauge = (
+      name: string,
+      help: string,
+      label: string | undefined,
+      values: (mcs: McsStatus) => Readonly<Record<string, number>>,
+    ): Description => ({
+      ...{ name: `dpcache_operator_mcs_${name}`, type: 'gauge', help },
+      ...(label === undefined ? {} : { labels: [label] }),
+      samples: () => {
+        const mcs = counts();
+        return Object.entries(mcs === undefined ? {} : values(mcs)).map(([key, value]) =>
+          label === undefined ? { value } : { value, labels: { [label]: key } },
+        );
+      },
+    });
+    const { clusterName } = this.#options;
+    return [
+      gauge('exports', 'Services that a cluster exports by ServiceExports.', 'cluster', (mcs) => ({
+        [clusterName]: mcs.exports,
+        ...mcs.remoteExports,
+      })),
+      gauge('imports', 'ServiceImports.', undefined, ({ imports }) => ({ imports })),
+      gauge('conflicts', 'Services that clusters export differently.', 'reason', (mcs) => mcs.conflicts),
+      gauge(
+        'held_imports',
+        'ServiceImports that stay as they are, because a cluster of theirs is not completely known.',
+        undefined,
+        ({ held }) => ({ held }),
+      ),
     ];
   }
 
@@ -218,6 +258,7 @@ class OperatorProcess implements ServedProcess {
       election: this.#election?.status(),
       duties: this.#statuses(),
       namespaces: this.#duties.namespaces?.counts(),
+      mcs: this.#duties.mcs?.counts(),
       clusters: (this.#duties.clusters?.clusters() ?? []).map(({ name, state, ready, lastFailure }) => ({
         name,
         state,

@@ -2,7 +2,13 @@ import type { Command } from 'commander';
 import { addOwnConfiguration, processReloads } from './configuration.ts';
 import { type CommandIO, EXIT, type RunAction } from './io.ts';
 import { addLogOptions } from './mesh-options.ts';
-import { addOperatorOptions, electionTimes, missingKvstore, type OperatorFlags } from './operator-options.ts';
+import {
+  addOperatorOptions,
+  electionTimes,
+  ipFamilies,
+  missingKvstore,
+  type OperatorFlags,
+} from './operator-options.ts';
 import { type AskedProcess, addProcessStatus } from './process-commands.ts';
 import { addListenOptions, serveOptions } from './serve-options.ts';
 
@@ -66,6 +72,7 @@ export function addOperatorCommand(program: Command, io: CommandIO, run: RunActi
           deleteAllEndpoints: flags.deleteAllEndpoints,
           slicing: flags.endpointSlices === 'off' ? undefined : flags.endpointSlices,
           clustermeshConfig: flags.clustermeshConfig,
+          mcs: flags.mcsApi === true ? { families: ipFamilies(flags) } : undefined,
           sliceSync:
             flags.endpointSliceSync === true
               ? {

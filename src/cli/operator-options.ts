@@ -1,6 +1,8 @@
 import { type Command, InvalidArgumentError, Option } from 'commander';
 import type { RateLimitOptions } from '../base/rate-limit.ts';
+import type { SliceAddressType } from '../model/cluster-endpoint-slice.ts';
 import { CLUSTER_NAME_RULE, isClusterName } from '../model/cluster-name.ts';
+import { IP_FAMILIES } from '../model/service-export.ts';
 import type { ElectionTimes } from '../operator/elect/leader-election.ts';
 import type { LogFlags } from './mesh-options.ts';
 import {
@@ -58,11 +60,16 @@ export interface OperatorFlags extends LogFlags, ServeFlags {
   readonly deleteAllEndpoints?: true;
   readonly endpointSlices: 'off' | 'identity' | 'fcfs';
   readonly clustermeshConfig?: string;
+  readonly mcsApi?: true;
+  readonly mcsIpFamilies: (typeof FAMILIES)[number];
   readonly endpointSliceSync?: true;
   readonly clustermeshEndpointsPerSlice: number;
   readonly clustermeshEndpointUpdatesBatchPeriod: number;
   readonly dryRun?: true;
 }
+
+/** Address families of the Services of a cluster. */
+const FAMILIES = ['IPv4,IPv6', 'IPv4', 'IPv6'] as const;
 
 /** Parses the name of the cluster that is published. */
 function parsePublishedName(text: string): string {
@@ -117,6 +124,15 @@ function addDutyOptions(command: Command): Command {
     )
     .optionsGroup('Remote clusters:')
     .addOption(clustermeshConfigOption())
+    .option(
+      '--mcs-api',
+      'export and import services by ServiceExports and ServiceImports (multicluster.x-k8s.io); requires --clustermesh-config',
+    )
+    .addOption(
+      new Option('--mcs-ip-families <families>', 'address families of the Services of this cluster')
+        .choices(FAMILIES)
+        .default('IPv4,IPv6'),
+    )
     .option(
       '--endpoint-slice-sync',
       'write the backends of remote clusters as EndpointSlices, for services with the annotation service.cilium.io/global-sync-endpoint-slices; requires --clustermesh-config',
@@ -273,8 +289,10 @@ export async function operatorContradiction(flags: OperatorFlags): Promise<strin
     return '--clustermesh-default-global-namespace requires --identity-allocation-mode crd, because agents publish identities and addresses of all namespaces otherwise';
   if (flags.endpointSliceSync === true && flags.clustermeshConfig === undefined)
     return '--endpoint-slice-sync requires --clustermesh-config <folder>';
-  if (flags.clustermeshConfig !== undefined && flags.endpointSliceSync !== true)
-    return '--clustermesh-config requires --endpoint-slice-sync, because no other duty reads remote clusters';
+  if (flags.mcsApi === true && flags.clustermeshConfig === undefined)
+    return '--mcs-api requires --clustermesh-config <folder>';
+  if (flags.clustermeshConfig !== undefined && flags.endpointSliceSync !== true && flags.mcsApi !== true)
+    return '--clustermesh-config requires --mcs-api or --endpoint-slice-sync, because no other duty reads remote clusters';
   return collectorContradiction(flags) ?? (await electionContradiction(flags));
 }
 
@@ -295,6 +313,11 @@ async function electionContradiction(flags: OperatorFlags): Promise<string | und
   const { electionFault } = await import('../operator/elect/leader-election.ts');
   const fault = electionFault(electionTimes(flags));
   return fault && `--leader-election-…: ${fault}`;
+}
+
+/** Returns the address families of the flags. */
+export function ipFamilies({ mcsIpFamilies: text }: OperatorFlags): readonly SliceAddressType[] {
+  return IP_FAMILIES.filter((family) => text.includes(family));
 }
 
 /** Returns the times of the election for the flags. */

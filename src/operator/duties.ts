@@ -11,7 +11,10 @@ import { EndpointRemoval } from './collect/endpoint-removal.ts';
 import type { Action } from './collect/rounds.ts';
 import type { Duty } from './duty.ts';
 import { type LeaderElection, SOLE_LEADER } from './elect/leader-election.ts';
-import { endpointSliceSync } from './mirrored-slices/slice-duties.ts';
+import { exportSync } from './mcs/export-sync.ts';
+import { McsDuty, type McsDutyOptions } from './mcs/mcs-duty.ts';
+import { McsObjects } from './mcs/mcs-objects.ts';
+import { endpointSliceSync, objectWriter } from './mirrored-slices/slice-duties.ts';
 import { ClusterConfigKeeper } from './publish/cluster-config.ts';
 import { GlobalNamespaces } from './publish/global-namespaces.ts';
 import { HeartbeatDuty } from './publish/heartbeat.ts';
@@ -66,6 +69,8 @@ export interface OperatorDutiesOptions {
   readonly remotes?: ConfigSource | undefined;
   /** Makes EndpointSlices of the backends of remote clusters. Requires `remotes`. Default: off. */
   readonly sliceSync?: SliceSyncOptions | undefined;
+  /** Exports and imports services by the multi-cluster services API. Requires `remotes`. Default: off. */
+  readonly mcs?: Pick<McsDutyOptions, 'families'> | undefined;
   readonly kubernetes: KubernetesClient;
   readonly backend: KvstoreBackend;
   /** Default: always the leader, because there are no other operators. */
@@ -97,6 +102,8 @@ export interface OperatorDuties {
   readonly namespaces?: GlobalNamespaces | undefined;
   /** The followed clusters. It is in `all`, too. Undefined: no duty reads them. */
   readonly clusters?: RemoteClusters | undefined;
+  /** It is in `all`, too. Undefined: the multi-cluster services API is off. */
+  readonly mcs?: McsDuty | undefined;
 }
 
 /** Rate limit of the explicit removal of all CiliumEndpoints. */
@@ -154,12 +161,15 @@ export function operatorDuties(options: OperatorDutiesOptions): OperatorDuties {
     selection: { headless: true },
     producers: hasSlices ? 2 : 1,
   });
+  const mcsObjects =
+    options.mcs === undefined ? undefined : new McsObjects({ source, clock, random, onFailure });
   const made: readonly (readonly [boolean, () => Producer])[] = [
     [isCRD && publish.identities, () => identitySync({ ...producing, sweepAfter })],
     [publish.nodes, () => nodeSync(producing)],
     [isCRD && publish.ips, () => ipSync({ ...producing, endpoints })],
     [publish.services, () => serviceSync({ ...producing, objects })],
     ...(hasSlices ? ([[publish.services, () => sliceSync(producing, objects)]] as const) : []),
+    ...(mcsObjects ? ([[publish.services, () => exportSync(producing, mcsObjects)]] as const) : []),
   ];
   const producers = made.flatMap(([isOn, make]) => (isOn ? make() : []));
   const config = new ClusterConfigKeeper({
@@ -173,6 +183,7 @@ export function operatorDuties(options: OperatorDutiesOptions): OperatorDuties {
     // Readers wait for the canary of each resource, so canaries are promised only if all of them are written.
     after: producers.length === made.length ? producers : undefined,
     endpointSlicesExportMode: hasSlices && publish.services ? 'services-and-endpointslices' : undefined,
+    serviceExportsEnabled: mcsObjects && publish.services ? true : undefined,
   });
   // As upstream: no configuration if the cluster is in no mesh (OPERATOR 16).
   const isInMesh = clusterID !== 0 && clusterName !== 'default';
@@ -182,6 +193,7 @@ export function operatorDuties(options: OperatorDutiesOptions): OperatorDuties {
     : [];
   const filter = namespaces === undefined ? [] : [namespaces];
   const clusters = remoteClusters(options);
+  const mcs = clusters && mcsObjects && mcsDuty(options, clusters, mcsObjects);
   const all = [
     ...filter,
     ...published,
@@ -189,14 +201,16 @@ export function operatorDuties(options: OperatorDutiesOptions): OperatorDuties {
     ...collecting(options),
     ...removing(options),
     ...(clusters === undefined ? [] : [...importing(options, clusters), clusters]),
+    ...(mcsObjects === undefined ? [] : [mcsObjects]),
+    ...(mcs === undefined ? [] : [mcs]),
   ];
-  return { all, published, namespaces, clusters };
+  return { all, published, namespaces, clusters, mcs };
 }
 
 /** Returns the remote clusters if a duty reads them. */
 function remoteClusters(options: OperatorDutiesOptions): RemoteClusters | undefined {
-  const { remotes: source, sliceSync } = options;
-  return source === undefined || sliceSync === undefined
+  const { remotes: source, sliceSync, mcs } = options;
+  return source === undefined || (sliceSync ?? mcs) === undefined
     ? undefined
     : new RemoteClusters({ ...options, source });
 }
@@ -205,6 +219,27 @@ function remoteClusters(options: OperatorDutiesOptions): RemoteClusters | undefi
 function importing(options: OperatorDutiesOptions, clusters: RemoteClusters): readonly Duty[] {
   const { sliceSync } = options;
   return sliceSync === undefined ? [] : [endpointSliceSync({ ...options, ...sliceSync, clusters })];
+}
+
+function mcsDuty(
+  options: OperatorDutiesOptions,
+  clusters: RemoteClusters,
+  objects: McsObjects,
+): McsDuty | undefined {
+  const { mcs, kubernetes, election = SOLE_LEADER, dryRun, identityAllocation, globalByDefault } = options;
+  return (
+    mcs &&
+    new McsDuty({
+      ...options,
+      ...mcs,
+      clusters,
+      objects,
+      globalByDefault: identityAllocation === 'crd' ? globalByDefault : undefined,
+      reader: kubernetes.reader(),
+      writer: objectWriter({ kubernetes, election, dryRun }),
+      isDryRun: dryRun !== undefined,
+    })
+  );
 }
 
 /** Returns the duties that run once on explicit request. */

@@ -57,6 +57,14 @@ export class RemoteClusters implements Duty {
     return this.#changes.add(callback);
   }
 
+  /** Names of the clusters with a configuration, usable or not. Undefined before the configurations have been read. */
+  get known(): readonly string[] | undefined {
+    const [mesh, folder] = [this.#mesh, this.#folder?.status()];
+    if (mesh === undefined || folder?.listed !== true) return undefined;
+    const unusable = Object.keys(folder.problems).filter((name) => mesh.check(name) === undefined);
+    return [...new Set([...mesh.names, ...unusable])];
+  }
+
   /**
    * Returns what is known about a cluster. A cluster is not `gone` before the configurations have been read, nor while its own
    * configuration is unusable.

@@ -17,6 +17,14 @@ const SLICES = {
   namespaced: true,
 };
 
+/** The kinds of the multi-cluster services API. */
+export const MCS_TYPES: readonly ResourceType[] = ['v1beta1', 'v1alpha1'].flatMap((version) =>
+  ['ServiceExport', 'ServiceImport'].map((kind) => ({
+    ...{ group: 'multicluster.x-k8s.io', version, kind, plural: `${kind.toLowerCase()}s` },
+    ...{ namespaced: true, hasStatus: true },
+  })),
+);
+
 /** The kinds of a cluster with Cilium that are followed here. */
 export const CLUSTER_TYPES: readonly ResourceType[] = [
   { group: '', version: 'v1', kind: 'Namespace', plural: 'namespaces', namespaced: false, hasStatus: true },
@@ -66,4 +74,5 @@ export const CLUSTER_TYPES: readonly ResourceType[] = [
     plural: 'ciliumcidrgroups',
     namespaced: false,
   },
+  ...MCS_TYPES,
 ];

@@ -101,7 +101,7 @@ export function pointer(...names: readonly string[]): string {
 }
 
 /** Returns the place of a write. */
-function placeOf(write: ObjectWrite): ObjectPlace {
+export function placeOf(write: ObjectWrite): ObjectPlace {
   if (write.verb !== 'create') return write.place;
   const metadata = write.object['metadata'];
   const name = typeof metadata === 'object' && metadata !== null && 'name' in metadata ? metadata.name : '';

@@ -30,7 +30,12 @@ export interface SliceDutyContext {
 
 const WRITES_PER_SECOND = 20;
 
-function writerOf({ kubernetes, election = SOLE_LEADER, dryRun }: SliceDutyContext): ObjectWriter {
+/** Returns a writer of objects in the name of the operator, without bursts. */
+export function objectWriter({
+  kubernetes,
+  election = SOLE_LEADER,
+  dryRun,
+}: Pick<SliceDutyContext, 'kubernetes' | 'election' | 'dryRun'>): ObjectWriter {
   if (dryRun !== undefined) return new DryRunWriter(dryRun);
   return kubernetes.writer({
     perSecond: WRITES_PER_SECOND,
@@ -44,7 +49,7 @@ function writerOf({ kubernetes, election = SOLE_LEADER, dryRun }: SliceDutyConte
 function sliceWriter(source: SliceSource, managedBy: string, context: SliceDutyContext): SliceWriter {
   const kind = { ...ENDPOINT_SLICES, labelSelector: `${MANAGED_BY}=${managedBy}` };
   const slices = new ObservedKind(context.kubernetes, kind, knownSlice);
-  return new SliceWriter({ ...context, source, slices, writer: writerOf(context) });
+  return new SliceWriter({ ...context, source, slices, writer: objectWriter(context) });
 }
 
 /** Returns the duty that makes EndpointSlices of the backends of remote clusters (`--endpoint-slice-sync`). */

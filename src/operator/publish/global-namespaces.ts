@@ -15,6 +15,11 @@ import { latest } from './published-prefix.ts';
 /** The annotation of a Namespace that decides if the mesh has its objects (1.19). */
 export const GLOBAL_NAMESPACE = 'clustermesh.cilium.io/global';
 
+/** Returns true if the objects of a namespace are exported, by the value of its annotation {@link GLOBAL_NAMESPACE}. */
+export function isGlobalNamespace(annotation: string | undefined, globalByDefault: boolean): boolean {
+  return annotation === undefined ? globalByDefault : annotation.toLowerCase() === 'true';
+}
+
 /** Identities are put before the keys that name them, and deleted after them. */
 export type ExportStage = 'identities' | 'others';
 
@@ -205,10 +210,7 @@ export class GlobalNamespaces implements Duty {
   }
 
   #isGlobal(namespace: NamespaceSays | undefined): boolean {
-    if (namespace === undefined) return false;
-    return namespace.annotation === undefined
-      ? this.#options.globalByDefault
-      : namespace.annotation.toLowerCase() === 'true';
+    return namespace !== undefined && isGlobalNamespace(namespace.annotation, this.#options.globalByDefault);
   }
 
   /** True if the objects of a namespace are to be exported. */

@@ -1,0 +1,39 @@
+import { field, items } from '../collect/field.ts';
+
+/** A condition of a status, without the time of its last transition. */
+export interface Condition {
+  readonly type: string;
+  readonly status: 'True' | 'False';
+  readonly reason: string;
+  readonly message: string;
+}
+
+/**
+ * Returns the conditions of an object with the wanted ones set, those of `removed` types removed, and others unchanged. The time of a
+ * transition changes only with the status. Returns undefined if nothing changes.
+ *
+ * @param now RFC 3339
+ */
+export function changedConditions(
+  object: unknown,
+  wanted: readonly Condition[],
+  removed: readonly string[],
+  now: string,
+): readonly unknown[] | undefined {
+  const current = items(object, 'status', 'conditions');
+  const kept = current.filter((one) => !removed.includes(String(field(one, 'type'))));
+  let isChanged = kept.length < current.length;
+  for (const condition of wanted) {
+    const at = kept.findIndex((one) => field(one, 'type') === condition.type);
+    const known = kept[at];
+    const isSame = (['status', 'reason', 'message'] as const).every(
+      (name) => field(known, name) === condition[name],
+    );
+    if (known !== undefined && isSame) continue;
+    isChanged = true;
+    const isKept = field(known, 'status') === condition.status;
+    const lastTransitionTime = isKept ? (field(known, 'lastTransitionTime') ?? now) : now;
+    kept.splice(at === -1 ? kept.length : at, 1, { ...condition, lastTransitionTime });
+  }
+  return isChanged ? kept : undefined;
+}

@@ -1,0 +1,190 @@
+import type { Clock, Random } from '../../base/clock.ts';
+import { type Failure, failureOf } from '../../base/failure.ts';
+import { fired } from '../../base/follow-signal.ts';
+import { sleep } from '../../base/sleep.ts';
+import { Supervisor } from '../../base/supervisor.ts';
+import { NAMESPACES, services } from '../../k8s/feed/kinds.ts';
+import type { KubernetesObject, ResourceEvent, ResourceSource } from '../../k8s/resource.ts';
+import { allowManyListeners } from '../../kvstore/session/shared-signal.ts';
+import { field } from '../collect/field.ts';
+import { ObservedKind } from '../collect/observed-kind.ts';
+import { type Shape, trimTo } from '../collect/trim.ts';
+import type { Duty, DutyState, DutyStatus } from '../duty.ts';
+import { GLOBAL_NAMESPACE } from '../publish/global-namespaces.ts';
+import { IMPORT_NAME_LABEL, MCS_GROUP, MCS_VERSIONS, type McsVersion, mcsKind } from './names.ts';
+
+/** Options of {@link McsObjects}. */
+export interface McsObjectsOptions {
+  readonly source: ResourceSource;
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly onFailure?: ((error: unknown, task: string) => void) | undefined;
+}
+
+/** The kinds that the multi-cluster services API is made of, by plural. */
+export const MCS_KINDS = ['services', 'serviceexports', 'serviceimports', 'namespaces'] as const;
+
+export type McsKindName = (typeof MCS_KINDS)[number];
+
+/** Receives the events of a kind. */
+export type McsListener = (kind: McsKindName, events: readonly ResourceEvent[]) => void;
+
+type AnyKind = Pick<ObservedKind, 'kind' | 'objects' | 'missing' | 'blocked' | 'use' | 'listen'>;
+
+const SERVICE: Shape = {
+  spec: {
+    ...{ type: true, clusterIP: true, ports: true, selector: true, ipFamilies: true },
+    ...{ sessionAffinity: true, sessionAffinityConfig: true },
+    ...{ internalTrafficPolicy: true, trafficDistribution: true },
+  },
+};
+const DERIVED_SERVICE: Shape = {
+  ...SERVICE,
+  metadata: { labels: true, annotations: true, ownerReferences: true },
+};
+
+const trimService = trimTo(SERVICE);
+const trimDerived = trimTo(DERIVED_SERVICE);
+
+/** Returns the part of a Service that is kept: of most, only the part that an export publishes. */
+function trimmed(service: KubernetesObject): KubernetesObject {
+  const isDerived = field(service, 'metadata', 'labels', IMPORT_NAME_LABEL) !== undefined;
+  return isDerived ? trimDerived(service) : trimService(service);
+}
+
+/** Time between two questions if the API server is served by no version of the group, or if a list is incomplete. */
+const LOOK_MS = { version: 30_000, lists: 500 };
+
+/**
+ * The objects of the multi-cluster services API, followed once for all duties that need them. The first served version of the API
+ * group is used; without any, there are no exports and no imports, and the group is looked for again.
+ */
+export class McsObjects implements Duty {
+  readonly name = 'mcs-objects';
+  readonly #options: McsObjectsOptions;
+  readonly #tasks: Supervisor;
+  readonly #listeners = new Set<McsListener>();
+  #kinds: ReadonlyMap<McsKindName, AnyKind> = new Map();
+  #version: McsVersion | 'none' | undefined;
+  #isComplete = false;
+  #missing: Failure | undefined;
+  #state: DutyState = 'waiting';
+
+  constructor(options: McsObjectsOptions) {
+    this.#options = options;
+    this.#tasks = new Supervisor(options);
+  }
+
+  /** The served version; `none` if the CRDs are not installed; undefined if the API server has not answered yet. */
+  get version(): McsVersion | 'none' | undefined {
+    return this.#version;
+  }
+
+  /** True if all objects have been received, or if the API server serves no version of the group. */
+  get complete(): boolean {
+    return this.#isComplete;
+  }
+
+  /** Returns the objects of a kind, by `namespace/name`, and `/name` for a Namespace. */
+  objects(kind: McsKindName): ReadonlyMap<string, KubernetesObject> {
+    return this.#kinds.get(kind)?.objects ?? new Map();
+  }
+
+  /** Calls back with the events of all kinds, and with no events when {@link complete} may have become true. */
+  listen(listener: McsListener): () => void {
+    this.#listeners.add(listener);
+    return () => void this.#listeners.delete(listener);
+  }
+
+  /** Returns the reason why the objects may be incomplete; undefined if all lists are complete and watched. */
+  blocked(): string | undefined {
+    if (this.#version === 'none')
+      return `the server serves no version of ${MCS_GROUP}: install the CRDs of ServiceExport and ServiceImport`;
+    if (this.#version === undefined) return `the server has not answered yet if it serves ${MCS_GROUP}`;
+    for (const kind of this.#kinds.values()) {
+      const why = kind.blocked();
+      if (why !== undefined) return why;
+    }
+    return undefined;
+  }
+
+  status(): DutyStatus {
+    const { failures, lastFailure } = this.#tasks.status();
+    const isBlocked = this.#state === 'running' && this.blocked() !== undefined;
+    return {
+      name: this.name,
+      state: isBlocked ? 'waiting' : this.#state,
+      failures,
+      lastFailure: this.#missing ?? lastFailure,
+    };
+  }
+
+  async run(signal: AbortSignal): Promise<void> {
+    this.#state = 'running';
+    this.#isComplete = false;
+    this.#version = undefined;
+    await this.#tasks.runWithRestart(this.name, (until) => this.#follow(until), { signal });
+    await this.#tasks.stop();
+    this.#kinds = new Map();
+    this.#state = 'ended';
+  }
+
+  async #follow(signal: AbortSignal): Promise<void> {
+    const { clock } = this.#options;
+    while (!signal.aborted) {
+      const version = await this.#findVersion(signal);
+      if (version !== undefined) break;
+      this.#version = 'none';
+      this.#missing = failureOf(new Error(this.blocked()), clock);
+      this.#complete();
+      await sleep(clock, LOOK_MS.version, signal);
+    }
+    this.#missing = undefined;
+    this.#observe(signal);
+    while (!signal.aborted && this.blocked() !== undefined) await sleep(clock, LOOK_MS.lists, signal);
+    if (signal.aborted) return;
+    this.#complete();
+    await fired(signal);
+  }
+
+  async #findVersion(signal: AbortSignal): Promise<McsVersion | undefined> {
+    const kinds = MCS_VERSIONS.map((version) => mcsKind('serviceexports', version));
+    const found = await this.#options.source.firstServed(kinds, signal);
+    const version = MCS_VERSIONS.find((known) => known === found?.version);
+    if (version !== undefined) this.#version = version;
+    return version;
+  }
+
+  #complete(): void {
+    if (this.#isComplete) return;
+    this.#isComplete = true;
+    for (const listener of this.#listeners) listener('services', []);
+  }
+
+  #observe(signal: AbortSignal): void {
+    const version = this.#version;
+    if (signal.aborted || version === undefined || version === 'none') return;
+    const { source } = this.#options;
+    const kinds = new Map<McsKindName, AnyKind>([
+      ['services', new ObservedKind(source, services({ headless: true }), trimmed)],
+      ['serviceexports', new ObservedKind(source, mcsKind('serviceexports', version), (one) => one)],
+      ['serviceimports', new ObservedKind(source, mcsKind('serviceimports', version), (one) => one)],
+      [
+        'namespaces',
+        new ObservedKind(
+          source,
+          NAMESPACES,
+          trimTo({ metadata: { annotations: { [GLOBAL_NAMESPACE]: true } } }),
+        ),
+      ],
+    ]);
+    this.#kinds = kinds;
+    allowManyListeners(signal);
+    for (const [name, kind] of kinds) {
+      kind.use(signal);
+      kind.listen((events) => {
+        for (const listener of this.#listeners) listener(name, events);
+      }, signal);
+    }
+  }
+}

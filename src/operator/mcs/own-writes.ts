@@ -1,0 +1,74 @@
+import type { Clock } from '../../base/clock.ts';
+import type { KubernetesObject, ResourceEvent } from '../../k8s/resource.ts';
+import { objectKey } from '../collect/observed-kind.ts';
+
+interface OwnWrite {
+  /** The object after the write; undefined if it was deleted. */
+  readonly object: KubernetesObject | undefined;
+  readonly uid: string;
+  readonly until: number;
+}
+
+/** Time after which a watch that skipped the version of a write has delivered a later one. */
+const ECHO_MS = 10_000;
+
+/**
+ * The results of own writes that the watch has not delivered yet. Without them, an object would be written again until its event
+ * arrives. Events of earlier versions are ignored.
+ */
+export class OwnWrites {
+  readonly #clock: Pick<Clock, 'now'>;
+  readonly #echoMs: number;
+  readonly #writes = new Map<string, OwnWrite>();
+
+  /** @param echoMs time after which the watch is believed again; infinite if the writes are only printed */
+  constructor(clock: Pick<Clock, 'now'>, echoMs: number = ECHO_MS) {
+    this.#clock = clock;
+    this.#echoMs = echoMs;
+  }
+
+  /**
+   * Records the result of a write, unless the watch was faster. Keys must name the kind, too.
+   *
+   * @param observed the present object of the watch
+   */
+  set(
+    key: string,
+    uid: string,
+    object: KubernetesObject | undefined,
+    observed: KubernetesObject | undefined,
+  ): void {
+    this.#writes.delete(key);
+    if (object?.metadata.resourceVersion === observed?.metadata.resourceVersion) return;
+    this.#writes.set(key, { object, uid, until: this.#clock.now() + this.#echoMs });
+  }
+
+  /** Returns the latest known state of an object. */
+  latest(key: string, observed: KubernetesObject | undefined): KubernetesObject | undefined {
+    const own = this.#writes.get(key);
+    if (own === undefined) return observed;
+    if (own.until > this.#clock.now()) return own.object;
+    this.#writes.delete(key);
+    return observed;
+  }
+
+  /** Returns the time until the watch is believed again; 0 if it is. */
+  waitMs(key: string): number {
+    return Math.max(0, (this.#writes.get(key)?.until ?? 0) - this.#clock.now());
+  }
+
+  /** Forgets a write when its event arrives. */
+  observe(kind: string, { type, object }: ResourceEvent): void {
+    const key = `${kind} ${objectKey(object)}`;
+    const own = this.#writes.get(key);
+    if (own === undefined) return;
+    const { uid, resourceVersion } = object.metadata;
+    const isEcho =
+      type === 'delete' ? uid === own.uid : resourceVersion === own.object?.metadata.resourceVersion;
+    if (isEcho) this.#writes.delete(key);
+  }
+
+  clear(): void {
+    this.#writes.clear();
+  }
+}

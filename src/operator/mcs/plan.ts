@@ -1,0 +1,482 @@
+import { counted } from '../../base/show-value.ts';
+import { services } from '../../k8s/feed/kinds.ts';
+import type { KubernetesObject, ResourceKind } from '../../k8s/resource.ts';
+import type { ObjectWrite, PatchOperation } from '../../k8s/rest/object-writer.ts';
+import type { SliceAddressType } from '../../model/cluster-endpoint-slice.ts';
+import type { ExportedPort, ServiceExport } from '../../model/service-export.ts';
+import { isObject } from '../../net/fields.ts';
+import { protocolName } from '../../net/port.ts';
+import { field, items } from '../collect/field.ts';
+import { type Condition, changedConditions } from './conditions.ts';
+import type { LocalExport } from './local-export.ts';
+import { type MergedService, mergeExports } from './merge.ts';
+import {
+  DERIVED_ANNOTATION,
+  derivedName,
+  FAMILIES_ANNOTATION,
+  IMPORT_NAME_LABEL,
+  MCS_GROUP,
+  type McsVersion,
+  mcsKind,
+} from './names.ts';
+
+/** Everything that decides about one name: what is exported, and the objects of the API server. */
+export interface McsState {
+  readonly namespace: string;
+  readonly name: string;
+  readonly version: McsVersion;
+  /** The name of the own cluster. */
+  readonly cluster: string;
+  /** The families of the own cluster. */
+  readonly families: readonly SliceAddressType[];
+  readonly isGlobal: boolean;
+  /** The exports of other clusters. */
+  readonly remote: readonly ServiceExport[];
+  /** Returns true if the exports of a cluster are not completely known. */
+  readonly isIncomplete: (cluster: string) => boolean;
+  /** Returns a cluster whose exports are not completely known. */
+  readonly firstIncomplete: () => string | undefined;
+  readonly serviceExport: KubernetesObject | undefined;
+  /** The export of the own cluster; undefined without a ServiceExport. */
+  readonly local: LocalExport | undefined;
+  readonly service: KubernetesObject | undefined;
+  readonly serviceImport: KubernetesObject | undefined;
+  readonly derived: KubernetesObject | undefined;
+  /** The time of transitions: RFC 3339. */
+  readonly now: string;
+}
+
+/** The objects that are written for a name. */
+export type McsPart = 'export status' | 'derived service' | 'import' | 'import status';
+
+/** A write, and the reason for people. */
+export interface PlannedWrite {
+  readonly part: McsPart;
+  readonly write: ObjectWrite;
+  /** A sentence without a full stop. */
+  readonly why: string;
+}
+
+/** What is done for a name. */
+export interface McsPlan {
+  /** In the order in which they must be made. Only the first is valid after a write, because each changes the state. */
+  readonly writes: readonly PlannedWrite[];
+  /** Why the import is left as it is; undefined if it is not. */
+  readonly held: string | undefined;
+  readonly merged: MergedService | undefined;
+}
+
+const SERVICES: ResourceKind = { ...services({}), labelSelector: '' };
+
+/**
+ * Returns the writes that make the objects of a name equal to its exports. Pure.
+ *
+ * Nothing of an import changes while it has a cluster whose exports are not completely known: a cluster that is unreachable deletes
+ * nothing. An import that no cluster exports is deleted with its derived Service.
+ */
+export function planName(state: McsState): McsPlan {
+  const { remote, local, isGlobal, serviceExport } = state;
+  const merged = mergeExports([...remote, ...(local?.isValid === true && isGlobal ? [local.service] : [])]);
+  const held = holdReason(state, merged);
+  const exportStatus =
+    serviceExport === undefined || (held !== undefined && local?.isValid === true && isGlobal)
+      ? []
+      : exportStatusWrites(state, serviceExport, merged);
+  if (held !== undefined) return { writes: exportStatus, held, merged };
+  const writes = merged === undefined ? deletes(state) : importWrites(state, merged);
+  return { writes: [...exportStatus, ...writes], held, merged };
+}
+
+/** Returns the cluster because of which the import must not change. */
+function holdReason(state: McsState, merged: MergedService | undefined): string | undefined {
+  const { serviceImport, derived, isIncomplete, firstIncomplete } = state;
+  const clusters = items(serviceImport, 'status', 'clusters').map((one) => String(field(one, 'cluster')));
+  // An import without clusters may have been created by an operator that ended before it wrote the status.
+  const mayHaveMore =
+    merged === undefined && clusters.length === 0 && (serviceImport ?? derived) !== undefined;
+  const unknown = clusters.find(isIncomplete) ?? (mayHaveMore ? firstIncomplete() : undefined);
+  return unknown && `the exports of cluster ${unknown} are not complete`;
+}
+
+// ── ServiceExport ────────────────────────────────────────────────────────────────────────────────────────────
+
+function exportStatusWrites(
+  { isGlobal, local, version, now }: McsState,
+  object: KubernetesObject,
+  merged: MergedService | undefined,
+): readonly PlannedWrite[] {
+  const { wanted, removed } = exportConditions(isGlobal, local, merged);
+  const conditions = changedConditions(object, wanted, removed, now);
+  if (conditions === undefined) return [];
+  const write = patchOf(
+    mcsKind('serviceexports', version),
+    object,
+    statusOperations(object, { conditions }),
+    'status',
+  );
+  const why = wanted.map(({ type, status, reason }) => `${type} is ${status}: ${reason}`).join(', ');
+  return [{ part: 'export status', write, why }];
+}
+
+function exportConditions(
+  isGlobal: boolean,
+  local: LocalExport | undefined,
+  merged: MergedService | undefined,
+): { readonly wanted: readonly Condition[]; readonly removed: readonly string[] } {
+  const invalid = isGlobal
+    ? local
+    : {
+        isValid: false as const,
+        reason: 'NamespaceNotGlobal',
+        message: 'Namespace is not global, Service cannot be exported',
+      };
+  if (invalid?.isValid === false) {
+    const { reason, message } = invalid;
+    const pending = { reason: 'Pending', message: 'ServiceExport is not valid' };
+    return {
+      wanted: [
+        { type: 'Valid', status: 'False', reason, message },
+        { type: 'Ready', status: 'False', ...pending },
+      ],
+      removed: ['Conflict'],
+    };
+  }
+  const conflict: Condition =
+    merged?.conflict === undefined
+      ? {
+          type: 'Conflict',
+          status: 'False',
+          reason: 'NoConflicts',
+          message: 'ServiceExport has no conflicts',
+        }
+      : { type: 'Conflict', status: 'True', ...merged.conflict };
+  return {
+    wanted: [
+      { type: 'Valid', status: 'True', reason: 'Valid', message: 'ServiceExport is valid' },
+      { type: 'Ready', status: 'True', reason: 'Ready', message: 'ServiceExport is ready' },
+      conflict,
+    ],
+    removed: [],
+  };
+}
+
+// ── Import and derived Service ───────────────────────────────────────────────────────────────────────────────
+
+/** Deletes the derived Service first: a server without garbage collection would keep it. */
+function deletes(state: McsState): readonly PlannedWrite[] {
+  const { namespace, name, serviceImport, version } = state;
+  const why = `no cluster exports ${namespace}/${name}`;
+  const writes = derivedDelete(state, why);
+  const isOwn =
+    field(serviceImport, 'metadata', 'annotations', FAMILIES_ANNOTATION) !== undefined ||
+    field(serviceImport, 'metadata', 'annotations', DERIVED_ANNOTATION) !== undefined;
+  if (serviceImport === undefined || !isOwn) return writes;
+  const write = deleteOf(mcsKind('serviceimports', version), serviceImport);
+  return [...writes, { part: 'import', write, why }];
+}
+
+function derivedDelete({ derived, name }: McsState, why: string): readonly PlannedWrite[] {
+  if (derived === undefined || field(derived, 'metadata', 'labels', IMPORT_NAME_LABEL) !== name) return [];
+  return [{ part: 'derived service', write: deleteOf(SERVICES, derived), why }];
+}
+
+function importWrites(state: McsState, merged: MergedService): readonly PlannedWrite[] {
+  const supported = (merged.ipFamilies.length === 0 ? state.families : merged.ipFamilies).filter((family) =>
+    state.families.includes(family),
+  );
+  const isHeadless = merged.type === 'Headless';
+  const isReachable = state.isGlobal && supported.length > 0;
+  const isCurrent =
+    state.derived !== undefined && (field(state.derived, 'spec', 'clusterIP') === 'None') === isHeadless;
+  const wanted = { state, merged, supported, isHeadless, isReachable, isCurrent };
+  const { serviceImport } = state;
+  if (serviceImport === undefined) return [importCreate(wanted)];
+  return [
+    ...importPatch(wanted, serviceImport),
+    ...derivedWrites(wanted, serviceImport),
+    ...importStatus(wanted, serviceImport),
+  ];
+}
+
+/** A merged service, and how this cluster can reach it. */
+interface Wanted {
+  readonly state: McsState;
+  readonly merged: MergedService;
+  /** The families of the service that this cluster has. */
+  readonly supported: readonly SliceAddressType[];
+  readonly isHeadless: boolean;
+  /** True if there should be a derived Service. */
+  readonly isReachable: boolean;
+  /** True if there is one with the right type. */
+  readonly isCurrent: boolean;
+}
+
+function exporters({ clusters }: MergedService): string {
+  return `${counted(clusters.length, 'cluster exports', 'clusters export')} it: ${clusters.join(', ')}`;
+}
+
+function portOf({ name, port, protocol, appProtocol }: ExportedPort): object {
+  return {
+    ...(name === '' ? {} : { name }),
+    protocol: protocolName(protocol),
+    ...(appProtocol === undefined ? {} : { appProtocol }),
+    port,
+  };
+}
+
+/** Returns the spec of the import. Its IPs are those of the derived Service; while there is none, those that it has. */
+function importSpec({ state, merged, isHeadless, isCurrent }: Wanted): Readonly<Record<string, unknown>> {
+  const { serviceImport, derived } = state;
+  const { ipFamilies, sessionAffinity = 'None', sessionAffinitySeconds: timeoutSeconds } = merged;
+  const clusterIP = field(derived, 'spec', 'clusterIP');
+  const kept = isCurrent && typeof clusterIP === 'string' ? [clusterIP] : items(serviceImport, 'spec', 'ips');
+  return {
+    ports: merged.ports.map(portOf),
+    ...(isHeadless || kept.length === 0 ? {} : { ips: kept }),
+    ...{ type: merged.type, sessionAffinity },
+    ...(timeoutSeconds === undefined ? {} : { sessionAffinityConfig: { clientIP: { timeoutSeconds } } }),
+    ...(ipFamilies.length === 0 ? {} : { ipFamilies }),
+    ...(merged.internalTrafficPolicy && { internalTrafficPolicy: merged.internalTrafficPolicy }),
+    ...(merged.trafficDistribution && { trafficDistribution: merged.trafficDistribution }),
+  };
+}
+
+/** Returns the annotations of the import. The derived Service is named as soon as it exists. */
+function importAnnotations({
+  state,
+  merged,
+  supported,
+  isCurrent,
+}: Wanted): Readonly<Record<string, string>> {
+  const { namespace, name, serviceImport } = state;
+  const isNamed = field(serviceImport, 'metadata', 'annotations', DERIVED_ANNOTATION) !== undefined;
+  return {
+    ...Object.fromEntries(merged.annotations),
+    ...(isCurrent || isNamed ? { [DERIVED_ANNOTATION]: derivedName(namespace, name) } : {}),
+    [FAMILIES_ANNOTATION]: supported.join(','),
+  };
+}
+
+function importCreate(wanted: Wanted): PlannedWrite {
+  const { state, merged } = wanted;
+  const { namespace, name, version } = state;
+  const object = {
+    apiVersion: `${MCS_GROUP}/${version}`,
+    kind: 'ServiceImport',
+    metadata: {
+      ...{ namespace, name, labels: Object.fromEntries(merged.labels) },
+      annotations: importAnnotations(wanted),
+    },
+    spec: importSpec(wanted),
+  };
+  const write: ObjectWrite = { verb: 'create', kind: mcsKind('serviceimports', version), namespace, object };
+  return { part: 'import', write, why: exporters(merged) };
+}
+
+function importPatch(wanted: Wanted, serviceImport: KubernetesObject): readonly PlannedWrite[] {
+  const { state, merged } = wanted;
+  const operations = differences(serviceImport, [
+    [['metadata', 'labels'], Object.fromEntries(merged.labels)],
+    [['metadata', 'annotations'], importAnnotations(wanted)],
+    [['spec'], importSpec(wanted)],
+  ]);
+  if (operations.length === 0) return [];
+  const write = patchOf(mcsKind('serviceimports', state.version), serviceImport, operations);
+  return [{ part: 'import', write, why: `${pathsText(operations)} of the merged exports differ` }];
+}
+
+function importStatus(
+  { state, merged, supported, isCurrent }: Wanted,
+  serviceImport: KubernetesObject,
+): readonly PlannedWrite[] {
+  const { isGlobal, version, now } = state;
+  const ready: Pick<Condition, 'reason' | 'message'> = !isGlobal
+    ? { reason: 'NamespaceNotGlobal', message: 'Namespace is not global, service cannot be imported' }
+    : supported.length === 0
+      ? {
+          reason: 'IPFamilyNotSupported',
+          message: 'The local cluster does not support any of the ServiceImport IPFamilies',
+        }
+      : isCurrent
+        ? { reason: 'Ready', message: 'ServiceImport is ready' }
+        : { reason: 'Pending', message: 'Waiting for the derived Service to be created' };
+  const condition: Condition = {
+    type: 'Ready',
+    status: ready.reason === 'Ready' ? 'True' : 'False',
+    ...ready,
+  };
+  const clusters = merged.clusters.map((cluster) => ({ cluster }));
+  const conditions = changedConditions(serviceImport, [condition], [], now);
+  const isSame =
+    conditions === undefined && sameContent(items(serviceImport, 'status', 'clusters'), clusters);
+  if (isSame) return [];
+  const operations = statusOperations(serviceImport, {
+    clusters,
+    conditions: conditions ?? items(serviceImport, 'status', 'conditions'),
+  });
+  const write = patchOf(mcsKind('serviceimports', version), serviceImport, operations, 'status');
+  return [{ part: 'import status', write, why: `${condition.reason}, ${exporters(merged)}` }];
+}
+
+function derivedWrites(wanted: Wanted, serviceImport: KubernetesObject): readonly PlannedWrite[] {
+  const { state, supported, isReachable, isCurrent, isHeadless } = wanted;
+  const { derived, isGlobal, namespace } = state;
+  if (!isReachable) {
+    const families = supported.length === 0 ? 'this cluster supports none of its families' : '';
+    return derivedDelete(state, isGlobal ? families : `namespace ${namespace} is not global`);
+  }
+  if (derived === undefined) return [derivedCreate(wanted, serviceImport)];
+  if (!isCurrent)
+    return derivedDelete(
+      state,
+      `it must be created again to ${isHeadless ? 'become' : 'be no longer'} headless`,
+    );
+  const operations = derivedOperations(wanted, serviceImport, derived);
+  if (operations.length === 0) return [];
+  const write = patchOf(SERVICES, derived, operations);
+  return [{ part: 'derived service', write, why: `${pathsText(operations)} of the import differ` }];
+}
+
+function derivedLabels({ state, merged }: Wanted): Readonly<Record<string, string>> {
+  return { ...Object.fromEntries(merged.labels), [IMPORT_NAME_LABEL]: state.name };
+}
+
+function derivedAnnotations({ state, merged, supported }: Wanted): Readonly<Record<string, string>> {
+  const { namespace, name } = state;
+  return {
+    ...Object.fromEntries(merged.annotations),
+    [DERIVED_ANNOTATION]: derivedName(namespace, name),
+    [FAMILIES_ANNOTATION]: supported.join(','),
+    'service.cilium.io/global': 'true',
+  };
+}
+
+function ownersOf({ state }: Wanted, { metadata: { uid } }: KubernetesObject): readonly object[] {
+  const { version, name } = state;
+  const apiVersion = `${MCS_GROUP}/${version}`;
+  return [{ apiVersion, kind: 'ServiceImport', name, uid, controller: true }];
+}
+
+/**
+ * Returns the ports of the derived Service. They have the target ports of the exported Service of this cluster, so that its
+ * endpoints keep their ports. A Service with several ports needs names for all of them.
+ */
+function derivedPorts({ state, merged }: Wanted): readonly object[] {
+  const targets = new Map(
+    state.local?.isValid === true
+      ? items(state.service, 'spec', 'ports').map((port) => [field(port, 'port'), field(port, 'targetPort')])
+      : [],
+  );
+  const { ports } = merged;
+  return ports.map((port) => {
+    const name = port.name === '' && ports.length > 1 ? generatedName(port) : port.name;
+    return { ...portOf({ ...port, name }), targetPort: targets.get(port.port) ?? port.port };
+  });
+}
+
+function generatedName({ port, protocol }: ExportedPort): string {
+  return `${protocolName(protocol).toLowerCase()}-${port}`;
+}
+
+function derivedCreate(wanted: Wanted, serviceImport: KubernetesObject): PlannedWrite {
+  const { state, merged, isHeadless } = wanted;
+  const { namespace, name } = state;
+  const object = {
+    ...{ apiVersion: 'v1', kind: 'Service' },
+    metadata: {
+      namespace,
+      name: derivedName(namespace, name),
+      labels: derivedLabels(wanted),
+      annotations: derivedAnnotations(wanted),
+      ownerReferences: ownersOf(wanted, serviceImport),
+    },
+    spec: {
+      type: 'ClusterIP',
+      ...(isHeadless ? { clusterIP: 'None' } : {}),
+      ports: derivedPorts(wanted),
+    },
+  };
+  const write: ObjectWrite = { verb: 'create', kind: SERVICES, namespace, object };
+  return {
+    part: 'derived service',
+    write,
+    why: `it is the service of the import ${name}; ${exporters(merged)}`,
+  };
+}
+
+function derivedOperations(
+  wanted: Wanted,
+  serviceImport: KubernetesObject,
+  derived: KubernetesObject,
+): readonly PatchOperation[] {
+  const operations = differences(derived, [
+    [['metadata', 'labels'], derivedLabels(wanted)],
+    [['metadata', 'annotations'], derivedAnnotations(wanted)],
+    [['spec', 'ports'], derivedPorts(wanted)],
+  ]);
+  const { uid } = serviceImport.metadata;
+  const isOwned = items(derived, 'metadata', 'ownerReferences').some((owner) => field(owner, 'uid') === uid);
+  const hasSelector = field(derived, 'spec', 'selector') !== undefined;
+  return [
+    ...operations,
+    ...(isOwned
+      ? []
+      : [{ op: 'add' as const, path: '/metadata/ownerReferences', value: ownersOf(wanted, serviceImport) }]),
+    ...(hasSelector ? [{ op: 'remove' as const, path: '/spec/selector' }] : []),
+  ];
+}
+
+// ── Writes ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+/** Returns the operations that set the fields that differ. Empty lists and maps are equal to absent ones. */
+function differences(
+  object: KubernetesObject,
+  fields: readonly (readonly [path: readonly string[], value: unknown])[],
+): readonly PatchOperation[] {
+  return fields.flatMap(([path, value]) =>
+    sameContent(field(object, ...path), value) ? [] : [{ op: 'add', path: `/${path.join('/')}`, value }],
+  );
+}
+
+function statusOperations(object: KubernetesObject, changed: object): readonly PatchOperation[] {
+  const status = field(object, 'status');
+  return [{ op: 'add', path: '/status', value: { ...(isObject(status) ? status : {}), ...changed } }];
+}
+
+function pathsText(operations: readonly PatchOperation[]): string {
+  return operations.map(({ path }) => path.slice(1).replaceAll('/', '.')).join(', ');
+}
+
+/** Returns a patch of this version of an object. It conflicts if the object has changed. */
+function patchOf(
+  kind: ResourceKind,
+  object: KubernetesObject,
+  operations: readonly PatchOperation[],
+  part?: 'status',
+): ObjectWrite {
+  const { namespace, name, resourceVersion } = object.metadata;
+  const test: PatchOperation = { op: 'test', path: '/metadata/resourceVersion', value: resourceVersion };
+  return { verb: 'patch', place: { kind, namespace, name }, part, operations: [test, ...operations] };
+}
+
+function deleteOf(kind: ResourceKind, { metadata }: KubernetesObject): ObjectWrite {
+  const { namespace, name, uid, resourceVersion } = metadata;
+  return { verb: 'delete', place: { kind, namespace, name }, uid, resourceVersion };
+}
+
+/** Returns a value without empty parts and with sorted names. */
+function normal(value: unknown): unknown {
+  if (Array.isArray(value)) return value.length === 0 ? undefined : value.map(normal);
+  if (!isObject(value)) return value ?? undefined;
+  const parts = Object.keys(value)
+    .sort()
+    .flatMap((name): [string, unknown][] => {
+      const part = normal(value[name]);
+      return part === undefined ? [] : [[name, part]];
+    });
+  return parts.length === 0 ? undefined : Object.fromEntries(parts);
+}
+
+function sameContent(a: unknown, b: unknown): boolean {
+  return JSON.stringify(normal(a)) === JSON.stringify(normal(b));
+}

@@ -1,0 +1,98 @@
+import { describe, expect, it, onTestFinished } from 'vitest';
+import { textOfBytes } from '../../../src/kvstore/codec/bytes.ts';
+import { syncedKey } from '../../../src/kvstore/codec/keys.ts';
+import { advance } from '../../kvstore/support/settle.ts';
+import { EXPORTS, McsCluster, SERVICES } from './support/mcs-world.ts';
+
+const PREFIX = 'cilium/state/serviceexports/v1/cluster1/';
+
+async function newCluster(): Promise<McsCluster> {
+  const cluster = new McsCluster('cluster1', 1);
+  onTestFinished(() => cluster.stop());
+  await cluster.createNamespace();
+  cluster.start();
+  return cluster;
+}
+
+/** The published values by name. */
+async function values(cluster: McsCluster): Promise<Readonly<Record<string, unknown>>> {
+  await advance(cluster.clock, 5000);
+  const found = [...cluster.published(PREFIX)].map(([key, value]): [string, unknown] => [
+    key.slice(PREFIX.length),
+    JSON.parse(textOfBytes(value) ?? ''),
+  ]);
+  return Object.fromEntries(found);
+}
+
+describe('serviceexports.txtar', () => {
+  const ports = (name: string): readonly object[] => [{ name, protocol: 'TCP', port: 80 }];
+  const affinity = {
+    sessionAffinity: 'ClientIP',
+    sessionAffinityConfig: { clientIP: { timeoutSeconds: 42 } },
+  };
+  const basic = { type: 'ClusterIP', ports: ports('my-port-1'), selector: { name: 'basic' }, ...affinity };
+  const headless = { type: 'ClusterIP', clusterIP: 'None', ports: ports('http') };
+  const exportedSpec = (annotation: string): object => ({
+    exportedAnnotations: { 'my-annotation': annotation },
+    exportedLabels: { 'my-label': 'test' },
+  });
+  const expected = (annotation: string): object => ({
+    'shop/basic': {
+      ...{ cluster: 'cluster1', name: 'basic', namespace: 'shop' },
+      ...{ annotations: { 'my-annotation': annotation }, labels: { 'my-label': 'test' } },
+      exportCreationTimestamp: expect.stringMatching(/^\d{4}-.*Z$/),
+      ...{ ports: ports('my-port-1'), type: 'ClusterSetIP', ...affinity },
+    },
+    'shop/headless': {
+      ...{ cluster: 'cluster1', name: 'headless', namespace: 'shop' },
+      exportCreationTimestamp: expect.stringMatching(/^\d{4}-.*Z$/),
+      ...{ ports: ports('http'), type: 'Headless', sessionAffinity: '' },
+    },
+  });
+
+  it('exports are written with their changes, and deleted with their ServiceExport or Service', async () => {
+    const cluster = await newCluster();
+    const [services, exports] = [cluster.userOf(SERVICES), cluster.userOf(EXPORTS)];
+    await services.create('basic', { spec: basic });
+    await services.create('headless', { spec: headless });
+    await services.create('external-name', { spec: { type: 'ExternalName', externalName: 'example.com' } });
+    await exports.create('basic', { spec: exportedSpec('foo') });
+    await exports.create('headless');
+    await exports.create('external-name');
+    expect(await values(cluster)).toEqual(expected('foo'));
+    await exports.patch('basic', { spec: exportedSpec('bar') });
+    expect(await values(cluster)).toEqual(expected('bar'));
+    await services.delete('basic');
+    await exports.delete('headless');
+    expect(await values(cluster)).toEqual({});
+    await services.create('basic', { spec: basic });
+    await exports.create('headless');
+    expect(await values(cluster)).toEqual(expected('bar'));
+    expect(cluster.published(syncedKey('cluster1', 'serviceexports')).size).toBe(1);
+  });
+});
+
+describe('a key of an export', () => {
+  it('of an earlier operator is deleted if nothing exports it any more', async () => {
+    const cluster = await newCluster();
+    await cluster.export('cart');
+    expect(Object.keys(await values(cluster))).toEqual(['shop/cart']);
+    await cluster.stop();
+    await cluster.unexport('cart');
+    cluster.start();
+    expect(await values(cluster)).toEqual({});
+  });
+
+  it('without a port that is invalid is written, and the port is counted', async () => {
+    const cluster = await newCluster();
+    await cluster.export('cart', {
+      ports: [
+        { port: 80, protocol: 'ICMP' },
+        { port: 81, protocol: 'TCP' },
+      ],
+    });
+    expect(await values(cluster)).toMatchObject({ 'shop/cart': { ports: [{ port: 81 }] } });
+    const at = 'cilium/state/serviceexports/v1/cluster1/shop/cart: ports[0].protocol';
+    expect(cluster.rejected.filter((message) => message.startsWith(at)).length).toBe(1);
+  });
+});

@@ -1,0 +1,385 @@
+import { describe, expect, it, onTestFinished } from 'vitest';
+import type { ServedAnswer } from '../../../src/k8s/memory/faults.ts';
+import { MCS_TYPES } from '../../../src/k8s/memory/resource-types.ts';
+import { bytesOfText, textOfBytes } from '../../../src/kvstore/codec/bytes.ts';
+import { syncedKey } from '../../../src/kvstore/codec/keys.ts';
+import type { OperatorDutiesOptions } from '../../../src/operator/duties.ts';
+import { derivedName } from '../../../src/operator/mcs/names.ts';
+import { EXPORTS, IMPORTS, type McsCluster, McsMesh, SERVICES } from './support/mcs-world.ts';
+
+async function newMesh(change: Partial<OperatorDutiesOptions> = {}, count = 2): Promise<McsMesh> {
+  const mesh = new McsMesh(count);
+  onTestFinished(() => mesh.stop());
+  await mesh.start(change);
+  return mesh;
+}
+
+function answer(status: number, body: string): ServedAnswer {
+  async function* chunks(): AsyncGenerator<Uint8Array> {
+    yield bytesOfText(body);
+  }
+  return { status, headers: { 'content-type': 'application/json' }, body: chunks(), isStream: false };
+}
+
+async function clustersOf(cluster: McsCluster, name: string): Promise<readonly string[] | undefined> {
+  const found = await cluster.find(IMPORTS, name);
+  const status = found?.['status'] as
+    | { readonly clusters?: readonly { readonly cluster: string }[] }
+    | undefined;
+  return found && (status?.clusters ?? []).map(({ cluster: of }) => of);
+}
+
+describe('an import', () => {
+  it('and its derived Service are deleted with the last export (regression: #36892)', async () => {
+    const mesh = await newMesh();
+    const [a, b] = [mesh.cluster('a'), mesh.cluster('b')];
+    await a.export('cart');
+    await mesh.pass(1000);
+    await b.export('cart');
+    await mesh.pass(5000);
+    for (const cluster of mesh.clusters) {
+      expect(await clustersOf(cluster, 'cart')).toEqual(['a', 'b']);
+      expect(await cluster.derived('cart')).toBeDefined();
+    }
+    await a.unexport('cart');
+    await mesh.pass(5000);
+    for (const cluster of mesh.clusters) {
+      expect(await clustersOf(cluster, 'cart')).toEqual(['b']);
+      expect(await cluster.derived('cart')).toBeDefined();
+    }
+    await b.unexport('cart');
+    await mesh.pass(5000);
+    for (const cluster of mesh.clusters) {
+      expect(await cluster.find(IMPORTS, 'cart')).toBeUndefined();
+      expect(await cluster.derived('cart')).toBeUndefined();
+      expect(cluster.failures).toEqual([]);
+    }
+  });
+
+  it('has the merged spec, and is named by a derived Service that has the target ports of this cluster', async () => {
+    const mesh = await newMesh();
+    const [a, b] = [mesh.cluster('a'), mesh.cluster('b')];
+    const exported = { exportedLabels: { team: 'shop' }, exportedAnnotations: { note: 'x' } };
+    await a.export('cart', {}, exported);
+    await mesh.pass(5000);
+    expect(await b.find(IMPORTS, 'cart')).toMatchObject({
+      metadata: {
+        labels: { team: 'shop' },
+        annotations: {
+          note: 'x',
+          'clustermesh.cilium.io/supported-ip-families': 'IPv4',
+          'multicluster.kubernetes.io/derived-service': derivedName('shop', 'cart'),
+        },
+      },
+      spec: {
+        ...{ type: 'ClusterSetIP', sessionAffinity: 'None', ipFamilies: ['IPv4'] },
+        ports: [{ name: 'http', protocol: 'TCP', port: 80 }],
+      },
+    });
+    const {
+      metadata: { uid },
+    } = (await b.find(IMPORTS, 'cart')) ?? { metadata: { uid: 'none' } };
+    expect(await b.derived('cart')).toMatchObject({
+      metadata: {
+        name: derivedName('shop', 'cart'),
+        labels: { team: 'shop', 'multicluster.kubernetes.io/service-name': 'cart' },
+        annotations: { note: 'x', 'service.cilium.io/global': 'true' },
+        ownerReferences: [
+          {
+            apiVersion: 'multicluster.x-k8s.io/v1beta1',
+            kind: 'ServiceImport',
+            name: 'cart',
+            uid,
+            controller: true,
+          },
+        ],
+      },
+      spec: { type: 'ClusterIP', ports: [{ name: 'http', protocol: 'TCP', port: 80, targetPort: 80 }] },
+    });
+    expect(await a.derived('cart')).toMatchObject({ spec: { ports: [{ targetPort: 8080 }] } });
+    expect(await b.conditions(IMPORTS, 'cart')).toEqual(['Ready=True Ready']);
+    expect(await a.conditions(EXPORTS, 'cart')).toEqual([
+      'Valid=True Valid',
+      'Ready=True Ready',
+      'Conflict=False NoConflicts',
+    ]);
+  });
+
+  it('is written once: an operator that finds it as it should be writes nothing', async () => {
+    const mesh = await newMesh();
+    const [a, b] = [mesh.cluster('a'), mesh.cluster('b')];
+    await a.export('cart');
+    await mesh.pass(30_000);
+    expect(b.writes).toEqual([
+      'POST serviceimports',
+      'POST services',
+      'PATCH serviceimports/cart',
+      'PATCH serviceimports/cart/status',
+    ]);
+    await b.stop();
+    b.start();
+    await mesh.pass(30_000);
+    expect(b.writes.length).toBe(4);
+    expect(b.duties.mcs?.counts()).toMatchObject({
+      imports: 1,
+      remoteExports: { a: 1 },
+      held: 0,
+      version: 'v1beta1',
+    });
+  });
+
+  it('stays while a cluster of it is unreachable, also for an operator that starts meanwhile', async () => {
+    const mesh = await newMesh();
+    const [a, b] = [mesh.cluster('a'), mesh.cluster('b')];
+    await a.export('cart');
+    await mesh.pass(5000);
+    await b.stop();
+    const before = b.writes.length;
+    const connect = (): never => {
+      throw new Error('unreachable');
+    };
+    b.remotes.write('a', { kind: 'config', hash: 'other', connect });
+    await a.unexport('cart');
+    b.start();
+    await mesh.pass(200_000);
+    expect(b.writes.length).toBe(before);
+    expect(b.duties.mcs?.counts().held).toBe(1);
+    expect(b.duties.mcs?.status().published?.synced).toBe(false);
+    mesh.connect(b, a);
+    await mesh.pass(60_000);
+    expect(await b.find(IMPORTS, 'cart')).toBeUndefined();
+    expect(b.duties.mcs?.counts().held).toBe(0);
+  });
+
+  it('is deleted when the only cluster that exports it is removed from the configuration', async () => {
+    const mesh = await newMesh();
+    const [a, b] = [mesh.cluster('a'), mesh.cluster('b')];
+    await a.export('cart');
+    await mesh.pass(5000);
+    b.remotes.write('a', undefined);
+    await mesh.pass(60_000);
+    expect(await b.find(IMPORTS, 'cart')).toBeUndefined();
+    expect(await b.derived('cart')).toBeUndefined();
+  });
+
+  it('of another program without an export is left alone', async () => {
+    const mesh = await newMesh();
+    const a = mesh.cluster('a');
+    await a.userOf(IMPORTS).create('foreign', { spec: { type: 'Headless', ports: [] } });
+    await mesh.pass(5000);
+    expect(await a.find(IMPORTS, 'foreign')).toBeDefined();
+    expect(a.writes).toEqual([]);
+  });
+
+  it('is corrected if somebody changes it, its derived Service or its status', async () => {
+    const mesh = await newMesh();
+    const [a, b] = [mesh.cluster('a'), mesh.cluster('b')];
+    await a.export('cart');
+    await mesh.pass(5000);
+    await b.userOf(IMPORTS).patch('cart', { spec: { type: 'Headless' }, metadata: { labels: { x: '1' } } });
+    await b.userOf(SERVICES).patch(derivedName('shop', 'cart'), { spec: { selector: { app: 'x' } } });
+    await mesh.pass(30_000);
+    expect(await b.find(IMPORTS, 'cart')).toMatchObject({
+      spec: { type: 'ClusterSetIP' },
+      metadata: { labels: {} },
+    });
+    expect((await b.derived('cart'))?.['spec']).not.toHaveProperty('selector');
+    await b.userOf(SERVICES).delete(derivedName('shop', 'cart'));
+    await mesh.pass(30_000);
+    expect(await b.derived('cart')).toBeDefined();
+    await b.userOf(IMPORTS).delete('cart');
+    await mesh.pass(30_000);
+    const { metadata } = (await b.find(IMPORTS, 'cart')) ?? {};
+    expect(await b.derived('cart')).toMatchObject({
+      metadata: { ownerReferences: [{ uid: metadata?.uid }] },
+    });
+  });
+
+  it('that becomes headless gets a new derived Service', async () => {
+    const mesh = await newMesh();
+    const [a, b] = [mesh.cluster('a'), mesh.cluster('b')];
+    await a.export('cart');
+    await mesh.pass(5000);
+    const before = await b.derived('cart');
+    await a.unexport('cart');
+    await a.userOf(SERVICES).delete('cart');
+    await a.export('cart', { clusterIP: 'None' });
+    await mesh.pass(20_000);
+    const after = await b.derived('cart');
+    expect(after).toMatchObject({ spec: { clusterIP: 'None' } });
+    expect(after?.metadata.uid).not.toBe(before?.metadata.uid);
+    expect(await b.find(IMPORTS, 'cart')).toMatchObject({ spec: { type: 'Headless' } });
+    expect(await b.conditions(IMPORTS, 'cart')).toEqual(['Ready=True Ready']);
+  });
+
+  it('waits for its namespace, and is gone with it', async () => {
+    const mesh = new McsMesh();
+    onTestFinished(() => mesh.stop());
+    const [a, b] = [mesh.cluster('a'), mesh.cluster('b')];
+    await a.createNamespace();
+    for (const cluster of mesh.clusters) cluster.start();
+    await a.export('cart');
+    await mesh.pass(10_000);
+    expect(b.writes).toEqual([]);
+    await b.createNamespace();
+    await mesh.pass(5000);
+    expect(await clustersOf(b, 'cart')).toEqual(['a']);
+  });
+
+  it('of a namespace that is not global has no derived Service, and says why', async () => {
+    const mesh = new McsMesh();
+    onTestFinished(() => mesh.stop());
+    const [a, b] = [mesh.cluster('a'), mesh.cluster('b')];
+    await a.createNamespace();
+    await b.createNamespace({ 'clustermesh.cilium.io/global': 'false' });
+    for (const cluster of mesh.clusters) cluster.start();
+    await a.export('cart');
+    await b.export('mine');
+    await mesh.pass(10_000);
+    expect(await b.conditions(IMPORTS, 'cart')).toEqual(['Ready=False NamespaceNotGlobal']);
+    expect(await b.derived('cart')).toBeUndefined();
+    expect(await b.conditions(EXPORTS, 'mine')).toEqual([
+      'Valid=False NamespaceNotGlobal',
+      'Ready=False Pending',
+    ]);
+    expect(await a.find(IMPORTS, 'mine')).toBeUndefined();
+    const namespaces = { group: '', version: 'v1', plural: 'namespaces' };
+    await b.userOf(namespaces, '').ask({
+      path: '/api/v1/namespaces/shop',
+      method: 'PATCH',
+      contentType: 'application/merge-patch+json',
+      body: { metadata: { annotations: { 'clustermesh.cilium.io/global': 'true' } } },
+    });
+    await mesh.pass(20_000);
+    expect(await b.conditions(IMPORTS, 'cart')).toEqual(['Ready=True Ready']);
+    expect(await clustersOf(a, 'mine')).toEqual(['b']);
+  });
+
+  it('of families that this cluster does not have is not ready', async () => {
+    const mesh = await newMesh({ mcs: { families: ['IPv4'] } });
+    const [a, b] = [mesh.cluster('a'), mesh.cluster('b')];
+    await a.export('cart', { ipFamilies: ['IPv6'] });
+    await mesh.pass(5000);
+    expect(await b.conditions(IMPORTS, 'cart')).toEqual(['Ready=False IPFamilyNotSupported']);
+    expect(await b.derived('cart')).toBeUndefined();
+  });
+
+  it('says that its derived Service is pending if it cannot be created, and retries', async () => {
+    const mesh = await newMesh();
+    const [a, b] = [mesh.cluster('a'), mesh.cluster('b')];
+    let isRefused = true;
+    const body = JSON.stringify({
+      kind: 'Status',
+      message: 'exceeded quota',
+      reason: 'Forbidden',
+      code: 403,
+    });
+    b.intercept = (method, path) =>
+      isRefused && method === 'POST' && path.endsWith('/services') ? answer(403, body) : undefined;
+    await a.export('cart');
+    await mesh.pass(5000);
+    expect(await b.conditions(IMPORTS, 'cart')).toEqual(['Ready=False Pending']);
+    expect(b.duties.mcs?.status().lastFailure?.message).toContain(
+      `cannot create services/v1 shop/${derivedName('shop', 'cart')}: exceeded quota`,
+    );
+    isRefused = false;
+    await mesh.pass(60_000);
+    expect(await b.conditions(IMPORTS, 'cart')).toEqual(['Ready=True Ready']);
+  });
+});
+
+describe('an export', () => {
+  it.each([
+    ['without a Service', undefined, 'NoService'],
+    ['of a Service of type ExternalName', { type: 'ExternalName', externalName: 'x' }, 'InvalidServiceType'],
+  ])('%s is not valid, and not imported', async (_what, spec, reason) => {
+    const mesh = await newMesh();
+    const [a, b] = [mesh.cluster('a'), mesh.cluster('b')];
+    if (spec === undefined) await a.userOf(EXPORTS).create('cart');
+    else await a.export('cart', spec);
+    await mesh.pass(5000);
+    expect(await a.conditions(EXPORTS, 'cart')).toEqual([`Valid=False ${reason}`, 'Ready=False Pending']);
+    for (const cluster of mesh.clusters) expect(await cluster.find(IMPORTS, 'cart')).toBeUndefined();
+    await b.export('cart');
+    await mesh.pass(5000);
+    for (const cluster of mesh.clusters) expect(await clustersOf(cluster, 'cart')).toEqual(['b']);
+  });
+
+  it('that disagrees with an older one reports the conflict in every cluster', async () => {
+    const mesh = await newMesh();
+    const [a, b] = [mesh.cluster('a'), mesh.cluster('b')];
+    await a.export('cart');
+    await mesh.pass(2000);
+    await b.export('cart', { clusterIP: 'None' });
+    await mesh.pass(5000);
+    for (const cluster of mesh.clusters) {
+      expect(await cluster.conditions(EXPORTS, 'cart')).toContain('Conflict=True TypeConflict');
+      expect(await cluster.find(IMPORTS, 'cart')).toMatchObject({ spec: { type: 'ClusterSetIP' } });
+      expect(cluster.duties.mcs?.counts().conflicts).toEqual({ TypeConflict: 1 });
+    }
+    await a.unexport('cart');
+    await mesh.pass(5000);
+    expect(await b.conditions(EXPORTS, 'cart')).toContain('Conflict=False NoConflicts');
+    expect(await a.find(IMPORTS, 'cart')).toMatchObject({ spec: { type: 'Headless' } });
+  });
+});
+
+describe('the duty', () => {
+  it('says that the API is not served, and the canary is written', async () => {
+    const mesh = new McsMesh();
+    onTestFinished(() => mesh.stop());
+    const a = mesh.cluster('a');
+    for (const type of MCS_TYPES) a.api.stopServing(type);
+    await mesh.start();
+    await mesh.pass(20_000);
+    expect(a.duties.mcs?.counts().version).toBe('none');
+    expect(a.duties.mcs?.status()).toMatchObject({
+      state: 'waiting',
+      lastFailure: { message: expect.stringContaining('serves no version of multicluster.x-k8s.io') },
+    });
+    const canary = syncedKey('a', 'serviceexports');
+    expect([...a.published(canary).keys()]).toEqual([canary]);
+    const [config] = a.published('cilium/cluster-config/a').values();
+    expect(config && textOfBytes(config)).toContain('"serviceExportsEnabled":true');
+    for (const type of MCS_TYPES) a.api.serve(type);
+    await a.export('cart');
+    await mesh.pass(60_000);
+    expect(await clustersOf(mesh.cluster('b'), 'cart')).toEqual(['a']);
+  });
+
+  it('uses v1alpha1 if that is the only version', async () => {
+    const mesh = new McsMesh();
+    onTestFinished(() => mesh.stop());
+    const [a, b] = [mesh.cluster('a'), mesh.cluster('b')];
+    for (const type of MCS_TYPES) if (type.version === 'v1beta1') b.api.stopServing(type);
+    await mesh.start();
+    await a.export('cart');
+    await mesh.pass(5000);
+    const [IMPORTS_1] = [{ ...IMPORTS, version: 'v1alpha1' }];
+    expect(await b.find(IMPORTS_1, 'cart')).toMatchObject({ spec: { type: 'ClusterSetIP' } });
+    expect(await b.derived('cart')).toMatchObject({
+      metadata: { ownerReferences: [{ apiVersion: 'multicluster.x-k8s.io/v1alpha1' }] },
+    });
+  });
+
+  it('prints each write and its reason in a dry run, once, and writes nothing', async () => {
+    const lines: string[] = [];
+    const mesh = new McsMesh();
+    onTestFinished(() => mesh.stop());
+    const [a, b] = [mesh.cluster('a'), mesh.cluster('b')];
+    for (const cluster of mesh.clusters) await cluster.createNamespace();
+    a.start();
+    b.start({ dryRun: (line) => void lines.push(line) });
+    await a.export('cart');
+    await mesh.pass(60_000);
+    expect(b.writes).toEqual([]);
+    const name = derivedName('shop', 'cart');
+    const kinds = { imports: 'serviceimports.multicluster.x-k8s.io/v1beta1', services: 'services/v1' };
+    expect(lines.filter((line) => !line.startsWith('put'))).toEqual([
+      `create ${kinds.imports} shop/cart: 1 cluster exports it: a`,
+      `create ${kinds.services} shop/${name}: it is the service of the import cart; 1 cluster exports it: a`,
+      `patch ${kinds.imports} shop/cart: metadata.annotations of the merged exports differ`,
+      `patch ${kinds.imports}/status shop/cart: Ready, 1 cluster exports it: a`,
+    ]);
+  });
+});

@@ -1,0 +1,187 @@
+import { TurnGate } from '../../../../src/base/turn-gate.ts';
+import { KubernetesClient } from '../../../../src/k8s/kubernetes-client.ts';
+import type { ServedAnswer, ServedRequest } from '../../../../src/k8s/memory/faults.ts';
+import { MemoryApiTransport } from '../../../../src/k8s/memory/memory-api-transport.ts';
+import type { KubernetesObject, ResourceKind } from '../../../../src/k8s/resource.ts';
+import { MemoryBackend } from '../../../../src/kvstore/memory/memory-backend.ts';
+import {
+  type OperatorDuties,
+  type OperatorDutiesOptions,
+  operatorDuties,
+} from '../../../../src/operator/duties.ts';
+import { derivedName, mcsKind } from '../../../../src/operator/mcs/names.ts';
+import { ManualClock } from '../../../base/support/manual-clock.ts';
+import { FakeDirectory } from '../../../clustermesh/support/fake-directory.ts';
+import { ApiUser } from '../../../k8s/support/api-user.ts';
+import { advance, settle } from '../../../kvstore/support/settle.ts';
+import { OperatorOfCluster } from '../../support/operator-of-cluster.ts';
+
+export const SERVICES: ResourceKind = { group: '', version: 'v1', plural: 'services' };
+export const EXPORTS: ResourceKind = mcsKind('serviceexports', 'v1beta1');
+export const IMPORTS: ResourceKind = mcsKind('serviceimports', 'v1beta1');
+
+export type Fields = Readonly<Record<string, unknown>>;
+
+/** A condition as text: `Ready=True Ready`. */
+export type ConditionTexts = readonly string[];
+
+/** A cluster of a mesh, with an operator that exports and imports services. */
+export class McsCluster extends OperatorOfCluster {
+  readonly remotes: FakeDirectory = new FakeDirectory();
+  /** The writes that the API server received: `PATCH serviceimports/cart/status`. */
+  readonly writes: string[] = [];
+  readonly failures: string[] = [];
+  /** Called with each write before the API server gets it; returns an answer instead of the server's. */
+  intercept: (method: string, path: string) => ServedAnswer | undefined = () => undefined;
+  duties: OperatorDuties = { all: [], published: [] };
+  readonly #transport = new MemoryApiTransport(this.api);
+  #stop: (() => Promise<void>) | undefined;
+
+  userOf(kind: ResourceKind, namespace: string | undefined = 'shop'): ApiUser {
+    return new ApiUser(this.#transport, kind, namespace);
+  }
+
+  /** Creates the namespace `shop`. */
+  async createNamespace(annotations: Fields = {}): Promise<void> {
+    const kind = { group: '', version: 'v1', plural: 'namespaces' };
+    await new ApiUser(this.#transport, kind).create('shop', {}, { annotations });
+  }
+
+  /** Creates a Service and its ServiceExport. */
+  async export(name: string, spec: object = {}, exported: object = {}): Promise<void> {
+    const service = {
+      type: 'ClusterIP',
+      clusterIP: '10.96.0.1',
+      ports: [{ name: 'http', protocol: 'TCP', port: 80, targetPort: 8080 }],
+      sessionAffinity: 'None',
+      ipFamilies: ['IPv4'],
+      ...spec,
+    };
+    await this.userOf(SERVICES).create(name, { spec: service });
+    await this.userOf(EXPORTS).create(name, { spec: exported });
+  }
+
+  async unexport(name: string): Promise<void> {
+    await this.userOf(EXPORTS).delete(name);
+  }
+
+  async find(
+    kind: ResourceKind,
+    name: string,
+    namespace?: string,
+  ): Promise<(KubernetesObject & Fields) | undefined> {
+    const user = this.userOf(kind, namespace);
+    const { status, body } = await user.ask({ path: user.path(name) });
+    return status === 404 ? undefined : (body as KubernetesObject & Fields);
+  }
+
+  derived(name: string): Promise<(KubernetesObject & Fields) | undefined> {
+    return this.find(SERVICES, derivedName('shop', name));
+  }
+
+  async conditions(kind: ResourceKind, name: string): Promise<ConditionTexts> {
+    const found = await this.find(kind, name);
+    const status = found?.['status'] as
+      | { readonly conditions?: readonly Readonly<Record<string, string>>[] }
+      | undefined;
+    return (status?.conditions ?? []).map(({ type, status: is, reason }) => `${type}=${is} ${reason}`);
+  }
+
+  /** Starts an operator that reads the clusters in {@link remotes}. */
+  start(change: Partial<OperatorDutiesOptions> = {}): void {
+    const { clock } = this;
+    const runtime = { clock, random: () => 0.5 };
+    const handle = async (request: ServedRequest): Promise<ServedAnswer> => {
+      if (request.method === 'GET') return await this.api.handle(request);
+      const [path = ''] = request.path.split('?');
+      if (!path.includes('/leases'))
+        this.writes.push(
+          `${request.method} ${path
+            .split('/')
+            .slice(path.startsWith('/api/') ? 5 : 6)
+            .join('/')}`,
+        );
+      return this.intercept(request.method, path) ?? (await this.api.handle(request));
+    };
+    const kubernetes = new KubernetesClient(new MemoryApiTransport({ handle }), runtime);
+    const backend = new MemoryBackend({ ...runtime, server: this.server });
+    this.duties = operatorDuties({
+      ...{ clusterName: this.name, clusterID: this.id, maxConnectedClusters: 255 },
+      ...{ identityAllocation: 'crd', endpoints: 'ciliumendpoints', globalByDefault: true },
+      publish: {
+        services: true,
+        nodes: true,
+        identities: true,
+        ips: true,
+        clusterConfig: true,
+        heartbeat: false,
+      },
+      intervals: { endpoints: 0, identities: 0, nodes: 0, locks: 0 },
+      ...{ ...runtime, kubernetes, backend, remotes: this.remotes, mcs: { families: ['IPv4'] } },
+      gate: new TurnGate({ clock, nextTurn: queueMicrotask }),
+      onReject: ({ message }) => void this.rejected.push(message),
+      onFailure: (error) => void this.failures.push(String(error)),
+      onAction: () => {},
+      ...change,
+    });
+    const ended = new AbortController();
+    const running = this.duties.all.map((duty) => duty.run(ended.signal));
+    this.#stop = async () => {
+      ended.abort();
+      await settle();
+      await Promise.all(running);
+      await kubernetes.close();
+      await backend.close({ keepLeases: true });
+    };
+  }
+
+  async stop(): Promise<void> {
+    const stop = this.#stop;
+    this.#stop = undefined;
+    await stop?.();
+  }
+}
+
+/** The clusters `a`, `b`, …, each with an operator that follows all others. */
+export class McsMesh {
+  readonly clock: ManualClock = new ManualClock();
+  readonly clusters: readonly McsCluster[];
+
+  constructor(count = 2) {
+    this.clusters = Array.from(
+      { length: count },
+      (_, at) => new McsCluster('abcdefgh'.charAt(at), at + 1, this.clock),
+    );
+    for (const cluster of this.clusters)
+      for (const other of this.clusters) if (other !== cluster) this.connect(cluster, other);
+  }
+
+  cluster(name: string): McsCluster {
+    const found = this.clusters.find((one) => one.name === name);
+    if (found === undefined) throw new Error(name);
+    return found;
+  }
+
+  connect(cluster: McsCluster, other: McsCluster): void {
+    const connect = (): MemoryBackend =>
+      new MemoryBackend({ clock: this.clock, random: () => 0.5, server: other.server });
+    cluster.remotes.write(other.name, { kind: 'config', hash: other.name, connect });
+  }
+
+  async start(change: Partial<OperatorDutiesOptions> = {}): Promise<void> {
+    for (const cluster of this.clusters) {
+      await cluster.createNamespace();
+      cluster.start(change);
+    }
+    await this.pass(5000);
+  }
+
+  /** Lets the time pass. */
+  pass(ms: number): Promise<void> {
+    return advance(this.clock, ms);
+  }
+
+  async stop(): Promise<void> {
+    await Promise.all(this.clusters.map((cluster) => cluster.stop()));
+  }
+}
