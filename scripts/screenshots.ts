@@ -9,12 +9,14 @@ import { chromium, type Page } from 'playwright-core';
 import { freePort } from '../test/base/support/free-port.ts';
 
 // `npm run screenshots`: starts an agent with the recorded mesh of `npm start`, waits until its script of changes has ended, and
-// writes pictures of the views into docs/images. `--only NAME` takes one picture, `--out FOLDER` writes elsewhere. The fonts Inter
+// writes pictures of the views into docs/images. `--only NAME` takes one picture, `--out FOLDER` writes elsewhere. `--all` takes each
+// view in light and dark colours and on a phone, of an operator and an agent of Kubernetes, too. The fonts Inter
 // and JetBrains Mono (Debian: fonts-inter, fonts-jetbrains-mono) and pngquant make the pictures as in the documentation.
 
 const { values } = parseArgs({
   options: {
     only: { type: 'string' },
+    all: { type: 'boolean', default: false },
     out: { type: 'string', default: fileURLToPath(new URL('../docs/images', import.meta.url)) },
   },
 });
@@ -44,6 +46,34 @@ async function stepBack(page: Page): Promise<void> {
   await page.locator('h1').click();
   await page.keyboard.press('ArrowLeft');
 }
+
+/** The views of an agent with the recorded mesh, for `--all`. */
+const VIEWS: Readonly<Record<string, string>> = {
+  ...{ overview: '', prefixes: '#prefixes', ip: '#ip/10.10.0.12', service: '#service/shop/checkout' },
+  ...{ services: '#services', nodes: '#nodes', node: '#node/baltic/baltic-node-1', live: '#live' },
+  ...{ identities: '#identities', identity: '#identity/66536', clusters: '#clusters' },
+  cluster: '#cluster/baltic',
+};
+
+/** The views of other processes, for `--all`: their arguments and their views. */
+const OTHERS: Readonly<Record<string, { readonly words: readonly string[]; readonly hash: string }>> = {
+  kubernetes: {
+    words: ['agent', '--node-name', 'node-1', '--k8s-load', 'examples/kubernetes/cluster.yaml'],
+    hash: '#kubernetes',
+  },
+  operator: {
+    words: [
+      'operator',
+      '--cluster',
+      'atlantic',
+      '--cluster-id',
+      '1',
+      '--k8s-load',
+      'examples/kubernetes/cluster.yaml',
+    ],
+    hash: '',
+  },
+};
 
 const PICTURES: Readonly<Record<string, Picture>> = {
   overview: { hash: '' },
@@ -79,16 +109,44 @@ async function take(page: Page, url: string, name: string, { hash, act }: Pictur
 }
 
 const folder = mkdtempSync(join(tmpdir(), 'dpcache-screenshots-'));
-const port = await freePort();
-const agent = spawn(
-  process.execPath,
-  [
-    ...['dist/cli/main.js', 'agent', '--cluster', 'atlantic', '--load', 'examples/mesh.jsonl'],
-    ...['--manifests', 'examples/services.yaml', '--play', 'examples/changes.yaml'],
-    ...['--listen', String(port), '--socket', join(folder, 'agent.sock'), '--ui'],
-  ],
-  { cwd: ROOT, stdio: 'ignore' },
-);
+
+/** Starts a process with a page, calls `use` with its address when it answers, and ends it. */
+async function withProcess(words: readonly string[], use: (url: string) => Promise<void>): Promise<void> {
+  const port = await freePort();
+  const url = `http://127.0.0.1:${port}`;
+  const more = ['--listen', String(port), '--socket', join(folder, `${port}.sock`), '--ui'];
+  const program = spawn(process.execPath, ['dist/cli/main.js', ...words, ...more], {
+    cwd: ROOT,
+    stdio: 'ignore',
+  });
+  const isUp = (): Promise<boolean> =>
+    fetch(`${url}/healthz`).then(
+      ({ ok }) => ok,
+      () => false,
+    );
+  try {
+    while (program.exitCode === null && !(await isUp()))
+      await new Promise((resolve) => setTimeout(resolve, 200));
+    await use(url);
+  } finally {
+    program.kill();
+    if (program.exitCode === null) await once(program, 'exit');
+  }
+}
+
+/** Takes a view in light and dark colours and on a phone. */
+async function takeAll(page: Page, url: string, name: string, hash: string): Promise<void> {
+  for (const [form, size, colorScheme] of [
+    ['light', DESKTOP, 'light'],
+    ['dark', DESKTOP, 'dark'],
+    ['phone', PHONE, 'light'],
+  ] as const) {
+    await page.setViewportSize(size);
+    await page.emulateMedia({ colorScheme });
+    await take(page, url, `${name}-${form}`, { hash });
+  }
+}
+
 const browser = await chromium.launch({
   executablePath: '/usr/bin/chromium',
   args: ['--no-sandbox', '--disable-gpu'],
@@ -96,25 +154,24 @@ const browser = await chromium.launch({
 try {
   mkdirSync(values.out, { recursive: true });
   const page = await browser.newPage();
-  const isUp = (): Promise<boolean> =>
-    fetch(`http://127.0.0.1:${port}/healthz`).then(
-      ({ ok }) => ok,
-      () => false,
-    );
-  while (agent.exitCode === null && !(await isUp())) await new Promise((resolve) => setTimeout(resolve, 200));
-  // An open page collects the rates of the charts.
-  await page.goto(`http://127.0.0.1:${port}/`);
-  await new Promise((resolve) => setTimeout(resolve, SCRIPT_MS));
-  for (const [name, picture] of Object.entries(PICTURES)) {
-    if (values.only !== undefined && values.only !== name) continue;
-    const { dark = false, phone = false } = picture;
-    await page.setViewportSize(phone ? PHONE : DESKTOP);
-    await page.emulateMedia({ colorScheme: dark ? 'dark' : 'light' });
-    await take(page, `http://127.0.0.1:${port}`, name, picture);
-  }
+  const isWanted = (name: string): boolean => values.only === undefined || values.only === name;
+  const mesh = ['agent', '--cluster', 'atlantic', '--load', 'examples/mesh.jsonl'];
+  const script = ['--manifests', 'examples/services.yaml', '--play', 'examples/changes.yaml'];
+  await withProcess([...mesh, ...script], async (url) => {
+    await new Promise((resolve) => setTimeout(resolve, SCRIPT_MS));
+    for (const [name, picture] of Object.entries(values.all ? {} : PICTURES)) {
+      if (!isWanted(name)) continue;
+      const { dark = false, phone = false } = picture;
+      await page.setViewportSize(phone ? PHONE : DESKTOP);
+      await page.emulateMedia({ colorScheme: dark ? 'dark' : 'light' });
+      await take(page, url, name, picture);
+    }
+    for (const [name, hash] of Object.entries(values.all ? VIEWS : {}))
+      if (isWanted(name)) await takeAll(page, url, name, hash);
+  });
+  for (const [name, { words, hash }] of Object.entries(values.all ? OTHERS : {}))
+    if (isWanted(name)) await withProcess(words, (url) => takeAll(page, url, name, hash));
 } finally {
   await browser.close();
-  agent.kill();
-  await once(agent, 'exit');
   rmSync(folder, { recursive: true });
 }

@@ -3,7 +3,9 @@ import { gzipSync } from 'node:zlib';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { pagePath } from '../../src/api/routes/page-routes.ts';
 import { ApiServer } from '../../src/api/server/api-server.ts';
+import type { KindDocument } from '../../src/api/status-document.ts';
 import { systemClock } from '../../src/base/system-clock.ts';
+import { TestModel } from '../api/support/model.ts';
 import { SteeringModel } from '../api/support/steering-model.ts';
 import { testApp } from '../api/support/test-app.ts';
 import { until } from '../base/support/until.ts';
@@ -93,6 +95,13 @@ describe('each view', () => {
     }
     const navigation = await page.locator('nav.tabs').boundingBox();
     expect(navigation?.height).toBeLessThan(45);
+    await show('#live');
+    const tab = await page.getByRole('link', { name: 'Live' }).boundingBox();
+    expect((tab?.x ?? 390) + (tab?.width ?? 0)).toBeLessThanOrEqual(390);
+    await show('#services');
+    await page.waitForSelector('tbody .chip');
+    const chip = await page.locator('tbody .chip').first().boundingBox();
+    expect(chip?.height).toBeLessThan(30); // a word is not broken, because the table scrolls
   });
 });
 
@@ -139,6 +148,52 @@ describe('the page', () => {
     expect(text).toContain('services unavailable no cgroup2 is mounted');
     expect(text).toContain('ipcache degraded 10 12 10 3 1 2 1 6');
     expect(await violations(page)).toEqual([]);
+  });
+
+  it('shows the reflectors of Kubernetes, and names those that are behind', async () => {
+    const model = new TestModel().fill();
+    const kind: KindDocument = {
+      ...{
+        name: 'pods',
+        state: 'watching' as const,
+        complete: true,
+        objects: 50_000,
+        rejected: 3,
+        events: 7,
+      },
+      ...{ lists: 1, bookmarks: 2, lagMs: 4_000, failures: 0, lastEventAt: '2026-01-02T03:04:05.000Z' },
+    };
+    model.kubernetes = {
+      ...{ server: 'https://10.0.0.1:6443', synced: false },
+      handover: { nodes: 'following', ip: 'resting', identities: 'withdrawing' },
+      kinds: [
+        kind,
+        { ...kind, name: 'nodes', state: 'listing', behindMs: 65_000, retryInMs: 3_000 },
+        {
+          ...{ ...kind, name: 'ciliumidentities', state: 'forbidden', complete: false, failures: 2 },
+          lastFailure:
+            'grant the verb "list" on the resource "ciliumidentities" of the API group "cilium.io"',
+        },
+        { ...kind, name: 'endpoints', state: 'missing', objects: 0 },
+      ],
+    };
+    const { page } = await open('#kubernetes', { model });
+    const rows = page.getByRole('region', { name: 'Table of reflectors' }).getByRole('row');
+    await rows.nth(4).waitFor();
+    const text = async (place: number): Promise<string> =>
+      (await rows.nth(place).innerText()).replaceAll(/\s+/g, ' ');
+    expect(await text(1)).toMatch(/^pods watching 50,000 3 7 .* 1 4 s –$/);
+    expect(await text(2)).toContain('listing behind for 1 min, next attempt in 3 s');
+    expect(await text(3)).toContain('2: grant the verb "list"');
+    expect(await page.getByRole('region', { name: 'API server' }).innerText()).toMatch(
+      /ip\s+from a kvstore\s+identities\s+from a kvstore; that of Kubernetes is being withdrawn/,
+    );
+    for (const colorScheme of ['light', 'dark'] as const) {
+      await page.emulateMedia({ colorScheme });
+      expect(await violations(page)).toEqual([]);
+    }
+    await page.setViewportSize({ width: 390, height: 844 });
+    expect(await page.evaluate('document.documentElement.scrollWidth')).toBe(390);
   });
 
   it('shows the entry of the kernel on the card of an IP, and its difference from the cache', async () => {

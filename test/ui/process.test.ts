@@ -1,55 +1,85 @@
 import { join } from 'node:path';
+import type { Page } from 'playwright-core';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { runCommand } from '../../src/cli/program.ts';
+import { bytesOfText } from '../../src/kvstore/codec/bytes.ts';
+import { EtcdBackend } from '../../src/kvstore/etcd/etcd-backend.ts';
+import { temporaryFolder } from '../agent/support/temporary-folder.ts';
 import { freePort } from '../base/support/free-port.ts';
 import { example, nothing } from '../cli/support/run.ts';
+import { startEtcd } from '../kvstore/etcd/support/etcd-process.ts';
 import { SCREENSHOTS, usePages, violations } from './support/open-page.ts';
 
 const { newPage } = usePages();
 
-/** Starts an operator with its page and a kvstore in memory. Returns its URL, and stops it after the test. */
-async function operate(): Promise<{ readonly url: string; readonly stop: () => Promise<number> }> {
+/** A running process, its page, and its problems: errors of the page and requests of routes that do not exist. */
+interface Opened {
+  readonly page: Page;
+  readonly faults: readonly string[];
+  readonly paths: ReadonlySet<string>;
+  readonly url: string;
+  readonly stop: () => Promise<number>;
+}
+
+/** Starts a process with its page and opens it. Stops it after the test. */
+async function open(...words: readonly string[]): Promise<Opened> {
   const port = String(await freePort());
+  const url = `http://127.0.0.1:${port}`;
   const ended = new AbortController();
   const output = { write: () => {} };
-  const running = runCommand(
-    [
-      ...['operator', '--cluster', 'atlantic', '--cluster-id', '1', '--no-socket', '--log-level', 'silent'],
-      ...['--k8s-load', example('kubernetes/cluster.yaml'), '--listen', port, '--ui'],
-    ],
-    { stdout: output, stderr: output, stdin: nothing(), env: {}, signal: ended.signal },
-  );
+  const running = runCommand([...words, '--no-socket', '--log-level', 'silent', '--listen', port, '--ui'], {
+    stdout: output,
+    stderr: output,
+    stdin: nothing(),
+    env: {},
+    signal: ended.signal,
+  });
   const stop = (): Promise<number> => {
     ended.abort();
     return running;
   };
   onTestFinished(async () => void (await stop()));
-  return { url: `http://127.0.0.1:${port}`, stop };
+  const isUp = (): Promise<boolean> =>
+    fetch(`${url}/healthz`).then(
+      ({ ok }) => ok,
+      () => false,
+    );
+  await expect.poll(isUp, { timeout: 20_000 }).toBe(true);
+  const page = await newPage();
+  const faults: string[] = [];
+  const paths = new Set<string>();
+  page.on('pageerror', ({ message }) => faults.push(message));
+  page.on('response', (answer) => {
+    paths.add(new URL(answer.url()).pathname);
+    if (answer.status() === 404) faults.push(answer.url());
+  });
+  onTestFinished(async () => {
+    await page.close();
+    expect(faults).toEqual([]);
+  });
+  await page.goto(url);
+  await page.waitForSelector('output.live');
+  return { page, faults, paths, url, stop };
+}
+
+/** Takes a picture and expects no violation, light and dark, and that the page fits a phone. */
+async function look(page: Page, name: string): Promise<void> {
+  await page.screenshot({ path: join(SCREENSHOTS, `${name}.png`), fullPage: true });
+  for (const colorScheme of ['light', 'dark'] as const) {
+    await page.emulateMedia({ colorScheme });
+    expect(await violations(page)).toEqual([]);
+  }
+  await page.setViewportSize({ width: 390, height: 844 });
+  expect(await page.evaluate('document.documentElement.scrollWidth')).toBe(390);
+  await page.setViewportSize({ width: 1_200, height: 800 });
 }
 
 describe('the page of an operator', () => {
   it('shows its duties in one view, requests only routes that exist, and marks the end of the operator', async () => {
-    const { url, stop } = await operate();
-    const page = await newPage();
-    const faults: string[] = [];
-    const paths = new Set<string>();
-    page.on('pageerror', ({ message }) => faults.push(message));
-    page.on('response', (answer) => {
-      paths.add(new URL(answer.url()).pathname);
-      if (answer.status() === 404) faults.push(answer.url());
-    });
-    await expect
-      .poll(
-        () =>
-          fetch(`${url}/healthz`).then(
-            ({ ok }) => ok,
-            () => false,
-          ),
-        { timeout: 20_000 },
-      )
-      .toBe(true);
-    await page.goto(url);
-    await page.waitForSelector('output.live');
+    const { page, paths, url, stop } = await open(
+      ...['operator', '--cluster', 'atlantic', '--cluster-id', '1'],
+      ...['--k8s-load', example('kubernetes/cluster.yaml')],
+    );
     const health = page.getByRole('region', { name: 'Health' });
     await health.getByText('No problems').waitFor();
     expect(await health.innerText()).toContain('The process is ready. 3 items were rejected: see below.');
@@ -59,10 +89,7 @@ describe('the page of an operator', () => {
     expect(await page.title()).toBe('Overview · operator · atlantic · dpcache');
     const nodes = await page.getByRole('row', { name: /^node sync/ }).innerText();
     expect(nodes.split(/\s*\t\s*/).slice(0, 4)).toEqual(['node sync', 'running', '3', '0']);
-    await page.screenshot({ path: join(SCREENSHOTS, 'operator.png'), fullPage: true });
-    expect(await violations(page)).toEqual([]);
-    await page.emulateMedia({ colorScheme: 'dark' });
-    expect(await violations(page)).toEqual([]);
+    await look(page, 'operator');
 
     await page.goto(`${url}/#prefixes`);
     await page.getByRole('row', { name: /^node sync/ }).waitFor();
@@ -72,7 +99,43 @@ describe('the page of an operator', () => {
     await health.getByText(/^The operator is unreachable\. The page shows the state of/).waitFor();
     expect(await health.innerText()).not.toContain('No problems');
     expect([...paths].sort()).toEqual(['/', '/page.css', '/page.js', '/readyz', '/v1/status']);
-    expect(faults).toEqual([]);
-    await page.close();
+  });
+});
+
+describe('the page of a kvstoremesh', () => {
+  it('shows the copied clusters, and names one whose kvstore is unreachable', async () => {
+    const [[own], [baltic]] = await Promise.all([startEtcd(), startEtcd()]);
+    if (own === undefined || baltic === undefined) throw new Error('no etcd');
+    onTestFinished(async () => void (await Promise.all([own.dispose(), baltic.dispose()])));
+    const backend = new EtcdBackend({ endpoints: [baltic.url] });
+    const capabilities = { syncedCanaries: false, cached: false, maxConnectedClusters: 255 };
+    for (const [key, value] of [
+      ['cilium/cluster-config/baltic', { id: 2, capabilities }],
+      ['cilium/state/ip/v1/default/10.20.0.1', { IP: '10.20.0.1', ID: 131_172 }],
+      ['cilium/state/ip/v1/default/10.20.0.2', { IP: '10.20.0.2', ID: 131_172 }],
+    ] as const)
+      await backend.update(key, bytesOfText(JSON.stringify(value)));
+    await backend.close();
+    const folder = temporaryFolder({
+      own: `endpoints: ["${own.url}"]\n`,
+      'mesh/baltic': `endpoints: ["${baltic.url}"]\n`,
+      'mesh/far': `endpoints: ["http://127.0.0.1:${await freePort()}"]\n`,
+    });
+    const { page } = await open(
+      ...['kvstoremesh', '--cluster', 'atlantic', '--cluster-id', '1'],
+      ...['--kvstore-config', join(folder, 'own'), '--clustermesh-config', join(folder, 'mesh')],
+    );
+    const row = (name: string): Promise<readonly string[]> =>
+      page
+        .getByRole('row', { name: new RegExp(`^${name}`) })
+        .innerText()
+        .then((text) => text.split(/\s*\t\s*/));
+    await page.getByRole('row', { name: /^baltic 2 ready/ }).waitFor();
+    expect((await row('baltic')).slice(0, 3)).toEqual(['baltic', '2', 'ready']);
+    const health = page.getByRole('region', { name: 'Health' });
+    await health.getByText(/Kvstore unreachable\. .*connection refused/).waitFor();
+    expect(await health.innerText()).not.toContain('No problems');
+    expect(await page.title()).toBe('Overview · kvstoremesh · atlantic · dpcache');
+    await look(page, 'kvstoremesh');
   });
 });

@@ -8,6 +8,9 @@ const HEIGHT = 130;
 
 const HOUR_S = 3_600;
 
+/** The shortest time that is shown, of an agent that was just started. */
+const LEAST_S = 300;
+
 /** Charts with this key show the cursor at the same time. */
 const SYNC = 'rates';
 
@@ -36,7 +39,7 @@ function optionsOf(width: number): uPlot.Options {
     cursor: { sync: { key: SYNC }, y: false, points: { size: 6 } },
     padding: [8, 18, 0, 0],
     scales: {
-      x: { time: true, range: (_, __, max) => [max - HOUR_S, max] },
+      x: { time: true, range: rangeOf },
       y: { range: (_, __, max) => [0, Math.max(1, max * 1.15)] },
     },
     axes: [
@@ -53,6 +56,12 @@ function optionsOf(width: number): uPlot.Options {
       },
     ],
   };
+}
+
+/** Returns the last hour, or the time since the agent was started. */
+function rangeOf({ data: [times, values] }: uPlot, _: number, max: number): [number, number] {
+  const begin = times[values?.findIndex((value) => value != null) ?? 0] ?? max;
+  return [Math.max(max - HOUR_S, Math.min(begin, max - LEAST_S)), max];
 }
 
 function timeOf(seconds: number): string {

@@ -34,7 +34,7 @@ export function TextFilter({
         ref={input}
         type="search"
         value={text}
-        placeholder={`e.g. ${example}`}
+        placeholder={example}
         autocomplete="off"
         spellcheck={false}
         onInput={({ currentTarget }) => {

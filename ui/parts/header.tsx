@@ -1,5 +1,5 @@
 import type { VNode } from 'preact';
-import { useState } from 'preact/hooks';
+import { useEffect, useRef, useState } from 'preact/hooks';
 import { type Address, addressOf } from '../address.ts';
 import { isAgent, processName, useFeed, useShared, useTick } from '../agent/live.ts';
 import { clockText, nameOf } from '../format.ts';
@@ -41,9 +41,14 @@ function Tabs({ view }: { view: string }): VNode {
         ...(document.datapath === undefined ? [] : ['datapath']),
       ]
     : [];
+  const bar = useRef<HTMLElement>(null);
+  // On a phone, the tab of the view may be beyond the edge.
+  useEffect(() => {
+    bar.current?.querySelector('[aria-current]')?.scrollIntoView({ block: 'nearest', inline: 'center' });
+  }, [view, more.length]);
   const tabs = document !== undefined && !isAgent(document) ? [['overview'] as const] : TABS;
   return (
-    <nav class="tabs" aria-label="Views">
+    <nav class="tabs" aria-label="Views" ref={bar}>
       {[...tabs, ...more.map((name) => [name] as const)].map(([name, ...of]) => (
         <a
           key={name}

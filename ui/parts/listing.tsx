@@ -39,12 +39,18 @@ export function Listing<T>({
   const isFiltered = Object.values(filters).some(Boolean);
   return (
     <>
-      <Title side={<span class="soft">{list && counted(list.items.length, one, view)}</span>}>
+      <Title
+        side={
+          <>
+            <span class="soft">{list && counted(list.items.length, one, view)}</span>
+            {isFiltered && <a href={addressOf(view)}>Clear filters</a>}
+          </>
+        }
+      >
         {nameOf(view)}
       </Title>
       <search class="filters" aria-label={`Filters of the ${view}`}>
         {children}
-        {isFiltered && <a href={addressOf(view)}>Clear filters</a>}
       </search>
       {problem !== undefined && list !== undefined && <Problem>{problem}</Problem>}
       <div class="panel">

@@ -40,6 +40,18 @@ export function Chip({
   );
 }
 
+/** A label. A long one is broken after its key. */
+export function LabelText({ children }: { children: string }): VNode {
+  const at = children.indexOf('=') + 1;
+  return (
+    <>
+      {children.slice(0, at)}
+      <wbr />
+      {children.slice(at)}
+    </>
+  );
+}
+
 /** The age of restored state; nothing for other state. */
 export function Restored({ restored }: { restored: RestoredDocument | undefined }): VNode | null {
   if (restored === undefined) return null;

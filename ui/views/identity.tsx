@@ -5,7 +5,7 @@ import { useAnswer } from '../agent/ask.ts';
 import { useVersion } from '../agent/live.ts';
 import { counted } from '../format.ts';
 import { ClusterLink, identityName } from '../parts/links.tsx';
-import { Restored } from '../parts/marks.tsx';
+import { LabelText, Restored } from '../parts/marks.tsx';
 import { Facts, Panel, Pending, Title } from '../parts/panel.tsx';
 import { PrefixPanel } from '../parts/prefix-panel.tsx';
 
@@ -45,7 +45,7 @@ export function Identity({ name }: { name: string }): VNode {
                     <span class="chips">
                       {document.labels.map((label) => (
                         <a key={label} class="chip" href={addressOf('prefixes', '', { label })}>
-                          {label}
+                          <LabelText>{label}</LabelText>
                         </a>
                       ))}
                     </span>

@@ -13,7 +13,7 @@ import { useMoment, useStatus, useVersion } from '../agent/live.ts';
 import { counted, timeText } from '../format.ts';
 import { Changes } from '../parts/changes.tsx';
 import { ClusterLink, IdentityLink, NodeLink, PodLink, PrefixLink, ServiceLink } from '../parts/links.tsx';
-import { Chip, Mark, Restored } from '../parts/marks.tsx';
+import { Chip, LabelText, Mark, Restored } from '../parts/marks.tsx';
 import { Certainty } from '../parts/moment.tsx';
 import { Facts, Panel, Pending, Title } from '../parts/panel.tsx';
 import { countByCluster, portsText } from '../parts/service-parts.tsx';
@@ -194,7 +194,7 @@ function CardOf({ document }: { document: ExplanationDocument }): VNode {
                 <span class="chips">
                   {first.labels.map((label) => (
                     <a key={label} class="chip" href={addressOf('prefixes', '', { label })}>
-                      {label}
+                      <LabelText>{label}</LabelText>
                     </a>
                   ))}
                 </span>

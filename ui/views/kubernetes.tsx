@@ -1,9 +1,9 @@
 import type { VNode } from 'preact';
-import type { KindDocument } from '../../src/api/status-document.ts';
+import type { KindDocument, KubernetesDocument } from '../../src/api/status-document.ts';
 import { durationText } from '../../src/base/show-value.ts';
 import { useShared, useStatus } from '../agent/live.ts';
 import { countText, timeText } from '../format.ts';
-import { Chip, Mark, type Tone } from '../parts/marks.tsx';
+import { Mark, type Tone } from '../parts/marks.tsx';
 import { Empty, Facts, Panel, Pending, Title } from '../parts/panel.tsx';
 import { type Column, Table } from '../parts/table.tsx';
 
@@ -15,6 +15,13 @@ const TONES: Readonly<Record<KindDocument['state'], Tone>> = {
   forbidden: 'bad',
   stopped: 'bad',
   resting: 'idle',
+};
+
+/** Where each group of data comes from. */
+const PROVIDERS: Readonly<Record<KubernetesDocument['handover']['ip'], string>> = {
+  following: 'from Kubernetes',
+  resting: 'from a kvstore',
+  withdrawing: 'from a kvstore; that of Kubernetes is being withdrawn',
 };
 
 const COLUMNS: readonly Column<KindDocument>[] = [
@@ -93,13 +100,7 @@ export function Kubernetes(): VNode {
                 ['server', <code key="server">{kubernetes.server}</code>],
                 ...Object.entries(kubernetes.handover).map(([group, state]): [string, VNode] => [
                   group,
-                  <Chip key={group} tone={state === 'following' ? 'accent' : ''}>
-                    {state === 'following'
-                      ? 'from Kubernetes'
-                      : state === 'resting'
-                        ? 'from a kvstore'
-                        : 'being withdrawn'}
-                  </Chip>,
+                  <span key={group}>{PROVIDERS[state]}</span>,
                 ]),
               ]}
             />

@@ -33,7 +33,7 @@ const COLUMNS: readonly Column<NodeDocument>[] = [
     ),
   },
   {
-    name: 'pods',
+    name: 'pod CIDRs',
     cell: (node) =>
       podCIDRs(node).map((cidr) => (
         <div key={cidr} class="nowrap">

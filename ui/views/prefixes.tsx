@@ -24,11 +24,11 @@ const AHEAD = 3_000;
 const FOLLOW_MS = 2_000;
 
 const COLUMNS: readonly VirtualColumn[] = [
-  { name: 'prefix', width: 'minmax(9rem, 1.5fr)' },
-  { name: 'identity', width: 'minmax(9rem, 1.4fr)' },
-  { name: 'pod', width: 'minmax(9rem, 2fr)' },
+  { name: 'prefix', width: 'minmax(9rem, 1.4fr)' },
+  { name: 'identity', width: 'minmax(9rem, 1.3fr)' },
+  { name: 'pod', width: 'minmax(9rem, 1.7fr)' },
   { name: 'host IP', width: 'minmax(7rem, 1fr)' },
-  { name: 'source', width: 'minmax(9rem, 1.2fr)' },
+  { name: 'source', width: 'minmax(9rem, 1.9fr)' },
 ];
 
 /** The name of the order by each column. */
@@ -139,6 +139,7 @@ export function Prefixes({ parameters }: { parameters: URLSearchParams }): VNode
         side={
           <>
             <span class="soft">{total === undefined ? '' : counted(total, 'prefix', 'prefixes')}</span>
+            {isFiltered && <a href={addressOf('prefixes')}>Clear filters</a>}
             <span class="spacer" />
             {missed > 0 && !isPast && rows !== undefined && (
               <span class="notice" role="status">
@@ -168,11 +169,6 @@ export function Prefixes({ parameters }: { parameters: URLSearchParams }): VNode
           options={['4', '6']}
           text={(name) => `IPv${name}`}
         />
-        {isFiltered && (
-          <a href={addressOf('prefixes')} class="nowrap">
-            Clear filters
-          </a>
-        )}
       </search>
       {rows?.problem !== undefined && <Problem>{rows.problem}</Problem>}
       <div class="panel">

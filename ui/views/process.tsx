@@ -26,6 +26,7 @@ const TONES: Readonly<Record<Step['state'], Tone>> = {
 
 /** Returns a value of a status as text. */
 function valueText(value: unknown): string {
+  if (typeof value === 'boolean') return value ? 'yes' : 'no';
   if (Array.isArray(value)) return value.map(valueText).join(', ');
   if (typeof value === 'object' && value !== null)
     return Object.entries(value)
@@ -64,7 +65,11 @@ function times<T>(name: string, of: (row: T) => number | undefined): Column<T> {
 
 const DUTY_COLUMNS: readonly Column<DutyDocument>[] = [
   { name: 'duty', by: ({ name }) => name, cell: ({ name }) => name },
-  { name: 'state', by: ({ state }) => state, cell: ({ state }) => state },
+  {
+    name: 'state',
+    by: ({ state }) => state,
+    cell: ({ state }) => <Mark tone={state === 'running' ? 'good' : 'warn'}>{state}</Mark>,
+  },
   figures('keys', ({ published }) => published?.keys),
   figures('pending', ({ published }) => published?.pending),
   times('last round', ({ rounds }) => rounds?.lastRoundMs),
@@ -91,7 +96,12 @@ const CLUSTER_COLUMNS: readonly Column<CopiedClusterDocument>[] = [
 ];
 
 function titleOf(name: string): string {
-  return nameOf(name.replaceAll(/([a-z])([A-Z])/g, '$1 $2').toLowerCase());
+  return nameOf(wordsOf(name));
+}
+
+/** Returns the name of a field as words. */
+function wordsOf(name: string): string {
+  return name.replaceAll(/([a-z])([A-Z])/g, '$1 $2').toLowerCase();
 }
 
 /** Shows the status of a process without engines: an operator or a kvstoremesh. */
@@ -104,10 +114,10 @@ export function Process({ status }: { status: ProcessStatus }): VNode {
   );
   return (
     <div class="grid">
-      <Panel title={titleOf(processName(status))} className="half">
-        <Facts of={plain.map(([name, value]) => [titleOf(name), valueText(value)])} />
+      <Panel title={titleOf(processName(status))} className="third">
+        <Facts of={plain.map(([name, value]) => [wordsOf(name), valueText(value)])} />
       </Panel>
-      <Panel title="Steps of the start" className="half">
+      <Panel title="Steps of the start" className="third">
         <Facts
           of={steps.map(({ name, state, ms, failure }) => [
             name,
@@ -119,9 +129,9 @@ export function Process({ status }: { status: ProcessStatus }): VNode {
         />
       </Panel>
       {objects.map(([name, value]) => (
-        <Panel key={name} title={titleOf(name)} className="half">
+        <Panel key={name} title={titleOf(name)} className="third">
           <Facts
-            of={Object.entries(value as object).map(([field, part]) => [titleOf(field), valueText(part)])}
+            of={Object.entries(value as object).map(([field, part]) => [wordsOf(field), valueText(part)])}
           />
         </Panel>
       ))}

@@ -29,7 +29,8 @@ function columns(own: string, backends: readonly Offered[]): readonly Column<Off
     {
       name: 'state',
       by: ({ state }) => state,
-      cell: ({ state }) => <Mark tone={state === 'active' ? 'good' : 'warn'}>{state}</Mark>,
+      // Only what differs has a mark, so that it can be seen among many.
+      cell: ({ state }) => (state === 'active' ? state : <Mark tone="warn">{state}</Mark>),
     },
     { name: 'weight', number: true, by: ({ weight = 100 }) => weight, cell: ({ weight = 100 }) => weight },
     has(({ nodeName }) => nodeName) && {
@@ -54,7 +55,7 @@ function columns(own: string, backends: readonly Offered[]): readonly Column<Off
     {
       name: 'verdict',
       by: ({ verdict }) => verdict,
-      cell: ({ verdict }) => <Mark tone={verdict === 'effective' ? 'good' : 'warn'}>{verdict}</Mark>,
+      cell: ({ verdict }) => (verdict === 'effective' ? verdict : <Mark tone="warn">{verdict}</Mark>),
     },
   ];
   return all.filter((column) => column !== false);
