@@ -13,7 +13,7 @@ import { settle } from '../support/settle.ts';
 
 const CANARY = 'synced/own';
 
-/** A kvstore that notes what it is asked for; calls for a key that is held wait. */
+/** A kvstore that notes what it is asked for; calls for a key that is held wait until they are aborted. */
 class NotedBackend {
   readonly calls: string[] = [];
   readonly held = new Map<string, Promise<void>>();
@@ -52,9 +52,17 @@ class NotedBackend {
   async #note<T>(call: string, key: string, options: WriteOptions = {}, answer: T): Promise<T> {
     const how = [options.fenced ? 'fenced' : '', options.leased ? 'leased' : ''].filter(Boolean);
     this.calls.push([call, key, ...how].join(' '));
-    await this.held.get(key);
+    const held = this.held.get(key);
+    if (held !== undefined) await Promise.race([held, aborted(options.signal)]);
     return answer;
   }
+}
+
+/** Rejects when the signal fires. */
+function aborted(signal: AbortSignal | undefined): Promise<never> {
+  return new Promise((_, reject) =>
+    signal?.addEventListener('abort', () => reject(new Error('aborted')), { once: true }),
+  );
 }
 
 describe('the calls of a sync store', () => {

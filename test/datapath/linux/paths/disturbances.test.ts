@@ -5,6 +5,9 @@ import { NetlinkFormatError, readMessages } from '../../../../src/datapath/linux
 import { MessageWriter, NLM_F } from '../../../../src/datapath/linux/netlink/message-writer.ts';
 import type { NetlinkRequest, NetlinkSocket } from '../../../../src/datapath/linux/netlink/netlink-socket.ts';
 import { RTM_ROUTE, writeRoute } from '../../../../src/datapath/linux/netlink/route.ts';
+import { RTM_RULE, writeRule } from '../../../../src/datapath/linux/netlink/rule.ts';
+import { pathKey } from '../../../../src/datapath/linux/paths/path-item.ts';
+import { PathTable } from '../../../../src/datapath/linux/paths/path-table.ts';
 import { setDevice } from '../../../../src/datapath/linux/paths/tunnel-device.ts';
 import { Kernel } from '../../../../src/datapath/linux/syscall/kernel.ts';
 import { SyscallError } from '../../../../src/datapath/linux/syscall/syscall-error.ts';
@@ -61,6 +64,25 @@ describeOnLinux('paths of a node', ['routes', 'tunnel', 'namespaces', 'ip'], () 
       .split('\n')
       .map((line) => line.trim())
       .filter(Boolean);
+
+  it('are unchanged by a late event of the delete of an earlier value', () => {
+    using table = new PathTable(kernel, { namespace: host.path, routeTable: 500, device: DEVICE });
+    const key = pathKey('rule', '10.2.0.0/24');
+    const rules = (): string => host.run('ip', 'rule', 'show', 'table', '500').trim();
+    const tell = (type: number, priority: number): unknown => {
+      const writer = new MessageWriter().begin(type, 0, 1);
+      writeRule(writer, { source: '10.2.0.0/24', table: 500, priority, protocol: 201 });
+      writer.end();
+      return readMessages(writer.written()).map((message) => table.applyMessage(message));
+    };
+    expect(table.apply([{ key, item: { kind: 'rule', priority: 100 } }])).toEqual([undefined]);
+    expect(tell(RTM_RULE.add, 100)).toEqual([{ key }]);
+    expect(rules()).toMatch(/^100:\s/);
+    tell(RTM_RULE.delete, 200);
+    // The rule is still known with its priority, so that it is deleted.
+    table.apply([{ key, item: undefined }]);
+    expect(rules()).toBe('');
+  });
 
   it('are adopted by the next process, which deletes nothing before its inputs are complete', async () => {
     const before = under();

@@ -350,6 +350,16 @@ describeOnLinux('sockets that connect to services', ['sockets', 'namespaces', 'b
     await agent.start(cgroup);
   });
 
+  it('stay attached if the programs cannot be attached to another cgroup', () => {
+    const before = exec('bpftool', 'cgroup', 'show', cgroup);
+    const pinned = readdirSync(folder);
+    // Not a cgroup.
+    expect(() => agent.attach(folder)).toThrow(/EBADF|EINVAL/);
+    expect(readdirSync(folder)).toEqual(pinned);
+    expect(exec('bpftool', 'cgroup', 'show', cgroup)).toBe(before);
+    expect(before.split('\n').length).toBeGreaterThan(8);
+  });
+
   it('are not attached if a pin is foreign, which is kept', async () => {
     const bpf = new Bpf(new Kernel());
     const pins = scratch.bpffs();
