@@ -168,6 +168,14 @@ export class McsMesh {
     cluster.remotes.write(other.name, { kind: 'config', hash: other.name, connect });
   }
 
+  /** Makes the kvstore of another cluster unreachable for a cluster, until {@link connect}. */
+  cut(cluster: McsCluster, other: string): void {
+    const connect = (): never => {
+      throw new Error('unreachable');
+    };
+    cluster.remotes.write(other, { kind: 'config', hash: `no ${other}`, connect });
+  }
+
   async start(change: Partial<OperatorDutiesOptions> = {}): Promise<void> {
     for (const cluster of this.clusters) {
       await cluster.createNamespace();
