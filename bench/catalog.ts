@@ -57,6 +57,10 @@ export const BENCHES: Readonly<Record<string, Bench>> = {
       'SharedLookup: look-ups of 1 and 2 workers during changes, beside postMessage and copies; --n prefixes (1,000,000)',
     run: async (options) => (await import('./shared.ts')).benchShared(options),
   },
+  tape: {
+    summary: 'tape: cost and size of an event, speed of a replay; --n events (200,000)',
+    run: async (options) => (await import('./tape.ts')).benchTape(options),
+  },
   history: {
     summary: 'history: cost of a record, bytes, look-ups at earlier times; --n prefixes (300,000)',
     run: async (options) => (await import('./history.ts')).benchHistory(options),

@@ -3,6 +3,7 @@ import type { TurnGate } from '../base/turn-gate.ts';
 import type { IPCache } from '../ipcache/ipcache.ts';
 import { formatLabels, type Labels } from '../model/labels.ts';
 import type { Step } from '../process/start-step.ts';
+import { version } from '../process/version.ts';
 import { Tape } from '../tape/tape.ts';
 import type { TapedKubernetes } from '../tape/tape-settings.ts';
 import type { AgentContext } from './agent.ts';
@@ -41,6 +42,7 @@ export class TapeKeeper {
         ...{ clusterName, clusterID, nodeName, maxConnectedClusters, network, serviceV2 },
         kubernetes: kubernetes && tapedSettings(kubernetes),
       },
+      version: version(),
       ipcache,
       labelsOf: (identity) => {
         const labels = labelsOf(identity);

@@ -1,14 +1,41 @@
+import { hostname } from 'node:os';
 import type { Command } from 'commander';
+import type { AgentOptions } from '../agent/options.ts';
 import { systemClock } from '../base/system-clock.ts';
 import { addConfiguration } from './configuration.ts';
 import { type CommandIO, EXIT, type RunAction } from './io.ts';
 import { addLogOptions, type LogFlags } from './mesh-options.ts';
-import { clustermeshConfigOption, clusterOption, kvstoreConfigOption } from './option-table.ts';
+import { clustermeshConfigOption, clusterOption, kvstoreConfigOption, parsePath } from './option-table.ts';
+
+/** Maximum size of the tape: the default of `--tape-size`. */
+const TAPE_BYTES: number = 256 << 20;
 
 interface RecordFlags extends LogFlags {
   readonly cluster: string;
   readonly kvstoreConfig?: string;
   readonly clustermeshConfig?: string;
+  readonly follow?: true;
+  readonly out?: string;
+}
+
+/** Runs an agent that follows only the kvstores, and writes a tape until the signal fires. */
+async function followToTape(flags: RecordFlags, path: string, io: CommandIO): Promise<void> {
+  const { createLog } = await import('../process/log.ts');
+  const { followMesh } = await import('../agent/run-agent.ts');
+  const { cluster: clusterName, kvstoreConfig, clustermeshConfig } = flags;
+  const options: AgentOptions = {
+    ...{ clusterName, kvstoreConfig, clustermeshConfig },
+    kvstore: kvstoreConfig === undefined ? 'memory' : 'etcd',
+    ...{ clusterID: undefined, maxConnectedClusters: 255, nodeName: hostname(), load: [], manifests: [] },
+    network: {
+      ...{ remoteNodeIdentities: true, encryption: false, nodeEncryption: false, hostFirewall: false },
+      underlay: 'ipv4',
+    },
+    tape: { path, maxBytes: TAPE_BYTES },
+  };
+  const log = createLog(flags.logLevel, flags.logFormat, io.stderr);
+  const context = { log, output: io.stderr, env: io.env, signal: io.signal };
+  await followMesh(options, { script: undefined, all: false, quiet: true }, context);
 }
 
 /** Adds `dpcache record`. */
@@ -19,11 +46,19 @@ export function addRecordCommand(program: Command, io: CommandIO, run: RunAction
     .addOption(clusterOption())
     .addOption(kvstoreConfigOption())
     .addOption(clustermeshConfigOption())
+    .option('--follow', 'write a tape of all keys and changes to the folder of --out, until Ctrl-C')
+    .option('--out <folder>', 'with --follow: folder of the tape', parsePath)
     .action((flags: RecordFlags) =>
       run(async () => {
         const { cluster: clusterName, kvstoreConfig, clustermeshConfig } = flags;
         if (kvstoreConfig === undefined && clustermeshConfig === undefined)
           command.error('dpcache: no kvstore: add --kvstore-config or --clustermesh-config');
+        if ((flags.follow === true) !== (flags.out !== undefined))
+          command.error('dpcache: --follow requires --out <folder>, and --out requires --follow');
+        if (flags.out !== undefined) {
+          await followToTape(flags, flags.out, io);
+          return EXIT.ok;
+        }
         const { createLog } = await import('../process/log.ts');
         const { recordMesh } = await import('../recording/record-mesh.ts');
         const log = createLog(flags.logLevel, flags.logFormat, io.stderr);

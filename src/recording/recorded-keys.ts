@@ -1,5 +1,7 @@
 import { createReadStream } from 'node:fs';
 import { createInterface } from 'node:readline';
+import { pipeline, type Readable } from 'node:stream';
+import { constants, createGunzip } from 'node:zlib';
 import { messageOf } from '../base/failure.ts';
 import type { Rejection } from '../base/rejection.ts';
 import { bytesOfText, keyOfBytes } from '../kvstore/codec/bytes.ts';
@@ -89,10 +91,22 @@ function clusterOf(kvs: readonly unknown[]): string | undefined {
   return clusters.length === 1 ? clusters[0]?.slice(CONFIG_PREFIX.length) : undefined;
 }
 
+/** The kind of a line of a tape that is no put. */
+const TAPE_EVENT = /^\{"seq":\d+,"ms":\d+,"ev":"([a-z]+)"/;
+
+/** Returns the text of a file, decompressed if its name ends in `.gz`. A torn file is read up to its end. */
+function textOf(path: string): Readable {
+  const file = createReadStream(path);
+  if (!path.endsWith('.gz')) return file.setEncoding('utf8');
+  const unpacked = createGunzip({ finishFlush: constants.Z_SYNC_FLUSH });
+  return pipeline(file, unpacked, () => {}).setEncoding('utf8');
+}
+
 /**
  * Yields the keys of a recorded mesh, JSON lines of `{"store", "key", "value"}`, or with `value64` in base64 for bytes that are not
  * UTF-8. The file is streamed, because it may be larger than the memory. A line may also be a whole response of `etcdctl get --prefix cilium -w json`. If it contains exactly one cluster
- * configuration, its keys belong to that cluster, else to `own`. Empty lines are ignored. An invalid line or key is passed to
+ * configuration, its keys belong to that cluster, else to `own`. A file of a tape (`.gz`) has the keys of its beginning: those before
+ * the end of the initial sync, or of the snapshot. Empty lines are ignored. An invalid line or key is passed to
  * `onReject` with `file:line`, and the next one is read. Throws {@link InputError} if the file cannot be read.
  */
 export async function* readRecordedKeys(
@@ -100,13 +114,16 @@ export async function* readRecordedKeys(
   onReject: (rejection: Rejection) => void,
   own: string,
 ): AsyncGenerator<RecordedKey, void, void> {
-  const input = createReadStream(path, { encoding: 'utf8' });
+  const input = textOf(path);
   let number = 0;
   try {
     for await (const line of createInterface({ input, crlfDelay: Number.POSITIVE_INFINITY })) {
       number++;
       const text = number === 1 ? line.replace(/^\uFEFF/, '') : line;
       if (text.trim() === '') continue;
+      const event = TAPE_EVENT.exec(text)?.[1];
+      if (event === 'complete' || event === 'whole') break; // changes follow
+      if (event !== undefined && (event !== 'config' || !text.includes('"value'))) continue;
       for await (const parsed of parseLine(text, `${path}:${number}`, own)) {
         if (parsed.ok) yield parsed.value;
         else onReject(parsed.rejection);

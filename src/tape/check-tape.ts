@@ -17,10 +17,11 @@ export async function checkTape(path: string, signal: AbortSignal): Promise<Tape
   const parts = await openTape(path);
   const cuts: TapeCut[] = [];
   const clusters = new Set<string>();
-  let [from, to, events, seq] = [0, 0, 0, 0];
+  let [to, events, seq] = [0, 0, 0];
+  let from: number | undefined;
   let life = '';
   for (const { path: file, head } of parts) {
-    if (from === 0) from = head.wall + head.ms;
+    if (from === undefined) from = head.wall + head.ms;
     else if (head.life !== life) cuts.push({ at: `${file}:1`, lost: 0 });
     else if (head.seq !== seq + 1) cuts.push({ at: `${file}:1`, lost: head.seq - seq - 1 });
     life = head.life;
@@ -39,5 +40,5 @@ export async function checkTape(path: string, signal: AbortSignal): Promise<Tape
       }
     }
   }
-  return { from, to, events, files: parts.length, cuts, clusters: [...clusters].sort() };
+  return { from: from ?? 0, to, events, files: parts.length, cuts, clusters: [...clusters].sort() };
 }

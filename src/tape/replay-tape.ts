@@ -1,6 +1,5 @@
 import type { Rejection } from '../base/rejection.ts';
 import { InputError } from '../process/input-error.ts';
-import { version } from '../process/version.ts';
 import { type DigestDifference, Replay } from './replay.ts';
 import { TapeError, type TapeLine } from './tape-line.ts';
 import { openTape, type PlacedLine, readTapePart, type TapePart } from './tape-reader.ts';
@@ -10,8 +9,8 @@ import { readTapeSettings } from './tape-settings.ts';
 export interface ReplayOptions {
   /** Wall time of the last line in milliseconds since the epoch. Default: the end of the tape. */
   readonly at?: number | undefined;
-  /** Replays a tape of another version of the program, whose digests may differ. */
-  readonly ignoreVersion?: boolean | undefined;
+  /** Refuses a tape that another version of the program has written, because its digests may differ. Default: accepts any. */
+  readonly version?: string | undefined;
   readonly onReject?: ((rejection: Rejection) => void) | undefined;
   /** Called with a replay before its first line: once, and once more after each cut. */
   readonly onReplay?: ((replay: Replay) => void) | undefined;
@@ -131,11 +130,11 @@ class TapeReplayer {
 
   /** Continues the replay with the first line of a part, or begins another one after a cut or a start of the agent. */
   async #begin(part: TapePart, head: TapePart['head']): Promise<void> {
-    const { ignoreVersion, onReject, onReplay } = this.#options;
-    if (head.version !== version() && ignoreVersion !== true)
+    const { version = head.version, onReject, onReplay } = this.#options;
+    if (head.version !== version)
       throw new TapeError(
         `${part.path}:1`,
-        `version: ${head.version} has written the tape, this is ${version()}: use that version, or --ignore-version`,
+        `version: ${head.version} has written the tape, this is ${version}: use that version, or --ignore-version`,
       );
     this.#wall = head.wall;
     const isNext = head.life === this.#life && head.seq === this.#seq + 1;

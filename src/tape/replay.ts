@@ -2,7 +2,6 @@ import type { Rejection } from '../base/rejection.ts';
 import { GlobalServices } from '../clustermesh/global-services.ts';
 import { ClaimDigest } from '../compare/claim-digest.ts';
 import { IPCache } from '../ipcache/ipcache.ts';
-import { formatKey } from '../net/prefix.ts';
 import { NodeManager } from '../nodemanager/node-manager.ts';
 import { ServiceCache } from '../servicecache/service-cache.ts';
 import { ReplayClock } from './replay-clock.ts';
@@ -22,7 +21,7 @@ export interface DigestDifference {
   readonly writer: string;
   readonly recorded: string | undefined;
   readonly replayed: string | undefined;
-  /** Keys of the group that changed since the last equal digest, newest first, at most ten. */
+  /** Keys of the cluster, or objects, on the tape since the last equal digest, newest first, at most ten. */
   readonly keys: readonly string[];
 }
 
@@ -38,8 +37,8 @@ export class Replay {
   #kubernetes: ReplayedKubernetes | undefined;
   readonly #globalServices = new GlobalServices();
   readonly #digest: ClaimDigest;
-  /** Keys that changed since the last equal digest, with their writer, oldest first. */
-  readonly #recent = new Map<string, string>();
+  /** Keys and objects of the lines since the last equal digest, oldest first. */
+  readonly #recent: { readonly store: string; readonly key: string }[] = [];
   /** False until a snapshot is complete. Digests are then not compared. */
   #isWhole = true;
 
@@ -63,13 +62,6 @@ export class Replay {
     });
     this.#digest = new ClaimDigest({ ipcache: this.ipcache });
     for (const _ of this.#digest.start());
-    this.ipcache.observeClaims((key, { source, owner }) => {
-      const text = formatKey(key);
-      this.#recent.delete(text);
-      this.#recent.set(text, `${source} ${owner}`);
-      if (this.#recent.size <= RECENT_KEYS) return;
-      for (const oldest of this.#recent.keys()) return void this.#recent.delete(oldest);
-    });
   }
 
   /** True if the state is that of the agent at the last line. False between the beginning of a snapshot and its end. */
@@ -98,12 +90,24 @@ export class Replay {
       case 'cut':
         return undefined;
       default:
+        this.#remember(line);
         // A replay that has the state from its beginning ignores the snapshots.
         if (this.#isWhole && 'snap' in line && line.snap === 1) return undefined;
         if ('store' in line) await this.#clusterOf(line.store).apply(line);
         else if (line.ev === 'kubernetes') this.#followKubernetes(line.clusterID);
         else this.#kubernetes?.apply(line);
         return undefined;
+    }
+  }
+
+  /** Remembers the key or object of a line. */
+  #remember(line: TapeLine): void {
+    if (this.#recent.length > 2 * RECENT_KEYS) this.#recent.splice(0, RECENT_KEYS);
+    if ('key' in line) this.#recent.push({ store: line.store, key: line.key });
+    else if (line.ev === 'object' || line.ev === 'gone') {
+      const { namespace, name } = line.object.metadata;
+      const key = `${line.kind} ${namespace === undefined ? '' : `${namespace}/`}${name}`;
+      this.#recent.push({ store: '', key });
     }
   }
 
@@ -148,19 +152,19 @@ export class Replay {
     for (const writer of writers) {
       const recorded = Object.hasOwn(sums, writer) ? String(sums[writer]) : undefined;
       if (recorded === replayed.get(writer) || !isTaped(writer)) continue;
-      const keys = [...this.#recent].filter(
-        ([, by]) => `${by}/`.startsWith(`${writer}/`) || `${by}`.startsWith(writer),
-      );
-      return {
-        ...{ writer, recorded, replayed: replayed.get(writer) },
-        keys: keys
-          .map(([key]) => key)
-          .slice(-REPORTED_KEYS)
-          .reverse(),
-      };
+      const of = this.#recent.filter(({ store }) => store === this.#storeOf(writer)).map(({ key }) => key);
+      const keys = [...new Set(of.reverse())].slice(0, REPORTED_KEYS);
+      return { writer, recorded, replayed: replayed.get(writer), keys };
     }
-    this.#recent.clear();
+    this.#recent.length = 0;
     return undefined;
+  }
+
+  /** Returns the cluster whose kvstore has the claims of a group; the empty text if Kubernetes has them. */
+  #storeOf(writer: string): string {
+    const [source, cluster = ''] = writer.split(' ');
+    if (source === 'clustermesh') return cluster;
+    return source === 'kvstore' ? this.settings.clusterName : '';
   }
 }
 

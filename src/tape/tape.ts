@@ -5,7 +5,6 @@ import type { TurnGate } from '../base/turn-gate.ts';
 import type { MeshTap } from '../clustermesh/mesh-tap.ts';
 import { ClaimDigest } from '../compare/claim-digest.ts';
 import type { IPCache } from '../ipcache/ipcache.ts';
-import { version } from '../process/version.ts';
 import { KubernetesTape } from './kubernetes-tape.ts';
 import { contentOf, MeshTape } from './mesh-tape.ts';
 import { TAPE_FORMAT, type TapeEntry } from './tape-line.ts';
@@ -30,6 +29,8 @@ export interface TapeOptions {
   /** Maximum size of all files. */
   readonly maxBytes: number;
   readonly settings: TapeSettings;
+  /** Version of the program. */
+  readonly version: string;
   readonly ipcache: IPCache;
   /** See `ClaimDigestOptions`. */
   readonly labelsOf?: ((identity: number) => string) | undefined;
@@ -150,12 +151,12 @@ export class Tape {
 
   /** Begins a file with the line that describes the tape. */
   #begin(): void {
-    const { settings } = this.#options;
+    const { settings, version } = this.#options;
     this.#partAt = this.#options.clock.now();
     this.#writer.begin();
     const life = this.#life;
     this.#entry({
-      ...{ ev: 'tape', format: TAPE_FORMAT, version: version(), life, wall: this.#wall },
+      ...{ ev: 'tape', format: TAPE_FORMAT, version, life, wall: this.#wall },
       settings: { ...settings },
     });
     if (this.#lostNow > 0) this.#entry({ ev: 'cut', lost: this.#lostNow });

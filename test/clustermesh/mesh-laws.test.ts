@@ -1,5 +1,6 @@
 import fc from 'fast-check';
 import { describe, it } from 'vitest';
+import { keepTape } from '../tape/support/keep-tape.ts';
 import { type Happening, happenings, I9_reconnectIsColdStart, I10_noOrphans } from './support/mesh-laws.ts';
 
 /** Cluster `b` loses everything, and then `writer` claims the address that `b` had claimed by `key`. */
@@ -22,7 +23,7 @@ const LIMIT = { timeout: 300_000 };
 
 describe('a mesh under faults, and under edits of its configuration directory', LIMIT, () => {
   it('I9 reconnect = cold start: after any faults, writes and edits the engines equal those of a restarted agent', async () => {
-    await fc.assert(fc.asyncProperty(happenings, (script) => I9_reconnectIsColdStart(script)));
+    await fc.assert(fc.asyncProperty(happenings, (script) => keepTape(script, I9_reconnectIsColdStart)));
   });
 
   it.each([
@@ -35,6 +36,6 @@ describe('a mesh under faults, and under edits of its configuration directory', 
   });
 
   it('I10 no orphans: a removed cluster leaves nothing behind', async () => {
-    await fc.assert(fc.asyncProperty(happenings, (script) => I10_noOrphans(script)));
+    await fc.assert(fc.asyncProperty(happenings, (script) => keepTape(script, I10_noOrphans)));
   });
 });

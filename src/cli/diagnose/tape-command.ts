@@ -125,10 +125,11 @@ export function addTapeCommands(program: Command, io: CommandIO, run: RunAction)
         const { replayTape } = await import('../../tape/replay-tape.ts');
         const { TapeState } = await import('../../tape/tape-state.ts');
         const { writeLines } = await import('../../process/terminal.ts');
+        const { version } = await import('../../process/version.ts');
         let state = new TapeState();
         const report = await replayTape(path, {
           at: typeof at === 'number' ? at : undefined,
-          ignoreVersion,
+          version: ignoreVersion === true ? undefined : version(),
           signal: io.signal,
           onReplay: () => {
             state = new TapeState();

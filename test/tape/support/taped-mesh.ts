@@ -89,7 +89,7 @@ export async function tapeMesh(
   const world = new World((mesh) => {
     assert(mesh.ipcache, 'the mesh has all engines');
     tape = new Tape({
-      ...{ folder: new StateFiles(folder), maxBytes: 1 << 30, settings: SETTINGS },
+      ...{ folder: new StateFiles(folder), maxBytes: 1 << 30, settings: SETTINGS, version: '0.1.0' },
       ...{ ipcache: mesh.ipcache as IPCache, clock: mesh.clock, gate: OPEN_GATE, onFailure: () => {} },
       ...options,
     });

@@ -1,0 +1,161 @@
+import { readdir, readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { gunzipSync } from 'node:zlib';
+import { describe, expect, it } from 'vitest';
+import { StateFiles } from '../../src/agent/state-files.ts';
+import type { StateSink } from '../../src/base/files/state-folder.ts';
+import { OPEN_GATE } from '../../src/base/turn-gate.ts';
+import { IPCache } from '../../src/ipcache/ipcache.ts';
+import { readRecordedKeys } from '../../src/recording/recorded-keys.ts';
+import { checkTape } from '../../src/tape/check-tape.ts';
+import { Tape, type TapeOptions } from '../../src/tape/tape.ts';
+import { ManualClock } from '../base/support/manual-clock.ts';
+import { I9_reconnectIsColdStart } from '../clustermesh/support/mesh-laws.ts';
+import { keepTape } from './support/keep-tape.ts';
+import { replayMesh, SETTINGS, tapeMesh, withFolder } from './support/taped-mesh.ts';
+
+/** A folder on a disk that is full while `isFull`. */
+class SmallDisk extends StateFiles {
+  isFull = false;
+
+  override async create(name: string): Promise<StateSink> {
+    const sink = await super.create(name);
+    const check = (): void => {
+      if (this.isFull) throw Object.assign(new Error('write'), { code: 'ENOSPC', syscall: 'write' });
+    };
+    return {
+      ...sink,
+      write: async (bytes) => {
+        check();
+        await sink.write(bytes);
+      },
+    };
+  }
+}
+
+async function newTape(
+  folder: string,
+  options: Partial<TapeOptions> = {},
+): Promise<{ readonly tape: Tape; readonly disk: SmallDisk; readonly pass: (ms: number) => Promise<void> }> {
+  const disk = new SmallDisk(folder);
+  const clock = new ManualClock();
+  const tape = new Tape({
+    ...{ folder: disk, maxBytes: 1 << 24, settings: SETTINGS, version: '0.1.0', clock, gate: OPEN_GATE },
+    ...{ ipcache: new IPCache(), onFailure: () => {} },
+    ...options,
+  });
+  tape.start();
+  const pass = async (ms: number): Promise<void> => {
+    for (let passed = 0; passed < ms; passed += 1000) {
+      clock.advance(1000);
+      await tape.flush();
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+  };
+  await pass(1000);
+  return { tape, disk, pass };
+}
+
+/** Returns text that does not become smaller. */
+function noise(length: number): string {
+  let text = '';
+  for (let i = 1; text.length < length; i++) text += Math.sin(i).toString(36).slice(3);
+  return text.slice(0, length);
+}
+
+describe('the files of a tape', () => {
+  it('are cut while the disk is full; the lost lines are counted, and a new file begins with a snapshot', async () => {
+    await withFolder(async (folder) => {
+      const failures: (string | undefined)[] = [];
+      const { tape, disk, pass } = await newTape(folder, {
+        onFailure: (failure) => failures.push(failure?.message),
+      });
+      disk.isFull = true;
+      tape.note('this does not reach the disk');
+      await pass(3000);
+      expect(tape.status().failure?.message).toBe('no space left on device');
+      const { lost } = tape.status();
+      tape.note('lost');
+      expect(tape.status().lost).toBe(lost + 1);
+      disk.isFull = false;
+      await pass(12_000);
+      tape.note('recorded again');
+      await tape.stop();
+      expect(failures).toEqual(['no space left on device', undefined]);
+      const { report } = await replayMesh(folder);
+      expect(report.cuts).toHaveLength(1);
+      expect(report.isWhole).toBe(true);
+      const { cuts, events } = await checkTape(folder, new AbortController().signal);
+      expect(cuts).toEqual(report.cuts);
+      expect(events).toBeGreaterThan(3);
+    });
+  });
+
+  it('are removed, oldest first, if they are larger than their limit; what remains is replayed', async () => {
+    await withFolder(async (folder) => {
+      const maxBytes = 64 << 10;
+      const { tape, pass } = await newTape(folder, { maxBytes });
+      for (let i = 0; i < 40; i++) {
+        tape.note(noise(9000));
+        await pass(1000);
+        expect(tape.status().bytes).toBeLessThanOrEqual(maxBytes + 8192);
+      }
+      await tape.stop();
+      expect(tape.status()).toMatchObject({ lost: 0, failure: undefined });
+      expect((await readdir(folder))[0]).not.toBe('tape-000001.jsonl.gz');
+      expect((await replayMesh(folder)).report).toMatchObject({ isWhole: true, cuts: [] });
+    });
+  });
+
+  it('have gzip members of at most 1 MiB of text, each with whole lines; a longer line has one of its own', async () => {
+    await withFolder(async (folder) => {
+      const { tape } = await newTape(folder);
+      for (let i = 0; i < 200; i++) tape.note('\u00e4'.repeat(20_000));
+      tape.note('x'.repeat(2 << 20));
+      tape.note('end');
+      await tape.stop();
+      const bytes = await readFile(join(folder, 'tape-000001.jsonl.gz'));
+      const magic = Buffer.from([0x1f, 0x8b, 0x08]);
+      const starts: number[] = [];
+      for (let at = bytes.indexOf(magic); at >= 0; at = bytes.indexOf(magic, at + 1)) starts.push(at);
+      const members = starts.map((from, i) => gunzipSync(bytes.subarray(from, starts[i + 1])).toString());
+      expect(members.length).toBeGreaterThan(8);
+      for (const member of members) expect(member.endsWith('\n')).toBe(true);
+      const long = members.filter((member) => Buffer.byteLength(member) > 1 << 20);
+      expect(long.map((member) => member.split('\n').length)).toEqual([2]);
+    });
+  });
+
+  it('show their beginning as a recording of --load', async () => {
+    await withFolder(async (folder) => {
+      await tapeMesh(folder, [
+        {
+          do: 'write',
+          cluster: 'a',
+          key: 'cilium/state/ip/v1/default/10.0.0.1',
+          value: { IP: '10.0.0.1', ID: 65_792 },
+        },
+      ]);
+      const keys: string[] = [];
+      const rejected: unknown[] = [];
+      const file = join(folder, 'tape-000001.jsonl.gz');
+      for await (const { store, key } of readRecordedKeys(file, (one) => rejected.push(one), 'own'))
+        keys.push(`${store} ${key}`);
+      expect(rejected).toEqual([]);
+      expect(keys).toContain('a cilium/cluster-config/a');
+      expect(keys).toContain('a cilium/state/ip/v1/default/10.0.0.1');
+    });
+  });
+
+  it('are kept if a law of a mesh fails', async () => {
+    await withFolder(async (folder) => {
+      const law = async (script: Parameters<typeof I9_reconnectIsColdStart>[0]): Promise<void> => {
+        await I9_reconnectIsColdStart(script);
+        throw new Error('broken');
+      };
+      await expect(keepTape([], law, folder)).rejects.toThrow('broken');
+      const [kept = ''] = await readdir(folder);
+      expect((await replayMesh(join(folder, kept))).report.digests).toBeGreaterThan(0);
+    });
+  });
+});
