@@ -3,7 +3,7 @@ import type { Rejection } from '../base/rejection.ts';
 import type { TurnGate } from '../base/turn-gate.ts';
 import type { ConfigSource } from '../clustermesh/config-follower.ts';
 import type { KubernetesClient } from '../k8s/kubernetes-client.ts';
-import { DryRunWriter } from '../k8s/rest/object-writer.ts';
+import { DryRunWriter, type ObjectWriter } from '../k8s/rest/object-writer.ts';
 import type { KvstoreBackend } from '../kvstore/session/backend.ts';
 import { clusterIdentityRange, type MaxConnectedClusters } from '../model/numeric-identity.ts';
 import { type CollectorIntervals, collectors } from './collect/collectors.ts';
@@ -193,14 +193,15 @@ export function operatorDuties(options: OperatorDutiesOptions): OperatorDuties {
     : [];
   const filter = namespaces === undefined ? [] : [namespaces];
   const clusters = remoteClusters(options);
-  const mcs = clusters && mcsObjects && mcsDuty(options, clusters, mcsObjects);
+  const importing = clusters && { ...options, clusters, writer: objectWriter(options) };
+  const mcs = importing && mcsObjects && mcsDuty(importing, mcsObjects);
   const all = [
     ...filter,
     ...published,
     ...heartbeat,
     ...collecting(options),
     ...removing(options),
-    ...(clusters === undefined ? [] : [...importing(options, clusters), clusters]),
+    ...(importing === undefined ? [] : [...sliceDuties(importing), importing.clusters]),
     ...(mcsObjects === undefined ? [] : [mcsObjects]),
     ...(mcs === undefined ? [] : [mcs]),
   ];
@@ -215,28 +216,29 @@ function remoteClusters(options: OperatorDutiesOptions): RemoteClusters | undefi
     : new RemoteClusters({ ...options, source });
 }
 
-/** Returns the duties that write objects of remote clusters. */
-function importing(options: OperatorDutiesOptions, clusters: RemoteClusters): readonly Duty[] {
-  const { sliceSync } = options;
-  return sliceSync === undefined ? [] : [endpointSliceSync({ ...options, ...sliceSync, clusters })];
+/** What the duties that write objects of remote clusters share. */
+interface ImportingOptions extends OperatorDutiesOptions {
+  readonly clusters: RemoteClusters;
+  /** It limits their writes together. */
+  readonly writer: ObjectWriter;
 }
 
-function mcsDuty(
-  options: OperatorDutiesOptions,
-  clusters: RemoteClusters,
-  objects: McsObjects,
-): McsDuty | undefined {
-  const { mcs, kubernetes, election = SOLE_LEADER, dryRun, identityAllocation, globalByDefault } = options;
+/** Returns the duties that write EndpointSlices. */
+function sliceDuties(options: ImportingOptions): readonly Duty[] {
+  const { sliceSync } = options;
+  return sliceSync === undefined ? [] : [endpointSliceSync({ ...options, ...sliceSync })];
+}
+
+function mcsDuty(options: ImportingOptions, objects: McsObjects): McsDuty | undefined {
+  const { mcs, kubernetes, dryRun, identityAllocation, globalByDefault } = options;
   return (
     mcs &&
     new McsDuty({
       ...options,
       ...mcs,
-      clusters,
       objects,
       globalByDefault: identityAllocation === 'crd' ? globalByDefault : undefined,
       reader: kubernetes.reader(),
-      writer: objectWriter({ kubernetes, election, dryRun }),
       isDryRun: dryRun !== undefined,
     })
   );
