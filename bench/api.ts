@@ -62,6 +62,8 @@ export interface ApiBenchReport {
   readonly page: Spread;
   /** CPU time of the agent for a page, in milliseconds. */
   readonly pageCPU: number;
+  /** CPU time of the agent for a search, in milliseconds. */
+  readonly search: Spread;
 }
 
 const DEFAULT_PREFIXES = 1_000_000;
@@ -71,6 +73,7 @@ const CHANGES_PER_SECOND = 10_000;
 const SECONDS = 20;
 const DEAF_SECONDS = 60;
 const PAGES = 1_000;
+const SEARCH_ROUNDS = 50;
 const LABELS: Labels = [
   { source: 'k8s', key: 'app', value: 'checkout' },
   { source: 'k8s', key: 'io.kubernetes.pod.namespace', value: 'shop' },
@@ -152,6 +155,27 @@ async function cpuOf(work: () => Promise<void>): Promise<number> {
   return (user + system) / 1000;
 }
 
+/** Returns the CPU time of searches of each kind: exact ones, partial addresses, parts of names, labels, and without results. */
+async function searchTimes(app: ReturnType<typeof createApp>, prefixes: number): Promise<Spread> {
+  const times: number[] = [];
+  for (let round = -SEARCH_ROUNDS; round < SEARCH_ROUNDS; round++) {
+    const pod = (Math.abs(round) * 7919) % prefixes;
+    for (const query of [
+      '10.3.7.9',
+      '10.3.',
+      `checkout-${pod}`,
+      'checkout-9',
+      'app=checkout',
+      'hecko',
+      'none',
+    ]) {
+      const ms = await cpuOf(async () => void (await app.request(`/v1/search?q=${query}`)));
+      if (round >= 0) times.push(ms); // the first ones are compiled
+    }
+  }
+  return spread(times);
+}
+
 const LOOK_MS = 5;
 
 /**
@@ -182,7 +206,20 @@ async function deafMonitor(url: string): Promise<Socket> {
 }
 
 function render(report: ApiBenchReport): string {
-  const { prefixes, seconds, lag, loop, heldUp, cpu, load, growth, clients: seen, page, pageCPU } = report;
+  const {
+    prefixes,
+    seconds,
+    lag,
+    loop,
+    heldUp,
+    cpu,
+    load,
+    growth,
+    clients: seen,
+    page,
+    pageCPU,
+    search,
+  } = report;
   const ms = (value: number): string => `${short(value)} ms`;
   const mb = (bytes: number): string => `${short(bytes / 1e6)} MB`;
   const rows: readonly (readonly string[])[] = [
@@ -196,6 +233,7 @@ function render(report: ApiBenchReport): string {
     [`a monitor that never reads, ${report.deafChanges} changes`, mb(report.deafBytes), '< 8 MB'],
     ['page of 1,000, p50 / p99', `${ms(page.p50)} / ${ms(page.p99)}`, 'p99 < 10 ms'],
     ['of it, CPU time of the agent', ms(pageCPU), ''],
+    ['CPU time of a search, p50 / p99', `${ms(search.p50)} / ${ms(search.p99)}`, 'p99 < 30 ms'],
   ];
   return [
     `API of ${prefixes.toLocaleString('en')} prefixes: ${MONITORS} monitors, ${Math.round(seen.requests / seconds)} requests/s (${seen.refused} refused), ${report.changesPerSecond} changes/s for ${seconds} s; ${mb(seen.monitored / seconds)}/s to monitors. Load of the machine: ${load.map(short).join(', then ')}.\n`,
@@ -227,6 +265,7 @@ export async function benchApi(options: ApiBenchOptions = {}): Promise<ApiBenchR
   const pageCPU = await cpuOf(async () => {
     page = await clients<PagesReport>({ url, pages: PAGES });
   });
+  const search = await searchTimes(app, prefixes);
   for (let i = 0; i < 70_000; i++) model.write(i % prefixes); // the maximum number of kept snapshots
   const load = { url, prefixes, monitors: MONITORS, requestsPerSecond: REQUESTS_PER_SECOND };
   await Promise.all([clients<LoadReport>({ ...load, seconds: 3 }), flow(model, prefixes, 3)]);
@@ -260,7 +299,15 @@ export async function benchApi(options: ApiBenchOptions = {}): Promise<ApiBenchR
   if (seen === undefined) throw new Error('the clients have reported nothing');
   const report: ApiBenchReport = {
     ...{ prefixes, seconds: SECONDS, changesPerSecond: CHANGES_PER_SECOND, lag: spread(late), loop: delay },
-    ...{ growth: quiet - before, clients: seen, deafBytes, deafChanges, page, pageCPU: pageCPU / PAGES },
+    ...{
+      growth: quiet - before,
+      clients: seen,
+      deafBytes,
+      deafChanges,
+      page,
+      pageCPU: pageCPU / PAGES,
+      search,
+    },
     ...{ heldUp, cpu: cpuMs / ms, load: [loadBefore, loadAfter] },
   };
   if (options.json !== true) process.stdout.write(render(report));

@@ -127,6 +127,8 @@ async function withProcess(words: readonly string[], use: (url: string) => Promi
   try {
     while (program.exitCode === null && !(await isUp()))
       await new Promise((resolve) => setTimeout(resolve, 200));
+    if (program.exitCode !== null)
+      throw new Error(`dpcache ${words[0]} ended with status ${program.exitCode}`);
     await use(url);
   } finally {
     program.kill();

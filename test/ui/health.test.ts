@@ -18,6 +18,18 @@ describe('the banner of the overview', () => {
     expect(await health.innerText()).not.toContain('No problems');
   });
 
+  it('is announced on every other view, with the number of problems', async () => {
+    const { page, blocking, show } = await open('#services');
+    const tab = page.getByRole('navigation', { name: 'Views' }).getByRole('link', { name: /^Overview/ });
+    expect(await tab.innerText()).toBe('Overview');
+    blocking.push('own kvstore: waits for its first list');
+    await tab.getByText('1 problem').waitFor();
+    expect(await violations(page)).toEqual([]);
+    await show('');
+    await page.getByRole('region', { name: 'Health' }).getByText('Not ready: 1 problem').waitFor();
+    expect(await tab.innerText()).toBe('Overview');
+  });
+
   it('names an unreachable cluster, a waiting step and restored data with its age; nothing is marked as good there', async () => {
     const model = new MeshModel().fill();
     model.clusters = [

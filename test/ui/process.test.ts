@@ -133,7 +133,7 @@ describe('the page of a kvstoremesh', () => {
     await page.getByRole('row', { name: /^baltic 2 ready/ }).waitFor();
     expect((await row('baltic')).slice(0, 3)).toEqual(['baltic', '2', 'ready']);
     const health = page.getByRole('region', { name: 'Health' });
-    await health.getByText(/Kvstore unreachable\. .*connection refused/).waitFor();
+    await health.getByText(/Kvstore unreachable: .*connection refused/).waitFor();
     expect(await health.innerText()).not.toContain('No problems');
     expect(await page.title()).toBe('Overview · kvstoremesh · atlantic · dpcache');
     await look(page, 'kvstoremesh');

@@ -33,9 +33,9 @@ function processProblems(status: ProcessStatus): readonly HealthProblem[] {
     ...clusters
       .filter(({ ready }) => !ready)
       .map(({ name, connected, state, lastFailure }) => {
-        const why = connected || lastFailure === undefined ? '' : ` ${lastFailure}.`;
-        const what = connected ? `Not complete: ${state}.` : 'Kvstore unreachable.';
-        return { severity: 'warning', subject: name, text: `${what}${why}` } as const;
+        const why = lastFailure === undefined ? '' : `: ${lastFailure}`;
+        const text = connected ? `Not complete: ${state}.` : `Kvstore unreachable${why}.`;
+        return { severity: 'warning', subject: name, text } as const;
       }),
     ...duties.flatMap(({ name, state, lastFailure }) =>
       state === 'waiting' && lastFailure !== undefined

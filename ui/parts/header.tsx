@@ -5,7 +5,9 @@ import { isAgent, processName, useFeed, useShared, useTick } from '../agent/live
 import { clockText, nameOf } from '../format.ts';
 import { density, setDensity, setTheme, theme } from '../preferences.ts';
 import { Find } from './find.tsx';
+import { TONES, useProblems } from './health.tsx';
 import { Icon } from './icons.tsx';
+import { Mark } from './marks.tsx';
 import { MomentBar, MomentButton } from './moment.tsx';
 
 /** A view of the navigation, and the views of single things that belong to it. */
@@ -33,6 +35,22 @@ function ConnectionMark(): VNode {
   return <output class={`connection ${feed.connection}`}>{texts[feed.connection]}</output>;
 }
 
+/** The number of problems, which the overview names; nothing if there are none. */
+function Problems(): VNode | null {
+  const { problems = [] } = useProblems();
+  const [worst] = problems;
+  if (worst === undefined) return null;
+  return (
+    <>
+      {' '}
+      <Mark tone={TONES[worst.severity]} title={`${worst.subject}: ${worst.text}`}>
+        {problems.length}
+        <span class="hidden"> {problems.length === 1 ? 'problem' : 'problems'}</span>
+      </Mark>
+    </>
+  );
+}
+
 function Tabs({ view }: { view: string }): VNode {
   const { document } = useShared().status;
   const more = isAgent(document)
@@ -56,6 +74,7 @@ function Tabs({ view }: { view: string }): VNode {
           aria-current={name === view || (of as readonly string[]).includes(view) ? 'page' : undefined}
         >
           {nameOf(name)}
+          {name === 'overview' && view !== 'overview' && <Problems />}
         </a>
       ))}
     </nav>

@@ -4,9 +4,10 @@ import { useAnswer } from '../agent/ask.ts';
 import { isAgent, useFeed, useShared, useTick } from '../agent/live.ts';
 import { problemsOf, type Readiness } from '../agent/problems.ts';
 import { counted } from '../format.ts';
-import { Mark } from './marks.tsx';
+import { Mark, type Tone } from './marks.tsx';
 
-const TONES = { error: 'bad', warning: 'warn' } as const;
+/** How each severity is shown. */
+export const TONES: Readonly<Record<HealthProblem['severity'], Tone>> = { error: 'bad', warning: 'warn' };
 
 /** Problems that are listed. */
 const LISTED = 12;

@@ -40,14 +40,16 @@ export function Chip({
   );
 }
 
-/** A label. A long one is broken after its key. */
+/** A label. A long one is broken between the parts of its key. */
 export function LabelText({ children }: { children: string }): VNode {
-  const at = children.indexOf('=') + 1;
   return (
     <>
-      {children.slice(0, at)}
-      <wbr />
-      {children.slice(at)}
+      {children.split(/(?<=[.=/])/).map((part, at) => (
+        <span key={`${at} ${part}`}>
+          {part}
+          <wbr />
+        </span>
+      ))}
     </>
   );
 }

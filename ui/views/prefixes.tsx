@@ -158,7 +158,7 @@ export function Prefixes({ parameters }: { parameters: URLSearchParams }): VNode
         <TextFilter name="within" label="within CIDR" value={of('within')} example="10.10.0.0/24" />
         <TextFilter name="identity" label="identity" value={of('identity')} example="66536" />
         <TextFilter name="label" label="label" value={of('label')} example="app=checkout" />
-        <TextFilter name="pod" label="pod" value={of('pod')} example="shop/checkout-0" />
+        <TextFilter name="pod" label="pod" value={of('pod')} example="shop/web-0" />
         <TextFilter name="node" label="host IP" value={of('node')} example="192.168.10.1" />
         <Choice name="source" label="source" value={of('source')} options={SOURCES} />
         <Choice name="cluster" label="remote cluster" value={of('cluster')} options={clusters} />

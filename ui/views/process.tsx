@@ -112,12 +112,13 @@ export function Process({ status }: { status: ProcessStatus }): VNode {
   const objects = entries.filter(
     ([name, value]) => name !== 'rejected' && typeof value === 'object' && !Array.isArray(value),
   );
+  const width = objects.length % 3 === 1 ? 'third' : 'half';
   return (
     <div class="grid">
-      <Panel title={titleOf(processName(status))} className="third">
+      <Panel title={titleOf(processName(status))} className={width}>
         <Facts of={plain.map(([name, value]) => [wordsOf(name), valueText(value)])} />
       </Panel>
-      <Panel title="Steps of the start" className="third">
+      <Panel title="Steps of the start" className={width}>
         <Facts
           of={steps.map(({ name, state, ms, failure }) => [
             name,
@@ -129,7 +130,7 @@ export function Process({ status }: { status: ProcessStatus }): VNode {
         />
       </Panel>
       {objects.map(([name, value]) => (
-        <Panel key={name} title={titleOf(name)} className="third">
+        <Panel key={name} title={titleOf(name)} className={width}>
           <Facts
             of={Object.entries(value as object).map(([field, part]) => [wordsOf(field), valueText(part)])}
           />
