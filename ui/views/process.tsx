@@ -95,6 +95,9 @@ const CLUSTER_COLUMNS: readonly Column<CopiedClusterDocument>[] = [
   { name: 'last failure', cell: ({ lastFailure }) => lastFailure ?? MISSING },
 ];
 
+/** Titles that are not the name of the field. */
+const TITLES: Readonly<Record<string, string>> = { mcs: 'Multi-cluster services' };
+
 function titleOf(name: string): string {
   return nameOf(wordsOf(name));
 }
@@ -130,7 +133,7 @@ export function Process({ status }: { status: ProcessStatus }): VNode {
         />
       </Panel>
       {objects.map(([name, value]) => (
-        <Panel key={name} title={titleOf(name)} className={width}>
+        <Panel key={name} title={TITLES[name] ?? titleOf(name)} className={width}>
           <Facts
             of={Object.entries(value as object).map(([field, part]) => [wordsOf(field), valueText(part)])}
           />
