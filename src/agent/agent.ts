@@ -371,11 +371,13 @@ export class Agent implements ReadModel, PlayStage {
 
   /** Reads the manifests again. Objects that are missing in them are removed. Throws `InputError` if a manifest cannot be read. */
   readManifests(paths: readonly string[], signal: AbortSignal): Promise<void> {
+    this.#tape?.tape.note('the manifests are read again');
     return this.#manifests.read(paths, signal);
   }
 
   /** Changes the rates of requests to each etcd; see `RateLimitOptions`. */
   changeRates(rateLimit: RateLimitOptions): void {
+    this.#tape?.tape.note('the rates of requests are set again');
     this.#mesh.changeRates(rateLimit);
   }
 
@@ -540,6 +542,7 @@ export class Agent implements ReadModel, PlayStage {
 
   /** Stops following. The engines keep their state (SEMANTICS 6). A step that does not stop is logged and abandoned. */
   async stop(): Promise<void> {
+    this.#tape?.tape.note('the agent is stopping');
     await this.#startup.stop();
   }
 }

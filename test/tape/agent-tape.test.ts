@@ -120,8 +120,13 @@ describe('the tape of an agent', () => {
     const log = createLog('silent', 'text', { write: () => {} });
     const agent = new Agent(options, { log, clock: systemClock, random: () => 0.5 });
     await agent.start(new AbortController().signal);
+    await agent.readManifests([], new AbortController().signal);
     await agent.stop();
     const text = textOf(folder);
+    expect(text.match(/"ev":"note","text":"[^"]*"/g)).toEqual([
+      '"ev":"note","text":"the manifests are read again"',
+      '"ev":"note","text":"the agent is stopping"',
+    ]);
     expect(text).toContain('"ev":"kind"');
     expect(text).not.toContain(secret);
     expect(text).not.toContain(address);
