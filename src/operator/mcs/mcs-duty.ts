@@ -25,7 +25,7 @@ import { readLocalExport } from './local-export.ts';
 import { MCS_KINDS, type McsKindName, type McsObjects } from './mcs-objects.ts';
 import { derivedName, IMPORT_NAME_LABEL, type McsVersion } from './names.ts';
 import { OwnWrites } from './own-writes.ts';
-import { type McsPlan, type McsState, type PlannedWrite, planName } from './plan.ts';
+import { MCS_PARTS, type McsPlan, type McsState, type PlannedWrite, planName } from './plan.ts';
 
 /** Options of {@link McsDuty}. */
 export interface McsDutyOptions {
@@ -365,6 +365,8 @@ export class McsDuty implements Duty {
       names.delete(key);
       if (names.size === 0) this.#names.delete(namespace);
       this.#ofDerived.delete(derivedKey);
+      for (const of of this.#objectsOf(key))
+        for (const part of MCS_PARTS) this.#settled.delete(`${part} ${of}`);
     }
     setOrDelete(this.#conflicts, key, plan?.merged?.conflict?.reason);
     setOrDelete(this.#held, key, plan?.held);

@@ -47,7 +47,9 @@ export interface McsState {
 }
 
 /** The objects that are written for a name. */
-export type McsPart = 'export status' | 'derived service' | 'import' | 'import status';
+export const MCS_PARTS = ['export status', 'derived service', 'import', 'import status'] as const;
+
+export type McsPart = (typeof MCS_PARTS)[number];
 
 /** A write, and the reason for people. */
 export interface PlannedWrite {
