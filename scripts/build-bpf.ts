@@ -9,6 +9,7 @@ import { fileURLToPath } from 'node:url';
 
 const FOLDER = fileURLToPath(new URL('../src/datapath/linux/bpf/programs/', import.meta.url));
 const LINE = 100;
+const MAPS_OF_LINE = 6;
 const EM_BPF = 247;
 const SHT_SYMTAB = 2;
 const SHT_REL = 9;
@@ -133,18 +134,28 @@ function compile(source: string): readonly Program[] {
 }
 
 function printed(source: string, compiler: string, programs: readonly Program[]): string {
+  const words = new Map<string, string>();
   const constants = programs.map(({ name, code, maps }) => {
-    const lines = code.match(new RegExp(`.{1,${LINE}}`, 'g')) ?? [];
     const word = name.replaceAll(/_(.)/g, (_, letter: string) => letter.toUpperCase());
-    const mapLines = maps.map(([at, map]) => `    [${at}, '${map}'],\n`).join('');
+    const head = `/** The program \`${name}\` of ${source}. */\nexport const ${word}: ProgramImage = {`;
+    const content = JSON.stringify([code, maps]);
+    const same = words.get(content);
+    if (same !== undefined) return `${head} ...${same}, name: '${name}' };\n`;
+    words.set(content, word);
+    const lines = code.match(new RegExp(`.{1,${LINE}}`, 'g')) ?? [];
+    const pairs = maps.map(([at, map]) => `[${at}, '${map}'],`);
+    const mapLines = Array.from({ length: Math.ceil(pairs.length / MAPS_OF_LINE) }, (_, line) =>
+      pairs.slice(line * MAPS_OF_LINE, (line + 1) * MAPS_OF_LINE).join(' '),
+    );
     return [
-      `/** The program \`${name}\` of ${source}. */`,
-      `export const ${word}: ProgramImage = {`,
+      head,
       `  name: '${name}',`,
       '  code: [',
       ...lines.map((line) => `    '${line}',`),
       "  ].join(''),",
-      `  maps: [\n${mapLines}  ],`,
+      '  maps: [',
+      ...mapLines.map((line) => `    ${line}`),
+      '  ],',
       '};',
       '',
     ].join('\n');

@@ -57,7 +57,7 @@ export interface KubernetesFollowerContext {
 
 /** Maximum time without progress of a first list before the start continues without it (KUBERNETES 55). */
 const PATIENCE_MS = 180_000;
-/** Number of failures after which the start continues without a list. More than one, because a first failure may be accidental. */
+/** Number of failures until the start continues without a list. More than one, because a first failure may be accidental. */
 const FAILURES = 3;
 
 /** Returns the addresses of this machine except internal ones (loopback). */

@@ -52,7 +52,7 @@ const REACH_MS = 30_000;
 const PATIENCE_MS = { memory: 5_000, etcd: 180_000 };
 
 /**
- * Number of failures after which the start does not wait for a cluster. More than one for etcd, because a first failure may be
+ * Number of failures until the start does not wait for a cluster. More than one for etcd, because a first failure may be
  * accidental.
  */
 const FAILURES = { memory: 1, etcd: 3 };

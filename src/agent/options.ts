@@ -73,7 +73,7 @@ export interface AgentOptions {
   readonly clustermeshConfig?: string | undefined;
   /** Time after which an unreachable remote cluster loses its services; default: never. */
   readonly serviceTTLMs?: number | undefined;
-  /** The format in which services of remote clusters are read; default `auto`. */
+  /** The format of the services of remote clusters; default `auto`. */
   readonly serviceV2?: ServiceV2 | undefined;
   /** Keep the state of the own kvstore while it has lost its configuration; default true. See `OwnClusterOptions`. */
   readonly failStatic?: boolean | undefined;

@@ -20,7 +20,7 @@ export interface FeedChange {
 export interface FeedRead {
   /** Changes in order of revision. Each key appears once, at its latest change. */
   readonly changes: readonly FeedChange[];
-  /** Revision from which to continue. */
+  /** Revision to continue from. */
   readonly revision: number;
   /** True if changes after the requested revision are no longer held, or if it is unknown. `changes` is then empty. */
   readonly missed: boolean;

@@ -1,6 +1,6 @@
 import type { Uncertainty } from '../history/types.ts';
 
-/** The interval for which changes are held, ISO 8601. */
+/** The interval of the held changes, ISO 8601. */
 export interface HeldDocument {
   readonly from: string;
   readonly to: string;

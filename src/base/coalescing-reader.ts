@@ -16,7 +16,7 @@ export interface CoalescingReaderOptions<T> {
  * `next` waits; waiting values are dropped.
  */
 export class CoalescingReader<V, T> implements AsyncIterableIterator<T> {
-  /** Values for the consumer by key, in the order in which the keys were first added. */
+  /** Values for the consumer by key, in the order of the first additions of their keys. */
   readonly waiting: KeyedQueue<string, V> = new KeyedQueue();
   readonly #options: CoalescingReaderOptions<T>;
   readonly #end = (): void => this.close();

@@ -26,7 +26,7 @@ const BACKOFF: Backoff = { baseMs: 100, capMs: 60_000 };
  * time works on it. If it was added during the work, it is queued again after `done`.
  *
  * The queue holds keys, not events. The worker reads the state of the key when it starts, so that changes coalesce (I11). Keys
- * are returned in the order in which they became due. Each operation takes constant time.
+ * are returned in the order of their due times. Each operation takes constant time.
  *
  *     addAfter, retry ─► delayed ─► due ─► get ─► working ─► done
  *                                    ▲               │

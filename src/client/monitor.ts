@@ -9,7 +9,7 @@ import { backendsText } from './change-text.ts';
 export interface MonitorOptions {
   /** Comma-separated types; default: all. */
   readonly types?: string | undefined;
-  /** Revision after which the stream begins; default: the current one. */
+  /** Last revision before the stream begins; default: the current one. */
   readonly from?: string | undefined;
   /** `json`: one object per line. */
   readonly format: 'text' | 'json';
@@ -22,7 +22,7 @@ export interface MonitorContext {
   readonly signal: AbortSignal;
 }
 
-/** An event in the form in which the agent sent it. */
+/** An event as the agent sent it. */
 export interface SentEvent {
   readonly name: string;
   readonly data: string;

@@ -33,7 +33,7 @@ export interface ClusterMeshOptions extends MeshEngines, FollowingOptions {
    * cluster is reachable. Its nodes, IPs and identities stay. Default: nothing is withdrawn.
    */
   readonly serviceTTLMs?: number | undefined;
-  /** The format in which services are read. Default `auto`. */
+  /** The format of the services to read. Default `auto`. */
   readonly serviceV2?: ServiceV2 | undefined;
   /**
    * If true, a cluster is not followed before its kvstore has its configuration (1.13). Otherwise an empty kvstore without one is a

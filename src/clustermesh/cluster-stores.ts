@@ -62,7 +62,7 @@ export interface ClusterStoresOptions extends StoreHooks {
   readonly serviceV2?: ServiceV2 | undefined;
 }
 
-/** Returns the format in which the services of a cluster are read; `undefined` if it does not export one that may be read. */
+/** Returns the format of the services of a cluster; `undefined` if it does not export one that may be read. */
 export function serviceFormat(
   setting: ServiceV2,
   mode: EndpointSlicesExportMode | undefined,

@@ -61,7 +61,7 @@ type AnyStore = Pick<
  */
 export abstract class ResourceStores {
   readonly #cluster: string;
-  /** Stores in the order in which they are followed. */
+  /** Stores in the order of their start. */
   protected readonly stores: Map<CopiedResource, AnyStore> = new Map();
 
   /** The prefixes of the last runs. */

@@ -16,7 +16,7 @@ const FAST_SECONDS = 5;
 /** Memory that is reserved for the segment that is written, in segments: its buffer may be half empty. */
 const RESERVED = 2;
 
-/** An interval of which answers are not certain. */
+/** An interval of uncertain answers. */
 export interface DoubtfulSpan {
   readonly reason: Uncertainty;
   /** The cluster, or empty for all. */
@@ -115,7 +115,7 @@ export class ChangeLog {
     return this.#stateVersion;
   }
 
-  /** Compares the wall time with the time of the life. Returns the milliseconds by which it was set, or 0. */
+  /** Compares the wall time with the time of the life. Returns the milliseconds of its step, or 0. */
   checkWall(): number {
     const set = this.life.checkWall();
     if (set !== 0) this.#stateVersion++;
@@ -192,7 +192,7 @@ export class ChangeLog {
     this.#records.mark++;
   }
 
-  /** Begins an interval of which answers are not certain. */
+  /** Begins an interval of uncertain answers. */
   beginSpan(reason: Uncertainty, subject: string): DoubtfulSpan {
     const span = { reason, subject, fromMs: this.life.now(), toMs: undefined };
     this.#spans.push(span);

@@ -210,7 +210,7 @@ export class History {
     });
   }
 
-  /** Begins an interval of which answers are not certain; end it with {@link History.endDoubt}. */
+  /** Begins an interval of uncertain answers; end it with {@link History.endDoubt}. */
   beginDoubt(reason: Uncertainty, subject: string): DoubtfulSpan | undefined {
     return this.#log?.beginSpan(reason, subject);
   }
@@ -225,7 +225,7 @@ export class History {
     if (set !== 0) this.mark('clock-set', '', String(Math.round(set)));
   }
 
-  /** The interval for which changes are held in memory. */
+  /** The interval of the held changes in memory. */
   get held(): Held {
     const log = this.#log;
     const now = this.#options.clock.wallTime();

@@ -22,7 +22,7 @@ export class LifeClock {
     return this.#pieces;
   }
 
-  /** Records that it is `wall` now. Returns the milliseconds by which the clock was set, or 0. */
+  /** Records that it is `wall` now. Returns the milliseconds of its step, or 0. */
   observe(ms: number, wall: number): number {
     const offset = wall - ms;
     const change = offset - (this.#pieces.at(-1)?.offset ?? offset);
@@ -69,7 +69,7 @@ export class RunningLife {
     return this.#last;
   }
 
-  /** Compares the wall time with the time of the life. Returns the milliseconds by which it was set, or 0. */
+  /** Compares the wall time with the time of the life. Returns the milliseconds of its step, or 0. */
   checkWall(): number {
     return this.clock.observe(this.now(), this.#time.wallTime());
   }

@@ -87,7 +87,7 @@ export class PastReader {
     this.#options = options;
   }
 
-  /** The interval for which changes are held. Between two processes there are no changes. */
+  /** The interval of the held changes. Between two processes there are no changes. */
   get held(): Held {
     const now = this.#options.clock.wallTime();
     const { lives } = this.#read();

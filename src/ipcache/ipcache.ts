@@ -394,7 +394,7 @@ export class IPCache extends CacheReads {
     return new IPCacheSnapshot(this.table.fork(), this.rows.fork(), this.#hub.revision);
   }
 
-  /** Yields the claims that wait for room, in the order in which they will be admitted. */
+  /** Yields the claims that wait for room, in the order of their admission. */
   waiting(): Generator<WaitingClaim, void, void> {
     return this.#waiting.list();
   }

@@ -4,9 +4,9 @@ import type { NumericIdentity } from './numeric-identity.ts';
 
 /**
  * The identities of one cluster: number ↔ labels. One for each cluster for as long as that cluster is known:
- * a reconnect goes on with it, so that nothing reads an abandoned copy and none is leaked.
+ * a reconnect continues with it, so that nothing reads an abandoned copy and none is leaked.
  *
- * Several numbers may stand for the same labels, for example while a cluster replaces one by another. The first one in the
+ * Several numbers may have the same labels, for example while a cluster replaces one by another. The first one in the
  * order of the cluster is returned, by default the smallest.
  */
 export class IdentityCache {
@@ -20,7 +20,7 @@ export class IdentityCache {
   #changes = 0;
 
   /**
-   * @param compare which of two numbers with the same labels comes first; default: the smaller. It must give two numbers the same
+   * @param compare which of two numbers with the same labels is first; default: the smaller. It must give two numbers the same
    *   order for as long as both are in the cache
    */
   constructor(compare: (a: NumericIdentity, b: NumericIdentity) => number = (a, b) => a - b) {

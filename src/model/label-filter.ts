@@ -75,7 +75,7 @@ function matchLength({ source, expression }: LabelRule, label: Label): number | 
   return expression.exec(label.key)?.[0].length;
 }
 
-/** Selects the labels of an identity (KUBERNETES 28, 29). Expressions come from the operator and are trusted to terminate quickly. */
+/** Selects the labels of an identity (KUBERNETES 28, 29). The operator configures the expressions. They are trusted to terminate quickly. */
 export class LabelFilter {
   readonly #rules: readonly LabelRule[];
   /** True if the configuration has include rules. Then labels without a match are dropped. */

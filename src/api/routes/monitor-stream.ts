@@ -27,7 +27,7 @@ export interface ChangeDocument {
 /** Parameters of a monitor. */
 export interface MonitorRequest {
   readonly types: ReadonlySet<ChangeType>;
-  /** Revision after which to start; `undefined` starts with the next change. An unknown revision causes a resync. */
+  /** Last revision before the start; `undefined` starts with the next change. An unknown revision causes a resync. */
   readonly from: number | undefined;
 }
 
@@ -54,7 +54,7 @@ const HELD_BYTES: number = 2 << 20;
 interface Part {
   /** Encoded events. */
   readonly bytes: Uint8Array;
-  /** Revision from which to continue. */
+  /** Revision to continue from. */
   readonly revision: number;
   readonly missed: boolean;
 }

@@ -30,7 +30,7 @@ export interface KeptItems extends Disposable {
   recheck(): void;
   /** Returns what the kernel finds for a key, and the desired item; `undefined` if the table has no lookup of single keys. */
   lookup?(key: string): PrintedStep | undefined;
-  /** Returns the current differences, in the order in which they would be written. */
+  /** Returns the current differences, in the order of their writes. */
   plan(): Promise<readonly PrintedStep[]>;
   /** Repairs changes by others. Resolves to the differences. */
   repair(): Promise<readonly PrintedStep[]>;

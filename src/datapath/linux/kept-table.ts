@@ -192,7 +192,7 @@ export class KeptTable<Item> implements Disposable {
   }
 
   /**
-   * Returns the differences from the desired content, in the order in which they would be written. Calls that wait for a read
+   * Returns the differences from the desired content, in the order of their writes. Calls that wait for a read
    * share it. Between two reads, pending writes get as many turns as the first read took.
    */
   plan(): Promise<readonly PlannedChange<Item>[]> {

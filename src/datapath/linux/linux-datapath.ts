@@ -135,7 +135,7 @@ export class LinuxDatapath implements Disposable {
   }
 
   /**
-   * Returns the differences between the kernel and the engines, table by table, in the order in which they would be written.
+   * Returns the differences between the kernel and the engines, table by table, in the order of their writes.
    */
   async plan(): Promise<readonly PrintedStep[]> {
     const steps: PrintedStep[] = [];

@@ -4,7 +4,7 @@ import { PacedTask } from './paths/paced-task.ts';
 
 /** Time between checks, because a detached link causes no event. A check takes about 20 system calls. */
 const LOOK_MS = 10_000;
-/** Delay in which events of one change are merged. */
+/** Events of one change within this delay are merged. */
 const EVENT_PACE_MS = 200;
 
 /**

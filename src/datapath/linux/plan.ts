@@ -31,7 +31,7 @@ export function* differences<Item>(
   }
 }
 
-/** Returns the steps in the order in which they are applied: items that others depend on are added first and deleted last. */
+/** Returns the steps in the order of application: items that others depend on are added first and deleted last. */
 export function orderPlan<Item>(
   { order }: Pick<KernelTable<Item>, 'order'>,
   steps: Iterable<PlannedChange<Item>>,

@@ -13,7 +13,7 @@ export interface InClusterOptions {
   readonly clock?: Clock | undefined;
 }
 
-/** The folder in which the kubelet mounts a service account. */
+/** The mount of a service account by the kubelet. */
 const FOLDER = '/var/run/secrets/kubernetes.io/serviceaccount';
 
 /** Returns true if this process runs in a pod with a service account. */

@@ -4,7 +4,7 @@ import { readRegularFile } from '../../base/regular-file.ts';
 import { ApiError } from './api-error.ts';
 import type { ClientCertificate, Credentials } from './cluster-access.ts';
 
-/** Time for which a token is cached. Kubelets renew tokens long before they expire. */
+/** Lifetime of a cached token. Kubelets renew tokens long before they expire. */
 const FRESH_MS = 10_000;
 
 /**

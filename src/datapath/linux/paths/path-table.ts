@@ -73,7 +73,7 @@ interface QueuedRequest {
   readonly request: LenientRequest;
 }
 
-/** The way in which an address is reached. */
+/** How an address is reached. */
 export type Reach =
   | { readonly kind: 'link'; readonly interface: number }
   | { readonly kind: 'not'; readonly reason: string };

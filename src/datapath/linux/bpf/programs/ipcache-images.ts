@@ -37,10 +37,6 @@ export const ipcacheCount: ProgramImage = {
     'AAAAANsQCAAAAAAAtAAAAP////+VAAAAAAAAAA==',
   ].join(''),
   maps: [
-    [37, 'ipcache'],
-    [75, 'ipcache'],
-    [89, 'traffic'],
-    [100, 'traffic'],
-    [105, 'traffic'],
+    [37, 'ipcache'], [75, 'ipcache'], [89, 'traffic'], [100, 'traffic'], [105, 'traffic'],
   ],
 };
