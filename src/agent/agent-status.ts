@@ -59,7 +59,6 @@ export function isoTime(at: number | undefined): string | undefined {
   return at === undefined ? undefined : new Date(at).toISOString();
 }
 
-/** Returns the progress of all watches together. */
 function progressOf(watches: readonly WatchStatus[]): ReadProgress {
   if (watches.length === 0) return {};
   const revision = Math.max(...watches.map(({ nextRevision }) => nextRevision)) - 1;

@@ -20,7 +20,6 @@ export interface ReportedClusters {
 const REASON_MS = 10_000;
 const REASON_MAX_MS = 600_000;
 
-/** A cluster in trouble. */
 interface ClusterProblem {
   readonly since: number;
   /** Reasons that have been logged. */

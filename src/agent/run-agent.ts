@@ -146,7 +146,6 @@ export async function followMesh(
   });
 }
 
-/** Returns lines with the addresses of this agent. */
 function reachedLines({ socket, url, hasPage }: AgentApi): readonly string[] {
   return [
     ...(socket === undefined ? [] : [`Status: dpcache status --socket ${socket}`]),

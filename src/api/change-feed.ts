@@ -197,7 +197,6 @@ export class ChangeFeed {
     return begun;
   }
 
-  /** Returns true if a change in the feed is the latest of its key. */
   #isLatest(type: ChangeType, key: string, revision: number): boolean {
     for (let at = this.#generations.length - 1; at >= 0; at--) {
       const latest = this.#generations[at]?.[type].get(key);

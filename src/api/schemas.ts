@@ -35,13 +35,12 @@ import {
   type TapeDocument,
 } from './status-document.ts';
 
-/** A record of strings. */
 const TEXTS = z.record(z.string(), z.string());
 
 const RESTORED: z.ZodType<RestoredDocument> = z
   .object({
-    knownAt: z.string().openapi({ description: 'Time of the restored state' }),
-    ageSeconds: z.int().openapi({ description: 'Age of the restored state' }),
+    knownAt: z.string().describe('Time of the restored state'),
+    ageSeconds: z.int().describe('Age of the restored state'),
   })
   .openapi('Restored');
 
@@ -54,18 +53,18 @@ const PAST: z.ZodType<PastDocument> = z
   .object({
     at: z.string(),
     certain: z.boolean(),
-    reason: z.enum(UNCERTAINTIES).optional().openapi({ description: 'Why the answer is not certain' }),
-    claimsComplete: z.literal(false).optional().openapi({
-      description:
-        'Present if other claims may have existed: the moment is in the life of an earlier process',
-    }),
+    reason: z.enum(UNCERTAINTIES).optional().describe('Why the answer is not certain'),
+    claimsComplete: z
+      .literal(false)
+      .optional()
+      .describe('Present if other claims may have existed: the moment is in the life of an earlier process'),
     held: HELD,
     effectiveSince: z.string().optional(),
     effectiveUntil: z.string().optional(),
   })
   .openapi('Past');
 
-const PAST_FIELD = { past: PAST.optional().openapi({ description: 'Present with `at`' }) };
+const PAST_FIELD = { past: PAST.optional().describe('Present with `at`') };
 
 /** See {@link HistoryRecordDocument}. */
 export const HISTORY_RECORD: z.ZodType<HistoryRecordDocument> = z
@@ -76,12 +75,12 @@ export const HISTORY_RECORD: z.ZodType<HistoryRecordDocument> = z
     key: z.string().optional(),
     source: z.string().optional(),
     owner: z.string().optional(),
-    before: z.unknown().optional().openapi({ description: 'The claim before the change; absent: none' }),
-    after: z.unknown().optional().openapi({ description: 'The claim after the change; absent: none' }),
+    before: z.unknown().optional().describe('The claim before the change; absent: none'),
+    after: z.unknown().optional().describe('The claim after the change; absent: none'),
     effective: z
       .object({ before: z.int().nullable(), after: z.int().nullable() })
       .optional()
-      .openapi({ description: 'Visible identity of the prefix before and after' }),
+      .describe('Visible identity of the prefix before and after'),
     cause: z
       .object({
         store: z.string(),
@@ -90,9 +89,7 @@ export const HISTORY_RECORD: z.ZodType<HistoryRecordDocument> = z
         withdrawal: z.boolean().optional(),
       })
       .optional()
-      .openapi({
-        description: '`kind` of a Kubernetes object; `withdrawal`: all state of the store was withdrawn',
-      }),
+      .describe('`kind` of a Kubernetes object; `withdrawal`: all state of the store was withdrawn'),
     mark: z.string().optional(),
     subject: z.string().optional(),
     detail: z.string().optional(),
@@ -120,12 +117,10 @@ export const CAUSES: z.ZodType<CausesDocument> = z
         changed: z.int(),
         deleted: z.int(),
         kinds: z.record(z.string(), z.int()),
-        emptied: z.array(z.string()).openapi({ description: 'Services that lost their last backend' }),
+        emptied: z.array(z.string()).describe('Services that lost their last backend'),
         samples: z.array(z.string()),
         mark: z.object({ subject: z.string(), detail: z.string() }).optional(),
-        withdrawal: z.literal(true).optional().openapi({
-          description: 'Present if the state of the store was withdrawn',
-        }),
+        withdrawal: z.literal(true).optional().describe('Present if the state of the store was withdrawn'),
       }),
     ),
     held: HELD,
@@ -139,17 +134,17 @@ const ENTRY_FIELDS = {
     .array(z.string())
     .optional()
     .openapi({ example: ['k8s:app=checkout'] }),
-  hostIP: z.string().optional().openapi({ description: 'IP of the node' }),
-  encryptKey: z.int().openapi({ description: '0: not encrypted' }),
+  hostIP: z.string().optional().describe('IP of the node'),
+  encryptKey: z.int().describe('0: not encrypted'),
   namespace: z.string().optional(),
   podName: z.string().optional(),
-  serviceAccount: z.string().optional().openapi({ description: "The pod's service account" }),
+  serviceAccount: z.string().optional().describe("The pod's service account"),
   namedPorts: TEXTS.optional().openapi({
     description: 'Port and protocol by name',
     example: { http: '8080/TCP' },
   }),
   source: z.string().openapi({ description: 'Source of the claim', example: 'clustermesh' }),
-  owner: z.string().optional().openapi({ description: 'Owner of the claim, if the source has several' }),
+  owner: z.string().optional().describe('Owner of the claim, if the source has several'),
   ...RESTORED_FIELD,
   ...PAST_FIELD,
 };
@@ -185,7 +180,7 @@ const CLAIM: z.ZodType<ClaimDocument> = z
     key: z.string(),
     effective: z.boolean(),
     shadowed: z.boolean(),
-    origin: ORIGIN.optional().openapi({ description: 'Absent with `at`' }),
+    origin: ORIGIN.optional().describe('Absent with `at`'),
     since: z.string().optional(),
     until: z.string().optional(),
   })
@@ -198,12 +193,12 @@ export const EXPLANATION: z.ZodType<ExplanationDocument> = z
     decidedBy: z
       .enum(['only-claim', 'source-precedence', 'owner-name', 'endpoint-over-cidr'])
       .optional()
-      .openapi({ description: 'Absent if there are no claims' }),
-    claims: z.array(CLAIM).openapi({ description: 'Strongest first' }),
+      .describe('Absent if there are no claims'),
+    claims: z.array(CLAIM).describe('Strongest first'),
     roles: z
       .array(ROLE)
       .optional()
-      .openapi({ description: 'Services and nodes with the IP; absent for a CIDR and with `at`' }),
+      .describe('Services and nodes with the IP; absent for a CIDR and with `at`'),
     kernel: z
       .object({
         kernel: z.string().optional(),
@@ -211,7 +206,7 @@ export const EXPLANATION: z.ZodType<ExplanationDocument> = z
         failure: z.string().optional(),
       })
       .optional()
-      .openapi({ description: 'Entry in the kernel; present if a datapath keeps a map of prefixes' }),
+      .describe('Entry in the kernel; present if a datapath keeps a map of prefixes'),
     ...PAST_FIELD,
   })
   .openapi('Explanation');
@@ -222,7 +217,7 @@ export const IDENTITY: z.ZodType<IdentityDocument> = z
     identity: z.int(),
     labels: z.array(z.string()),
     cluster: z.string().optional(),
-    prefixes: z.int().openapi({ description: 'Number of prefixes with this identity' }),
+    prefixes: z.int().describe('Number of prefixes with this identity'),
     ...RESTORED_FIELD,
   })
   .openapi('Identity');
@@ -230,11 +225,11 @@ export const IDENTITY: z.ZodType<IdentityDocument> = z
 const BACKEND_FIELDS = {
   address: z.string(),
   ports: TEXTS,
-  cluster: z.string().optional().openapi({ description: 'Absent: own cluster' }),
+  cluster: z.string().optional().describe('Absent: own cluster'),
   nodeName: z.string().optional(),
   zone: z.string().optional(),
   state: z.string().openapi({ example: 'active' }),
-  weight: z.int().optional().openapi({ description: 'Absent: 100' }),
+  weight: z.int().optional().describe('Absent: 100'),
 };
 
 const BACKEND: z.ZodType<BackendDocument> = z.object(BACKEND_FIELDS).openapi('Backend');
@@ -245,16 +240,17 @@ const SERVICE_FIELDS = {
   type: z.string(),
   clusterIPs: z.array(z.string()),
   ports: TEXTS,
-  nodePorts: z.record(z.string(), z.int()).optional().openapi({ description: 'Node port by port name' }),
+  nodePorts: z.record(z.string(), z.int()).optional().describe('Node port by port name'),
   externalIPs: z.array(z.string()).optional(),
   loadBalancerIPs: z.array(z.string()).optional(),
   global: z.boolean(),
   shared: z.boolean(),
   affinity: z.string(),
-  nodeSelector: z.string().optional().openapi({ description: 'Only matching nodes have the frontends' }),
-  nodeLabel: z.string().optional().openapi({
-    description: 'Only nodes whose label service.cilium.io/node has this value have the frontends',
-  }),
+  nodeSelector: z.string().optional().describe('Only matching nodes have the frontends'),
+  nodeLabel: z
+    .string()
+    .optional()
+    .describe('Only nodes whose label service.cilium.io/node has this value have the frontends'),
   backends: z.array(BACKEND),
   ...RESTORED_FIELD,
   ...PAST_FIELD,
@@ -362,27 +358,24 @@ export const PROBLEM: z.ZodType<ProblemDocument> = z
 const RESOURCE = z.enum(MESH_RESOURCES);
 
 const READ_PROGRESS = {
-  revision: z.int().optional().openapi({ description: 'Changes up to this revision were received' }),
-  queuedBytes: z.int().optional().openapi({ description: 'Bytes received and not yet applied' }),
-  p99Ms: z.int().nullable().optional().openapi({
-    description: 'Upper bound of the time in which 99 of 100 changes were applied; null: more than 30 s',
-  }),
+  revision: z.int().optional().describe('Changes up to this revision were received'),
+  queuedBytes: z.int().optional().describe('Bytes received and not yet applied'),
+  p99Ms: z
+    .int()
+    .nullable()
+    .optional()
+    .describe('Upper bound of the time in which 99 of 100 changes were applied; null: more than 30 s'),
 };
 
 const CLUSTER_FIELDS = {
   name: z.string(),
   own: z.boolean(),
-  id: z.int().openapi({ description: '0: none or unknown' }),
+  id: z.int().describe('0: none or unknown'),
   state: z.string(),
-  ready: z
-    .boolean()
-    .openapi({ description: 'True if the state of the cluster is complete and its kvstore is followed' }),
-  knownAt: z
-    .string()
-    .optional()
-    .openapi({ description: 'Last time the cluster was ready, if it is not ready now' }),
-  keys: z.partialRecord(RESOURCE, z.int()).openapi({ description: 'Number of keys by resource' }),
-  missing: z.array(RESOURCE).openapi({ description: 'Resources whose initial sync is not done' }),
+  ready: z.boolean().describe('True if the state of the cluster is complete and its kvstore is followed'),
+  knownAt: z.string().optional().describe('Last time the cluster was ready, if it is not ready now'),
+  keys: z.partialRecord(RESOURCE, z.int()).describe('Number of keys by resource'),
+  missing: z.array(RESOURCE).describe('Resources whose initial sync is not done'),
   rejected: z.int(),
   connected: z.boolean(),
   connectedSince: z.string(),
@@ -398,9 +391,9 @@ const STORE: z.ZodType<StoreDocument> = z
   .object({
     resource: z.enum(COPIED_RESOURCES),
     state: z.enum(STORE_STATES),
-    complete: z.boolean().openapi({ description: 'True if its list was complete once' }),
+    complete: z.boolean().describe('True if its list was complete once'),
     keys: z.int(),
-    rejected: z.int().openapi({ description: 'Number of keys whose present value is rejected' }),
+    rejected: z.int().describe('Number of keys whose present value is rejected'),
     lists: z.int(),
     failures: z.int(),
     lastFailure: z.string().optional(),
@@ -420,7 +413,7 @@ export const CLUSTER_DETAIL: z.ZodType<ClusterDetailDocument> = z
         capabilities: z.record(z.string(), z.union([z.boolean(), z.int(), z.string()])),
       })
       .optional()
-      .openapi({ description: 'The configuration of the cluster in its kvstore' }),
+      .describe('The configuration of the cluster in its kvstore'),
   })
   .openapi('ClusterDetail');
 
@@ -428,11 +421,8 @@ const STEP: z.ZodType<StepDocument> = z
   .object({
     name: z.string(),
     state: z.enum(['pending', 'running', 'done', 'overdue', 'failed', 'stopping', 'stopped', 'hanging']),
-    ms: z
-      .int()
-      .optional()
-      .openapi({ description: 'Duration of the step; if it is running, its duration so far' }),
-    idleMs: z.int().optional().openapi({ description: 'Time since the last progress of a running step' }),
+    ms: z.int().optional().describe('Duration of the step; if it is running, its duration so far'),
+    idleMs: z.int().optional().describe('Time since the last progress of a running step'),
     waitsFor: z.array(z.string()),
     failure: z.string().optional(),
   })
@@ -445,11 +435,11 @@ export type ClustermeshDocument = Pick<
 >;
 
 const CLUSTERMESH_FIELDS = {
-  cluster: z.string().openapi({ description: 'The own cluster' }),
+  cluster: z.string().describe('The own cluster'),
   clusterID: z.int(),
-  clusters: z.array(CLUSTER).openapi({ description: 'The own cluster is the first' }),
+  clusters: z.array(CLUSTER).describe('The own cluster is the first'),
   configProblems: z.array(z.string()),
-  steps: z.array(STEP).openapi({ description: 'Steps of the start, in order' }),
+  steps: z.array(STEP).describe('Steps of the start, in order'),
 };
 
 /** See {@link ClustermeshDocument}. */
@@ -459,24 +449,25 @@ export const CLUSTERMESH: z.ZodType<ClustermeshDocument> = z
 
 const HISTORY_STATUS: z.ZodType<HistoryStatusDocument> = z
   .object({
-    heldFrom: z.string().optional().openapi({ description: 'Earlier states are held from this time on' }),
-    held: z.int().openapi({ description: 'Number of records that are held' }),
+    heldFrom: z.string().optional().describe('Earlier states are held from this time on'),
+    held: z.int().describe('Number of records that are held'),
     bytes: z.int(),
     maxBytes: z.int(),
-    records: z.record(z.string(), z.int()).openapi({ description: 'Records by kind since the start' }),
-    lost: z.record(z.string(), z.int()).openapi({ description: 'Changes that were not recorded, by reason' }),
+    records: z.record(z.string(), z.int()).describe('Records by kind since the start'),
+    lost: z.record(z.string(), z.int()).describe('Changes that were not recorded, by reason'),
     disk: z
       .object({
         folder: z.string(),
         bytes: z.int(),
         maxBytes: z.int(),
-        damaged: z.int().openapi({ description: 'Files that could not be read and were dropped' }),
-        failure: z.string().optional().openapi({
-          description: 'Failure of the last write; changes are then held in memory only',
-        }),
+        damaged: z.int().describe('Files that could not be read and were dropped'),
+        failure: z
+          .string()
+          .optional()
+          .describe('Failure of the last write; changes are then held in memory only'),
       })
       .optional()
-      .openapi({ description: 'Present if the history is stored on disk' }),
+      .describe('Present if the history is stored on disk'),
   })
   .openapi('HistoryStatus');
 
@@ -498,11 +489,11 @@ const CHECKPOINT: z.ZodType<CheckpointDocument> = z
     folder: z.string(),
     restored: z
       .array(z.object({ cluster: z.string(), knownAt: z.string(), ageSeconds: z.int() }))
-      .openapi({ description: 'Clusters with restored state that no source has confirmed' }),
-    written: z.int().openapi({ description: 'Number of checkpoints written since the start' }),
+      .describe('Clusters with restored state that no source has confirmed'),
+    written: z.int().describe('Number of checkpoints written since the start'),
     bytes: z.int().optional(),
     writtenAt: z.string().optional(),
-    failure: z.string().optional().openapi({ description: 'Failure of the last attempt' }),
+    failure: z.string().optional().describe('Failure of the last attempt'),
   })
   .openapi('Checkpoint');
 
@@ -512,9 +503,9 @@ const KUBERNETES: z.ZodType<KubernetesDocument> = z
   .object({
     server: z.string(),
     synced: z.boolean(),
-    handover: z.object({ nodes: HANDOVER, ip: HANDOVER, identities: HANDOVER }).openapi({
-      description: 'Source of each group of data: Kubernetes (`following`) or a kvstore (`resting`)',
-    }),
+    handover: z
+      .object({ nodes: HANDOVER, ip: HANDOVER, identities: HANDOVER })
+      .describe('Source of each group of data: Kubernetes (`following`) or a kvstore (`resting`)'),
     kinds: z.array(
       z.object({
         name: z.string(),
@@ -524,20 +515,15 @@ const KUBERNETES: z.ZodType<KubernetesDocument> = z
         rejected: z.int(),
         events: z.int(),
         lastEventAt: z.string().optional(),
-        resourceVersion: z
-          .string()
-          .optional()
-          .openapi({ description: 'Resource version up to which changes were received' }),
+        resourceVersion: z.string().optional().describe('Resource version up to which changes were received'),
         lists: z.int(),
         bookmarks: z.int(),
-        lagMs: z
+        lagMs: z.int().optional().describe('Time since the last message of the server for this kind'),
+        behindMs: z
           .int()
           .optional()
-          .openapi({ description: 'Time since the last message of the server for this kind' }),
-        behindMs: z.int().optional().openapi({
-          description: 'Time since changes are no longer received because a list or watch failed',
-        }),
-        retryInMs: z.int().optional().openapi({ description: 'Time until the next attempt after a failure' }),
+          .describe('Time since changes are no longer received because a list or watch failed'),
+        retryInMs: z.int().optional().describe('Time until the next attempt after a failure'),
         failures: z.int(),
         lastFailure: z.string().optional(),
         lastFailureAt: z.string().optional(),
@@ -558,44 +544,38 @@ const DATAPATH: z.ZodType<DatapathDocument> = z
       z.object({
         name: z.string(),
         state: z.enum(['running', 'off', 'unavailable']),
-        missing: z
-          .array(z.string())
-          .openapi({ description: 'Reasons why the part cannot run, with the remedies' }),
+        missing: z.array(z.string()).describe('Reasons why the part cannot run, with the remedies'),
       }),
     ),
     tables: z.array(
       z.object({
         name: z.string(),
         state: z.enum(['unread', 'holding', 'kept', 'degraded']),
-        desired: z.int().openapi({ description: 'Number of desired items' }),
-        actual: z.int().openapi({ description: 'Number of own items in the table' }),
+        desired: z.int().describe('Number of desired items'),
+        actual: z.int().describe('Number of own items in the table'),
         capacity: z.int().optional(),
         pressure: z
           .number()
           .optional()
-          .openapi({ description: '`actual` divided by `capacity`, or the usage of the fullest map' }),
+          .describe('`actual` divided by `capacity`, or the usage of the fullest map'),
         maps: z
           .array(z.object({ name: z.string(), used: z.int(), capacity: z.int() }))
-          .openapi({ description: 'Usage of each map, if an item has entries in several maps' }),
-        pending: z.int().openapi({ description: 'Number of keys with a pending write' }),
-        waiting: z.int().openapi({
-          description: 'Number of pending deletes that wait until other tables no longer refer to their keys',
-        }),
-        held: z.int().openapi({ description: 'Number of keys found at the start and in no cache' }),
-        noRoom: z.int().openapi({ description: 'Number of keys without room' }),
+          .describe('Usage of each map, if an item has entries in several maps'),
+        pending: z.int().describe('Number of keys with a pending write'),
+        waiting: z
+          .int()
+          .describe('Number of pending deletes that wait until other tables no longer refer to their keys'),
+        held: z.int().describe('Number of keys found at the start and in no cache'),
+        noRoom: z.int().describe('Number of keys without room'),
         noRoomErrors: z.int(),
-        failing: z.int().openapi({ description: 'Number of keys that are retried' }),
+        failing: z.int().describe('Number of keys that are retried'),
         failures: z.array(z.object({ key: z.string(), reason: z.string(), attempts: z.int() })),
         upserts: z.int(),
         deletes: z.int(),
-        repairs: z
-          .int()
-          .openapi({ description: 'Number of repaired items, which another program had changed' }),
+        repairs: z.int().describe('Number of repaired items, which another program had changed'),
       }),
     ),
-    waitsFor: z
-      .array(z.string())
-      .openapi({ description: 'Pending conditions for the deletes of items found at the start' }),
+    waitsFor: z.array(z.string()).describe('Pending conditions for the deletes of items found at the start'),
     failures: z.array(z.string()),
   })
   .openapi('Datapath');
@@ -605,17 +585,12 @@ export const STATUS: z.ZodType<StatusDocument> = z
   .object({
     ...CLUSTERMESH_FIELDS,
     kvstore: z.string(),
-    kubernetes: KUBERNETES.optional().openapi({
-      description: 'Present if a Kubernetes API server is followed',
-    }),
-    history: HISTORY_STATUS.optional().openapi({ description: 'Present if a history is recorded' }),
-    tape: TAPE.optional().openapi({ description: 'Present with --tape' }),
-    checkpoint: CHECKPOINT.optional().openapi({ description: 'Present with --state-dir' }),
-    datapath: DATAPATH.optional().openapi({ description: 'Present with --datapath' }),
-    syncedMs: z
-      .int()
-      .optional()
-      .openapi({ description: 'Duration of the initial sync; absent until it is done' }),
+    kubernetes: KUBERNETES.optional().describe('Present if a Kubernetes API server is followed'),
+    history: HISTORY_STATUS.optional().describe('Present if a history is recorded'),
+    tape: TAPE.optional().describe('Present with --tape'),
+    checkpoint: CHECKPOINT.optional().describe('Present with --state-dir'),
+    datapath: DATAPATH.optional().describe('Present with --datapath'),
+    syncedMs: z.int().optional().describe('Duration of the initial sync; absent until it is done'),
     ipcache: z.object({
       prefixes: z.int(),
       shadowed: z.int(),
@@ -642,25 +617,24 @@ export const STATUS: z.ZodType<StatusDocument> = z
 /** See {@link ProblemsDocument}. */
 export const PROBLEMS: z.ZodType<ProblemsDocument> = z
   .object({
-    ready: z
-      .boolean()
-      .openapi({ description: 'The same as in /readyz. If false, there is at least one problem' }),
+    ready: z.boolean().describe('The same as in /readyz. If false, there is at least one problem'),
     items: z
       .array(
         z.object({
-          severity: z.enum(SEVERITIES).openapi({
-            description: 'error: answers are missing or wrong; warning: they may become so, or are old',
-          }),
+          severity: z
+            .enum(SEVERITIES)
+            .describe('error: answers are missing or wrong; warning: they may become so, or are old'),
           subject: z.string().openapi({ description: 'What has the problem', example: 'cluster baltic' }),
           text: z.string(),
-          since: z.string().optional().openapi({
-            description: 'Start of the problem, or time of the state that is served because of it',
-          }),
-          remedy: z.string().optional().openapi({ description: 'What to do' }),
+          since: z
+            .string()
+            .optional()
+            .describe('Start of the problem, or time of the state that is served because of it'),
+          remedy: z.string().optional().describe('What to do'),
         }),
       )
       .readonly()
-      .openapi({ description: 'The worst first' }),
+      .describe('The worst first'),
   })
   .openapi('Problems');
 
@@ -668,7 +642,7 @@ export const PROBLEMS: z.ZodType<ProblemsDocument> = z
 export const SEARCH: z.ZodType<SearchDocument> = z
   .object({
     query: z.string(),
-    truncated: z.boolean().openapi({ description: 'True if not all names were compared' }),
+    truncated: z.boolean().describe('True if not all names were compared'),
     groups: z
       .array(
         z.object({
@@ -685,6 +659,6 @@ export const SEARCH: z.ZodType<SearchDocument> = z
           ),
         }),
       )
-      .openapi({ description: 'The group with the best result first' }),
+      .describe('The group with the best result first'),
   })
   .openapi('SearchResults');

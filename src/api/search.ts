@@ -141,7 +141,6 @@ class BestOf {
   }
 }
 
-/** One search. */
 class Search {
   readonly #model: SearchModel;
   readonly #query: string;
@@ -376,7 +375,6 @@ class Search {
   }
 }
 
-/** Returns how a text matches the value or the key of a label. */
 function labelMatch({ key, value }: Label, text: string): SearchMatch | undefined {
   const match = matchOf(value, text) ?? matchOf(key, text);
   return match === 'exact' ? 'start' : match;

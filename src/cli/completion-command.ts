@@ -43,7 +43,6 @@ interface Word {
   readonly description: string;
 }
 
-/** Returns the completions of a command and all commands below it. */
 function completions(command: Command, path = ''): readonly Completion[] {
   const help = command.createHelp();
   const options = help.visibleOptions(command);

@@ -150,7 +150,6 @@ async function readAgain<F extends object>(
   return { flags, fixed: changed.map(({ key }) => key).filter((key) => !reloadable.includes(key)) };
 }
 
-/** Returns the default values of the options of a command. */
 function defaultsOf({ options }: Command): Readonly<Record<string, unknown>> {
   const fresh = new Command();
   for (const option of options) fresh.addOption(option);

@@ -71,7 +71,6 @@ export interface OperatorFlags extends LogFlags, ServeFlags {
 /** Address families of the Services of a cluster. */
 const FAMILIES = ['IPv4,IPv6', 'IPv4', 'IPv6'] as const;
 
-/** Parses the name of the cluster that is published. */
 function parsePublishedName(text: string): string {
   if (isClusterName(text)) return text;
   throw new InvalidArgumentError(`It ${CLUSTER_NAME_RULE}.`);

@@ -83,7 +83,6 @@ function parsePath(what: string): (text: string) => string {
   };
 }
 
-/** Parses a moment. Returns it as text for the API. */
 function parseMoment(text: string): string {
   const when = parseWhen(text, systemClock.wallTime());
   if (when !== undefined) return whenText(when);

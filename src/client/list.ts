@@ -53,7 +53,6 @@ const PAGE = 1_000;
 /** Interval of requests that keep a list alive. The agent releases a list one minute after the last request for its last page. */
 const HOLD_MS = 20_000;
 
-/** A page of a list. */
 interface PageDocument<T> {
   readonly items: readonly T[];
   readonly continue?: string;

@@ -26,7 +26,6 @@ function serviceName({ namespace, name }: ServiceDocument): string {
   return `${namespace}/${name}`;
 }
 
-/** Returns the label selector of the nodes that have the frontends. */
 function nodesText({ nodeSelector, nodeLabel }: ServiceDocument): string {
   return nodeSelector ?? (nodeLabel === undefined ? 'all' : `service.cilium.io/node=${nodeLabel}`);
 }

@@ -67,7 +67,6 @@ export interface ClusterStanding {
   readonly keys: number;
 }
 
-/** Returns the reported state of a cluster. */
 function shownState(state: ClusterState, standing: ClusterStanding): RemoteClusterState {
   const { phase, next } = state;
   if (phase === 'idle') return 'connecting';

@@ -56,7 +56,6 @@ class SyncWait {
   readonly #clusters: SyncingClusters;
   readonly #deadline: SyncDeadline & { readonly clock: Clock };
   readonly #resolve: (missing: readonly string[]) => void;
-  /** Names of the awaited clusters. */
   readonly #awaitedClusters = new Set<string>();
   /** Earliest start of each cluster's time: when the wait first saw the cluster, or the end of a suspension of the process. */
   #startTimes = new Map<string, number>();

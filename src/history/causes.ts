@@ -1,7 +1,6 @@
 import { ownerCluster } from '../model/source.ts';
 import type { HistoryRecord } from './types.ts';
 
-/** Number of samples of a group. */
 const SAMPLES = 3;
 
 /** Changes of one window that have a common cause, or a mark. */

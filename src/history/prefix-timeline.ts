@@ -38,7 +38,6 @@ export function claimsByKey(
   return new Map(keys.map((key) => [formatKey(key), claimsOf(formatKey(key))]));
 }
 
-/** Text of the key and the writer of a claim. */
 function claimName(key: string, writer: ClaimWriter): string {
   return `${key} ${writerText(writer)}`;
 }

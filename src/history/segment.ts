@@ -482,7 +482,6 @@ export class Segment {
     return back === 0 ? -1 : position - back;
   }
 
-  /** Returns the position after a record. */
   #after(position: number): number {
     this.#bytes.at = position;
     const length = this.#readLength();

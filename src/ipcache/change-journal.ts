@@ -22,7 +22,6 @@ interface HeldBackClaim {
   readonly effect: number;
 }
 
-/** Restores the claims of a key. */
 type Restore = (key: PrefixRegister, image: KeyImage | undefined) => void;
 
 /** Records the effect of a write or batch: the changes for listeners, and the images to roll a batch back (I8). */

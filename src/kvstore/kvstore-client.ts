@@ -455,7 +455,6 @@ export class KvstoreClient implements KvstoreBackend {
     await this.#supervisor.stop();
   }
 
-  /** Returns true if a key is bound to a lease. */
   #isBound(key: string): boolean {
     return this.#keepers.some((keeper) => keeper.bindingOf(key) !== undefined);
   }

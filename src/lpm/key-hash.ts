@@ -361,7 +361,6 @@ export class KeyHash {
     return page;
   }
 
-  /** Adds an empty segment and returns its number. */
   #addSegment(): number {
     const segment = this.#used.length;
     if ((segment & PAGE_MASK) === 0) this.#pages.push(new Int32Array(this.#segmentWords << PAGE_BITS));

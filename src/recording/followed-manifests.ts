@@ -23,7 +23,6 @@ export interface FollowedManifestsOptions {
   readonly onReject: (rejection: Rejection) => void;
 }
 
-/** One reading of all manifests. */
 interface Reading {
   readonly objects: Map<string, ManifestObject>;
   /** True if a part of the manifests is invalid. It may hold objects of earlier readings. */

@@ -21,7 +21,6 @@ export interface ManifestObject {
 /** The value of a manifest's object. */
 export type ManifestValue = { readonly service: Service } | { readonly slice: EndpointSlice };
 
-/** Parses one kind of object. */
 type Read = (object: unknown, at: string) => Parsed<ManifestValue>;
 
 const readService: Read = (object, at) => {

@@ -66,7 +66,6 @@ function* parseYamlManifests(text: string, file: string, onReject: Reject): Gene
   }
 }
 
-/** Returns the offset of an item of a list. */
 function itemOffset({ contents }: Document, index: number): number | undefined {
   const items = isMap(contents) ? contents.get('items', true) : undefined;
   const item = isSeq(items) ? items.items[index] : undefined;

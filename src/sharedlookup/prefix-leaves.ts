@@ -331,7 +331,6 @@ export class PrefixLeaves {
     }
   }
 
-  /** Returns the hash of the prefix in a slot. */
   #hashAt(slot: number): number {
     const { words } = this.#heap;
     const tag = words[slot + SLOT.tag] ?? 0;

@@ -126,7 +126,6 @@ export class SharedTable {
   }
 }
 
-/** The prefixes of one family. */
 class FamilyTable {
   readonly leaves: PrefixLeaves;
   readonly filter: LengthFilter;

@@ -330,7 +330,6 @@ class Preview implements Disposable {
     return next;
   }
 
-  /** Evaluates the prefix of a key. */
   #prefix(key: string): void {
     const claims = this.#engines.ipcache.claimsOfPrefix(key);
     if (claims === undefined) return;

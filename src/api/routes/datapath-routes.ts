@@ -11,13 +11,13 @@ const SHOWN_STEPS = 1_000;
 
 const DIFF: z.ZodType<DatapathDiffDocument> = z
   .object({
-    total: z.int().openapi({ description: 'Number of differences; the first 1,000 are returned' }),
+    total: z.int().describe('Number of differences; the first 1,000 are returned'),
     steps: z.array(
       z.object({
         table: z.string(),
         key: z.string(),
-        kernel: z.string().optional().openapi({ description: 'Absent if the kernel has no such item' }),
-        cache: z.string().optional().openapi({ description: 'Absent if the cache has no such item' }),
+        kernel: z.string().optional().describe('Absent if the kernel has no such item'),
+        cache: z.string().optional().describe('Absent if the cache has no such item'),
       }),
     ),
   })

@@ -139,8 +139,8 @@ const GET_GROUP = createRoute({
   request: {
     params: z.object({ writer: z.string().min(1).max(512).openapi({ example: 'clustermesh baltic' }) }),
     query: z.strictObject({
-      bucket: LIST_OF_NUMBERS.optional().openapi({ description: 'Buckets whose parts are returned' }),
-      place: LIST_OF_NUMBERS.optional().openapi({ description: 'Places whose claims are returned' }),
+      bucket: LIST_OF_NUMBERS.optional().describe('Buckets whose parts are returned'),
+      place: LIST_OF_NUMBERS.optional().describe('Places whose claims are returned'),
     }),
   },
   responses: answers(GROUP_DIGEST, 'The sums or the claims'),

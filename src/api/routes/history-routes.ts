@@ -42,7 +42,7 @@ const LIST = createRoute({
           .int()
           .min(1)
           .optional()
-          .openapi({ description: 'Continue after the record with this sequence number: only older ones' }),
+          .describe('Continue after the record with this sequence number: only older ones'),
         limit: z.coerce.number().int().min(1).max(1_000).default(100),
       })
       .openapi('HistoryFilters'),
@@ -62,7 +62,7 @@ const AROUND = createRoute({
         .min(0.001)
         .max(3_600)
         .default(5)
-        .openapi({ description: 'Seconds before and after the moment' }),
+        .describe('Seconds before and after the moment'),
       limit: z.coerce.number().int().min(1).max(1_000).default(20),
     }),
   },

@@ -72,11 +72,11 @@ const FILTER_FIELDS = {
     .min(0)
     .max(2 ** 32 - 1)
     .optional()
-    .openapi({ description: 'Only prefixes with this identity' }),
+    .describe('Only prefixes with this identity'),
   source: z
     .enum(SOURCES, { error: `must be one of ${SOURCES.join(', ')}` })
     .optional()
-    .openapi({ description: 'Only prefixes whose effective claim is from this source' }),
+    .describe('Only prefixes whose effective claim is from this source'),
   label: filterParameter(
     'Only prefixes whose identity has this label: `app=web`, `k8s:app=web` or `k8s:app`',
   ),
@@ -180,7 +180,7 @@ const LOOKUP_MANY = createRoute({
                 ]),
               )
               .max(LOOKED_UP)
-              .openapi({ description: 'IPs; with `at`: the entry of that moment' }),
+              .describe('IPs; with `at`: the entry of that moment'),
           }),
         },
       },
@@ -190,9 +190,9 @@ const LOOKUP_MANY = createRoute({
     z.object({
       revision: z.int(),
       entries: z.array(ENTRY.nullable()),
-      errors: z.array(z.object({ index: z.int(), ip: z.string(), detail: z.string() })).openapi({
-        description: 'Invalid items; their entries are null',
-      }),
+      errors: z
+        .array(z.object({ index: z.int(), ip: z.string(), detail: z.string() }))
+        .describe('Invalid items; their entries are null'),
     }),
     'The entry of each IP, in order; null if the IP is unknown or invalid',
   ),

@@ -72,13 +72,8 @@ export function pageOf<T>(item: z.ZodType<T>): z.ZodType<{
 }> {
   return z.object({
     items: z.array(item).readonly(),
-    revision: z
-      .int()
-      .openapi({ description: 'Revision of the list; `/v1/monitor?from=` returns the later changes' }),
-    continue: z
-      .string()
-      .optional()
-      .openapi({ description: 'Token of the next page; absent on the last one' }),
+    revision: z.int().describe('Revision of the list; `/v1/monitor?from=` returns the later changes'),
+    continue: z.string().optional().describe('Token of the next page; absent on the last one'),
   });
 }
 

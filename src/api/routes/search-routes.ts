@@ -26,7 +26,7 @@ const SEARCH_ALL = createRoute({
         .min(1)
         .max(MAX_RESULTS)
         .default(8)
-        .openapi({ description: 'Maximum number of results of each kind' }),
+        .describe('Maximum number of results of each kind'),
     }),
   },
   responses: answers(SEARCH, 'The results'),

@@ -1,6 +1,5 @@
 import type { TurnGate } from '../../base/turn-gate.ts';
 
-/** A value and its sort key. */
 type Keyed<V> = readonly [key: string, value: V];
 
 /** Number of items sorted or merged per step: about a millisecond. */

@@ -59,7 +59,7 @@ const CONFLICTS = createRoute({
           }),
         )
         .readonly()
-        .openapi({ description: 'At most 1,000 of each kind' }),
+        .describe('At most 1,000 of each kind'),
     }),
     'The conflicts',
   ),
@@ -96,10 +96,10 @@ const RATES = createRoute({
   responses: answers(
     z.object({
       intervalMs: z.int(),
-      from: z.string().openapi({ description: 'Start of the first interval' }),
+      from: z.string().describe('Start of the first interval'),
       counts: z
         .object({ ip: COUNTS, service: COUNTS, node: COUNTS })
-        .openapi({ description: 'Changes in each complete interval, oldest first' }),
+        .describe('Changes in each complete interval, oldest first'),
     }),
     'The counts',
   ),
@@ -116,11 +116,14 @@ const MONITOR = createRoute({
         .string()
         .max(64)
         .optional()
-        .openapi({ description: 'Only changes of these types: ip, service, node; separated by commas' }),
-      from: z.string().max(64).optional().openapi({
-        description:
+        .describe('Only changes of these types: ip, service, node; separated by commas'),
+      from: z
+        .string()
+        .max(64)
+        .optional()
+        .describe(
           'Start after this revision: the `revision` of a list, or the `id` of an event. Default: the current revision',
-      }),
+        ),
     }),
     headers: z.object({ 'last-event-id': z.string().max(64).optional() }),
   },

@@ -64,7 +64,6 @@ const REPAIR_SHARE = 10;
 type ServicesOptions = Pick<DesiredServicesOptions, 'origin' | 'frontends'> &
   Pick<KeptTableContext, 'deletesMayGo'>;
 
-/** An open table of services. */
 interface OpenedServices extends Disposable {
   readonly desired: DesiredServices;
   readonly items: KeptItems;

@@ -110,7 +110,6 @@ export class KeptTable<Item> implements Disposable {
   #exclusive: Promise<unknown> = Promise.resolve();
   /** A plan that waits for its read. Callers share it. */
   #nextPlan: Promise<readonly PlannedChange<Item>[]> | undefined;
-  /** Number of turns of the last read. */
   #readTurns = 0;
   #scheduled = false;
   #retry: Timer | undefined;

@@ -12,7 +12,6 @@ const RETRY_MS = 10_000;
 /** Room for one file, in segments: records, index, and the times and states that are appended each second. */
 const ROOM = 3;
 
-/** The file that is written. */
 interface OpenFile {
   readonly segment: Segment;
   readonly head: SegmentHead;

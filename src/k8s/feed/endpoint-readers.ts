@@ -36,7 +36,6 @@ interface Listing {
   readonly at: number;
 }
 
-/** An endpoint and its slices. */
 interface SlicedEndpoint {
   listings: readonly Listing[];
   /** The addresses that were written. */

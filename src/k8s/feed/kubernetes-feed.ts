@@ -148,7 +148,6 @@ export interface KindProgress {
 /** The local Node is not awaited, because other sources have most of its data (KUBERNETES 55). */
 const NOT_AWAITED = 'nodes';
 
-/** The kinds that define services. */
 const SERVICE_KINDS = ['services', 'endpointslices', 'endpoints'] as const;
 
 const BACKOFF = { baseMs: 800, capMs: 30_000 };

@@ -34,7 +34,6 @@ interface Entered {
 export class PolicyCIDRTable {
   readonly #metadata: PrefixMetadata;
   readonly #world: WorldLabels;
-  /** Policies by resource. */
   readonly #policies = new Map<string, Entered>();
   readonly #groups = new Map<string, ParsedCIDRGroup>();
   /** Resources by the group that they refer to. */

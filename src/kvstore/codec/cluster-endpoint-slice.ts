@@ -188,7 +188,6 @@ class SliceReader {
     }
   }
 
-  /** Adds the zones of the hints. */
   #hints(path: string, forZones: string[]): void {
     const reader = this.#reader;
     for (const end = this.#open(path); reader.next(end); ) {

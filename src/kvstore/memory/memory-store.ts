@@ -68,7 +68,6 @@ const KEYS_PER_STEP = 512;
 export class MemoryStore {
   /** The version of a key, or several in their order. Most keys have one. */
   readonly #versions = new Map<string, Version | Version[]>();
-  /** All keys that have a version. */
   readonly #keys = new SortedList<string>(compareKeys);
   /** Those of them that do not exist now. */
   readonly #deleted = new SortedList<string>(compareKeys);

@@ -22,7 +22,6 @@ const TWO_32 = 2 ** 32;
  */
 export class KeyTable {
   readonly #names = new ByteRows(COLUMNS, Math.random() * TWO_32);
-  /** Number of the current listing. */
   #listing = 1;
   /** Number of the first listing of this watch. */
   #first = 1;

@@ -66,7 +66,6 @@ export class RetryQueue<J> {
   readonly #jobs: WorkQueue<J>;
   /** Workers without a job. */
   readonly #idle = new Set<() => void>();
-  /** Number of failures of the kvstore in a row. */
   #failuresInRow = 0;
   #failures = 0;
   #lastFailure: Failure | undefined;

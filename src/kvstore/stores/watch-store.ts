@@ -133,7 +133,6 @@ export interface WatchStoreStatus {
   readonly watch: WatchStatus | undefined;
 }
 
-/** The key and value of an event. */
 type StoredValue = Pick<WatchEvent, 'key' | 'value'>;
 
 /** Gate cost of starting a watch, in events: up to one page is in flight then. */

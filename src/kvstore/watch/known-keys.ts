@@ -157,7 +157,6 @@ export class KnownKeys {
   }
 }
 
-/** Returns true if an event has a value. */
 function isPut(event: TransportEvent): event is Anchor {
   return event instanceof WireKeyValue || event.value !== undefined;
 }

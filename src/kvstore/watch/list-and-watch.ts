@@ -95,7 +95,6 @@ export class ListAndWatch implements Watch {
   #followedUntil: number;
   #nextRevision = 0;
   #state: WatchState = 'listing';
-  /** The session that follows its stream. */
   #following: WatchSession | undefined;
   /** When the rights were last confirmed, and when they were last checked. */
   #rightsShownAt = 0;

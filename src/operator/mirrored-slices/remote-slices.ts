@@ -89,7 +89,6 @@ export class RemoteSlices implements SliceSource, ServiceSink {
   readonly #services = new Map<string, SelectedService>();
   /** By key of the local slice. Almost always one; several if their names have the same digest. */
   readonly #parts = new Map<string, readonly RemotePart[]>();
-  /** Keys by service. */
   readonly #keys = new Map<string, Set<string>>();
   /** Slices of the server that are kept because their cluster is incomplete, by cluster and by service. */
   readonly #kept = new Map<string, Set<string>>();

@@ -90,7 +90,6 @@ export class GlobalNamespaces implements Duty {
   readonly #tasks: Supervisor;
   readonly #members = new Set<NamespacedKeys>();
   #rejections: RejectionLog;
-  /** The Namespaces that exist. */
   readonly #known = new Map<string, NamespaceSays>();
   /** The namespaces whose keys are put, by stage. `others` is a subset of `identities`. */
   readonly #exported: Readonly<Record<ExportStage, Set<string>>> = {

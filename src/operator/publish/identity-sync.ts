@@ -17,7 +17,6 @@ import {
   withNamespaces,
 } from './producer.ts';
 
-/** The published key and value of an identity. */
 interface IdentityKey extends PublishedValue {
   /** The namespace that must be global for the identity to be exported; undefined if the identity is always exported. */
   readonly namespace: string | undefined;

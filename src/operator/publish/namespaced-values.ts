@@ -1,7 +1,6 @@
 /** Number of values that are moved in one step; takes about 1 ms. */
 const VALUES_PER_STEP = 256;
 
-/** The values of one namespace. */
 interface NamespaceValues<T> {
   readonly exported: Set<T>;
   readonly withheld: Set<T>;
@@ -66,7 +65,6 @@ export class NamespacedValues<T extends object> {
     }
   }
 
-  /** Returns true if the value was exported. */
   #remove(value: T): boolean {
     const namespace = this.#options.namespaceOf(value);
     if (namespace === undefined) return true;
@@ -77,7 +75,6 @@ export class NamespacedValues<T extends object> {
     return wasExported;
   }
 
-  /** Returns true if the value is exported. */
   #add(value: T): boolean {
     const namespace = this.#options.namespaceOf(value);
     if (namespace === undefined) return true;

@@ -43,7 +43,6 @@ const SHORT_REGISTER = 8;
 const HEADER_BYTES = 4;
 const LIST_ELEMENT = 1;
 const MAP_FLAG = 8;
-/** The data type of verdicts. */
 const VERDICT_DATA = 0xffffff00;
 const GOTO = -4;
 

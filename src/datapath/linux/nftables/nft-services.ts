@@ -60,7 +60,6 @@ const CHUNK = 64;
 const RULES = 'rules of ';
 const EPROTONOSUPPORT = 93;
 
-/** A change with its requests. */
 interface PreparedChange {
   /** Index of the change in the call of `apply`. */
   readonly at: number;

@@ -30,7 +30,6 @@ const PROGRAMS: readonly (readonly [AttachType, ProgramImage])[] = [
   ['inet6Connect', socketConnect6],
 ];
 
-/** Length of a name in the kernel. */
 const NAME_LENGTH = 15;
 
 /** Options of {@link attachSocketPrograms}. */
