@@ -17,13 +17,26 @@ export class ApiError extends Error {
 /** Requests a path of the API and returns the answer: a document, or a list for JSON lines. */
 export type Ask = (path: string, body?: unknown) => Promise<unknown>;
 
-/** Sends requests to an agent over its unix socket. */
+/** An agent over TCP. */
+export interface ApiOrigin {
+  /** `https://node-b:8080`, without path. */
+  readonly origin: string;
+  /** Bearer token. */
+  readonly token?: string | undefined;
+  /** Certificates of the authorities that may sign the certificate of the agent, PEM. Default: those of Node.js. */
+  readonly ca?: string | undefined;
+}
+
+/** Sends requests to an agent over its unix socket, or over TCP. Follows no redirect, because it could get the token. */
 export class ApiClient {
-  readonly #socket: string;
+  readonly #target: ApiOrigin | undefined;
+  /** The socket or the origin. */
+  readonly #name: string;
   readonly #signal: AbortSignal;
 
-  constructor(socket: string, signal: AbortSignal) {
-    this.#socket = socket;
+  constructor(target: string | ApiOrigin, signal: AbortSignal) {
+    this.#target = typeof target === 'string' ? undefined : target;
+    this.#name = typeof target === 'string' ? target : target.origin;
     this.#signal = signal;
   }
 
@@ -32,13 +45,13 @@ export class ApiClient {
     const answer = await this.#send(path, body);
     const document = await this.#document(answer);
     if (isGood(answer)) return document;
-    throw refusal(answer, document);
+    throw this.#refusal(answer, document);
   };
 
   /** Yields the lines of a stream as they arrive. Throws `ApiError`. */
   async *lines(path: string): AsyncGenerator<string, void, void> {
     const answer = await this.#send(path);
-    if (!isGood(answer)) throw refusal(answer, await this.#document(answer));
+    if (!isGood(answer)) throw this.#refusal(answer, await this.#document(answer));
     let rest = '';
     answer.setEncoding('utf8');
     try {
@@ -60,42 +73,47 @@ export class ApiClient {
     } catch (cause) {
       throw this.#gone(cause);
     }
-    return parsed(this.#socket, answer.headers['content-type'], text);
+    return parsed(this.#name, answer.headers['content-type'], text);
   }
 
   #gone(cause: unknown): ApiError {
-    return new ApiError(`${this.#socket}: the agent has stopped`, undefined, cause);
+    return new ApiError(`${this.#name}: the agent has stopped`, undefined, cause);
   }
 
-  #send(path: string, body?: unknown): Promise<IncomingMessage> {
+  async #send(path: string, body?: unknown): Promise<IncomingMessage> {
     const content = body === undefined ? undefined : JSON.stringify(body);
+    const { origin, token, ca } = this.#target ?? {};
+    const headers: Record<string, string> = {
+      ...(content !== undefined && { 'content-type': 'application/json' }),
+      ...(token !== undefined && { authorization: `Bearer ${token}` }),
+    };
+    // A pooled connection could outlive the agent.
+    const how = { method: content === undefined ? 'GET' : 'POST', signal: this.#signal, headers };
+    const { request: secureRequest } =
+      origin?.startsWith('https:') === true ? await import('node:https') : {};
     return new Promise((resolve, reject) => {
-      const asked = request(
-        {
-          socketPath: this.#socket,
-          path,
-          method: content === undefined ? 'GET' : 'POST',
-          signal: this.#signal,
-          agent: false, // a pooled connection could outlive the agent
-          headers: content === undefined ? {} : { 'content-type': 'application/json' },
-        },
-        resolve,
-      );
+      const asked =
+        origin === undefined
+          ? request({ ...how, agent: false, socketPath: this.#name, path }, resolve)
+          : secureRequest === undefined
+            ? request(new URL(path, origin), { ...how, agent: false }, resolve)
+            : secureRequest(new URL(path, origin), { ...how, agent: false, ca }, resolve);
       asked.on('error', (cause) =>
-        reject(new ApiError(unreachableText(this.#socket, cause), undefined, cause)),
+        reject(new ApiError(unreachableText(this.#name, cause), undefined, cause)),
       );
       asked.end(content);
     });
+  }
+
+  #refusal({ statusCode }: IncomingMessage, document: unknown): ApiError {
+    const problem = (document ?? {}) as ProblemDocument;
+    const detail = problem.detail ?? `unexpected status ${statusCode} of the agent`;
+    return new ApiError(this.#target === undefined ? detail : `${this.#name}: ${detail}`, problem);
   }
 }
 
 function isGood({ statusCode = 0 }: IncomingMessage): boolean {
   return statusCode >= 200 && statusCode < 300;
-}
-
-function refusal({ statusCode }: IncomingMessage, document: unknown): ApiError {
-  const problem = (document ?? {}) as ProblemDocument;
-  return new ApiError(problem.detail ?? `unexpected status ${statusCode} of the agent`, problem);
 }
 
 /** The media type of JSON lines. */
@@ -108,43 +126,27 @@ export function parseAnswer(type: string | undefined, text: string): unknown {
   return lines.map((line): unknown => JSON.parse(line));
 }
 
-function parsed(socket: string, type: string | undefined, text: string): unknown {
+function parsed(name: string, type: string | undefined, text: string): unknown {
   try {
     return parseAnswer(type, text);
   } catch (cause) {
-    throw new ApiError(`${socket}: not the socket of an agent: its answer is not JSON`, undefined, cause);
+    const what = name.includes('://') ? 'an agent' : 'the socket of an agent';
+    throw new ApiError(`${name}: not ${what}: its answer is not JSON`, undefined, cause);
   }
 }
 
-function unreachableText(socket: string, cause: Error): string {
-  const why =
-    'code' in cause && (cause.code === 'ENOENT' || cause.code === 'ECONNREFUSED')
-      ? 'no process listens on this socket'
-      : messageOf(cause);
-  return `${socket}: ${why}`;
-}
+/** Codes of TLS for a certificate that no known authority has signed. */
+const UNKNOWN_AUTHORITY: ReadonlySet<unknown> = new Set([
+  'DEPTH_ZERO_SELF_SIGNED_CERT',
+  'SELF_SIGNED_CERT_IN_CHAIN',
+  'UNABLE_TO_GET_ISSUER_CERT_LOCALLY',
+  'UNABLE_TO_VERIFY_LEAF_SIGNATURE',
+]);
 
-/** Returns requests to an agent over TCP at an origin such as `https://node-b:8080`. They throw `ApiError`. */
-export function askOrigin(origin: string, token: string | undefined, signal: AbortSignal): Ask {
-  return async (path, body) => {
-    const headers = {
-      ...(token !== undefined && { authorization: `Bearer ${token}` }),
-      ...(body !== undefined && { 'content-type': 'application/json' }),
-    };
-    const init = body === undefined ? {} : { method: 'POST', body: JSON.stringify(body) };
-    let document: unknown;
-    let status: number;
-    try {
-      // A redirect could send the token to another host.
-      const answer = await fetch(new URL(path, origin), { headers, signal, redirect: 'error', ...init });
-      status = answer.status;
-      document = parseAnswer(answer.headers.get('content-type') ?? undefined, await answer.text());
-    } catch (cause) {
-      const why = cause instanceof Error && cause.cause instanceof Error ? cause.cause : cause;
-      throw new ApiError(`${origin}: ${messageOf(why)}`, undefined, cause);
-    }
-    if (status >= 200 && status < 300) return document;
-    const problem = (document ?? {}) as ProblemDocument;
-    throw new ApiError(`${origin}: ${problem.detail ?? `unexpected status ${status}`}`, problem);
-  };
+function unreachableText(name: string, cause: Error): string {
+  const code = 'code' in cause ? cause.code : undefined;
+  if (!name.includes('://') && (code === 'ENOENT' || code === 'ECONNREFUSED'))
+    return `${name}: no process listens on this socket`;
+  const remedy = UNKNOWN_AUTHORITY.has(code) ? ': give the CA of the agent with --ca-file' : '';
+  return `${name}: ${messageOf(cause)}${remedy}`;
 }

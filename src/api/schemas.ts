@@ -476,8 +476,8 @@ const TAPE: z.ZodType<TapeDocument> = z
     folder: z.string(),
     bytes: z.int(),
     maxBytes: z.int(),
-    lines: z.int().openapi({ description: 'Lines since the start, lost ones included' }),
-    lost: z.int().openapi({ description: 'Lines that were lost because of a failure' }),
+    lines: z.int().describe('Lines since the start, lost ones included'),
+    lost: z.int().describe('Lines that were lost because of a failure'),
     failure: z.string().optional().openapi({
       description: 'Failure of the last write; input is then not recorded',
     }),

@@ -377,6 +377,63 @@ describe('the reasons of a difference', () => {
     expect(differences).toMatchObject([{ key: '10.7.0.2', reason: 'recent' }]);
   });
 
+  it('names what is incomplete, behind, or rejected, in this order', async () => {
+    const [a, b] = [testApp(), testApp()];
+    const owner = 'atlantic';
+    const writers = {
+      '10.7.0.1': { source: 'k8s' },
+      '10.7.0.2': { source: 'clustermesh', owner },
+      '10.7.0.3': { source: 'clustermesh', owner: 'gulf' },
+      '10.7.0.4': { source: 'restored' },
+      '10.7.0.5': { source: 'kvstore' },
+      '10.7.0.6': { source: 'kvstore' },
+    } as const;
+    for (const [key, writer] of Object.entries(writers)) {
+      a.model.ipcache.upsert(key, { identity: 900, ...writer });
+      b.model.ipcache.upsert(key, { identity: 901, ...writer });
+    }
+    for (const { model } of [a, b]) await model.clock.advance(60_000);
+    const cluster = { name: owner, state: 'failed', ready: false, missing: ['ip'], knownAt: 'TIME' };
+    const changed = (app: TestApp, revision: number): Ask => {
+      const ask = asking(app);
+      return async (path) => {
+        const document = (await ask(path)) as { claims?: readonly { key: string }[] };
+        if (path === '/v1/status' && app === b)
+          return {
+            ...document,
+            ...{ clusters: [cluster] },
+            kubernetes: { kinds: [{ name: 'ciliumendpoints', state: 'forbidden', complete: false }] },
+          };
+        if (path === '/v1/rejections' && app === b)
+          return { recent: [{ message: 'ip of 10.7.0.60: bad' }, { message: 'ip of 10.7.0.6: bad' }] };
+        const claims = document.claims?.map((claim) =>
+          claim.key === '10.7.0.5' ? { ...claim, origin: { revision } } : claim,
+        );
+        return path.startsWith('/v1/ipcache/explain/') ? { ...document, claims } : document;
+      };
+    };
+    const { differences } = await diffAgents(changed(a, 70_211), changed(b, 70_198));
+    expect(differences.map(({ key, reason, why }) => [key, reason, why]).sort()).toEqual([
+      ['10.7.0.1', 'incomplete', 'b: kind ciliumendpoints is forbidden, incomplete'],
+      ['10.7.0.2', 'incomplete', 'a: cluster atlantic is not followed'],
+      ['10.7.0.3', 'incomplete', 'a: cluster gulf is not followed'],
+      ['10.7.0.4', 'incomplete', 'a: the claims are restored and not confirmed'],
+      ['10.7.0.5', 'revision-behind', 'b is behind: revision 70198 of 70211'],
+      ['10.7.0.6', 'rejected', 'b rejected ip of 10.7.0.6: bad'],
+    ]);
+    const [ofA, ofB] = [changed(a, 1), changed(b, 1)];
+    const following: Ask = async (path) => {
+      const document = (await ofA(path)) as object;
+      const clusters = [owner, 'gulf'].map((name) => ({ ...cluster, name, ready: true }));
+      return path === '/v1/status' ? { ...document, clusters } : document;
+    };
+    const again = await diffAgents(following, ofB);
+    expect(again.differences.find(({ key }) => key === '10.7.0.2')?.why).toBe(
+      'b: cluster atlantic is failed since TIME, incomplete: ip',
+    );
+    expect(again.differences.find(({ key }) => key === '10.7.0.5')?.reason).toBe('none-found');
+  });
+
   it('counts the addresses of the own node apart', async () => {
     const [a, b] = [testApp(), testApp()];
     const claim = { source: 'kvstore' as const, owner: 'own/n1' };

@@ -1,5 +1,5 @@
 import type { Command } from 'commander';
-import type { Ask } from '../../api/api-client.ts';
+import type { ApiOrigin, Ask } from '../../api/api-client.ts';
 import type { DiffReport, TableOperand } from '../../sysdump/compare-with-agent.ts';
 import { type CommandIO, EXIT, type RunAction } from '../io.ts';
 import { outputOption, parsePath } from '../option-table.ts';
@@ -7,7 +7,11 @@ import { outputOption, parsePath } from '../option-table.ts';
 interface DiffFlags {
   readonly output: 'text' | 'json';
   readonly tokenFile?: string;
+  readonly caFile?: string;
 }
+
+/** What agents over TCP are sent, and how they are verified. */
+type Credentials = Pick<ApiOrigin, 'token' | 'ca'>;
 
 /** Returns the socket of an operand `unix:PATH`. */
 function socketOf(text: string): string | undefined {
@@ -19,19 +23,27 @@ function isOrigin(text: string): boolean {
 }
 
 /** Returns requests to the agent of an operand; undefined if it is not an agent. */
-async function askOf(text: string, token: string | undefined, signal: AbortSignal): Promise<Ask | undefined> {
-  const { ApiClient, askOrigin } = await import('../../api/api-client.ts');
+async function askOf(text: string, credentials: Credentials, signal: AbortSignal): Promise<Ask | undefined> {
+  const { ApiClient } = await import('../../api/api-client.ts');
   const socket = socketOf(text);
   if (socket !== undefined) return new ApiClient(socket, signal).ask;
-  if (!isOrigin(text)) return undefined;
-  return askOrigin(text, token, signal);
+  return isOrigin(text) ? new ApiClient({ origin: text, ...credentials }, signal).ask : undefined;
 }
 
-async function tokenOf(file: string): Promise<string> {
+/** Returns why an operand is refused, because the token would be sent in clear text to another machine. */
+async function clearTextText(text: string, token: string | undefined): Promise<string | undefined> {
+  if (token === undefined || !text.startsWith('http:')) return undefined;
+  const { isLoopback } = await import('../../api/server/api-server.ts');
+  if (isLoopback(new URL(text).hostname)) return undefined;
+  return `dpcache: ${text}: the token would be sent in clear text: use https://, or run the command on that machine`;
+}
+
+async function textOf(option: string, file: string | undefined): Promise<string | undefined> {
+  if (file === undefined) return undefined;
   const { readRegularFile } = await import('../../base/regular-file.ts');
   const { unreadable } = await import('../../process/input-error.ts');
   const text = await readRegularFile(file).catch((cause: unknown) => {
-    throw unreadable('--token-file', file, cause);
+    throw unreadable(option, file, cause);
   });
   return text.toString('utf8').trim();
 }
@@ -57,23 +69,33 @@ export function addDiffCommand(program: Command, io: CommandIO, run: RunAction):
     )
     .addOption(outputOption())
     .option('--token-file <file>', 'token for agents over TCP', parsePath)
-    .action((agent: string, other: string, { output, tokenFile }: DiffFlags) =>
+    .option(
+      '--ca-file <file>',
+      'CA of the certificates of agents over https (PEM); default: the authorities of Node.js',
+      parsePath,
+    )
+    .action((agent: string, other: string, { output, tokenFile, caFile }: DiffFlags) =>
       run(async () => {
         const { ApiError } = await import('../../api/api-client.ts');
         const { InputError } = await import('../../process/input-error.ts');
         const { writeLines } = await import('../../process/terminal.ts');
-        const token = tokenFile === undefined ? undefined : await tokenOf(tokenFile);
+        const token = await textOf('--token-file', tokenFile);
+        const credentials = { token, ca: await textOf('--ca-file', caFile) };
         // Such a text is not repeated, because it may have a password.
         if ([agent, other].some((text) => /^https?:/.test(text) && !isOrigin(text)))
           return command.error(
             'dpcache: invalid URL of an agent: it must be https://HOST:PORT without user, path or query',
           );
-        const ask = await askOf(agent, token, io.signal);
+        for (const text of [agent, other]) {
+          const refused = await clearTextText(text, token);
+          if (refused !== undefined) return command.error(refused);
+        }
+        const ask = await askOf(agent, credentials, io.signal);
         if (ask === undefined)
           return command.error(
             `dpcache: invalid agent '${agent}': it must be unix:SOCKET or https://HOST:PORT`,
           );
-        const askOther = await askOf(other, token, io.signal);
+        const askOther = await askOf(other, credentials, io.signal);
         const compare = async (): Promise<DiffReport> => {
           if (askOther === undefined) {
             const { compareWithTable } = await import('../../sysdump/compare-with-agent.ts');
