@@ -421,7 +421,9 @@ class Reasons {
 /** Returns true if a text names exactly this key, not a longer one that begins with it. */
 function names(text: string, key: string): boolean {
   const address = key.split(/[/@]/, 1)[0] ?? key;
-  return new RegExp(`(^|[^0-9a-f.:])${address.replaceAll('.', '\\.')}([^0-9a-f.:]|[.:](?![0-9a-f:])|$)`).test(text);
+  return new RegExp(`(^|[^0-9a-f.:])${address.replaceAll('.', '\\.')}([^0-9a-f.:]|[.:](?![0-9a-f:])|$)`).test(
+    text,
+  );
 }
 
 /** Kinds that make claims of the API server's addresses only, or none. */
