@@ -50,6 +50,12 @@ class TracedKvstore {
       this.holders.set(lease, life());
       return lease;
     };
+    // A later life of the program holds the leases that it takes over.
+    const keepAlive = this.server.keepLeaseAlive.bind(this.server);
+    this.server.keepLeaseAlive = (lease) => {
+      if (typeof this.holders.get(lease) === 'number') this.holders.set(lease, life());
+      return keepAlive(lease);
+    };
   }
 
   /** A lease of somebody else, of that name. */
