@@ -128,7 +128,7 @@ describe('"What if it left?" on the card of a cluster', () => {
   it('is not shown for the own cluster', async () => {
     const { page } = await open('#cluster/own');
     await settled(page);
-    await page.getByRole('region', { name: 'Resources', exact: true }).waitFor();
+    await page.getByRole('region', { name: 'Stores', exact: true }).waitFor();
     expect(await page.getByRole('button', { name: 'What if it left?' }).count()).toBe(0);
   });
 });
