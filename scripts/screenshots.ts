@@ -49,17 +49,17 @@ async function stepBack(page: Page): Promise<void> {
 
 /** The views of an agent with the recorded mesh, for `--all`. */
 const VIEWS: Readonly<Record<string, string>> = {
-  ...{ overview: '', prefixes: '#prefixes', ip: '#ip/10.10.0.12', service: '#service/shop/checkout' },
-  ...{ services: '#services', nodes: '#nodes', node: '#node/baltic/baltic-node-1', live: '#live' },
-  ...{ identities: '#identities', identity: '#identity/66536', clusters: '#clusters' },
-  cluster: '#cluster/baltic',
+  ...{ overview: '', prefixes: '#/prefixes', ip: '#/ip/10.10.0.12', service: '#/service/shop/checkout' },
+  ...{ services: '#/services', nodes: '#/nodes', node: '#/node/baltic/baltic-node-1', live: '#/live' },
+  ...{ identities: '#/identities', identity: '#/identity/66536', clusters: '#/clusters' },
+  cluster: '#/cluster/baltic',
 };
 
 /** The views of other processes, for `--all`: their arguments and their views. */
 const OTHERS: Readonly<Record<string, { readonly words: readonly string[]; readonly hash: string }>> = {
   kubernetes: {
     words: ['agent', '--node-name', 'node-1', '--k8s-load', 'examples/kubernetes/cluster.yaml'],
-    hash: '#kubernetes',
+    hash: '#/kubernetes',
   },
   operator: {
     words: [
@@ -79,10 +79,10 @@ const PICTURES: Readonly<Record<string, Picture>> = {
   overview: { hash: '' },
   'overview-dark': { hash: '', dark: true },
   'overview-phone': { hash: '', phone: true },
-  prefixes: { hash: '#prefixes?cluster=baltic', dark: true },
-  ip: { hash: '#ip/10.10.0.12' },
-  moment: { hash: '#ip/10.10.0.12', act: stepBack },
-  live: { hash: '#live', dark: true },
+  prefixes: { hash: '#/prefixes?cluster=baltic', dark: true },
+  ip: { hash: '#/ip/10.10.0.12' },
+  moment: { hash: '#/ip/10.10.0.12', act: stepBack },
+  live: { hash: '#/live', dark: true },
   search: {
     hash: '',
     act: async (page) => {

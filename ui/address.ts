@@ -46,13 +46,16 @@ export function momentOf({ parameters }: Address): string {
   return parameters.get('at') ?? '';
 }
 
-/** Returns the address of a view or of a thing. It keeps the moment, unless the parameters have their own `at`. */
+/**
+ * Returns the address of a view or of a thing. It keeps the moment, unless the parameters have their own `at`. The `/` after `#`
+ * tells accessibility checkers that it is not a link within the page.
+ */
 export function addressOf(view: string, name = '', parameters: Parameters = {}): string {
   const query = new URLSearchParams();
   const at = momentOf(current());
   for (const [key, value] of Object.entries({ at, ...parameters })) if (value !== '') query.set(key, value);
   const path = namePath(name === '' ? view : `${view}/${name}`);
-  return query.size === 0 ? `#${path}` : `#${path}?${query}`;
+  return query.size === 0 ? `#/${path}` : `#/${path}?${query}`;
 }
 
 /** Changes parameters of the view, without a new history entry. Empty values remove a parameter. */

@@ -17,7 +17,7 @@ const HEAP_BYTES = 60e6;
 const FIRST_ROWS = `new Promise((shown) => {
   const began = performance.now();
   const look = () => document.querySelector('.rows .row a') === null ? requestAnimationFrame(look) : shown(performance.now() - began);
-  location.hash = '#prefixes';
+  location.hash = '#/prefixes';
   look();
 })`;
 
@@ -74,7 +74,7 @@ it('shows the first of 1,000,000 prefixes soon, scrolls to the last, and stays s
   const times: number[] = [];
   for (let attempt = 0; attempt < 3; attempt++) {
     times.push((await page.evaluate(FIRST_ROWS)) as number);
-    if (attempt < 2) await page.evaluate(`location.hash = '#clusters'`);
+    if (attempt < 2) await page.evaluate(`location.hash = '#/clusters'`);
     await page.waitForTimeout(500);
   }
   await page.waitForSelector('text=1,000,000 prefixes');

@@ -19,7 +19,7 @@ describe('the banner of the overview', () => {
   });
 
   it('is announced on every other view, with the number of problems', async () => {
-    const { page, blocking, show } = await open('#services');
+    const { page, blocking, show } = await open('#/services');
     const tab = page.getByRole('navigation', { name: 'Views' }).getByRole('link', { name: /^Overview/ });
     expect(await tab.innerText()).toBe('Overview');
     blocking.push('own kvstore: waits for its first list');
@@ -87,7 +87,7 @@ describe('the banner of the overview', () => {
 describe('the card of a cluster', () => {
   it('shows each store with its state, and the configuration, and follows them', async () => {
     const model = new MeshModel().fill();
-    const { page } = await open('#cluster/baltic', { model });
+    const { page } = await open('#/cluster/baltic', { model });
     const rows = page.getByRole('region', { name: 'Table of stores' }).getByRole('row');
     await rows.nth(2).waitFor();
     const text = async (place: number): Promise<string> =>
@@ -113,7 +113,7 @@ describe('the mesh map', () => {
     const map = page.getByRole('group', { name: 'Map of the mesh' });
     await map.getByText('baltic').click();
     await page.waitForSelector('h1:has-text("baltic")');
-    expect(page.url()).toContain('#cluster/baltic');
+    expect(page.url()).toContain('#/cluster/baltic');
     expect(await page.locator('main').innerText()).toContain('connected since');
   });
 

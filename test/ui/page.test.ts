@@ -84,8 +84,8 @@ describe('each view', () => {
     const { page, show } = await open('', { model, viewport: { width: 390, height: 844 } });
     for (const [name, hash] of Object.entries({
       ...VIEWS,
-      ip: '#ip/10.0.0.2',
-      node: `#node/baltic/${long}`,
+      ip: '#/ip/10.0.0.2',
+      node: `#/node/baltic/${long}`,
     })) {
       await show(hash);
       await settled(page);
@@ -95,10 +95,10 @@ describe('each view', () => {
     }
     const navigation = await page.locator('nav.tabs').boundingBox();
     expect(navigation?.height).toBeLessThan(45);
-    await show('#live');
+    await show('#/live');
     const tab = await page.getByRole('link', { name: 'Live' }).boundingBox();
     expect((tab?.x ?? 390) + (tab?.width ?? 0)).toBeLessThanOrEqual(390);
-    await show('#services');
+    await show('#/services');
     await page.waitForSelector('tbody .chip');
     const chip = await page.locator('tbody .chip').first().boundingBox();
     expect(chip?.height).toBeLessThan(30); // a word is not broken, because the table scrolls
@@ -141,7 +141,7 @@ describe('the page', () => {
   });
 
   it('shows the tables of the kernel, and what is missing', async () => {
-    const { page } = await open('#datapath', { model: new SteeringModel().fill() });
+    const { page } = await open('#/datapath', { model: new SteeringModel().fill() });
     await page.waitForSelector('text=Kernel tables');
     const text = (await page.locator('main').innerText()).replaceAll(/\s+/g, ' ');
     expect(text).toContain('kernel Linux 6.18.44 pins /sys/fs/bpf/dpcache');
@@ -177,7 +177,7 @@ describe('the page', () => {
         { ...kind, name: 'endpoints', state: 'missing', objects: 0 },
       ],
     };
-    const { page } = await open('#kubernetes', { model });
+    const { page } = await open('#/kubernetes', { model });
     const rows = page.getByRole('region', { name: 'Table of reflectors' }).getByRole('row');
     await rows.nth(4).waitFor();
     const text = async (place: number): Promise<string> =>
@@ -198,7 +198,7 @@ describe('the page', () => {
 
   it('shows the entry of the kernel on the card of an IP, and its difference from the cache', async () => {
     const model = new SteeringModel().fill();
-    const { page } = await open('#ip/10.0.0.1', { model });
+    const { page } = await open('#/ip/10.0.0.1', { model });
     const panel = page.getByRole('region', { name: 'What it is' });
     await panel.getByText('encryption key').or(panel.getByText('prefix')).first().waitFor();
     expect(await panel.innerText()).not.toContain('kernel');
@@ -216,16 +216,16 @@ describe('the page', () => {
   });
 
   it.each([
-    ['#prefixes?nonsense=1&__proto__=2', 'main'],
-    ['#prefixes?identity=many', 'alert'],
-    ['#prefixes?within=10.0.0.0/99', 'alert'],
-    ['#ip/11.0.0.1', 'alert'],
-    ['#service/%2F/%2F', 'alert'],
-    ['#service/a%00b', 'alert'],
-    ['#nodes?cluster=%E0%A4', 'main'],
-    ['#node/%E0%A4', 'main'],
-    ['#nowhere?%=%', 'main'],
-    ['#live?type=nonsense&contains=%F0', 'main'],
+    ['#/prefixes?nonsense=1&__proto__=2', 'main'],
+    ['#/prefixes?identity=many', 'alert'],
+    ['#/prefixes?within=10.0.0.0/99', 'alert'],
+    ['#/ip/11.0.0.1', 'alert'],
+    ['#/service/%2F/%2F', 'alert'],
+    ['#/service/a%00b', 'alert'],
+    ['#/nodes?cluster=%E0%A4', 'main'],
+    ['#/node/%E0%A4', 'main'],
+    ['#/nowhere?%=%', 'main'],
+    ['#/live?type=nonsense&contains=%F0', 'main'],
   ])('with an invalid address, %s, reports the error, or shows the existing entry', async (hash, role) => {
     const { page } = await open(hash);
     await settled(page);
@@ -251,7 +251,7 @@ describe('the page', () => {
   });
 
   it('shows that it is disconnected when the agent has ended, and reconnects to the new state', async () => {
-    const { page, server, url } = await open('#prefixes');
+    const { page, server, url } = await open('#/prefixes');
     const rows = page.locator('.rows .row');
     await until('rows are shown', async () => (await rows.count()) === 3);
     await server.stop();

@@ -1,12 +1,13 @@
 import { describe, expect, it } from 'vitest';
 import { until } from '../base/support/until.ts';
-import { usePages, violations } from './support/open-page.ts';
+import { settled, usePages, violations } from './support/open-page.ts';
 
 const { open } = usePages();
 
 describe('the search', () => {
   it('is focused with /, finds by kind, and opens the choice of the arrows with Enter', async () => {
     const { page } = await open();
+    await settled(page);
     await page.keyboard.press('/');
     await page.keyboard.type('check');
     const options = page.getByRole('option');
@@ -21,12 +22,13 @@ describe('the search', () => {
     await page.keyboard.press('ArrowUp');
     await page.keyboard.press('Enter');
     await page.waitForSelector('h1:has-text("shop/checkout")');
-    expect(page.url()).toContain('#service/shop/checkout');
+    expect(page.url()).toContain('#/service/shop/checkout');
     expect(await options.count()).toBe(0);
   });
 
   it('opens as a palette with Ctrl-K, and closes with Escape', async () => {
-    const { page } = await open('#nodes');
+    const { page } = await open('#/nodes');
+    await settled(page);
     await page.keyboard.press('Control+k');
     const palette = page.getByRole('dialog', { name: 'Search' });
     await palette.waitFor();
@@ -40,7 +42,7 @@ describe('the search', () => {
     await palette.getByRole('option').first().waitFor();
     await page.keyboard.press('Enter');
     await page.waitForSelector('h1:has-text("1234")');
-    expect(page.url()).toContain('#identity/1234');
+    expect(page.url()).toContain('#/identity/1234');
   });
 
   it('tells what to do if nothing matches', async () => {
@@ -50,7 +52,7 @@ describe('the search', () => {
   });
 
   it('leads from the IP of a service to the service', async () => {
-    const { page } = await open('#ip/172.16.0.10');
+    const { page } = await open('#/ip/172.16.0.10');
     await page.getByText('Address of a service').waitFor();
     await page.getByRole('link', { name: 'shop/checkout' }).first().click();
     await page.waitForSelector('h1:has-text("shop/checkout")');

@@ -12,7 +12,7 @@ const flat = (text: string): string => text.replaceAll(/\s+/g, ' ').trim();
 
 describe('the card of an IP', () => {
   it('shows the claims, the strongest first, and the reason why the first one is effective', async () => {
-    const { page } = await open('#ip/10.0.0.1');
+    const { page } = await open('#/ip/10.0.0.1');
     await page.waitForSelector('.claim');
     const claims = (await page.locator('.claim').allInnerTexts()).map(flat);
     expect(claims).toHaveLength(2);
@@ -26,23 +26,23 @@ describe('the card of an IP', () => {
   });
 
   it('leads from every name to its card', async () => {
-    const { page } = await open('#ip/10.0.0.1');
+    const { page } = await open('#/ip/10.0.0.1');
     await page.locator('.claim').first().getByRole('link', { name: /1234/ }).click();
     await page.waitForSelector('h1:has-text("1234")');
     await page.getByRole('link', { name: '10.0.0.1', exact: true }).click();
     await page.waitForSelector('h1:has-text("10.0.0.1")');
     await page.locator('.claim').first().getByRole('link', { name: 'shop/checkout-1' }).click();
     await page.waitForSelector('h1:has-text("Prefixes")');
-    expect(page.url()).toContain('#prefixes?pod=shop%2Fcheckout-1');
+    expect(page.url()).toContain('#/prefixes?pod=shop%2Fcheckout-1');
   });
 
   it('names the longest prefix if the IP has no entry, and reports an unknown IP', async () => {
-    const { page, show } = await open('#ip/10.9.9.9');
+    const { page, show } = await open('#/ip/10.9.9.9');
     await page.getByText('No entry of its own').waitFor();
     expect(flat(await page.locator('main').innerText())).toContain(
       'The longest prefix that contains it is 10.0.0.0/8',
     );
-    await show('#ip/11.0.0.1');
+    await show('#/ip/11.0.0.1');
     expect(await page.getByRole('alert').textContent()).toBe('No entry for 11.0.0.1.');
   });
 
@@ -50,7 +50,7 @@ describe('the card of an IP', () => {
     const model = new MeshModel();
     model.ipcache.upsert('2001:db8::/32', { identity: 9, source: 'k8s' });
     model.ipcache.upsert('2001:db8::', { identity: 8, source: 'k8s' });
-    const { page } = await open('#prefixes', { model });
+    const { page } = await open('#/prefixes', { model });
     await page.getByRole('link', { name: '2001:db8::/32' }).click();
     await page.waitForSelector('.claim');
     expect(await page.locator('.claim').innerText()).toContain('2001:db8::/32');
@@ -59,7 +59,7 @@ describe('the card of an IP', () => {
 
 describe('lists', () => {
   it('of prefixes can be filtered and sorted', async () => {
-    const { page } = await open('#prefixes');
+    const { page } = await open('#/prefixes');
     const prefixes = (): Promise<readonly string[]> =>
       page.locator('.rows .row > :first-child').allInnerTexts();
     await until('all are shown', async () => (await prefixes()).length === 3);
@@ -86,7 +86,7 @@ describe('lists', () => {
 
   it('that are short follow the changes; a long one shows how many it misses', async () => {
     const model = new MeshModel().fill();
-    const { page } = await open('#prefixes', { model });
+    const { page } = await open('#/prefixes', { model });
     const rows = page.locator('.rows .row');
     await until('all are shown', async () => (await rows.count()) === 3);
     model.ipcache.upsert('10.7.7.7', { identity: 9, source: 'k8s' });
@@ -105,7 +105,7 @@ describe('lists', () => {
   });
 
   it('are read again after missed changes, and the live view reports it', async () => {
-    const { page, model, show } = await open('#prefixes', {
+    const { page, model, show } = await open('#/prefixes', {
       spoil: (feed) => {
         const { read } = feed;
         // The first read after the second change is too late.
@@ -119,7 +119,7 @@ describe('lists', () => {
       for (const ip of ['10.8.8.8', '10.8.8.9']) model.ipcache.upsert(ip, { identity: 9, source: 'k8s' });
     });
     await until('the list is read again', async () => (await rows.count()) === 5);
-    await show('#live');
+    await show('#/live');
     expect(await page.locator('main').textContent()).toContain('Changes were lost');
   });
 
@@ -135,7 +135,7 @@ describe('lists', () => {
       model.nodes.nodeUpdated({ cluster: 'baltic', name: `n-${i}`, source: 'clustermesh' });
     }
     model.services.markSynced();
-    const { page, show } = await open('#services', { model });
+    const { page, show } = await open('#/services', { model });
     for (const view of ['services', 'nodes']) {
       await show(`#${view}`);
       await page.getByText('250 of 1,100').click();
@@ -150,14 +150,14 @@ describe('lists', () => {
     model.ipcache.upsert('10.0.0.7', { identity: 7, source: 'restored' });
     model.ipcache.upsert('10.0.0.8', { identity: 8, source: 'kvstore' });
     model.nodes.nodeUpdated({ cluster: 'own', name: 'n7', source: 'restored', addresses: [] });
-    const { page, show } = await open('#prefixes', { model });
+    const { page, show } = await open('#/prefixes', { model });
     const mark = page.locator('.restored');
     await mark.waitFor(); // of one of the two
     expect(await mark.textContent()).toMatch(/^restored, as of .*2026/);
-    await show('#nodes');
+    await show('#/nodes');
     await page.waitForSelector('tbody .restored');
     expect(await mark.locator('xpath=ancestor::tr').textContent()).toContain('n7');
-    await show('#ip/10.0.0.7');
+    await show('#/ip/10.0.0.7');
     await page.waitForSelector('.claim .restored');
   });
 });
@@ -183,17 +183,17 @@ describe('the cards of services and nodes', () => {
       ...{ ipv4SecondaryAllocCIDRs: ['10.3.0.0/24'], ipv4HealthIP: '10.2.0.4', ipv4IngressIP: '10.2.0.5' },
       ...{ wireguardPubKey: 'key-of-n1', bootID: 'boot-of-n1' },
     });
-    const { page, show } = await open('#services', { model });
+    const { page, show } = await open('#/services', { model });
     const text = async (): Promise<string> => flat(await page.locator('main').innerText());
     await page.waitForSelector('text=shop/web');
     expect(await text()).toContain(
       'shop/web LoadBalancer 172.16.0.11 203.0.113.9 load balancer 198.51.100.7 external IP http 80/TCP (node port 30080)',
     );
     expect(await violations(page)).toEqual([]);
-    await show('#service/shop/web');
+    await show('#/service/shop/web');
     await page.waitForSelector('text=web-1');
     expect(await text()).toMatch(/10\.0\.0\.9 own active 100 web-1 effective/);
-    await show('#node/own/n1');
+    await show('#/node/own/n1');
     await page.waitForSelector('text=boot-of-n1');
     expect(await text()).toContain('health 10.2.0.4 ingress 10.2.0.5 pod CIDRs 10.2.0.0/24 10.3.0.0/24');
     expect(await text()).toContain('WireGuard key key-of-n1');
@@ -202,7 +202,7 @@ describe('the cards of services and nodes', () => {
 
 describe('the live view', () => {
   it('starts with the last changes, and has marks for added, changed and removed', async () => {
-    const { page, model } = await open('#live');
+    const { page, model } = await open('#/live');
     const lines = page.locator('.feed li');
     const text = async (): Promise<string> => flat(await lines.first().innerText());
     await until('the changes before are shown', async () => (await lines.count()) > 2);
@@ -222,7 +222,7 @@ describe('the live view', () => {
   });
 
   it('can be paused and filtered', async () => {
-    const { page, model, show } = await open('#live');
+    const { page, model, show } = await open('#/live');
     const lines = page.locator('.feed li');
     await until('the changes before are shown', async () => (await lines.count()) > 2);
     const before = await lines.count();
@@ -232,7 +232,7 @@ describe('the live view', () => {
     expect(await lines.count()).toBe(before);
     await page.getByRole('button', { name: 'Continue' }).click();
     await until('it is shown', async () => (await lines.count()) === before + 1);
-    await show('#live?contains=10.7');
+    await show('#/live?contains=10.7');
     await until('only that is shown', async () => (await lines.count()) === 1);
   });
 });
@@ -245,7 +245,7 @@ describe('the page at an earlier moment', () => {
     model.ipcache.upsert('10.7.7.7', { identity: 200, source: 'k8s' });
     await new Promise((resolve) => setTimeout(resolve, 50));
     model.ipcache.upsert('10.7.7.7', { identity: 300, source: 'k8s' });
-    const { page } = await open('#ip/10.7.7.7', { model });
+    const { page } = await open('#/ip/10.7.7.7', { model });
     const identity = async (): Promise<string> => (await page.locator('.claim a').first().innerText()).trim();
     await page.waitForSelector('.change');
     expect(await page.locator('.change').count()).toBe(3);
@@ -266,7 +266,7 @@ describe('the page at an earlier moment', () => {
   });
 
   it('reports a moment that is not held', async () => {
-    const { page } = await open('#ip/10.0.0.1?at=2020-01-01T00:00:00Z');
+    const { page } = await open('#/ip/10.0.0.1?at=2020-01-01T00:00:00Z');
     await settled(page);
     expect(await page.getByRole('alert').first().textContent()).toContain('Changes are held from');
   });

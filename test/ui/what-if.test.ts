@@ -49,7 +49,7 @@ async function ask(page: Page): Promise<void> {
 
 describe('"What if it left?" on the card of a cluster', () => {
   it('shows what would be lost, with links and at most 50 rows of each kind of 20,000 keys', async () => {
-    const { page, model } = await open('#cluster/baltic', { model: largeModel() });
+    const { page, model } = await open('#/cluster/baltic', { model: largeModel() });
     await ask(page);
     const panel = panelOf(page);
     await panel.getByText('prefixes or services would be lost').waitFor();
@@ -82,7 +82,7 @@ describe('"What if it left?" on the card of a cluster', () => {
   });
 
   it('fits a phone and has no faults in dark colours', async () => {
-    const { page } = await open('#cluster/baltic', {
+    const { page } = await open('#/cluster/baltic', {
       ...{ model: largeModel(), colorScheme: 'dark', viewport: { width: 390, height: 844 } },
     });
     await ask(page);
@@ -93,7 +93,7 @@ describe('"What if it left?" on the card of a cluster', () => {
   });
 
   it('sends the token, shows that it loads, then the reason of a refusal, and that the agent is unreachable', async () => {
-    const { page, server } = await open('#cluster/baltic');
+    const { page, server } = await open('#/cluster/baltic');
     await page.evaluate("sessionStorage.setItem('dpcache-token', 'a token')");
     let release = (): void => {};
     const held = new Promise<void>((resolve) => {
@@ -126,7 +126,7 @@ describe('"What if it left?" on the card of a cluster', () => {
   });
 
   it('is not shown for the own cluster', async () => {
-    const { page } = await open('#cluster/own');
+    const { page } = await open('#/cluster/own');
     await settled(page);
     await page.getByRole('region', { name: 'Stores', exact: true }).waitFor();
     expect(await page.getByRole('button', { name: 'What if it left?' }).count()).toBe(0);
@@ -137,7 +137,7 @@ describe('"What if it left?" on the card of a node', () => {
   it('shows the prefixes that would be gone and those that other sources have, but not of an earlier moment', async () => {
     const model = new MeshModel().fill();
     model.ipcache.upsert('192.168.7.0/24', { identity: 9, source: 'k8s' });
-    const { page, show } = await open('#node/baltic/node-1', { model });
+    const { page, show } = await open('#/node/baltic/node-1', { model });
     await ask(page);
     const panel = panelOf(page);
     await panel.getByText('prefixes or services would be lost').waitFor();
@@ -145,7 +145,7 @@ describe('"What if it left?" on the card of a node', () => {
     expect(text).toContain('prefixes 1 gone');
     expect(text).toContain('covered by 192.168.7.0/24 9');
     expect(text).toContain('Nodes gone 1');
-    await show(`#node/baltic/node-1?at=${new Date().toISOString()}`);
+    await show(`#/node/baltic/node-1?at=${new Date().toISOString()}`);
     await settled(page);
     await panel.waitFor({ state: 'detached' });
   });
