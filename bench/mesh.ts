@@ -36,6 +36,12 @@ export interface MeshBenchReport {
   /** Endpoint changes through kvstore, watch, decoder and ipcache, at full speed. */
   readonly eventsPerSecond: number;
   readonly eventDelay: LoopDelay;
+  /**
+   * The same if only {@link FEW_CLUSTERS} of the clusters change. Must not depend on the number of the others. If all clusters
+   * change, each burst has fewer events for each of them, and the fixed cost of a batch counts more.
+   */
+  readonly fewEventsPerSecond: number;
+  readonly fewEventDelay: LoopDelay;
   /** One cluster with the same number of endpoints is listed again from a kvstore that has lost them: all are swept. */
   readonly resync: Delayed;
   /** The same cluster is removed. */
@@ -51,6 +57,8 @@ const LARGE = 10_000;
 const EVENTS = 50_000;
 /** Events that are written before a pause for other turns. */
 const BURST = 500;
+/** Clusters that change in the second measurement. */
+const FEW_CLUSTERS = 64;
 /** Maximum for a mesh of 255, without the own cluster. */
 const MAX_CLUSTERS = 254;
 const RUNTIME = { clock: systemClock, random: Math.random };
@@ -223,7 +231,8 @@ async function takeAway(endpoints: number): Promise<Pick<MeshBenchReport, 'resyn
 }
 
 function render(report: MeshBenchReport): string {
-  const { readyMs, readyDelay, ungatedReadyMs, ungatedReadyDelay, eventsPerSecond, eventDelay } = report;
+  const { readyMs, readyDelay, ungatedReadyMs, ungatedReadyDelay } = report;
+  const { eventsPerSecond, eventDelay, fewEventsPerSecond, fewEventDelay } = report;
   const row = (what: string, figure: string, { p50, p99, max }: LoopDelay): readonly string[] => [
     what,
     figure,
@@ -236,6 +245,7 @@ function render(report: MeshBenchReport): string {
       row('all clusters ready', `${readyMs} ms`, readyDelay),
       row('the same, without turns', `${ungatedReadyMs} ms`, ungatedReadyDelay),
       row('changes of endpoints', `${eventsPerSecond} a second`, eventDelay),
+      row(`changes in at most ${FEW_CLUSTERS} of them`, `${fewEventsPerSecond} a second`, fewEventDelay),
       ['one large cluster, listed anew: all is swept', ...delayCells(report.resync)],
       ['one large cluster, removed', ...delayCells(report.removal)],
     ],
@@ -258,6 +268,7 @@ export async function benchMesh({ n = 250, json = false }: MeshBenchOptions = {}
   const endpoints = servers.length * ENDPOINTS;
   const bytesPerEndpoint = Math.round((heldBytes() - before) / endpoints);
   const count = Math.min(EVENTS, endpoints);
+  const few = await delayDuring(() => change(servers.slice(0, FEW_CLUSTERS), follower.ipcache, count));
   const events = await delayDuring(() => change(servers, follower.ipcache, count));
   await follower.stop();
   const taken = await takeAway(endpoints);
@@ -272,6 +283,8 @@ export async function benchMesh({ n = 250, json = false }: MeshBenchOptions = {}
     bytesPerEndpoint,
     eventsPerSecond: Math.round((count * 1000) / events.ms),
     eventDelay: events.delay,
+    fewEventsPerSecond: Math.round((count * 1000) / few.ms),
+    fewEventDelay: few.delay,
     ...taken,
   };
   if (!json) process.stdout.write(render(report));

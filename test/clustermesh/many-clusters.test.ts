@@ -1,4 +1,4 @@
-import { expect, it, onTestFinished } from 'vitest';
+import { expect, it, onTestFinished, vi } from 'vitest';
 import { TurnGate } from '../../src/base/turn-gate.ts';
 import { ClusterMesh } from '../../src/clustermesh/cluster-mesh.ts';
 import { FaultyMemoryBackend } from '../../src/kvstore/memory/faulty-memory-backend.ts';
@@ -160,4 +160,66 @@ it('clusters that return together are followed soon: each reconnection releases 
   for (const { link } of links) link.up();
   await advance(clock, 10_000); // two a second would take 20 s
   expect(agent.mesh.status().clusters.filter(({ ready }) => !ready)).toEqual([]);
+});
+
+it('a change in one cluster is one piece of work and no read, however many clusters are followed', async () => {
+  const workOfChange = async (clusters: number): Promise<readonly number[]> => {
+    const clock = new ManualClock();
+    const gate = new TurnGate({ clock, nextTurn: setImmediate });
+    const agent = new Agent(clock, (options) => new ClusterMesh({ ...options, gate }));
+    onTestFinished(() => agent.stop());
+    const servers = Array.from({ length: clusters }, (_, i) => cluster(clock, i + 20));
+    for (const [i, server] of servers.entries()) await agent.add(`c${i + 20}`, server);
+    for (let turns = 0; !agent.mesh.status().ready; turns++) {
+      expect(turns).toBeLessThan(1000);
+      await settle();
+    }
+    let reads = 0;
+    for (const { link } of agent.links.values()) link.onRead = () => reads++;
+    const pieces = vi.spyOn(gate, 'run');
+    for (const [server] of [servers, servers.slice(-1)])
+      if (server !== undefined)
+        write(server, 'cilium/state/ip/v1/default/10.0.0.1', { IP: '10.0.0.1', ID: 7 });
+    await settle(10);
+    expect(agent.ipcache.get('10.0.0.1')?.identity).toBe(7);
+    return [pieces.mock.calls.length, reads];
+  };
+  expect(await workOfChange(2)).toEqual([2, 0]);
+  expect(await workOfChange(60)).toEqual([2, 0]);
+});
+
+it('the first entries of a cluster are visible after its first page, however many keys it has', async () => {
+  const readsBeforeFirst = async (keys: number): Promise<readonly number[]> => {
+    const clock = new ManualClock();
+    const agent = new Agent(clock);
+    onTestFinished(() => agent.stop());
+    const server = newCluster(clock, 'c20', 20);
+    for (let i = 0; i < keys; i++) {
+      const ip = `10.20.${i >> 8}.${i & 255}`;
+      write(server, `cilium/state/ip/v1/default/${ip}`, { IP: ip, ID: (20 << 16) + 256 });
+    }
+    const pages: number[] = [];
+    const range = server.range.bind(server);
+    server.range = (request) => {
+      if (request.start.startsWith('cilium/state/ip/v1/')) pages.push(request.limit ?? 0);
+      return range(request);
+    };
+    let pagesBefore: number | undefined;
+    const onChanges = (): void => {
+      pagesBefore ??= pages.length;
+    };
+    agent.ipcache.subscribe({ onChanges });
+    await agent.add('c20', server);
+    for (let turns = 0; !agent.mesh.status().ready; turns++) {
+      expect(turns).toBeLessThan(1000);
+      await settle();
+    }
+    expect(agent.ipcache.size).toBe(keys);
+    return [pagesBefore ?? -1, pages[0] ?? -1];
+  };
+  const [before = 0, firstPage = 0] = await readsBeforeFirst(20_000);
+  expect(firstPage).toBeLessThanOrEqual(1024);
+  expect(before).toBeGreaterThan(0);
+  expect(before).toBeLessThanOrEqual(2); // the next page is read while the first is applied
+  expect(await readsBeforeFirst(100)).toEqual([1, firstPage]);
 });
