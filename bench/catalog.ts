@@ -78,6 +78,10 @@ export const BENCHES: Readonly<Record<string, Bench>> = {
       'ClusterMesh: a mesh that becomes ready, changes and is taken away; --n clusters of 1,000 endpoints (250)',
     run: async (options) => (await import('./mesh.ts')).benchMesh(options),
   },
+  copies: {
+    summary: '254 clusters copied into 3 real etcds, followed until complete; --n IPs of each (10,000)',
+    run: async (options) => (await import('./copies.ts')).benchCopies(options),
+  },
   namespaces: {
     summary: 'an agent behind clusters with all or 1 % of their namespaces global; --n clusters (50)',
     run: async (options) => (await import('./global-namespaces.ts')).benchGlobalNamespaces(options),

@@ -35,3 +35,21 @@ export interface Part {
   /** Absent if there is no event loop. */
   readonly loop?: LoopDelay;
 }
+
+/** The argument of `copies.ts`: cluster i is copied into endpoint i modulo their number. */
+export interface CopiesTask {
+  readonly endpoints: readonly string[];
+  readonly clusters: number;
+  /** IPs of each cluster. */
+  readonly ips: number;
+}
+
+/** Costs of following the copies of many clusters until all are complete. */
+export interface CopiesReport {
+  readonly ms: number;
+  /** CPU time of the process, all threads, with its start. */
+  readonly cpuMs: number;
+  /** Maximum resident memory of the process. */
+  readonly peakMB: number;
+  readonly delay: LoopDelay;
+}
