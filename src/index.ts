@@ -22,7 +22,14 @@ export type {
 } from './clustermesh/config-follower.ts';
 export { ConfigFollower } from './clustermesh/config-follower.ts';
 // ── Engines ────────────────────────────────────────────────────────────────────────────────────────────────
-export type { IPSink, MeshCause, MeshEngines, NodeSink, ServiceSink } from './clustermesh/engines.ts';
+export type {
+  ExportSink,
+  IPSink,
+  MeshCause,
+  MeshEngines,
+  NodeSink,
+  ServiceSink,
+} from './clustermesh/engines.ts';
 export type { ConnectKvstore, FollowingOptions } from './clustermesh/followed-cluster.ts';
 export type { GlobalServices } from './clustermesh/global-services.ts';
 export type { IdentityResolverOptions } from './clustermesh/identity-resolver.ts';
@@ -141,6 +148,12 @@ export { ClusterNameError } from './model/cluster-name.ts';
 export type { IdentityCache } from './model/identity-cache.ts';
 export type { Label, Labels } from './model/labels.ts';
 export { formatLabels, parseLabels } from './model/labels.ts';
+export type {
+  ExportedPort,
+  ExportedService,
+  ServiceExport,
+  ServiceExportKey,
+} from './model/service-export.ts';
 export type { Decoded } from './net/fields.ts';
 export * from './nodemanager.ts';
 export type { DutyRounds, DutyState, DutyStatus, PublishedKeys } from './operator/duty.ts';

@@ -3,6 +3,7 @@ import { describe, expect, it, vi } from 'vitest';
 import { systemClock } from '../../src/base/system-clock.ts';
 import { textOfBytes } from '../../src/kvstore/codec/bytes.ts';
 import { MemoryBackend } from '../../src/kvstore/memory/memory-backend.ts';
+import { MAX_WRITES } from '../../src/kvstore/session/backend.ts';
 import { RecordedMesh } from '../../src/recording/recorded-mesh.ts';
 import { temporaryFolder } from '../agent/support/temporary-folder.ts';
 
@@ -50,7 +51,8 @@ describe('a recorded mesh', () => {
     const mesh = await load(
       Array.from({ length: 1050 }, (_, i) => ({ store: 'a', key: ip(i), value: `${i}` })),
     );
-    expect([Object.keys(await content(mesh, 'a')).length, writeAll.mock.calls.length]).toEqual([1050, 11]);
+    expect(Object.keys(await content(mesh, 'a'))).toHaveLength(1050);
+    expect(writeAll).toHaveBeenCalledTimes(Math.ceil(1050 / MAX_WRITES));
     writeAll.mockRestore();
     await mesh.close();
   });

@@ -550,7 +550,7 @@ it('deploy/base/operator.yaml grants the reads of operators and the writes of th
   );
   const needed = [...new Set([...asked, ...collecting, ...core])];
   expect([...granted].sort()).toEqual(needed.sort());
-  // What servers without slices, the collector of DNS pods, that of policies, and the slices need on top.
+  // What servers without slices, the collector of DNS pods, that of policies, the slices and the exports need on top.
   expect([...optional].sort()).toEqual(
     [
       ...['/endpoints list', '/endpoints watch', '/pods delete', 'cilium.io/ciliumendpoints get'],
@@ -559,6 +559,13 @@ it('deploy/base/operator.yaml grants the reads of operators and the writes of th
       ]),
       ...['create', 'delete', 'get', 'update'].map((verb) => `cilium.io/ciliumendpointslices ${verb}`),
       ...['create', 'delete', 'update'].map((verb) => `discovery.k8s.io/endpointslices ${verb}`),
+      ...['create', 'delete', 'get', 'patch'].map((verb) => `/services ${verb}`),
+      ...['serviceexports', 'serviceimports'].flatMap((plural) =>
+        ['get', 'list', 'watch', 'status patch'].map((right) =>
+          `multicluster.x-k8s.io/${plural} ${right}`.replace(' status', '/status'),
+        ),
+      ),
+      ...['create', 'delete', 'patch'].map((verb) => `multicluster.x-k8s.io/serviceimports ${verb}`),
     ].sort(),
   );
 });
