@@ -1,7 +1,7 @@
 import { readdir, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { labelTexts } from '../api/documents.ts';
-import { readFileHead } from '../base/regular-file.ts';
+import { readFileHead } from '../base/files/regular-file.ts';
 import { type Rejection, rejection } from '../base/rejection.ts';
 import { identityCell, table } from '../client/answer.ts';
 import { bytesOfText } from '../kvstore/codec/bytes.ts';

@@ -1,8 +1,8 @@
 import { type FileHandle, mkdir, open, readdir, rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { checkArguments, TEXT } from '../base/arguments.ts';
+import { openRegularFile } from '../base/files/regular-file.ts';
 import type { StateFile, StateFolder, StateSink } from '../base/files/state-folder.ts';
-import { openRegularFile } from '../base/regular-file.ts';
 
 function isMissing(error: unknown): boolean {
   return error instanceof Error && 'code' in error && error.code === 'ENOENT';

@@ -1,6 +1,6 @@
 import { InvalidArgumentError } from 'commander';
 import { z } from 'zod';
-import { readFileHead } from '../base/regular-file.ts';
+import { readFileHead } from '../base/files/regular-file.ts';
 import { nearest, showValue } from '../base/show-value.ts';
 import { isObject } from '../net/fields.ts';
 import { InputError, unreadable } from '../process/input-error.ts';

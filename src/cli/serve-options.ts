@@ -1,5 +1,5 @@
 import { type Command, InvalidArgumentError, Option } from 'commander';
-import { defaultSocketPath } from '../api/socket-path.ts';
+import { defaultSocketPath } from '../api/server/socket-path.ts';
 import type { ServeSource } from '../process/serve-files.ts';
 import type { ServeOptions } from '../process/served-api.ts';
 import type { CommandIO } from './io.ts';

@@ -3,7 +3,7 @@ import { type FSWatcher, watch } from 'node:fs';
 import { lstat, readdir } from 'node:fs/promises';
 import { basename, join, resolve } from 'node:path';
 import { messageOf } from '../base/failure.ts';
-import { readFileHead } from '../base/regular-file.ts';
+import { readFileHead } from '../base/files/regular-file.ts';
 import { type Unsubscribe, unsubscribeOnce } from '../base/subscription.ts';
 import type { ConfigFile, ConfigListing } from '../clustermesh/config-directory.ts';
 import type { ConfigSource } from '../clustermesh/config-follower.ts';

@@ -1,6 +1,6 @@
 import { readdir, stat } from 'node:fs/promises';
 import { messageOf } from '../base/failure.ts';
-import { openRegularFile } from '../base/regular-file.ts';
+import { openRegularFile } from '../base/files/regular-file.ts';
 import { KubeconfigError, readKubeconfig } from '../k8s/rest/kubeconfig.ts';
 import { loadEtcdConfigFile } from '../kvstore/etcd/etcd-config-file.ts';
 import { ConfigFolder } from './config-folder.ts';

@@ -2,7 +2,7 @@ import { X509Certificate } from 'node:crypto';
 import { createSecureContext } from 'node:tls';
 import { isLoopback, type TCPCredentials } from '../api/server/api-server.ts';
 import { messageOf } from '../base/failure.ts';
-import { readFileHead } from '../base/regular-file.ts';
+import { readFileHead } from '../base/files/regular-file.ts';
 import { InputError, unreadable } from './input-error.ts';
 import { readPage } from './page-files.ts';
 import type { ServeOptions } from './served-api.ts';

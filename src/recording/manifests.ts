@@ -1,7 +1,7 @@
 import { readdir, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { type Document, isMap, isNode, isSeq } from 'yaml';
-import { readRegularFile } from '../base/regular-file.ts';
+import { readRegularFile } from '../base/files/regular-file.ts';
 import { type Rejection, rejection } from '../base/rejection.ts';
 import { isObject } from '../net/fields.ts';
 import { unreadable } from '../process/input-error.ts';

@@ -1,4 +1,4 @@
-import { readRegularFile } from '../base/regular-file.ts';
+import { readRegularFile } from '../base/files/regular-file.ts';
 import { decodeWith, Fields, isObject, rejectInput } from '../net/fields.ts';
 import { InputError, unreadable } from '../process/input-error.ts';
 import { parseYaml } from './yaml-documents.ts';

@@ -22,7 +22,6 @@ import { type ClusterEndpointSlice, SERVICE_NAME_LABEL } from '../model/cluster-
 import type { ClusterService, ClusterServiceKey } from '../model/cluster-service.ts';
 import { type AnnouncedService, announcedPart, changeBetween, shareAnnounced } from './announcement.ts';
 import type { Backends, EndpointSlice } from './backend.ts';
-import { isSameOffer, remoteBackends } from './cluster-service.ts';
 import type { ServiceEvent, ServiceListener } from './events.ts';
 import { explainState, type ServiceExplanation } from './explain.ts';
 import { FrontendIndex, type FrontendMatch } from './frontend-index.ts';
@@ -34,6 +33,7 @@ import {
   type NodePortOptions,
 } from './frontends.ts';
 import { shareSlice } from './offer-difference.ts';
+import { isSameOffer, remoteBackends } from './remote-backends.ts';
 import { remoteSlice, serviceOfSlice } from './remote-slice.ts';
 import { type ResolvedBackend, resolvePort } from './resolve.ts';
 import { type BackendSelection, selectBackends } from './selection.ts';

@@ -1,7 +1,7 @@
 import { ApiClient, ApiError, type Ask } from '../api/api-client.ts';
 import type { EntryDocument, NodeDocument, ServiceDocument } from '../api/documents.ts';
 import type { StatusDocument } from '../api/status-document.ts';
-import { readFileHead } from '../base/regular-file.ts';
+import { readFileHead } from '../base/files/regular-file.ts';
 import { RejectionLog, rejection } from '../base/rejection.ts';
 import { counted } from '../base/show-value.ts';
 import { commandOutput } from '../ciliumdump/command-output.ts';

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { pipeline } from 'node:stream';
 import { constants, createGunzip } from 'node:zlib';
 import { messageOf } from '../base/failure.ts';
-import { openRegularFile } from '../base/regular-file.ts';
+import { openRegularFile } from '../base/files/regular-file.ts';
 import { unreadable } from '../process/input-error.ts';
 import { MAX_LINE_BYTES, parseTapeLine, TAPE_FORMAT, TapeError, type TapeLine } from './tape-line.ts';
 import { tapeFiles } from './tape-writer.ts';

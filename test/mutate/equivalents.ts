@@ -1266,13 +1266,13 @@ export const EQUIVALENTS: readonly Equivalent[] = [
     reason: 'compares the same ports again',
   },
   {
-    file: 'src/servicecache/cluster-service.ts',
+    file: 'src/servicecache/remote-backends.ts',
     symbol: 'sameZones',
     changes: ['_ === 0 → false'],
     reason: 'compares two empty sets',
   },
   {
-    file: 'src/servicecache/cluster-service.ts',
+    file: 'src/servicecache/remote-backends.ts',
     symbol: 'remoteBackends',
     changes: ['_ === 0 → false'],
     reason: 'makes the same empty set',

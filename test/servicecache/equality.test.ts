@@ -12,8 +12,8 @@ import {
   equalPorts,
   type Ports,
 } from '../../src/servicecache/backend.ts';
-import { isSameOffer, remoteBackends } from '../../src/servicecache/cluster-service.ts';
 import { equalBackendMaps, everyDifference, shareSlice } from '../../src/servicecache/offer-difference.ts';
+import { isSameOffer, remoteBackends } from '../../src/servicecache/remote-backends.ts';
 import {
   createService,
   equalServices,

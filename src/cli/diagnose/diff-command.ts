@@ -40,7 +40,7 @@ async function clearTextText(text: string, token: string | undefined): Promise<s
 
 async function textOf(option: string, file: string | undefined): Promise<string | undefined> {
   if (file === undefined) return undefined;
-  const { readRegularFile } = await import('../../base/regular-file.ts');
+  const { readRegularFile } = await import('../../base/files/regular-file.ts');
   const { unreadable } = await import('../../process/input-error.ts');
   const text = await readRegularFile(file).catch((cause: unknown) => {
     throw unreadable(option, file, cause);

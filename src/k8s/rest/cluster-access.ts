@@ -1,5 +1,5 @@
 import { messageOf } from '../../base/failure.ts';
-import { readRegularFile } from '../../base/regular-file.ts';
+import { readRegularFile } from '../../base/files/regular-file.ts';
 import { ApiError } from './api-error.ts';
 
 /** PEM certificates or a key: inline, or in a file that is read again for each connection because it may be rotated. */

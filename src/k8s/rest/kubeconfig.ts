@@ -3,7 +3,7 @@ import { dirname, resolve } from 'node:path';
 import { parse } from 'yaml';
 import type { Clock } from '../../base/clock.ts';
 import { messageOf } from '../../base/failure.ts';
-import { readRegularFile } from '../../base/regular-file.ts';
+import { readRegularFile } from '../../base/files/regular-file.ts';
 import { type Rejection, rejection } from '../../base/rejection.ts';
 import { systemClock } from '../../base/system-clock.ts';
 import { Fields } from '../../net/fields.ts';

@@ -1,6 +1,6 @@
 import type { Clock } from '../../base/clock.ts';
 import { messageOf } from '../../base/failure.ts';
-import { readRegularFile } from '../../base/regular-file.ts';
+import { readRegularFile } from '../../base/files/regular-file.ts';
 import { ApiError } from './api-error.ts';
 import type { ClientCertificate, Credentials } from './cluster-access.ts';
 

@@ -17,8 +17,8 @@ import { compareKeys } from './key-range.ts';
 import { LENGTH_DELIMITED, ProtoError, ProtoReader, VARINT } from './proto-reader.ts';
 import { bytesField, type EncodedField, int64Field, message } from './proto-writer.ts';
 import { type EncodedValue, VALUE_LIMITS, type ValueLimits } from './value.ts';
-import { compressZstd, decompressZstd } from './zstd.ts';
-import { readZstdFrame } from './zstd-frame.ts';
+import { compressZstd, decompressZstd } from './zstd/zstd.ts';
+import { readZstdFrame } from './zstd/zstd-frame.ts';
 
 /*
  * The value is a zstd frame of a protobuf message (upstream pkg/clustermesh/types/endpointslice, 1.20):

@@ -1,7 +1,7 @@
 import { X509Certificate } from 'node:crypto';
 import { createSecureContext } from 'node:tls';
 import { messageOf } from '../../base/failure.ts';
-import { readFileHead } from '../../base/regular-file.ts';
+import { readFileHead } from '../../base/files/regular-file.ts';
 import { showValue } from '../../base/show-value.ts';
 import { Fields, isObject } from '../../net/fields.ts';
 import { type EtcdConfig, EtcdConfigError, type EtcdTLS } from './etcd-config.ts';

@@ -7,7 +7,7 @@ import {
   encodeEndpointSliceMessage,
 } from '../../../src/kvstore/codec/cluster-endpoint-slice.ts';
 import { endpointSliceKey } from '../../../src/kvstore/codec/keys.ts';
-import { rawZstdFrame } from '../../../src/kvstore/codec/zstd-frame.ts';
+import { rawZstdFrame } from '../../../src/kvstore/codec/zstd/zstd-frame.ts';
 import type { ClusterEndpointSlice } from '../../../src/model/cluster-endpoint-slice.ts';
 import type { Decoded } from '../../../src/net/fields.ts';
 import { protoBytes, protoFields, upstreamJSON, zstdProgram } from './support/slice-proto.ts';

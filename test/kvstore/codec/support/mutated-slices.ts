@@ -5,7 +5,7 @@ import {
   encodeClusterEndpointSlice,
   endpointSliceSize,
 } from '../../../../src/kvstore/codec/cluster-endpoint-slice.ts';
-import { rawZstdFrame, readZstdFrame } from '../../../../src/kvstore/codec/zstd-frame.ts';
+import { rawZstdFrame, readZstdFrame } from '../../../../src/kvstore/codec/zstd/zstd-frame.ts';
 import type { ClusterEndpointSlice } from '../../../../src/model/cluster-endpoint-slice.ts';
 import { type Decoded, decodeWith } from '../../../../src/net/fields.ts';
 import { bytesInUse } from '../../../base/support/garbage.ts';

@@ -1,10 +1,10 @@
 import { describe, expect, it } from 'vitest';
-import { decompressZstd } from '../../../src/kvstore/codec/zstd.ts';
-import { readZstdFrame } from '../../../src/kvstore/codec/zstd-frame.ts';
-import { hasEndlessWeights } from '../../../src/kvstore/codec/zstd-huffman.ts';
-import { decodeWith } from '../../../src/net/fields.ts';
-import { seededRandom } from '../chaos/support/seeded-random.ts';
-import { zstdProgram } from './support/slice-proto.ts';
+import { decompressZstd } from '../../../../src/kvstore/codec/zstd/zstd.ts';
+import { readZstdFrame } from '../../../../src/kvstore/codec/zstd/zstd-frame.ts';
+import { hasEndlessWeights } from '../../../../src/kvstore/codec/zstd/zstd-huffman.ts';
+import { decodeWith } from '../../../../src/net/fields.ts';
+import { seededRandom } from '../../chaos/support/seeded-random.ts';
+import { zstdProgram } from '../support/slice-proto.ts';
 
 /** A mutated slice on which fzstd 0.1.1 never ended. The zstd program rejects it, too: "Data corruption detected". */
 const FOUND = `28b52ffd0468ad04005249211af0db01c330a81136977b87e5bb82c183e7ad3a3542872d2d280495e269a080bcbc1474d161b3e2655f

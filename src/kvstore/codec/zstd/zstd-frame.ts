@@ -1,4 +1,4 @@
-import { rejectInput } from '../../net/fields.ts';
+import { rejectInput } from '../../../net/fields.ts';
 import { hasEndlessWeights } from './zstd-huffman.ts';
 
 /*

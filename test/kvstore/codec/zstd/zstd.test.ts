@@ -1,9 +1,9 @@
 import { createRequire } from 'node:module';
 import { beforeEach, describe, expect, it } from 'vitest';
-import { decompressZstd } from '../../../src/kvstore/codec/zstd.ts';
-import { MAX_CONTENT, rawZstdFrame, readZstdFrame } from '../../../src/kvstore/codec/zstd-frame.ts';
-import { type Decoded, decodeWith } from '../../../src/net/fields.ts';
-import { zstdProgram } from './support/slice-proto.ts';
+import { decompressZstd } from '../../../../src/kvstore/codec/zstd/zstd.ts';
+import { MAX_CONTENT, rawZstdFrame, readZstdFrame } from '../../../../src/kvstore/codec/zstd/zstd-frame.ts';
+import { type Decoded, decodeWith } from '../../../../src/net/fields.ts';
+import { zstdProgram } from '../support/slice-proto.ts';
 
 const MIB = 1024 * 1024;
 const MAGIC = [0x28, 0xb5, 0x2f, 0xfd];

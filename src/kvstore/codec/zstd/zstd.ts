@@ -1,6 +1,6 @@
 import { createRequire } from 'node:module';
-import { messageOf } from '../../base/failure.ts';
-import { rejectInput } from '../../net/fields.ts';
+import { messageOf } from '../../../base/failure.ts';
+import { rejectInput } from '../../../net/fields.ts';
 import { xxh64Low } from './xxh64.ts';
 import { rawZstdFrame, readZstdFrame, tooLarge, type ZstdFrame } from './zstd-frame.ts';
 
