@@ -14,7 +14,7 @@ import { type LeaderElection, SOLE_LEADER } from './elect/leader-election.ts';
 import { exportSync } from './mcs/export-sync.ts';
 import { McsDuty, type McsDutyOptions } from './mcs/mcs-duty.ts';
 import { McsObjects } from './mcs/mcs-objects.ts';
-import { endpointSliceSync, objectWriter } from './mirrored-slices/slice-duties.ts';
+import { endpointSliceSync, exportedSliceCopies, objectWriter } from './mirrored-slices/slice-duties.ts';
 import { ClusterConfigKeeper } from './publish/cluster-config.ts';
 import { GlobalNamespaces } from './publish/global-namespaces.ts';
 import { HeartbeatDuty } from './publish/heartbeat.ts';
@@ -203,7 +203,9 @@ export function operatorDuties(options: OperatorDutiesOptions): OperatorDuties {
     ...removing(options),
     ...(importing === undefined ? [] : [...sliceDuties(importing), importing.clusters]),
     ...(mcsObjects === undefined ? [] : [mcsObjects]),
-    ...(mcs === undefined ? [] : [mcs]),
+    ...(importing && mcs && mcsObjects
+      ? [mcs, exportedSliceCopies({ ...importing, ...importing.sliceSync, objects: mcsObjects })]
+      : []),
   ];
   return { all, published, namespaces, clusters, mcs };
 }

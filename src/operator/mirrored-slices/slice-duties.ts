@@ -7,6 +7,7 @@ import { ObservedKind } from '../collect/observed-kind.ts';
 import type { Action } from '../collect/rounds.ts';
 import type { Duty } from '../duty.ts';
 import { type Leadership, SOLE_LEADER } from '../elect/leader-election.ts';
+import { ExportedSlices, type ExportedSlicesOptions, MCS_CONTROLLER } from './exported-slices.ts';
 import { MESH_CONTROLLER, RemoteSlices, type RemoteSlicesOptions } from './remote-slices.ts';
 import { ENDPOINT_SLICES, FIELD_MANAGER, MANAGED_BY } from './slice-content.ts';
 import { knownSlice, type SliceSource, SliceWriter } from './slice-writer.ts';
@@ -61,4 +62,12 @@ export function endpointSliceSync(
 ): Duty {
   const { kubernetes: source, onReject, ...rest } = context;
   return sliceWriter(new RemoteSlices({ ...rest, source, onReject }), MESH_CONTROLLER, context);
+}
+
+/** Returns the duty that copies the EndpointSlices of exported Services to their derived Services (`--mcs-api`). */
+export function exportedSliceCopies(
+  context: SliceDutyContext & Pick<ExportedSlicesOptions, 'clusterName' | 'objects'>,
+): Duty {
+  const { kubernetes: source, onReject, ...rest } = context;
+  return sliceWriter(new ExportedSlices({ ...rest, source, onReject }), MCS_CONTROLLER, context);
 }

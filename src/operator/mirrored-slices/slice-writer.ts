@@ -40,6 +40,8 @@ export function knownSlice(slice: KubernetesObject): KnownSlice {
 /** The slices that a {@link SliceWriter} writes. */
 export interface SliceSource {
   readonly name: string;
+  /** True if all slices with the label are written and deleted, whoever wrote them. Default: only those of this program. */
+  readonly adopts?: boolean | undefined;
   /** Starts to follow the inputs, until the signal fires. Calls `changed` with each slice that may have to be written. */
   start(changed: (key: string) => void, signal: AbortSignal): void;
   /** Returns why the inputs in this cluster are incomplete; undefined if they are complete. */
@@ -78,6 +80,8 @@ export const BATCH_MS = 500;
 const REST_MS = 1000;
 const BACKOFF = { baseMs: 1000, capMs: 100_000 };
 const LOOK_MS = 1000;
+/** Time after which the reason of a wait is reported. */
+const SLOW_MS = 5000;
 /** The wait for a change has no limit; this one only bounds a timer. */
 const LONGEST_WAIT_MS = 600_000;
 /** Comparing a slice of 100 endpoints takes about 0.3 ms. */
@@ -156,10 +160,15 @@ export class SliceWriter implements Duty {
 
   async #awaitInputs(signal: AbortSignal): Promise<void> {
     const { slices, source, clock } = this.#options;
+    const begun = clock.now();
     while (!signal.aborted) {
       const why = slices.blocked() ?? source.blocked();
-      if (why === undefined) return;
-      if (this.#lastFailure?.message !== why) this.#report(new NotReadyError(why));
+      if (why === undefined) {
+        if (this.#lastFailure?.code === 'not-ready') this.#lastFailure = undefined;
+        return;
+      }
+      const isSlow = clock.now() - begun >= SLOW_MS;
+      if (isSlow && this.#lastFailure?.message !== why) this.#report(new NotReadyError(why));
       await sleep(clock, LOOK_MS, signal);
     }
   }
@@ -256,7 +265,7 @@ export class SliceWriter implements Duty {
   #writeOf(key: string): PlannedWrite | undefined {
     const { source } = this.#options;
     const [known, wanted] = [this.#known(key), source.wanted(key)];
-    if (known?.isOwn === false) return undefined;
+    if (known?.isOwn === false && source.adopts !== true) return undefined;
     if (wanted === undefined) {
       const why = known && source.unwanted(known);
       if (known === undefined || why === undefined) return undefined;

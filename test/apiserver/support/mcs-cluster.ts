@@ -140,6 +140,7 @@ export class RealCluster {
   readonly operators: OneOperator[] = [];
   readonly #version: 'v1beta1' | 'v1alpha1';
   readonly #others: RealCluster[] = [];
+  #moves = 0;
 
   private constructor(name: string, id: number, server: RealApiServer, version: 'v1beta1' | 'v1alpha1') {
     this.name = name;
@@ -187,6 +188,11 @@ export class RealCluster {
 
   follow(other: RealCluster): void {
     this.#others.push(other);
+  }
+
+  get slices(): ApiUser {
+    const kind = { group: 'discovery.k8s.io', version: 'v1', plural: 'endpointslices' };
+    return new ApiUser(this.server.transport, kind, 'shop');
   }
 
   user(plural: 'services' | 'serviceexports' | 'serviceimports'): ApiUser {
@@ -267,17 +273,37 @@ export class RealCluster {
       ...{ apiVersion: `multicluster.x-k8s.io/${this.#version}`, kind: 'ServiceExport' },
       spec: { exportedLabels: { port: String(port) } },
     });
+    await this.slices.create(
+      `${name}-1`,
+      {
+        ...{ addressType: 'IPv4', ...this.#endpoints() },
+        ports: [{ name: 'http', protocol: 'TCP', port: port + 1000 }],
+      },
+      { labels: { 'kubernetes.io/service-name': name } },
+    );
+  }
+
+  /** Gives an exported service another backend. */
+  async move(name: string): Promise<void> {
+    await this.slices.patch(`${name}-1`, this.#endpoints());
+  }
+
+  #endpoints(): object {
+    const address = `10.${this.id}.${++this.#moves >> 8}.${this.#moves & 255}`;
+    return { endpoints: [{ addresses: [address], conditions: { ready: true } }] };
   }
 
   async unexport(name: string): Promise<void> {
     await this.user('serviceexports').delete(name);
     await this.user('services').delete(name);
+    await this.slices.delete(`${name}-1`);
   }
 
-  /** Returns the imports and derived Services as text: name → clusters, type, IP, condition. */
+  /** Returns the imports and derived Services as text: name → clusters, port, what differs, own backends. */
   async imported(): Promise<Readonly<Record<string, string>>> {
     const imports = await this.#list('serviceimports');
     const services = new Map((await this.#list('services')).map((one) => [one.metadata.name, one]));
+    const backends = await this.#ownBackends();
     const found: Record<string, string> = {};
     for (const { metadata, spec, status } of imports) {
       const derived = services.get(derivedName('shop', metadata.name));
@@ -290,14 +316,32 @@ export class RealCluster {
       found[metadata.name] = `${(status?.clusters ?? [])
         .map(({ cluster }) => cluster)
         .sort()
-        .join('+')} ${ports}${service}${owner}`;
+        .join('+')} ${ports}${service}${owner}${backends.get(metadata.name) ?? ''}`;
     }
     for (const name of services.keys()) if (name.startsWith('derived-')) found[name] = 'no import';
     return found;
   }
 
-  async #list(plural: 'services' | 'serviceimports'): Promise<readonly Listed[]> {
-    const user = this.user(plural);
+  /** Returns whether the slices of derived Services are equal to those of the exported ones, by exported Service. */
+  async #ownBackends(): Promise<ReadonlyMap<string, string>> {
+    const slices = await this.#listOf(this.slices);
+    const byName = new Map(slices.map((one) => [one.metadata.name, one]));
+    return new Map(
+      slices.flatMap(({ metadata: { labels = {} }, endpoints }): [string, string][] => {
+        const local = labels['service.cilium.io/local-endpointslice'];
+        if (local === undefined) return [];
+        const isSame = JSON.stringify(byName.get(local)?.endpoints) === JSON.stringify(endpoints);
+        const service = labels['multicluster.kubernetes.io/service-name'] ?? '';
+        return [[service, isSame ? ' own backend' : ' old backend']];
+      }),
+    );
+  }
+
+  #list(plural: 'services' | 'serviceimports'): Promise<readonly Listed[]> {
+    return this.#listOf(this.user(plural));
+  }
+
+  async #listOf(user: ApiUser): Promise<readonly Listed[]> {
     const { status, body } = await user.ask({ path: user.path() });
     if (status !== 200) throw new Error(`${status}: ${JSON.stringify(body)}`);
     return (body as { readonly items: readonly Listed[] }).items;
@@ -310,9 +354,11 @@ export class RealCluster {
 }
 
 interface Listed {
+  readonly endpoints?: readonly unknown[];
   readonly metadata: {
     readonly name: string;
     readonly uid: string;
+    readonly labels?: Readonly<Record<string, string>>;
     readonly ownerReferences?: readonly { readonly uid: string }[];
   };
   readonly spec: {

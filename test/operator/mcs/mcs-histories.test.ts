@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { derivedName } from '../../../src/operator/mcs/names.ts';
-import { IMPORTS, McsMesh, SERVICES } from './support/mcs-world.ts';
+import { IMPORTS, type McsCluster, McsMesh, SERVICES, SLICES } from './support/mcs-world.ts';
 
 const NAMES = ['x', 'y'] as const;
 
@@ -77,10 +77,12 @@ class World {
     if (rest.length < known.length) {
       await one.unexport(service);
       await one.userOf(SERVICES).delete(service);
+      await one.userOf(SLICES).delete(`${service}-1`);
       this.exporters.set(service, rest);
       return;
     }
     await one.export(service, isHeadless ? { clusterIP: 'None' } : {});
+    await one.putSlice(`${service}-1`, service, [`10.0.0.${by.charCodeAt(0)}`]);
     this.exporters.set(service, [...known, { by, isHeadless }]);
     await this.mesh.pass(1000); // ages are whole seconds
   }
@@ -89,7 +91,8 @@ class World {
   async differences(): Promise<{ readonly found: unknown; readonly wanted: unknown }> {
     const found: Record<string, unknown> = {};
     const wanted: Record<string, unknown> = {};
-    for (const one of this.mesh.clusters)
+    for (const one of this.mesh.clusters) {
+      const copies = await copiedAddresses(one);
       for (const service of NAMES) {
         const at = `${one.name} ${service}`;
         const object = await one.find(IMPORTS, service);
@@ -108,6 +111,7 @@ class World {
             (derived?.['spec'] as { readonly clusterIP?: string } | undefined)?.clusterIP === 'None',
           isOwned: JSON.stringify(derived?.metadata['ownerReferences'] ?? '').includes(object.metadata.uid),
           conditions: await one.conditions(IMPORTS, service),
+          backends: copies.get(derivedName('shop', service)) ?? [],
         };
         if (object === undefined && derived !== undefined) found[at] = 'a derived Service without an import';
         const known = this.exporters.get(service) ?? [];
@@ -119,10 +123,23 @@ class World {
           isHeadless: oldest.isHeadless,
           isOwned: true,
           conditions: ['Ready=True Ready'],
+          backends: known.flatMap(({ by }) => (by === one.name ? [`10.0.0.${by.charCodeAt(0)}`] : [])),
         };
       }
+    }
     return { found, wanted };
   }
+}
+
+/** Returns the addresses in the slices of derived Services, by Service. */
+async function copiedAddresses(cluster: McsCluster): Promise<ReadonlyMap<string, readonly string[]>> {
+  return new Map(
+    (await cluster.slices()).flatMap(({ metadata: { labels }, endpoints }): [string, string[]][] =>
+      'service.cilium.io/local-endpointslice' in labels
+        ? [[labels['kubernetes.io/service-name'] ?? '', endpoints.flatMap(({ addresses }) => addresses)]]
+        : [],
+    ),
+  );
 }
 
 describe('the imports of three clusters', () => {

@@ -4,6 +4,7 @@ import type { ServedAnswer, ServedRequest } from '../../../../src/k8s/memory/fau
 import { MemoryApiTransport } from '../../../../src/k8s/memory/memory-api-transport.ts';
 import type { KubernetesObject, ResourceKind } from '../../../../src/k8s/resource.ts';
 import { MemoryBackend } from '../../../../src/kvstore/memory/memory-backend.ts';
+import { allowManyListeners } from '../../../../src/kvstore/session/shared-signal.ts';
 import {
   type OperatorDuties,
   type OperatorDutiesOptions,
@@ -17,10 +18,17 @@ import { advance, settle } from '../../../kvstore/support/settle.ts';
 import { OperatorOfCluster } from '../../support/operator-of-cluster.ts';
 
 export const SERVICES: ResourceKind = { group: '', version: 'v1', plural: 'services' };
+export const SLICES: ResourceKind = { group: 'discovery.k8s.io', version: 'v1', plural: 'endpointslices' };
 export const EXPORTS: ResourceKind = mcsKind('serviceexports', 'v1beta1');
 export const IMPORTS: ResourceKind = mcsKind('serviceimports', 'v1beta1');
 
 export type Fields = Readonly<Record<string, unknown>>;
+
+/** An EndpointSlice as the API server has it. */
+export interface ServedSlice {
+  readonly metadata: KubernetesObject['metadata'] & { readonly labels: Readonly<Record<string, string>> };
+  readonly endpoints: readonly { readonly addresses: readonly string[] }[];
+}
 
 /** A condition as text: `Ready=True Ready`. */
 export type ConditionTexts = readonly string[];
@@ -63,6 +71,31 @@ export class McsCluster extends OperatorOfCluster {
 
   async unexport(name: string): Promise<void> {
     await this.userOf(EXPORTS).delete(name);
+  }
+
+  /** Creates or replaces a slice of a Service, with one endpoint for each address. */
+  async putSlice(
+    name: string,
+    service: string,
+    addresses: readonly string[],
+    content: object = {},
+  ): Promise<void> {
+    const user = this.userOf(SLICES);
+    const body = {
+      addressType: 'IPv4',
+      endpoints: addresses.map((address) => ({ addresses: [address], conditions: { ready: true } })),
+      ports: [{ name: 'http', port: 8080, protocol: 'TCP' }],
+      ...content,
+      metadata: { name, labels: { 'kubernetes.io/service-name': service } },
+    };
+    const { status } = await user.ask({ method: 'POST', path: user.path(), body });
+    if (status === 409) await user.ask({ method: 'PUT', path: user.path(name), body });
+  }
+
+  async slices(): Promise<readonly ServedSlice[]> {
+    const user = this.userOf(SLICES);
+    const { body } = await user.ask({ path: `${user.path()}?limit=5000` });
+    return (body as { readonly items: readonly ServedSlice[] }).items;
   }
 
   async find(
@@ -125,6 +158,7 @@ export class McsCluster extends OperatorOfCluster {
       ...change,
     });
     const ended = new AbortController();
+    allowManyListeners(ended.signal);
     const running = this.duties.all.map((duty) => duty.run(ended.signal));
     this.#stop = async () => {
       ended.abort();

@@ -1,0 +1,301 @@
+import { type Rejection, RejectionLog, rejection } from '../../base/rejection.ts';
+import type { ObjectReader } from '../../k8s/feed/object-feed.ts';
+import { type ObjectFields, readID } from '../../k8s/parse-object.ts';
+import type { KubernetesObject, ResourceEvent, ResourceKind } from '../../k8s/resource.ts';
+import { SERVICE_NAME_LABEL } from '../../model/cluster-endpoint-slice.ts';
+import { isObject } from '../../net/fields.ts';
+import { field, items } from '../collect/field.ts';
+import { objectKey } from '../collect/observed-kind.ts';
+import { readLocalExport } from '../mcs/local-export.ts';
+import type { McsKindName, McsObjects } from '../mcs/mcs-objects.ts';
+import { derivedName, FAMILIES_ANNOTATION, IMPORT_NAME_LABEL } from '../mcs/names.ts';
+import { type FollowContext, type FollowedInputs, followKind } from '../publish/producer.ts';
+import { MESH_CONTROLLER } from './remote-slices.ts';
+import { ENDPOINT_SLICES, HEADLESS, MANAGED_BY, SOURCE_CLUSTER, type WantedSlice } from './slice-content.ts';
+import type { KnownSlice, SliceSource } from './slice-writer.ts';
+
+/** Options of {@link ExportedSlices}. */
+export interface ExportedSlicesOptions extends Pick<FollowContext, 'source' | 'clock' | 'gate'> {
+  readonly clusterName: string;
+  readonly objects: Pick<McsObjects, 'objects' | 'blocked' | 'listen'>;
+  readonly onReject: (rejection: Rejection) => void;
+}
+
+/** The value of {@link MANAGED_BY} of the slices of derived Services. */
+export const MCS_CONTROLLER = 'endpointslice-local-mcsapi-controller.cilium.io';
+/** The label with the name of the slice that was copied. */
+const LOCAL_SLICE = 'service.cilium.io/local-endpointslice';
+/** An API server stores no longer value of a label. */
+const LONGEST_LABEL = 63;
+const LONGEST_SUFFIX = 40;
+
+/** The slices that no duty of an operator has made: copies of copies would be backends of their own. */
+const LOCAL_SLICES: ResourceKind = {
+  ...ENDPOINT_SLICES,
+  labelSelector: `${MANAGED_BY}!=${MESH_CONTROLLER},${MANAGED_BY}!=${MCS_CONTROLLER}`,
+};
+
+/** A slice of a Service of this cluster. */
+interface LocalSlice {
+  readonly name: string;
+  /** Its Service: `namespace/name`. */
+  readonly service: string;
+  /** The key of its copy. */
+  readonly copy: string;
+  readonly addressType: string;
+  /** The endpoints as JSON. */
+  readonly endpoints: string;
+  /** The ports as JSON. */
+  readonly ports: string;
+}
+
+/** The Services, and what links them to slices. */
+interface ExportedService {
+  readonly name: string;
+  readonly service: KubernetesObject | undefined;
+  readonly derived: KubernetesObject;
+}
+
+/** Returns the name of the copy of a slice: of long names, the end after that of the Service. */
+export function copiedName(derived: string, service: string, slice: string): string {
+  const suffix = slice.startsWith(service) ? slice.slice(service.length) : slice;
+  return `${derived}-${suffix.slice(-LONGEST_SUFFIX).replace(/^[-.]+/, '')}`.replace(/-+$/, '');
+}
+
+/** Returns an endpoint as an API server stores it, which ignores the field of `discovery.k8s.io/v1beta1`. */
+function writable(endpoint: unknown): unknown {
+  if (!isObject(endpoint)) return endpoint;
+  const { deprecatedTopology: _, ...rest } = endpoint;
+  return rest;
+}
+
+function readLocalSlice(fields: ObjectFields): LocalSlice | undefined {
+  const id = readID(fields);
+  const service = fields.map('metadata').strings('labels').get(SERVICE_NAME_LABEL);
+  const addressType = fields.string('addressType');
+  if (id === undefined || !service || (addressType !== 'IPv4' && addressType !== 'IPv6')) return undefined;
+  const { namespace, name } = id;
+  return {
+    name,
+    service: `${namespace}/${service}`,
+    copy: `${namespace}/${copiedName(derivedName(namespace, service), service, name)}`,
+    addressType,
+    endpoints: JSON.stringify(items(fields.value('endpoints')).map(writable)),
+    ports: JSON.stringify(items(fields.value('ports'))),
+  };
+}
+
+function sameSlice(a: LocalSlice, b: LocalSlice): boolean {
+  return (
+    a.service === b.service &&
+    a.addressType === b.addressType &&
+    a.endpoints === b.endpoints &&
+    a.ports === b.ports
+  );
+}
+
+/** Returns number and protocol of a port of a Service. */
+function numberOf(port: unknown): string {
+  return `${String(field(port, 'port'))}/${String(field(port, 'protocol') ?? 'TCP')}`;
+}
+
+/**
+ * Returns the ports of a slice with the names of the derived Service, because a Service is linked to its slices by the names of
+ * ports. Leaves out the ports that this cluster exports differently from an older export.
+ */
+function copiedPorts(ports: readonly unknown[], { service, derived }: ExportedService): readonly unknown[] {
+  const names = new Map(
+    items(derived, 'spec', 'ports').map((port) => [numberOf(port), field(port, 'name') ?? '']),
+  );
+  const numbers = new Map(
+    items(service, 'spec', 'ports').map((port) => [field(port, 'name') ?? '', numberOf(port)]),
+  );
+  return ports.flatMap((port) => {
+    const name = names.get(numbers.get(field(port, 'name') ?? '') ?? '');
+    return name === undefined || !isObject(port) ? [] : [{ ...port, name }];
+  });
+}
+
+function hasFamily(derived: KubernetesObject, family: string): boolean {
+  const annotation = field(derived, 'metadata', 'annotations', FAMILIES_ANNOTATION);
+  const families =
+    typeof annotation === 'string' ? annotation.split(',') : items(derived, 'spec', 'ipFamilies');
+  return families.includes(family);
+}
+
+/**
+ * The slices of exported Services as slices of their derived Services, which have no selector: so slices without pods are exported,
+ * too. A pure function of the slices, Services and ServiceExports of this cluster. Keeps the content of all slices as text, because
+ * their Services may be exported later.
+ */
+export class ExportedSlices implements SliceSource {
+  readonly name = 'mcs-slices';
+  /** Copies have the names that Cilium's operator gives them. */
+  readonly adopts = true;
+  readonly #options: ExportedSlicesOptions;
+  readonly #rejections: RejectionLog;
+  /** Slices by the key of their copy. Almost always one; several if the ends of their names are equal. The first one is copied. */
+  readonly #slices = new Map<string, readonly LocalSlice[]>();
+  /** Keys of copies by Service. */
+  readonly #copies = new Map<string, Set<string>>();
+  /** Services by their derived Service. */
+  readonly #ofDerived = new Map<string, string>();
+  #inputs: FollowedInputs | undefined;
+  #changed: (key: string) => void = () => {};
+
+  constructor(options: ExportedSlicesOptions) {
+    this.#options = options;
+    this.#rejections = new RejectionLog(options.onReject);
+  }
+
+  get refused(): number {
+    return this.#rejections.status().total;
+  }
+
+  start(changed: (key: string) => void, signal: AbortSignal): void {
+    for (const state of [this.#slices, this.#copies, this.#ofDerived]) state.clear();
+    this.#changed = changed;
+    const { objects, source, clock, gate } = this.#options;
+    const leave = objects.listen((kind, events) => this.#observe(kind, events));
+    const context = { source, clock, gate, rejections: this.#rejections, onChange: () => {} };
+    const inputs = followKind(LOCAL_SLICES, this.#reader(), context);
+    this.#inputs = inputs;
+    const stop = (): void => {
+      leave();
+      void inputs.stop();
+    };
+    signal.addEventListener('abort', stop, { once: true });
+  }
+
+  blocked(): string | undefined {
+    const blocked = this.#options.objects.blocked();
+    if (blocked !== undefined || this.#inputs?.complete === true) return blocked;
+    const failure = this.#inputs?.kinds[0]?.resource?.lastFailure;
+    return `the list of endpoint slices is not complete${failure === undefined ? '' : `: ${failure.message}`}`;
+  }
+
+  wanted(key: string): WantedSlice | undefined {
+    const copy = this.#copyOf(key);
+    return typeof copy === 'string' ? undefined : copy;
+  }
+
+  unwanted({ metadata: { namespace = '', name } }: KnownSlice): string | undefined {
+    const copy = this.#copyOf(`${namespace}/${name}`);
+    return typeof copy === 'string' ? copy : undefined;
+  }
+
+  #reader(): ObjectReader<LocalSlice> {
+    return {
+      kind: 'EndpointSlice',
+      fields: ['metadata.labels', 'addressType', 'endpoints', 'ports'],
+      read: readLocalSlice,
+      same: sameSlice,
+      change: (current, previous) => {
+        if (previous !== undefined) this.#remove(previous);
+        if (current !== undefined) this.#add(current);
+      },
+    };
+  }
+
+  #add(slice: LocalSlice): void {
+    const { service, copy, name } = slice;
+    const others = this.#slices.get(copy) ?? [];
+    this.#slices.set(
+      copy,
+      [...others, slice].sort((a, b) => (a.name < b.name ? -1 : 1)),
+    );
+    if (others.length > 0) {
+      const why =
+        'the name of its copy is that of another slice of the service; the first one by name is used';
+      this.#rejections.add(rejection('name-collision', 'slice', name, why, copy));
+    }
+    const copies = this.#copies.get(service) ?? new Set();
+    this.#copies.set(service, copies.add(copy));
+    this.#ofDerived.set(derivedKey(service), service);
+    this.#changed(copy);
+  }
+
+  #remove({ service, copy, name }: LocalSlice): void {
+    const others = (this.#slices.get(copy) ?? []).filter((one) => one.name !== name);
+    if (others.length > 0) this.#slices.set(copy, others);
+    else {
+      this.#slices.delete(copy);
+      const copies = this.#copies.get(service);
+      copies?.delete(copy);
+      if (copies?.size === 0) {
+        this.#copies.delete(service);
+        this.#ofDerived.delete(derivedKey(service));
+      }
+    }
+    this.#changed(copy);
+  }
+
+  #observe(kind: McsKindName, events: readonly ResourceEvent[]): void {
+    if (kind !== 'services' && kind !== 'serviceexports') return;
+    for (const { object } of events) {
+      const key = objectKey(object);
+      const service = kind === 'services' ? (this.#ofDerived.get(key) ?? key) : key;
+      for (const copy of this.#copies.get(service) ?? []) this.#changed(copy);
+    }
+  }
+
+  /** Returns the copy with this key, or why there should be none. */
+  #copyOf(key: string): WantedSlice | string {
+    const [slice] = this.#slices.get(key) ?? [];
+    if (slice === undefined) return 'the slice that it was copied from does not exist';
+    const exported = this.#exported(slice.service);
+    if (typeof exported === 'string') return exported;
+    const { derived, name } = exported;
+    if (!hasFamily(derived, slice.addressType))
+      return `${derived.metadata.name} has no ${slice.addressType} addresses`;
+    const ports: unknown = JSON.parse(slice.ports);
+    const copied = copiedPorts(items(ports), exported);
+    if (copied.length === 0 && items(ports).length > 0)
+      return `${derived.metadata.name} has none of the ports of ${slice.name}`;
+    return this.#copy(slice, exported, copied, name);
+  }
+
+  #copy(
+    { name: local, addressType, endpoints, copy }: LocalSlice,
+    { derived }: ExportedService,
+    ports: readonly unknown[],
+    service: string,
+  ): WantedSlice {
+    const { namespace = '', name, uid } = derived.metadata;
+    const labels = field(derived, 'metadata', 'labels');
+    return {
+      namespace,
+      name: copy.slice(namespace.length + 1),
+      labels: {
+        ...(isObject(labels) ? (labels as Readonly<Record<string, string>>) : {}), // as the API server has them
+        [SERVICE_NAME_LABEL]: name,
+        [MANAGED_BY]: MCS_CONTROLLER,
+        [SOURCE_CLUSTER]: this.#options.clusterName,
+        ...(local.length > LONGEST_LABEL ? {} : { [LOCAL_SLICE]: local }),
+        ...(field(derived, 'spec', 'clusterIP') === 'None' ? { [HEADLESS]: '' } : {}),
+      },
+      owner: { name, uid },
+      content: `{"addressType":"${addressType}","endpoints":${endpoints},"ports":${JSON.stringify(ports)}}`,
+      why: `${service} is exported, and has slice ${local}`,
+    };
+  }
+
+  /** Returns an exported Service and its derived Service, or why there are not both. */
+  #exported(key: string): ExportedService | string {
+    const { objects, clusterName } = this.#options;
+    const serviceExport = objects.objects('serviceexports').get(key);
+    if (serviceExport === undefined) return `${key} is not exported`;
+    const service = objects.objects('services').get(key);
+    const local = readLocalExport(clusterName, serviceExport, service);
+    if (!local.isValid) return `the export of ${key} is not valid: ${local.message}`;
+    const derived = objects.objects('services').get(derivedKey(key));
+    const isDerived = field(derived, 'metadata', 'labels', IMPORT_NAME_LABEL) === serviceExport.metadata.name;
+    if (derived === undefined || !isDerived) return `${key} has no derived Service`;
+    return { name: key, service, derived };
+  }
+}
+
+function derivedKey(service: string): string {
+  const [namespace = '', name = ''] = service.split('/');
+  return `${namespace}/${derivedName(namespace, name)}`;
+}
