@@ -4,6 +4,7 @@ import { ApiClient } from '../src/api/api-client.ts';
 import { systemClock } from '../src/base/system-clock.ts';
 import { ApiHttpServer } from '../src/k8s/memory/api-http-server.ts';
 import { MemoryApiServer } from '../src/k8s/memory/memory-api-server.ts';
+import { derivedName } from '../src/operator/mcs/names.ts';
 import {
   type Demonstration,
   demonstration,
@@ -16,11 +17,14 @@ import {
 
 // `npm run demo:mesh`: two clusters on this machine. Each has an API server in this process, a real etcd, an operator that publishes
 // the objects into the etcd, and an agent that follows both etcds. A service that becomes global in one cluster appears in the other,
-// and disappears again. Ends at Ctrl-C, or with `--end` after the script.
+// and disappears again. A service that one cluster exports by a ServiceExport is imported and reached in the other. Ends at Ctrl-C, or
+// with `--end` after the script.
 
 const CLUSTERS = ['atlantic', 'baltic'] as const;
 type Cluster = (typeof CLUSTERS)[number];
 const NUMBER: Readonly<Record<Cluster, number>> = { atlantic: 1, baltic: 2 };
+
+const EXPORTS = '/apis/multicluster.x-k8s.io/v1beta1/namespaces/shop';
 
 interface Manifest {
   readonly metadata: { readonly name: string; readonly [field: string]: unknown };
@@ -62,10 +66,11 @@ class DemoCluster {
     await this.#put('/api/v1/nodes', { metadata: { name: `${this.name}-node` } });
     await this.#put('/api/v1/namespaces', { metadata: { name: 'shop' } });
     await this.share(false);
-    await this.serve(10);
+    await this.serve('checkout', 10);
     this.#demo.run(`operator ${this.name}`, process.execPath, [
       ...[PROGRAM, 'operator', ...this.#inputs()],
-      ...['--socket', this.socket('operator')],
+      ...['--mcs-api', '--clustermesh-config', join(this.#demo.folder, 'mesh')],
+      ...['--socket', this.socket('operator'), '--listen', '0', ...PAGE],
     ]);
     await this.#isReady('operator');
   }
@@ -96,13 +101,43 @@ class DemoCluster {
     });
   }
 
-  /** Sets the pods of the service, by the last part of their addresses. */
-  serve(...ends: readonly number[]): Promise<void> {
+  /** Creates a service that is not global, and its pods. */
+  async create(service: string, ...ends: readonly number[]): Promise<void> {
+    await this.#put('/api/v1/namespaces/shop/services', {
+      metadata: { name: service, namespace: 'shop' },
+      spec: {
+        ...{ type: 'ClusterIP', clusterIP: `172.16.${NUMBER[this.name]}.20`, selector: { app: service } },
+        ...{ ports: [{ name: 'http', port: 80, protocol: 'TCP' }], ipFamilies: ['IPv4'] },
+      },
+    });
+    await this.serve(service, ...ends);
+  }
+
+  /** Exports a service to the other clusters. */
+  export(service: string): Promise<void> {
+    return this.#put(`${EXPORTS}/serviceexports`, { metadata: { name: service, namespace: 'shop' } });
+  }
+
+  async unexport(service: string): Promise<void> {
+    await this.#send('DELETE', `${EXPORTS}/serviceexports/${service}`);
+  }
+
+  /** Resolves when its operator has imported a service. Gives the derived Service an IP, as a real API server does by itself. */
+  async imports(service: string): Promise<void> {
+    const path = `/api/v1/namespaces/shop/services/${derivedName('shop', service)}`;
+    await this.#demo.until(`${this.name} imports shop/${service}`, async () => {
+      const ip = { spec: { clusterIP: `172.16.${NUMBER[this.name]}.30` } };
+      return (await this.#send('PATCH', path, ip, 'application/merge-patch+json')) < 300;
+    });
+  }
+
+  /** Sets the pods of a service, by the last part of their addresses. */
+  serve(service: string, ...ends: readonly number[]): Promise<void> {
     return this.#put('/apis/discovery.k8s.io/v1/namespaces/shop/endpointslices', {
       metadata: {
-        name: 'checkout-0',
+        name: `${service}-0`,
         namespace: 'shop',
-        labels: { 'kubernetes.io/service-name': 'checkout' },
+        labels: { 'kubernetes.io/service-name': service },
       },
       addressType: 'IPv4',
       endpoints: ends.map((end) => ({ addresses: [`${this.#address}.${end}`], conditions: { ready: true } })),
@@ -110,16 +145,24 @@ class DemoCluster {
     });
   }
 
-  /** Resolves when its agent returns exactly these backends. */
-  async sees(...addresses: readonly string[]): Promise<void> {
-    let now = '';
-    await this.#demo.until(`${this.name} sees ${addresses.join(', ')}`, async () => {
+  /** Resolves when its agent returns exactly these backends of a service. */
+  async sees(service: string, ...addresses: readonly string[]): Promise<void> {
+    const now = addresses.toSorted().join(', ');
+    await this.#demo.until(`${this.name} sees ${now}`, async () => {
       const client = new ApiClient(this.socket('agent'), this.#demo.signal);
-      const answer = JSON.stringify(await client.ask('/v1/services/shop/checkout'));
-      now = [...new Set(answer.match(/10\.\d\.0\.\d+/g))].sort().join(', ');
-      return now === [...addresses].sort().join(', ');
+      const answer = JSON.stringify(await client.ask(`/v1/services/shop/${service}`));
+      return [...new Set(answer.match(/10\.\d\.0\.\d+/g))].sort().join(', ') === now;
     });
-    say(`  in ${this.name} shop/checkout is served by ${now}`);
+    say(`  in ${this.name} shop/${service} is served by ${now}`);
+  }
+
+  /** Resolves when its agent does not have a service any more. */
+  async forgets(service: string): Promise<void> {
+    await this.#demo.until(`${this.name} has no shop/${service}`, async () => {
+      const client = new ApiClient(this.socket('agent'), this.#demo.signal);
+      return !JSON.stringify(await client.ask('/v1/services?namespace=shop')).includes(service);
+    });
+    say(`  in ${this.name} there is no shop/${service}`);
   }
 
   close(): Promise<void> {
@@ -141,32 +184,68 @@ class DemoCluster {
   }
 
   async #put(collection: string, object: Manifest): Promise<void> {
-    const send = async (method: string, at: string): Promise<number> => {
-      const closed = new AbortController().signal;
-      const request = { method, path: at, authorization: '', contentType: 'application/json', closed };
-      return (await this.#api.handle({ ...request, body: JSON.stringify(object) })).status;
-    };
-    if ((await send('POST', collection)) === 409) await send('PUT', `${collection}/${object.metadata.name}`);
+    if ((await this.#send('POST', collection, object)) === 409)
+      await this.#send('PUT', `${collection}/${object.metadata.name}`, object);
   }
+
+  /** Sends a request to its API server. Returns the status. */
+  async #send(
+    method: string,
+    path: string,
+    body?: object,
+    contentType = 'application/json',
+  ): Promise<number> {
+    const closed = new AbortController().signal;
+    const text = body === undefined ? '' : JSON.stringify(body);
+    return (await this.#api.handle({ method, path, authorization: '', contentType, closed, body: text }))
+      .status;
+  }
+}
+
+/** Shows a service of one cluster only, which the other reaches by its import. */
+async function exportAndImport(
+  atlantic: DemoCluster,
+  baltic: DemoCluster,
+  pause: () => Promise<void>,
+): Promise<void> {
+  const imported = derivedName('shop', 'stock');
+  say(
+    `Baltic alone has shop/stock, and exports it by a ServiceExport. Its import is shop/${imported} everywhere.`,
+  );
+  await baltic.create('stock', 20);
+  await baltic.export('stock');
+  await Promise.all([atlantic.imports('stock'), baltic.imports('stock')]);
+  await atlantic.sees(imported, '10.2.0.20');
+  await pause();
+  say('In baltic a second pod begins to serve it.');
+  await baltic.serve('stock', 20, 21);
+  await atlantic.sees(imported, '10.2.0.20', '10.2.0.21');
+  if (!ENDS)
+    return say('It stays exported: see it on the page of the agent and of the operator of atlantic.');
+  say('Its ServiceExport is deleted.');
+  await baltic.unexport('stock');
+  await atlantic.forgets(imported);
 }
 
 async function play(atlantic: DemoCluster, baltic: DemoCluster): Promise<void> {
   const pause = (): Promise<void> => new Promise((resolve) => setTimeout(resolve, ENDS ? 0 : 3_000));
   say('Two clusters; each has a service shop/checkout of its own.');
-  await atlantic.sees('10.1.0.10');
+  await atlantic.sees('checkout', '10.1.0.10');
   await pause();
   say('The service is made global in both (service.cilium.io/global: "true").');
   await Promise.all([atlantic.share(true), baltic.share(true)]);
-  await atlantic.sees('10.1.0.10', '10.2.0.10');
-  await baltic.sees('10.1.0.10', '10.2.0.10');
+  await atlantic.sees('checkout', '10.1.0.10', '10.2.0.10');
+  await baltic.sees('checkout', '10.1.0.10', '10.2.0.10');
   await pause();
   say('In baltic a second pod begins to serve it.');
-  await baltic.serve(10, 11);
-  await atlantic.sees('10.1.0.10', '10.2.0.10', '10.2.0.11');
+  await baltic.serve('checkout', 10, 11);
+  await atlantic.sees('checkout', '10.1.0.10', '10.2.0.10', '10.2.0.11');
   await pause();
   say('In baltic it is not global any more.');
   await baltic.share(false);
-  await atlantic.sees('10.1.0.10');
+  await atlantic.sees('checkout', '10.1.0.10');
+  await pause();
+  await exportAndImport(atlantic, baltic, pause);
   say(
     ENDS
       ? 'Over.'

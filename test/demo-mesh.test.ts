@@ -4,6 +4,7 @@ import { mkdtempSync, readdirSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, it } from 'vitest';
+import { derivedName } from '../src/operator/mcs/names.ts';
 import { PROGRAM } from './cli/support/program.ts';
 import { requireEtcd } from './kvstore/etcd/support/etcd-process.ts';
 
@@ -20,10 +21,12 @@ async function demonstrate(
   return { status, output };
 }
 
-it('npm run demo:mesh shows a service that is made global in one cluster appear in the other, and disappear', async () => {
+const STOCK = derivedName('shop', 'stock');
+
+it('npm run demo:mesh shows services that are made global or exported in one cluster appear in the other, and disappear', async () => {
   requireEtcd();
   const { status, output } = await demonstrate(process.env);
-  const told = output.split('\n').filter((line) => /^( {2}in|The|In|Over)/.test(line));
+  const told = output.split('\n').filter((line) => /^( {2}in|The|In|Over|Baltic|Its)/.test(line));
   expect(told, output).toEqual([
     '  in atlantic shop/checkout is served by 10.1.0.10',
     'The service is made global in both (service.cilium.io/global: "true").',
@@ -33,6 +36,12 @@ it('npm run demo:mesh shows a service that is made global in one cluster appear 
     '  in atlantic shop/checkout is served by 10.1.0.10, 10.2.0.10, 10.2.0.11',
     'In baltic it is not global any more.',
     '  in atlantic shop/checkout is served by 10.1.0.10',
+    `Baltic alone has shop/stock, and exports it by a ServiceExport. Its import is shop/${STOCK} everywhere.`,
+    `  in atlantic shop/${STOCK} is served by 10.2.0.20`,
+    'In baltic a second pod begins to serve it.',
+    `  in atlantic shop/${STOCK} is served by 10.2.0.20, 10.2.0.21`,
+    'Its ServiceExport is deleted.',
+    `  in atlantic there is no shop/${STOCK}`,
     'Over.',
   ]);
   expect(status).toBe(0);
