@@ -18,10 +18,7 @@ function contested(writer: string, lose: 'die' | 'replace', key = '10.0.0.1'): r
   ];
 }
 
-/** A thousand meshes take 20 s alone. */
-const LIMIT = { timeout: 300_000 };
-
-describe('a mesh under faults, and under edits of its configuration directory', LIMIT, () => {
+describe('a mesh under faults, and under edits of its configuration directory', () => {
   it('I9 reconnect = cold start: after any faults, writes and edits the engines equal those of a restarted agent', async () => {
     await fc.assert(fc.asyncProperty(happenings, (script) => keepTape(script, I9_reconnectIsColdStart)));
   });

@@ -44,7 +44,7 @@ async function filesOf(folder: string): Promise<readonly string[]> {
   return (await readdir(folder)).sort().map((name) => join(folder, name));
 }
 
-describe('the tape of a mesh under faults', { timeout: 120_000 }, () => {
+describe('the tape of a mesh under faults', () => {
   it('R1, R2: each of its replays has the same state, listener log and digests as the mesh', async () => {
     const check = (script: readonly Happening[], calls = 0): Promise<void> =>
       withFolder(async (folder) => {

@@ -44,7 +44,7 @@ async function open(...words: readonly string[]): Promise<Opened> {
       ({ ok }) => ok,
       () => false,
     );
-  await expect.poll(isUp, { timeout: 20_000 }).toBe(true);
+  await expect.poll(isUp).toBe(true);
   const page = await newPage();
   const faults: string[] = [];
   const paths = new Set<string>();

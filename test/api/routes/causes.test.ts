@@ -56,15 +56,15 @@ describe('/v1/history/around', () => {
     expect(groups.map(({ node, host }) => node ?? host)).toContain('192.168.9.9');
   });
 
-  it('lets other work run between slices of 400,000 records', { timeout: 60_000 }, async () => {
+  it('lets other work run between slices of 60,000 records', async () => {
     const model = new TestModel();
     const { app } = testApp(model);
-    for (let i = 0; i < 400_000; i++) {
+    for (let i = 0; i < 60_000; i++) {
       if (i % 10_000 === 0) await model.clock.advance(1000);
       model.ipcache.upsert('10.2.0.1', pod(i % 2, HOST));
     }
     const { held } = model.history.status();
-    expect(held).toBeGreaterThan(200_000);
+    expect(held).toBeGreaterThan(30_000);
     let turns = 0;
     let ended = false;
     const turn = (): void => {
@@ -76,7 +76,7 @@ describe('/v1/history/around', () => {
     ended = true;
     const { groups } = (await answer.json()) as CausesDocument;
     const sum = groups.reduce((all, { added, changed }) => all + added + changed, 0);
-    expect(sum).toBe(400_000);
+    expect(sum).toBe(60_000);
     // The records are read in turns of 4,096, and grouped in as many.
     expect(turns).toBeGreaterThan((1.5 * held) / 4096);
   });
