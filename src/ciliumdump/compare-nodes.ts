@@ -8,7 +8,7 @@ export interface NodeDifference {
   readonly kind: 'missing' | 'stale' | 'address';
   /** `cluster/name`. */
   readonly node: string;
-  readonly there: readonly string[];
+  readonly actual: readonly string[];
   readonly truth: readonly string[];
 }
 
@@ -23,12 +23,12 @@ export function compareNodes(truth: Truth, listed: readonly ListedNode[]): reado
     seen.add(node);
     if (known !== undefined) {
       const isOther = primary.some((ip) => !known.addresses.includes(ip));
-      if (isOther) differences.push({ kind: 'address', node, there: primary, truth: known.addresses });
+      if (isOther) differences.push({ kind: 'address', node, actual: primary, truth: known.addresses });
     } else if (truth.hasAllClusters || cluster === '' || cluster === truth.clusterName)
-      differences.push({ kind: 'stale', node, there: primary, truth: [] });
+      differences.push({ kind: 'stale', node, actual: primary, truth: [] });
   }
   for (const [node, { addresses }] of truth.nodes)
-    if (!seen.has(node)) differences.push({ kind: 'missing', node, there: [], truth: addresses });
+    if (!seen.has(node)) differences.push({ kind: 'missing', node, actual: [], truth: addresses });
   return differences;
 }
 

@@ -24,13 +24,13 @@ export function compareServices(
   listed: readonly ListedService[],
 ): readonly ServiceDifference[] {
   const differences: ServiceDifference[] = [];
-  const there = new Map<string, ListedService>();
+  const actual = new Map<string, ListedService>();
   // A frontend with scope `internal` selects backends of the node itself; the other one is compared.
   for (const one of listed)
-    if (one.scope !== 'internal' || !there.has(one.frontend)) there.set(one.frontend, one);
+    if (one.scope !== 'internal' || !actual.has(one.frontend)) actual.set(one.frontend, one);
   for (const known of truth.frontends.values()) {
-    const { frontend, service, active, selects } = known;
-    const found = there.get(frontend);
+    const { frontend, service, active, perNode } = known;
+    const found = actual.get(frontend);
     if (found === undefined) {
       differences.push({ kind: 'missing', frontend, service, lacking: active, surplus: [] });
       continue;
@@ -45,10 +45,10 @@ export function compareServices(
     }
     const expected = new Set(active);
     const surplus = known.global ? [] : found.active.filter((backend) => !expected.has(backend));
-    if (!selects && (lacking.length > 0 || surplus.length > 0))
+    if (!perNode && (lacking.length > 0 || surplus.length > 0))
       differences.push({ kind: 'backends', frontend, service, lacking, surplus });
   }
-  for (const { frontend, service, type, cluster } of there.values()) {
+  for (const { frontend, service, type, cluster } of actual.values()) {
     const isKnown = truth.frontends.has(frontend) || type !== 'ClusterIP' || cluster !== '' || service === '';
     if (!isKnown) differences.push({ kind: 'stale', frontend, service, lacking: [], surplus: [] });
   }

@@ -35,7 +35,7 @@ export interface Difference {
   readonly kind: DifferenceKind;
   readonly prefix: string;
   /** The value of the table; undefined if it lacks the prefix. */
-  readonly there: PrefixValue | undefined;
+  readonly actual: PrefixValue | undefined;
   /** The value of the sources; undefined if they lack the prefix. */
   readonly truth: KnownPrefix | undefined;
 }
@@ -49,7 +49,7 @@ export interface TableOwner {
   readonly endpoints: ReadonlySet<string>;
   /** Addresses of nodes of other clusters. */
   readonly otherClusters: ReadonlySet<string>;
-  /** False if `otherClusters` may lack addresses, because the nodes that the agent knows are not known. */
+  /** False if `otherClusters` may be incomplete, because the report has no list of the agent's nodes. */
   readonly knowsOtherClusters: boolean;
 }
 
@@ -81,8 +81,8 @@ const { host, health, ingress, unmanaged } = RESERVED_IDENTITIES;
 const REMOTE_NODE = RESERVED_IDENTITIES['remote-node'];
 const API_SERVER = RESERVED_IDENTITIES['kube-apiserver'];
 
-/** Returns true if an identity means a node: own, remote, with an API server, or numbered by the agent. */
-export function meansNode(identity: number): boolean {
+/** Returns true if an identity is that of a node: own, remote, with an API server, or numbered by the agent. */
+export function isNodeIdentity(identity: number): boolean {
   return (
     identity === host ||
     identity === REMOTE_NODE ||
@@ -91,8 +91,8 @@ export function meansNode(identity: number): boolean {
   );
 }
 
-/** Returns true if an identity means another node, its health endpoint or its ingress. */
-function meansRemoteNode(identity: number): boolean {
+/** Returns true if an identity is that of another node, its health endpoint or its ingress. */
+function isRemoteNodeIdentity(identity: number): boolean {
   const isRemote = identity === REMOTE_NODE || identity === health || identity === ingress;
   return isRemote || identityScope(identity) === REMOTE_NODE_IDENTITY_SCOPE;
 }
@@ -114,7 +114,7 @@ export class TableComparison {
   readonly #owner: TableOwner;
   readonly #seen = new Set<string>();
   readonly #differences: Difference[] = [];
-  /** Entries of pods of other nodes without a host. They are faults only if other entries have one. */
+  /** Entries without a host, of pods on other nodes. They are faults only if other entries have a host. */
   readonly #hostless: Difference[] = [];
   readonly #expected: Partial<Record<ExpectedKind, number>> = {};
   #entries = 0;
@@ -158,12 +158,12 @@ export class TableComparison {
   #record(
     verdict: Verdict,
     prefix: string,
-    there: PrefixValue | undefined,
+    actual: PrefixValue | undefined,
     truth: KnownPrefix | undefined,
   ): void {
     if (verdict === 'equal') this.#equal++;
-    else if (verdict === 'hostless') this.#hostless.push({ kind: 'host', prefix, there, truth });
-    else if (isDifference(verdict)) this.#differences.push({ kind: verdict, prefix, there, truth });
+    else if (verdict === 'hostless') this.#hostless.push({ kind: 'host', prefix, actual, truth });
+    else if (isDifference(verdict)) this.#differences.push({ kind: verdict, prefix, actual, truth });
     else this.#expect(verdict);
   }
 
@@ -177,19 +177,19 @@ export class TableComparison {
 
   /** Returns `stale`, unless an entry without a source is no fault. */
   #judgeUnknown({ prefix, identity }: TableEntry): Verdict {
-    const { clusterID, hasAllClusters, has } = this.#truth;
+    const { clusterID, hasAllClusters, kinds } = this.#truth;
     const address = addressOf(prefix);
     if (prefix.includes('@') && !hasAllClusters) return 'other-cluster';
-    if (address !== undefined && this.#owner.otherClusters.has(address)) return 'other-cluster';
+    if (address !== undefined && this.#owner.otherClusters.kinds(address)) return 'other-cluster';
     if (identityScope(identity) === LOCAL_IDENTITY_SCOPE) return 'local-identity';
-    if (meansRemoteNode(identity)) {
+    if (isRemoteNodeIdentity(identity)) {
       if (!hasAllClusters && !this.#owner.knowsOtherClusters) return 'other-cluster';
-      return has.nodes && address !== undefined ? 'stale' : 'reserved';
+      return kinds.nodes && address !== undefined ? 'stale' : 'reserved';
     }
     if (identity < MINIMAL_ALLOCATED_IDENTITY) return 'reserved';
     if (!hasAllClusters && clusterIDOf(identity) !== clusterID) return 'other-cluster';
-    if (address !== undefined && this.#owner.endpoints.has(address)) return 'own-endpoint';
-    return has.endpoints ? 'stale' : 'unfinished';
+    if (address !== undefined && this.#owner.endpoints.kinds(address)) return 'own-endpoint';
+    return kinds.endpoints ? 'stale' : 'unfinished';
   }
 
   #judgeHost({ hostIP, skipTunnel }: TableEntry, value: PrefixValue): Verdict {
@@ -232,5 +232,5 @@ function isLocal(identity: number): boolean {
 
 function sameIdentity(entry: TableEntry, value: PrefixValue, { kind }: KnownPrefix): boolean {
   if (entry.identity === value.identity) return true;
-  return kind === 'node' && meansNode(entry.identity) && meansNode(value.identity);
+  return kind === 'node' && isNodeIdentity(entry.identity) && isNodeIdentity(value.identity);
 }

@@ -33,8 +33,8 @@ export interface KnownFrontend {
   readonly service: string;
   /** Backends for new connections, sorted: `10.0.0.1:8080`. */
   readonly active: readonly string[];
-  /** True if each node may have another selection of the backends, so that only an empty one is a fault. */
-  readonly selects: boolean;
+  /** True if nodes may select different backends. Then only an empty selection is a fault. */
+  readonly perNode: boolean;
   /** True if backends of other clusters are added. */
   readonly global: boolean;
 }
@@ -46,7 +46,7 @@ export interface Truth {
   /** True if the sources contain all clusters of the mesh. If false, entries of other clusters are not compared. */
   readonly hasAllClusters: boolean;
   /** The kinds of objects that the sources contain. Missing kinds are not compared. */
-  readonly has: {
+  readonly kinds: {
     readonly endpoints: boolean;
     readonly nodes: boolean;
     readonly services: boolean;

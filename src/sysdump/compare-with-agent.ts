@@ -30,7 +30,7 @@ export interface TableOperand {
 export interface DiffReport {
   /** For `-o json`. */
   readonly json: unknown;
-  /** As text: differences first, the expected ones are counted in the last line. */
+  /** As text: the differences. The last line counts the expected ones. */
   readonly lines: readonly string[];
   readonly differences: number;
 }
@@ -40,7 +40,7 @@ interface DifferenceDocument {
   readonly kind: string;
   readonly subject: string;
   readonly agent: string | undefined;
-  readonly there: string | undefined;
+  readonly table: string | undefined;
 }
 
 /** Larger files are rejected. */
@@ -57,8 +57,8 @@ interface Parts {
 }
 
 /**
- * Compares the state of an agent of dpcache with a table of Cilium: entries, services and nodes, each if the table has them. Throws
- * `InputError` if the table cannot be read, and `ApiError` if the agent cannot be asked.
+ * Compares the state of an agent of dpcache with a table of Cilium: those of entries, services and nodes that the table
+ * contains. Throws `InputError` if the table cannot be read, and `ApiError` if the agent cannot be asked.
  */
 export async function compareWithTable(
   ask: Ask,
@@ -86,16 +86,16 @@ export async function compareWithTable(
         backends.length === 0 ? undefined : backends.join(' '),
       );
       const subject = service === '' ? frontend : `${service} ${frontend}`;
-      differences.push({ kind: `service-${kind}`, subject, agent: only, there: more });
+      differences.push({ kind: `service-${kind}`, subject, agent: only, table: more });
     }
   }
   if (parts.nodes !== undefined) {
     compared += parts.nodes.length;
-    for (const { kind, node, there, truth: known } of compareNodes(truth, parts.nodes)) {
-      const [agent, other] = [known, there].map((addresses) =>
+    for (const { kind, node, actual, truth: known } of compareNodes(truth, parts.nodes)) {
+      const [agent, other] = [known, actual].map((addresses) =>
         addresses.length === 0 ? undefined : addresses.join(' '),
       );
-      differences.push({ kind: `node-${kind}`, subject: node, agent, there: other });
+      differences.push({ kind: `node-${kind}`, subject: node, agent, table: other });
     }
   }
   const unread = rejections.status();
@@ -123,8 +123,8 @@ function diffLines(
   const shown = differences
     .slice(0, MOST_LINES)
     .map(
-      ({ kind, subject, agent, there }) =>
-        `  ${kind} ${subject}   agent: ${agent ?? 'none'}   there: ${there ?? 'none'}`,
+      ({ kind, subject, agent, table }) =>
+        `  ${kind} ${subject}   agent: ${agent ?? 'none'}   table: ${table ?? 'none'}`,
     );
   const more = differences.length - shown.length;
   const apart = Array.from(expected, ([kind, count]) => `${kind} ${count}`);
@@ -141,13 +141,13 @@ function valueText({ identity, hostIP }: PrefixValue): string {
   return hostIP === undefined ? `identity ${identity}` : `identity ${identity} at host ${hostIP}`;
 }
 
-function prefixDocument({ kind, prefix, there, truth }: Difference): DifferenceDocument {
+function prefixDocument({ kind, prefix, actual, truth }: Difference): DifferenceDocument {
   const name = truth === undefined || truth.name === '' ? '' : ` of ${truth.name}`;
   return {
     kind,
     subject: prefix,
     agent: truth === undefined ? undefined : `${valueText(truth)}${name}`,
-    there: there === undefined ? undefined : valueText(there),
+    table: actual === undefined ? undefined : valueText(actual),
   };
 }
 
@@ -182,7 +182,7 @@ async function agentTruth(ask: Ask, parts: Parts): Promise<Truth> {
     clusterName: cluster,
     clusterID,
     hasAllClusters: clusters.some(({ name }) => name !== cluster),
-    has: { endpoints: true, nodes: true, services: true, identities: false },
+    kinds: { endpoints: true, nodes: true, services: true, identities: false },
     prefixes,
     nodes,
     frontends,
@@ -225,7 +225,7 @@ function knownFrontends({
         service: `${namespace}/${name}`,
         active: [...new Set(active)].sort(),
         // The agent does not return the policies that select backends of a node.
-        selects: false,
+        perNode: false,
         global,
       };
     }),
@@ -286,7 +286,10 @@ async function askCilium(
   };
 }
 
-/** Reads the output of a command, which may be in the Markdown of a bug report. The kind of output is determined by its content. */
+/**
+ * Reads the output of a command. It may be enclosed in Markdown, as in a bug report. The kind of output is determined by its
+ * content.
+ */
 async function readFile({ path, text: at }: TableOperand, rejections: RejectionLog): Promise<Parts> {
   const head = await readFileHead(path, MAX_BYTES + 1).catch((cause: unknown) => {
     throw unreadable('diff', path, cause);

@@ -1,4 +1,4 @@
-/** Prefixes that are compared between nodes. Further ones are counted. */
+/** Maximum number of prefixes that are compared between nodes. The others are only counted. */
 const MOST_PREFIXES = 500_000;
 
 /** A prefix with different values on different nodes. */
@@ -46,7 +46,7 @@ export class Disagreements {
     return this.#omitted;
   }
 
-  /** Yields the prefixes that the nodes do not agree about. */
+  /** Yields the prefixes with different values on different nodes. */
   *all(): Generator<Disagreement, void, void> {
     for (const [prefix, values] of this.#prefixes) {
       const having = new Set<number>();

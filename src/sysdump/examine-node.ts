@@ -1,7 +1,12 @@
 import type { Rejection } from '../base/rejection.ts';
 import { compareNodes } from '../ciliumdump/compare-nodes.ts';
 import { compareServices, type ServiceDifference } from '../ciliumdump/compare-services.ts';
-import { type Difference, meansNode, TableComparison, type TableOwner } from '../ciliumdump/compare-table.ts';
+import {
+  type Difference,
+  isNodeIdentity,
+  TableComparison,
+  type TableOwner,
+} from '../ciliumdump/compare-table.ts';
 import { readEndpointList } from '../ciliumdump/endpoint-list.ts';
 import { readIdentityList } from '../ciliumdump/identity-list.ts';
 import { readIPList, readMapList, type TableReader } from '../ciliumdump/ipcache-tables.ts';
@@ -21,8 +26,8 @@ export interface Examination {
   /** Nodes by the name of the pod of their agent. */
   readonly agents: ReadonlyMap<string, string>;
   readonly createdAt: (prefix: string) => number;
-  /** Wall time since which the sources may lack changes; undefined if unknown. */
-  readonly youngSince: number | undefined;
+  /** The sources have all changes up to this wall time; undefined if unknown. */
+  readonly completeUntil: number | undefined;
   readonly findings: Findings;
   readonly disagreements: Disagreements;
   readonly onReject: (rejection: Rejection) => void;
@@ -94,9 +99,9 @@ class NodeExamination {
         'ip list',
         'the report has neither the output of ip list nor of bpf ipcache list',
       );
-    if (this.#nodes !== undefined && truth.has.nodes) this.#compareNodes(this.#nodes);
+    if (this.#nodes !== undefined && truth.kinds.nodes) this.#compareNodes(this.#nodes);
     this.#compareIdentities();
-    const services = truth.has.services ? this.#compareServices() : 0;
+    const services = truth.kinds.services ? this.#compareServices() : 0;
     const tables = { ...(agent === undefined ? {} : { agent }), ...(map === undefined ? {} : { map }) };
     return { name: this.#name, report: path, tables, services, failures: failures.length };
   }
@@ -137,12 +142,12 @@ class NodeExamination {
       onReject,
       onEntry: (entry) => {
         const verdict = comparison.add(entry);
-        const isOwn = verdict === 'own-endpoint' && !truth.has.endpoints;
+        const isOwn = verdict === 'own-endpoint' && !truth.kinds.endpoints;
         if (!isOnly || (verdict !== 'other-cluster' && verdict !== 'unfinished' && !isOwn)) return;
         const { prefix, identity, hostIP } = entry;
         const hasHost = table === 'agent' && verdict === 'other-cluster' && hostIP !== undefined;
         const host = hasHost ? ` at host ${hostIP}` : '';
-        disagreements.add(prefix, meansNode(identity) ? 'a node' : `identity ${identity}${host}`);
+        disagreements.add(prefix, isNodeIdentity(identity) ? 'a node' : `identity ${identity}${host}`);
       },
     });
     if (!isRead) {
@@ -180,10 +185,10 @@ class NodeExamination {
   }
 
   #isYounger(prefix: string): boolean {
-    const { youngSince, createdAt } = this.#examination;
-    if (youngSince === undefined) return false;
+    const { completeUntil, createdAt } = this.#examination;
+    if (completeUntil === undefined) return false;
     const { time = '' } = this.#mapEvents.get(prefix) ?? {};
-    return Date.parse(time) >= youngSince || createdAt(prefix) >= youngSince;
+    return Date.parse(time) >= completeUntil || createdAt(prefix) >= completeUntil;
   }
 
   #lastEvent(prefix: string): LastEvent | undefined {
@@ -200,19 +205,19 @@ class NodeExamination {
     };
   }
 
-  #addDifference(table: TableName, { kind, prefix, there, truth }: Difference): void {
+  #addDifference(table: TableName, { kind, prefix, actual, truth }: Difference): void {
     const { findings } = this.#examination;
-    const has = there === undefined ? '' : this.#valueText(there);
+    const has = actual === undefined ? '' : this.#valueText(actual);
     const source =
       truth === undefined ? '' : `${this.#valueText(truth)}${truth.name === '' ? '' : ` of ${truth.name}`}`;
     const texts: Readonly<Record<Difference['kind'], string>> = {
       identity: `${has}; the sources have ${source}`,
       stale: `${has}; no source has it`,
       missing: `the sources have ${source}`,
-      host: `host ${there?.hostIP ?? 'none'}; the sources have ${truth?.hostIP ?? 'none'} of ${truth?.name ?? ''}`,
+      host: `host ${actual?.hostIP ?? 'none'}; the sources have ${truth?.hostIP ?? 'none'} of ${truth?.name ?? ''}`,
       duplicate: `twice; one has ${has}`,
     };
-    // The host of a map is none for some prefixes, so that the text of both tables would differ.
+    // Without the host, because the map has none for some prefixes: equal differences of both tables have equal texts.
     findings.add({
       kind,
       subject: prefix,
@@ -234,11 +239,11 @@ class NodeExamination {
   }
 
   #compareNodes(nodes: readonly ListedNode[]): void {
-    for (const { kind, node, there, truth } of compareNodes(this.#examination.truth, nodes)) {
+    for (const { kind, node, actual, truth } of compareNodes(this.#examination.truth, nodes)) {
       const texts = {
         missing: `the agent does not know it; the sources have ${truth.join(' ')}`,
-        stale: `${there.join(' ')}; no source has it`,
-        address: `${there.join(' ')}; the sources have ${truth.join(' ')}`,
+        stale: `${actual.join(' ')}; no source has it`,
+        address: `${actual.join(' ')}; the sources have ${truth.join(' ')}`,
       };
       this.#add(`node-${kind}`, node, texts[kind]);
     }
@@ -257,7 +262,7 @@ class NodeExamination {
       const only = has.filter((label) => !expected.includes(label));
       const lacks = expected.filter((label) => !has.includes(label));
       const parts = [
-        only.length === 0 ? '' : `only there: ${only.join(' ')}`,
+        only.length === 0 ? '' : `only on the node: ${only.join(' ')}`,
         lacks.length === 0 ? '' : `only in the sources: ${lacks.join(' ')}`,
       ];
       this.#add('identity-labels', String(identity), parts.filter((part) => part !== '').join('; '));

@@ -58,7 +58,7 @@ export interface ExamineOptions {
 
 /** Changes shortly before the objects were listed may be missing in a list, and appear in a table. */
 const YOUNG_MS = 5_000;
-/** Bytes of the end of an output that has the error. */
+/** Size of the part at the end of an output that is searched for the error of the command. */
 const TAIL_BYTES = 4096;
 /** Bytes of the outputs of one node that are held in memory together. */
 const MOST_NODE_BYTES: number = 512 << 20;
@@ -96,7 +96,10 @@ export async function* sysdumpObjects(
         const apiVersion =
           type === undefined || type.group === '' ? type?.version : `${type.group}/${type.version}`;
         if (type !== undefined)
-          yield { at: entry.name, object: { apiVersion, kind, ...object, metadata: newLife(object) } };
+          yield {
+            at: entry.name,
+            object: { apiVersion, kind, ...object, metadata: withoutServerFields(object) },
+          };
       }
     }
   } finally {
@@ -104,8 +107,11 @@ export async function* sysdumpObjects(
   }
 }
 
-/** Returns the metadata of an object without the fields that an API server sets, because it refuses those of another server. */
-function newLife({ metadata }: Readonly<Record<string, unknown>>): unknown {
+/**
+ * Returns the metadata of an object without the fields that an API server sets, because a server refuses values that another
+ * server set.
+ */
+function withoutServerFields({ metadata }: Readonly<Record<string, unknown>>): unknown {
   if (!isObject(metadata)) return metadata;
   const { uid: _uid, resourceVersion: _version, ...rest } = metadata;
   return rest;
@@ -153,7 +159,7 @@ class Sysdump {
       truth,
       agents: builder.agents,
       createdAt: (prefix) => builder.createdAt(prefix),
-      youngSince: listedAt === undefined ? undefined : listedAt - YOUNG_MS,
+      completeUntil: listedAt === undefined ? undefined : listedAt - YOUNG_MS,
       findings: this.#findings,
       disagreements,
       onReject: this.#onReject,
@@ -193,7 +199,7 @@ class Sysdump {
     let settings: Readonly<Record<string, unknown>> = {};
     const kinds = new Set<string>();
     const ofServices = new Set<string | undefined>();
-    // Only the names of files within a zip or a folder are read here; archives within are opened later.
+    // Of a zip or a folder only the names of files are read here; archives in it are opened later.
     for await (const entry of allEntries(this.#archive.entries(), {
       limits: this.#limits,
       onBroken: () => {},
@@ -239,12 +245,12 @@ class Sysdump {
     return listedAt;
   }
 
-  #noteMissing({ has }: Truth): void {
+  #noteMissing({ kinds }: Truth): void {
     const missing: readonly (readonly [boolean, string])[] = [
-      [has.endpoints, 'no CiliumEndpoints: the entries of pods are compared between nodes only'],
-      [has.nodes, 'no CiliumNodes: the addresses of nodes are not compared'],
-      [has.services, 'no Services, or no EndpointSlices or Endpoints: services are not compared'],
-      [has.identities, 'no CiliumIdentities: identities are not looked up'],
+      [kinds.endpoints, 'no CiliumEndpoints: the entries of pods are compared between nodes only'],
+      [kinds.nodes, 'no CiliumNodes: the addresses of nodes are not compared'],
+      [kinds.services, 'no Services, or no EndpointSlices or Endpoints: services are not compared'],
+      [kinds.identities, 'no CiliumIdentities: identities are not looked up'],
     ];
     for (const [isThere, text] of missing) if (!isThere) this.#notes.push(text);
   }
@@ -260,7 +266,7 @@ class Sysdump {
         .join(', ');
       this.#findings.add({ kind: 'claimed-twice', subject: address, text, node: undefined });
     }
-    if (!truth.has.identities) return;
+    if (!truth.kinds.identities) return;
     const unknown = new Map<number, { count: number; first: string }>();
     for (const [prefix, { identity, kind, name }] of truth.prefixes) {
       if (
@@ -306,7 +312,7 @@ class Sysdump {
         continue;
       }
       if (current?.path !== command.report) finish();
-      // The end of an output that is not compared has the error, if it failed.
+      // Of an output that is not compared, the end is read, because it has the error if the command failed.
       const isRead = outputKind(command.file) !== undefined;
       const text = await this.#readOutput(entry, isRead);
       if (text === undefined) continue;

@@ -43,7 +43,7 @@ export interface Finding {
   readonly kind: FindingKind;
   /** A prefix, an identity, a frontend, a node or a command. */
   readonly subject: string;
-  /** One sentence part: what differs from what. */
+  /** The values that differ: part of a sentence. */
   readonly text: string;
   /** Names of the nodes, sorted; empty if the finding is about the sources only. */
   readonly nodes: readonly string[];

@@ -150,7 +150,7 @@ export class TruthBuilder {
       clusterName,
       clusterID,
       hasAllClusters: false,
-      has,
+      kinds,
       prefixes: this.#prefixes(nodes),
       nodes,
       frontends: this.#frontends(),
@@ -208,7 +208,7 @@ export class TruthBuilder {
     for (const service of this.#services.services().values()) {
       const name = `${service.id.namespace}/${service.id.name}`;
       const announced = this.#services.get(service.id);
-      const selects = service.internalTrafficPolicy === 'Local' || service.trafficDistribution !== 'none';
+      const perNode = service.internalTrafficPolicy === 'Local' || service.trafficDistribution !== 'none';
       for (const front of frontendsOf(service, { enabled: false })) {
         if (front.kind !== 'cluster-ip') continue;
         const backends = announced === undefined ? [] : (resolvePort(announced, front.portName) ?? []);
@@ -222,7 +222,7 @@ export class TruthBuilder {
           frontend,
           service: name,
           active: [...active].sort(),
-          selects,
+          perNode,
           global: service.global,
         });
       }

@@ -135,9 +135,10 @@ function wait(
 }
 
 /**
- * Returns the action after a failed watch or proof (KUBERNETES 3). After a lost connection the server may be another one, so that
- * its history must be proven. In doubt the action is a list, which is always correct but costs the most. If the connection is lost
- * after progress, the backoff begins anew; after other failures it does not, because the server may repeat them after each progress.
+ * Returns the action after a failed watch or proof (KUBERNETES 3). After a lost connection the server may be another one, so
+ * that its history must be proven. In doubt the action is a list, which is always correct but costs the most. If the connection
+ * is lost after progress, the backoff restarts. After other failures it does not, because a server may repeat them after each
+ * event.
  */
 function afterFailure(state: ReflectorState, code: ApiErrorCode, now: number): Next {
   switch (code) {

@@ -203,7 +203,7 @@ export class MirrorStores extends ResourceStores {
     return Promise.resolve();
   }
 
-  /** Deletes the configuration first, because readers do not take later deletes for changes of the cluster. */
+  /** Deletes the configuration first, because readers do not apply deletes while it is absent. */
   async withdraw(signal: AbortSignal): Promise<void> {
     const { clock, drainMs = DRAIN_MS } = this.#options;
     using either = new EitherSignal(signal, this.#closing.signal);
@@ -274,7 +274,7 @@ export class MirrorStores extends ResourceStores {
     this.#id = config.value.id;
     this.#capabilities = config.value.capabilities;
     const inherited = await Promise.all([...this.#mirrors.values()].map((mirror) => mirror.inherit(signal)));
-    // The configuration must not outlive the keys, because readers believe deletes while it exists.
+    // The configuration must not outlive the keys, because readers apply deletes while it exists.
     await until(Promise.all(inherited.map(({ flushed }) => flushed)), signal);
     if (signal.aborted) return;
     if (this.#config.get(cluster) === undefined) this.#config.upsert(cluster, kv.value.slice());
