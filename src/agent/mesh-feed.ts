@@ -46,8 +46,8 @@ const READ_MS = 180_000;
 const REACH_MS = 30_000;
 
 /**
- * Maximum time without progress of the initial sync of a cluster before the agent starts without the missing state. A kvstore in
- * memory has no more events after a short silence; over a network (SEMANTICS 8) this takes longer to know.
+ * Maximum time without progress of the initial sync of a cluster before the agent starts without the missing state. After a
+ * short silence a kvstore in memory has no more events; a kvstore behind a network may still have some (SEMANTICS 8).
  */
 const PATIENCE_MS = { memory: 5_000, etcd: 180_000 };
 

@@ -180,7 +180,7 @@ export class TableComparison {
     const { clusterID, hasAllClusters, kinds } = this.#truth;
     const address = addressOf(prefix);
     if (prefix.includes('@') && !hasAllClusters) return 'other-cluster';
-    if (address !== undefined && this.#owner.otherClusters.kinds(address)) return 'other-cluster';
+    if (address !== undefined && this.#owner.otherClusters.has(address)) return 'other-cluster';
     if (identityScope(identity) === LOCAL_IDENTITY_SCOPE) return 'local-identity';
     if (isRemoteNodeIdentity(identity)) {
       if (!hasAllClusters && !this.#owner.knowsOtherClusters) return 'other-cluster';
@@ -188,7 +188,7 @@ export class TableComparison {
     }
     if (identity < MINIMAL_ALLOCATED_IDENTITY) return 'reserved';
     if (!hasAllClusters && clusterIDOf(identity) !== clusterID) return 'other-cluster';
-    if (address !== undefined && this.#owner.endpoints.kinds(address)) return 'own-endpoint';
+    if (address !== undefined && this.#owner.endpoints.has(address)) return 'own-endpoint';
     return kinds.endpoints ? 'stale' : 'unfinished';
   }
 

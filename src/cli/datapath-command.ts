@@ -69,14 +69,14 @@ export function addDatapathCommands(program: Command, io: CommandIO, run: RunAct
     command('clean', 'remove all maps, routes and tunnels of dpcache from the kernel, if no agent uses them'),
   ).action((flags: KernelFlags) =>
     run(async () => {
-      const { askSteering, cleanAnswer } = await answers();
+      const { askPinOwner, cleanAnswer } = await answers();
       const { datapathPins: pinFolder = DEFAULT_PIN_FOLDER } = flags;
-      const steering = await ask(flags, askSteering(pinFolder)).catch((error: unknown) => {
+      const owner = await ask(flags, askPinOwner(pinFolder)).catch((error: unknown) => {
         if (isUnserved(error)) return undefined;
         throw error;
       });
-      if (steering?.found === true) {
-        const { pid } = steering.json as { readonly pid: number };
+      if (owner?.found === true) {
+        const { pid } = owner.json as { readonly pid: number };
         throw new InputError(
           `the agent with pid ${pid} uses this datapath and would write everything again: stop the agent first`,
         );

@@ -149,7 +149,7 @@ export const askDatapathRepair: Question = async (ask) => {
 };
 
 /** Returns a question with `found` true if the agent writes to the pins of the folder. Its JSON is the agent's process id. */
-export function askSteering(pinFolder: string): Question {
+export function askPinOwner(pinFolder: string): Question {
   return async (ask) => {
     const { datapath } = (await ask('/v1/status')) as StatusDocument;
     const { pid } = (await ask('/healthz')) as { readonly pid: number };

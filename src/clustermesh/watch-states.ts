@@ -24,7 +24,10 @@ export class WatchStates {
     return [...this.#states.keys()].every((reading) => this.isUp(reading));
   }
 
-  /** Returns true if a reader is answered. A listing reader may be retrying, so it counts only if another reader is watching. */
+  /**
+   * Returns true if the kvstore answers a reader. A reader that lists may be retrying, so it counts only if another reader
+   * watches.
+   */
   isUp(reading: string): boolean {
     const state = this.#states.get(reading);
     return state === 'watching' || (state === 'listing' && [...this.#states.values()].includes('watching'));

@@ -6,7 +6,7 @@ import type { Held, Moment, PastClaim, Uncertainty } from './types.ts';
 /** The place of a moment between the records. */
 export interface Cut {
   readonly ms: number;
-  /** Records from this sequence number on are later; undefined: records after `ms` are. */
+  /** The sequence number of the first later record. Undefined: records with a time after `ms` are later. */
   readonly endSequence: number | undefined;
 }
 

@@ -75,9 +75,12 @@ export const LEAF = {
   slots: 4,
 } as const;
 
-/** Slots of a leaf of size class 0. An IPv4 leaf has four cache lines, an IPv6 leaf eight. Each class has twice as many. */
+/**
+ * Slots of a leaf of size class 0: four cache lines for IPv4, eight for IPv6. Each class has twice as many slots as the one
+ * below.
+ */
 const LEAF_SLOTS = 20;
-/** The largest class: 40,960 slots. It is needed only if as many keys have the same hash. */
+/** The largest class: 40,960 slots. It is needed only if thousands of keys have the same hash. */
 export const LARGEST_CLASS = 11;
 const CLASS_MASK = 15;
 

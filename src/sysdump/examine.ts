@@ -252,7 +252,7 @@ class Sysdump {
       [kinds.services, 'no Services, or no EndpointSlices or Endpoints: services are not compared'],
       [kinds.identities, 'no CiliumIdentities: identities are not looked up'],
     ];
-    for (const [isThere, text] of missing) if (!isThere) this.#notes.push(text);
+    for (const [isPresent, text] of missing) if (!isPresent) this.#notes.push(text);
   }
 
   /** Adds the findings about the sources themselves. */

@@ -16,7 +16,10 @@ const TITLES: Readonly<Record<FindingKind, readonly [string, string]>> = {
   missing: ['missing prefix', 'missing prefixes'],
   host: ['prefix with another host', 'prefixes with another host'],
   duplicate: ['prefix twice in a table', 'prefixes twice in a table'],
-  disagreement: ['prefix that nodes do not agree about', 'prefixes that nodes do not agree about'],
+  disagreement: [
+    'prefix with different values on different nodes',
+    'prefixes with different values on different nodes',
+  ],
   'claimed-twice': ['address of two objects', 'addresses of several objects'],
   'overlapping-pod-cidrs': ['overlap of pod CIDRs', 'overlaps of pod CIDRs'],
   'unknown-identity': ['identity without a CiliumIdentity', 'identities without a CiliumIdentity'],

@@ -135,7 +135,7 @@ export class TruthBuilder {
   async finish(): Promise<Truth> {
     this.#source.end();
     const { clusterName, clusterID, endpoints, serviceEndpoints } = this.#options;
-    const has = {
+    const kinds = {
       endpoints:
         (this.#counts.get(endpoints === 'ciliumendpoints' ? 'CiliumEndpoint' : 'CiliumEndpointSlice') ?? 0) >
         0,

@@ -24,7 +24,7 @@ import { KeptTable, type KeptTableContext } from './kept-table.ts';
 import type { KernelTable } from './kernel-table.ts';
 import type { LinuxPart } from './linux-datapath.ts';
 import { isRulesKey, NftServices } from './nftables/nft-services.ts';
-import { lockFolder, lockNamespace, type NamespacePart, SteeredByAnotherError } from './own-locks.ts';
+import { lockFolder, lockNamespace, type NamespacePart, OwnedByAnotherError } from './own-locks.ts';
 import { IPCACHE_PINS, NFT_TABLE, ROUTE_TABLE, STAGING_SUFFIX, TUNNEL, TUNNEL_DEVICE } from './own-names.ts';
 import { NodePaths, type NodePathsOptions } from './paths/node-paths.ts';
 import { PacedTask } from './paths/paced-task.ts';
@@ -94,7 +94,7 @@ export class HostParts implements Disposable {
     this.#keeping = { clock, random, nextTurn: setImmediate };
   }
 
-  /** Releases the lock, so that another process may steer the pins. */
+  /** Releases the lock, so that another process may own the pins. */
   [Symbol.dispose](): void {
     this.#folderLock?.[Symbol.dispose]();
   }
@@ -194,7 +194,7 @@ export class HostParts implements Disposable {
 
   /** Removes the routes and the tunnel of an earlier process. */
   retireNodes(): void {
-    this.#unlessSteered(() => {
+    this.#unlessOwned(() => {
       using _lock = this.#lock('routes');
       using table = new PathTable(this.#open().kernel, { routeTable: ROUTE_TABLE, device: TUNNEL_DEVICE });
       for (const _ of cleanTable(table));
@@ -205,7 +205,7 @@ export class HostParts implements Disposable {
   retirePrograms(): void {
     const { pinFolder } = this.#options;
     if (!existsSync(pinFolder)) return;
-    this.#unlessSteered(() => {
+    this.#unlessOwned(() => {
       const folder = this.#folder();
       const { bpf } = this.#open();
       detachSocketPrograms(bpf, folder);
@@ -215,7 +215,7 @@ export class HostParts implements Disposable {
 
   /** Removes the rules of an earlier process. */
   retireRules(): void {
-    this.#unlessSteered(() => {
+    this.#unlessOwned(() => {
       try {
         using _lock = this.#lock('rules');
         using table = new NftServices(this.#open().kernel, { table: NFT_TABLE });
@@ -227,13 +227,13 @@ export class HostParts implements Disposable {
     });
   }
 
-  /** Runs `retire`. If another agent steers the part, its items are in use, and nothing is removed. */
-  #unlessSteered(retire: () => void): void {
+  /** Runs `retire`. If another agent owns the part, its items are in use, and nothing is removed. */
+  #unlessOwned(retire: () => void): void {
     if (this.#options.dryRun) return;
     try {
       retire();
     } catch (error) {
-      if (!(error instanceof SteeredByAnotherError)) throw error;
+      if (!(error instanceof OwnedByAnotherError)) throw error;
     }
   }
 
@@ -324,7 +324,7 @@ export class HostParts implements Disposable {
         return this.#rules({ ...options, deletesMayGo: () => sockets.flushed() });
       });
     } catch (error) {
-      if (error instanceof SyscallError || error instanceof SteeredByAnotherError) return error.message;
+      if (error instanceof SyscallError || error instanceof OwnedByAnotherError) return error.message;
       throw error;
     }
   }

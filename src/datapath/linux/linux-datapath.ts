@@ -55,7 +55,7 @@ interface OpenedPart {
   readonly missing: readonly string[];
   readonly retire?: (() => void) | undefined;
   /**
-   * Set if the part could not be opened because another process steers it, or because a pin belongs to others. Each repair
+   * Set if the part could not be opened because another process owns it, or because a pin belongs to others. Each repair
    * tries again.
    */
   readonly refused?: WantedPart | undefined;

@@ -311,7 +311,7 @@ export class IdentityAllocator {
     this.#checkNumber(id, labels);
   }
 
-  /** Handles a deleted master key. If this node uses it, it is written again, because a collector deleted too much. */
+  /** Handles a deleted master key. A collector should not have deleted it if this node uses it; then it is written again. */
   #notifyGone(number: number): void {
     const labels = this.cache.lookupByID(number);
     const id = parseIdentityText(String(number));

@@ -149,7 +149,7 @@ function mergePorts(exports: readonly ServiceExport[]): {
 
 /**
  * Returns the families that all clusters have, in the order of the oldest, because a family that one of them lacks would reach only
- * a part of the backends. A cluster without any of them is ignored.
+ * a part of the backends. A cluster that has none of them is ignored.
  */
 function mergeFamilies(exports: readonly ServiceExport[]): {
   readonly families: ExportedService['ipFamilies'];

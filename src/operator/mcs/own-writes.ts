@@ -21,14 +21,14 @@ export class OwnWrites {
   readonly #echoMs: number;
   readonly #writes = new Map<string, OwnWrite>();
 
-  /** @param echoMs time after which the watch is believed again; infinite if the writes are only printed */
+  /** @param echoMs time after which the object of the watch is used again; infinite if the writes are only printed */
   constructor(clock: Pick<Clock, 'now'>, echoMs: number = ECHO_MS) {
     this.#clock = clock;
     this.#echoMs = echoMs;
   }
 
   /**
-   * Records the result of a write, unless the watch was faster. Keys must name the kind, too.
+   * Records the result of a write, unless the watch has delivered it already. Keys must name the kind, too.
    *
    * @param observed the present object of the watch
    */
@@ -52,7 +52,7 @@ export class OwnWrites {
     return observed;
   }
 
-  /** Returns the time until the watch is believed again; 0 if it is. */
+  /** Returns the time until the object of the watch is used again; 0 if it is used. */
   waitMs(key: string): number {
     return Math.max(0, (this.#writes.get(key)?.until ?? 0) - this.#clock.now());
   }

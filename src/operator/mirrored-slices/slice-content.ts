@@ -74,7 +74,7 @@ export function remoteContents(slice: ClusterEndpointSlice, most: number): reado
   return contents;
 }
 
-/** Returns `<service>-<8 hex digits>` for a remote slice, in every cluster and at any time the same. */
+/** Returns `<service>-<8 hex digits>` for a remote slice. The name depends on the arguments only. */
 export function mirroredName(service: string, cluster: string, slice: string): string {
   return `${service}-${createHash('sha256').update(`${cluster}/${slice}`).digest('hex').slice(0, 8)}`;
 }

@@ -28,7 +28,7 @@ export interface ClusterChecks {
   readonly isOwn: boolean;
   /** True if no check has failed. */
   readonly passed: boolean;
-  /** In the order of the way to the data. After a failure, checks that depend on it are omitted. */
+  /** In the order in which a connection is made. After a failure, checks that depend on it are omitted. */
   readonly checks: readonly Check[];
 }
 
@@ -41,8 +41,8 @@ interface Target {
 }
 
 /**
- * Checks the way to each etcd and its contents, all clusters at the same time. The own cluster is first, the others follow by
- * name. Throws `InputError` if the folder cannot be read or has no configuration.
+ * Checks the connection to each etcd and its contents, all clusters at the same time. The own cluster is first, the others
+ * follow by name. Throws `InputError` if the folder cannot be read or has no configuration.
  */
 export async function troubleshoot(
   options: TroubleshootOptions,

@@ -9,7 +9,7 @@ import {
   type LinuxPartName,
   type WantedPart,
 } from '../../../src/datapath/linux/linux-datapath.ts';
-import { SteeredByAnotherError } from '../../../src/datapath/linux/own-locks.ts';
+import { OwnedByAnotherError } from '../../../src/datapath/linux/own-locks.ts';
 import type { ProbeAnswer } from '../../../src/datapath/linux/probe.ts';
 import { NOTHING_KNOWN } from '../../../src/datapath/linux/services/desired-services.ts';
 import { FakeTable, ManualTurns } from './support/fake-table.ts';
@@ -278,7 +278,7 @@ describe('a Linux datapath', () => {
     const refusing = (rig: Rig, name: LinuxPartName) => {
       const other = { isRunning: true };
       const datapath = rig.open({}, ABLE, (part, opened) => {
-        if (opened === name && other.isRunning) throw new SteeredByAnotherError('another agent manages it');
+        if (opened === name && other.isRunning) throw new OwnedByAnotherError('another agent manages it');
         return part;
       });
       return { other, datapath };
@@ -347,17 +347,17 @@ describe('a Linux datapath', () => {
     const rig = new Rig();
     const inputs = { ...NOTHING_KNOWN, isLocalComplete: true };
     const given: unknown[] = [];
-    let isSteered = true;
+    let isOwned = true;
     const datapath = rig.open({
       services: () => {
-        if (isSteered) throw new SteeredByAnotherError('another process steers it');
+        if (isOwned) throw new OwnedByAnotherError('another process owns it');
         return { ...rig.part('services'), setServiceInputs: (known) => void given.push(known) };
       },
     });
     await rig.turns.until(datapath.adopt());
     datapath.connect(rig.ports);
     datapath.setServiceInputs(inputs);
-    isSteered = false;
+    isOwned = false;
     await rig.turns.until(datapath.repair());
     expect(given).toEqual([inputs]);
   });
@@ -431,10 +431,10 @@ describe('a Linux datapath', () => {
 
   it('reports a part that cannot follow the engines, and repairs continue (regression: a repair rejected)', async () => {
     const rig = new Rig();
-    let isSteered = true;
+    let isOwned = true;
     const datapath = rig.open({
       ipcache: () => {
-        if (isSteered) throw new SteeredByAnotherError('another process steers it');
+        if (isOwned) throw new OwnedByAnotherError('another process owns it');
         return rig.part('ipcache');
       },
     });
@@ -443,7 +443,7 @@ describe('a Linux datapath', () => {
       throw new Error('the engine is closed');
     };
     datapath.connect({ ...rig.ports, ipcache: { subscribe } });
-    isSteered = false;
+    isOwned = false;
     await rig.turns.until(datapath.repair());
     expect(datapath.status().failures).toEqual([
       'ipcache: cannot subscribe to the engines: the engine is closed',
