@@ -35,10 +35,10 @@ const HAS_SPACE = 128;
 /** Records between two entries of the sparse index of positions. */
 const INDEX_EVERY = 64;
 
-/** Maximum number of records that a writer reads to link one. */
+/** Maximum number of earlier records that are searched for a record to link to. */
 const MAX_LINK_STEPS = 12;
 
-/** Mean bytes of a record; there is one bucket for each two of them. */
+/** Bytes of records for each bucket: about two records. */
 const BYTES_PER_BUCKET = 64;
 
 const FIRST_BYTES = 65_536;
@@ -76,7 +76,7 @@ export interface RecordHead {
   readonly ms: number;
 }
 
-/** What finds the records of a segment. */
+/** The lists by which the records of a segment are found. */
 export interface SegmentIndex {
   /** Position of the newest record of each bucket. The number of buckets is a power of two. */
   readonly heads: Int32Array;

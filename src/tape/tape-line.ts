@@ -69,7 +69,10 @@ export type TapeEntry =
   | { readonly ev: 'end' | 'listed'; readonly store: string; readonly from: CopiedResource }
   | { readonly ev: 'state'; readonly store: string; readonly from: string; readonly state: string }
   | { readonly ev: 'withdrawn'; readonly store: string; readonly scope: 'services' | 'everything' }
-  /** A version of an object of Kubernetes; the last one of a deleted object. If `more`, the next line of the kind is of the same batch. */
+  /**
+   * A version of an object of Kubernetes. If the object was deleted (`gone`), its last version. If `more`, the next line of the
+   * kind is of the same batch.
+   */
   | {
       readonly ev: 'object' | 'gone';
       readonly kind: string;

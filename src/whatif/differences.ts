@@ -38,7 +38,7 @@ export interface ServiceDifference {
   readonly service: string;
   /** The event that listeners would receive. */
   readonly event: ServiceEvent;
-  /** Number of backends now, then, and of those that would be gone. */
+  /** Number of backends before and after the change, and of those that would be lost. */
   readonly before: number;
   readonly after: number;
   readonly lost: number;

@@ -137,7 +137,7 @@ export function readHead(
   return { head, end: frame.end };
 }
 
-/** Maximum size of a segment. Limits the memory for a file that is not one. */
+/** Maximum size of a segment. Limits the memory that a file needs if it is not a segment. */
 const MAX_BYTES: number = 64 << 20;
 
 /** Steps after which {@link readSegment} lets other work run. */

@@ -25,11 +25,11 @@ export interface ExportedSlicesOptions extends Pick<FollowContext, 'source' | 'c
 export const MCS_CONTROLLER = 'endpointslice-local-mcsapi-controller.cilium.io';
 /** The label with the name of the slice that was copied. */
 const LOCAL_SLICE = 'service.cilium.io/local-endpointslice';
-/** An API server stores no longer value of a label. */
+/** Maximum length of the value of a label. */
 const LONGEST_LABEL = 63;
 const LONGEST_SUFFIX = 40;
 
-/** The slices that no duty of an operator has made: copies of copies would be backends of their own. */
+/** The slices that no duty of an operator has made, because copies of copies would repeat the same backends. */
 const LOCAL_SLICES: ResourceKind = {
   ...ENDPOINT_SLICES,
   labelSelector: `${MANAGED_BY}!=${MESH_CONTROLLER},${MANAGED_BY}!=${MCS_CONTROLLER}`,
@@ -56,13 +56,16 @@ interface ExportedService {
   readonly derived: KubernetesObject;
 }
 
-/** Returns the name of the copy of a slice: of long names, the end after that of the Service. */
+/**
+ * Returns the name of the copy of a slice. If it is too long, the end of the name of the slice is used, without the name of the
+ * Service.
+ */
 export function copiedName(derived: string, service: string, slice: string): string {
   const suffix = slice.startsWith(service) ? slice.slice(service.length) : slice;
   return `${derived}-${suffix.slice(-LONGEST_SUFFIX).replace(/^[-.]+/, '')}`.replace(/-+$/, '');
 }
 
-/** Returns an endpoint as an API server stores it, which ignores the field of `discovery.k8s.io/v1beta1`. */
+/** Returns an endpoint as an API server stores it: without the field of `discovery.k8s.io/v1beta1`, which the server ignores. */
 function writable(endpoint: unknown): unknown {
   if (!isObject(endpoint)) return endpoint;
   const { deprecatedTopology: _, ...rest } = endpoint;
