@@ -5,8 +5,8 @@ import {
   type Costs,
   fill,
   timeBatches,
+  timeChurn,
   timeLife,
-  timeMany,
   timeMap,
   timeMapMatches,
   timeMatches,
@@ -136,8 +136,8 @@ async function writeRounds(
   ];
   const others = [
     () => timeBatches(pauses, plain.entries),
-    () => timeMany(pauses, plain.entries),
-    async () => named('sorted', await timeMany(pauses, plain.sorted)),
+    () => timeChurn(pauses, plain.entries),
+    async () => named('sorted', await timeChurn(pauses, plain.sorted)),
     ...Array.from(entries, ([kind, some]) => life(kind, some)),
   ];
   const { n } = plain.entries;

@@ -29,9 +29,7 @@ export function rowsOf(rounds: readonly Costs[], yardsticks: Yardsticks): Record
   for (const name of Object.keys(rounds[0] ?? {})) {
     const { cpuNs, helperNs, wallNs, gcNs } = median(name);
     const [, , plain = '', order = ''] = /^(.*\.)?(.*?)(Sorted)?$/.exec(name) ?? [];
-    const yardstick = median(
-      (WRITES.has(plain.replace(/Many$/, '')) ? yardsticks.writes : yardsticks.reads) + order,
-    );
+    const yardstick = median((WRITES.has(plain) ? yardsticks.writes : yardsticks.reads) + order);
     const [ratio, wallRatio] = [cpuNs / yardstick.cpuNs, wallNs / yardstick.wallNs];
     rows[name] = { ns: cpuNs, ratio, wallNs, wallRatio, gcNs, helperNs };
   }

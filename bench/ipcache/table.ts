@@ -37,13 +37,7 @@ const READS: readonly Line[] = [
 const EXACT: readonly Line[] = READS.slice(0, 3);
 const MATCHES: readonly Line[] = READS.slice(3);
 
-const MANY: readonly Line[] = [
-  { name: 'freshMany', what: 'fresh, `upsertMany`', budget: 1.1, sorted: 0.6 },
-  { name: 'unchangedMany', what: 'unchanged, `upsertMany`', budget: 0.7, sorted: 0.35 },
-  { name: 'identityChangeMany', what: 'identity change, `upsertMany`', budget: 0.9, sorted: 0.4 },
-  { name: 'deleteMany', what: '`deleteMany`', budget: 0.7, sorted: 0.4 },
-  { name: 'churn', what: '10 % churn: delete and fresh' },
-];
+const CHURN: readonly Line[] = [{ name: 'churn', what: '10 % churn: delete and fresh' }];
 
 /** Lines for the same work in the order of texts. */
 function inTextOrder(lines: readonly Line[]): readonly Line[] {
@@ -66,14 +60,14 @@ function variant(prefix: string, suffix: string, factor?: number): readonly Line
 const LINES: readonly Line[] = [
   { name: 'mapSet', what: '`Map.set`' },
   ...WRITES,
-  ...MANY,
+  ...CHURN,
   { name: 'batch256', what: 'fresh, batches of 256', budget: 1.1, of: 'plain row' },
   { name: 'mapGet', what: '`Map.get`' },
   ...EXACT,
   { name: 'lpmMapGet', what: '`Map.get`, table for LPM' },
   { name: 'lpmMapGetMiss', what: '`Map.get` of what is not there' },
   ...MATCHES,
-  ...inTextOrder([{ name: 'mapSet', what: '`Map.set`' }, ...WRITES, ...MANY]),
+  ...inTextOrder([{ name: 'mapSet', what: '`Map.set`' }, ...WRITES, ...CHURN]),
   ...inTextOrder([{ name: 'mapGet', what: '`Map.get`' }, ...EXACT]),
   ...inTextOrder([{ name: 'lpmMapGet', what: '`Map.get`, table for LPM' }, ...MATCHES]),
   ...variant('shadowed', '10 % shadowed', 1.3),

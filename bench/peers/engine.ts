@@ -44,16 +44,6 @@ export class EngineSubject implements PrefixSubject {
     }
   }
 
-  /** As `upsertAll`, in one call. */
-  upsertMany(keys: readonly string[], claims: readonly Claim[]): void {
-    this.cache.upsertMany(keys, claims);
-  }
-
-  /** As `deleteAll`, in one call. */
-  deleteMany(keys: readonly string[]): void {
-    this.cache.deleteMany(keys, { source: 'kvstore' });
-  }
-
   getAll(keys: readonly string[]): number {
     let found = 0;
     for (const key of keys) if (this.cache.get(key) !== undefined) found++;

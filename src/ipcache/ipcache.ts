@@ -1,4 +1,4 @@
-import { checkArguments, FUNCTION, LIST, objectWith, optional, SIGNAL } from '../base/arguments.ts';
+import { checkArguments, FUNCTION, objectWith, optional, SIGNAL } from '../base/arguments.ts';
 import { assert } from '../base/assert.ts';
 import { CallbackGuard } from '../base/guard.ts';
 import { type Rejection, RejectionLog } from '../base/rejection.ts';
@@ -7,7 +7,6 @@ import { HashPrefixTable } from '../lpm/hash-prefix-table.ts';
 import type { PrefixTable } from '../lpm/prefix-table.ts';
 import { addressBits, type Family } from '../net/address-words.ts';
 import { formatKey, formatPrefixOf, type PrefixRegister, parseKey, prefixRegister } from '../net/prefix.ts';
-import { BLOCK_KEYS, PrefixBlock } from '../net/prefix-block.ts';
 import { CacheReads } from './cache-reads.ts';
 import { prefixChange } from './change.ts';
 import { ChangeHub, type ReadOptions } from './change-hub.ts';
@@ -87,7 +86,6 @@ export class IPCache extends CacheReads {
   readonly #outcomes = new OutcomeCounts();
   /** The key of the current call. It is not needed any more when listeners are called. */
   readonly #key: PrefixRegister = prefixRegister();
-  #spareBlock: PrefixBlock | undefined;
   #namedPorts: NamedPortIndex | undefined;
   #pods: PodIndex | undefined;
   #hosts: HostIndex | undefined;
@@ -117,45 +115,10 @@ export class IPCache extends CacheReads {
   }
 
   /**
-   * Calls {@link IPCache.upsert} with `keys[i]` and `claims[i]` in order, and returns the outcomes. Listeners receive each
-   * change separately; within {@link IPCache.batch} they receive the net effect. It is faster than single calls if the cache
-   * is large and keys are in random order, because the cache misses of 256 keys overlap.
-   */
-  upsertMany(keys: readonly string[], claims: readonly Claim[]): UpsertOutcome[] {
-    assert(keys.length === claims.length, 'upsertMany: keys and claims must have the same length');
-    const outcomes = new Array<UpsertOutcome>(keys.length);
-    const block = this.#takeBlock();
-    for (let from = 0; from < keys.length; from += BLOCK_KEYS) {
-      const end = this.#parseAndPrefetch(keys, from, block);
-      for (let at = from; at < end; at++) {
-        const isKey = block.get(at - from, this.#key);
-        outcomes[at] = this.#claim(keys[at] as string, isKey, claims[at] as Claim); // checked there
-      }
-    }
-    this.#spareBlock = block;
-    return outcomes;
-  }
-
-  /**
    * Deletes the writer's claim on `key`, and no other. The next claim, if any, becomes effective. See {@link DeleteOutcome}.
    */
   delete(key: string, by: PrefixDeleteOptions): DeleteOutcome {
     return this.#unclaim(key, parseKey(key, this.#key), by);
-  }
-
-  /** Calls {@link IPCache.delete} for each key in order, and returns the outcomes. See {@link IPCache.upsertMany}. */
-  deleteMany(keys: readonly string[], by: PrefixDeleteOptions): DeleteOutcome[] {
-    const outcomes = new Array<DeleteOutcome>(keys.length);
-    const block = this.#takeBlock();
-    for (let from = 0; from < keys.length; from += BLOCK_KEYS) {
-      const end = this.#parseAndPrefetch(keys, from, block);
-      for (let at = from; at < end; at++) {
-        const isKey = block.get(at - from, this.#key);
-        outcomes[at] = this.#unclaim(keys[at] as string, isKey, by); // checked there
-      }
-    }
-    this.#spareBlock = block;
-    return outcomes;
   }
 
   /**
@@ -422,23 +385,6 @@ export class IPCache extends CacheReads {
     };
   }
 
-  /** Returns a block that no outer call uses: a listener of an outer call may have called this one. */
-  #takeBlock(): PrefixBlock {
-    const block = this.#spareBlock ?? new PrefixBlock();
-    this.#spareBlock = undefined;
-    return block;
-  }
-
-  /** Parses keys from index `from` into a block, prefetches them if that pays, and returns the index after the last one. */
-  #parseAndPrefetch(keys: readonly string[], from: number, block: PrefixBlock): number {
-    const count = Math.min(keys.length - from, BLOCK_KEYS);
-    for (let i = 0; i < count; i++) {
-      block.set(i, parseKey(keys[from + i] as string, this.#key) ? this.#key : undefined);
-    }
-    if (block.isScattered(count)) this.table.prefetch(block, count);
-    return from + count;
-  }
-
   #beginWrite(key: string): void {
     this.#hub.beforeChange();
     this.#journal.setText(key);
@@ -586,8 +532,6 @@ export class IPCache extends CacheReads {
 }
 
 checkArguments(IPCache, {
-  upsertMany: { keys: LIST, claims: LIST },
-  deleteMany: { keys: LIST },
   batch: { write: FUNCTION },
   observeClaims: { observer: FUNCTION },
   keysOfWriters: { isWanted: FUNCTION },

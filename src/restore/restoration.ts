@@ -296,16 +296,21 @@ export class Restoration {
   }
 
   #restoreEntries(entries: readonly CheckpointEntry[], header: CheckpointHeader): number {
-    const keys: string[] = [];
-    const claims: Claim[] = [];
+    let restored = 0;
     for (const { key, identity, source, owner, hostIP, encryptKey, k8s } of entries) {
       const cluster = this.#writerKey(source, owner);
       this.#note(cluster, header);
-      keys.push(key);
-      claims.push({ identity, source: 'restored', owner: this.#ownerOf(cluster), hostIP, encryptKey, k8s });
+      const claim: Claim = {
+        identity,
+        source: 'restored',
+        owner: this.#ownerOf(cluster),
+        hostIP,
+        encryptKey,
+        k8s,
+      };
+      if (this.#options.ipcache.upsert(key, claim) !== 'invalid') restored++;
     }
-    const outcomes = this.#options.ipcache.upsertMany(keys, claims);
-    return outcomes.filter((outcome) => outcome !== 'invalid').length;
+    return restored;
   }
 
   #restoreNode(node: unknown, header: CheckpointHeader): boolean {

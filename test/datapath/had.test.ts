@@ -186,7 +186,7 @@ describe('a device with earlier items', () => {
     const told: string[] = [];
     let depth = 0;
     const former = engines();
-    former.ipcache.upsertMany(['10.0.0.1', '10.0.0.2'], [identity, identity]);
+    for (const key of ['10.0.0.1', '10.0.0.2']) former.ipcache.upsert(key, identity);
     const previous = new Device();
     connectDatapath(previous.datapath, former);
     const connection = connectDatapath(

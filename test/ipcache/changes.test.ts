@@ -75,7 +75,8 @@ describe('a cache without listeners', () => {
   it('counts nothing if a waiting claim replaces a deleted one', () => {
     const cache = new IPCache({ maxEntries: 1 });
     const claim = { identity: 300, source: 'k8s' } as const;
-    expect(cache.upsertMany(['10.0.0.1', '10.0.0.1/32'], [claim, claim])).toEqual(['applied', 'capacity']);
+    const outcomes = ['10.0.0.1', '10.0.0.1/32'].map((key) => cache.upsert(key, claim));
+    expect(outcomes).toEqual(['applied', 'capacity']);
     cache.delete('10.0.0.1', claim);
     expect([cache.get('10.0.0.1/32')?.identity, cache.revision]).toEqual([300, 1]);
   });
@@ -137,7 +138,7 @@ describe('the prefix of a change', () => {
       cache.upsert('FD00:0::1', { ...a, identity: 3 });
       cache.withdraw(b);
     });
-    cache.upsertMany(['10.0.0.9/24'], [a]);
+    cache.upsert('10.0.0.9/24', a);
     expect(told).toEqual([
       'upsert 10.0.0.1/32',
       'upsert 10.0.0.1/32',
