@@ -17,7 +17,7 @@ const PURE = [
   'test/{clustermesh,datapath,kvstore,operator}/*.test.ts',
   'test/datapath/linux/{clean-tables,delete-hold,kept-table,key-queue,linux-datapath,probe}.test.ts',
   'test/datapath/linux/{bpf/images,netlink/codecs,paths/paced-task,paths/reserved-prefixes,services/desired-services}.test.ts',
-  'test/kvstore/{allocator,codec,memory,session,stores,watch}/*.test.ts',
+  'test/kvstore/{allocator,codec,codec/zstd,memory,session,stores,watch}/*.test.ts',
   'test/kvstore/{chaos/sequence-checker,etcd/!(etcd-contract|etcd-streams)}.test.ts',
   'test/operator/{collect,elect,kvstoremesh,publish,slices}/*.test.ts',
   'test/sysdump/{compare-with-agent,planted-faults}.test.ts',
@@ -52,7 +52,7 @@ const SLOWEST = [
     'conformance/ipcache',
   ],
   ...['kvstore/allocator/identity-allocator', 'conformance/nodemanager', 'conformance/servicecache'],
-  ...['operator/kvstoremesh/laws', 'ipcache/many', 'conformance/operator', 'k8s/reflector-laws', 'api/fuzz'],
+  ...['operator/kvstoremesh/laws', 'conformance/operator', 'k8s/reflector-laws', 'api/fuzz'],
   ...['cli/output', 'cli/bad-input', 'cli/questions', 'kvstore/stores/sync-store', 'datapath/had'],
 ].map((name) => `/test/${name}.test.ts`);
 

@@ -1,6 +1,5 @@
 import type { Clock, Random } from '../../base/clock.ts';
 import { type Failure, failureOf } from '../../base/failure.ts';
-import { EitherSignal } from '../../base/follow-signal.ts';
 import { CallbackGuard } from '../../base/guard.ts';
 import { sleep } from '../../base/sleep.ts';
 import { OPEN_GATE, type TurnGate } from '../../base/turn-gate.ts';
@@ -21,6 +20,7 @@ import { type Action, NotReadyError } from '../collect/rounds.ts';
 import type { Duty, DutyState, DutyStatus } from '../duty.ts';
 import { GLOBAL_NAMESPACE, isGlobalNamespace } from '../publish/global-namespaces.ts';
 import type { RemoteClusters } from '../remote-clusters.ts';
+import { WakeableSleep } from '../wakeable-sleep.ts';
 import { readLocalExport } from './local-export.ts';
 import { MCS_KINDS, type McsKindName, type McsObjects } from './mcs-objects.ts';
 import { derivedName, IMPORT_NAME_LABEL, type McsVersion } from './names.ts';
@@ -111,7 +111,7 @@ export class McsDuty implements Duty {
   readonly #settled = new Map<string, Settled>();
   readonly #own: OwnWrites;
   #state: DutyState = 'waiting';
-  #wake: (() => void) | undefined;
+  readonly #idle: WakeableSleep;
   #writes = 0;
   #failures = 0;
   #lastFailure: Failure | undefined;
@@ -120,7 +120,8 @@ export class McsDuty implements Duty {
     const { clock, random, clusters } = options;
     this.#options = options;
     this.#own = new OwnWrites(clock, options.isDryRun === true ? Number.POSITIVE_INFINITY : undefined);
-    this.#queue = new WorkQueue({ clock, random, backoff: BACKOFF, onDue: () => this.#wake?.() });
+    this.#queue = new WorkQueue({ clock, random, backoff: BACKOFF, onDue: () => this.#idle.wake() });
+    this.#idle = new WakeableSleep(clock);
     const engines: Pick<MeshEngines, 'exports'> = {
       exports: {
         exportUpdated: (service) => this.#exported(service, service),
@@ -265,7 +266,7 @@ export class McsDuty implements Duty {
 
   #touch(key: string): void {
     this.#queue.add(key);
-    this.#wake?.();
+    this.#idle.wake();
   }
 
   /** Queues the names that wait for a cluster. */
@@ -278,11 +279,7 @@ export class McsDuty implements Duty {
   /** Resolves when a name is due. */
   async #awaitWork(signal: AbortSignal): Promise<void> {
     if (this.#queue.next !== undefined) return;
-    const woken = new AbortController();
-    this.#wake = () => woken.abort();
-    using either = new EitherSignal(signal, woken.signal);
-    await sleep(this.#options.clock, LONGEST_WAIT_MS, either.signal);
-    this.#wake = undefined;
+    await this.#idle.sleep(LONGEST_WAIT_MS, signal);
   }
 
   async #drain(signal: AbortSignal): Promise<void> {

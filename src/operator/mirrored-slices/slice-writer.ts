@@ -1,6 +1,5 @@
 import type { Clock, Random } from '../../base/clock.ts';
 import { type Failure, failureOf } from '../../base/failure.ts';
-import { EitherSignal } from '../../base/follow-signal.ts';
 import { CallbackGuard } from '../../base/guard.ts';
 import { sleep } from '../../base/sleep.ts';
 import { OPEN_GATE, type TurnGate } from '../../base/turn-gate.ts';
@@ -17,6 +16,7 @@ import { type ObservedKind, objectKey } from '../collect/observed-kind.ts';
 import { CollectError } from '../collect/reaper.ts';
 import { type Action, NotReadyError } from '../collect/rounds.ts';
 import type { Duty, DutyState, DutyStatus } from '../duty.ts';
+import { WakeableSleep } from '../wakeable-sleep.ts';
 import { bodyOf, digestOf, ENDPOINT_SLICES, FIELD_MANAGER, type WantedSlice } from './slice-content.ts';
 
 /** A slice of the server: what is kept of it. */
@@ -109,7 +109,7 @@ export class SliceWriter implements Duty {
   /** Results of own writes, until the server reports a later state. Undefined: deleted. */
   readonly #written = new Map<string, KnownSlice | undefined>();
   #state: DutyState = 'waiting';
-  #wake: (() => void) | undefined;
+  readonly #idle: WakeableSleep;
   #writes = 0;
   #failures = 0;
   #lastFailure: Failure | undefined;
@@ -118,7 +118,8 @@ export class SliceWriter implements Duty {
     const { clock, random, source } = options;
     this.name = source.name;
     this.#options = options;
-    this.#queue = new WorkQueue({ clock, random, backoff: BACKOFF, onDue: () => this.#wake?.() });
+    this.#queue = new WorkQueue({ clock, random, backoff: BACKOFF, onDue: () => this.#idle.wake() });
+    this.#idle = new WakeableSleep(clock);
   }
 
   async run(signal: AbortSignal): Promise<void> {
@@ -176,7 +177,7 @@ export class SliceWriter implements Duty {
   #changed(key: string): void {
     this.#pending.add(key);
     this.#queue.add(key);
-    this.#wake?.();
+    this.#idle.wake();
   }
 
   /** Receives the state of slices on the server, including the results of own writes. */
@@ -195,11 +196,7 @@ export class SliceWriter implements Duty {
   /** Resolves when a key is due. */
   async #awaitWork(signal: AbortSignal): Promise<void> {
     if (this.#queue.next !== undefined) return;
-    const woken = new AbortController();
-    this.#wake = () => woken.abort();
-    using either = new EitherSignal(signal, woken.signal);
-    await sleep(this.#options.clock, LONGEST_WAIT_MS, either.signal);
-    this.#wake = undefined;
+    await this.#idle.sleep(LONGEST_WAIT_MS, signal);
   }
 
   /** Works on all keys that are due. */

@@ -1,6 +1,5 @@
 import type { Clock } from '../../base/clock.ts';
 import { type Failure, failureOf } from '../../base/failure.ts';
-import { EitherSignal } from '../../base/follow-signal.ts';
 import { CallbackGuard } from '../../base/guard.ts';
 import { sleep } from '../../base/sleep.ts';
 import { OPEN_GATE, type TurnGate } from '../../base/turn-gate.ts';
@@ -18,6 +17,7 @@ import { type ObservedKind, objectKey } from '../collect/observed-kind.ts';
 import { CollectError } from '../collect/reaper.ts';
 import type { Action } from '../collect/rounds.ts';
 import type { Duty, DutyState, DutyStatus } from '../duty.ts';
+import { WakeableSleep } from '../wakeable-sleep.ts';
 import {
   type CoreEndpoint,
   coreEndpoint,
@@ -75,7 +75,7 @@ export class SliceDuty implements Duty {
   readonly #failed = new Map<string, { readonly at: number; readonly times: number }>();
   /** Endpoints without a valid slice entry, by {@link objectKey}. */
   readonly #refused = new Set<string>();
-  #wake: (() => void) | undefined;
+  readonly #idle: WakeableSleep;
   #writes = 0;
   #failures = 0;
   #lastFailure: Failure | undefined;
@@ -83,6 +83,7 @@ export class SliceDuty implements Duty {
   constructor(options: SliceDutyOptions) {
     this.#options = options;
     this.#slices = new EndpointSlices(options);
+    this.#idle = new WakeableSleep(options.clock);
   }
 
   async run(signal: AbortSignal): Promise<void> {
@@ -184,7 +185,7 @@ export class SliceDuty implements Duty {
         this.#slices.remove(namespace, name);
       } else if (this.#isTaken) this.#put(now); // otherwise added when all slices have been taken over
     }
-    this.#wake?.();
+    this.#idle.wake();
   }
 
   /** Handles changes of slices by others and by us. */
@@ -198,7 +199,7 @@ export class SliceDuty implements Duty {
         this.#slices.lost(name);
       }
     }
-    this.#wake?.();
+    this.#idle.wake();
   }
 
   #isEcho({ metadata: { name, resourceVersion } }: KubernetesObject): boolean {
@@ -211,17 +212,13 @@ export class SliceDuty implements Duty {
   /** Resolves when a slice must be written and its retry time is reached. */
   async #awaitWork(signal: AbortSignal): Promise<void> {
     const { clock } = this.#options;
-    const woken = new AbortController();
-    this.#wake = () => woken.abort();
     const now = clock.now();
     let waitMs = BACKOFF_MS.cap;
     for (const name of this.#slices.dirty) {
       waitMs = Math.min(waitMs, (this.#failed.get(name)?.at ?? 0) - now);
       if (waitMs <= 0) break;
     }
-    using either = new EitherSignal(signal, woken.signal);
-    await sleep(clock, Math.max(0, waitMs), either.signal);
-    this.#wake = undefined;
+    await this.#idle.sleep(Math.max(0, waitMs), signal);
   }
 
   /** Writes the changed slices. Slices that others wait for are written first. */
