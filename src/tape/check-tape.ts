@@ -1,6 +1,7 @@
 import type { TapeCut } from './replay-tape.ts';
 import { TapeError } from './tape-line.ts';
-import { openTape, readTapePart } from './tape-reader.ts';
+import { linesLost, openTape, readTapePart } from './tape-reader.ts';
+import { readTapeSettings } from './tape-settings.ts';
 
 /** What a tape contains. Times are wall times in milliseconds since the epoch. */
 export interface TapeSummary {
@@ -19,11 +20,13 @@ export async function checkTape(path: string, signal: AbortSignal): Promise<Tape
   const clusters = new Set<string>();
   let [to, events, seq] = [0, 0, 0];
   let from: number | undefined;
-  let life = '';
-  for (const { path: file, head } of parts) {
+  let life: string | undefined;
+  for (const part of parts) {
+    const { path: file, head } = part;
+    readTapeSettings(head.settings, `${file}:1`);
+    const lost = head.life === life ? linesLost(part, seq) : 0;
     if (from === undefined) from = head.wall + head.ms;
-    else if (head.life !== life) cuts.push({ at: `${file}:1`, lost: 0 });
-    else if (head.seq !== seq + 1) cuts.push({ at: `${file}:1`, lost: head.seq - seq - 1 });
+    else if (head.life !== life || lost > 0) cuts.push({ at: `${file}:1`, lost });
     life = head.life;
     seq = head.seq - 1;
     let { wall } = head;

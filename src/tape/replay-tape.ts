@@ -2,7 +2,7 @@ import type { Rejection } from '../base/rejection.ts';
 import { InputError } from '../process/input-error.ts';
 import { type DigestDifference, Replay } from './replay.ts';
 import { TapeError, type TapeLine } from './tape-line.ts';
-import { openTape, type PlacedLine, readTapePart, type TapePart } from './tape-reader.ts';
+import { linesLost, openTape, type PlacedLine, readTapePart, type TapePart } from './tape-reader.ts';
 import { readTapeSettings } from './tape-settings.ts';
 
 /** Options of {@link replayTape}. */
@@ -137,11 +137,10 @@ class TapeReplayer {
         `version: ${head.version} has written the tape, this is ${version}: use that version, or --ignore-version`,
       );
     this.#wall = head.wall;
-    const isNext = head.life === this.#life && head.seq === this.#seq + 1;
-    if (isNext) return;
-    const isSameLife = head.life === this.#life;
-    if (this.#replay !== undefined)
-      this.#cuts.push({ at: `${part.path}:1`, lost: isSameLife ? head.seq - this.#seq - 1 : 0 });
+    const isSameLife = this.#replay !== undefined && head.life === this.#life;
+    const lost = isSameLife ? linesLost(part, this.#seq) : 0;
+    if (isSameLife && lost === 0) return;
+    if (this.#replay !== undefined) this.#cuts.push({ at: `${part.path}:1`, lost });
     await this.#replay?.close();
     this.#life = head.life;
     this.#replay = new Replay(readTapeSettings(head.settings, `${part.path}:1`), onReject);

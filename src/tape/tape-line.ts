@@ -94,10 +94,14 @@ export type TapeEntry =
 export type TapeLine = TapePlace & TapeEntry;
 export type TapeEvent = TapeEntry['ev'];
 
+/** Limit of a time in milliseconds: the sum of two is a `Date`, whose limit is 8.64e15. */
+const MAX_TIME = 4e15;
+
 /** The kind of a field: text, number, boolean, object, a word; `?` if it may be absent. */
 type FieldKind =
   | 'text'
   | 'number'
+  | 'time'
   | 'boolean'
   | 'object'
   | 'Kubernetes object'
@@ -112,7 +116,7 @@ const VALUE = { value: 'text?', value64: 'text?' } as const;
 const READER = { store: 'text', from: 'resource' } as const;
 
 const SHAPES: Readonly<Record<TapeEvent, Readonly<Record<string, FieldKind>>>> = {
-  tape: { format: 'number', version: 'text', life: 'text', wall: 'number', settings: 'object' },
+  tape: { format: 'number', version: 'text', life: 'text', wall: 'time', settings: 'object' },
   snapshot: {},
   whole: {},
   cut: { lost: 'number' },
@@ -132,13 +136,14 @@ const SHAPES: Readonly<Record<TapeEvent, Readonly<Record<string, FieldKind>>>> =
   kind: { kind: 'text', do: 'start or listed', snap: 'one?' },
   kubernetes: { clusterID: 'number', snap: 'one?' },
   digest: { sums: 'object' },
-  clock: { wall: 'number' },
+  clock: { wall: 'time' },
   note: { text: 'text' },
 };
 
 const CHECKS: Readonly<Record<FieldKind, (value: unknown) => boolean>> = {
   text: (value) => typeof value === 'string',
   number: (value) => typeof value === 'number' && Number.isFinite(value),
+  time: (value) => typeof value === 'number' && value >= 0 && value <= MAX_TIME,
   boolean: (value) => typeof value === 'boolean',
   object: isObject,
   'Kubernetes object': isKubernetesObject,
@@ -159,7 +164,7 @@ function isKubernetesObject(value: unknown): boolean {
 const CHECKED = new Map(
   Object.entries(SHAPES).map(([ev, shape]) => [
     ev,
-    Object.entries({ seq: 'number', ms: 'number', ...shape } as const).map(
+    Object.entries({ seq: 'number', ms: 'time', ...shape } as const).map(
       ([name, kind]) => [name, kind, CHECKS[kind]] as const,
     ),
   ]),

@@ -38,7 +38,7 @@ export async function* readTapePart(path: string): AsyncGenerator<readonly Place
   let rest: Buffer[] = [];
   let restBytes = 0;
   let total = 0;
-  for await (const chunk of decompressed(path, at)) {
+  for await (const chunk of decompressed(path, () => number)) {
     total += chunk.length;
     if (total > MAX_TEXT_BYTES) throw new TapeError(at(), 'the file is too large after decompression');
     const lines: PlacedLine[] = [];
@@ -50,7 +50,7 @@ export async function* readTapePart(path: string): AsyncGenerator<readonly Place
       restBytes = 0;
       from = end + 1;
       number++;
-      if (bytes.length > 0) lines.push({ line: parseTapeLine(bytes.toString('utf8'), at), number });
+      lines.push({ line: parseTapeLine(bytes.toString('utf8'), at), number });
     }
     if (from < chunk.length) {
       rest.push(chunk.subarray(from));
@@ -63,7 +63,7 @@ export async function* readTapePart(path: string): AsyncGenerator<readonly Place
 }
 
 /** Yields the text of a file; that of a torn file up to its end. */
-async function* decompressed(path: string, at: () => string): AsyncGenerator<Buffer, void, void> {
+async function* decompressed(path: string, lines: () => number): AsyncGenerator<Buffer, void, void> {
   const handle = await openRegularFile(path).catch((cause: unknown) => {
     throw unreadable('tape', path, cause);
   });
@@ -72,7 +72,9 @@ async function* decompressed(path: string, at: () => string): AsyncGenerator<Buf
   try {
     for await (const chunk of stream) yield chunk;
   } catch (cause) {
-    throw new TapeError(at(), `damaged after this line: ${messageOf(cause)}`, { cause });
+    const [at, problem] =
+      lines() === 0 ? [path, 'not a file of a tape'] : [`${path}:${lines()}`, 'damaged after this line'];
+    throw new TapeError(at, `${problem}: ${messageOf(cause)}`, { cause });
   } finally {
     stream.destroy();
   }
@@ -96,6 +98,15 @@ export async function openTape(path: string): Promise<readonly TapePart[]> {
 async function tapePaths(path: string): Promise<readonly string[]> {
   if (!(await stat(path)).isDirectory()) return [path];
   return tapeFiles(await readdir(path)).map(([, name]) => join(path, name));
+}
+
+/** Returns the number of lines that are missing between a line of a life and the next file of it. Throws {@link TapeError} if that is an earlier one. */
+export function linesLost({ path, head }: TapePart, seq: number): number {
+  if (head.seq > seq) return head.seq - seq - 1;
+  throw new TapeError(
+    `${path}:1`,
+    `seq: ${head.seq} is not after ${seq}: remove the file, or rename it in the order of the tape`,
+  );
 }
 
 async function firstLine(path: string): Promise<TapePart['head'] | undefined> {

@@ -45,7 +45,7 @@ function readKubernetes(fields: Fields<never>): TapedKubernetes {
 
 /** Returns the checked settings of a tape. Throws {@link TapeError}. */
 export function readTapeSettings(settings: unknown, at: string): TapeSettings {
-  const decoded = decodeWith(at, () => {
+  const decoded = decodeWith('settings', () => {
     const fields = Fields.of(settings, rejectInput, 'settings');
     const network = fields.item('network');
     const kubernetes = fields.object('kubernetes');
@@ -67,5 +67,5 @@ export function readTapeSettings(settings: unknown, at: string): TapeSettings {
     } satisfies TapeSettings;
   });
   if (decoded.ok) return decoded.value;
-  throw new TapeError(at, `settings: ${decoded.rejection.message}`);
+  throw new TapeError(at, decoded.rejection.message);
 }

@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import { gunzipSync, gzipSync } from 'node:zlib';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { checkTape } from '../../src/tape/check-tape.ts';
 import { TapeError } from '../../src/tape/tape-line.ts';
 import { type Happening, happenings } from '../clustermesh/support/mesh-laws.ts';
 import { replayMesh, tapeMesh, withFolder } from './support/taped-mesh.ts';
@@ -142,7 +143,7 @@ describe('the tape of a mesh under faults', () => {
 
   it.each([
     ['{"seq":3,"ms":0,"ev":"reboot"}', 'ev: unknown event "reboot"'],
-    ['{"seq":3,"ms":"0","ev":"complete"}', 'ms: must be number, but is "0"'],
+    ['{"seq":3,"ms":"0","ev":"complete"}', 'ms: must be time, but is "0"'],
     ['{"seq":3,"ms":0,"store":"a","from":"ip","rev":1}', 'key: must be text, but is undefined'],
     ['{"seq":3,"ms":0,"store":"a","from":"pods","key":"x","rev":1}', 'from: must be resource, but is "pods"'],
     [
@@ -150,6 +151,10 @@ describe('the tape of a mesh under faults', () => {
       'key: "/etc/passwd" is not below cilium/state/ip/v1/default/',
     ],
     ['{"seq":4,"ms":0,"ev":"complete"}', 'seq: must be 3, but is 4'],
+    ['{"seq":3,"ms":-1,"ev":"complete"}', 'ms: must be time, but is -1'],
+    ['{"seq":3,"ms":5e15,"ev":"complete"}', 'ms: must be time, but is 5000000000000000'],
+    ['{"seq":3,"ms":0,"ev":"clock","wall":1e300}', 'wall: must be time, but is 1e+300'],
+    ['', 'not JSON'],
     ['[]', 'a line must be an object'],
     ['{"seq":', 'not JSON'],
   ])('is refused with the line and the field: %s', async (line, why) => {
@@ -161,6 +166,38 @@ describe('the tape of a mesh under faults', () => {
         .split('\n');
       await writeFile(file, gzipSync([...lines.slice(0, 2), line, ''].join('\n')));
       await expect(replayMesh(file)).rejects.toThrow(`${file}:3: ${why}`);
+    });
+  });
+
+  it('is refused by a check and a replay if a file is a copy of an earlier one', async () => {
+    await withFolder(async (folder) => {
+      await tapeMesh(folder, SCRIPT);
+      const [file = ''] = await filesOf(folder);
+      const copy = join(folder, 'tape-000002.jsonl.gz');
+      await writeFile(copy, await readFile(file));
+      const why = /tape-000002\.jsonl\.gz:1: seq: 1 is not after \d+: remove the file/;
+      await expect(replayMesh(folder)).rejects.toThrow(why);
+      await expect(checkTape(folder, new AbortController().signal)).rejects.toThrow(why);
+    });
+  });
+
+  it('is refused by a check, too, if a replay could not read its settings; the position is there once', async () => {
+    await withFolder(async (folder) => {
+      await tapeMesh(folder, []);
+      const [file = ''] = await filesOf(folder);
+      const text = gunzipSync(await readFile(file)).toString();
+      await writeFile(file, gzipSync(text.replace('"clusterName":', '"cluster":')));
+      const checked = checkTape(file, new AbortController().signal);
+      await expect(checked).rejects.toThrow(`${file}:1: settings: clusterName`);
+      await expect(replayMesh(file)).rejects.toThrow(/^((?!:1:).)*:1: ((?!:1:).)*$/);
+    });
+  });
+
+  it('says so if a file is not in gzip', async () => {
+    await withFolder(async (folder) => {
+      const file = join(folder, 'tape-000001.jsonl.gz');
+      await writeFile(file, 'hello');
+      await expect(replayMesh(file)).rejects.toThrow(`${file}: not a file of a tape: incorrect header check`);
     });
   });
 
