@@ -79,7 +79,7 @@ export class RecordedKubernetes {
   async addNamespaces(): Promise<void> {
     for (const namespace of this.#namespaces) {
       const object = { apiVersion: 'v1', kind: 'Namespace', metadata: { name: namespace } };
-      await this.#send('POST', '/api/v1/namespaces', object);
+      await this.#send('POST', '/api/v1/namespaces', JSON.stringify(object));
     }
   }
 
@@ -88,11 +88,13 @@ export class RecordedKubernetes {
     const place = placeOf(object);
     if (typeof place === 'string') return place;
     const { type, namespace, collection, name } = place;
-    const created = await this.#send('POST', collection, object);
-    const written = created === CONFLICT ? await this.#send('PUT', `${collection}/${name}`, object) : created;
+    const body = bodyOf(object);
+    if (body === undefined) return 'is nested too deeply';
+    const created = await this.#send('POST', collection, body);
+    const written = created === CONFLICT ? await this.#send('PUT', `${collection}/${name}`, body) : created;
     if (written < 300 && namespace !== undefined) this.#namespaces.add(namespace);
     const isComplete = type.hasStatus !== true || object['status'] === undefined || written >= 300;
-    const status = isComplete ? written : await this.#send('PUT', `${collection}/${name}/status`, object);
+    const status = isComplete ? written : await this.#send('PUT', `${collection}/${name}/status`, body);
     return refusal(status);
   }
 
@@ -100,15 +102,23 @@ export class RecordedKubernetes {
   async delete(object: RecordedObject): Promise<string | undefined> {
     const place = placeOf(object);
     if (typeof place === 'string') return place;
-    return refusal(await this.#send('DELETE', `${place.collection}/${place.name}`, {}));
+    return refusal(await this.#send('DELETE', `${place.collection}/${place.name}`, ''));
   }
 
-  async #send(method: 'POST' | 'PUT' | 'DELETE', path: string, object: RecordedObject): Promise<number> {
+  async #send(method: 'POST' | 'PUT' | 'DELETE', path: string, body: string): Promise<number> {
     const request = { method, path, authorization: '', contentType: 'application/json' };
-    const body = method === 'DELETE' ? '' : JSON.stringify(object);
     const closed = new AbortController().signal;
     const { status } = await this.#server.handle({ ...request, body, closed });
     return status;
+  }
+}
+
+/** Returns the JSON of an object; undefined if it is nested so deeply that the stack does not suffice. */
+function bodyOf(object: RecordedObject): string | undefined {
+  try {
+    return JSON.stringify(object);
+  } catch {
+    return undefined;
   }
 }
 

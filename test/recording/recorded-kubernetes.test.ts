@@ -1,0 +1,31 @@
+import { expect, it } from 'vitest';
+import type { Rejection } from '../../src/base/rejection.ts';
+import { RecordedKubernetes } from '../../src/recording/recorded-kubernetes.ts';
+import { ManualClock } from '../base/support/manual-clock.ts';
+
+/** Returns an object that contains itself a number of times. */
+function nested(depth: number): object {
+  let object = {};
+  for (let i = 0; i < depth; i++) object = { a: object };
+  return object;
+}
+
+it('rejects an object that is nested too deeply for JSON, and stores the others (regression: the process ended)', async () => {
+  const recorded = new RecordedKubernetes(new ManualClock());
+  const rejected: Rejection[] = [];
+  const service = (name: string, spec: object): object => ({
+    ...{ apiVersion: 'v1', kind: 'Service', metadata: { name, namespace: 'shop' }, spec },
+  });
+  const objects = async function* (): AsyncGenerator<{ object: Record<string, unknown>; at: string }> {
+    yield { object: { ...service('deep', nested(200_000)) }, at: 'tape services/shop/deep' };
+    yield { object: { ...service('cart', {}) }, at: 'tape services/shop/cart' };
+  };
+  let stored = 0;
+  await recorded.store(
+    objects(),
+    (one) => rejected.push(one),
+    () => stored++,
+  );
+  expect(rejected.map(({ message }) => message)).toEqual([expect.stringContaining('is nested too deeply')]);
+  expect(stored).toBe(2);
+});
