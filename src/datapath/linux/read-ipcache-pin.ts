@@ -4,7 +4,7 @@ import { Bpf } from './bpf/bpf.ts';
 import { BpfMap } from './bpf/bpf-map.ts';
 import { mapInfo } from './bpf/info.ts';
 import { openPin } from './bpf/pin.ts';
-import { type IPCacheLayout, IPCacheTable, ipcacheShape } from './ipcache-map.ts';
+import { IPCacheTable, ipcacheShape } from './ipcache-map.ts';
 import { Kernel } from './syscall/kernel.ts';
 
 /** An entry of a pinned ipcache. */
@@ -20,15 +20,16 @@ export interface PinnedEntry {
 const SKIP_TUNNEL = 1;
 
 /**
- * Returns the entries of an ipcache map of Cilium or of ours, of any capacity. Reads only. Throws `SyscallError` if the kernel
- * refuses, and `ForeignMapError` if the pin is another map.
+ * Returns the entries of an ipcache map of Cilium or of ours, of any capacity and of both layouts, which differ only in the place of
+ * the encryption key; 1.8 has zeros where 1.17 has flags. Reads only. Throws `SyscallError` if the kernel refuses, and
+ * `ForeignMapError` if the pin is another map.
  */
-export function readIPCachePin(path: string, layout: IPCacheLayout = '1.17'): readonly PinnedEntry[] {
+export function readIPCachePin(path: string): readonly PinnedEntry[] {
   const bpf = new Bpf(new Kernel());
   const map = BpfMap.open(bpf, ipcacheShape(capacityOf(bpf, path)), path);
   if (map === undefined)
     throw new Error('no map is pinned there: check the path, and mount the bpf file system');
-  using table = new IPCacheTable(map, layout);
+  using table = new IPCacheTable(map);
   return Array.from(table.dump(), ([prefix, { identity, tunnel, flags }]) => ({
     prefix,
     identity,

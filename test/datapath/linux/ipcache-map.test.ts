@@ -61,22 +61,30 @@ function printed(table: Pick<IPCacheTable, 'dump' | 'print'>): Record<string, st
 }
 
 describeOnLinux('the ipcache in the kernel', ['maps', 'bpftool'], () => {
-  it('is read from its pin, whatever its capacity, for a comparison', async () => {
-    using it = setUp({ maxEntries: 77 });
-    expect(() => readIPCachePin(it.path)).toThrow('no map is pinned there');
-    const ipcache = new IPCache();
-    const { kept, turns } = it.open(ipcache);
-    await turns.until(kept.adopt());
-    ipcache.upsert('10.1.2.3', { identity: 258, hostIP: '192.168.0.7', source: 'kvstore' });
-    ipcache.upsert('fd00::/64', { identity: 1, source: 'kvstore' });
-    ipcache.upsert('10.1.2.3@258', { identity: 3, source: 'kvstore' });
-    await turns.until(kept.adopt());
-    expect([...readIPCachePin(it.path)].sort((a, b) => (a.prefix < b.prefix ? -1 : 1))).toEqual([
-      { prefix: '10.1.2.3/32', identity: 258, hostIP: '192.168.0.7', skipTunnel: false },
-      { prefix: '10.1.2.3/32@258', identity: 3, hostIP: undefined, skipTunnel: false },
-      { prefix: 'fd00::/64', identity: 1, hostIP: undefined, skipTunnel: false },
-    ]);
-  });
+  it.each(['1.17', '1.8'] as const)(
+    'is read from its pin for a comparison, whatever its capacity, in the layout of Cilium %s, too',
+    async (layout) => {
+      using it = setUp({ maxEntries: 77, layout });
+      expect(() => readIPCachePin(it.path)).toThrow('no map is pinned there');
+      const ipcache = new IPCache();
+      const { kept, turns } = it.open(ipcache);
+      await turns.until(kept.adopt());
+      ipcache.upsert('10.1.2.3', {
+        identity: 258,
+        hostIP: '192.168.0.7',
+        encryptKey: 255,
+        source: 'kvstore',
+      });
+      ipcache.upsert('fd00::/64', { identity: 1, source: 'kvstore' });
+      ipcache.upsert('10.1.2.3@258', { identity: 3, source: 'kvstore' });
+      await turns.until(kept.adopt());
+      expect([...readIPCachePin(it.path)].sort((a, b) => (a.prefix < b.prefix ? -1 : 1))).toEqual([
+        { prefix: '10.1.2.3/32', identity: 258, hostIP: '192.168.0.7', skipTunnel: false },
+        { prefix: '10.1.2.3/32@258', identity: 3, hostIP: undefined, skipTunnel: false },
+        { prefix: 'fd00::/64', identity: 1, hostIP: undefined, skipTunnel: false },
+      ]);
+    },
+  );
 
   it.each([
     ['1.17', '00000500'],
