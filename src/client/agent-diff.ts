@@ -74,6 +74,8 @@ export interface DocumentDifference {
 
 /** The differences between two agents. */
 export interface AgentDiff {
+  /** The clusters of the agents, if they differ. Only the groups of other clusters are compared then. */
+  readonly clusters?: Readonly<Record<Side, string>>;
   /** The groups of claims, services and nodes that differ. */
   readonly writers: readonly {
     readonly writer: string;
@@ -100,7 +102,8 @@ type Side = 'a' | 'b';
 
 /**
  * Returns the claims, services and nodes in which two agents differ, with the reasons. It compares sums, then the buckets that differ,
- * so equal agents exchange a few KiB. Memory: the listed differences, and two answers. Throws `ApiError` or `InputError`.
+ * so equal agents exchange a few KiB. Memory: the listed differences, and two answers. Throws `ApiError`, or `InputError` if the agents
+ * cannot be compared or one of them is started again meanwhile.
  */
 export async function diffAgents(askA: Ask, askB: Ask): Promise<AgentDiff> {
   const [a, b] = (await Promise.all([askA('/v1/digest'), askB('/v1/digest')])) as [
@@ -111,6 +114,8 @@ export async function diffAgents(askA: Ask, askB: Ask): Promise<AgentDiff> {
     throw new InputError(
       `the agents have digests of versions ${a.version} and ${b.version}: run the same release`,
     );
+  const isOneCluster = a.cluster === b.cluster;
+  const clusters = isOneCluster ? {} : { clusters: { a: a.cluster, b: b.cluster } };
   const expected = { ownNode: 0, localSource: 0 };
   const pairs: Pair[] = [];
   const items: ItemPair[] = [];
@@ -121,7 +126,9 @@ export async function diffAgents(askA: Ask, askB: Ask): Promise<AgentDiff> {
     const [inA, inB] = [a, b].map(({ writers: groups }) => groups.find((one) => one.writer === writer));
     if (inA?.sum === inB?.sum && inA?.claims === inB?.claims) continue;
     const [claimsA, claimsB] = [inA?.claims ?? 0, inB?.claims ?? 0];
-    if (LOCAL_SOURCES.has(writer.split(' ')[0] ?? '')) {
+    const [source = '', cluster = a.cluster] = writer.split(' ');
+    const isOwn = !isOneCluster && (cluster === a.cluster || cluster === b.cluster);
+    if (isOwn || LOCAL_SOURCES.has(source)) {
       expected.localSource += Math.max(claimsA, claimsB);
       continue;
     }
@@ -141,11 +148,18 @@ export async function diffAgents(askA: Ask, askB: Ask): Promise<AgentDiff> {
     if (differ > 0) writers.push({ writer, claimsA, claimsB, differ });
   }
   const notListed = all - pairs.length - items.length;
-  if (all === 0) return { writers, differences: [], documents: [], expected, notListed, notCompared };
+  if (all === 0)
+    return { ...clusters, writers, differences: [], documents: [], expected, notListed, notCompared };
+  for (const [side, ask, { instance }] of [
+    ['a', askA, a],
+    ['b', askB, b],
+  ] as const)
+    if (((await ask('/v1/digest')) as DigestDocument).instance !== instance)
+      throw new InputError(`agent ${side} was started again during the comparison: repeat it`);
   const reasons = await Reasons.read({ a: askA, b: askB }, { a, b });
   const differences = await withReasons(pairs, (pair) => reasons.of(pair));
   const documents = await withReasons(items, async (pair) => reasons.ofItem(pair));
-  return { writers, differences, documents, expected, notListed, notCompared };
+  return { ...clusters, writers, differences, documents, expected, notListed, notCompared };
 }
 
 interface Pair {
@@ -550,7 +564,7 @@ function firstOf(texts: readonly string[]): string {
 
 /** Returns the differences as text: groups, claims, services and nodes with reasons, and the expected ones in the last line. */
 export function diffLines(diff: AgentDiff): readonly string[] {
-  const { writers, differences, documents, expected, notListed, notCompared } = diff;
+  const { clusters, writers, differences, documents, expected, notListed, notCompared } = diff;
   const heads = writers.map(({ writer, differ, claimsA, claimsB }) => {
     const what = writer.startsWith('services') || writer.startsWith('nodes') ? '' : ' claims';
     return `${writer}: ${differ} of ${Math.max(claimsA, claimsB)}${what} ${differ === 1 ? 'differs' : 'differ'}`;
@@ -566,6 +580,13 @@ export function diffLines(diff: AgentDiff): readonly string[] {
   const more = Math.max(0, differences.length - SHOWN) + Math.max(0, documents.length - SHOWN) + notListed;
   const { ownNode, localSource } = expected;
   return [
+    ...(clusters === undefined
+      ? []
+      : [
+          printable(
+            `The agents are of clusters ${clusters.a} and ${clusters.b}: only other clusters are compared.`,
+          ),
+        ]),
     ...(heads.length === 0 ? ['No differences.'] : heads.map(printable)),
     ...alignColumns(rows.map((row) => row.map(printable))),
     ...alignColumns(items.map((row) => row.map(printable))),

@@ -499,3 +499,45 @@ describe('the reasons of a difference', () => {
     });
   });
 });
+
+describe('agents that cannot be compared', () => {
+  const put = ({ model }: TestApp, owner: string, identity: number): unknown =>
+    model.ipcache.upsert('10.7.0.1', { identity, source: 'clustermesh', owner });
+
+  it('because one is started again meanwhile (regression: everything that it had not yet was a difference)', async () => {
+    const [a, b, again] = [testApp(), testApp(), testApp()];
+    put(a, 'baltic', 70_000);
+    put(b, 'baltic', 70_001);
+    const restarted: Ask = async (path) => {
+      const answer = await asking(again)(path);
+      return path === '/v1/digest' ? { ...(answer as object), instance: 'other' } : answer;
+    };
+    let calls = 0;
+    const askB: Ask = (path) => (calls++ === 0 ? asking(b) : restarted)(path);
+    await expect(diffAgents(asking(a), askB)).rejects.toThrow(
+      'agent b was started again during the comparison: repeat it',
+    );
+  });
+
+  it('because they are of different clusters: only the claims of other clusters are compared', async () => {
+    const [a, b] = [testApp(), testApp()];
+    for (const [app, identity] of [
+      [a, 70_000],
+      [b, 70_001],
+    ] as const) {
+      put(app, 'baltic', identity);
+      put(app, 'pacific', identity);
+      app.model.ipcache.upsert('10.8.0.1', { identity, source: 'kvstore' });
+    }
+    const askB: Ask = async (path) => {
+      const answer = await asking(b)(path);
+      return path === '/v1/digest' ? { ...(answer as object), cluster: 'baltic' } : answer;
+    };
+    const diff = await diffAgents(asking(a), askB);
+    expect(diff.clusters).toEqual({ a: 'own', b: 'baltic' });
+    expect(diff.differences.map(({ writer }) => writer)).toEqual(['clustermesh pacific']);
+    expect(diffLines(diff)[0]).toBe(
+      'The agents are of clusters own and baltic: only other clusters are compared.',
+    );
+  });
+});

@@ -26,6 +26,8 @@ export interface DigestDocument {
   readonly cluster: string;
   /** Cluster and name of the node of the agent: `atlantic/node-1`. */
   readonly node: string;
+  /** Differs for each start of the agent. */
+  readonly instance: string;
   /** The settings that determine the claims of nodes. */
   readonly settings: NodeConfiguration;
   readonly revision: number;
@@ -73,6 +75,7 @@ const DIGEST: z.ZodType<DigestDocument> = z
     version: z.int(),
     cluster: z.string(),
     node: z.string(),
+    instance: z.string(),
     settings: z.object({
       remoteNodeIdentities: z.boolean(),
       encryption: z.boolean(),
@@ -218,7 +221,7 @@ class PlacePage<T> {
 }
 
 /** Adds the routes of digests. */
-export function addDigestRoutes(app: ApiApp, { model, gate }: RouteContext): void {
+export function addDigestRoutes(app: ApiApp, { model, instance, gate }: RouteContext): void {
   const labelsOf = (identity: number): string => {
     const labels = model.labelsOf(identity);
     return labels === undefined ? '' : formatLabels(labels);
@@ -241,6 +244,7 @@ export function addDigestRoutes(app: ApiApp, { model, gate }: RouteContext): voi
       version: VERSION,
       cluster: model.status().cluster,
       node: nodeFullName(model.nodes.localNode),
+      instance,
       settings: model.nodes.configuration,
       revision: model.ipcache.revision,
       writers: [...(await resultOf(gate, claims.groupsInSteps())), ...documents.groups()],
