@@ -91,13 +91,13 @@ export class PrefixLeaves {
 
   /**
    * Sets the value of a prefix. Returns the previous peer, or {@link ADDED} if the prefix is new. Returns {@link FULL}, and changes
-   * nothing, if the prefix is new, its leaf is full and `mayGrow` is false.
+   * nothing, if the prefix is new, its leaf is full and the heap has no room for another.
    */
-  set(key: Readonly<PrefixRegister>, identity: number, peer: number, mayGrow: boolean): number {
+  set(key: Readonly<PrefixRegister>, identity: number, peer: number): number {
     const hash = prefixHash(this.#seed, this.#family, key, key.length);
     const reference = leafAt(this.#heap.words, this.#directory, hash);
     let slot = findSlot(this.#heap.words, reference, key, key.length, hash);
-    if (slot === 0 && !mayGrow && this.#isFull(reference)) return FULL;
+    if (slot === 0 && this.#isFull(reference) && !this.#mayGrow(reference)) return FULL;
     let before = ADDED;
     if (slot === 0) slot = this.#addSlot(this.#withRoom(reference, hash), key, hash);
     else {
@@ -362,6 +362,12 @@ export class PrefixLeaves {
 
   #release(reference: number): void {
     this.#heap.release(leafOf(reference), leafWords(this.#family, sizeClassOf(reference)));
+  }
+
+  /** Returns true if the heap has room for the leaf that a full one needs. */
+  #mayGrow(reference: number): boolean {
+    const sizeClass = sizeClassOf(reference) + (this.#canSplit(reference) ? 0 : 1);
+    return this.#heap.hasRoom(leafWords(this.#family, sizeClass));
   }
 
   #isFull(reference: number): boolean {

@@ -38,7 +38,7 @@ export interface SharedLookupOptions {
 export interface SharedLookupStatus {
   /** Prefixes that readers see. */
   readonly entries: number;
-  /** Prefixes that readers do not see because the memory is full. They become visible when others are deleted. */
+  /** Prefixes that readers do not see because the memory is full. They become visible when others of their family are deleted. */
   readonly waiting: number;
   /** Shared memory in use, without what is free for reuse. */
   readonly bytes: number;

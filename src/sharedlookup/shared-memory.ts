@@ -46,19 +46,30 @@ export function requireSharedMemory(platform: SharingPlatform): void {
     );
 }
 
+/** The blocks of one size, or all large ones. */
+interface SizeClass {
+  /** Blocks that can be used. Empty for large ones. */
+  readonly free: NumberList;
+  /** Words of all blocks that were made, and of those in use. */
+  made: number;
+  used: number;
+}
+
 /**
  * Blocks of words in a growable buffer, of one writer. Every block is a multiple of a cache line.
  *
  * A block that is released may still be read. It is reused after the next {@link SharedHeap.turn}, which the owner calls when
- * the look-ups that may read it have become invalid.
+ * the look-ups that may read it have become invalid. Blocks are not joined: memory that IPv4 prefixes had is reused for IPv4 prefixes.
  */
 export class SharedHeap {
   readonly buffer: SharedArrayBuffer;
   /** A view of the whole buffer. It is replaced if the buffer grows. */
   words: Int32Array;
   #end: number;
-  /** Free blocks, except large ones, by number of lines. */
-  readonly #free = new Map<number, NumberList>();
+  /** Size classes by number of lines; {@link LARGE_LINES} for all large blocks. */
+  readonly #classes = new Map<number, SizeClass>();
+  readonly #maxWords: number;
+  readonly #copiedWords: number;
   /** Blocks that were released since the last turn, each with its number of lines. */
   readonly #released = new NumberList();
   #releasedWords = 0;
@@ -66,13 +77,18 @@ export class SharedHeap {
   /** Free blocks that are divided: replaced directories and the largest leaves. There are few of them. */
   readonly #large: { readonly at: number; lines: number }[] = [];
 
-  /** Reserves address space for `maxBytes`. Memory is taken as the heap grows. */
-  constructor(maxBytes: number) {
+  /**
+   * Reserves address space. Memory is taken as the heap grows. `maxBytes` and `copiedBytes` limit {@link SharedHeap.hasRoom}: the
+   * blocks in use, and all blocks after each one in use was copied.
+   */
+  constructor(reservedBytes: number, maxBytes: number, copiedBytes: number) {
+    this.#maxWords = maxBytes / 4;
+    this.#copiedWords = copiedBytes / 4;
     requireSharedMemory(globalThis);
     try {
-      this.buffer = new SharedArrayBuffer(STEP_BYTES, { maxByteLength: maxBytes });
+      this.buffer = new SharedArrayBuffer(STEP_BYTES, { maxByteLength: reservedBytes });
     } catch (cause) {
-      const message = `cannot reserve ${maxBytes} bytes of shared memory (maxBytes): ${messageOf(cause)}`;
+      const message = `cannot reserve ${reservedBytes} bytes of shared memory (maxBytes): ${messageOf(cause)}`;
       throw new SharedMemoryError('refused', message, { cause });
     }
     this.words = new Int32Array(this.buffer, 0, STEP_BYTES / 4);
@@ -93,15 +109,30 @@ export class SharedHeap {
   /** Returns a block. Its content is undefined. */
   allocate(words: number): number {
     const lines = linesOf(words);
+    const size = lines * LINE_WORDS;
     const free = this.#takeFree(lines);
-    if (free > 0) {
-      this.#unused -= lines * LINE_WORDS;
-      return free;
+    const block = free > 0 ? free : this.#end;
+    if (free > 0) this.#unused -= size;
+    else {
+      if (block + size > this.words.length) this.#grow(block + size);
+      this.#end += size;
+      this.#classOf(lines).made += size;
     }
-    const block = this.#end;
-    this.#end += lines * LINE_WORDS;
-    if (this.#end > this.words.length) this.#grow();
+    this.#classOf(lines).used += size;
     return block;
+  }
+
+  /**
+   * Returns true if one more block may be used. Each block in use can be copied afterwards in one batch without an error: a class
+   * then has twice as many blocks as are in use, or those that it had before.
+   */
+  hasRoom(words: number): boolean {
+    if (this.used >= this.#maxWords) return false;
+    let copied = 0;
+    for (const { made, used } of this.#classes.values()) copied += Math.max(made, 2 * used);
+    if (copied < this.#copiedWords) return true;
+    const { made, used } = this.#classOf(linesOf(words));
+    return 2 * (used + words) <= made;
   }
 
   /** Releases a block with the number of words that it was allocated with. */
@@ -111,16 +142,29 @@ export class SharedHeap {
     this.#released.push(lines);
     this.#releasedWords += lines * LINE_WORDS;
     this.#unused += lines * LINE_WORDS;
+    this.#classOf(lines).used -= lines * LINE_WORDS;
+  }
+
+  #classOf(lines: number): SizeClass {
+    const key = Math.min(lines, LARGE_LINES);
+    let found = this.#classes.get(key);
+    if (found === undefined) {
+      found = { free: new NumberList(), made: 0, used: 0 };
+      this.#classes.set(key, found);
+    }
+    return found;
   }
 
   /** Returns a free block, or a part of a large one; 0 if there is none. */
   #takeFree(lines: number): number {
-    const free = this.#free.get(lines)?.pop() ?? -1;
+    const free = this.#classOf(lines).free.pop();
     if (free >= 0) return free;
     const from = this.#large.findIndex((block) => block.lines >= lines);
     const large = this.#large[from];
     if (large === undefined) return 0;
     large.lines -= lines;
+    this.#classOf(LARGE_LINES).made -= lines * LINE_WORDS;
+    this.#classOf(lines).made += lines * LINE_WORDS;
     if (large.lines === 0) this.#large.splice(from, 1);
     return large.at + large.lines * LINE_WORDS;
   }
@@ -130,26 +174,18 @@ export class SharedHeap {
     const released = this.#released;
     for (let i = 0; i < released.length; i += 2) {
       const lines = released.at(i + 1);
-      if (lines >= LARGE_LINES) {
-        this.#large.push({ at: released.at(i), lines });
-        continue;
-      }
-      let free = this.#free.get(lines);
-      if (free === undefined) {
-        free = new NumberList();
-        this.#free.set(lines, free);
-      }
-      free.push(released.at(i));
+      if (lines >= LARGE_LINES) this.#large.push({ at: released.at(i), lines });
+      else this.#classOf(lines).free.push(released.at(i));
     }
     released.clear();
     this.#releasedWords = 0;
   }
 
   /** Grows by a 32nd, so that it grows rarely and little memory is unused. */
-  #grow(): void {
-    const wanted = Math.max(this.#end * 4, this.words.byteLength + (this.words.byteLength >>> 5));
+  #grow(end: number): void {
+    const wanted = Math.max(end * 4, this.words.byteLength + (this.words.byteLength >>> 5));
     const bytes = Math.min(Math.ceil(wanted / STEP_BYTES) * STEP_BYTES, this.buffer.maxByteLength);
-    assert(bytes >= this.#end * 4, 'the memory of a batch exceeds the reserved memory');
+    assert(bytes >= end * 4, 'the memory of a batch exceeds the reserved memory');
     this.buffer.grow(bytes);
     this.words = new Int32Array(this.buffer, 0, bytes / 4);
     // Before any block of the new memory is installed: readers that see the block see this, too.

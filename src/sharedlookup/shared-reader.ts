@@ -62,8 +62,8 @@ export class SharedReader {
   readonly #map: MapWords;
   readonly #header: Int32Array;
   readonly #seed: number;
-  /** Only for {@link SharedReader.#isValid}: a store to it is a part of a fence. */
-  readonly #fence = new Int32Array(1);
+  /** Only for {@link SharedReader.#isValid}: a store to it is a part of a fence. It is shared, so that no engine may omit the store. */
+  readonly #fence = new Int32Array(new SharedArrayBuffer(4));
   #words: Int32Array;
   #wordCount: number;
   readonly #key: PrefixRegister = prefixRegister();

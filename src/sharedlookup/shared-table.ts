@@ -39,8 +39,8 @@ export class SharedTable {
   #isOpen = false;
 
   /** `maxBytes` limits growth. Twice as much is reserved, because a batch may copy every leaf, and some for those that it merges. */
-  constructor(maxBytes: number, seed: number) {
-    const heap = new SharedHeap(2.25 * maxBytes + SPARE_BYTES);
+  constructor(maxBytes: number, seed: number, spareBytes: number = SPARE_BYTES) {
+    const heap = new SharedHeap(2.25 * maxBytes + spareBytes, maxBytes, 2 * maxBytes + spareBytes / 2);
     this.#heap = heap;
     this.#maxWords = maxBytes / 4;
     this.#ipv4 = new FamilyTable(heap, 4, seed);
@@ -88,7 +88,7 @@ export class SharedTable {
   set(key: Readonly<PrefixRegister>, { identity, hostIP, encryptKey }: SharedAttributes): boolean {
     const { leaves, filter } = this.#of(key.family);
     const peer = this.#peers.use(hostIP, encryptKey);
-    const before = leaves.set(key, identity, peer, this.#heap.used < this.#maxWords);
+    const before = leaves.set(key, identity, peer);
     if (before === FULL) this.#peers.release(peer);
     else if (before !== ADDED) this.#peers.release(before);
     else if (key.length < addressBits(key.family)) filter.adjust(key, 1);

@@ -96,6 +96,42 @@ describe('a full shared memory', () => {
   });
 });
 
+/** Writes a prefix for each index in batches of a size. Returns the number of those that were written. */
+function writeAll(
+  table: SharedTable,
+  family: 4 | 6,
+  count: number,
+  { size, remove = false }: { readonly size: number; readonly remove?: boolean },
+): number {
+  const key = prefixRegister();
+  let done = 0;
+  for (let i = 0; i < count; i++) {
+    if (i % size === 0) table.begin();
+    parsePrefix(family === 4 ? ipOf(i) : `fd00::${i >>> 16}:${(i & 0xffff).toString(16)}`, key);
+    const value = { identity: 1 + i, hostIP: undefined, encryptKey: 0 };
+    if (remove ? table.remove(key) : table.set(key, value)) done++;
+    if (i % size === size - 1 || i === count - 1) table.publish(i);
+  }
+  return done;
+}
+
+describe('prefixes of one family that replace those of the other', () => {
+  it('are refused when the memory is used up, and never fail (regression: every later batch failed)', () => {
+    const table = new SharedTable(2 * MIB, 0, MIB / 2);
+    const count = 130_000;
+    // Each prefix changes in one batch, so that every leaf has a copy.
+    for (const family of [4, 6, 4] as const) {
+      const written = writeAll(table, family, count, { size: count });
+      expect(writeAll(table, family, count, { size: count })).toBe(written);
+      expect(written).toBeGreaterThan(family === 4 ? 100_000 : 1_000);
+      const reader = openLookup({ buffer: table.buffer });
+      expect(reader.size).toBe(written);
+      expect(writeAll(table, family, count, { size: 500, remove: true })).toBe(written);
+      expect(table.size).toBe(0);
+    }
+  });
+});
+
 /** The i-th of many addresses whose third word makes up for what the second does to the hash. */
 function collidingKey(index: number): PrefixRegister {
   const w0 = 0xfd00_0000 | 0;
