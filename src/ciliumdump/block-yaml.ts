@@ -13,7 +13,7 @@ const SPACE = 0x20;
 const DASH = 0x2d;
 const HASH = 0x23;
 
-/** A plain scalar that begins like one of these has a meaning that this subset does not know. */
+/** If a plain scalar begins like one of these, it has a meaning outside this subset. */
 const INDICATOR = /^[&*!|>%@`{}[\]#?,"']/;
 const INTEGER = /^-?(?:0|[1-9]\d{0,14})$/;
 /** Numbers of other forms (`1.5`, `0x1f`, `.inf`), which a complete parser converts. */

@@ -10,7 +10,7 @@ export interface ServiceDifference {
   readonly frontend: string;
   /** `namespace/name`; empty if unknown. */
   readonly service: string;
-  /** Backends that only the sources have, and those that only the node has. */
+  /** Backends of the sources only, and of the node only. */
   readonly lacking: readonly string[];
   readonly surplus: readonly string[];
 }

@@ -235,7 +235,7 @@ async function* differingPlaces(
 }
 
 /**
- * Returns places from an index on as ranges that cover at most `count` places, and the index of the first place that is not included.
+ * Returns places from an index on as ranges of at most `count` places in total, and the index of the next place.
  * Small gaps are covered, too, so that the number of requests does not depend on the number of places.
  */
 function rangesOf(
@@ -260,7 +260,7 @@ function rangesOf(
   return { ranges, end };
 }
 
-/** Returns the items that are unequal, or that only one agent has. */
+/** Returns the items of one agent only, and the unequal ones. */
 function pairsOf<T extends { readonly key: string; readonly place: number }>(
   writer: string,
   inA: readonly T[] = [],

@@ -60,7 +60,7 @@ const NAMES = 'password|passwd|pwd|token|secret|api[-_]?key|authorization|privat
 
 const SECRET_NAME = new RegExp(NAMES, 'i');
 
-/** Texts that may be secrets, and their replacements. Repetitions of words are bounded, so that the cost is linear in the text. */
+/** Possible secrets, and their replacements. Repetitions of words are bounded, so that the cost is linear in the text. */
 const SECRETS: readonly (readonly [RegExp, string])[] = [
   [/-----BEGIN [^-\n]*-----[\s\S]*?(-----END [^-\n]*-----|$)/g, '[removed]'],
   // The begin is missing if the end of a file is read.

@@ -506,7 +506,7 @@ export class KvstoreClient implements KvstoreBackend {
     return [this.#firstExpiringLeases, this.#leases];
   }
 
-  /** Returns a function that releases a key from its present leases. Call it with the revision of the write that did so. */
+  /** Returns a function to release a key from its present leases. Call it with the revision of the write that replaced them. */
   #unbinding(key: string, keepers: readonly LeaseKeeper[] = this.#keepers): (revision: number) => void {
     const bindings = keepers.map((keeper) => [keeper, keeper.bindingOf(key)] as const);
     return (revision) => {

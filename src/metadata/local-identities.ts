@@ -95,7 +95,7 @@ export class LocalIdentities {
     return this.#byID.values();
   }
 
-  /** Withholds identities from all labels except those that had them. Identities that are in use or not node-local are skipped. */
+  /** Reserves identities for the labels that had them. Identities in use, or not node-local, are skipped. */
   withhold(known: Iterable<LocalIdentity>): void {
     for (const { identity, labels } of known) {
       const key = formatLabels(labels);

@@ -10,7 +10,7 @@ export interface ValidationOptions<T> {
   /** Returns the duration of one round for the current number of items; above 0. */
   intervalMs(): number;
   size(): number;
-  /** Returns an iterator over the items that tolerates changes: an item that exists all the time is returned once. */
+  /** Returns an iterator over the items. It tolerates changes: an item that exists all the time is returned once. */
   items(): Iterator<T>;
   validate(item: T): void;
 }

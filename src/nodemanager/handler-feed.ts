@@ -111,7 +111,7 @@ export class HandlerFeed {
     });
   }
 
-  /** Deletes the nodes that the handler had and that no change named, then calls `done` like {@link HandlerFeed.replayed}. */
+  /** Deletes the previous nodes of the handler without a change, then calls `done` like {@link HandlerFeed.replayed}. */
   sweep(revision: number, done: (outcome: SweepOutcome) => void): void {
     for (const [node, previous] of this.#previous) this.change(node, previous, undefined, revision);
     this.#whenAttempted(done);

@@ -85,7 +85,7 @@ export class HandlerFeeds {
     return unsubscribe;
   }
 
-  /** Runs `work` before any handler is called, so that a handler that changes nodes sees a consistent state. */
+  /** Runs `work` before any handler is called. A handler may change nodes, so the state must be consistent first. */
   deferUntilReturn(work: () => void): void {
     this.#deliveries.deferUntilReturn(work);
   }
@@ -119,7 +119,7 @@ export class HandlerFeeds {
     });
   }
 
-  /** Deletes the nodes that a handler had and that are not announced, within a delivery after its replay. */
+  /** Deletes the previous nodes of a handler that are not announced, within a delivery after its replay. */
   sweep(handler: NodeHandler, revision: number): Promise<SweepOutcome> {
     return new Promise((resolve) => {
       this.#deliveries.run(() => {

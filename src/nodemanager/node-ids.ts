@@ -31,7 +31,7 @@ export interface NodeIDPair {
  * ids have been allocated once, the one that is unused longest is reused, so that traffic with an old id is not attributed to
  * another node.
  *
- * It is a handler. Subscribe it before the handlers that query it, so that they find the ids of the nodes that they receive.
+ * It is a handler. Subscribe it before the handlers that query it. Then they find the id of each node.
  */
 export class NodeIDs implements NodeHandler {
   readonly name = 'node-ids';
@@ -137,7 +137,7 @@ export class NodeIDs implements NodeHandler {
     this.#unused.set(ip, undefined);
   }
 
-  /** Returns an id that was never given out, or else the one that has been unused longest. */
+  /** Returns a new id, or else the one that has been unused longest. */
   #freeID(): number | undefined {
     while (this.#ips.has(this.#fresh)) this.#fresh++; // skips restored ids
     if (this.#fresh <= this.#max) return this.#fresh;

@@ -201,7 +201,7 @@ export class NodeManager {
   }
 
   /**
-   * Deletes from a handler the nodes that it had (`previous`) and that are not announced. Call it when the inputs are complete. Resolves when
+   * Deletes the nodes of `previous` from a handler if they are not announced. Call it when the inputs are complete. Resolves when
    * all calls were made. Failed calls are retried but not waited for.
    */
   sweep(handler: NodeHandler): Promise<SweepOutcome> {

@@ -204,8 +204,8 @@ export function findSlot(
 
 /**
  * A filter of lengths. For each *stem* (the first 16 bits of an IPv4 address, a hash of the first 48 bits of an IPv6 address)
- * it has one bit for each length of the prefixes that begin with it. The prefixes that are not longer than a stem are in
- * one more mask, which comes first.
+ * it has one bit for each length of the prefixes that begin with it. Prefixes up to the length of a stem are in one more mask,
+ * the first one.
  *
  *     all stems: /0 /8 /16     10.1: /24     10.2: –     10.3: /20 /24 /28
  */

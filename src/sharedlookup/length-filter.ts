@@ -43,7 +43,7 @@ export class LengthFilter {
     else if (by > 0 && count === 1) this.#set(bit, true);
   }
 
-  /** Deletes the bits that the last batch has left unused. Called when the look-ups that may need them have become invalid. */
+  /** Deletes the bits that the last batch has left unused. Called when no valid look-up can need them. */
   turn(): void {
     for (let i = 0; i < this.#unused.length; i++) {
       const bit = this.#unused.at(i);

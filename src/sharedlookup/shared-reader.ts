@@ -29,7 +29,7 @@ import {
 } from './layout.ts';
 import { LeafPrefetch } from './leaf-prefetch.ts';
 
-/** Addresses of `lookupMany` that are validated together: few, so that two batches rarely begin during a group. */
+/** Number of addresses that `lookupMany` validates together: few, because two batches must not begin during a group. */
 const GROUP = 16;
 
 /** Posted to a worker, which passes it to `openLookup`. Its fields are internal. */
@@ -204,7 +204,7 @@ export class SharedReader {
     return parsePrefix(ip, this.#key) && this.#key.form === 'endpoint';
   }
 
-  /** Returns the batch that a look-up reads, and maps the memory that the writer has added. */
+  /** Returns the batch that a look-up reads, and maps memory added by the writer. */
   #begin(): number {
     const batch = Atomics.load(this.#header, HEADER.published);
     const words = this.#header[HEADER.words] ?? 0;
@@ -265,7 +265,7 @@ export class SharedReader {
     const hash = prefixHash(this.#seed, family, key, length);
     let leaf = leafAt(words, directory, hash);
     const stamp = words[leafOf(leaf) + LEAF.stamp] ?? 0;
-    // A leaf of the batch that is being written replaces the one that belongs to this look-up.
+    // The unfinished batch has replaced the leaf of this look-up.
     if (stamp !== 0 && stamp !== stampOf(batch)) leaf = leafBefore(words, leaf, hash);
     return findSlot(words, leaf, key, length, hash);
   }

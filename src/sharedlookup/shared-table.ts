@@ -8,7 +8,7 @@ import { PeerTable } from './peer-table.ts';
 import { ADDED, FULL, PrefixLeaves } from './prefix-leaves.ts';
 import { SharedHeap } from './shared-memory.ts';
 
-/** Memory that is reserved besides that of entries. */
+/** Reserved memory besides the entries. */
 const SPARE_BYTES: number = 16 << 20;
 
 /** The attributes of a prefix that readers receive. */
@@ -25,7 +25,7 @@ export interface SharedAttributes {
  *     begin: started + 1 ─► what the batch before has released becomes free ─► copies of leaves ─► publish: published + 1
  *
  * A look-up belongs to the last published batch. It is valid if at its end at most one more was started: the memory that it has
- * read was not reused. No reader writes the memory that others read, so a reader that stops or dies has no effect.
+ * read was not reused. Readers write nothing that others read, so the end of a reader has no effect.
  */
 export class SharedTable {
   readonly #heap: SharedHeap;

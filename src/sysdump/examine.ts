@@ -40,7 +40,7 @@ export interface SysdumpReport {
   readonly counts: Readonly<Partial<Record<FindingKind, number>>>;
   /** Worst first; at most 1,000 of each kind. */
   readonly findings: readonly Finding[];
-  /** The kinds of objects that are missing, and the comparisons that were omitted. */
+  /** The missing kinds of objects, and the omitted comparisons. */
   readonly notes: readonly string[];
   /** Parts of files that could not be read. */
   readonly unread: RejectionStatus;

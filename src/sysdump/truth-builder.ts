@@ -44,7 +44,7 @@ export interface TruthOptions {
   readonly onReject: (rejection: Rejection) => void;
 }
 
-/** A name that no node has, so that all nodes are other nodes. */
+/** Not the name of a node, so that all nodes are other nodes. */
 const OBSERVER = 'no node: an observer of all';
 
 /** Feeds the engines with the objects of an archive and returns their state as {@link Truth}. */

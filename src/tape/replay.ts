@@ -15,7 +15,7 @@ const REPORTED_KEYS = 10;
 /** Keys that are remembered since the last equal digest. */
 const RECENT_KEYS = 4096;
 
-/** A digest that differs from that of the recorded agent. */
+/** A digest that the recorded agent did not have. */
 export interface DigestDifference {
   /** The group of writers. */
   readonly writer: string;

@@ -21,7 +21,7 @@ interface Store {
   readonly listed: Set<CopiedResource>;
 }
 
-/** The keys of each kvstore after the lines of a tape, for an agent that shows that state. */
+/** The keys of each kvstore after the lines of a tape. An agent can be started with them. */
 export class TapeState {
   readonly #stores = new Map<string, Store>();
   /** Objects of Kubernetes by kind and name. */

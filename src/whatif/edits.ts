@@ -27,7 +27,7 @@ export type Edit =
   | { readonly edit: 'service'; readonly service: Service }
   | { readonly edit: 'slice'; readonly slice: EndpointSlice };
 
-/** An edit names something that does not exist, or a value that is not valid. */
+/** An edit names an unknown object, or an invalid value. */
 export class EditError extends Error {
   /** Index of the edit. */
   readonly index: number;

@@ -134,7 +134,7 @@ class Preview implements Disposable {
   readonly #dirtyServices = new Map<string, ServiceID>();
   /** The prefixes of each node with other claims. */
   readonly #nodePrefixes = new Map<string, readonly string[]>();
-  /** The edits that named something that exists. */
+  /** The edits of existing things. */
   readonly #found = new Set<Edit>();
   readonly #clusters = new Set<string>();
   #readAgain = 0;
@@ -432,7 +432,7 @@ class Preview implements Disposable {
     };
   }
 
-  /** Adds to each prefix that would be gone the longest prefix that would contain it. */
+  /** Adds to each lost prefix the longest remaining prefix that contains it. */
   #withCovering(kept: readonly PrefixDifference[]): readonly PrefixDifference[] {
     const { ipv4, ipv6 } = this.#engines.ipcache.status();
     const named = this.#edits.flatMap((edit) =>

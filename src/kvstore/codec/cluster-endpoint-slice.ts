@@ -348,7 +348,7 @@ export function decodeLargeEndpointSlice(
     : undefined;
 }
 
-/** Returns a number of bytes that the content of a value does not exceed; that of the value if it is rejected anyway. */
+/** Returns an upper bound of the size of a value's content; the size of the value if it is rejected anyway. */
 export function endpointSliceSize(value: Uint8Array): number {
   if (value.length === 0) return 0; // a delete
   const frame = decodeWith('', () => readZstdFrame(value));

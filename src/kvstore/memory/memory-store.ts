@@ -204,7 +204,7 @@ export class MemoryStore {
     return { header: this.header, succeeded, deleted };
   }
 
-  /** Returns the versions that the operations write at the next revision, and those that they replace. Changes nothing. */
+  /** Returns the versions that the operations would write at the next revision, and the replaced ones. Changes nothing. */
   *#plan(operations: Iterable<WriteOperation>): Work<Plan> {
     const modRevision = this.#revision + 1;
     const versions: Version[] = [];

@@ -16,7 +16,7 @@ export interface LeaseWitnessesOptions {
 }
 
 /**
- * Detects immediately that the server has ended a lease, for example when a person revokes it. A keepalive detects that up to a
+ * Detects the end of a lease immediately, for example when a person revokes it. A keepalive detects it up to a
  * third of the time of the lease later. Each lease has its own key, the *witness*, and one watch follows all of them: one key per
  * thousand, and one stream.
  *

@@ -95,7 +95,7 @@ export interface TxnResponse {
   readonly deleted: number;
 }
 
-/** A write that a watch received. For a delete `value` is undefined, and `modRevision` is that of the delete. */
+/** A write that a watch received. Of a delete, `value` is undefined, and `modRevision` is its revision. */
 export interface TransportEvent {
   readonly key: string;
   readonly value: Uint8Array | undefined;

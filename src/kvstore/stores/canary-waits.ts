@@ -1,7 +1,7 @@
 /** A waiter for a canary. */
 export interface CanaryWait {
   resolve(): void;
-  /** Number of unfinished names that were queued after this waiter and before the next, so that only later waiters require them. */
+  /** Number of unfinished names that were queued after this waiter and before the next. Only later waiters require them. */
   laterCount: number;
 }
 
@@ -29,7 +29,7 @@ export class CanaryWaits {
     this.#unfinished = unfinished;
   }
 
-  /** Resolves when a canary has landed that was written after all names that are unfinished now had settled. */
+  /** Resolves when a canary has landed that was written after all present unfinished names had settled. */
   add(): Promise<void> {
     return new Promise((resolve) => {
       this.#newest = { resolve, laterCount: 0 };

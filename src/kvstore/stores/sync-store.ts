@@ -90,7 +90,7 @@ interface WatchedWrite {
   readonly modRevision: number;
 }
 
-/** The state of a name that is wanted, queued or being written, or that an earlier session has left. */
+/** The state of a name that is wanted, queued, being written, or left by an earlier session. */
 class SyncKey {
   readonly name: string;
   /** The value that the owner wants; undefined if the key must not exist. */
@@ -158,7 +158,7 @@ const UNKNOWN_REVISION = 0;
  */
 export class SyncStore {
   readonly #options: SyncStoreOptions;
-  /** The names that are wanted, queued or being written, or that an earlier session has left. */
+  /** The names that are wanted, queued, being written, or left by an earlier session. */
   readonly #keys = new Map<string, SyncKey>();
   /** Number of wanted names. */
   #wanted = 0;
@@ -348,7 +348,7 @@ export class SyncStore {
     this.#markKnown();
   }
 
-  /** Forgets the values of earlier sessions that are not wanted. Keys that become wanted later are written. */
+  /** Forgets unwanted values of earlier sessions. Keys that become wanted later are written. */
   async endAdoption(): Promise<void> {
     if (!this.#isAdopting) return;
     this.#isAdopting = false;

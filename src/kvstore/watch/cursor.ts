@@ -128,7 +128,7 @@ export class Cursor {
    */
   receive(events: readonly TransportEvent[], isPartial: boolean = false): void {
     for (const event of events) {
-      // A stream that was opened before a listing repeats events that the listing included.
+      // If a stream was opened before a listing, it repeats events of the listing.
       if (event.modRevision >= this.#next) this.known.apply(event);
     }
     const last = events.at(-1)?.modRevision ?? 0;

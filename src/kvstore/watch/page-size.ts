@@ -11,7 +11,7 @@ const STEP = 4;
  */
 export class PageSize {
   #keys: number;
-  /** Limit that was learnt from answers that were too large. */
+  /** Limit, learnt from answers that were too large. */
   #max: number;
 
   constructor({ firstPageKeys, pageKeys }: Pick<WatchLimits, 'firstPageKeys' | 'pageKeys'>) {

@@ -91,7 +91,7 @@ export function identityRound(
 }
 
 /**
- * Deletes CiliumIdentities that no endpoint uses (OPERATOR 20 to 24). Each is first marked by an annotation. An agent that uses
+ * Deletes unused CiliumIdentities (OPERATOR 20 to 24). Each is first marked by an annotation. An agent that uses
  * the identity removes the annotation, and then the delete fails because the version has changed. Before anything is deleted,
  * endpoints and slices are listed from etcd, because the followed state may lag and lack a user.
  */

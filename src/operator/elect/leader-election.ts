@@ -75,7 +75,7 @@ export interface LeaderElectionStatus {
   readonly lastFailure: Failure | undefined;
 }
 
-/** The Lease of Cilium's operator, so that only one of that and ours works (OPERATOR 1). */
+/** The Lease of Cilium's operator. Only one of the two operators leads (OPERATOR 1). */
 const LEASE_NAME = 'cilium-operator-resource-lock';
 const LEASES = { group: 'coordination.k8s.io', version: 'v1', plural: 'leases' };
 /** `leaderelection.JitterFactor` of client-go: candidates do not read the lease in step. */

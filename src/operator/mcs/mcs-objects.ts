@@ -46,7 +46,7 @@ const DERIVED_SERVICE: Shape = {
 const trimService = trimTo(SERVICE);
 const trimDerived = trimTo(DERIVED_SERVICE);
 
-/** Returns the part of a Service that is kept: of most, only the part that an export publishes. */
+/** Returns the kept part of a Service: of most, only the fields of an export. */
 function trimmed(service: KubernetesObject): KubernetesObject {
   const isDerived = field(service, 'metadata', 'labels', IMPORT_NAME_LABEL) !== undefined;
   return isDerived ? trimDerived(service) : trimService(service);

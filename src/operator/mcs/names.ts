@@ -35,7 +35,7 @@ function base32Hex(bytes: Uint8Array, length: number): string {
 }
 
 /**
- * Returns the name of the Service that a ServiceImport is reached by. It is the same in every cluster, so that the backends of all
+ * Returns the name of the Service for a ServiceImport. It is the same in every cluster, so that the backends of all
  * clusters join by the rule of global services.
  */
 export function derivedName(namespace: string, name: string): string {

@@ -430,7 +430,7 @@ function derivedOperations(
 
 // ── Writes ───────────────────────────────────────────────────────────────────────────────────────────────────
 
-/** Returns the operations that set the fields that differ. Empty lists and maps are equal to absent ones. */
+/** Returns the operations for the fields that differ. Empty lists and maps are equal to absent ones. */
 function differences(
   object: KubernetesObject,
   fields: readonly (readonly [path: readonly string[], value: unknown])[],

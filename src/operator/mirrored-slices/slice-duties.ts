@@ -19,7 +19,7 @@ export interface SliceDutyContext {
   readonly election?: (Leadership & { readonly writeMs?: number }) | undefined;
   /** If set, receives each write with its reason, and nothing is written. */
   readonly dryRun?: ((line: string) => void) | undefined;
-  /** Shared by all duties that write objects of remote clusters, so that they write 20 a second together. Default: a new one. */
+  /** Limits all duties together to 20 objects of remote clusters a second. Default: a new one. */
   readonly writer?: ObjectWriter | undefined;
   /** Time in which changes are gathered. Default 500 ms. */
   readonly batchMs?: number | undefined;

@@ -166,7 +166,7 @@ export class EndpointSlices {
   recordWrite(name: string, written: ReadonlyMap<string, CoreEndpoint>): void {
     const slice = this.#slices.get(name);
     if (slice === undefined) return;
-    // Endpoints that moved here since are not written yet, so slices that wait for them keep waiting.
+    // Endpoints may have moved here since; they are not written yet, so slices keep waiting for them.
     if (!same(Object.fromEntries(written), Object.fromEntries(slice.endpoints))) return;
     this.#release(name);
     this.#dirty.delete(name);

@@ -43,7 +43,7 @@ export class ArchiveError extends InputError {
   }
 }
 
-/** Limits of an archive and of everything that it contains, so that a small file cannot fill the memory. */
+/** Limits of an archive and its contents, so that a small file cannot fill the memory. */
 export interface ArchiveLimits {
   /** Files of an archive, of a folder, and of each archive within. */
   readonly entries: number;
