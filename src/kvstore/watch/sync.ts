@@ -197,7 +197,7 @@ class Sync {
     }
   }
 
-  /** Lists the uncovered range, and deletes the known keys that are missing in it. */
+  /** Lists the remaining range, and deletes the known keys that are missing in it. */
   async #list(): Promise<void> {
     const cursor = this.#cursor;
     if (cursor.isEmpty) this.#options.onListing();
