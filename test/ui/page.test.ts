@@ -1,5 +1,6 @@
 import { join } from 'node:path';
 import { gzipSync } from 'node:zlib';
+import type { Page } from 'playwright-core';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { pagePath } from '../../src/api/routes/page-routes.ts';
 import { ApiServer } from '../../src/api/server/api-server.ts';
@@ -248,6 +249,36 @@ describe('the page', () => {
     const answer = await fetch(url);
     expect(answer.headers.get('content-security-policy')).toContain("default-src 'none'");
     expect(files().reduce((size, { text }) => size + gzipSync(text).length, 0)).toBeLessThanOrEqual(120_000);
+  });
+
+  it('closes its connection out of sight, and resumes it (regression: six tabs of a browser blocked the others)', async () => {
+    const model = new MeshModel().fill();
+    const { page, url } = await open('#/prefixes', { model });
+    const context = await page.context().browser()?.newContext();
+    if (context === undefined) throw new Error('no browser');
+    onTestFinished(() => context.close());
+    const setHidden = (tab: Page, hidden: boolean): Promise<unknown> =>
+      tab.evaluate(`Object.defineProperty(document, 'hidden', { configurable: true, value: ${hidden} });
+        document.dispatchEvent(new Event('visibilitychange'))`);
+    const tabs: Page[] = [];
+    while (tabs.length < 7) {
+      const tab = await context.newPage();
+      tabs.push(tab);
+      await tab.clock.install();
+      await tab.goto(`${url}/#/prefixes`);
+      await tab.waitForSelector('output.live');
+      await setHidden(tab, true);
+      await tab.clock.runFor(6_000);
+      await tab.waitForSelector('output.connecting');
+    }
+    model.ipcache.upsert('10.7.7.7', { identity: 9, source: 'k8s' });
+    const [first = page] = tabs;
+    const resumed = first.waitForRequest(/\/v1\/monitor\?from=/);
+    await setHidden(first, false);
+    await resumed;
+    await first.waitForSelector('output.live');
+    await first.clock.runFor(5_000);
+    await first.getByRole('link', { name: '10.7.7.7' }).waitFor();
   });
 
   it('shows that it is disconnected when the agent has ended, and reconnects to the new state', async () => {

@@ -7,6 +7,9 @@ const KEPT = 500;
 /** Delay before the next attempt to connect. */
 const RETRY_MS = 3_000;
 
+/** A page out of sight closes its connection after this time: a browser has six for all pages of an agent. */
+const HIDDEN_MS = 5_000;
+
 /** After this number of missing heartbeats, the connection counts as broken. */
 const MISSED_HEARTBEATS = 3;
 
@@ -26,7 +29,7 @@ function fieldOf(line: string): readonly [name: string, value: string] {
 
 /**
  * Receives the changes of the agent while the page is open. Keeps the last 500, and counts of changes that make views read again.
- * Reconnects and resumes after the last change. A process without engines has no changes: answers to requests for its status show
+ * Reconnects and resumes after the last change, as a page that was out of sight. A process without engines has no changes: answers to requests for its status show
  * the state of the connection to it.
  */
 export class Feed {
@@ -47,10 +50,18 @@ export class Feed {
   readonly #listeners = new Set<() => void>();
   #waiting: ChangeDocument[] = [];
   #follows = false;
+  #isPaused = false;
+  #closed = new AbortController();
 
   constructor() {
     setInterval(() => this.#watch(), 1_000);
     setInterval(() => this.#flush(), 250);
+    let hiding: ReturnType<typeof setTimeout> | undefined;
+    document.addEventListener('visibilitychange', () => {
+      clearTimeout(hiding);
+      if (!document.hidden) this.#resume();
+      else if (this.#follows) hiding = setTimeout(() => this.#pause(), HIDDEN_MS);
+    });
   }
 
   /** Calls the listener after changes, at most four times per second. Returns a function that unsubscribes it. */
@@ -79,6 +90,8 @@ export class Feed {
   /** Does not use an EventSource, because it cannot send a token. */
   async #open(): Promise<void> {
     const closed = new AbortController();
+    this.#closed.abort();
+    this.#closed = closed;
     try {
       const answer = await fetchAgent(
         this.#last === '' ? '/v1/monitor' : `/v1/monitor?from=${this.#last}`,
@@ -88,8 +101,21 @@ export class Feed {
     } catch {
       // all errors mean a lost connection
     }
+    if (this.#isPaused || this.#closed !== closed) return;
     this.#set('disconnected');
-    if (!isTokenNeeded()) setTimeout(() => this.#open(), RETRY_MS);
+    if (!isTokenNeeded()) setTimeout(() => this.#isPaused || this.#open(), RETRY_MS);
+  }
+
+  #pause(): void {
+    this.#isPaused = true;
+    this.#set('connecting');
+    this.#closed.abort();
+  }
+
+  #resume(): void {
+    if (!this.#isPaused) return;
+    this.#isPaused = false;
+    void this.#open();
   }
 
   async #read(body: ReadableStream<Uint8Array>, closed: AbortController): Promise<void> {

@@ -80,14 +80,19 @@ export function useStatus(): StatusDocument | undefined {
   return isAgent(document) ? document : undefined;
 }
 
-/** Returns a number that increases at this interval. */
+/** Returns a number that increases at this interval while the page is visible, and when it becomes visible. */
 export function useTick(ms: number): number {
   const [tick, setTick] = useState(0);
   useEffect(() => {
-    const timer = setInterval(() => {
+    const next = (): void => {
       if (!document.hidden) setTick((before) => before + 1);
-    }, ms);
-    return () => clearInterval(timer);
+    };
+    const timer = setInterval(next, ms);
+    document.addEventListener('visibilitychange', next);
+    return () => {
+      clearInterval(timer);
+      document.removeEventListener('visibilitychange', next);
+    };
   }, [ms]);
   return tick;
 }
