@@ -143,6 +143,29 @@ describe('lists', () => {
     }
   });
 
+  it('are shown while they change faster than they are read (regression: each change began them again)', async () => {
+    const model = new MeshModel().fill();
+    const { page, show } = await open('#/clusters', { model });
+    let changes = 0;
+    await page.route('**/v1/services?*', async (route) => {
+      for (const until = Date.now() + 2_500; Date.now() < until; await new Promise((r) => setTimeout(r, 200)))
+        model.offer('baltic', { namespace: 'shop', name: 'checkout' }, `10.20.0.${++changes % 250}`);
+      await route.continue();
+    });
+    await show('#/services');
+    await page.getByText('1 service', { exact: true }).waitFor();
+    await page.unroute('**/v1/services?*');
+  });
+
+  it('of more than 5,000 show the number of all', async () => {
+    const model = new TestModel();
+    for (let i = 0; i < 5_100; i++)
+      model.nodes.nodeUpdated({ cluster: 'baltic', name: `n-${i}`, source: 'clustermesh' });
+    const { page } = await open('#/nodes', { model });
+    await page.getByText('5,100 nodes').waitFor();
+    await page.getByText('The first 5,000 of 5,100 were read.').waitFor();
+  });
+
   it('mark entries that are only restored, with their age', async () => {
     const model = new TestModel();
     const knownAt = new Date(Date.UTC(2026, 0, 2, 3, 4, 5));

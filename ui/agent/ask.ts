@@ -39,48 +39,67 @@ function withSentence(error: unknown): unknown {
   return error instanceof TypeError ? new NoAnswer('The agent is unreachable.') : error;
 }
 
+/** The pause after a read, in durations of the read, so that a page does not keep an agent busy with long lists. */
+const PAUSE = 4;
+
 /**
- * Returns the document at a path. If `version` changes, requests it again after the current request has ended. Keeps the last
- * document until then, and while the agent is unreachable.
+ * Returns what `read` reads; it is called again if `name` changes. If `version` changes, reads again after the current read has
+ * ended. Keeps the last answer until then, and while the agent is unreachable. An undefined name reads nothing.
  */
-export function useAnswer<T>(path: string | undefined, version: unknown = 0): Answered<T> {
-  const [state, setState] = useState<{ readonly path: string | undefined } & Answered<T>>({ path });
+export function useRead<T>(
+  name: string | undefined,
+  read: (signal: AbortSignal) => Promise<T>,
+  version: unknown,
+): Answered<T> {
+  const [state, setState] = useState<{ readonly name: string | undefined } & Answered<T>>({ name });
   const latest = useRef(version);
-  const asked = useRef<AbortController>();
+  const current = useRef<AbortController>();
   latest.current = version;
   const begin = (): void => {
-    if (path === undefined) return;
+    if (name === undefined) return;
     const ended = new AbortController();
     const of = latest.current;
-    asked.current = ended;
-    ask<T>(path, ended.signal)
+    const began = performance.now();
+    current.current = ended;
+    void read(ended.signal)
       .then(
-        (document) => setState({ path, document }),
+        (document) => ended.signal.aborted || setState({ name, document }),
         (error: Error) => {
           if (ended.signal.aborted) return;
-          const failed = { path, problem: error.message };
+          const failed = { name, problem: error.message };
           setState((before) =>
-            error instanceof NoAnswer && before.path === path ? { ...before, ...failed } : failed,
+            error instanceof NoAnswer && before.name === name ? { ...before, ...failed } : failed,
           );
         },
       )
-      .finally(() => {
-        if (asked.current !== ended) return;
-        asked.current = undefined;
-        if (latest.current !== of) begin();
+      .then(() => {
+        const pause = setTimeout(
+          () => {
+            if (current.current !== ended) return;
+            current.current = undefined;
+            if (latest.current !== of) begin();
+          },
+          PAUSE * (performance.now() - began),
+        );
+        ended.signal.addEventListener('abort', () => clearTimeout(pause));
       });
   };
   useEffect(() => {
     begin();
     return () => {
-      asked.current?.abort();
-      asked.current = undefined;
+      current.current?.abort();
+      current.current = undefined;
     };
-  }, [path]);
+  }, [name]);
   useEffect(() => {
-    if (asked.current === undefined) begin();
+    if (current.current === undefined) begin();
   }, [version]);
-  return state.path === path ? state : {};
+  return state.name === name ? state : {};
+}
+
+/** Returns the document at a path, as {@link useRead} does. */
+export function useAnswer<T>(path: string | undefined, version: unknown = 0): Answered<T> {
+  return useRead<T>(path, (signal) => ask(path ?? '', signal), version);
 }
 
 /** Returns a path with parameters. Empty ones are omitted. */

@@ -35,14 +35,14 @@ export function Listing<T>({
   children: ComponentChildren;
 }): VNode {
   const filters = Object.fromEntries(names.map((name) => [name, parameters.get(name) ?? undefined]));
-  const { list, problem } = useList<T>(`/v1/${view}`, filters, version);
+  const { document: list, problem } = useList<T>(`/v1/${view}`, filters, version);
   const isFiltered = Object.values(filters).some(Boolean);
   return (
     <>
       <Title
         side={
           <>
-            <span class="soft">{list && counted(list.items.length, one, view)}</span>
+            <span class="soft">{list && counted(list.total, one, view)}</span>
             {isFiltered && <a href={addressOf(view)}>Clear filters</a>}
           </>
         }
@@ -63,7 +63,7 @@ export function Listing<T>({
             label={`Table of ${view}`}
             columns={columns}
             rows={list.items}
-            isCut={list.isCut}
+            total={list.total}
             keyOf={keyOf}
           />
         )}

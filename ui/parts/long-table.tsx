@@ -1,6 +1,5 @@
 import type { VNode } from 'preact';
 import { useState } from 'preact/hooks';
-import { MOST_ITEMS } from '../agent/list.ts';
 import { countText } from '../format.ts';
 import { type Column, Table } from './table.tsx';
 
@@ -10,14 +9,15 @@ const SHOWN = 250;
 /** A table of many rows. It shows the first ones, and a button for more. */
 export function LongTable<T>({
   rows,
-  isCut,
+  total,
   ...table
 }: {
   label: string;
   columns: readonly Column<T>[];
   rows: readonly T[];
   keyOf: (row: T) => string;
-  isCut: boolean;
+  /** Number of all rows; more than `rows` if the agent has too many to read them all. */
+  total: number;
 }): VNode {
   const [shown, setShown] = useState(SHOWN);
   return (
@@ -30,8 +30,11 @@ export function LongTable<T>({
           </button>
         </p>
       )}
-      {isCut && (
-        <p class="empty">The first {countText(MOST_ITEMS)} are listed. Filter or search for others.</p>
+      {total > rows.length && (
+        <p class="empty">
+          The first {countText(rows.length)} of {countText(total)} were read. Filter the list or search to
+          find others.
+        </p>
       )}
     </>
   );
