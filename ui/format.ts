@@ -1,3 +1,5 @@
+import { agentNow } from './agent/clock.ts';
+
 const CLOCK = new Intl.DateTimeFormat(undefined, {
   hour: '2-digit',
   minute: '2-digit',
@@ -5,6 +7,8 @@ const CLOCK = new Intl.DateTimeFormat(undefined, {
   hourCycle: 'h23',
 });
 const DAY = new Intl.DateTimeFormat(undefined, { dateStyle: 'medium' });
+const ZONE = new Intl.DateTimeFormat('en', { timeZoneName: 'short' });
+const NAMES = new Intl.Collator('en', { numeric: true });
 const COUNT = new Intl.NumberFormat('en');
 
 /** Returns a number with separators of thousands. */
@@ -23,14 +27,24 @@ export function clockText(time: string | number | Date): string {
 }
 
 /** Returns the time of day, with the date if it is not today. */
-export function timeText(time: string | number | Date, now: number = Date.now()): string {
+export function timeText(time: string | number | Date, now: number = agentNow()): string {
   const date = new Date(time);
   return date.toDateString() === new Date(now).toDateString()
     ? clockText(date)
     : `${DAY.format(date)}, ${clockText(date)}`;
 }
 
+/** Returns the time zone of the browser at a time: `UTC`, `GMT+2`. */
+export function zoneText(time: number): string {
+  return ZONE.formatToParts(time).find(({ type }) => type === 'timeZoneName')?.value ?? '';
+}
+
 /** Returns a name with a capital first letter. */
 export function nameOf(name: string): string {
   return name.slice(0, 1).toUpperCase() + name.slice(1);
+}
+
+/** Compares names in the order of a reader: `node-2` before `node-10`. */
+export function compareNames(a: string, b: string): number {
+  return NAMES.compare(a, b);
 }

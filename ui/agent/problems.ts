@@ -1,6 +1,7 @@
 import { type HealthProblem, healthProblems, SEVERITIES } from '../../src/api/problems.ts';
 import type { StatusDocument } from '../../src/api/status-document.ts';
 import { clockText } from '../format.ts';
+import { agentNow } from './clock.ts';
 import type { Feed } from './feed.ts';
 import { isAgent, type ProcessStatus, processName } from './live.ts';
 
@@ -57,7 +58,7 @@ export function problemsOf(
   const source = isAgent(status) ? status : { steps: status?.steps ?? [] };
   const found = [
     ...connectionProblems(feed, processName(status)),
-    ...healthProblems(source, blockers, Date.now()),
+    ...healthProblems(source, blockers, agentNow()),
     ...own,
   ];
   return SEVERITIES.flatMap((severity) => found.filter((problem) => problem.severity === severity));

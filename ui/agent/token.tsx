@@ -1,5 +1,6 @@
 import type { VNode } from 'preact';
 import { useState } from 'preact/hooks';
+import { noteDate } from './clock.ts';
 
 /** Key of the token in the storage of the tab. The token is never in an address or on a disk. */
 const KEY = 'dpcache-token';
@@ -31,6 +32,7 @@ export async function fetchAgent(path: string, signal?: AbortSignal, body?: obje
           body: JSON.stringify(body),
         };
   const answer = await fetch(path, { ...sent, signal: signal ?? null });
+  noteDate(answer.headers.get('date'));
   if (answer.status === 401 && !needed) {
     needed = true;
     for (const listener of listeners) listener();

@@ -1,7 +1,11 @@
 import type { VNode } from 'preact';
 import type { ClusterDocument } from '../../src/api/status-document.ts';
 import { durationText } from '../../src/base/show-value.ts';
+import { agentNow } from '../agent/clock.ts';
 import { Mark, type Tone } from './marks.tsx';
+
+/** Judgements, the worst first. */
+export const WORST_FIRST: readonly Tone[] = ['bad', 'warn', 'idle', 'good'];
 
 /** Returns how the state of a cluster is judged. A cluster whose last known state is served is a warning. */
 export function clusterTone({ ready, knownAt, connected }: ClusterDocument): Tone {
@@ -9,14 +13,16 @@ export function clusterTone({ ready, knownAt, connected }: ClusterDocument): Ton
   return connected || knownAt !== undefined ? 'warn' : 'bad';
 }
 
+/** Returns the duration since a time of the agent. */
+export function sinceText(iso: string): string {
+  return durationText(agentNow() - Date.parse(iso));
+}
+
 /** Returns the state of a cluster as a phrase. */
-export function clusterText(
-  { ready, connected, knownAt, state }: ClusterDocument,
-  now: number = Date.now(),
-): string {
+export function clusterText({ ready, connected, knownAt, state }: ClusterDocument): string {
   if (ready) return 'ready';
   if (knownAt !== undefined)
-    return `${connected ? state : 'unreachable'}, serves the state of ${durationText(now - Date.parse(knownAt))} ago`;
+    return `${connected ? state : 'unreachable'}, serves the state of ${sinceText(knownAt)} ago`;
   return connected ? state : 'unreachable';
 }
 
@@ -32,11 +38,8 @@ export function bytesText(bytes: number): string {
 }
 
 /** Returns how far the applied state is behind the kvstore, as far as it is known. */
-export function lagText(
-  { ready, knownAt, queuedBytes = 0 }: ClusterDocument,
-  now: number = Date.now(),
-): string {
-  if (knownAt !== undefined) return `lag ${durationText(now - Date.parse(knownAt))}`;
+export function lagText({ ready, knownAt, queuedBytes = 0 }: ClusterDocument): string {
+  if (knownAt !== undefined) return `${sinceText(knownAt)} behind`;
   if (queuedBytes > 0) return `${bytesText(queuedBytes)} waiting`;
   return ready ? 'no lag' : '';
 }

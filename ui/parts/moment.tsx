@@ -4,7 +4,8 @@ import type { HistoryDocument } from '../../src/api/history-documents.ts';
 import type { PastDocument } from '../../src/api/past-document.ts';
 import { type Address, adjust, momentOf } from '../address.ts';
 import { ask, withQuery } from '../agent/ask.ts';
-import { clockText, timeText } from '../format.ts';
+import { agentNow } from '../agent/clock.ts';
+import { clockText, timeText, zoneText } from '../format.ts';
 import { Icon } from './icons.tsx';
 
 /** Kinds of views whose changes the keys step through: those of the shown thing, else all. */
@@ -38,7 +39,7 @@ export function MomentButton(): VNode {
       class="plain icon"
       title="Show the state of an earlier time"
       aria-label="Show the state of an earlier time"
-      onClick={() => adjust({ at: new Date(Math.floor(Date.now() / 1_000) * 1_000).toISOString() })}
+      onClick={() => adjust({ at: new Date(Math.floor(agentNow() / 1_000) * 1_000).toISOString() })}
     >
       <Icon name="clock" />
     </button>
@@ -51,7 +52,7 @@ const FIRST_WINDOW_MS = 1_000;
 /** Returns the time of the first change after a moment; undefined if there is none. */
 async function nextChange(key: string | undefined, time: number): Promise<string | undefined> {
   for (let window = FIRST_WINDOW_MS; ; window *= 8) {
-    const to = Math.min(time + window, Date.now());
+    const to = Math.min(time + window, agentNow());
     const range = { from: new Date(time + 1).toISOString(), to: new Date(to).toISOString() };
     if (to <= time) return undefined;
     const { items } = await ask<HistoryDocument>(withQuery('/v1/history', { key, ...range, limit: '1000' }));
@@ -105,7 +106,7 @@ export function MomentBar({ address }: { address: Address }): VNode | null {
   return (
     <section class="as-of" aria-label="Moment">
       <span role="status">
-        <strong>As of {Number.isNaN(time) ? at : timeText(time)}</strong>
+        <strong>As of {Number.isNaN(time) ? at : `${timeText(time)} ${zoneText(time)}`}</strong>
         {SHOWN.includes(address.view)
           ? ''
           : ' · This view shows the current state. Prefixes, and the cards of IPs, services and nodes show that of the moment.'}
@@ -131,7 +132,7 @@ export function MomentBar({ address }: { address: Address }): VNode | null {
       {problem !== '' && <span role="alert">{problem}</span>}
       <span class="spacer" />
       <button type="button" class="primary" onClick={() => adjust({ at: '' })}>
-        Back to now, {clockText(Date.now())}
+        Back to now, {clockText(agentNow())}
       </button>
     </section>
   );

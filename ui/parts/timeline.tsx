@@ -2,6 +2,7 @@ import type { VNode } from 'preact';
 import type { HistoryRecordDocument } from '../../src/api/history-documents.ts';
 import type { HeldDocument } from '../../src/api/past-document.ts';
 import { adjust } from '../address.ts';
+import { agentNow } from '../agent/clock.ts';
 import { clockText } from '../format.ts';
 
 const HOUR_MS = 3_600_000;
@@ -46,7 +47,7 @@ export function Timeline({
   at: string | undefined;
   isPrefix: boolean;
 }): VNode {
-  const to = Math.max(Date.parse(held.to), Date.now());
+  const to = Math.max(Date.parse(held.to), agentNow());
   const oldest = Date.parse(items.at(-1)?.at ?? held.to);
   const from = Math.max(
     to - HOUR_MS,

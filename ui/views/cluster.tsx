@@ -1,12 +1,11 @@
 import type { VNode } from 'preact';
 import { namePath } from '../../src/api/name-path.ts';
 import type { ClusterDetailDocument, StoreDocument } from '../../src/api/status-document.ts';
-import { durationText } from '../../src/base/show-value.ts';
 import { addressOf } from '../address.ts';
 import { useAnswer } from '../agent/ask.ts';
 import { useStatus, useTick } from '../agent/live.ts';
 import { countText, timeText } from '../format.ts';
-import { boundText, bytesText, ClusterMark, lagText } from '../parts/cluster-parts.tsx';
+import { boundText, bytesText, ClusterMark, lagText, sinceText } from '../parts/cluster-parts.tsx';
 import { Chip, Mark, type Tone } from '../parts/marks.tsx';
 import { Empty, Facts, Panel, Pending, Title } from '../parts/panel.tsx';
 import { type Column, Table } from '../parts/table.tsx';
@@ -168,8 +167,7 @@ export function Cluster({ name }: { name: string }): VNode {
                 ['propagation', cluster.p99Ms !== undefined && `p99 ${boundText(cluster.p99Ms)}`],
                 [
                   'served state',
-                  cluster.knownAt &&
-                    `of ${timeText(cluster.knownAt)}, ${durationText(Date.now() - Date.parse(cluster.knownAt))} old`,
+                  cluster.knownAt && `of ${timeText(cluster.knownAt)}, ${sinceText(cluster.knownAt)} old`,
                 ],
                 ['restored state', restored && `of ${timeText(restored.knownAt)}, not confirmed`],
                 ['rejected values', countText(cluster.rejected)],
