@@ -4,7 +4,7 @@ import type { StatusDocument } from '../src/api/status-document.ts';
 import { type Address, useAddress } from './address.ts';
 import { useAnswer } from './agent/ask.ts';
 import { Feed } from './agent/feed.ts';
-import { isAgent, type ProcessStatus, SharedContext, useShared, useTick } from './agent/live.ts';
+import { isAgent, type ProcessStatus, SharedContext, useFeed, useShared, useTick } from './agent/live.ts';
 import { isTokenNeeded, onTokenNeeded, TokenForm } from './agent/token.tsx';
 import { Header } from './parts/header.tsx';
 import { applyPreferences } from './preferences.ts';
@@ -61,6 +61,15 @@ function View({ address: { view, name, parameters } }: { address: Address }): VN
   }
 }
 
+/** The view. While nothing is heard from the process, its state is old. */
+function Main({ address }: { address: Address }): VNode {
+  const { connection } = useFeed();
+  const content = useMemo(() => <View address={address} />, [address]);
+  return (
+    <main class={connection === 'live' ? undefined : 'old'}>{isTokenNeeded() ? <TokenForm /> : content}</main>
+  );
+}
+
 function Page(): VNode {
   const feed = useMemo(() => new Feed(), []);
   const [, setNeeded] = useState(isTokenNeeded());
@@ -76,7 +85,7 @@ function Page(): VNode {
   return (
     <SharedContext.Provider value={{ feed, status }}>
       <Header address={address} />
-      <main>{isTokenNeeded() ? <TokenForm /> : <View address={address} />}</main>
+      <Main address={address} />
     </SharedContext.Provider>
   );
 }

@@ -95,11 +95,12 @@ function clusterProblem(cluster: ClusterDocument, now: number): readonly Found[]
   } as const;
   const textOf = (...parts: readonly (string | undefined)[]): string => parts.filter(Boolean).join(' ');
   if (!connected) {
-    const what = `Kvstore unreachable for ${sinceText(now, connectedSince)}.`;
+    const why = lastFailure === undefined ? '' : `: ${lastFailure}`;
+    const what = `Kvstore unreachable for ${sinceText(now, connectedSince)}${why}.`;
     return [
       {
         ...found,
-        text: textOf(what, lastFailure && `${lastFailure}.`, served),
+        text: textOf(what, served),
         since: connectedSince,
         remedy: `Run dpcache clustermesh troubleshoot${cluster.own ? '' : ` ${name}`}.`,
       },

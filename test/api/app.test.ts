@@ -296,7 +296,13 @@ describe('the count of a list', () => {
   it.each([
     ...['/v1/ipcache', '/v1/ipcache?within=10.0.0.0/8', '/v1/ipcache?identity=77', '/v1/ipcache?source=k8s'],
     ...['/v1/ipcache?label=app=checkout'],
-    ...['/v1/services', '/v1/services?namespace=bank', '/v1/nodes', '/v1/nodes?cluster=baltic'],
+    ...[
+      '/v1/services',
+      '/v1/services?namespace=bank',
+      '/v1/services?served=nowhere',
+      '/v1/nodes',
+      '/v1/nodes?cluster=baltic',
+    ],
     ...['/v1/identities', '/v1/identities?label=k8s:app=checkout', '/v1/identities?cluster=nowhere'],
   ])('is the number of its items: %s', async (path) => {
     const { app, feed } = testApp();
@@ -308,7 +314,7 @@ describe('the count of a list', () => {
 
 describe('services, nodes and identities', () => {
   it('are shown with their sources', async () => {
-    const { app } = testApp();
+    const { app, model } = testApp();
     expect((await get('/v1/services/shop/checkout', app)).body).toMatchObject({
       ...{
         namespace: 'shop',
@@ -337,6 +343,14 @@ describe('services, nodes and identities', () => {
         ...{ status: 400, detail: 'label has no key.', field: 'label', value: 'k8s:' },
       });
     expect((await get('/v1/services?namespace=bank', app)).body.items).toEqual([]);
+    expect((await get('/v1/services?served=one-cluster', app)).body.items).toHaveLength(1);
+    expect((await get('/v1/services?served=nowhere', app)).body.items).toHaveLength(0);
+    const id = { namespace: 'shop', name: 'checkout' };
+    model.offer('baltic', id, '10.20.0.1');
+    expect((await get('/v1/services?served=one-cluster', app)).body.items).toHaveLength(0);
+    model.services.withdrawCluster('baltic');
+    model.services.deleteEndpoints(id, 'slice-1');
+    expect((await get('/v1/services?served=nowhere', app)).body.items).toHaveLength(1);
     expect((await get('/v1/nodes?cluster=baltic', app)).body.items).toHaveLength(1);
   });
 });

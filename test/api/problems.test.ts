@@ -75,7 +75,7 @@ describe('the problems of a status', () => {
       { clusters: [cluster('baltic', { knownAt: ago(120), lastFailure: 'ECONNREFUSED' })] },
       {
         ...{ severity: 'warning', subject: 'cluster baltic', since: ago(130) },
-        text: 'Kvstore unreachable for 2 min. ECONNREFUSED. The state of 2 min ago is served.',
+        text: 'Kvstore unreachable for 2 min: ECONNREFUSED. The state of 2 min ago is served.',
         remedy: 'Run dpcache clustermesh troubleshoot baltic.',
       },
     ],

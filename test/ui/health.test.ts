@@ -61,7 +61,7 @@ describe('the banner of the overview', () => {
       expect.arrayContaining([
         'initial sync overdue: cluster baltic: nodes',
         'configuration baltic.yaml: endpoints is empty Correct the file, then run dpcache clustermesh troubleshoot.',
-        'cluster baltic Kvstore unreachable for 2 min. connect ECONNREFUSED 127.0.0.1:2379. The state of 2 min ago is served. Run dpcache clustermesh troubleshoot baltic.',
+        'cluster baltic Kvstore unreachable for 2 min: connect ECONNREFUSED 127.0.0.1:2379. The state of 2 min ago is served. Run dpcache clustermesh troubleshoot baltic.',
         'cluster baltic Restored state that no source has confirmed, 2 min old.',
       ]),
     );
@@ -82,6 +82,73 @@ describe('the banner of the overview', () => {
       (await page.getByRole('region', { name: 'Health' }).innerText()).includes('no heartbeat'),
     );
   });
+});
+
+it('marks nothing as good while the agent is unreachable, and not the agent as unready', async () => {
+  const { page, server } = await open();
+  const health = page.getByRole('region', { name: 'Health' });
+  await health.getByText('No problems').waitFor();
+  const isOld = (): Promise<unknown> =>
+    page.evaluate(`(() => {
+      const style = getComputedStyle(document.querySelector('main'));
+      return style.getPropertyValue('--good') === style.getPropertyValue('--faint');
+    })()`);
+  expect(await isOld()).toBe(false);
+  await server.stop();
+  await health.getByText(/^1 problem$/).waitFor();
+  expect(await isOld()).toBe(true);
+});
+
+describe('the list of clusters', () => {
+  it('begins with the own one and those with problems, and shows the last failure', async () => {
+    const model = new MeshModel();
+    model.clusters = [
+      clusterDocument('c-2'),
+      clusterDocument('c-10', { revision: 88_124, p99Ms: 10 }),
+      clusterDocument('c-11', { ready: false, connected: false, lastFailure: 'connection refused' }),
+      clusterDocument('own', { own: true }),
+    ];
+    const { page } = await open('#/clusters', { model });
+    const rows = page.locator('tbody tr');
+    await rows.nth(3).waitFor();
+    const text = (await rows.allInnerTexts()).map((row) => row.replaceAll(/\s+/g, ' '));
+    expect(text.map((row) => row.split(' ')[0])).toEqual(['own', 'c-11', 'c-2', 'c-10']);
+    expect(text[1]).toContain('connection refused');
+    expect(text[3]).toMatch(/88,124 no lag ≤ 10 ms/);
+  });
+});
+
+it('shows ages by the clock of the agent, whatever that of the browser shows', async () => {
+  const model = new MeshModel().fill();
+  model.clusters = [
+    clusterDocument('own', { own: true }),
+    clusterDocument('baltic', { ready: false, connected: false, knownAt: AGO }),
+  ];
+  const { page } = await open('', { model });
+  for (const hours of [-3, 3]) {
+    await page.clock.install({ time: Date.now() + hours * 3_600_000 });
+    await page.reload();
+    await page
+      .getByText(hours < 0 ? /ahead of that of this browser/ : /behind that of this browser/)
+      .waitFor();
+    await page
+      .locator('.mesh')
+      .getByText(/^\d min behind$/)
+      .waitFor();
+    expect(await page.getByRole('region', { name: 'Health' }).innerText()).toMatch(
+      /The state of \d min ago is served/,
+    );
+    await page.getByRole('button', { name: 'Show the state of an earlier time' }).click();
+    const at = new URLSearchParams(new URL(page.url()).hash.split('?')[1]).get('at');
+    expect(Math.abs(Date.parse(at ?? '') - Date.now())).toBeLessThan(120_000);
+    await page.getByRole('button', { name: /^Back to now/ }).click();
+  }
+});
+
+it('leads from the number of rejected items to their list', async () => {
+  const { page } = await open();
+  await page.getByRole('navigation', { name: 'Counts' }).getByRole('link', { name: 'rejected' }).click();
+  expect(await page.evaluate('document.activeElement.getAttribute("aria-label")')).toBe('Last rejected');
 });
 
 describe('the card of a cluster', () => {
@@ -132,10 +199,10 @@ describe('the mesh map', () => {
     await page.waitForSelector('.mesh a');
     expect(await box('baltic')).toMatch(/ready.*no lag.*revision 88,124.*p99 ≤ 10 ms/);
     expect(await box('caspian')).toMatch(/1\.2 MB waiting.*revision 7.*p99 > 30 s/);
-    expect(await box('doggerland')).toMatch(/unreachable.*lag 2 min/);
+    expect(await box('doggerland')).toMatch(/unreachable.*2 min behind/);
   });
 
-  it('draws twelve of 255 clusters, those with problems first, and leads to the others', async () => {
+  it('draws eight of 255 clusters, those with problems first, and the others as marks', async () => {
     const model = new MeshModel();
     model.clusters = Array.from({ length: 255 }, (_, id) =>
       clusterDocument(`c-${id}`, {
@@ -145,11 +212,43 @@ describe('the mesh map', () => {
         state: id === 200 ? 'connecting' : 'ready',
       }),
     );
-    const { page } = await open('', { model });
+    const { page } = await open('', { model, viewport: { width: 1400, height: 800 } });
     await page.waitForSelector('.mesh .node');
-    expect(await page.locator('.mesh .node').count()).toBe(13);
+    expect(await page.locator('.mesh .node').count()).toBe(9);
     expect(await page.locator('.mesh').textContent()).toContain('c-200');
-    await page.getByText('242 more clusters').waitFor();
+    await page.getByText('246 more clusters').waitFor();
+    expect(await page.locator('.dots a').count()).toBe(246);
+    expect(await violations(page)).toEqual([]);
+    await page.getByTitle('c-254: ready').click();
+    await page.waitForSelector('h1:has-text("c-254")');
+  });
+
+  it('counts the backends of clusters without a column (regression: a service had no backends there)', async () => {
+    const model = new MeshModel();
+    model.clusters = Array.from({ length: 20 }, (_, id) => clusterDocument(`c-${id}`, { own: id === 0 }));
+    const names = Array.from({ length: 18 }, (_, at) => `s-${10 + at}`);
+    for (const [at, name] of names.entries()) {
+      const id = { namespace: 'shop', name };
+      model.addService(id, `172.16.0.${at}`);
+      for (const cluster of [at + 1, at + 2]) model.offer(`c-${cluster}`, id, `10.0.${cluster}.${at}`);
+    }
+    model.addService({ namespace: 'web', name: 'lost' }, '172.16.1.1');
+    model.addService({ namespace: 'web', name: 'alone' }, '172.16.1.2');
+    model.offer('c-19', { namespace: 'web', name: 'alone' }, '10.0.19.99');
+    model.services.markSynced();
+    const { page } = await open('', { model });
+    const rows = page.getByRole('region', { name: 'Backends by service and cluster' }).getByRole('row');
+    await rows.getByText('no backends').waitFor();
+    await rows.getByText('only c-19').waitFor();
+    const text = (await rows.allInnerTexts()).map((row) => row.replaceAll(/\s+/g, ' '));
+    expect(text.filter((row) => row.includes('no backends'))).toEqual([text[1]]);
+    expect(text[1]).toMatch(/^web\/lost/);
+    expect(text[2]).toMatch(/^web\/alone only c-19 .*1/);
+    expect(text).toHaveLength(13);
+    for (const row of text.slice(3))
+      expect(row.match(/ \d/g)?.reduce((sum, count) => sum + Number(count), 0)).toBe(2);
+    await page.goto(`${new URL(page.url()).origin}/#/services?served=nowhere`);
+    await page.getByText('1 service', { exact: true }).waitFor();
   });
 
   it('marks a global service that only one cluster serves', async () => {

@@ -183,7 +183,7 @@ describe('the page', () => {
     await rows.nth(4).waitFor();
     const text = async (place: number): Promise<string> =>
       (await rows.nth(place).innerText()).replaceAll(/\s+/g, ' ');
-    expect(await text(1)).toMatch(/^pods watching 50,000 3 7 .* 1 4 s –$/);
+    expect(await text(1)).toMatch(/^pods watching 50,000 3 7 .* 1 4 s ago –$/);
     expect(await text(2)).toContain('listing behind for 1 min, next attempt in 3 s');
     expect(await text(3)).toContain('2: grant the verb "list"');
     expect(await page.getByRole('region', { name: 'API server' }).innerText()).toMatch(

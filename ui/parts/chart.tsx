@@ -43,7 +43,7 @@ function optionsOf(width: number): uPlot.Options {
       y: { range: (_, __, max) => [0, Math.max(1, max * 1.15)] },
     },
     axes: [
-      { ...axis, size: 24, space: 70, values: (_, ticks) => ticks.map((tick) => timeOf(tick)) },
+      { ...axis, size: 24, space: 50, values: (_, ticks) => ticks.map((tick) => timeOf(tick)) },
       { ...axis, size: 44, space: 32, values: (_, ticks) => ticks.map((tick) => countText(tick)) },
     ],
     series: [
@@ -121,5 +121,5 @@ export function Chart({
 }
 
 function rateText(rate: number): string {
-  return `${rate === 0 || rate >= 10 ? Math.round(rate) : rate.toFixed(1)}/s`;
+  return `${rate === 0 || rate >= 10 ? countText(Math.round(rate)) : rate.toFixed(1)}/s`;
 }

@@ -16,18 +16,22 @@ const LISTED = 12;
 export function useProblems(): {
   readonly problems?: readonly HealthProblem[];
   readonly isReady: boolean;
+  /** False while nothing is heard from the process. */
+  readonly isCurrent: boolean;
 } {
   const { status } = useShared();
   const feed = useFeed();
   const { document: readiness } = useAnswer<Readiness>('/readyz', useTick(2_000));
-  if (status.document === undefined && feed.connection !== 'disconnected') return { isReady: false };
+  const isCurrent = feed.connection === 'live';
+  if (status.document === undefined && feed.connection !== 'disconnected')
+    return { isReady: false, isCurrent };
   const problems = problemsOf(status.document, readiness, feed);
-  return { problems, isReady: readiness?.ready === true };
+  return { problems, isReady: readiness?.ready === true, isCurrent };
 }
 
 /** Names each problem. Says that all is well only if there is none. */
 export function Health(): VNode {
-  const { problems, isReady } = useProblems();
+  const { problems, isReady, isCurrent } = useProblems();
   const { document } = useShared().status;
   const rejected = document?.rejected?.total ?? 0;
   if (problems === undefined)
@@ -36,25 +40,26 @@ export function Health(): VNode {
         <Mark tone="idle">Reading the status…</Mark>
       </section>
     );
-  if (problems.length === 0)
+  if (problems.length === 0) {
+    const isGood = isReady && isCurrent;
     return (
       <section class="health" aria-label="Health" aria-live="polite">
-        <Mark tone={isReady ? 'good' : 'idle'}>
-          <strong>{isReady ? 'No problems' : 'Reading the status…'}</strong>
+        <Mark tone={isGood ? 'good' : 'idle'}>
+          <strong>{isGood ? 'No problems' : 'Reading the status…'}</strong>
         </Mark>
         <span class="soft">
-          {isReady &&
-            (isAgent(document) ? 'All sources are complete and followed.' : 'The process is ready.')}
-          {isReady && rejected > 0 && ` ${counted(rejected, 'item was', 'items were')} rejected: see below.`}
+          {isGood && (isAgent(document) ? 'All sources are complete and followed.' : 'The process is ready.')}
+          {isGood && rejected > 0 && ` ${counted(rejected, 'item was', 'items were')} rejected: see below.`}
         </span>
       </section>
     );
+  }
   const tone = TONES[problems[0]?.severity ?? 'warning']; // the worst is the first
   return (
     <section class={`health ${tone}`} aria-label="Health" aria-live="polite">
       <Mark tone={tone}>
         <strong>
-          {isReady ? '' : 'Not ready: '}
+          {isReady || !isCurrent ? '' : 'Not ready: '}
           {counted(problems.length, 'problem')}
         </strong>
       </Mark>

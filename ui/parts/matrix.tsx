@@ -1,6 +1,6 @@
 import type { VNode } from 'preact';
 import { addressOf } from '../address.ts';
-import { countText } from '../format.ts';
+import { compareNames, countText } from '../format.ts';
 import { ClusterLink, ServiceLink } from './links.tsx';
 import { Chip } from './marks.tsx';
 
@@ -9,6 +9,20 @@ export interface MatrixRow {
   readonly name: string;
   readonly global: boolean;
   readonly counts: Readonly<Record<string, number>>;
+}
+
+/** Columns of clusters; the backends of others are counted together. */
+const COLUMNS = 8;
+
+/** Returns the clusters that have columns: all of a small mesh, else the own one and those that serve most of the rows. */
+function columnsOf(clusters: readonly string[], rows: readonly MatrixRow[], own: string): readonly string[] {
+  if (clusters.length <= COLUMNS) return clusters;
+  const served = new Map<string, number>();
+  for (const { counts } of rows)
+    for (const name of Object.keys(counts)) served.set(name, (served.get(name) ?? 0) + 1);
+  served.delete(own);
+  const most = [...served].sort(([a, x], [b, y]) => y - x || compareNames(a, b)).map(([name]) => name);
+  return [own, ...most].slice(0, COLUMNS);
 }
 
 /** A table of clusters and services with the number of backends, and a bar of each service. */
@@ -21,26 +35,37 @@ export function Matrix({
   rows: readonly MatrixRow[];
   own: string;
 }): VNode {
+  const columns = columnsOf(clusters, rows, own);
+  const hasOthers = rows.some(({ counts }) => Object.keys(counts).some((name) => !columns.includes(name)));
   return (
     <section class="scroll matrix" tabIndex={0} aria-label="Backends by service and cluster">
       <table>
         <thead>
           <tr>
             <th scope="col">service</th>
-            {clusters.map((name) => (
+            <th scope="col">spread</th>
+            {columns.map((name) => (
               <th scope="col" class="number" key={name}>
                 <ClusterLink name={name} />
               </th>
             ))}
-            <th scope="col">spread</th>
-            <th scope="col">
-              <span class="hidden">remark</span>
-            </th>
+            {hasOthers && (
+              <th scope="col" class="number">
+                others
+              </th>
+            )}
           </tr>
         </thead>
         <tbody>
           {rows.map((row) => (
-            <Row key={row.name} row={row} clusters={clusters} own={own} />
+            <Row
+              key={row.name}
+              row={row}
+              columns={columns}
+              hasOthers={hasOthers}
+              own={own}
+              isMesh={clusters.length > 1}
+            />
           ))}
         </tbody>
       </table>
@@ -48,52 +73,53 @@ export function Matrix({
   );
 }
 
+function Cell({ count }: { count: number }): VNode {
+  return <td class="number">{count === 0 ? <span class="faint">–</span> : countText(count)}</td>;
+}
+
 function Row({
   row: { name, global, counts },
-  clusters,
+  columns,
+  hasOthers,
   own,
+  isMesh,
 }: {
   row: MatrixRow;
-  clusters: readonly string[];
+  columns: readonly string[];
+  hasOthers: boolean;
   own: string;
+  isMesh: boolean;
 }): VNode {
-  const serving = clusters.filter((cluster) => (counts[cluster] ?? 0) > 0);
-  const total = serving.reduce((sum, cluster) => sum + (counts[cluster] ?? 0), 0);
+  const serving = Object.entries(counts).sort(
+    ([a], [b]) => Number(b === own) - Number(a === own) || compareNames(a, b),
+  );
+  const others = serving.reduce((sum, [cluster, count]) => sum + (columns.includes(cluster) ? 0 : count), 0);
   return (
     <tr>
       <th scope="row" class="nowrap">
         <ServiceLink name={name} />
       </th>
-      {clusters.map((cluster) => {
-        const count = counts[cluster] ?? 0;
-        return (
-          <td class="number" key={cluster}>
-            {count === 0 ? <span class="faint">–</span> : countText(count)}
-          </td>
-        );
-      })}
       <td class="spread">
-        <div class="bars" aria-hidden="true">
-          {serving.map((cluster) => (
-            <i
-              key={cluster}
-              class={cluster === own ? 'local' : undefined}
-              style={{ flexGrow: counts[cluster] ?? 0 }}
-            />
-          ))}
-        </div>
-      </td>
-      <td class="nowrap">
-        {total === 0 ? (
+        {serving.length === 0 ? (
           <Chip tone="bad">no backends</Chip>
-        ) : global && serving.length === 1 && clusters.length > 1 ? (
+        ) : isMesh && global && serving.length === 1 ? (
           <Chip tone="warn" title="If this cluster fails, no backend is left.">
-            only {serving[0]}
+            only {serving[0]?.[0]}
           </Chip>
         ) : !global ? (
           <span class="faint">not global</span>
-        ) : null}
+        ) : (
+          <div class="bars" aria-hidden="true">
+            {serving.map(([cluster, count]) => (
+              <i key={cluster} class={cluster === own ? 'local' : undefined} style={{ flexGrow: count }} />
+            ))}
+          </div>
+        )}
       </td>
+      {columns.map((cluster) => (
+        <Cell key={cluster} count={counts[cluster] ?? 0} />
+      ))}
+      {hasOthers && <Cell count={others} />}
     </tr>
   );
 }

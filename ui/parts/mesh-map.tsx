@@ -2,9 +2,8 @@ import type { VNode } from 'preact';
 import type { ClusterDocument, KindDocument } from '../../src/api/status-document.ts';
 import { addressOf } from '../address.ts';
 import { useWidth } from '../agent/width.ts';
-import { counted, countText } from '../format.ts';
-import { boundText, clusterTone, lagText } from './cluster-parts.tsx';
-import type { Tone } from './marks.tsx';
+import { compareNames, counted, countText } from '../format.ts';
+import { boundText, clusterText, clusterTone, lagText, WORST_FIRST } from './cluster-parts.tsx';
 
 /** Size of the box of a cluster. */
 const BOX = { width: 200, height: 88 };
@@ -14,10 +13,12 @@ const GAP = 22;
 /** Width below which the clusters stand in one column. */
 const NARROW = 640;
 
-/** Clusters that are drawn; the others are in the list of clusters. */
-const DRAWN = 12;
+/** Clusters that are drawn as boxes; the others have a small mark. */
+const DRAWN = 8;
+const DRAWN_NARROW = 4;
 
-const ORDER: readonly Tone[] = ['bad', 'warn', 'idle', 'good'];
+/** Distance of the own cluster from a single remote one. */
+const SPAN = 120;
 
 interface Place {
   readonly cluster: ClusterDocument;
@@ -63,10 +64,10 @@ function Box({ place: { cluster, x, y }, text }: { place: Place; text?: string |
   );
 }
 
-/** Returns the clusters that are drawn: those with problems first. */
-function drawn(clusters: readonly ClusterDocument[]): readonly ClusterDocument[] {
-  const remote = clusters.filter(({ own }) => !own);
-  return remote.sort((a, b) => ORDER.indexOf(clusterTone(a)) - ORDER.indexOf(clusterTone(b))).slice(0, DRAWN);
+/** Returns the remote clusters, those with problems first. */
+function worstFirst(clusters: readonly ClusterDocument[]): readonly ClusterDocument[] {
+  const rank = (cluster: ClusterDocument): number => WORST_FIRST.indexOf(clusterTone(cluster));
+  return clusters.filter(({ own }) => !own).sort((a, b) => rank(a) - rank(b) || compareNames(a.name, b.name));
 }
 
 /** Returns the places of the remote clusters: on both sides of the own one, or below it. */
@@ -82,6 +83,7 @@ function placesOf(
       x: Math.max(28, width - BOX.width - 1),
       y: (at + 1) * (BOX.height + GAP * 1.6),
     }));
+  const margin = clusters.length === 1 ? (width - 2 * BOX.width - SPAN) / 2 : 1;
   const left = Math.ceil(clusters.length / 2);
   return clusters.map((cluster, at) => {
     const isLeft = at < left;
@@ -90,7 +92,7 @@ function placesOf(
     const step = BOX.height + GAP;
     return {
       cluster,
-      x: isLeft ? 1 : width - BOX.width - 1,
+      x: isLeft ? margin : width - BOX.width - 1,
       y: (height - rows * step + GAP) / 2 + row * step,
     };
   });
@@ -115,14 +117,21 @@ export function MeshMap({
 }): VNode {
   const { ref, width } = useWidth<HTMLDivElement>();
   const isNarrow = width < NARROW;
-  const remote = drawn(clusters);
+  const all = worstFirst(clusters);
+  const remote = all.slice(0, isNarrow ? DRAWN_NARROW : DRAWN);
+  const others = all.slice(remote.length);
   const own = clusters.find((cluster) => cluster.own);
   const rows = isNarrow ? remote.length + 1 : Math.max(1, Math.ceil(remote.length / 2));
   const height = Math.max(
     BOX.height + 2,
     rows * (BOX.height + (isNarrow ? GAP * 1.6 : GAP)) - GAP + (isNarrow ? 0 : 40),
   );
-  const center = isNarrow ? { x: 1, y: 1 } : { x: (width - BOX.width) / 2, y: (height - BOX.height) / 2 };
+  const center = isNarrow
+    ? { x: 1, y: 1 }
+    : {
+        x: (width - BOX.width + (remote.length === 1 ? BOX.width + SPAN : 0)) / 2,
+        y: (height - BOX.height) / 2,
+      };
   const places = placesOf(remote, width, height, isNarrow);
   return (
     <div ref={ref}>
@@ -137,13 +146,32 @@ export function MeshMap({
           ))}
         </svg>
       )}
-      {clusters.length - 1 > remote.length && (
-        <p class="faint">
-          {counted(clusters.length - 1 - remote.length, 'more cluster')}: see{' '}
-          <a href={addressOf('clusters')}>all clusters</a>
-        </p>
-      )}
+      {others.length > 0 && <Others clusters={others} />}
     </div>
+  );
+}
+
+/** The clusters without a box, each as a mark of its state that leads to its card. */
+function Others({ clusters }: { clusters: readonly ClusterDocument[] }): VNode {
+  return (
+    <>
+      <p class="faint">
+        {counted(clusters.length, 'more cluster')}: see <a href={addressOf('clusters')}>all clusters</a>
+      </p>
+      <div class="dots">
+        {clusters.map((cluster) => (
+          <a
+            key={cluster.name}
+            tabIndex={-1}
+            class={`mark ${clusterTone(cluster)}`}
+            title={`${cluster.name}: ${clusterText(cluster)}`}
+            href={addressOf('cluster', cluster.name)}
+          >
+            <span class="hidden">{cluster.name}</span>
+          </a>
+        ))}
+      </div>
+    </>
   );
 }
 

@@ -20,7 +20,7 @@ export function Panel({
   children: ComponentChildren;
 }): VNode {
   return (
-    <section class={`panel ${className}`} aria-label={title}>
+    <section class={`panel ${className}`} aria-label={title} tabIndex={-1}>
       <header>
         <h2>{title}</h2>
         {side}
@@ -28,6 +28,13 @@ export function Panel({
       <div class={flush ? 'body flush' : 'body'}>{children}</div>
     </section>
   );
+}
+
+/** Scrolls to the panel with a title, and moves the focus there. */
+export function showPanel(title: string): void {
+  const panel = document.querySelector<HTMLElement>(`.panel[aria-label="${title}"]`);
+  panel?.focus();
+  panel?.scrollIntoView({ block: 'start' });
 }
 
 /** The title of a view: its heading, and the title of the document. */

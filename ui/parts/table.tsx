@@ -1,5 +1,6 @@
 import type { ComponentChildren, VNode } from 'preact';
 import { useState } from 'preact/hooks';
+import { compareNames } from '../format.ts';
 
 /** A column of a {@link Table}. */
 export interface Column<T> {
@@ -12,11 +13,9 @@ export interface Column<T> {
   readonly className?: string;
 }
 
-const COLLATOR = new Intl.Collator('en', { numeric: true });
-
-/** Compares figures by value, and texts in the order of a reader: `node-2` before `node-10`. */
+/** Compares figures by value, and names in the order of a reader. */
 function compare(a: string | number, b: string | number): number {
-  return typeof a === 'number' && typeof b === 'number' ? a - b : COLLATOR.compare(String(a), String(b));
+  return typeof a === 'number' && typeof b === 'number' ? a - b : compareNames(String(a), String(b));
 }
 
 /** The order of a table: the number of a column, negative for descending; 0 for the order of the agent. */

@@ -1,13 +1,21 @@
 import type { VNode } from 'preact';
 import type { ClusterDocument } from '../../src/api/status-document.ts';
-import { durationText } from '../../src/base/show-value.ts';
 import { useShared, useStatus } from '../agent/live.ts';
-import { counted, countText } from '../format.ts';
-import { ClusterMark } from '../parts/cluster-parts.tsx';
+import { compareNames, counted, countText } from '../format.ts';
+import {
+  boundText,
+  ClusterMark,
+  clusterTone,
+  lagText,
+  sinceText,
+  WORST_FIRST,
+} from '../parts/cluster-parts.tsx';
 import { ClusterLink } from '../parts/links.tsx';
 import { Chip } from '../parts/marks.tsx';
 import { Pending, Problem, Title } from '../parts/panel.tsx';
 import { type Column, Table } from '../parts/table.tsx';
+
+const NONE = <span class="faint">–</span>;
 
 function keysColumn(name: string, resource: keyof ClusterDocument['keys']): Column<ClusterDocument> {
   return {
@@ -16,7 +24,7 @@ function keysColumn(name: string, resource: keyof ClusterDocument['keys']): Colu
     by: ({ keys }) => keys[resource] ?? 0,
     cell: ({ keys }) => {
       const count = keys[resource];
-      return count === undefined ? <span class="faint">–</span> : countText(count);
+      return count === undefined ? NONE : countText(count);
     },
   };
 }
@@ -31,7 +39,7 @@ const COLUMNS: readonly Column<ClusterDocument>[] = [
       </>
     ),
   },
-  { name: 'id', number: true, by: ({ id }) => id, cell: ({ id }) => id || <span class="faint">–</span> },
+  { name: 'id', number: true, by: ({ id }) => id, cell: ({ id }) => id || NONE },
   {
     name: 'state',
     by: ({ ready, state }) => `${ready} ${state}`,
@@ -48,11 +56,24 @@ const COLUMNS: readonly Column<ClusterDocument>[] = [
     cell: ({ rejected }) => countText(rejected),
   },
   {
-    name: 'connected',
+    name: 'revision',
+    number: true,
+    by: ({ revision = -1 }) => revision,
+    cell: ({ revision }) => (revision === undefined ? NONE : countText(revision)),
+  },
+  { name: 'lag', className: 'nowrap', cell: (cluster) => lagText(cluster) || NONE },
+  {
+    name: 'p99',
+    number: true,
+    by: ({ p99Ms }) => (p99Ms === undefined ? -1 : (p99Ms ?? Number.POSITIVE_INFINITY)),
+    cell: ({ p99Ms }) => (p99Ms === undefined ? NONE : boundText(p99Ms)),
+  },
+  {
+    name: 'kvstore',
     by: ({ connectedSince }) => connectedSince,
     cell: ({ connected, connectedSince }) => (
       <span class="nowrap soft">
-        {connected ? 'for' : 'not for'} {durationText(Date.now() - Date.parse(connectedSince))}
+        {connected ? 'connected' : 'not connected'} for {sinceText(connectedSince)}
       </span>
     ),
   },
@@ -60,15 +81,23 @@ const COLUMNS: readonly Column<ClusterDocument>[] = [
     name: 'last failure',
     by: ({ failures }) => failures,
     cell: ({ failures, lastFailure }) =>
-      failures === 0 ? (
-        <span class="faint">–</span>
+      lastFailure === undefined ? (
+        NONE
       ) : (
-        <span>
-          {counted(failures, 'failure')}: {lastFailure}
-        </span>
+        <div class="long">
+          {failures > 0 && `${counted(failures, 'failure')}: `}
+          {lastFailure}
+        </div>
       ),
   },
 ];
+
+/** Returns the clusters in the order of the list: the own one, those with problems, the others. */
+function inOrder(clusters: readonly ClusterDocument[]): readonly ClusterDocument[] {
+  const rank = (cluster: ClusterDocument): number =>
+    cluster.own ? -1 : WORST_FIRST.indexOf(clusterTone(cluster));
+  return [...clusters].sort((a, b) => rank(a) - rank(b) || compareNames(a.name, b.name));
+}
 
 /** Shows all clusters of the mesh. */
 export function Clusters(): VNode {
@@ -89,7 +118,7 @@ export function Clusters(): VNode {
           <Table
             label="Table of clusters"
             columns={COLUMNS}
-            rows={status.clusters}
+            rows={inOrder(status.clusters)}
             keyOf={({ name }) => name}
           />
         )}

@@ -53,10 +53,10 @@ const COLUMNS: readonly Column<KindDocument>[] = [
   },
   { name: 'lists', number: true, by: ({ lists }) => lists, cell: ({ lists }) => countText(lists) },
   {
-    name: 'age',
-    number: true,
+    name: 'last message',
+    className: 'nowrap',
     by: ({ lagMs = 0 }) => lagMs,
-    cell: ({ lagMs }) => (lagMs === undefined ? <span class="faint">–</span> : durationText(lagMs)),
+    cell: ({ lagMs }) => (lagMs === undefined ? <span class="faint">–</span> : `${durationText(lagMs)} ago`),
   },
   {
     name: 'last failure',

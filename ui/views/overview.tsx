@@ -4,38 +4,55 @@ import type { ServiceDocument } from '../../src/api/documents.ts';
 import type { StatusDocument } from '../../src/api/status-document.ts';
 import { durationText } from '../../src/base/show-value.ts';
 import { addressOf } from '../address.ts';
-import { useAnswer } from '../agent/ask.ts';
+import { type Answered, useAnswer, withQuery } from '../agent/ask.ts';
+import { aheadOfBrowser } from '../agent/clock.ts';
 import { isAgent, useShared, useTick, useVersion } from '../agent/live.ts';
 import { counted, countText, timeText } from '../format.ts';
 import { Health } from '../parts/health.tsx';
 import { AllServices, MATRIX_ROWS, Matrix, type MatrixRow } from '../parts/matrix.tsx';
 import { MeshMap } from '../parts/mesh-map.tsx';
-import { Empty, Panel, Pending, Title } from '../parts/panel.tsx';
+import { Empty, Panel, Pending, showPanel, Title } from '../parts/panel.tsx';
 import { Reflectors } from './kubernetes.tsx';
 import { Charts } from './overview-charts.tsx';
 import { Process } from './process.tsx';
 
+/** Titles of the panels that figures lead to. */
+const CONFLICTS = 'Conflicts between clusters';
+const REJECTED = 'Last rejected';
+
 function Figures({ status, conflicts }: { status: StatusDocument; conflicts: number }): VNode {
-  const figures: readonly (readonly [name: string, count: number, href: string, isBad?: boolean])[] = [
+  const figures: readonly (readonly [name: string, count: number, href: string, panel?: string])[] = [
     ['prefixes', status.ipcache.prefixes, addressOf('prefixes')],
     ['services', status.services.announced, addressOf('services')],
     ['backends', status.services.backends, addressOf('services')],
     ['nodes', status.nodes.nodes, addressOf('nodes')],
     ['clusters', status.clusters.length, addressOf('clusters')],
     ['overruled claims', status.ipcache.overruled, addressOf('prefixes')],
-    ['conflicts', conflicts, addressOf('overview'), conflicts > 0],
-    ['rejected', status.rejected.total, addressOf('overview'), status.rejected.total > 0],
+    ['conflicts', conflicts, addressOf('overview'), CONFLICTS],
+    ['rejected', status.rejected.total, addressOf('overview'), REJECTED],
   ];
   return (
     <nav class="figures" aria-label="Counts">
-      {figures.map(([name, count, href, isBad]) => (
-        <a key={name} href={href}>
-          <strong class={isBad === true ? 'warn' : undefined}>{countText(count)}</strong>
+      {figures.map(([name, count, href, panel]) => (
+        <a
+          key={name}
+          href={href}
+          onClick={(event) => {
+            if (panel === undefined) return;
+            event.preventDefault();
+            showPanel(panel);
+          }}
+        >
+          <strong class={panel !== undefined && count > 0 ? 'warn' : undefined}>{countText(count)}</strong>
           <span>{name}</span>
         </a>
       ))}
     </nav>
   );
+}
+
+interface Services {
+  readonly items: readonly ServiceDocument[];
 }
 
 function rowsOf(services: readonly ServiceDocument[], own: string): readonly MatrixRow[] {
@@ -46,10 +63,24 @@ function rowsOf(services: readonly ServiceDocument[], own: string): readonly Mat
   });
 }
 
+/** The rows of the matrix: services without backends, those that one cluster serves, the others. */
+function useMatrixRows(own: string, isMesh: boolean): Answered<readonly MatrixRow[]> {
+  const version = useVersion('service');
+  const path = (served?: string): string => withQuery('/v1/services', { served, limit: String(MATRIX_ROWS) });
+  const first = useAnswer<Services>(path('nowhere'), version);
+  const second = useAnswer<Services>(isMesh ? path('one-cluster') : undefined, version);
+  const others = useAnswer<Services>(path(), version);
+  const { document, problem } = others;
+  if (document === undefined) return problem === undefined ? {} : { problem };
+  const all = [first, second, others].flatMap(({ document }) => document?.items ?? []);
+  const rows = new Map(rowsOf(all, own).map((row) => [row.name, row]));
+  return { document: [...rows.values()].slice(0, MATRIX_ROWS) };
+}
+
 function Rejections({ rejected }: { rejected: StatusDocument['rejected'] }): VNode {
   return (
     <Panel
-      title="Last rejected"
+      title={REJECTED}
       className="half"
       side={<span class="soft">{counted(rejected.total, 'item')}</span>}
     >
@@ -69,11 +100,7 @@ function Rejections({ rejected }: { rejected: StatusDocument['rejected'] }): VNo
 function Conflicts({ conflicts }: { conflicts: ConflictsDocument | undefined }): VNode {
   const total = conflicts === undefined ? 0 : Object.values(conflicts.counts).reduce((a, b) => a + b, 0);
   return (
-    <Panel
-      title="Conflicts between clusters"
-      className="half"
-      side={<span class="soft">{counted(total, 'conflict')}</span>}
-    >
+    <Panel title={CONFLICTS} className="half" side={<span class="soft">{counted(total, 'conflict')}</span>}>
       {conflicts === undefined ? (
         <Pending problem={undefined} />
       ) : total === 0 ? (
@@ -89,7 +116,11 @@ function Conflicts({ conflicts }: { conflicts: ConflictsDocument | undefined }):
               {sides.map(({ cluster, claim }) => `${cluster}: ${claim}`).join('; ')}
             </li>
           ))}
-          {total > 8 && <li class="faint">and {countText(total - 8)} more: dpcache conflicts</li>}
+          {total > 8 && (
+            <li class="faint">
+              and {countText(total - 8)} more: run <code>dpcache conflicts</code>
+            </li>
+          )}
         </ul>
       )}
     </Panel>
@@ -98,13 +129,11 @@ function Conflicts({ conflicts }: { conflicts: ConflictsDocument | undefined }):
 
 function Agent({ status }: { status: StatusDocument }): VNode {
   const tick = useTick(10_000);
-  const services = useAnswer<{ items: readonly ServiceDocument[] }>(
-    '/v1/services?limit=12',
-    useVersion('service'),
-  );
+  const services = useMatrixRows(status.cluster, status.clusters.length > 1);
   const { document: conflicts } = useAnswer<ConflictsDocument>('/v1/conflicts', tick);
   const total = conflicts === undefined ? 0 : Object.values(conflicts.counts).reduce((a, b) => a + b, 0);
   const clusters = status.clusters.map(({ name }) => name);
+  const ahead = aheadOfBrowser();
   return (
     <>
       <Figures status={status} conflicts={total} />
@@ -131,14 +160,10 @@ function Agent({ status }: { status: StatusDocument }): VNode {
         >
           {services.document === undefined ? (
             <Pending problem={services.problem} />
-          ) : services.document.items.length === 0 ? (
+          ) : services.document.length === 0 ? (
             <Empty title="No services.">Global services of remote clusters appear here.</Empty>
           ) : (
-            <Matrix
-              clusters={clusters.slice(0, 8)}
-              rows={rowsOf(services.document.items, status.cluster)}
-              own={status.cluster}
-            />
+            <Matrix clusters={clusters} rows={services.document} own={status.cluster} />
           )}
         </Panel>
         <Charts />
@@ -150,6 +175,8 @@ function Agent({ status }: { status: StatusDocument }): VNode {
         {status.syncedMs !== undefined && `, initial sync in ${durationText(status.syncedMs)}`}
         {status.history?.heldFrom !== undefined &&
           `, changes are held from ${timeText(status.history.heldFrom)}`}
+        {ahead !== 0 &&
+          `, its clock is ${durationText(Math.abs(ahead))} ${ahead > 0 ? 'ahead of' : 'behind'} that of this browser`}
       </p>
     </>
   );

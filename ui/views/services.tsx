@@ -1,7 +1,7 @@
 import type { VNode } from 'preact';
 import type { ServiceDocument } from '../../src/api/documents.ts';
 import { useVersion } from '../agent/live.ts';
-import { TextFilter } from '../parts/filters.tsx';
+import { Choice, TextFilter } from '../parts/filters.tsx';
 import { PrefixLink, ServiceLink } from '../parts/links.tsx';
 import { Listing } from '../parts/listing.tsx';
 import { Chip, Restored } from '../parts/marks.tsx';
@@ -70,7 +70,7 @@ export function Services({ parameters }: { parameters: URLSearchParams }): VNode
       view="services"
       one="service"
       parameters={parameters}
-      filters={['namespace', 'cluster']}
+      filters={['namespace', 'cluster', 'served']}
       version={useVersion('service')}
       columns={COLUMNS}
       keyOf={({ namespace, name }) => `${namespace}/${name}`}
@@ -78,6 +78,13 @@ export function Services({ parameters }: { parameters: URLSearchParams }): VNode
     >
       <TextFilter name="namespace" label="namespace" value={of('namespace')} example="shop" />
       <TextFilter name="cluster" label="backends in remote cluster" value={of('cluster')} example="baltic" />
+      <Choice
+        name="served"
+        label="served by"
+        value={of('served')}
+        options={['nowhere', 'one-cluster']}
+        text={(name) => (name === 'nowhere' ? 'no cluster' : 'one cluster')}
+      />
     </Listing>
   );
 }

@@ -40,6 +40,10 @@ const NAME = z.string().min(1).max(253);
 const SERVICE_FILTERS = {
   namespace: filterParameter('Only services of this namespace'),
   cluster: filterParameter('Only services with a backend in this remote cluster'),
+  served: z.enum(['nowhere', 'one-cluster']).optional().openapi({
+    description:
+      '`nowhere`: only services without backends; `one-cluster`: only global ones that a single cluster serves',
+  }),
 };
 
 const NODE_FILTERS = { cluster: filterParameter('Only nodes of this cluster') };
@@ -305,10 +309,16 @@ type Filters<F> = { readonly [Name in keyof F]?: string | undefined };
 function serviceFilter({
   namespace,
   cluster,
+  served,
 }: Filters<typeof SERVICE_FILTERS>): (announced: AnnouncedService) => boolean {
-  return ({ service, endpoints }) =>
+  return ({ service, endpoints: { backends } }) =>
     (namespace === undefined || service.id.namespace === namespace) &&
-    (cluster === undefined || endpoints.backends.some((backend) => backend.cluster === cluster));
+    (cluster === undefined || backends.some((backend) => backend.cluster === cluster)) &&
+    (served !== 'nowhere' || backends.size === 0) &&
+    (served !== 'one-cluster' ||
+      (service.global &&
+        backends.size > 0 &&
+        backends.every((backend) => backend.cluster === backends.first()?.cluster)));
 }
 
 function nodeFilter({ cluster }: Filters<typeof NODE_FILTERS>): (node: Node) => boolean {

@@ -19,6 +19,7 @@ import { NodeManager } from '../../../src/nodemanager/node-manager.ts';
 import { createBackend, createEndpointSlice } from '../../../src/servicecache/backend.ts';
 import { createService } from '../../../src/servicecache/service.ts';
 import { ServiceCache } from '../../../src/servicecache/service-cache.ts';
+import type { ServiceID } from '../../../src/servicecache/service-id.ts';
 import { FakeClock } from '../../agent/support/fake-clock.ts';
 
 const CHECKOUT: Labels = [{ source: 'k8s', key: 'app', value: 'checkout' }];
@@ -118,6 +119,26 @@ export class TestModel implements ReadModel {
     };
   }
 
+  /** Adds a global service without backends. */
+  addService(id: ServiceID, clusterIP: string): void {
+    this.services.updateService(
+      createService({
+        ...{ id, clusterIPs: [clusterIP], addressing: 'assigned', global: true },
+        ports: [['http', { port: 80, protocol: 6, nodePort: 0 }]],
+      }),
+    );
+  }
+
+  /** A remote cluster offers a backend. */
+  offer(cluster: string, id: ServiceID, address: string): void {
+    const none = new Map();
+    this.services.mergeExternalServiceUpdate({
+      ...{ cluster, ...id, frontends: none, labels: none, selector: none },
+      ...{ includeExternal: true, shared: true, clusterID: 2 },
+      backends: new Map([[address, new Map([['http', { port: 8080, protocol: 6 }]])]]),
+    });
+  }
+
   /** One object of every kind. */
   fill(): this {
     const k8s = {
@@ -130,12 +151,7 @@ export class TestModel implements ReadModel {
     this.ipcache.upsert('10.0.0.0/8', { identity: 77, source: 'clustermesh', owner: 'baltic' });
     const id = { namespace: 'shop', name: 'checkout' };
     const ports = [['http', { port: 8080, protocol: 6 }]] as const;
-    this.services.updateService(
-      createService({
-        ...{ id, clusterIPs: ['172.16.0.10'], addressing: 'assigned', global: true },
-        ports: [['http', { port: 80, protocol: 6, nodePort: 0 }]],
-      }),
-    );
+    this.addService(id, '172.16.0.10');
     this.services.updateEndpoints(
       createEndpointSlice({
         ...{ service: id, name: 'slice-1' },
