@@ -91,6 +91,10 @@ export const BENCHES: Readonly<Record<string, Bench>> = {
       'services and nodes of a Kubernetes API server published into a real etcd; --n services of 10 backends (10,000), and half as many nodes',
     run: async (options) => (await import('./operator.ts')).benchOperator(options),
   },
+  mcs: {
+    summary: 'services exported by 10 clusters, imported into an API server; --n exports (5,000)',
+    run: async (options) => (await import('./mcs.ts')).benchMcs(options),
+  },
   publish: {
     summary:
       'a cluster published into a real etcd with leases, changed, put back, deleted, withdrawn, restarted; --n IPs (1,000,000)',

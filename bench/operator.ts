@@ -45,8 +45,10 @@ const API_SERVER = fileURLToPath(new URL('./operator/api-server.js', import.meta
 
 const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
 
-/** An API server in a separate process, with the objects of a cluster. */
-async function startApiServer(size: ClusterSize): Promise<{ access: ClusterAccess; process: ChildProcess }> {
+/** Starts an API server in a separate process, with the objects of a cluster. */
+export async function startApiServer(
+  size: ClusterSize,
+): Promise<{ access: ClusterAccess; process: ChildProcess }> {
   const child = spawn(process.execPath, [API_SERVER, JSON.stringify(size)], {
     stdio: ['pipe', 'pipe', 'inherit'],
   });
