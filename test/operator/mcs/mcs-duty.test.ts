@@ -337,6 +337,9 @@ describe('the duty', () => {
       state: 'waiting',
       lastFailure: { message: expect.stringContaining('serves no version of multicluster.x-k8s.io') },
     });
+    const slicesFailure = (): string | undefined =>
+      a.duties.all.map((duty) => duty.status()).find(({ name }) => name === 'mcs-slices')?.lastFailure?.message;
+    expect(slicesFailure()).toContain('serves no version of multicluster.x-k8s.io');
     const canary = syncedKey('a', 'serviceexports');
     expect([...a.published(canary).keys()]).toEqual([canary]);
     const [config] = a.published('cilium/cluster-config/a').values();
@@ -345,6 +348,7 @@ describe('the duty', () => {
     await a.export('cart');
     await mesh.pass(60_000);
     expect(await clustersOf(mesh.cluster('b'), 'cart')).toEqual(['a']);
+    expect(slicesFailure()).toBeUndefined();
   });
 
   it('uses v1alpha1 if that is the only version', async () => {
