@@ -338,7 +338,8 @@ describe('the duty', () => {
       lastFailure: { message: expect.stringContaining('serves no version of multicluster.x-k8s.io') },
     });
     const slicesFailure = (): string | undefined =>
-      a.duties.all.map((duty) => duty.status()).find(({ name }) => name === 'mcs-slices')?.lastFailure?.message;
+      a.duties.all.map((duty) => duty.status()).find(({ name }) => name === 'mcs-slices')?.lastFailure
+        ?.message;
     expect(slicesFailure()).toContain('serves no version of multicluster.x-k8s.io');
     const canary = syncedKey('a', 'serviceexports');
     expect([...a.published(canary).keys()]).toEqual([canary]);
