@@ -1,9 +1,9 @@
 /**
- * The public surface of `datapath-cache`: three engines that know what is where, what feeds them, and the types
- * of what they take and give. What is not here, or in one of the smaller entries, may change in any version.
+ * The public surface of `datapath-cache`: the three engines, their sources and sinks, and their types. Everything else in the
+ * package, except the other entries, may change in any version.
  */
 
-// ── What they knew: checkpoints, and addresses that are taken ──────────────────────────────────────────────
+// ── Restarts: checkpoints, and reserved addresses ──────────────────────────────────────────────────────────
 export { StateFiles } from './agent/state-files.ts';
 export type { StateFile, StateFolder, StateSink } from './base/files/state-folder.ts';
 export type { TurnGateOptions } from './base/turn-gate.ts';
@@ -40,7 +40,7 @@ export type { KeyVersion, ResourceStatuses } from './clustermesh/resource-stores
 export type { ServiceV2 } from './clustermesh/service-v2.ts';
 export type { SyncDeadline, SyncingClusters, SyncProgress } from './clustermesh/sync-deadline.ts';
 export { waitForClusters } from './clustermesh/sync-deadline.ts';
-// ── What they feed: a datapath, and recording ones ─────────────────────────────────────────────────────────
+// ── Sinks: a datapath, and recording listeners ─────────────────────────────────────────────────────────────
 export type {
   ConnectDatapathOptions,
   Datapath,
@@ -57,9 +57,9 @@ export {
   RecordingNodeHandler,
   RecordingServiceHandler,
 } from './datapath/recording.ts';
-// ── What feeds them: kvstores ──────────────────────────────────────────────────────────────────────────────
+// ── Sources: kvstores ──────────────────────────────────────────────────────────────────────────────────────
 export * from './etcd.ts';
-// ── What was where, when ───────────────────────────────────────────────────────────────────────────────────
+// ── History ────────────────────────────────────────────────────────────────────────────────────────────────
 export type { CauseGroup, NodeOfHost } from './history/causes.ts';
 export type { ChangeLogCounts, DoubtfulSpan } from './history/change-log.ts';
 export type { VisibleClaim } from './history/changed-prefixes.ts';

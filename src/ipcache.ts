@@ -1,5 +1,5 @@
 /**
- * The IPCache alone, as `datapath-cache/ipcache`: which identity, host and pod stand behind an IP. Loads nothing of Node
+ * The IPCache alone, as `datapath-cache/ipcache`: identity, host and pod of each IP. Loads nothing of Node
  * and no other package: it runs in browsers and workers.
  */
 

@@ -1,6 +1,6 @@
 /**
- * The datapath of the Linux host on which a program runs, as `datapath-cache/linux`: the engines, and what they know
- * written into the kernel and kept equal to it. Importing this loads nothing that calls foreign functions; opening a datapath does.
+ * The datapath of the Linux host on which a program runs, as `datapath-cache/linux`: connects the engines to the kernel, and
+ * keeps its tables equal to their content. Importing this loads nothing that calls foreign functions; opening a datapath does.
  */
 
 export type { Datapath, DatapathEngines, ServiceHandler } from './datapath/datapath.ts';

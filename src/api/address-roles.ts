@@ -5,7 +5,7 @@ import type { FrontendKind } from '../servicecache/frontends.ts';
 import { formatServiceID } from '../servicecache/service-id.ts';
 import type { ReadModel } from './read-model.ts';
 
-/** What an IP address is of a service or a node. */
+/** The role of an IP address in a service or a node. */
 export interface AddressRoleDocument {
   readonly kind: 'service' | 'node';
   /** `namespace/name` of the service, `cluster/name` of the node. */

@@ -88,7 +88,7 @@ export interface DatapathStepDocument {
 
 /** The entry of a prefix in the kernel, beside that of the cache. */
 export interface KernelEntryDocument {
-  /** What the kernel finds: the value of the longest prefix that contains it; absent if there is none. */
+  /** The value in the kernel: that of the longest prefix that contains it; absent if there is none. */
   readonly kernel?: string | undefined;
   /** Value in the cache; absent if there is none. */
   readonly cache?: string | undefined;

@@ -38,7 +38,7 @@ export interface EntryDocument {
 /** Stores of claims. `memory`: a kvstore in the process, such as a recorded one. `agent`: no store, the process makes the claim. */
 export const STORES = ['etcd', 'memory', 'kubernetes', 'checkpoint', 'agent'] as const;
 
-/** Where a claim comes from. */
+/** The origin of a claim. */
 export interface OriginDocument {
   /** All fields as text: `atlantic's etcd, cilium/state/ip/v1/default/10.10.0.12, revision 88124`. */
   readonly text: string;
@@ -59,7 +59,7 @@ export interface ClaimDocument extends EntryDocument {
   readonly effective: boolean;
   /** True if the key is a full-length CIDR shadowed by an endpoint IP. */
   readonly shadowed: boolean;
-  /** Where the claim comes from; absent for a claim of an earlier moment. */
+  /** The origin of the claim; absent for a claim of an earlier moment. */
   readonly origin?: OriginDocument | undefined;
   /** Times between which an earlier claim was live, ISO 8601; absent if not held, or if it is live now. */
   readonly since?: string | undefined;

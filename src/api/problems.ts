@@ -34,7 +34,7 @@ export interface ProblemsDocument {
 /** The status of an agent, or the steps of another process. */
 type ProblemSource = Pick<StatusDocument, 'steps'> & Partial<StatusDocument>;
 
-/** A problem, and the beginnings of the blockers that say the same. */
+/** A problem, and the beginnings of the blockers that report the same problem. */
 interface Found extends HealthProblem {
   readonly blockers?: readonly string[];
 }
@@ -219,8 +219,8 @@ function* agentProblems(status: Partial<StatusDocument>, now: number): Generator
 }
 
 /**
- * Returns the current problems, the worst first. The list is empty only if there are no blockers. A blocker that says the same as a
- * problem of the status is not repeated.
+ * Returns the current problems, the worst first. The list is empty only if there are no blockers. A blocker is omitted if a
+ * problem of the status reports the same.
  *
  * @param blockers - The blockers of `/readyz`.
  * @param now - Wall-clock time in milliseconds.

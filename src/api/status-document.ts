@@ -1,7 +1,7 @@
 import type { CopiedResource, MeshResource } from '../kvstore/codec/keys.ts';
 import type { DatapathDocument } from './datapath-document.ts';
 
-/** Progress of what is read from a kvstore. */
+/** Progress of reading a kvstore. */
 export interface ReadProgress {
   /** All changes up to this revision of the kvstore were received; absent before the first list. */
   readonly revision?: number | undefined;

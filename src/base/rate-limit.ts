@@ -13,7 +13,10 @@ export interface RateLimitOptions {
   readonly bootstrapQps?: number | undefined;
   /** Maximum number of concurrent calls; default `qps`, at least 1. */
   readonly maxInflight?: number | undefined;
-  /** Calls that are made at once after a pause, at least 1: with 1, no second has more than `qps`. Default: those of one second. */
+  /**
+   * Calls that are made without delay after a pause, at least 1: with 1, no second has more than `qps`. Default: those of one
+   * second.
+   */
   readonly burst?: number | undefined;
 }
 

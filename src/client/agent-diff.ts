@@ -101,9 +101,9 @@ const LOCAL_SOURCES: ReadonlySet<string> = new Set(['local', 'generated', 'api',
 type Side = 'a' | 'b';
 
 /**
- * Returns the claims, services and nodes in which two agents differ, with the reasons. It compares sums, then the buckets that differ,
- * so equal agents exchange a few KiB. Memory: the listed differences, and two answers. Throws `ApiError`, or `InputError` if the agents
- * cannot be compared or one of them is started again meanwhile.
+ * Returns the claims, services and nodes in which two agents differ, with the reasons. It compares sums, then the buckets that
+ * differ, so equal agents exchange a few KiB. Memory: the listed differences, and two answers. Throws `ApiError`, or
+ * `InputError` if the agents cannot be compared, or if one of them restarts during the comparison.
  */
 export async function diffAgents(askA: Ask, askB: Ask): Promise<AgentDiff> {
   const [a, b] = (await Promise.all([askA('/v1/digest'), askB('/v1/digest')])) as [
@@ -446,7 +446,7 @@ const SERVICE_KINDS: ReadonlySet<string> = new Set(['services', 'endpointslices'
 /** Kinds that make claims of nodes only. */
 const NODE_KINDS: ReadonlySet<string> = new Set(['ciliumnodes', 'nodes']);
 
-/** Returns what is incomplete of the source of a claim. */
+/** Returns the incomplete parts of the source of a claim. */
 function incompleteText(status: StatusDocument, { writer, a, b }: Pair): string | undefined {
   const [source = '', owner] = writer.split(' ');
   if (source === 'k8s' || source === 'custom-resource') {
@@ -463,7 +463,7 @@ function incompleteText(status: StatusDocument, { writer, a, b }: Pair): string 
   return own && incompleteCluster(status, own.name);
 }
 
-/** Returns what is incomplete of the source of a service or a node of a cluster. */
+/** Returns the incomplete parts of the source of a service or a node of a cluster. */
 function incompleteItem(
   status: StatusDocument,
   kinds: ReadonlySet<string>,
@@ -510,7 +510,7 @@ function behindText(
   return `${side} is behind: revision ${Math.min(revisionA, revisionB)} of ${Math.max(revisionA, revisionB)}`;
 }
 
-/** Returns the other source of which the agent without the claim has one. */
+/** Returns another source from which the agent without this claim has a claim on the key. */
 function otherSource(
   pair: Pair,
   a: ExplanationDocument | undefined,
@@ -531,7 +531,7 @@ function claimText(claim: DigestClaim | undefined): string {
   return `${identity}${pod}${hostIP === undefined ? '' : ` at ${hostIP}`}${key}`;
 }
 
-/** Returns what differs between two versions of a service or node, by field. Of lists only what one agent has alone. */
+/** Returns the differences of two versions of a service or node, by field. Of lists, returns the items of one agent only. */
 function fieldDifferences({ a, b }: Pick<DocumentDifference, 'a' | 'b'>): readonly string[] {
   if (a === undefined || b === undefined) return [a === undefined ? 'a: none' : 'b: none'];
   const names = [...new Set([...Object.keys(a), ...Object.keys(b)])];

@@ -77,7 +77,7 @@ const SECRETS: readonly (readonly [RegExp, string])[] = [
   ],
 ];
 
-/** Returns a text without passwords, tokens, private keys and certificates, as far as their form shows what they are. */
+/** Returns a text without passwords, tokens, private keys and certificates, as far as they can be recognized by their form. */
 export function withoutSecrets(text: string): string {
   return SECRETS.reduce((rest, [pattern, replacement]) => rest.replace(pattern, replacement), text);
 }

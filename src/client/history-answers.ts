@@ -19,7 +19,7 @@ export function timeText(iso: string, now: Date = new Date()): string {
   return `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())} ${clock}`;
 }
 
-/** Returns the sentences about a moment that is not certain, or of which not all claims are known. */
+/** Returns the sentences that explain why an answer about a moment is not certain, or lacks claims. */
 export function doubtLines({ certain, reason, claimsComplete }: PastDocument): readonly string[] {
   const incomplete = 'an earlier agent: only claims that changed while it ran are known';
   return [

@@ -26,7 +26,7 @@ export interface DoubtfulSpan {
   toMs: number | undefined;
 }
 
-/** What a {@link ChangeLog} must know of the disk that its segments are written to. */
+/** The facts about the disk that a {@link ChangeLog} needs to write its segments there. */
 export interface ChangeLogDisk {
   readonly maxBytes: number;
   /** Sequence number of the first record. Numbers continue from life to life. */
@@ -132,7 +132,7 @@ export class ChangeLog {
     return this.#segments;
   }
 
-  /** Time of the life from which on states are held. */
+  /** Time of the life since which states are held. */
   get floorMs(): number {
     return this.#floorMs;
   }

@@ -97,9 +97,9 @@ export interface AroundOptions {
 const MAX_GROUPS = 100;
 
 /**
- * What was where, when, and who claimed it. Records every change of a claim of an `IPCache` from {@link History.start} on, and
- * answers for any earlier moment that is held: it takes the claims of now and puts back, newest first, what each later change
- * replaced. The rules of SEMANTICS 2 then select the effective one.
+ * The history of the claims on prefixes, and of services and nodes. Records every change of a claim of an `IPCache` from {@link
+ * History.start} on, and answers for any earlier moment that is held: it takes the present claims and undoes each later change,
+ * newest first. The rules of SEMANTICS 2 then select the effective one.
  *
  * A record costs 2 to 3 µs and about 42 bytes. The oldest records are dropped when the memory is full. With a disk, they are
  * appended to files each time {@link History.flush} is called, and {@link History.past} answers from these, too, even of earlier

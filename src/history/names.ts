@@ -53,7 +53,7 @@ export class Names {
     this.#bytes.text(name);
   }
 
-  /** Returns the number with which a name is written next; 0 if it has none yet. */
+  /** Returns the number of a name; 0 if it has none yet. */
   numberOf(name: string): number {
     return this.#numbers.get(name) ?? 0;
   }

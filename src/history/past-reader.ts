@@ -468,7 +468,7 @@ export class PastReader {
         for (const change of changes) state.add(change, isLater(change));
       const past = state.result(cut.ms, (fromMs, toMs) => isLostBetween(asked, fromMs, toMs));
       if (state.hasRecords) return { past, isKnown: past.isKnown };
-      // What the next life began with.
+      // The state at the beginning of the next life.
       const next: LifeCut = { life: cut.life + 1, ms: -1, endSequence: undefined };
       if (next.life >= lives.length) return { past, isKnown: false };
       const later = await this.#pastIn(reading, keys, next, now);

@@ -201,7 +201,7 @@ class IPv6Stems implements FamilyStems {
 /**
  * Returns the prefix lengths that a longest match has to try. Each prefix is in the set of its *stem*: the multiple of eight
  * bits that is one to eight bits shorter ({@link StrideSets}). One read of a set yields the longest prefix in it that contains
- * an address. A *root* (IPv4) or *guide* (IPv6) tells which sets exist, so that no others are read.
+ * an address. A *root* (IPv4) or *guide* (IPv6) records the existing sets, so that no others are read.
  *
  * A miss usually reads two cache lines, and so does a match before the prefix itself is read. Endpoints are not indexed.
  * Memory: 16 to 32 bytes for a stem, 64 more if it has several prefixes; for IPv6 16 to 32 bytes for each first 48 bits, for

@@ -213,7 +213,7 @@ export function addIPRoutes(app: ApiApp, { model, feed, clock, instance, gate }:
     const when = whenParameter('at', at, clock.wallTime());
     return key.includes('/') ? past.at(key, when) : past.lookup(key, when);
   };
-  /** Moments in memory are answered at once, because a request may have many. */
+  /** Moments in memory are answered immediately, because a request may have many. */
   const entryOf = (key: string, at: string): PastAnswer => {
     const history = historyOf(model);
     const when = whenParameter('at', at, clock.wallTime());

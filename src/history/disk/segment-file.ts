@@ -16,7 +16,7 @@ export interface SegmentHead {
   readonly maxBytes: number;
 }
 
-/** What is known of a life besides its records. */
+/** The known facts about a life, without its records. */
 export interface LifeState {
   readonly pieces: readonly ClockPiece[];
   readonly spans: readonly DoubtfulSpan[];

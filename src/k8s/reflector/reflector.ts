@@ -101,7 +101,7 @@ export class Reflector implements FollowedResource {
   #lists = 0;
   #watches = 0;
   #lastBytesAt: number | undefined;
-  /** When the first failure since the last open watch came. */
+  /** Time of the first failure since the last open watch. */
   #behindSince: number | undefined;
   /** When the current wait is over. */
   #retryAt: number | undefined;

@@ -80,7 +80,7 @@ export interface ObjectWriter {
 export interface ObjectWriterOptions {
   /** Requests per second. Default: no limit. */
   readonly perSecond?: number | undefined;
-  /** Requests that are sent at once after a pause: with 1, no second has more than `perSecond`. Default `perSecond`. */
+  /** Requests that are sent without delay after a pause: with 1, no second has more than `perSecond`. Default `perSecond`. */
   readonly burst?: number | undefined;
   /** The name under which the server records the fields of written objects. Default: the server's, from the user agent. */
   readonly fieldManager?: string | undefined;

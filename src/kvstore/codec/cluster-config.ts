@@ -44,7 +44,10 @@ const KNOWN: ReadonlySet<string> = new Set([
   'endpointSlicesExportMode',
 ]);
 
-/** Returns true if a cluster exports a resource: services in the formats of its mode, service exports if it says so, others always. */
+/**
+ * Returns true if a cluster exports a resource: services in the formats of its mode, service exports if its configuration has
+ * the flag, others always.
+ */
 export function exportsResource(
   resource: CopiedResource,
   { endpointSlicesExportMode: mode, serviceExportsEnabled }: Partial<ClusterCapabilities>,

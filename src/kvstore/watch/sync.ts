@@ -100,7 +100,7 @@ function isSame(kv: KeyValue | undefined, { modRevision, value }: Anchor): boole
 }
 
 /**
- * Brings the known keys up to date with the store. Returns the revision as of which everything is known.
+ * Brings the known keys up to date with the store. Returns the revision up to which all keys are known.
  *
  * If a key is unchanged since its put, the history up to that revision is proven (`trusted`). Then only later writes are read. The
  * keys are also compared, unless their number proves that none is missing. If nothing is proven, all keys are listed with values.
