@@ -1,8 +1,8 @@
-interface Entry<K, V> {
+import { type Link, LinkedList } from './linked-list.ts';
+
+interface Entry<K, V> extends Link<Entry<K, V>> {
   readonly key: K;
   value: V;
-  previous: Entry<K, V> | undefined;
-  next: Entry<K, V> | undefined;
 }
 
 /**
@@ -11,12 +11,11 @@ interface Entry<K, V> {
  * A `Map` does not, if its first key is deleted repeatedly: each new iterator skips the slots of all keys that were deleted since
  * the map last changed its capacity.
  *
- *     #first ─► a ◄─► b ◄─► c ◄─ #last        #entries: key → entry
+ *     #list ─► a ◄─► b ◄─► c        #entries: key → entry
  */
 export class KeyedQueue<K, V = undefined> {
   readonly #entries = new Map<K, Entry<K, V>>();
-  #first: Entry<K, V> | undefined;
-  #last: Entry<K, V> | undefined;
+  readonly #list = new LinkedList<Entry<K, V>>();
 
   get size(): number {
     return this.#entries.size;
@@ -24,7 +23,7 @@ export class KeyedQueue<K, V = undefined> {
 
   /** The first key of the queue; undefined if it is empty. */
   get first(): K | undefined {
-    return this.#first?.key;
+    return this.#list.first?.key;
   }
 
   has(key: K): boolean {
@@ -42,11 +41,9 @@ export class KeyedQueue<K, V = undefined> {
       known.value = value;
       return;
     }
-    const entry: Entry<K, V> = { key, value, previous: this.#last, next: undefined };
+    const entry: Entry<K, V> = { key, value, previous: undefined, next: undefined };
     this.#entries.set(key, entry);
-    if (this.#last === undefined) this.#first = entry;
-    else this.#last.next = entry;
-    this.#last = entry;
+    this.#list.append(entry);
   }
 
   /** Removes a key from any place of the queue. Returns true if it was queued. */
@@ -59,7 +56,7 @@ export class KeyedQueue<K, V = undefined> {
 
   /** Removes and returns the first key of the queue with its value. Returns undefined if the queue is empty. */
   shift(): readonly [key: K, value: V] | undefined {
-    const first = this.#first;
+    const { first } = this.#list;
     if (first === undefined) return undefined;
     this.#remove(first);
     return [first.key, first.value];
@@ -67,26 +64,22 @@ export class KeyedQueue<K, V = undefined> {
 
   clear(): void {
     this.#entries.clear();
-    this.#first = undefined;
-    this.#last = undefined;
+    this.#list.clear();
   }
 
   /** Iterates over keys and values in the order of the queue. The loop may delete the current key. */
   *[Symbol.iterator](): Generator<readonly [key: K, value: V], void, void> {
-    for (let entry = this.#first; entry !== undefined; entry = entry.next) yield [entry.key, entry.value];
+    for (let entry = this.#list.first; entry !== undefined; entry = entry.next)
+      yield [entry.key, entry.value];
   }
 
   /** Iterates over the values in the order of the queue. */
   *values(): Generator<V, void, void> {
-    for (let entry = this.#first; entry !== undefined; entry = entry.next) yield entry.value;
+    for (let entry = this.#list.first; entry !== undefined; entry = entry.next) yield entry.value;
   }
 
   #remove(entry: Entry<K, V>): void {
-    const { key, previous, next } = entry;
-    this.#entries.delete(key);
-    if (previous === undefined) this.#first = next;
-    else previous.next = next;
-    if (next === undefined) this.#last = previous;
-    else next.previous = previous;
+    this.#entries.delete(entry.key);
+    this.#list.remove(entry);
   }
 }

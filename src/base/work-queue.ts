@@ -1,6 +1,6 @@
 import { type Backoff, backoffDelay } from './backoff.ts';
 import type { Clock, Random, Timer } from './clock.ts';
-import { KeyedQueue } from './keyed-queue.ts';
+import { type Link, LinkedList } from './linked-list.ts';
 
 /** Options of {@link WorkQueue}. */
 export interface WorkQueueOptions {
@@ -15,6 +15,14 @@ export interface WorkQueueOptions {
 interface Delay {
   readonly at: number;
   readonly timer: Timer;
+}
+
+/** A key that is due or worked on. */
+interface Entry<K> extends Link<Entry<K>> {
+  readonly key: K;
+  isWorking: boolean;
+  /** While the key is worked on, the time when it is due again. */
+  dueAt: number;
 }
 
 /** The next due time of a key in work, if the key was not added again since the work began. */
@@ -34,10 +42,11 @@ const BACKOFF: Backoff = { baseMs: 100, capMs: 60_000 };
  */
 export class WorkQueue<K> {
   readonly #options: WorkQueueOptions;
-  readonly #due = new KeyedQueue<K>();
+  /** The keys that are due or worked on. */
+  readonly #entries = new Map<K, Entry<K>>();
+  readonly #due = new LinkedList<Entry<K>>();
+  #working = 0;
   readonly #delayed = new Map<K, Delay>();
-  /** Keys between `get` and `done`, with the time when they are due again. */
-  readonly #working = new Map<K, number>();
   readonly #failures = new Map<K, number>();
 
   constructor(options: WorkQueueOptions) {
@@ -46,47 +55,49 @@ export class WorkQueue<K> {
 
   /** Number of keys that are due, delayed or worked on. */
   get size(): number {
-    return this.#due.size + this.#delayed.size + this.#working.size;
+    return this.#entries.size + this.#delayed.size;
   }
 
   /** Number of keys between `get` and `done`. */
   get working(): number {
-    return this.#working.size;
+    return this.#working;
   }
 
   /** Returns true if the key is due, delayed or worked on. */
   has(key: K): boolean {
-    return this.#due.has(key) || this.#working.has(key) || this.#delayed.has(key);
+    return this.#entries.has(key) || (this.#delayed.size > 0 && this.#delayed.has(key));
   }
 
   /** Iterates over all keys in any order. */
   *keys(): Generator<K, void, void> {
-    for (const [key] of this.#due) yield key;
-    yield* this.#working.keys();
+    yield* this.#entries.keys();
     yield* this.#delayed.keys();
   }
 
   /** Makes a key due now. Its delay ends. */
   add(key: K): void {
-    if (this.#working.has(key)) {
-      this.#working.set(key, Number.NEGATIVE_INFINITY);
+    const known = this.#entries.get(key);
+    if (known !== undefined) {
+      known.dueAt = Number.NEGATIVE_INFINITY;
       return;
     }
     this.#undelay(key);
-    this.#due.set(key, undefined);
+    const entry: Entry<K> = { key, isWorking: false, dueAt: NEVER, previous: undefined, next: undefined };
+    this.#entries.set(key, entry);
+    this.#due.append(entry);
   }
 
   /** Makes a key due after a delay, unless it is due earlier. */
   addAfter(key: K, delayMs: number): void {
     const { clock, onDue } = this.#options;
     const at = clock.now() + delayMs;
-    const dueAt = this.#working.get(key);
-    if (dueAt !== undefined) {
-      this.#working.set(key, Math.min(dueAt, at));
+    const entry = this.#entries.get(key);
+    if (entry !== undefined) {
+      entry.dueAt = Math.min(entry.dueAt, at);
       return;
     }
     const delay = this.#delayed.get(key);
-    if (this.#due.has(key) || (delay !== undefined && delay.at <= at)) return;
+    if (delay !== undefined && delay.at <= at) return;
     delay?.timer.cancel();
     const timer = clock.after(delayMs, () => {
       this.add(key);
@@ -117,35 +128,45 @@ export class WorkQueue<K> {
 
   /** The key that {@link get} would return. */
   get next(): K | undefined {
-    return this.#due.first;
+    return this.#due.first?.key;
   }
 
   /** Returns the key that has been due longest and marks it as worked on until `done`. Returns undefined if no key is due. */
   get(): K | undefined {
-    const first = this.#due.shift();
+    const { first } = this.#due;
     if (first === undefined) return undefined;
-    const [key] = first;
-    this.#working.set(key, NEVER);
-    return key;
+    this.#due.remove(first);
+    first.isWorking = true;
+    first.dueAt = NEVER;
+    this.#working++;
+    return first.key;
   }
 
-  /** Ends the work on a key. If it was added during the work, appends it to the queue again. */
-  done(key: K): void {
-    const dueAt = this.#working.get(key);
-    if (dueAt === undefined) return;
-    this.#working.delete(key);
-    if (dueAt === NEVER) return;
+  /**
+   * Ends the work on a key. If it was added during the work, appends it to the queue again. Returns true if the key has left the
+   * queue.
+   */
+  done(key: K): boolean {
+    const entry = this.#entries.get(key);
+    if (entry?.isWorking !== true) return false;
+    this.#entries.delete(key);
+    this.#working--;
+    const { dueAt } = entry;
+    if (dueAt === NEVER) return true;
     const delayMs = dueAt - this.#options.clock.now();
     if (delayMs > 0) this.addAfter(key, delayMs);
     else this.add(key);
+    return false;
   }
 
   /** Removes a key and its failures. If it is worked on, `done` does not queue it again. */
   delete(key: K): void {
     this.#undelay(key);
-    this.#due.delete(key);
     this.#failures.delete(key);
-    if (this.#working.has(key)) this.#working.set(key, NEVER);
+    const entry = this.#entries.get(key);
+    if (entry === undefined) return;
+    if (entry.isWorking) entry.dueAt = NEVER;
+    else this.#remove(entry);
   }
 
   /** Makes all delayed keys due now. */
@@ -157,9 +178,15 @@ export class WorkQueue<K> {
   clear(): void {
     for (const { timer } of this.#delayed.values()) timer.cancel();
     this.#delayed.clear();
-    this.#due.clear();
     this.#failures.clear();
-    for (const key of this.#working.keys()) this.#working.set(key, NEVER);
+    for (const entry of this.#entries.values())
+      if (entry.isWorking) entry.dueAt = NEVER;
+      else this.#remove(entry);
+  }
+
+  #remove(entry: Entry<K>): void {
+    this.#entries.delete(entry.key);
+    this.#due.remove(entry);
   }
 
   #undelay(key: K): void {

@@ -16,6 +16,7 @@ const TARGETS = { exists: 0, 'create-revision': 1, 'mod-revision': 2, value: 3, 
 const VALUES = { exists: 4, 'create-revision': 5, 'mod-revision': 6, value: 7, lease: 8 } as const;
 
 const EMPTY = Buffer.alloc(0);
+const ASCII_END = 0x80;
 /** Tags of length-delimited fields: `field * 8 + 2`. */
 const SUCCESS = 2 * 8 + 2;
 const FAILURE = 3 * 8 + 2;
@@ -24,11 +25,14 @@ const REQUEST_DELETE = 3 * 8 + 2;
 const FIRST = 1 * 8 + 2;
 const SECOND = 2 * 8 + 2;
 
+/** Bytes, or ASCII text of as many bytes. */
+type Encodable = string | Uint8Array;
+
 /** Two bytes fields, which are the key and value of a put, or the bounds of a delete, and the encoded lease of a put. */
 interface Operation {
   readonly tag: number;
-  readonly first: Uint8Array;
-  readonly second: Uint8Array;
+  readonly first: Encodable;
+  readonly second: Encodable;
   readonly lease: Uint8Array;
   /** Length of the put or delete. */
   readonly size: number;
@@ -70,10 +74,15 @@ function leaseEncoder(): (lease: LeaseID) => Uint8Array {
   };
 }
 
+function encodableOf(key: string): Encodable {
+  for (let i = 0; i < key.length; i++) if (key.charCodeAt(i) >= ASCII_END) return bytesOfKey(key);
+  return key;
+}
+
 function operationOf(write: WriteOperation, encodeLease: (lease: LeaseID) => Uint8Array): Operation {
   const isPut = write.op === 'put';
-  const first = bytesOfKey(isPut ? write.key : write.range.start);
-  const second = isPut ? write.value : bytesOfKey(write.range.end);
+  const first = encodableOf(isPut ? write.key : write.range.start);
+  const second = isPut ? write.value : encodableOf(write.range.end);
   const lease = isPut ? encodeLease(write.lease) : EMPTY;
   const size = fieldSize(first.length) + fieldSize(second.length) + lease.length;
   return { tag: isPut ? REQUEST_PUT : REQUEST_DELETE, first, second, lease, size };
@@ -87,10 +96,11 @@ function writeVarint(buffer: Buffer, value: number, start: number): number {
   return at;
 }
 
-function writeBytes(buffer: Buffer, tag: number, bytes: Uint8Array, start: number): number {
+function writeBytes(buffer: Buffer, tag: number, bytes: Encodable, start: number): number {
   buffer[start] = tag;
   const at = writeVarint(buffer, bytes.length, start + 1);
-  buffer.set(bytes, at);
+  if (typeof bytes === 'string') for (let i = 0; i < bytes.length; i++) buffer[at + i] = bytes.charCodeAt(i);
+  else buffer.set(bytes, at);
   return at + bytes.length;
 }
 

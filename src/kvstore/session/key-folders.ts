@@ -6,6 +6,10 @@ export class KeyFolders<V> {
   #lastName = '';
   #last: Map<string, V> | undefined;
 
+  get isEmpty(): boolean {
+    return this.#folders.size === 0;
+  }
+
   get(key: string): V | undefined {
     return this.#folderOf(key)?.get(key);
   }

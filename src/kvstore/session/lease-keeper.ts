@@ -188,7 +188,7 @@ export class LeaseKeeper {
 
   /** Returns the binding of a key to a held lease. Call it before a delete, for {@link unbind} after it. */
   bindingOf(key: string): Binding | undefined {
-    const binding = this.#bindings.get(key);
+    const binding = this.#bindings.isEmpty ? undefined : this.#bindings.get(key);
     return binding?.held.isHeld === true ? binding : undefined;
   }
 

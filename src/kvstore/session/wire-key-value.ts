@@ -46,10 +46,7 @@ export class WireKeyValue implements KeyValue, KeyBytes {
   }
 
   get lease(): LeaseID | undefined {
-    if (this.leaseAt === 0) return undefined;
-    const reader = new ProtoReader(this.buffer);
-    reader.at = this.leaseAt;
-    return reader.int64();
+    return this.leaseAt === 0 ? undefined : leaseIn(this.buffer, this.leaseAt);
   }
 
   get key(): string {
@@ -69,6 +66,21 @@ export class WireKeyValue implements KeyValue, KeyBytes {
   keyFrom(from: number): string {
     return textOf(this.buffer, this.keyAt + from, this.keyEnd);
   }
+}
+
+/** The last lease, because up to 1,000 keys in succession have the same one. */
+const lastLease = { bytes: Buffer.alloc(0), id: '0' };
+
+function leaseIn(buffer: Buffer, at: number): LeaseID {
+  const { bytes, id } = lastLease;
+  let same = 0;
+  while (same < bytes.length && buffer[at + same] === bytes[same]) same++;
+  if (same > 0 && same === bytes.length) return id;
+  const reader = new ProtoReader(buffer);
+  reader.at = at;
+  lastLease.id = reader.int64();
+  lastLease.bytes = Buffer.from(buffer.subarray(at, reader.at));
+  return lastLease.id;
 }
 
 /** Returns the key in `buffer[from, to)`. */

@@ -47,7 +47,7 @@ export class CanaryWaits {
 
   /** Records that the kvstore has the wanted value of this name, after it was removed from the queue. */
   written(name: string): void {
-    const wait = this.#nameWaits.get(name);
+    const wait = this.#nameWaits.size === 0 ? undefined : this.#nameWaits.get(name);
     if (wait === undefined) return;
     this.#nameWaits.delete(name);
     wait.laterCount--;

@@ -31,8 +31,8 @@ export interface RetryQueueOptions<J> {
   attempt(job: J, signal: AbortSignal): Promise<void>;
   /** Combines jobs. Default: each job has its own attempt. */
   readonly batches?: Batches<J> | undefined;
-  /** Receives a job that has succeeded and was not added again during its attempt. */
-  onDone?(job: J): void;
+  /** Receives the jobs that have succeeded together and were not added again during their attempt. */
+  onDone?(jobs: readonly J[]): void;
 }
 
 /** Status of a {@link RetryQueue}. */
@@ -176,10 +176,8 @@ export class RetryQueue<J> {
 
   #succeeded(jobs: readonly J[]): void {
     this.#failuresInRow = 0;
-    for (const job of jobs) {
-      this.#jobs.done(job);
-      if (!this.#jobs.has(job)) this.#options.onDone?.(job);
-    }
+    const done = jobs.filter((job) => this.#jobs.done(job));
+    if (done.length > 0) this.#options.onDone?.(done);
   }
 
   /**

@@ -211,7 +211,7 @@ export class SyncStore {
         await (job === CANARY ? this.#syncCanary(signal) : this.#sync(job, signal));
       },
       batches: batched === true ? this.#batches() : undefined,
-      onDone: (job) => this.#settled(job),
+      onDone: (jobs) => this.#settled(jobs),
     });
     this.#contested = new ContestedKeys({ clock, random, putBack: (key) => this.#putBack(key) });
   }
@@ -684,14 +684,15 @@ export class SyncStore {
     return UNKNOWN_REVISION;
   }
 
-  #settled(job: SyncKey | typeof CANARY): void {
-    if (job !== CANARY) {
+  #settled(jobs: readonly (SyncKey | typeof CANARY)[]): void {
+    for (const job of jobs) {
+      if (job === CANARY) continue;
       job.isPending = false;
       this.#forgetUnneeded(job);
       this.#canaries.written(job.name);
       this.#landings.written(job.name);
-      this.#landings.complete(this.#landings.due());
     }
+    this.#landings.complete(this.#landings.due());
     this.#offerCanary();
   }
 

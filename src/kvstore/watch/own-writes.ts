@@ -22,14 +22,17 @@ type Verdict = 'shown' | 'restored' | 'unknown';
  */
 export class OwnWrites {
   readonly #puts = new Anchors();
+  /** Their keys, because a transaction with many puts looks for each of them. */
+  #keys = new Set<string>();
   #deleted: { readonly key: string; readonly revision: number } | undefined;
 
   /** Records a put. Of the puts of one transaction the first is enough, because the store has all of them or none. */
   put(key: string, value: Uint8Array, revision: number): void {
-    this.#puts.drop({ key });
+    this.forget(key);
     if (revision === this.#puts.newest) return;
     this.#puts.put({ key, value, modRevision: revision });
     this.#puts.seal(); // copies the value
+    this.#keys = new Set(this.#puts.newestFirst.map((put) => put.key));
   }
 
   deleted(key: string, revision: number): void {
@@ -42,17 +45,18 @@ export class OwnWrites {
    * key missing and report a restore.
    */
   forget(key: string): void {
-    this.#puts.drop({ key });
+    if (this.#keys.delete(key)) this.#puts.drop({ key });
   }
 
   /** Like {@link forget} for every key that starts with `prefix`. */
   forgetBelow(prefix: string): void {
-    for (const { key } of this.#puts.newestFirst) if (key.startsWith(prefix)) this.#puts.drop({ key });
+    for (const { key } of this.#puts.newestFirst) if (key.startsWith(prefix)) this.forget(key);
   }
 
   /** Resets the state after the store was replaced or restored. */
   clear(): void {
     this.#puts.clear();
+    this.#keys.clear();
     this.#deleted = undefined;
   }
 

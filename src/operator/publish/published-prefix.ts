@@ -64,6 +64,7 @@ export interface PublishedPrefixStatus extends PublishedKeys {
 export class PublishedPrefix {
   readonly #options: PublishedPrefixOptions;
   readonly #store: SharedStore<Uint8Array>;
+  readonly #prefixBytes: number;
   /** The desired values, if other writers may write equivalent ones. Otherwise the store has them. */
   readonly #wanted = new Map<string, Uint8Array>();
   /** Own keys that exist and are not desired. They are deleted once, when the content is complete. */
@@ -81,6 +82,7 @@ export class PublishedPrefix {
 
   constructor(options: PublishedPrefixOptions) {
     this.#options = options;
+    this.#prefixBytes = byteLengthOf(options.prefix);
     this.#store = new SharedStore({
       ...options,
       canaryLeased: true,
@@ -149,13 +151,13 @@ export class PublishedPrefix {
    */
   upsert(name: string, value: Uint8Array): void {
     const { prefix, isAsGood } = this.#options;
-    if (value.length + byteLengthOf(prefix) + byteLengthOf(name) > MOST_BYTES) {
+    if (value.length + this.#prefixBytes + byteLengthOf(name) > MOST_BYTES) {
       const at = `${prefix}${name}`;
       const why = `must have at most ${MOST_BYTES} bytes with its key`;
       this.refuse(name, rejection('too-large', 'value', `${value.length} bytes`, why, at));
       return;
     }
-    this.#leftovers.delete(name);
+    if (this.#leftovers.size > 0) this.#leftovers.delete(name);
     if (isAsGood !== undefined) {
       this.#wanted.set(name, value);
       if (this.#listed) this.#publish(name);

@@ -26,7 +26,7 @@ describe('a queue of jobs that are retried until they succeed', () => {
         new Promise((resolve, reject) => {
           attempts.push({ job, succeed: resolve, fail: reject });
         }),
-      ...(tellsWhenDone ? { onDone: (job: string) => void done.push(job) } : {}),
+      ...(tellsWhenDone ? { onDone: (jobs: readonly string[]) => void done.push(...jobs) } : {}),
     });
   }
 
@@ -127,7 +127,10 @@ describe('a queue of jobs that are retried until they succeed', () => {
       const many = new RetryQueue<number>({
         ...{ clock, random: () => 0 },
         attempt: () => Promise.resolve(),
-        onDone: () => void (--left === 0 && done.abort()),
+        onDone: (jobs) => {
+          left -= jobs.length;
+          if (left === 0) done.abort();
+        },
       });
       for (let i = 0; i < count; i++) many.add(i);
       await many.run(done.signal);
@@ -159,7 +162,7 @@ describe('a queue of jobs that are retried until they succeed', () => {
               batches.push({ jobs, succeed: resolve, fail: reject });
             }),
         },
-        onDone: (job) => void done.push(job),
+        onDone: (jobs) => void done.push(...jobs),
       });
     });
     const run = async (...jobs: readonly string[]): Promise<void> => {
