@@ -44,13 +44,11 @@ export function hashOfBytes(bytes: DataView, from: number, to: number): number {
   return hash;
 }
 
-/** Returns true if the bytes of `a` from an index on are all those of `b`. */
-export function equalFrom(a: DataView, from: number, b: DataView): boolean {
-  const { byteLength } = b;
+/** Returns true if the bytes of `a` from an index on are the first `length` of `b`. A view does not return its own length fast. */
+export function equalFrom(a: DataView, from: number, b: DataView, length: number): boolean {
   let at = 0;
-  for (; at + 4 <= byteLength; at += 4)
-    if (a.getInt32(from + at, true) !== b.getInt32(at, true)) return false;
-  for (; at < byteLength; at++) if (a.getUint8(from + at) !== b.getUint8(at)) return false;
+  for (; at + 4 <= length; at += 4) if (a.getInt32(from + at, true) !== b.getInt32(at, true)) return false;
+  for (; at < length; at++) if (a.getUint8(from + at) !== b.getUint8(at)) return false;
   return true;
 }
 

@@ -8,6 +8,7 @@ const MOST_BYTES = 512;
 
 interface Place<T> {
   readonly bytes: DataView;
+  readonly length: number;
   readonly value: T;
 }
 
@@ -43,9 +44,10 @@ export class InternedBytes<T> {
   }
 
   #add(place: number, bytes: DataView, from: number, to: number): T {
+    const length = to - from;
     const copy = bytes.buffer.slice(bytes.byteOffset + from, bytes.byteOffset + to);
     const value = this.#make(Buffer.from(copy).toString('latin1'));
-    if (copy.byteLength <= MOST_BYTES) this.#set(place, { bytes: new DataView(copy), value });
+    if (length <= MOST_BYTES) this.#set(place, { bytes: new DataView(copy), length, value });
     return value;
   }
 
@@ -60,6 +62,6 @@ export class InternedBytes<T> {
   }
 }
 
-function isAt({ bytes: known }: Place<unknown>, bytes: DataView, from: number, to: number): boolean {
-  return known.byteLength === to - from && equalFrom(bytes, from, known);
+function isAt({ bytes: known, length }: Place<unknown>, bytes: DataView, from: number, to: number): boolean {
+  return length === to - from && equalFrom(bytes, from, known, length);
 }

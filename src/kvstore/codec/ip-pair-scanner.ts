@@ -20,10 +20,16 @@ const QUOTE = 0x22;
 const BACKSLASH = 0x5c;
 const CLOSING_BRACE = 0x7d;
 const ZERO = 0x30;
-const SLASH = 0x2f;
 
-const literal = (text: string): DataView =>
-  new DataView(Uint8Array.from(text, (char) => char.charCodeAt(0)).buffer);
+interface Literal {
+  readonly bytes: DataView;
+  readonly length: number;
+}
+
+const literal = (text: string): Literal => ({
+  bytes: new DataView(Uint8Array.from(text, (char) => char.charCodeAt(0)).buffer),
+  length: text.length,
+});
 
 const IP = literal('{"IP":"');
 const NO_MASK = literal('","Mask":null,"HostIP":"');
@@ -64,14 +70,14 @@ const portSets = new InternedBytes(portsOf);
 const register = prefixRegister();
 
 // The value that is scanned: the view of its buffer, the position in it, and the end of the value. Scanning is not re-entrant.
-let bytes: DataView = literal('');
+let bytes: DataView = literal('').bytes;
 let at = 0;
 let end = 0;
 
 /** Moves behind a literal. Returns false, without moving, if it is not at the position. */
-function skip(expected: DataView): boolean {
-  if (at + expected.byteLength > end || !equalFrom(bytes, at, expected)) return false;
-  at += expected.byteLength;
+function skip({ bytes: expected, length }: Literal): boolean {
+  if (at + length > end || !equalFrom(bytes, at, expected, length)) return false;
+  at += length;
   return true;
 }
 
@@ -85,10 +91,11 @@ function endString(): boolean {
   return false;
 }
 
-/** Returns true if the characters of a text are at an index, and end there. */
-function isText(text: string, from: number, to: number): boolean {
-  if (text.length !== to - from || to > end) return false;
-  for (let i = 0; i < text.length; i++) if (text.charCodeAt(i) !== bytes.getUint8(from + i)) return false;
+/** Moves behind a text. Returns false, without moving, if it is not at the position. */
+function skipText(text: string): boolean {
+  if (at + text.length > end) return false;
+  for (let i = 0; i < text.length; i++) if (text.charCodeAt(i) !== bytes.getUint8(at + i)) return false;
+  at += text.length;
   return true;
 }
 
@@ -109,19 +116,14 @@ function scanInteger(most: number): number {
 /** Moves behind IP, mask and the opening quote of the host. Returns false if they are not those of the canonical `name`. */
 function skipAddress(name: string): boolean {
   if (!skip(IP)) return false;
-  const from = at;
-  if (!endString()) return false;
-  if (isText(name, from, at)) {
+  if (skipText(name)) {
     // Most names are IPv4 addresses, and the scanner of these accepts canonical ones only.
     const isAddress = scanIPv4(name, register) === name.length || isCanonical(name);
     return isAddress && skip(NO_MASK);
   }
-  if (name.charCodeAt(at - from) !== SLASH || !isCanonical(name)) return false;
-  if (!isText(name.slice(0, at - from), from, at) || !skip(MASK)) return false;
-  const mask = maskText(register.family, register.length);
-  if (!isText(mask, at, at + mask.length)) return false;
-  at += mask.length;
-  return skip(HOST_IP);
+  const slash = name.indexOf('/');
+  if (slash < 0 || !isCanonical(name) || !skipText(name.slice(0, slash)) || !skip(MASK)) return false;
+  return skipText(maskText(register.family, register.length)) && skip(HOST_IP);
 }
 
 function isCanonical(name: string): boolean {

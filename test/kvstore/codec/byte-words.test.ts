@@ -34,10 +34,11 @@ it('bytes equal other bytes, or are ASCII, as their bytes one by one', () => {
     fc.property(bytes, bytes, fc.nat(3), (value, other, offset) => {
       const all = Uint8Array.of(...value.subarray(0, offset), ...other, ...value);
       const from = Math.min(offset, value.length);
-      expect(equalFrom(viewOf(all), from, new DataView(other.slice().buffer))).toBe(true);
-      const changed = other.map((byte, i) => (i === other.length - 1 ? byte ^ 1 : byte));
-      expect(equalFrom(viewOf(all), from, new DataView(changed.buffer))).toBe(other.length === 0);
-      expect(isAscii(viewOf(all), from, from + other.length)).toBe(other.every((byte) => byte < 0x80));
+      const { length } = other;
+      expect(equalFrom(viewOf(all), from, new DataView(other.slice().buffer), length)).toBe(true);
+      const changed = other.map((byte, i) => (i === length - 1 ? byte ^ 1 : byte));
+      expect(equalFrom(viewOf(all), from, new DataView(changed.buffer), length)).toBe(length === 0);
+      expect(isAscii(viewOf(all), from, from + length)).toBe(other.every((byte) => byte < 0x80));
     }),
   );
 });
