@@ -31,6 +31,8 @@ export class KnownKeys {
   readonly #isShared: boolean;
   #size = 0;
   #confirmed = 0;
+  /** The row after the one that was found last. */
+  #nextRow = 0;
 
   /** @param keys the table of the reader, if it has one */
   constructor(prefix: string, queue: EventQueue, keys?: KeyTable) {
@@ -57,9 +59,17 @@ export class KnownKeys {
     return row < 0 ? undefined : this.#keys.revisionOf(row);
   }
 
-  /** Returns the row of a key for {@link confirm} and {@link put}. */
+  /**
+   * Returns the row of a key for {@link confirm} and {@link put}. Tries the row after the last one first, because a listing adds
+   * rows in its order, so the next listing finds them without a hash and without random reads of memory.
+   */
   find(kv: Pick<Anchor, 'key'>): number {
-    return this.#keys.find(bytesOf(kv), this.#prefixBytes);
+    const bytes = bytesOf(kv);
+    const prefix = this.#prefixBytes;
+    const next = this.#nextRow;
+    const row = this.#keys.isRowOf(next, bytes, prefix) ? next : this.#keys.find(bytes, prefix);
+    if (row >= 0) this.#nextRow = row + 1;
+    return row;
   }
 
   /** Confirms a listed key. Returns false, without an effect, if it is new or differs from the known version. */
@@ -82,6 +92,7 @@ export class KnownKeys {
       this.#confirmed++;
     }
     const at = row < 0 ? this.#keys.add(bytesOf(kv), this.#prefixBytes) : row;
+    this.#nextRow = at + 1;
     this.#keys.setVersion(at, kv.modRevision, checksumOf(kv));
     this.anchors.put(kv);
     const type = isKnown ? 'modify' : 'create';
