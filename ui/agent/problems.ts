@@ -27,7 +27,7 @@ function connectionProblems({ connection, heardAt }: Feed, name: string): readon
 }
 
 function processProblems(status: ProcessStatus): readonly HealthProblem[] {
-  const { duties = [], clusters = [], problems = [], configProblems = [] } = status;
+  const { blockers, duties = [], clusters = [], problems = [], configProblems = [] } = status;
   return [
     ...configProblems.map((text) => ({ severity: 'error', subject: 'configuration', text }) as const),
     ...problems.map((text) => ({ severity: 'warning', subject: 'kvstoremesh', text }) as const),
@@ -36,7 +36,8 @@ function processProblems(status: ProcessStatus): readonly HealthProblem[] {
       .map(({ name, connected, state, lastFailure }) => {
         const why = lastFailure === undefined ? '' : `: ${lastFailure}`;
         const text = connected ? `Not complete: ${state}.` : `Kvstore unreachable${why}.`;
-        return { severity: 'warning', subject: name, text } as const;
+        const isNeeded = blockers.some((blocker) => blocker.startsWith(`cluster ${name} `));
+        return { severity: isNeeded ? 'error' : 'warning', subject: `cluster ${name}`, text } as const;
       }),
     ...duties.flatMap(({ name, state, lastFailure }) =>
       state === 'waiting' && lastFailure !== undefined
@@ -54,7 +55,11 @@ export function problemsOf(
 ): readonly HealthProblem[] {
   const own = status === undefined || isAgent(status) ? [] : processProblems(status);
   const known = own.map(({ subject, text }) => `${subject} ${text}`);
-  const blockers = (readiness?.blockers ?? []).filter((text) => !known.some((other) => other.includes(text)));
+  const blockers = (readiness?.blockers ?? []).filter(
+    (text) =>
+      !known.some((other) => other.includes(text)) &&
+      !own.some(({ subject }) => text.startsWith(`${subject} `)),
+  );
   const source = isAgent(status) ? status : { steps: status?.steps ?? [] };
   const found = [
     ...connectionProblems(feed, processName(status)),

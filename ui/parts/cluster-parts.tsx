@@ -18,12 +18,16 @@ export function sinceText(iso: string): string {
   return durationText(agentNow() - Date.parse(iso));
 }
 
+/** Returns the state of a cluster as a word. */
+export function stateText({ ready, connected, state }: ClusterDocument): string {
+  return ready ? 'ready' : connected ? state : 'unreachable';
+}
+
 /** Returns the state of a cluster as a phrase. */
-export function clusterText({ ready, connected, knownAt, state }: ClusterDocument): string {
-  if (ready) return 'ready';
-  if (knownAt !== undefined)
-    return `${connected ? state : 'unreachable'}, serves the state of ${sinceText(knownAt)} ago`;
-  return connected ? state : 'unreachable';
+export function clusterText(cluster: ClusterDocument): string {
+  const { ready, knownAt } = cluster;
+  const served = ready || knownAt === undefined ? '' : `, serves the state of ${sinceText(knownAt)} ago`;
+  return `${stateText(cluster)}${served}`;
 }
 
 /** Returns a bound of a latency as text; null: above all bounds. */
@@ -45,13 +49,19 @@ export function lagText({ ready, knownAt, queuedBytes = 0 }: ClusterDocument): s
 }
 
 /** The state of a cluster as a mark. */
-export function ClusterMark({ cluster }: { cluster: ClusterDocument }): VNode {
+export function ClusterMark({
+  cluster,
+  isShort = false,
+}: {
+  cluster: ClusterDocument;
+  isShort?: boolean;
+}): VNode {
   return (
     <Mark
       tone={clusterTone(cluster)}
       {...(cluster.lastFailure !== undefined && { title: cluster.lastFailure })}
     >
-      {clusterText(cluster)}
+      {isShort ? stateText(cluster) : clusterText(cluster)}
     </Mark>
   );
 }

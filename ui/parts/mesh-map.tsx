@@ -3,7 +3,7 @@ import type { ClusterDocument, KindDocument } from '../../src/api/status-documen
 import { addressOf } from '../address.ts';
 import { useWidth } from '../agent/width.ts';
 import { compareNames, counted, countText } from '../format.ts';
-import { boundText, clusterText, clusterTone, lagText, WORST_FIRST } from './cluster-parts.tsx';
+import { boundText, clusterText, clusterTone, lagText, stateText, WORST_FIRST } from './cluster-parts.tsx';
 
 /** Size of the box of a cluster. */
 const BOX = { width: 200, height: 88 };
@@ -45,8 +45,7 @@ function Box({ place: { cluster, x, y }, text }: { place: Place; text?: string |
         {own ? 'this cluster' : cluster.id === 0 ? '' : `id ${cluster.id}`}
       </text>
       <text class={`small ${tone}`} x={x + 11} y={y + 42}>
-        {tone === 'good' ? '●' : tone === 'warn' ? '■' : '▲'}{' '}
-        {tone === 'good' ? 'ready' : cluster.connected ? cluster.state : 'unreachable'}
+        {tone === 'good' ? '●' : tone === 'warn' ? '■' : '▲'} {stateText(cluster)}
       </text>
       <text class="small" x={x + BOX.width - 11} y={y + 42} text-anchor="end">
         {lagText(cluster)}

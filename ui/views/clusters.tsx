@@ -32,6 +32,7 @@ function keysColumn(name: string, resource: keyof ClusterDocument['keys']): Colu
 const COLUMNS: readonly Column<ClusterDocument>[] = [
   {
     name: 'cluster',
+    className: 'nowrap',
     by: ({ name }) => name,
     cell: ({ name, own }) => (
       <>
@@ -43,7 +44,7 @@ const COLUMNS: readonly Column<ClusterDocument>[] = [
   {
     name: 'state',
     by: ({ ready, state }) => `${ready} ${state}`,
-    cell: (cluster) => <ClusterMark cluster={cluster} />,
+    cell: (cluster) => <ClusterMark cluster={cluster} isShort />,
   },
   keysColumn('nodes', 'nodes'),
   keysColumn('services', 'services'),
