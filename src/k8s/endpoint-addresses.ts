@@ -76,15 +76,15 @@ export function readRank(fields: ObjectFields): EndpointRank {
 
 /** Returns the distinct addresses in these fields of all objects of a list. */
 export function readListedIPs(list: ObjectFields, names: readonly string[]): readonly string[] {
-  const ips = new Set<string>();
+  const ips: string[] = [];
   for (let index = 0; index < list.size; index++) {
     const item = list.item(index);
     for (const name of names) {
       const ip = item?.address(name);
-      if (ip !== undefined) ips.add(ip);
+      if (ip !== undefined && !ips.includes(ip)) ips.push(ip);
     }
   }
-  return [...ips];
+  return ips;
 }
 
 /** Returns the named ports of lists; the last of equal names wins (KUBERNETES 19). Ports without a name are ignored. */
@@ -147,7 +147,9 @@ export function endpointAddresses(
   const hostIP = shared.host(addresses.hostIP);
   const namedPorts = addresses.namedPorts && shared.ports(addresses.namedPorts);
   const serviceAccount = addresses.serviceAccount && shared.account(addresses.serviceAccount);
-  const names = { namespace, podName };
-  const k8s = serviceAccount ? { ...names, serviceAccount, namedPorts } : { ...names, namedPorts };
+  // Literals, because a spread costs as much as a fifth of reading the object.
+  const k8s = serviceAccount
+    ? { namespace, podName, serviceAccount, namedPorts }
+    : { namespace, podName, namedPorts };
   return { source, identity, hostIP, encryptKey, k8s, ips, deleting, createdAt, uid };
 }
