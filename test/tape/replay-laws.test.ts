@@ -193,6 +193,41 @@ describe('the tape of a mesh under faults', () => {
     });
   });
 
+  it('with any value in any field is checked and replayed, or the line is named', async () => {
+    await withFolder(async (folder) => {
+      await tapeMesh(folder, SCRIPT);
+      const [file = ''] = await filesOf(folder);
+      const lines = gunzipSync(await readFile(file))
+        .toString()
+        .trimEnd()
+        .split('\n');
+      const hostile = fc.oneof(
+        fc.constantFrom(null, -1, 0.5, 1e300, 2 ** 53, '', '__proto__', '../../x', [], {}, true),
+        fc.jsonValue({ maxDepth: 2 }),
+      );
+      await fc.assert(
+        fc.asyncProperty(fc.nat(lines.length - 1), fc.nat(20), hostile, async (at, field, value) => {
+          const line = JSON.parse(lines[at] ?? '') as Record<string, unknown>;
+          const names = Object.keys(line);
+          const name = names[field % names.length] ?? '';
+          const changed = JSON.stringify({ ...line, [name]: value });
+          await writeFile(
+            file,
+            gzipSync(`${[...lines.slice(0, at), changed, ...lines.slice(at + 1)].join('\n')}\n`),
+          );
+          const named = (error: unknown): undefined => {
+            expect(error).toBeInstanceOf(TapeError);
+            expect(String(error)).toContain(file);
+          };
+          const summary = await checkTape(file, new AbortController().signal).catch(named);
+          if (summary !== undefined) expect(() => new Date(summary.to).toISOString()).not.toThrow();
+          await replayMesh(file).catch(named);
+        }),
+        { numRuns: 60 },
+      );
+    });
+  });
+
   it('says so if a file is not in gzip', async () => {
     await withFolder(async (folder) => {
       const file = join(folder, 'tape-000001.jsonl.gz');
