@@ -66,10 +66,16 @@ export class SharedHeap {
   /** A view of the whole buffer. It is replaced if the buffer grows. */
   words: Int32Array;
   #end: number;
-  /** Size classes by number of lines; {@link LARGE_LINES} for all large blocks. */
-  readonly #classes = new Map<number, SizeClass>();
+  /** Size classes by number of lines; the last one is that of all large blocks. */
+  readonly #classes: readonly SizeClass[] = Array.from({ length: LARGE_LINES + 1 }, () => ({
+    free: new NumberList(),
+    made: 0,
+    used: 0,
+  }));
   readonly #maxWords: number;
   readonly #copiedWords: number;
+  /** Words of all blocks, if a batch copied each one in use. */
+  #copied = 0;
   /** Blocks that were released since the last turn, each with its number of lines. */
   readonly #released = new NumberList();
   #releasedWords = 0;
@@ -116,9 +122,8 @@ export class SharedHeap {
     else {
       if (block + size > this.words.length) this.#grow(block + size);
       this.#end += size;
-      this.#classOf(lines).made += size;
     }
-    this.#classOf(lines).used += size;
+    this.#account(lines, free > 0 ? 0 : size, size);
     return block;
   }
 
@@ -128,9 +133,7 @@ export class SharedHeap {
    */
   hasRoom(words: number): boolean {
     if (this.used >= this.#maxWords) return false;
-    let copied = 0;
-    for (const { made, used } of this.#classes.values()) copied += Math.max(made, 2 * used);
-    if (copied < this.#copiedWords) return true;
+    if (this.#copied < this.#copiedWords) return true;
     const { made, used } = this.#classOf(linesOf(words));
     return 2 * (used + words) <= made;
   }
@@ -142,16 +145,21 @@ export class SharedHeap {
     this.#released.push(lines);
     this.#releasedWords += lines * LINE_WORDS;
     this.#unused += lines * LINE_WORDS;
-    this.#classOf(lines).used -= lines * LINE_WORDS;
+    this.#account(lines, 0, -lines * LINE_WORDS);
+  }
+
+  /** Adds words to those of a size class that were made, and to those in use. */
+  #account(lines: number, made: number, used: number): void {
+    const of = this.#classOf(lines);
+    const before = Math.max(of.made, 2 * of.used);
+    of.made += made;
+    of.used += used;
+    this.#copied += Math.max(of.made, 2 * of.used) - before;
   }
 
   #classOf(lines: number): SizeClass {
-    const key = Math.min(lines, LARGE_LINES);
-    let found = this.#classes.get(key);
-    if (found === undefined) {
-      found = { free: new NumberList(), made: 0, used: 0 };
-      this.#classes.set(key, found);
-    }
+    const found = this.#classes[Math.min(lines, LARGE_LINES)];
+    assert(found !== undefined, 'a block has at least one line');
     return found;
   }
 
@@ -163,8 +171,8 @@ export class SharedHeap {
     const large = this.#large[from];
     if (large === undefined) return 0;
     large.lines -= lines;
-    this.#classOf(LARGE_LINES).made -= lines * LINE_WORDS;
-    this.#classOf(lines).made += lines * LINE_WORDS;
+    this.#account(LARGE_LINES, -lines * LINE_WORDS, 0);
+    this.#account(lines, lines * LINE_WORDS, 0);
     if (large.lines === 0) this.#large.splice(from, 1);
     return large.at + large.lines * LINE_WORDS;
   }
