@@ -65,12 +65,13 @@ describe('the memory of a history', () => {
         }
         let certain = 0;
         for (const { at, claims } of copies) {
-          for (const key of keys) {
+          const answers = keys.flatMap((key) => {
             const moment = history.at(key, at);
-            if (moment?.certain !== true) continue;
-            certain++;
-            expect(moment.effective && attributes(moment.effective), `${key} at ${at}`).toBe(claims.get(key));
-          }
+            if (moment?.certain !== true) return [];
+            return [[key, moment.effective && attributes(moment.effective)] as const];
+          });
+          certain += answers.length;
+          expect(answers, `at ${at}`).toEqual(answers.map(([key]) => [key, claims.get(key)]));
         }
         expect(certain).toBeGreaterThan(20);
         expect(certain).toBeLessThan(copies.length * keys.length);

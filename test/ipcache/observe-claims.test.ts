@@ -51,11 +51,17 @@ describe.each([true, false])('observed claims, retainOverruled: %s', (retain) =>
           apply(cache, operation);
           applyNaively(model, operation);
           expect(complaints).toEqual([]);
-          for (const key of KEYS) {
-            const expected = model.on(key).map(({ claim }) => [writerName(claim), attributes(claim)]);
-            expect(new Map(claims.get(key)), key).toEqual(new Map(expected as [string, string][]));
-            expect(cache.claimsOf(key).map(attributes)).toEqual(expected.map(([, claim]) => claim));
-          }
+          const expected = KEYS.map((key) =>
+            model.on(key).map(({ claim }) => `${writerName(claim)}: ${attributes(claim)}`),
+          );
+          const observed = KEYS.map((key) =>
+            [...(claims.get(key) ?? [])].map(([writer, claim]) => `${writer}: ${claim}`),
+          );
+          expect(observed.map((of) => of.toSorted())).toEqual(expected.map((of) => of.toSorted()));
+          const held = KEYS.map((key) =>
+            cache.claimsOf(key).map((claim) => `${writerName(claim)}: ${attributes(claim)}`),
+          );
+          expect(held).toEqual(expected);
         }
       }),
     );
