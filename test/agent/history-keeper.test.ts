@@ -1,0 +1,139 @@
+import { join } from 'node:path';
+import { expect, it, onTestFinished, vi } from 'vitest';
+import type { ReportedClusters } from '../../src/agent/cluster-report.ts';
+import { HistoryKeeper } from '../../src/agent/history-keeper.ts';
+import { StateFiles } from '../../src/agent/state-files.ts';
+import type { ClusterDocument } from '../../src/api/status-document.ts';
+import { type Unsubscribe, unsubscribeOnce } from '../../src/base/subscription.ts';
+import { TurnGate } from '../../src/base/turn-gate.ts';
+import { IPCache } from '../../src/ipcache/ipcache.ts';
+import { NodeManager } from '../../src/nodemanager/node-manager.ts';
+import { createLog } from '../../src/process/log.ts';
+import { ServiceCache } from '../../src/servicecache/service-cache.ts';
+import { ManualClock } from '../base/support/manual-clock.ts';
+import { until } from '../base/support/until.ts';
+import { temporaryFolder } from './support/temporary-folder.ts';
+
+const MIB = 1024 * 1024;
+
+/** Returns a keeper of a history, and the lines of its log. */
+function keeperOf(path?: string) {
+  const clock = new ManualClock();
+  clock.setWallTimeBy(1_000_000);
+  const ipcache = new IPCache();
+  const services = new ServiceCache({ clusterName: 'own' });
+  const nodes = new NodeManager({ ipcache, clock, clusterName: 'own', localNodeName: 'n' });
+  const logged: string[] = [];
+  const keeper = new HistoryKeeper({
+    ...{ ipcache, services, nodes, clock, memory: MIB },
+    disk: path === undefined ? undefined : { path, maxBytes: MIB },
+    gate: new TurnGate({ clock, nextTurn: setImmediate }),
+    log: createLog('info', 'text', { write: (line) => logged.push(line.trimEnd()) }),
+  });
+  onTestFinished(() => keeper.stop());
+  return { clock, ipcache, keeper, history: keeper.history, logged };
+}
+
+/** A mesh of one cluster, `far`, whose status changes with `is`. */
+class OneCluster implements ReportedClusters {
+  readonly names = ['far'];
+  #status: ClusterDocument | undefined;
+  #notify = (_name: string): void => {};
+
+  is(missing: ClusterDocument['missing'], connected = true): void {
+    this.#status = {
+      ...{
+        name: 'far',
+        own: false,
+        id: 2,
+        state: 'ready',
+        ready: true,
+        connected,
+        connectedSince: '',
+      },
+      ...{ keys: {}, missing, rejected: 0, failures: 0, lastFailure: undefined, lastFailureAt: undefined },
+      knownAt: undefined,
+    };
+    this.#notify('far');
+  }
+
+  statusOf(): ClusterDocument | undefined {
+    return this.#status;
+  }
+
+  onChange(callback: (name: string) => void): Unsubscribe {
+    this.#notify = callback;
+    return unsubscribeOnce(() => {});
+  }
+}
+
+it('answers are not certain each time a cluster is incomplete, and for no other time', () => {
+  const { clock, ipcache, keeper, history } = keeperOf();
+  const far = new OneCluster();
+  far.is([]);
+  keeper.start(far);
+  ipcache.upsert('10.0.0.1', { identity: 300, source: 'kvstore' });
+  const times: number[] = [];
+  for (const missing of [[], ['nodes'], ['nodes', 'ip'], [], ['ip'], []] as const) {
+    far.is(missing);
+    clock.advance(1000);
+    times.push(clock.wallTime());
+    clock.advance(1000);
+  }
+  expect(times.map((at) => history.at('10.0.0.1', at)?.certain)).toEqual([
+    ...[true, false, false],
+    ...[true, false, true],
+  ]);
+});
+
+it('answers are not certain each time a cluster is withdrawn, and for no other time', () => {
+  const { clock, ipcache, keeper, history } = keeperOf();
+  keeper.start(undefined);
+  ipcache.upsert('10.0.0.1', { identity: 300, source: 'kvstore' });
+  const times: number[] = [];
+  for (const isRunning of [false, true, true, false, true, false]) {
+    keeper.noteWithdrawal('far', isRunning);
+    clock.advance(1000);
+    times.push(clock.wallTime());
+    clock.advance(1000);
+  }
+  expect(times.map((at) => history.at('10.0.0.1', at)?.certain)).toEqual([
+    ...[true, false, false],
+    ...[true, false, true],
+  ]);
+});
+
+it('a disk that fails is logged once, and once when it works again', async () => {
+  const disk = { isFull: false };
+  const { create } = StateFiles.prototype;
+  vi.spyOn(StateFiles.prototype, 'create').mockImplementation(async function (this: StateFiles, name) {
+    const sink = await create.call(this, name);
+    const write = (bytes: Uint8Array): Promise<void> =>
+      disk.isFull ? Promise.reject(new Error('it is full')) : sink.write(bytes);
+    return { ...sink, write };
+  });
+  const path = join(temporaryFolder({}), 'history');
+  const { clock, ipcache, keeper, history, logged } = keeperOf(path);
+  await keeper.step().start({ signal: new AbortController().signal, progress: () => {} });
+  keeper.start(undefined);
+  /** Changes a prefix each second until it is so, and for ten seconds more. */
+  const changeUntil = async (what: string, isSo: () => boolean): Promise<void> => {
+    let identity = 300;
+    let seconds = 0;
+    await until(what, () => {
+      ipcache.upsert('10.0.0.1', { identity: identity++, source: 'kvstore' });
+      clock.advance(1000);
+      return isSo() && ++seconds > 10;
+    });
+  };
+  await changeUntil('it is written', () => (history.status().disk?.bytes ?? 0) > 0);
+  expect(logged).toEqual([]);
+  disk.isFull = true;
+  await changeUntil('it has failed', () => history.status().disk?.failure !== undefined);
+  const failed = expect.stringContaining(`${path}: cannot store the history: it is full`);
+  expect(logged).toEqual([failed]);
+  disk.isFull = false;
+  await changeUntil('it works again', () => history.status().disk?.failure === undefined);
+  expect(logged).toEqual([failed, expect.stringContaining(`${path}: writing the history works again`)]);
+  await history.close();
+});
