@@ -222,6 +222,7 @@ describe('a device with earlier items', () => {
         ipcache: {
           onChanges: ([change]) => {
             told.push(change?.prefix ?? '');
+            all.ipcache.upsert('10.0.0.8', identity); // would be delivered after the sweep
             throw fault;
           },
           onEnded: () => void told.push('ended'),
