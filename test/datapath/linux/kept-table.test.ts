@@ -88,26 +88,33 @@ describe('a kept table', () => {
     expect([contentOf(table), holds.length, kept.status().pending]).toEqual([{}, 0, 0]);
   });
 
-  it('holds deletes, and asks again, if it cannot determine whether they are allowed (regression: an unhandled rejection)', async () => {
-    const table = new FakeTable();
-    const turns = new ManualTurns();
-    const desired = new Map([['a', '1']]);
-    let calls = 0;
-    const deletesMayGo = (): Promise<void> =>
-      ++calls === 1 ? Promise.reject(new Error('no answer')) : Promise.resolve();
-    const { clock, random, nextTurn } = turns;
-    const kept = new KeptTable(table, desired, { clock, random, nextTurn, deletesMayGo });
-    await turns.until(kept.adopt());
-    await turns.settle();
-    kept.allowDeletes();
-    desired.delete('a');
-    kept.mark('a');
-    await turns.settle();
-    expect([contentOf(table), calls]).toEqual([{ a: '1' }, 1]);
-    clock.advance(1000);
-    await turns.settle();
-    expect([contentOf(table), calls]).toEqual([{}, 2]);
-  });
+  it.each([
+    ['asks again', false, [{}, 2]],
+    ['does not ask again after it was closed', true, [{ a: '1' }, 1]],
+  ])(
+    'holds deletes if it cannot determine whether they are allowed, and %s (regression: an unhandled rejection)',
+    async (_what, isClosed, expected) => {
+      const table = new FakeTable();
+      const turns = new ManualTurns();
+      const desired = new Map([['a', '1']]);
+      let calls = 0;
+      const deletesMayGo = (): Promise<void> =>
+        ++calls === 1 ? Promise.reject(new Error('no answer')) : Promise.resolve();
+      const { clock, random, nextTurn } = turns;
+      const kept = new KeptTable(table, desired, { clock, random, nextTurn, deletesMayGo });
+      await turns.until(kept.adopt());
+      await turns.settle();
+      kept.allowDeletes();
+      desired.delete('a');
+      kept.mark('a');
+      await turns.settle();
+      expect([contentOf(table), calls]).toEqual([{ a: '1' }, 1]);
+      if (isClosed) kept[Symbol.dispose]();
+      clock.advance(1000);
+      await turns.settle();
+      expect([contentOf(table), calls]).toEqual(expected);
+    },
+  );
 
   it('writes at most 256 items in a turn', async () => {
     const { table, turns, kept, set } = setUp();
