@@ -94,6 +94,16 @@ describe('the page of an operator', () => {
     await page.goto(`${url}/#prefixes`);
     await page.getByRole('row', { name: /^node sync/ }).waitFor();
 
+    // An operator that follows remote clusters copies nothing from them.
+    await page.route('**/v1/status', async (route) => {
+      const response = await route.fetch();
+      const baltic = { name: 'baltic', state: 'connecting', ready: false, lastFailure: 'connection refused' };
+      await route.fulfill({ response, json: { ...(await response.json()), clusters: [baltic] } });
+    });
+    await page.getByRole('row', { name: /^baltic connecting connection refused$/ }).waitFor();
+    await health.getByText('Not complete: connecting: connection refused.').waitFor();
+    await page.unroute('**/v1/status');
+
     await stop();
     await page.waitForSelector('output.disconnected');
     await health.getByText(/^The operator is unreachable\. The page shows the state of/).waitFor();

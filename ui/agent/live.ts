@@ -22,14 +22,15 @@ export interface DutyDocument {
   };
 }
 
-/** A cluster that a kvstoremesh copies. */
-export interface CopiedClusterDocument {
+/** A cluster that a kvstoremesh copies, or that an operator follows. */
+export interface FollowedClusterDocument {
   readonly name: string;
   readonly state: string;
   readonly ready: boolean;
-  readonly connected: boolean;
+  /** Of a kvstoremesh, as the next two. */
+  readonly connected?: boolean;
   readonly config?: { readonly id: number };
-  readonly copy: { readonly keys: number; readonly pending: number; readonly failures: number };
+  readonly copy?: { readonly keys: number; readonly pending: number; readonly failures: number };
   readonly lastFailure?: string;
 }
 
@@ -40,8 +41,8 @@ export type ProcessStatus = Pick<StatusDocument, 'steps'> & {
   /** Of an operator. */
   readonly duties?: readonly DutyDocument[];
   readonly rejected?: { readonly total: number; readonly recent: readonly string[] };
+  readonly clusters?: readonly FollowedClusterDocument[];
   /** Of a kvstoremesh. */
-  readonly clusters?: readonly CopiedClusterDocument[];
   readonly problems?: readonly string[];
   readonly configProblems?: readonly string[];
   readonly [field: string]: unknown;

@@ -66,9 +66,22 @@ const COLUMNS: readonly Column<KindDocument>[] = [
   },
 ];
 
-/** The table of the reflectors. */
-export function Reflectors({ kinds }: { kinds: readonly KindDocument[] }): VNode {
-  return <Table label="Table of reflectors" columns={COLUMNS} rows={kinds} keyOf={({ name }) => name} />;
+/** The table of the reflectors; the short one has the first columns. */
+export function Reflectors({
+  kinds,
+  isShort = false,
+}: {
+  kinds: readonly KindDocument[];
+  isShort?: boolean;
+}): VNode {
+  return (
+    <Table
+      label="Table of reflectors"
+      columns={isShort ? COLUMNS.slice(0, 6) : COLUMNS}
+      rows={kinds}
+      keyOf={({ name }) => name}
+    />
+  );
 }
 
 /** Shows the reflectors of the Kubernetes API server. */

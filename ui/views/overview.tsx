@@ -140,7 +140,7 @@ function Agent({ status }: { status: StatusDocument }): VNode {
       <div class="grid">
         {status.kubernetes !== undefined && status.clusters.length < 2 ? (
           <Panel title="Kubernetes" className="wide" flush>
-            <Reflectors kinds={status.kubernetes.kinds} />
+            <Reflectors kinds={status.kubernetes.kinds} isShort />
           </Panel>
         ) : (
           <Panel title="Mesh" className="wide centered">

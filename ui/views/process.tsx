@@ -1,8 +1,8 @@
 import type { VNode } from 'preact';
 import { durationText } from '../../src/base/show-value.ts';
 import {
-  type CopiedClusterDocument,
   type DutyDocument,
+  type FollowedClusterDocument,
   type ProcessStatus,
   processName,
 } from '../agent/live.ts';
@@ -63,12 +63,14 @@ function times<T>(name: string, of: (row: T) => number | undefined): Column<T> {
   };
 }
 
+const DUTY_TONES: Readonly<Record<string, Tone>> = { running: 'good', waiting: 'warn' };
+
 const DUTY_COLUMNS: readonly Column<DutyDocument>[] = [
   { name: 'duty', by: ({ name }) => name, cell: ({ name }) => name },
   {
     name: 'state',
     by: ({ state }) => state,
-    cell: ({ state }) => <Mark tone={state === 'running' ? 'good' : 'warn'}>{state}</Mark>,
+    cell: ({ state }) => <Mark tone={DUTY_TONES[state] ?? 'idle'}>{state}</Mark>,
   },
   figures('keys', ({ published }) => published?.keys),
   figures('pending', ({ published }) => published?.pending),
@@ -81,7 +83,7 @@ const DUTY_COLUMNS: readonly Column<DutyDocument>[] = [
   { name: 'last failure', cell: ({ lastFailure }) => lastFailure?.message ?? MISSING },
 ];
 
-const CLUSTER_COLUMNS: readonly Column<CopiedClusterDocument>[] = [
+const CLUSTER_COLUMNS: readonly Column<FollowedClusterDocument>[] = [
   { name: 'cluster', by: ({ name }) => name, cell: ({ name }) => name },
   figures('id', ({ config }) => config?.id),
   {
@@ -89,11 +91,14 @@ const CLUSTER_COLUMNS: readonly Column<CopiedClusterDocument>[] = [
     by: ({ state }) => state,
     cell: ({ state, ready }) => <Mark tone={ready ? 'good' : 'warn'}>{state}</Mark>,
   },
-  figures('keys', ({ copy }) => copy.keys),
-  figures('pending', ({ copy }) => copy.pending),
-  figures('failed writes', ({ copy }) => copy.failures),
+  figures('keys', ({ copy }) => copy?.keys),
+  figures('pending', ({ copy }) => copy?.pending),
+  figures('failed writes', ({ copy }) => copy?.failures),
   { name: 'last failure', cell: ({ lastFailure }) => lastFailure ?? MISSING },
 ];
+
+/** Columns of the clusters of an operator, which copies nothing. */
+const FOLLOWED = ['cluster', 'state', 'last failure'];
 
 /** Titles that are not the name of the field. */
 const TITLES: Readonly<Record<string, string>> = { mcs: 'Multi-cluster services' };
@@ -115,6 +120,7 @@ export function Process({ status }: { status: ProcessStatus }): VNode {
   const objects = entries.filter(
     ([name, value]) => name !== 'rejected' && typeof value === 'object' && !Array.isArray(value),
   );
+  const isMesh = duties === undefined;
   const width = objects.length % 3 === 1 ? 'third' : 'half';
   return (
     <div class="grid">
@@ -144,13 +150,13 @@ export function Process({ status }: { status: ProcessStatus }): VNode {
           <Table label="Table of duties" rows={duties} keyOf={({ name }) => name} columns={DUTY_COLUMNS} />
         </Panel>
       )}
-      {clusters !== undefined && (
-        <Panel title="Copied clusters" flush>
+      {clusters !== undefined && (isMesh || clusters.length > 0) && (
+        <Panel title={isMesh ? 'Copied clusters' : 'Remote clusters'} flush>
           <Table
-            label="Table of copied clusters"
+            label="Table of clusters"
             rows={clusters}
             keyOf={({ name }) => name}
-            columns={CLUSTER_COLUMNS}
+            columns={isMesh ? CLUSTER_COLUMNS : CLUSTER_COLUMNS.filter(({ name }) => FOLLOWED.includes(name))}
           />
         </Panel>
       )}
