@@ -1,6 +1,6 @@
 import { type Backoff, backoffDelay } from './backoff.ts';
 import type { Clock, Random, Timer } from './clock.ts';
-import { type Link, LinkedList } from './linked-list.ts';
+import { type Link, LinkedList } from './keyed-queue.ts';
 
 /** Options of {@link WorkQueue}. */
 export interface WorkQueueOptions {
