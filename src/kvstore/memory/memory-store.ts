@@ -1,5 +1,5 @@
 import { SortedList } from '../../base/sorted-list.ts';
-import { asBuffer } from '../codec/bytes.ts';
+import { equalBytes } from '../codec/bytes.ts';
 import { compareKeys, inRange, type KeyRange, keyAfter, NO_END } from '../codec/key-range.ts';
 import { KvstoreError } from '../session/errors.ts';
 import {
@@ -15,15 +15,11 @@ import {
   type TxnResponse,
   type WriteOperation,
 } from '../session/transport.ts';
+import { bytesOfValue, charactersOf, packValues, type StoredValue } from './packed-values.ts';
 
-/** A version of a key, from one revision on. */
-export interface Version {
+/** A version of a key, from one revision on. The value is undefined if the key was deleted. */
+export interface Version extends StoredValue {
   readonly key: string;
-  /**
-   * The bytes as a string of one character each; undefined if the key was deleted. A string, because it takes 170 bytes of memory
-   * for a value of 150 bytes, and a `Uint8Array` more than 400.
-   */
-  readonly value: string | undefined;
   readonly createRevision: number;
   readonly modRevision: number;
   readonly lease: LeaseID;
@@ -137,7 +133,7 @@ export class MemoryStore {
       more = kvs.length === limit && limit > 0;
       if (more) break;
       const { createRevision, modRevision } = version;
-      const value = request.keysOnly ? EMPTY : bytesOf(version.value);
+      const value = (request.keysOnly ? undefined : bytesOfValue(version)) ?? EMPTY;
       kvs.push({ key, value, createRevision, modRevision, ...leaseOf(version) });
     }
     return { header: this.header, kvs, more, count: this.#count(request, revision) };
@@ -187,7 +183,7 @@ export class MemoryStore {
       case 'mod-revision':
         return (version?.modRevision ?? 0) === compare.equals;
       case 'value':
-        return version?.value === charactersOf(compare.equals);
+        return version !== undefined && equalBytes(bytesOfValue(version) ?? EMPTY, compare.equals);
       case 'lease':
         return version?.lease === compare.equals;
     }
@@ -200,6 +196,7 @@ export class MemoryStore {
   *txn({ compare, writes, otherwise = [] }: StoreTxn): Work<TxnResponse> {
     const succeeded = compare.every((condition) => this.#holds(condition));
     const { versions, replaced, deleted } = yield* this.#plan(succeeded ? writes : otherwise);
+    yield* packValues(versions);
     if (versions.length > 0) yield* this.#commit(versions, replaced);
     return { header: this.header, succeeded, deleted };
   }
@@ -218,7 +215,7 @@ export class MemoryStore {
         const old = this.#versionAt(key, this.#revision);
         const value = charactersOf(operation.value);
         const createRevision = old?.createRevision ?? modRevision;
-        versions.push({ key, value, createRevision, modRevision, lease });
+        versions.push({ key, value, valueIndex: 0, createRevision, modRevision, lease });
         replaced.push(old);
         continue;
       }
@@ -226,7 +223,10 @@ export class MemoryStore {
         if (++visited % KEYS_PER_STEP === 0) yield;
         const old = this.#versionAt(key, this.#revision);
         if (old === undefined) continue;
-        versions.push({ key, value: undefined, createRevision: 0, modRevision, lease: NO_LEASE });
+        versions.push({
+          ...{ key, value: undefined, valueIndex: 0 },
+          ...{ createRevision: 0, modRevision, lease: NO_LEASE },
+        });
         replaced.push(old);
         deleted++;
       }
@@ -348,18 +348,10 @@ export function complete<T>(work: Work<T>): T {
 
 /** Returns the event of a version. */
 export function eventOf(version: Version): TransportEvent {
-  const { key, value, modRevision } = version;
-  return { key, value: value === undefined ? undefined : bytesOf(value), modRevision, ...leaseOf(version) };
+  const { key, modRevision } = version;
+  return { key, value: bytesOfValue(version), modRevision, ...leaseOf(version) };
 }
 
 function leaseOf({ lease }: Version): Pick<KeyValue, 'lease'> {
   return lease === NO_LEASE ? {} : { lease };
-}
-
-function charactersOf(value: Uint8Array): string {
-  return asBuffer(value).toString('latin1');
-}
-
-function bytesOf(characters: string): Uint8Array {
-  return Buffer.from(characters, 'latin1');
 }
