@@ -10,7 +10,7 @@ import {
   type NodeDocument,
   type ServiceDocument,
 } from './documents.ts';
-import type { HeldDocument, PastDocument } from './past-document.ts';
+import { type HeldDocument, type PastDocument, UNCERTAINTY_TEXTS } from './past-document.ts';
 import { ProblemError } from './problem.ts';
 import type { ReadModel } from './read-model.ts';
 import type { ExplainedNodeDocument, ExplainedServiceDocument } from './schemas.ts';
@@ -166,7 +166,18 @@ function documentPast(moment: DocumentMoment): PastDocument {
 function heldFields(moment: DocumentMoment, name: string): PastFields {
   if (moment.reason === 'before-held') throw notHeld(moment.held);
   if (moment.document !== undefined) return moment.document;
-  throw new ProblemError('not-found', `${name} did not exist at that time.`, { field: 'name', value: name });
+  throw notFoundAt('name', name, moment);
+}
+
+/** Returns the problem of something that did not exist at a moment, as far as it is known. */
+export function notFoundAt(
+  field: string,
+  value: string,
+  { at, reason }: Pick<Moment, 'at' | 'reason'>,
+): ProblemError {
+  const doubt = reason === undefined ? '' : `, but this is not certain: ${UNCERTAINTY_TEXTS[reason]}`;
+  const detail = `${value} did not exist at ${iso(at)}${doubt}.`;
+  return new ProblemError('not-found', detail, { field, value, ...(reason !== undefined && { reason }) });
 }
 
 /** Returns a service of an earlier moment. Its explanation has the effective backends only, because others are not recorded. */

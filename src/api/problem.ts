@@ -1,3 +1,5 @@
+import type { Uncertainty } from '../history/types.ts';
+
 /** A problem of a request (RFC 9457), with the invalid field and value if there is one. */
 export interface ProblemDocument {
   /** Stable identifier of the problem kind, for programs. */
@@ -13,6 +15,8 @@ export interface ProblemDocument {
   readonly allowed?: string | undefined;
   /** The interval for which the history holds changes, ISO 8601. Set if the requested time is outside of it. */
   readonly held?: { readonly from: string; readonly to: string } | undefined;
+  /** Why it is not certain that nothing existed at the requested time. Absent if it is. */
+  readonly reason?: Uncertainty | undefined;
 }
 
 /** Status and title of each problem kind. */
@@ -37,15 +41,14 @@ const PROBLEMS = {
 /** Kind of a problem. */
 export type ProblemKind = keyof typeof PROBLEMS;
 
+/** What a problem is about. */
+export type ProblemDetails = Pick<ProblemDocument, 'field' | 'value' | 'allowed' | 'held' | 'reason'>;
+
 /** An error of a handler. The response is its document. */
 export class ProblemError extends Error {
   readonly document: ProblemDocument;
 
-  constructor(
-    kind: ProblemKind,
-    detail: string,
-    about: Pick<ProblemDocument, 'field' | 'value' | 'allowed' | 'held'> = {},
-  ) {
+  constructor(kind: ProblemKind, detail: string, about: ProblemDetails = {}) {
     super(detail);
     this.name = 'ProblemError';
     this.document = problem(kind, detail, about);
@@ -53,11 +56,7 @@ export class ProblemError extends Error {
 }
 
 /** Returns the document of a problem. */
-export function problem(
-  kind: ProblemKind,
-  detail: string,
-  about: Pick<ProblemDocument, 'field' | 'value' | 'allowed' | 'held'> = {},
-): ProblemDocument {
+export function problem(kind: ProblemKind, detail: string, about: ProblemDetails = {}): ProblemDocument {
   const [status, title] = PROBLEMS[kind];
   return { type: `urn:dpcache:problem:${kind}`, title, status, detail, ...about };
 }

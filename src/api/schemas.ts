@@ -352,6 +352,10 @@ export const PROBLEM: z.ZodType<ProblemDocument> = z
     value: z.string().optional(),
     allowed: z.string().optional(),
     held: HELD.optional(),
+    reason: z
+      .enum(UNCERTAINTIES)
+      .optional()
+      .describe('Why it is not certain that nothing existed at that time; absent if it is'),
   })
   .openapi('Problem');
 

@@ -69,12 +69,13 @@ export function hinted(lines: readonly string[], hint: string): readonly string[
   return lines.length > 1 ? lines : [hint];
 }
 
-/** Returns the document at a path; `undefined` if the API responds with 404. */
+/** Returns the document at a path; `undefined` if the API responds with 404, and this is certain. */
 export async function find<T>(ask: Ask, path: string): Promise<T | undefined> {
   try {
     return (await ask(path)) as T;
   } catch (error) {
-    if (error instanceof ApiError && error.problem?.status === 404) return undefined;
+    if (error instanceof ApiError && error.problem?.status === 404 && error.problem.reason === undefined)
+      return undefined;
     throw error;
   }
 }

@@ -6,7 +6,7 @@ import type {
   HistoryRecordDocument,
 } from '../api/history-documents.ts';
 import { namePath } from '../api/name-path.ts';
-import type { HeldDocument, PastDocument } from '../api/past-document.ts';
+import { type HeldDocument, type PastDocument, UNCERTAINTY_TEXTS } from '../api/past-document.ts';
 import { counted } from '../base/show-value.ts';
 import { type Answer, emptyAnswer, find, identityCell, type Question, table } from './answer.ts';
 
@@ -24,7 +24,7 @@ export function doubtLines({ certain, reason, claimsComplete }: PastDocument): r
   const incomplete = 'an earlier agent: only claims that changed while it ran are known';
   return [
     ...(claimsComplete === false ? [incomplete] : []),
-    ...(certain || reason === undefined ? [] : [`not certain: ${REASONS[reason]}`]),
+    ...(certain || reason === undefined ? [] : [`not certain: ${UNCERTAINTY_TEXTS[reason]}`]),
   ];
 }
 
@@ -36,15 +36,6 @@ export function pastLines(past: PastDocument | undefined): readonly string[] {
   const until = effectiveUntil === undefined ? 'now' : timeText(effectiveUntil);
   return [`as of ${timeText(at)}; unchanged from ${since} to ${until}`, ...doubtLines(past)];
 }
-
-const REASONS: Readonly<Record<NonNullable<PastDocument['reason']>, string>> = {
-  'before-held': 'changes of that time are not held any more',
-  'cluster-incomplete': 'a cluster had not delivered all its entries at that time',
-  'agent-not-running': 'no agent was running at that time, or none recorded a change that proves it',
-  withdrawing: 'entries of a cluster were being removed at that time',
-  lost: 'changes after that time were not recorded',
-  clock: 'the clock of the machine was set over that time, or the time is in the future',
-};
 
 /** Returns the question for all claims on a prefix at a moment, as the API takes it. */
 export function explainPast(key: string, at: string): Question {

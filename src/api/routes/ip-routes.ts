@@ -20,6 +20,7 @@ import {
 } from '../documents.ts';
 import {
   historyOf,
+  notFoundAt,
   notHeld,
   notListed,
   pastDocument,
@@ -313,6 +314,7 @@ export function addIPRoutes(app: ApiApp, { model, feed, clock, instance, gate }:
     await gate.runSteps(lookUp(model, view, ips, { entries, errors, stored, entryOf }));
     for (const { index, ip, moment } of stored)
       addPast(model, { index, ip }, await moment(), { entries, errors });
+    errors.sort((a, b) => a.index - b.index);
     return c.json({ revision, entries, errors }, 200);
   });
 }
@@ -320,7 +322,8 @@ export function addIPRoutes(app: ApiApp, { model, feed, clock, instance, gate }:
 /** Returns the moment, if it is held and has claims. */
 function heldMoment(asked: string, moment: Moment | undefined): Moment {
   if (moment?.reason === 'before-held') throw notHeld(moment.held);
-  if (moment?.effective === undefined) throw unknown('ip', asked);
+  if (moment === undefined) throw unknown('ip', asked);
+  if (moment.effective === undefined) throw notFoundAt('ip', asked, moment);
   return moment;
 }
 
@@ -359,13 +362,14 @@ interface LookupAnswers {
   readonly errors: LookupError[];
 }
 
-/** Calls `answer`. If it throws a problem other than an unknown IP, adds it to the errors. */
+/** Calls `answer`. If it throws a problem, adds it to the errors, unless the IP was certainly unknown. */
 function inSlot({ index, ip }: Omit<LookupError, 'detail'>, errors: LookupError[], answer: () => void): void {
   try {
     answer();
   } catch (error) {
     if (!(error instanceof ProblemError)) throw error;
-    if (error.document.status !== 404) errors.push({ index, ip, detail: error.document.detail });
+    const { status, reason } = error.document;
+    if (status !== 404 || reason !== undefined) errors.push({ index, ip, detail: error.document.detail });
   }
 }
 

@@ -98,6 +98,19 @@ describe('at', () => {
     });
   });
 
+  it('of something that is not known to have existed is 404 with the reason', async () => {
+    const { ask, begun } = await lived();
+    const future = iso(begun + 3_600_000);
+    for (const path of ['/v1/ipcache/lookup/11.0.0.1', '/v1/ipcache/explain/11.0.0.1', '/v1/nodes/a/b']) {
+      expect(await ask(`${path}?at=${future}`)).toMatchObject({
+        status: 404,
+        body: { reason: 'clock', detail: expect.stringContaining('not certain: the clock of the machine') },
+      });
+      const { body } = await ask(`${path}?at=${iso(begun + 1500)}`);
+      expect(body).not.toHaveProperty('reason');
+    }
+  });
+
   it('of an agent without a history is 410, too, because 404 would mean that there was no entry', async () => {
     const model: ReadModel = new TestModel();
     Object.defineProperty(model, 'history', { value: undefined });
@@ -117,13 +130,15 @@ describe('at', () => {
       { address: 'x', at: at(500) },
       { address: '10.0.0.1', at: at(-5) },
       { address: '11.0.0.1', at: at(500) },
+      { address: '11.0.0.1', at: at(3_600_000) },
     ];
     const { body } = await ask('/v1/lookup', { ips });
     expect(body).toMatchObject({
-      entries: [{ identity: 55 }, { identity: 1234 }, { identity: 2 }, null, null, null],
+      entries: [{ identity: 55 }, { identity: 1234 }, { identity: 2 }, null, null, null, null],
       errors: [
         { index: 3, detail: 'not a valid IP address' },
         { index: 4, detail: expect.stringContaining('Changes are held from') },
+        { index: 6, detail: expect.stringContaining('not certain') },
       ],
     });
   });
