@@ -1,6 +1,7 @@
 import type { Clock } from '../base/clock.ts';
 import type { PrefixRegister } from '../net/prefix.ts';
-import { RunningLife } from './life-clock.ts';
+import { type LifeClock, RunningLife } from './life-clock.ts';
+import type { Doubts } from './lives.ts';
 import { type ClaimChange, KIND, Segment, type TextChange, WITHDRAWAL } from './segment.ts';
 import type { ChangeCause, MarkKind, Uncertainty } from './types.ts';
 
@@ -12,6 +13,9 @@ const SEGMENTS = 16;
 /** Prefix changes a second that are recorded without limit, and the seconds above it after which they are counted as lost. */
 const MAX_RATE = 20_000;
 const FAST_SECONDS = 5;
+
+/** A change of the wall time that is smaller has no mark. */
+const MARKED_MS = 1000;
 
 /** Memory that is reserved for the segment that is written, in segments: its buffer may be half empty. */
 const RESERVED = 2;
@@ -64,7 +68,8 @@ export interface ChangeLogCounts {
  * The records of the current life, in segments, the oldest dropped first so that they fit into the memory. Records are appended
  * synchronously and cost 2 to 3 µs.
  */
-export class ChangeLog {
+export class ChangeLog implements Doubts {
+  readonly isLive = true;
   readonly life: RunningLife;
   readonly #maxMemory: number;
   readonly #segmentBytes: number;
@@ -89,6 +94,12 @@ export class ChangeLog {
   #lost = 0;
   #tooLarge = 0;
   #losing: DoubtfulSpan | undefined;
+  /** By owner: the time before which claims that were released may be missing. */
+  readonly #omitted = new Map<string, DoubtfulSpan>();
+  /** Begins when the recording ended. */
+  #end: DoubtfulSpan | undefined;
+  /** By how much the wall clock was set since the last mark. */
+  #clockSet = 0;
   #lostInSpan = 0;
   #stateVersion = 0;
   #mustRoll = false;
@@ -115,11 +126,35 @@ export class ChangeLog {
     return this.#stateVersion;
   }
 
-  /** Compares the wall time with the time of the life. Returns the milliseconds of its step, or 0. */
-  checkWall(): number {
+  /** Compares the wall time with the time of the life. */
+  checkWall(): void {
     const set = this.life.checkWall();
-    if (set !== 0) this.#stateVersion++;
-    return set;
+    if (set === 0) return;
+    this.#clockSet += set;
+    this.#stateVersion++;
+  }
+
+  /** Like {@link ChangeLog.checkWall}, and adds a mark if the clock was set by more than {@link MARKED_MS} since the last one. */
+  markWall(): void {
+    this.checkWall();
+    if (Math.abs(this.#clockSet) > MARKED_MS)
+      this.addMark('clock-set', '', String(Math.round(this.#clockSet)));
+    this.#clockSet = 0;
+  }
+
+  /** Later changes are not recorded, so nothing can be computed backwards from now any more. */
+  end(): void {
+    this.#end ??= this.beginSpan('lost', '');
+  }
+
+  /** Time from which on, inclusively, changes are not recorded; undefined while they are. */
+  get endedMs(): number | undefined {
+    return this.#end?.fromMs;
+  }
+
+  /** The intervals that later processes must know. */
+  get storedSpans(): readonly DoubtfulSpan[] {
+    return this.#spans.filter((span) => span !== this.#end);
   }
 
   /** Begins a new segment with the next record, although this one is not full. */
@@ -135,6 +170,10 @@ export class ChangeLog {
   /** Time of the life since which states are held. */
   get floorMs(): number {
     return this.#floorMs;
+  }
+
+  get clock(): LifeClock {
+    return this.life.clock;
   }
 
   get spans(): readonly DoubtfulSpan[] {
@@ -186,8 +225,7 @@ export class ChangeLog {
     this.#records[kind]++;
   }
 
-  addMark(mark: MarkKind, subject: string, detail = ''): void {
-    const ms = this.life.now();
+  addMark(mark: MarkKind, subject: string, detail = '', ms: number = this.life.now()): void {
     this.#room(ms).addText(ms, KIND.mark, mark, { writer: subject, before: undefined, after: detail });
     this.#records.mark++;
   }
@@ -206,10 +244,21 @@ export class ChangeLog {
     this.#stateVersion++;
   }
 
-  /** A change of a prefix was not recorded on purpose: later records are not linked to earlier ones. */
-  omit(continues = false): void {
+  /**
+   * The release of a restored claim is not recorded: later records are not linked to earlier ones, and answers for earlier moments
+   * are not certain, because the claim is missing in them.
+   */
+  omit(owner: string, continues = false): void {
     if (!continues) this.#batchMs = this.life.now();
     this.#current.unlink();
+    this.#stateVersion++;
+    const known = this.#omitted.get(owner);
+    if (known !== undefined && this.#spans.includes(known)) known.toMs = this.#batchMs;
+    else {
+      const span = { reason: 'cluster-incomplete', subject: owner, fromMs: 0, toMs: this.#batchMs } as const;
+      this.#omitted.set(owner, span);
+      this.#spans.push(span);
+    }
   }
 
   get #current(): Segment {
@@ -269,7 +318,7 @@ export class ChangeLog {
       this.#fastSeconds = isNext && this.#changes > MAX_RATE ? this.#fastSeconds + 1 : 0;
       this.#second = second;
       this.#changes = 0;
-      if (this.#fastSeconds < FAST_SECONDS) this.#endLoss();
+      if (this.#fastSeconds < FAST_SECONDS) this.#endLoss(ms);
     }
     this.#changes++;
     return this.#fastSeconds >= FAST_SECONDS;
@@ -284,9 +333,9 @@ export class ChangeLog {
     this.#current.unlink();
   }
 
-  #endLoss(): void {
+  #endLoss(ms: number): void {
     if (this.#losing === undefined) return;
-    this.addMark('lost', '', String(this.#lostInSpan));
+    this.addMark('lost', '', String(this.#lostInSpan), ms);
     this.#losing = undefined;
     this.#lostInSpan = 0;
   }

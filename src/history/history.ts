@@ -24,6 +24,7 @@ import { type Cut, isLaterThan, momentOf, unheldMoment } from './cut.ts';
 import { type HistoryDisk, SegmentArchive } from './disk/segment-archive.ts';
 import { SegmentWriter } from './disk/segment-writer.ts';
 import { type DocumentChange, type PastFields, undoChange } from './document-change.ts';
+import { doubtAt, isFloorOf } from './lives.ts';
 import { covering, PastReader, placesIn } from './past-reader.ts';
 import { keysOf, PrefixTimeline, visibleBefore } from './prefix-timeline.ts';
 import { changeAt, inRange, prefixRecord, type RecordPlace, recordAt, textRecord } from './records.ts';
@@ -95,6 +96,8 @@ export interface AroundOptions {
 }
 
 const MAX_GROUPS = 100;
+
+const NOT_STARTED: Asked = { cut: undefined, reason: 'before-held' };
 
 /**
  * The history of the claims on prefixes, and of services and nodes. Records every change of a claim of an `IPCache` from {@link
@@ -173,17 +176,18 @@ export class History {
       // A restored claim that a source has confirmed. Recording each one would fill the memory after every restart.
       const isReleased = writer.source === 'restored' && after === undefined && effect === 0;
       if (isReleased && sameEntry(ipcache.get(formatKey(key)), before)) {
-        log.omit(continues);
+        log.omit(writer.owner, continues);
         return;
       }
       log.addClaim(key, { writer, before, after, effect }, continues);
     });
   }
 
-  /** Ends the recording. Later answers are for moments before now. */
+  /** Ends the recording. Later answers are not certain, because the claims of now may have changed since. */
   stop(): void {
     this.#observing?.();
     this.#observing = undefined;
+    this.#log?.end();
   }
 
   /** Sets the store and revision of the next changes, until the next call; undefined if they have none. */
@@ -221,8 +225,7 @@ export class History {
 
   /** Compares the wall time with the monotonic time, and records a mark if the clock was set. Call it every second. */
   checkClock(): void {
-    const set = this.#log?.checkWall() ?? 0;
-    if (set !== 0) this.mark('clock-set', '', String(Math.round(set)));
+    this.#log?.markWall();
   }
 
   /** The interval of the held changes in memory. */
@@ -264,14 +267,16 @@ export class History {
     return parseKey(key, register) ? this.#moment(register, this.#cutOf(when)) : undefined;
   }
 
-  /** Returns the claims on the longest prefix that contained `ip` at a moment; undefined if `ip` is invalid or no prefix did. */
+  /**
+   * Returns the claims on the longest prefix that contained `ip` at a moment. If none did, there are no claims, and `prefix` is that
+   * of `ip`. Returns undefined if `ip` is invalid.
+   */
   lookup(ip: string, when: When): Moment | undefined {
     const register = prefixRegister();
     if (!parseKey(ip, register) || register.form !== 'endpoint') return undefined;
-    const { cut, reason } = this.#cutOf(when);
-    if (cut === undefined) return this.#moment(register, { cut, reason });
-    const found = this.#longestMatch(register, cut);
-    return found && this.#moment(found.key, { cut, reason });
+    const asked = this.#cutOf(when);
+    const found = asked.cut && this.#longestMatch(register, asked.cut);
+    return this.#moment(found?.key ?? register, asked);
   }
 
   /**
@@ -292,11 +297,14 @@ export class History {
     const { ipcache } = this.#options;
     const lengths = this.#lengths();
     const register = prefixRegister();
+    const log = this.#log;
+    log?.checkWall();
     let found = 0;
     for (let i = 0; i < count; i++) {
       const ip = addresses[i] as string; // below count
       identities[i] = 0;
-      const { cut, reason } = this.#cutOf(times[i] ?? Number.NaN);
+      const { cut, reason } =
+        log === undefined ? NOT_STARTED : this.#cutOfChecked(log, times[i] ?? Number.NaN);
       if (certain !== undefined) certain[i] = reason === undefined ? 1 : 0;
       if (cut === undefined || !parseKey(ip, register) || register.form !== 'endpoint') continue;
       let identity = ipcache.lookupIdentity(ip);
@@ -425,52 +433,45 @@ export class History {
   }
 
   /** Returns the place of a moment between the records, and why answers for it are not certain. */
-  #cutOf(when: When): { readonly cut: Cut | undefined; readonly reason: Uncertainty | undefined } {
+  #cutOf(when: When): Asked {
     const log = this.#log;
-    if (log === undefined) return { cut: undefined, reason: 'before-held' };
-    const now = log.life.now();
+    if (log === undefined) return NOT_STARTED;
+    log.checkWall();
+    return this.#cutOfChecked(log, when);
+  }
+
+  #cutOfChecked(log: ChangeLog, when: When): Asked {
     if (typeof when === 'object') return this.#cutOfSequence(log, when.sequence);
-    const times = log.life.clock.timesOf(when);
+    const { clock } = log.life;
+    const times = clock.timesOf(when);
     const ms = times.at(-1);
     if (ms === undefined) {
       // The clock was set forward over this time: the state is that of the moment at which it was set.
-      const piece = log.life.clock.pieces.find((one) => one.ms + one.offset > when);
-      return { cut: { ms: (piece?.ms ?? now) - 1, endSequence: undefined }, reason: 'clock' };
+      const piece = clock.pieces.find((one) => one.ms + one.offset > when);
+      return { cut: { ms: (piece?.ms ?? log.life.now()) - 1, endSequence: undefined }, reason: 'clock' };
     }
     if (ms < log.floorMs || !Number.isFinite(ms)) return { cut: undefined, reason: 'before-held' };
     const cut = { ms, endSequence: undefined };
-    if (times.length > 1 || ms > now + 1) return { cut, reason: 'clock' };
-    return { cut, reason: this.#doubtAt(log, ms) };
+    const isUnclear = times.length > 1 || clock.isUnclear(ms) || when > this.#options.clock.wallTime();
+    return { cut, reason: isUnclear ? 'clock' : doubtAt(log, cut) };
   }
 
-  #cutOfSequence(
-    log: ChangeLog,
-    sequence: number,
-  ): { readonly cut: Cut | undefined; readonly reason: Uncertainty | undefined } {
-    const first = log.segments[0]?.firstSequence ?? 0;
-    const isHeld = sequence >= first - 1 && sequence < log.nextSequence;
-    if (!isHeld) return { cut: undefined, reason: 'before-held' };
-    const segment = log.segments.find((one) => sequence < one.endSequence) as Segment; // the sequence is held
-    const ms = sequence < first ? log.floorMs : segment.msAt(segment.positionOf(sequence));
-    return { cut: { ms, endSequence: sequence + 1 }, reason: this.#doubtAt(log, ms) };
-  }
-
-  #doubtAt(log: ChangeLog, ms: number): Uncertainty | undefined {
-    // A lost change is missing when the state is computed backwards from now.
-    const span = log.spans.find(({ reason, fromMs, toMs = Number.POSITIVE_INFINITY }) =>
-      reason === 'lost' ? ms < toMs : ms >= fromMs && ms < toMs,
-    );
-    return span?.reason;
+  #cutOfSequence(log: ChangeLog, sequence: number): Asked {
+    const [first] = log.segments;
+    // Directly before the first record. With a number of an earlier life, it is a moment of that life.
+    const isFloor = first !== undefined && isFloorOf(first, sequence);
+    const segment = log.segments.find((one) => sequence >= one.firstSequence && sequence < one.endSequence);
+    if (segment === undefined && !isFloor) return { cut: undefined, reason: 'before-held' };
+    const ms = segment === undefined ? log.floorMs : segment.msAt(segment.positionOf(sequence));
+    const cut = { ms, endSequence: sequence + 1 };
+    return { cut, reason: doubtAt(log, cut) };
   }
 
   #timeline(key: Readonly<PrefixRegister>): PrefixTimeline {
     return new PrefixTimeline(key, (text) => this.#options.ipcache.claimsOf(text), this.#segments());
   }
 
-  #moment(
-    key: Readonly<PrefixRegister>,
-    { cut, reason }: { readonly cut: Cut | undefined; readonly reason: Uncertainty | undefined },
-  ): Moment {
+  #moment(key: Readonly<PrefixRegister>, { cut, reason }: Asked): Moment {
     const { held } = this;
     if (cut === undefined) return unheldMoment(key, held, reason);
     const past = this.#timeline(key).before(isLaterThan(cut));
@@ -531,6 +532,12 @@ export class History {
     };
     return { 4: ofFamily(4, ipv4), 6: ofFamily(6, ipv6) };
   }
+}
+
+/** A moment that was asked for. Without `cut`, it is not held. */
+interface Asked {
+  readonly cut: Cut | undefined;
+  readonly reason: Uncertainty | undefined;
 }
 
 /** The lengths of prefixes to try, longest first. */

@@ -1,21 +1,29 @@
 import type { Clock } from '../base/clock.ts';
 
-/** A change of the wall time against the monotonic time that is larger is a clock that was set. Smaller ones are corrections. */
-const SET_MS = 1000;
+/** A smaller change of the wall time against the monotonic time is an error of measurement: both are whole milliseconds. */
+const STEP_MS = 20;
+
+/** Wall time and monotonic time are compared only if both were read within this time. */
+const READ_MS = 2;
 
 /** From this time of the life on, wall time is `offset` more than it. */
 export interface ClockPiece {
   readonly ms: number;
   readonly offset: number;
+  /** The clock was set between this time and `ms`. */
+  readonly sinceMs: number;
 }
 
 /** The time of one life in milliseconds since it began, and the wall time of each. Wall time may be set while the process runs. */
 export class LifeClock {
   readonly #pieces: ClockPiece[];
+  /** The last time at which the wall time was as the last piece says. */
+  #agreedMs: number;
 
   /** `pieces` are ordered; the first has `ms` 0. */
   constructor(pieces: readonly ClockPiece[]) {
     this.#pieces = [...pieces];
+    this.#agreedMs = pieces.at(-1)?.ms ?? 0;
   }
 
   get pieces(): readonly ClockPiece[] {
@@ -26,8 +34,10 @@ export class LifeClock {
   observe(ms: number, wall: number): number {
     const offset = wall - ms;
     const change = offset - (this.#pieces.at(-1)?.offset ?? offset);
-    if (Math.abs(change) <= SET_MS) return 0;
-    this.#pieces.push({ ms, offset });
+    const sinceMs = this.#agreedMs;
+    this.#agreedMs = ms;
+    if (Math.abs(change) <= STEP_MS) return 0;
+    this.#pieces.push({ ms, offset, sinceMs });
     return change;
   }
 
@@ -38,15 +48,23 @@ export class LifeClock {
   }
 
   /**
-   * Returns the times of the life at a wall time, ascending: several if the clock was set back over it, none if it was set
-   * forward over it. The first piece has no beginning and the last one no end.
+   * Returns the times of the life that may have had a wall time, ascending: several if the clock was set back over it, none if it
+   * was set forward over it. The first piece has no beginning and the last one no end.
    */
   timesOf(wall: number): readonly number[] {
-    return this.#pieces.flatMap(({ ms, offset }, index) => {
-      const at = wall - offset;
-      const end = this.#pieces[index + 1]?.ms ?? Number.POSITIVE_INFINITY;
-      return (index === 0 || at >= ms) && at < end ? [at] : [];
-    });
+    if (this.#pieces.length === 1) return [wall - (this.#pieces[0]?.offset ?? 0)];
+    return this.#pieces
+      .flatMap(({ sinceMs, offset }, index) => {
+        const at = wall - offset;
+        const end = this.#pieces[index + 1]?.ms ?? Number.POSITIVE_INFINITY;
+        return (index === 0 || at >= sinceMs) && at < end ? [at] : [];
+      })
+      .sort((a, b) => a - b);
+  }
+
+  /** Returns true if the clock was set at about this time of the life, so that its wall time is unknown. */
+  isUnclear(ms: number): boolean {
+    return this.#pieces.some((piece) => ms >= piece.sinceMs && ms < piece.ms);
   }
 }
 
@@ -60,7 +78,7 @@ export class RunningLife {
   constructor(time: Clock) {
     this.#time = time;
     this.#origin = time.now();
-    this.clock = new LifeClock([{ ms: 0, offset: time.wallTime() }]);
+    this.clock = new LifeClock([{ ms: 0, offset: time.wallTime(), sinceMs: 0 }]);
   }
 
   /** Returns the milliseconds since the life began. Never decreases. */
@@ -71,6 +89,8 @@ export class RunningLife {
 
   /** Compares the wall time with the time of the life. Returns the milliseconds of its step, or 0. */
   checkWall(): number {
-    return this.clock.observe(this.now(), this.#time.wallTime());
+    const ms = this.now();
+    const wall = this.#time.wallTime();
+    return this.now() - ms > READ_MS ? 0 : this.clock.observe(ms, wall);
   }
 }

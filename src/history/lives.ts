@@ -1,4 +1,5 @@
 import type { ChangeLog, DoubtfulSpan } from './change-log.ts';
+import type { Cut } from './cut.ts';
 import type { StoredSegment } from './disk/segment-archive.ts';
 import { mayContain } from './key-filter.ts';
 import { LifeClock } from './life-clock.ts';
@@ -7,6 +8,8 @@ import type { Uncertainty } from './types.ts';
 
 /** A segment in memory or on disk. */
 export interface SegmentPart {
+  /** Number of the segment in its life, from 0. */
+  readonly number: number;
   readonly firstSequence: number;
   readonly endSequence: number;
   readonly startMs: number;
@@ -22,36 +25,44 @@ export interface SegmentPart {
   load(): Segment | Promise<Segment>;
 }
 
-/** The held records of one process. Times are milliseconds of the life. */
-export interface Life {
+/** What decides if answers for a life are certain. */
+export interface Doubts {
   readonly isLive: boolean;
   readonly clock: LifeClock;
+  readonly spans: readonly DoubtfulSpan[];
+}
+
+/** The held records of one process. Times are milliseconds of the life. */
+export interface Life extends Doubts {
   /** Oldest time of which the state is held, and the time from which on, inclusively, it is not. */
   readonly floorMs: number;
   readonly endMs: number;
   /** Why moments after the end are not certain. */
   readonly afterEnd: Uncertainty;
-  readonly spans: readonly DoubtfulSpan[];
   /** Oldest first. */
   readonly parts: readonly SegmentPart[];
 }
 
-/** Returns the held lives, oldest first; the last one is the current one. Later records are not part of them. */
-export function livesOf(stored: readonly StoredSegment[], life: number, log: ChangeLog): readonly Life[] {
+/** Returns the ended lives of stored segments, oldest first. `life` is the current one. */
+export function endedLives(stored: readonly StoredSegment[], life: number): readonly Life[] {
   const earlier = new Map<number, StoredSegment[]>();
-  const current: StoredSegment[] = [];
-  const [oldest] = log.segments;
   for (const segment of stored) {
     const { life: of } = segment.facts.head;
-    if (of === life) {
-      if (segment.number < (oldest?.number ?? 0)) current.push(segment);
-    } else {
-      const list = earlier.get(of) ?? [];
-      list.push(segment);
-      earlier.set(of, list);
-    }
+    if (of === life) continue;
+    const list = earlier.get(of) ?? [];
+    list.push(segment);
+    earlier.set(of, list);
   }
-  return [...Array.from(earlier.values(), endedLife), liveLife(current, log)];
+  return Array.from(earlier.values(), endedLife);
+}
+
+/** Returns the current life without later records: the segments in memory, and those stored ones that have left it. */
+export function currentLife(stored: readonly StoredSegment[], life: number, log: ChangeLog): Life {
+  const oldest = log.segments[0]?.number ?? 0;
+  return liveLife(
+    stored.filter(({ facts, number }) => facts.head.life === life && number < oldest),
+    log,
+  );
 }
 
 function liveLife(stored: readonly StoredSegment[], log: ChangeLog): Life {
@@ -60,7 +71,7 @@ function liveLife(stored: readonly StoredSegment[], log: ChangeLog): Life {
   const known = new Set(held.map(spanName));
   const older = stored.flatMap(({ facts }) => facts.spans).filter((span) => !known.has(spanName(span)));
   const memory = segments.map(memoryPart);
-  const parts = [...stored.map(storedPart), ...memory];
+  const parts = [...stored, ...memory];
   const gaps = gapsOf(stored, { number: segments[0]?.number ?? 0, startMs: segments[0]?.startMs ?? floorMs });
   return {
     isLive: true,
@@ -83,7 +94,7 @@ function endedLife(stored: readonly StoredSegment[]): Life {
     endMs,
     afterEnd: torn ? 'lost' : 'agent-not-running',
     spans: [...stored.flatMap(({ facts }) => facts.spans), ...gapsOf(stored, undefined)],
-    parts: stored.map(storedPart),
+    parts: stored,
   };
 }
 
@@ -106,31 +117,36 @@ function gapsOf(
 }
 
 function memoryPart(segment: Segment): SegmentPart {
-  const { firstSequence, endSequence, startMs, lastMs, filter, length } = segment;
+  const { number, firstSequence, endSequence, startMs, lastMs, filter, length } = segment;
   return {
-    ...{ firstSequence, endSequence, startMs, lastMs, endPosition: length, stored: undefined },
+    ...{ number, firstSequence, endSequence, startMs, lastMs, endPosition: length, stored: undefined },
     mayContain: (hash) => filter === undefined || mayContain(filter, hash),
     hasLength: (family, length) => segment.hasLength(family, length),
     load: () => segment,
   };
 }
 
-function storedPart(stored: StoredSegment): SegmentPart {
-  const { firstSequence, endSequence, startMs, lastMs } = stored;
-  return {
-    ...{ firstSequence, endSequence, startMs, lastMs, endPosition: Number.POSITIVE_INFINITY, stored },
-    mayContain: (hash) => stored.mayContain(hash),
-    hasLength: (family, length) => stored.hasLength(family, length),
-    load: () => stored.load(),
-  };
+/**
+ * Returns why answers for a moment of a life are not certain. A loss between the moment and a record of an ended life is judged by the
+ * question.
+ */
+export function doubtAt({ isLive, spans, clock }: Doubts, { ms, endSequence }: Cut): Uncertainty | undefined {
+  const isSequence = endSequence !== undefined;
+  if (!isSequence && clock.isUnclear(ms)) return 'clock';
+  return spans.find(({ reason, fromMs, toMs = Number.POSITIVE_INFINITY }) => {
+    // The end of an interval may be later than the record, although both have the same time.
+    const isBefore = ms < toMs || (isSequence && ms === toMs);
+    // In the current life, a lost change is missing when the state is computed backwards from now.
+    return isBefore && (reason === 'lost' ? isLive : ms >= fromMs);
+  })?.reason;
 }
 
-/** Returns why answers for a moment of a life are not certain. A loss between the moment and a record is judged by the question. */
-export function doubtAt({ isLive, spans }: Life, ms: number): Uncertainty | undefined {
-  return spans.find(({ reason, fromMs, toMs = Number.POSITIVE_INFINITY }) =>
-    // In the current life, a lost change is missing when the state is computed backwards from now.
-    reason === 'lost' ? isLive && ms < toMs : ms >= fromMs && ms < toMs,
-  )?.reason;
+/** Returns true if a sequence number is directly before the first held record of a life, and no record of an earlier life has it. */
+export function isFloorOf(
+  { number, firstSequence }: Pick<SegmentPart, 'number' | 'firstSequence'>,
+  sequence: number,
+): boolean {
+  return sequence === firstSequence - 1 && (number > 0 || sequence === 0);
 }
 
 /** Returns true if changes of a life may be missing between two times, both included. */

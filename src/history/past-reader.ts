@@ -9,10 +9,18 @@ import { DamagedError } from './byte-buffer.ts';
 import type { ChangeLog } from './change-log.ts';
 import { ChangedPrefixes, type VisibleClaim } from './changed-prefixes.ts';
 import { type Cut, isLaterThan, momentOf, unheldMoment } from './cut.ts';
-import type { SegmentArchive } from './disk/segment-archive.ts';
+import type { SegmentArchive, StoredSegment } from './disk/segment-archive.ts';
 import { type DocumentChange, type PastFields, undoChange } from './document-change.ts';
 import { EndedState } from './ended-state.ts';
-import { doubtAt, isLostBetween, type Life, livesOf, type SegmentPart } from './lives.ts';
+import {
+  currentLife,
+  doubtAt,
+  endedLives,
+  isFloorOf,
+  isLostBetween,
+  type Life,
+  type SegmentPart,
+} from './lives.ts';
 import {
   type ClaimsByKey,
   changesOfKeys,
@@ -37,6 +45,8 @@ import type {
 
 /** Records that are read in one step: about 1 ms. */
 const PER_SLICE = 512;
+
+const NONE: readonly StoredSegment[] = [];
 
 /** Options of {@link PastReader}. */
 export interface PastReaderOptions {
@@ -81,6 +91,8 @@ interface Asked {
  */
 export class PastReader {
   readonly #options: PastReaderOptions;
+  /** The ended lives of a list of stored segments. */
+  #ended: { readonly stored: readonly StoredSegment[]; readonly lives: readonly Life[] } | undefined;
 
   /** @internal */
   constructor(options: PastReaderOptions) {
@@ -89,8 +101,11 @@ export class PastReader {
 
   /** The interval of the held changes. Between two processes there are no changes. */
   get held(): Held {
+    return this.#heldBy(this.#read());
+  }
+
+  #heldBy({ lives }: Reading): Held {
     const now = this.#options.clock.wallTime();
-    const { lives } = this.#read();
     const from = lives.reduce((oldest, life) => Math.min(oldest, life.clock.wallOf(life.floorMs)), now);
     return { from, to: now };
   }
@@ -123,15 +138,18 @@ export class PastReader {
     }));
     const asked = await this.#cutOf(reading, when);
     if (asked.cut === undefined) return this.#moment(reading, address, asked, new Map());
-    let isKnown = true;
+    let none: Moment | undefined;
+    let doubt: Uncertainty | undefined;
     for (const { key, now } of candidates) {
       const moment = await this.#moment(reading, key, asked, now);
-      isKnown &&= moment.certain;
-      if (moment.effective === undefined) continue;
-      const reason = moment.reason ?? (reading.isLost ? 'lost' : 'agent-not-running');
-      return isKnown ? moment : { ...moment, certain: false, reason };
+      doubt ??= moment.reason;
+      const reason = doubt ?? (reading.isLost ? 'lost' : undefined);
+      const judged = { ...moment, certain: reason === undefined, reason };
+      if (moment.effective !== undefined) return judged;
+      // The first candidate is the prefix of the address itself.
+      none = { ...judged, ...(none && { prefix: none.prefix }) };
     }
-    return undefined;
+    return none;
   }
 
   /**
@@ -163,22 +181,25 @@ export class PastReader {
       if (changed.size > maxKeys) return 'too-many';
     }
     const prefixes = new Map<string, VisibleClaim | undefined>();
-    let next = this.#addLater(changed, reading.nextSequence);
+    let next = this.#addLater(reading, changed, reading.nextSequence);
     for (const [prefix, claim] of changed.visible()) {
       prefixes.set(prefix, claim);
       if (prefixes.size % PER_SLICE !== 0) continue;
       await this.#pass();
-      next = this.#addLater(changed, next);
+      next = this.#addLater(reading, changed, next);
     }
-    const reason = asked.reason ?? (reading.isLost ? 'lost' : undefined);
-    const doubt = { certain: reason === undefined, reason, held: this.held };
+    const log = this.#options.log();
+    // Changes may have been lost since the question.
+    const reason = asked.reason ?? (reading.isLost ? 'lost' : log && doubtAt(log, cut));
+    const doubt = { certain: reason === undefined, reason, held: this.#heldBy(reading) };
     return { at: life.clock.wallOf(cut.ms), ...doubt, prefixes };
   }
 
   /** Adds the changes from a sequence number on, because they are not in the claims of now. Returns the next sequence number. */
-  #addLater(changed: ChangedPrefixes, from: number): number {
+  #addLater(reading: Reading, changed: ChangedPrefixes, from: number): number {
     const log = this.#options.log();
     if (log === undefined) return from;
+    if ((log.segments[0]?.firstSequence ?? from) > from) reading.isLost = true;
     const register = prefixRegister();
     for (const segment of log.segments) {
       if (segment.endSequence <= from) continue;
@@ -266,7 +287,7 @@ export class PastReader {
   ): Promise<DocumentMoment> {
     const reading = this.#read();
     const { cut, reason } = await this.#cutOf(reading, when);
-    const { held } = this;
+    const held = this.#heldBy(reading);
     if (cut === undefined) {
       const none = { document: undefined, since: undefined, until: undefined };
       return { at: held.from, ...none, certain: false, reason, held };
@@ -307,7 +328,10 @@ export class PastReader {
     const changes = this.#options.log();
     const archive = this.#options.archive();
     if (changes === undefined) return { lives: [], nextSequence: 0, isLost: false };
-    const lives = livesOf(archive?.stored ?? [], archive?.life ?? 0, changes);
+    changes.checkWall();
+    const { stored, life } = archive ?? { stored: NONE, life: 0 };
+    if (this.#ended?.stored !== stored) this.#ended = { stored, lives: endedLives(stored, life) };
+    const lives = [...this.#ended.lives, currentLife(stored, life, changes)];
     return { lives, nextSequence: changes.nextSequence, isLost: false };
   }
 
@@ -330,25 +354,26 @@ export class PastReader {
   async #cutOf(reading: Reading, when: When): Promise<Asked> {
     if (typeof when === 'object') return this.#cutOfSequence(reading, when.sequence);
     const { lives } = reading;
-    const candidates: LifeCut[] = [];
+    let cut: LifeCut | undefined;
+    let times = 0;
     for (let life = lives.length - 1; life >= 0; life--) {
       const { clock, floorMs, endMs } = lives[life] as Life; // below the length
-      for (const ms of clock.timesOf(when).toReversed())
-        if (ms >= floorMs && ms < endMs) candidates.push({ life, ms, endSequence: undefined });
+      for (const ms of clock.timesOf(when).toReversed()) {
+        if (ms < 0 || ms >= endMs) continue;
+        times++;
+        if (ms >= floorMs) cut ??= { life, ms, endSequence: undefined };
+      }
     }
-    const [cut] = candidates;
     if (cut === undefined) return outsideOf(lives, when);
-    const life = this.#lifeOf(reading, cut);
-    const isFuture = when > this.#options.clock.wallTime();
-    if (candidates.length > 1 || isFuture) return { cut, reason: 'clock' };
-    return { cut, reason: doubtAt(life, cut.ms) };
+    if (times > 1 || when > this.#options.clock.wallTime()) return { cut, reason: 'clock' };
+    return { cut, reason: doubtAt(this.#lifeOf(reading, cut), cut) };
   }
 
   async #cutOfSequence(reading: Reading, sequence: number): Promise<Asked> {
     for (const [index, life] of reading.lives.entries()) {
       const [first] = life.parts;
       // Directly before the first record.
-      const isFloor = first !== undefined && sequence === first.firstSequence - 1;
+      const isFloor = first !== undefined && isFloorOf(first, sequence);
       const part = life.parts.find(
         ({ firstSequence, endSequence }) => sequence >= firstSequence && sequence < endSequence,
       );
@@ -356,7 +381,8 @@ export class PastReader {
       const segment = part && (await this.#load(reading, part));
       if (part !== undefined && segment === undefined) break;
       const ms = segment === undefined ? life.floorMs : segment.msAt(segment.positionOf(sequence));
-      return { cut: { life: index, ms, endSequence: sequence + 1 }, reason: doubtAt(life, ms) };
+      const cut = { life: index, ms, endSequence: sequence + 1 };
+      return { cut, reason: doubtAt(life, cut) };
     }
     return { cut: undefined, reason: 'before-held' };
   }
@@ -437,7 +463,7 @@ export class PastReader {
     { cut, reason }: Asked,
     now: ClaimsByKey,
   ): Promise<Moment> {
-    const { held } = this;
+    const held = this.#heldBy(reading);
     if (cut === undefined) return unheldMoment(key, held, reason);
     const life = this.#lifeOf(reading, cut);
     const { past, isKnown } = await this.#pastIn(reading, keysOf(key), cut, now);

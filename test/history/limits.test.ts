@@ -119,12 +119,55 @@ describe('a clock that is set', () => {
     clock.advance(5000);
     cache.upsert('10.0.0.1', podClaim(1));
     clock.advance(5000);
+    history.checkClock();
     clock.setWallTimeBy(-6000);
     history.checkClock();
     clock.advance(10_000);
     expect(history.at('10.0.0.1', START + 7000)).toMatchObject({ certain: false, reason: 'clock' });
     expect(history.at('10.0.0.1', START + 2000)).toMatchObject({ certain: true, claims: [] });
     expect([...history.records()].map((record) => record.kind === 'mark' && record.mark)).toContain(
+      'clock-set',
+    );
+  });
+
+  it('between two comparisons gives no certain answer for the time between them', () => {
+    const { clock, cache, history } = recorded();
+    clock.advance(10_000);
+    history.checkClock();
+    clock.advance(300);
+    clock.setWallTimeBy(-6000);
+    clock.advance(400);
+    cache.upsert('10.0.0.1', podClaim(1)); // at 4700, and 10,700 of the old time
+    clock.advance(300);
+    history.checkClock();
+    clock.advance(10_000);
+    const reasons = [4600, 10_200, 10_600].map((at) => history.at('10.0.0.1', START + at)?.reason);
+    expect(reasons).toEqual(['clock', 'clock', 'clock']);
+    expect(history.at('10.0.0.1', START + 14_000)).toMatchObject({ certain: true, claims: [{}] });
+  });
+
+  it('is noticed by the next question', () => {
+    const { clock, cache, history } = recorded();
+    clock.advance(10_000);
+    cache.upsert('10.0.0.1', podClaim(1));
+    clock.setWallTimeBy(-6000);
+    clock.advance(100);
+    expect(history.at('10.0.0.1', START + 4050)).toMatchObject({ certain: false, reason: 'clock' });
+    expect(history.at('10.0.0.1', START + 9000)).toMatchObject({ certain: false, reason: 'clock' });
+  });
+
+  it('by less than a second has no mark, and moves the times of later changes', () => {
+    const { clock, cache, history } = recorded();
+    clock.advance(1000);
+    history.checkClock();
+    clock.setWallTimeBy(300);
+    history.checkClock();
+    clock.advance(1000);
+    cache.upsert('10.0.0.1', podClaim(1));
+    clock.advance(1000);
+    expect(history.at('10.0.0.1', START + 2299)).toMatchObject({ certain: true, claims: [] });
+    expect(history.at('10.0.0.1', START + 2300)).toMatchObject({ certain: true, claims: [{}] });
+    expect([...history.records()].map((record) => record.kind === 'mark' && record.mark)).not.toContain(
       'clock-set',
     );
   });
@@ -140,6 +183,47 @@ describe('a clock that is set', () => {
     clock.advance(1000);
     const moment = history.at('10.0.0.1', START + 30_000);
     expect(moment).toMatchObject({ certain: false, reason: 'clock', effective: { identity: 1001 } });
+  });
+});
+
+describe('a history that was stopped', () => {
+  it('gives no certain answers, because later changes are not undone', () => {
+    const { clock, cache, history } = recorded();
+    clock.advance(1000);
+    history.stop();
+    cache.upsert('10.0.0.1', podClaim(1));
+    clock.advance(1000);
+    expect(history.at('10.0.0.1', START + 500)).toMatchObject({ certain: false, reason: 'lost' });
+  });
+});
+
+describe('a claim that was restored', () => {
+  it('is not denied with certainty for moments before its release, which is not recorded', () => {
+    const { clock, cache, history } = recorded();
+    const claim = { source: 'restored', owner: 'baltic', identity: 7 } as const;
+    cache.upsert('10.0.0.1', claim);
+    clock.advance(1000);
+    cache.upsert('10.0.0.1', { source: 'kvstore', identity: 7 });
+    clock.advance(1000);
+    cache.withdraw(claim);
+    clock.advance(1000);
+    expect(history.at('10.0.0.1', START + 500)).toMatchObject({
+      certain: false,
+      reason: 'cluster-incomplete',
+    });
+    expect(history.at('10.0.0.1', START + 2000)).toMatchObject({ certain: true, effective: { identity: 7 } });
+  });
+});
+
+describe('a look-up', () => {
+  it('that finds no prefix says if that is certain', () => {
+    const { clock, history } = recorded();
+    clock.advance(1000);
+    const found = { certain: true, claims: [], prefix: '10.0.0.1/32' };
+    expect(history.lookup('10.0.0.1', START + 500)).toMatchObject(found);
+    expect(history.lookup('10.0.0.1', START - 500)).toMatchObject({ certain: false, reason: 'before-held' });
+    expect(history.lookup('10.0.0.1', START + 5000)).toMatchObject({ certain: false, reason: 'clock' });
+    expect(history.lookup('10.0.0', START)).toBeUndefined();
   });
 });
 

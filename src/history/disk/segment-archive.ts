@@ -2,6 +2,7 @@ import type { StateFile, StateFolder } from '../../base/files/state-folder.ts';
 import type { TurnGate } from '../../base/turn-gate.ts';
 import { DamagedError } from '../byte-buffer.ts';
 import { mayContain } from '../key-filter.ts';
+import type { SegmentPart } from '../lives.ts';
 import type { Segment } from '../segment.ts';
 import { type Checksum, NewerVersionError, PREAMBLE } from './frames.ts';
 import { endFrameAt, readEnd, readHead, readSegment, type StoredFacts } from './segment-file.ts';
@@ -31,13 +32,18 @@ export function segmentName({ life, number }: { readonly life: number; readonly 
 }
 
 /** A complete segment on disk, or the valid part of a torn one. */
-export class StoredSegment {
+export class StoredSegment implements SegmentPart {
   readonly facts: StoredFacts;
+  readonly endPosition: number = Number.POSITIVE_INFINITY;
   readonly #load: (stored: StoredSegment) => Promise<Segment>;
 
   constructor(facts: StoredFacts, load: (stored: StoredSegment) => Promise<Segment>) {
     this.facts = facts;
     this.#load = load;
+  }
+
+  get stored(): StoredSegment {
+    return this;
   }
 
   get number(): number {
@@ -90,7 +96,7 @@ export class SegmentArchive {
     this.#gate = gate;
   }
 
-  /** The segments, in the order of their lives and numbers. */
+  /** The segments, in the order of their lives and numbers. Another list after each change. */
   get stored(): readonly StoredSegment[] {
     return this.#stored;
   }
@@ -133,7 +139,7 @@ export class SegmentArchive {
 
   /** Adds a segment that was written. */
   add(facts: StoredFacts): void {
-    this.#stored.push(new StoredSegment(facts, this.#load));
+    this.#stored = [...this.#stored, new StoredSegment(facts, this.#load)];
   }
 
   /** Removes the oldest segments until there is room for another one of `bytes`. Rejects with an error of the file system. */

@@ -278,7 +278,7 @@ function readState({ pieces, spans }: Readonly<Record<string, unknown>>): LifeSt
     pieces: list(pieces).map((piece) => {
       const { offset } = piece;
       if (typeof offset !== 'number') throw new DamagedError('offset is not a number');
-      return { ms: numberField(piece, 'ms'), offset };
+      return { ms: numberField(piece, 'ms'), offset, sinceMs: numberField(piece, 'sinceMs') };
     }),
     spans: list(spans).map((span) => {
       const reason = UNCERTAINTIES.find((one) => one === span['reason']);

@@ -96,8 +96,12 @@ export class SegmentWriter {
     if (segment === undefined) return false;
     const following = segments[index + 1];
     const file = await this.#openFile(segment);
-    // Read together, before the next record.
-    const endMs = following?.startMs ?? this.#log.life.now();
+    // Read together, before the next record. Times up to `endMs` have the wall time of the written state.
+    this.#log.checkWall();
+    const endMs = Math.min(
+      following?.startMs ?? Number.POSITIVE_INFINITY,
+      this.#log.endedMs ?? this.#log.life.now(),
+    );
     const state = this.#state();
     const version = this.#log.stateVersion;
     const records = segment.bytesFrom(file.records);
@@ -147,8 +151,8 @@ export class SegmentWriter {
   }
 
   #state(): LifeState {
-    const { spans, life } = this.#log;
-    return { pieces: [...life.clock.pieces], spans: spans.map((span) => ({ ...span })) };
+    const { storedSpans, clock } = this.#log;
+    return { pieces: [...clock.pieces], spans: storedSpans.map((span) => ({ ...span })) };
   }
 }
 
