@@ -4,58 +4,17 @@ import { History } from '../../src/history/history.ts';
 import { IPCache } from '../../src/ipcache/ipcache.ts';
 import { ManualClock } from '../base/support/manual-clock.ts';
 import { attributes, writerName } from '../ipcache/support/naive-ipcache.ts';
-import { apply, KEYS, history as operations } from '../ipcache/support/operations.ts';
+import { apply, history as operations } from '../ipcache/support/operations.ts';
+import { H3_undoingEndsAtTheStart, H6_changesNoOutcome } from './support/laws.ts';
 
 const never = { cancel: (): void => {} };
 
-/** The claims on a key as text. */
-function claimsOn(cache: IPCache, key: string): Map<string, string> {
-  return new Map(cache.claimsOf(key).map((claim) => [writerName(claim), attributes(claim)]));
-}
-
 it('H3: undoing the changes of a prefix from now on ends at the state of the start', () => {
-  fc.assert(
-    fc.property(operations, operations, (before, after) => {
-      const clock = new ManualClock();
-      const cache = new IPCache();
-      for (const operation of before) apply(cache, operation);
-      const start = new Map(KEYS.map((key) => [key, claimsOn(cache, key)]));
-      const history = new History({ ipcache: cache, clock });
-      history.start();
-      for (const operation of after) apply(cache, operation);
-      for (const key of KEYS) {
-        const claims = claimsOn(cache, key);
-        for (const record of history.of(key)) {
-          if (record.key !== key) continue; // of its counterpart
-          const name = writerName(record.writer);
-          expect(claims.get(name), `${key} ${name}`).toBe(record.after && attributes(record.after));
-          if (record.before === undefined) claims.delete(name);
-          else claims.set(name, attributes(record.before));
-        }
-        expect(claims).toEqual(start.get(key));
-      }
-    }),
-    { numRuns: 200 },
-  );
+  H3_undoingEndsAtTheStart(200);
 });
 
 it('H6: outcomes and listeners are the same with and without a history', () => {
-  fc.assert(
-    fc.property(operations, fc.boolean(), (all, retainOverruled) => {
-      const [plain, recorded] = [new IPCache({ retainOverruled }), new IPCache({ retainOverruled })];
-      new History({ ipcache: recorded, clock: new ManualClock() }).start();
-      const logs = [plain, recorded].map((cache) => {
-        const log: unknown[] = [];
-        cache.subscribe({ onChanges: (changes) => log.push(changes) });
-        cache.subscribeOwners({ onOwnerChanges: (changes) => log.push(changes) });
-        return log;
-      });
-      for (const operation of all) expect(apply(recorded, operation)).toEqual(apply(plain, operation));
-      expect(logs[1]).toEqual(logs[0]);
-      expect(recorded.status()).toEqual(plain.status());
-    }),
-    { numRuns: 300 },
-  );
+  H6_changesNoOutcome(300);
 });
 
 it('lists the changes of all keys in the order of their sequence numbers', () => {

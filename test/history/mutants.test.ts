@@ -1,6 +1,11 @@
 import { afterEach, describe, expect, it, vi } from 'vitest';
 
-type Laws = typeof import('./support/lives.ts');
+type Laws = typeof import('./support/lives.ts') & typeof import('./support/laws.ts');
+type Codec = typeof import('../../src/history/claim-codec.ts');
+type Reader = typeof import('../../src/history/past-reader.ts');
+type Segments = typeof import('../../src/history/segment.ts');
+type Logs = typeof import('../../src/history/change-log.ts');
+type Clocks = typeof import('../../src/history/life-clock.ts');
 type Lives = typeof import('../../src/history/lives.ts');
 type Filters = typeof import('../../src/history/key-filter.ts');
 type Writers = typeof import('../../src/history/disk/segment-file.ts');
@@ -8,9 +13,14 @@ type Writers = typeof import('../../src/history/disk/segment-file.ts');
 const LIVES = '../../src/history/lives.ts';
 const FILTER = '../../src/history/key-filter.ts';
 const FILE = '../../src/history/disk/segment-file.ts';
+const CODEC = '../../src/history/claim-codec.ts';
+const READER = '../../src/history/past-reader.ts';
+const SEGMENT = '../../src/history/segment.ts';
+const LOG = '../../src/history/change-log.ts';
+const CLOCK = '../../src/history/life-clock.ts';
 
 afterEach(() => {
-  for (const path of [LIVES, FILTER, FILE]) vi.doUnmock(path);
+  for (const path of [LIVES, FILTER, FILE, CODEC, READER, SEGMENT, LOG, CLOCK]) vi.doUnmock(path);
   vi.resetModules();
 });
 
@@ -21,7 +31,7 @@ async function lawsWith<T extends object>(path: string, mutant: (original: T) =>
     const original = (await load()) as T;
     return { ...original, ...mutant(original) };
   });
-  return import('./support/lives.ts');
+  return { ...(await import('./support/lives.ts')), ...(await import('./support/laws.ts')) };
 }
 
 /** Enough for the mutant. */
@@ -37,6 +47,22 @@ describe('H2 detects a history that', () => {
     const laws = await lawsWith<Writers>(FILE, ({ recordsFrame }) => ({
       recordsFrame: (endMs, ...rest) => recordsFrame(endMs + 700, ...rest),
     }));
+    await expect(laws.H2_aCertainAnswerIsRight(RUNS)).rejects.toThrow();
+  });
+
+  it('believes the time between two comparisons of a clock that was set', async () => {
+    const laws = await lawsWith<Clocks>(CLOCK, ({ LifeClock }) => {
+      vi.spyOn(LifeClock.prototype, 'isUnclear').mockReturnValue(false);
+      return {};
+    });
+    await expect(laws.H2_aCertainAnswerIsRight(RUNS)).rejects.toThrow();
+  });
+
+  it('says nothing of restored claims that were released without a record', async () => {
+    const laws = await lawsWith<Logs>(LOG, ({ ChangeLog }) => {
+      vi.spyOn(ChangeLog.prototype, 'omit').mockImplementation(() => {});
+      return {};
+    });
     await expect(laws.H2_aCertainAnswerIsRight(RUNS)).rejects.toThrow();
   });
 });
@@ -56,4 +82,36 @@ it('H1 detects a segment whose index was not written', async () => {
       ),
   }));
   await expect(laws.H1_theDiskHasWhatTheMemoryHasNot()).rejects.toThrow();
+});
+
+it('H3 detects a record without one attribute of a claim', async () => {
+  const laws = await lawsWith<Codec>(CODEC, ({ readClaim }) => ({
+    readClaim: (from, names, writer) => ({ ...readClaim(from, names, writer), encryptKey: 0 }),
+  }));
+  expect(() => laws.H3_undoingEndsAtTheStart(RUNS)).toThrow();
+});
+
+it('H4 detects a look-up that tries the longest prefix only', async () => {
+  const laws = await lawsWith<Reader>(READER, ({ covering }) => ({
+    covering: (address, lengths) => covering(address, lengths.slice(0, 1)),
+  }));
+  expect(() => laws.H4_findsTheLongestPrefix(true, { numRuns: 60 })).toThrow();
+});
+
+it('H5 detects segments whose memory is not counted', async () => {
+  const laws = await lawsWith<Segments>(SEGMENT, ({ Segment }) => {
+    vi.spyOn(Segment.prototype, 'memory', 'get').mockReturnValue(0);
+    return {};
+  });
+  expect(() => laws.H5_staysBelowItsMaximum()).toThrow();
+});
+
+it('H6 detects a history that fails a write', async () => {
+  const laws = await lawsWith<Logs>(LOG, ({ ChangeLog }) => {
+    vi.spyOn(ChangeLog.prototype, 'addClaim').mockImplementation(() => {
+      throw new Error('no record');
+    });
+    return {};
+  });
+  expect(() => laws.H6_changesNoOutcome(RUNS)).toThrow();
 });
