@@ -140,8 +140,9 @@ export function readHead(
 /** Maximum size of a segment. Limits the memory that a file needs if it is not a segment. */
 const MAX_BYTES: number = 64 << 20;
 
-/** Steps after which {@link readSegment} lets other work run. */
+/** Frames and their bytes after which {@link readSegment} lets other work run. A frame has the records of a second. */
 const FRAMES_PER_STEP = 64;
+const BYTES_PER_STEP: number = 256 << 10;
 
 /**
  * Reads the whole file of a segment, in steps. The result is the segment and its facts. A file that is not complete is read up to
@@ -156,7 +157,8 @@ export function* readSegment(
   if (start === undefined) throw new DamagedError('the head of a segment is torn');
   const { head } = start;
   const content = new Uint8Array(bytes.length);
-  let [at, length, endMs, frames] = [start.end, 0, head.startMs, 0];
+  let [at, length, endMs] = [start.end, 0, head.startMs];
+  let [frames, stepStart] = [0, at];
   let state: LifeState = { pieces: [], spans: [] };
   let end: { readonly index: SegmentIndex; readonly facts: StoredFacts } | undefined;
   while (end === undefined) {
@@ -172,7 +174,9 @@ export function* readSegment(
       content.set(read.records, length);
       length += read.records.length;
     }
-    if (++frames % FRAMES_PER_STEP === 0) yield;
+    if (++frames < FRAMES_PER_STEP && at - stepStart < BYTES_PER_STEP) continue;
+    [frames, stepStart] = [0, at];
+    yield;
   }
   const records = content.subarray(0, length);
   const segment = new Segment({ ...head, isStored: true, content: records, index: end?.index });
