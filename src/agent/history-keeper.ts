@@ -160,8 +160,10 @@ export class HistoryKeeper {
   /** Marks a change of the state of a cluster. */
   #note(clusters: ReportedClusters, name: string): void {
     const status = clusters.statusOf(name);
-    const state = status === undefined ? 'left' : stateOf(status);
     const before = this.#states.get(name);
+    const seen = status === undefined ? 'left' : stateOf(status);
+    // A cluster that joins is not connected at first.
+    const state = seen === 'unreachable' && (before ?? 'joining') === 'joining' ? 'joining' : seen;
     this.#noteDoubt(name, status?.missing.length ?? 0);
     if (before === state) return;
     if (state === 'left') this.#states.delete(name);

@@ -1,21 +1,24 @@
 import type { When } from '../history/types.ts';
 
 /** The forms of a moment, for messages. */
-export const WHEN_FORMS = 'RFC 3339, 14:03:05 of today, -10m before now, or #SEQUENCE';
+export const WHEN_FORMS = 'RFC 3339, 2026-11-23 14:03:05, 14:03:05 of today, -10m before now, or #SEQUENCE';
 
 const CLOCK = /^(\d{1,2}):(\d{2})(?::(\d{2})(?:\.(\d{1,3}))?)?$/;
 const AGO = /^-(?=\d)(?:(\d{1,6})d)?(?:(\d{1,6})h)?(?:(\d{1,6})m)?(?:(\d{1,9})s)?$/;
+const LOCAL = /^\d{4}-\d{2}-\d{2}[Tt ]\d{2}:\d{2}(?::\d{2}(?:\.\d{1,9})?)?$/;
 const RFC_3339 = /^\d{4}-\d{2}-\d{2}[Tt ]\d{2}:\d{2}:\d{2}(?:\.\d{1,9})?(?:[Zz]|[+-]\d{2}:\d{2})$/;
 
 /**
- * Returns the moment of a text: RFC 3339, a time of today in the local time zone (`14:03`, `14:03:05.123`), a duration before now
- * (`-10m`, `-1h30m`), or the sequence number of a change (`#412`). Returns undefined if the text is none of these.
+ * Returns the moment of a text: RFC 3339, a time of today in the local time zone (`14:03`, `14:03:05.123`) or of another day
+ * (`2026-11-23 14:03:05`), a duration before now (`-10m`, `-1h30m`), or the sequence number of a change (`#412`). Returns undefined
+ * if the text is none of these.
  */
 export function parseWhen(text: string, now: number): When | undefined {
   const sequence = /^#(\d{1,15})$/.exec(text)?.[1];
   if (sequence !== undefined) return { sequence: Number(sequence) };
   if (text === 'now') return now;
-  if (RFC_3339.test(text)) {
+  // Without a zone, the time is local: `dpcache` prints times of other days so.
+  if (RFC_3339.test(text) || LOCAL.test(text)) {
     const at = Date.parse(text.replace(' ', 'T').toUpperCase());
     return Number.isNaN(at) ? undefined : at;
   }

@@ -158,7 +158,7 @@ export function askHistory(query: HistoryQuery): Question {
     return {
       json: { items, held, changes, more },
       lines: [
-        ...table(rows, view),
+        ...(rows.length === 0 ? ['No matching changes.'] : table(rows, view)),
         ...(more ? [`older changes follow: --limit ${2 * query.limit}`] : []),
         held_,
       ],
@@ -250,7 +250,7 @@ function causeText(group: CauseDocument): string {
   const kinds = Object.entries(group.kinds).map(([kind, count]) => counted(count, KINDS[kind] ?? kind));
   const of =
     node === undefined ? (host === undefined ? '' : `, all of host ${host}`) : `, all of node ${node}`;
-  const lost = emptied.length === 0 ? '' : `; without backends now: ${emptied.join(', ')}`;
+  const lost = emptied.length === 0 ? '' : `; without backends then: ${emptied.join(', ')}`;
   return `${store}${revision}: ${counts.join(', ')} (${kinds.join(', ')})${of}${lost}; ${samples.join(', ')}${samples.length < group.added + group.changed + group.deleted ? ', …' : ''}`;
 }
 

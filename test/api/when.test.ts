@@ -1,0 +1,28 @@
+import { expect, it } from 'vitest';
+import { parseWhen } from '../../src/api/when.ts';
+import { timeText } from '../../src/client/history-answers.ts';
+
+const NOW = new Date(2026, 10, 23, 14, 30).getTime();
+
+it('takes a local time of another day, as the command line prints it', () => {
+  for (const at of [new Date(2026, 10, 22, 14, 3, 5, 123), new Date(2026, 10, 23, 9, 0, 0, 7)]) {
+    const printed = timeText(at.toISOString(), new Date(NOW));
+    expect(parseWhen(printed, NOW)).toBe(at.getTime());
+  }
+  expect(parseWhen('2026-11-22T14:03', NOW)).toBe(new Date(2026, 10, 22, 14, 3).getTime());
+});
+
+it.each([
+  '2026-11-22',
+  '2026-11-22 14',
+  '2026-13-22 14:03',
+  '14:60',
+  '24:00',
+  '-10',
+  '10m',
+  '#',
+  'yesterday',
+  '',
+])('refuses %j', (text) => {
+  expect(parseWhen(text, NOW)).toBeUndefined();
+});
