@@ -1,6 +1,6 @@
 import { sameEntry } from '../ipcache/change.ts';
 import { EFFECT } from '../ipcache/claims/claim-state.ts';
-import { decidingRule } from '../ipcache/explain.ts';
+import { decidingRule } from '../ipcache/deciding-rule.ts';
 import type { HeldClaim } from '../ipcache/row-reader.ts';
 import type { ClaimWriter } from '../ipcache/types.ts';
 import { compareWriters } from '../model/source.ts';

@@ -1,5 +1,5 @@
 import { sameEntry } from '../ipcache/change.ts';
-import { decidingRule } from '../ipcache/explain.ts';
+import { decidingRule } from '../ipcache/deciding-rule.ts';
 import type { HeldClaim } from '../ipcache/row-reader.ts';
 import type { ClaimWriter, DecidingRule } from '../ipcache/types.ts';
 import { compareWriters } from '../model/source.ts';
