@@ -10,7 +10,7 @@ interface DiffFlags {
   readonly caFile?: string;
 }
 
-/** What agents over TCP are sent, and how they are verified. */
+/** The token that agents over TCP receive, and the CA that verifies them. */
 type Credentials = Pick<ApiOrigin, 'token' | 'ca'>;
 
 /** Returns the socket of an operand `unix:PATH`. */
@@ -31,7 +31,7 @@ async function askOf(text: string, credentials: Credentials, signal: AbortSignal
 }
 
 /** Returns why an operand is refused, because the token would be sent in clear text to another machine. */
-async function clearTextText(text: string, token: string | undefined): Promise<string | undefined> {
+async function clearTextProblem(text: string, token: string | undefined): Promise<string | undefined> {
   if (token === undefined || !text.startsWith('http:')) return undefined;
   const { isLoopback } = await import('../../api/server/api-server.ts');
   if (isLoopback(new URL(text).hostname)) return undefined;
@@ -87,7 +87,7 @@ export function addDiffCommand(program: Command, io: CommandIO, run: RunAction):
             'dpcache: invalid URL of an agent: it must be https://HOST:PORT without user, path or query',
           );
         for (const text of [agent, other]) {
-          const refused = await clearTextText(text, token);
+          const refused = await clearTextProblem(text, token);
           if (refused !== undefined) return command.error(refused);
         }
         const ask = await askOf(agent, credentials, io.signal);

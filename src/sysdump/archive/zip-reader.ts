@@ -104,7 +104,7 @@ export class ZipArchive implements Archive {
     const at = `${this.#path}: ${name}`;
     const header = await readAt(this.#file, offset, 30);
     if (header.length < 30 || header.readUInt32LE(0) !== LOCAL)
-      throw new ArchiveError('corrupt', at, 'is not where the directory has it: copy the archive again');
+      throw new ArchiveError('corrupt', at, 'is not at the offset in the directory: copy the archive again');
     const begin = offset + 30 + header.readUInt16LE(26) + header.readUInt16LE(28);
     for (let done = 0; done < packed; ) {
       const chunk = await readAt(this.#file, begin + done, Math.min(CHUNK, packed - done));
