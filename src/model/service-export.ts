@@ -12,28 +12,35 @@ export interface ExportedPort extends SlicePort {
   readonly appProtocol?: string | undefined;
 }
 
-export const EXPORT_TYPES = ['ClusterSetIP', 'Headless'] as const;
-export const SESSION_AFFINITIES = ['ClientIP', 'None'] as const;
-export const IP_FAMILIES: readonly SliceAddressType[] = ['IPv4', 'IPv6'];
-export const TRAFFIC_POLICIES = ['Cluster', 'Local'] as const;
-export const TRAFFIC_DISTRIBUTIONS = ['PreferClose', 'PreferSameZone', 'PreferSameNode'] as const;
-
 /** The properties of an exported service that all clusters should agree on. */
 export interface ExportedService {
   readonly annotations: ReadonlyMap<string, string>;
   readonly labels: ReadonlyMap<string, string>;
   readonly ports: readonly ExportedPort[];
-  readonly type: (typeof EXPORT_TYPES)[number];
+  readonly type: 'ClusterSetIP' | 'Headless';
   /** Undefined if the writer left it empty, which means `None`. */
-  readonly sessionAffinity?: (typeof SESSION_AFFINITIES)[number] | undefined;
+  readonly sessionAffinity?: 'ClientIP' | 'None' | undefined;
   /** Timeout of the affinity `ClientIP`, in seconds. */
   readonly sessionAffinitySeconds?: number | undefined;
   /** In the order of the service. Empty: written by Cilium 1.18 or earlier, so it is unknown. */
   readonly ipFamilies: readonly SliceAddressType[];
   /** Undefined means `Cluster`. */
-  readonly internalTrafficPolicy?: (typeof TRAFFIC_POLICIES)[number] | undefined;
-  readonly trafficDistribution?: (typeof TRAFFIC_DISTRIBUTIONS)[number] | undefined;
+  readonly internalTrafficPolicy?: 'Cluster' | 'Local' | undefined;
+  readonly trafficDistribution?: 'PreferClose' | 'PreferSameZone' | 'PreferSameNode' | undefined;
 }
+
+/** The values of a property. */
+type Values<K extends keyof ExportedService> = readonly NonNullable<ExportedService[K]>[];
+
+export const EXPORT_TYPES: Values<'type'> = ['ClusterSetIP', 'Headless'];
+export const SESSION_AFFINITIES: Values<'sessionAffinity'> = ['ClientIP', 'None'];
+export const IP_FAMILIES: readonly SliceAddressType[] = ['IPv4', 'IPv6'];
+export const TRAFFIC_POLICIES: Values<'internalTrafficPolicy'> = ['Cluster', 'Local'];
+export const TRAFFIC_DISTRIBUTIONS: Values<'trafficDistribution'> = [
+  'PreferClose',
+  'PreferSameZone',
+  'PreferSameNode',
+];
 
 /**
  * A service that a cluster exports by a ServiceExport of the multi-cluster services API: the value at
