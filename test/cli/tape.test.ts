@@ -1,4 +1,8 @@
+import { readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { gunzipSync, gzipSync } from 'node:zlib';
 import { describe, expect, it } from 'vitest';
+import { temporaryFolder } from '../agent/support/temporary-folder.ts';
 import { dpcache } from './support/run.ts';
 
 const TAPE = new URL('../tapes/late-delete-of-a-reused-ip.jsonl.gz', import.meta.url).pathname;
@@ -19,6 +23,41 @@ describe('dpcache tape and replay', () => {
     const before = await dpcache('replay', TAPE, '--ignore-version', '--at', '2026-11-24T05:00:00Z');
     expect(before).toMatchObject({ status: 1, stdout: '' });
     expect(before.stderr).toContain('the tape begins at 2026-11-24T05:26:4');
+  });
+
+  it('check and replay a tape with the result as JSON', async () => {
+    const check = await dpcache('tape', 'check', TAPE, '-o', 'json');
+    expect(check).toMatchObject({ status: 0, stderr: '' });
+    expect(JSON.parse(check.stdout)).toEqual({
+      from: '2026-11-24T05:26:44.913Z',
+      to: '2026-11-24T05:26:58.941Z',
+      events: 66,
+      files: 1,
+      cuts: [],
+      clusters: ['default'],
+    });
+    const whole = await dpcache('replay', TAPE, '--ignore-version', '-o', 'json');
+    expect(whole).toMatchObject({ status: 0, stderr: '' });
+    expect(JSON.parse(whole.stdout)).toEqual({
+      to: '2026-11-24T05:26:58.941Z',
+      events: 66,
+      digests: 2,
+      cuts: [],
+      complete: true,
+    });
+  });
+
+  it('replay a tape with a digest that differs: the JSON names its line, its sums and the changed keys', async () => {
+    const text = gunzipSync(readFileSync(TAPE)).toString().replace('"k8s":"870a346b9afa617b"', '"k8s":"0"');
+    const path = join(temporaryFolder({}), 'tape-000001.jsonl.gz');
+    writeFileSync(path, gzipSync(text));
+    const { status, stdout, stderr } = await dpcache('replay', path, '--ignore-version', '-o', 'json');
+    expect([status, stderr]).toEqual([1, '']);
+    expect(JSON.parse(stdout)).toMatchObject({
+      ...{ events: 59, digests: 0, complete: true },
+      difference: { at: `${path}:59`, writer: 'k8s', recorded: '0', replayed: '870a346b9afa617b' },
+    });
+    expect(JSON.parse(stdout).difference.keys).toHaveLength(10);
   });
 
   it.each([

@@ -2,14 +2,19 @@ import type { Command } from 'commander';
 import { type AgentOptions, KUBERNETES_PARTS } from '../../agent/options.ts';
 import { parseWhen, WHEN_FORMS } from '../../api/when.ts';
 import { systemClock } from '../../base/system-clock.ts';
+import type { TapeSummary } from '../../tape/check-tape.ts';
 import type { ReplayReport } from '../../tape/replay-tape.ts';
 import type { TapeSettings } from '../../tape/tape-settings.ts';
 import type { TapeState } from '../../tape/tape-state.ts';
 import { type CommandIO, EXIT, type RunAction } from '../io.ts';
-import { parsePath } from '../option-table.ts';
+import { outputOption, parsePath } from '../option-table.ts';
 import { type ListenAddress, parseListen, serveOptions } from '../serve-options.ts';
 
-interface ReplayFlags {
+interface CheckFlags {
+  readonly output: 'text' | 'json';
+}
+
+interface ReplayFlags extends CheckFlags {
   readonly at?: string;
   readonly serve?: ListenAddress;
   readonly ignoreVersion?: true;
@@ -26,6 +31,24 @@ function clockText(ms: number): string {
   const time = `${pad(at.getHours())}:${pad(at.getMinutes())}:${pad(at.getSeconds())}.${pad(at.getMilliseconds(), 3)}`;
   if (at.toDateString() === new Date().toDateString()) return time;
   return `${at.getFullYear()}-${pad(at.getMonth() + 1)}-${pad(at.getDate())} ${time}`;
+}
+
+/** Returns the content of a tape as a line. */
+function summaryLine({ from, to, events, cuts, clusters }: TapeSummary): string {
+  return [
+    `${clockText(from)} to ${clockText(to)}`,
+    ...[counted(events, 'event'), counted(cuts.length, 'cut'), counted(clusters.length, 'cluster')],
+  ].join(', ');
+}
+
+/** Returns the content of a tape for `-o json`. */
+function summaryDocument({ from, to, ...summary }: TapeSummary): object {
+  return { from: new Date(from).toISOString(), to: new Date(to).toISOString(), ...summary };
+}
+
+/** Returns the result of a replay for `-o json`. */
+function replayDocument({ to, events, digests, cuts, isWhole, difference }: ReplayReport): object {
+  return { to: new Date(to).toISOString(), events, digests, cuts, complete: isWhole, difference };
 }
 
 /** Returns the result of a replay as lines. */
@@ -86,16 +109,15 @@ export function addTapeCommands(program: Command, io: CommandIO, run: RunAction)
     .command('check')
     .description('check each line of a tape; print its times, events, cuts and clusters')
     .argument('<path>', 'folder of the tape, or one of its files', parsePath)
-    .action((path: string) =>
+    .addOption(outputOption())
+    .action((path: string, { output }: CheckFlags) =>
       run(async () => {
         const { checkTape } = await import('../../tape/check-tape.ts');
         const { writeLines } = await import('../../process/terminal.ts');
-        const { from, to, events, cuts, clusters } = await checkTape(path, io.signal);
-        const parts = [
-          `${clockText(from)} to ${clockText(to)}`,
-          ...[counted(events, 'event'), counted(cuts.length, 'cut'), counted(clusters.length, 'cluster')],
-        ];
-        writeLines(io.stdout, `${parts.join(', ')}\n`);
+        const summary = await checkTape(path, io.signal);
+        const text =
+          output === 'json' ? JSON.stringify(summaryDocument(summary), null, 1) : summaryLine(summary);
+        writeLines(io.stdout, `${text}\n`);
         return EXIT.ok;
       }),
     );
@@ -105,6 +127,7 @@ export function addTapeCommands(program: Command, io: CommandIO, run: RunAction)
       'apply a tape to the engines and compare each digest with that of the agent; exit with status 1 if one differs',
     )
     .argument('<path>', 'folder of the tape, or one of its files', parsePath)
+    .addOption(outputOption())
     .option(
       '--at <time>',
       `end at this time: ${WHEN_FORMS.replace(', or #SEQUENCE', '')} (default: the end of the tape)`,
@@ -115,7 +138,7 @@ export function addTapeCommands(program: Command, io: CommandIO, run: RunAction)
       parseListen,
     )
     .option('--ignore-version', 'replay a tape of another version of dpcache, whose digests may differ')
-    .action((path: string, { at: time, serve, ignoreVersion }: ReplayFlags) =>
+    .action((path: string, { at: time, serve, ignoreVersion, output }: ReplayFlags) =>
       run(async () => {
         const at = time === undefined ? undefined : parseWhen(time, systemClock.wallTime());
         if (time !== undefined && typeof at !== 'number')
@@ -136,7 +159,11 @@ export function addTapeCommands(program: Command, io: CommandIO, run: RunAction)
           },
           ...(serve && { onLine: (line) => state.apply(line) }),
         });
-        writeLines(io.stdout, `${replayLines(report).join('\n')}\n`);
+        const text =
+          output === 'json'
+            ? JSON.stringify(replayDocument(report), null, 1)
+            : replayLines(report).join('\n');
+        writeLines(io.stdout, `${text}\n`);
         const { settings } = report.replay;
         await report.replay.close();
         if (serve !== undefined) await serveState(state, settings, serve, io);
