@@ -13,7 +13,7 @@ const PURE = [
   'test/*.test.ts',
   'test/{base,columns,net,lpm,model,ipcache,servicecache,nodemanager,metadata,sharedlookup,restore,conformance,k8s}/**/*.test.ts',
   'test/{agent,api,bench,ciliumdump,client,history,lint,mutate,process,recording,scripts,tape,ui,whatif}/**/*.test.ts',
-  'test/cli/{bad-input,completion,configuration,diff-over-tcp,mesh-options,once,operations,operator,output,questions,reload,restore-inspect,running-agent,start-up,sysdump,tape}.test.ts',
+  'test/cli/{bad-input,completion,configuration,diff-failures,diff-over-tcp,mesh-options,once,operations,operator,output,questions,reload,restore-inspect,running-agent,start-up,sysdump,tape}.test.ts',
   'test/{clustermesh,datapath,kvstore,operator}/*.test.ts',
   'test/datapath/linux/{clean-tables,delete-hold,kept-table,key-queue,linux-datapath,probe}.test.ts',
   'test/datapath/linux/{bpf/images,netlink/codecs,paths/paced-task,paths/reserved-prefixes,services/desired-services}.test.ts',

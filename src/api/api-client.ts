@@ -135,18 +135,10 @@ function parsed(name: string, type: string | undefined, text: string): unknown {
   }
 }
 
-/** Codes of TLS for a certificate that no known authority has signed. */
-const UNKNOWN_AUTHORITY: ReadonlySet<unknown> = new Set([
-  'DEPTH_ZERO_SELF_SIGNED_CERT',
-  'SELF_SIGNED_CERT_IN_CHAIN',
-  'UNABLE_TO_GET_ISSUER_CERT_LOCALLY',
-  'UNABLE_TO_VERIFY_LEAF_SIGNATURE',
-]);
-
 function unreachableText(name: string, cause: Error): string {
   const code = 'code' in cause ? cause.code : undefined;
   if (!name.includes('://') && (code === 'ENOENT' || code === 'ECONNREFUSED'))
     return `${name}: no process listens on this socket`;
-  const remedy = UNKNOWN_AUTHORITY.has(code) ? ': give the CA of the agent with --ca-file' : '';
-  return `${name}: ${messageOf(cause)}${remedy}`;
+  if (code === 'ECONNRESET') return `${name}: the agent closed the connection before it answered`;
+  return `${name}: ${messageOf(cause)}`;
 }

@@ -132,7 +132,7 @@ function diffLines(
     `${text}: ${counted(compared, 'item')} compared, ${differences.length === 0 ? 'no differences' : counted(differences.length, 'difference')}`,
     ...shown,
     ...(more > 0 ? [`… and ${more} more: see -o json`] : []),
-    ...(unread === 0 ? [] : [`${counted(unread, 'value')} of ${text} not read`]),
+    ...(unread === 0 ? [] : [`${counted(unread, 'value')} of ${text} not read: see -o json`]),
     ...(apart.length === 0 ? [] : [`expected differences: ${apart.join(', ')}`]),
   ].map((line) => printable(line));
 }
@@ -273,7 +273,10 @@ async function askCilium(
       return JSON.stringify(await ask(route));
     } catch (cause) {
       if (!(cause instanceof ApiError)) throw cause;
-      throw new InputError(`${at}: ${cause.message}: check the path, and run as root`, { cause });
+      const why = cause.message.startsWith(`${path}: `)
+        ? `cilium:${cause.message}`
+        : `${at}: ${cause.message}`;
+      throw new InputError(`${why}; check the path, and run as root`, { cause });
     }
   };
   const onReject = rejections.add.bind(rejections);
