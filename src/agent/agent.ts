@@ -350,7 +350,7 @@ export class Agent implements ReadModel, PlayStage {
         const { followed } = this.#mesh;
         this.#report = followed && new ClusterReport(reported(followed), log, clock);
         this.#report?.start();
-        this.#history?.start(followed && reported(followed));
+        this.#history?.start(followed && reported(followed), this.#kubernetes?.kinds);
         this.#releaseAllRestored();
       },
       stop: () => {

@@ -6,6 +6,7 @@ import type { TurnGate } from '../base/turn-gate.ts';
 import type { DoubtfulSpan } from '../history/change-log.ts';
 import { History } from '../history/history.ts';
 import type { IPCache } from '../ipcache/ipcache.ts';
+import type { KubernetesFeed } from '../k8s/feed/kubernetes-feed.ts';
 import type { NodeManager } from '../nodemanager/node-manager.ts';
 import type { Logger } from '../process/log.ts';
 import type { Step } from '../process/start-step.ts';
@@ -20,6 +21,9 @@ const CHECK_MS = 1000;
 
 /** Maximum time in which the segments of earlier processes are read. */
 const READ_MS = 60_000;
+
+/** The kinds of Kubernetes objects that the agent follows; see `KubernetesFeed`. */
+export type FollowedKinds = Pick<KubernetesFeed, 'names' | 'progressOf' | 'onChange'>;
 
 /** Options of {@link HistoryKeeper}. */
 export interface HistoryKeeperOptions {
@@ -40,8 +44,7 @@ export class HistoryKeeper {
   readonly history: History;
   readonly #options: HistoryKeeperOptions;
   #timer: Timer | undefined;
-  #following: Unsubscribe | undefined;
-  #documents: Unsubscribe | undefined;
+  #ends: Unsubscribe[] = [];
   /** The last reported state of each cluster: `complete`, `unreachable` or neither. */
   readonly #states = new Map<string, string>();
   #failure: string | undefined;
@@ -72,21 +75,29 @@ export class HistoryKeeper {
     };
   }
 
-  /** Starts to record. `clusters` are the followed ones. */
-  start(clusters: ReportedClusters | undefined): void {
+  /** Starts to record. `clusters` and `kinds` are the followed ones. */
+  start(clusters: ReportedClusters | undefined, kinds: FollowedKinds | undefined): void {
     this.history.start();
-    this.#documents = recordDocuments(this.history, this.#options);
+    this.#ends.push(recordDocuments(this.history, this.#options));
     if (clusters !== undefined) {
       for (const name of clusters.names) this.#note(clusters, name);
-      this.#following = clusters.onChange((name) => this.#note(clusters, name));
+      this.#ends.push(clusters.onChange((name) => this.#note(clusters, name)));
+    }
+    if (kinds !== undefined) {
+      const note = (name: string): void => {
+        const progress = kinds.progressOf(name);
+        const isComplete = progress === undefined || progress.synced || progress.settled;
+        this.#noteDoubt(`Kubernetes ${name}`, !isComplete);
+      };
+      for (const name of kinds.names) note(name);
+      this.#ends.push(kinds.onChange(note));
     }
     this.#schedule();
   }
 
   stop(): void {
     this.#timer?.cancel();
-    this.#following?.();
-    this.#documents?.();
+    for (const end of this.#ends.splice(0)) end();
     this.history.mark('stop', '');
     this.history.stop();
   }
@@ -131,13 +142,13 @@ export class HistoryKeeper {
     });
   }
 
-  /** Answers for the time in which a cluster has not delivered all its entries are not certain. */
-  #noteDoubt(name: string, missing: number): void {
+  /** Answers for the time in which a cluster or a kind has not delivered all its entries are not certain. */
+  #noteDoubt(name: string, isIncomplete: boolean): void {
     const doubt = this.#doubts.get(name);
-    if (missing > 0 && doubt === undefined) {
+    if (isIncomplete && doubt === undefined) {
       const begun = this.history.beginDoubt('cluster-incomplete', name);
       if (begun !== undefined) this.#doubts.set(name, begun);
-    } else if (missing === 0 && doubt !== undefined) {
+    } else if (!isIncomplete && doubt !== undefined) {
       this.history.endDoubt(doubt);
       this.#doubts.delete(name);
     }
@@ -164,7 +175,7 @@ export class HistoryKeeper {
     const seen = status === undefined ? 'left' : stateOf(status);
     // A cluster that joins is not connected at first.
     const state = seen === 'unreachable' && (before ?? 'joining') === 'joining' ? 'joining' : seen;
-    this.#noteDoubt(name, status?.missing.length ?? 0);
+    this.#noteDoubt(name, status !== undefined && status.missing.length > 0);
     if (before === state) return;
     if (state === 'left') this.#states.delete(name);
     else this.#states.set(name, state);

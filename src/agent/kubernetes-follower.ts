@@ -27,6 +27,7 @@ import type { Step } from '../process/start-step.ts';
 import type { ServiceCache } from '../servicecache/service-cache.ts';
 import type { KubernetesTape } from '../tape/kubernetes-tape.ts';
 import { isoTime } from './agent-status.ts';
+import type { FollowedKinds } from './history-keeper.ts';
 import { kubernetesAccess } from './kubernetes-access.ts';
 import type { AgentOptions, KubernetesOptions } from './options.ts';
 
@@ -140,6 +141,11 @@ export class KubernetesFollower {
   /** Returns one sentence for each incomplete list. */
   blockers(): readonly string[] {
     return this.#feed?.blockers() ?? [];
+  }
+
+  /** The followed kinds; undefined before the start. */
+  get kinds(): FollowedKinds | undefined {
+    return this.#feed;
   }
 
   /** True if all followed services and endpoints have been read. */

@@ -13,8 +13,9 @@ export interface Held {
 
 /**
  * Why an answer is not certain. `before-held`: changes of that time are not held any more. `lost`: changes after that time
- * were not recorded. `cluster-incomplete`: a cluster had not delivered all its entries. `withdrawing`: entries of a cluster were
- * being removed. `agent-not-running`: no agent ran. `clock`: the clock was set over that time, or the time is in the future.
+ * were not recorded. `cluster-incomplete`: a cluster or a kind of Kubernetes objects was incomplete. `withdrawing`: entries of a
+ * cluster were being removed. `agent-not-running`: no agent ran. `clock`: the clock was set over that time, or the time is in the
+ * future.
  */
 export const UNCERTAINTIES = [
   'before-held',

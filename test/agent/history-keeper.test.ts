@@ -7,6 +7,7 @@ import type { ClusterDocument } from '../../src/api/status-document.ts';
 import { type Unsubscribe, unsubscribeOnce } from '../../src/base/subscription.ts';
 import { TurnGate } from '../../src/base/turn-gate.ts';
 import { IPCache } from '../../src/ipcache/ipcache.ts';
+import type { KindProgress } from '../../src/k8s/feed/kubernetes-feed.ts';
 import { NodeManager } from '../../src/nodemanager/node-manager.ts';
 import { createLog } from '../../src/process/log.ts';
 import { ServiceCache } from '../../src/servicecache/service-cache.ts';
@@ -71,7 +72,7 @@ it('answers are not certain each time a cluster is incomplete, and for no other 
   const { clock, ipcache, keeper, history } = keeperOf();
   const far = new OneCluster();
   far.is([]);
-  keeper.start(far);
+  keeper.start(far, undefined);
   ipcache.upsert('10.0.0.1', { identity: 300, source: 'kvstore' });
   const times: number[] = [];
   for (const missing of [[], ['nodes'], ['nodes', 'ip'], [], ['ip'], []] as const) {
@@ -86,9 +87,46 @@ it('answers are not certain each time a cluster is incomplete, and for no other 
   ]);
 });
 
+it('answers are not certain each time a Kubernetes kind is incomplete, and for no other time', () => {
+  const { clock, ipcache, keeper, history } = keeperOf();
+  const kind = { name: 'ciliumendpoints', progressAt: 0, failures: 0 };
+  let progress: KindProgress | undefined = { ...kind, synced: false, settled: false };
+  let notify = (_name: string): void => {};
+  keeper.start(undefined, {
+    names: ['ciliumendpoints'],
+    progressOf: () => progress,
+    onChange: (callback) => {
+      notify = callback;
+      return unsubscribeOnce(() => {});
+    },
+  });
+  ipcache.upsert('10.0.0.1', { identity: 300, source: 'custom-resource' });
+  const times: number[] = [];
+  const incomplete = { ...kind, synced: false, settled: false };
+  const states = [
+    incomplete,
+    { ...kind, synced: true, settled: false },
+    incomplete,
+    { ...kind, synced: false, settled: true }, // not served
+    incomplete,
+    undefined, // not awaited any more, because a kvstore has taken over
+  ];
+  for (const state of states) {
+    progress = state;
+    notify('ciliumendpoints');
+    clock.advance(1000);
+    times.push(clock.wallTime());
+    clock.advance(1000);
+  }
+  expect(times.map((at) => history.at('10.0.0.1', at)?.reason)).toEqual([
+    ...['cluster-incomplete', undefined, 'cluster-incomplete'],
+    ...[undefined, 'cluster-incomplete', undefined],
+  ]);
+});
+
 it('answers are not certain each time a cluster is withdrawn, and for no other time', () => {
   const { clock, ipcache, keeper, history } = keeperOf();
-  keeper.start(undefined);
+  keeper.start(undefined, undefined);
   ipcache.upsert('10.0.0.1', { identity: 300, source: 'kvstore' });
   const times: number[] = [];
   for (const isRunning of [false, true, true, false, true, false]) {
@@ -115,7 +153,7 @@ it('a disk that fails is logged once, and once when it works again', async () =>
   const path = join(temporaryFolder({}), 'history');
   const { clock, ipcache, keeper, history, logged } = keeperOf(path);
   await keeper.step().start({ signal: new AbortController().signal, progress: () => {} });
-  keeper.start(undefined);
+  keeper.start(undefined, undefined);
   /** Changes a prefix each second until it is so, and for ten seconds more. */
   const changeUntil = async (what: string, isSo: () => boolean): Promise<void> => {
     let identity = 300;

@@ -203,7 +203,13 @@ describe('an agent that follows Kubernetes', () => {
     expect(made.status).toBe(201);
     const kubeconfig = join(temporaryFolder({ config: kubeconfigOf(`http://${address}`) }), 'config');
     const kubernetes = { ...KUBERNETES, load: [], kubeconfig, context: 'here' };
-    const options = { ...NO_INPUTS, kubernetes, clusterName: 'default', timeoutMs: 6_000 };
+    const options = {
+      ...NO_INPUTS,
+      kubernetes,
+      clusterName: 'default',
+      timeoutMs: 6_000,
+      historyMemory: 1 << 20,
+    };
     const clock = new FakeClock();
     const log = createLog('error', 'text', { write: () => {} });
     const agent = new Agent(options, { log, clock, random: () => 0.5 });
@@ -224,6 +230,8 @@ describe('an agent that follows Kubernetes', () => {
     ]);
     expect(agent.services.get({ namespace: 'shop', name: 'cart' })).toBeDefined();
     expect(withoutState(agent.blockers())).toEqual(withoutState(missing));
+    const known = agent.history?.at('10.0.0.1', clock.wallTime());
+    expect(known).toMatchObject({ certain: false, reason: 'cluster-incomplete' });
   });
 
   it('fails to start with an invalid kubeconfig, and reports the reason', async () => {
