@@ -30,7 +30,7 @@ export interface HistoryRecordDocument {
   /** The claim or part before and after the change; absent: none. */
   readonly before?: unknown;
   readonly after?: unknown;
-  /** The visible identity of the prefix before and after the change; absent if the list is not of one prefix. */
+  /** The visible identity of the prefix before and after the change; absent if the list is not of one prefix, or if it is unknown. */
   readonly effective?: { readonly before: number | null; readonly after: number | null } | undefined;
   readonly cause?:
     | {

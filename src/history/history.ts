@@ -24,7 +24,7 @@ import { type Cut, isLaterThan, momentOf, unheldMoment } from './cut.ts';
 import { type HistoryDisk, SegmentArchive } from './disk/segment-archive.ts';
 import { SegmentWriter } from './disk/segment-writer.ts';
 import { type DocumentChange, type PastFields, undoChange } from './document-change.ts';
-import { doubtAt, isFloorOf } from './lives.ts';
+import { doubtAt, isFloorOf, isUndoDoubtful } from './lives.ts';
 import { covering, PastReader, placesIn } from './past-reader.ts';
 import { keysOf, PrefixTimeline, visibleBefore } from './prefix-timeline.ts';
 import { changeAt, inRange, prefixRecord, type RecordPlace, recordAt, textRecord } from './records.ts';
@@ -319,8 +319,8 @@ export class History {
   }
 
   /**
-   * Yields the changes of the prefix of `key`, newest first, each with the visible claim before and after it. Yields nothing if
-   * `key` is invalid.
+   * Yields the changes of the prefix of `key`, newest first, each with the visible claim before and after it, unless a later change
+   * was not recorded. Yields nothing if `key` is invalid.
    */
   *of(key: string, range: HistoryRange = {}): Generator<PrefixRecord, void, void> {
     const register = prefixRegister();
@@ -330,7 +330,10 @@ export class History {
     let rest = range.limit ?? Number.POSITIVE_INFINITY;
     for (const { change, visibleBefore, visibleAfter } of this.#timeline(register).effectiveChanges()) {
       if (rest <= 0) return;
-      const record = prefixRecord(change, log.life.clock, { before: visibleBefore, after: visibleAfter });
+      const effective = isUndoDoubtful(log, change.ms)
+        ? undefined
+        : { before: visibleBefore, after: visibleAfter };
+      const record = prefixRecord(change, log.life.clock, effective);
       if (!isInRange(record)) continue;
       rest--;
       yield record;

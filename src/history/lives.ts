@@ -141,6 +141,17 @@ export function doubtAt({ isLive, spans, clock }: Doubts, { ms, endSequence }: C
   })?.reason;
 }
 
+/**
+ * Returns true if the claims at a time of the current life may differ from those that the undo of later changes gives: a later
+ * change was lost, or the release of a restored claim was not recorded (see `ChangeLog.omit`).
+ */
+export function isUndoDoubtful({ spans }: Doubts, ms: number): boolean {
+  return spans.some(({ reason, fromMs, toMs }) => {
+    if (reason === 'lost') return ms <= (toMs ?? Number.POSITIVE_INFINITY);
+    return reason === 'cluster-incomplete' && fromMs === 0 && toMs !== undefined && ms <= toMs;
+  });
+}
+
 /** Returns true if a sequence number is directly before the first held record of a life, and no record of an earlier life has it. */
 export function isFloorOf(
   { number, firstSequence }: Pick<SegmentPart, 'number' | 'firstSequence'>,

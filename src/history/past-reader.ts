@@ -18,6 +18,7 @@ import {
   endedLives,
   isFloorOf,
   isLostBetween,
+  isUndoDoubtful,
   type Life,
   type SegmentPart,
 } from './lives.ts';
@@ -232,7 +233,8 @@ export class PastReader {
           if (life.isLive) {
             state.undo(change);
             const visibleBefore = state.visible();
-            effective = { before: visibleBefore, after: visibleAfter };
+            if (!reading.isLost && !isUndoDoubtful(life, change.ms))
+              effective = { before: visibleBefore, after: visibleAfter };
             visibleAfter = visibleBefore;
           } else if (change.effect === EFFECT.was + EFFECT.is)
             effective = { before: change.before, after: change.after };

@@ -86,7 +86,10 @@ export interface PrefixRecord {
   readonly writer: ClaimWriter;
   readonly before: HeldClaim | undefined;
   readonly after: HeldClaim | undefined;
-  /** The visible claim of the prefix before and after the change; undefined if the change is listed without its key. */
+  /**
+   * The visible claim of the prefix before and after the change. Undefined if the change is listed without its key, or if the claims
+   * of that time are not certain, because later changes were not recorded.
+   */
   readonly effective:
     | { readonly before: HeldClaim | undefined; readonly after: HeldClaim | undefined }
     | undefined;

@@ -1,6 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { History } from '../../src/history/history.ts';
+import type { PrefixRecord } from '../../src/history/types.ts';
 import { IPCache } from '../../src/ipcache/ipcache.ts';
 import { ManualClock } from '../base/support/manual-clock.ts';
 import { attributes } from '../ipcache/support/naive-ipcache.ts';
@@ -88,6 +89,46 @@ describe('changes above the maximum rate', () => {
     expect([...history.records({ limit: 20 })]).toContainEqual(
       expect.objectContaining({ kind: 'mark', mark: 'lost' }),
     );
+  });
+});
+
+describe('the visible claims before and after a change', () => {
+  const identities = (record: PrefixRecord): unknown =>
+    record.effective && [record.effective.before?.identity, record.effective.after?.identity];
+
+  it('are omitted if later changes were lost, because they would be those of the lost ones', async () => {
+    const { clock, cache, history } = recorded(16 * KIB * KIB);
+    cache.upsert('10.9.0.1', { identity: 300, source: 'kvstore' });
+    clock.advance(1);
+    cache.upsert('10.9.0.1', { identity: 301, source: 'kvstore' });
+    let i = 0;
+    for (let second = 0; second < 6; second++) {
+      for (let n = 0; n < 21_000; n++) cache.upsert(`10.0.0.${i % 250}`, podClaim(i++));
+      if (second === 5) cache.delete('10.9.0.1', { source: 'kvstore' }); // lost
+      clock.advance(1000);
+    }
+    clock.advance(1000);
+    cache.upsert('10.9.0.1', { identity: 302, source: 'kvstore' });
+    clock.advance(1000);
+    cache.upsert('10.9.0.1', { identity: 303, source: 'kvstore' });
+    const expected = [[302, 303], [undefined, 302], undefined, undefined];
+    expect([...history.of('10.9.0.1')].map(identities)).toEqual(expected);
+    const listed: PrefixRecord[] = [];
+    for await (const slice of history.past.of('10.9.0.1')) listed.push(...slice);
+    expect(listed.map(identities)).toEqual(expected);
+  });
+
+  it('are omitted if the release of a restored claim was not recorded since', () => {
+    const { clock, cache, history } = recorded();
+    const claim = { identity: 300 };
+    cache.upsert('10.0.0.1', { ...claim, source: 'restored', owner: 'far' });
+    clock.advance(1000);
+    cache.upsert('10.0.0.1', { ...claim, source: 'kvstore' });
+    clock.advance(1000);
+    cache.delete('10.0.0.1', { source: 'restored', owner: 'far' });
+    clock.advance(1000);
+    cache.upsert('10.0.0.1', { identity: 301, source: 'kvstore' });
+    expect([...history.of('10.0.0.1')].map(identities)).toEqual([[300, 301], undefined, undefined]);
   });
 });
 

@@ -19,18 +19,18 @@ interface Span {
   readonly value: number | null;
 }
 
-/** Returns the spans of equal effective identities, newest first. */
+/** Returns the spans of equal effective identities, newest first. Where the identity is unknown, there is none. */
 function spansOf(items: readonly HistoryRecordDocument[], from: number, to: number): readonly Span[] {
   const spans: Span[] = [];
   let end = to;
   for (const { at, effective } of items) {
-    if (effective === undefined || effective.before === effective.after) continue;
+    if (effective !== undefined && effective.before === effective.after) continue;
     const start = Math.max(from, Date.parse(at));
-    spans.push({ from: start, to: end, value: effective.after });
+    if (effective !== undefined) spans.push({ from: start, to: end, value: effective.after });
     end = start;
     if (start <= from) return spans;
   }
-  const first = items.findLast(({ effective }) => effective !== undefined)?.effective;
+  const first = items.at(-1)?.effective;
   if (first !== undefined) spans.push({ from, to: end, value: first.before });
   return spans;
 }
