@@ -1,4 +1,5 @@
 import { join, resolve } from 'node:path';
+import { isDeepStrictEqual } from 'node:util';
 import type { OriginDocument } from '../api/documents.ts';
 import type {
   ClusterMetrics,
@@ -9,6 +10,7 @@ import type {
 } from '../api/read-model.ts';
 import type { ClusterDetailDocument, StatusDocument } from '../api/status-document.ts';
 import type { Clock, Random } from '../base/clock.ts';
+import { messageOf } from '../base/failure.ts';
 import type { RateLimitOptions } from '../base/rate-limit.ts';
 import { type Rejection, type RejectionStatus, rejection } from '../base/rejection.ts';
 import { unsubscribeOnce } from '../base/subscription.ts';
@@ -92,6 +94,8 @@ export class Agent implements ReadModel, PlayStage {
   readonly #context: AgentContext;
   readonly #rejected: RejectionReport;
   readonly #manifests: FollowedManifests;
+  /** The manifests that were read last. */
+  #manifestPaths: readonly string[];
   readonly #mesh: MeshFeed;
   readonly #startup: Startup;
   readonly #keeper: StateKeeper | undefined;
@@ -109,6 +113,7 @@ export class Agent implements ReadModel, PlayStage {
     const { clusterName, nodeName, network } = options;
     this.#options = options;
     this.#context = context;
+    this.#manifestPaths = options.manifests;
     this.#startup = new Startup(context);
     const gate = new TurnGate({ clock, nextTurn: setImmediate });
     this.#rejected = new RejectionReport(log, clock);
@@ -134,7 +139,11 @@ export class Agent implements ReadModel, PlayStage {
       localNodeName: nodeName,
       localNodeIsHost: true,
       onReject,
-      onHandlerFault: ({ error, node }) => log.error({ err: error, node }, 'a node handler failed'),
+      onHandlerFault: ({ handler, error, node }) => {
+        log.error({ err: error, node }, 'a node handler failed');
+        const of = node === undefined ? '' : `${node}: `;
+        this.#history?.noteFailure(handler.name ?? 'node handler', `${of}${messageOf(error)}`);
+      },
     });
     const { ipcache, services, nodes } = this;
     if (options.tape !== undefined)
@@ -188,6 +197,7 @@ export class Agent implements ReadModel, PlayStage {
         engines: { ipcache, services, nodes },
         blockers: () => this.blockers(),
         serviceInputs: () => this.#serviceInputs(),
+        onRepairFailed: (error) => this.#history?.noteFailure('datapath linux', messageOf(error)),
       });
     if (options.historyMemory)
       this.#history = new HistoryKeeper({
@@ -370,15 +380,19 @@ export class Agent implements ReadModel, PlayStage {
   }
 
   /** Reads the manifests again. Objects that are missing in them are removed. Throws `InputError` if a manifest cannot be read. */
-  readManifests(paths: readonly string[], signal: AbortSignal): Promise<void> {
+  async readManifests(paths: readonly string[], signal: AbortSignal): Promise<void> {
     this.#tape?.tape.note('the manifests are read again');
-    return this.#manifests.read(paths, signal);
+    await this.#manifests.read(paths, signal);
+    if (!isDeepStrictEqual(paths, this.#manifestPaths))
+      this.#history?.history.mark('setting', 'manifests', paths.join(' '));
+    this.#manifestPaths = paths;
   }
 
   /** Changes the rates of requests to each etcd; see `RateLimitOptions`. */
   changeRates(rateLimit: RateLimitOptions): void {
     this.#tape?.tape.note('the rates of requests are set again');
-    this.#mesh.changeRates(rateLimit);
+    const changes = this.#mesh.changeRates(rateLimit);
+    if (changes.length > 0) this.#history?.history.mark('setting', 'kvstore-opt', changes.join(', '));
   }
 
   /** Returns the current contents of the engines. */

@@ -27,6 +27,8 @@ export interface DatapathKeeperOptions {
   readonly blockers: () => readonly string[];
   /** Returns the completeness of the inputs of services. */
   readonly serviceInputs: () => ServiceInputs;
+  /** Called if a periodic repair of the kernel failed. Must not throw. */
+  readonly onRepairFailed?: ((error: unknown) => void) | undefined;
 }
 
 /** Interval of checking the inputs while found items are held. */
@@ -176,7 +178,7 @@ export class DatapathKeeper implements DatapathModel {
 
   /** Repairs the kernel and logs the number of repaired items. Never rejects: the next repair tries again. */
   async #repairNow(): Promise<void> {
-    const { log } = this.#options;
+    const { log, onRepairFailed } = this.#options;
     try {
       const steps = await this.repair();
       const [first] = steps;
@@ -186,6 +188,7 @@ export class DatapathKeeper implements DatapathModel {
         );
     } catch (error) {
       log.error({ err: error }, '--datapath linux: cannot repair the kernel; retrying');
+      onRepairFailed?.(error);
     }
   }
 

@@ -19,6 +19,13 @@ import { StateFiles } from './state-files.ts';
 /** Interval at which changes are written to the disk, and the wall time is compared with the monotonic time. */
 const CHECK_MS = 1000;
 
+/** The failures of a handler have at most one mark in this time, because a handler may fail for each node. */
+const FAILURE_MS = 1000;
+/** Handlers whose last failure is remembered. An agent has fewer. */
+const MAX_HANDLERS = 64;
+/** Maximum length of the reason of a failure in a mark. */
+const MAX_DETAIL = 200;
+
 /** Maximum time in which the segments of earlier processes are read. */
 const READ_MS = 60_000;
 
@@ -48,6 +55,8 @@ export class HistoryKeeper {
   /** The last reported state of each cluster: `complete`, `unreachable` or neither. */
   readonly #states = new Map<string, string>();
   #failure: string | undefined;
+  /** By handler: the time of its last mark, monotonic. */
+  readonly #failedAt = new Map<string, number>();
   readonly #doubts = new Map<string, DoubtfulSpan>();
   readonly #withdrawals = new Map<string, DoubtfulSpan>();
 
@@ -166,6 +175,15 @@ export class HistoryKeeper {
       this.history.endDoubt(doubt);
       this.#withdrawals.delete(cluster);
     }
+  }
+
+  /** Marks the failure of a handler, unless one of it was marked within the last second. */
+  noteFailure(handler: string, why: string): void {
+    const now = this.#options.clock.now();
+    if (now - (this.#failedAt.get(handler) ?? Number.NEGATIVE_INFINITY) < FAILURE_MS) return;
+    if (this.#failedAt.size >= MAX_HANDLERS) this.#failedAt.clear();
+    this.#failedAt.set(handler, now);
+    this.history.mark('handler-failed', handler, why.slice(0, MAX_DETAIL));
   }
 
   /** Marks a change of the state of a cluster. */

@@ -1,5 +1,8 @@
 import type { RateLimitOptions } from '../base/rate-limit.ts';
 
+/** The rates that a reload changes. */
+const RATES = ['qps', 'bootstrapQps', 'maxInflight'] as const;
+
 /**
  * The request rates for all etcds of an agent. `own` and `remote` are live: after {@link change}, the clients that use them apply
  * the new rates from their next call.
@@ -27,8 +30,13 @@ export class KvstoreRates {
     return this.#now;
   }
 
-  /** Sets all rates. Missing ones get their defaults. */
-  change({ qps, bootstrapQps, maxInflight }: RateLimitOptions): void {
-    Object.assign(this.#now, { qps, bootstrapQps, maxInflight });
+  /** Sets all rates. Missing ones get their defaults. Returns the changes: `etcd.qps 20 → 50`. */
+  change(rates: RateLimitOptions): readonly string[] {
+    const text = (rate: number | undefined): string => String(rate ?? 'default');
+    return RATES.flatMap((name) => {
+      const [before, after] = [this.#now[name], rates[name]];
+      this.#now[name] = after;
+      return before === after ? [] : [`etcd.${name} ${text(before)} → ${text(after)}`];
+    });
   }
 }

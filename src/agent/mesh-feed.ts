@@ -323,9 +323,9 @@ export class MeshFeed {
     for (const cluster of this.#recorded.clusters) if (cluster !== clusterName) await this.join(cluster);
   }
 
-  /** Sets the rates of calls to each etcd, from the next call on. */
-  changeRates(rates: RateLimitOptions): void {
-    this.#rates.change(rates);
+  /** Sets the rates of calls to each etcd, from the next call on. Returns the changes as text. */
+  changeRates(rates: RateLimitOptions): readonly string[] {
+    return this.#rates.change(rates);
   }
 
   async #followFolder(path: string): Promise<void> {

@@ -19,9 +19,11 @@ function keeperOf(
     readonly dryRun?: boolean;
     readonly logged?: string[];
     readonly serviceInputs?: () => ServiceInputs;
+    readonly onRepairFailed?: (error: unknown) => void;
   },
 ): DatapathKeeper {
   const { blockers = () => [], dryRun = true, logged = [], serviceInputs = () => NOTHING_KNOWN } = options;
+  const { onRepairFailed } = options;
   const ipcache = new IPCache();
   const nodes = new NodeManager({ ipcache, clock, clusterName: 'own', localNodeName: 'here' });
   const engines = { ipcache, nodes, services: new ServiceCache({ clusterName: 'own' }) };
@@ -31,6 +33,7 @@ function keeperOf(
     log: createLog('warn', 'text', { write: (line) => logged.push(line.trimEnd()) }),
     options: { pinFolder, routing: 'off', services: 'off', layout: '1.17', dryRun },
     serviceInputs,
+    onRepairFailed,
   });
 }
 
@@ -70,7 +73,9 @@ it('a datapath is closed if the agent is stopped while it opens', async () => {
 it('a failed repair is logged, and the next one is tried (regression: unhandled rejection)', async () => {
   const clock = new ManualClock();
   const logged: string[] = [];
-  const keeper = keeperOf(clock, { dryRun: false, logged });
+  const failures: unknown[] = [];
+  const onRepairFailed = (error: unknown): void => void failures.push(error);
+  const keeper = keeperOf(clock, { dryRun: false, logged, onRepairFailed });
   await started(keeper);
   logged.length = 0;
   let repairs = 0;
@@ -85,6 +90,7 @@ it('a failed repair is logged, and the next one is tried (regression: unhandled 
   expect(repairs).toBe(2);
   const line = 'error --datapath linux: cannot repair the kernel; retrying: netlink is out of buffers';
   expect(logged).toEqual([line, line]);
+  expect(failures).toHaveLength(2);
   keeper.step().stop?.();
   expect(clock.pending).toBe(0);
 });

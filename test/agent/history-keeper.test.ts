@@ -4,8 +4,11 @@ import type { ReportedClusters } from '../../src/agent/cluster-report.ts';
 import { HistoryKeeper } from '../../src/agent/history-keeper.ts';
 import { StateFiles } from '../../src/agent/state-files.ts';
 import type { ClusterDocument } from '../../src/api/status-document.ts';
+import { assert } from '../../src/base/assert.ts';
 import { type Unsubscribe, unsubscribeOnce } from '../../src/base/subscription.ts';
 import { TurnGate } from '../../src/base/turn-gate.ts';
+import type { History } from '../../src/history/history.ts';
+import type { MarkKind } from '../../src/history/types.ts';
 import { IPCache } from '../../src/ipcache/ipcache.ts';
 import type { KindProgress } from '../../src/k8s/feed/kubernetes-feed.ts';
 import { NodeManager } from '../../src/nodemanager/node-manager.ts';
@@ -13,6 +16,7 @@ import { createLog } from '../../src/process/log.ts';
 import { ServiceCache } from '../../src/servicecache/service-cache.ts';
 import { ManualClock } from '../base/support/manual-clock.ts';
 import { until } from '../base/support/until.ts';
+import { startAgent } from './support/agent-under-test.ts';
 import { temporaryFolder } from './support/temporary-folder.ts';
 
 const MIB = 1024 * 1024;
@@ -138,6 +142,59 @@ it('answers are not certain each time a cluster is withdrawn, and for no other t
   expect(times.map((at) => history.at('10.0.0.1', at)?.certain)).toEqual([
     ...[true, false, false],
     ...[true, false, true],
+  ]);
+});
+
+/** Returns the marks of a kind, oldest first. */
+function marksOf(history: History, kind: MarkKind): readonly string[] {
+  return [...history.records()]
+    .flatMap((one) => (one.kind === 'mark' && one.mark === kind ? `${one.subject}: ${one.detail}` : []))
+    .reverse();
+}
+
+it('marks the failures of a handler, at most one each second', () => {
+  const { clock, keeper, history } = keeperOf();
+  keeper.noteFailure('early', 'it is not recorded yet');
+  keeper.start(undefined, undefined);
+  for (let i = 0; i < 8; i++) {
+    keeper.noteFailure('routes', `far/node-${i}: ${'it is full'.repeat(100)}`);
+    if (i % 2 === 0) keeper.noteFailure('tunnel', 'it is full');
+    clock.advance(250);
+  }
+  const marks = marksOf(history, 'handler-failed');
+  expect(marks.map((mark) => mark.slice(0, 24))).toEqual([
+    ...['routes: far/node-0: it i', 'tunnel: it is full'],
+    ...['routes: far/node-4: it i', 'tunnel: it is full'],
+  ]);
+  expect(Math.max(...marks.map((mark) => mark.length))).toBeLessThan(300);
+});
+
+it('marks a node handler of the agent that fails', async () => {
+  const { agent } = await startAgent([], '', { historyMemory: MIB });
+  const fail = (): void => {
+    throw new Error('netlink is out of buffers');
+  };
+  agent.nodes.subscribe({ name: 'routes', nodeAdd: fail, nodeUpdate: fail, nodeDelete: fail });
+  agent.nodes.nodeUpdated({ cluster: 'own', name: 'n', source: 'kvstore', addresses: [] });
+  const { history } = agent;
+  assert(history !== undefined, 'the history is on');
+  expect(marksOf(history, 'handler-failed')).toEqual(['routes: own/n: netlink is out of buffers']);
+});
+
+it('marks the settings that a reload has changed, and only these', async () => {
+  const { agent } = await startAgent([], '', { historyMemory: MIB, rateLimit: { qps: 20 } });
+  const { history } = agent;
+  assert(history !== undefined, 'the history is on');
+  const path = join(temporaryFolder({ 'more.yaml': '' }), 'more.yaml');
+  agent.changeRates({ qps: 20 });
+  agent.changeRates({ qps: 50, maxInflight: 5 });
+  agent.changeRates({ qps: 50, maxInflight: 5 });
+  for (let i = 0; i < 2; i++) await agent.readManifests([path], new AbortController().signal);
+  agent.changeRates({ qps: 50 });
+  expect(marksOf(history, 'setting')).toEqual([
+    'kvstore-opt: etcd.qps 20 → 50, etcd.maxInflight default → 5',
+    `manifests: ${path}`,
+    'kvstore-opt: etcd.maxInflight 5 → default',
   ]);
 });
 
