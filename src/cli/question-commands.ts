@@ -84,7 +84,11 @@ function parsePath(what: string): (text: string) => string {
 }
 
 function parseMoment(text: string): string {
-  const when = parseWhen(text, systemClock.wallTime());
+  return parseMomentAt(systemClock.wallTime(), text);
+}
+
+function parseMomentAt(now: number, text: string): string {
+  const when = parseWhen(text, now);
   if (when !== undefined) return whenText(when);
   throw new InvalidArgumentError(`It must be a time: ${WHEN_FORMS}.`);
 }
@@ -105,6 +109,12 @@ interface HistoryFlags extends QuestionFlags {
 
 interface PastFlags extends QuestionFlags {
   readonly at?: string;
+}
+
+/** Returns true if a moment is later than another one of the same form: both are times, or both are sequence numbers. */
+function isLaterMoment(a: string, b: string): boolean {
+  if (a.startsWith('#') !== b.startsWith('#')) return false;
+  return a.startsWith('#') ? Number(a.slice(1)) > Number(b.slice(1)) : Date.parse(a) > Date.parse(b);
 }
 
 /** Moves the cursor to the top and clears the screen (ECMA-48: CUP, ED). */
@@ -380,6 +390,8 @@ export function addQuestionCommands(program: Command, io: CommandIO, run: RunAct
     );
   addAskOptions(lookup, io);
 
+  const now = systemClock.wallTime(); // one for both, so that `--to -1h --from -1h` is no inverted range
+  const parseBoundary = (text: string): string => parseMomentAt(now, text);
   question(
     program,
     'history',
@@ -391,8 +403,10 @@ export function addQuestionCommands(program: Command, io: CommandIO, run: RunAct
       'IP address, CIDR, namespace/name of a service or cluster/name of a node; default: all',
       parseKey,
     )
-    .addOption(new Option('--from <time>', `only changes from then on: ${WHEN_FORMS}`).argParser(parseMoment))
-    .addOption(new Option('--to <time>', 'only changes until then').argParser(parseMoment))
+    .addOption(
+      new Option('--from <time>', `only changes from then on: ${WHEN_FORMS}`).argParser(parseBoundary),
+    )
+    .addOption(new Option('--to <time>', 'only changes until then').argParser(parseBoundary))
     .addOption(new Option('--limit <n>', 'maximum number of changes').argParser(parseLimit).default(50))
     .addOption(
       new Option('--around <time>', 'print what changed around this moment, grouped by cause')
@@ -410,8 +424,10 @@ export function addQuestionCommands(program: Command, io: CommandIO, run: RunAct
         'write all changes of the range to this file, as JSON lines, newest first',
       ).conflicts(['around', 'quiet']),
     )
-    .action((key: string | undefined, flags: HistoryFlags) => {
+    .action((key: string | undefined, flags: HistoryFlags, command: Command) => {
       const { from, to, limit, around, window, export: file } = flags;
+      if (from !== undefined && to !== undefined && isLaterMoment(from, to))
+        command.error(`dpcache: --from ${from} is after --to ${to}: exchange them`);
       if (file !== undefined) return exportTo(file, flags, { key, from, to });
       if (around !== undefined)
         return answer(

@@ -426,3 +426,41 @@ describe('a recording', () => {
     );
   });
 });
+
+describe('a range of the history that ends before it begins', () => {
+  it.each([
+    [
+      '2026-11-23T14:03:05Z',
+      '2026-11-23T14:03:04Z',
+      /--from 2026-11-23T14:03:05.000Z is after --to 2026-11-23T14:03:04.000Z: exchange them/,
+    ],
+    ['#12', '#9', /--from #12 is after --to #9: exchange them/],
+    ['-1m', '-2m', /--from \S+Z is after --to \S+Z: exchange them/],
+  ])('%s to %s is a usage error', async (from, to, message) => {
+    const { status, stdout, stderr } = await dpcache(
+      'history',
+      '--from',
+      from,
+      '--to',
+      to,
+      '--socket',
+      '/no/agent.sock',
+    );
+    expect(stderr).toMatch(message);
+    expect({ status, stdout }).toEqual({ status: 2, stdout: '' });
+  });
+
+  it('is none if both are the same duration before now, in any order', async () => {
+    const { status, stderr } = await dpcache(
+      'history',
+      '--to',
+      '-1m',
+      '--from',
+      '-1m',
+      '--socket',
+      '/no/agent.sock',
+    );
+    expect(stderr).not.toMatch(/is after/);
+    expect(status).not.toBe(2);
+  });
+});

@@ -13,6 +13,7 @@ import {
   recordDocument,
   whenParameter,
 } from '../history-documents.ts';
+import { ProblemError } from '../problem.ts';
 import type { ReadModel } from '../read-model.ts';
 import { CAUSES, HISTORY } from '../schemas.ts';
 import { answerJSON } from './answer.ts';
@@ -78,9 +79,16 @@ export function addHistoryRoutes(app: ApiApp, { model, clock, gate }: RouteConte
     const now = clock.wallTime();
     const wallTime = async (field: string, text: string | undefined): Promise<number | undefined> =>
       text === undefined ? undefined : await boundary(past, whenParameter(field, text, now));
+    const begin = await wallTime('from', from);
+    const end = await wallTime('to', to);
+    if (begin !== undefined && end !== undefined && begin > end)
+      throw new ProblemError('invalid-time', `from (${from}) is after to (${to}): exchange them.`, {
+        field: 'from',
+        value: from,
+      });
     const options = {
-      from: await wallTime('from', from),
-      to: await wallTime('to', to),
+      from: begin,
+      to: end,
       before: after,
       limit: limit + 1,
     };

@@ -98,6 +98,25 @@ describe('at', () => {
     });
   });
 
+  it('a range that ends before it begins is 400 with both times', async () => {
+    const { ask, begun } = await lived();
+    const [early, late] = [new Date(begun + 1000).toISOString(), new Date(begun + 2000).toISOString()];
+    expect(await ask(`/v1/history?from=${late}&to=${early}`)).toMatchObject({
+      status: 400,
+      body: {
+        type: 'urn:dpcache:problem:invalid-time',
+        detail: `from (${late}) is after to (${early}): exchange them.`,
+        field: 'from',
+        value: late,
+      },
+    });
+    expect(await ask(`/v1/history?from=${late}&to=${late}`)).toMatchObject({ status: 200 });
+    expect(await ask('/v1/history?from=%233&to=%231')).toMatchObject({
+      status: 400,
+      body: { value: '#3' },
+    });
+  });
+
   it('of something that is not known to have existed is 404 with the reason', async () => {
     const { ask, begun } = await lived();
     const future = iso(begun + 3_600_000);
