@@ -64,7 +64,10 @@ const PAST: z.ZodType<PastDocument> = z
   })
   .openapi('Past');
 
-const PAST_FIELD = { past: PAST.optional().describe('Present with `at`') };
+/** The moment of an answer with `at`. */
+export const PAST_FIELD: { readonly past: z.ZodOptional<z.ZodType<PastDocument>> } = {
+  past: PAST.optional().describe('Present with `at`'),
+};
 
 /** See {@link HistoryRecordDocument}. */
 export const HISTORY_RECORD: z.ZodType<HistoryRecordDocument> = z

@@ -1,4 +1,5 @@
 import type { Ask } from '../api/api-client.ts';
+import type { PastDocument } from '../api/past-document.ts';
 import type { Clock } from '../base/clock.ts';
 import { sleep } from '../base/sleep.ts';
 import { systemClock } from '../base/system-clock.ts';
@@ -20,8 +21,8 @@ export interface List<T> {
    * undefined.
    */
   readonly sort?: (items: readonly T[]) => readonly T[];
-  /** Lines below the list, from its last item. */
-  readonly footer?: (last: T) => readonly string[];
+  /** Returns the lines below a list of an earlier moment, even if it is empty. */
+  readonly footer?: (past: PastDocument) => readonly string[];
 }
 
 /** Output format of a list; `name`: one key per line. */
@@ -56,6 +57,8 @@ const HOLD_MS = 20_000;
 interface PageDocument<T> {
   readonly items: readonly T[];
   readonly continue?: string;
+  /** Present for a list of an earlier moment. */
+  readonly past?: PastDocument;
 }
 
 /** Returns the printer of a list. */
@@ -87,11 +90,17 @@ async function printList<T>(
 ): Promise<void> {
   const writer = await listWriter(list, options);
   let isEmpty = true;
-  for await (const items of parts(list, ask, options)) {
+  let past: PastDocument | undefined;
+  const asked: Ask = async (path) => {
+    const page = await ask(path);
+    past ??= (page as PageDocument<T>).past;
+    return page;
+  };
+  for await (const items of parts(list, asked, options)) {
     await write(writer.items(items, isEmpty));
     isEmpty = false;
   }
-  const end = writer.end(isEmpty);
+  const end = writer.end(isEmpty, past);
   if (end !== '') await write(end);
 }
 
@@ -155,7 +164,8 @@ function hold(read: () => Promise<unknown>, clock: Clock): Disposable {
 /** Formats the parts of a list. */
 interface ListWriter<T> {
   readonly items: (items: readonly T[], isFirst: boolean) => string;
-  readonly end: (isEmpty: boolean) => string;
+  /** `past`: the moment of the list, if it is an earlier one. */
+  readonly end: (isEmpty: boolean, past: PastDocument | undefined) => string;
 }
 
 async function listWriter<T>(
@@ -181,13 +191,9 @@ async function listWriter<T>(
     case 'text':
     case 'wide': {
       const widths: number[] = [];
-      let last: T | undefined;
       return {
-        items: (items, isFirst) => {
-          last = items.at(-1);
-          return lines(listed(columns, items, view, widths).slice(isFirst ? 0 : 1));
-        },
-        end: (isEmpty) => (isEmpty || last === undefined ? `${hint}\n` : lines(footer?.(last) ?? [])),
+        items: (items, isFirst) => lines(listed(columns, items, view, widths).slice(isFirst ? 0 : 1)),
+        end: (isEmpty, past) => lines([...(isEmpty ? [hint] : []), ...((past && footer?.(past)) ?? [])]),
       };
     }
   }

@@ -59,7 +59,7 @@ export function listPrefixes(filters: ListFilters): Listing {
     nameOf: ({ prefix }) => prefix,
     hint: some ? 'No matching prefixes.' : NO_PREFIX,
     sort: byPrefix,
-    footer: ({ past }) => (past === undefined ? [] : [`as of ${timeText(past.at)}`, ...doubtLines(past)]),
+    footer: (past) => [`as of ${timeText(past.at)}`, ...doubtLines(past)],
   });
 }
 

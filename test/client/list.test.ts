@@ -2,6 +2,7 @@ import { describe, expect, it, onTestFinished } from 'vitest';
 import { parse } from 'yaml';
 import type { Ask } from '../../src/api/api-client.ts';
 import { type ListFormat, listing } from '../../src/client/list.ts';
+import { listPrefixes } from '../../src/client/prefix-answers.ts';
 import { FakeClock, settle } from '../agent/support/fake-clock.ts';
 
 interface Item {
@@ -50,6 +51,24 @@ async function printed(size: number, format: ListFormat, limit?: number): Promis
   });
   return text;
 }
+
+describe('a list of an earlier moment', () => {
+  const past = { at: new Date(0).toISOString(), certain: false, reason: 'lost', held: { from: '', to: '' } };
+  it.each([0, 2])('states its certainty below %i items', async (size) => {
+    const { ask } = apiWith(size);
+    let text = '';
+    await listPrefixes({ at: '-10m' }).print(
+      async (path) => ({ ...((await ask(path)) as object), past }),
+      { format: 'text', view: { wide: false } },
+      async (part) => {
+        text += part;
+      },
+    );
+    const [doubt, moment, hint] = text.trimEnd().split('\n').reverse();
+    expect([moment?.slice(0, 5), doubt]).toEqual(['as of', expect.stringMatching(/^not certain: changes/)]);
+    if (size === 0) expect(hint).toBe('No matching prefixes.');
+  });
+});
 
 describe('a list that is printed', () => {
   it.each([0, 1, 1_000, 2_500, 12_500])('has each of %i items once, in every format', async (size) => {

@@ -27,9 +27,10 @@ import {
   pastExplanation,
   whenParameter,
 } from '../history-documents.ts';
+import type { PastDocument } from '../past-document.ts';
 import { ProblemError } from '../problem.ts';
 import type { ReadModel } from '../read-model.ts';
-import { ENTRY, EXPLANATION } from '../schemas.ts';
+import { ENTRY, EXPLANATION, PAST_FIELD } from '../schemas.ts';
 import { answerJSON } from './answer.ts';
 import { MOST_SORTED, ORDERS, selectSorted } from './ip-order.ts';
 import { type Listing, ListPages } from './list-pages.ts';
@@ -118,7 +119,7 @@ const LIST = createRoute({
       .openapi('IPFilters'),
   },
   responses: answers(
-    pageOf(ENTRY),
+    z.intersection(pageOf(ENTRY), z.object(PAST_FIELD)),
     'A page of prefixes; if `continue` is present, the page may be short or empty',
   ),
 });
@@ -222,13 +223,13 @@ export function addIPRoutes(app: ApiApp, { model, feed, clock, instance, gate }:
     return moment?.reason === 'before-held' ? () => history.past.lookup(key, when) : moment;
   };
   const pastListing = async (at: string, query: Filters): Promise<Listing<EntryDocument>> => {
-    const { past } = historyOf(model);
+    const { past: reader } = historyOf(model);
     const filters = parseFilters(query, model);
     const when = whenParameter('at', at, clock.wallTime());
     // Together, so that the changes are those since the snapshot.
     const { snapshot, revision } = views.snapshot(false);
-    const changed = await past.changedSince(when, CHANGED);
-    if (changed === 'earlier') throw notListed(past.held);
+    const changed = await reader.changedSince(when, CHANGED);
+    if (changed === 'earlier') throw notListed(reader.held);
     if (changed === 'too-many')
       throw new ProblemError('invalid-parameter', `More than ${CHANGED} prefixes have changed since then.`, {
         field: 'at',
@@ -236,7 +237,9 @@ export function addIPRoutes(app: ApiApp, { model, feed, clock, instance, gate }:
       });
     // No two of these lists are shared, because the agent does not compare them.
     const name = listName(instance, `ipcache ${++pastLists}`, snapshot.revision, { limit: 0, ...query });
-    return { name, revision, view: snapshot, items: pastEntries(model, snapshot, changed, filters) };
+    const past = pastDocument({ ...changed, effectiveSince: undefined, effectiveUntil: undefined });
+    const items = pastEntries(model, { snapshot, changed, filters, past });
+    return { name, revision, view: snapshot, past, items };
   };
   app.openapi(LIST, async (c) => {
     const query = c.req.valid('query');
@@ -571,14 +574,19 @@ function* documents(
   for (const entry of entries) yield entry && entryDocument(entry, model);
 }
 
+/** A list of an earlier moment. */
+interface PastList {
+  readonly snapshot: IPCacheSnapshot;
+  readonly changed: ChangedSince;
+  readonly filters: Query;
+  readonly past: PastDocument;
+}
+
 /** Yields the entries of an earlier moment that match, and `undefined` for others. */
 function* pastEntries(
   model: ReadModel,
-  snapshot: IPCacheSnapshot,
-  changed: ChangedSince,
-  { exact, matches }: Query,
+  { snapshot, changed, filters: { exact, matches }, past }: PastList,
 ): Generator<EntryDocument | undefined, void, void> {
-  const past = pastDocument({ ...changed, effectiveSince: undefined, effectiveUntil: undefined });
   const asked = exact?.toString();
   const isMatch = (entry: KeyedEntry): boolean =>
     (asked === undefined || prefixOfKey(entry.key) === asked) && matches(entry);

@@ -1,4 +1,5 @@
 import type { Clock, Timer } from '../../base/clock.ts';
+import type { PastDocument } from '../past-document.ts';
 import { ProblemError } from '../problem.ts';
 
 /** A page of a list. */
@@ -8,6 +9,8 @@ export interface Page<T> {
   readonly revision: number;
   /** Token of the next page; absent on the last page. */
   readonly continue?: string;
+  /** See {@link Listing}. */
+  readonly past?: PastDocument;
 }
 
 /**
@@ -20,6 +23,8 @@ export interface Listing<T> {
   readonly revision: number;
   /** The snapshot behind the list, if any. Several lists may share one. */
   readonly view?: object;
+  /** The moment of the list and its certainty; absent for a list of now. */
+  readonly past?: PastDocument;
   readonly items: Iterator<T | undefined>;
 }
 
@@ -110,7 +115,7 @@ export class ListPages<T> {
   }
 
   #read(cursor: Cursor<T>, limit: number): Page<T> {
-    const { name, revision, items: list } = cursor.listing;
+    const { name, revision, items: list, past } = cursor.listing;
     const items: T[] = [];
     let done = false;
     this.#cursors.delete(cursor); // even if reading throws, because a failed generator looks finished
@@ -123,7 +128,12 @@ export class ListPages<T> {
     }
     cursor.lastToken = cursor.token;
     cursor.token = done ? undefined : `${name}.${cursor.looked}`;
-    const page = { items, revision, ...(cursor.token !== undefined && { continue: cursor.token }) };
+    const page = {
+      items,
+      revision,
+      ...(cursor.token !== undefined && { continue: cursor.token }),
+      ...(past !== undefined && { past }),
+    };
     cursor.last = page;
     if (done && cursor.lastToken === undefined) return page;
     this.#touch(cursor);

@@ -72,7 +72,9 @@ describe('at', () => {
     expect(await ask(`/v1/ipcache?at=${at}&source=k8s`)).toMatchObject({
       body: { items: [{ identity: 55 }] },
     });
-    expect(await ask(`/v1/ipcache?at=${at}&node=192.168.0.1`)).toMatchObject({ body: { items: [] } });
+    expect(await ask(`/v1/ipcache?at=${at}&node=192.168.0.1`)).toMatchObject({
+      body: { items: [], past: { at: new Date(begun + 1500).toISOString(), certain: true } },
+    });
     expect(await ask(`/v1/ipcache?at=${iso(begun + 500)}&prefix=10.0.0.1`)).toMatchObject({
       body: { items: [] },
     });
