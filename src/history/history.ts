@@ -283,6 +283,9 @@ export class History {
    * Looks up many addresses, each at its own wall time in milliseconds, like `IPCache.lookupMany`: the identity of each is written
    * to the same index of `identities`, 0 if it is unknown. If `certain` is passed, it gets 1 for each certain answer, else 0.
    * Returns the number of addresses that were found. An address without later changes costs little more than a lookup of now.
+   *
+   * Answers from memory only. A time that is not held in it ({@link History.held}) gives 0 and is not certain, even if the disk holds
+   * it: ask {@link History.past} for these, as `POST /v1/lookup` does. A time in the future gives the identity of now, not certain.
    */
   lookupMany(
     addresses: readonly string[],

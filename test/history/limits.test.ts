@@ -59,6 +59,21 @@ describe('the memory of a history', () => {
     );
   });
 
+  it('is all that lookupMany reads: 0 and not certain before the held changes, the identity of now in the future', () => {
+    const { clock, cache, history } = recorded();
+    cache.upsert('10.0.0.1', podClaim(1));
+    clock.advance(1000);
+    const identities = new Uint32Array(3).fill(7);
+    const certain = new Uint8Array(3).fill(7);
+    const times = [START - 1, START + 500, START + 60_000];
+    const addresses = times.map(() => '10.0.0.1');
+    expect(history.lookupMany(addresses, times, identities, certain)).toBe(2);
+    expect([[...identities], [...certain]]).toEqual([
+      [0, 1001, 1001],
+      [0, 1, 0],
+    ]);
+  });
+
   it('must be enough for its segments', () => {
     expect(() => recorded(1000)).toThrow(/memory must be at least/);
   });
