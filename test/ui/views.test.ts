@@ -244,6 +244,20 @@ describe('the live view', () => {
     expect(await violations(page)).toEqual([]);
   });
 
+  it('links the subject of a mark only if it is a cluster', async () => {
+    const { page, model } = await open('#/live');
+    model.history.mark('joined', 'far');
+    model.history.mark('setting', 'kvstore-opt', 'etcd.qps 20 → 50');
+    model.ipcache.upsert('10.7.7.7', { identity: 9, source: 'k8s' });
+    const line = (text: string) => page.locator('.feed li', { hasText: text });
+    await until('the marks are shown', async () => (await line('kvstore-opt').count()) === 1);
+    expect(flat(await line('kvstore-opt').innerText())).toMatch(
+      /event kvstore-opt setting etcd\.qps 20 → 50/,
+    );
+    expect(await line('kvstore-opt').locator('a').count()).toBe(0);
+    expect(await line('joined').locator('a').getAttribute('href')).toContain('far');
+  });
+
   it('can be paused and filtered', async () => {
     const { page, model, show } = await open('#/live');
     const lines = page.locator('.feed li');

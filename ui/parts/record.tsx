@@ -1,5 +1,6 @@
 import type { ComponentChildren, VNode } from 'preact';
 import type { HistoryRecordDocument } from '../../src/api/history-documents.ts';
+import type { MarkKind } from '../../src/history/types.ts';
 import { addressOf } from '../address.ts';
 import { useLabels } from '../agent/identity-names.ts';
 import { counted } from '../format.ts';
@@ -154,13 +155,28 @@ export function RecordText({ record }: { record: HistoryRecordDocument }): VNode
   return <Change from={old} to={now} />;
 }
 
+/** The marks whose subject is a cluster. */
+const CLUSTER_MARKS: ReadonlySet<string> = new Set<MarkKind>([
+  'joined',
+  'left',
+  'complete',
+  'unreachable',
+  'reachable',
+  'withdrawing',
+  'withdrawn',
+]);
+
 /** A link to the thing that a record is about. */
 export function RecordLink({ record }: { record: HistoryRecordDocument }): VNode {
-  const { kind, key = '', subject } = record;
+  const { kind, key = '', subject = 'agent', mark = '' } = record;
   if (kind === 'prefix') return <PrefixLink prefix={key} />;
   if (kind === 'service') return <ServiceLink name={key} />;
   if (kind === 'node') return <NodeLink name={key} />;
-  return subject === undefined ? <span>agent</span> : <a href={addressOf('cluster', subject)}>{subject}</a>;
+  return CLUSTER_MARKS.has(mark) ? (
+    <a href={addressOf('cluster', subject)}>{subject}</a>
+  ) : (
+    <span>{subject}</span>
+  );
 }
 
 /** Returns where a record came from: the store and its revision, or the source of the claim. */

@@ -47,7 +47,7 @@ function Line({ record }: { record: HistoryRecordDocument }): VNode {
     <li class="change">
       <time dateTime={record.at}>{clockText(record.at)}</time>
       <SignMark sign={signOf(record)} />
-      <span class="faint">{record.kind === 'mark' ? 'cluster' : record.kind}</span>
+      <span class="faint">{record.kind === 'mark' ? 'event' : record.kind}</span>
       <RecordLink record={record} />
       <RecordText record={record} />
       <span class="faint">{causeText(record)}</span>
@@ -94,7 +94,7 @@ export function Live({ parameters }: { parameters: URLSearchParams }): VNode {
           label="type"
           value={kind}
           options={TYPES}
-          text={(name) => (name === 'mark' ? 'cluster' : name)}
+          text={(name) => (name === 'mark' ? 'event' : name)}
         />
         <Choice name="change" label="change" value={sign} options={['added', 'changed', 'removed']} />
         <TextFilter name="contains" label="key contains" value={contains} example="10.10." />
