@@ -215,7 +215,7 @@ export class PastReader {
     return log.nextSequence;
   }
 
-  /** See `History.of`. Yields slices. In an earlier life, `effective` is present only if the record has both sides. */
+  /** See `History.of`. Yields slices. In an earlier life, `effective` is present only if the record proves both sides. */
   async *of(key: string, range: HistoryRange = {}): AsyncGenerator<readonly PrefixRecord[], void, void> {
     const register = prefixRegister();
     if (!parseKey(key, register)) return;
@@ -236,7 +236,7 @@ export class PastReader {
             if (!reading.isLost && !isUndoDoubtful(life, change.ms))
               effective = { before: visibleBefore, after: visibleAfter };
             visibleAfter = visibleBefore;
-          } else if (change.effect === EFFECT.was + EFFECT.is)
+          } else if (change.effect === EFFECT.was + EFFECT.is && isVisible(change, keys.length))
             effective = { before: change.before, after: change.after };
           const record = prefixRecord(change, life.clock, effective);
           if (isInRange(record) && rest-- > 0) slice.push(record);
@@ -573,6 +573,15 @@ export class PastReader {
         lives.some(({ parts }) => parts.some((part) => part.hasLength(family, length))),
     );
   }
+}
+
+/**
+ * Returns true if the effective claims of a key are those of its prefix, too. A full-length prefix has two keys: the claim of the
+ * endpoint is visible, and the other one only if there is none (I4).
+ */
+function isVisible({ key, before, after }: TimelineChange, keys: number): boolean {
+  const isEndpoint = !key.includes('/');
+  return keys === 1 || (isEndpoint && before !== undefined && after !== undefined);
 }
 
 /** Returns the key and the change of a record. */

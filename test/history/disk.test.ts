@@ -1,6 +1,7 @@
 import { crc32 } from 'node:zlib';
 import { describe, expect, it } from 'vitest';
 import { History, type HistoryOptions } from '../../src/history/history.ts';
+import type { PrefixRecord } from '../../src/history/types.ts';
 import { IPCache } from '../../src/ipcache/ipcache.ts';
 import type { Claim } from '../../src/ipcache/types.ts';
 import { ManualClock } from '../base/support/manual-clock.ts';
@@ -128,6 +129,38 @@ describe('a history on disk', () => {
     expect(await second.history.past.at('10.0.0.1', { sequence: 2 })).toMatchObject({
       ...{ certain: true, claimsComplete: false, effective: { identity: 1001 } },
     });
+  });
+
+  it('lists the effective claims of an earlier process only if the other key of the address cannot differ', async () => {
+    const machine = new Machine();
+    const first = await machine.start();
+    const change = (key: string): void => {
+      for (const identity of [300, 301]) {
+        first.cache.upsert(key, { identity, source: 'kvstore' });
+        machine.clock.advance(10);
+      }
+    };
+    for (const key of ['10.0.0.1/32', '10.0.0.1', '10.0.0.0/24']) change(key);
+    first.cache.upsert('10.0.0.1/32', { identity: 302, source: 'kvstore' }); // the endpoint hides it
+    first.cache.delete('10.0.0.1', { source: 'kvstore' }); // 302 is visible then, not nothing
+    await end(first);
+    const { history } = await machine.start();
+    const effective = async (key: string): Promise<unknown> => {
+      const records: PrefixRecord[] = [];
+      for await (const slice of history.past.of(key)) records.push(...slice);
+      return records.map(
+        (one) => one.effective && [one.effective.before?.identity, one.effective.after?.identity],
+      );
+    };
+    expect(await effective('10.0.0.1')).toEqual([
+      undefined,
+      undefined,
+      [300, 301],
+      undefined,
+      undefined,
+      undefined,
+    ]);
+    expect(await effective('10.0.0.0/24')).toEqual([[300, 301], undefined]);
   });
 
   it('of an earlier process is certain only if a change proves the effective claim', async () => {
