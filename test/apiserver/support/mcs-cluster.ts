@@ -88,6 +88,19 @@ function rightOf(method: string, path: string): string {
   return `${verbs[method] ?? read} ${plural}${part === undefined ? '' : `/${part}`}`;
 }
 
+/**
+ * Returns a request for EndpointSlices in the version of kube-apiserver 1.20, which does not serve `discovery.k8s.io/v1`. The fields
+ * that the tests use are the same in both.
+ */
+function withServedSlices(request: ApiRequest): ApiRequest {
+  const [v1, served] = ['discovery.k8s.io/v1', 'discovery.k8s.io/v1beta1'];
+  if (!request.path.startsWith(`/apis/${v1}/`)) return request;
+  const path = request.path.replace(v1, served);
+  return request.body === undefined
+    ? { ...request, path }
+    : { ...request, path, body: { ...request.body, apiVersion: served } };
+}
+
 /** The requests of one operator to a real API server. */
 class Link implements ApiTransport {
   readonly writes: SentWrite[] = [];
@@ -107,7 +120,7 @@ class Link implements ApiTransport {
     this.used.add(rightOf(method, path));
     if (method !== 'GET' && !path.includes('/leases'))
       this.writes.push({ at: performance.now(), what: `${method} ${path}` });
-    const answer = await this.#inner.send(request);
+    const answer = await this.#inner.send(withServedSlices(request));
     if (answer.status === 403) this.forbidden.push(`${method} ${path}`);
     return answer;
   }
@@ -191,7 +204,7 @@ export class RealCluster {
   }
 
   get slices(): ApiUser {
-    const kind = { group: 'discovery.k8s.io', version: 'v1', plural: 'endpointslices' };
+    const kind = { group: 'discovery.k8s.io', version: 'v1beta1', plural: 'endpointslices' };
     return new ApiUser(this.server.transport, kind, 'shop');
   }
 
