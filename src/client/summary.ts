@@ -10,6 +10,7 @@ import type {
   StatusDocument,
 } from '../api/status-document.ts';
 import { counted } from '../base/show-value.ts';
+import type { IPCache } from '../ipcache/ipcache.ts';
 import type { KeyedEntry } from '../ipcache/types.ts';
 import { ownerCluster } from '../model/source.ts';
 import { prefixOfKey } from '../net/prefix.ts';
@@ -185,14 +186,21 @@ function sampleKind({ key, source, owner, k8s, identity }: KeyedEntry): string {
 }
 
 const SAMPLES = 8;
+/** Entries that are searched for samples, because a large mesh of one kind would be searched to its end: about 5 ms. */
+const SEARCHED = 10_000;
 
 /** Returns a few entries of different kinds, as examples. */
-function sampleEntries({ ipcache }: EngineViews): readonly KeyedEntry[] {
+export function sampleEntries({
+  ipcache,
+}: {
+  readonly ipcache: Pick<IPCache, 'entries'>;
+}): readonly KeyedEntry[] {
   const samples = new Map<string, KeyedEntry>();
+  let searched = 0;
   for (const entry of ipcache.entries()) {
     const kind = sampleKind(entry);
     if (!samples.has(kind)) samples.set(kind, entry);
-    if (samples.size === SAMPLES) break;
+    if (samples.size === SAMPLES || ++searched === SEARCHED) break;
   }
   return [...samples.values()];
 }

@@ -1,7 +1,23 @@
 import { describe, expect, it } from 'vitest';
 import { askKvstoreMesh, askOperator } from '../../src/agent/process-answers.ts';
 import { ApiError } from '../../src/api/api-client.ts';
-import { askClustermesh, askReady, askStatus } from '../../src/client/summary.ts';
+import { askClustermesh, askReady, askStatus, sampleEntries } from '../../src/client/summary.ts';
+import type { KeyedEntry } from '../../src/ipcache/types.ts';
+
+it('the examples of prefixes are searched in the first entries only (regression: one turn of 0.5 s over 1,000,000)', () => {
+  let read = 0;
+  function* entries(): Generator<KeyedEntry, void, void> {
+    for (; read < 1_000_000; read++)
+      yield {
+        key: `10.0.${read >> 8}.${read & 255}`,
+        identity: 300,
+        source: 'kvstore',
+        owner: '',
+      } as KeyedEntry;
+  }
+  expect(sampleEntries({ ipcache: { entries } })).toHaveLength(1);
+  expect(read).toBeLessThan(20_000);
+});
 
 it('the status of the mesh names the reason why an agent waits (regression: it was an empty table)', async () => {
   const steps = [
