@@ -9,7 +9,8 @@ import { objectKey } from '../collect/observed-kind.ts';
 import { readLocalExport } from '../mcs/local-export.ts';
 import type { McsKindName, McsObjects } from '../mcs/mcs-objects.ts';
 import { derivedName, FAMILIES_ANNOTATION, IMPORT_NAME_LABEL } from '../mcs/names.ts';
-import { type FollowContext, type FollowedInputs, followKind } from '../publish/producer.ts';
+import type { FollowContext } from '../publish/producer.ts';
+import { FollowedList } from './followed-list.ts';
 import { MESH_CONTROLLER } from './remote-slices.ts';
 import { ENDPOINT_SLICES, HEADLESS, MANAGED_BY, SOURCE_CLUSTER, type WantedSlice } from './slice-content.ts';
 import type { KnownSlice, SliceSource } from './slice-writer.ts';
@@ -143,7 +144,7 @@ export class ExportedSlices implements SliceSource {
   readonly #copies = new Map<string, Set<string>>();
   /** Services by their derived Service. */
   readonly #ofDerived = new Map<string, string>();
-  #inputs: FollowedInputs | undefined;
+  readonly #list = new FollowedList('endpoint slices');
   #changed: (key: string) => void = () => {};
 
   constructor(options: ExportedSlicesOptions) {
@@ -160,21 +161,12 @@ export class ExportedSlices implements SliceSource {
     this.#changed = changed;
     const { objects, source, clock, gate } = this.#options;
     const leave = objects.listen((kind, events) => this.#observe(kind, events));
-    const context = { source, clock, gate, rejections: this.#rejections, onChange: () => {} };
-    const inputs = followKind(LOCAL_SLICES, this.#reader(), context);
-    this.#inputs = inputs;
-    const stop = (): void => {
-      leave();
-      void inputs.stop();
-    };
-    signal.addEventListener('abort', stop, { once: true });
+    const context = { source, clock, gate, rejections: this.#rejections };
+    this.#list.follow(LOCAL_SLICES, this.#reader(), context, { signal, leave });
   }
 
   blocked(): string | undefined {
-    const blocked = this.#options.objects.blocked();
-    if (blocked !== undefined || this.#inputs?.complete === true) return blocked;
-    const failure = this.#inputs?.kinds[0]?.resource?.lastFailure;
-    return `the list of endpoint slices is not complete${failure === undefined ? '' : `: ${failure.message}`}`;
+    return this.#options.objects.blocked() ?? this.#list.blocked();
   }
 
   wanted(key: string): WantedSlice | undefined {

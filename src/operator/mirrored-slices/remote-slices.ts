@@ -11,8 +11,9 @@ import { serviceOfSlice } from '../../servicecache/remote-slice.ts';
 import type { RemoteSliceID } from '../../servicecache/service-cache.ts';
 import { formatServiceID, type ServiceID } from '../../servicecache/service-id.ts';
 import { field } from '../collect/field.ts';
-import { type FollowContext, type FollowedInputs, followKind } from '../publish/producer.ts';
+import type { FollowContext } from '../publish/producer.ts';
 import type { RemoteClusters } from '../remote-clusters.ts';
+import { FollowedList } from './followed-list.ts';
 import {
   HEADLESS,
   MANAGED_BY,
@@ -94,7 +95,7 @@ export class RemoteSlices implements SliceSource, ServiceSink {
   readonly #kept = new Map<string, Set<string>>();
   /** The clusters that share no slices. */
   readonly #legacy = new Set<string>();
-  #inputs: FollowedInputs | undefined;
+  readonly #list = new FollowedList('services');
   #changed: (key: string) => void = () => {};
 
   constructor(options: RemoteSlicesOptions) {
@@ -115,21 +116,12 @@ export class RemoteSlices implements SliceSource, ServiceSink {
       for (const name of cluster === '' ? [...this.#kept.keys()] : [cluster])
         if (clusters.stateOf(name) !== 'incomplete') this.#review(name);
     });
-    const context = { source, clock, gate, rejections: this.#rejections, onChange: () => {} };
-    const inputs = followKind(services({ headless: true }), this.#reader(), context);
-    this.#inputs = inputs;
-    const stop = (): void => {
-      leave();
-      void inputs.stop();
-    };
-    signal.addEventListener('abort', stop, { once: true });
+    const context = { source, clock, gate, rejections: this.#rejections };
+    this.#list.follow(services({ headless: true }), this.#reader(), context, { signal, leave });
   }
 
   blocked(): string | undefined {
-    const { complete, kinds } = this.#inputs ?? { complete: false, kinds: [] };
-    if (complete) return undefined;
-    const failure = kinds[0]?.resource?.lastFailure;
-    return `the list of services is not complete${failure === undefined ? '' : `: ${failure.message}`}`;
+    return this.#list.blocked();
   }
 
   wanted(key: string): WantedSlice | undefined {

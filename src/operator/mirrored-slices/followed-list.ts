@@ -1,0 +1,37 @@
+import type { ObjectReader } from '../../k8s/feed/object-feed.ts';
+import type { ResourceKind } from '../../k8s/resource.ts';
+import { type FollowContext, type FollowedInputs, followKind } from '../publish/producer.ts';
+
+/** The objects of one kind that a source of slices follows. */
+export class FollowedList {
+  /** Plural of the objects in {@link FollowedList.blocked}. */
+  readonly #name: string;
+  #inputs: FollowedInputs | undefined;
+
+  constructor(name: string) {
+    this.#name = name;
+  }
+
+  /** Follows the kind until the signal fires, then calls `leave`. */
+  follow<T>(
+    kind: ResourceKind,
+    reader: ObjectReader<T>,
+    context: Omit<FollowContext, 'onChange'>,
+    { signal, leave }: { readonly signal: AbortSignal; readonly leave: () => void },
+  ): void {
+    const inputs = followKind(kind, reader, { ...context, onChange: () => {} });
+    this.#inputs = inputs;
+    const stop = (): void => {
+      leave();
+      void inputs.stop();
+    };
+    signal.addEventListener('abort', stop, { once: true });
+  }
+
+  /** Returns the reason why the list is not complete; undefined if it is. */
+  blocked(): string | undefined {
+    if (this.#inputs?.complete === true) return undefined;
+    const failure = this.#inputs?.kinds[0]?.resource?.lastFailure;
+    return `the list of ${this.#name} is not complete${failure === undefined ? '' : `: ${failure.message}`}`;
+  }
+}
