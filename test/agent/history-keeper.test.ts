@@ -8,7 +8,7 @@ import { assert } from '../../src/base/assert.ts';
 import { type Unsubscribe, unsubscribeOnce } from '../../src/base/subscription.ts';
 import { TurnGate } from '../../src/base/turn-gate.ts';
 import type { History } from '../../src/history/history.ts';
-import type { MarkKind } from '../../src/history/types.ts';
+import type { MarkKind, Moment } from '../../src/history/types.ts';
 import { IPCache } from '../../src/ipcache/ipcache.ts';
 import type { KindProgress } from '../../src/k8s/feed/kubernetes-feed.ts';
 import { NodeManager } from '../../src/nodemanager/node-manager.ts';
@@ -72,23 +72,31 @@ class OneCluster implements ReportedClusters {
   }
 }
 
+/** Applies each state for two seconds. Returns the moments of 10.0.0.1 in the middle of each, asked at the end. */
+function momentsAfter<S>(
+  states: readonly S[],
+  apply: (state: S) => void,
+  { clock, history }: Pick<ReturnType<typeof keeperOf>, 'clock' | 'history'>,
+): readonly (Moment | undefined)[] {
+  const times = states.map((state) => {
+    apply(state);
+    clock.advance(1000);
+    const middle = clock.wallTime();
+    clock.advance(1000);
+    return middle;
+  });
+  return times.map((at) => history.at('10.0.0.1', at));
+}
+
 it('answers are not certain each time a cluster is incomplete, and for no other time', () => {
   const { clock, ipcache, keeper, history } = keeperOf();
   const far = new OneCluster();
   far.is([]);
   keeper.start(far, undefined);
   ipcache.upsert('10.0.0.1', { identity: 300, source: 'kvstore' });
-  const times: number[] = [];
-  for (const missing of [[], ['nodes'], ['nodes', 'ip'], [], ['ip'], []] as const) {
-    far.is(missing);
-    clock.advance(1000);
-    times.push(clock.wallTime());
-    clock.advance(1000);
-  }
-  expect(times.map((at) => history.at('10.0.0.1', at)?.certain)).toEqual([
-    ...[true, false, false],
-    ...[true, false, true],
-  ]);
+  const states = [[], ['nodes'], ['nodes', 'ip'], [], ['ip'], []] as const;
+  const moments = momentsAfter(states, (missing) => far.is(missing), { clock, history });
+  expect(moments.map((moment) => moment?.certain)).toEqual([...[true, false, false], ...[true, false, true]]);
 });
 
 it('answers are not certain each time a Kubernetes kind is incomplete, and for no other time', () => {
@@ -105,7 +113,6 @@ it('answers are not certain each time a Kubernetes kind is incomplete, and for n
     },
   });
   ipcache.upsert('10.0.0.1', { identity: 300, source: 'custom-resource' });
-  const times: number[] = [];
   const incomplete = { ...kind, synced: false, settled: false };
   const states = [
     incomplete,
@@ -115,14 +122,12 @@ it('answers are not certain each time a Kubernetes kind is incomplete, and for n
     incomplete,
     undefined, // not awaited any more, because a kvstore has taken over
   ];
-  for (const state of states) {
+  const is = (state: KindProgress | undefined): void => {
     progress = state;
     notify('ciliumendpoints');
-    clock.advance(1000);
-    times.push(clock.wallTime());
-    clock.advance(1000);
-  }
-  expect(times.map((at) => history.at('10.0.0.1', at)?.reason)).toEqual([
+  };
+  const moments = momentsAfter(states, is, { clock, history });
+  expect(moments.map((moment) => moment?.reason)).toEqual([
     ...['cluster-incomplete', undefined, 'cluster-incomplete'],
     ...[undefined, 'cluster-incomplete', undefined],
   ]);
@@ -132,17 +137,10 @@ it('answers are not certain each time a cluster is withdrawn, and for no other t
   const { clock, ipcache, keeper, history } = keeperOf();
   keeper.start(undefined, undefined);
   ipcache.upsert('10.0.0.1', { identity: 300, source: 'kvstore' });
-  const times: number[] = [];
-  for (const isRunning of [false, true, true, false, true, false]) {
-    keeper.noteWithdrawal('far', isRunning);
-    clock.advance(1000);
-    times.push(clock.wallTime());
-    clock.advance(1000);
-  }
-  expect(times.map((at) => history.at('10.0.0.1', at)?.certain)).toEqual([
-    ...[true, false, false],
-    ...[true, false, true],
-  ]);
+  const states = [false, true, true, false, true, false];
+  const withdraw = (isRunning: boolean): void => keeper.noteWithdrawal('far', isRunning);
+  const moments = momentsAfter(states, withdraw, { clock, history });
+  expect(moments.map((moment) => moment?.certain)).toEqual([...[true, false, false], ...[true, false, true]]);
 });
 
 /** Returns the marks of a kind, oldest first. */
