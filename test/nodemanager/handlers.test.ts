@@ -140,7 +140,7 @@ describe('a handler of many nodes', () => {
       await settle();
       expect(left).toBe(0);
     });
-    expect(growth).toBeLessThan(5);
+    expect(growth).toBeLessThan(6);
   });
 });
 

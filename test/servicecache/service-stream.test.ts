@@ -61,7 +61,7 @@ describe('a stream coalesces per service', () => {
       for (let i = 0; i < count; i++) await events.next();
       expect(stream.pending).toBe(0);
     });
-    expect(growth).toBeLessThan(5);
+    expect(growth).toBeLessThan(6);
   });
 
   it('so that a service that was added and deleted, or changed and changed back, is omitted', async () => {

@@ -38,26 +38,29 @@ const FACTOR = 16;
 /** Growth that needs no further attempt. */
 const CLEARLY_LINEAR = 2;
 
-const ATTEMPTS = 3;
+const ATTEMPTS = 6;
 
 /**
  * Returns the growth of the cost of `work` per item, from `items` to sixteen times as many: 1 to 3 if the cost is linear, because few items
- * fit into the cache of the processor; 8 to 16 if it is quadratic. Both are measured in this process, one after the other, so that
- * neither a slow machine nor other processes change the result. Each has the smallest cost of up to three attempts, because a
- * collection of garbage may hit one. Assert less than 5.
+ * fit into the cache of the processor; 8 to 16 if it is quadratic. Both are measured in this process, one after the other and for
+ * the same number of items, because a slow machine and a collection of garbage then change both. Each has the smallest cost of up
+ * to six attempts. Assert less than 6.
  */
 export async function growthPerItem(
   items: number,
   work: (items: number) => void | Promise<void>,
 ): Promise<number> {
-  const cost = (count: number): Promise<number> => cpuTimeInTurns(async () => work(count));
   await work(items); // compiled before it is measured
   let few = Number.POSITIVE_INFINITY;
   let many = Number.POSITIVE_INFINITY;
-  const growth = (): number => many / few / FACTOR;
-  for (let attempt = 0; attempt < ATTEMPTS && !(growth() < CLEARLY_LINEAR); attempt++) {
-    many = Math.min(many, await cost(FACTOR * items));
-    few = Math.min(few, await cost(items));
+  for (let attempt = 0; attempt < ATTEMPTS && !(many / few < CLEARLY_LINEAR); attempt++) {
+    many = Math.min(many, await cpuTimeInTurns(async () => work(FACTOR * items)));
+    few = Math.min(
+      few,
+      await cpuTimeInTurns(async () => {
+        for (let time = 0; time < FACTOR; time++) await work(items);
+      }),
+    );
   }
-  return growth();
+  return many / few;
 }

@@ -224,7 +224,7 @@ describe('a merge', () => {
       );
       expect(mergeExports(exports)?.ports.length).toBe(portCount);
     });
-    expect(growth).toBeLessThan(5);
+    expect(growth).toBeLessThan(6);
   });
 });
 
