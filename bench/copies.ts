@@ -12,7 +12,7 @@ import { textTable } from './text-table.ts';
 
 const FOLLOWER = fileURLToPath(new URL('./sync/copies.js', import.meta.url));
 const ETCDS = 3;
-/** Maximum for a mesh of 255, without the own cluster. */
+/** Maximum for a mesh of 255, without the local cluster. */
 const CLUSTERS = 254;
 /** Maximum of etcd for one transaction. */
 const TXN_KEYS = 128;

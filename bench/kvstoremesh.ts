@@ -69,7 +69,7 @@ class Copier {
     this.mesh.allAdded();
   }
 
-  /** Resolves when every copy has as many keys, and the own etcd has them. */
+  /** Resolves when every copy has as many keys, and the local etcd has them. */
   async has(keys: number): Promise<void> {
     const isDone = (): boolean => {
       const { clusters, ready } = this.mesh.status();

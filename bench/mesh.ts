@@ -59,7 +59,7 @@ const EVENTS = 50_000;
 const BURST = 500;
 /** Clusters that change in the second measurement. */
 const FEW_CLUSTERS = 64;
-/** Maximum for a mesh of 255, without the own cluster. */
+/** Maximum for a mesh of 255, without the local cluster. */
 const MAX_CLUSTERS = 254;
 const RUNTIME = { clock: systemClock, random: Math.random };
 const RESOURCES = ['nodes', 'services', 'identities', 'ip'];

@@ -110,7 +110,7 @@ describe('status() is plain data that survives JSON, even after many failures:',
     await Promise.all([...running, backend.close()]);
   });
 
-  it('the mesh, the own cluster and the folder of configurations', async () => {
+  it('the mesh, the local cluster and the folder of configurations', async () => {
     const clock = new ManualClock();
     const ipcache = new IPCache();
     const backend = new FaultyMemoryBackend({ clock, random });

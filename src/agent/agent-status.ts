@@ -150,7 +150,7 @@ function followedStatus(
   return own.names.includes(name) ? own.status() : mesh.statusOf(name);
 }
 
-/** Returns the status of all followed clusters, the own one first. */
+/** Returns the status of all followed clusters, the local one first. */
 export function clusterStatuses(followed: Followed): readonly ClusterDocument[] {
   const names = [...followed.own.names, ...followed.mesh.names];
   return names.flatMap((name) => clusterStatus(followed, name) ?? []);

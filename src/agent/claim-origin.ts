@@ -6,7 +6,7 @@ import { ownerCluster } from '../model/source.ts';
 
 /** What {@link claimOrigin} asks. */
 export interface OriginSources {
-  /** Name of the own cluster. */
+  /** Name of the local cluster. */
   readonly clusterName: string;
   /** True if the kvstore of a cluster is in the process. */
   readonly isInProcess: (cluster: string) => boolean;

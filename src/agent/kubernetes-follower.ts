@@ -45,11 +45,11 @@ export interface KubernetesFollowerContext {
   readonly onReject: (rejection: Rejection) => void;
   /** See `KubernetesFeedOptions`. */
   readonly onCause: CauseListener;
-  /** Receives the objects and the id of the own cluster before they are applied. */
+  /** Receives the objects and the id of the local cluster before they are applied. */
   readonly tape?: Pick<KubernetesTape, 'begin' | 'tap'> | undefined;
   /** Returns the recorded API server; undefined if a real one is followed. */
   readonly recorded: () => ApiTransport | undefined;
-  /** Returns the own cluster; undefined before it is followed. */
+  /** Returns the local cluster; undefined before it is followed. */
   readonly own: () => OwnCluster | undefined;
   readonly clusterID: () => number;
   /** Returns the identities of the checkpoint. */
@@ -297,7 +297,7 @@ export class KubernetesFollower {
     return layer;
   }
 
-  /** Reports to the feed if the own kvstore is complete or lost (KUBERNETES 52). An empty kvstore in memory is ignored. */
+  /** Reports to the feed if the local kvstore is complete or lost (KUBERNETES 52). An empty kvstore in memory is ignored. */
   #handOver(feed: KubernetesFeed, own: OwnCluster): void {
     const look = (): void => {
       const { connected, ready, resources } = own.status();

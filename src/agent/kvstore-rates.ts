@@ -9,7 +9,7 @@ const RATES = ['qps', 'bootstrapQps', 'maxInflight'] as const;
  */
 export class KvstoreRates {
   readonly #now: { -readonly [Field in keyof RateLimitOptions]: RateLimitOptions[Field] };
-  /** The rates for remote etcds. The bootstrap rate applies to the own etcd only, as upstream (pkg/clustermesh, `makeEtcdOpts`). */
+  /** The rates for remote etcds. The bootstrap rate applies to the local etcd only, as upstream (pkg/clustermesh, `makeEtcdOpts`). */
   readonly remote: RateLimitOptions;
 
   constructor(rates: RateLimitOptions | undefined) {
@@ -25,7 +25,7 @@ export class KvstoreRates {
     };
   }
 
-  /** The rates for the own etcd. */
+  /** The rates for the local etcd. */
   get own(): RateLimitOptions {
     return this.#now;
   }

@@ -42,7 +42,7 @@ export interface MeshFeedContext {
 /** Maximum time without progress while files are read. */
 const READ_MS = 180_000;
 
-/** Time after which the start fails if the own kvstore does not answer. A supervisor is expected to restart the process. */
+/** Time after which the start fails if the local kvstore does not answer. A supervisor is expected to restart the process. */
 const REACH_MS = 30_000;
 
 /**
@@ -61,7 +61,7 @@ function problemText(folder: string, name: string, why: string): string {
   return `--clustermesh-config ${join(folder, name)}: ${why}`;
 }
 
-/** Feeds the engines from the kvstores of the own and the remote clusters, recorded or real. */
+/** Feeds the engines from the kvstores of the local and the remote clusters, recorded or real. */
 export class MeshFeed {
   readonly #options: AgentOptions;
   readonly #rates: KvstoreRates;
@@ -116,10 +116,10 @@ export class MeshFeed {
     };
   }
 
-  /** Returns the step that opens the own kvstore and reads the id of the own cluster. */
+  /** Returns the step that opens the local kvstore and reads the id of the local cluster. */
   ownKvstore(timeout: AbortSignal): Step {
     return {
-      name: 'own kvstore',
+      name: 'local kvstore',
       patienceMs: REACH_MS,
       waitsFor: () => (this.#ownFailure === undefined ? [] : [this.#ownFailure]),
       start: async ({ signal }) => {
@@ -148,10 +148,10 @@ export class MeshFeed {
     };
   }
 
-  /** Returns the step that waits for the initial sync of the own cluster, each resource by its progress. */
+  /** Returns the step that waits for the initial sync of the local cluster, each resource by its progress. */
   ownSync(timeout: AbortSignal): Step {
     return {
-      name: 'initial sync of the own cluster',
+      name: 'initial sync of the local cluster',
       waitsFor: () => this.#missing(true),
       start: async ({ signal }) => {
         using either = new EitherSignal(signal, timeout);
@@ -173,7 +173,7 @@ export class MeshFeed {
     };
   }
 
-  /** Ends the initial sync: the own etcd gets its usual request rate, and problems are reported individually from now on. */
+  /** Ends the initial sync: the local etcd gets its usual request rate, and problems are reported individually from now on. */
   synced(): void {
     this.#synced = true;
     this.#etcd?.bootstrapped();
@@ -256,7 +256,7 @@ export class MeshFeed {
     const { clusters } = this.#recorded;
     if (clusters.length > 0 && !clusters.includes(clusterName)) {
       const names = clusters.join(', ');
-      log.warn(`no keys of the own cluster ${clusterName} (--cluster); found keys of ${names}`);
+      log.warn(`no keys of the local cluster ${clusterName} (--cluster); found keys of ${names}`);
     }
     await this.#recorded.complete(onReject);
   }
@@ -282,7 +282,7 @@ export class MeshFeed {
   }
 
   async #follow(): Promise<void> {
-    assert(this.#ownKvstore !== undefined, 'the own kvstore is open');
+    assert(this.#ownKvstore !== undefined, 'the local kvstore is open');
     const { backend, id: ownID } = this.#ownKvstore;
     const { clusterName, clusterID, maxConnectedClusters, network, serviceTTLMs, failStatic } = this.#options;
     const { serviceV2 } = this.#options;

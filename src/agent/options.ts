@@ -45,9 +45,9 @@ export interface KubernetesOptions {
   readonly ownAddresses: boolean;
   /** Use separate identities for the world of IPv4 and of IPv6 (KUBERNETES 50, 51). */
   readonly dualStack: boolean;
-  /** Use the annotations of the own Node (KUBERNETES 40). */
+  /** Use the annotations of the local Node (KUBERNETES 40). */
   readonly nodeAnnotations: boolean;
-  /** Encryption key of the own node, for its pods (KUBERNETES 18); 0: none. */
+  /** Encryption key of the local node, for its pods (KUBERNETES 18); 0: none. */
   readonly encryptKey: number;
 }
 
@@ -55,19 +55,19 @@ export interface KubernetesOptions {
 export interface AgentOptions {
   readonly kvstore: KvstoreKind;
   /**
-   * Name of the own cluster. Recorded keys of its store are in the own kvstore; those of other stores belong to remote clusters.
+   * Name of the local cluster. Recorded keys of its store are in the local kvstore; those of other stores belong to remote clusters.
    */
   readonly clusterName: string;
-  /** Id of the own cluster; `undefined`: the id in its kvstore, or 0. */
+  /** Id of the local cluster; `undefined`: the id in its kvstore, or 0. */
   readonly clusterID: number | undefined;
   readonly maxConnectedClusters: MaxConnectedClusters;
   /** Name of the node on which the agent runs. */
   readonly nodeName: string;
   /** The settings of SEMANTICS 4. */
   readonly network: NodeConfiguration;
-  /** Path of the etcd configuration of the own kvstore, for kvstore `etcd`. */
+  /** Path of the etcd configuration of the local kvstore, for kvstore `etcd`. */
   readonly kvstoreConfig?: string | undefined;
-  /** Rates of requests to each etcd. `bootstrapQps` applies to the own one until the end of the initial sync. */
+  /** Rates of requests to each etcd. `bootstrapQps` applies to the local one until the end of the initial sync. */
   readonly rateLimit?: RateLimitOptions | undefined;
   /** Folder with an etcd configuration for each remote cluster. */
   readonly clustermeshConfig?: string | undefined;
@@ -75,7 +75,7 @@ export interface AgentOptions {
   readonly serviceTTLMs?: number | undefined;
   /** The format of the services of remote clusters; default `auto`. */
   readonly serviceV2?: ServiceV2 | undefined;
-  /** Keep the state of the own kvstore while it has lost its configuration; default true. See `OwnClusterOptions`. */
+  /** Keep the state of the local kvstore while it has lost its configuration; default true. See `OwnClusterOptions`. */
   readonly failStatic?: boolean | undefined;
   /** Maximum duration of the initial sync; default: unlimited while it makes progress. */
   readonly timeoutMs?: number | undefined;

@@ -28,9 +28,9 @@ import type { Step } from '../process/start-step.ts';
 /** Configuration of `dpcache kvstoremesh`. */
 export interface KvstoreMeshProcessOptions {
   readonly clusterName: string;
-  /** Undefined: the id in the own kvstore. */
+  /** Undefined: the id in the local kvstore. */
   readonly clusterID: number | undefined;
-  /** Path of the etcd configuration of the own kvstore, the destination of the copies. */
+  /** Path of the etcd configuration of the local kvstore, the destination of the copies. */
   readonly kvstoreConfig: string;
   /** Folder with an etcd configuration for each remote cluster. */
   readonly clustermeshConfig: string;
@@ -43,7 +43,7 @@ export interface KvstoreMeshDocument extends ProcessDocument, KvstoreMeshStatus 
   readonly configProblems: readonly string[];
 }
 
-/** Time after which the start fails if the own kvstore does not answer. A supervisor is expected to restart the process. */
+/** Time after which the start fails if the local kvstore does not answer. A supervisor is expected to restart the process. */
 const REACH_MS = 30_000;
 
 class KvstoreMeshProcess implements ServedProcess {
@@ -56,7 +56,7 @@ class KvstoreMeshProcess implements ServedProcess {
   #mesh: KvstoreMesh | undefined;
   #folder: ConfigFollower | undefined;
   #etcdProblem: string | undefined;
-  /** Ensures that only one kvstoremesh copies into the own kvstore. */
+  /** Ensures that only one kvstoremesh copies into the local kvstore. */
   #writer: SoleWriter | undefined;
   #silence: string | undefined;
 
@@ -96,13 +96,13 @@ class KvstoreMeshProcess implements ServedProcess {
       gauge('dpcache_kvstoremesh_keys', 'Keys of the copy of a cluster.', ({ copy }) => copy.keys),
       gauge(
         'dpcache_kvstoremesh_pending_keys',
-        'Keys of the copy that are not yet written to the own kvstore.',
+        'Keys of the copy that are not yet written to the local kvstore.',
         ({ copy }) => copy.pending,
       ),
       {
         ...gauge(
           'dpcache_kvstoremesh_failures_total',
-          'Failed writes to the own kvstore.',
+          'Failed writes to the local kvstore.',
           ({ copy }) => copy.failures,
         ),
         type: 'counter',
@@ -158,7 +158,7 @@ class KvstoreMeshProcess implements ServedProcess {
     const { clusterName, clusterID, kvstoreConfig, rateLimit } = this.#options;
     const { log, clock, random } = this.#context;
     return {
-      name: 'own kvstore',
+      name: 'local kvstore',
       patienceMs: REACH_MS,
       waitsFor: () => (this.#silence === undefined ? [] : [this.#silence]),
       start: async ({ signal }) => {
@@ -167,7 +167,7 @@ class KvstoreMeshProcess implements ServedProcess {
           if (this.#etcdProblem !== undefined) log.warn(this.#etcdProblem);
         };
         const onFailure = (why: string): void => {
-          this.#silence = `the own kvstore does not answer: ${why}; check the endpoints and certificates of --kvstore-config`;
+          this.#silence = `the local kvstore does not answer: ${why}; check the endpoints and certificates of --kvstore-config`;
         };
         const mayWrite = (): boolean => this.#writer?.mayWrite() === true;
         const reach = { clock, random, signal, onProblem, onFailure };
@@ -186,7 +186,7 @@ class KvstoreMeshProcess implements ServedProcess {
     return {
       name: 'clusters',
       start: async ({ signal: starting }) => {
-        assert(this.#etcd !== undefined, 'the own kvstore is open');
+        assert(this.#etcd !== undefined, 'the local kvstore is open');
         await readdir(path).catch((cause: unknown) => {
           throw unreadable('--clustermesh-config', path, cause);
         });
@@ -218,7 +218,7 @@ class KvstoreMeshProcess implements ServedProcess {
   async #copy(): Promise<void> {
     const { clusterName, clustermeshConfig: path, rateLimit } = this.#options;
     const { log, clock, random } = this.#context;
-    assert(this.#etcd !== undefined, 'the own kvstore is open');
+    assert(this.#etcd !== undefined, 'the local kvstore is open');
     const own = { clusterName, clusterID: this.#clusterID, local: this.#etcd };
     const mesh = new KvstoreMesh({ ...own, clock, random, gate: this.#gate });
     this.#mesh = mesh;
@@ -232,7 +232,7 @@ class KvstoreMeshProcess implements ServedProcess {
   }
 }
 
-/** Copies remote clusters into the own kvstore until the signal fires. */
+/** Copies remote clusters into the local kvstore until the signal fires. */
 export function runKvstoreMesh(
   options: KvstoreMeshProcessOptions,
   run: RunOptions,

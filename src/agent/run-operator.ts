@@ -66,7 +66,7 @@ export interface OperatorOptions
     | 'mcs'
   > {
   /**
-   * Path of the etcd configuration of the own kvstore. `undefined` selects one in the memory of this process, for a dry run or
+   * Path of the etcd configuration of the local kvstore. `undefined` selects one in the memory of this process, for a dry run or
    * recorded objects.
    */
   readonly kvstoreConfig: string | undefined;

@@ -9,7 +9,7 @@ import type { ReadModel } from './read-model.ts';
 type Fields = ComparedDocument['fields'];
 
 /**
- * Yields what two agents should have in common: for each service the definition and the backends of the own cluster (`services`), and
+ * Yields what two agents should have in common: for each service the definition and the backends of the local cluster (`services`), and
  * the offer of each remote cluster (`services baltic`); for each cluster its nodes (`nodes baltic`). Sources are not part of it.
  * Services and nodes may change during the iteration.
  */

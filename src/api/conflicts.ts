@@ -47,7 +47,7 @@ const ITEMS_PER_STEP = 256;
 /** Age after which counts are renewed when they are read. */
 const FRESH_MS = 60_000;
 
-/** Sources of claims of the own cluster. */
+/** Sources of claims of the local cluster. */
 const OWN_SOURCES: ReadonlySet<Source> = new Set<Source>(['local', 'kvstore', 'custom-resource', 'k8s']);
 
 interface PodCIDR extends ConflictSide {

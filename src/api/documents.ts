@@ -97,7 +97,7 @@ export interface BackendDocument {
   readonly address: string;
   /** Ports such as `8080/TCP` by name. */
   readonly ports: Readonly<Record<string, string>>;
-  /** Absent for the own cluster. */
+  /** Absent for the local cluster. */
   readonly cluster?: string | undefined;
   readonly nodeName?: string | undefined;
   readonly zone?: string | undefined;
@@ -140,7 +140,7 @@ export interface ServiceExplanationDocument {
   readonly ready: boolean;
   readonly announced: boolean;
   readonly origins: readonly {
-    /** Empty for the own cluster. */
+    /** Empty for the local cluster. */
     readonly cluster: string;
     readonly slice: string;
     readonly backends: number;

@@ -27,7 +27,7 @@ export interface KnownIdentity {
   readonly cluster: string;
 }
 
-/** Returns the age of a cluster's restored state; `undefined` if it has none. The own cluster is `''`. */
+/** Returns the age of a cluster's restored state; `undefined` if it has none. The local cluster is `''`. */
 export type RestoredOf = (cluster: string) => RestoredDocument | undefined;
 
 /** The engines, and the labels of identities. */

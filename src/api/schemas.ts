@@ -228,7 +228,7 @@ export const IDENTITY: z.ZodType<IdentityDocument> = z
 const BACKEND_FIELDS = {
   address: z.string(),
   ports: TEXTS,
-  cluster: z.string().optional().describe('Absent: own cluster'),
+  cluster: z.string().optional().describe('Absent: local cluster'),
   nodeName: z.string().optional(),
   zone: z.string().optional(),
   state: z.string().openapi({ example: 'active' }),
@@ -442,9 +442,9 @@ export type ClustermeshDocument = Pick<
 >;
 
 const CLUSTERMESH_FIELDS = {
-  cluster: z.string().describe('The own cluster'),
+  cluster: z.string().describe('The local cluster'),
   clusterID: z.int(),
-  clusters: z.array(CLUSTER).describe('The own cluster is the first'),
+  clusters: z.array(CLUSTER).describe('The local cluster is the first'),
   configProblems: z.array(z.string()),
   steps: z.array(STEP).describe('Steps of the start, in order'),
 };
@@ -559,7 +559,7 @@ const DATAPATH: z.ZodType<DatapathDocument> = z
         name: z.string(),
         state: z.enum(['unread', 'holding', 'kept', 'degraded']),
         desired: z.int().describe('Number of desired items'),
-        actual: z.int().describe('Number of own items in the table'),
+        actual: z.int().describe('Number of items of dpcache in the table'),
         capacity: z.int().optional(),
         pressure: z
           .number()

@@ -213,7 +213,7 @@ export interface StatusDocument {
   readonly steps: readonly StepDocument[];
   /** Duration of the initial sync; undefined until it is done. */
   readonly syncedMs?: number | undefined;
-  /** Clusters by name, the own cluster first. */
+  /** Clusters by name, the local cluster first. */
   readonly clusters: readonly ClusterDocument[];
   /** Current problems of the files of `--kvstore-config` and `--clustermesh-config`, one sentence each. */
   readonly configProblems: readonly string[];

@@ -12,7 +12,7 @@ export interface ListedService {
   readonly type: string;
   /** `namespace/name`; empty if the frontend has none. */
   readonly service: string;
-  /** The remote cluster of the service; empty for the own one. */
+  /** The remote cluster of the service; empty for the local one. */
   readonly cluster: string;
   /** True if a traffic policy restricts the backends to those of the node. */
   readonly isLocal: boolean;

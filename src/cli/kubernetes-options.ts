@@ -85,8 +85,8 @@ export function addKubernetesOptions(command: Command): Command {
       'addresses of this machine have identity host, and unknown addresses have identity world',
     )
     .option('--k8s-dual-stack', 'unknown IPv4 and IPv6 addresses have different world identities')
-    .option('--k8s-node-annotations', 'use the annotations of the own Node')
-    .option('--k8s-encrypt-key <number>', 'encryption key of the pods of the own node', parseKey);
+    .option('--k8s-node-annotations', 'use the annotations of the local Node')
+    .option('--k8s-encrypt-key <number>', 'encryption key of the pods of the local node', parseKey);
 }
 
 /** Returns true if the flags name a Kubernetes API server. */

@@ -32,7 +32,7 @@ export function addKvstoreMeshCommand(program: Command, io: CommandIO, run: RunA
   const command = program
     .command('kvstoremesh')
     .description(
-      'copy the keys of remote clusters into the own kvstore, below cilium/cache/, until interrupted',
+      'copy the keys of remote clusters into the local kvstore, below cilium/cache/, until interrupted',
     )
     .optionsGroup('Clusters:')
     .addOption(clusterOption())
@@ -45,7 +45,7 @@ export function addKvstoreMeshCommand(program: Command, io: CommandIO, run: RunA
       run(async () => {
         const { kvstoreConfig, clustermeshConfig, cluster, clusterId, kvstoreOpt } = flags;
         if (kvstoreConfig === undefined)
-          return command.error('dpcache: no own kvstore: add --kvstore-config <file>');
+          return command.error('dpcache: no local kvstore: add --kvstore-config <file>');
         if (clustermeshConfig === undefined)
           return command.error('dpcache: no remote clusters: add --clustermesh-config <folder>');
         const { createLog } = await import('../process/log.ts');

@@ -123,7 +123,7 @@ export function addMeshOptions(command: Command): Command {
   command
     .optionsGroup('Sources:')
     .addOption(clusterOption())
-    .addOption(choice('--kvstore <kind>', 'kvstore of the own cluster', KVSTORE_KINDS, 'memory'))
+    .addOption(choice('--kvstore <kind>', 'kvstore of the local cluster', KVSTORE_KINDS, 'memory'))
     .addOption(kvstoreConfigOption('; requires --kvstore etcd'))
     .addOption(kvstoreOptOption('qps', 'bootstrapQps', 'maxInflight'))
     .addOption(clustermeshConfigOption())
@@ -143,7 +143,7 @@ export function addMeshOptions(command: Command): Command {
     )
     .option(
       '--no-fail-static',
-      'use the content of the own kvstore even if it restarts empty, which removes the state of the own cluster',
+      'use the content of the local kvstore even if it restarts empty, which removes the state of the local cluster',
     )
     .addOption(
       new RepeatableOption(
@@ -166,7 +166,7 @@ export function addMeshOptions(command: Command): Command {
     .addOption(maxClustersOption())
     .option('--node-name <name>', 'name of the node of the agent', parseName, hostname());
   addKubernetesOptions(command)
-    .option('--k8s-node-name <name>', 'name of the own Kubernetes node; overrides --node-name', parseName)
+    .option('--k8s-node-name <name>', 'name of the local Kubernetes node; overrides --node-name', parseName)
     .optionsGroup('Network:')
     .option('--remote-node-identities', 'other nodes have identity remote-node', true)
     .option('--no-remote-node-identities', 'all nodes have identity host')
@@ -190,7 +190,7 @@ export function addLogOptions(command: Command, level: LogLevel = 'warn'): Comma
     .optionsGroup('Options:');
 }
 
-/** Returns the options of an agent for the flags. The own node has one name in Kubernetes and in the kvstore, as in Cilium. */
+/** Returns the options of an agent for the flags. The local node has one name in Kubernetes and in the kvstore, as in Cilium. */
 export function agentOptions(flags: MeshFlags): AgentOptions {
   const { encryption = false, nodeEncryption = false, hostFirewall = false } = flags;
   const { remoteNodeIdentities, underlay, load = [], manifests = [] } = flags;

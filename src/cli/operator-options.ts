@@ -192,7 +192,7 @@ export function addOperatorOptions(command: Command): Command {
     )
     .optionsGroup('Cluster:')
     .addOption(clusterOption().argParser(parsePublishedName))
-    .addOption(clusterIDOption('id of the own cluster in the mesh; 0: not in a mesh').default(0))
+    .addOption(clusterIDOption('id of the local cluster in the mesh; 0: not in a mesh').default(0))
     .addOption(maxClustersOption())
     .addOption(
       new Option(

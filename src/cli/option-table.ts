@@ -90,11 +90,11 @@ export function outputOption(text = 'output format'): Option {
 
 /** Returns `--cluster`. */
 export function clusterOption(): Option {
-  return new Option('--cluster <name>', 'name of the own cluster').argParser(parseName).default('default');
+  return new Option('--cluster <name>', 'name of the local cluster').argParser(parseName).default('default');
 }
 
 /** Returns `--cluster-id` without a default value. */
-export function clusterIDOption(text = 'id of the own cluster (default: the id in its kvstore)'): Option {
+export function clusterIDOption(text = 'id of the local cluster (default: the id in its kvstore)'): Option {
   return new Option('--cluster-id <n>', text).argParser(parseClusterID);
 }
 
@@ -110,7 +110,7 @@ export function maxClustersOption(): Option {
 
 /** Returns `--kvstore-config`. `condition`: when the option is used or required. */
 export function kvstoreConfigOption(condition = ''): Option {
-  const text = `Cilium etcd configuration of the own kvstore${condition}`;
+  const text = `Cilium etcd configuration of the local kvstore${condition}`;
   return new Option('--kvstore-config <file>', text).argParser(parsePath);
 }
 

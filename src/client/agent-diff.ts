@@ -62,7 +62,7 @@ export interface ClaimDifference {
 
 /** A service of one cluster or a node that differs. */
 export interface DocumentDifference {
-  /** `services` for those of the own cluster, `services baltic`, `nodes baltic`. */
+  /** `services` for those of the local cluster, `services baltic`, `nodes baltic`. */
   readonly writer: string;
   readonly key: string;
   readonly a: DigestItem['fields'] | undefined;
@@ -87,7 +87,7 @@ export interface AgentDiff {
   readonly differences: readonly ClaimDifference[];
   /** The first 10,000 services and nodes that differ. */
   readonly documents: readonly DocumentDifference[];
-  /** Differences between any two nodes: the own nodes with their addresses, and claims of sources of one node. */
+  /** Differences between any two nodes: the local node of each with its addresses, and claims of sources of one node. */
   readonly expected: { readonly ownNode: number; readonly localSource: number };
   /** Differences that are counted in `writers` and not listed. */
   readonly notListed: number;

@@ -89,7 +89,7 @@ function start(state: ClusterState, next: Destination): ClusterStep {
   }
 }
 
-/** Returns how to follow a cluster. Canaries prove that a remote cluster is complete; the own one needs them only after a loss. */
+/** Returns how to follow a cluster. Canaries prove that a remote cluster is complete; the local one needs them only after a loss. */
 function followOptions({ config, own, found, unproven, failStatic, expired }: ClusterState): ClusterFollow {
   const services = !expired || found !== 'gone';
   if (!failStatic) return { config, canaries: false, deletes: 'all', refill: false, services };

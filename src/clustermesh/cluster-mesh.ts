@@ -20,9 +20,9 @@ import type { SyncDeadline, SyncingClusters, SyncProgress } from './sync-deadlin
 
 /** Options of {@link ClusterMesh}. */
 export interface ClusterMeshOptions extends MeshEngines, FollowingOptions {
-  /** Name of the own cluster, which is never followed as a remote one. */
+  /** Name of the local cluster, which is never followed as a remote one. */
   readonly clusterName: string;
-  /** Id of the own cluster, which no other may have; 0 if it has none. */
+  /** Id of the local cluster, which no other may have; 0 if it has none. */
   readonly clusterID: number;
   /** Default 255. Clusters with another value are rejected, because their identities have a different layout. */
   readonly maxConnectedClusters?: MaxConnectedClusters | undefined;

@@ -20,7 +20,7 @@ export type AddClusterOutcome = 'added' | 'reconnected' | 'own-cluster' | 'inval
 
 /** Options of {@link ClusterSet}. */
 export interface ClusterSetOptions {
-  /** Name of the own cluster, which is never followed as a remote one. */
+  /** Name of the local cluster, which is never followed as a remote one. */
   readonly clusterName: string;
   readonly clock: Clock;
   /** Returns a new cluster without a connection. It must report its changes to {@link ClusterSet.notify}. */

@@ -60,9 +60,9 @@ export interface ClusterState {
   readonly attempt: number;
   /** Destination of `leaving` and `draining`. */
   readonly next: Destination | undefined;
-  /** True for the own cluster. It is followed without its configuration, too, and claims no id. */
+  /** True for the local cluster. It is followed without its configuration, too, and claims no id. */
   readonly own: boolean;
-  /** If false, all content of the own kvstore is trusted. Remote clusters always fail static. */
+  /** If false, all content of the local kvstore is trusted. Remote clusters always fail static. */
   readonly failStatic: boolean;
   /** If true, the cluster is not followed without a configuration, even if it never had one. */
   readonly needsConfig: boolean;

@@ -48,7 +48,7 @@ import type { ServiceV2 } from './service-v2.ts';
 export interface ClusterStoresOptions extends StoreHooks {
   /** Name of the followed cluster. */
   readonly cluster: string;
-  /** Writer of the claims: `{source: 'clustermesh', owner: cluster}`, or `{source: 'kvstore'}` for the own cluster. */
+  /** Writer of the claims: `{source: 'clustermesh', owner: cluster}`, or `{source: 'kvstore'}` for the local cluster. */
   readonly writer: Writer;
   readonly engines: MeshEngines;
   /** Index of shared services to update. */
@@ -157,7 +157,7 @@ export class ClusterStores extends ResourceStores {
     }
     if (exports !== undefined)
       add('serviceexports', exportDecoder(cluster, valueLimits), exportObserver(exports, cluster));
-    // The own kvstore may hold identities of other clusters.
+    // The local kvstore may hold identities of other clusters.
     if (engines.identities !== false)
       add('identities', identityDecoder(writer.owner, limits, valueLimits), identityObserver(identities));
     if (ipcache !== undefined) {

@@ -51,7 +51,7 @@ export interface DirectoryStep {
  */
 export const GRACE_MS = 10_000;
 
-/** Returns the reason why a name cannot be a remote cluster. The own name is ignored without a problem. */
+/** Returns the reason why a name cannot be a remote cluster. The name of the local cluster is ignored without a problem. */
 export type NameCheck = (name: string) => 'own-cluster' | 'invalid-name' | undefined;
 
 const INVALID_NAME =

@@ -36,7 +36,7 @@ export interface ClusterLimits {
   readonly identities: IdentityRange | undefined;
 }
 
-/** The limits of a cluster from before 1.13 and of the own one: everything is allowed. */
+/** The limits of a cluster from before 1.13 and of the local one: everything is allowed. */
 export const NO_LIMITS: ClusterLimits = { clusterID: undefined, identities: undefined };
 
 /** Returns the limits of a cluster with this id; {@link NO_LIMITS} if it is 0. */

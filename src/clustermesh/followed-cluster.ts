@@ -49,7 +49,7 @@ export interface FollowingOptions {
 /** Options of {@link FollowedCluster}. */
 export interface FollowedClusterOptions extends Pick<FollowingOptions, 'gate' | 'onReject'> {
   readonly name: string;
-  /** Initial state: of a remote cluster or of the own one. */
+  /** Initial state: of a remote cluster or of the local one. */
   readonly initial: ClusterState;
   /** Creates the stores that receive the resources. */
   readonly stores: (hooks: StoreHooks) => ResourceStores;
@@ -270,7 +270,7 @@ export class FollowedCluster {
   }
 
   /**
-   * Closes the client, except that of the own cluster, which its caller closes. Never rejects, because a client that cannot be
+   * Closes the client, except that of the local cluster, which its caller closes. Never rejects, because a client that cannot be
    * closed must not prevent the removal of the cluster.
    */
   async #closeClient(): Promise<void> {

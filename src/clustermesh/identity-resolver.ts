@@ -13,7 +13,7 @@ import type { OwnCluster } from './own-cluster.ts';
 /** Options of {@link IdentityResolver}. */
 export interface IdentityResolverOptions {
   readonly own: Pick<OwnCluster, 'identities' | 'clusterID'>;
-  /** Id of the own cluster; 0 if it has none. Default: the id of its configuration in the kvstore. */
+  /** Id of the local cluster; 0 if it has none. Default: the id of its configuration in the kvstore. */
   readonly clusterID?: number | undefined;
   readonly mesh: Pick<ClusterMesh, 'identitiesFor'>;
   /** The value of the mesh. It determines which bits of an identity are the cluster id. Default 255. */
@@ -21,7 +21,7 @@ export interface IdentityResolverOptions {
 }
 
 /**
- * Resolves identities of the own and all remote clusters to labels. An identity contains the id of its cluster, so only that
+ * Resolves identities of the local and all remote clusters to labels. An identity contains the id of its cluster, so only that
  * cluster is looked up. Labels from other clusters are ignored.
  */
 export class IdentityResolver {

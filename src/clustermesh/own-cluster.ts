@@ -42,11 +42,11 @@ export interface OwnClusterOptions extends FollowingOptions {
   readonly refillMs?: number | undefined;
 }
 
-/** Status of the own cluster. */
+/** Status of the local cluster. */
 export type OwnClusterStatus = Omit<RemoteClusterStatus, 'servicesExpired'>;
 
 /**
- * Follows the own cluster's kvstore: nodes, identities and IPs of its other nodes, with source `kvstore` and no owner. Services
+ * Follows the local cluster's kvstore: nodes, identities and IPs of its other nodes, with source `kvstore` and no owner. Services
  * are not followed, because Kubernetes provides them.
  */
 export class OwnCluster implements SyncingClusters {
@@ -93,7 +93,7 @@ export class OwnCluster implements SyncingClusters {
     return this.#cluster.configuredID;
   }
 
-  /** The name of the own cluster, as a list. */
+  /** The name of the local cluster, as a list. */
   get names(): readonly string[] {
     return [this.#options.clusterName];
   }
@@ -110,7 +110,7 @@ export class OwnCluster implements SyncingClusters {
     return this.#cluster.synced();
   }
 
-  /** Like `ClusterMesh.clustersSynced`, for the own cluster. */
+  /** Like `ClusterMesh.clustersSynced`, for the local cluster. */
   syncedWithin(deadline: SyncDeadline): Promise<readonly string[]> {
     return waitForClusters(this, { clock: this.#options.clock ?? systemClock, ...deadline });
   }

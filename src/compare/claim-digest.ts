@@ -71,7 +71,7 @@ function isSamePod({ k8s: a }: HeldClaim, { k8s: b }: HeldClaim): boolean {
 }
 
 /**
- * Adds a claim on the key of {@link setKey} to two sums, or subtracts it. The pod has an own term, so that changes of other fields
+ * Adds a claim on the key of {@link setKey} to two sums, or subtracts it. The pod has a separate term, so that changes of other fields
  * need not hash its texts. `identity` is the hash of the labels for a local identity.
  */
 function addClaim(

@@ -58,7 +58,7 @@ export const CILIUM_NODE_FIELDS: readonly string[] = [
 ];
 
 /**
- * Returns a `cilium.io/v2` `CiliumNode` as a node of the own cluster (KUBERNETES 36). An invalid address or CIDR is rejected alone.
+ * Returns a `cilium.io/v2` `CiliumNode` as a node of the local cluster (KUBERNETES 36). An invalid address or CIDR is rejected alone.
  * If the key or the identity is invalid, the node is rejected.
  */
 export function readCiliumNode(

@@ -284,7 +284,7 @@ export class MetadataLayer {
     this.#inherit(known.key, merged);
     const node = merged.has('kube-apiserver') ? this.#nodeAt(known.key) : undefined;
     const label = node && nodeLabel(node.identity);
-    // The own host is not changed (KUBERNETES 43).
+    // The local host is not changed (KUBERNETES 43).
     if (node?.identity === RESERVED_IDENTITIES.host) return undefined;
     if (label !== undefined) merged.set(label.key, label);
     const resolved = resolveLabels(text, merged, this.#world);

@@ -11,9 +11,9 @@ import { recordKeys } from './record-keys.ts';
 
 /** The kvstores to record. */
 export interface RecordMeshOptions {
-  /** Name of the own cluster. */
+  /** Name of the local cluster. */
   readonly clusterName: string;
-  /** Path of the etcd configuration of the own kvstore; undefined: it is not recorded. */
+  /** Path of the etcd configuration of the local kvstore; undefined: it is not recorded. */
   readonly kvstoreConfig: string | undefined;
   /** Folder with an etcd configuration for each remote cluster; undefined: they are not recorded. */
   readonly clustermeshConfig: string | undefined;
@@ -34,7 +34,7 @@ interface Source {
 }
 
 /**
- * Records the own kvstore, then those of the remote clusters by name: see `recordKeys`. Returns true if all were recorded
+ * Records the local kvstore, then those of the remote clusters by name: see `recordKeys`. Returns true if all were recorded
  * completely. A failure is logged, and the other kvstores are still recorded. Throws `InputError` if a configuration cannot be
  * read.
  */

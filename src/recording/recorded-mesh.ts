@@ -70,7 +70,7 @@ export class RecordedMesh {
   }
 
   /**
-   * Returns the own kvstore and its id: `id`, or the recorded one, or 0. Adds a cluster configuration if none was recorded, because
+   * Returns the local kvstore and its id: `id`, or the recorded one, or 0. Adds a cluster configuration if none was recorded, because
    * a kvstore without one is considered lost, but a recording is complete.
    */
   async openOwn(

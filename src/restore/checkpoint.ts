@@ -25,7 +25,7 @@ export interface CheckpointEngines {
 
 /** Cluster and time of a checkpoint. */
 export interface CheckpointHeader {
-  /** The own cluster. */
+  /** The local cluster. */
   readonly cluster: string;
   /** Wall time, milliseconds since the epoch. */
   readonly writtenAt: number;

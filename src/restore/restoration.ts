@@ -44,7 +44,7 @@ import { ServicePartReader } from './service-codec.ts';
 /** Options of {@link Restoration}. */
 export interface RestorationOptions extends CheckpointEngines {
   readonly folder: StateFolder;
-  /** Name of the own cluster. A checkpoint of another cluster is not restored. */
+  /** Name of the local cluster. A checkpoint of another cluster is not restored. */
   readonly clusterName: string;
   readonly gate: TurnGate;
   /** A larger file is not read. Default 2 GiB: about 50 million entries. */
@@ -74,7 +74,7 @@ export type RestoreOutcome =
 
 /**
  * The state that another program, such as a Cilium agent, has left on this machine. Except for the nodes, all of it belongs to
- * the own cluster. See {@link Restoration.adopt}.
+ * the local cluster. See {@link Restoration.adopt}.
  */
 export interface ImportedState {
   readonly entries: readonly (Pick<Claim, 'identity' | 'k8s'> & { readonly ip: string })[];
@@ -91,11 +91,11 @@ const NODES_PER_STEP = 32;
 
 /**
  * The part of a checkpoint that no source has confirmed or replaced yet: claims of source `restored` in the IPCache (owner: the
- * remote cluster, empty for the own cluster) and in the node manager, parts of services, and labels of identities.
+ * remote cluster, empty for the local cluster) and in the node manager, parts of services, and labels of identities.
  *
  *     read() ─► restored ─► release(cluster), once its sources are complete ─► nothing
  *
- * It is stored and released by cluster (AGENT 3). The state of the own cluster is released when all sources of the own cluster
+ * It is stored and released by cluster (AGENT 3). The state of the local cluster is released when all sources of the local cluster
  * are complete, so that nothing is missing if one source completes before another.
  */
 export class Restoration {

@@ -3,7 +3,7 @@ import type { Service } from './service.ts';
 
 /** The backends of the side that a service prefers, and the number of active ones. */
 export interface PreferredSide {
-  /** True if remote clusters are preferred, false if the own cluster is. */
+  /** True if remote clusters are preferred, false if the local cluster is. */
   readonly remote: boolean;
   readonly backends: Backends;
   /** Number of active backends. */

@@ -36,7 +36,7 @@ export interface Backend {
   readonly weight: number;
   /** Zones whose clients should use this backend (topology hints). */
   readonly forZones: ImmutableSet<string>;
-  /** The remote cluster that offers it; empty for the own cluster, which sorts first and therefore wins (I4). */
+  /** The remote cluster that offers it; empty for the local cluster, which sorts first and therefore wins (I4). */
   readonly cluster: string;
 }
 
@@ -101,7 +101,7 @@ export interface BackendFields extends Partial<Omit<Backend, 'address' | 'ports'
   readonly forZones?: Iterable<string> | undefined;
 }
 
-/** Returns a backend. Defaults: empty fields, weight 100, active (with weight 0: in maintenance), own cluster. Immutable collections are kept, others are copied. */
+/** Returns a backend. Defaults: empty fields, weight 100, active (with weight 0: in maintenance), local cluster. Immutable collections are kept, others are copied. */
 export function createBackend(fields: BackendFields): Backend {
   const { address, nodeName = '', zone = '', hostname = '', weight = DEFAULT_WEIGHT, cluster = '' } = fields;
   const state = weight === 0 ? 'maintenance' : (fields.state ?? 'active');

@@ -11,7 +11,7 @@ import {
 } from './backend.ts';
 import { everyDifference } from './offer-difference.ts';
 
-/** The origin of a backend: a slice of the own cluster (`cluster` is empty) or of a remote one, or a whole offer (`slice` is empty). */
+/** The origin of a backend: a slice of the local cluster (`cluster` is empty) or of a remote one, or a whole offer (`slice` is empty). */
 export interface Origin {
   readonly cluster: string;
   readonly slice: string;
@@ -51,7 +51,7 @@ export const NO_CORRELATION: Correlation = {
   preferred: undefined,
 };
 
-/** Compares origins (I4): the own cluster first, then clusters by name, then slices by name, by UTF-16 code unit. */
+/** Compares origins (I4): the local cluster first, then clusters by name, then slices by name, by UTF-16 code unit. */
 export function compareOrigins(a: Origin, b: Origin): number {
   if (a.cluster !== b.cluster) return a.cluster < b.cluster ? -1 : 1;
   if (a.slice === b.slice) return 0;

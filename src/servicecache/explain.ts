@@ -7,7 +7,7 @@ import { isReady, offeredAt, type ServiceState } from './service-state.ts';
 
 /**
  * The verdict on a claim on a backend. `effective`: used. `merged`: another slice of its cluster is effective, and gets the
- * ports of this one as well. `overruled`: a stronger claim on the address exists (own cluster, smaller
+ * ports of this one as well. `overruled`: a stronger claim on the address exists (local cluster, smaller
  * cluster name). `not-global`: a remote offer, but the service is not global. `not-ready`: not ready, and
  * the service does not publish such backends. `affinity`: the service prefers other backends. `maintenance`: its weight is 0.
  */
@@ -25,7 +25,7 @@ export interface ExplainedBackend {
   readonly address: string;
   /** `k8s` for own slices, `clustermesh` for offers of other clusters. */
   readonly source: Extract<Source, 'k8s' | 'clustermesh'>;
-  /** Empty for the own cluster. */
+  /** Empty for the local cluster. */
   readonly cluster: string;
   /** Empty for a remote cluster that offers the whole service (`services/v1`). */
   readonly slice: string;

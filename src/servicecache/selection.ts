@@ -9,9 +9,9 @@ export interface SelectionContext {
   readonly frontend: FrontendKind;
   /** Location of the client; default `outside`. The external traffic policy does not apply to clients inside the cluster. */
   readonly origin?: 'inside' | 'outside' | undefined;
-  /** Name of the own node; empty if unknown. */
+  /** Name of the local node; empty if unknown. */
   readonly nodeName: string;
-  /** The own zone; empty if unknown. */
+  /** The local zone; empty if unknown. */
   readonly zone: string;
 }
 
@@ -50,11 +50,11 @@ function inZone(backends: Backends, zone: string): Backends {
 /**
  * The default selection, equivalent to kube-proxy. It applies, in this order:
  *
- * 1. **Traffic policy.** `Local`: only backends on the own node; if there are none, traffic is dropped. `Cluster`: all.
+ * 1. **Traffic policy.** `Local`: only backends on the local node; if there are none, traffic is dropped. `Cluster`: all.
  * 2. **State.** Active backends and published not-ready ones. If there are none, terminating ones. Never one in maintenance.
- * 3. **Traffic distribution**, only with policy `Cluster`. `prefer-same-node`: backends on the own node, if any. Otherwise, and
- *    for `prefer-close` and `prefer-same-zone`: backends whose topology hints name the own zone. Hints are used only if every
- *    remaining backend has some and at least one names the own zone.
+ * 3. **Traffic distribution**, only with policy `Cluster`. `prefer-same-node`: backends on the local node, if any. Otherwise, and
+ *    for `prefer-close` and `prefer-same-zone`: backends whose topology hints name the local zone. Hints are used only if every
+ *    remaining backend has some and at least one names the local zone.
  *
  * Weights other than 0 have no effect: Cilium uses them for Maglev alone, which has no counterpart here.
  *

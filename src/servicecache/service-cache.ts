@@ -65,7 +65,7 @@ import { countServices, type ServiceCacheStatus } from './status.ts';
 
 /** Options of {@link ServiceCache}. */
 export interface ServiceCacheOptions {
-  /** Name of the own cluster. Offers that name it as remote cluster are rejected. */
+  /** Name of the local cluster. Offers that name it as remote cluster are rejected. */
   readonly clusterName: string;
   /** Off by default. If off, node ports, external IPs and ingress IPs are removed from every service. */
   readonly nodePort?: NodePortOptions | undefined;
@@ -175,7 +175,7 @@ export class ServiceCache {
     return 'applied';
   }
 
-  /** Sets an endpoint slice of the own cluster. It replaces the slice of the same name. The cost is linear in the slice. */
+  /** Sets an endpoint slice of the local cluster. It replaces the slice of the same name. The cost is linear in the slice. */
   updateEndpoints(slice: EndpointSlice): 'applied' | 'unchanged' {
     const old = this.#stateOf(slice.service);
     const previous = old?.slices.get(slice.name);
@@ -195,7 +195,7 @@ export class ServiceCache {
 
   /**
    * Sets the offer of a remote cluster for a service, which need not be known. It replaces an earlier offer of that cluster. An
-   * offer of the own cluster is rejected. The cost is linear in the offer.
+   * offer of the local cluster is rejected. The cost is linear in the offer.
    */
   mergeExternalServiceUpdate(offer: ClusterService): MergeOutcome {
     if (!this.#isRemote(offer)) return 'invalid';
@@ -217,7 +217,7 @@ export class ServiceCache {
 
   /**
    * Sets a slice of a remote cluster's offer, for the service in its label, which need not be known. It replaces the slice of the
-   * same cluster, service and name. A slice of the own cluster, or without the label, is rejected. The cost is linear in the slice.
+   * same cluster, service and name. A slice of the local cluster, or without the label, is rejected. The cost is linear in the slice.
    */
   mergeExternalSliceUpdate(slice: ClusterEndpointSlice): MergeOutcome {
     const { cluster, name } = slice;
@@ -309,7 +309,7 @@ export class ServiceCache {
 
   /**
    * Removes the restored parts that their source has not confirmed: the offers of a remote cluster, or the services and slices
-   * of the own one (empty name). Each step is a batch over at most `limit` services and yields the number of removed parts.
+   * of the local one (empty name). Each step is a batch over at most `limit` services and yields the number of removed parts.
    */
   *withdrawRestoredSteps(cluster: string, limit: number = SERVICES_PER_STEP): Generator<number, void, void> {
     let states: ServiceState[] = [];
@@ -321,7 +321,7 @@ export class ServiceCache {
     if (states.length > 0) yield this.#withdrawRestored(states, cluster);
   }
 
-  /** Returns the clusters (empty: the own one) with an unconfirmed restored part of this service, unordered. */
+  /** Returns the clusters (empty: the local one) with an unconfirmed restored part of this service, unordered. */
   restoredFrom(id: ServiceID): readonly string[] {
     const state = this.#stateOf(id);
     if (state === undefined || state.restored.size === 0) return [];
@@ -541,7 +541,7 @@ export class ServiceCache {
     const [reason, why] =
       offer.cluster === ''
         ? ['missing', 'must be set for a remote service']
-        : ['own-cluster', 'must not be the own cluster'];
+        : ['own-cluster', 'must not be the local cluster'];
     this.#rejections.add(rejection(reason, 'cluster', offer.cluster, why, formatServiceID(offer)));
     return false;
   }

@@ -51,7 +51,7 @@ export function servicePartName(part: ServicePart): string {
   return partName(part.kind, clusterOfPart(part));
 }
 
-/** Returns the cluster that a part comes from; empty for the own one. */
+/** Returns the cluster that a part comes from; empty for the local one. */
 export function clusterOfPart(part: ServicePart): string {
   return part.kind === 'offer' || part.kind === 'remote-slice' ? part.cluster : '';
 }

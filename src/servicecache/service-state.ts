@@ -62,7 +62,7 @@ export const NO_OFFER: Offer = { whole: undefined, slices: ImmutableMap() };
 const NONE_RESTORED: ReadonlySet<string> = new Set();
 
 /**
- * Returns the name of a part of a service. The parts are the service, a slice of the own cluster (`name`), the whole offer of a
+ * Returns the name of a part of a service. The parts are the service, a slice of the local cluster (`name`), the whole offer of a
  * remote cluster (`name`), and a slice of a remote cluster (cluster `name`, slice `slice`).
  */
 export function partName(

@@ -83,7 +83,7 @@ export class KubernetesTape {
     this.#add = add;
   }
 
-  /** Notes that Kubernetes is followed, and the id of the own cluster. */
+  /** Notes that Kubernetes is followed, and the id of the local cluster. */
   begin(clusterID: number): void {
     this.#clusterID = clusterID;
     this.#add(contentOf({ ev: 'kubernetes', clusterID }));

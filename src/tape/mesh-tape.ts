@@ -104,7 +104,7 @@ export class MeshTape implements MeshTap {
   readonly #stores = new Map<string, Map<CopiedResource, StoreTape>>();
   readonly #configs = new Map<string, string>();
 
-  /** @param own name of the own cluster, whose claims have no owner */
+  /** @param own name of the local cluster, whose claims have no owner */
   constructor(add: AddLine, ipcache: IPCache, own: string) {
     this.#add = add;
     this.#ipcache = ipcache;

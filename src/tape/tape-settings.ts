@@ -7,7 +7,7 @@ import { TapeError } from './tape-line.ts';
 /** The settings of an agent that its state depends on. They are on its tape. */
 export interface TapeSettings {
   readonly clusterName: string;
-  /** Id of the own cluster; 0 if it has none. */
+  /** Id of the local cluster; 0 if it has none. */
   readonly clusterID: number;
   readonly nodeName: string;
   readonly maxConnectedClusters: MaxConnectedClusters;

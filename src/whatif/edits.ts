@@ -7,7 +7,7 @@ import type { Service } from '../servicecache/service.ts';
 /**
  * An assumed change. `remove-cluster`: the remote cluster left the mesh. `remove-node`: all claims on a node (`cluster/name`).
  * `remove-source`: all claims of a source, or those of one owner of it: a cluster, or a node for sources of nodes; the services of
- * other clusters have the source `clustermesh`, those of the own cluster `k8s`. `rank`: the source ranks directly above or below
+ * other clusters have the source `clustermesh`, those of the local cluster `k8s`. `rank`: the source ranks directly above or below
  * another. `setting`: settings of the node manager. `upsert`, `delete`: the claim of a writer on a prefix. `service`, `slice`: a
  * Kubernetes service or one of its endpoint slices is created or replaced.
  */
@@ -106,7 +106,7 @@ export function removedOffers(edit: Edit): string | undefined {
   return edit.edit === 'remove-source' && edit.source === 'clustermesh' ? (edit.owner ?? '*') : undefined;
 }
 
-/** Returns true if an edit removes the services and slices of the own cluster. */
+/** Returns true if an edit removes the services and slices of the local cluster. */
 export function removesOwnServices(edit: Edit): boolean {
   return edit.edit === 'remove-source' && edit.source === 'k8s' && edit.owner === undefined;
 }

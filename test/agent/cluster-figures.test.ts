@@ -7,7 +7,7 @@ import { settle } from '../kvstore/support/settle.ts';
 
 agentForEachTest();
 
-it('measures the own cluster and each remote one, including one that is unreachable', async () => {
+it('measures the local cluster and each remote one, including one that is unreachable', async () => {
   const own = agent.followOwnOn(agent.connect(OWN, newCluster(clock, OWN, 9)));
   await agent.add('a', newCluster(clock, 'a', 1));
   await agent.mesh.add('b', () => Promise.reject(new Error('no such certificate')));

@@ -14,7 +14,7 @@ it.each([
   { failStatic: undefined, kept: ['10.0.0.1/32', '10.0.0.2/32'] },
   { failStatic: false, kept: ['10.0.0.2/32'] },
 ])(
-  'with failStatic $failStatic, if the own kvstore is lost with its configuration, $kept remains',
+  'with failStatic $failStatic, if the local kvstore is lost with its configuration, $kept remains',
   async ({ failStatic, kept }) => {
     const { agent, state } = await startAgent(KEYS, '', { failStatic });
     const backend = agent.kvstore('own') ?? expect.fail('no kvstore');

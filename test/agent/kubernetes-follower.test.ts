@@ -12,7 +12,7 @@ import { until } from '../base/support/until.ts';
 import { settle } from '../kvstore/support/settle.ts';
 import { NO_INPUTS } from './support/agent-under-test.ts';
 
-it('keeps following Kubernetes while the own kvstore is connected and listed, but has lost its configuration (K 52)', async () => {
+it('keeps following Kubernetes while the local kvstore is connected and listed, but has lost its configuration (K 52)', async () => {
   const clock = new ManualClock();
   const ipcache = new IPCache();
   const resources = Object.fromEntries(

@@ -106,7 +106,7 @@ describe('an agent that follows Kubernetes', () => {
     expect(agent.services.get({ namespace: 'shop', name: 'cart' })).toBeDefined();
   });
 
-  it('applies node identities, annotations of the own Node and its key, if configured (K 18, 40, 51)', async () => {
+  it('applies node identities, annotations of the local Node and its key, if configured (K 18, 40, 51)', async () => {
     const { agent } = await start({
       ownAddresses: true,
       dualStack: true,
@@ -242,7 +242,7 @@ describe('an agent that follows Kubernetes', () => {
 });
 
 describe('examples/kubernetes', () => {
-  it('--k8s-node-name selects the own node if the host has another name: its addresses are host', async () => {
+  it('--k8s-node-name selects the local node if the host has another name: its addresses are host', async () => {
     const words = [
       'ipcache',
       'get',

@@ -34,7 +34,7 @@ it('new rates apply to existing clients of remote etcds (SIGHUP)', async () => {
   expect([rates.remote.maxInflight, rates.own.maxInflight]).toEqual([4, 4]);
 });
 
-it('the bootstrap rate applies to the own etcd only', async () => {
+it('the bootstrap rate applies to the local etcd only', async () => {
   const rates = new KvstoreRates({ qps: 2, bootstrapQps: 10 });
   expect(rates.remote.bootstrapQps).toBeUndefined();
   rates.change({ qps: 2, bootstrapQps: 20 });

@@ -9,7 +9,7 @@ function node(cluster: string, name: string, fields: Readonly<Record<string, unk
   return [cluster, `cilium/state/nodes/v1/${cluster}/${name}`, { Name: name, Cluster: cluster, ...fields }];
 }
 
-/** So that the own cluster is in the mesh. */
+/** So that the local cluster is in the mesh. */
 const OWN: TestKey = ['own', 'cilium/.heartbeat', '2026-11-20T12:00:00Z'];
 
 const V4 = { Type: 'InternalIP', IP: '192.168.0.1' };
@@ -195,7 +195,7 @@ describe('an entry of a kvstore', () => {
 describe('clusters that claim one IP', () => {
   const claim = (cluster: string, ID: number): TestKey => [cluster, `${IP}/10.9.9.9`, { IP: '10.9.9.9', ID }];
 
-  it('are ranked independently of the order: the own cluster first, then the smallest name', async () => {
+  it('are ranked independently of the order: the local cluster first, then the smallest name', async () => {
     const all = [claim('own', 300), claim('b', 301), claim('a', 302)];
     for (const keys of [all, all.toReversed()]) {
       const { state } = await startAgent(keys);

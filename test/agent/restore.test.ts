@@ -263,7 +263,7 @@ describe('an agent that is restarted', () => {
     const started = agent.start(new AbortController().signal);
     const stateOf = (name: string): string | undefined =>
       agent.status().steps.find((step) => step.name === name)?.state;
-    await expect.poll(() => stateOf('initial sync of the own cluster')).toBe('done');
+    await expect.poll(() => stateOf('initial sync of the local cluster')).toBe('done');
     await settle();
     expect(stateOf('initial sync of the remote clusters')).toBe('running');
     expect(agent.ipcache.lookup('10.1.0.1')).toMatchObject({ source: 'restored' });
@@ -340,7 +340,7 @@ describe('an agent that is restarted', () => {
     expect(state().services).toEqual({ 'shop/cart': {} });
   });
 
-  it('releases a complete remote cluster although Kubernetes is out of reach, and keeps the own one', async () => {
+  it('releases a complete remote cluster although Kubernetes is out of reach, and keeps the local one', async () => {
     const stateDir = temporaryFolder({});
     await firstRun(stateDir);
     const kubernetes = { ...unreachableKubernetes(), watch: ['services'] } as const; // no kvstore has them
@@ -350,11 +350,11 @@ describe('an agent that is restarted', () => {
       agent.status().checkpoint?.restored.map(({ cluster }) => cluster) ?? [];
     await expect.poll(clusters).toEqual(['own']);
     expect(agent.nodes.get('baltic/n1')).toBeUndefined();
-    // The own kvstore has the identity, so it is not only restored.
+    // The local kvstore has the identity, so it is not only restored.
     expect(await ask(agent, '/v1/identities/66000')).not.toHaveProperty('restored');
   });
 
-  it('keeps restored entries of the own cluster until the labels of all received prefixes are claims', async () => {
+  it('keeps restored entries of the local cluster until the labels of all received prefixes are claims', async () => {
     const stateDir = temporaryFolder({});
     await firstRun(stateDir);
     let labelled = (): void => {};

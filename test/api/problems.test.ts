@@ -54,9 +54,9 @@ describe('the problems of a status', () => {
   it.each<readonly [what: string, changes: Partial<StatusDocument>, expected: Partial<HealthProblem>]>([
     [
       'a step that waits',
-      { steps: [{ name: 'own kvstore', state: 'running', ms: 9_000, idleMs: 4_000, waitsFor: ['etcd'] }] },
+      { steps: [{ name: 'local kvstore', state: 'running', ms: 9_000, idleMs: 4_000, waitsFor: ['etcd'] }] },
       {
-        ...{ severity: 'warning', subject: 'own kvstore', since: ago(9) },
+        ...{ severity: 'warning', subject: 'local kvstore', since: ago(9) },
         text: 'running, no progress for 4 s: etcd',
       },
     ],
@@ -98,7 +98,7 @@ describe('the problems of a status', () => {
       { severity: 'warning', text: 'Its kvstore contains no configuration of the cluster.' },
     ],
     [
-      'restored state of the own cluster',
+      'restored state of the local cluster',
       { checkpoint: { ...CHECKPOINT, restored: [{ cluster: '', knownAt: ago(130), ageSeconds: 130 }] } },
       {
         ...{ severity: 'warning', subject: 'cluster own', since: ago(130) },

@@ -155,7 +155,7 @@ describe('dpcache over three real etcds and a folder of configurations', () => {
     expect(run.stdout).toBe(EXPECTED);
   });
 
-  it('without a mesh prints the state of the own cluster only', async () => {
+  it('without a mesh prints the state of the local cluster only', async () => {
     const { folder } = configurations();
     const { status, stdout, stderr } = await dpcache(
       ...['agent', '--kvstore', 'etcd', '--kvstore-config', join(folder, 'own'), '--cluster', OWN],

@@ -222,7 +222,7 @@ describe('an agent that is starting', () => {
     const run = runCommand(words, io);
     await once(silent, 'connection');
     const { stdout } = await dpcache('status', '--socket', socket);
-    expect(stdout).toMatch(/^ {2}warning: own kvstore: running/m);
+    expect(stdout).toMatch(/^ {2}warning: local kvstore: running/m);
     const { ask } = new ApiClient(socket, ended.signal);
     const { steps } = (await ask('/v1/status')) as StatusDocument;
     expect(steps.map(({ name, state }) => `${name}: ${state}`)).toEqual([
@@ -232,13 +232,13 @@ describe('an agent that is starting', () => {
         'history: done',
         'recorded mesh: done',
         'manifests: done',
-        'own kvstore: running',
+        'local kvstore: running',
       ],
-      ...['clusters: pending', 'initial sync of the own cluster: pending'],
+      ...['clusters: pending', 'initial sync of the local cluster: pending'],
       ...['initial sync of the remote clusters: pending', 'end of the initial sync: pending'],
     ]);
     await expect(ask('/readyz')).rejects.toMatchObject({
-      problem: { blockers: [expect.stringMatching(/^step 6 of 10, own kvstore: running for \d+ s$/)] },
+      problem: { blockers: [expect.stringMatching(/^step 6 of 10, local kvstore: running for \d+ s$/)] },
     });
     ended.abort();
     expect(await run).toBe(1);

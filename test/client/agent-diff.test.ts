@@ -434,7 +434,7 @@ describe('the reasons of a difference', () => {
     expect(again.differences.find(({ key }) => key === '10.7.0.5')?.reason).toBe('none-found');
   });
 
-  it('counts the addresses of the own node apart', async () => {
+  it('counts the addresses of the local node apart', async () => {
     const [a, b] = [testApp(), testApp()];
     const claim = { source: 'kvstore' as const, owner: 'own/n1' };
     a.model.ipcache.upsert('10.7.0.3', { identity: 1, ...claim });
@@ -447,7 +447,7 @@ describe('the reasons of a difference', () => {
     ]);
   });
 
-  it('blames no forbidden endpoints for a node, and expects the own node to be absent (regression: demo:diagnose)', async () => {
+  it('blames no forbidden endpoints for a node, and expects the local node to be absent (regression: demo:diagnose)', async () => {
     const [a, b] = [testApp(), testApp()];
     const [onA, onB, other] = ['own/n-a', 'own/n-b', 'own/n-c'];
     for (const [{ model }, owners] of [

@@ -22,7 +22,7 @@ it('the examples of prefixes are searched in the first entries only (regression:
 it('the status of the mesh names the reason why an agent waits (regression: it was an empty table)', async () => {
   const steps = [
     { name: 'API', state: 'done', waitsFor: [] },
-    { name: 'own kvstore', state: 'running', idleMs: 4_000, waitsFor: ['etcd at https://10.0.0.1:2379'] },
+    { name: 'local kvstore', state: 'running', idleMs: 4_000, waitsFor: ['etcd at https://10.0.0.1:2379'] },
     { name: 'clusters', state: 'pending', waitsFor: [] },
   ];
   const document = { cluster: 'atlantic', clusterID: 1, clusters: [], configProblems: [], steps };

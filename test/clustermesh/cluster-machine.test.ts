@@ -294,7 +294,7 @@ describe('services of a cluster that is unreachable for too long', () => {
 const OWN: ClusterState = { ...NEW_CLUSTER, own: true };
 const OWN_WATCHING = play(toWatching(9), OWN).state;
 
-describe('the own cluster', () => {
+describe('the local cluster', () => {
   it('is followed without canaries, and claims no id', () => {
     const { state } = play(toWatching(9), OWN);
     expect(followed(play(toWatching(9), OWN))).toMatchObject({

@@ -89,7 +89,7 @@ describe('a remote cluster', () => {
     expect(agent.nodes.size).toBe(0);
   });
 
-  it('with the own name, or one that cannot be part of a key, is not added', async () => {
+  it('with the local name, or one that cannot be part of a key, is not added', async () => {
     const server = newCluster(clock, 'x', 1);
     expect(await agent.mesh.add(OWN, () => agent.connect('x', server))).toBe('own-cluster');
     for (const name of ['', 'a/b', '..', 'a b', '-a', 'x'.repeat(64)]) {

@@ -41,7 +41,7 @@ describe('a listing of the configuration directory', () => {
     expect(did(step({ b: config('2') }, third.state))).toEqual([]);
   });
 
-  it('ignores the own cluster and files that are not configurations', () => {
+  it('ignores the local cluster and files that are not configurations', () => {
     const { changes, state, unsettled } = step({ own: config('1'), 'ca.crt': OTHER });
     expect([changes, [...state.problems], unsettled]).toEqual([[], [], false]);
     expect(step({ own: broken('a FIFO'), '-a': broken('a FIFO') }).state.problems.size).toBe(0);

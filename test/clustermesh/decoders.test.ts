@@ -119,7 +119,7 @@ describe('the cluster in the labels of an identity', () => {
     },
   );
 
-  it('is unrestricted in the own kvstore', () => {
+  it('is unrestricted in the local kvstore', () => {
     const own = identityDecoder(undefined, () => NO_LIMITS);
     expect(verdict(own, '256', `k8s:${CLUSTER}=b;`)).toBe('ok');
   });

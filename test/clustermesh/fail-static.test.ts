@@ -318,7 +318,7 @@ describe('a wrong name', () => {
     expect(statusOf('b').state).toBe('ready');
   });
 
-  it('of the own cluster is reported; its keys are read, because there may be no configuration at all', async () => {
+  it('of the local cluster is reported; its keys are read, because there may be no configuration at all', async () => {
     const server = fullCluster();
     const own = agent.followOwnOn(agent.connect(OWN, server));
     await settle(8);
@@ -374,7 +374,7 @@ describe('the status of a connection', () => {
   });
 });
 
-/** The own cluster on a server of its own. */
+/** The local cluster on a server of its own. */
 function followOwn(server: MemoryServer, options: Partial<OwnClusterOptions> = {}): () => OwnClusterStatus {
   const own = agent.followOwnOn(agent.connect(OWN, server), options);
   return () => own.status();
@@ -386,7 +386,7 @@ function ownCluster(): MemoryServer {
   return server;
 }
 
-describe('the own kvstore', () => {
+describe('the local kvstore', () => {
   it.each([
     [undefined, 'no-configuration'],
     [false, 'ready'],

@@ -108,7 +108,7 @@ describe('an identity resolver', () => {
     await agent.stop();
   });
 
-  it('resolves own identities once the configuration of the own cluster is read (regression: only after a restart)', async () => {
+  it('resolves own identities once the configuration of the local cluster is read (regression: only after a restart)', async () => {
     const clock = new ManualClock();
     const agent = new Agent(clock);
     const server = new MemoryServer({ clock, clusterID: OWN });

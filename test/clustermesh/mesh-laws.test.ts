@@ -25,7 +25,7 @@ describe('a mesh under faults, and under edits of its configuration directory', 
 
   it.each([
     ['another cluster overrules', contested('a', 'die')],
-    ['the own cluster overrules', contested('own', 'replace')],
+    ['the local cluster overrules', contested('own', 'replace')],
     ['an endpoint of another cluster shadows', contested('a', 'die', '10.0.0.1/32')],
   ])('a claim that %s was considered lost, in a cluster that had lost everything', async (_by, script) => {
     await I9_reconnectIsColdStart(script);

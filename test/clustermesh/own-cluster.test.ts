@@ -12,7 +12,7 @@ agentForEachTest();
 
 const MINUTE_MS = 60_000;
 
-it('the own cluster reports its name, its configured id, and its progress', async () => {
+it('the local cluster reports its name, its configured id, and its progress', async () => {
   const server = new MemoryServer({ clock });
   const own = agent.followOwnOn(agent.connect(OWN, server));
   const seen: string[] = [];
@@ -45,7 +45,7 @@ it('the own cluster reports its name, its configured id, and its progress', asyn
   expect(seen).toHaveLength(told);
 });
 
-it('the own cluster is awaited while its first sync progresses, and no longer than the deadline', async () => {
+it('the local cluster is awaited while its first sync progresses, and no longer than the deadline', async () => {
   const backend = agent.connect(OWN, new MemoryServer({ clock }));
   agent.links.get(OWN)?.link.blackHole();
   const own = agent.followOwnOn(backend);
@@ -59,7 +59,7 @@ it('the own cluster is awaited while its first sync progresses, and no longer th
   expect(missing).toEqual([OWN]);
 });
 
-it('the own cluster is followed once, even if it is started twice, and its owner closes its client', async () => {
+it('the local cluster is followed once, even if it is started twice, and its owner closes its client', async () => {
   const server = newCluster(clock, OWN, 9);
   const backend = new FaultyMemoryBackend({ server, clock });
   const [close, retryInTurn] = [vi.spyOn(backend, 'close'), vi.spyOn(backend, 'retryInTurn')];
@@ -78,7 +78,7 @@ it('the own cluster is followed once, even if it is started twice, and its owner
   expect(ips()).toEqual([]);
 });
 
-it('the own cluster is retried by itself after a failed handshake', async () => {
+it('the local cluster is retried by itself after a failed handshake', async () => {
   const backend = agent.connect(OWN, newCluster(clock, OWN, 9));
   const link = agent.links.get(OWN)?.link;
   let refusals = 0;
@@ -94,7 +94,7 @@ it('the own cluster is retried by itself after a failed handshake', async () => 
   expect(own.status()).toMatchObject({ state: 'ready', failures: 3, lastFailure: 'no' });
 });
 
-/** The own kvstore with a configuration that speaks of canaries, and none: it is not remote, and needs none. */
+/** The local kvstore with a configuration that speaks of canaries, and none: it is not remote, and needs none. */
 function withoutCanaries(): MemoryServer {
   const server = new MemoryServer({ clock });
   configure(server, OWN, 9);
@@ -102,7 +102,7 @@ function withoutCanaries(): MemoryServer {
   return server;
 }
 
-it('the own cluster requires no canary, even after its configuration has changed', async () => {
+it('the local cluster requires no canary, even after its configuration has changed', async () => {
   const server = withoutCanaries();
   const own = agent.followOwnOn(agent.connect(OWN, server));
   await settle(8);
@@ -115,7 +115,7 @@ it('the own cluster requires no canary, even after its configuration has changed
   expect(own.status()).toMatchObject({ state: 'ready', failures: 0 });
 });
 
-it('the own cluster requires its canaries after its kvstore was replaced, whatever its configuration contains', async () => {
+it('the local cluster requires its canaries after its kvstore was replaced, whatever its configuration contains', async () => {
   const server = withoutCanaries();
   const backup = server.snapshot();
   writeIP(server, '10.9.0.2', 0x9_0200);
@@ -134,7 +134,7 @@ it('the own cluster requires its canaries after its kvstore was replaced, whatev
   expect([own.status().state, ips()]).toEqual(['ready', ['10.9.0.1', '10.9.0.3']]);
 });
 
-it('the own cluster without a configuration is trusted a quarter of an hour after its kvstore was replaced', async () => {
+it('the local cluster without a configuration is trusted a quarter of an hour after its kvstore was replaced', async () => {
   const server = new MemoryServer({ clock });
   for (const address of ['10.9.0.1', '10.9.0.2']) writeIP(server, address, 0x9_0200);
   const own = agent.followOwnOn(agent.connect(OWN, server));

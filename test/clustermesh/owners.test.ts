@@ -207,7 +207,7 @@ describe('an engine that throws', () => {
     expect(agent.ipcache.size).toBe(0);
   });
 
-  it('while a cluster is followed is counted and reported; other clusters continue (freeze: in the own one the process ended)', async () => {
+  it('while a cluster is followed is counted and reported; other clusters continue (freeze: in the local cluster the process ended)', async () => {
     const failing = (nodes: NodeSink): NodeSink => ({
       nodeUpdated: (node) => {
         if (node.name === 'n1') throw new Error('the sink failed');

@@ -136,7 +136,7 @@ describe('labels of prefixes', () => {
     expect(metadata.status()).toMatchObject({ prefixes: 0, identities: 0 });
   });
 
-  it('of the API server give a remote node identity 7 with all attributes of its node, and leave the own host at 1', () => {
+  it('of the API server give a remote node identity 7 with all attributes of its node, and leave the local host at 1', () => {
     const { ipcache, metadata, run } = rig();
     const labels = reserved('kube-apiserver');
     ipcache.upsert('10.0.0.1', { identity: 6, source: 'kvstore', hostIP: '192.168.0.1', encryptKey: 3 });

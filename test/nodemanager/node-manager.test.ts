@@ -11,7 +11,7 @@ function recorder(): { readonly handler: RecordingNodeHandler; take(): string[] 
   return { handler, take: () => words.splice(0) };
 }
 
-describe('the own node', () => {
+describe('the local node with localNodeIsHost', () => {
   it('has identity host, whichever source announces it, as in Cilium; other nodes have remote-node', () => {
     const { manager, ipcache } = fresh({ localNodeIsHost: true });
     for (const source of ['k8s', 'custom-resource', 'kvstore', 'local'] as const) {

@@ -11,7 +11,7 @@ import { FakeClock } from '../agent/support/fake-clock.ts';
 import { temporaryFolder } from '../agent/support/temporary-folder.ts';
 import { until } from '../base/support/until.ts';
 
-it('an own kvstore that does not answer is reported immediately, once, and ends the start after half a minute', async () => {
+it('a local kvstore that does not answer is reported immediately, once, and ends the start after half a minute', async () => {
   const clock = new FakeClock();
   const logged: string[] = [];
   const log = createLog('warn', 'text', { write: (line) => logged.push(line.trimEnd()) });
@@ -20,18 +20,18 @@ it('an own kvstore that does not answer is reported immediately, once, and ends 
   const agent = new Agent(options, { log, clock, random: () => 0.5 });
   onTestFinished(() => agent.stop());
   const rejected = expect(agent.start(new AbortController().signal)).rejects.toThrow(
-    /^own kvstore: no progress for 30 s: the kvstore of cluster own does not answer: .*; check the endpoints and certificates of --kvstore-config$/,
+    /^local kvstore: no progress for 30 s: the kvstore of cluster own does not answer: .*; check the endpoints and certificates of --kvstore-config$/,
   );
   await until('it is logged', () => logged.length === 1);
   expect(agent.status().steps).toContainEqual({
-    ...{ name: 'own kvstore', state: 'running', ms: 0, idleMs: 0, failure: undefined },
+    ...{ name: 'local kvstore', state: 'running', ms: 0, idleMs: 0, failure: undefined },
     waitsFor: [expect.stringMatching(/^the kvstore of cluster own does not answer: /)],
   });
   await clock.advance(60_000);
   await rejected;
   expect(logged).toEqual([
     expect.stringMatching(/^warn {2}the kvstore of cluster own does not answer: .*; retrying for 30 s$/),
-    expect.stringMatching(/^warn {2}own kvstore: no progress for 15 s: the kvstore of cluster own /),
+    expect.stringMatching(/^warn {2}local kvstore: no progress for 15 s: the kvstore of cluster own /),
   ]);
 });
 
@@ -40,7 +40,7 @@ const REACH = {
   random: () => 0.5,
 };
 
-it('a configuration of the own etcd that breaks is reported, and again when it is valid (freeze: silence)', async () => {
+it('a configuration of the local etcd that breaks is reported, and again when it is valid (freeze: silence)', async () => {
   const path = join(temporaryFolder({ own: 'endpoints: ["http://127.0.0.1:1"]\n' }), 'own');
   const clock = new FakeClock();
   const problems: unknown[] = [];

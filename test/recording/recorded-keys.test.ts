@@ -132,7 +132,7 @@ describe('the output of etcdctl', () => {
     expect(lines).toEqual(['1 kvs[0]', '1 kvs[1]']);
   });
 
-  it('belongs to the own cluster if it contains no configuration, or several', async () => {
+  it('belongs to the local cluster if it contains no configuration, or several', async () => {
     const none = await read(answer([{ key: base64('k') }]));
     expect(none.keys).toEqual([{ store: 'own', key: 'k', value: '' }]);
     const two = await read(answer(kvs('cilium/cluster-config/a', 'cilium/cluster-config/b')));

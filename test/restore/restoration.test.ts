@@ -307,7 +307,7 @@ describe('the imported state of another program', () => {
     ['nothing', { entries: [], identities: [] }, []],
     ['entries', { identities: [] }, [OWN]],
     ['identities', { entries: [] }, [OWN]],
-  ])('counts as of the own cluster only if it contains an item: %s', async (_, left, clusters) => {
+  ])('counts as of the local cluster only if it contains an item: %s', async (_, left, clusters) => {
     const { restoration } = restart(new MemoryFolder());
     await restoration.adopt({ ...LEFT, ...left });
     expect(restoration.clusters).toEqual(clusters);

@@ -121,7 +121,7 @@ class Orphaning extends Mutant {
   }
 }
 
-/** Ignores the own cluster's offers without a word. */
+/** Ignores the local cluster's offers without a word. */
 class Silent extends Mutant {
   override mergeExternalServiceUpdate(offer: ClusterService): MergeOutcome {
     return offer.cluster === OWN_CLUSTER ? 'invalid' : super.mergeExternalServiceUpdate(offer);

@@ -142,7 +142,7 @@ describe('slices of a remote cluster', () => {
     });
   });
 
-  it('of the own cluster, or without the label of a service, are rejected and counted', () => {
+  it('of the local cluster, or without the label of a service, are rejected and counted', () => {
     const cache = withGlobalService();
     expect(cache.mergeExternalSliceUpdate(remote('s-1', ['10.0.0.1'], { cluster: 'own' }))).toBe('invalid');
     expect(cache.mergeExternalSliceUpdate(remote('s-1', ['10.0.0.1'], { labels: new Map() }))).toBe(

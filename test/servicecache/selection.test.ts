@@ -120,7 +120,7 @@ describe('traffic distribution', () => {
     },
   );
 
-  it('uses all if one has no hint, if none names the own zone, or if the zone is unknown', () => {
+  it('uses all if one has no hint, if none names the local zone, or if the zone is unknown', () => {
     const way = { trafficDistribution: 'prefer-close' } as const;
     expect(selected(way, { ...hinted, '10.0.0.4': {} })).toHaveLength(4);
     expect(selected(way, hinted, 'cluster-ip', { nodeName: 'n1', zone: 'z9' })).toHaveLength(3);

@@ -131,8 +131,8 @@ describe('remote clusters', () => {
     const { byReason, recent } = cache.status().rejections;
     expect(byReason).toEqual({ 'own-cluster': 2, missing: 1 });
     expect(recent.map(({ message }) => message)).toEqual([
-      'shop/checkout: cluster "own": must not be the own cluster',
-      'shop/checkout: cluster "own": must not be the own cluster',
+      'shop/checkout: cluster "own": must not be the local cluster',
+      'shop/checkout: cluster "own": must not be the local cluster',
       'shop/checkout: cluster "": must be set for a remote service',
     ]);
     expect(cache.explain(SHOP)?.backends).toEqual([]);

@@ -12,9 +12,9 @@ describe('the banner of the overview', () => {
     const { page, blocking } = await open();
     const health = page.getByRole('region', { name: 'Health' });
     await health.getByText('No problems').waitFor();
-    blocking.push('own kvstore: waits for its first list');
+    blocking.push('local kvstore: waits for its first list');
     await health.getByText('Not ready: 1 problem').waitFor();
-    expect(await health.innerText()).toContain('own kvstore: waits for its first list');
+    expect(await health.innerText()).toContain('local kvstore: waits for its first list');
     expect(await health.innerText()).not.toContain('No problems');
   });
 
@@ -22,7 +22,7 @@ describe('the banner of the overview', () => {
     const { page, blocking, show } = await open('#/services');
     const tab = page.getByRole('navigation', { name: 'Views' }).getByRole('link', { name: /^Overview/ });
     expect(await tab.innerText()).toBe('Overview');
-    blocking.push('own kvstore: waits for its first list');
+    blocking.push('local kvstore: waits for its first list');
     await tab.getByText('1 problem').waitFor();
     expect(await violations(page)).toEqual([]);
     await show('');
@@ -100,7 +100,7 @@ it('marks nothing as good while the agent is unreachable, and not the agent as u
 });
 
 describe('the list of clusters', () => {
-  it('begins with the own one and those with problems, and shows the last failure', async () => {
+  it('begins with the local one and those with problems, and shows the last failure', async () => {
     const model = new MeshModel();
     model.clusters = [
       clusterDocument('c-2'),

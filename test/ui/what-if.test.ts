@@ -125,7 +125,7 @@ describe('"What if it left?" on the card of a cluster', () => {
     await panel.getByRole('alert').getByText('The agent is unreachable.').waitFor();
   });
 
-  it('is not shown for the own cluster', async () => {
+  it('is not shown for the local cluster', async () => {
     const { page } = await open('#/cluster/own');
     await settled(page);
     await page.getByRole('region', { name: 'Stores', exact: true }).waitFor();

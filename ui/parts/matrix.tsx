@@ -14,7 +14,7 @@ export interface MatrixRow {
 /** Columns of clusters; the backends of others are counted together. */
 const COLUMNS = 8;
 
-/** Returns the clusters that have columns: all of a small mesh, else the own one and those that serve most of the rows. */
+/** Returns the clusters that have columns: all of a small mesh, else the local one and those that serve most of the rows. */
 function columnsOf(clusters: readonly string[], rows: readonly MatrixRow[], own: string): readonly string[] {
   if (clusters.length <= COLUMNS) return clusters;
   const served = new Map<string, number>();

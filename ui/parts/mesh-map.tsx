@@ -17,7 +17,7 @@ const NARROW = 640;
 const DRAWN = 8;
 const DRAWN_NARROW = 4;
 
-/** Distance of the own cluster from a single remote one. */
+/** Distance of the local cluster from a single remote one. */
 const SPAN = 120;
 
 interface Place {
@@ -69,7 +69,7 @@ function worstFirst(clusters: readonly ClusterDocument[]): readonly ClusterDocum
   return clusters.filter(({ own }) => !own).sort((a, b) => rank(a) - rank(b) || compareNames(a.name, b.name));
 }
 
-/** Returns the places of the remote clusters: on both sides of the own one, or below it. */
+/** Returns the places of the remote clusters: on both sides of the local one, or below it. */
 function placesOf(
   clusters: readonly ClusterDocument[],
   width: number,
@@ -111,7 +111,7 @@ export function MeshMap({
   kinds,
 }: {
   clusters: readonly ClusterDocument[];
-  /** The followed Kubernetes objects of the own cluster, if a kvstore does not provide them. */
+  /** The followed Kubernetes objects of the local cluster, if a kvstore does not provide them. */
   kinds?: readonly KindDocument[] | undefined;
 }): VNode {
   const { ref, width } = useWidth<HTMLDivElement>();
@@ -174,7 +174,7 @@ function Others({ clusters }: { clusters: readonly ClusterDocument[] }): VNode {
   );
 }
 
-/** The link from a cluster to the own one. Its line is dashed if it does not deliver. */
+/** The link from a cluster to the local one. Its line is dashed if it does not deliver. */
 function Link({
   place: { cluster, x, y },
   center,

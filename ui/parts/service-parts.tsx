@@ -21,7 +21,7 @@ export function servicePortsText({
   return portsText(Object.fromEntries(entries));
 }
 
-/** Returns the number of backends of each cluster, the own cluster first. */
+/** Returns the number of backends of each cluster, the local cluster first. */
 export function countByCluster(
   backends: readonly Pick<BackendDocument, 'cluster'>[],
   own: string,
@@ -31,7 +31,7 @@ export function countByCluster(
   return [...counts].sort(([a], [b]) => Number(b === own) - Number(a === own) || a.localeCompare(b));
 }
 
-/** A bar of the backends of a service: those of the own cluster, and those of each remote one. */
+/** A bar of the backends of a service: those of the local cluster, and those of each remote one. */
 export function Spread({
   backends,
   hasText = true,

@@ -150,7 +150,7 @@ export function Cluster({ name }: { name: string }): VNode {
                   'role',
                   cluster.own ? (
                     <Chip key="own" tone="accent">
-                      own cluster
+                      local cluster
                     </Chip>
                   ) : (
                     'remote cluster'

@@ -93,7 +93,7 @@ const COLUMNS: readonly Column<ClusterDocument>[] = [
   },
 ];
 
-/** Returns the clusters in the order of the list: the own one, those with problems, the others. */
+/** Returns the clusters in the order of the list: the local one, those with problems, the others. */
 function inOrder(clusters: readonly ClusterDocument[]): readonly ClusterDocument[] {
   const rank = (cluster: ClusterDocument): number =>
     cluster.own ? -1 : WORST_FIRST.indexOf(clusterTone(cluster));

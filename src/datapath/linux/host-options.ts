@@ -30,7 +30,7 @@ export interface HostDatapathContext {
   readonly engines: DatapathEngines & { readonly ipcache: IPCache };
   readonly clock: Clock;
   readonly random: Random;
-  /** The own node. It needs no path, and traffic policies prefer it. */
+  /** The local node. It needs no path, and traffic policies prefer it. */
   readonly nodeName: string;
   readonly clusterName: string;
 }

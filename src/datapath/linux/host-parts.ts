@@ -424,7 +424,7 @@ export class HostParts implements Disposable {
     };
   }
 
-  /** Returns a handler that passes the labels of the own node to services. The last labels stay if the node is deleted. */
+  /** Returns a handler that passes the labels of the local node to services. The last labels stay if the node is deleted. */
   #ownLabels(parts: readonly OpenedServices[]): NodeHandler {
     const { clusterName, nodeName } = this.#context;
     const take = ({ cluster, name, labels }: Node): void => {

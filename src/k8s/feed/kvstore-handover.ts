@@ -1,5 +1,5 @@
 /**
- * The source of the nodes, endpoints or identities of the own cluster: Kubernetes, or a kvstore that has them, too (KUBERNETES 52).
+ * The source of the nodes, endpoints or identities of the local cluster: Kubernetes, or a kvstore that has them, too (KUBERNETES 52).
  * Both may write at the same time, because their claims are independent. The stronger claim wins: the one of the kvstore.
  *
  *                         complete                    withdrawn

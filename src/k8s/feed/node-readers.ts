@@ -39,7 +39,7 @@ function nodeReader(
 
 /**
  * Returns a reader that writes CiliumNodes of other nodes to the node manager (KUBERNETES 36 to 38). Unless `keepRestored` is true,
- * the first complete list withdraws the restored nodes of the own cluster (KUBERNETES 41).
+ * the first complete list withdraws the restored nodes of the local cluster (KUBERNETES 41).
  */
 export function ciliumNodeReader(engine: NodeEngine, keepRestored = false): ObjectReader<NodeSpec> {
   const read = (fields: ObjectFields): NodeSpec | undefined => {

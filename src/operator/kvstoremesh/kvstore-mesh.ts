@@ -18,9 +18,9 @@ import { type MirrorStatus, MirrorStores } from './mirror-stores.ts';
 
 /** Options of {@link KvstoreMesh}. */
 export interface KvstoreMeshOptions extends Pick<FollowingOptions, 'gate'> {
-  /** The own cluster, which is never copied. */
+  /** The local cluster, which is never copied. */
   readonly clusterName: string;
-  /** The id of the own cluster; 0 if it has none. */
+  /** The id of the local cluster; 0 if it has none. */
   readonly clusterID: number;
   /** Destination of the copies. The caller closes it after {@link KvstoreMesh.stop}, and keeps its leases. */
   readonly local: KvstoreBackend;

@@ -30,7 +30,7 @@ import { MCS_PARTS, type McsPlan, type McsState, type PlannedWrite, planName } f
 /** Options of {@link McsDuty}. */
 export interface McsDutyOptions {
   readonly clusterName: string;
-  /** The families of the Services of the own cluster. */
+  /** The families of the Services of the local cluster. */
   readonly families: readonly SliceAddressType[];
   /** As `OperatorDutiesOptions.globalByDefault`. Undefined: all namespaces are global. */
   readonly globalByDefault?: boolean | undefined;
@@ -53,7 +53,7 @@ export interface McsDutyOptions {
 export interface McsStatus {
   /** The served version of the API group; `none` if its CRDs are not installed; undefined if it is not known yet. */
   readonly version: McsVersion | 'none' | undefined;
-  /** Number of ServiceExports of the own cluster. */
+  /** Number of ServiceExports of the local cluster. */
   readonly exports: number;
   /** Number of services that each other cluster exports. */
   readonly remoteExports: Readonly<Record<string, number>>;

@@ -25,9 +25,9 @@ export interface McsState {
   readonly namespace: string;
   readonly name: string;
   readonly version: McsVersion;
-  /** The name of the own cluster. */
+  /** The name of the local cluster. */
   readonly cluster: string;
-  /** The families of the own cluster. */
+  /** The families of the local cluster. */
   readonly families: readonly SliceAddressType[];
   readonly isGlobal: boolean;
   /** The exports of other clusters. */
@@ -37,7 +37,7 @@ export interface McsState {
   /** Returns a cluster whose exports are not completely known. */
   readonly firstIncomplete: () => string | undefined;
   readonly serviceExport: KubernetesObject | undefined;
-  /** The export of the own cluster; undefined without a ServiceExport. */
+  /** The export of the local cluster; undefined without a ServiceExport. */
   readonly local: LocalExport | undefined;
   readonly service: KubernetesObject | undefined;
   readonly serviceImport: KubernetesObject | undefined;

@@ -47,7 +47,7 @@ const INTERVAL_MS = 5 * 60_000;
 const YIELDING_INTERVAL_MS = 60_000;
 
 /**
- * Keeps the configuration of the own cluster, `cilium/cluster-config/<name>` (OPERATOR 16, 35).
+ * Keeps the configuration of the local cluster, `cilium/cluster-config/<name>` (OPERATOR 16, 35).
  *
  * It is written last: a reader that sees it finds the canaries, and all keys that the canaries promise. It has its own lease,
  * which expires first if its writer dies. A reader that does not see the configuration ignores deletes (SEMANTICS 6), so keys

@@ -52,7 +52,7 @@ function nodeRules({ clusterName: cluster }: KeyOwner): KeyRules {
   };
 }
 
-/** Returns the rules of identities: those of the own cluster, and those allocated before it had an id. */
+/** Returns the rules of identities: those of the local cluster, and those allocated before it had an id. */
 function identityRules({ clusterID, maxConnectedClusters }: KeyOwner): KeyRules {
   return {
     isOwn: (name) => {

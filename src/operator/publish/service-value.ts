@@ -18,7 +18,7 @@ export function isShared({ shared, global }: Service, version: FormatVersion): b
   return shared && (version === '1.8' || global);
 }
 
-/** Returns a copy without the fields that only the own cluster uses. */
+/** Returns a copy without the fields that only the local cluster uses. */
 function plainPorts(ports: Iterable<readonly [string, PortProtocol]>): ReadonlyMap<string, PortProtocol> {
   return new Map(Array.from(ports, ([name, { port, protocol }]) => [name, { port, protocol }]));
 }
@@ -27,7 +27,7 @@ function plainPorts(ports: Iterable<readonly [string, PortProtocol]>): ReadonlyM
  * Returns the value of a service's key (OPERATOR 6): its cluster IPs, of which 1.8 has only the first, and the backends that
  * accept new connections. Returns `undefined` if the service is not shared, because it has no key then. Pure.
  *
- * @param backends the own cluster's
+ * @param backends the local cluster's
  */
 export function serviceValue(
   service: Service,

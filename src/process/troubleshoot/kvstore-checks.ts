@@ -30,7 +30,7 @@ import { CHECK_TIMEOUT_MS, type Check, NO_ANSWER } from './check.ts';
 export interface CheckedCluster {
   readonly name: string;
   readonly config: EtcdConfig;
-  /** True if it is the own cluster, whose agents need neither a cluster-config nor canaries. */
+  /** True if it is the local cluster, whose agents need neither a cluster-config nor canaries. */
   readonly isOwn: boolean;
 }
 
@@ -201,7 +201,7 @@ async function checkKeys(
 }
 
 /**
- * Returns true if an agent reads a resource: services as slices only if the cluster exports nothing else. Those of the own cluster
+ * Returns true if an agent reads a resource: services as slices only if the cluster exports nothing else. Those of the local cluster
  * are not read, because Kubernetes provides them.
  */
 function isRead(

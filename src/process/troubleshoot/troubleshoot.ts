@@ -12,7 +12,7 @@ import { type CheckContext, checkKvstore } from './kvstore-checks.ts';
 
 /** The etcd configurations to check. */
 export interface TroubleshootOptions {
-  /** Name of the own cluster. Its file in the folder is not used by agents, so it is not checked. */
+  /** Name of the local cluster. Its file in the folder is not used by agents, so it is not checked. */
   readonly clusterName: string;
   readonly kvstoreConfig: string | undefined;
   readonly clustermeshConfig: string | undefined;
@@ -41,7 +41,7 @@ interface Target {
 }
 
 /**
- * Checks the connection to each etcd and its contents, all clusters at the same time. The own cluster is first, the others
+ * Checks the connection to each etcd and its contents, all clusters at the same time. The local cluster is first, the others
  * follow by name. Throws `InputError` if the folder cannot be read or has no configuration.
  */
 export async function troubleshoot(

@@ -14,7 +14,7 @@ import { plain } from '../../servicecache/support/plain.ts';
 import { FakeDirectory } from './fake-directory.ts';
 import { Agent, coldStart, leaseEverything, newCluster, OWN, write } from './mesh-world.ts';
 
-/** The remote clusters of the laws: `a` has id 1 at first, `b` 2, the own one 9. */
+/** The remote clusters of the laws: `a` has id 1 at first, `b` 2, the local one 9. */
 export const REMOTE = ['a', 'b'] as const;
 export type Remote = (typeof REMOTE)[number];
 
@@ -45,7 +45,7 @@ const gone = <T>(value: fc.Arbitrary<T>): fc.Arbitrary<T | undefined> =>
 
 const ip = fc.constantFrom('10.0.0.1', '10.0.0.2', '10.0.0.0/24', '10.0.0.1/32', 'fd00::1');
 const MASKS: Readonly<Record<string, string>> = { '10.0.0.0/24': '////AA==', '10.0.0.1/32': '/////w==' };
-// In the range of cluster 1, of cluster 2, of the own one, reserved, and of no cluster.
+// In the range of cluster 1, of cluster 2, of the local one, reserved, and of no cluster.
 const identity = fc.constantFrom(0x1_0100, 0x1_0200, 0x2_0100, 0x9_0100, 2, 0x7_0100, -1);
 
 const ipWrite = fc

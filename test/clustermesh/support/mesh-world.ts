@@ -24,12 +24,12 @@ import type { ManualClock } from '../../base/support/manual-clock.ts';
 import { settle } from '../../kvstore/support/settle.ts';
 import { plain } from '../../servicecache/support/plain.ts';
 
-/** The own cluster of every test here. */
+/** The local cluster of every test here. */
 export const OWN = 'own';
 
 const random: Random = () => 0.5;
 
-/** Global services of the own cluster. */
+/** Global services of the local cluster. */
 export const LOCAL_SERVICES: readonly Readonly<Record<string, unknown>>[] = ['s0', 's1'].map((name, i) => ({
   apiVersion: 'v1',
   kind: 'Service',
@@ -46,7 +46,7 @@ export class Agent {
   readonly mesh: ClusterMesh;
   readonly rejections: Rejection[] = [];
   readonly links: Map<string, FaultyMemoryBackend> = new Map();
-  /** Receives the input from the own cluster. */
+  /** Receives the input from the local cluster. */
   tap: MeshTap | undefined;
   #own: OwnCluster | undefined;
 
@@ -95,7 +95,7 @@ export class Agent {
     return this.#own;
   }
 
-  /** Identities of the own cluster. */
+  /** Identities of the local cluster. */
   get ownIdentities(): IdentityCache {
     return this.#own?.identities ?? new IdentityCache();
   }

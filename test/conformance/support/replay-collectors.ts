@@ -191,7 +191,7 @@ const GONE =
   'OPERATOR 30: a CiliumNode that is gone is not deleted once more, which hits one that was made again';
 const ESCAPED = 'OPERATOR 32: names are escaped in pointers';
 const LIVE = 'OPERATOR 31: the entry of a node that lives stays, also while the kvstore is still empty';
-const RANGE = 'OPERATOR 18: only numbers of the own range are collected';
+const RANGE = 'OPERATOR 18: only numbers of the local range are collected';
 const UID = 'OPERATOR 27: deletes name the life that they are for';
 
 /**

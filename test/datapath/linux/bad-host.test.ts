@@ -89,7 +89,7 @@ describeOnLinux('an agent on a host with missing requirements', needs, () => {
   it('runs completely with the two capabilities of the guide', async () => {
     const agent = start('two', '-all,+bpf,+net_admin');
     const running = { nodes: 'running', ipcache: 'running', services: 'running' };
-    // The tables are kept before the address of the own node is known.
+    // The tables are kept before the address of the local node is known.
     await agent.until((document) => isDeepStrictEqual(parts(document), running));
     await agent.settled();
     expect(dumpPrefixes(join(pins, 'two/ipcache')).get('10.2.0.9/32')).toBe('66000 via 192.168.0.2');

@@ -69,7 +69,7 @@ describe('CiliumEndpoints', () => {
     expect(world.at(IP)).toBeUndefined();
   });
 
-  it('of the own node count as well: restored endpoints are read this way (K 33)', async () => {
+  it('of the local node count as well: restored endpoints are read this way (K 33)', async () => {
     const world = await new FeedWorld().started();
     world.cluster.put('ciliumendpoints', ciliumEndpoint('own', { node: '192.0.2.1' }));
     expect(world.at(IP)).toContain('shop/own');
@@ -153,7 +153,7 @@ describe('an address that several pods list', () => {
 });
 
 describe('Pods', () => {
-  it('claim as unmanaged, with the key of the own node and the ports of their containers (K 18, 19)', async () => {
+  it('claim as unmanaged, with the key of the local node and the ports of their containers (K 18, 19)', async () => {
     const world = await new FeedWorld({ encryptKey: 4 }).started();
     const ports = [
       { name: 'http', containerPort: 80 },
@@ -197,7 +197,7 @@ describe('Pods', () => {
     expect(world.at(IP)).toContain('192.0.2.9');
   });
 
-  it('of the own node only are requested if CiliumEndpoints exist (K 12)', async () => {
+  it('of the local node only are requested if CiliumEndpoints exist (K 12)', async () => {
     const world = await new FeedWorld().started();
     expect(world.cluster.following).toContain('pods spec.nodeName=n1');
   });

@@ -73,7 +73,7 @@ describe('a feed of Kubernetes', () => {
     expect(world.feed.synced).toBe(true);
   });
 
-  it('is synced when everything has been applied, except for the own Node (K 55)', async () => {
+  it('is synced when everything has been applied, except for the local Node (K 55)', async () => {
     const world = new FeedWorld();
     expect(world.feed.synced).toBe(false);
     world.feed.start();

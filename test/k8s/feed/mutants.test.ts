@@ -259,7 +259,7 @@ describe('a broken feed is detected', () => {
     expect(() => K43_slicesOwnTheirAddresses((metadata, clock) => new Mutant(metadata, clock))).toThrow();
   });
 
-  it('one that takes the own node from its CiliumNode (K 37)', () => {
+  it('one that takes the local node from its CiliumNode (K 37)', () => {
     expect(() => K38_nodesAreCompared(new FeedWorld({ nodeName: 'another' }))).toThrow();
   });
 

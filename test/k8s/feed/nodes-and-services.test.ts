@@ -21,7 +21,7 @@ const SPEC = {
 };
 
 describe('CiliumNodes', () => {
-  it('are nodes of the own cluster; only invalid addresses are left out (K 36)', async () => {
+  it('are nodes of the local cluster; only invalid addresses are left out (K 36)', async () => {
     const world = await new FeedWorld().started();
     const metadata = {
       name: 'n2',
@@ -51,7 +51,7 @@ describe('CiliumNodes', () => {
     expect(world.nodes.get('atlantic/n2')?.labels.get('zone')).toBe('b');
   });
 
-  it('neither announce nor delete the own node (K 37)', async () => {
+  it('neither announce nor delete the local node (K 37)', async () => {
     const world = await new FeedWorld().started();
     world.nodes.nodeUpdated({ cluster: 'atlantic', name: 'n1', source: 'local', addresses: [] });
     world.cluster.put('ciliumnodes', ciliumNode('n1', SPEC));
@@ -95,7 +95,7 @@ describe('Nodes', () => {
     { type: 'ExternalIP', address: '198.51.100.1' },
   ];
 
-  it('set the own one: the first address of each type and family, a CIDR of each family (K 39)', async () => {
+  it('set the local one: the first address of each type and family, a CIDR of each family (K 39)', async () => {
     const hostLabels: unknown[] = [];
     const world = await new FeedWorld({ onHostLabels: (labels) => hostLabels.push([...labels]) }).started();
     expect(world.cluster.following).toContain('nodes metadata.name=n1');

@@ -50,7 +50,7 @@ describe('stale identities', () => {
     modRevision: 7,
   });
 
-  it('are master keys of the own range without slave keys', () => {
+  it('are master keys of the local range without slave keys', () => {
     const listing = [
       kv(identityKey(300), 'k8s:a=1;'),
       kv(identityKey(301), 'k8s:b=x/y;'),

@@ -383,7 +383,7 @@ describe('the Lease of an election', () => {
     await world.end();
   });
 
-  it('of another holder is awaited for as long as its duration, at least for the own one', async () => {
+  it('of another holder is awaited for as long as its duration, at least for the local one', async () => {
     for (const [seconds, waits] of [
       [60, 60_000],
       [1, 15_000],

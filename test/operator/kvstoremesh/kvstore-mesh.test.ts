@@ -355,7 +355,7 @@ describe('a removed cluster', () => {
     expect(statusOf('a').returns).toBe(false);
   });
 
-  it('is removed as soon as the own kvstore accepts the deletes', async () => {
+  it('is removed as soon as the local kvstore accepts the deletes', async () => {
     await copy();
     void copied.mesh.remove('a');
     await advance(copied.clock, 60_000);
@@ -420,7 +420,7 @@ describe('its readiness', () => {
 });
 
 describe('its problems', () => {
-  it('name two clusters with one id, and one with the own id, which are copied nevertheless', async () => {
+  it('name two clusters with one id, and one with the local id, which are copied nevertheless', async () => {
     copied.add();
     await settle(8);
     for (const [name, id] of [
@@ -436,7 +436,7 @@ describe('its problems', () => {
     expect(Object.keys(copied.copy('cilium/cluster-config/'))).toHaveLength(3);
   });
 
-  it('report that the own kvstore rejects keys, until it accepts them', async () => {
+  it('report that the local kvstore rejects keys, until it accepts them', async () => {
     await copy();
     let isFull = true;
     copied.onWrite((keys) => {

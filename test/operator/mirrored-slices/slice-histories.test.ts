@@ -188,7 +188,7 @@ class Model {
   }
 }
 
-it('the own slices are a function of the remote slices and the local services, at most 20 writes a second, each slice once', async () => {
+it('the written slices are a function of the remote slices and the local services, at most 20 writes a second, each slice once', async () => {
   await fc.assert(
     fc.asyncProperty(fc.array(step, { minLength: 10, maxLength: 60, size: 'max' }), async (steps) => {
       const model = new Model();

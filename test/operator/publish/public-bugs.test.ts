@@ -98,7 +98,7 @@ const nodeRules: Readonly<Record<string, Rule>> = {
     const duty = nodeSync({ ...surroundings, ...identity });
     return duty.run(signal);
   },
-  /** 1.8: all under the lease of the operator; once listed, names that begin as the own cluster's and have no object go. */
+  /** 1.8: all under the lease of the operator; once listed, names that begin as the local cluster's and have no object go. */
   upstream: async ({ source, backend, signal }) => {
     const named = new Set<string>();
     const apply = (events: readonly { readonly object: KubernetesObject }[]): void => {
@@ -161,7 +161,7 @@ describe('a public bug of upstream, and the behaviour here', () => {
     expect(found).toEqual({ ours: [`${NODE_KEYS}prod/n1`], upstream: [] });
   });
 
-  it('#20968: a key without a cluster counts as a leftover of the own one; so do those of a cluster with a longer name', async () => {
+  it('#20968: a key without a cluster counts as a leftover of the local one; so do those of a cluster with a longer name', async () => {
     const others = [`${NODE_KEYS}prod-eu/n9`, `${NODE_KEYS}prod-n7`];
     const found = await outcomes(nodeRules, async (world, rule) => {
       await register(world, 'n9', 'prod-eu');

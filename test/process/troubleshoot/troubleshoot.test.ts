@@ -235,7 +235,7 @@ describe('dpcache clustermesh troubleshoot', () => {
     expect(status).toBe(1);
   });
 
-  it('reports missing files: of the configuration, of a certificate in it, and of the own kvstore', async () => {
+  it('reports missing files: of the configuration, of a certificate in it, and of the local kvstore', async () => {
     const named = await problems(configuration({ ca: '/nowhere/ca.crt' }));
     expect(named.failed).toEqual([
       expect.stringMatching(/^file .*trusted-ca-file .*no such file or folder: check the file/),
@@ -250,7 +250,7 @@ describe('dpcache clustermesh troubleshoot', () => {
     expect([named.status, none.status, own.status, folder.status]).toEqual([1, 1, 1, 1]);
   });
 
-  it('reports a cluster without a configuration of its name; the own one needs none', async () => {
+  it('reports a cluster without a configuration of its name; the local one needs none', async () => {
     const folder = temporaryFolder({ adriatic: configuration(), own: configuration() });
     const mesh = [
       '--clustermesh-config',

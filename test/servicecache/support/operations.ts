@@ -180,7 +180,7 @@ export const remoteSlices = (cluster: fc.Arbitrary<string>): fc.Arbitrary<Cluste
       addressType: 'IPv4' as const,
     }));
 
-/** Any one operation; rarely one that names the own cluster as a remote one. */
+/** Any one operation; rarely one that names the local cluster as a remote one. */
 export const operation: fc.Arbitrary<Operation> = fc.oneof(
   { weight: 8, arbitrary: services.map((service) => ({ op: 'updateService', service }) as const) },
   { weight: 1, arbitrary: id.map((each) => ({ op: 'deleteService', id: each }) as const) },

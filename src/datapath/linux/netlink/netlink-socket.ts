@@ -65,7 +65,7 @@ export class NetlinkSocket implements Disposable {
   readonly #writer = new MessageWriter();
   #sequence = 0;
   #isClosed = false;
-  /** The own port, which identifies changes made through this socket. */
+  /** The port of this socket, which identifies changes made through this socket. */
   readonly port: number;
 
   constructor(

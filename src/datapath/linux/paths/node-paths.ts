@@ -38,11 +38,11 @@ export interface NodePathsOptions {
   readonly port: number;
   /** The name of the VXLAN interface. */
   readonly device: string;
-  /** Priority of rules that let packets of own pods use the table of our routes; by default there are no rules. */
+  /** Priority of rules that let packets of local pods use the table of our routes; by default there are no rules. */
   readonly rulePriority?: number | undefined;
   /**
-   * Full name of the own node, `cluster/name`, because a kvstore lists it among all nodes. A node of source `local` is always
-   * the own node. Nodes of other clusters are remote: their pod CIDRs are checked, see `RemoteCIDRs`.
+   * Full name of the local node, `cluster/name`, because a kvstore lists it among all nodes. A node of source `local` is always
+   * the local node. Nodes of other clusters are remote: their pod CIDRs are checked, see `RemoteCIDRs`.
    */
   readonly ownNode?: string | undefined;
   /** Ranges that pods of remote clusters may use, in addition to the private ones. */
@@ -232,7 +232,7 @@ export class NodePaths implements NodeHandler, Disposable {
     return source === 'clustermesh' || (own !== undefined && cluster !== own);
   }
 
-  /** Reserves the prefixes of a node of the own cluster, so that pod CIDRs of remote clusters cannot overlap them. */
+  /** Reserves the prefixes of a node of the local cluster, so that pod CIDRs of remote clusters cannot overlap them. */
   #reserve(node: Node, used: readonly string[]): void {
     const isChanged = this.#remoteCIDRs.setOwnNode(node.fullName, this.#isRemote(node) ? [] : used);
     if (isChanged) void this.#reconsider.request();
@@ -284,7 +284,7 @@ export class NodePaths implements NodeHandler, Disposable {
   }
 
   /**
-   * Returns the reason why a CIDR of a node gets no route: it contains addresses of pods of the own cluster or of this host.
+   * Returns the reason why a CIDR of a node gets no route: it contains addresses of pods of the local cluster or of this host.
    */
   #refusal(node: Node, cidr: string): string | undefined {
     if (this.#isRemote(node)) return this.#remoteCIDRs.refusal(cidr);
@@ -403,7 +403,7 @@ function podCIDRs({ fields }: Node): readonly string[] {
   return all.filter((cidr) => cidr !== undefined);
 }
 
-/** Returns all prefixes that a node of the own cluster uses: pod CIDRs and addresses. */
+/** Returns all prefixes that a node of the local cluster uses: pod CIDRs and addresses. */
 function inUse(node: Node): readonly string[] {
   return [...podCIDRs(node), ...node.fields.addresses.map(({ ip }) => ip)];
 }

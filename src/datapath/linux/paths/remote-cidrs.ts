@@ -21,7 +21,7 @@ const THIS_HOST = 'this host';
 
 /**
  * Decides which pod CIDRs of remote clusters get a route. Others announce them, so a CIDR must not take packets away from the
- * own cluster, from this host, or from the Internet.
+ * local cluster, from this host, or from the Internet.
  */
 export class RemoteCIDRs {
   readonly #allowed: readonly Prefix[];
@@ -36,7 +36,7 @@ export class RemoteCIDRs {
   }
 
   /**
-   * Replaces the pod CIDRs and addresses of a node of the own cluster; empty if the node was deleted. Returns true if they have
+   * Replaces the pod CIDRs and addresses of a node of the local cluster; empty if the node was deleted. Returns true if they have
    * changed.
    */
   setOwnNode(fullName: string, used: readonly string[]): boolean {

@@ -25,7 +25,7 @@ export function isAnyPort({ port, protocol }: { readonly port: number; readonly 
 
 /** How complete the inputs of services are. */
 export interface ServiceInputs {
-  /** Services and endpoints of the own cluster are complete. */
+  /** Services and endpoints of the local cluster are complete. */
   readonly isLocalComplete: boolean;
   /** The offers of each remote cluster are complete, or restored from a checkpoint. */
   readonly areClustersKnown: boolean;
@@ -44,7 +44,7 @@ export const NOTHING_KNOWN: ServiceInputs = {
 export interface DesiredServicesOptions {
   /** Addresses that answer on node ports: those of this host. `0.0.0.0` and `::` have no special meaning here. */
   readonly nodePort: NodePortOptions;
-  /** The own node, `''` if it has no name; used for `Local` traffic policies. */
+  /** The local node, `''` if it has no name; used for `Local` traffic policies. */
   readonly nodeName: string;
   /** Origin of the traffic: `externalTrafficPolicy` applies only to clients outside of the cluster. */
   readonly origin: 'inside' | 'outside';
@@ -54,7 +54,7 @@ export interface DesiredServicesOptions {
   readonly selection?: BackendSelection | undefined;
 }
 
-/** Labels of the own node by key. */
+/** Labels of the local node by key. */
 export interface NodeLabels {
   get(key: string): string | undefined;
 }
@@ -103,7 +103,7 @@ export class DesiredServices implements DesiredItems<ServiceItem> {
   }
 
   /**
-   * Sets the labels of the own node. Services that only some nodes have are left out until then. Returns the frontends that may
+   * Sets the labels of the local node. Services that only some nodes have are left out until then. Returns the frontends that may
    * have changed.
    */
   setNodeLabels(labels: NodeLabels): ReadonlySet<string> {
@@ -194,13 +194,13 @@ export class DesiredServices implements DesiredItems<ServiceItem> {
     for (const frontend of touched) mark(frontend);
   }
 
-  /** Returns true if the own node has the frontends of a service. */
+  /** Returns true if the local node has the frontends of a service. */
   #isHere(service: Service): boolean {
     if (!isRestricted(service)) return true;
     return this.#nodeLabels !== undefined && isExposedOn(service, this.#nodeLabels);
   }
 
-  /** Stores the frontends of a service, none if the own node has none. Adds those of its cluster IPs that change to `touched`. */
+  /** Stores the frontends of a service, none if the local node has none. Adds those of its cluster IPs that change to `touched`. */
   #place(name: string, service: Service | undefined, touched: Set<string>): void {
     const here = service !== undefined && this.#isHere(service) ? service : undefined;
     this.#index.update(name, here);

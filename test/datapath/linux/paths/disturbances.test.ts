@@ -165,13 +165,13 @@ describeOnLinux('paths of a node', ['routes', 'tunnel', 'namespaces', 'ip'], () 
     host.run('ip', 'address', 'delete', '10.77.1.5/32', 'dev', 'lo');
     await one.settle();
     expect(routes()).toEqual([right, ...accepted]);
-    // Without the own node that had it the CIDR is free.
+    // Without the local node that had it the CIDR is free.
     one.paths.nodeDelete(near);
     await one.settle();
     expect(routes()).toContain('10.2.0.0/24 via 192.168.0.66 dev eth0');
   });
 
-  it('are not taken from the own node by another node of its cluster', async () => {
+  it('are not taken from the local node by another node of its cluster', async () => {
     const one = under({ ownNode: 'c/own' });
     await one.start();
     one.paths.nodeAdd(own);
@@ -454,7 +454,7 @@ describeOnLinux('paths of a node', ['routes', 'tunnel', 'namespaces', 'ip'], () 
     expect([routes(), one.paths.status().direct]).toEqual([[], 0]);
   });
 
-  it('are deleted if their node becomes the own one, and added if the own one becomes another', async () => {
+  it('are deleted if their node becomes the local one, and added if the local one becomes another', async () => {
     const one = under({ rulePriority: 111 });
     await one.start();
     one.paths.nodeAdd(near);

@@ -92,7 +92,7 @@ it('names the services with affinity, as long as they have it', () => {
   expect([...desired.withAffinity].sort()).toEqual(['shop/a', 'shop/d']);
 });
 
-it('has the frontends of a restricted service only on matching nodes, and follows the labels of the own node', () => {
+it('has the frontends of a restricted service only on matching nodes, and follows the labels of the local node', () => {
   const cache = new ServiceCache({ clusterName: 'own' });
   cache.markSynced();
   const desired = new DesiredServices({ nodePort: { enabled: false }, nodeName: 'here', origin: 'inside' });

@@ -237,7 +237,7 @@ describeOnLinux('sockets that connect to services', ['sockets', 'namespaces', 'b
     expect(await peer.ask('tcp', VIP, 80, 20)).toEqual({ [`${OWN}:8080 as ${VIP} 80`]: 20 });
   });
 
-  it('stay on the own node if the traffic policy requires it', async () => {
+  it('stay on the local node if the traffic policy requires it', async () => {
     await agent.serve({ [OWN]: 'active' }, [REMOTE], { internalTrafficPolicy: 'Local' });
     expect(await peer.ask('tcp', VIP, 80, 100)).toEqual({ [`${OWN}:8080 as ${VIP} 80`]: 100 });
     expect(Object.keys(await peer.ask('tcp', EXTERNAL, 80, 100))).toHaveLength(2);

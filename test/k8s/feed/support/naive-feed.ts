@@ -110,7 +110,7 @@ export function naiveNodes({ nodes, complete }: NaiveInputs): readonly string[] 
   return others.map(({ metadata }: Any) => `${metadata.name} ${JSON.stringify(metadata.labels)}`).sort();
 }
 
-/** Identity labels of the own node's pods: the parts that the test varies. */
+/** Identity labels of the local node's pods: the parts that the test varies. */
 export function naiveLabels({ pods, namespaces }: NaiveInputs): readonly string[] {
   const own = pods.filter(
     ({ spec, status }: Any) =>

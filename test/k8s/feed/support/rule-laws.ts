@@ -185,7 +185,7 @@ export function K43_slicesOwnTheirAddresses(
   expect(metadata.said).toHaveLength(1);
 }
 
-/** K 37, 38: CiliumNodes do not touch the own node, and a change of labels alone counts. */
+/** K 37, 38: CiliumNodes do not touch the local node, and a change of labels alone counts. */
 export function K38_nodesAreCompared(world: FeedWorld): void {
   const { nodes, cluster } = world;
   world.feed.start();
