@@ -8,7 +8,8 @@ function listing(items: readonly (number | undefined)[], name = 'list', view?: o
   return { name, revision: 7, ...(view && { view }), items: items[Symbol.iterator]() };
 }
 
-const NEVER = new AbortController().signal;
+/** Returns a signal that never fires. Each list has its own, because it listens to it for as long as it lives. */
+const never = (): AbortSignal => new AbortController().signal;
 
 function problemOf(use: () => unknown): unknown {
   try {
@@ -27,7 +28,7 @@ describe('a list in pages', () => {
         fc.integer({ min: 1, max: 4 }),
         fc.boolean(),
         (items, limit, twice) => {
-          const pages = new ListPages<number>(new FakeClock(), NEVER);
+          const pages = new ListPages<number>(new FakeClock(), never());
           let page: Page<number> = pages.begin(listing(items), limit);
           const read = [...page.items];
           while (page.continue !== undefined) {
@@ -46,7 +47,7 @@ describe('a list in pages', () => {
 
   it('is kept while its last page is requested again, because a client waits for its reader', async () => {
     const clock = new FakeClock();
-    const pages = new ListPages<number>(clock, NEVER);
+    const pages = new ListPages<number>(clock, never());
     const { continue: second = '' } = pages.begin(listing([1, 2, 3]), 1);
     const page = pages.next(second, 1);
     for (let minute = 0; minute < 5; minute++) {
@@ -57,7 +58,7 @@ describe('a list in pages', () => {
   });
 
   it('whose page is requested again is not the one that is dropped if too many are kept', () => {
-    const pages = new ListPages<number>(new FakeClock(), NEVER);
+    const pages = new ListPages<number>(new FakeClock(), never());
     const { continue: second = '' } = pages.begin(listing([1, 2, 3], 'first'), 1);
     const page = pages.next(second, 1);
     for (let other = 0; other < 31; other++) pages.begin(listing([1, 2], `other ${other}`), 1);
@@ -73,7 +74,7 @@ describe('a list in pages', () => {
         fc.array(fc.nat({ max: 3 }), { maxLength: 60, size: 'max' }),
         fc.integer({ min: 1, max: 3 }),
         (items, turns, limit) => {
-          const pages = new ListPages<number>(new FakeClock(), NEVER);
+          const pages = new ListPages<number>(new FakeClock(), never());
           const readers = Array.from({ length: 4 }, () => ({ read: [] as number[], token: '' }));
           const firsts: Page<number>[] = [];
           const turn = (reader: { read: number[]; token: string | undefined }): void => {
@@ -94,7 +95,7 @@ describe('a list in pages', () => {
   });
 
   it('is kept together with seven other views', () => {
-    const pages = new ListPages<number>(new FakeClock(), NEVER);
+    const pages = new ListPages<number>(new FakeClock(), never());
     const begin = (name: string, view: object): string =>
       pages.begin(listing([1, 2, 3], name, view), 1).continue ?? '';
     const shared = {};
@@ -111,7 +112,7 @@ describe('a list in pages', () => {
   });
 
   it('examines at most 10,000 items for a page, and continues from there', () => {
-    const pages = new ListPages<number>(new FakeClock(), NEVER);
+    const pages = new ListPages<number>(new FakeClock(), never());
     const page = pages.begin(listing([...new Array<undefined>(10_000).fill(undefined), 5]), 10);
     expect(page.items).toEqual([]);
     expect(pages.next(page.continue ?? '', 10)).toEqual({ items: [5], revision: 7 });
@@ -119,7 +120,7 @@ describe('a list in pages', () => {
 
   it('is kept for a minute, at most 32 at a time', async () => {
     const clock = new FakeClock();
-    const pages = new ListPages<number>(clock, NEVER);
+    const pages = new ListPages<number>(clock, never());
     const first = pages.begin(listing([1, 2]), 1).continue ?? '';
     const rest = Array.from(
       { length: 32 },
@@ -155,7 +156,7 @@ describe('a list in pages', () => {
   });
 
   it('has shorter pages of large items', () => {
-    const pages = new ListPages<number>(new FakeClock(), NEVER, (item) => item);
+    const pages = new ListPages<number>(new FakeClock(), never(), (item) => item);
     const page = pages.begin(listing([6_000, 6_000, 1, 20_000, 1]), 10);
     expect(page.items).toEqual([6_000, 6_000]);
     const second = pages.next(page.continue ?? '', 10);
@@ -164,7 +165,7 @@ describe('a list in pages', () => {
   });
 
   it('that fails does not become a shorter list', () => {
-    const pages = new ListPages<number>(new FakeClock(), NEVER);
+    const pages = new ListPages<number>(new FakeClock(), never());
     const items = (function* (): Generator<number> {
       yield 1;
       throw new Error('bug');
@@ -175,7 +176,7 @@ describe('a list in pages', () => {
   });
 
   it.each(['', 'x', '1', '1.x', '99.1'])('has no page %j: 410', (token) => {
-    const pages = new ListPages<number>(new FakeClock(), NEVER);
+    const pages = new ListPages<number>(new FakeClock(), never());
     pages.begin(listing([1, 2, 3]), 1);
     expect(problemOf(() => pages.next(token, 1))).toMatchObject({ status: 410 });
   });
