@@ -80,13 +80,15 @@ export class LiveView {
     const subscriptions = [
       nodes.subscribe(nodeListener(gather)),
       services.subscribe({ onEvents: (events) => events.map(serviceChangeText).forEach(gather) }),
-      ipcache.subscribe({
-        onChanges: (changes) => {
-          if (!live) return;
-          for (const change of changes)
-            gather(prefixChangeText(change, names, sourceOf(ipcache, change.prefix)));
+      ipcache.subscribe(
+        {
+          onChanges: (changes) => {
+            for (const change of changes)
+              gather(prefixChangeText(change, names, sourceOf(ipcache, change.prefix)));
+          },
         },
-      }),
+        { replay: false },
+      ),
     ];
     live = true;
     return unsubscribeOnce(() => {

@@ -101,11 +101,14 @@ export class ChangeFeed {
       if (live) this.#add(type, key);
     };
     const subscriptions = [
-      ipcache.subscribe({
-        onChanges: (changes) => {
-          if (live) for (const { prefix } of changes) this.#add('ip', prefix);
+      ipcache.subscribe(
+        {
+          onChanges: (changes) => {
+            for (const { prefix } of changes) this.#add('ip', prefix);
+          },
         },
-      }),
+        { replay: false },
+      ),
       services.subscribe({
         onEvents: (events) => {
           for (const { id } of events) add('service', formatServiceID(id));

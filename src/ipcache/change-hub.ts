@@ -82,8 +82,9 @@ export class ChangeHub {
     });
   }
 
-  /** Subscribes a listener. It receives the chunks of `visible`, then `onSynced`, then every change. */
-  subscribe(listener: IPCacheListener, visible: () => Iterable<readonly IPCacheChange[]>): Unsubscribe {
+  /** Subscribes a listener. It receives the chunks of `visible`, then `onSynced`, then every change; without it only the changes. */
+  subscribe(listener: IPCacheListener, visible?: () => Iterable<readonly IPCacheChange[]>): Unsubscribe {
+    if (visible === undefined) return this.#listeners.subscribe(listener);
     return this.#listeners.subscribe(listener, {
       *steps() {
         for (const changes of visible()) yield (one) => one.onChanges(changes);

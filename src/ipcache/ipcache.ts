@@ -1,4 +1,4 @@
-import { checkArguments, FUNCTION, objectWith, optional, SIGNAL } from '../base/arguments.ts';
+import { checkArguments, FUNCTION, OBJECT, objectWith, optional, SIGNAL } from '../base/arguments.ts';
 import { assert } from '../base/assert.ts';
 import { CallbackGuard } from '../base/guard.ts';
 import { type Rejection, RejectionLog } from '../base/rejection.ts';
@@ -326,10 +326,15 @@ export class IPCache extends CacheReads {
    * called within a callback, the replay follows the current delivery ({@link IPCacheListener}). Cost: one pass over the
    * entries in chunks of 1,024. If a callback writes during the replay, the remaining entries are read before the write. Must
    * not be called within a batch.
+   *
+   * @param options if `replay` is false, the listener receives only later changes, and `onSynced` is not called. Costs nothing then
    */
-  subscribe(listener: IPCacheListener): Unsubscribe {
+  subscribe(
+    listener: IPCacheListener,
+    { replay = true }: { readonly replay?: boolean | undefined } = {},
+  ): Unsubscribe {
     assert(!this.#journal.inBatch, 'subscribe must not be called inside a batch');
-    return this.#hub.subscribe(listener, () => this.#visibleEntries());
+    return this.#hub.subscribe(listener, replay ? () => this.#visibleEntries() : undefined);
   }
 
   /** Notifies the listener of future owner changes of contested keys. See {@link OwnerListener}. */
@@ -536,7 +541,7 @@ checkArguments(IPCache, {
   observeClaims: { observer: FUNCTION },
   keysOfWriters: { isWanted: FUNCTION },
   onNamedPortsChange: { listener: FUNCTION },
-  subscribe: { listener: objectWith({ onChanges: FUNCTION }) },
+  subscribe: { listener: objectWith({ onChanges: FUNCTION }), options: optional(OBJECT) },
   subscribeOwners: { listener: objectWith({ onOwnerChanges: FUNCTION }) },
   changes: { options: optional(objectWith({ signal: optional(SIGNAL) })) },
 });

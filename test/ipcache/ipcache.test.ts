@@ -425,6 +425,19 @@ describe('listeners', () => {
     expect(late).toEqual(['10.0.0.1/32', '10.0.0.2/32']);
   });
 
+  it('without a replay are notified of later changes only, with the entry before the change', () => {
+    const cache = new IPCache();
+    cache.upsert('10.0.0.1', { identity: 100, source: 'kvstore' });
+    const seen: unknown[] = [];
+    cache.subscribe(
+      { onChanges: (changes) => seen.push(...changes), onSynced: () => seen.push('synced') },
+      { replay: false },
+    );
+    expect(seen).toEqual([]);
+    cache.upsert('10.0.0.1', { identity: 200, source: 'kvstore' });
+    expect(seen).toMatchObject([{ prefix: '10.0.0.1/32', old: { identity: 100 }, new: { identity: 200 } }]);
+  });
+
   it('are not notified after they have unsubscribed, and may dispose of their subscription again', () => {
     const cache = new IPCache();
     const seen: unknown[] = [];
