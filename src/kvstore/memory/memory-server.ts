@@ -103,10 +103,10 @@ export class MemoryServer {
     return this.#idle;
   }
 
-  /** @internal */
-  range(request: RangeRequest): RangeResponse {
+  /** @internal See {@link MemoryStore.range}. */
+  range(request: RangeRequest, mostExpansions?: number): RangeResponse {
     this.#finish();
-    return this.#store.range(request);
+    return this.#store.range(request, mostExpansions);
   }
 
   /** @internal Applies a transaction in this turn of the event loop. */

@@ -15,14 +15,43 @@ import {
   type TxnResponse,
   type WriteOperation,
 } from '../session/transport.ts';
-import { bytesOfValue, charactersOf, packValues, type StoredValue } from './packed-values.ts';
+import { charactersOf, ExpandedBlocks, packValues, type StoredValue } from './packed-values.ts';
 
-/** A version of a key, from one revision on. The value is undefined if the key was deleted. */
-export interface Version extends StoredValue {
+/** What the versions of one transaction have in common. */
+interface Commit {
+  readonly revision: number;
+  /** By index of the version. One is that of all. */
+  readonly leases: LeaseID[];
+  /** By index of the version; those of new keys are missing. */
+  readonly createRevisions: number[];
+}
+
+/** A version of a key, from one revision on. */
+export class Version implements StoredValue {
   readonly key: string;
-  readonly createRevision: number;
-  readonly modRevision: number;
-  readonly lease: LeaseID;
+  value: StoredValue['value'];
+  readonly #commit: Commit;
+  readonly index: number;
+
+  constructor(key: string, value: string | undefined, commit: Commit, index: number) {
+    this.key = key;
+    this.value = value;
+    this.#commit = commit;
+    this.index = index;
+  }
+
+  get modRevision(): number {
+    return this.#commit.revision;
+  }
+
+  get createRevision(): number {
+    return this.#commit.createRevisions[this.index] ?? this.#commit.revision;
+  }
+
+  get lease(): LeaseID {
+    const { leases } = this.#commit;
+    return leases[this.index] ?? leases[0] ?? NO_LEASE;
+  }
 }
 
 /** A transaction of any number of operations. */
@@ -69,6 +98,7 @@ export class MemoryStore {
   readonly #deleted = new SortedList<string>(compareKeys);
   /** Index 0 has the versions of revision `compactRevision + 1`. */
   #log: (readonly Version[])[] = [];
+  readonly #blocks = new ExpandedBlocks();
   #revision = 1;
   #compactRevision = 1;
   readonly #clusterID: string;
@@ -90,6 +120,11 @@ export class MemoryStore {
 
   get compactRevision(): number {
     return this.#compactRevision;
+  }
+
+  /** See {@link ExpandedBlocks.expansions}. */
+  get expansions(): number {
+    return this.#blocks.expansions;
   }
 
   /** Returns the version of the key as of a revision, if the key existed then. */
@@ -118,22 +153,24 @@ export class MemoryStore {
    * Returns the keys of a range as of `revision`. If `minModRevision` is in the kept history, the cost depends on the writes since
    * then and not on the keys in the range. The count of an old revision costs the writes since that revision.
    *
+   * @param mostExpansions ends the page after this number of expanded blocks, with `more` if keys are left. Default: no limit
    * @throws KvstoreError `compacted`, `future-revision`
    */
-  range(request: RangeRequest): RangeResponse {
+  range(request: RangeRequest, mostExpansions: number = Number.POSITIVE_INFINITY): RangeResponse {
     const revision = request.revision || this.#revision;
     this.#checkKept(revision);
     const { minModRevision = 0, limit } = request;
     const isRecent = minModRevision > this.#compactRevision;
     const kvs: KeyValue[] = [];
+    const lastExpansion = this.#blocks.expansions + mostExpansions;
     let more = false;
     for (const key of isRecent ? this.#changedSince(minModRevision, request) : this.#keysIn(request)) {
       const version = this.#versionAt(key, revision);
       if (version?.value === undefined || version.modRevision < minModRevision) continue;
-      more = kvs.length === limit && limit > 0;
+      more = (kvs.length === limit && limit > 0) || this.#blocks.expansions >= lastExpansion;
       if (more) break;
       const { createRevision, modRevision } = version;
-      const value = (request.keysOnly ? undefined : bytesOfValue(version)) ?? EMPTY;
+      const value = (request.keysOnly ? undefined : this.#blocks.bytesOf(version)) ?? EMPTY;
       kvs.push({ key, value, createRevision, modRevision, ...leaseOf(version) });
     }
     return { header: this.header, kvs, more, count: this.#count(request, revision) };
@@ -183,7 +220,7 @@ export class MemoryStore {
       case 'mod-revision':
         return (version?.modRevision ?? 0) === compare.equals;
       case 'value':
-        return version !== undefined && equalBytes(bytesOfValue(version) ?? EMPTY, compare.equals);
+        return version !== undefined && equalBytes(this.#blocks.bytesOf(version) ?? EMPTY, compare.equals);
       case 'lease':
         return version?.lease === compare.equals;
     }
@@ -203,34 +240,36 @@ export class MemoryStore {
 
   /** Returns the versions that the operations would write at the next revision, and the replaced ones. Changes nothing. */
   *#plan(operations: Iterable<WriteOperation>): Work<Plan> {
-    const modRevision = this.#revision + 1;
+    const commit: Commit = { revision: this.#revision + 1, leases: [], createRevisions: [] };
     const versions: Version[] = [];
     const replaced: (Version | undefined)[] = [];
+    let isOneLease = true;
+    const add = (key: string, value: string | undefined, lease: LeaseID, old: Version | undefined): void => {
+      const index = versions.length;
+      isOneLease &&= index === 0 || lease === commit.leases[0];
+      commit.leases.push(lease);
+      if (old !== undefined) commit.createRevisions[index] = old.createRevision;
+      versions.push(new Version(key, value, commit, index));
+      replaced.push(old);
+    };
     let deleted = 0;
     let visited = 0;
     for (const operation of operations) {
       if (++visited % KEYS_PER_STEP === 0) yield;
       if (operation.op === 'put') {
         const { key, lease } = operation;
-        const old = this.#versionAt(key, this.#revision);
-        const value = charactersOf(operation.value);
-        const createRevision = old?.createRevision ?? modRevision;
-        versions.push({ key, value, valueIndex: 0, createRevision, modRevision, lease });
-        replaced.push(old);
+        add(key, charactersOf(operation.value), lease, this.#versionAt(key, this.#revision));
         continue;
       }
       for (const key of this.#keysIn(operation.range)) {
         if (++visited % KEYS_PER_STEP === 0) yield;
         const old = this.#versionAt(key, this.#revision);
         if (old === undefined) continue;
-        versions.push({
-          ...{ key, value: undefined, valueIndex: 0 },
-          ...{ createRevision: 0, modRevision, lease: NO_LEASE },
-        });
-        replaced.push(old);
+        add(key, undefined, NO_LEASE, old);
         deleted++;
       }
     }
+    if (isOneLease) commit.leases.splice(1);
     return { versions, replaced, deleted };
   }
 
@@ -258,12 +297,18 @@ export class MemoryStore {
 
   /**
    * Returns the versions of at most `revisions` revisions from `startRevision` on, one array for each revision. Their values are
-   * not copied: see {@link eventOf}.
+   * not copied: see {@link MemoryStore.eventOf}.
    *
    * @throws KvstoreError `compacted`
    */
   versionsFrom(startRevision: number, revisions?: number): readonly (readonly Version[])[] {
     return this.#logFrom(startRevision, revisions);
+  }
+
+  /** Returns the event of a version. */
+  eventOf(version: Version): TransportEvent {
+    const { key, modRevision } = version;
+    return { key, value: this.#blocks.bytesOf(version), modRevision, ...leaseOf(version) };
   }
 
   #logFrom(startRevision: number, revisions: number = Number.POSITIVE_INFINITY): (readonly Version[])[] {
@@ -344,12 +389,6 @@ export function complete<T>(work: Work<T>): T {
   let step = work.next();
   while (step.done !== true) step = work.next();
   return step.value;
-}
-
-/** Returns the event of a version. */
-export function eventOf(version: Version): TransportEvent {
-  const { key, modRevision } = version;
-  return { key, value: bytesOfValue(version), modRevision, ...leaseOf(version) };
 }
 
 function leaseOf({ lease }: Version): Pick<KeyValue, 'lease'> {

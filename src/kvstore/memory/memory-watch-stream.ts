@@ -1,11 +1,13 @@
 import { asKvstoreError } from '../session/errors.ts';
 import type { ResponseHeader, TransportEvent, WatchObserver, WatchRequest } from '../session/transport.ts';
-import { eventOf, type MemoryStore, type Version } from './memory-store.ts';
+import type { MemoryStore, Version } from './memory-store.ts';
 
 // As in a catch-up of etcd 3.4: a thousand revisions at a time.
 const REVISIONS_PER_RESPONSE = 1000;
 // An event takes 1 to 2 µs with its observer, so this is 5 to 10 ms.
 const EVENTS_PER_TURN = 4096;
+/** Events that take as long as the expansion of a block of values. */
+const EVENTS_PER_EXPANSION = 8;
 
 const NO_VERSIONS: Iterator<Version, void, void> = versionsBelow('', []);
 
@@ -23,7 +25,7 @@ export class MemoryWatchStream {
   /** The versions of the current response that are not delivered, and the first of them. */
   #response: Iterator<Version, void, void> = NO_VERSIONS;
   #first: Version | undefined;
-  /** Number of events delivered in this turn of the event loop. */
+  /** Number of events delivered in this turn of the event loop, and of those that would have taken as long as its expansions. */
   #delivered = 0;
   #created = false;
   #paused = false;
@@ -162,10 +164,14 @@ export class MemoryWatchStream {
 
   #deliverSlice(header: ResponseHeader): void {
     const events: TransportEvent[] = [];
-    for (; this.#first !== undefined && events.length < this.#sliceEvents; this.#advance())
-      events.push(eventOf(this.#first));
+    const { expansions } = this.#store;
+    let cost = 0;
+    for (; this.#first !== undefined && cost < this.#sliceEvents; this.#advance()) {
+      events.push(this.#store.eventOf(this.#first));
+      cost = events.length + EVENTS_PER_EXPANSION * (this.#store.expansions - expansions);
+    }
     if (events.length === 0) return;
-    this.#delivered += events.length;
+    this.#delivered += cost;
     this.#observer.onEvents(events, header, this.#first?.modRevision === events.at(-1)?.modRevision);
   }
 

@@ -3,95 +3,145 @@ import { asBuffer } from '../codec/bytes.ts';
 
 /** Larger values are not packed, so that a block has many. */
 const MOST_VALUE_BYTES = 1024;
-/** Compressed in 30 µs and expanded in 10 µs. Twice the size would save 1 byte of the 16 that a value of 142 bytes then takes. */
+/** Minimum size of a block of a large transaction; the maximum is twice this size. Compressed in 30 to 60 µs. */
 const BLOCK_BYTES = 8192;
 /** A smaller block saves too little. */
 const LEAST_BLOCK_BYTES = 2048;
-const DEFLATE = { level: 1, windowBits: 13, memLevel: 5, chunkSize: BLOCK_BYTES } as const;
+const DEFLATE = { level: 1, windowBits: 13, memLevel: 5 } as const;
+/** More than the largest block with its lengths, because a second chunk takes three times as long. */
+const INFLATE = { chunkSize: 3 * BLOCK_BYTES } as const;
 /** A list of keys whose order differs from that of their writes alternates between blocks that were written together. */
-const EXPANDED_BLOCKS = 64;
-
-/** The blocks that were expanded last, the oldest first. */
-const expanded = new Map<PackedValues, Buffer>();
+const EXPANDED_BLOCKS = 32;
+/** A block has two bytes for each value, also for those that are not packed. */
+const MOST_VALUES = 4096;
+const VALUES_PER_STEP = 512;
 
 /**
  * Values that were written together, compressed. The values of one resource repeat each other: those of a million IPs take 16 bytes
- * each and not 160. To read one value, its whole block is expanded.
+ * each and not 160. To read one value, its whole block is expanded: see {@link ExpandedBlocks}.
  */
 export class PackedValues {
-  readonly #deflated: Uint8Array;
-  /** Ends of the values in the block. */
-  readonly #ends: Uint16Array;
+  /** Index of the first value in its transaction. */
+  readonly first: number;
+  /** One character for each byte, because a small `Uint8Array` takes 200 bytes more. */
+  readonly deflated: string;
 
-  /** @param ends of the values in `bytes` */
-  constructor(bytes: Buffer, ends: readonly number[]) {
-    this.#deflated = Uint8Array.from(deflateRawSync(bytes, DEFLATE)); // a copy, because the result is part of a chunk
-    this.#ends = Uint16Array.from(ends);
-  }
-
-  /** Returns a copy of the value at an index. */
-  at(index: number): Uint8Array {
-    const from = index === 0 ? 0 : this.#ends[index - 1];
-    return Uint8Array.prototype.slice.call(this.#expanded(), from, this.#ends[index]);
-  }
-
-  #expanded(): Buffer {
-    let bytes = expanded.get(this);
-    if (bytes === undefined) {
-      bytes = inflateRawSync(this.#deflated, { chunkSize: BLOCK_BYTES });
-      for (const oldest of expanded.keys()) {
-        if (expanded.size < EXPANDED_BLOCKS) break;
-        expanded.delete(oldest);
-      }
-      expanded.set(this, bytes);
-    }
-    return bytes;
+  constructor(first: number, deflated: string) {
+    this.first = first;
+    this.deflated = deflated;
   }
 }
 
-/** A value of a version: its bytes as a string of one character each, or the block that contains it. */
+/** A value of a transaction: its bytes as a string of one character each, or the block that contains it. */
 export interface StoredValue {
+  /** Undefined if the key was deleted. */
   value: string | PackedValues | undefined;
-  /** Index in the block. */
-  valueIndex: number;
+  /** Index in its transaction. */
+  readonly index: number;
 }
 
-/** Moves the values of versions that are written together into blocks, one block for each step. Values in a small rest stay. */
-export function* packValues(versions: Iterable<StoredValue>): Generator<void, void, void> {
+interface ExpandedBlock {
+  readonly bytes: Buffer;
+  /** Ends of the values in `bytes`. */
+  readonly ends: Uint16Array;
+}
+
+/** Reads values. Keeps the blocks that it expanded last. */
+export class ExpandedBlocks {
+  /** The oldest first. */
+  readonly #blocks = new Map<PackedValues, ExpandedBlock>();
+  #expansions = 0;
+
+  /** Number of blocks expanded so far. One takes about 10 µs. */
+  get expansions(): number {
+    return this.#expansions;
+  }
+
+  /** Returns a copy of the bytes of a value; undefined if the key was deleted. */
+  bytesOf({ value, index }: Readonly<StoredValue>): Uint8Array | undefined {
+    if (!(value instanceof PackedValues))
+      return value === undefined ? undefined : Buffer.from(value, 'latin1');
+    const { bytes, ends } = this.#expanded(value);
+    const at = index - value.first;
+    const from = at === 0 ? ends.byteLength : (ends[at - 1] ?? 0);
+    const to = ends[at] ?? from;
+    const copy = Buffer.allocUnsafe(to - from);
+    bytes.copy(copy, 0, from, to);
+    return copy;
+  }
+
+  #expanded(values: PackedValues): ExpandedBlock {
+    const known = this.#blocks.get(values);
+    if (known !== undefined) return known;
+    this.#expansions++;
+    const block = expand(values);
+    for (const oldest of this.#blocks.keys()) {
+      if (this.#blocks.size < EXPANDED_BLOCKS) break;
+      this.#blocks.delete(oldest);
+    }
+    this.#blocks.set(values, block);
+    return block;
+  }
+}
+
+/** A block begins with its number of values and the length of each, two bytes each. */
+function expand({ deflated }: PackedValues): ExpandedBlock {
+  const all = inflateRawSync(Buffer.from(deflated, 'latin1'), INFLATE);
+  const bytes = all.subarray(2);
+  const ends = new Uint16Array(all.readUInt16LE(0));
+  let end = ends.byteLength;
+  for (let at = 0; at < ends.length; at++) {
+    end += bytes.readUInt16LE(2 * at);
+    ends[at] = end;
+  }
+  return { bytes, ends };
+}
+
+/**
+ * Moves the values of a transaction into blocks of about equal size, one block for each step. Small transactions, large values and
+ * deletes stay as they are.
+ */
+export function* packValues(versions: readonly StoredValue[]): Generator<void, void, void> {
+  let total = 0;
+  let visited = 0;
+  for (const { value } of versions) {
+    total += packable(value).length;
+    if (++visited % VALUES_PER_STEP === 0) yield;
+  }
+  if (total < LEAST_BLOCK_BYTES) return;
+  const blocks = Math.max(1, Math.floor(total / BLOCK_BYTES));
   let block: StoredValue[] = [];
   let bytes = 0;
+  let number = 0;
   for (const version of versions) {
-    const { value } = version;
-    if (typeof value !== 'string' || value.length > MOST_VALUE_BYTES) continue;
-    if (bytes + value.length > BLOCK_BYTES) {
+    const { length } = packable(version.value);
+    const of = Math.floor((bytes * blocks) / total);
+    if ((length > 0 && of > number) || block.length === MOST_VALUES) {
       pack(block);
       yield;
       block = [];
-      bytes = 0;
+      number = of;
     }
-    block.push(version);
-    bytes += value.length;
+    bytes += length;
+    if (length > 0 || block.length > 0) block.push(version);
   }
-  if (bytes >= LEAST_BLOCK_BYTES) pack(block);
+  pack(block);
 }
 
+/** Returns a value that can be packed; otherwise an empty one. */
+function packable(value: StoredValue['value']): string {
+  return typeof value === 'string' && value.length <= MOST_VALUE_BYTES ? value : '';
+}
+
+/** Packs consecutive values. Those that cannot be packed take no bytes. */
 function pack(block: readonly StoredValue[]): void {
-  let text = '';
-  const ends: number[] = [];
-  for (const { value } of block) {
-    if (typeof value === 'string') text += value;
-    ends.push(text.length);
-  }
-  const values = new PackedValues(Buffer.from(text, 'latin1'), ends);
-  for (const [index, version] of block.entries()) {
-    version.value = values;
-    version.valueIndex = index;
-  }
-}
-
-/** Returns a copy of the bytes of a value; undefined if the key was deleted. */
-export function bytesOfValue({ value, valueIndex }: Readonly<StoredValue>): Uint8Array | undefined {
-  return typeof value === 'string' ? Buffer.from(value, 'latin1') : value?.at(valueIndex);
+  const [first] = block;
+  if (first === undefined) return;
+  const texts = block.map(({ value }) => packable(value));
+  const lengths = Buffer.from(Uint16Array.of(texts.length, ...texts.map(({ length }) => length)).buffer);
+  const bytes = Buffer.concat([lengths, Buffer.from(texts.join(''), 'latin1')]);
+  const values = new PackedValues(first.index, deflateRawSync(bytes, DEFLATE).toString('latin1'));
+  for (const version of block) if (packable(version.value) !== '') version.value = values;
 }
 
 /** Returns the bytes as a string of one character each. It takes 160 bytes of memory for 142 bytes, and a `Uint8Array` over 400. */

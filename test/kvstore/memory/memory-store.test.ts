@@ -3,7 +3,7 @@ import { describe, expect, it, vi } from 'vitest';
 import { bytesOfText, textOfBytes } from '../../../src/kvstore/codec/bytes.ts';
 import { keyRange, NO_END, prefixRange } from '../../../src/kvstore/codec/key-range.ts';
 import { MemoryServer } from '../../../src/kvstore/memory/memory-server.ts';
-import { complete, eventOf, MemoryStore } from '../../../src/kvstore/memory/memory-store.ts';
+import { complete, MemoryStore } from '../../../src/kvstore/memory/memory-store.ts';
 import { KvstoreError } from '../../../src/kvstore/session/errors.ts';
 import type {
   Compare,
@@ -202,7 +202,7 @@ function write(store: MemoryStore, writes: readonly WriteOperation[]): TxnRespon
 }
 
 const eventsFrom = (store: MemoryStore, revision: number): TransportEvent[][] =>
-  store.versionsFrom(revision).map((versions) => versions.map(eventOf));
+  store.versionsFrom(revision).map((versions) => versions.map((version) => store.eventOf(version)));
 
 function checkEvents({ store, model }: Pair, from: number): void {
   const got = outcomeOf(() => eventsFrom(store, from));
