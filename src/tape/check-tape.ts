@@ -11,6 +11,8 @@ export interface TapeSummary {
   readonly files: number;
   readonly cuts: readonly TapeCut[];
   readonly clusters: readonly string[];
+  /** True if names and addresses were replaced (`dpcache tape scrub`). */
+  readonly scrubbed: boolean;
 }
 
 /** Reads a whole tape and checks every line. Throws {@link TapeError} with the first invalid line. Replays nothing. */
@@ -43,5 +45,9 @@ export async function checkTape(path: string, signal: AbortSignal): Promise<Tape
       }
     }
   }
-  return { from: from ?? 0, to, events, files: parts.length, cuts, clusters: [...clusters].sort() };
+  const scrubbed = parts.every(({ head }) => head.scrubbed === true);
+  return {
+    ...{ from: from ?? 0, to, events, files: parts.length, cuts },
+    ...{ clusters: [...clusters].sort(), scrubbed },
+  };
 }

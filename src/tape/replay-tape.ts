@@ -37,6 +37,8 @@ export interface ReplayReport {
   readonly cuts: readonly TapeCut[];
   /** False if the last snapshot is not complete at this time, so that a part of the state is missing. */
   readonly isWhole: boolean;
+  /** True if names and addresses were replaced. The tape has no digests then. */
+  readonly isScrubbed: boolean;
   /** The digest that differs, and its position. The replay has ended there. */
   readonly difference: (DigestDifference & { readonly at: string }) | undefined;
 }
@@ -87,6 +89,7 @@ class TapeReplayer {
     return {
       ...{ replay, to: this.#to, events: this.#events, digests: this.#digests, cuts: this.#cuts },
       isWhole: replay.isWhole,
+      isScrubbed: head?.head.scrubbed === true,
       difference: this.#difference,
     };
   }

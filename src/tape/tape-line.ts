@@ -45,6 +45,8 @@ export type TapeEntry =
       readonly life: string;
       readonly wall: number;
       readonly settings: Readonly<Record<string, unknown>>;
+      /** Names and addresses are replaced, and there are no digests. */
+      readonly scrubbed?: true;
     }
   /** A snapshot begins; the state is complete when it ends (`whole`). The lines between have `snap` if they are no input. */
   | { readonly ev: 'snapshot' }
@@ -109,6 +111,7 @@ type FieldKind =
   | 'scope'
   | 'start or listed'
   | 'one?'
+  | 'true?'
   | 'text?';
 
 const KEY = { store: 'text', from: 'resource', key: 'text', rev: 'number', more: 'one?' } as const;
@@ -116,7 +119,14 @@ const VALUE = { value: 'text?', value64: 'text?' } as const;
 const READER = { store: 'text', from: 'resource' } as const;
 
 const SHAPES: Readonly<Record<TapeEvent, Readonly<Record<string, FieldKind>>>> = {
-  tape: { format: 'number', version: 'text', life: 'text', wall: 'time', settings: 'object' },
+  tape: {
+    format: 'number',
+    version: 'text',
+    life: 'text',
+    wall: 'time',
+    settings: 'object',
+    scrubbed: 'true?',
+  },
   snapshot: {},
   whole: {},
   cut: { lost: 'number' },
@@ -151,6 +161,7 @@ const CHECKS: Readonly<Record<FieldKind, (value: unknown) => boolean>> = {
   scope: (value) => value === 'services' || value === 'everything',
   'start or listed': (value) => value === 'start' || value === 'listed',
   'one?': (value) => value === undefined || value === 1,
+  'true?': (value) => value === undefined || value === true,
   'text?': (value) => value === undefined || typeof value === 'string',
 };
 

@@ -35,6 +35,7 @@ describe('dpcache tape and replay', () => {
       files: 1,
       cuts: [],
       clusters: ['default'],
+      scrubbed: false,
     });
     const whole = await dpcache('replay', TAPE, '--ignore-version', '-o', 'json');
     expect(whole).toMatchObject({ status: 0, stderr: '' });
@@ -44,7 +45,26 @@ describe('dpcache tape and replay', () => {
       digests: 2,
       cuts: [],
       complete: true,
+      scrubbed: false,
     });
+  });
+
+  it('scrub a tape into another folder; a check and a replay of the copy say so', async () => {
+    const out = join(temporaryFolder({}), 'copy');
+    const scrub = await dpcache('tape', 'scrub', TAPE, '--out', out);
+    expect(scrub).toMatchObject({
+      ...{ status: 0, stderr: '' },
+      stdout: `${out}: 66 events in 1 file, with other names and addresses\n`,
+    });
+    expect((await dpcache('tape', 'check', out)).stdout).toMatch(
+      /, 66 events, 0 cuts, 1 cluster, scrubbed\n$/,
+    );
+    const replay = await dpcache('replay', out, '--ignore-version');
+    expect(replay).toMatchObject({ status: 0, stderr: '' });
+    expect(replay.stdout).toMatch(/, 66 events, scrubbed, without digests\n$/);
+    const again = await dpcache('tape', 'scrub', TAPE, '--out', out);
+    expect(again).toMatchObject({ status: 1, stdout: '' });
+    expect(again.stderr).toContain('--out: the folder is not empty: tape-000001.jsonl.gz');
   });
 
   it('replay a tape with a digest that differs: the JSON names its line, its sums and the changed keys', async () => {

@@ -5,6 +5,7 @@ import { gunzipSync } from 'node:zlib';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { Agent } from '../../src/agent/agent.ts';
 import { KUBERNETES_PARTS, type KubernetesOptions } from '../../src/agent/options.ts';
+import { StateFiles } from '../../src/agent/state-files.ts';
 import { healthProblems } from '../../src/api/problems.ts';
 import { systemClock } from '../../src/base/system-clock.ts';
 import { stateDocument } from '../../src/client/state-document.ts';
@@ -14,12 +15,14 @@ import { createLog } from '../../src/process/log.ts';
 import { play } from '../../src/recording/play.ts';
 import { readPlayScript } from '../../src/recording/play-script.ts';
 import { type ReplayReport, replayTape } from '../../src/tape/replay-tape.ts';
+import { scrubTape } from '../../src/tape/scrub/scrub-tape.ts';
 import { TapeState } from '../../src/tape/tape-state.ts';
 import { NO_INPUTS, startAgent } from '../agent/support/agent-under-test.ts';
 import { FakeClock } from '../agent/support/fake-clock.ts';
 import { temporaryFolder } from '../agent/support/temporary-folder.ts';
 import { until } from '../base/support/until.ts';
 import { example } from '../cli/support/run.ts';
+import { replaced, unordered } from './support/scrubbed.ts';
 
 const KUBERNETES: KubernetesOptions = {
   ...{ ifInCluster: false, load: [example('kubernetes/cluster.yaml')], watch: KUBERNETES_PARTS },
@@ -93,6 +96,22 @@ describe('the tape of an agent', () => {
     });
     expect(shown.missing).toEqual([]);
     expect(sorted(shown.agent)).toEqual(state);
+  });
+
+  it('is the same without its names and addresses when it is scrubbed', async () => {
+    const [folder, out] = [temporaryFolder({}), temporaryFolder({})];
+    await tapedAgent(folder, [example('mesh.jsonl')], 'atlantic');
+    const { scrub } = await scrubTape(folder, new StateFiles(out), new AbortController().signal);
+    const [plain, scrubbed] = [await replayed(folder), await replayed(out)];
+    expect(scrubbed.report.isScrubbed).toBe(true);
+    const state = unordered(replaced(sorted(plain.report.replay), scrub));
+    expect(unordered(sorted(scrubbed.report.replay))).toEqual(state);
+    expect([...scrubbed.report.replay.services.services()].length).toBeGreaterThan(0);
+    const text = textOf(out);
+    expect(scrub.names.size).toBeGreaterThan(50);
+    const long = [...scrub.names.keys()].filter((name) => !/^n\d+$/.test(name) && name.length > 4);
+    expect(long).toEqual(expect.arrayContaining(['checkout', 'baltic']));
+    expect(long.filter((name) => text.includes(name))).toEqual([]);
   });
 
   it('contains no token, certificate, key, header, address of a server or path', async () => {

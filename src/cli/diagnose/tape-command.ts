@@ -34,10 +34,11 @@ function clockText(ms: number): string {
 }
 
 /** Returns the content of a tape as a line. */
-function summaryLine({ from, to, events, cuts, clusters }: TapeSummary): string {
+function summaryLine({ from, to, events, cuts, clusters, scrubbed }: TapeSummary): string {
   return [
     `${clockText(from)} to ${clockText(to)}`,
     ...[counted(events, 'event'), counted(cuts.length, 'cut'), counted(clusters.length, 'cluster')],
+    ...(scrubbed ? ['scrubbed'] : []),
   ].join(', ');
 }
 
@@ -47,13 +48,30 @@ function summaryDocument({ from, to, ...summary }: TapeSummary): object {
 }
 
 /** Returns the result of a replay for `-o json`. */
-function replayDocument({ to, events, digests, cuts, isWhole, difference }: ReplayReport): object {
-  return { to: new Date(to).toISOString(), events, digests, cuts, complete: isWhole, difference };
+function replayDocument({
+  to,
+  events,
+  digests,
+  cuts,
+  isWhole,
+  isScrubbed,
+  difference,
+}: ReplayReport): object {
+  const counts = { events, digests, cuts };
+  return { to: new Date(to).toISOString(), ...counts, complete: isWhole, scrubbed: isScrubbed, difference };
 }
 
 /** Returns the result of a replay as lines. */
-function replayLines({ to, events, digests, cuts, isWhole, difference }: ReplayReport): readonly string[] {
-  const equal = `${counted(digests, 'digest')} equal`;
+function replayLines({
+  to,
+  events,
+  digests,
+  cuts,
+  isWhole,
+  isScrubbed,
+  difference,
+}: ReplayReport): readonly string[] {
+  const equal = isScrubbed ? 'scrubbed, without digests' : `${counted(digests, 'digest')} equal`;
   const lines = [`replayed to ${clockText(to)}, ${counted(events, 'event')}, ${equal}`];
   for (const { at, lost } of cuts)
     lines.push(
@@ -102,7 +120,7 @@ async function serveState(
   await followMesh(options, { script: undefined, all: false, quiet: false, serve }, context);
 }
 
-/** Adds `dpcache tape check` and `dpcache replay`. */
+/** Adds `dpcache tape check`, `dpcache tape scrub` and `dpcache replay`. */
 export function addTapeCommands(program: Command, io: CommandIO, run: RunAction): void {
   const tape = program.command('tape').description('tapes of dpcache agent --tape');
   tape
@@ -118,6 +136,22 @@ export function addTapeCommands(program: Command, io: CommandIO, run: RunAction)
         const text =
           output === 'json' ? JSON.stringify(summaryDocument(summary), null, 1) : summaryLine(summary);
         writeLines(io.stdout, `${text}\n`);
+        return EXIT.ok;
+      }),
+    );
+  tape
+    .command('scrub')
+    .description('copy a tape with other names and addresses, so that it can be given to others')
+    .argument('<path>', 'folder of the tape, or one of its files', parsePath)
+    .requiredOption('--out <folder>', 'new or empty folder of the copy', parsePath)
+    .action((path: string, { out }: { readonly out: string }) =>
+      run(async () => {
+        const { StateFiles } = await import('../../agent/state-files.ts');
+        const { scrubTape } = await import('../../tape/scrub/scrub-tape.ts');
+        const { writeLines } = await import('../../process/terminal.ts');
+        const { files, events } = await scrubTape(path, new StateFiles(out), io.signal);
+        const written = `${counted(events, 'event')} in ${counted(files, 'file')}`;
+        writeLines(io.stdout, `${out}: ${written}, with other names and addresses\n`);
         return EXIT.ok;
       }),
     );

@@ -31,6 +31,11 @@ export function maskText(family: Family, length: number): string {
   return TEXTS[family][length] ?? '';
 }
 
+/** Returns the prefix length of the base64 of a mask for an address of `family`, or undefined if it is none. */
+export function maskLength(family: Family, text: string): number | undefined {
+  return LENGTHS[family].get(text);
+}
+
 /**
  * Returns the prefix length of the base64 in field `Mask` for an address of `family`; `undefined` if the field is empty. Rejects it
  * if it is not base64, not contiguous or of the wrong size. One lookup, because there are only 33 and 129 masks.
@@ -39,5 +44,5 @@ export function readMask(family: Family, fields: Fields<never>): number | undefi
   const text = fields.string('Mask') ?? '';
   if (text === '') return undefined;
   const why = `is not a contiguous IPv${family} mask in base64`;
-  return LENGTHS[family].get(text) ?? fields.reject('Mask', 'invalid-mask', why, text);
+  return maskLength(family, text) ?? fields.reject('Mask', 'invalid-mask', why, text);
 }

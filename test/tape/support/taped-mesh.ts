@@ -115,8 +115,11 @@ export async function tapeMesh(
 }
 
 /** Puts the services that no tape contains into the engines of a replay. */
-export function addLocalServices({ services }: Replay): void {
-  for (const object of LOCAL_SERVICES) {
+export function addLocalServices(
+  { services }: Replay,
+  objects: typeof LOCAL_SERVICES = LOCAL_SERVICES,
+): void {
+  for (const object of objects) {
     const { value } = parseService(object);
     if (value !== undefined) services.updateService(value);
   }
@@ -127,10 +130,11 @@ export function addLocalServices({ services }: Replay): void {
 export async function replayMesh(
   path: string,
   options: ReplayOptions = {},
+  localServices: typeof LOCAL_SERVICES = LOCAL_SERVICES,
 ): Promise<{ readonly dump: unknown; readonly log: readonly string[]; readonly report: ReplayReport }> {
   let log: string[] = [];
   const onReplay = (replay: Replay): void => {
-    addLocalServices(replay);
+    addLocalServices(replay, localServices);
     log = listen(replay);
   };
   const report = await replayTape(path, { ...options, onReplay });

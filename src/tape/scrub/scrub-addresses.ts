@@ -1,0 +1,112 @@
+import { createHmac } from 'node:crypto';
+import { type AddressWords, addressBits, type Family, maskWords } from '../../net/address-words.ts';
+import { formatAddress } from '../../net/format-address.ts';
+import { canonicalKey, parseKey, prefixRegister } from '../../net/prefix.ts';
+
+/** Prefixes that keep their addresses, because these have a meaning of their own: unspecified, loopback, link-local, multicast. */
+const KEPT = ['0.0.0.0/8', '127.0.0.0/8', '169.254.0.0/16', '224.0.0.0/3', '::/127', 'fe80::/10', 'ff00::/8'];
+
+/** Maximum number of digests in memory: about 30 MB. */
+const MAX_DIGESTS = 100_000;
+
+function bytesOf({ family, w0, w1, w2, w3 }: Readonly<AddressWords>): Uint8Array {
+  const bytes = Buffer.alloc(addressBits(family) / 8);
+  const words = family === 4 ? [w0] : [w0, w1, w2, w3];
+  for (const [index, word] of words.entries()) bytes.writeInt32BE(word | 0, index * 4);
+  return bytes;
+}
+
+function wordsOf(bytes: Uint8Array): AddressWords {
+  const view = Buffer.from(bytes);
+  const word = (index: number): number => (view.length > index * 4 ? view.readInt32BE(index * 4) : 0);
+  const family: Family = view.length === 4 ? 4 : 6;
+  return { family, w0: word(0), w1: word(1), w2: word(2), w3: word(3) };
+}
+
+/** Returns the number of equal leading bits. */
+function commonBits(a: Uint8Array, b: Uint8Array): number {
+  const index = a.findIndex((byte, i) => byte !== b[i]);
+  if (index < 0) return a.length * 8;
+  return index * 8 + Math.clz32((a[index] ?? 0) ^ (b[index] ?? 0)) - 24;
+}
+
+const register = prefixRegister();
+
+const KEPT_BYTES = KEPT.map((text) => {
+  parseKey(text, register);
+  return { bytes: bytesOf(register), length: register.length };
+});
+
+/**
+ * Replaces addresses so that two of them have as many leading bits in common as before, whatever they were. So the longest match of
+ * an address stays that of its replacement. Each bit is flipped or kept as decided by an HMAC of the bits before it.
+ */
+export class AddressScrub {
+  readonly #secret: Uint8Array;
+  readonly #digests = new Map<string, Uint8Array>();
+
+  constructor(secret: Uint8Array) {
+    this.#secret = secret;
+  }
+
+  /**
+   * Returns the replacement of an address or prefix, with its address space: `10.1.2.3`, `10.1.0.0/16`, `10.1.2.3@5`. The replacement
+   * of text that is not canonical is not canonical, because a key with such a name is rejected. Returns undefined if the text is no
+   * address.
+   */
+  replace(text: string): string | undefined {
+    if (!parseKey(text, register)) return undefined;
+    const isCanonical = canonicalKey(text) === text;
+    const words = wordsOf(this.#map(bytesOf(register)));
+    maskWords(words, register.length);
+    const rest = /[/@].*$/.exec(text)?.[0] ?? '';
+    return `${isCanonical ? formatAddress(words) : otherSpelling(words, text)}${rest}`;
+  }
+
+  #map(bytes: Uint8Array): Uint8Array {
+    const kept = this.#keptBits(bytes);
+    return bytes.map((byte, index) => {
+      const digest = this.#digest(bytes.subarray(0, index), bytes.length);
+      let flips = 0;
+      for (let bit = 0; bit < 8; bit++) {
+        // The inner nodes of a binary tree of eight levels: 1, then 2 and 3, …, then 128 to 255.
+        const node = (1 << bit) | (byte >> (8 - bit));
+        const isFlipped = index * 8 + bit > kept && ((digest[node >> 3] ?? 0) >> (node & 7)) & 1;
+        if (isFlipped) flips |= 0x80 >> bit;
+      }
+      return byte ^ flips;
+    });
+  }
+
+  /** Returns the index of the last bit that is not flipped, so that no address enters or leaves a kept prefix. */
+  #keptBits(bytes: Uint8Array): number {
+    let kept = -1;
+    for (const { bytes: of, length } of KEPT_BYTES) {
+      if (of.length !== bytes.length) continue;
+      const common = commonBits(bytes, of);
+      kept = Math.max(kept, common >= length ? bytes.length * 8 : common);
+    }
+    return kept;
+  }
+
+  #digest(prefix: Uint8Array, size: number): Uint8Array {
+    const key = `${size} ${prefix.join('.')}`;
+    let digest = this.#digests.get(key);
+    if (digest === undefined) {
+      digest = createHmac('sha256', this.#secret).update(key).digest();
+      if (this.#digests.size >= MAX_DIGESTS) this.#digests.clear();
+      this.#digests.set(key, digest);
+    }
+    return digest;
+  }
+}
+
+/** Returns another spelling of an address than the canonical one, of the same kind as that of `text`. */
+function otherSpelling(words: AddressWords, text: string): string {
+  if (words.family === 4 && text.includes(':')) return `::ffff:${formatAddress(words)}`;
+  if (words.family === 4) return formatAddress({ ...words, w0: words.w0 | 1 });
+  return [words.w0, words.w1, words.w2, words.w3]
+    .map((word) => (word >>> 0).toString(16).toUpperCase().padStart(8, '0'))
+    .map((digits) => `${digits.slice(0, 4)}:${digits.slice(4)}`)
+    .join(':');
+}

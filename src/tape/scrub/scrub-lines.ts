@@ -1,0 +1,186 @@
+import { assert } from '../../base/assert.ts';
+import {
+  decodeClusterEndpointSlice,
+  encodeClusterEndpointSlice,
+} from '../../kvstore/codec/cluster-endpoint-slice.ts';
+import { maskLength } from '../../kvstore/codec/mask.ts';
+import type { ClusterEndpointSlice } from '../../model/cluster-endpoint-slice.ts';
+import { isObject } from '../../net/fields.ts';
+import { bytesIn, type TapeLine, type TapeValue } from '../tape-line.ts';
+import { PROTOCOL_PREFIXES, PROTOCOL_WORDS } from './protocol-words.ts';
+import { AddressScrub } from './scrub-addresses.ts';
+
+/** The parts of a text: addresses with the length of a prefix, and words between separators. */
+const PARTS =
+  /(?:[0-9A-Fa-f]{0,4}:){2,7}[0-9A-Fa-f.]*(?:\/\d{1,3})?|\d+\.\d+\.\d+\.\d+(?:\/\d{1,3})?|[^\s:/=;,@"'`{}[\]()<>|&?#%+!*\\$^]+/g;
+const WORDS = /[^\s:/=;,@"'`{}[\]()<>|&?#%+!*\\$^]+/g;
+const NUMBER = /^\d{1,20}$/;
+const TIME = /^\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d)$/;
+
+/** Text that no decoder accepts. Replaced words could turn other invalid text into JSON. */
+const INVALID_JSON = '{';
+/** Bytes that no decoder of text accepts. */
+const NOT_UTF8: TapeValue = { value64: '/w==' };
+/** A slice that no decoder accepts. */
+const INVALID_SLICE: TapeValue = { value64: 'AA==' };
+
+/**
+ * Replaces names and addresses in the lines of a tape. It keeps numbers, times, the words of the formats, the order of names (because
+ * rules compare them) and the longest match of addresses. All lines are passed to {@link LineScrub.learn} first, so that each name
+ * becomes its rank among all names.
+ */
+export class LineScrub {
+  readonly #addresses: AddressScrub;
+  readonly #names = new Map<string, string>();
+  #isLearning = true;
+
+  /** @param secret decides how addresses are replaced; whoever knows it can find the addresses again */
+  constructor(secret: Uint8Array) {
+    this.#addresses = new AddressScrub(secret);
+  }
+
+  /** The replacements of names. */
+  get names(): ReadonlyMap<string, string> {
+    return this.#names;
+  }
+
+  /** Collects the names of a line. */
+  learn(line: TapeLine): void {
+    assert(this.#isLearning, 'all lines are learned before the first is replaced');
+    this.line(line);
+  }
+
+  /** Ends the collection: names receive their replacements. */
+  finish(): void {
+    this.#isLearning = false;
+    const names = [...this.#names.keys()].sort();
+    const digits = String(names.length).length;
+    for (const [index, name] of names.entries())
+      this.#names.set(name, `n${String(index + 1).padStart(digits, '0')}`);
+  }
+
+  /** Returns a line with other names and addresses. Digests and notes become empty notes, so that the numbers of lines are kept. */
+  line(line: TapeLine): TapeLine {
+    switch (line.ev) {
+      case 'tape': {
+        const { seq, ms, ev, format, version, life, wall, settings } = line;
+        const head = { seq, ms, ev, format, version, life, wall };
+        return { ...head, settings: this.#object(settings), scrubbed: true };
+      }
+      case 'digest':
+      case 'note':
+        return { seq: line.seq, ms: line.ms, ev: 'note', text: '' };
+      default: {
+        const { seq, ms, ev, value: _, value64: __, ...fields } = line as TapeLine & TapeValue;
+        return { seq, ms, ev, ...this.#object(fields), ...this.#valueOf(line) } as unknown as TapeLine;
+      }
+    }
+  }
+
+  #valueOf(line: TapeLine): TapeValue {
+    if (line.ev === 'config') return this.#value(line);
+    if (line.ev !== 'put') return {};
+    return line.from === 'endpointslices' ? this.#slice(line.store, line.key, line) : this.#value(line);
+  }
+
+  /** Returns a text with other names and addresses. */
+  text(text: string): string {
+    if (PROTOCOL_WORDS.has(text) || TIME.test(text)) return text;
+    return this.#addresses.replace(text) ?? text.replace(PARTS, (part) => this.#part(part));
+  }
+
+  #part(part: string): string {
+    const address = this.#addresses.replace(part);
+    if (address !== undefined) return address;
+    const slash = part.indexOf('/');
+    const [host, rest] = slash < 0 ? [part, ''] : [part.slice(0, slash), part.slice(slash)];
+    return `${this.#addresses.replace(host) ?? host.replace(WORDS, (word) => this.#word(word))}${rest}`;
+  }
+
+  #word(word: string): string {
+    if (PROTOCOL_WORDS.has(word) || NUMBER.test(word)) return word;
+    for (const prefix of PROTOCOL_PREFIXES)
+      if (word.startsWith(prefix) && word !== prefix)
+        return `${prefix}${this.#word(word.slice(prefix.length))}`;
+    if (this.#isLearning) {
+      this.#names.set(word, '');
+      return word;
+    }
+    const name = this.#names.get(word);
+    assert(name, 'each word was learned');
+    return name;
+  }
+
+  #json(value: unknown): unknown {
+    if (typeof value === 'string') return this.text(value);
+    if (Array.isArray(value)) return value.map((item) => this.#json(item));
+    return isObject(value) ? this.#object(value) : value;
+  }
+
+  #object(object: object): Record<string, unknown> {
+    const masked = 'IP' in object && 'Mask' in object ? this.#masked(object) : undefined;
+    return Object.fromEntries(
+      Object.entries(object).map(([key, value]) => [this.text(key), masked?.get(key) ?? this.#json(value)]),
+    );
+  }
+
+  /** Returns the address and the mask of a prefix that has both. A mask is kept, because it is a length. */
+  #masked({
+    IP: ip,
+    Mask: mask,
+  }: {
+    readonly IP: unknown;
+    readonly Mask: unknown;
+  }): ReadonlyMap<string, string> | undefined {
+    if (typeof ip !== 'string' || typeof mask !== 'string') return undefined;
+    const length = maskLength(ip.includes(':') ? 6 : 4, mask);
+    const replaced = length === undefined ? undefined : this.#addresses.replace(`${ip}/${length}`);
+    if (replaced === undefined) return undefined;
+    return new Map([
+      ['IP', replaced.slice(0, replaced.indexOf('/'))],
+      ['Mask', mask],
+    ]);
+  }
+
+  #value(line: TapeValue): TapeValue {
+    const { value, value64 } = line;
+    if (value64 !== undefined) return NOT_UTF8;
+    if (value === undefined) return {};
+    if (!/^\s*[[{]/.test(value)) return { value: this.text(value) };
+    const json = parsed(value);
+    return { value: json === undefined ? INVALID_JSON : JSON.stringify(this.#json(json)) };
+  }
+
+  #slice(store: string, key: string, line: TapeValue): TapeValue {
+    const [name = '', namespace = ''] = key.split('/').reverse();
+    const decoded = decodeClusterEndpointSlice(
+      { cluster: store, namespace, name },
+      bytesIn(line) ?? new Uint8Array(),
+      key,
+    );
+    if (!decoded.ok) return INVALID_SLICE;
+    const slice: ClusterEndpointSlice = decoded.value;
+    const texts = (map: ReadonlyMap<string, string>): ReadonlyMap<string, string> =>
+      new Map([...map].map(([label, value]) => [this.text(label), this.text(value)]));
+    const of = <T>(value: T): T => this.#json(value) as T;
+    const scrubbed: ClusterEndpointSlice = {
+      ...of({ ...slice, labels: undefined, annotations: undefined, endpoints: [] }),
+      labels: texts(slice.labels),
+      annotations: texts(slice.annotations),
+      endpoints: slice.endpoints.map((endpoint) => ({
+        ...of({ ...endpoint, deprecatedTopology: undefined }),
+        deprecatedTopology: texts(endpoint.deprecatedTopology),
+      })),
+    };
+    const bytes = encodeClusterEndpointSlice(scrubbed);
+    return { value64: Buffer.from(bytes).toString('base64') };
+  }
+}
+
+function parsed(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}

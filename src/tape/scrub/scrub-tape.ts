@@ -1,0 +1,64 @@
+import { randomBytes } from 'node:crypto';
+import type { StateFolder } from '../../base/files/state-folder.ts';
+import { systemClock } from '../../base/system-clock.ts';
+import { InputError } from '../../process/input-error.ts';
+import type { TapeLine } from '../tape-line.ts';
+import { openTape, readTapePart } from '../tape-reader.ts';
+import { TapeWriter } from '../tape-writer.ts';
+import { LineScrub } from './scrub-lines.ts';
+
+/** The result of {@link scrubTape}. */
+export interface ScrubReport {
+  readonly files: number;
+  readonly events: number;
+  /** The replacements, which must not be published. */
+  readonly scrub: LineScrub;
+}
+
+function textOf({ seq, ms, ev, ...content }: TapeLine): string {
+  return JSON.stringify({ seq, ms, ...(ev !== 'put' && { ev }), ...content });
+}
+
+/**
+ * Writes a copy of a tape with other names and addresses to a folder, which must be empty. The lines and their numbers are the same,
+ * except that digests and notes are empty. Reads the tape twice; lines that are added between are not copied. Throws `TapeError`
+ * with the first invalid line.
+ */
+export async function scrubTape(
+  path: string,
+  folder: StateFolder,
+  signal: AbortSignal,
+): Promise<ScrubReport> {
+  const parts = await openTape(path);
+  const [present] = await folder.names();
+  if (present !== undefined) throw new InputError(`--out: the folder is not empty: ${present}`);
+  // The secret is not kept, because it reveals the addresses.
+  const scrub = new LineScrub(randomBytes(32));
+  const lengths: number[] = [];
+  for (const part of parts) {
+    let length = 0;
+    for await (const lines of readTapePart(part.path)) {
+      signal.throwIfAborted();
+      for (const { line } of lines) scrub.learn(line);
+      length += lines.length;
+    }
+    lengths.push(length);
+  }
+  scrub.finish();
+  const writer = new TapeWriter({ folder, clock: systemClock, maxBytes: Number.POSITIVE_INFINITY });
+  let events = 0;
+  for (const [index, part] of parts.entries()) {
+    writer.begin();
+    const length = lengths[index] ?? 0;
+    for await (const lines of readTapePart(part.path)) {
+      signal.throwIfAborted();
+      for (const { line, number } of lines) if (number <= length) writer.add(textOf(scrub.line(line)));
+      await writer.flush();
+      const { failure } = writer;
+      if (failure !== undefined) throw new InputError(`--out: ${failure.message}`);
+    }
+    events += length;
+  }
+  await writer.close();
+  return { files: parts.length, events, scrub };
+}
