@@ -595,6 +595,6 @@ export function diffLines(diff: AgentDiff): readonly string[] {
     ...(notCompared > 0
       ? [`${counted(notCompared, 'claim')} not compared: too many of them have the same place in the digest.`]
       : []),
-    `Expected differences: ${ownNode + localSource} (own nodes and their addresses: ${ownNode}, sources of one node: ${localSource})`,
+    `Expected differences: ${ownNode + localSource} (local nodes and their addresses: ${ownNode}, sources of one node: ${localSource})`,
   ];
 }

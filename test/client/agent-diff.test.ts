@@ -213,7 +213,7 @@ describe('services and nodes', () => {
       'services baltic: 1 of 1 differs',
       '  nodes baltic baltic/node-1  labels: only at a: zone=a; encryptionKey: none at a, 4 at b  a: cluster baltic is not followed',
       '  services baltic shop/cart  backends: only at a: 10.2.0.1 http 8080/TCP active; backends: only at b: 10.2.0.3 http 8080/TCP active  a: cluster baltic is not followed',
-      'Expected differences: 1 (own nodes and their addresses: 1, sources of one node: 0)',
+      'Expected differences: 1 (local nodes and their addresses: 1, sources of one node: 0)',
     ]);
   });
 
@@ -443,7 +443,7 @@ describe('the reasons of a difference', () => {
     expect(diff).toMatchObject({ differences: [], expected: { ownNode: 1 } });
     expect(diffLines(diff)).toEqual([
       'No differences.',
-      'Expected differences: 1 (own nodes and their addresses: 1, sources of one node: 0)',
+      'Expected differences: 1 (local nodes and their addresses: 1, sources of one node: 0)',
     ]);
   });
 

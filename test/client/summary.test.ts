@@ -28,7 +28,7 @@ it('the status of the mesh names the reason why an agent waits (regression: it w
   const document = { cluster: 'atlantic', clusterID: 1, clusters: [], configProblems: [], steps };
   const { lines } = await askClustermesh(async () => document, { wide: false });
   expect(lines.slice(0, 3)).toEqual([
-    expect.stringContaining('wn kvstore'),
+    expect.stringContaining('ocal kvstore'),
     '  etcd at https://10.0.0.1:2379',
     '',
   ]);

@@ -13,7 +13,7 @@ interface OwnWrite {
 const ECHO_MS = 10_000;
 
 /**
- * The results of own writes that the watch has not delivered yet. Without them, an object would be written again until its event
+ * The results of writes of this process that the watch has not delivered yet. Without them, an object would be written again until its event
  * arrives. Events of earlier versions are ignored.
  */
 export class OwnWrites {

@@ -106,7 +106,7 @@ export class SliceWriter implements Duty {
   readonly #pending = new Set<string>();
   /** Time of the last write of each key, for {@link REST_MS}. */
   readonly #writtenAt = new Map<string, number>();
-  /** Results of own writes, until the server reports a later state. Undefined: deleted. */
+  /** Results of writes of this process, until the server reports a later state. Undefined: deleted. */
   readonly #written = new Map<string, KnownSlice | undefined>();
   #state: DutyState = 'waiting';
   readonly #idle: WakeableSleep;
@@ -180,7 +180,7 @@ export class SliceWriter implements Duty {
     this.#idle.wake();
   }
 
-  /** Receives the state of slices on the server, including the results of own writes. */
+  /** Receives the state of slices on the server, including the results of its writes. */
   #observe(events: readonly ResourceEvent[]): void {
     for (const { object } of events) {
       const key = objectKey(object);
