@@ -115,7 +115,7 @@ function write(sections: ReadonlyMap<string, string>): void {
   const texts = [...names].flatMap((name) => sections.get(name) ?? []);
   writeFileSync(
     FILE,
-    `# Measured\n\nWritten by \`npm run bench:results\`, except the sections at the end that no benchmark writes. The tables name budgets and workloads. Go figures are of the original on one core of such a machine. The cost of an IPCache operation is mostly its [cache lines](../src/net/README.md#cache-lines-of-an-operation).\n\n${texts.join('\n\n')}\n`,
+    `# Measured\n\nWritten by \`npm run bench:results\`, except the sections at the end that no benchmark writes. The tables name budgets and workloads. Go figures are of the original on one core of such a machine. The cost of an IPCache operation is mostly its [cache lines](../src/lpm/README.md#cache-lines-of-an-operation).\n\n${texts.join('\n\n')}\n`,
   );
 }
 

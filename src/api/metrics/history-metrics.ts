@@ -1,6 +1,6 @@
 import { byLabel, type Description, type MetricSources, one } from './description.ts';
 
-/** Returns the metrics of the history. They have no samples if none is recorded. */
+/** Returns the metrics of the history. They have no samples if no history is recorded. */
 export function historyDescriptions({ status }: Pick<MetricSources, 'status'>): readonly Description[] {
   return [
     {
@@ -44,7 +44,7 @@ export function historyDescriptions({ status }: Pick<MetricSources, 'status'>): 
     },
     {
       ...{ name: 'dpcache_history_held_from_timestamp_seconds', type: 'gauge' },
-      help: 'Oldest time of which the state can be queried.',
+      help: 'Oldest time for which the state can be queried.',
       samples: () => {
         const from = status().history?.heldFrom;
         return from === undefined ? [] : one(Date.parse(from) / 1000);
