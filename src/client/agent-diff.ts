@@ -8,7 +8,7 @@ import type {
 } from '../api/routes/digest-routes.ts';
 import type { StatusDocument } from '../api/status-document.ts';
 import { counted } from '../base/show-value.ts';
-import { PLACES } from '../compare/lanes.ts';
+import { PLACES } from '../compare/digest-sums.ts';
 import { identityScope, RESERVED_IDENTITIES } from '../model/numeric-identity.ts';
 import { InputError } from '../process/input-error.ts';
 import { alignColumns, printable } from '../process/terminal.ts';

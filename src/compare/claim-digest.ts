@@ -15,7 +15,7 @@ import {
   sumText,
   textHash,
   totalText,
-} from './lanes.ts';
+} from './digest-sums.ts';
 
 /** Entries of the state, or keys, that one step reads: less than a millisecond. */
 const ENTRIES_PER_STEP = 256;

@@ -8,7 +8,7 @@ import {
   sumText,
   textHash,
   totalText,
-} from './lanes.ts';
+} from './digest-sums.ts';
 
 /** Texts of documents that one step reads: about a millisecond. A document is read in one step. */
 const TEXTS_PER_STEP = 512;

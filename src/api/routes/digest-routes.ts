@@ -2,7 +2,7 @@ import { createRoute, z } from '@hono/zod-openapi';
 import type { TurnGate } from '../../base/turn-gate.ts';
 import { ClaimDigest } from '../../compare/claim-digest.ts';
 import { type ComparedDocument, DocumentDigest, weightOf } from '../../compare/document-digest.ts';
-import { BUCKETS, type GroupDigest, PLACES } from '../../compare/lanes.ts';
+import { BUCKETS, type GroupDigest, PLACES } from '../../compare/digest-sums.ts';
 import type { HeldClaim } from '../../ipcache/row-reader.ts';
 import { formatLabels } from '../../model/labels.ts';
 import type { NodeConfiguration } from '../../nodemanager/address-claims.ts';
@@ -16,9 +16,11 @@ import { answers } from './route-parts.ts';
 /** The version of the hashes. Digests of different versions cannot be compared. */
 const VERSION = 2;
 
-/** Maximum number of claims of an answer, and of texts in its documents. */
-const CLAIMS = 10_000;
-const TEXTS = 100_000;
+/** Maximum number of claims in a response. */
+const MAX_CLAIMS = 10_000;
+
+/** Maximum number of texts in the documents of a response. */
+const MAX_TEXTS = 100_000;
 
 /** The digests of an agent. */
 export interface DigestDocument {
@@ -45,9 +47,9 @@ export interface GroupDigestDocument {
   readonly claims?: readonly DigestClaim[] | undefined;
   /** The same for the documents of a group of services or nodes. */
   readonly documents?: readonly DigestItem[] | undefined;
-  /** The requested places from this one on have no answer, because there would be too many claims: request them again. */
+  /** The first requested place that is not in this response, because the limit of claims is reached. Request it and the following ones again. */
   readonly next?: number | undefined;
-  /** The first requested place, if it alone has too many claims, and their number. It has no answer. */
+  /** The first requested place and its number of claims, if this place alone exceeds the limit. Its claims are not returned. */
   readonly tooMany?: { readonly place: number; readonly claims: number } | undefined;
 }
 
@@ -126,7 +128,7 @@ const GET_DIGEST = createRoute({
   method: 'get',
   path: '/v1/digest',
   summary:
-    'Returns sums of the claims of each group of writers, and of the services and nodes of each cluster, to compare two agents. The first request starts them',
+    'Returns sums of the claims of each group of writers, and of the services and nodes of each cluster, to compare two agents. The first request computes them; later changes update them',
   responses: answers(DIGEST, 'The digests'),
 });
 
@@ -138,11 +140,11 @@ const GET_GROUP = createRoute({
   method: 'get',
   path: '/v1/digest/{writer}',
   summary:
-    'Returns the sums of the buckets of a group of writers, of the parts of some buckets, or the claims at some places',
+    'Returns the sums of all buckets of a group of writers, of the places in the selected buckets, or the claims at the selected places',
   request: {
     params: z.object({ writer: z.string().min(1).max(512).openapi({ example: 'clustermesh baltic' }) }),
     query: z.strictObject({
-      bucket: LIST_OF_NUMBERS.optional().describe('Buckets whose parts are returned'),
+      bucket: LIST_OF_NUMBERS.optional().describe('Buckets for which the sums of all places are returned'),
       place: LIST_OF_NUMBERS.optional().describe('Places whose claims are returned'),
     }),
   },
@@ -171,13 +173,13 @@ function selection(text: string, max: number): Uint8Array | undefined {
   return selected;
 }
 
-/** Collects the items of whole places, the first ones in the order of their numbers, up to a total weight. */
+/** Collects the items of the selected places up to a total weight. If they exceed it, the places with the highest numbers are left out. */
 class PlacePage<T> {
   readonly #byPlace = new Map<number, T[]>();
   readonly #limit: number;
   readonly #weightOf: (item: T) => number;
   readonly #weights = new Map<number, number>();
-  /** The selected places without those that are given up. */
+  /** The selected places, ascending, without those that are left out. */
   readonly #places: number[];
   #next: number | undefined;
   #weight = 0;
@@ -188,6 +190,7 @@ class PlacePage<T> {
     this.#places = Array.from(selected.keys()).filter((place) => selected[place] === 1);
   }
 
+  /** Adds an item, unless its place is left out. */
   add(place: number, item: T): void {
     const last = this.#places.at(-1) ?? 0;
     if (place > last) return;
@@ -197,16 +200,16 @@ class PlacePage<T> {
     const items = this.#byPlace.get(place) ?? [];
     this.#byPlace.set(place, items);
     if (this.#weight <= this.#limit || this.#places.length > 1) items.push(item);
-    while (this.#weight > this.#limit && this.#places.length > 1) this.#giveUp(this.#places.pop() ?? 0);
+    while (this.#weight > this.#limit && this.#places.length > 1) this.#leaveOut(this.#places.pop() ?? 0);
   }
 
-  #giveUp(place: number): void {
+  #leaveOut(place: number): void {
     this.#weight -= this.#weights.get(place) ?? 0;
     this.#byPlace.delete(place);
     this.#next = place;
   }
 
-  /** Returns the items, and the fields of an answer about the others. */
+  /** Returns the items, and the fields of the response that describe the places that are left out. */
   finish(): { readonly items: readonly T[]; readonly rest: Pick<GroupDigestDocument, 'next' | 'tooMany'> } {
     const [place = 0] = this.#places;
     const isTooMany = this.#weight > this.#limit;
@@ -256,8 +259,8 @@ export function addDigestRoutes(app: ApiApp, { model, instance, gate }: RouteCon
     await ready();
     const { writer } = c.req.valid('param');
     const { bucket, place } = c.req.valid('query');
-    const ofDocuments = documents.buckets(writer);
-    const buckets = ofDocuments ?? (await resultOf(gate, claims.buckets(writer)));
+    const documentBuckets = documents.buckets(writer);
+    const buckets = documentBuckets ?? (await resultOf(gate, claims.buckets(writer)));
     if (buckets === undefined)
       throw new ProblemError('not-found', 'No such group of writers: see /v1/digest.', {
         field: 'writer',
@@ -275,13 +278,13 @@ export function addDigestRoutes(app: ApiApp, { model, instance, gate }: RouteCon
     const isWanted = (at: number): boolean => selected[place === undefined ? at >>> 8 : at] === 1;
     if (place === undefined) {
       const sums =
-        ofDocuments === undefined
+        documentBuckets === undefined
           ? await resultOf(gate, claims.placeSums(writer, isWanted))
           : documents.placeSums(writer, isWanted);
       return answerJSON(c, { writer, places: Object.fromEntries(sums) });
     }
-    if (ofDocuments !== undefined) {
-      const page = new PlacePage<DigestItem>(selected, TEXTS, ({ fields }) => weightOf(fields));
+    if (documentBuckets !== undefined) {
+      const page = new PlacePage<DigestItem>(selected, MAX_TEXTS, ({ fields }) => weightOf(fields));
       await gate.runSteps(
         documents.documentsIn(writer, isWanted, ({ key, fields }, at) =>
           page.add(at, { key, place: at, fields }),
@@ -290,7 +293,7 @@ export function addDigestRoutes(app: ApiApp, { model, instance, gate }: RouteCon
       const { items, rest } = page.finish();
       return answerJSON(c, { writer, documents: items, ...rest });
     }
-    const page = new PlacePage<DigestClaim>(selected, CLAIMS, () => 1);
+    const page = new PlacePage<DigestClaim>(selected, MAX_CLAIMS, () => 1);
     await gate.runSteps(
       claims.claimsIn(writer, isWanted, (claim, key, at) =>
         page.add(at, claimDocument(claim, key, at, labelsOf)),
