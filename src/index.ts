@@ -61,7 +61,7 @@ export {
 export * from './etcd.ts';
 // ── History ────────────────────────────────────────────────────────────────────────────────────────────────
 export type { CauseGroup, NodeOfHost } from './history/causes.ts';
-export type { ChangeLogCounts, DoubtfulSpan } from './history/change-log.ts';
+export type { ChangeLogCounts, UncertainSpan } from './history/change-log.ts';
 export type { VisibleClaim } from './history/changed-prefixes.ts';
 export type { Checksum } from './history/disk/frames.ts';
 export type { HistoryDisk } from './history/disk/segment-archive.ts';

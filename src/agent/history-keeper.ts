@@ -3,7 +3,7 @@ import type { HistoryStatusDocument } from '../api/status-document.ts';
 import type { Clock, Timer } from '../base/clock.ts';
 import type { Unsubscribe } from '../base/subscription.ts';
 import type { TurnGate } from '../base/turn-gate.ts';
-import type { DoubtfulSpan } from '../history/change-log.ts';
+import type { UncertainSpan } from '../history/change-log.ts';
 import { History } from '../history/history.ts';
 import type { IPCache } from '../ipcache/ipcache.ts';
 import type { KubernetesFeed } from '../k8s/feed/kubernetes-feed.ts';
@@ -19,11 +19,11 @@ import { StateFiles } from './state-files.ts';
 /** Interval at which changes are written to the disk, and the wall time is compared with the monotonic time. */
 const CHECK_MS = 1000;
 
-/** The failures of a handler have at most one mark in this time, because a handler may fail for each node. */
+/** Minimum time between two marks for failures of one handler, because a handler may fail for each node. */
 const FAILURE_MS = 1000;
 /** Handlers whose last failure is remembered. An agent has fewer. */
 const MAX_HANDLERS = 64;
-/** Maximum length of the reason of a failure in a mark. */
+/** Maximum length of the reason in the mark of a failure. */
 const MAX_DETAIL = 200;
 
 /** Maximum time in which the segments of earlier processes are read. */
@@ -51,14 +51,14 @@ export class HistoryKeeper {
   readonly history: History;
   readonly #options: HistoryKeeperOptions;
   #timer: Timer | undefined;
-  #ends: Unsubscribe[] = [];
+  #subscriptions: Unsubscribe[] = [];
   /** The last reported state of each cluster: `complete`, `unreachable` or neither. */
   readonly #states = new Map<string, string>();
   #failure: string | undefined;
-  /** By handler: the time of its last mark, monotonic. */
+  /** The monotonic time of the last mark of each handler. */
   readonly #failedAt = new Map<string, number>();
-  readonly #doubts = new Map<string, DoubtfulSpan>();
-  readonly #withdrawals = new Map<string, DoubtfulSpan>();
+  readonly #incomplete = new Map<string, UncertainSpan>();
+  readonly #withdrawals = new Map<string, UncertainSpan>();
 
   constructor(options: HistoryKeeperOptions) {
     this.#options = options;
@@ -84,29 +84,29 @@ export class HistoryKeeper {
     };
   }
 
-  /** Starts to record. `clusters` and `kinds` are the followed ones. */
+  /** Starts to record the changes of the engines, and the states of the clusters and of the kinds of Kubernetes objects. */
   start(clusters: ReportedClusters | undefined, kinds: FollowedKinds | undefined): void {
     this.history.start();
-    this.#ends.push(recordDocuments(this.history, this.#options));
+    this.#subscriptions.push(recordDocuments(this.history, this.#options));
     if (clusters !== undefined) {
       for (const name of clusters.names) this.#note(clusters, name);
-      this.#ends.push(clusters.onChange((name) => this.#note(clusters, name)));
+      this.#subscriptions.push(clusters.onChange((name) => this.#note(clusters, name)));
     }
     if (kinds !== undefined) {
       const note = (name: string): void => {
         const progress = kinds.progressOf(name);
         const isComplete = progress === undefined || progress.synced || progress.settled;
-        this.#noteDoubt(`Kubernetes ${name}`, !isComplete);
+        this.#noteCompleteness(`Kubernetes ${name}`, !isComplete);
       };
       for (const name of kinds.names) note(name);
-      this.#ends.push(kinds.onChange(note));
+      this.#subscriptions.push(kinds.onChange(note));
     }
     this.#schedule();
   }
 
   stop(): void {
     this.#timer?.cancel();
-    for (const end of this.#ends.splice(0)) end();
+    for (const end of this.#subscriptions.splice(0)) end();
     this.history.mark('stop', '');
     this.history.stop();
   }
@@ -133,7 +133,7 @@ export class HistoryKeeper {
     };
   }
 
-  /** Logs a failure of the disk, and its end, once each. */
+  /** Logs a failure of the disk once, and its end once. */
   #report(): void {
     const { disk, log } = this.#options;
     const failure = this.history.status().disk?.failure?.message;
@@ -151,33 +151,33 @@ export class HistoryKeeper {
     });
   }
 
-  /** Answers for the time in which a cluster or a kind has not delivered all its entries are not certain. */
-  #noteDoubt(name: string, isIncomplete: boolean): void {
-    const doubt = this.#doubts.get(name);
-    if (isIncomplete && doubt === undefined) {
-      const begun = this.history.beginDoubt('cluster-incomplete', name);
-      if (begun !== undefined) this.#doubts.set(name, begun);
-    } else if (!isIncomplete && doubt !== undefined) {
-      this.history.endDoubt(doubt);
-      this.#doubts.delete(name);
+  /** Marks answers as uncertain while a cluster or a kind of Kubernetes objects is incomplete. */
+  #noteCompleteness(name: string, isIncomplete: boolean): void {
+    const span = this.#incomplete.get(name);
+    if (isIncomplete && span === undefined) {
+      const begun = this.history.beginUncertainty('cluster-incomplete', name);
+      if (begun !== undefined) this.#incomplete.set(name, begun);
+    } else if (!isIncomplete && span !== undefined) {
+      this.history.endUncertainty(span);
+      this.#incomplete.delete(name);
     }
   }
 
   /** Marks the beginning and the end of the withdrawal of a cluster. Answers for the time between are not certain. */
   noteWithdrawal(cluster: string, isRunning: boolean): void {
-    const doubt = this.#withdrawals.get(cluster);
-    if (isRunning && doubt === undefined) {
+    const span = this.#withdrawals.get(cluster);
+    if (isRunning && span === undefined) {
       this.history.mark('withdrawing', cluster);
-      const begun = this.history.beginDoubt('withdrawing', cluster);
+      const begun = this.history.beginUncertainty('withdrawing', cluster);
       if (begun !== undefined) this.#withdrawals.set(cluster, begun);
-    } else if (!isRunning && doubt !== undefined) {
+    } else if (!isRunning && span !== undefined) {
       this.history.mark('withdrawn', cluster);
-      this.history.endDoubt(doubt);
+      this.history.endUncertainty(span);
       this.#withdrawals.delete(cluster);
     }
   }
 
-  /** Marks the failure of a handler, unless one of it was marked within the last second. */
+  /** Marks a failure of a handler, unless another one was marked within the last second. */
   noteFailure(handler: string, why: string): void {
     const now = this.#options.clock.now();
     if (now - (this.#failedAt.get(handler) ?? Number.NEGATIVE_INFINITY) < FAILURE_MS) return;
@@ -193,7 +193,7 @@ export class HistoryKeeper {
     const seen = status === undefined ? 'left' : stateOf(status);
     // A cluster that joins is not connected at first.
     const state = seen === 'unreachable' && (before ?? 'joining') === 'joining' ? 'joining' : seen;
-    this.#noteDoubt(name, status !== undefined && status.missing.length > 0);
+    this.#noteCompleteness(name, status !== undefined && status.missing.length > 0);
     if (before === state) return;
     if (state === 'left') this.#states.delete(name);
     else this.#states.set(name, state);

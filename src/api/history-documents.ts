@@ -175,8 +175,8 @@ export function notFoundAt(
   value: string,
   { at, reason }: Pick<Moment, 'at' | 'reason'>,
 ): ProblemError {
-  const doubt = reason === undefined ? '' : `, but this is not certain: ${UNCERTAINTY_TEXTS[reason]}`;
-  const detail = `${value} did not exist at ${iso(at)}${doubt}.`;
+  const uncertainty = reason === undefined ? '' : `, but this is not certain: ${UNCERTAINTY_TEXTS[reason]}`;
+  const detail = `${value} did not exist at ${iso(at)}${uncertainty}.`;
   return new ProblemError('not-found', detail, { field, value, ...(reason !== undefined && { reason }) });
 }
 

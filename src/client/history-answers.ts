@@ -20,7 +20,7 @@ export function timeText(iso: string, now: Date = new Date()): string {
 }
 
 /** Returns the sentences that explain why an answer about a moment is not certain, or lacks claims. */
-export function doubtLines({ certain, reason, claimsComplete }: PastDocument): readonly string[] {
+export function uncertaintyLines({ certain, reason, claimsComplete }: PastDocument): readonly string[] {
   const incomplete = 'an earlier agent: only claims that changed while it ran are known';
   return [
     ...(claimsComplete === false ? [incomplete] : []),
@@ -34,7 +34,7 @@ export function pastLines(past: PastDocument | undefined): readonly string[] {
   const { at, effectiveSince, effectiveUntil } = past;
   const since = effectiveSince === undefined ? 'before the held changes' : timeText(effectiveSince);
   const until = effectiveUntil === undefined ? 'now' : timeText(effectiveUntil);
-  return [`as of ${timeText(at)}; unchanged from ${since} to ${until}`, ...doubtLines(past)];
+  return [`as of ${timeText(at)}; unchanged from ${since} to ${until}`, ...uncertaintyLines(past)];
 }
 
 /** Returns the question for all claims on a prefix at a moment, as the API takes it. */
@@ -58,7 +58,7 @@ export function explainPast(key: string, at: string): Question {
       lines: [
         `${prefix} at ${timeText(past.past.at)}: identity ${identityCell(first?.identity ?? 0, first?.labels)}, by ${decidedBy}`,
         ...table(rows, view),
-        ...doubtLines(past.past),
+        ...uncertaintyLines(past.past),
         `  now: ${nowText(current)}`,
       ],
       found: true,

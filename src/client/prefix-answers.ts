@@ -15,7 +15,7 @@ import {
   type Question,
   type View,
 } from './answer.ts';
-import { doubtLines, timeText } from './history-answers.ts';
+import { timeText, uncertaintyLines } from './history-answers.ts';
 import { type ListFilters, type Listing, listing } from './list.ts';
 
 const PREFIX_COLUMNS: readonly Column<EntryDocument>[] = [
@@ -59,7 +59,7 @@ export function listPrefixes(filters: ListFilters): Listing {
     nameOf: ({ prefix }) => prefix,
     hint: some ? 'No matching prefixes.' : NO_PREFIX,
     sort: byPrefix,
-    footer: (past) => [`as of ${timeText(past.at)}`, ...doubtLines(past)],
+    footer: (past) => [`as of ${timeText(past.at)}`, ...uncertaintyLines(past)],
   });
 }
 
@@ -83,7 +83,7 @@ async function getPast(key: string, at: string, ask: Ask, view: View): Promise<A
   const past = await find<ExplanationDocument>(ask, path);
   const [entry] = past?.claims ?? [];
   if (entry === undefined || past?.past === undefined) return emptyAnswer(`${key} at ${at}`);
-  const lines = [...listed(PREFIX_COLUMNS, [entry], view), ...doubtLines(past.past)];
+  const lines = [...listed(PREFIX_COLUMNS, [entry], view), ...uncertaintyLines(past.past)];
   return { json: { ...entry, past: past.past }, lines, found: true, names: [entry.prefix] };
 }
 

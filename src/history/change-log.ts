@@ -1,7 +1,7 @@
 import type { Clock } from '../base/clock.ts';
 import type { PrefixRegister } from '../net/prefix.ts';
 import { type LifeClock, RunningLife } from './life-clock.ts';
-import type { Doubts } from './lives.ts';
+import type { CertaintyInputs } from './lives.ts';
 import { type ClaimChange, KIND, Segment, type TextChange, WITHDRAWAL } from './segment.ts';
 import type { ChangeCause, MarkKind, Uncertainty } from './types.ts';
 
@@ -21,7 +21,7 @@ const MARKED_MS = 1000;
 const RESERVED = 2;
 
 /** An interval of uncertain answers. */
-export interface DoubtfulSpan {
+export interface UncertainSpan {
   readonly reason: Uncertainty;
   /** The cluster, or empty for all. */
   readonly subject: string;
@@ -68,13 +68,13 @@ export interface ChangeLogCounts {
  * The records of the current life, in segments, the oldest dropped first so that they fit into the memory. Records are appended
  * synchronously and cost 2 to 3 µs.
  */
-export class ChangeLog implements Doubts {
+export class ChangeLog implements CertaintyInputs {
   readonly isLive = true;
   readonly life: RunningLife;
   readonly #maxMemory: number;
   readonly #segmentBytes: number;
   #segments: Segment[];
-  readonly #spans: DoubtfulSpan[] = [];
+  readonly #spans: UncertainSpan[] = [];
   readonly #records: Record<'prefix' | 'service' | 'node' | 'mark' | 'batch', number> = {
     prefix: 0,
     service: 0,
@@ -93,11 +93,11 @@ export class ChangeLog implements Doubts {
   #fastSeconds = 0;
   #lost = 0;
   #tooLarge = 0;
-  #losing: DoubtfulSpan | undefined;
+  #losing: UncertainSpan | undefined;
   /** By owner: the time before which claims that were released may be missing. */
-  readonly #omitted = new Map<string, DoubtfulSpan>();
+  readonly #omitted = new Map<string, UncertainSpan>();
   /** Begins when the recording ended. */
-  #end: DoubtfulSpan | undefined;
+  #end: UncertainSpan | undefined;
   /** By how much the wall clock was set since the last mark. */
   #clockSet = 0;
   #lostInSpan = 0;
@@ -153,7 +153,7 @@ export class ChangeLog implements Doubts {
   }
 
   /** The intervals that later processes must know. */
-  get storedSpans(): readonly DoubtfulSpan[] {
+  get storedSpans(): readonly UncertainSpan[] {
     return this.#spans.filter((span) => span !== this.#end);
   }
 
@@ -176,7 +176,7 @@ export class ChangeLog implements Doubts {
     return this.life.clock;
   }
 
-  get spans(): readonly DoubtfulSpan[] {
+  get spans(): readonly UncertainSpan[] {
     return this.#spans;
   }
 
@@ -231,7 +231,7 @@ export class ChangeLog implements Doubts {
   }
 
   /** Begins an interval of uncertain answers. */
-  beginSpan(reason: Uncertainty, subject: string): DoubtfulSpan {
+  beginSpan(reason: Uncertainty, subject: string): UncertainSpan {
     const span = { reason, subject, fromMs: this.life.now(), toMs: undefined };
     this.#spans.push(span);
     this.#stateVersion++;
@@ -239,7 +239,7 @@ export class ChangeLog implements Doubts {
   }
 
   /** Ends an interval; states from now on are certain again. */
-  endSpan(span: DoubtfulSpan): void {
+  endSpan(span: UncertainSpan): void {
     span.toMs = this.life.now();
     this.#stateVersion++;
   }
@@ -300,7 +300,7 @@ export class ChangeLog implements Doubts {
       this.#floorMs = Math.max(this.#floorMs, dropped.lastMs);
     }
     const floor = this.#floorMs;
-    const isOver = (span: DoubtfulSpan): boolean => span.toMs !== undefined && span.toMs < floor;
+    const isOver = (span: UncertainSpan): boolean => span.toMs !== undefined && span.toMs < floor;
     while (this.#spans[0] !== undefined && isOver(this.#spans[0])) this.#spans.shift();
     return next;
   }

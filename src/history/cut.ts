@@ -30,8 +30,8 @@ export function unheldMoment(
 ): Moment {
   const none = { claims: [], effective: undefined, decidedBy: undefined };
   const times = { effectiveSince: undefined, effectiveUntil: undefined };
-  const doubt = { certain: false, claimsComplete: false, reason };
-  return { at: held.from, prefix: cidrOf(key), ...none, ...times, ...doubt, held };
+  const certainty = { certain: false, claimsComplete: false, reason };
+  return { at: held.from, prefix: cidrOf(key), ...none, ...times, ...certainty, held };
 }
 
 /** The claims on a prefix at a moment, and what is known of them. */

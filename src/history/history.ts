@@ -19,12 +19,12 @@ import type { HeldClaim } from '../ipcache/row-reader.ts';
 import { addressBits, type Family } from '../net/address-words.ts';
 import { formatKey, type PrefixRegister, parseKey, prefixRegister } from '../net/prefix.ts';
 import { type CauseGroup, CauseGroups, type NodeOfHost } from './causes.ts';
-import { ChangeLog, type ChangeLogCounts, type DoubtfulSpan } from './change-log.ts';
+import { ChangeLog, type ChangeLogCounts, type UncertainSpan } from './change-log.ts';
 import { type Cut, isLaterThan, momentOf, unheldMoment } from './cut.ts';
 import { type HistoryDisk, SegmentArchive } from './disk/segment-archive.ts';
 import { SegmentWriter } from './disk/segment-writer.ts';
 import { type DocumentChange, type PastFields, undoChange } from './document-change.ts';
-import { doubtAt, isFloorOf, isUndoDoubtful } from './lives.ts';
+import { isFloorOf, isUndoUncertain, uncertaintyAt } from './lives.ts';
 import { covering, PastReader, placesIn } from './past-reader.ts';
 import { keysOf, PrefixTimeline, visibleBefore } from './prefix-timeline.ts';
 import { changeAt, inRange, prefixRecord, type RecordPlace, recordAt, textRecord } from './records.ts';
@@ -214,12 +214,13 @@ export class History {
     });
   }
 
-  /** Begins an interval of uncertain answers; end it with {@link History.endDoubt}. */
-  beginDoubt(reason: Uncertainty, subject: string): DoubtfulSpan | undefined {
+  /** Begins an interval of uncertain answers; end it with {@link History.endUncertainty}. */
+  beginUncertainty(reason: Uncertainty, subject: string): UncertainSpan | undefined {
     return this.#log?.beginSpan(reason, subject);
   }
 
-  endDoubt(span: DoubtfulSpan): void {
+  /** Ends an interval of uncertain answers. */
+  endUncertainty(span: UncertainSpan): void {
     this.#log?.endSpan(span);
   }
 
@@ -333,7 +334,7 @@ export class History {
     let rest = range.limit ?? Number.POSITIVE_INFINITY;
     for (const { change, visibleBefore, visibleAfter } of this.#timeline(register).effectiveChanges()) {
       if (rest <= 0) return;
-      const effective = isUndoDoubtful(log, change.ms)
+      const effective = isUndoUncertain(log, change.ms)
         ? undefined
         : { before: visibleBefore, after: visibleAfter };
       const record = prefixRecord(change, log.life.clock, effective);
@@ -459,7 +460,7 @@ export class History {
     if (ms < log.floorMs || !Number.isFinite(ms)) return { cut: undefined, reason: 'before-held' };
     const cut = { ms, endSequence: undefined };
     const isUnclear = times.length > 1 || clock.isUnclear(ms) || when > this.#options.clock.wallTime();
-    return { cut, reason: isUnclear ? 'clock' : doubtAt(log, cut) };
+    return { cut, reason: isUnclear ? 'clock' : uncertaintyAt(log, cut) };
   }
 
   #cutOfSequence(log: ChangeLog, sequence: number): Asked {
@@ -470,7 +471,7 @@ export class History {
     if (segment === undefined && !isFloor) return { cut: undefined, reason: 'before-held' };
     const ms = segment === undefined ? log.floorMs : segment.msAt(segment.positionOf(sequence));
     const cut = { ms, endSequence: sequence + 1 };
-    return { cut, reason: doubtAt(log, cut) };
+    return { cut, reason: uncertaintyAt(log, cut) };
   }
 
   #timeline(key: Readonly<PrefixRegister>): PrefixTimeline {
@@ -558,8 +559,8 @@ checkArguments(History, {
   setCause: { cause: CAUSE },
   mark: { mark: TEXT, subject: TEXT, detail: optional(TEXT) },
   recordDocument: { kind: TEXT, key: TEXT, writer: TEXT, change: OBJECT },
-  beginDoubt: { reason: TEXT, subject: TEXT },
-  endDoubt: { span: OBJECT },
+  beginUncertainty: { reason: TEXT, subject: TEXT },
+  endUncertainty: { span: OBJECT },
   timeOf: { sequence: NUMBER },
   at: { key: TEXT, when: WHEN },
   lookup: { ip: TEXT, when: WHEN },

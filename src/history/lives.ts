@@ -1,4 +1,4 @@
-import type { ChangeLog, DoubtfulSpan } from './change-log.ts';
+import type { ChangeLog, UncertainSpan } from './change-log.ts';
 import type { Cut } from './cut.ts';
 import type { StoredSegment } from './disk/segment-archive.ts';
 import { mayContain } from './key-filter.ts';
@@ -25,16 +25,16 @@ export interface SegmentPart {
   load(): Segment | Promise<Segment>;
 }
 
-/** What decides if answers for a life are certain. */
-export interface Doubts {
+/** The inputs of the decision whether answers for a life are certain. */
+export interface CertaintyInputs {
   readonly isLive: boolean;
   readonly clock: LifeClock;
-  readonly spans: readonly DoubtfulSpan[];
+  readonly spans: readonly UncertainSpan[];
 }
 
 /** The held records of one process. Times are milliseconds of the life. */
-export interface Life extends Doubts {
-  /** Oldest time of which the state is held, and the time from which on, inclusively, it is not. */
+export interface Life extends CertaintyInputs {
+  /** The state is held from `floorMs`, inclusive, until `endMs`, exclusive. */
   readonly floorMs: number;
   readonly endMs: number;
   /** Why moments after the end are not certain. */
@@ -98,7 +98,7 @@ function endedLife(stored: readonly StoredSegment[]): Life {
   };
 }
 
-function spanName({ reason, subject, fromMs }: DoubtfulSpan): string {
+function spanName({ reason, subject, fromMs }: UncertainSpan): string {
   return `${reason} ${fromMs} ${subject}`;
 }
 
@@ -106,8 +106,8 @@ function spanName({ reason, subject, fromMs }: DoubtfulSpan): string {
 function gapsOf(
   stored: readonly StoredSegment[],
   next: { readonly number: number; readonly startMs: number } | undefined,
-): readonly DoubtfulSpan[] {
-  return stored.flatMap((segment, index): readonly DoubtfulSpan[] => {
+): readonly UncertainSpan[] {
+  return stored.flatMap((segment, index): readonly UncertainSpan[] => {
     const following = stored[index + 1] ?? next;
     if (following === undefined) return [];
     const { endMs } = segment.facts;
@@ -130,7 +130,10 @@ function memoryPart(segment: Segment): SegmentPart {
  * Returns why answers for a moment of a life are not certain. A loss between the moment and a record of an ended life is judged by the
  * question.
  */
-export function doubtAt({ isLive, spans, clock }: Doubts, { ms, endSequence }: Cut): Uncertainty | undefined {
+export function uncertaintyAt(
+  { isLive, spans, clock }: CertaintyInputs,
+  { ms, endSequence }: Cut,
+): Uncertainty | undefined {
   const isSequence = endSequence !== undefined;
   if (!isSequence && clock.isUnclear(ms)) return 'clock';
   return spans.find(({ reason, fromMs, toMs = Number.POSITIVE_INFINITY }) => {
@@ -145,7 +148,7 @@ export function doubtAt({ isLive, spans, clock }: Doubts, { ms, endSequence }: C
  * Returns true if the claims at a time of the current life may differ from those that the undo of later changes gives: a later
  * change was lost, or the release of a restored claim was not recorded (see `ChangeLog.omit`).
  */
-export function isUndoDoubtful({ spans }: Doubts, ms: number): boolean {
+export function isUndoUncertain({ spans }: CertaintyInputs, ms: number): boolean {
   return spans.some(({ reason, fromMs, toMs }) => {
     if (reason === 'lost') return ms <= (toMs ?? Number.POSITIVE_INFINITY);
     return reason === 'cluster-incomplete' && fromMs === 0 && toMs !== undefined && ms <= toMs;

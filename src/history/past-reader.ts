@@ -14,13 +14,13 @@ import { type DocumentChange, type PastFields, undoChange } from './document-cha
 import { EndedState } from './ended-state.ts';
 import {
   currentLife,
-  doubtAt,
   endedLives,
   isFloorOf,
   isLostBetween,
-  isUndoDoubtful,
+  isUndoUncertain,
   type Life,
   type SegmentPart,
+  uncertaintyAt,
 } from './lives.ts';
 import {
   type ClaimsByKey,
@@ -140,11 +140,11 @@ export class PastReader {
     const asked = await this.#cutOf(reading, when);
     if (asked.cut === undefined) return this.#moment(reading, address, asked, new Map());
     let none: Moment | undefined;
-    let doubt: Uncertainty | undefined;
+    let uncertainty: Uncertainty | undefined;
     for (const { key, now } of candidates) {
       const moment = await this.#moment(reading, key, asked, now);
-      doubt ??= moment.reason;
-      const reason = doubt ?? (reading.isLost ? 'lost' : undefined);
+      uncertainty ??= moment.reason;
+      const reason = uncertainty ?? (reading.isLost ? 'lost' : undefined);
       const judged = { ...moment, certain: reason === undefined, reason };
       if (moment.effective !== undefined) return judged;
       // The first candidate is the prefix of the address itself.
@@ -191,9 +191,9 @@ export class PastReader {
     }
     const log = this.#options.log();
     // Changes may have been lost since the question.
-    const reason = asked.reason ?? (reading.isLost ? 'lost' : log && doubtAt(log, cut));
-    const doubt = { certain: reason === undefined, reason, held: this.#heldBy(reading) };
-    return { at: life.clock.wallOf(cut.ms), ...doubt, prefixes };
+    const reason = asked.reason ?? (reading.isLost ? 'lost' : log && uncertaintyAt(log, cut));
+    const certainty = { certain: reason === undefined, reason, held: this.#heldBy(reading) };
+    return { at: life.clock.wallOf(cut.ms), ...certainty, prefixes };
   }
 
   /** Adds the changes from a sequence number on, because they are not in the claims of now. Returns the next sequence number. */
@@ -233,7 +233,7 @@ export class PastReader {
           if (life.isLive) {
             state.undo(change);
             const visibleBefore = state.visible();
-            if (!reading.isLost && !isUndoDoubtful(life, change.ms))
+            if (!reading.isLost && !isUndoUncertain(life, change.ms))
               effective = { before: visibleBefore, after: visibleAfter };
             visibleAfter = visibleBefore;
           } else if (change.effect === EFFECT.was + EFFECT.is && isVisible(change, keys.length))
@@ -298,9 +298,9 @@ export class PastReader {
     const { document, isKnown, since, until } = await this.#documentIn(reading, { kind, key, current }, cut);
     const wall = (ms: number | undefined): number | undefined =>
       ms === undefined ? undefined : life.clock.wallOf(ms);
-    const doubt = reason ?? (reading.isLost ? 'lost' : isKnown ? undefined : 'agent-not-running');
+    const uncertainty = reason ?? (reading.isLost ? 'lost' : isKnown ? undefined : 'agent-not-running');
     const times = { at: life.clock.wallOf(cut.ms), since: wall(since), until: wall(until) };
-    return { ...times, document, certain: doubt === undefined, reason: doubt, held };
+    return { ...times, document, certain: uncertainty === undefined, reason: uncertainty, held };
   }
 
   /** See `History.documentsOf`. Yields slices. */
@@ -368,7 +368,7 @@ export class PastReader {
     }
     if (cut === undefined) return outsideOf(lives, when);
     if (times > 1 || when > this.#options.clock.wallTime()) return { cut, reason: 'clock' };
-    return { cut, reason: doubtAt(this.#lifeOf(reading, cut), cut) };
+    return { cut, reason: uncertaintyAt(this.#lifeOf(reading, cut), cut) };
   }
 
   async #cutOfSequence(reading: Reading, sequence: number): Promise<Asked> {
@@ -384,7 +384,7 @@ export class PastReader {
       if (part !== undefined && segment === undefined) break;
       const ms = segment === undefined ? life.floorMs : segment.msAt(segment.positionOf(sequence));
       const cut = { life: index, ms, endSequence: sequence + 1 };
-      return { cut, reason: doubtAt(life, cut) };
+      return { cut, reason: uncertaintyAt(life, cut) };
     }
     return { cut: undefined, reason: 'before-held' };
   }
@@ -469,9 +469,9 @@ export class PastReader {
     if (cut === undefined) return unheldMoment(key, held, reason);
     const life = this.#lifeOf(reading, cut);
     const { past, isKnown } = await this.#pastIn(reading, keysOf(key), cut, now);
-    const doubt = reason ?? (reading.isLost ? 'lost' : isKnown ? undefined : this.#unknown(life, cut));
+    const uncertainty = reason ?? (reading.isLost ? 'lost' : isKnown ? undefined : this.#unknown(life, cut));
     const wallOf = (ms: number): number => life.clock.wallOf(ms);
-    const known = { claimsComplete: life.isLive, reason: doubt, held };
+    const known = { claimsComplete: life.isLive, reason: uncertainty, held };
     return momentOf(key, { ms: cut.ms, past, wallOf, ...known });
   }
 

@@ -12,9 +12,9 @@ export interface Held {
 }
 
 /**
- * Why an answer is not certain. `before-held`: changes of that time are not held any more. `lost`: changes after that time
+ * Why an answer is not certain. `before-held`: the history no longer contains the changes of that time. `lost`: changes after that time
  * were not recorded. `cluster-incomplete`: a cluster or a kind of Kubernetes objects was incomplete. `withdrawing`: entries of a
- * cluster were being removed. `agent-not-running`: no agent ran. `clock`: the clock was set over that time, or the time is in the
+ * cluster were being removed. `agent-not-running`: no agent ran. `clock`: the clock was changed around that time, or the time is in the
  * future.
  */
 export const UNCERTAINTIES = [

@@ -1,5 +1,5 @@
 import { DamagedError } from '../byte-buffer.ts';
-import type { DoubtfulSpan } from '../change-log.ts';
+import type { UncertainSpan } from '../change-log.ts';
 import type { ClockPiece } from '../life-clock.ts';
 import { LENGTHS, Segment, type SegmentIndex } from '../segment.ts';
 import { UNCERTAINTIES } from '../types.ts';
@@ -19,7 +19,7 @@ export interface SegmentHead {
 /** The known facts about a life, without its records. */
 export interface LifeState {
   readonly pieces: readonly ClockPiece[];
-  readonly spans: readonly DoubtfulSpan[];
+  readonly spans: readonly UncertainSpan[];
 }
 
 /** Everything about a stored segment except its records. */
