@@ -32,7 +32,7 @@ export interface DatapathEngines {
   readonly nodes: Pick<NodeManager, 'subscribe' | 'sweep'>;
 }
 
-/** The content that a device already has. */
+/** The content that a datapath already has. */
 export interface DatapathContent {
   /** Entries by prefix, written as in `IPCacheChange`: `10.1.2.3/32`. */
   readonly ipcache?: Iterable<readonly [prefix: string, entry: IPCacheEntry]> | undefined;
@@ -42,16 +42,16 @@ export interface DatapathContent {
 
 /** Options of {@link connectDatapath}. */
 export interface ConnectDatapathOptions {
-  /** The content that the device already has; default none. Read once, before the first call. */
+  /** The content that the datapath already has; default none. Read once, before the first call. */
   readonly previous?: DatapathContent | undefined;
   /** Slices the deletes of stale content. Default: not sliced. */
   readonly gate?: TurnGate | undefined;
-  /** Receives exceptions of the device when stale content is deleted, because engines do not make those calls. */
+  /** Receives exceptions of the datapath when stale content is deleted, because engines do not make those calls. */
   readonly onListenerFault?: FaultListener | undefined;
 }
 
 /**
- * `synced`: the device has the state of the engines, except for nodes whose call failed and is retried. `ended`: the
+ * `synced`: the datapath has the state of the engines, except for nodes whose call failed and is retried. `ended`: the
  * connection, the node manager, or a part of the connection that failed in its replay ended before.
  */
 export type DatapathSyncOutcome = 'synced' | 'ended';
@@ -67,7 +67,7 @@ export interface DatapathConnection extends Unsubscribe {
  * that the tunnels exist that entries and backends refer to. Ending the connection does not change the datapath.
  *
  * With `previous` (SEMANTICS 9), equal content is not written again. Different content is delivered as a change
- * whose `old` is the device's content. Stale content is deleted when the inputs are complete, from a microtask after `markSynced`
+ * whose `old` is the datapath's content. Stale content is deleted when the inputs are complete, from a microtask after `markSynced`
  * of `services` on, in steps of the gate: services first, nodes last.
  */
 export function connectDatapath(

@@ -13,22 +13,22 @@ import { formatServiceID } from '../servicecache/service-id.ts';
 /** Maximum number of deletes in one call and one step. */
 const SWEEP_CHUNK = 1024;
 
-/** How changes of one kind of entry are compared with the content of a device. */
+/** How changes of one kind of entry are compared with the content of a datapath. */
 export interface ChangeKind<Entry, Change> {
   keyOf(change: Change): string;
-  /** Returns the change for a device that has `previous`, or undefined if it is up to date. */
+  /** Returns the change for a datapath that has `previous`, or undefined if it is up to date. */
   since(previous: Entry, change: Change): Change | undefined;
   deleteOf(key: string, previous: Entry): Change;
 }
 
-/** A part of a device. */
+/** A part of a datapath. */
 export interface ReconciledListener<Change> {
   onChanges(changes: readonly Change[]): ListenerResult;
   onEnded?(): ListenerResult;
 }
 
 /**
- * Connects an engine to a part of a device that has earlier content: delivers only differences, and finally deletes what
+ * Connects an engine to a part of a datapath that has earlier content: delivers only differences, and finally deletes what
  * remains (SEMANTICS 9). Costs nothing when no earlier content is left.
  */
 export class Reconciler<Entry, Change> {
@@ -36,7 +36,7 @@ export class Reconciler<Entry, Change> {
   readonly #listener: ReconciledListener<Change>;
   readonly #guard: CallbackGuard;
   readonly #deliveries: DeliveryQueue;
-  /** Earlier content of the device that the engine has not reported yet. */
+  /** Earlier content of the datapath that the engine has not reported yet. */
   readonly #previous: Map<string, Entry>;
   #unsubscribe: Unsubscribe | undefined;
   #ended = false;
@@ -54,7 +54,7 @@ export class Reconciler<Entry, Change> {
     this.#deliveries = new DeliveryQueue(guard);
   }
 
-  /** True if the device receives nothing any more. */
+  /** True if the datapath receives nothing any more. */
   get ended(): boolean {
     return this.#ended;
   }
@@ -71,7 +71,7 @@ export class Reconciler<Entry, Change> {
     this.#unsubscribe?.();
   }
 
-  /** Delivers changes of the engine. Exceptions and results of the device are passed to the engine. */
+  /** Delivers changes of the engine. Exceptions and results of the datapath are passed to the engine. */
   onChanges(changes: readonly Change[]): ListenerResult {
     const relevant =
       this.#previous.size === 0 ? changes : changes.flatMap((change) => this.#since(change) ?? []);

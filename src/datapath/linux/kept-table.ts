@@ -136,7 +136,7 @@ export class KeptTable<Item> implements Disposable {
 
   /**
    * Must be called when only the rank of a key's desired item has changed. Writes nothing, unless this item or a stronger one
-   * waits for room. Costs a look-up.
+   * waits for room. Costs a lookup.
    */
   rerank(key: string): void {
     if (this.#table.rank === undefined || this.#foundItems.has(key)) return;
