@@ -318,8 +318,8 @@ export class Agent implements ReadModel, PlayStage {
     // An empty kvstore in memory is complete. An empty etcd may have lost its data.
     const isEmpty = isOwn && this.#options.kvstore === 'memory' && progress?.settled === true;
     const isComplete = progress === undefined || progress.synced || isEmpty;
-    const isSaid = !isOwn || this.#kubernetes === undefined || this.#kubernetes.synced;
-    if (isComplete && isSaid) void this.#releaseRestored(this.#keeper, cluster);
+    const isKubernetesComplete = !isOwn || this.#kubernetes === undefined || this.#kubernetes.synced;
+    if (isComplete && isKubernetesComplete) void this.#releaseRestored(this.#keeper, cluster);
     else if (mesh.statusOf(cluster)?.servicesExpired === true) this.#keeper.releaseRestoredOffers(cluster);
   }
 

@@ -14,7 +14,7 @@ export interface OriginSources {
   readonly versionOf: (cluster: string, resource: CopiedResource, name: string) => KeyVersion | undefined;
 }
 
-/** Returns the origin of a claim, with the present key and revision in the store. Costs two look-ups. */
+/** Returns the origin of a claim, with the present key and revision in the store. Costs two lookups. */
 export function claimOrigin(
   { key, source, owner, k8s }: Pick<ExplainedClaim, 'key' | 'source' | 'owner' | 'k8s'>,
   { clusterName, isInProcess, versionOf }: OriginSources,

@@ -17,14 +17,14 @@ export interface TapeKeeperContext extends Pick<AgentContext, 'clock' | 'log'> {
   readonly labelsOf: (identity: number) => Labels | undefined;
 }
 
-/** Returns the settings that the state depends on, without paths and addresses. */
+/** Returns the settings that affect the state of the engines, without paths and addresses. */
 function tapedSettings(options: KubernetesOptions): TapedKubernetes {
   const { watch, endpoints, identities, serviceProxyName, headlessServices, nodeAnnotations, encryptKey } =
     options;
   return { watch, endpoints, identities, serviceProxyName, headlessServices, nodeAnnotations, encryptKey };
 }
 
-/** The tape of an agent. */
+/** Writes the tape of an agent. */
 export class TapeKeeper {
   readonly tape: Tape;
   readonly #options: NonNullable<AgentOptions['tape']>;

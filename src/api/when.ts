@@ -1,7 +1,12 @@
 import type { When } from '../history/types.ts';
 
-/** The forms of a moment, for messages. */
-export const WHEN_FORMS = 'RFC 3339, 2026-11-23 14:03:05, 14:03:05 of today, -10m before now, or #SEQUENCE';
+const FORMS = 'RFC 3339, 2026-11-23 14:03:05, 14:03:05 of today';
+
+/** The forms of a time, for messages. */
+export const TIME_FORMS: string = `${FORMS}, or -10m before now`;
+
+/** The forms of a moment, for messages: a time, or the sequence number of a change. */
+export const WHEN_FORMS: string = `${FORMS}, -10m before now, or #SEQUENCE`;
 
 const CLOCK = /^(\d{1,2}):(\d{2})(?::(\d{2})(?:\.(\d{1,3}))?)?$/;
 const AGO = /^-(?=\d)(?:(\d{1,6})d)?(?:(\d{1,6})h)?(?:(\d{1,6})m)?(?:(\d{1,9})s)?$/;

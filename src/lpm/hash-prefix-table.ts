@@ -55,7 +55,7 @@ function wordOf(key: Readonly<PrefixRegister>): number {
 }
 
 /**
- * The {@link PrefixTable} for millions of keys: {@link KeyHash} for exact look-up, {@link StemIndex} to find the
+ * The {@link PrefixTable} for millions of keys: {@link KeyHash} for exact lookup, {@link StemIndex} to find the
  * longest match in few probes.
  *
  * Cost: `find`, `insert` and `remove` are O(1) without pauses (a step of growth takes well below a millisecond).

@@ -30,7 +30,7 @@ function stateText({ state, ms, idleMs, failure }: StepDocument): string | undef
 
 /** A step that is running, or has a problem. */
 export interface OpenStep {
-  /** `step 3 of 8, manifests: under way for 2 s`. */
+  /** `step 3 of 8, manifests: running for 2 s`. */
   readonly text: string;
   readonly waitsFor: readonly string[];
 }

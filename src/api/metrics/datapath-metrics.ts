@@ -21,7 +21,7 @@ export function datapathDescriptions({ status }: Pick<MetricSources, 'status'>):
       name: 'dpcache_datapath_items',
       type: 'gauge',
       labels,
-      help: 'Own items in a table of the kernel.',
+      help: 'Items of dpcache in a table of the kernel.',
       samples: () => tables(({ actual }) => actual),
     },
     {
@@ -49,7 +49,7 @@ export function datapathDescriptions({ status }: Pick<MetricSources, 'status'>):
       name: 'dpcache_datapath_held_keys',
       type: 'gauge',
       labels,
-      help: 'Keys found at the start and in no cache, kept until the caches are complete.',
+      help: 'Keys of an earlier agent that no cache contains, kept until the caches are complete.',
       samples: () => tables(({ held }) => held),
     },
     {
@@ -82,7 +82,7 @@ export function datapathDescriptions({ status }: Pick<MetricSources, 'status'>):
       name: 'dpcache_datapath_repairs_total',
       type: 'counter',
       labels,
-      help: 'Repaired items of a table of the kernel, which another program had changed.',
+      help: 'Items of a table of the kernel that another program changed and dpcache repaired.',
       samples: () => tables(({ repairs }) => repairs),
     },
     {

@@ -16,7 +16,10 @@ export function historyDescriptions({ status }: Pick<MetricSources, 'status'>): 
     {
       ...{ name: 'dpcache_history_bytes', type: 'gauge' },
       help: 'Memory of the history with its indexes.',
-      samples: () => (status().history?.bytes === undefined ? [] : one(status().history?.bytes ?? 0)),
+      samples: () => {
+        const bytes = status().history?.bytes;
+        return bytes === undefined ? [] : one(bytes);
+      },
     },
     {
       ...{ name: 'dpcache_history_disk_bytes', type: 'gauge' },

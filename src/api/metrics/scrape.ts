@@ -1,4 +1,4 @@
-/** Numbers the scrapes of a process, so that metrics with a common status read it once per scrape. */
+/** Counts the scrapes of a process, so that a status that several metrics use is read once per scrape. */
 export class Scrape {
   #count = 0;
 
@@ -9,9 +9,9 @@ export class Scrape {
 
   /** Returns a reader that calls `read` once per scrape. If `read` throws, the next call in the scrape retries it. */
   once<T>(read: () => T): () => T {
-    let last: { readonly of: number; readonly value: T } | undefined;
+    let last: { readonly scrape: number; readonly value: T } | undefined;
     return () => {
-      if (last?.of !== this.#count) last = { of: this.#count, value: read() };
+      if (last?.scrape !== this.#count) last = { scrape: this.#count, value: read() };
       return last.value;
     };
   }

@@ -1,6 +1,6 @@
 import type { Command } from 'commander';
 import { type AgentOptions, KUBERNETES_PARTS } from '../../agent/options.ts';
-import { parseWhen, WHEN_FORMS } from '../../api/when.ts';
+import { parseWhen, TIME_FORMS } from '../../api/when.ts';
 import { systemClock } from '../../base/system-clock.ts';
 import type { TapeSummary } from '../../tape/check-tape.ts';
 import type { ReplayReport } from '../../tape/replay-tape.ts';
@@ -79,7 +79,7 @@ function replayLines({
     );
   if (!isWhole)
     lines.push(
-      'the state is incomplete: the tape is cut before this time, and the next snapshot is not complete',
+      'the state is incomplete: the tape has a cut before this time, and no complete snapshot after the cut',
     );
   if (difference !== undefined) {
     const { at, writer, recorded, replayed, keys } = difference;
@@ -122,7 +122,7 @@ async function serveState(
 
 /** Adds `dpcache tape check`, `dpcache tape scrub` and `dpcache replay`. */
 export function addTapeCommands(program: Command, io: CommandIO, run: RunAction): void {
-  const tape = program.command('tape').description('tapes of dpcache agent --tape');
+  const tape = program.command('tape').description('check a tape of dpcache agent --tape');
   tape
     .command('check')
     .description('check each line of a tape; print its times, events, cuts and clusters')
@@ -162,10 +162,7 @@ export function addTapeCommands(program: Command, io: CommandIO, run: RunAction)
     )
     .argument('<path>', 'folder of the tape, or one of its files', parsePath)
     .addOption(outputOption())
-    .option(
-      '--at <time>',
-      `end at this time: ${WHEN_FORMS.replace(', or #SEQUENCE', '')} (default: the end of the tape)`,
-    )
+    .option('--at <time>', `end at this time: ${TIME_FORMS} (default: the end of the tape)`)
     .option(
       '--serve <address>',
       'afterwards, serve the page with that state until Ctrl-C, at a port (of loopback) or address:port',
@@ -176,9 +173,7 @@ export function addTapeCommands(program: Command, io: CommandIO, run: RunAction)
       run(async () => {
         const at = time === undefined ? undefined : parseWhen(time, systemClock.wallTime());
         if (time !== undefined && typeof at !== 'number')
-          return replay.error(
-            `dpcache: invalid --at '${time}': it must be ${WHEN_FORMS.replace(', or #SEQUENCE', '')}`,
-          );
+          return replay.error(`dpcache: invalid --at '${time}': it must be ${TIME_FORMS}`);
         const { replayTape } = await import('../../tape/replay-tape.ts');
         const { TapeState } = await import('../../tape/tape-state.ts');
         const { writeLines } = await import('../../process/terminal.ts');

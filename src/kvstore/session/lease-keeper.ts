@@ -240,7 +240,7 @@ export class LeaseKeeper {
   confirm(binding: Binding, revision: number = 0): void {
     binding.writtenAt = revision;
     const { held: lease } = binding;
-    const isBound = binding.removed === this.#removed; // no look-up if nothing was removed since
+    const isBound = binding.removed === this.#removed; // no lookup if nothing was removed since
     if (!lease.isHeld || isBound || this.bindingOf(binding.key) !== undefined) return;
     this.#bindings.set(binding.key, binding);
     this.#put(lease, binding.key);

@@ -156,7 +156,7 @@ describe('a feed of Kubernetes', () => {
     }
   });
 
-  it('has a deadline of progress: each batch counts (K 55)', async () => {
+  it('has a progress deadline: each batch counts (K 55)', async () => {
     const world = await new FeedWorld().started();
     world.clock.advance(1_000);
     world.cluster.put('ciliumendpoints', ciliumEndpoint('web'));

@@ -197,7 +197,7 @@ describe('a wait for the first list', () => {
     await expect(reflector.waitForListed()).rejects.toEqual(stopped);
   });
 
-  it('has a deadline of progress: ends if no data came for the time, and reports the reason (K 55)', async () => {
+  it('has a progress deadline: ends if no data came for the time, and reports the reason (K 55)', async () => {
     follow();
     const list = await api.takes('stream');
     await advance(clock, 5_000);
