@@ -1,8 +1,8 @@
 import { createRoute, z } from '@hono/zod-openapi';
 import type { TurnGate } from '../../base/turn-gate.ts';
 import { ClaimDigest } from '../../compare/claim-digest.ts';
-import { type ComparedDocument, DocumentDigest, weightOf } from '../../compare/document-digest.ts';
 import { BUCKETS, type GroupDigest, PLACES } from '../../compare/digest-sums.ts';
+import { type ComparedDocument, DocumentDigest, weightOf } from '../../compare/document-digest.ts';
 import type { HeldClaim } from '../../ipcache/row-reader.ts';
 import { formatLabels } from '../../model/labels.ts';
 import type { NodeConfiguration } from '../../nodemanager/address-claims.ts';
