@@ -15,7 +15,7 @@ import { type CommandIO, EXIT, type ExitStatus, type RunAction } from './io.ts';
 import { addKvstoreMeshCommand } from './kvstoremesh-command.ts';
 import { addMonitorCommand } from './monitor-command.ts';
 import { addOperatorCommand } from './operator-command.ts';
-import { addQuestionCommands } from './question-commands.ts';
+import { addQuestionCommands } from './questions/question-commands.ts';
 import { addRecordCommand } from './record-command.ts';
 import { addRestoreCommand } from './restore-command.ts';
 

@@ -1,0 +1,39 @@
+import { Command, type Option } from 'commander';
+import type { ListFormat } from '../../client/list.ts';
+import { addConfiguration } from '../configuration.ts';
+import type { CommandIO } from '../io.ts';
+import { addLogOptions, addMeshOptions, followsMesh, type MeshFlags } from '../mesh-options.ts';
+import { addSocketOption, type SocketFlags } from '../serve-options.ts';
+
+/** Flags of a command that asks an agent. */
+export interface QuestionFlags extends MeshFlags, SocketFlags {
+  readonly output: ListFormat;
+  readonly quiet?: true;
+  /** True if an agent is run for the answer; false if a running agent is asked. */
+  readonly readsMesh: boolean;
+}
+
+/** Adds the options that select the agent: a running one, or one that is run with the given sources for the answer. */
+export function addAskOptions(command: Command, io: CommandIO): Command {
+  const known = command.options.length;
+  addMeshOptions(command);
+  const log = new Set(addLogOptions(new Command()).options.map((option) => option.attributeName()));
+  const ofMesh = command.options.slice(known).filter((option) => !log.has(option.attributeName()));
+  addSocketOption(command).hook('preAction', () => {
+    // Only flags select sources. The environment and the file of an agent do not cause a second agent to run.
+    const readsMesh = followsMesh(command.opts());
+    command.setOptionValue('readsMesh', readsMesh);
+    const ignored = ofMesh.find((option) => command.getOptionValueSource(option.attributeName()) === 'cli');
+    if (!readsMesh && ignored !== undefined) refuseMeshOption(command, ignored);
+  });
+  return addConfiguration(command, io);
+}
+
+/** Rejects an option that only an agent with sources uses, because the running agent would ignore it (I12). */
+function refuseMeshOption(command: Command, { long }: Option): never {
+  const filter = command.options.some((option) => option.long === '--of-cluster');
+  const remedy = long === '--cluster' && filter ? '; --of-cluster selects one cluster' : '';
+  command.error(
+    `dpcache: ${long} has no effect, because a running agent is asked: remove it, or add a source such as --load${remedy}`,
+  );
+}

@@ -1,0 +1,61 @@
+import { InvalidArgumentError, Option } from 'commander';
+import { parseWhen, WHEN_FORMS, whenText } from '../../api/when.ts';
+import { systemClock } from '../../base/system-clock.ts';
+import { isNumericIdentity } from '../../model/numeric-identity.ts';
+import { Prefix } from '../../net/prefix.ts';
+
+/** Returns a numeric identity. Like all parsers here, throws `InvalidArgumentError`. */
+export function parseIdentity(text: string): number {
+  const identity = /^\d{1,10}$/.test(text) ? Number(text) : Number.NaN;
+  if (isNumericIdentity(identity)) return identity;
+  throw new InvalidArgumentError('It must be a number from 0 to 4294967295.');
+}
+
+/** Returns a maximum number of items. */
+export function parseLimit(text: string): number {
+  if (/^[1-9]\d{0,8}$/.test(text)) return Number(text);
+  throw new InvalidArgumentError('It must be a number from 1 to 999999999.');
+}
+
+/** Returns the text unchanged. Rejects an invalid one before a mesh is synced for the answer. */
+export function parseIP(text: string): string {
+  if (Prefix.parseAnnotated(text) !== undefined) return text;
+  throw new InvalidArgumentError('It must be an IP address or a CIDR.');
+}
+
+/** Returns a key of the history unchanged. */
+export function parseKey(text: string): string {
+  if (Prefix.parse(text) !== undefined || /^[^/]+\/[^/]+$/.test(text)) return text;
+  throw new InvalidArgumentError('It must be an IP address, a CIDR, or a name with one /.');
+}
+
+/** Returns a parser of a name with two parts. */
+export function parsePath(what: string): (text: string) => string {
+  return (text) => {
+    if (/^[^/]+\/[^/]+$/.test(text)) return text;
+    throw new InvalidArgumentError(`It must be ${what}.`);
+  };
+}
+
+/** Returns a moment as text. A relative one counts from now. */
+export function parseMoment(text: string): string {
+  return parseMomentAt(systemClock.wallTime(), text);
+}
+
+/** Returns a moment as text. A relative one counts from `now`. */
+export function parseMomentAt(now: number, text: string): string {
+  const when = parseWhen(text, now);
+  if (when !== undefined) return whenText(when);
+  throw new InvalidArgumentError(`It must be a time: ${WHEN_FORMS}.`);
+}
+
+/** Returns `--at`. */
+export function atOption(): Option {
+  return new Option('--at <time>', `answer for this moment: ${WHEN_FORMS}`).argParser(parseMoment);
+}
+
+/** Returns true if a moment is later than another one of the same form: both are times, or both are sequence numbers. */
+export function isLaterMoment(a: string, b: string): boolean {
+  if (a.startsWith('#') !== b.startsWith('#')) return false;
+  return a.startsWith('#') ? Number(a.slice(1)) > Number(b.slice(1)) : Date.parse(a) > Date.parse(b);
+}

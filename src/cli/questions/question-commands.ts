@@ -1,0 +1,334 @@
+import { type Command, Option } from 'commander';
+import { WHEN_FORMS } from '../../api/when.ts';
+import { messageOf } from '../../base/failure.ts';
+import { counted } from '../../base/show-value.ts';
+import { systemClock } from '../../base/system-clock.ts';
+import type { HistoryQuery } from '../../client/history-answers.ts';
+import type { ListFilters } from '../../client/list.ts';
+import { SOURCES } from '../../model/source.ts';
+import { InputError } from '../../process/input-error.ts';
+import { type CommandIO, EXIT, type ExitStatus, type RunAction } from '../io.ts';
+import { parseDuration } from '../option-table.ts';
+import { addTroubleshootCommand } from '../troubleshoot-command.ts';
+import { addAskOptions, type QuestionFlags } from './ask-options.ts';
+import {
+  atOption,
+  isLaterMoment,
+  parseIdentity,
+  parseIP,
+  parseKey,
+  parseLimit,
+  parseMoment,
+  parseMomentAt,
+  parsePath,
+} from './question-arguments.ts';
+import { type ListFlags, NO_NAMES, Questioner } from './questioner.ts';
+
+const ofHistory = () => import('../../client/history-answers.ts');
+const ofPrefixes = () => import('../../client/prefix-answers.ts');
+const ofServices = () => import('../../client/service-answers.ts');
+const ofNodes = () => import('../../client/node-answers.ts');
+const ofSearch = () => import('../../client/search-answers.ts');
+const ofIdentities = () => import('../../client/identity-answers.ts');
+
+interface HistoryFlags extends QuestionFlags {
+  readonly from?: string;
+  readonly to?: string;
+  readonly limit: number;
+  readonly around?: string;
+  readonly export?: string;
+  readonly window: number;
+}
+
+interface PastFlags extends QuestionFlags {
+  readonly at?: string;
+}
+
+/** The filter of lists that contain several clusters. */
+interface ClusterFlags extends ListFlags {
+  readonly ofCluster?: string;
+}
+
+/** Returns the filters among the flags of a command. */
+function filtersOf(flags: object, names: readonly string[]): ListFilters {
+  return Object.fromEntries(Object.entries(flags).filter(([name]) => names.includes(name)));
+}
+
+/** Yields the IPs as lines. */
+async function* lines(ips: readonly string[]): AsyncGenerator<string> {
+  yield ips.join('\n');
+}
+
+/** Adds the commands that ask one question and end: `dpcache ipcache list` and the like. */
+export function addQuestionCommands(program: Command, io: CommandIO, run: RunAction): void {
+  const questioner = new Questioner(io, run);
+  addIPCacheCommands(program, questioner, io, run);
+  addHistoryCommand(program, questioner, io, run);
+  addWhoisCommand(program, questioner);
+  addServiceCommands(program, questioner);
+  addNodeCommands(program, questioner);
+  addIdentityCommands(program, questioner);
+  addClustermeshCommands(program, questioner, io, run);
+  addStatusCommand(program, questioner);
+}
+
+function addIPCacheCommands(program: Command, questioner: Questioner, io: CommandIO, run: RunAction): void {
+  const ipcache = program.command('ipcache').description('print prefixes with their identity, host and pod');
+  const prefixes = questioner
+    .command(ipcache, 'list', 'list all prefixes')
+    .option('--identity <n>', 'only prefixes with this identity', parseIdentity)
+    .option('--within <cidr>', 'only prefixes in this CIDR', parseIP)
+    .addOption(
+      new Option('--source <source>', 'only prefixes whose effective claim is from this source').choices(
+        SOURCES,
+      ),
+    )
+    .option('--of-cluster <name>', 'only prefixes whose effective claim is from this remote cluster')
+    .option('--label <label>', 'only prefixes whose identity has this label, such as app=web or k8s:app=web')
+    .option('--pod <namespace/name>', 'only prefixes of this pod', parsePath('namespace/name'))
+    .option('--node <ip>', 'only prefixes on the node with this IP', parseIP)
+    .addOption(atOption().conflicts(['count', 'watch']));
+  questioner.list<ClusterFlags>(prefixes, 'ip', async ({ ofCluster: cluster, ...flags }) =>
+    (await ofPrefixes()).listPrefixes({
+      ...filtersOf(flags, ['identity', 'within', 'source', 'label', 'pod', 'node', 'at']),
+      cluster,
+    }),
+  );
+  questioner
+    .command(ipcache, 'get', 'print the entry of the longest prefix that contains an IP, or of a CIDR')
+    .argument('<ip>', 'IP address or CIDR', parseIP)
+    .addOption(atOption())
+    .action((ip: string, flags: PastFlags) =>
+      questioner.answer(flags, async () => (await ofPrefixes()).getPrefix(ip, flags.at)),
+    );
+  questioner
+    .command(
+      ipcache,
+      'explain',
+      'print all claims on an IP or CIDR, and why one of them is effective',
+      NO_NAMES,
+    )
+    .argument('<ip>', 'IP address or CIDR', parseIP)
+    .addOption(atOption())
+    .action((ip: string, { at, ...flags }: PastFlags) =>
+      questioner.answer(flags, async () =>
+        at === undefined ? (await ofPrefixes()).explainPrefix(ip) : (await ofHistory()).explainPast(ip, at),
+      ),
+    );
+
+  const lookup = ipcache
+    .command('lookup')
+    .description('print the entries of many IPs, one JSON line each, in order')
+    .argument('<ips...>', 'IP addresses; - reads them from standard input, one per line')
+    .addOption(atOption())
+    .action((ips: readonly string[], flags: PastFlags) =>
+      run(async () => {
+        const input = ips.length === 1 && ips[0] === '-' ? io.stdin : lines(ips);
+        const { lookupLines } = await import('../../client/lookup-lines.ts');
+        const { answer: all, complete } = await questioner.ask(flags, (ask) =>
+          lookupLines(ask, input, io.stdout, io.signal, flags.at),
+        );
+        return all && complete ? EXIT.ok : EXIT.failed;
+      }),
+    );
+  addAskOptions(lookup, io);
+}
+
+function addHistoryCommand(program: Command, questioner: Questioner, io: CommandIO, run: RunAction): void {
+  const now = systemClock.wallTime(); // one for both, so that `--to -1h --from -1h` is no inverted range
+  const parseBoundary = (text: string): string => parseMomentAt(now, text);
+  questioner
+    .command(
+      program,
+      'history',
+      'print the changes of a prefix, a service or a node, or all changes, newest first',
+      NO_NAMES,
+    )
+    .argument(
+      '[key]',
+      'IP address, CIDR, namespace/name of a service or cluster/name of a node; default: all',
+      parseKey,
+    )
+    .addOption(
+      new Option('--from <time>', `only changes from then on: ${WHEN_FORMS}`).argParser(parseBoundary),
+    )
+    .addOption(new Option('--to <time>', 'only changes until then').argParser(parseBoundary))
+    .addOption(new Option('--limit <n>', 'maximum number of changes').argParser(parseLimit).default(50))
+    .addOption(
+      new Option('--around <time>', 'print what changed around this moment, grouped by cause')
+        .argParser(parseMoment)
+        .conflicts(['from', 'to']),
+    )
+    .addOption(
+      new Option('--window <duration>', 'with --around: time before and after it')
+        .argParser(parseDuration)
+        .default(5000, '5s'),
+    )
+    .addOption(
+      new Option(
+        '--export <file>',
+        'write all changes of the range to this file, as JSON lines, newest first',
+      ).conflicts(['around', 'quiet']),
+    )
+    .action((key: string | undefined, flags: HistoryFlags, command: Command) => {
+      const { from, to, limit, around, window, export: file } = flags;
+      if (from !== undefined && to !== undefined && isLaterMoment(from, to))
+        command.error(`dpcache: --from ${from} is after --to ${to}: exchange them`);
+      if (file !== undefined) return run(() => exportTo(questioner, io, file, flags, { key, from, to }));
+      if (around !== undefined)
+        return questioner.answer(flags, async () => (await ofHistory()).askAround(around, window, limit));
+      return questioner.answer(flags, async () => (await ofHistory()).askHistory({ key, from, to, limit }));
+    });
+}
+
+/** Writes all changes of a range to a file. */
+async function exportTo(
+  questioner: Questioner,
+  { stderr }: CommandIO,
+  file: string,
+  flags: QuestionFlags,
+  query: Omit<HistoryQuery, 'limit'>,
+): Promise<ExitStatus> {
+  const { exportHistory } = await ofHistory();
+  const { open } = await import('node:fs/promises');
+  const handle = await open(file, 'w', 0o600).catch((error: unknown) => {
+    throw new InputError(`--export ${file}: ${messageOf(error)}`, { cause: error });
+  });
+  try {
+    const { answer: count } = await questioner.ask(flags, (ask) =>
+      exportHistory(ask, query, (lines) => handle.write(lines)),
+    );
+    stderr.write(`dpcache: ${counted(count, 'change')} written to ${file}\n`);
+  } finally {
+    await handle.close();
+  }
+  return EXIT.ok;
+}
+
+function addWhoisCommand(program: Command, questioner: Questioner): void {
+  questioner
+    .command(
+      program,
+      'whois',
+      'print what has an IP, a name, a label or a number: pods, services, nodes, identities',
+    )
+    .argument('<text>', 'IP, CIDR, number of an identity, label such as app=web, or a part of a name')
+    .addOption(
+      new Option('--limit <n>', 'maximum number of results of each kind, up to 50')
+        .argParser(parseLimit)
+        .default(8),
+    )
+    .action((text: string, flags: QuestionFlags & { readonly limit: number }) =>
+      questioner.answer(flags, async () => (await ofSearch()).askSearch(text, flags.limit)),
+    );
+}
+
+function addServiceCommands(program: Command, questioner: Questioner): void {
+  const service = program.command('service').description('print services and their backends');
+  const services = questioner
+    .command(service, 'list', 'list all services with their backends')
+    .option('--namespace <name>', 'only services of this namespace')
+    .option('--of-cluster <name>', 'only services with a backend in this remote cluster');
+  questioner.list<ClusterFlags>(services, 'service', async ({ ofCluster: cluster, ...flags }) =>
+    (await ofServices()).listServices({ ...filtersOf(flags, ['namespace']), cluster }),
+  );
+  questioner
+    .command(service, 'get', 'print a service and its backends')
+    .argument('<service>', 'namespace/name', parsePath('namespace/name'))
+    .addOption(atOption())
+    .action((name: string, flags: PastFlags) =>
+      questioner.answer(flags, async () => (await ofServices()).getService(name, flags.at)),
+    );
+  questioner
+    .command(
+      service,
+      'explain',
+      'print all backends that are offered to a service, and whether and why they are used',
+      NO_NAMES,
+    )
+    .argument('<service>', 'namespace/name', parsePath('namespace/name'))
+    .addOption(atOption())
+    .action((name: string, flags: PastFlags) =>
+      questioner.answer(flags, async () => (await ofServices()).explainService(name, flags.at)),
+    );
+}
+
+function addNodeCommands(program: Command, questioner: Questioner): void {
+  const node = program.command('node').description('print nodes and their addresses');
+  const nodes = questioner
+    .command(node, 'list', 'list all nodes of the mesh')
+    .option('--of-cluster <name>', 'only nodes of this cluster');
+  questioner.list<ClusterFlags>(nodes, 'node', async ({ ofCluster: cluster }) =>
+    (await ofNodes()).listNodes({ cluster }),
+  );
+  questioner
+    .command(node, 'get', 'print a node and the claims of each source')
+    .argument('<node>', 'cluster/name', parsePath('cluster/name'))
+    .addOption(atOption())
+    .action((name: string, flags: PastFlags) =>
+      questioner.answer(flags, async () => (await ofNodes()).getNode(name, flags.at)),
+    );
+}
+
+function addIdentityCommands(program: Command, questioner: Questioner): void {
+  const identity = program.command('identity').description('print identities and their labels');
+  const identities = questioner
+    .command(identity, 'list', 'list all identities with their labels')
+    .option('--of-cluster <name>', 'only identities of this cluster')
+    .option('--label <label>', 'only identities with this label, such as app=web or k8s:app=web');
+  questioner.list<ClusterFlags>(identities, 'ip', async ({ ofCluster: cluster, ...flags }) =>
+    (await ofIdentities()).listIdentities({ ...filtersOf(flags, ['label']), cluster }),
+  );
+  questioner
+    .command(identity, 'get', 'print the labels of an identity')
+    .argument('<identity>', 'numeric identity', parseIdentity)
+    .action((number: number, flags: QuestionFlags) =>
+      questioner.answer(flags, async () => (await ofIdentities()).getIdentity(number)),
+    );
+}
+
+function addClustermeshCommands(
+  program: Command,
+  questioner: Questioner,
+  io: CommandIO,
+  run: RunAction,
+): void {
+  const clustermesh = program
+    .command('clustermesh')
+    .description('print the state of the clusters in the mesh');
+  questioner
+    .command(clustermesh, 'status', 'print the connection, sync state, counts and failures of each cluster')
+    .action((flags: QuestionFlags) =>
+      questioner.answer(flags, async () => (await import('../../client/summary.ts')).askClustermesh),
+    );
+  questioner
+    .command(
+      clustermesh,
+      'conflicts',
+      'print overlapping CIDRs of pods, prefixes of several clusters and duplicate ids; exit with status 1 if there are any',
+    )
+    .action((flags: QuestionFlags) =>
+      questioner.answer(flags, async () => (await import('../../client/conflict-answers.ts')).askConflicts),
+    );
+  addTroubleshootCommand(clustermesh, io, run);
+}
+
+function addStatusCommand(program: Command, questioner: Questioner): void {
+  questioner
+    .command(
+      program,
+      'status',
+      'print the status of the agent: clusters, counts and rejected items',
+      NO_NAMES,
+    )
+    .option(
+      '--ready',
+      'print only whether the agent is ready; if it is not, print what it waits for and exit with status 1',
+    )
+    .action((flags: QuestionFlags & { readonly ready?: true }) =>
+      questioner.answer(flags, async () => {
+        const { askReady, askStatus } = await import('../../client/summary.ts');
+        return flags.ready === true ? askReady : askStatus;
+      }),
+    );
+}

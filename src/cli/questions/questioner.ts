@@ -1,0 +1,198 @@
+import { type Command, Option } from 'commander';
+import type { LoadedSource } from '../../agent/run-agent.ts';
+import type { Ask } from '../../api/api-client.ts';
+import type { ChangeType } from '../../api/change-types.ts';
+import type { Answer, Question } from '../../client/answer.ts';
+import type { ListFormat, Listing } from '../../client/list.ts';
+import { InputError } from '../../process/input-error.ts';
+import { writeLines } from '../../process/terminal.ts';
+import { type CommandIO, EXIT, type ExitStatus, OUTPUT_CLOSED, type RunAction } from '../io.ts';
+import { agentOptions } from '../mesh-options.ts';
+import { socketPath } from '../serve-options.ts';
+import { addAskOptions, type QuestionFlags } from './ask-options.ts';
+import { parseLimit } from './question-arguments.ts';
+
+/** Flags of a list. */
+export interface ListFlags extends QuestionFlags {
+  readonly watch?: true;
+  readonly limit?: number;
+  readonly count?: true;
+}
+
+/** Loads a question or a list when it is needed. */
+export type Loader<Q> = () => Promise<Q>;
+
+/** Formats of answers without names. */
+export const NO_NAMES: readonly ListFormat[] = ['text', 'wide', 'json', 'yaml'];
+
+/** Moves the cursor to the top and clears the screen (ECMA-48: CUP, ED). */
+const CLEAR_SCREEN = '\u001B[H\u001B[2J';
+
+/** Maximum length of a watched list that is compared with its last output: 1 MiB. It is shown again only if it differs. */
+const MAX_COMPARED: number = 1 << 20;
+
+async function textOf({ json, lines, names = [] }: Answer, output: ListFormat): Promise<string> {
+  if (output === 'json') return `${JSON.stringify(json, null, 1)}\n`;
+  if (output === 'yaml') return (await import('yaml')).stringify(json, { aliasDuplicateObjects: false });
+  const shown = output === 'name' ? names : lines;
+  return shown.map((line) => `${line}\n`).join('');
+}
+
+/** Declares commands that ask one question, asks it, and prints the answer. */
+export class Questioner {
+  readonly #io: CommandIO;
+  readonly #run: RunAction;
+
+  constructor(io: CommandIO, run: RunAction) {
+    this.#io = io;
+    this.#run = run;
+  }
+
+  /** Adds a command with the options of all questions. */
+  command(
+    parent: Command,
+    name: string,
+    description: string,
+    formats: readonly ListFormat[] = ['text', 'wide', 'json', 'yaml', 'name'],
+  ): Command {
+    const output = new Option('-o, --output <format>', 'output format; wide: all columns, name: keys only');
+    const command = parent
+      .command(name)
+      .description(description)
+      .addOption(output.choices(formats).default('text'))
+      .option('-q, --quiet', 'print nothing; exit with status 0 if there is an answer');
+    return addAskOptions(command, this.#io);
+  }
+
+  /** Adds the options and the action of a list to a command. A watched list is shown again when an object of its type has changed. */
+  list<F extends ListFlags>(
+    command: Command,
+    type: ChangeType,
+    loadList: (flags: F) => Promise<Listing>,
+  ): void {
+    command
+      .option('--limit <n>', 'maximum number of items', parseLimit)
+      .addOption(new Option('--count', 'print only the number of items').conflicts(['limit', 'quiet']))
+      .addOption(
+        new Option('-w, --watch', 'print the list again after each change, until interrupted').conflicts([
+          'quiet',
+          'count',
+        ]),
+      )
+      .action((flags: F) => {
+        const load = (): Promise<Listing> => loadList(flags);
+        if (flags.watch !== true) return this.#run(() => this.#print(flags, load));
+        if (flags.readsMesh)
+          command.error('dpcache: --watch requires a running agent: remove the options that name a source');
+        return this.#run(() => this.#watch(flags, load, type));
+      });
+  }
+
+  /** Calls `use` with the running agent, or with one that is run for the answer. */
+  async ask<T>(flags: QuestionFlags, use: (ask: Ask) => Promise<T>): Promise<LoadedSource<T>> {
+    const { stderr, signal, env } = this.#io;
+    if (flags.readsMesh) {
+      const { createLog } = await import('../../process/log.ts');
+      const { askMesh } = await import('../../agent/run-agent.ts');
+      const log = createLog(flags.logLevel, flags.logFormat, stderr);
+      return askMesh(agentOptions(flags), use, { log, signal });
+    }
+    const { askAgent } = await import('../../client/ask-agent.ts');
+    const answer = await askAgent(socketPath(flags, env), ({ ask }) => use(ask), signal);
+    return { answer, complete: true };
+  }
+
+  /** Asks a question and prints the answer. */
+  answer(flags: QuestionFlags, load: Loader<Question>): Promise<void> {
+    return this.#run(async () => {
+      const { stdout, stderr } = this.#io;
+      const question = await load();
+      const { output, quiet = false } = flags;
+      const view = { wide: output === 'wide', width: stdout.columns };
+      const { answer, complete } = await this.ask(flags, (ask) => question(ask, view));
+      const { found, lines } = answer;
+      const forPrograms = output === 'json' || output === 'yaml';
+      if (!found && !forPrograms) stderr.write(lines.map((line) => `dpcache: ${line}\n`).join(''));
+      else if (!quiet) writeLines(stdout, await textOf(answer, output));
+      // An incomplete mesh still gives an answer, but the exit status must be different for scripts.
+      return found && complete ? EXIT.ok : EXIT.failed;
+    });
+  }
+
+  async #write(text: string): Promise<void> {
+    const { stdout, signal } = this.#io;
+    writeLines(stdout, text);
+    await stdout.drained?.(signal);
+    signal.throwIfAborted();
+  }
+
+  async #print(flags: ListFlags, load: Loader<Listing>): Promise<ExitStatus> {
+    const { stdout, signal } = this.#io;
+    const listing = await load();
+    const { output: format, quiet = false, count = false, limit } = flags;
+    const view = { wide: format === 'wide', width: stdout.columns };
+    try {
+      const { complete } = await this.ask(flags, async (ask) => {
+        if (count) await this.#write(`${await listing.count(ask)}\n`);
+        else if (quiet) await listing.print(ask, { format, view, limit: 1 }, async () => {});
+        else await listing.print(ask, { format, view, limit }, (text) => this.#write(text));
+      });
+      return complete ? EXIT.ok : EXIT.failed;
+    } catch (error) {
+      // The reader has closed the pipe: `| head`.
+      if (signal.aborted && signal.reason === OUTPUT_CLOSED) return EXIT.ok;
+      if (signal.aborted) throw new InputError('interrupted: the list is incomplete', { cause: error });
+      throw error;
+    }
+  }
+
+  async #watch(flags: ListFlags, load: Loader<Listing>, type: ChangeType): Promise<ExitStatus> {
+    const { stdout, stderr, env, signal: interrupted } = this.#io;
+    const { askAgent } = await import('../../client/ask-agent.ts');
+    const { watchChanges } = await import('../../client/watch-changes.ts');
+    const { EitherSignal } = await import('../../base/follow-signal.ts');
+    const listing = await load();
+    const { output: format, limit } = flags;
+    let previous: string | undefined;
+    let isFirst = true;
+    const clear = (): void => {
+      if (stdout.isTTY === true) stdout.write(CLEAR_SCREEN);
+      else if (!isFirst) stdout.write('\n');
+      isFirst = false;
+    };
+    const done = new AbortController();
+    using either = new EitherSignal(interrupted, done.signal);
+    const { signal } = either;
+    await askAgent(
+      socketPath(flags, env),
+      async (client) => {
+        for await (const _ of watchChanges(client, type, signal)) {
+          const view = { wide: format === 'wide', width: stdout.columns };
+          let text: string | undefined = '';
+          await listing.print(client.ask, { format, view, limit }, async (part) => {
+            if (text === undefined) return this.#write(part);
+            text += part;
+            if (text.length <= MAX_COMPARED) return;
+            const whole = text;
+            text = undefined;
+            clear();
+            await this.#write(whole);
+          });
+          if (text !== undefined && text !== previous) {
+            clear();
+            await this.#write(text);
+          }
+          previous = text;
+        }
+      },
+      signal,
+    )
+      .catch((error: unknown) => {
+        if (!interrupted.aborted) throw error;
+      })
+      .finally(() => done.abort()); // otherwise the stream of changes keeps the process alive
+    if (interrupted.aborted) return EXIT.ok;
+    stderr.write('dpcache: the agent has stopped\n');
+    return EXIT.failed;
+  }
+}
