@@ -6,6 +6,7 @@ import { addDigestRoutes } from './routes/digest-routes.ts';
 import { addEngineRoutes } from './routes/engine-routes.ts';
 import { addHistoryRoutes } from './routes/history-routes.ts';
 import { addIPRoutes } from './routes/ip-routes.ts';
+import { addLookupRoutes } from './routes/lookup-routes.ts';
 import { addPageRoutes, type PageFile } from './routes/page-routes.ts';
 import { addSearchRoutes } from './routes/search-routes.ts';
 import { addStatusRoutes } from './routes/status-routes.ts';
@@ -24,6 +25,7 @@ export function createApp(options: AppOptions): ApiApp {
   const app = createBaseApp({ ...options, socketOnly: SOCKET_ONLY_PATHS });
   const gate = new TurnGate({ clock: options.clock, nextTurn: setImmediate });
   addIPRoutes(app, { ...options, gate });
+  addLookupRoutes(app, { ...options, gate });
   addEngineRoutes(app, { ...options, gate });
   addHistoryRoutes(app, { ...options, gate });
   addSearchRoutes(app, { ...options, gate });

@@ -1,0 +1,134 @@
+import type { Clock } from '../../base/clock.ts';
+import type { ChangedSince } from '../../history/past-reader.ts';
+import type { Moment } from '../../history/types.ts';
+import type { IPCacheSnapshot } from '../../ipcache/snapshot.ts';
+import type { KeyedEntry } from '../../ipcache/types.ts';
+import { prefixOfKey } from '../../net/prefix.ts';
+import { type EntryDocument, type ExplanationDocument, entryDocument } from '../documents.ts';
+import {
+  historyOf,
+  notFoundAt,
+  notHeld,
+  notListed,
+  pastDocument,
+  pastExplanation,
+  whenParameter,
+} from '../history-documents.ts';
+import type { PastDocument } from '../past-document.ts';
+import { ProblemError } from '../problem.ts';
+import type { ReadModel } from '../read-model.ts';
+import { type FilterValues, type IPFilters, parseFilters } from './ip-filters.ts';
+import type { Listing } from './list-pages.ts';
+import { listName } from './route-parts.ts';
+import type { SnapshotViews } from './snapshot-views.ts';
+
+/** Maximum number of prefixes that changed since the moment of a list. Limits its memory: about 300 bytes each. */
+const CHANGED = 200_000;
+
+/** Reads the moment `at` of an IP or a CIDR. Resolves to undefined if nothing is known of it. */
+export function momentOf(
+  model: ReadModel,
+  clock: Clock,
+  key: string,
+  at: string,
+): Promise<Moment | undefined> {
+  const { past } = historyOf(model);
+  const when = whenParameter('at', at, clock.wallTime());
+  return key.includes('/') ? past.at(key, when) : past.lookup(key, when);
+}
+
+/** Returns the problem of an unknown IP or CIDR. */
+export function unknown(field: string, value: string): ProblemError {
+  return new ProblemError('not-found', `No entry for ${value}.`, { field, value });
+}
+
+/** Returns the moment, if it is held and has claims. */
+function heldMoment(asked: string, moment: Moment | undefined): Moment {
+  if (moment?.reason === 'before-held') throw notHeld(moment.held);
+  if (moment === undefined) throw unknown('ip', asked);
+  if (moment.effective === undefined) throw notFoundAt('ip', asked, moment);
+  return moment;
+}
+
+/** Returns the claims of a moment. Throws `ProblemError` if it is not held or has no claims. */
+export function pastExplained(
+  model: ReadModel,
+  asked: string,
+  moment: Moment | undefined,
+): ExplanationDocument {
+  const document = pastExplanation(heldMoment(asked, moment), model);
+  if (document === undefined) throw unknown('ip', asked);
+  return document;
+}
+
+/** Returns the entry of a moment. Throws `ProblemError` if it is not held or has no claims. */
+export function pastEntry(model: ReadModel, asked: string, moment: Moment | undefined): EntryDocument {
+  const past = heldMoment(asked, moment);
+  const { effective } = past;
+  if (effective === undefined) throw unknown('ip', asked);
+  return { ...entryDocument({ ...effective, shadowed: false }, model), past: pastDocument(past) };
+}
+
+/** Creates the lists of earlier moments. */
+export class PastLists {
+  readonly #model: ReadModel;
+  readonly #views: SnapshotViews;
+  readonly #clock: Clock;
+  readonly #instance: string;
+  #count = 0;
+
+  constructor(model: ReadModel, views: SnapshotViews, clock: Clock, instance: string) {
+    this.#model = model;
+    this.#views = views;
+    this.#clock = clock;
+    this.#instance = instance;
+  }
+
+  /** Returns the list of the moment `at`. Throws `ProblemError` if it cannot be listed. */
+  async list(at: string, query: FilterValues): Promise<Listing<EntryDocument>> {
+    const { past: reader } = historyOf(this.#model);
+    const filters = parseFilters(query, this.#model);
+    const when = whenParameter('at', at, this.#clock.wallTime());
+    // Together, so that the changes are those since the snapshot.
+    const { snapshot, revision } = this.#views.snapshot(false);
+    const changed = await reader.changedSince(when, CHANGED);
+    if (changed === 'earlier') throw notListed(reader.held);
+    if (changed === 'too-many')
+      throw new ProblemError('invalid-parameter', `More than ${CHANGED} prefixes have changed since then.`, {
+        field: 'at',
+        value: at.slice(0, 120),
+      });
+    // No two of these lists are shared, because the agent does not compare them.
+    const title = `ipcache ${++this.#count}`;
+    const name = listName(this.#instance, title, snapshot.revision, { limit: 0, ...query });
+    const past = pastDocument({ ...changed, effectiveSince: undefined, effectiveUntil: undefined });
+    const items = pastEntries(this.#model, { snapshot, changed, filters, past });
+    return { name, revision, view: snapshot, past, items };
+  }
+}
+
+/** A list of an earlier moment. */
+interface PastList {
+  readonly snapshot: IPCacheSnapshot;
+  readonly changed: ChangedSince;
+  readonly filters: IPFilters;
+  readonly past: PastDocument;
+}
+
+/** Yields the entries of an earlier moment that match, and `undefined` for others. */
+function* pastEntries(
+  model: ReadModel,
+  { snapshot, changed, filters: { exact, matches }, past }: PastList,
+): Generator<EntryDocument | undefined, void, void> {
+  const asked = exact?.toString();
+  const isMatch = (entry: KeyedEntry): boolean =>
+    (asked === undefined || prefixOfKey(entry.key) === asked) && matches(entry);
+  for (const entry of snapshot.entries()) {
+    const isSame = !changed.prefixes.has(prefixOfKey(entry.key));
+    yield isSame && isMatch(entry) ? { ...entryDocument(entry, model), past } : undefined;
+  }
+  for (const claim of changed.prefixes.values()) {
+    const entry = claim && { ...claim, shadowed: false };
+    yield entry !== undefined && isMatch(entry) ? { ...entryDocument(entry, model), past } : undefined;
+  }
+}
