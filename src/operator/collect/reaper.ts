@@ -27,6 +27,16 @@ export function placeOf(
   return { kind, namespace, name };
 }
 
+/** The outcome of a write that was not made. */
+export type RefusedWrite = Exclude<WriteOutcome, { readonly outcome: 'done' | 'dry-run' }>;
+
+/** Returns the error of a write that was not made. */
+export function writeError(write: ObjectWrite, answer: RefusedWrite): Error {
+  if (answer.outcome === 'failed') return answer.error;
+  const reason = 'message' in answer ? answer.message : 'this operator is not the leader';
+  return new CollectError(answer.outcome, `cannot ${writeText(write)}: ${reason}`);
+}
+
 /**
  * Makes and reports a write of a collector. A conflict is left to the next round, and a missing object is ignored. If the write
  * is refused or fails, the round ends (OPERATOR 22, 23).
@@ -49,15 +59,14 @@ export async function collect(
     case 'conflict':
       report.conflict();
       break;
-    case 'not-leader':
-      throw new CollectError(outcome, `cannot ${action}: this operator is not the leader`);
     case 'failed':
       throw new CollectError(answer.error.code, `cannot ${action}: ${answer.error.message}`, {
         cause: answer.error,
       });
+    case 'not-leader':
     case 'refused':
     case 'invalid':
-      throw new CollectError(outcome, `cannot ${action}: ${answer.message}`);
+      throw writeError(write, answer);
   }
   return outcome;
 }

@@ -1,8 +1,8 @@
 import type { Clock } from '../../base/clock.ts';
-import { type Failure, failureOf } from '../../base/failure.ts';
 import { CallbackGuard } from '../../base/guard.ts';
 import { sleep } from '../../base/sleep.ts';
 import type { Duty, DutyState, DutyStatus } from '../duty.ts';
+import { DutyFailures } from '../duty-failures.ts';
 import type { Observed } from './observed-kind.ts';
 
 /** A write that a collector made, or would have made: action, reason and outcome. */
@@ -48,12 +48,6 @@ export interface RoundsOptions {
 /** Time between checks for a dependency that is not ready. */
 const LOOK_MS = 5000;
 
-/** The round cannot start because a dependency is incomplete. */
-export class NotReadyError extends Error {
-  override readonly name = 'NotReadyError';
-  readonly code = 'not-ready';
-}
-
 /**
  * Runs the rounds of a collector one after the other. If a round fails, it is counted, and the next one starts as planned. If a
  * dependency is incomplete, the round does not start. Marks are deleted when the duty ends, so the next leader starts without
@@ -64,13 +58,12 @@ export class RoundsDuty implements Duty {
   readonly #collector: Collector;
   readonly #options: RoundsOptions;
   readonly #guard = new CallbackGuard();
+  readonly #failures: DutyFailures;
   #state: DutyState = 'waiting';
   #rounds = 0;
   #marked = 0;
   #deleted = 0;
   #conflicts = 0;
-  #failures = 0;
-  #lastFailure: Failure | undefined;
   #lastRoundMs: number | undefined;
   #nextRoundMs: number | undefined;
 
@@ -78,6 +71,7 @@ export class RoundsDuty implements Duty {
     this.name = collector.name;
     this.#collector = collector;
     this.#options = options;
+    this.#failures = new DutyFailures(this.name, options);
   }
 
   async run(signal: AbortSignal): Promise<void> {
@@ -99,8 +93,7 @@ export class RoundsDuty implements Duty {
     return {
       name: this.name,
       state: this.#state,
-      failures: this.#failures,
-      lastFailure: this.#lastFailure,
+      ...this.#failures.status(),
       rounds: {
         rounds: this.#rounds,
         marked: this.#marked,
@@ -118,27 +111,19 @@ export class RoundsDuty implements Duty {
     const why = this.#collector.needs.map((kind) => kind.blocked()).find((reason) => reason !== undefined);
     if (why !== undefined) {
       this.#state = 'waiting';
-      if (this.#lastFailure?.message !== why) this.#failed(new NotReadyError(why));
+      this.#failures.notReady(why);
       return false;
     }
     this.#state = 'running';
-    if (this.#lastFailure?.code === 'not-ready') this.#lastFailure = undefined;
+    this.#failures.ready();
     this.#lastRoundMs = clock.wallTime();
     try {
       await this.#collector.round(this.#report(), signal);
       this.#rounds++;
     } catch (error) {
-      if (!signal.aborted) this.#failed(error);
+      if (!signal.aborted) this.#failures.add(error);
     }
     return true;
-  }
-
-  #failed(error: unknown): void {
-    const { clock, onFailure } = this.#options;
-    // A kind that is not listed yet is not a failure.
-    if (!(error instanceof NotReadyError)) this.#failures++;
-    this.#lastFailure = failureOf(error, clock);
-    this.#guard.call(onFailure, error, this.name);
   }
 
   #report(): RoundReport {

@@ -1,31 +1,30 @@
 import type { Clock, Random } from '../../base/clock.ts';
-import { type Failure, failureOf } from '../../base/failure.ts';
 import { CallbackGuard } from '../../base/guard.ts';
 import { sleep } from '../../base/sleep.ts';
 import { OPEN_GATE, type TurnGate } from '../../base/turn-gate.ts';
-import { WorkQueue } from '../../base/work-queue.ts';
 import type { MeshEngines } from '../../clustermesh/engines.ts';
 import { jsonPatch } from '../../k8s/memory/json-patch.ts';
 import type { KubernetesObject, ResourceEvent } from '../../k8s/resource.ts';
 import type { ObjectReader } from '../../k8s/rest/object-reader.ts';
-import { type ObjectWriter, placeOf, type WriteOutcome, writeText } from '../../k8s/rest/object-writer.ts';
+import { type ObjectWriter, placeOf, writeText } from '../../k8s/rest/object-writer.ts';
 import { timestampText } from '../../kvstore/codec/timestamp.ts';
 import type { SliceAddressType } from '../../model/cluster-endpoint-slice.ts';
-import type { ServiceExport, ServiceExportKey } from '../../model/service-export.ts';
 import { isObject } from '../../net/fields.ts';
 import { field } from '../collect/field.ts';
 import { objectKey } from '../collect/observed-kind.ts';
-import { CollectError } from '../collect/reaper.ts';
-import { type Action, NotReadyError } from '../collect/rounds.ts';
+import { type RefusedWrite, writeError } from '../collect/reaper.ts';
+import type { Action } from '../collect/rounds.ts';
+import { DueKeys } from '../due-keys.ts';
 import type { Duty, DutyState, DutyStatus } from '../duty.ts';
+import { DutyFailures } from '../duty-failures.ts';
 import { GLOBAL_NAMESPACE, isGlobalNamespace } from '../publish/global-namespaces.ts';
 import type { RemoteClusters } from '../remote-clusters.ts';
-import { WakeableSleep } from '../wakeable-sleep.ts';
 import { readLocalExport } from './local-export.ts';
 import { MCS_KINDS, type McsKindName, type McsObjects } from './mcs-objects.ts';
 import { derivedName, IMPORT_NAME_LABEL, type McsVersion } from './names.ts';
 import { OwnWrites } from './own-writes.ts';
 import { MCS_PARTS, type McsPlan, type McsState, type PlannedWrite, planName } from './plan.ts';
+import { RemoteExports } from './remote-exports.ts';
 
 /** Options of {@link McsDuty}. */
 export interface McsDutyOptions {
@@ -76,8 +75,6 @@ const LOOK_MS = 500;
 /** Time after which the reason of a wait is reported. */
 const SLOW_MS = 5000;
 const BACKOFF = { baseMs: 500, capMs: 60_000 };
-/** The wait for a change has no limit; this one only bounds a timer. */
-const LONGEST_WAIT_MS = 600_000;
 /** Reading and comparing the objects of a name takes about 0.2 ms. */
 const NAME_WEIGHT = 64;
 /** More writes than a name ever needs: status, import, Service, import again, status. */
@@ -97,10 +94,9 @@ export class McsDuty implements Duty {
   readonly name = 'mcs-api';
   readonly #options: McsDutyOptions;
   readonly #guard = new CallbackGuard();
-  readonly #queue: WorkQueue<string>;
-  /** The exports of other clusters, by `namespace/name` and cluster. */
-  readonly #remote = new Map<string, Map<string, ServiceExport>>();
-  readonly #remoteCounts = new Map<string, number>();
+  readonly #queue: DueKeys;
+  readonly #failures: DutyFailures;
+  readonly #remote = new RemoteExports();
   /** The names that have objects or exports, by namespace. */
   readonly #names = new Map<string, Set<string>>();
   /** Names by that of their derived Service, because the event of a delete has no labels. */
@@ -111,21 +107,18 @@ export class McsDuty implements Duty {
   readonly #settled = new Map<string, Settled>();
   readonly #own: OwnWrites;
   #state: DutyState = 'waiting';
-  readonly #idle: WakeableSleep;
   #writes = 0;
-  #failures = 0;
-  #lastFailure: Failure | undefined;
 
   constructor(options: McsDutyOptions) {
     const { clock, random, clusters } = options;
     this.#options = options;
     this.#own = new OwnWrites(clock, options.isDryRun === true ? Number.POSITIVE_INFINITY : undefined);
-    this.#queue = new WorkQueue({ clock, random, backoff: BACKOFF, onDue: () => this.#idle.wake() });
-    this.#idle = new WakeableSleep(clock);
+    this.#queue = new DueKeys({ clock, random, backoff: BACKOFF });
+    this.#failures = new DutyFailures(this.name, options);
     const engines: Pick<MeshEngines, 'exports'> = {
       exports: {
-        exportUpdated: (service) => this.#exported(service, service),
-        exportDeleted: (key) => this.#exported(key, undefined),
+        exportUpdated: (service) => this.#queue.add(this.#remote.set(service, service)),
+        exportDeleted: (key) => this.#queue.add(this.#remote.set(key, undefined)),
       },
     };
     clusters.feed(engines);
@@ -139,7 +132,7 @@ export class McsDuty implements Duty {
     return {
       version: objects.version,
       exports: objects.objects('serviceexports').size,
-      remoteExports: Object.fromEntries([...this.#remoteCounts].sort()),
+      remoteExports: Object.fromEntries(this.#remote.counts()),
       imports: objects.objects('serviceimports').size,
       conflicts,
       held: this.#held.size,
@@ -152,8 +145,7 @@ export class McsDuty implements Duty {
     return {
       name: this.name,
       state: this.#state,
-      failures: this.#failures,
-      lastFailure: this.#lastFailure,
+      ...this.#failures.status(),
       published: {
         synced: this.#state === 'running' && pending === 0 && this.#held.size === 0,
         keys: objects.objects('serviceimports').size,
@@ -165,7 +157,7 @@ export class McsDuty implements Duty {
   }
 
   async run(signal: AbortSignal): Promise<void> {
-    const { objects, clusters } = this.#options;
+    const { objects, clusters, gate = OPEN_GATE } = this.#options;
     this.#forget();
     this.#state = 'waiting';
     await this.#awaitInputs(signal);
@@ -174,8 +166,8 @@ export class McsDuty implements Duty {
     const leave = clusters.onChange(() => this.#reviewHeld());
     this.#touchAll();
     while (!signal.aborted) {
-      await this.#drain(signal);
-      await this.#awaitWork(signal);
+      await this.#queue.drain(gate, NAME_WEIGHT, (key) => this.#reconcile(key, signal), signal);
+      await this.#queue.whenDue(signal);
     }
     unlisten();
     leave();
@@ -184,9 +176,8 @@ export class McsDuty implements Duty {
   }
 
   #forget(): void {
-    const maps = [this.#remote, this.#remoteCounts, this.#names, this.#ofDerived];
-    for (const map of [...maps, this.#conflicts, this.#held, this.#settled]) map.clear();
-    this.#own.clear();
+    const maps = [this.#names, this.#ofDerived, this.#conflicts, this.#held, this.#settled];
+    for (const all of [this.#remote, this.#own, ...maps]) all.clear();
     this.#queue.clear();
   }
 
@@ -208,11 +199,10 @@ export class McsDuty implements Duty {
       )
         break;
       const why = blocked ?? `the exports of ${incomplete} are not complete`;
-      const isSlow = clock.now() - begun >= SLOW_MS;
-      if (isSlow && this.#lastFailure?.message !== why) this.#failed(new NotReadyError(why));
+      if (clock.now() - begun >= SLOW_MS) this.#failures.notReady(why);
       await sleep(clock, LOOK_MS, signal);
     }
-    if (this.#lastFailure?.code === 'not-ready') this.#lastFailure = undefined;
+    this.#failures.ready();
   }
 
   /** Returns a cluster whose exports are not completely known. */
@@ -222,27 +212,14 @@ export class McsDuty implements Duty {
     return clusters.known.find((name) => clusters.stateOf(name) === 'incomplete');
   }
 
-  #exported({ namespace, name, cluster }: ServiceExportKey, service: ServiceExport | undefined): void {
-    const key = `${namespace}/${name}`;
-    const exports = this.#remote.get(key) ?? new Map<string, ServiceExport>();
-    const change = Number(service !== undefined) - Number(exports.has(cluster));
-    if (service === undefined) exports.delete(cluster);
-    else exports.set(cluster, service);
-    if (exports.size === 0) this.#remote.delete(key);
-    else this.#remote.set(key, exports);
-    const count = (this.#remoteCounts.get(cluster) ?? 0) + change;
-    if (count === 0) this.#remoteCounts.delete(cluster);
-    else this.#remoteCounts.set(cluster, count);
-    this.#touch(key);
-  }
-
   #observe(kind: McsKindName, events: readonly ResourceEvent[]): void {
     for (const event of events) {
       this.#own.observe(kind, event);
       const key = objectKey(event.object);
-      if (kind === 'namespaces') for (const name of this.#names.get(key.slice(1)) ?? []) this.#touch(name);
+      if (kind === 'namespaces')
+        for (const name of this.#names.get(key.slice(1)) ?? []) this.#queue.add(name);
       else if (kind === 'services') this.#touchService(event.object);
-      else this.#touch(key);
+      else this.#queue.add(key);
     }
   }
 
@@ -252,45 +229,24 @@ export class McsDuty implements Duty {
     const label = field(service, 'metadata', 'labels', IMPORT_NAME_LABEL);
     const ofDerived =
       typeof label === 'string' ? `${service.metadata.namespace}/${label}` : this.#ofDerived.get(key);
-    if (ofDerived !== undefined) this.#touch(ofDerived);
-    else if (this.#options.objects.objects('serviceexports').has(key)) this.#touch(key);
+    if (ofDerived !== undefined) this.#queue.add(ofDerived);
+    else if (this.#options.objects.objects('serviceexports').has(key)) this.#queue.add(key);
   }
 
   #touchAll(): void {
     const { objects } = this.#options;
     for (const kind of ['serviceexports', 'serviceimports'] as const)
-      for (const key of objects.objects(kind).keys()) this.#touch(key);
-    for (const key of this.#remote.keys()) this.#touch(key);
+      for (const key of objects.objects(kind).keys()) this.#queue.add(key);
+    for (const key of this.#remote.keys()) this.#queue.add(key);
     for (const service of objects.objects('services').values()) this.#touchService(service);
-  }
-
-  #touch(key: string): void {
-    this.#queue.add(key);
-    this.#idle.wake();
   }
 
   /** Queues the names that wait for a cluster. */
   #reviewHeld(): void {
-    for (const key of this.#held.keys()) this.#touch(key);
+    for (const key of this.#held.keys()) this.#queue.add(key);
   }
 
   // ── Work ───────────────────────────────────────────────────────────────────────────────────────────────
-
-  /** Resolves when a name is due. */
-  async #awaitWork(signal: AbortSignal): Promise<void> {
-    if (this.#queue.next !== undefined) return;
-    await this.#idle.sleep(LONGEST_WAIT_MS, signal);
-  }
-
-  async #drain(signal: AbortSignal): Promise<void> {
-    const { gate = OPEN_GATE } = this.#options;
-    while (this.#queue.next !== undefined && (await gate.pass(NAME_WEIGHT, signal))) {
-      const key = this.#queue.get();
-      if (key === undefined) return;
-      await this.#reconcile(key, signal);
-      this.#queue.done(key);
-    }
-  }
 
   /** Makes the writes of a name, one after the other. A part that fails does not prevent those after it. */
   async #reconcile(key: string, signal: AbortSignal): Promise<void> {
@@ -336,7 +292,7 @@ export class McsDuty implements Duty {
       isGlobal:
         this.#options.globalByDefault === undefined ||
         isGlobalNamespace(typeof annotation === 'string' ? annotation : undefined, globalByDefault),
-      remote: [...(this.#remote.get(key)?.values() ?? [])],
+      remote: this.#remote.of(key),
       isIncomplete: (other) => other !== cluster && clusters.stateOf(other) === 'incomplete',
       firstIncomplete: () => this.#firstIncomplete(),
       serviceExport,
@@ -448,31 +404,20 @@ export class McsDuty implements Duty {
   async #refused(
     key: string,
     planned: PlannedWrite,
-    answer: WriteOutcome,
+    answer: RefusedWrite,
     signal: AbortSignal,
   ): Promise<void> {
     const { reader } = this.#options;
-    const isRepeated = this.#queue.failures(key) > 2;
-    if (answer.outcome === 'failed') this.#failed(answer.error);
-    else if ((answer.outcome !== 'conflict' && answer.outcome !== 'not-found') || isRepeated) {
-      const reason = 'message' in answer ? answer.message : 'this operator is not the leader';
-      this.#failed(new CollectError(answer.outcome, `cannot ${writeText(planned.write)}: ${reason}`));
-    }
-    if (answer.outcome !== 'conflict' && answer.outcome !== 'not-found') return;
+    const isOutdated = answer.outcome === 'conflict' || answer.outcome === 'not-found';
+    if (!isOutdated || this.#queue.failures(key) > 2) this.#failures.add(writeError(planned.write, answer));
+    if (!isOutdated) return;
     try {
       const found = await reader.get(placeOf(planned.write), signal);
       const { uid = '' } = (found ?? this.#known(planned))?.metadata ?? {};
       this.#own.set(objectOf(planned), uid, found, this.#observed(planned));
     } catch (error) {
-      if (!signal.aborted) this.#failed(error);
+      if (!signal.aborted) this.#failures.add(error);
     }
-  }
-
-  #failed(error: unknown): void {
-    const { clock, onFailure } = this.#options;
-    if (!(error instanceof NotReadyError)) this.#failures++;
-    this.#lastFailure = failureOf(error, clock);
-    this.#guard.call(onFailure, error, this.name);
   }
 }
 

@@ -1,9 +1,7 @@
 import type { Clock, Random } from '../../base/clock.ts';
-import { type Failure, failureOf } from '../../base/failure.ts';
 import { CallbackGuard } from '../../base/guard.ts';
 import { sleep } from '../../base/sleep.ts';
 import { OPEN_GATE, type TurnGate } from '../../base/turn-gate.ts';
-import { WorkQueue } from '../../base/work-queue.ts';
 import type { KubernetesObject, ResourceEvent } from '../../k8s/resource.ts';
 import {
   type ObjectWrite,
@@ -13,10 +11,11 @@ import {
 } from '../../k8s/rest/object-writer.ts';
 import { field, items } from '../collect/field.ts';
 import { type ObservedKind, objectKey } from '../collect/observed-kind.ts';
-import { CollectError } from '../collect/reaper.ts';
-import { type Action, NotReadyError } from '../collect/rounds.ts';
+import { writeError } from '../collect/reaper.ts';
+import type { Action } from '../collect/rounds.ts';
+import { DueKeys } from '../due-keys.ts';
 import type { Duty, DutyState, DutyStatus } from '../duty.ts';
-import { WakeableSleep } from '../wakeable-sleep.ts';
+import { DutyFailures } from '../duty-failures.ts';
 import { bodyOf, digestOf, ENDPOINT_SLICES, FIELD_MANAGER, type WantedSlice } from './slice-content.ts';
 
 /** A slice of the server: what is kept of it. */
@@ -82,8 +81,6 @@ const BACKOFF = { baseMs: 1000, capMs: 100_000 };
 const LOOK_MS = 1000;
 /** Time after which the reason of a wait is reported. */
 const SLOW_MS = 5000;
-/** The wait for a change has no limit; this one only bounds a timer. */
-const LONGEST_WAIT_MS = 600_000;
 /** Comparing a slice of 100 endpoints takes about 0.3 ms. */
 const COMPARE_WEIGHT = 128;
 
@@ -101,7 +98,8 @@ export class SliceWriter implements Duty {
   readonly name: string;
   readonly #options: SliceWriterOptions;
   readonly #guard = new CallbackGuard();
-  readonly #queue: WorkQueue<string>;
+  readonly #queue: DueKeys;
+  readonly #failures: DutyFailures;
   /** Keys whose difference is not written yet. */
   readonly #pending = new Set<string>();
   /** Time of the last write of each key, for {@link REST_MS}. */
@@ -109,21 +107,18 @@ export class SliceWriter implements Duty {
   /** Results of writes of this process, until the server reports a later state. Undefined: deleted. */
   readonly #written = new Map<string, KnownSlice | undefined>();
   #state: DutyState = 'waiting';
-  readonly #idle: WakeableSleep;
   #writes = 0;
-  #failures = 0;
-  #lastFailure: Failure | undefined;
 
   constructor(options: SliceWriterOptions) {
     const { clock, random, source } = options;
     this.name = source.name;
     this.#options = options;
-    this.#queue = new WorkQueue({ clock, random, backoff: BACKOFF, onDue: () => this.#idle.wake() });
-    this.#idle = new WakeableSleep(clock);
+    this.#queue = new DueKeys({ clock, random, backoff: BACKOFF });
+    this.#failures = new DutyFailures(this.name, options);
   }
 
   async run(signal: AbortSignal): Promise<void> {
-    const { slices, source, clock, batchMs = BATCH_MS } = this.#options;
+    const { slices, source, clock, batchMs = BATCH_MS, gate = OPEN_GATE } = this.#options;
     this.#state = 'waiting';
     this.#queue.clear();
     for (const keys of [this.#pending, this.#writtenAt, this.#written]) keys.clear();
@@ -134,8 +129,8 @@ export class SliceWriter implements Duty {
     if (!signal.aborted) this.#state = 'running';
     for (const key of slices.objects.keys()) this.#changed(key);
     while (!signal.aborted) {
-      await this.#drain(signal);
-      await this.#awaitWork(signal);
+      await this.#queue.drain(gate, COMPARE_WEIGHT, (key) => this.#reconcile(key, signal), signal);
+      await this.#queue.whenDue(signal);
       await sleep(clock, batchMs, signal);
     }
     this.#queue.clear();
@@ -147,8 +142,7 @@ export class SliceWriter implements Duty {
     return {
       name: this.name,
       state: this.#state,
-      failures: this.#failures,
-      lastFailure: this.#lastFailure,
+      ...this.#failures.status(),
       published: {
         synced: this.#state === 'running' && this.#pending.size === 0,
         keys: slices.objects.size,
@@ -164,12 +158,8 @@ export class SliceWriter implements Duty {
     const begun = clock.now();
     while (!signal.aborted) {
       const why = slices.blocked() ?? source.blocked();
-      if (why === undefined) {
-        if (this.#lastFailure?.code === 'not-ready') this.#lastFailure = undefined;
-        return;
-      }
-      const isSlow = clock.now() - begun >= SLOW_MS;
-      if (isSlow && this.#lastFailure?.message !== why) this.#report(new NotReadyError(why));
+      if (why === undefined) return this.#failures.ready();
+      if (clock.now() - begun >= SLOW_MS) this.#failures.notReady(why);
       await sleep(clock, LOOK_MS, signal);
     }
   }
@@ -177,7 +167,6 @@ export class SliceWriter implements Duty {
   #changed(key: string): void {
     this.#pending.add(key);
     this.#queue.add(key);
-    this.#idle.wake();
   }
 
   /** Receives the state of slices on the server, including the results of its writes. */
@@ -191,23 +180,6 @@ export class SliceWriter implements Duty {
 
   #known(key: string): KnownSlice | undefined {
     return this.#written.has(key) ? this.#written.get(key) : this.#options.slices.objects.get(key);
-  }
-
-  /** Resolves when a key is due. */
-  async #awaitWork(signal: AbortSignal): Promise<void> {
-    if (this.#queue.next !== undefined) return;
-    await this.#idle.sleep(LONGEST_WAIT_MS, signal);
-  }
-
-  /** Works on all keys that are due. */
-  async #drain(signal: AbortSignal): Promise<void> {
-    const { gate = OPEN_GATE } = this.#options;
-    while (this.#queue.next !== undefined && (await gate.pass(COMPARE_WEIGHT, signal))) {
-      const key = this.#queue.get();
-      if (key === undefined) return;
-      await this.#reconcile(key, signal);
-      this.#queue.done(key);
-    }
   }
 
   async #reconcile(key: string, signal: AbortSignal): Promise<void> {
@@ -250,12 +222,7 @@ export class SliceWriter implements Duty {
       return;
     }
     this.#queue.retry(key);
-    if (answer.outcome === 'failed') {
-      this.#report(answer.error);
-      return;
-    }
-    const reason = 'message' in answer ? answer.message : 'this operator is not the leader';
-    this.#report(new CollectError(answer.outcome, `cannot ${writeText(write)}: ${reason}`));
+    this.#failures.add(writeError(write, answer));
   }
 
   /** Returns the write that makes a slice equal to the wanted one; undefined if none is needed or possible. */
@@ -286,13 +253,6 @@ export class SliceWriter implements Duty {
             object: { ...body, metadata },
           };
     return { write, why, written };
-  }
-
-  #report(error: Error): void {
-    const { clock, onFailure } = this.#options;
-    if (!(error instanceof NotReadyError)) this.#failures++;
-    this.#lastFailure = failureOf(error, clock);
-    this.#guard.call(onFailure, error, this.name);
   }
 }
 

@@ -1,5 +1,4 @@
 import type { Clock } from '../../base/clock.ts';
-import { type Failure, failureOf } from '../../base/failure.ts';
 import { CallbackGuard } from '../../base/guard.ts';
 import { sleep } from '../../base/sleep.ts';
 import { OPEN_GATE, type TurnGate } from '../../base/turn-gate.ts';
@@ -14,9 +13,10 @@ import {
   writeText,
 } from '../../k8s/rest/object-writer.ts';
 import { type ObservedKind, objectKey } from '../collect/observed-kind.ts';
-import { CollectError } from '../collect/reaper.ts';
+import { writeError } from '../collect/reaper.ts';
 import type { Action } from '../collect/rounds.ts';
 import type { Duty, DutyState, DutyStatus } from '../duty.ts';
+import { DutyFailures } from '../duty-failures.ts';
 import { WakeableSleep } from '../wakeable-sleep.ts';
 import {
   type CoreEndpoint,
@@ -76,14 +76,14 @@ export class SliceDuty implements Duty {
   /** Endpoints without a valid slice entry, by {@link objectKey}. */
   readonly #refused = new Set<string>();
   readonly #idle: WakeableSleep;
+  readonly #failures: DutyFailures;
   #writes = 0;
-  #failures = 0;
-  #lastFailure: Failure | undefined;
 
   constructor(options: SliceDutyOptions) {
     this.#options = options;
     this.#slices = new EndpointSlices(options);
     this.#idle = new WakeableSleep(options.clock);
+    this.#failures = new DutyFailures(this.name, options);
   }
 
   async run(signal: AbortSignal): Promise<void> {
@@ -106,8 +106,7 @@ export class SliceDuty implements Duty {
     return {
       name: this.name,
       state: this.#state,
-      failures: this.#failures,
-      lastFailure: this.#lastFailure,
+      ...this.#failures.status(),
       published: {
         synced: this.#state === 'running' && pending === 0,
         keys: this.#slices.size,
@@ -125,7 +124,7 @@ export class SliceDuty implements Duty {
       const why = endpoints.blocked() ?? slices.blocked();
       if (signal.aborted) return;
       if (why === undefined) break;
-      if (this.#lastFailure?.message !== why) this.#failure(new CollectError('not-ready', why));
+      this.#failures.notReady(why);
       await sleep(clock, LOOK_MS, signal);
     }
     this.#slices = new EndpointSlices(this.#options);
@@ -261,11 +260,7 @@ export class SliceDuty implements Duty {
     const delay = Math.min(BACKOFF_MS.cap, BACKOFF_MS.first * 2 ** (times - 1));
     this.#failed.set(name, { at: clock.now() + delay, times });
     if (answer.outcome === 'conflict' || answer.outcome === 'not-found') await this.#look(name, signal);
-    else if (answer.outcome === 'failed') this.#failure(answer.error);
-    else {
-      const reason = 'message' in answer ? answer.message : 'this operator is not the leader';
-      this.#failure(new CollectError(answer.outcome, `cannot write slice ${name}: ${reason}`));
-    }
+    else if (write !== undefined) this.#failures.add(writeError(write, answer));
     return false;
   }
 
@@ -309,14 +304,7 @@ export class SliceDuty implements Duty {
       if (found === undefined) this.#known.delete(name);
       else this.#known.set(name, found);
     } catch (error) {
-      if (!signal.aborted) this.#failure(error);
+      if (!signal.aborted) this.#failures.add(error);
     }
-  }
-
-  #failure(error: unknown): void {
-    const { clock, onFailure } = this.#options;
-    if (!(error instanceof CollectError && error.code === 'not-ready')) this.#failures++;
-    this.#lastFailure = failureOf(error, clock);
-    this.#guard.call(onFailure, error, this.name);
   }
 }

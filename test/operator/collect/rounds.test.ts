@@ -6,12 +6,12 @@ import { CollectError, collect } from '../../../src/operator/collect/reaper.ts';
 import {
   type Action,
   type Collector,
-  NotReadyError,
   type RoundReport,
   RoundsDuty,
   type RoundsOptions,
 } from '../../../src/operator/collect/rounds.ts';
 import type { DutyStatus } from '../../../src/operator/duty.ts';
+import { NotReadyError } from '../../../src/operator/duty-failures.ts';
 import { ManualClock } from '../../base/support/manual-clock.ts';
 import { advance, settle } from '../../kvstore/support/settle.ts';
 

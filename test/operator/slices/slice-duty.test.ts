@@ -238,7 +238,7 @@ describe('the slices of endpoints', () => {
       lastFailure: {
         code: 'refused',
         message: expect.stringMatching(
-          /^cannot write slice ces-.*: .+: grant the verb "create" on the resource "ciliumendpointslices"/,
+          /^cannot create ciliumendpointslices.cilium.io\/v2alpha1 ces-.*: .+: grant the verb "create" on the resource "ciliumendpointslices"/,
         ),
       },
       published: { synced: false, pending: 1 },

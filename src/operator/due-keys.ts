@@ -1,0 +1,41 @@
+import type { TurnGate } from '../base/turn-gate.ts';
+import { WorkQueue, type WorkQueueOptions } from '../base/work-queue.ts';
+import { WakeableSleep } from './wakeable-sleep.ts';
+
+/** The wait for a key has no limit; this one only bounds a timer. */
+const LONGEST_WAIT_MS = 600_000;
+
+/** The keys of a duty with one worker, which sleeps while no key is due. */
+export class DueKeys extends WorkQueue<string> {
+  readonly #idle: WakeableSleep;
+
+  constructor(options: Omit<WorkQueueOptions, 'onDue'>) {
+    super(options);
+    this.#idle = new WakeableSleep(options.clock);
+  }
+
+  override add(key: string): void {
+    super.add(key);
+    this.#idle.wake();
+  }
+
+  /** Works on the keys that are due, one after the other. Each passes the gate with `weight`. */
+  async drain(
+    gate: TurnGate,
+    weight: number,
+    work: (key: string) => Promise<void>,
+    signal: AbortSignal,
+  ): Promise<void> {
+    while (this.next !== undefined && (await gate.pass(weight, signal))) {
+      const key = this.get();
+      if (key === undefined) return;
+      await work(key);
+      this.done(key);
+    }
+  }
+
+  /** Resolves when a key is due or the signal fires. */
+  async whenDue(signal: AbortSignal): Promise<void> {
+    if (this.next === undefined) await this.#idle.sleep(LONGEST_WAIT_MS, signal);
+  }
+}
