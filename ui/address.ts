@@ -1,5 +1,5 @@
 import { useEffect, useState } from 'preact/hooks';
-import { namePath } from '../src/api/name-path.ts';
+import { namePath, segmentName } from '../src/api/name-path.ts';
 
 /** The view, the thing it shows, and its parameters. All three are in the address, so that it can be shared. */
 export interface Address {
@@ -25,7 +25,11 @@ function parseAddress(hash: string): Address {
   const [parameter = '', card = ''] = EARLIER[view] ?? [];
   const earlier = parameters.get(parameter);
   if (earlier !== null && parameter !== '') return { view: card, name: earlier, parameters };
-  return { view: view || 'overview', name: names.map(decoded).join('/'), parameters };
+  return {
+    view: view || 'overview',
+    name: names.map((name) => segmentName(decoded(name))).join('/'),
+    parameters,
+  };
 }
 
 /** Returns the decoded text, or the text itself if it is not valid. */

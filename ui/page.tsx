@@ -8,6 +8,7 @@ import { isAgent, type ProcessStatus, SharedContext, useFeed, useShared, useTick
 import { isTokenNeeded, onTokenNeeded, TokenForm } from './agent/token.tsx';
 import { Header } from './parts/header.tsx';
 import { applyPreferences } from './preferences.ts';
+import { escapeTexts } from './safe-text.ts';
 import { Cluster } from './views/cluster.tsx';
 import { Clusters } from './views/clusters.tsx';
 import { Datapath } from './views/datapath.tsx';
@@ -94,5 +95,6 @@ applyPreferences();
 const root = document.getElementById('page');
 if (root !== null) {
   root.replaceChildren();
+  escapeTexts();
   render(<Page />, root);
 }

@@ -1,4 +1,15 @@
-/** Returns a name as a URL path; each part between slashes is encoded. */
+/** Names that a parser of URLs removes from a path even if they are percent-encoded, and their escaped forms. */
+const DOTS = /^~*\.\.?$/;
+
+/** Returns a name as a URL path. Each part between slashes is encoded; `.` and `..` become `~.` and `~..`. */
 export function namePath(name: string): string {
-  return name.split('/').map(encodeURIComponent).join('/');
+  return name
+    .split('/')
+    .map((part) => encodeURIComponent(DOTS.test(part) ? `~${part}` : part))
+    .join('/');
+}
+
+/** Returns the name of a decoded segment of {@link namePath}. */
+export function segmentName(segment: string): string {
+  return DOTS.test(segment) && segment.startsWith('~') ? segment.slice(1) : segment;
 }

@@ -63,7 +63,7 @@ export class Terminal {
 }
 
 // Control characters, C1 and the bidirectional overrides. An untrusted name must not control the terminal.
-const UNSAFE = /[\p{Cc}\u200e\u200f\u202a-\u202e\u2066-\u2069]/gu;
+const UNSAFE = /[\p{Cc}\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/gu;
 
 /** Returns untrusted text with all characters that could control a terminal as escapes. */
 export function printable(text: string): string {

@@ -1,6 +1,7 @@
 import { Ajv2020 } from 'ajv/dist/2020.js';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { namePath } from '../../src/api/name-path.ts';
 import { createService } from '../../src/servicecache/service.ts';
 import { TestModel } from './support/model.ts';
 import { SteeringModel } from './support/steering-model.ts';
@@ -353,6 +354,25 @@ describe('services, nodes and identities', () => {
     expect((await get('/v1/services?served=nowhere', app)).body.items).toHaveLength(1);
     expect((await get('/v1/nodes?cluster=baltic', app)).body.items).toHaveLength(1);
   });
+
+  it.each(['.', '..', '~.', '~~..', '~', '...', '%2e', '%'])(
+    'are found by the name %s (regression: URL parsers removed . and ..)',
+    async (name) => {
+      const { app, model } = testApp();
+      model.nodes.nodeUpdated({ cluster: 'baltic', name, source: 'clustermesh' });
+      model.nodes.nodeUpdated({ cluster: name, name: 'node-1', source: 'clustermesh' });
+      const id = { namespace: name, name };
+      model.addService(id, '172.16.0.99');
+      model.services.markSynced();
+      const byName = namePath(name);
+      expect((await get(`/v1/nodes/baltic/${byName}`, app)).body).toMatchObject({ cluster: 'baltic', name });
+      expect((await get(`/v1/nodes/${byName}/node-1`, app)).body).toMatchObject({ cluster: name });
+      expect((await get(`/v1/services/${byName}/${byName}`, app)).body).toMatchObject({
+        namespace: name,
+        name,
+      });
+    },
+  );
 });
 
 describe('the agent as a whole', () => {

@@ -106,6 +106,44 @@ describe('each view', () => {
   });
 });
 
+describe('an unusual name', () => {
+  it.each(['.', '..'])('%s is opened from its link (regression: URL parsers removed it)', async (name) => {
+    const model = new MeshModel();
+    model.nodes.nodeUpdated({ cluster: 'baltic', name, source: 'clustermesh' });
+    model.addService({ namespace: name, name }, '172.16.0.99');
+    model.services.markSynced();
+    const { page, show } = await open('#/nodes', { model });
+    await page.getByRole('link', { name: `baltic/${name}`, exact: true }).click();
+    await page.getByRole('heading', { name: `baltic/${name}`, exact: true }).waitFor();
+    await page.getByText('clustermesh').first().waitFor();
+    await show('#/services');
+    await page.getByRole('link', { name: `${name}/${name}`, exact: true }).click();
+    await page.getByText('172.16.0.99').first().waitFor();
+  });
+
+  it('cannot change the direction of the text around it', async () => {
+    const model = new MeshModel();
+    const name = 'gp\u202Eexe\u2067';
+    model.nodes.nodeUpdated({
+      cluster: 'baltic',
+      name,
+      source: 'clustermesh',
+      labels: new Map([[name, name]]),
+    });
+    model.nodes.nodeUpdated({ cluster: 'baltic', name: 'אבג', source: 'clustermesh' });
+    const { page } = await open('#/nodes', { model });
+    await page.getByRole('link', { name: 'baltic/אבג' }).waitFor();
+    const style = `getComputedStyle([...document.links].find(({ text }) => text === 'baltic/אבג'))`;
+    expect(await page.evaluate(`${style}.unicodeBidi`)).toBe('isolate');
+    await page.getByRole('link', { name: 'gp\\u202eexe\\u2067' }).click();
+    await page.getByRole('heading', { name: 'gp\\u202eexe\\u2067' }).waitFor();
+    await settled(page);
+    const unsafe = /[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/;
+    expect(await page.evaluate('document.body.innerText')).not.toMatch(unsafe);
+    expect(await page.title()).not.toMatch(unsafe);
+  });
+});
+
 describe('the page', () => {
   it('can be used with the keyboard only', async () => {
     const { page } = await open();

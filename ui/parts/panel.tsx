@@ -1,5 +1,6 @@
 import type { ComponentChildren, VNode } from 'preact';
 import { useEffect } from 'preact/hooks';
+import { printable } from '../../src/process/terminal.ts';
 import { isAgent, processName, useShared } from '../agent/live.ts';
 
 /** A part of a view with a heading. */
@@ -56,7 +57,7 @@ export function Title({
   const cluster = status?.cluster;
   useEffect(() => {
     const name = kind === undefined ? children : `${children} (${kind})`;
-    document.title = [name, process, cluster, 'dpcache'].filter(Boolean).join(' · ');
+    document.title = printable([name, process, cluster, 'dpcache'].filter(Boolean).join(' · '));
   }, [children, kind, process, cluster]);
   return (
     <div class="title">

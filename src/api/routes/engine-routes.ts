@@ -29,13 +29,12 @@ import {
   filterParameter,
   labelParameter,
   listName,
+  NAME,
   PAGE_PARAMETERS,
   pageOf,
   readPage,
 } from './route-parts.ts';
 import { SortedView } from './sorted-view.ts';
-
-const NAME = z.string().min(1).max(253);
 
 const SERVICE_FILTERS = {
   namespace: filterParameter('Only services of this namespace'),

@@ -4,6 +4,7 @@ import { assert } from '../../base/assert.ts';
 import type { TurnGate } from '../../base/turn-gate.ts';
 import { type Labels, parseLabelQuery } from '../../model/labels.ts';
 import { canonicalAddress, canonicalEndpoint, Prefix } from '../../net/prefix.ts';
+import { segmentName } from '../name-path.ts';
 import { PROBLEM_TYPE, ProblemError } from '../problem.ts';
 import { PROBLEM } from '../schemas.ts';
 import type { Listing, ListPages, Page } from './list-pages.ts';
@@ -186,6 +187,14 @@ export function listName(instance: string, what: string, version: number, query:
 export function filterParameter(description: string): z.ZodOptional<z.ZodString> {
   return z.string().min(1).max(512).optional().openapi({ description });
 }
+
+/** A name in a path, decoded. */
+export const NAME: z.ZodType<string, string> = z
+  .string()
+  .min(1)
+  .max(253)
+  .describe('`.` and `..` are written as `~.` and `~..`')
+  .transform(segmentName);
 
 /** The query of routes that answer for an earlier moment, too. */
 export const AT: z.ZodObject<{ at: z.ZodOptional<z.ZodString> }, z.core.$strict> = z.strictObject({

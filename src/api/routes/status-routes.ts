@@ -12,7 +12,7 @@ import { answerJSON } from './answer.ts';
 import { EVENT_STREAM_HEADERS, streamOf, writeEvents } from './event-stream.ts';
 import { addHealthRoutes } from './health-routes.ts';
 import { MonitorParts, monitorEvents } from './monitor-stream.ts';
-import { answers } from './route-parts.ts';
+import { answers, NAME } from './route-parts.ts';
 
 const GET_STATUS = createRoute({
   method: 'get',
@@ -39,7 +39,7 @@ const GET_CLUSTER = createRoute({
   method: 'get',
   path: '/v1/clustermesh/{cluster}',
   summary: 'Returns the status of a cluster, of each resource that is read from it, and its configuration',
-  request: { params: z.object({ cluster: z.string().min(1).max(253) }) },
+  request: { params: z.object({ cluster: NAME }) },
   responses: answers(CLUSTER_DETAIL, 'The cluster'),
 });
 
