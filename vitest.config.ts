@@ -1,61 +1,9 @@
 import { availableParallelism } from 'node:os';
 import { defineConfig, type ViteUserConfig } from 'vitest/config';
 import { BaseSequencer, type TestSpecification } from 'vitest/node';
+import { ELSEWHERE, ISOLATED, SLOWEST } from './test/projects.ts';
 
-/** What takes minutes, or a kube-apiserver, has configurations of its own. */
-const ELSEWHERE = ['test/long/**', 'test/apiserver/**'];
-
-/**
- * Tests that leave nothing behind that another could see: of what is pure, and of servers and processes that they end. Isolated
- * are those that use the kernel, count objects of the heap or file descriptors, or send signals.
- */
-const PURE = [
-  'test/*.test.ts',
-  'test/{base,columns,net,lpm,model,ipcache,servicecache,nodemanager,metadata,sharedlookup,restore,conformance,k8s}/**/*.test.ts',
-  'test/{agent,api,bench,ciliumdump,client,history,lint,mutate,process,recording,scripts,tape,ui,whatif}/**/*.test.ts',
-  'test/cli/{bad-input,completion,configuration,diff-failures,diff-over-tcp,mesh-options,once,operations,operator,output,questions,reload,restore-inspect,running-agent,start-up,sysdump,tape}.test.ts',
-  'test/{clustermesh,datapath,kvstore,operator}/*.test.ts',
-  'test/datapath/linux/{clean-tables,delete-hold,kept-table,key-queue,linux-datapath,probe}.test.ts',
-  'test/datapath/linux/{bpf/images,netlink/codecs,paths/paced-task,paths/reserved-prefixes,services/desired-services}.test.ts',
-  'test/kvstore/codec/**/*.test.ts',
-  'test/kvstore/{allocator,memory,session,stores,watch}/*.test.ts',
-  'test/kvstore/{chaos/sequence-checker,etcd/!(etcd-contract|etcd-streams)}.test.ts',
-  'test/operator/{collect,elect,kvstoremesh,mcs,mirrored-slices,publish,slices}/*.test.ts',
-  'test/sysdump/{compare-with-agent,planted-faults}.test.ts',
-  'test/package/bundles.test.ts',
-];
-
-/**
- * What takes ten seconds of a processor and more, and what waits long: the longest first, tests that wait before those that
- * compute.
- */
-const SLOWEST = [
-  ...['kvstore/etcd/etcd-contract', 'kvstore/chaos/chaos', 'package/packed', 'datapath/linux/services'],
-  ...[
-    'operator/etcd/mesh',
-    'ui/page',
-    'cli/signals',
-    'datapath/linux/paths/kept-equal',
-    'datapath/linux/node-ports',
-  ],
-  ...[
-    'demo-mesh',
-    'demo-diagnose',
-    'kvstore/etcd/etcd-auth',
-    'kvstore/etcd/etcd-auth-changes',
-    'kvstore/etcd/etcd-slow-link',
-  ],
-  ...[
-    'clustermesh/mesh-laws',
-    'nodemanager/laws',
-    'servicecache/laws',
-    'ipcache/laws',
-    'conformance/ipcache',
-  ],
-  ...['kvstore/allocator/identity-allocator', 'conformance/nodemanager', 'conformance/servicecache'],
-  ...['operator/kvstoremesh/laws', 'conformance/operator', 'k8s/reflector-laws', 'api/fuzz'],
-  ...['cli/output', 'cli/bad-input', 'cli/questions', 'kvstore/stores/sync-store', 'datapath/had'],
-].map((name) => `/test/${name}.test.ts`);
+const fileOf = (name: string): string => `test/${name}.test.ts`;
 
 /**
  * In each project begins with what takes longest, that no core waits for it in the end. Where there was no run before, Vitest
@@ -64,7 +12,7 @@ const SLOWEST = [
 class SlowestFirst extends BaseSequencer {
   override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
     const rank = ({ moduleId, project }: TestSpecification): number => {
-      const at = SLOWEST.findIndex((name) => moduleId.endsWith(name));
+      const at = SLOWEST.findIndex((name) => moduleId.endsWith(`/${fileOf(name)}`));
       return (project.config.isolate ? 0 : 100) + (at < 0 ? SLOWEST.length : at);
     };
     return (await super.sort(files)).sort((a, b) => rank(a) - rank(b));
@@ -88,14 +36,19 @@ const config: ViteUserConfig = defineConfig({
       {
         extends: true,
         // To start a process for each file, and load everything there, would take as long as many of them.
-        test: { name: 'pure', include: PURE, isolate: false, restoreMocks: true },
+        test: {
+          name: 'pure',
+          include: ['test/**/*.test.ts'],
+          exclude: [...ELSEWHERE.map((room) => `test/${room}/**`), ...ISOLATED.map(fileOf)],
+          isolate: false,
+          restoreMocks: true,
+        },
       },
       {
         extends: true,
         test: {
           name: 'isolated',
-          include: ['test/**/*.test.ts'],
-          exclude: [...ELSEWHERE, ...PURE],
+          include: ISOLATED.map(fileOf),
           globalSetup: ['test/datapath/linux/support/look-for-leftovers.ts'],
         },
       },

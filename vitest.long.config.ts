@@ -27,7 +27,7 @@ const config: ViteUserConfig = defineConfig({
           name: 'properties',
           include: [
             'test/{base,columns,net,lpm,model,ipcache,servicecache,nodemanager,metadata,sharedlookup,restore,clustermesh,ciliumdump,whatif,k8s}/**/*.test.ts',
-            'test/kvstore/{allocator,codec,memory,session,stores,watch}/*.test.ts',
+            'test/kvstore/{allocator,codec,memory,session,stores,watch}/**/*.test.ts',
           ],
           setupFiles: ['test/property-runs.ts'],
           env: { PROPERTY_RUNS },

@@ -1,0 +1,84 @@
+/** What takes minutes, or a kube-apiserver, has configurations of its own. */
+export const ELSEWHERE: readonly string[] = ['long', 'apiserver'];
+
+/**
+ * The test files that need a process of their own, because they use the kernel, count objects of the heap or file descriptors, or
+ * send signals. All others share processes: they leave nothing behind that another could see.
+ */
+export const ISOLATED: readonly string[] = [
+  'cli/etcd-mesh',
+  'cli/exit-soon',
+  'cli/history-etcd',
+  'cli/optional-package',
+  'cli/signals',
+  'clustermesh/etcd/changing-formats',
+  'clustermesh/etcd/mixed-modes',
+  'clustermesh/etcd/publisher-death',
+  'datapath/linux/agent',
+  'datapath/linux/bad-host',
+  'datapath/linux/bpf/bpf-map',
+  'datapath/linux/demonstration',
+  'datapath/linux/harness',
+  'datapath/linux/ipcache-map',
+  'datapath/linux/netlink/netlink-socket',
+  'datapath/linux/nftables/nft-services',
+  'datapath/linux/node-ports',
+  'datapath/linux/own-locks',
+  'datapath/linux/paths/disturbances',
+  'datapath/linux/paths/kept-equal',
+  'datapath/linux/paths/pod-to-pod',
+  'datapath/linux/pins',
+  'datapath/linux/services',
+  'datapath/linux/services/host-addresses',
+  'datapath/linux/services/service-table',
+  'datapath/linux/services/sockets',
+  'datapath/linux/syscall/kernel',
+  'datapath/linux/traffic/identity-traffic',
+  'deploy/manifests',
+  'kvstore/chaos/chaos',
+  'kvstore/etcd/etcd-contract',
+  'kvstore/etcd/etcd-streams',
+  'operator/etcd/mesh',
+  'package/packed',
+  'sysdump/archives',
+];
+
+/**
+ * What takes ten seconds of a processor and more, and what waits long: the longest first, tests that wait before those that
+ * compute.
+ */
+export const SLOWEST: readonly string[] = [
+  'kvstore/etcd/etcd-contract',
+  'kvstore/chaos/chaos',
+  'operator/etcd/mesh',
+  'package/packed',
+  'datapath/linux/demonstration',
+  'cli/signals',
+  'datapath/linux/pins',
+  'datapath/linux/services',
+  'ui/page',
+  'ui/views',
+  'ui/health',
+  'kvstore/etcd/etcd-slow-link',
+  'ui/process',
+  'kvstore/etcd/etcd-auth',
+  'kvstore/etcd/etcd-auth-changes',
+  'clustermesh/mesh-laws',
+  'examples',
+  'restore/checkpoint',
+  'k8s/memory/http-contract',
+  'kvstore/watch/watch-laws',
+  'arguments',
+  'nodemanager/laws',
+  'history/history',
+  'demo-mesh',
+  'conformance/operator',
+  'operator/kvstoremesh/laws',
+  'servicecache/laws',
+  'nodemanager/many-addresses',
+  'client/agent-diff',
+  'cli/output',
+  'ipcache/laws',
+  'tape/replay-laws',
+  'conformance/ipcache',
+];
