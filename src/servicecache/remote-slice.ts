@@ -1,7 +1,6 @@
 import { Map as ImmutableMap, Set as ImmutableSet } from 'immutable';
 import { DEFAULT_WEIGHT, parseWeight, WEIGHT_ANNOTATION } from '../model/backend-weight.ts';
 import type { ClusterEndpointSlice, SliceEndpoint } from '../model/cluster-endpoint-slice.ts';
-import { SERVICE_NAME_LABEL } from '../model/cluster-endpoint-slice.ts';
 import {
   type Backend,
   backendOf,
@@ -12,16 +11,11 @@ import {
   type Ports,
   stateOfConditions,
 } from './backend.ts';
-import type { ServiceID } from './service-id.ts';
+import { serviceOfSlice } from './service-id.ts';
 
 // Keys of `deprecatedTopology`; v1 has fields for them.
 const HOSTNAME_TOPOLOGY = 'kubernetes.io/hostname';
 const ZONE_TOPOLOGY = 'topology.kubernetes.io/zone';
-
-/** Returns the service of a slice; its name is empty if the label is missing. */
-export function serviceOfSlice({ namespace, labels }: ClusterEndpointSlice): ServiceID {
-  return { namespace, name: labels.get(SERVICE_NAME_LABEL) ?? '' };
-}
 
 /** Returns the weight in the annotation of a slice. The decoder has rejected an invalid one, which has no effect. */
 function weightOf({ annotations }: ClusterEndpointSlice): number {

@@ -34,11 +34,11 @@ import {
 } from './frontends.ts';
 import { shareSlice } from './offer-difference.ts';
 import { isSameOffer, remoteBackends } from './remote-backends.ts';
-import { remoteSlice, serviceOfSlice } from './remote-slice.ts';
+import { remoteSlice } from './remote-slice.ts';
 import { type ResolvedBackend, resolvePort } from './resolve.ts';
 import { type BackendSelection, selectBackends } from './selection.ts';
 import { equalServices, type Service, withoutNodePorts } from './service.ts';
-import { formatServiceID, type ServiceID } from './service-id.ts';
+import { formatServiceID, type ServiceID, serviceOfSlice } from './service-id.ts';
 import {
   clusterOfPart,
   isRestoredPart,

@@ -1,3 +1,5 @@
+import { type ClusterEndpointSlice, SERVICE_NAME_LABEL } from '../model/cluster-endpoint-slice.ts';
+
 /** The name of a service. Names are compared as a whole and not normalized. */
 export interface ServiceID {
   readonly namespace: string;
@@ -16,4 +18,9 @@ export function formatServiceID(id: ServiceID): string {
 export function parseServiceIDFrom(fqdn: string): ServiceID | undefined {
   const [name, namespace] = fqdn.split('.', 2);
   return name === undefined || namespace === undefined ? undefined : { namespace, name };
+}
+
+/** Returns the service of a slice; its name is empty if the label is missing. */
+export function serviceOfSlice({ namespace, labels }: ClusterEndpointSlice): ServiceID {
+  return { namespace, name: labels.get(SERVICE_NAME_LABEL) ?? '' };
 }

@@ -2,8 +2,8 @@ import { isDeepStrictEqual } from 'node:util';
 import fc from 'fast-check';
 import type { ServiceListener } from '../../../src/servicecache/events.ts';
 import type { ServiceExplanation } from '../../../src/servicecache/explain.ts';
-import { serviceOfSlice } from '../../../src/servicecache/remote-slice.ts';
 import type { ServiceCache } from '../../../src/servicecache/service-cache.ts';
+import { serviceOfSlice } from '../../../src/servicecache/service-id.ts';
 import { FoldingListener } from './folding-listener.ts';
 import { NaiveServiceCache } from './naive-service-cache.ts';
 import {
