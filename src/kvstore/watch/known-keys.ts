@@ -1,5 +1,6 @@
 import { hashOfBytes, viewOf } from '../codec/byte-words.ts';
 import { bytesOfKey } from '../codec/bytes.ts';
+import { keptKey } from '../session/key-page.ts';
 import { KeyTable } from '../session/key-table.ts';
 import { TableEvent } from '../session/table-event.ts';
 import type { TransportEvent } from '../session/transport.ts';
@@ -82,7 +83,8 @@ export class KnownKeys {
   }
 
   /** Sets and queues the present version of a key. */
-  put(row: number, kv: Anchor): void {
+  put(row: number, current: Anchor): void {
+    const kv = keptKey(current);
     const isKnown = row >= 0 && this.#keys.isKnown(row);
     if (isKnown) {
       this.anchors.drop(kv, this.#keys.revisionOf(row));

@@ -2,6 +2,7 @@ import type { Clock } from '../../base/clock.ts';
 import { equalBytes } from '../codec/bytes.ts';
 import { type KeyRange, keyRange, prefixRange } from '../codec/key-range.ts';
 import { KvstoreError } from '../session/errors.ts';
+import { pageOf } from '../session/key-page.ts';
 import type { KeyValue, RangeRequest, RangeResponse } from '../session/transport.ts';
 import type { Anchor } from './anchors.ts';
 import { type Cursor, DivergedError } from './cursor.ts';
@@ -173,13 +174,13 @@ class Sync {
     const isExact = trusted === cursor.next - 1 && this.#hasLatest && comparison === 'count';
     const delta = await this.#delta(trusted);
     if (delta === undefined) return false;
-    await this.#compare(delta.kvs, true);
+    await this.#compare(delta, true);
     if (isExact && delta.count === known.confirmed) return true;
     const listed = new ListedRows();
     const keysOnly = comparison !== 'values';
-    for await (const { kvs } of this.#pages(covered, { keysOnly })) {
-      if (keysOnly) await this.#compareRevisions(kvs, listed);
-      else await this.#compare(kvs, true, listed);
+    for await (const { answer } of this.#pages(covered, { keysOnly })) {
+      if (keysOnly) await this.#compareRevisions(answer, listed);
+      else await this.#compare(answer, true, listed);
     }
     await inSlices(known.dropMissing(listed, this.#revision), this.#options);
     return true;
@@ -201,8 +202,8 @@ class Sync {
   async #list(): Promise<void> {
     const cursor = this.#cursor;
     if (cursor.isEmpty) this.#options.onListing();
-    for await (const { kvs, end } of this.#pages(cursor.rest)) {
-      await this.#compare(kvs, false);
+    for await (const { answer, end } of this.#pages(cursor.rest)) {
+      await this.#compare(answer, false);
       cursor.cover(end, this.#revision);
     }
     await inSlices(cursor.known.dropUnconfirmed(this.#revision), this.#options);
@@ -215,19 +216,23 @@ class Sync {
   }
 
   /** Compares the revisions of keys that must all be known. */
-  async #compareRevisions(kvs: readonly KeyValue[], listed: ListedRows): Promise<void> {
-    for (const kv of kvs)
+  async #compareRevisions(answer: RangeResponse, listed: ListedRows): Promise<void> {
+    const keys = pageOf(answer).read();
+    for (let kv = keys.next(); kv !== undefined; kv = keys.next())
       if (this.#cursor.known.markListed(kv, listed) !== kv.modRevision)
         throw new DivergedError(`${kv.key} has another revision than the one that was read`);
     await this.#options.yieldTurn();
   }
 
   /** Compares read keys with the known ones, one slice per turn, and never far ahead of the reader. Adds them to `listed`. */
-  async #compare(kvs: readonly KeyValue[], isCovered: boolean, listed?: ListedRows): Promise<void> {
+  async #compare(answer: RangeResponse, isCovered: boolean, listed?: ListedRows): Promise<void> {
     const { limits, yieldTurn } = this.#options;
-    for (let at = 0; at < kvs.length; at += limits.sliceKeys) {
-      for (const kv of kvs.slice(at, at + limits.sliceKeys)) this.#cursor.list(kv, isCovered, listed);
-      await yieldTurn();
+    const keys = pageOf(answer).read();
+    let done = 0;
+    for (let kv = keys.next(); kv !== undefined; kv = keys.next()) {
+      this.#cursor.list(kv, isCovered, listed);
+      if (++done % limits.sliceKeys === 0) await yieldTurn();
     }
+    if (done % limits.sliceKeys !== 0) await yieldTurn();
   }
 }
