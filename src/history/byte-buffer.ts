@@ -2,10 +2,13 @@
 export class DamagedError extends Error {}
 
 const encoder = new TextEncoder();
-const decoder = new TextDecoder();
+const decoder = new TextDecoder('utf-8', { ignoreBOM: true });
 
 /** Texts up to this length are decoded by character, which is faster than a call of the decoder. */
 const SHORT = 24;
+
+/** Initial room for a loaded text. Names of Kubernetes have up to 253 bytes. */
+const LOADED = 1024;
 
 /** Appends values to a buffer that grows by doubling, and reads values at a position. Reads throw {@link DamagedError} at the end. */
 export class ByteBuffer {
@@ -15,6 +18,7 @@ export class ByteBuffer {
   at = 0;
 
   readonly #maxDoubled: number;
+  #loaded: Uint8Array = new Uint8Array(LOADED);
 
   /** Owns `bytes`; the first `length` of them are the content. The buffer doubles up to `maxDoubled` bytes, then grows as needed. */
   constructor(bytes: Uint8Array, maxDoubled: number, length = 0) {
@@ -81,6 +85,58 @@ export class ByteBuffer {
     const encoded = encoder.encode(value);
     this.number(encoded.length);
     this.append(encoded);
+  }
+
+  /**
+   * Loads a text as UTF-8 into {@link ByteBuffer.loaded}, behind the first `from` bytes. Returns the end of its bytes. A lone surrogate
+   * becomes U+FFFD.
+   */
+  load(value: string, from = 0): number {
+    const { length } = value;
+    if (this.#loaded.length < from + 3 * length) {
+      const larger = new Uint8Array(2 * (from + 3 * length));
+      larger.set(this.#loaded);
+      this.#loaded = larger;
+    }
+    const loaded = this.#loaded;
+    for (let i = 0; i < length; i++) {
+      const code = value.charCodeAt(i);
+      if (code > 0x7f) return from + encoder.encodeInto(value, loaded.subarray(from)).written;
+      loaded[from + i] = code;
+    }
+    return from + length;
+  }
+
+  /** The bytes of the loaded texts, and more. */
+  get loaded(): Uint8Array {
+    return this.#loaded;
+  }
+
+  /** Writes a part of the loaded bytes as a text. */
+  loadedText(from: number, to: number): void {
+    const length = to - from;
+    this.number(length);
+    this.reserve(length);
+    const [loaded, bytes] = [this.#loaded, this.#bytes];
+    let end = this.#length;
+    for (let i = from; i < to; i++) bytes[end++] = loaded[i] ?? 0;
+    this.#length = end;
+  }
+
+  /** Returns true if the text at a position is the first loaded bytes. */
+  isLoaded(position: number, length: number): boolean {
+    this.at = position;
+    if (this.readNumber() !== length) return false;
+    const [loaded, bytes, start] = [this.#loaded, this.#bytes, this.at];
+    for (let i = 0; i < length; i++) if (bytes[start + i] !== loaded[i]) return false;
+    return true;
+  }
+
+  /** Inserts `count` bytes at a position. */
+  insert(position: number, count: number): void {
+    this.reserve(count);
+    this.#bytes.copyWithin(position + count, position, this.#length);
+    this.#length += count;
   }
 
   append(bytes: Uint8Array): void {

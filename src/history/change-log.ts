@@ -87,8 +87,8 @@ export class ChangeLog implements CertaintyInputs {
   #written: ChangeCause | undefined;
   /** Time of the newest record that was dropped: earlier states are not held. */
   #floorMs: number;
-  // The rate of prefix changes: the current second, its changes, and the fast seconds directly before it.
-  #second = 0;
+  // The rate of prefix changes: the end of the current second, its changes, and the fast seconds directly before it.
+  #secondEnd = 1000;
   #changes = 0;
   #fastSeconds = 0;
   #lost = 0;
@@ -312,11 +312,10 @@ export class ChangeLog implements CertaintyInputs {
 
   /** Counts a change. Returns true if the last {@link FAST_SECONDS} seconds had more than {@link MAX_RATE} each. */
   #isTooFast(ms: number): boolean {
-    const second = Math.floor(ms / 1000);
-    if (second !== this.#second) {
-      const isNext = second === this.#second + 1;
+    if (ms >= this.#secondEnd) {
+      const isNext = ms < this.#secondEnd + 1000;
       this.#fastSeconds = isNext && this.#changes > MAX_RATE ? this.#fastSeconds + 1 : 0;
-      this.#second = second;
+      this.#secondEnd = 1000 * (Math.floor(ms / 1000) + 1);
       this.#changes = 0;
       if (this.#fastSeconds < FAST_SECONDS) this.#endLoss(ms);
     }

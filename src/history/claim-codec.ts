@@ -1,17 +1,39 @@
+import { sameMetadata } from '../ipcache/k8s-metadata.ts';
 import type { HeldClaim } from '../ipcache/row-reader.ts';
 import type { ClaimWriter, K8sMetadata, NamedPorts } from '../ipcache/types.ts';
-import { isNumericIdentity } from '../model/numeric-identity.ts';
+import { isNumericIdentity, type NumericIdentity } from '../model/numeric-identity.ts';
 import { isSource } from '../model/source.ts';
+import type { AddressWords } from '../net/address-words.ts';
+import { formatAddress } from '../net/format-address.ts';
+import { scanIPv4 } from '../net/parse-address.ts';
 import { type ByteBuffer, DamagedError } from './byte-buffer.ts';
-import type { Names } from './names.ts';
+import { MAX_NAMESPACE, type Names } from './names.ts';
 
 // Flags of a claim: the parts that follow.
-const HAS_HOST = 1;
-const HAS_KEY = 2;
-const HAS_POD = 4;
-const HAS_ACCOUNT = 8;
-const HAS_PORTS = 16;
-const ALL_FLAGS = 31;
+const HOST = 3; // two bits, one of HOST_AS
+const HAS_KEY = 4;
+const HAS_POD = 8;
+const HAS_ACCOUNT = 16;
+const HAS_PORTS = 32;
+/** The pod with all its parts is that of the claim before it in the record. */
+const SAME_POD = 64;
+/** A namespace that is too long for the name of the pod is before it. */
+const LONG_NAMESPACE = 128;
+
+/** How the host is written. As `previous`: that of the claim before it in the record. */
+const HOST_AS = { none: 0, name: 1, ipv4: 2, previous: 3 } as const;
+
+const host: AddressWords = { family: 4, w0: 0, w1: 0, w2: 0, w3: 0 };
+
+/** Returns how a host is written. An IPv4 address is left in `host`. */
+function hostAs(hostIP: string | undefined, previous: HeldClaim | undefined): number {
+  if (hostIP === undefined) return HOST_AS.none;
+  if (previous?.hostIP === hostIP) return HOST_AS.previous;
+  return scanIPv4(hostIP, host) === hostIP.length ? HOST_AS.ipv4 : HOST_AS.name;
+}
+
+/** Maximum bytes of a claim without its texts, service account and named ports. */
+const CLAIM_BYTES = 32;
 
 /** Returns the text of a writer in records. Sources contain no space. */
 export function writerText({ source, owner }: ClaimWriter): string {
@@ -29,68 +51,104 @@ export function parseWriter(text: string): ClaimWriter {
 /**
  * Writes the attributes of a claim:
  *
- *     flags │ identity │ host │ key │ namespace │ first part of the pod name │ the rest of it │ service account │ named ports
+ *     flags │ identity │ host │ key │ namespace and first part of the pod name │ the rest of it │ service account │ named ports
  *
  * The pods of a ReplicaSet differ in the text after the last `-` only, so the part up to it is a name. A typical pod takes about
- * 16 bytes.
+ * 16 bytes. `previous` is the claim before it in the record: most changes of a claim keep its pod and its host.
  */
-export function writeClaim(out: ByteBuffer, names: Names, claim: HeldClaim): void {
-  const { hostIP, encryptKey, k8s } = claim;
-  const { serviceAccount = '', namedPorts } = k8s ?? {};
+export function writeClaim(
+  out: ByteBuffer,
+  names: Names,
+  claim: HeldClaim,
+  previous: HeldClaim | undefined,
+): void {
+  const { hostIP, encryptKey } = claim;
+  const isSamePod = previous?.k8s !== undefined && sameMetadata(previous.k8s, claim.k8s);
+  const k8s = isSamePod ? undefined : claim.k8s;
+  const { namespace = '', podName = '', serviceAccount = '', namedPorts } = k8s ?? {};
+  // The lengths are read together, because each text may be far from the others in memory.
+  out.reserve(CLAIM_BYTES + 3 * ((hostIP?.length ?? 0) + namespace.length + podName.length));
   const hasPorts = namedPorts !== undefined && namedPorts.size > 0;
+  const isLong = namespace.length > MAX_NAMESPACE;
+  const as = hostAs(hostIP, previous);
   out.byte(
-    (hostIP === undefined ? 0 : HAS_HOST) |
+    as |
       (encryptKey === 0 ? 0 : HAS_KEY) |
-      (k8s === undefined ? 0 : HAS_POD) |
+      (isSamePod ? SAME_POD : k8s === undefined ? 0 : HAS_POD) |
       (serviceAccount === '' ? 0 : HAS_ACCOUNT) |
-      (hasPorts ? HAS_PORTS : 0),
+      (hasPorts ? HAS_PORTS : 0) |
+      (isLong ? LONG_NAMESPACE : 0),
   );
   out.number(claim.identity);
-  if (hostIP !== undefined) names.write(hostIP);
+  if (as === HOST_AS.ipv4) out.word(host.w0);
+  else if (as === HOST_AS.name && hostIP !== undefined) names.write(hostIP);
   if (encryptKey !== 0) out.byte(encryptKey);
   if (k8s === undefined) return;
-  const { namespace, podName } = k8s;
-  const split = podName.lastIndexOf('-') + 1;
-  names.write(namespace);
-  names.write(podName.slice(0, split));
-  out.text(podName.slice(split));
+  if (isLong) names.write(namespace);
+  names.writePod(isLong ? '' : namespace, podName);
   if (serviceAccount !== '') names.write(serviceAccount);
   if (hasPorts) names.write(portsText(namedPorts));
 }
 
-/** Reads the attributes of a claim of `writer`. */
-export function readClaim(from: ByteBuffer, names: Names, { source, owner }: ClaimWriter): HeldClaim {
+/** Reads the attributes of a claim of a writer. `previous` is the claim before it in the record. */
+export function readClaim(
+  from: ByteBuffer,
+  names: Names,
+  { source, owner }: ClaimWriter,
+  previous: HeldClaim | undefined,
+): HeldClaim {
   const flags = from.readByte();
-  if (flags > ALL_FLAGS) throw new DamagedError(`a claim has flags ${flags}`);
+  const identity = readNumericIdentity(from);
+  const hostIP = readHost(from, names, flags & HOST, previous);
+  const encryptKey = flags & HAS_KEY ? from.readByte() : 0;
+  const pod = flags & HAS_POD ? readPod(names, flags) : undefined;
+  return { identity, hostIP, encryptKey, k8s: flags & SAME_POD ? previous?.k8s : pod, source, owner };
+}
+
+/** Reads the identity of a claim. */
+export function readIdentity(from: ByteBuffer): NumericIdentity {
+  from.readByte();
+  return readNumericIdentity(from);
+}
+
+function readNumericIdentity(from: ByteBuffer): NumericIdentity {
   const identity = from.readNumber();
   if (!isNumericIdentity(identity)) throw new DamagedError(`invalid identity ${identity}`);
-  const hostIP = flags & HAS_HOST ? names.read() : undefined;
-  const encryptKey = flags & HAS_KEY ? from.readByte() : 0;
-  const k8s = flags & HAS_POD ? readPod(from, names, flags) : undefined;
-  return { identity, hostIP, encryptKey, k8s, source, owner };
+  return identity;
+}
+
+function readHost(
+  from: ByteBuffer,
+  names: Names,
+  as: number,
+  previous: HeldClaim | undefined,
+): string | undefined {
+  if (as === HOST_AS.none) return undefined;
+  if (as === HOST_AS.previous) return previous?.hostIP;
+  return as === HOST_AS.name ? names.read() : formatAddress({ ...host, w0: from.readWord() });
 }
 
 /** Advances over a claim; `skipName` advances over each of its names. */
 export function skipClaim(from: ByteBuffer, skipName: () => void): void {
   const flags = from.readByte();
-  if (flags > ALL_FLAGS) throw new DamagedError(`a claim has flags ${flags}`);
   from.readNumber();
-  if (flags & HAS_HOST) skipName();
+  if ((flags & HOST) === HOST_AS.name) skipName();
+  if ((flags & HOST) === HOST_AS.ipv4) from.readWord();
   if (flags & HAS_KEY) from.readByte();
   if ((flags & HAS_POD) === 0) return;
-  skipName();
+  if (flags & LONG_NAMESPACE) skipName();
   skipName();
   from.skipText();
   if (flags & HAS_ACCOUNT) skipName();
   if (flags & HAS_PORTS) skipName();
 }
 
-function readPod(from: ByteBuffer, names: Names, flags: number): K8sMetadata {
-  const namespace = names.read();
-  const podName = names.read() + from.readText();
+function readPod(names: Names, flags: number): K8sMetadata {
+  const long = flags & LONG_NAMESPACE ? names.read() : undefined;
+  const { namespace, podName } = names.readPod();
   const account = flags & HAS_ACCOUNT ? { serviceAccount: names.read() } : {};
   const ports = flags & HAS_PORTS ? { namedPorts: parsePorts(names.read()) } : {};
-  return { namespace, podName, ...account, ...ports };
+  return { namespace: long ?? namespace, podName, ...account, ...ports };
 }
 
 function portsText(ports: NamedPorts): string {

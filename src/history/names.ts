@@ -1,3 +1,4 @@
+import { mix } from '../columns/mix.ts';
 import { type ByteBuffer, DamagedError } from './byte-buffer.ts';
 import { indexAtMost } from './positions.ts';
 
@@ -10,19 +11,47 @@ const UNNUMBERED = 0;
 const NEXT_NUMBER = 1;
 const FIRST_NUMBER = 2;
 
+/** Slots of the writer's table that are searched for a name. If all have other names, it is written without a number. */
+const MAX_PROBES = 16;
+
+/** Bytes of records for each name that the writer may number, because its table takes memory in addition to the segment. */
+const BYTES_PER_NAME = 64;
+
+const FIRST_SLOTS = 128;
+
+/** Length of the longest namespace of {@link Names.writePod}. Those of Kubernetes have at most 63. */
+export const MAX_NAMESPACE = 127;
+
+/** The part of a pod name after this character does not repeat. */
+const DASH = 45; // '-'
+
+/** Returns a hash of the first bytes. */
+function hashOf(bytes: Uint8Array, length: number): number {
+  let hash = length;
+  let at = 0;
+  for (; at + 2 <= length; at += 2) hash = mix(hash, (bytes[at] ?? 0) | ((bytes[at + 1] ?? 0) << 8));
+  return at < length ? mix(hash, bytes[at] ?? 0) : hash;
+}
+
 /**
- * The repeating texts of a segment: writers, hosts, namespaces, first parts of pod names. The first use of a name is written in
+ * The repeating texts of a segment: writers, namespaces with first parts of pod names. The first use of a name is written in
  * full, each later use as a number. Readers keep the positions of the texts instead of the texts.
+ *
+ *     writer: text ─► hash ─► slot: hash │ number ─► position of the text in the records
  */
 export class Names {
   readonly #bytes: ByteBuffer;
-  readonly #numbers = new Map<string, number>();
+  readonly #maxNames: number;
+  /** Pairs of a hash and a number; number 0: free. */
+  #slots: Int32Array = new Int32Array(0);
   /** Position of each numbered text. */
   #positions: Int32Array = new Int32Array(64);
   #count = 0;
-  /** `positions` are those of the numbered texts in `bytes`. */
-  constructor(bytes: ByteBuffer, positions?: Int32Array) {
+
+  /** `positions` are those of the numbered texts in `bytes`. A writer of `maxBytes` of records numbers as many names as are worth it. */
+  constructor(bytes: ByteBuffer, maxBytes: number, positions?: Int32Array) {
     this.#bytes = bytes;
+    this.#maxNames = Math.min(MAX_NAMES, maxBytes / BYTES_PER_NAME);
     if (positions === undefined) return;
     this.#positions = positions;
     this.#count = positions.length;
@@ -33,29 +62,120 @@ export class Names {
     return this.#positions.subarray(0, this.#count);
   }
 
-  /** Memory in bytes, without the texts. An entry of the writer's map takes about 40 bytes. */
-  get memory(): number {
-    return this.#positions.byteLength + 40 * this.#numbers.size;
+  /** Bytes of the positions. */
+  get used(): number {
+    return 4 * this.#count;
   }
 
-  write(name: string): void {
-    const number = this.#numbers.get(name);
-    if (number !== undefined) {
-      this.#bytes.number(number);
-      return;
+  /** Memory in bytes, without the texts: the positions and the table of the writer. */
+  get memory(): number {
+    return this.#positions.byteLength + this.#slots.byteLength;
+  }
+
+  /** Writes a name. Returns its number; 0 if it has none. */
+  write(name: string): number {
+    const length = this.#bytes.load(name);
+    return this.#write(length);
+  }
+
+  /** Writes a name that has this number. */
+  writeNumber(number: number): void {
+    this.#bytes.number(number);
+  }
+
+  /**
+   * Writes a pod: its namespace and its name up to the last `-` as one name, the rest as a text. The namespace has at most
+   * {@link MAX_NAMESPACE} characters.
+   */
+  writePod(namespace: string, podName: string): void {
+    const bytes = this.#bytes;
+    const start = bytes.load(namespace, 1);
+    const end = bytes.load(podName, start);
+    const { loaded } = bytes;
+    loaded[0] = namespace.length;
+    let split = end;
+    while (split > start && loaded[split - 1] !== DASH) split--;
+    this.#write(split);
+    bytes.loadedText(split, end);
+  }
+
+  /** Reads the namespace and the name of a pod. */
+  readPod(): { readonly namespace: string; readonly podName: string } {
+    const name = this.read();
+    const start = 1 + name.charCodeAt(0);
+    return { namespace: name.slice(1, start), podName: name.slice(start) + this.#bytes.readText() };
+  }
+
+  /** Writes the first loaded bytes as a name. Returns its number; 0 if it has none. */
+  #write(length: number): number {
+    if (this.#slots.length <= 4 * this.#count && this.#count < this.#maxNames) this.#grow();
+    const bytes = this.#bytes;
+    const hash = hashOf(bytes.loaded, length);
+    const at = this.#slotOf(length, hash);
+    const number = at < 0 ? 0 : (this.#slots[at + 1] ?? 0);
+    if (number === 0) return this.#writeNew(length, hash, at);
+    bytes.number(number);
+    return number;
+  }
+
+  /** Returns the slot of the first loaded bytes, or the free one for them; -1 if there is none near enough. */
+  #slotOf(length: number, hash: number): number {
+    const slots = this.#slots;
+    for (let probe = 0; probe < MAX_PROBES; probe++) {
+      const at = (2 * (hash + probe)) & (slots.length - 1);
+      const number = slots[at + 1] ?? 0;
+      if (number === 0) return at;
+      const position = this.#positions[number - FIRST_NUMBER] ?? 0;
+      if (slots[at] === hash && this.#bytes.isLoaded(position, length)) return at;
     }
-    if (this.#count >= MAX_NAMES) this.#bytes.number(UNNUMBERED);
-    else {
-      this.#bytes.number(NEXT_NUMBER);
-      this.#numbers.set(name, FIRST_NUMBER + this.#count);
-      this.#add(this.#bytes.length);
+    return -1;
+  }
+
+  /** Writes the first loaded bytes in full, with a number if there is a free slot and the maximum is not reached. */
+  #writeNew(length: number, hash: number, slot: number): number {
+    const bytes = this.#bytes;
+    const isNumbered = slot >= 0 && this.#count < this.#maxNames;
+    bytes.number(isNumbered ? NEXT_NUMBER : UNNUMBERED);
+    const position = bytes.length;
+    bytes.loadedText(0, length);
+    if (!isNumbered) return 0;
+    const number = FIRST_NUMBER + this.#count;
+    this.#slots[slot] = hash;
+    this.#slots[slot + 1] = number;
+    this.#add(position);
+    return number;
+  }
+
+  /** Doubles the table of the writer. A name that has no free slot near its own is not found any more. */
+  #grow(): void {
+    const old = this.#slots;
+    const slots = new Int32Array(Math.max(FIRST_SLOTS, 2 * old.length));
+    const mask = slots.length - 1;
+    for (let from = 0; from < old.length; from += 2) {
+      const [hash = 0, number = 0] = [old[from], old[from + 1]];
+      if (number === 0) continue;
+      let at = (2 * hash) & mask;
+      for (let probes = MAX_PROBES; probes > 0 && slots[at + 1] !== 0; probes--) at = (at + 2) & mask;
+      if (slots[at + 1] !== 0) continue;
+      slots[at] = hash;
+      slots[at + 1] = number;
     }
-    this.#bytes.text(name);
+    this.#slots = slots;
+  }
+
+  /** Moves the positions after `position`, because bytes were inserted there. */
+  shift(position: number, count: number): void {
+    const positions = this.#positions;
+    for (let at = this.#count - 1; at >= 0 && (positions[at] ?? 0) > position; at--)
+      positions[at] = (positions[at] ?? 0) + count;
   }
 
   /** Returns the number of a name; 0 if it has none yet. */
   numberOf(name: string): number {
-    return this.#numbers.get(name) ?? 0;
+    if (this.#slots.length === 0) return 0;
+    const length = this.#bytes.load(name);
+    const at = this.#slotOf(length, hashOf(this.#bytes.loaded, length));
+    return at < 0 ? 0 : (this.#slots[at + 1] ?? 0);
   }
 
   /** Reads a name at the position of the buffer. */
@@ -96,9 +216,10 @@ export class Names {
     this.#bytes.skipText();
   }
 
-  /** Frees the map of the writer. */
+  /** Frees the table of the writer. */
   seal(): void {
-    this.#numbers.clear();
+    this.#slots = new Int32Array(0);
+    this.#positions = this.#positions.slice(0, this.#count);
   }
 
   #add(position: number): void {

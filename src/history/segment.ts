@@ -5,7 +5,7 @@ import { MAX_CLUSTER_ID } from '../model/numeric-identity.ts';
 import { addressBits } from '../net/address-words.ts';
 import { copyRegister, type PrefixRegister, prefixRegister, sameKey } from '../net/prefix.ts';
 import { ByteBuffer, DamagedError } from './byte-buffer.ts';
-import { parseWriter, readClaim, skipClaim, writeClaim, writerText } from './claim-codec.ts';
+import { parseWriter, readClaim, readIdentity, skipClaim, writeClaim, writerText } from './claim-codec.ts';
 import { addToFilter, emptyFilter } from './key-filter.ts';
 import { Names } from './names.ts';
 import { indexAtMost } from './positions.ts';
@@ -46,10 +46,6 @@ const FIRST_BYTES = 65_536;
 /** The length of a long record follows as 32 bits. */
 const LONG = 255;
 const LONG_HEAD = 5;
-
-/** Maximum bytes of the parts of a record, and of a claim in it, without their texts. */
-const FIXED_BYTES = 54;
-const CLAIM_BYTES = 22;
 
 /** A change of one claim on a prefix, as it is recorded. */
 export interface ClaimChange {
@@ -113,10 +109,9 @@ export const LENGTHS = 129;
 /** Records that {@link Segment.reindex} reads in one step. */
 const RECORDS_PER_STEP = 512;
 
-/** Returns the hash of a prefix key. */
+/** Returns the hash of a prefix key: the same for an endpoint and the CIDR of its prefix. */
 export function keyHash(key: Readonly<PrefixRegister>): number {
-  const shape = (key.family === 6 ? 512 : 0) + (key.form === 'cidr' ? 256 : 0) + key.length;
-  const word = shape + 1024 * key.clusterID;
+  const word = (key.family === 6 ? 256 : 0) + key.length + 1024 * key.clusterID;
   const hash = mix(mix(0, word), key.w0);
   return key.family === 4 ? hash : mix(mix(mix(hash, key.w1), key.w2), key.w3);
 }
@@ -158,8 +153,11 @@ export class Segment {
   /** Lengths of the recorded prefixes by family: 1 if there is one. */
   readonly #lengths4: Uint8Array;
   readonly #lengths6: Uint8Array;
-  #lastWriter: ClaimWriter = { source: 'unspec', owner: '' };
-  #lastWriterText = 'unspec';
+  /** Changes arrive in runs of one writer. Its number is 0 if it was not written yet. */
+  #writer: ClaimWriter = { source: 'unspec', owner: '' };
+  #writerNumber = 0;
+  /** One bit for the hash of each prefix in a bucket: most have no earlier record to link to. Empty if no more records follow. */
+  #tags: Uint8Array;
   /** Kind and time of the record that was entered last. */
   #kind: Kind = KIND.prefix;
   #ms = 0;
@@ -175,10 +173,11 @@ export class Segment {
     this.startMs = startMs;
     const bytes = content ?? new Uint8Array(Math.min(maxBytes, FIRST_BYTES));
     this.#bytes = new ByteBuffer(bytes, maxBytes, content?.length);
-    this.#names = new Names(this.#bytes, index?.names);
+    this.#names = new Names(this.#bytes, maxBytes, index?.names);
     const buckets = 2 ** Math.ceil(Math.log2(Math.max(64, maxBytes / BYTES_PER_BUCKET)));
     this.#heads = index?.heads ?? new Int32Array(buckets).fill(-1);
     this.#bucketMask = this.#heads.length - 1;
+    this.#tags = new Uint8Array(content === undefined ? buckets : 0);
     this.#positions = Array.from(index?.positions ?? []);
     this.#batches = Array.from(index?.batches ?? []);
     this.#lengths4 = index?.lengths4 ?? new Uint8Array(LENGTHS);
@@ -202,16 +201,17 @@ export class Segment {
     return this.#lastMs;
   }
 
-  /** Bytes of the records and their indexes. */
+  /** Bytes of the records and the indexes that are kept with them. */
   get used(): number {
     const positions = 8 * (this.#positions.length + this.#batches.length);
     const filter = this.filter?.length ?? 0;
-    return this.#bytes.length + this.#heads.byteLength + this.#names.memory + positions + filter;
+    return this.#bytes.length + this.#heads.byteLength + this.#names.used + positions + filter;
   }
 
-  /** Memory in bytes, with the unused part of the buffer. */
+  /** Memory in bytes, with the unused part of the buffer and the tables of the writer. */
   get memory(): number {
-    return this.used + this.#bytes.capacity - this.#bytes.length;
+    const writing = this.#bytes.capacity - this.#bytes.length + this.#tags.length;
+    return this.used + this.#names.memory - this.#names.used + writing;
   }
 
   /** Returns the bytes of the records from a position on. */
@@ -300,6 +300,7 @@ export class Segment {
   seal(): void {
     this.#bytes.trim();
     this.#names.seal();
+    this.#tags = new Uint8Array(0);
   }
 
   /** Appends the change of a claim. */
@@ -309,10 +310,13 @@ export class Segment {
     const hash = keyHash(key);
     if (this.filter !== undefined) addToFilter(this.filter, hash);
     const bucket = hash & this.#bucketMask;
-    const writer = this.#writerText(change.writer);
-    const isLinked = before !== undefined && this.#isLinked(this.#heads[bucket] ?? -1, key, writer);
+    const writer = this.#numberOf(change.writer);
+    const tag = 1 << (hash >>> 29);
+    const tags = this.#tags[bucket] ?? 0;
+    const isLinked = before !== undefined && (tags & tag) !== 0 && this.#isLinked(bucket, key, writer);
+    this.#tags[bucket] = tags | tag;
     const stored = isLinked ? undefined : before;
-    const start = this.#begin(KIND.prefix, ms, bucket, isLongRecord(writer, stored, after));
+    const start = this.#begin(KIND.prefix, ms, bucket, false);
     bytes.byte(
       (key.form === 'cidr' ? IS_CIDR : 0) |
         (key.family === 6 ? IS_IPV6 : 0) |
@@ -331,9 +335,10 @@ export class Segment {
       bytes.word(key.w3);
     }
     (key.family === 4 ? this.#lengths4 : this.#lengths6)[key.length] = 1;
-    this.#names.write(writer);
-    if (stored !== undefined) writeClaim(bytes, this.#names, stored);
-    if (after !== undefined) writeClaim(bytes, this.#names, after);
+    if (writer === 0) this.#writerNumber = this.#names.write(writerText(change.writer));
+    else this.#names.writeNumber(writer);
+    if (stored !== undefined) writeClaim(bytes, this.#names, stored, undefined);
+    if (after !== undefined) writeClaim(bytes, this.#names, after, stored);
     this.#end(start);
   }
 
@@ -374,6 +379,47 @@ export class Segment {
     return -1;
   }
 
+  /** Returns true if a prefix with this hash has a change later than a time, in any of its forms. */
+  hasPrefixAfter(hash: number, prefix: Readonly<PrefixRegister>, ms: number): boolean {
+    let at = this.newest(hash);
+    while (at >= 0) {
+      const previous = this.#enter(at);
+      if (this.#ms <= ms) return false;
+      if (this.#kind === KIND.prefix && this.#readsPrefix(prefix)) return true;
+      at = previous;
+    }
+    return false;
+  }
+
+  /** Returns the position of the oldest change of a key with this hash that is later than a time, or -1. */
+  oldestAfter(hash: number, key: Readonly<PrefixRegister>, ms: number): number {
+    let oldest = -1;
+    let at = this.newest(hash);
+    while (at >= 0) {
+      const previous = this.#enter(at);
+      if (this.#ms <= ms) break;
+      if (this.#kind === KIND.prefix && this.#readsKey(key)) oldest = at;
+      at = previous;
+    }
+    return oldest;
+  }
+
+  /** Returns the effect of a change of a prefix. */
+  effectAt(position: number): number {
+    this.#enter(position);
+    return (this.#bytes.readByte() >>> EFFECT_SHIFT) & 3;
+  }
+
+  /** Returns the identity of `before` of a change of a prefix; undefined if there was no claim. */
+  identityBefore(position: number): number | undefined {
+    this.#enter(position);
+    const flags = this.#readKey(this.#scratch);
+    if (flags & LINKED_BEFORE) return this.claimAt(position).before?.identity;
+    if ((flags & HAS_BEFORE) === 0) return undefined;
+    this.#names.skip();
+    return readIdentity(this.#bytes);
+  }
+
   /** Returns the position of the newest record of a service or node at or before `position`, or -1. */
   ofText(position: number, kind: Kind, key: string): number {
     let at = position;
@@ -411,8 +457,8 @@ export class Segment {
     const flags = this.#readKey(key);
     const name = this.#names.read();
     const writer = parseWriter(name);
-    const stored = flags & HAS_BEFORE ? readClaim(this.#bytes, this.#names, writer) : undefined;
-    const after = flags & HAS_AFTER ? readClaim(this.#bytes, this.#names, writer) : undefined;
+    const stored = flags & HAS_BEFORE ? readClaim(this.#bytes, this.#names, writer, undefined) : undefined;
+    const after = flags & HAS_AFTER ? readClaim(this.#bytes, this.#names, writer, stored) : undefined;
     const before = flags & LINKED_BEFORE ? this.#linkedAfter(previous, key, writer, name) : stored;
     return { writer, before, after, effect: (flags >>> EFFECT_SHIFT) & 3 };
   }
@@ -509,27 +555,35 @@ export class Segment {
     return start;
   }
 
-  /** Returns the text of a writer. Changes arrive in runs of one writer. */
-  #writerText(writer: ClaimWriter): string {
-    if (writer.source !== this.#lastWriter.source || writer.owner !== this.#lastWriter.owner) {
-      this.#lastWriter = { source: writer.source, owner: writer.owner };
-      this.#lastWriterText = writerText(writer);
+  /** Returns the number of the name of a writer; 0 if it has none yet. */
+  #numberOf(writer: ClaimWriter): number {
+    if (writer.source !== this.#writer.source || writer.owner !== this.#writer.owner) {
+      this.#writer = { source: writer.source, owner: writer.owner };
+      this.#writerNumber = this.#names.numberOf(writerText(writer));
     }
-    return this.#lastWriterText;
+    return this.#writerNumber;
   }
 
   /** Writes the length of the record that begins at `start`. */
   #end(start: number): void {
     const bytes = this.#bytes;
-    if (bytes.byteAt(start) === LONG) bytes.putWord(start + 1, bytes.length - start - LONG_HEAD);
-    else bytes.putByte(start, bytes.length - start - 1);
+    if (bytes.byteAt(start) !== LONG) {
+      const length = bytes.length - start - 1;
+      if (length < LONG) {
+        bytes.putByte(start, length);
+        return;
+      }
+      bytes.insert(start + 1, LONG_HEAD - 1);
+      this.#names.shift(start, LONG_HEAD - 1);
+      bytes.putByte(start, LONG);
+    }
+    bytes.putWord(start + 1, bytes.length - start - LONG_HEAD);
   }
 
-  /** Returns true if the bucket has an earlier record of this key and writer, near enough. */
-  #isLinked(head: number, key: Readonly<PrefixRegister>, writer: string): boolean {
-    const number = this.#names.numberOf(writer);
+  /** Returns true if the bucket has an earlier record of this key and the writer with this number, near enough. */
+  #isLinked(bucket: number, key: Readonly<PrefixRegister>, number: number): boolean {
     if (number === 0) return false;
-    let at = head;
+    let at = this.#heads[bucket] ?? -1;
     for (let steps = MAX_LINK_STEPS; at >= this.#linkFloor && at >= 0 && steps > 0; steps--) {
       const previous = this.#enter(at);
       if (this.#kind === KIND.prefix && this.#readsKey(key) && this.#names.readNumber() === number)
@@ -552,9 +606,10 @@ export class Segment {
       if (this.#kind === KIND.prefix) {
         const flags = this.#readKey(this.#scratch);
         if (sameKey(this.#scratch, sought) && this.#names.read() === name) {
-          if (flags & HAS_BEFORE) skipClaim(this.#bytes, () => this.#names.skip());
           if ((flags & HAS_AFTER) === 0) break;
-          return readClaim(this.#bytes, this.#names, writer);
+          const stored =
+            flags & HAS_BEFORE ? readClaim(this.#bytes, this.#names, writer, undefined) : undefined;
+          return readClaim(this.#bytes, this.#names, writer, stored);
         }
       }
       at = previous;
@@ -566,6 +621,13 @@ export class Segment {
   #readsKey(key: Readonly<PrefixRegister>): boolean {
     this.#readKey(this.#scratch);
     return sameKey(this.#scratch, key);
+  }
+
+  /** Like {@link Segment.#readsKey}, and ignores the form. */
+  #readsPrefix(prefix: Readonly<PrefixRegister>): boolean {
+    this.#readKey(this.#scratch);
+    this.#scratch.form = prefix.form;
+    return sameKey(this.#scratch, prefix);
   }
 
   /** Reads flags and key of a prefix; returns the flags. */
@@ -584,18 +646,4 @@ export class Segment {
     out.w3 = flags & IS_IPV6 ? bytes.readWord() : 0;
     return flags;
   }
-}
-
-/** Returns true if the record of a change may have more bytes than a short one. A character takes at most three bytes. */
-function isLongRecord(writer: string, before: HeldClaim | undefined, after: HeldClaim | undefined): boolean {
-  return FIXED_BYTES + 3 * writer.length + claimBytes(before) + claimBytes(after) >= LONG;
-}
-
-function claimBytes(claim: HeldClaim | undefined): number {
-  if (claim === undefined) return 0;
-  const bytes = CLAIM_BYTES + (claim.hostIP?.length ?? 0);
-  if (claim.k8s === undefined) return bytes;
-  const { namespace, podName, serviceAccount = '', namedPorts } = claim.k8s;
-  if (namedPorts !== undefined && namedPorts.size > 0) return LONG;
-  return bytes + 3 * (namespace.length + podName.length + serviceAccount.length);
 }

@@ -78,7 +78,7 @@ it('H1 detects a segment whose index was not written', async () => {
 
 it('H3 detects a record without one attribute of a claim', async () => {
   const laws = await lawsWith<Codec>(CODEC, ({ readClaim }) => ({
-    readClaim: (from, names, writer) => ({ ...readClaim(from, names, writer), encryptKey: 0 }),
+    readClaim: (...claim) => ({ ...readClaim(...claim), encryptKey: 0 }),
   }));
   expect(() => laws.H3_undoingEndsAtTheStart(RUNS)).toThrow();
 });

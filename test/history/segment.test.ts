@@ -1,6 +1,9 @@
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
 import { KIND, Segment } from '../../src/history/segment.ts';
+import type { HeldClaim } from '../../src/ipcache/row-reader.ts';
+import type { NumericIdentity } from '../../src/model/numeric-identity.ts';
+import { copyRegister, parseKey, prefixRegister } from '../../src/net/prefix.ts';
 
 /** A text of a record; records of up to 254 bytes have a shorter head than longer ones. */
 const text = fc.oneof(
@@ -34,5 +37,100 @@ it('a segment reads each record back, whatever its length, also if only its byte
       }
     }),
     { numRuns: 60 },
+  );
+});
+
+const name = fc.constantFrom(
+  '',
+  'a',
+  'shop',
+  'checkout-7d4b9c8f6d-x2x9p',
+  '-',
+  'ö-ä',
+  '\ufeff-\ufeff',
+  '\ud800',
+  `${'y'.repeat(230)}-z`,
+);
+const pod = fc.option(
+  fc.record({
+    namespace: name,
+    podName: name,
+    serviceAccount: fc.constantFrom('', 'default', 'z'.repeat(90)),
+    namedPorts: fc.constantFrom(undefined, new Map([['http', { port: 80, protocol: 6 }]])),
+  }),
+  { nil: undefined },
+);
+const held = fc.option(
+  fc.record({
+    identity: fc.constantFrom(1, 300, 16_777_217) as fc.Arbitrary<NumericIdentity>,
+    hostIP: fc.constantFrom(undefined, '192.168.0.1', '192.168.0.2', 'fd00::1'),
+    encryptKey: fc.constantFrom(0, 3),
+    k8s: pod,
+  }),
+  { nil: undefined },
+);
+const WRITERS = [
+  { source: 'kvstore', owner: '' },
+  { source: 'clustermesh', owner: 'baltic' },
+] as const;
+const claimChange = fc.record({
+  key: fc.constantFrom('10.0.0.1', '10.0.0.1/32', '10.0.0.0/24', '10.0.0.1@5', 'fd00::1', 'fd00::/64'),
+  by: fc.constantFrom(...WRITERS),
+  after: held,
+  /** Changes of this writer before this one were not recorded. */
+  lost: fc.constantFrom(false, false, false, true),
+});
+
+/** A claim as it is read back: without empty metadata. Each lone surrogate is U+FFFD. */
+function readBack(claim: HeldClaim | undefined): unknown {
+  if (claim?.k8s === undefined) return claim;
+  const text = (value: string): string => value.replace('\ud800', '\ufffd');
+  const { namespace, podName, serviceAccount, namedPorts } = claim.k8s;
+  const account = serviceAccount === '' ? {} : { serviceAccount };
+  const ports = namedPorts === undefined ? {} : { namedPorts };
+  return { ...claim, k8s: { namespace: text(namespace), podName: text(podName), ...account, ...ports } };
+}
+
+it('a segment reads each claim back, whatever claim was before it', () => {
+  fc.assert(
+    fc.property(
+      fc.array(claimChange, { maxLength: 140 }),
+      fc.constantFrom(16 << 10, 1 << 20),
+      (changes, maxBytes) => {
+        const written = new Segment({ ...OPTIONS, maxBytes });
+        const now = new Map<string, HeldClaim | undefined>();
+        const expected = changes.map(({ key, by, after, lost }, at) => {
+          const register = prefixRegister();
+          parseKey(key, register);
+          const place = `${key} ${by.source}`;
+          if (lost) {
+            written.unlink();
+            now.clear();
+          }
+          const change = {
+            writer: by,
+            before: now.get(place),
+            after: after && { ...after, ...by },
+            effect: at % 4,
+          };
+          now.set(place, change.after);
+          written.addClaim(1000 + at, register, change);
+          return { key: register, ...change, before: readBack(change.before), after: readBack(change.after) };
+        });
+        const reopened = new Segment({ ...OPTIONS, isStored: true, content: written.bytesFrom(0).slice() });
+        for (const _ of reopened.reindex());
+        expect(reopened.index().names).toEqual(written.index().names);
+        written.seal();
+        for (const segment of [written, reopened]) {
+          const read = Array.from(segment.newestHeads(), ({ position }) => {
+            const key = prefixRegister();
+            const change = segment.claimAt(position, key);
+            return { key: copyRegister(key), ...change };
+          });
+          expect(read.reverse()).toEqual(expected);
+        }
+      },
+    ),
+    { numRuns: 100 },
   );
 });

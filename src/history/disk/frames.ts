@@ -6,7 +6,7 @@ export type Checksum = (bytes: Uint8Array) => number;
 const MAGIC: Uint8Array = new TextEncoder().encode('dphist\n');
 
 /** The version that is written, and the only one that can be read. */
-const VERSION = 1;
+const VERSION = 2;
 
 /** Bytes before the first frame. */
 export const PREAMBLE: number = MAGIC.length + 1;
@@ -43,7 +43,9 @@ export function checkPreamble(bytes: Uint8Array): void {
   if (bytes.length < PREAMBLE || !MAGIC.every((byte, at) => bytes[at] === byte))
     throw new DamagedError('not a segment of a history');
   const version = bytes[MAGIC.length];
-  if (version !== VERSION)
+  if (version === undefined || version < VERSION)
+    throw new DamagedError(`version ${version} is not supported any more`);
+  if (version > VERSION)
     throw new NewerVersionError(`version ${version} is not supported; the current one is ${VERSION}`);
 }
 
