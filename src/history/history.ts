@@ -25,10 +25,11 @@ import { type HistoryDisk, SegmentArchive } from './disk/segment-archive.ts';
 import { SegmentWriter } from './disk/segment-writer.ts';
 import { type DocumentChange, type PastFields, undoChange } from './document-change.ts';
 import { isFloorOf, isUndoUncertain, uncertaintyAt } from './lives.ts';
+import { type Lengths, PastLookups } from './past-lookups.ts';
 import { covering, PastReader, placesIn } from './past-reader.ts';
-import { keysOf, PrefixTimeline, visibleBefore } from './prefix-timeline.ts';
+import { PrefixTimeline, visibleBefore } from './prefix-timeline.ts';
 import { changeAt, inRange, prefixRecord, type RecordPlace, recordAt, textRecord } from './records.ts';
-import { KIND, keyHash, type Segment } from './segment.ts';
+import { KIND, type Segment } from './segment.ts';
 import type {
   ChangeCause,
   DocumentMoment,
@@ -298,8 +299,7 @@ export class History {
     const hasRoom =
       times.length >= count && identities.length >= count && (certain?.length ?? count) >= count;
     assert(hasRoom, 'lookupMany: times and identities must have an element for each address');
-    const { ipcache } = this.#options;
-    const lengths = this.#lengths();
+    const lookups = new PastLookups(this.#options.ipcache, this.#segments(), this.#lengths());
     const register = prefixRegister();
     const log = this.#log;
     log?.checkWall();
@@ -311,10 +311,7 @@ export class History {
         log === undefined ? NOT_STARTED : this.#cutOfChecked(log, times[i] ?? Number.NaN);
       if (certain !== undefined) certain[i] = reason === undefined ? 1 : 0;
       if (cut === undefined || !parseKey(ip, register) || register.form !== 'endpoint') continue;
-      let identity = ipcache.lookupIdentity(ip);
-      if (this.#changedSince(register, cut, lengths)) {
-        identity = this.#longestMatch(register, cut, lengths)?.claim.identity;
-      }
+      const identity = lookups.identityAt(ip, register, cut.ms);
       if (identity === undefined) continue;
       identities[i] = identity;
       found++;
@@ -490,9 +487,8 @@ export class History {
   #longestMatch(
     address: Readonly<PrefixRegister>,
     cut: Cut,
-    lengths: Lengths = this.#lengths(),
   ): { readonly key: PrefixRegister; readonly claim: HeldClaim } | undefined {
-    for (const key of covering(address, lengths[address.family])) {
+    for (const key of covering(address, this.#lengths()[address.family])) {
       const claim = this.#visibleAt(key, cut);
       if (claim !== undefined) return { key, claim };
     }
@@ -502,23 +498,6 @@ export class History {
   #visibleAt(key: Readonly<PrefixRegister>, cut: Cut): HeldClaim | undefined {
     const claimsOf = (text: string): readonly HeldClaim[] => this.#options.ipcache.claimsOf(text);
     return visibleBefore(key, claimsOf, this.#segments(), isLaterThan(cut));
-  }
-
-  /** Returns true if a prefix that contains an address has a record after a moment. */
-  #changedSince(address: Readonly<PrefixRegister>, { ms }: Cut, lengths: Lengths): boolean {
-    const segments = this.#segments();
-    const later = segments.filter((segment) => segment.lastMs > ms);
-    if (later.length === 0) return false;
-    for (const prefix of covering(address, lengths[address.family])) {
-      for (const key of keysOf(prefix)) {
-        const hash = keyHash(key);
-        for (const segment of later) {
-          const at = segment.ofPrefix(segment.newest(hash), key);
-          if (at >= 0 && segment.msAt(at) > ms) return true;
-        }
-      }
-    }
-    return false;
   }
 
   /** Returns the lengths of the current and the recorded prefixes, longest first. */
@@ -546,9 +525,6 @@ interface Asked {
   readonly cut: Cut | undefined;
   readonly reason: Uncertainty | undefined;
 }
-
-/** The lengths of prefixes to try, longest first. */
-type Lengths = Readonly<Record<Family, readonly number[]>>;
 
 const WHEN: Check = (value) =>
   typeof value === 'number' ? undefined : objectWith({ sequence: NUMBER })(value);

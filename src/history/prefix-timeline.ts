@@ -189,35 +189,36 @@ export function visibleBefore(
   key: Readonly<PrefixRegister>,
   claimsOf: (key: string) => readonly HeldClaim[],
   segments: readonly Segment[],
-  isLater: (place: Pick<TimelineChange, 'segment' | 'position' | 'ms'>) => boolean,
+  isLater: IsLater,
 ): HeldClaim | undefined {
   for (const one of keysOf(key)) {
-    const claims = claimsBefore(one, claimsOf(formatKey(one)), segments, isLater);
-    if (claims.length > 0) return claims.sort(compareWriters)[0];
+    const [effective] = claimsBefore(one, claimsOf(formatKey(one)), segments, isLater);
+    if (effective !== undefined) return effective;
   }
   return undefined;
 }
 
-function claimsBefore(
+/** Returns the claims on a key before all changes for which `isLater` is true, the effective one first. `now` are the current ones. */
+export function claimsBefore(
   key: PrefixRegister,
   now: readonly HeldClaim[],
   segments: readonly Segment[],
-  isLater: (place: Pick<TimelineChange, 'segment' | 'position' | 'ms'>) => boolean,
-): HeldClaim[] {
+  isLater: IsLater,
+): readonly HeldClaim[] {
   let claims = [...now];
   const hash = keyHash(key);
   for (let index = segments.length - 1; index >= 0; index--) {
     const segment = segments[index] as Segment; // below the length
     let position = segment.ofPrefix(segment.newest(hash), key);
     while (position >= 0) {
-      if (!isLater({ segment, position, ms: segment.msAt(position) })) return claims;
+      if (!isLater({ segment, position, ms: segment.msAt(position) })) return claims.sort(compareWriters);
       const { writer, before } = segment.claimAt(position);
       claims = claims.filter(({ source, owner }) => source !== writer.source || owner !== writer.owner);
       if (before !== undefined) claims.push(before);
       position = segment.ofPrefix(segment.previous(position), key);
     }
   }
-  return claims;
+  return claims.sort(compareWriters);
 }
 
 /** Returns true if two visible claims have the same attributes and writer. */

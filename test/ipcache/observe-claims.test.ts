@@ -22,6 +22,8 @@ function foldingObserver(cache: IPCache): {
     const held = claims.get(key) ?? new Map<string, string>();
     const name = writerName(writer);
     if (held.get(name) !== text(before)) complaints.push(`${key} ${name}: before is not what was observed`);
+    if ((effect & EFFECT.was) !== 0 && before === undefined && held.size > 0)
+      complaints.push(`${key}: had a claim`);
     if (text(before) === text(after)) complaints.push(`${key} ${name}: no change`);
     if (after === undefined) held.delete(name);
     else held.set(name, attributes(after));

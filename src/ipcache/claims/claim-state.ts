@@ -59,7 +59,7 @@ export type ClaimObserver = (
 
 /** How a change of a claim affects the effective claim of its key. */
 export const EFFECT = {
-  /** `before` was the effective claim of the key. */
+  /** `before` was the effective claim of the key. Without `before`: the key had no claim. */
   was: 1,
   /** `after` is the effective claim of the key. Without `after`: the key has no claim any more. */
   is: 2,
@@ -237,7 +237,7 @@ export class ClaimState {
     if (this.table.size >= this.#maxEntries) return 'capacity';
     this.#willChange(key, -1);
     const slot = this.#appear(key, claim, host);
-    if (this.observer !== undefined) this.#observe(key, undefined, this.rows.claim(slot), EFFECT.is);
+    if (this.observer !== undefined) this.#observe(key, undefined, this.rows.claim(slot), WAS_AND_IS);
     return 'applied';
   }
 
