@@ -66,7 +66,7 @@ export interface ChangeLogCounts {
 
 /**
  * The records of the current life, in segments, the oldest dropped first so that they fit into the memory. Records are appended
- * synchronously and cost 2 to 3 µs.
+ * synchronously and cost 1 to 2 µs.
  */
 export class ChangeLog implements CertaintyInputs {
   readonly isLive = true;
