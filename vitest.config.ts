@@ -29,8 +29,8 @@ const config: ViteUserConfig = defineConfig({
     hookTimeout: 120_000,
     // Shorter than the limit of a test, so that a failure names what has not happened.
     expect: { poll: { timeout: 60_000 } },
-    // One more than there are cores: what talks to a real etcd mostly waits.
-    maxWorkers: availableParallelism() + 1,
+    // Two more than there are cores: what talks to a real etcd or a browser waits half of its time.
+    maxWorkers: availableParallelism() + 2,
     sequence: { sequencer: SlowestFirst },
     projects: [
       {

@@ -11,7 +11,7 @@ import { SteeringModel } from '../api/support/steering-model.ts';
 import { testApp } from '../api/support/test-app.ts';
 import { until } from '../base/support/until.ts';
 import { MeshModel } from './support/mesh-model.ts';
-import { SCREENSHOTS, settled, usePages, VIEWS, violations } from './support/open-page.ts';
+import { COLOUR_RULES, SCREENSHOTS, settled, usePages, VIEWS, violations } from './support/open-page.ts';
 
 const { files, newPage, open } = usePages();
 
@@ -54,7 +54,7 @@ describe('each view', () => {
     await settled(page);
     for (const colorScheme of ['light', 'dark'] as const) {
       await page.emulateMedia({ colorScheme });
-      expect(await violations(page)).toEqual([]);
+      expect(await violations(page, colorScheme === 'dark' ? COLOUR_RULES : undefined)).toEqual([]);
       await page.screenshot({ path: join(SCREENSHOTS, `${name}-${colorScheme}.png`) });
     }
   });
@@ -229,7 +229,7 @@ describe('the page', () => {
     );
     for (const colorScheme of ['light', 'dark'] as const) {
       await page.emulateMedia({ colorScheme });
-      expect(await violations(page)).toEqual([]);
+      expect(await violations(page, colorScheme === 'dark' ? COLOUR_RULES : undefined)).toEqual([]);
     }
     await page.setViewportSize({ width: 390, height: 844 });
     expect(await page.evaluate('document.documentElement.scrollWidth')).toBe(390);

@@ -101,7 +101,7 @@ describeOnLinux('pins of a datapath', ['maps', 'sockets', 'nftables', 'namespace
     const id = idOf('map', 'ipcache');
     for (let round = 0; round < 2; round++) {
       rmSync(pins, { recursive: true });
-      await within(20_000, 100, 'the pin is back', () => existsSync(join(pins, 'ipcache')));
+      await within(20_000, 1_000, 'the pin is back', () => existsSync(join(pins, 'ipcache')));
       expect([idOf('map', 'ipcache'), missing(datapath)]).toEqual([id, []]);
     }
     // From the next look on an event of the new folder causes it, too.

@@ -121,16 +121,29 @@ export function usePages(): Opener {
   return { files: () => files, newPage, open };
 }
 
-/** Returns the faults that axe-core finds in the page. */
-export async function violations(page: Page): Promise<unknown> {
-  await page.evaluate(AXE);
-  return page.evaluate(async () => {
-    const { axe } = globalThis as unknown as {
-      axe: { run(): Promise<{ violations: readonly { id: string; nodes: readonly { html: string }[] }[] }> };
-    };
-    const found = await axe.run();
-    return found.violations.map(({ id, nodes }) => ({ id, html: nodes.map(({ html }) => html) }));
-  });
+/** Rules of axe-core whose result depends on colours. The others give the same result in each colour scheme. */
+export const COLOUR_RULES: readonly string[] = ['color-contrast', 'link-in-text-block'];
+
+interface Axe {
+  run(options: { readonly runOnly?: readonly string[] }): Promise<{
+    readonly violations: readonly {
+      readonly id: string;
+      readonly nodes: readonly { readonly html: string }[];
+    }[];
+  }>;
+}
+
+/** Returns the faults that axe-core finds in the page, of all rules or of some. */
+export async function violations(page: Page, runOnly?: readonly string[]): Promise<unknown> {
+  if ((await page.evaluate('typeof axe')) === 'undefined') await page.evaluate(AXE);
+  return page.evaluate(
+    async (options) => {
+      const { axe } = globalThis as unknown as { axe: Axe };
+      const found = await axe.run(options);
+      return found.violations.map(({ id, nodes }) => ({ id, html: nodes.map(({ html }) => html) }));
+    },
+    runOnly === undefined ? {} : { runOnly },
+  );
 }
 
 /** Waits until a view has its content: no skeleton is left. */
