@@ -225,7 +225,7 @@ describe('the page', () => {
     expect(await text(2)).toContain('listing behind for 1 min, next attempt in 3 s');
     expect(await text(3)).toContain('2: grant the verb "list"');
     expect(await page.getByRole('region', { name: 'API server' }).innerText()).toMatch(
-      /ip\s+from a kvstore\s+identities\s+from a kvstore; that of Kubernetes is being withdrawn/,
+      /ip\s+from a kvstore\s+identities\s+from a kvstore; the data of Kubernetes is being deleted/,
     );
     for (const colorScheme of ['light', 'dark'] as const) {
       await page.emulateMedia({ colorScheme });
@@ -238,7 +238,7 @@ describe('the page', () => {
   it('shows the entry of the kernel on the card of an IP, and its difference from the cache', async () => {
     const model = new SteeringModel().fill();
     const { page } = await open('#/ip/10.0.0.1', { model });
-    const panel = page.getByRole('region', { name: 'What it is' });
+    const panel = page.getByRole('region', { name: 'Attributes' });
     await panel.getByText('encryption key').or(panel.getByText('prefix')).first().waitFor();
     expect(await panel.innerText()).not.toContain('kernel');
     const value = 'identity 1234 via 192.168.0.1';

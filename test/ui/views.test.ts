@@ -288,7 +288,7 @@ describe('the page at an earlier moment', () => {
     expect(await page.locator('.change').count()).toBe(3);
     expect(await identity()).toBe('300');
     await page.locator('.change button').nth(1).click();
-    await page.getByRole('region', { name: 'Moment' }).waitFor();
+    await page.getByRole('region', { name: 'Earlier time' }).waitFor();
     await until('the claim of then is shown', async () => (await identity()) === '200');
     await page.locator('h1').click();
     await page.keyboard.press('ArrowLeft');

@@ -54,25 +54,25 @@ describe('"What if it left?" on the card of a cluster', () => {
     const panel = panelOf(page);
     await panel.getByText('prefixes or services would be lost').waitFor();
     const text = flat(await panel.innerText());
-    expect(text).toContain('services 2 lose backends, 1 have none left');
+    expect(text).toContain('services 2 lose backends, 1 without backends');
     // With 10.0.0.0/8 and the address of the node.
-    expect(text).toContain('prefixes 20,002 gone, 1 change hands');
-    expect(text).toContain('nodes 1 gone: 1 address, 0 pod CIDRs');
+    expect(text).toContain('prefixes 20,002 deleted, 1 with another effective claim');
+    expect(text).toContain('nodes 1 deleted: 1 address, 0 pod CIDRs');
     expect((await panel.getByRole('heading', { level: 3 }).allInnerTexts()).map(flat)).toEqual([
-      'Services with no backend left 1',
-      'Services that lose some backends 1',
-      'Prefixes gone the first 50 of 20,002',
-      'Prefixes that change hands 1',
-      'Nodes gone 1',
+      'Services without backends 1',
+      'Services with fewer backends 1',
+      'Deleted prefixes the first 50 of 20,002',
+      'Prefixes with another effective claim 1',
+      'Deleted nodes 1',
     ]);
     const rows = async (kind: string): Promise<readonly string[]> =>
       (await panel.getByRole('region', { name: kind, exact: true }).locator('tbody tr').allInnerTexts()).map(
         flat,
       );
-    expect(await rows('Services with no backend left')).toEqual(['shop/web 1 0 1']);
+    expect(await rows('Services without backends')).toEqual(['shop/web 1 0 1']);
     expect(await rows('Services that lose some backends')).toEqual(['shop/checkout 2 1 1']);
-    expect(await rows('Prefixes gone')).toHaveLength(50);
-    expect(await rows('Prefixes that change hands')).toEqual([
+    expect(await rows('Deleted prefixes')).toHaveLength(50);
+    expect(await rows('Prefixes with another effective claim')).toEqual([
       '10.7.0.2 131077 clustermesh baltic 196613 clustermesh caspian',
     ]);
     expect(await violations(page)).toEqual([]);
@@ -134,7 +134,7 @@ describe('"What if it left?" on the card of a cluster', () => {
 });
 
 describe('"What if it left?" on the card of a node', () => {
-  it('shows the prefixes that would be gone and those that other sources have, but not of an earlier moment', async () => {
+  it('shows the prefixes that would be deleted and those that other sources have, but not of an earlier moment', async () => {
     const model = new MeshModel().fill();
     model.ipcache.upsert('192.168.7.0/24', { identity: 9, source: 'k8s' });
     const { page, show } = await open('#/node/baltic/node-1', { model });
@@ -142,9 +142,9 @@ describe('"What if it left?" on the card of a node', () => {
     const panel = panelOf(page);
     await panel.getByText('prefixes or services would be lost').waitFor();
     const text = flat(await panel.innerText());
-    expect(text).toContain('prefixes 1 gone');
+    expect(text).toContain('prefixes 1 deleted');
     expect(text).toContain('covered by 192.168.7.0/24 9');
-    expect(text).toContain('Nodes gone 1');
+    expect(text).toContain('Deleted nodes 1');
     await show(`#/node/baltic/node-1?at=${new Date().toISOString()}`);
     await settled(page);
     await panel.waitFor({ state: 'detached' });

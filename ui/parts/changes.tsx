@@ -53,15 +53,13 @@ export function Changes({ of, type }: { of: string; type: ChangeType }): VNode |
       flush
       side={
         <span class="soft">
-          changes are held from {timeText(held.from)}
+          history from {timeText(held.from)}
           {more && ', the last 50 are listed'}
         </span>
       }
     >
       {items.length === 0 ? (
-        <Empty title="No change since then.">
-          The current state is that of the first list of its source.
-        </Empty>
+        <Empty title="No change since then.">The state has not changed since the history begins.</Empty>
       ) : (
         <>
           <Timeline items={items} held={held} at={at} isPrefix={type === 'ip'} />

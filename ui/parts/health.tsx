@@ -48,7 +48,8 @@ export function Health(): VNode {
           <strong>{isGood ? 'No problems' : 'Reading the status…'}</strong>
         </Mark>
         <span class="soft">
-          {isGood && (isAgent(document) ? 'All sources are complete and followed.' : 'The process is ready.')}
+          {isGood &&
+            (isAgent(document) ? 'All sources are connected and complete.' : 'The process is ready.')}
           {isGood && rejected > 0 && ` ${counted(rejected, 'item was', 'items were')} rejected: see below.`}
         </span>
       </section>

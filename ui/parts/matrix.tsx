@@ -43,7 +43,7 @@ export function Matrix({
         <thead>
           <tr>
             <th scope="col">service</th>
-            <th scope="col">spread</th>
+            <th scope="col">distribution</th>
             {columns.map((name) => (
               <th scope="col" class="number" key={name}>
                 <ClusterLink name={name} />
@@ -103,7 +103,7 @@ function Row({
         {serving.length === 0 ? (
           <Chip tone="bad">no backends</Chip>
         ) : isMesh && global && serving.length === 1 ? (
-          <Chip tone="warn" title="If this cluster fails, no backend is left.">
+          <Chip tone="warn" title="If this cluster fails, the service has no backends.">
             only {serving[0]?.[0]}
           </Chip>
         ) : !global ? (

@@ -72,7 +72,7 @@ async function step(address: Address, at: string, isLater: boolean): Promise<voi
   const to = new Date(time - 1).toISOString();
   const { items } = await ask<HistoryDocument>(withQuery('/v1/history', { key, to, limit: '1' }));
   const [before] = items;
-  if (before === undefined) throw new Error('No earlier change is held.');
+  if (before === undefined) throw new Error('The history has no earlier change.');
   adjust({ at: before.at });
 }
 
@@ -104,12 +104,12 @@ export function MomentBar({ address }: { address: Address }): VNode | null {
   if (at === '') return null;
   const time = Date.parse(at);
   return (
-    <section class="as-of" aria-label="Moment">
+    <section class="as-of" aria-label="Earlier time">
       <span role="status">
         <strong>As of {Number.isNaN(time) ? at : `${timeText(time)} ${zoneText(time)}`}</strong>
         {SHOWN.includes(address.view)
           ? ''
-          : ' · This view shows the current state. Prefixes, and the cards of IPs, services and nodes show that of the moment.'}
+          : ' · This view shows the current state. Prefixes and the cards of IPs, services and nodes show the state of this time.'}
       </span>
       <label>
         <span class="hidden">Time</span>
@@ -123,8 +123,8 @@ export function MomentBar({ address }: { address: Address }): VNode | null {
           }}
         />
       </label>
-      <button type="button" onClick={() => go(false)} title="Change before (←)">
-        ← change before
+      <button type="button" onClick={() => go(false)} title="Previous change (←)">
+        ← previous change
       </button>
       <button type="button" onClick={() => go(true)} title="Next change (→)">
         next change →
@@ -139,12 +139,12 @@ export function MomentBar({ address }: { address: Address }): VNode | null {
 }
 
 const REASONS: Readonly<Record<NonNullable<PastDocument['reason']>, string>> = {
-  'before-held': 'the moment is before the held changes',
-  'cluster-incomplete': 'a cluster was not complete then',
-  'agent-not-running': 'the agent was not running then',
+  'before-held': 'the history no longer contains this time',
+  'cluster-incomplete': 'a cluster was incomplete at this time',
+  'agent-not-running': 'the agent may not have been running at this time',
   withdrawing: 'a cluster was being withdrawn',
-  lost: 'changes were lost',
-  clock: 'the clock of the agent was set',
+  lost: 'later changes were not recorded',
+  clock: 'the system clock was changed around this time',
 };
 
 /** Tells why an answer about an earlier moment is not certain; nothing if it is. */
@@ -154,7 +154,9 @@ export function Certainty({ past }: { past: PastDocument | undefined }): VNode |
     <p class="health warn">
       <strong>Not certain</strong>
       <span>
-        {past.reason === undefined ? 'The answer may be incomplete.' : `Because ${REASONS[past.reason]}.`}
+        {past.reason === undefined
+          ? 'The answer may be incomplete.'
+          : `The answer may be wrong, because ${REASONS[past.reason]}.`}
       </span>
     </p>
   );

@@ -18,21 +18,21 @@ type LineOf<T extends WhatIfLine['type']> = Extract<WhatIfLine, { readonly type:
 
 /** The kinds of each type with their headings, those with losses first. */
 const SERVICES = {
-  empty: 'Services with no backend left',
-  gone: 'Services gone',
-  fewer: 'Services that lose some backends',
-  changed: 'Services that change',
+  empty: 'Services without backends',
+  gone: 'Deleted services',
+  fewer: 'Services with fewer backends',
+  changed: 'Changed services',
   created: 'New services',
 } as const satisfies Record<LineOf<'service'>['kind'], string>;
 
 const PREFIXES = {
-  gone: 'Prefixes gone',
-  changed: 'Prefixes that change hands',
+  gone: 'Deleted prefixes',
+  changed: 'Prefixes with another effective claim',
   revealed: 'Prefixes that become visible',
   created: 'New prefixes',
 } as const satisfies Record<LineOf<'prefix'>['kind'], string>;
 
-const NODES = { gone: 'Nodes gone', changed: 'Nodes that change' } as const satisfies Record<
+const NODES = { gone: 'Deleted nodes', changed: 'Changed nodes' } as const satisfies Record<
   LineOf<'node'>['kind'],
   string
 >;
@@ -103,8 +103,8 @@ function Summary({ of, cluster, at }: { of: LineOf<'summary'>; cluster?: string;
   const { prefixes, services, nodes, identities, loses } = of;
   const unknown = counted(identities.unknown, 'identity', 'identities');
   const nodeText = countsText([
-    [nodes.gone, 'gone'],
-    [nodes.changed, 'change'],
+    [nodes.gone, 'deleted'],
+    [nodes.changed, 'changed'],
   ]);
   const lost = `${counted(nodes.addresses, 'address', 'addresses')}, ${counted(nodes.podCIDRs, 'pod CIDR')}`;
   return (
@@ -120,17 +120,17 @@ function Summary({ of, cluster, at }: { of: LineOf<'summary'>; cluster?: string;
           'services',
           countsText([
             [services.empty + services.fewer, 'lose backends'],
-            [services.empty, 'have none left'],
-            [services.gone, 'gone'],
-            [services.changed, 'change'],
+            [services.empty, 'without backends'],
+            [services.gone, 'deleted'],
+            [services.changed, 'changed'],
             [services.created, 'new'],
           ]),
         ],
         [
           'prefixes',
           countsText([
-            [prefixes.gone, 'gone'],
-            [prefixes.changed, 'change hands'],
+            [prefixes.gone, 'deleted'],
+            [prefixes.changed, 'with another effective claim'],
             [prefixes.revealed, 'become visible'],
             [prefixes.created, 'new'],
           ]),
@@ -141,10 +141,10 @@ function Summary({ of, cluster, at }: { of: LineOf<'summary'>; cluster?: string;
           identities.unknown === 0 ? (
             'no changes'
           ) : cluster === undefined ? (
-            `${unknown} unknown then`
+            `${unknown} no longer known`
           ) : (
             <>
-              <a href={addressOf('identities', '', { cluster })}>{unknown}</a> unknown then
+              <a href={addressOf('identities', '', { cluster })}>{unknown}</a> no longer known
             </>
           ),
         ],

@@ -104,7 +104,7 @@ function Config({ config }: { config: ClusterDetailDocument['config'] }): VNode 
   if (config === undefined)
     return (
       <Empty title="No configuration.">
-        The kvstore has no key cilium/cluster-config of this cluster, or it was not read yet.
+        The kvstore has no key cilium/cluster-config for this cluster, or the agent has not read it yet.
       </Empty>
     );
   const { id, capabilities } = config;
@@ -169,7 +169,10 @@ export function Cluster({ name }: { name: string }): VNode {
                   'served state',
                   cluster.knownAt && `of ${timeText(cluster.knownAt)}, ${sinceText(cluster.knownAt)} old`,
                 ],
-                ['restored state', restored && `of ${timeText(restored.knownAt)}, not confirmed`],
+                [
+                  'restored state',
+                  restored && `of ${timeText(restored.knownAt)}, not yet confirmed by the cluster`,
+                ],
                 ['rejected values', countText(cluster.rejected)],
                 ['failures', countText(cluster.failures)],
                 [

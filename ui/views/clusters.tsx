@@ -36,7 +36,7 @@ const COLUMNS: readonly Column<ClusterDocument>[] = [
     by: ({ name }) => name,
     cell: ({ name, own }) => (
       <>
-        <ClusterLink name={name} /> {own && <Chip tone="accent">own</Chip>}
+        <ClusterLink name={name} /> {own && <Chip tone="accent">local</Chip>}
       </>
     ),
   },

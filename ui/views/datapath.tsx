@@ -104,7 +104,7 @@ export function Datapath(): VNode {
           flush
           side={
             <span class="soft">
-              <code>dpcache datapath diff</code> prints the differences from the caches
+              <code>dpcache datapath diff</code> prints the differences between the kernel and the caches
             </span>
           }
         >

@@ -166,7 +166,7 @@ function CardOf({ document }: { document: ExplanationDocument }): VNode {
         <Backends name={service} />
       ) : (
         <Panel
-          title="Who says so"
+          title="Claims"
           className="wide"
           flush
           side={<span class="soft">{counted(claims.length, 'claim')}</span>}
@@ -183,7 +183,7 @@ function CardOf({ document }: { document: ExplanationDocument }): VNode {
           {reason !== undefined && <p class="why">Why the first one is effective: {reason}</p>}
         </Panel>
       )}
-      <Panel title="What it is" className="narrow">
+      <Panel title="Attributes" className="narrow">
         <Facts
           of={[
             ['prefix', <code key="prefix">{prefix}</code>],

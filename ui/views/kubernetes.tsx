@@ -21,7 +21,7 @@ const TONES: Readonly<Record<KindDocument['state'], Tone>> = {
 const PROVIDERS: Readonly<Record<KubernetesDocument['handover']['ip'], string>> = {
   following: 'from Kubernetes',
   resting: 'from a kvstore',
-  withdrawing: 'from a kvstore; that of Kubernetes is being withdrawn',
+  withdrawing: 'from a kvstore; the data of Kubernetes is being deleted',
 };
 
 const COLUMNS: readonly Column<KindDocument>[] = [
@@ -96,7 +96,7 @@ export function Kubernetes(): VNode {
         <Pending problem={problem} />
       ) : kubernetes === undefined ? (
         <Empty title="This agent follows no API server.">
-          Start it with --kubeconfig or --k8s-api-server.
+          Start it with --kubeconfig, or in a pod with --k8s on.
         </Empty>
       ) : (
         <>

@@ -70,7 +70,7 @@ export function Node({ name }: { name: string }): VNode {
                   'handlers',
                   document.explain.heldBack ? (
                     <Mark key="held" tone="warn">
-                      held back: another node has the same address
+                      not notified: another node has the same address
                     </Mark>
                   ) : (
                     'notified'

@@ -118,7 +118,7 @@ function Conflicts({ conflicts }: { conflicts: ConflictsDocument | undefined }):
           ))}
           {total > 8 && (
             <li class="faint">
-              and {countText(total - 8)} more: run <code>dpcache conflicts</code>
+              and {countText(total - 8)} more: run <code>dpcache clustermesh conflicts</code>
             </li>
           )}
         </ul>
@@ -161,7 +161,7 @@ function Agent({ status }: { status: StatusDocument }): VNode {
           {services.document === undefined ? (
             <Pending problem={services.problem} />
           ) : services.document.length === 0 ? (
-            <Empty title="No services.">Global services of remote clusters appear here.</Empty>
+            <Empty title="No services.">Services come from Kubernetes and --manifests.</Empty>
           ) : (
             <Matrix clusters={clusters} rows={services.document} own={status.cluster} />
           )}
@@ -173,8 +173,7 @@ function Agent({ status }: { status: StatusDocument }): VNode {
       <p class="faint">
         {status.cluster}, id {status.clusterID}, kvstore {status.kvstore}
         {status.syncedMs !== undefined && `, initial sync in ${durationText(status.syncedMs)}`}
-        {status.history?.heldFrom !== undefined &&
-          `, changes are held from ${timeText(status.history.heldFrom)}`}
+        {status.history?.heldFrom !== undefined && `, history from ${timeText(status.history.heldFrom)}`}
         {ahead !== 0 &&
           `, its clock is ${durationText(Math.abs(ahead))} ${ahead > 0 ? 'ahead of' : 'behind'} that of this browser`}
       </p>

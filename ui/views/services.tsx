@@ -74,7 +74,7 @@ export function Services({ parameters }: { parameters: URLSearchParams }): VNode
       version={useVersion('service')}
       columns={COLUMNS}
       keyOf={({ namespace, name }) => `${namespace}/${name}`}
-      hint="Services come from Kubernetes, from --manifests, and from global services of remote clusters."
+      hint="Services come from Kubernetes and --manifests; remote clusters add backends to global services."
     >
       <TextFilter name="namespace" label="namespace" value={of('namespace')} example="shop" />
       <TextFilter name="cluster" label="backends in remote cluster" value={of('cluster')} example="baltic" />
