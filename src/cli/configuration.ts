@@ -94,7 +94,7 @@ export function addConfiguration(
   return command
     .option(
       '--config <file>',
-      'YAML file with a key for each option (log-level: debug); flags and environment variables (DPCACHE_LOG_LEVEL) override it',
+      'YAML file with settings, named like the options (log-level: debug); flags and environment variables (DPCACHE_LOG_LEVEL) override it',
       parsePath,
     )
     .hook('preAction', async () => {

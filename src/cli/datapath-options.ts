@@ -86,8 +86,8 @@ export function addDatapathOptions(command: Command): Command {
         .conflicts('once'),
     );
   return addPinOptions(command)
-    .addOption(choice('--datapath-services <how>', 'implementation of services', SERVICES))
-    .addOption(choice('--datapath-routing <how>', 'routes to pods of other nodes', ROUTING))
+    .addOption(choice('--datapath-services <mode>', 'implementation of services', SERVICES))
+    .addOption(choice('--datapath-routing <mode>', 'routes to pods of other nodes', ROUTING))
     .option(
       '--datapath-remote-cidrs <cidrs>',
       'CIDRs allowed for pods of remote clusters, in addition to private ranges',

@@ -56,7 +56,7 @@ export function addKubernetesOptions(command: Command): Command {
     .addOption(contextOption())
     .addOption(
       new Option(
-        '--k8s <when>',
+        '--k8s <mode>',
         'auto: follow Kubernetes if there is a kubeconfig, or if the process runs in a pod and has no other source; on: use the service account of the pod if there is no kubeconfig',
       )
         .choices(['auto', 'on', 'off'])

@@ -137,19 +137,22 @@ function addDutyOptions(command: Command): Command {
       'write the backends of remote clusters as EndpointSlices, for services with the annotation service.cilium.io/global-sync-endpoint-slices; requires --clustermesh-config',
     )
     .addOption(
-      new Option('--clustermesh-endpoints-per-slice <number>', 'maximum number of endpoints in such a slice')
+      new Option(
+        '--clustermesh-endpoints-per-slice <number>',
+        'with --endpoint-slice-sync: maximum number of endpoints in a slice',
+      )
         .argParser(parseEndpointsPerSlice)
         .default(100),
     )
     .addOption(
       new Option(
         '--clustermesh-endpoint-updates-batch-period <time>',
-        'time in which changes of these slices are gathered',
+        'with --endpoint-slice-sync: time for which changes of a slice are collected before it is written',
       )
         .argParser(parseDuration)
         .default(500, '500ms'),
     )
-    .optionsGroup('Garbage collection (interval 0: disabled):')
+    .optionsGroup('Garbage collection (intervals; 0: disabled):')
     .option('--endpoint-gc-interval <time>', 'CiliumEndpoints of deleted pods (default: 5m)', parseDuration)
     .option(
       '--identity-gc-interval <time>',

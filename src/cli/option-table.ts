@@ -115,9 +115,10 @@ export function kvstoreConfigOption(condition = ''): Option {
 }
 
 const LIMITS = {
-  qps: 'etcd.qps (calls per second)',
-  bootstrapQps: 'etcd.bootstrapQps (calls per second until the initial sync is done)',
-  maxInflight: 'etcd.maxInflight (concurrent calls)',
+  qps: 'etcd.qps (calls per second; default: no limit)',
+  bootstrapQps:
+    'etcd.bootstrapQps (calls per second to the local etcd until the initial sync is done; default: etcd.qps)',
+  maxInflight: 'etcd.maxInflight (concurrent calls; default: the value of etcd.qps)',
 };
 
 /** Returns `--kvstore-opt` for the limits of a command. */
@@ -125,7 +126,7 @@ export function kvstoreOptOption(
   ...limits: readonly (keyof RateLimitOptions & keyof typeof LIMITS)[]
 ): Option {
   const names = limits.map((limit) => LIMITS[limit]).join(', ');
-  const text = `limits for each etcd: ${names}; default: no limit; may be repeated`;
+  const text = `limits for each etcd: ${names}; may be repeated`;
   return new RepeatableOption('--kvstore-opt <name=value>', text).argParser(parseKvstoreOpt);
 }
 

@@ -21,8 +21,8 @@ import { addRestoreCommand } from './restore-command.ts';
 
 const EXIT_STATUSES = `
 Exit status: 0 if the command succeeds (rejected items are reported on stderr); 1 if an input cannot be read, a cluster
-is incomplete, or the requested object does not exist; 2 if the command line or the environment is invalid; 3 if a change
-of whatif would lose something.`;
+is incomplete, the requested object does not exist, or a comparison or check found a difference or an error; 2 if the
+command line or the environment is invalid; 3 if the change of whatif would lose something.`;
 
 /** Shows only one line of usage after an error, so that the error stays visible. */
 function addUsage(command: Command, parents: string): void {
@@ -33,7 +33,7 @@ function addUsage(command: Command, parents: string): void {
 
 function createProgram(io: CommandIO, run: RunAction): Command {
   const program = new Command('dpcache')
-    .description('Caches the IPs, services and nodes of a cluster mesh.')
+    .description('cache the IPs, services and nodes of a cluster mesh, and query them')
     .version(version(), '-V, --version')
     .exitOverride()
     .configureOutput({

@@ -10,7 +10,7 @@ interface InspectFlags {
 export function addRestoreCommand(program: Command, io: CommandIO, run: RunAction): void {
   program
     .command('restore')
-    .description('read the state of an agent on disk')
+    .description('read the state directory of a Cilium agent')
     .command('inspect')
     .description(
       'print the endpoints (headers of 1.5 to 1.8, JSON of 1.17), nodes, local identities and used addresses in the state directory of a Cilium agent',

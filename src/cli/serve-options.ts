@@ -83,7 +83,7 @@ export function addStateOptions(command: Command): Command {
     .addOption(
       new Option(
         '--history-memory <size>',
-        'memory for earlier states, which --at and dpcache history show, such as 64MiB; off: record none',
+        'memory for the history, which --at and dpcache history query, such as 64MiB; off: record no history',
       )
         .argParser(parseSize)
         .default(16 << 20, '16MiB'),
@@ -91,14 +91,14 @@ export function addStateOptions(command: Command): Command {
     .addOption(
       new Option(
         '--history-disk <size>',
-        'with --state-dir: files for more of them, which a restart keeps, such as 1GiB; off: only memory',
+        'with --state-dir: size of the files with older history, which remain after a restart, such as 1GiB; off: write no files',
       )
         .argParser(parseSize)
         .default(128 << 20, '128MiB'),
     )
     .option(
       '--tape <folder>',
-      'record all input in this folder, so that dpcache replay shows and checks any earlier state',
+      'record all input in this folder; dpcache replay restores and checks any earlier state from it',
       parsePath,
     )
     .addOption(

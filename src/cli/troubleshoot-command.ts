@@ -23,9 +23,9 @@ export function addTroubleshootCommand(clustermesh: Command, io: CommandIO, run:
   const command = clustermesh
     .command('troubleshoot')
     .description(
-      'check the way to the etcd of each cluster, and its contents, without an agent; exit with status 1 if a check fails',
+      'check the connection to the etcd of each cluster, and its contents, without an agent; exit with status 1 if a check fails',
     )
-    .argument('[cluster]', 'name of the only cluster to check; default: all', parseName)
+    .argument('[cluster]', 'check only this cluster; default: all', parseName)
     .addOption(clusterOption())
     .addOption(kvstoreConfigOption())
     .addOption(clustermeshConfigOption())

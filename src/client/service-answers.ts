@@ -132,7 +132,7 @@ export function explainService(name: string, at?: string): Question {
     return {
       json: explain,
       lines: [
-        `${printable(name)}: ${backendsText(service.backends)} of ${explain.backends.length} offered are effective.`,
+        `${printable(name)}: ${explain.backends.length} offered, effective: ${backendsText(service.backends)}.`,
         ...(nodesText(service) === 'all'
           ? []
           : [`Only nodes with ${printable(nodesText(service))} have its frontends.`]),

@@ -31,7 +31,7 @@ export async function askWhatIf(ask: Ask, edits: readonly object[], view: View):
     ...serviceLines(of('service'), summary),
     ...(summary.identities.unknown === 0
       ? []
-      : [`identities ${count(summary.identities.unknown)} not known any more`]),
+      : [`identities ${count(summary.identities.unknown)} no longer known`]),
   ];
   return { json: { changes: answer.slice(0, -1), summary }, lines, loses: summary.loses };
 }
@@ -52,12 +52,12 @@ function prefixLines(
   view: View,
 ): readonly string[] {
   const head = counts([
-    [all.gone, 'gone'],
-    [all.changed, 'change hands'],
+    [all.gone, 'deleted'],
+    [all.changed, 'with another effective claim'],
     [all.revealed, 'become visible'],
     [all.created, 'new'],
   ]);
-  // Changed ones first: a list of gone prefixes is long and its items are alike.
+  // Changed ones first, because a list of deleted prefixes is long and its items are similar.
   const order = ['changed', 'revealed', 'created', 'gone'];
   const sorted = prefixes.toSorted((a, b) => order.indexOf(a.kind) - order.indexOf(b.kind));
   const rows = sorted.slice(0, SHOWN).map(({ prefix, old, new: next, coveredBy, kind }) => {
@@ -65,7 +65,7 @@ function prefixLines(
     const cover = coveredBy && `${coveredBy.prefix} ${entryText(coveredBy)}`;
     return [
       `  ${prefix}`,
-      `${entryText(old)} gone; ${cover ? `covered then by ${cover}` : 'no prefix covers it then'}`,
+      `${entryText(old)} deleted; ${cover ? `then covered by ${cover}` : 'no other prefix covers it'}`,
     ];
   });
   const total = all.gone + all.changed + all.revealed + all.created;
@@ -82,8 +82,8 @@ function entryText(entry: EntryDocument | undefined): string {
 
 function nodeLine({ nodes }: LineOf<'summary'>): string {
   const head = counts([
-    [nodes.gone, 'gone'],
-    [nodes.changed, 'change'],
+    [nodes.gone, 'deleted'],
+    [nodes.changed, 'changed'],
   ]);
   if (nodes.gone === 0) return `nodes      ${head}`;
   const routes = counted(nodes.podCIDRs, 'pod CIDR');
@@ -96,9 +96,9 @@ function serviceLines(
 ): readonly string[] {
   const head = counts([
     [all.fewer + all.empty, 'lose backends'],
-    [all.empty, 'have none left'],
-    [all.gone, 'gone'],
-    [all.changed, 'change'],
+    [all.empty, 'without backends'],
+    [all.gone, 'deleted'],
+    [all.changed, 'changed'],
     [all.created, 'new'],
   ]);
   const lost = services.filter(({ kind }) => kind === 'empty' || kind === 'gone').slice(0, SHOWN);

@@ -70,7 +70,7 @@ describe('"What if it left?" on the card of a cluster', () => {
         flat,
       );
     expect(await rows('Services without backends')).toEqual(['shop/web 1 0 1']);
-    expect(await rows('Services that lose some backends')).toEqual(['shop/checkout 2 1 1']);
+    expect(await rows('Services with fewer backends')).toEqual(['shop/checkout 2 1 1']);
     expect(await rows('Deleted prefixes')).toHaveLength(50);
     expect(await rows('Prefixes with another effective claim')).toEqual([
       '10.7.0.2 131077 clustermesh baltic 196613 clustermesh caspian',

@@ -122,7 +122,7 @@ async function serveState(
 
 /** Adds `dpcache tape check`, `dpcache tape scrub` and `dpcache replay`. */
 export function addTapeCommands(program: Command, io: CommandIO, run: RunAction): void {
-  const tape = program.command('tape').description('check a tape of dpcache agent --tape');
+  const tape = program.command('tape').description('check or copy a tape of dpcache agent --tape');
   tape
     .command('check')
     .description('check each line of a tape; print its times, events, cuts and clusters')
@@ -141,7 +141,7 @@ export function addTapeCommands(program: Command, io: CommandIO, run: RunAction)
     );
   tape
     .command('scrub')
-    .description('copy a tape with other names and addresses, so that it can be given to others')
+    .description('copy a tape and replace names and addresses, so that the copy can be shared')
     .argument('<path>', 'folder of the tape, or one of its files', parsePath)
     .requiredOption('--out <folder>', 'new or empty folder of the copy', parsePath)
     .action((path: string, { out }: { readonly out: string }) =>

@@ -113,7 +113,7 @@ export function addWhatIfCommands(program: Command, io: CommandIO, run: RunActio
     .action((node: string, flags: WhatIfFlags) => ask(flags, { edit: 'remove-node', node }));
   command('remove-source', 'all claims of a source, or of one owner of it, are deleted')
     .addArgument(source('<source>'))
-    .argument('[owner]', 'only its claims: a cluster, or a node')
+    .argument('[owner]', 'only the claims of this owner: a cluster, or a node')
     .action((from: string, owner: string | undefined, flags: WhatIfFlags) =>
       ask(flags, { edit: 'remove-source', source: from, owner }),
     );
@@ -124,7 +124,7 @@ export function addWhatIfCommands(program: Command, io: CommandIO, run: RunActio
     .action((from: string, place: string, other: string, flags: WhatIfFlags) =>
       ask(flags, { edit: 'rank', source: from, place, other }),
     );
-  command('setting', 'a setting of node addresses has another value')
+  command('setting', 'a setting for node addresses gets another value')
     .argument('<setting>', `SETTING=VALUE; settings: ${SETTINGS.join(', ')}`, parseSetting)
     .action((setting: object, flags: WhatIfFlags) => ask(flags, { edit: 'setting', ...setting }));
   addWriter(command('upsert', 'a source claims a prefix'))

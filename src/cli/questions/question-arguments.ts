@@ -51,7 +51,7 @@ export function parseMomentAt(now: number, text: string): string {
 
 /** Returns `--at`. */
 export function atOption(): Option {
-  return new Option('--at <time>', `answer for this moment: ${WHEN_FORMS}`).argParser(parseMoment);
+  return new Option('--at <time>', `print the state at this time: ${WHEN_FORMS}`).argParser(parseMoment);
 }
 
 /** Returns true if a moment is later than another one of the same form: both are times, or both are sequence numbers. */

@@ -150,12 +150,12 @@ function addHistoryCommand(program: Command, questioner: Questioner, io: Command
       parseKey,
     )
     .addOption(
-      new Option('--from <time>', `only changes from then on: ${WHEN_FORMS}`).argParser(parseBoundary),
+      new Option('--from <time>', `only changes since this time: ${WHEN_FORMS}`).argParser(parseBoundary),
     )
-    .addOption(new Option('--to <time>', 'only changes until then').argParser(parseBoundary))
+    .addOption(new Option('--to <time>', 'only changes until this time').argParser(parseBoundary))
     .addOption(new Option('--limit <n>', 'maximum number of changes').argParser(parseLimit).default(50))
     .addOption(
-      new Option('--around <time>', 'print what changed around this moment, grouped by cause')
+      new Option('--around <time>', 'print the changes around this time, grouped by cause')
         .argParser(parseMoment)
         .conflicts(['from', 'to']),
     )
@@ -210,7 +210,7 @@ function addWhoisCommand(program: Command, questioner: Questioner): void {
     .command(
       program,
       'whois',
-      'print what has an IP, a name, a label or a number: pods, services, nodes, identities',
+      'search pods, services, nodes and identities by IP, name, label or number',
     )
     .argument('<text>', 'IP, CIDR, number of an identity, label such as app=web, or a part of a name')
     .addOption(

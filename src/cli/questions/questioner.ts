@@ -55,7 +55,8 @@ export class Questioner {
     description: string,
     formats: readonly ListFormat[] = ['text', 'wide', 'json', 'yaml', 'name'],
   ): Command {
-    const output = new Option('-o, --output <format>', 'output format; wide: all columns, name: keys only');
+    const names = formats.includes('name') ? ', name: keys only' : '';
+    const output = new Option('-o, --output <format>', `output format; wide: all columns${names}`);
     const command = parent
       .command(name)
       .description(description)
