@@ -139,15 +139,15 @@ class OperatorProcess implements ServedProcess {
   }
 
   get stages(): readonly (readonly Step[])[] {
-    return [[this.#readRecorded()], [this.#openKvstore()], [this.#reachKubernetes()], [this.#begin()]];
+    return [[this.#readRecorded()], [this.#openKvstore()], [this.#openKubernetes()], [this.#startDuties()]];
   }
 
   metrics(scrape: Scrape): readonly Description[] {
     const statuses = scrape.once(() => this.#statuses());
     const duties = (value: (duty: DutyStatus) => number | undefined) => (): readonly Sample[] =>
       statuses().flatMap((duty) => {
-        const of = value(duty);
-        return of === undefined ? [] : { value: of, labels: { duty: duty.name } };
+        const number = value(duty);
+        return number === undefined ? [] : { value: number, labels: { duty: duty.name } };
       });
     const described = (
       [name, type]: readonly [string, Description['type']],
@@ -190,7 +190,7 @@ class OperatorProcess implements ServedProcess {
       {
         name: 'dpcache_operator_namespaces',
         type: 'gauge',
-        help: 'Namespaces by whether the mesh has their objects.',
+        help: 'Namespaces whose objects are published to the mesh (global="true"), and the others.',
         labels: ['global'],
         samples: () => {
           const counts = this.#duties.namespaces?.counts();
@@ -232,7 +232,7 @@ class OperatorProcess implements ServedProcess {
     });
     const { clusterName } = this.#options;
     return [
-      gauge('exports', 'Services that a cluster exports by ServiceExports.', 'cluster', (mcs) => ({
+      gauge('exports', 'Services that a cluster exports with ServiceExports.', 'cluster', (mcs) => ({
         [clusterName]: mcs.exports,
         ...mcs.remoteExports,
       })),
@@ -240,7 +240,7 @@ class OperatorProcess implements ServedProcess {
       gauge('conflicts', 'Services that clusters export differently.', 'reason', (mcs) => mcs.conflicts),
       gauge(
         'held_imports',
-        'ServiceImports that stay as they are, because a cluster of theirs is not completely known.',
+        'ServiceImports that are not changed, because a cluster that exports the service is incomplete.',
         undefined,
         ({ held }) => ({ held }),
       ),
@@ -287,7 +287,7 @@ class OperatorProcess implements ServedProcess {
     return [...problems, ...missing];
   }
 
-  /** False if this operator runs without an election. */
+  /** True if this operator runs with an election: not in a dry run or with recorded objects. */
   get #elects(): boolean {
     return this.#recorded === undefined && this.#options.dryRun === undefined;
   }
@@ -355,7 +355,7 @@ class OperatorProcess implements ServedProcess {
     };
   }
 
-  #reachKubernetes(): Step {
+  #openKubernetes(): Step {
     const { clock, random, log } = this.#context;
     return {
       name: 'Kubernetes',
@@ -368,7 +368,7 @@ class OperatorProcess implements ServedProcess {
     };
   }
 
-  #begin(): Step {
+  #startDuties(): Step {
     return {
       name: 'duties',
       start: () => {
@@ -423,31 +423,31 @@ class OperatorProcess implements ServedProcess {
       await Promise.all(this.#duties.all.map((duty) => duty.run(until)));
     };
     if (election === undefined || reach === undefined) return await work(signal);
-    const over = new AbortController();
-    using either = new EitherSignal(signal, over.signal);
-    const looking = reach.run(either.signal);
-    let isCutOff = false;
+    const ended = new AbortController();
+    using either = new EitherSignal(signal, ended.signal);
+    const checks = reach.run(either.signal);
+    let isKvstoreOut = false;
     try {
       const outcome = await election.run(async (until) => {
         log.info('this operator is the leader');
-        const gaveUp = new AbortController();
-        using led = new EitherSignal(until, gaveUp.signal);
+        const outage = new AbortController();
+        using leading = new EitherSignal(until, outage.signal);
         await Promise.all([
-          work(led.signal).finally(() => over.abort()),
+          work(leading.signal).finally(() => ended.abort()),
           reach.outageOf(this.#options.kvstoreDeadlineMs, either.signal).then((isOut) => {
-            isCutOff = isOut;
-            gaveUp.abort();
+            isKvstoreOut = isOut;
+            outage.abort();
           }),
         ]);
       }, signal);
       if (outcome === 'lost') end('the Lease was lost: another operator may be the leader');
-      else if (isCutOff)
+      else if (isKvstoreOut)
         end(
           `released the Lease, because the kvstore has not answered for ${this.#options.kvstoreDeadlineMs / 1000} s`,
         );
     } finally {
-      over.abort();
-      await looking;
+      ended.abort();
+      await checks;
     }
   }
 
@@ -459,7 +459,7 @@ class OperatorProcess implements ServedProcess {
       : new ConfigFolder(path, (config) => new EtcdBackend(config, { clock, random, rateLimit }));
   }
 
-  /** Returns the reason for which a key of the dry run is deleted. */
+  /** Returns the reason why a dry run would delete a key. */
   #reasonOf(key: string, value: Uint8Array): string | undefined {
     const namespace = namespaceOfKey(key, value);
     return namespace === undefined ? undefined : this.#duties.namespaces?.reason(namespace);
@@ -490,7 +490,7 @@ class OperatorProcess implements ServedProcess {
           const level = error instanceof NotReadyError ? 'info' : 'warn';
           log[level]({ err: error, duty }, `${duty} failed; retrying`);
         },
-        // A dry run has already printed the deed.
+        // A dry run has already printed the action.
         onAction: (action) =>
           log[action.outcome === 'dry-run' ? 'debug' : 'info']({ action }, actionText(action)),
       });

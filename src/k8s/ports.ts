@@ -34,7 +34,11 @@ export function readNamedPort(fields: ObjectFields, number = 'port'): NamedPort 
   const protocol = readProtocol(fields);
   const name = fields.value('name') === undefined ? '' : fields.string('name');
   if (fields.value(number) === undefined)
-    fields.reject(number, 'missing', 'must be set, because an endpoint for all ports is not supported');
+    fields.reject(
+      number,
+      'missing',
+      'must be set, because endpoints without a port number are not supported',
+    );
   return port === undefined || protocol === undefined || name === undefined
     ? undefined
     : { name, port, protocol };

@@ -11,7 +11,7 @@ import { readManifests } from './manifests.ts';
 const READ_WEIGHT = 48;
 /** Gate cost of storing or removing an object, in events: about 20 µs. */
 const APPLY_WEIGHT = 16;
-/** Interval of the progress lines of a long reading. */
+/** Interval of log lines while manifests are read. */
 const PROGRESS_MS = 2_000;
 
 /** Options of {@link FollowedManifests}. */
@@ -25,13 +25,13 @@ export interface FollowedManifestsOptions {
 
 interface Reading {
   readonly objects: Map<string, ManifestObject>;
-  /** True if a part of the manifests is invalid. It may hold objects of earlier readings. */
+  /** True if a part of the manifests is invalid. This part may contain objects that earlier reads found. */
   partial: boolean;
   readonly signal: AbortSignal;
   readonly onProgress: () => void;
 }
 
-/** Keeps the objects of the latest reading of manifests in the service cache. */
+/** Keeps the objects of the last read of the manifests in the service cache. */
 export class FollowedManifests {
   readonly #options: FollowedManifestsOptions;
   readonly #applied = new Map<string, ManifestObject>();
@@ -53,7 +53,7 @@ export class FollowedManifests {
   }
 
   /**
-   * Reads all manifests, stores their objects in the cache, then removes the objects of earlier readings that are missing. If a
+   * Reads all manifests, stores their objects in the cache, then removes the objects of earlier reads that are missing. If a
    * part of the manifests is invalid, such as a half-written file, it removes none. Throws `InputError` if a file cannot be read.
    * The cache is unchanged then, and also if the signal fires before all files were read. Works in turns of the event loop and
    * calls `onProgress` for each object. Only one reading may run at a time.

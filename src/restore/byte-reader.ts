@@ -1,4 +1,4 @@
-import { FIRST_NUMBER, KNOWN_TEXTS, NEXT_NUMBER, UNNUMBERED } from './byte-writer.ts';
+import { FIRST_NUMBER, MAX_KNOWN_TEXTS, NEXT_NUMBER, UNNUMBERED } from './byte-writer.ts';
 
 /** The bytes are not part of a valid checkpoint. */
 export class CorruptError extends Error {}
@@ -52,7 +52,7 @@ export class ByteReader {
     if (number === UNNUMBERED) return this.text();
     if (number === NEXT_NUMBER) {
       const text = this.text();
-      if (this.#texts.push(text) > KNOWN_TEXTS) throw new CorruptError('too many strings');
+      if (this.#texts.push(text) > MAX_KNOWN_TEXTS) throw new CorruptError('too many strings');
       return text;
     }
     const text = this.#texts[number - FIRST_NUMBER];

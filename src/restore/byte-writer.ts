@@ -1,5 +1,5 @@
 /** Maximum number of numbered texts. Limits the memory of writer and reader. */
-export const KNOWN_TEXTS = 65_536;
+export const MAX_KNOWN_TEXTS = 65_536;
 
 /** Followed by a text without a number. */
 export const UNNUMBERED = 0;
@@ -71,7 +71,7 @@ export class ByteWriter {
       this.number(number);
       return;
     }
-    const isNumbered = this.#numbers.size < KNOWN_TEXTS;
+    const isNumbered = this.#numbers.size < MAX_KNOWN_TEXTS;
     if (isNumbered) this.#numbers.set(value, FIRST_NUMBER + this.#numbers.size);
     this.number(isNumbered ? NEXT_NUMBER : UNNUMBERED);
     this.text(value);

@@ -10,7 +10,7 @@ function nameOf({ namespace, name }: ObjectName): string {
   return `${namespace ?? ''}/${name}`;
 }
 
-/** One kind of objects on the tape. The lines of a batch are written together when it was applied. */
+/** One kind of objects on the tape. The lines of a batch are written together after the batch was applied. */
 class KindTape implements FeedTap {
   readonly #add: AddLine;
   readonly #kind: string;
@@ -83,13 +83,13 @@ export class KubernetesTape {
     this.#add = add;
   }
 
-  /** Notes that Kubernetes is followed, and the id of the local cluster. */
+  /** Records that Kubernetes is followed, and the id of the local cluster. */
   begin(clusterID: number): void {
     this.#clusterID = clusterID;
     this.#add(contentOf({ ev: 'kubernetes', clusterID }));
   }
 
-  /** Returns the tap of a kind, by its plural. */
+  /** Returns the tap of a kind, given its plural resource name. */
   readonly tap = (kind: string): FeedTap => {
     const tape = new KindTape(this.#add, kind);
     this.#kinds.push(tape);

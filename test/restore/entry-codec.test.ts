@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { ByteReader, CorruptError } from '../../src/restore/byte-reader.ts';
-import { ByteWriter, KNOWN_TEXTS } from '../../src/restore/byte-writer.ts';
+import { ByteWriter, MAX_KNOWN_TEXTS } from '../../src/restore/byte-writer.ts';
 import { readEntry } from '../../src/restore/entry-codec.ts';
 
 function reader(bytes: readonly number[] | Buffer, texts: string[] = []): ByteReader {
@@ -58,7 +58,7 @@ describe('values in a checkpoint', () => {
 
   it('have numbers for the first 65,536 texts, and repeat the others', () => {
     const out = new ByteWriter();
-    const all = Array.from({ length: KNOWN_TEXTS + 2 }, (_, i) => i.toString(36));
+    const all = Array.from({ length: MAX_KNOWN_TEXTS + 2 }, (_, i) => i.toString(36));
     for (let round = 0; round < 2; round++) for (const text of all) out.knownText(text);
     const from = reader(out.bytes);
     for (let round = 0; round < 2; round++) expect(all.every((text) => from.knownText() === text)).toBe(true);
@@ -66,9 +66,9 @@ describe('values in a checkpoint', () => {
   });
 
   it('are invalid if more texts have numbers than a writer assigns', () => {
-    const bytes = Array.from({ length: KNOWN_TEXTS + 1 }, () => [1, 1, 65]).flat();
+    const bytes = Array.from({ length: MAX_KNOWN_TEXTS + 1 }, () => [1, 1, 65]).flat();
     const from = reader(bytes);
-    for (let i = 0; i < KNOWN_TEXTS; i++) from.knownText();
+    for (let i = 0; i < MAX_KNOWN_TEXTS; i++) from.knownText();
     expect(() => from.knownText()).toThrow(CorruptError);
   });
 });

@@ -11,13 +11,13 @@ type Answer<T> =
 export function answerJSON<T extends object>(c: Context, document: T): Answer<T> {
   const text = JSON.stringify(document);
   const etag = `"${hash('sha1', text, 'base64url')}"`;
-  const answer = names(c.req.header('if-none-match'), etag)
+  const answer = matchesTag(c.req.header('if-none-match'), etag)
     ? c.body(null, 304, { etag })
     : c.body(text, 200, { 'content-type': 'application/json', etag });
   return answer as Response as Answer<T>; // `text` is the JSON of `document`
 }
 
 /** Returns true if a list of tags contains this one. Weak tags and `*` match, too (RFC 9110, 13.1.2). */
-function names(tags: string | undefined, etag: string): boolean {
+function matchesTag(tags: string | undefined, etag: string): boolean {
   return tags !== undefined && (tags.trim() === '*' || tags.match(/"[^"]*"/g)?.includes(etag) === true);
 }

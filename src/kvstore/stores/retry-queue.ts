@@ -6,8 +6,8 @@ import { WorkQueue } from '../../base/work-queue.ts';
 import { asKvstoreError, type KvstoreError, type KvstoreErrorCode } from '../session/errors.ts';
 import { allowManyListeners } from '../session/shared-signal.ts';
 
-/** How a {@link RetryQueue} combines jobs that are due together. */
-export interface Batches<J> {
+/** Combines jobs of a {@link RetryQueue} that are due together into batches. */
+export interface Batching<J> {
   /** Maximum number of jobs of a batch. */
   readonly jobs: number;
   /** Maximum sum of the weights of a batch. */
@@ -15,8 +15,8 @@ export interface Batches<J> {
   /** Returns the weight of a job; infinity if it must have its own attempt. */
   weightOf(job: J): number;
   /**
-   * Makes one attempt of at least two jobs, which all succeed or all fail. If the kvstore rejects them, which one of them may have
-   * caused, each is attempted separately.
+   * Makes one attempt of at least two jobs, which all succeed or all fail. If the kvstore rejects the batch, each job is attempted
+   * separately, because a single job may be the cause.
    */
   attempt(jobs: readonly J[], signal: AbortSignal): Promise<void>;
 }
@@ -30,7 +30,7 @@ export interface RetryQueueOptions<J> {
   /** Makes one attempt of a job. If it rejects, the job is retried. */
   attempt(job: J, signal: AbortSignal): Promise<void>;
   /** Combines jobs. Default: each job has its own attempt. */
-  readonly batches?: Batches<J> | undefined;
+  readonly batches?: Batching<J> | undefined;
   /** Receives the jobs that have succeeded together and were not added again during their attempt. */
   onDone?(jobs: readonly J[]): void;
 }
@@ -47,11 +47,15 @@ const CONCURRENCY = 8;
 const BACKOFF = { baseMs: 100, capMs: 5000 };
 
 /** Errors of the job, not of the kvstore, so other jobs continue. */
-const REFUSALS: ReadonlySet<KvstoreErrorCode> = new Set(['invalid-request', 'too-large']);
-/** Errors of a batch that one of its jobs may have caused. None of them has taken effect. */
-const BATCH_REFUSALS: ReadonlySet<KvstoreErrorCode> = new Set([...REFUSALS, 'forbidden', 'lease-not-found']);
+const REJECTIONS: ReadonlySet<KvstoreErrorCode> = new Set(['invalid-request', 'too-large']);
+/** Errors that a single job of a batch may have caused. No job of the batch has taken effect. */
+const BATCH_REJECTIONS: ReadonlySet<KvstoreErrorCode> = new Set([
+  ...REJECTIONS,
+  'forbidden',
+  'lease-not-found',
+]);
 // A rejected job fails again until the configuration of the kvstore changes, so it is rarely retried.
-const REFUSED_MS = 60_000;
+const REJECTED_MS = 60_000;
 
 /**
  * Runs jobs against a kvstore until each has succeeded: oldest first, several at a time, each job at most once at a time. If a job
@@ -147,13 +151,13 @@ export class RetryQueue<J> {
     const error = await this.#attempt(jobs, signal);
     const [job] = jobs;
     if (error === undefined) this.#succeeded(jobs);
-    else if (jobs.length > 1 && BATCH_REFUSALS.has(error.code)) await this.#oneByOne(jobs, signal);
+    else if (jobs.length > 1 && BATCH_REJECTIONS.has(error.code)) await this.#oneByOne(jobs, signal);
     else {
       if (!signal.aborted) {
         this.#failures++;
         this.#lastFailure = failureOf(error, this.#options.clock);
       }
-      if (job !== undefined && REFUSALS.has(error.code)) this.#rejected(job);
+      if (job !== undefined && REJECTIONS.has(error.code)) this.#rejected(job);
       else await this.#failed(jobs, outage, signal);
     }
     this.#wake();
@@ -183,7 +187,7 @@ export class RetryQueue<J> {
   /**
    * Waits before the kvstore is retried. The failed jobs count as running during the wait, so no other is tried.
    *
-   * @param outage value of `#outage` at the start of the attempt, because concurrent failures count as one
+   * @param outage value of `#failuresInRow` at the start of the attempt, because concurrent failures count as one
    */
   async #failed(jobs: readonly J[], outage: number, signal: AbortSignal): Promise<void> {
     const { clock, random } = this.#options;
@@ -196,7 +200,7 @@ export class RetryQueue<J> {
   }
 
   #rejected(job: J): void {
-    this.#jobs.addAfter(job, REFUSED_MS * (0.5 + this.#options.random()));
+    this.#jobs.addAfter(job, REJECTED_MS * (0.5 + this.#options.random()));
     this.#jobs.done(job);
   }
 }

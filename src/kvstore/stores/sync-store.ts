@@ -20,7 +20,7 @@ import { abortedError } from '../session/errors.ts';
 import type { LeaseID } from '../session/transport.ts';
 import { CanaryWaits } from './canary-waits.ts';
 import { ContestedKeys } from './contested-keys.ts';
-import { type Batches, RetryQueue } from './retry-queue.ts';
+import { type Batching, RetryQueue } from './retry-queue.ts';
 
 /** Options of {@link SyncStore}. */
 export interface SyncStoreOptions {
@@ -549,7 +549,7 @@ export class SyncStore {
     }
   }
 
-  #batches(): Batches<SyncKey | typeof CANARY> {
+  #batches(): Batching<SyncKey | typeof CANARY> {
     return {
       jobs: MAX_WRITES,
       weight: 1,

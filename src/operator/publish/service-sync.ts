@@ -47,7 +47,7 @@ class ServiceKeys {
     this.#cache.markSynced(); // services are published as soon as they exist
   }
 
-  /** The sink of the feed. */
+  /** The engine to which the feed writes. */
   get engine(): FedServices {
     const cache = this.#cache;
     return {
@@ -119,7 +119,7 @@ function follow(context: InputContext, objects: ServiceObjects): FollowedInputs 
 
 /**
  * Publishes shared services as `cilium/state/services/v1/<cluster>/<namespace>/<name>` (OPERATOR 6 to 9). Changed annotations
- * take effect immediately. Names do not affect the result (bug 8), and keys of earlier runs are deleted (bug 9).
+ * take effect immediately. The result does not depend on the names of slices, and keys of earlier runs are deleted.
  */
 export function serviceSync(options: ServiceSyncOptions): Producer {
   const { version = '1.17', selection = { headless: version !== '1.8' } } = options;
