@@ -207,11 +207,7 @@ async function exportTo(
 
 function addWhoisCommand(program: Command, questioner: Questioner): void {
   questioner
-    .command(
-      program,
-      'whois',
-      'search pods, services, nodes and identities by IP, name, label or number',
-    )
+    .command(program, 'whois', 'search pods, services, nodes and identities by IP, name, label or number')
     .argument('<text>', 'IP, CIDR, number of an identity, label such as app=web, or a part of a name')
     .addOption(
       new Option('--limit <n>', 'maximum number of results of each kind, up to 50')
