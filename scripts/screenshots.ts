@@ -24,7 +24,7 @@ const { values } = parseArgs({
 const ROOT = fileURLToPath(new URL('..', import.meta.url));
 
 /** Maximum size of a picture. */
-const MOST_BYTES = 150_000;
+const MAX_BYTES = 150_000;
 
 /** The script of changes ends after this time. */
 const SCRIPT_MS = 45_000;
@@ -105,7 +105,7 @@ async function take(page: Page, url: string, name: string, { hash, act }: Pictur
   spawnSync('pngquant', ['--force', '--ext', '.png', '--strip', '--speed', '1', '128', path]);
   const { size } = statSync(path);
   process.stdout.write(`${path} ${Math.round(size / 1_000)} kB\n`);
-  if (size > MOST_BYTES) throw new Error(`${path} has more than ${MOST_BYTES} bytes: install pngquant`);
+  if (size > MAX_BYTES) throw new Error(`${path} has more than ${MAX_BYTES} bytes: install pngquant`);
 }
 
 const folder = mkdtempSync(join(tmpdir(), 'dpcache-screenshots-'));

@@ -25,7 +25,7 @@ const NAMESPACES = 200;
 /** One key in ten is the full-length CIDR of the previous endpoint in the list of all entries. */
 const SHADOW_EVERY = 10;
 /** Maximum number of entries: the size of 10.0.0.0/8. */
-const MOST_ADDRESS_BITS = 24;
+const MAX_ADDRESS_BITS = 24;
 /** Sparse addresses: the lower half of all, so that almost none has a neighbour in its /26. */
 const SPARSE_BITS = 30;
 
@@ -63,7 +63,7 @@ export class Entries {
   constructor(n: number, kind: EntryKind) {
     this.n = n;
     this.#kind = kind;
-    const dense = Math.min(MOST_ADDRESS_BITS, Math.ceil(Math.log2(n)) + 1);
+    const dense = Math.min(MAX_ADDRESS_BITS, Math.ceil(Math.log2(n)) + 1);
     const bits = kind === 'sparse' ? SPARSE_BITS : dense;
     this.#addresses = new RandomOrder(2 ** bits, 1);
     this.#order = kind.endsWith('orted') ? sortedOrder(n, (at) => this.#key(at)) : new RandomOrder(n, 2);

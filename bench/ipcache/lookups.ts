@@ -48,7 +48,7 @@ const COVER = 50;
 const NEIGHBOURHOOD = 8;
 /** Number of look-ups in each round: a sample, because they do not change the table; fewer for a small table. */
 const SAMPLE = 20_000;
-const LEAST_SAMPLE = 2000;
+const MIN_SAMPLE = 2000;
 const PREFIXES_PER_LOOKUP = 30;
 const SHADOW_EVERY = 10;
 
@@ -115,7 +115,7 @@ export class Lookups {
       ),
     ];
     this.#shuffle(keys);
-    const sample = Math.min(n, SAMPLE, Math.max(LEAST_SAMPLE, Math.ceil(n / PREFIXES_PER_LOOKUP)));
+    const sample = Math.min(n, SAMPLE, Math.max(MIN_SAMPLE, Math.ceil(n / PREFIXES_PER_LOOKUP)));
     this.keys = new FreshStrings(keys.length, 1, (at, out) => out.push(keys[at] ?? ''));
     const look = (address: () => Readonly<AddressWords>): readonly string[] =>
       Array.from({ length: sample }, () => formatAddress(address()));

@@ -13,9 +13,9 @@ import type { PeerReport, Row } from './report.ts';
 import { rowsOf } from './rows.ts';
 
 /** Peers need up to two kilobytes and ten microseconds per entry, so more entries are not measured. */
-const MOST_ENTRIES = 1_000_000;
+const MAX_ENTRIES = 1_000_000;
 /** The npm trie needs some 30 µs and kilobytes to add a prefix. */
-const MOST_IN_TRIE = 100_000;
+const MAX_IN_TRIE = 100_000;
 
 async function life(
   pauses: PauseLog,
@@ -38,7 +38,7 @@ async function fiveMapsMatches(pauses: PauseLog, n: number, rounds: number): Pro
 }
 
 async function npmTrie(pauses: PauseLog, most: number, rounds: number): Promise<PeerReport> {
-  const n = Math.min(most, MOST_IN_TRIE);
+  const n = Math.min(most, MAX_IN_TRIE);
   const lookups = new Lookups(n, 'ipv4');
   const [trie, map] = [new NpmTrieSubject(), new NativeMapSubject()];
   fillTrie(trie, lookups);
@@ -54,7 +54,7 @@ export async function measurePeers(
   most: number,
   rounds: number,
 ): Promise<Record<string, PeerReport>> {
-  const n = Math.min(most, MOST_ENTRIES);
+  const n = Math.min(most, MAX_ENTRIES);
   const peer = async (make: () => Subject, more: Record<string, Row> = {}): Promise<PeerReport> => ({
     n,
     rounds,

@@ -33,7 +33,7 @@ export interface ConflictDocument {
 export interface ConflictsDocument {
   /** Number of all conflicts. */
   readonly counts: Readonly<Record<ConflictKind, number>>;
-  /** At most {@link MOST_SHOWN} of each kind. */
+  /** At most {@link MAX_SHOWN} of each kind. */
   readonly items: readonly ConflictDocument[];
 }
 
@@ -41,7 +41,7 @@ export interface ConflictsDocument {
 export type ConflictModel = Pick<ReadModel, 'ipcache' | 'nodes' | 'status'>;
 
 /** Maximum number of listed conflicts of a kind; all are counted. */
-const MOST_SHOWN = 1_000;
+const MAX_SHOWN = 1_000;
 /** Items that are examined in one step; takes about 1 ms. */
 const ITEMS_PER_STEP = 256;
 /** Age after which counts are renewed when they are read. */
@@ -179,7 +179,7 @@ export class ConflictScan {
     function* steps(model: ConflictModel): Generator<undefined, void, void> {
       let examined = 0;
       for (const conflict of meshConflicts(model)) {
-        if (conflict !== undefined && ++counts[conflict.kind] <= MOST_SHOWN) items.push(conflict);
+        if (conflict !== undefined && ++counts[conflict.kind] <= MAX_SHOWN) items.push(conflict);
         if (++examined % ITEMS_PER_STEP === 0) yield;
       }
     }

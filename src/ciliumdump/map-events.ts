@@ -17,7 +17,7 @@ export interface MapEvent {
 }
 
 /** Limit of keys. An agent keeps the last 1,024 writes of a map, or as many as it is configured to keep. */
-const MOST_KEYS = 1_000_000;
+const MAX_KEYS = 1_000_000;
 
 /**
  * Returns the last write of each prefix in the output of `map events cilium_ipcache`, as text or with `-o json`. The output is in
@@ -32,7 +32,7 @@ export function readMapEvents(
   for (const event of text.includes('key="') ? eventsOfLines(text) : eventsOfJson(text)) {
     const key = typeof event['key'] === 'string' ? tablePrefix(event['key']) : undefined;
     if (key === undefined) onReject(rejection('invalid-prefix', 'key', event['key'], 'must be a prefix', at));
-    else if (last.size < MOST_KEYS || last.has(key)) last.set(key, mapEvent(event));
+    else if (last.size < MAX_KEYS || last.has(key)) last.set(key, mapEvent(event));
   }
   return last;
 }

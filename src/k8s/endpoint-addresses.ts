@@ -8,9 +8,9 @@ import { readNamedPort } from './ports.ts';
 import { SharedValues } from './shared-values.ts';
 
 /** Maximum number of addresses of a pod. A pod has one per family, and a few for additional networks; more are an attack. */
-export const MOST_ADDRESSES = 64;
+export const MAX_ADDRESSES = 64;
 /** Maximum number of ports of a pod, as for a value of the kvstore. */
-const MOST_PORTS = 1024;
+const MAX_PORTS = 1024;
 
 /** Rank of an object among those with the same address (KUBERNETES 23). Compared by {@link outranks}. */
 export interface EndpointRank {
@@ -95,8 +95,8 @@ export function readPortsByName(lists: Iterable<ObjectFields>, number: string): 
       const item = list.item(index);
       const port = item?.value('name') === undefined ? undefined : readNamedPort(item, number);
       if (port === undefined || port.name === '') continue;
-      if (ports !== undefined && ports.size >= MOST_PORTS && !ports.has(port.name)) {
-        list.reject(index, 'too-many', `must have at most ${MOST_PORTS} names`);
+      if (ports !== undefined && ports.size >= MAX_PORTS && !ports.has(port.name)) {
+        list.reject(index, 'too-many', `must have at most ${MAX_PORTS} names`);
         return ports;
       }
       ports ??= new Map();

@@ -3,7 +3,7 @@ import {
   type EndpointAddresses,
   type EndpointRank,
   endpointAddresses,
-  MOST_ADDRESSES,
+  MAX_ADDRESSES,
   RANK_FIELDS,
   readListedIPs,
   readPortsByName,
@@ -15,7 +15,7 @@ import { isName, type ObjectFields, readClusterScopedName, readID } from './pars
 const MAX_IDENTITY = 0xffff_ffff;
 
 /** Maximum number of endpoints of a slice; the operator writes at most 1,000. */
-const MOST_ENDPOINTS = 16_384;
+const MAX_ENDPOINTS = 16_384;
 
 /**
  * Returns true if the number is present but invalid. Such a number must not be treated as absent, because that has another
@@ -38,7 +38,7 @@ function readEndpoint(
 ): EndpointAddresses | undefined {
   const networking = fields.map('networking');
   const hostIP = networking.address('node');
-  const ips = readListedIPs(networking.list('addressing', MOST_ADDRESSES), ['ipv4', 'ipv6']);
+  const ips = readListedIPs(networking.list('addressing', MAX_ADDRESSES), ['ipv4', 'ipv6']);
   const encryption = fields.map('encryption');
   const key = encryption.integer('key', 0, 255);
   if (hostIP === undefined || ips.length === 0 || isSpoilt(encryption, 'key', key)) return undefined;
@@ -104,7 +104,7 @@ export function readCiliumEndpointSlice(
   const { deleting, createdAt } = readRank(fields);
   const rank = { deleting, createdAt, uid: '' };
   const endpoints = new Map<string, EndpointAddresses | undefined>();
-  const list = fields.list('endpoints', MOST_ENDPOINTS);
+  const list = fields.list('endpoints', MAX_ENDPOINTS);
   for (let index = 0; index < list.size; index++) {
     const item = list.item(index);
     const endpoint = item?.value('name');

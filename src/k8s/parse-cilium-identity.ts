@@ -3,7 +3,7 @@ import { isNumericIdentity, type NumericIdentity } from '../model/numeric-identi
 import { type ObjectFields, readClusterScopedName, readTime } from './parse-object.ts';
 
 /** Maximum number of labels of an identity, as in the kvstore. */
-const MOST_LABELS = 1024;
+const MAX_LABELS = 1024;
 
 /** An identity with this annotation is marked for deletion (KUBERNETES 46). */
 export const IDENTITY_HEARTBEAT = 'io.cilium.heartbeat';
@@ -48,7 +48,7 @@ export function readCiliumIdentity(fields: ObjectFields): ParsedIdentity | undef
     metadata.reject('name', 'invalid-name', 'is not an identity number', name);
     return undefined;
   }
-  const texts = fields.map('security-labels', MOST_LABELS);
+  const texts = fields.map('security-labels', MAX_LABELS);
   const labels = texts.names.flatMap((label) => readLabel(texts, label) ?? []);
   if (texts.size === 0) fields.reject('security-labels', 'missing-field', 'must have at least one label');
   if (texts.size === 0 || labels.length < texts.size) return undefined;

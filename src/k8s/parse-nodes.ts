@@ -3,7 +3,7 @@ import type { NodeSpec } from '../nodemanager/node-spec.ts';
 import { type ObjectFields, readClusterScopedName, readTexts } from './parse-object.ts';
 
 /** Maximum number of addresses, and of CIDRs, of a node, as for a value of the kvstore. */
-const MOST_ADDRESSES = 1024;
+const MAX_ADDRESSES = 1024;
 
 /** The cluster of the nodes. */
 export interface NodeCluster {
@@ -69,9 +69,9 @@ export function readCiliumNode(
   const metadata = fields.map('metadata');
   const spec = fields.map('spec');
   const ipam = spec.map('ipam');
-  const pools = ipam.map('pools').list('allocated', MOST_ADDRESSES);
+  const pools = ipam.map('pools').list('allocated', MAX_ADDRESSES);
   const pooled = pools
-    .items((list, index) => list.item(index)?.list('cidrs', MOST_ADDRESSES))
+    .items((list, index) => list.item(index)?.list('cidrs', MAX_ADDRESSES))
     .flatMap(readCIDRs);
   const health = spec.map('health');
   const ingress = spec.map('ingress');
@@ -85,8 +85,8 @@ export function readCiliumNode(
     cluster,
     clusterID,
     source: 'custom-resource',
-    addresses: readAddresses(spec.list('addresses', MOST_ADDRESSES), 'ip'),
-    ...allocCIDRs([...readCIDRs(ipam.list('podCIDRs', MOST_ADDRESSES)), ...pooled]),
+    addresses: readAddresses(spec.list('addresses', MAX_ADDRESSES), 'ip'),
+    ...allocCIDRs([...readCIDRs(ipam.list('podCIDRs', MAX_ADDRESSES)), ...pooled]),
     ipv4HealthIP: health.addressOf(4, 'ipv4'),
     ipv6HealthIP: health.addressOf(6, 'ipv6'),
     ipv4IngressIP: ingress.addressOf(4, 'ipv4'),
@@ -182,8 +182,8 @@ export function readNode(
   const metadata = fields.map('metadata');
   const spec = fields.map('spec');
   const annotations = new NodeAnnotations(withAnnotations ? metadata.map('annotations') : undefined);
-  const list = fields.map('status').list('addresses', MOST_ADDRESSES);
-  const listed = readCIDRs(spec.list('podCIDRs', MOST_ADDRESSES));
+  const list = fields.map('status').list('addresses', MAX_ADDRESSES);
+  const listed = readCIDRs(spec.list('podCIDRs', MAX_ADDRESSES));
   const single = listed.length > 0 ? undefined : spec.cidr('podCIDR');
   const own = single === undefined ? listed : [single];
   const annotated = [annotations.cidr('ipv4PodCIDR'), annotations.cidr('ipv6PodCIDR')];

@@ -30,10 +30,10 @@ const DELETE = 0x7f;
 const NO_REJECTIONS: readonly Rejection[] = [];
 
 /** Maximum length of a name that an API server stores: that of a DNS subdomain. */
-const LONGEST_NAME = 253;
+const MAX_NAME_LENGTH = 253;
 
 /** Maximum size of all annotations of an object that an API server stores (`TotalAnnotationSizeLimitB`). */
-const MOST_TEXT = 256 * 1024;
+const MAX_TEXT_LENGTH = 256 * 1024;
 
 const ignore: RejectField<undefined> = () => undefined;
 
@@ -85,7 +85,7 @@ function readName(metadata: ObjectFields, part: string, absent: string | undefin
 
 /** Returns true if a value is valid as the name of an object. Names become parts of keys and are displayed. */
 export function isName(value: unknown): value is string {
-  if (typeof value !== 'string' || value === '' || value.length > LONGEST_NAME) return false;
+  if (typeof value !== 'string' || value === '' || value.length > MAX_NAME_LENGTH) return false;
   for (let at = 0; at < value.length; at++) {
     const code = value.charCodeAt(at);
     if (code <= 0x20 || code === SLASH || code === DELETE) return false;
@@ -108,7 +108,7 @@ export function readTexts(metadata: ObjectFields, name: string): ReadonlyMap<str
   const texts = metadata.strings(name);
   let size = 0;
   for (const [key, value] of texts) size += key.length + value.length;
-  if (size <= MOST_TEXT) return texts;
-  metadata.reject(name, 'too-large', `must have at most ${MOST_TEXT} characters`, `${size} characters`);
+  if (size <= MAX_TEXT_LENGTH) return texts;
+  metadata.reject(name, 'too-large', `must have at most ${MAX_TEXT_LENGTH} characters`, `${size} characters`);
   return NO_TEXTS;
 }

@@ -1,7 +1,7 @@
 import {
   type EndpointAddresses,
   endpointAddresses,
-  MOST_ADDRESSES,
+  MAX_ADDRESSES,
   RANK_FIELDS,
   readListedIPs,
   readPortsByName,
@@ -27,7 +27,7 @@ export interface ParsedPod {
 
 function readIPs(status: ObjectFields): readonly string[] {
   const first = status.address('podIP');
-  const ips = readListedIPs(status.list('podIPs', MOST_ADDRESSES), ['ip']);
+  const ips = readListedIPs(status.list('podIPs', MAX_ADDRESSES), ['ip']);
   return first === undefined || ips.includes(first) ? ips : [first, ...ips];
 }
 

@@ -2,9 +2,9 @@ import { Prefix } from '../net/prefix.ts';
 import { type ObjectFields, readClusterScopedName, readID, readTexts } from './parse-object.ts';
 
 /** Maximum length of each list of a policy: rules, peers and CIDRs. */
-const MOST_ITEMS = 16_384;
+const MAX_ITEMS = 16_384;
 /** Maximum number of exceptions of a CIDR; each leaves up to 128 CIDRs. */
-const MOST_EXCEPTIONS = 1_024;
+const MAX_EXCEPTIONS = 1_024;
 
 /** A CIDR with exceptions in a rule of a policy. */
 export interface CIDRRule {
@@ -32,7 +32,7 @@ function prefixes(list: ObjectFields): readonly Prefix[] {
 }
 
 function list(fields: ObjectFields, name: string): readonly ObjectFields[] {
-  return fields.list(name, MOST_ITEMS).items((items, index) => items.item(index));
+  return fields.list(name, MAX_ITEMS).items((items, index) => items.item(index));
 }
 
 /** Collects the CIDRs of a policy. */
@@ -45,7 +45,7 @@ class Collected {
    * be too large.
    */
   block(fields: ObjectFields): void {
-    const listed = fields.list('except', MOST_EXCEPTIONS);
+    const listed = fields.list('except', MAX_EXCEPTIONS);
     const except = prefixes(listed);
     if (except.length < listed.size || (listed.size === 0 && this.#hasSpoiltExceptions(fields))) return;
     const group = fields.string('cidrGroupRef') ?? '';
@@ -63,7 +63,7 @@ class Collected {
 
   /** Adds the lists of a Cilium rule, such as `fromCIDR` and `fromCIDRSet`. */
   ciliumRule(rule: ObjectFields, direction: 'from' | 'to'): void {
-    for (const cidr of prefixes(rule.list(`${direction}CIDR`, MOST_ITEMS)))
+    for (const cidr of prefixes(rule.list(`${direction}CIDR`, MAX_ITEMS)))
       this.rules.push({ cidr, except: [] });
     for (const block of list(rule, `${direction}CIDRSet`)) this.block(block);
   }
@@ -123,6 +123,6 @@ export const CIDR_GROUP_FIELDS: readonly string[] = ['metadata.labels', 'spec.ex
 export function readCIDRGroup(fields: ObjectFields): ParsedCIDRGroup | undefined {
   const name = readClusterScopedName(fields);
   if (name === undefined) return undefined;
-  const cidrs = prefixes(fields.map('spec').list('externalCIDRs', MOST_ITEMS));
+  const cidrs = prefixes(fields.map('spec').list('externalCIDRs', MAX_ITEMS));
   return { name, cidrs, labels: readTexts(fields.map('metadata'), 'labels') };
 }

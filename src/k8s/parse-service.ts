@@ -16,7 +16,7 @@ import { readNamedPort, readNodePort } from './ports.ts';
 /** Default of Kubernetes if a ClientIP affinity has no timeout: 3 hours. */
 const SESSION_AFFINITY_SECONDS = 3 * 60 * 60;
 /** Maximum that Kubernetes allows: one day. */
-const LONGEST_SESSION_AFFINITY_SECONDS = 24 * 60 * 60;
+const MAX_SESSION_AFFINITY_SECONDS = 24 * 60 * 60;
 
 const SERVED_TYPES = ['ClusterIP', 'NodePort', 'LoadBalancer', 'ExternalName'] as const;
 const POLICIES = ['Cluster', 'Local'] as const;
@@ -106,7 +106,7 @@ function readSourceRanges(spec: ObjectFields): Service['sourceRanges'] {
 function readSessionAffinity(spec: ObjectFields): number {
   if (spec.word('sessionAffinity', SESSION_AFFINITIES) !== 'ClientIP') return 0;
   const clientIP = spec.map('sessionAffinityConfig').map('clientIP');
-  const seconds = clientIP.integer('timeoutSeconds', 0, LONGEST_SESSION_AFFINITY_SECONDS) ?? 0;
+  const seconds = clientIP.integer('timeoutSeconds', 0, MAX_SESSION_AFFINITY_SECONDS) ?? 0;
   return seconds === 0 ? SESSION_AFFINITY_SECONDS : seconds;
 }
 

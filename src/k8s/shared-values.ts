@@ -1,5 +1,5 @@
 /** Maximum number of stored values. If it is reached, all are removed. */
-const MOST = 4096;
+const MAX_VALUES = 4096;
 
 /**
  * Returns one object for all equal values, so that a value that thousands of objects have is in memory once. The number of stored
@@ -12,7 +12,7 @@ export class SharedValues<V> {
   share(text: string, value: V): V {
     const known = this.#values.get(text);
     if (known !== undefined) return known;
-    if (this.#values.size >= MOST) this.#values.clear();
+    if (this.#values.size >= MAX_VALUES) this.#values.clear();
     this.#values.set(text, value);
     return value;
   }

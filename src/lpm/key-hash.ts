@@ -27,7 +27,7 @@ const PAGE_MASK: number = (1 << PAGE_BITS) - 1;
 /** A segment has 2^10 buckets and is full if 80 % of them are used. Splitting its 819 keys takes about 20 µs. */
 const SEGMENT_BITS = 10;
 /** Minimum: the keys at one address, at most 130, must not fill half a segment. */
-const LEAST_SEGMENT_BITS = 9;
+const MIN_SEGMENT_BITS = 9;
 
 /** Returns the upper six bits of a bucket's second word. For IPv4 they identify the length. */
 function kindOf(family: Family, word: number): number {
@@ -133,7 +133,7 @@ export class KeyHash {
   /** A secret `seed` prevents attackers from choosing keys that collide. Tests use small segments. */
   constructor(seed: number, segmentBits: number = SEGMENT_BITS) {
     assert(
-      segmentBits >= LEAST_SEGMENT_BITS && segmentBits <= SEGMENT_BITS,
+      segmentBits >= MIN_SEGMENT_BITS && segmentBits <= SEGMENT_BITS,
       'a segment has room for the keys at one address and fits into the buffers of a split',
     );
     const buckets = 1 << segmentBits;

@@ -6,8 +6,8 @@ const WORDS = ['w0', 'w1', 'w2', 'w3'] as const;
 
 /** Entries of a node, one for each value of an octet. */
 const FAN = 256;
-/** A split leaves at least 1/LEAST_PART of the keys on each side, unless the last octet does not allow it. */
-const LEAST_PART = 4;
+/** A split leaves at least 1/MIN_PART of the keys on each side, unless the last octet does not allow it. */
+const MIN_PART = 4;
 
 /** Addresses of a segment that is split, four words each. */
 export type AddressColumn = Int32Array;
@@ -202,7 +202,7 @@ export class SegmentDirectory {
       this.#countOctets(addresses, left, level);
       const { octet, part, middle, sumBeforeMiddle } = this.#bestOctet(below, count);
       const isLast = level === this.#levels - 1;
-      if (part * LEAST_PART >= count || isLast) {
+      if (part * MIN_PART >= count || isLast) {
         assert(part > 0, 'a segment that is split has keys at several addresses');
         return { nodes, octets, octet };
       }

@@ -4,12 +4,12 @@ export const WEIGHT_ANNOTATION = 'service.cilium.io/weight';
 /** The weight of a backend whose slice names none, as in Cilium. */
 export const DEFAULT_WEIGHT = 100;
 
-const LARGEST_WEIGHT = 65_535;
+const MAX_WEIGHT = 65_535;
 
 /** Requirement for the text of {@link parseWeight}, for rejections. */
-export const WEIGHT_RULE: string = `must be a number from 0 to ${LARGEST_WEIGHT}`;
+export const WEIGHT_RULE: string = `must be a number from 0 to ${MAX_WEIGHT}`;
 
 /** Returns the weight in an annotation, or undefined if it is no decimal number of 16 bits. */
 export function parseWeight(text: string): number | undefined {
-  return /^\d+$/.test(text) && Number(text) <= LARGEST_WEIGHT ? Number(text) : undefined;
+  return /^\d+$/.test(text) && Number(text) <= MAX_WEIGHT ? Number(text) : undefined;
 }

@@ -18,8 +18,8 @@ const SYMBOL = /^[=!(),<>]/;
 const NAME = /^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$/;
 const SUBDOMAIN = /^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$/;
 const INTEGER = /^[-+]?\d+$/;
-const LONGEST_NAME = 63;
-const LONGEST_PREFIX = 253;
+const MAX_NAME_LENGTH = 63;
+const MAX_PREFIX_LENGTH = 253;
 const INT64 = 1n << 63n;
 
 const NO_VALUES: ReadonlySet<string> = new Set();
@@ -34,14 +34,14 @@ const OPERATORS: ReadonlyMap<string, Requirement['operator']> = new Map([
 ]);
 
 function isName(text: string): boolean {
-  return text.length <= LONGEST_NAME && NAME.test(text);
+  return text.length <= MAX_NAME_LENGTH && NAME.test(text);
 }
 
 function isKey(text: string): boolean {
   const at = text.indexOf('/');
   const prefix = text.slice(0, Math.max(at, 0));
   return (
-    isName(text.slice(at + 1)) && (at < 0 || (prefix.length <= LONGEST_PREFIX && SUBDOMAIN.test(prefix)))
+    isName(text.slice(at + 1)) && (at < 0 || (prefix.length <= MAX_PREFIX_LENGTH && SUBDOMAIN.test(prefix)))
   );
 }
 

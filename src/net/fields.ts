@@ -43,7 +43,7 @@ export function rejectInput(reason: string, field: string, value: unknown, why: 
 }
 
 /** A value with more faults than this is rejected as a whole, so that the cost of counting them is bounded. */
-const MOST_DROPPED = 64;
+const MAX_DROPPED = 64;
 
 /**
  * Runs `read`. A call of {@link rejectInput} becomes the rejection. A call of `drop` counts one detail, which `read` then
@@ -53,7 +53,7 @@ export function decodeWith<T>(at: string, read: (drop: RejectField<undefined>) =
   let dropped: Rejection[] | undefined;
   const drop: RejectField<undefined> = (...fault) => {
     dropped ??= [];
-    if (dropped.length === MOST_DROPPED) rejectInput(...fault);
+    if (dropped.length === MAX_DROPPED) rejectInput(...fault);
     const [reason, field, value, why] = fault;
     dropped.push(rejection(reason, field, value, why, at));
     return undefined;

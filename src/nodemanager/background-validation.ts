@@ -1,7 +1,7 @@
 import type { Clock, Random, Timer } from '../base/clock.ts';
 
 /** At most ten turns a second. With more nodes, several share a turn. */
-const SHORTEST_TURN_MS = 100;
+const MIN_TURN_MS = 100;
 
 /** Options of {@link BackgroundValidation}. */
 export interface ValidationOptions<T> {
@@ -43,7 +43,7 @@ export class BackgroundValidation<T> {
   /** Returns the time between two items, at least the shortest turn; the whole round if there are no items. */
   #turnMs(): number {
     const { intervalMs, size } = this.#options;
-    return Math.max(SHORTEST_TURN_MS, intervalMs() / Math.max(1, size()));
+    return Math.max(MIN_TURN_MS, intervalMs() / Math.max(1, size()));
   }
 
   /** Schedules a turn of length `turnMs` after `delayMs`. */

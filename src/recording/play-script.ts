@@ -37,14 +37,14 @@ export interface PlayStep {
 }
 
 const STEP_FIELDS: readonly string[] = ['after', 'say', 'do'];
-const LONGEST_WAIT_SECONDS = 3600;
+const MAX_WAIT_SECONDS = 3600;
 
 function readStep(step: Fields<never>): PlayStep {
   for (const name of step.names) {
     if (!STEP_FIELDS.includes(name)) step.reject(name, 'unknown-field', 'must be after, say or do');
   }
   return {
-    after: step.number('after', 0, LONGEST_WAIT_SECONDS) ?? 0,
+    after: step.number('after', 0, MAX_WAIT_SECONDS) ?? 0,
     text: step.string('say') ?? '',
     actions: step.list('do').items((list, index) => readAction(list.item(index))),
   };

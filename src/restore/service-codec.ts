@@ -37,7 +37,7 @@ const DISTRIBUTIONS: readonly TrafficDistribution[] = [
 const STATES: readonly BackendState[] = ['active', 'terminating', 'not-ready', 'maintenance'];
 const KINDS: readonly ServicePart['kind'][] = ['service', 'slice', 'offer', 'remote-slice'];
 
-const MOST = Number.MAX_SAFE_INTEGER;
+const MAX_INTEGER = Number.MAX_SAFE_INTEGER;
 
 /** Yields a part of a service as one or more JSON records. Names are values, never keys, so that any name can be written. */
 export function* servicePartRecords(part: ServicePart): Generator<object, void, void> {
@@ -189,7 +189,7 @@ function readService(id: ServiceID, fields: Fields<never>): Service {
     externalTrafficPolicy: fields.word('externalTrafficPolicy', POLICIES) ?? 'Cluster',
     internalTrafficPolicy: fields.word('internalTrafficPolicy', POLICIES) ?? 'Cluster',
     healthCheckNodePort: fields.integer('healthCheckNodePort', 0, 65_535) ?? 0,
-    sessionAffinitySeconds: fields.integer('sessionAffinitySeconds', 0, MOST) ?? 0,
+    sessionAffinitySeconds: fields.integer('sessionAffinitySeconds', 0, MAX_INTEGER) ?? 0,
     publishNotReady: fields.boolean('publishNotReady') ?? false,
     global: fields.boolean('global') ?? false,
     shared: fields.boolean('shared') ?? false,

@@ -81,7 +81,7 @@ export const LEAF = {
  */
 const LEAF_SLOTS = 20;
 /** The largest class: 40,960 slots. It is needed only if thousands of keys have the same hash. */
-export const LARGEST_CLASS = 11;
+export const MAX_SIZE_CLASS = 11;
 const CLASS_MASK = 15;
 
 export function leafOf(reference: number): number {
@@ -185,7 +185,7 @@ export function findSlot(
   const { family, w0, w1, w2, w3 } = key;
   const stride = slotWords(family);
   const first = leafOf(reference) + LEAF.slots;
-  const capacity = capacityOf(Math.min(sizeClassOf(reference), LARGEST_CLASS));
+  const capacity = capacityOf(Math.min(sizeClassOf(reference), MAX_SIZE_CLASS));
   const end = first + capacity * stride;
   const tag = family === 4 ? w0 : w3;
   let at = first + homeOf(hash, capacity) * stride;

@@ -4,7 +4,7 @@ import {
   capacityOf,
   HEADER,
   homeOf,
-  LARGEST_CLASS,
+  MAX_SIZE_CLASS,
   LEAF,
   LINE_WORDS,
   leafOf,
@@ -42,7 +42,7 @@ export class LeafPrefetch {
     for (let at = 0; at < count; at++) {
       const reference = positions[at] ?? 0;
       const leaf = leafOf(reference);
-      const capacity = capacityOf(Math.min(sizeClassOf(reference), LARGEST_CLASS));
+      const capacity = capacityOf(Math.min(sizeClassOf(reference), MAX_SIZE_CLASS));
       const home = homeOf(hashes[at] ?? 0, capacity) * (strides[at] ?? 0);
       read ^= (words[leaf + LEAF.stamp] ?? 0) ^ (words[leaf + LEAF.slots + home] ?? 0);
       if (!whole) continue;

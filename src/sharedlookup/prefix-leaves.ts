@@ -6,7 +6,7 @@ import {
   depthOf,
   findSlot,
   homeOf,
-  LARGEST_CLASS,
+  MAX_SIZE_CLASS,
   LEAF,
   leafAt,
   leafOf,
@@ -229,7 +229,7 @@ export class PrefixLeaves {
   }
 
   #canSplit(reference: number): boolean {
-    if (sizeClassOf(reference) === LARGEST_CLASS) return true;
+    if (sizeClassOf(reference) === MAX_SIZE_CLASS) return true;
     return (
       depthOf(this.#heap.words, reference) < this.#bits ||
       1 << this.#bits < REFERENCES_PER_LEAF * this.#leaves

@@ -7,9 +7,9 @@ import type { SharedLookupHandle } from './shared-reader.ts';
 import { SharedTable } from './shared-table.ts';
 
 /** 24 million IPv4 prefixes, or 12 million of IPv6. */
-const MAX_BYTES: number = 512 << 20;
+const DEFAULT_MAX_BYTES: number = 512 << 20;
 /** Positions have 31 bits; twice as much is reserved. */
-const LARGEST_BYTES = 3 * 2 ** 30;
+const MAX_BYTES = 3 * 2 ** 30;
 
 /** Changes whose memory is read together: their leaves fit into the L1 cache. */
 const GROUP = 32;
@@ -81,10 +81,10 @@ export class SharedLookup {
    * current delivery. Throws a {@link SharedMemoryError} if memory cannot be shared.
    */
   constructor(ipcache: SharedLookupSource, options: SharedLookupOptions = {}) {
-    const { maxBytes = MAX_BYTES, hashSeed = 0 } = options;
+    const { maxBytes = DEFAULT_MAX_BYTES, hashSeed = 0 } = options;
     assert(
-      Number.isSafeInteger(maxBytes) && maxBytes >= 1 << 20 && maxBytes <= LARGEST_BYTES,
-      `SharedLookup: options.maxBytes must be an integer from 1048576 to ${LARGEST_BYTES}`,
+      Number.isSafeInteger(maxBytes) && maxBytes >= 1 << 20 && maxBytes <= MAX_BYTES,
+      `SharedLookup: options.maxBytes must be an integer from 1048576 to ${MAX_BYTES}`,
     );
     this.#maxBytes = maxBytes;
     this.#table = new SharedTable(maxBytes, hashSeed | 0);

@@ -47,7 +47,7 @@ interface DifferenceDocument {
 const MAX_BYTES: number = 512 << 20;
 const PAGE = 1_000;
 /** Differences that are printed as text. `-o json` has all. */
-const MOST_LINES = 100;
+const MAX_LINES = 100;
 
 /** The parts of a table. Those that the operand does not have are undefined. */
 interface Parts {
@@ -121,7 +121,7 @@ function diffLines(
   unread: number,
 ): readonly string[] {
   const shown = differences
-    .slice(0, MOST_LINES)
+    .slice(0, MAX_LINES)
     .map(
       ({ kind, subject, agent, table }) =>
         `  ${kind} ${subject}   agent: ${agent ?? 'none'}   table: ${table ?? 'none'}`,

@@ -1,5 +1,5 @@
 /** Maximum number of prefixes that are compared between nodes. The others are only counted. */
-const MOST_PREFIXES = 500_000;
+const MAX_PREFIXES = 500_000;
 
 /** A prefix with different values on different nodes. */
 export interface Disagreement {
@@ -32,7 +32,7 @@ export class Disagreements {
     const values = this.#prefixes.get(prefix);
     const index = this.#nodes.length - 1;
     if (values === undefined) {
-      if (this.#prefixes.size < MOST_PREFIXES) this.#prefixes.set(prefix, new Map([[value, [index]]]));
+      if (this.#prefixes.size < MAX_PREFIXES) this.#prefixes.set(prefix, new Map([[value, [index]]]));
       else this.#omitted++;
       return;
     }

@@ -47,7 +47,7 @@ export interface NodeResult {
 }
 
 /** Labels that are shown of an identity. */
-const MOST_LABELS = 3;
+const MAX_LABELS = 3;
 
 /** Compares the outputs of one node with the sources. */
 export function examineNode(dump: NodeDump, examination: Examination): NodeResult {
@@ -234,7 +234,7 @@ class NodeExamination {
     if (reserved !== undefined) return `identity ${identity} (${reserved})`;
     if (identity < MINIMAL_ALLOCATED_IDENTITY) return `identity ${identity}`;
     const labels = (truth.labelsOf(identity) ?? []).map(labelText).filter((label) => !label.includes(':io.'));
-    const shown = labels.slice(0, MOST_LABELS).join(' ');
+    const shown = labels.slice(0, MAX_LABELS).join(' ');
     return shown === '' ? `identity ${identity}` : `identity ${identity} (${shown})`;
   }
 
@@ -299,6 +299,6 @@ class NodeExamination {
 }
 
 function shortList(texts: readonly string[]): string {
-  const more = texts.length - MOST_LABELS;
-  return `${texts.slice(0, MOST_LABELS).join(' ')}${more > 0 ? ` and ${more} more` : ''}`;
+  const more = texts.length - MAX_LABELS;
+  return `${texts.slice(0, MAX_LABELS).join(' ')}${more > 0 ? ` and ${more} more` : ''}`;
 }

@@ -61,7 +61,7 @@ const YOUNG_MS = 5_000;
 /** Size of the part at the end of an output that is searched for the error of the command. */
 const TAIL_BYTES = 4096;
 /** Bytes of the outputs of one node that are held in memory together. */
-const MOST_NODE_BYTES: number = 512 << 20;
+const MAX_NODE_BYTES: number = 512 << 20;
 
 /**
  * Reads a sysdump or bug report of Cilium (zip, tar, tar.gz or folder), and compares the tables of each node with the Kubernetes
@@ -318,11 +318,11 @@ class Sysdump {
       if (text === undefined) continue;
       current ??= new NodeDumpBuilder(command.report);
       bytes += text.length;
-      if (bytes > MOST_NODE_BYTES)
+      if (bytes > MAX_NODE_BYTES)
         throw new ArchiveError(
           'entry-too-large',
           entry.name,
-          `the report has more than ${MOST_NODE_BYTES >> 20} MiB of output`,
+          `the report has more than ${MAX_NODE_BYTES >> 20} MiB of output`,
         );
       current.add(command.file, text);
     }

@@ -65,7 +65,7 @@ export interface TableCounts {
 }
 
 /** Distinct findings of one kind that are kept. All are counted. */
-const MOST_KEPT = 1000;
+const MAX_KEPT = 1000;
 
 interface Group {
   readonly kind: FindingKind;
@@ -100,7 +100,7 @@ export class Findings {
   }
 
   #newGroup(kind: FindingKind, subject: string, text: string): Group | undefined {
-    if ((this.#groups.get(kind)?.size ?? 0) < MOST_KEPT)
+    if ((this.#groups.get(kind)?.size ?? 0) < MAX_KEPT)
       return { kind, subject, text, nodes: new Set(), tables: new Set(), last: undefined };
     const omitted = this.#omitted.get(kind) ?? new Set();
     this.#omitted.set(kind, omitted.add(subject));

@@ -5,9 +5,9 @@ import type { SysdumpReport } from './examine.ts';
 import { FINDING_KINDS, type Finding, type FindingKind, type LastEvent } from './findings.ts';
 
 /** Lines of the summary, so that it fits on a page. */
-const MOST_LINES = 40;
-const MOST_NODES = 3;
-const MOST_NOTES = 5;
+const MAX_LINES = 40;
+const MAX_NODES = 3;
+const MAX_NOTES = 5;
 
 /** Singular and plural of each kind of finding. */
 const TITLES: Readonly<Record<FindingKind, readonly [string, string]>> = {
@@ -49,8 +49,8 @@ const EXPECTED: Readonly<Record<ExpectedKind, string>> = {
 /** Returns `at node-1, node-2 and 3 more`, or nothing without nodes. */
 function nodesText(nodes: readonly string[]): string {
   if (nodes.length === 0) return '';
-  const more = nodes.length - MOST_NODES;
-  return ` at ${nodes.slice(0, MOST_NODES).join(', ')}${more > 0 ? ` and ${more} more` : ''}`;
+  const more = nodes.length - MAX_NODES;
+  return ` at ${nodes.slice(0, MAX_NODES).join(', ')}${more > 0 ? ` and ${more} more` : ''}`;
 }
 
 function lastText({ node, at, action, identity, error }: LastEvent): string {
@@ -94,9 +94,9 @@ function headLines({
   return [
     `${archive}: cluster ${cluster.name}, ${counted(nodes.length, 'node')}${without}`,
     `${counted(entries, 'entry', 'entries')} compared with ${endpointText} and ${counted(services, 'service')}`,
-    ...notes.slice(0, MOST_NOTES),
-    ...(notes.length > MOST_NOTES
-      ? [`${counted(notes.length - MOST_NOTES, 'further note')}: see -o json`]
+    ...notes.slice(0, MAX_NOTES),
+    ...(notes.length > MAX_NOTES
+      ? [`${counted(notes.length - MAX_NOTES, 'further note')}: see -o json`]
       : []),
   ].map((line) => printable(line));
 }
@@ -125,7 +125,7 @@ export function reportLines(report: SysdumpReport): readonly string[] {
   const of = (kind: FindingKind): readonly Finding[] =>
     report.findings.filter((finding) => finding.kind === kind);
   // A title for each kind; then examples, one for each kind in turn, worst first.
-  let room = MOST_LINES - head.length - tail.length - kinds.length;
+  let room = MAX_LINES - head.length - tail.length - kinds.length;
   const shown = new Map<FindingKind, number>(kinds.map((kind) => [kind, 0]));
   for (let before = -1; room > 0 && before !== room; ) {
     before = room;

@@ -3,8 +3,8 @@ import { basename, dirname, join, relative } from 'node:path';
 import { describe, expect, it } from 'vitest';
 
 const REPO = new URL('../..', import.meta.url).pathname;
-const MOST_FILES = 25;
-const MOST_LINES = 60;
+const MAX_FILES = 25;
+const MAX_LINES = 60;
 
 interface Folder {
   readonly path: string;
@@ -46,7 +46,7 @@ const SOURCES = foldersBelow('src');
 
 describe('the rooms', () => {
   it('hold at most 25 files directly', () => {
-    const large = [...SOURCES, ...foldersBelow('test')].filter(({ files }) => files.length > MOST_FILES);
+    const large = [...SOURCES, ...foldersBelow('test')].filter(({ files }) => files.length > MAX_FILES);
     expect(large.map(({ path }) => path)).toEqual([]);
   });
 
@@ -58,7 +58,7 @@ describe('the rooms', () => {
       readFileSync(join(REPO, path, 'README.md'), 'utf8')
         .trimEnd()
         .split('\n').length;
-    expect(readmes.filter((path) => lines(path) > MOST_LINES)).toEqual([]);
+    expect(readmes.filter((path) => lines(path) > MAX_LINES)).toEqual([]);
   });
 
   it('name each of their files in a README', () => {

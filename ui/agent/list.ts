@@ -3,19 +3,19 @@ import { type Answered, ask, useRead, withQuery } from './ask.ts';
 /** A list that was read in pages. */
 export interface List<T> {
   readonly items: readonly T[];
-  /** Number of all items; more than those of the list if the agent has more than {@link MOST_ITEMS}. */
+  /** Number of all items; more than those of the list if the agent has more than {@link MAX_ITEMS}. */
   readonly total: number;
 }
 
 /** Maximum number of items of a list that is read completely. */
-export const MOST_ITEMS = 5_000;
+export const MAX_ITEMS = 5_000;
 
 type Filters = Readonly<Record<string, string | undefined>>;
 
 async function readAll<T>(path: string, filters: Filters, signal: AbortSignal): Promise<List<T>> {
   const items: T[] = [];
   let next: string | undefined = withQuery(path, { ...filters, limit: '1000' });
-  while (next !== undefined && items.length < MOST_ITEMS) {
+  while (next !== undefined && items.length < MAX_ITEMS) {
     const page: { items: readonly T[]; continue?: string } = await ask(next, signal);
     items.push(...page.items);
     next = page.continue && withQuery(path, { continue: page.continue, limit: '1000' });

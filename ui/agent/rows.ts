@@ -1,5 +1,5 @@
 import type { EntryDocument } from '../../src/api/documents.ts';
-import { MOST_SORTED } from '../../src/api/routes/ip-order.ts';
+import { MAX_SORTED } from '../../src/api/routes/ip-order.ts';
 import { ask, withQuery } from './ask.ts';
 
 /** A row of the list of prefixes: the fields that are shown. */
@@ -205,7 +205,7 @@ export class Rows {
       this.#isRandom = false;
       this.#total = undefined;
     }
-    const isFull = this.#query.sort !== '' && this.#loaded > 0 && this.#loaded % MOST_SORTED === 0;
+    const isFull = this.#query.sort !== '' && this.#loaded > 0 && this.#loaded % MAX_SORTED === 0;
     const isByPrefix = this.#query.sort.endsWith('prefix');
     this.#next = token && withQuery('/v1/ipcache', { continue: token, limit: String(PAGE) });
     if (token === undefined && isFull && isByPrefix)

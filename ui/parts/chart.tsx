@@ -9,7 +9,7 @@ const HEIGHT = 130;
 const HOUR_S = 3_600;
 
 /** The shortest time that is shown, of an agent that was just started. */
-const LEAST_S = 300;
+const MIN_S = 300;
 
 /** Charts with this key show the cursor at the same time. */
 const SYNC = 'rates';
@@ -61,7 +61,7 @@ function optionsOf(width: number): uPlot.Options {
 /** Returns the last hour, or the time since the agent was started. */
 function rangeOf({ data: [times, values] }: uPlot, _: number, max: number): [number, number] {
   const begin = times[values?.findIndex((value) => value != null) ?? 0] ?? max;
-  return [Math.max(max - HOUR_S, Math.min(begin, max - LEAST_S)), max];
+  return [Math.max(max - HOUR_S, Math.min(begin, max - MIN_S)), max];
 }
 
 function timeOf(seconds: number): string {

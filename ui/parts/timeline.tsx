@@ -8,7 +8,7 @@ import { clockText } from '../format.ts';
 const HOUR_MS = 3_600_000;
 
 /** The shown part starts a little before the oldest change, at least this long before the newest. */
-const LEAST_MS = 60_000;
+const MIN_MS = 60_000;
 
 const WIDTH = 1_000;
 const HEIGHT = 44;
@@ -52,7 +52,7 @@ export function Timeline({
   const from = Math.max(
     to - HOUR_MS,
     Date.parse(held.from),
-    Math.min(oldest - (to - oldest) / 8, to - LEAST_MS),
+    Math.min(oldest - (to - oldest) / 8, to - MIN_MS),
   );
   const x = (time: number): number => ((time - from) / (to - from)) * WIDTH;
   const spans = isPrefix ? spansOf(items, from, to) : [];

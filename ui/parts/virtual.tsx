@@ -6,7 +6,7 @@ import { nextOrder, sortOf } from './table.tsx';
 const ROW = 32;
 
 /** Maximum number of rows of a list. */
-export const MOST_ROWS = 1_000_000;
+export const MAX_ROWS = 1_000_000;
 
 /** Rows that are rendered above and below the visible ones. */
 const BEYOND = 12;

@@ -10,7 +10,7 @@ import { Choice, TextFilter } from '../parts/filters.tsx';
 import { IdentityLink, PodLink, PrefixLink } from '../parts/links.tsx';
 import { SourceText } from '../parts/marks.tsx';
 import { Empty, Problem, Skeleton, Title } from '../parts/panel.tsx';
-import { MOST_ROWS, type VirtualColumn, VirtualTable } from '../parts/virtual.tsx';
+import { MAX_ROWS, type VirtualColumn, VirtualTable } from '../parts/virtual.tsx';
 
 const FILTERS = ['within', 'identity', 'label', 'pod', 'node', 'source', 'cluster'] as const;
 
@@ -185,10 +185,10 @@ export function Prefixes({ parameters }: { parameters: URLSearchParams }): VNode
             label="List of prefixes"
             columns={COLUMNS}
             least="52rem"
-            count={Math.min(rows.count, MOST_ROWS)}
+            count={Math.min(rows.count, MAX_ROWS)}
             order={isPast ? 0 : order}
             onOrder={isPast ? undefined : setOrder}
-            onShow={(first, end) => rows.want(first, Math.min(end + AHEAD, MOST_ROWS))}
+            onShow={(first, end) => rows.want(first, Math.min(end + AHEAD, MAX_ROWS))}
             row={(index) => {
               const row = rows.at(index);
               return row && cellsOf(row);

@@ -8,7 +8,7 @@ import {
 } from '../../net/prefix.ts';
 
 /** Maximum number of prefixes of a sorted list. Limits its memory to some MB. */
-export const MOST_SORTED = 10_000;
+export const MAX_SORTED = 10_000;
 
 const COLUMNS = ['prefix', 'identity', 'pod', 'node', 'source'] as const;
 
@@ -66,9 +66,9 @@ function comparison(sign: number): (a: Candidate, b: Candidate) => number {
 }
 
 /**
- * Appends the first {@link MOST_SORTED} entries in an order to `sorted`, in steps. Skips `undefined`. `after`: only the entries that
+ * Appends the first {@link MAX_SORTED} entries in an order to `sorted`, in steps. Skips `undefined`. `after`: only the entries that
  * follow this prefix in the order `prefix` or `-prefix`. Holds at most twice as many entries. Cost: some 100 ns an entry, and one sort
- * for each {@link MOST_SORTED} entries that were the first ones when they were read.
+ * for each {@link MAX_SORTED} entries that were the first ones when they were read.
  */
 export function* selectSorted(
   entries: Iterable<KeyedEntry | undefined>,
@@ -83,8 +83,8 @@ export function* selectSorted(
   let last: Candidate | undefined;
   const cut = (): void => {
     best.sort(compare);
-    best.splice(MOST_SORTED);
-    last = best.length === MOST_SORTED ? best.at(-1) : undefined;
+    best.splice(MAX_SORTED);
+    last = best.length === MAX_SORTED ? best.at(-1) : undefined;
   };
   let count = 0;
   for (const entry of entries) {
@@ -94,7 +94,7 @@ export function* selectSorted(
     if (after !== undefined && sign * comparePrefixes(keyOf(candidate), after) <= 0) continue;
     if (last !== undefined && compare(candidate, last) >= 0) continue;
     best.push(candidate);
-    if (best.length === 2 * MOST_SORTED) cut();
+    if (best.length === 2 * MAX_SORTED) cut();
   }
   cut();
   for (const { entry } of best) sorted.push(entry);

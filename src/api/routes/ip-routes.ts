@@ -34,7 +34,7 @@ import {
 import { SnapshotViews } from './snapshot-views.ts';
 
 /** Maximum `offset`: more prefixes than fit into memory. */
-const MOST_OFFSET = 100_000_000;
+const MAX_OFFSET = 100_000_000;
 
 const FILTER_FIELDS = {
   prefix: filterParameter('Exactly this IP or CIDR'),
@@ -76,10 +76,10 @@ const LIST = createRoute({
           .enum(ORDERS, { error: `must be one of ${ORDERS.join(', ')}` })
           .optional()
           .openapi({
-            description: `Order by a field, \`-\` descending; the list then has the first ${MOST_SORTED} prefixes. Prefixes without the field are the last`,
+            description: `Order by a field, \`-\` descending; the list then has the first ${MAX_SORTED} prefixes. Prefixes without the field are the last`,
           }),
         after: filterParameter('Only with `sort=prefix` or `-prefix`: the prefixes that follow this one'),
-        offset: z.coerce.number().int().min(0).max(MOST_OFFSET).optional().openapi({
+        offset: z.coerce.number().int().min(0).max(MAX_OFFSET).optional().openapi({
           description:
             'Only without filters and `sort`: one page that begins with this prefix of the list, counted from 0',
         }),

@@ -14,7 +14,7 @@ import type { ObjectReader } from './object-feed.ts';
 import type { PrefixMetadata } from './prefix-metadata.ts';
 
 /** Maximum number of CIDRs per policy, so that an attack cannot fill the IPCache. */
-const MOST_CIDRS = 65_536;
+const MAX_CIDRS = 65_536;
 
 /** A policy and its written CIDRs. */
 interface Entered {
@@ -141,9 +141,9 @@ export class PolicyCIDRTable {
     );
     const cidrs = new Set<string>();
     for (const { cidr, except } of [...rules, ...ofGroups]) {
-      for (const left of cutOut(cidr, except, MOST_CIDRS + 1)) {
+      for (const left of cutOut(cidr, except, MAX_CIDRS + 1)) {
         cidrs.add(left.toString());
-        if (cidrs.size > MOST_CIDRS) return cidrs;
+        if (cidrs.size > MAX_CIDRS) return cidrs;
       }
     }
     return cidrs;
@@ -152,13 +152,13 @@ export class PolicyCIDRTable {
   /** Drops the CIDR above the limit. Reports the policy if it did not exceed the limit before. */
   #cut(entered: Entered, cidrs: Set<string>): void {
     const wasCut = entered.isCut;
-    entered.isCut = cidrs.size > MOST_CIDRS;
+    entered.isCut = cidrs.size > MAX_CIDRS;
     if (!entered.isCut) return;
     const last = [...cidrs].at(-1) ?? '';
     cidrs.delete(last);
     if (wasCut) return;
     const { kind, policy } = entered;
-    const why = `must have at most ${MOST_CIDRS} CIDRs: the others are ignored`;
+    const why = `must have at most ${MAX_CIDRS} CIDRs: the others are ignored`;
     this.#onReject(rejection('too-many', 'spec', last, why, `${kind} ${policy.id}`));
   }
 

@@ -17,7 +17,7 @@ export interface ApiHttpServerOptions {
 export type ListenAddress = { readonly host: string; readonly port: number } | { readonly path: string };
 
 /** Maximum size of a request body in bytes. */
-const LONGEST_BODY = 16 * 1024 * 1024;
+const MAX_BODY_BYTES = 16 * 1024 * 1024;
 
 /** Serves a {@link MemoryApiServer} over HTTP on a port or a socket. */
 export class ApiHttpServer {
@@ -97,7 +97,7 @@ async function bodyText(request: IncomingMessage): Promise<string> {
   request.setEncoding('utf8');
   for await (const part of request) {
     text += String(part);
-    if (text.length > LONGEST_BODY) throw new Error('the request body is too long');
+    if (text.length > MAX_BODY_BYTES) throw new Error('the request body is too long');
   }
   return text;
 }

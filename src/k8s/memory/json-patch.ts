@@ -2,7 +2,7 @@ import { isObject } from '../../net/fields.ts';
 import { StatusError } from './api-status.ts';
 
 /** `handlers.maxJSONPatchOperations` of the API server. */
-const MOST_OPERATIONS = 10_000;
+const MAX_OPERATIONS = 10_000;
 
 type Container = Record<string, unknown> | unknown[];
 
@@ -59,10 +59,10 @@ function same(a: unknown, b: unknown): boolean {
 export function jsonPatch(document: unknown, operations: unknown): unknown {
   const result: unknown = structuredClone(document);
   if (!isContainer(result) || !Array.isArray(operations)) return refuse('a patch must be a list');
-  if (operations.length > MOST_OPERATIONS)
+  if (operations.length > MAX_OPERATIONS)
     throw new StatusError(
       'RequestEntityTooLarge',
-      `The allowed maximum operations in a JSON patch is ${MOST_OPERATIONS}, got ${operations.length}`,
+      `The allowed maximum operations in a JSON patch is ${MAX_OPERATIONS}, got ${operations.length}`,
     );
   for (const operation of operations) {
     const { op, path, value } = isObject(operation) ? operation : {};

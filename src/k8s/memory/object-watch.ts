@@ -23,7 +23,7 @@ const BOOKMARK_MS = 60_000;
 const LAST_BOOKMARK_MS = 2000;
 const DEFAULT_SECONDS = 300;
 /** Maximum number of unread lines. A watch with a slower reader is ended cleanly; the reader resumes from its last line. */
-const LONGEST_QUEUE = 1000;
+const MAX_QUEUE_LENGTH = 1000;
 
 /** One open watch. It writes lines into a stream. */
 export class ObjectWatch {
@@ -142,7 +142,7 @@ export class ObjectWatch {
 
   #sendEvent(type: EventType, object: KubernetesObject, resourceVersion: string): void {
     this.#write(type, object, resourceVersion);
-    if (this.#stream.queued > LONGEST_QUEUE) this.#end();
+    if (this.#stream.queued > MAX_QUEUE_LENGTH) this.#end();
   }
 
   #write(type: EventType, object: KubernetesObject, resourceVersion: string): void {

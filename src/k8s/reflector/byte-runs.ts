@@ -1,8 +1,8 @@
 import { Buffer } from 'node:buffer';
 
-/** Initial size of the buffer. Up to {@link MOST_KEPT}, a larger buffer is kept for the next text. */
+/** Initial size of the buffer. Up to {@link MAX_KEPT_BYTES}, a larger buffer is kept for the next text. */
 const ROOM = 4096;
-const MOST_KEPT = 1024 * 1024;
+const MAX_KEPT_BYTES = 1024 * 1024;
 
 /** Joins texts that arrive in several runs. A text above the limit is dropped while it arrives. */
 export class ByteRuns {
@@ -49,7 +49,7 @@ export class ByteRuns {
       return undefined;
     }
     const text = this.#kept.toString('utf8', 0, size);
-    if (this.#kept.length > MOST_KEPT) this.#kept = Buffer.allocUnsafeSlow(ROOM);
+    if (this.#kept.length > MAX_KEPT_BYTES) this.#kept = Buffer.allocUnsafeSlow(ROOM);
     return text;
   }
 

@@ -9,7 +9,7 @@ import type { ListSource } from './reflector-machine.ts';
 const PAGE_SIZE = 500;
 
 /** Maximum size of an object. An API server stores at most 3 MB. */
-export const LARGEST_OBJECT: number = 16 * 1024 * 1024;
+export const MAX_OBJECT_BYTES: number = 16 * 1024 * 1024;
 
 type Query = Readonly<Record<string, string | undefined>>;
 

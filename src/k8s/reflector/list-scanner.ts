@@ -14,7 +14,7 @@ const IN_NOTHING = 0;
 const ITEMS = /[{,]\s*"items"\s*:\s*$/;
 
 /** Maximum size of a list without its items; usually a few hundred bytes. */
-const LONGEST_SHELL = 64 * 1024;
+const MAX_SHELL_BYTES = 64 * 1024;
 
 const NOT_HERE = -1;
 
@@ -214,6 +214,6 @@ export class ListScanner {
     const text = Buffer.from(bytes.buffer, bytes.byteOffset + from, to - from).toString('utf8');
     // White space between items is dropped, because it grows with the number of items.
     this.#shell += this.#inItems ? text.trim() : text;
-    if (this.#shell.length > LONGEST_SHELL) throw new ApiError('garbled', 'the response is not a list');
+    if (this.#shell.length > MAX_SHELL_BYTES) throw new ApiError('garbled', 'the response is not a list');
   }
 }

@@ -22,7 +22,7 @@ import { isKubernetesObject, type Kept, KnownObjects } from './known-objects.ts'
 import { LineScanner } from './line-scanner.ts';
 import {
   anchorPath,
-  LARGEST_OBJECT,
+  MAX_OBJECT_BYTES,
   listPath,
   parseList,
   readListShell,
@@ -320,8 +320,8 @@ export class Reflector implements FollowedResource {
     return this.#exchange(async (exchange) => {
       const scanner =
         this.#lineFields === undefined
-          ? new LineScanner(LARGEST_OBJECT)
-          : new ListScanner(LARGEST_OBJECT, this.#lineFields, 'lines');
+          ? new LineScanner(MAX_OBJECT_BYTES)
+          : new ListScanner(MAX_OBJECT_BYTES, this.#lineFields, 'lines');
       exchange.allowSilence(LIST_SILENCE_MS);
       const path = streamPath(this.#kind, this.#known.version, WATCH_SECONDS.max);
       const answer = await exchange.open({ path });
@@ -366,7 +366,7 @@ export class Reflector implements FollowedResource {
   ): Promise<{ readonly version: string; readonly token: string | undefined }> {
     const { signal } = this.#ended;
     return this.#exchange(async (exchange) => {
-      const scanner = new ListScanner(LARGEST_OBJECT, this.#fields);
+      const scanner = new ListScanner(MAX_OBJECT_BYTES, this.#fields);
       exchange.allowSilence(LIST_SILENCE_MS);
       const path = listPath(this.#kind, from, this.#known.version, token);
       const answer = await exchange.open({ path, gzip: true });
@@ -395,7 +395,7 @@ export class Reflector implements FollowedResource {
     const seconds = Math.floor(WATCH_SECONDS.min + random() * (WATCH_SECONDS.max - WATCH_SECONDS.min));
     return this.#exchange(async (exchange) => {
       const begun = clock.now();
-      const scanner = new LineScanner(LARGEST_OBJECT);
+      const scanner = new LineScanner(MAX_OBJECT_BYTES);
       const { version } = this.#known;
       exchange.allowTime(seconds * 1000 + TIMEOUT_MARGIN_MS);
       exchange.allowSilence(OPENING_MS);

@@ -1,7 +1,7 @@
 import { Buffer } from 'node:buffer';
 
 /** Maximum number of unread bytes before the connection is paused. */
-const MOST_WAITING = 64 * 1024;
+const MAX_WAITING_BYTES = 64 * 1024;
 
 const NO_ROOM = Buffer.alloc(0);
 
@@ -34,7 +34,7 @@ export class AnswerBody implements AsyncIterable<Uint8Array> {
     if (bytes.length === 0) return;
     this.#waiting.push(bytes);
     this.#size += bytes.length;
-    if (this.#size > MOST_WAITING) this.#flow.pause();
+    if (this.#size > MAX_WAITING_BYTES) this.#flow.pause();
     this.#wakeReader();
   }
 
@@ -64,7 +64,7 @@ export class AnswerBody implements AsyncIterable<Uint8Array> {
   #nextBytes(): Uint8Array | undefined {
     const [first] = this.#waiting;
     if (first === undefined) return undefined;
-    const isHeld = this.#size > MOST_WAITING;
+    const isHeld = this.#size > MAX_WAITING_BYTES;
     const bytes = this.#waiting.length === 1 ? first : this.#concatenate();
     this.#waiting = [];
     this.#size = 0;

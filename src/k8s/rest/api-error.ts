@@ -75,12 +75,12 @@ const BY_STATUS: ReadonlyMap<number, ApiErrorCode> = new Map([
 
 const MESSAGE_LENGTH = 300;
 /** Upper limit of `Retry-After`. */
-const LONGEST_RETRY_AFTER_MS = 60_000;
+const MAX_RETRY_AFTER_MS = 60_000;
 
 /** Returns the header `Retry-After` in milliseconds; 0 if it is absent or invalid. */
 export function retryAfter(seconds: unknown): number {
   const ms = Number(seconds ?? 0) * 1000;
-  return ms > 0 ? Math.min(ms, LONGEST_RETRY_AFTER_MS) : 0;
+  return ms > 0 ? Math.min(ms, MAX_RETRY_AFTER_MS) : 0;
 }
 
 function codeOf(status: number, details: unknown, message: string): ApiErrorCode {

@@ -38,14 +38,14 @@ export interface ApiTransport {
   close(): Promise<void>;
 }
 
-const LONGEST_TEXT = 1024 * 1024;
+const MAX_TEXT_LENGTH = 1024 * 1024;
 
 /**
  * Returns the body as text.
  *
  * @param most maximum number of characters; the rest is dropped. Default: one MiB
  */
-export async function textOf(body: AsyncIterable<Uint8Array>, most: number = LONGEST_TEXT): Promise<string> {
+export async function textOf(body: AsyncIterable<Uint8Array>, most: number = MAX_TEXT_LENGTH): Promise<string> {
   const decoder = new TextDecoder();
   let text = '';
   for await (const bytes of body) {

@@ -28,7 +28,7 @@ interface Credential {
 }
 
 const TIMEOUT_MS = 60_000;
-const LARGEST_OUTPUT = 1024 * 1024;
+const MAX_OUTPUT_BYTES = 1024 * 1024;
 
 /**
  * The credentials of a plugin, cached until they expire or a server rejects them. Interactive plugins are not supported, because
@@ -86,7 +86,7 @@ function run(plugin: ExecPlugin, clock: Pick<Clock, 'after'>): Promise<string> {
   const options = {
     cwd: folder,
     env: { ...process.env, ...env, KUBERNETES_EXEC_INFO: info },
-    maxBuffer: LARGEST_OUTPUT,
+    maxBuffer: MAX_OUTPUT_BYTES,
   };
   return new Promise((resolve, reject) => {
     // The error message contains the standard error of the plugin.

@@ -1,6 +1,6 @@
 import type { Clock } from '../../base/clock.ts';
 import { isKubernetesObject } from '../reflector/known-objects.ts';
-import { LARGEST_OBJECT, listPath, readListShell } from '../reflector/list-query.ts';
+import { MAX_OBJECT_BYTES, listPath, readListShell } from '../reflector/list-query.ts';
 import { ListScanner } from '../reflector/list-scanner.ts';
 import type { KubernetesObject, ResourceKind } from '../resource.ts';
 import { ApiError } from './api-error.ts';
@@ -33,7 +33,7 @@ export interface ObjectReaderOptions {
 }
 
 const TIMEOUT_MS = 60_000;
-const TOO_LARGE = `exceeds ${LARGEST_OBJECT >> 20} MiB, the maximum that is read`;
+const TOO_LARGE = `exceeds ${MAX_OBJECT_BYTES >> 20} MiB, the maximum that is read`;
 
 /** Reads objects from an API server. */
 export class ApiObjectReader implements ObjectReader {
@@ -50,8 +50,8 @@ export class ApiObjectReader implements ObjectReader {
   async get(at: ObjectPlace, signal: AbortSignal): Promise<KubernetesObject | undefined> {
     const { kind, ...place } = at;
     const read = async (exchange: Exchange, answer: ApiAnswer): Promise<KubernetesObject> => {
-      const text = await textOf(exchange.read(answer), LARGEST_OBJECT + 1);
-      if (text.length > LARGEST_OBJECT) throw new ApiError('garbled', `${placeText(at)} ${TOO_LARGE}`);
+      const text = await textOf(exchange.read(answer), MAX_OBJECT_BYTES + 1);
+      if (text.length > MAX_OBJECT_BYTES) throw new ApiError('garbled', `${placeText(at)} ${TOO_LARGE}`);
       const object = parseText(text);
       if (isKubernetesObject(object)) return object;
       throw new ApiError('garbled', `the response to get ${placeText(at)} is not an object`);
@@ -105,7 +105,7 @@ interface Page {
 }
 
 async function readPage(kind: ResourceKind, exchange: Exchange, answer: ApiAnswer): Promise<Page> {
-  const scanner = new ListScanner(LARGEST_OBJECT);
+  const scanner = new ListScanner(MAX_OBJECT_BYTES);
   const objects: KubernetesObject[] = [];
   for await (const bytes of exchange.read(answer)) {
     for (const text of scanner.feed(bytes)) {

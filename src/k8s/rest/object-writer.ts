@@ -2,7 +2,7 @@ import type { Clock } from '../../base/clock.ts';
 import { RateLimit } from '../../base/rate-limit.ts';
 import { sleep } from '../../base/sleep.ts';
 import { isKubernetesObject } from '../reflector/known-objects.ts';
-import { LARGEST_OBJECT } from '../reflector/list-query.ts';
+import { MAX_OBJECT_BYTES } from '../reflector/list-query.ts';
 import type { KubernetesObject, ResourceKind } from '../resource.ts';
 import { type ApiError, asApiError } from './api-error.ts';
 import { type ApiRequest, type ApiTransport, textOf } from './api-transport.ts';
@@ -92,8 +92,8 @@ export interface ObjectWriterOptions {
 
 const TIMEOUT_MS = 30_000;
 /** Maximum number of attempts if the server throttles requests. */
-const MOST_TRIES = 5;
-const SHORTEST_WAIT_MS = 1000;
+const MAX_TRIES = 5;
+const MIN_WAIT_MS = 1000;
 
 /** Returns the JSON pointer of these names: `['status', 'nodes', 'a/b']` is `/status/nodes/a~1b`. */
 export function pointer(...names: readonly string[]): string {
@@ -170,8 +170,8 @@ export class ApiObjectWriter implements ObjectWriter {
         return { outcome: 'done', object: await this.#send(write, signal) };
       } catch (thrown) {
         const error = asApiError(thrown);
-        if (error.code !== 'throttled' || tries === MOST_TRIES) return outcomeOf(write, error);
-        await sleep(this.#clock, Math.max(error.retryAfterMs, SHORTEST_WAIT_MS), signal);
+        if (error.code !== 'throttled' || tries === MAX_TRIES) return outcomeOf(write, error);
+        await sleep(this.#clock, Math.max(error.retryAfterMs, MIN_WAIT_MS), signal);
       }
     }
   }
@@ -187,7 +187,7 @@ export class ApiObjectWriter implements ObjectWriter {
           ? ''
           : `?fieldManager=${encodeURIComponent(fieldManager)}`;
       const answer = await exchange.open({ ...request, path: request.path + query });
-      const text = await textOf(exchange.read(answer), LARGEST_OBJECT);
+      const text = await textOf(exchange.read(answer), MAX_OBJECT_BYTES);
       return write.verb === 'delete' ? undefined : parseObject(text);
     } finally {
       exchange.close();

@@ -2,9 +2,9 @@ import { equalFrom, hashOfBytes, isAscii } from './byte-words.ts';
 
 /** Numbers of places: powers of two. A mesh of 255 clusters has 25,000 hosts. */
 const FIRST_PLACES = 256;
-const MOST_PLACES = 65_536;
+const MAX_PLACES = 65_536;
 /** Longer texts are not kept, so that the memory is bounded. */
-const MOST_BYTES = 512;
+const MAX_BYTES = 512;
 
 interface Place<T> {
   readonly bytes: DataView;
@@ -47,14 +47,14 @@ export class InternedBytes<T> {
     const length = to - from;
     const copy = bytes.buffer.slice(bytes.byteOffset + from, bytes.byteOffset + to);
     const value = this.#make(Buffer.from(copy).toString('latin1'));
-    if (length <= MOST_BYTES) this.#set(place, { bytes: new DataView(copy), length, value });
+    if (length <= MAX_BYTES) this.#set(place, { bytes: new DataView(copy), length, value });
     return value;
   }
 
   #set(place: number, text: Place<T>): void {
     const at = place & (this.#places.length - 1);
     if (this.#places[at] !== undefined) this.#replaced++;
-    if (this.#replaced > this.#places.length && this.#places.length < MOST_PLACES) {
+    if (this.#replaced > this.#places.length && this.#places.length < MAX_PLACES) {
       this.#places = new Array(2 * this.#places.length).fill(undefined);
       this.#replaced = 0;
     }

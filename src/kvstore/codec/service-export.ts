@@ -16,9 +16,9 @@ import { timestampText } from './timestamp.ts';
 import { decodeJson, type EncodedValue, VALUE_LIMITS, type ValueLimits } from './value.ts';
 
 /** Ports that Kubernetes stores in a service. */
-const MOST_PORTS = 250;
+const MAX_PORTS = 250;
 /** Timeout that Kubernetes allows: one day. */
-const LONGEST_AFFINITY_SECONDS = 86_400;
+const MAX_AFFINITY_SECONDS = 86_400;
 /** A ServiceExport has the name of its Service, a DNS label. */
 const DNS_LABEL = /^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$/;
 const RFC3339 = /^\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)$/;
@@ -94,10 +94,10 @@ export function decodeServiceExport(
       annotations: texts('annotations', 'Annotations'),
       labels: texts('labels', 'Labels'),
       createdAt: readCreation(fields),
-      ports: fields.list('ports', MOST_PORTS).items((list, index) => readPort(list.item(index), drop)),
+      ports: fields.list('ports', MAX_PORTS).items((list, index) => readPort(list.item(index), drop)),
       type: readType(fields),
       sessionAffinity: fields.word('sessionAffinity', SESSION_AFFINITIES),
-      sessionAffinitySeconds: clientIP.integer('timeoutSeconds', 1, LONGEST_AFFINITY_SECONDS),
+      sessionAffinitySeconds: clientIP.integer('timeoutSeconds', 1, MAX_AFFINITY_SECONDS),
       ipFamilies: readFamilies(fields),
       internalTrafficPolicy: fields.word('internalTrafficPolicy', TRAFFIC_POLICIES),
       trafficDistribution: fields.word('trafficDistribution', TRAFFIC_DISTRIBUTIONS),

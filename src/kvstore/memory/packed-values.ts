@@ -2,18 +2,18 @@ import { deflateRawSync, inflateRawSync } from 'node:zlib';
 import { asBuffer } from '../codec/bytes.ts';
 
 /** Larger values are not packed, so that a block has many. */
-const MOST_VALUE_BYTES = 1024;
+const MAX_VALUE_BYTES = 1024;
 /** Minimum size of a block of a large transaction; the maximum is twice this size. Compressed in 30 to 60 µs. */
 const BLOCK_BYTES = 8192;
 /** A smaller block saves too little. */
-const LEAST_BLOCK_BYTES = 2048;
+const MIN_BLOCK_BYTES = 2048;
 const DEFLATE = { level: 1, windowBits: 13, memLevel: 5 } as const;
 /** More than the largest block with its lengths, because a second chunk takes three times as long. */
 const INFLATE = { chunkSize: 3 * BLOCK_BYTES } as const;
 /** A list of keys whose order differs from that of their writes alternates between blocks that were written together. */
 const EXPANDED_BLOCKS = 32;
 /** A block has two bytes for each value, also for those that are not packed. */
-const MOST_VALUES = 4096;
+const MAX_VALUES = 4096;
 const VALUES_PER_STEP = 512;
 
 /**
@@ -108,7 +108,7 @@ export function* packValues(versions: readonly StoredValue[]): Generator<void, v
     total += packable(value).length;
     if (++visited % VALUES_PER_STEP === 0) yield;
   }
-  if (total < LEAST_BLOCK_BYTES) return;
+  if (total < MIN_BLOCK_BYTES) return;
   const blocks = Math.max(1, Math.floor(total / BLOCK_BYTES));
   let block: StoredValue[] = [];
   let bytes = 0;
@@ -116,7 +116,7 @@ export function* packValues(versions: readonly StoredValue[]): Generator<void, v
   for (const version of versions) {
     const { length } = packable(version.value);
     const of = Math.floor((bytes * blocks) / total);
-    if ((length > 0 && of > number) || block.length === MOST_VALUES) {
+    if ((length > 0 && of > number) || block.length === MAX_VALUES) {
       pack(block);
       yield;
       block = [];
@@ -130,7 +130,7 @@ export function* packValues(versions: readonly StoredValue[]): Generator<void, v
 
 /** Returns a value that can be packed; otherwise an empty one. */
 function packable(value: StoredValue['value']): string {
-  return typeof value === 'string' && value.length <= MOST_VALUE_BYTES ? value : '';
+  return typeof value === 'string' && value.length <= MAX_VALUE_BYTES ? value : '';
 }
 
 /** Packs consecutive values. Those that cannot be packed take no bytes. */

@@ -78,7 +78,7 @@ const BACKOFF = { baseMs: 500, capMs: 60_000 };
 /** Reading and comparing the objects of a name takes about 0.2 ms. */
 const NAME_WEIGHT = 64;
 /** More writes than a name ever needs: status, import, Service, import again, status. */
-const MOST_WRITES = 8;
+const MAX_WRITES = 8;
 
 /**
  * Keeps ServiceImports, the conditions of ServiceExports, and derived Services equal to the exports of all clusters:
@@ -251,7 +251,7 @@ export class McsDuty implements Duty {
   /** Makes the writes of a name, one after the other. A part that fails does not prevent those after it. */
   async #reconcile(key: string, signal: AbortSignal): Promise<void> {
     const failed = new Set<string>();
-    for (let count = 0; count < MOST_WRITES && !signal.aborted; count++) {
+    for (let count = 0; count < MAX_WRITES && !signal.aborted; count++) {
       const state = this.#stateOf(key);
       const plan = state && planName(state);
       this.#record(key, state, plan);

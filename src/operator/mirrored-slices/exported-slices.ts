@@ -27,8 +27,8 @@ export const MCS_CONTROLLER = 'endpointslice-local-mcsapi-controller.cilium.io';
 /** The label with the name of the slice that was copied. */
 const LOCAL_SLICE = 'service.cilium.io/local-endpointslice';
 /** Maximum length of the value of a label. */
-const LONGEST_LABEL = 63;
-const LONGEST_SUFFIX = 40;
+const MAX_LABEL_LENGTH = 63;
+const MAX_SUFFIX_LENGTH = 40;
 
 /** The slices that no duty of an operator has made, because copies of copies would repeat the same backends. */
 const LOCAL_SLICES: ResourceKind = {
@@ -63,7 +63,7 @@ interface ExportedService {
  */
 export function copiedName(derived: string, service: string, slice: string): string {
   const suffix = slice.startsWith(service) ? slice.slice(service.length) : slice;
-  return `${derived}-${suffix.slice(-LONGEST_SUFFIX).replace(/^[-.]+/, '')}`.replace(/-+$/, '');
+  return `${derived}-${suffix.slice(-MAX_SUFFIX_LENGTH).replace(/^[-.]+/, '')}`.replace(/-+$/, '');
 }
 
 /** Returns an endpoint as an API server stores it: without the field of `discovery.k8s.io/v1beta1`, which the server ignores. */
@@ -266,7 +266,7 @@ export class ExportedSlices implements SliceSource {
         [SERVICE_NAME_LABEL]: name,
         [MANAGED_BY]: MCS_CONTROLLER,
         [SOURCE_CLUSTER]: this.#options.clusterName,
-        ...(local.length > LONGEST_LABEL ? {} : { [LOCAL_SLICE]: local }),
+        ...(local.length > MAX_LABEL_LENGTH ? {} : { [LOCAL_SLICE]: local }),
         ...(field(derived, 'spec', 'clusterIP') === 'None' ? { [HEADLESS]: '' } : {}),
       },
       owner: { name, uid },

@@ -34,7 +34,7 @@ export interface RemoteSlicesOptions extends Pick<FollowContext, 'source' | 'clo
 /** The value of {@link MANAGED_BY} of slices with backends of other clusters. `OWN_SLICES` excludes them from our feeds. */
 export const MESH_CONTROLLER = 'endpointslice-mesh-controller.cilium.io';
 const SYNC_SLICES = 'service.cilium.io/global-sync-endpoint-slices';
-const MOST_ENDPOINTS = 100;
+const MAX_ENDPOINTS = 100;
 
 /** A service whose remote backends become slices. */
 interface SelectedService extends ServiceID {
@@ -179,7 +179,7 @@ export class RemoteSlices implements SliceSource, ServiceSink {
     const { cluster, namespace, name } = slice;
     const id = serviceOfSlice(slice);
     const service = formatServiceID(id);
-    const { endpointsPerSlice = MOST_ENDPOINTS } = this.#options;
+    const { endpointsPerSlice = MAX_ENDPOINTS } = this.#options;
     const contents = remoteContents(slice, endpointsPerSlice);
     const local = `${namespace}/${mirroredName(id.name, cluster, name)}`;
     const family = slice.addressType;

@@ -8,7 +8,7 @@ import type { ClusterService } from '../../model/cluster-service.ts';
 import type { PortProtocol } from '../../net/port.ts';
 
 /** Endpoints of a slice, as Kubernetes' controller makes them. */
-const MOST_ENDPOINTS = 100;
+const MAX_ENDPOINTS = 100;
 
 const NO_TOPOLOGY: ReadonlyMap<string, string> = new Map();
 
@@ -62,9 +62,9 @@ export function derivedSlices(service: ClusterService): ReadonlyMap<string, Clus
   const groups = groupsOf(service);
   const empty: Group = { family: 'IPv4', ports: [], addresses: [] };
   for (const { family, ports, addresses } of groups.length === 0 ? [empty] : groups) {
-    for (let from = 0; from === 0 || from < addresses.length; from += MOST_ENDPOINTS) {
+    for (let from = 0; from === 0 || from < addresses.length; from += MAX_ENDPOINTS) {
       const slice = `${name}-${family.toLowerCase()}-${counts[family]++}`;
-      const endpoints = addresses.slice(from, from + MOST_ENDPOINTS).map(endpointOf);
+      const endpoints = addresses.slice(from, from + MAX_ENDPOINTS).map(endpointOf);
       const id = { cluster, clusterID, namespace, name: slice };
       slices.set(slice, {
         ...id,

@@ -43,7 +43,7 @@ export interface PublishedPrefixOptions {
 
 const NOT_OBSERVED = Buffer.alloc(0);
 /** etcd limits the whole request. Fence and framing take less than 128 bytes, measured. */
-const MOST_BYTES = VALUE_LIMITS.bytes - 512;
+const MAX_BYTES = VALUE_LIMITS.bytes - 512;
 
 /** The status of a {@link PublishedPrefix}. */
 export interface PublishedPrefixStatus extends PublishedKeys {
@@ -151,9 +151,9 @@ export class PublishedPrefix {
    */
   upsert(name: string, value: Uint8Array): void {
     const { prefix, isAsGood } = this.#options;
-    if (value.length + this.#prefixBytes + byteLengthOf(name) > MOST_BYTES) {
+    if (value.length + this.#prefixBytes + byteLengthOf(name) > MAX_BYTES) {
       const at = `${prefix}${name}`;
-      const why = `must have at most ${MOST_BYTES} bytes with its key`;
+      const why = `must have at most ${MAX_BYTES} bytes with its key`;
       this.refuse(name, rejection('too-large', 'value', `${value.length} bytes`, why, at));
       return;
     }

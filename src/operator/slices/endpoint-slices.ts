@@ -31,7 +31,7 @@ interface Slice extends PlannedSlice {
 }
 
 /** `ces-max-ciliumendpoints-per-ces`. */
-const MOST_ENDPOINTS = 100;
+const MAX_ENDPOINTS = 100;
 /** `sliceNameLetters` of upstream: no vowels, and no letters that look alike. */
 const LETTERS = 'bcdfghjklmnpqrstvwxyz2456789';
 
@@ -84,7 +84,7 @@ export class EndpointSlices {
   /** Slices that must be written, oldest change first. */
   readonly #dirty = new Set<string>();
 
-  constructor({ mode = 'identity', most = MOST_ENDPOINTS, random }: EndpointSlicesOptions) {
+  constructor({ mode = 'identity', most = MAX_ENDPOINTS, random }: EndpointSlicesOptions) {
     this.#mode = mode;
     this.#most = most;
     this.#random = random;

@@ -3,7 +3,7 @@ import { type ArchiveEntry, ArchiveError, type ArchiveLimits, checkCount } from 
 const BLOCK = 512;
 const NUL = 0;
 /** Limit of a long name or of the records of a pax header. */
-const MOST_HEADER_BYTES = 1 << 20;
+const MAX_HEADER_BYTES = 1 << 20;
 
 /** Types of entries: regular file (two forms), contiguous file, and the headers that change the next entry. */
 const FILES: ReadonlySet<string> = new Set(['0', '\0', '7']);
@@ -184,7 +184,7 @@ export async function* readTar(
         throw new ArchiveError('corrupt', path, `has an invalid size at ${name}: copy the archive again`);
       const padding = (BLOCK - (size % BLOCK)) % BLOCK;
       if (type === 'L' || type === 'x' || type === 'g') {
-        if (size > MOST_HEADER_BYTES)
+        if (size > MAX_HEADER_BYTES)
           throw new ArchiveError('corrupt', path, `has a header of ${size} bytes`);
         const bytes = (await source.exactly(size)) ?? Buffer.alloc(0);
         await source.skip(padding);

@@ -16,7 +16,7 @@ const DEFLATED = 8;
 const ENCRYPTED = 1;
 const CHUNK: number = 256 << 10;
 /** Limit of the directory: 200,000 names of 1,000 bytes. */
-const MOST_DIRECTORY_BYTES: number = 256 << 20;
+const MAX_DIRECTORY_BYTES: number = 256 << 20;
 
 /** An entry of the directory. */
 interface Listed {
@@ -178,7 +178,7 @@ async function readDirectory(
 ): Promise<readonly Listed[]> {
   const { count, size, offset } = await findDirectory(file, path);
   checkCount(count, path, limits);
-  if (size > MOST_DIRECTORY_BYTES)
+  if (size > MAX_DIRECTORY_BYTES)
     throw new ArchiveError('archive-too-large', path, `has a directory of ${size} bytes`);
   const bytes = await readAt(file, offset, size);
   const listed: Listed[] = [];

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { EntryDocument } from '../../../src/api/documents.ts';
-import { MOST_SORTED, ORDERS } from '../../../src/api/routes/ip-order.ts';
+import { MAX_SORTED, ORDERS } from '../../../src/api/routes/ip-order.ts';
 import { SOURCES } from '../../../src/model/source.ts';
 import { comparePrefixes, Prefix } from '../../../src/net/prefix.ts';
 import { TestModel } from '../support/model.ts';
@@ -114,10 +114,10 @@ describe('a sorted list of prefixes', () => {
     const { app } = testApp(model);
     const ipOf = (place: number): string => `10.0.${place >> 8}.${place & 255}/32`;
     const first = await listOf(app, 'limit=1000&sort=prefix');
-    expect(first.length).toBe(MOST_SORTED);
-    expect(first.at(-1)?.prefix).toBe(ipOf(MOST_SORTED - 1));
+    expect(first.length).toBe(MAX_SORTED);
+    expect(first.at(-1)?.prefix).toBe(ipOf(MAX_SORTED - 1));
     const next = await listOf(app, `limit=1000&sort=prefix&after=${first.at(-1)?.prefix}`);
-    expect([next.length, next[0]?.prefix]).toEqual([MOST_SORTED, ipOf(MOST_SORTED)]);
+    expect([next.length, next[0]?.prefix]).toEqual([MAX_SORTED, ipOf(MAX_SORTED)]);
     const last = await pageOf(app, 'limit=1&sort=-identity');
     expect(last.items[0]?.identity).toBe(1_000 + count - 1);
     const within = await listOf(app, 'sort=-prefix&within=10.0.3.0/30');

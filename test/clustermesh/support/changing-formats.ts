@@ -26,7 +26,7 @@ const MODES: readonly { readonly mode: EndpointSlicesExportMode | undefined }[] 
 /** Faults of the link and of etcd that lose no data. */
 const FAULTS = ['none', 'cut', 'down', 'black-hole', 'compact', 'idle-compact'] as const;
 /** Backends of a service in addition to the one that it always has. */
-const MOST_CHANGING = 5;
+const MAX_CHANGING = 5;
 const NO_WRITE = 0.3;
 
 type Format = 'services' | 'endpointslices';
@@ -167,7 +167,7 @@ export class ChangingFormats {
 
   async #change(name: string): Promise<void> {
     this.#figures.writes++;
-    const addresses = Array.from({ length: Math.floor(this.#random() * MOST_CHANGING) }, () => {
+    const addresses = Array.from({ length: Math.floor(this.#random() * MAX_CHANGING) }, () => {
       const n = Math.floor(this.#random() * 200);
       return `10.9.${SERVICES.indexOf(name)}.${n}`;
     });

@@ -207,7 +207,7 @@ MAPPED.addSubnet('::ffff:0:0', 96, 'ipv6');
 
 /** Answers for the handful of keys and addresses that histories use; larger tests do not fill the memory with theirs. */
 const asked = new Map<string, Map<string, boolean>>();
-const MOST_ASKED = 64;
+const MAX_ASKED = 64;
 
 /** As Node.js sees it, not our own arithmetic. An IPv4-mapped address is IPv4, one with a zone id is none. */
 function contains(keyInSpace: string, addressInSpace: string): boolean {
@@ -225,7 +225,7 @@ function contains(keyInSpace: string, addressInSpace: string): boolean {
     isIP(address) === 4
       ? family === 'ipv4' && list.check(address, 'ipv4')
       : list.check(address, 'ipv6') && (family === 'ipv4' || !MAPPED.check(address, 'ipv6'));
-  if (asked.size > MOST_ASKED) asked.clear();
+  if (asked.size > MAX_ASKED) asked.clear();
   asked.set(key, (asked.get(key) ?? new Map()).set(address, answer));
   return answer;
 }

@@ -1,5 +1,5 @@
 import { isKubernetesObject } from '../../../src/k8s/reflector/known-objects.ts';
-import { LARGEST_OBJECT } from '../../../src/k8s/reflector/list-query.ts';
+import { MAX_OBJECT_BYTES } from '../../../src/k8s/reflector/list-query.ts';
 import type { KubernetesObject, ResourceKind } from '../../../src/k8s/resource.ts';
 import type { ApiRequest, ApiTransport } from '../../../src/k8s/rest/api-transport.ts';
 import { textOf } from '../../../src/k8s/rest/api-transport.ts';
@@ -26,7 +26,7 @@ export class ApiUser {
   /** Asks, and reads the answer to its end; what is no JSON is text. */
   async ask(request: Omit<ApiRequest, 'signal'>): Promise<ReadAnswer> {
     const answer = await this.#transport.send({ ...request, signal: new AbortController().signal });
-    const text = await textOf(answer.body, LARGEST_OBJECT);
+    const text = await textOf(answer.body, MAX_OBJECT_BYTES);
     try {
       return { status: answer.status, body: JSON.parse(text) };
     } catch {

@@ -6,9 +6,9 @@
  */
 
 /** The accuracy is stored as the difference from this. */
-const LEAST_ACCURACY = 5;
+const MIN_ACCURACY = 5;
 /** Maximum accuracy of a table for weights. */
-const MOST_ACCURACY = 6;
+const MAX_ACCURACY = 6;
 
 /** Returns `count` bits of `bytes`, at most 8, from the bit `at`. */
 function bitsAt(bytes: Uint8Array, at: number, count: number): number {
@@ -28,8 +28,8 @@ export function hasEndlessWeights(block: Uint8Array): boolean {
   const at = format < 2 ? 3 : format + 2;
   const size = block[at] ?? 0;
   if (size >= 128) return false; // the weights are not compressed
-  const accuracy = ((block[at + 1] ?? 0) & 15) + LEAST_ACCURACY;
-  if (accuracy > MOST_ACCURACY) return false; // decoders reject it
+  const accuracy = ((block[at + 1] ?? 0) & 15) + MIN_ACCURACY;
+  if (accuracy > MAX_ACCURACY) return false; // decoders reject it
   const whole = (1 << (accuracy + 1)) - 1;
   const end = Math.min(block.length, at + 1 + size) * 8;
   for (let bit = (at + 1) * 8 + 4; bit < end; ) {
