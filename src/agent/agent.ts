@@ -326,7 +326,7 @@ export class Agent implements ReadModel, PlayStage {
   #firstObjects(kubernetes: RecordedKubernetes): Step {
     return {
       name: 'recorded Kubernetes',
-      patienceMs: READ_MS,
+      progressTimeoutMs: READ_MS,
       start: async ({ progress }) => {
         const onReject = (rejection: Rejection): void => this.#rejected.add(rejection);
         const { load = [], objects } = this.#options.kubernetes ?? {};
@@ -340,7 +340,7 @@ export class Agent implements ReadModel, PlayStage {
     const { manifests } = this.#options;
     return {
       name: 'manifests',
-      patienceMs: READ_MS,
+      progressTimeoutMs: READ_MS,
       waitsFor: () => this.#manifests.reading.map((path) => `reading --manifests ${path}`),
       start: ({ signal, progress }) => this.#manifests.read(manifests, signal, progress),
     };

@@ -73,7 +73,7 @@ export class HistoryKeeper {
   step(): Step {
     return {
       name: 'history',
-      patienceMs: READ_MS,
+      progressTimeoutMs: READ_MS,
       onTimeout: 'continue',
       waitsFor: () => [`reading ${this.#options.disk?.path}`],
       start: async () => {

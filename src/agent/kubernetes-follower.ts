@@ -57,7 +57,7 @@ export interface KubernetesFollowerContext {
 }
 
 /** Maximum time without progress of a first list before the start continues without it (KUBERNETES 55). */
-const PATIENCE_MS = 180_000;
+const PROGRESS_TIMEOUT_MS = 180_000;
 /** Number of failures until the start continues without a list. More than one, because a first failure may be accidental. */
 const FAILURES = 3;
 
@@ -132,7 +132,12 @@ export class KubernetesFollower {
       start: async ({ signal }) => {
         const { clock } = this.#context;
         using either = new EitherSignal(signal, timeout);
-        const deadline = { clock, deadlineMs: PATIENCE_MS, failures: FAILURES, signal: either.signal };
+        const deadline = {
+          clock,
+          deadlineMs: PROGRESS_TIMEOUT_MS,
+          failures: FAILURES,
+          signal: either.signal,
+        };
         if (this.#feed !== undefined) await waitForClusters(this.#feed, deadline);
       },
     };

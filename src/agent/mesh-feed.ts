@@ -49,7 +49,7 @@ const REACH_MS = 30_000;
  * Maximum time without progress of the initial sync of a cluster before the agent starts without the missing state. After a
  * short silence a kvstore in memory has no more events; a kvstore behind a network may still have some (SEMANTICS 8).
  */
-const PATIENCE_MS = { memory: 5_000, etcd: 180_000 };
+const PROGRESS_TIMEOUT_MS = { memory: 5_000, etcd: 180_000 };
 
 /**
  * Number of failures until the start does not wait for a cluster. More than one for etcd, because a first failure may be
@@ -109,7 +109,7 @@ export class MeshFeed {
   recordedMesh(): Step {
     return {
       name: 'recorded mesh',
-      patienceMs: READ_MS,
+      progressTimeoutMs: READ_MS,
       waitsFor: () => (this.#reading === undefined ? [] : [`reading --load ${this.#reading}`]),
       start: ({ signal, progress }) => this.#readRecorded(signal, progress),
       stop: () => this.#recorded.close(),
@@ -120,7 +120,7 @@ export class MeshFeed {
   ownKvstore(timeout: AbortSignal): Step {
     return {
       name: 'local kvstore',
-      patienceMs: REACH_MS,
+      progressTimeoutMs: REACH_MS,
       waitsFor: () => (this.#ownFailure === undefined ? [] : [this.#ownFailure]),
       start: async ({ signal }) => {
         using either = new EitherSignal(signal, timeout);
@@ -232,7 +232,7 @@ export class MeshFeed {
   #deadline(signal: AbortSignal): SyncDeadline {
     const { kvstore, clustermeshConfig } = this.#options;
     const kind = kvstore === 'etcd' || clustermeshConfig !== undefined ? 'etcd' : 'memory';
-    return { deadlineMs: PATIENCE_MS[kind], failures: FAILURES[kind], signal };
+    return { deadlineMs: PROGRESS_TIMEOUT_MS[kind], failures: FAILURES[kind], signal };
   }
 
   /** Waits until the folder of remote clusters has been read once, because its first read may fail. */
@@ -241,7 +241,7 @@ export class MeshFeed {
     const listed = new AbortController();
     using either = new EitherSignal(signal, listed.signal);
     void this.#folder.listed.then(() => listed.abort());
-    await sleep(this.#context.clock, PATIENCE_MS.etcd, either.signal);
+    await sleep(this.#context.clock, PROGRESS_TIMEOUT_MS.etcd, either.signal);
   }
 
   async #readRecorded(signal: AbortSignal, onProgress: () => void): Promise<void> {

@@ -28,7 +28,7 @@ import type { Step } from '../process/start-step.ts';
 /** Configuration of `dpcache kvstoremesh`. */
 export interface KvstoreMeshProcessOptions {
   readonly clusterName: string;
-  /** Undefined: the id in the local kvstore. */
+  /** Id of the local cluster; undefined: the id in the local kvstore. */
   readonly clusterID: number | undefined;
   /** Path of the etcd configuration of the local kvstore, the destination of the copies. */
   readonly kvstoreConfig: string;
@@ -58,7 +58,7 @@ class KvstoreMeshProcess implements ServedProcess {
   #etcdProblem: string | undefined;
   /** Ensures that only one kvstoremesh copies into the local kvstore. */
   #writer: SoleWriter | undefined;
-  #silence: string | undefined;
+  #kvstoreFailure: string | undefined;
 
   constructor(options: KvstoreMeshProcessOptions, context: ProcessContext) {
     this.#options = options;
@@ -159,15 +159,15 @@ class KvstoreMeshProcess implements ServedProcess {
     const { log, clock, random } = this.#context;
     return {
       name: 'local kvstore',
-      patienceMs: REACH_MS,
-      waitsFor: () => (this.#silence === undefined ? [] : [this.#silence]),
+      progressTimeoutMs: REACH_MS,
+      waitsFor: () => (this.#kvstoreFailure === undefined ? [] : [this.#kvstoreFailure]),
       start: async ({ signal }) => {
         const onProblem = (why: string | undefined): void => {
           this.#etcdProblem = why && `--kvstore-config ${kvstoreConfig}: ${why}`;
           if (this.#etcdProblem !== undefined) log.warn(this.#etcdProblem);
         };
         const onFailure = (why: string): void => {
-          this.#silence = `the local kvstore does not answer: ${why}; check the endpoints and certificates of --kvstore-config`;
+          this.#kvstoreFailure = `the local kvstore does not answer: ${why}; check the endpoints and certificates of --kvstore-config`;
         };
         const mayWrite = (): boolean => this.#writer?.mayWrite() === true;
         const reach = { clock, random, signal, onProblem, onFailure };
@@ -219,8 +219,8 @@ class KvstoreMeshProcess implements ServedProcess {
     const { clusterName, clustermeshConfig: path, rateLimit } = this.#options;
     const { log, clock, random } = this.#context;
     assert(this.#etcd !== undefined, 'the local kvstore is open');
-    const own = { clusterName, clusterID: this.#clusterID, local: this.#etcd };
-    const mesh = new KvstoreMesh({ ...own, clock, random, gate: this.#gate });
+    const local = { clusterName, clusterID: this.#clusterID, local: this.#etcd };
+    const mesh = new KvstoreMesh({ ...local, clock, random, gate: this.#gate });
     this.#mesh = mesh;
     const source = new ConfigFolder(path, (config) => new EtcdBackend(config, { clock, random, rateLimit }));
     const onProblem = (name: string, why: string): void =>

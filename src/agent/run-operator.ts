@@ -304,7 +304,7 @@ class OperatorProcess implements ServedProcess {
   #readRecorded(): Step {
     return {
       name: 'recorded objects',
-      patienceMs: READ_MS,
+      progressTimeoutMs: READ_MS,
       start: async ({ progress }) => {
         for (const path of this.#options.load)
           await this.#recorded?.load(path, (rejection) => this.#rejected.add(rejection), progress);

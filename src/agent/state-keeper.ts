@@ -88,7 +88,7 @@ export class StateKeeper {
     let complete = false;
     return {
       name: 'checkpoint',
-      patienceMs: READ_MS,
+      progressTimeoutMs: READ_MS,
       onTimeout: 'continue',
       // Only a write takes long. A read that blocks is abandoned like any other step.
       get stopMs() {

@@ -155,7 +155,7 @@ export async function diffAgents(askA: Ask, askB: Ask): Promise<AgentDiff> {
     ['b', askB, b],
   ] as const)
     if (((await ask('/v1/digest')) as DigestDocument).instance !== instance)
-      throw new InputError(`agent ${side} was started again during the comparison: repeat it`);
+      throw new InputError(`agent ${side} was restarted during the comparison: repeat it`);
   const reasons = await Reasons.read({ a: askA, b: askB }, { a, b });
   const differences = await withReasons(pairs, (pair) => reasons.of(pair));
   const documents = await withReasons(items, async (pair) => reasons.ofItem(pair));

@@ -25,7 +25,7 @@ export interface Step {
   /** Returns one sentence for each thing that the step currently waits for. */
   readonly waitsFor?: () => readonly string[];
   /** Maximum time without progress; default: unlimited. */
-  readonly patienceMs?: number;
+  readonly progressTimeoutMs?: number;
   /**
    * Action after that time: `fail` (the default) fails the start, `continue` continues without the step, which may still finish later.
    */
@@ -182,15 +182,15 @@ export class StartStep {
   /** Schedules the next check: when the step would be slow, or its time without progress would be over. */
   #watch(resolve: () => void, reject: (error: unknown) => void): void {
     const { clock } = this.#context;
-    const { patienceMs = Number.POSITIVE_INFINITY } = this.#step;
-    const waitMs = this.#reported ? patienceMs : Math.min(patienceMs, SLOW_MS);
+    const { progressTimeoutMs = Number.POSITIVE_INFINITY } = this.#step;
+    const waitMs = this.#reported ? progressTimeoutMs : Math.min(progressTimeoutMs, SLOW_MS);
     if (waitMs === Number.POSITIVE_INFINITY) return;
     const at = this.#progressAt + waitMs;
     this.#timer = clock.after(at - clock.now(), () => {
       const now = clock.now();
       if (now - at > STALL_MS) this.#progressAt = now;
       const idleMs = now - this.#progressAt;
-      if (idleMs >= patienceMs) this.#giveUp(resolve, reject);
+      if (idleMs >= progressTimeoutMs) this.#giveUp(resolve, reject);
       else {
         if (idleMs >= SLOW_MS && !this.#reported) this.#reportSlow();
         this.#watch(resolve, reject);

@@ -36,7 +36,7 @@ export interface ReplayReport {
   readonly digests: number;
   readonly cuts: readonly TapeCut[];
   /** False if the last snapshot is not complete at this time, so that a part of the state is missing. */
-  readonly isWhole: boolean;
+  readonly isComplete: boolean;
   /** True if names and addresses were replaced. The tape has no digests then. */
   readonly isScrubbed: boolean;
   /** The digest that differs, and its position. The replay has ended there. */
@@ -88,7 +88,7 @@ class TapeReplayer {
     if (replay === undefined) throw new TapeError(this.#parts[0]?.path ?? '', 'contains no line');
     return {
       ...{ replay, to: this.#to, events: this.#events, digests: this.#digests, cuts: this.#cuts },
-      isWhole: replay.isWhole,
+      isComplete: replay.isComplete,
       isScrubbed: head?.head.scrubbed === true,
       difference: this.#difference,
     };
@@ -120,7 +120,7 @@ class TapeReplayer {
     onLine?.(line);
     try {
       const difference = await this.#replay?.apply(line);
-      if (line.ev === 'digest' && this.#replay?.isWhole === true) this.#digests++;
+      if (line.ev === 'digest' && this.#replay?.isComplete === true) this.#digests++;
       if (difference === undefined) return true;
       this.#digests--;
       this.#difference = { ...difference, at: `${part.path}:${number}` };

@@ -40,7 +40,7 @@ export class Replay {
   /** Keys and objects of the lines since the last equal digest, oldest first. */
   readonly #recent: { readonly store: string; readonly key: string }[] = [];
   /** False until a snapshot is complete. Digests are then not compared. */
-  #isWhole = true;
+  #isComplete = true;
 
   constructor(settings: TapeSettings, onReject: (rejection: Rejection) => void = () => {}) {
     const { clusterName, nodeName, network } = settings;
@@ -65,8 +65,8 @@ export class Replay {
   }
 
   /** True if the state is that of the agent at the last line. False between the beginning of a snapshot and its end. */
-  get isWhole(): boolean {
-    return this.#isWhole;
+  get isComplete(): boolean {
+    return this.#isComplete;
   }
 
   /** Applies a line. Resolves when the engines have it. Returns a difference if the line is a digest that differs. */
@@ -78,10 +78,10 @@ export class Replay {
         this.clock.wall = line.wall;
         return undefined;
       case 'whole':
-        this.#isWhole = true;
+        this.#isComplete = true;
         return undefined;
       case 'digest':
-        return this.#isWhole ? this.#compare(line.sums) : undefined;
+        return this.#isComplete ? this.#compare(line.sums) : undefined;
       case 'complete':
         this.services.markSynced();
         return undefined;
@@ -92,7 +92,7 @@ export class Replay {
       default:
         this.#remember(line);
         // A replay that has the state from its beginning ignores the snapshots.
-        if (this.#isWhole && 'snap' in line && line.snap === 1) return undefined;
+        if (this.#isComplete && 'snap' in line && line.snap === 1) return undefined;
         if ('store' in line) await this.#clusterOf(line.store).apply(line);
         else if (line.ev === 'kubernetes') this.#followKubernetes(line.clusterID);
         else this.#kubernetes?.apply(line);
@@ -113,7 +113,7 @@ export class Replay {
 
   /** The following lines are a snapshot of a state that the replay does not have. */
   beginSnapshot(): void {
-    this.#isWhole = false;
+    this.#isComplete = false;
   }
 
   async close(): Promise<void> {

@@ -504,7 +504,7 @@ describe('agents that cannot be compared', () => {
   const put = ({ model }: TestApp, owner: string, identity: number): unknown =>
     model.ipcache.upsert('10.7.0.1', { identity, source: 'clustermesh', owner });
 
-  it('because one is started again meanwhile (regression: everything that it had not yet was a difference)', async () => {
+  it('because one is restarted meanwhile (regression: everything that it had not yet was a difference)', async () => {
     const [a, b, again] = [testApp(), testApp(), testApp()];
     put(a, 'baltic', 70_000);
     put(b, 'baltic', 70_001);
@@ -515,7 +515,7 @@ describe('agents that cannot be compared', () => {
     let calls = 0;
     const askB: Ask = (path) => (calls++ === 0 ? asking(b) : restarted)(path);
     await expect(diffAgents(asking(a), askB)).rejects.toThrow(
-      'agent b was started again during the comparison: repeat it',
+      'agent b was restarted during the comparison: repeat it',
     );
   });
 

@@ -163,7 +163,7 @@ describe('a step without progress', () => {
     let signal: AbortSignal | undefined;
     const started = trial.start([
       trial.step('one', {
-        patienceMs: 10_000,
+        progressTimeoutMs: 10_000,
         waitsFor: () => ['etcd'],
         start: (context) => {
           signal = context.signal;
@@ -186,7 +186,7 @@ describe('a step without progress', () => {
     const trial = new Trial();
     const late = deferred();
     const started = trial.start(
-      [trial.step('lists', { patienceMs: 10_000, onTimeout: 'continue', start: () => late.promise })],
+      [trial.step('lists', { progressTimeoutMs: 10_000, onTimeout: 'continue', start: () => late.promise })],
       [trial.step('two')],
     );
     await trial.clock.advance(12_000);
@@ -211,7 +211,7 @@ describe('a step without progress', () => {
       progress = context.progress;
       return NEVER;
     };
-    const started = trial.start([trial.step('one', { patienceMs: 10_000, start })]);
+    const started = trial.start([trial.step('one', { progressTimeoutMs: 10_000, start })]);
     const rejected = expect(started).rejects.toThrow('one: no progress for 10 s');
     for (let i = 0; i < 10; i++) {
       await trial.clock.advance(9_000);
@@ -243,7 +243,7 @@ describe('a step without progress', () => {
       progress = context.progress;
       return NEVER;
     };
-    void trial.start([trial.step('one', { patienceMs: 40_000, onTimeout: 'continue', start })]);
+    void trial.start([trial.step('one', { progressTimeoutMs: 40_000, onTimeout: 'continue', start })]);
     await trial.clock.advance(20_000);
     progress();
     await trial.clock.advance(30_000);
@@ -265,7 +265,7 @@ describe('a step without progress', () => {
     const log = createLog('silent', 'text', { write: () => {} });
     const startup = new Startup({ log, clock });
     void startup.start(
-      [[trial.step('one', { patienceMs: 10_000, onTimeout: 'continue', start: () => NEVER })]],
+      [[trial.step('one', { progressTimeoutMs: 10_000, onTimeout: 'continue', start: () => NEVER })]],
       new AbortController().signal,
     );
     now = 3_600_000;
@@ -279,7 +279,7 @@ describe('a step without progress', () => {
   it('fails late without ending a start that has continued, and is reported', async () => {
     const trial = new Trial();
     const late = deferred();
-    const step = trial.step('lists', { patienceMs: 1_000, onTimeout: 'continue', start: () => late.promise });
+    const step = trial.step('lists', { progressTimeoutMs: 1_000, onTimeout: 'continue', start: () => late.promise });
     const started = trial.start([step]);
     await trial.clock.advance(1_000);
     expect(await started).toBe(true);

@@ -179,6 +179,6 @@ describe('the tape of an agent', () => {
     writeFileSync(join(folder, 'tape-000007.jsonl.gz'), '');
     await rm(join(folder, 'tape-000007.jsonl.gz'));
     const { report } = await replayed(folder);
-    expect(report.isWhole).toBe(true);
+    expect(report.isComplete).toBe(true);
   });
 });

@@ -79,7 +79,7 @@ describe('the tape of a mesh under faults', () => {
           if (index % 3 === 1) continue;
           const { dump, report } = await replayMesh(folder);
           expect(report.difference).toBeUndefined();
-          expect(report.isWhole).toBe(true);
+          expect(report.isComplete).toBe(true);
           expect(dump).toEqual(live.dump);
         }
       });

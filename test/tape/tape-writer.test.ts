@@ -84,7 +84,7 @@ describe('the files of a tape', () => {
       expect(failures).toEqual(['no space left on device', undefined]);
       const { report } = await replayMesh(folder);
       expect(report.cuts).toHaveLength(1);
-      expect(report.isWhole).toBe(true);
+      expect(report.isComplete).toBe(true);
       const { cuts, events } = await checkTape(folder, new AbortController().signal);
       expect(cuts).toEqual(report.cuts);
       expect(events).toBeGreaterThan(3);
@@ -103,7 +103,7 @@ describe('the files of a tape', () => {
       await tape.stop();
       expect(tape.status()).toMatchObject({ lost: 0, failure: undefined });
       expect((await readdir(folder))[0]).not.toBe('tape-000001.jsonl.gz');
-      expect((await replayMesh(folder)).report).toMatchObject({ isWhole: true, cuts: [] });
+      expect((await replayMesh(folder)).report).toMatchObject({ isComplete: true, cuts: [] });
     });
   });
 

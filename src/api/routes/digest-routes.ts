@@ -45,7 +45,7 @@ export interface GroupDigestDocument {
   readonly places?: Readonly<Record<string, string>> | undefined;
   /** All claims at the requested places, except those of `next` and `tooMany`. */
   readonly claims?: readonly DigestClaim[] | undefined;
-  /** The same for the documents of a group of services or nodes. */
+  /** All services or nodes at the requested places, if the group has documents and no claims. */
   readonly documents?: readonly DigestItem[] | undefined;
   /** The first requested place that is not in this response, because the limit of claims is reached. Request it and the following ones again. */
   readonly next?: number | undefined;

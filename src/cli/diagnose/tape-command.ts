@@ -53,12 +53,18 @@ function replayDocument({
   events,
   digests,
   cuts,
-  isWhole,
+  isComplete,
   isScrubbed,
   difference,
 }: ReplayReport): object {
   const counts = { events, digests, cuts };
-  return { to: new Date(to).toISOString(), ...counts, complete: isWhole, scrubbed: isScrubbed, difference };
+  return {
+    to: new Date(to).toISOString(),
+    ...counts,
+    complete: isComplete,
+    scrubbed: isScrubbed,
+    difference,
+  };
 }
 
 /** Returns the result of a replay as lines. */
@@ -67,7 +73,7 @@ function replayLines({
   events,
   digests,
   cuts,
-  isWhole,
+  isComplete,
   isScrubbed,
   difference,
 }: ReplayReport): readonly string[] {
@@ -75,9 +81,9 @@ function replayLines({
   const lines = [`replayed to ${clockText(to)}, ${counted(events, 'event')}, ${equal}`];
   for (const { at, lost } of cuts)
     lines.push(
-      lost === 0 ? `${at}: the agent was started again` : `${at}: ${counted(lost, 'line')} missing before it`,
+      lost === 0 ? `${at}: the agent was restarted` : `${at}: ${counted(lost, 'line')} missing before it`,
     );
-  if (!isWhole)
+  if (!isComplete)
     lines.push(
       'the state is incomplete: the tape has a cut before this time, and no complete snapshot after the cut',
     );
@@ -196,7 +202,7 @@ export function addTapeCommands(program: Command, io: CommandIO, run: RunAction)
         const { settings } = report.replay;
         await report.replay.close();
         if (serve !== undefined) await serveState(state, settings, serve, io);
-        return report.difference === undefined && report.isWhole ? EXIT.ok : EXIT.failed;
+        return report.difference === undefined && report.isComplete ? EXIT.ok : EXIT.failed;
       }),
     );
 }

@@ -352,7 +352,7 @@ export function decodeLargeEndpointSlice(
 export function endpointSliceSize(value: Uint8Array): number {
   if (value.length === 0) return 0; // a delete
   const frame = decodeWith('', () => readZstdFrame(value));
-  return frame.ok ? frame.value.atMost : value.length;
+  return frame.ok ? frame.value.maxSize : value.length;
 }
 
 const text = (field: number, value: string | undefined): EncodedField =>

@@ -4,7 +4,7 @@ import type { KubernetesObject } from '../../k8s/resource.ts';
 import type { ObjectReader } from '../../k8s/rest/object-reader.ts';
 import type { ObjectWriter } from '../../k8s/rest/object-writer.ts';
 import { staleRound } from '../../kvstore/gc/garbage-collector.ts';
-import { field, isGoing, items, timeAt } from './field.ts';
+import { field, isBeingDeleted, items, timeAt } from './field.ts';
 import type { Observed } from './observed-kind.ts';
 import { collect, placeOf } from './reaper.ts';
 import type { Collector, RoundReport } from './rounds.ts';
@@ -68,7 +68,7 @@ function whyNoPod(
  * its owners exists or has an unknown kind. Pure.
  */
 export function whyStale(endpoint: KubernetesObject, owners: EndpointOwners): string | undefined {
-  if (isGoing(endpoint)) return undefined;
+  if (isBeingDeleted(endpoint)) return undefined;
   const references = items(endpoint, 'metadata', 'ownerReferences');
   if (references.length === 0) return whyNoPod(endpoint, owners, endpoint.metadata.name);
   let why: string | undefined;

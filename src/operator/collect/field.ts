@@ -13,8 +13,8 @@ export function items(value: unknown, ...names: readonly string[]): readonly unk
   return Array.isArray(list) ? list : [];
 }
 
-/** Returns true if an object is being deleted, and waits for its finalizers or its grace period. */
-export function isGoing(object: unknown): boolean {
+/** Returns true if an object was deleted, but still exists until its finalizers or its grace period end. */
+export function isBeingDeleted(object: unknown): boolean {
   return field(object, 'metadata', 'deletionTimestamp') !== undefined;
 }
 

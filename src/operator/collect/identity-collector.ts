@@ -5,7 +5,7 @@ import type { KubernetesObject } from '../../k8s/resource.ts';
 import type { ObjectReader } from '../../k8s/rest/object-reader.ts';
 import type { ObjectWriter } from '../../k8s/rest/object-writer.ts';
 import { isObject } from '../../net/fields.ts';
-import { field, isGoing, items } from './field.ts';
+import { field, isBeingDeleted, items } from './field.ts';
 import { type Observed, optional } from './observed-kind.ts';
 import { collect, placeOf } from './reaper.ts';
 import type { Collector, RoundReport } from './rounds.ts';
@@ -85,7 +85,7 @@ export function identityRound(
     const isUnchanged = known?.uid === uid && known.version === version;
     const at = isUnchanged && !named.has(name) ? known.at : now;
     lives.set(name, { uid, version, at });
-    if (now - at >= timeoutMs && !isGoing(identity)) (isMarked(identity) ? remove : mark).push(name);
+    if (now - at >= timeoutMs && !isBeingDeleted(identity)) (isMarked(identity) ? remove : mark).push(name);
   }
   return { lives, mark, remove };
 }

@@ -3,7 +3,7 @@ import type { KubernetesObject, ResourceKind } from '../../k8s/resource.ts';
 import type { ObjectReader } from '../../k8s/rest/object-reader.ts';
 import type { ObjectWriter } from '../../k8s/rest/object-writer.ts';
 import { staleRound } from '../../kvstore/gc/garbage-collector.ts';
-import { isGoing, items } from './field.ts';
+import { isBeingDeleted, items } from './field.ts';
 import type { Observed } from './observed-kind.ts';
 import { collect, placeOf } from './reaper.ts';
 import type { Collector, RoundReport } from './rounds.ts';
@@ -29,7 +29,7 @@ export function staleNodes(
   const stale = new Map<string, string>();
   for (const [key, ciliumNode] of ciliumNodes) {
     const isOwned = items(ciliumNode, 'metadata', 'ownerReferences').length > 0;
-    if (!isOwned && !isGoing(ciliumNode) && !nodes.has(key)) stale.set(key, ciliumNode.metadata.uid);
+    if (!isOwned && !isBeingDeleted(ciliumNode) && !nodes.has(key)) stale.set(key, ciliumNode.metadata.uid);
   }
   return stale;
 }

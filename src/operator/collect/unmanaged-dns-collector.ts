@@ -3,7 +3,7 @@ import { CILIUM_ENDPOINTS, pods } from '../../k8s/feed/kinds.ts';
 import type { KubernetesObject } from '../../k8s/resource.ts';
 import type { ObjectReader } from '../../k8s/rest/object-reader.ts';
 import type { ObjectWriter } from '../../k8s/rest/object-writer.ts';
-import { field, isGoing, timeAt } from './field.ts';
+import { field, isBeingDeleted, timeAt } from './field.ts';
 import { type Observed, objectKey } from './observed-kind.ts';
 import { collect, placeOf } from './reaper.ts';
 import type { Collector, RoundReport } from './rounds.ts';
@@ -44,7 +44,7 @@ export function unmanagedPods(
     return (
       field(pod, 'status', 'phase') === 'Running' &&
       field(pod, 'spec', 'hostNetwork') !== true &&
-      !isGoing(pod) &&
+      !isBeingDeleted(pod) &&
       !endpoints.has(key) &&
       startedAt !== undefined &&
       wallNow - startedAt > STARTED_MS &&

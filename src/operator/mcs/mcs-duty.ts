@@ -278,8 +278,9 @@ export class McsDuty implements Duty {
     const { version } = objects;
     const [namespace = '', name = ''] = key.split('/');
     const found = objects.objects('namespaces').get(`/${namespace}`);
-    const isGoing = field(found, 'metadata', 'deletionTimestamp') !== undefined;
-    if (version === undefined || version === 'none' || found === undefined || isGoing) return undefined;
+    const isBeingDeleted = field(found, 'metadata', 'deletionTimestamp') !== undefined;
+    if (version === undefined || version === 'none' || found === undefined || isBeingDeleted)
+      return undefined;
     const annotation = field(found, 'metadata', 'annotations', GLOBAL_NAMESPACE);
     const serviceExport = this.#latest('serviceexports', key);
     const service = objects.objects('services').get(key);

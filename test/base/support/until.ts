@@ -1,11 +1,11 @@
 /** Shorter than the limit of a test (120 s), so that a failure names the missing condition. */
-const PATIENCE_MS = 90_000;
+const PROGRESS_TIMEOUT_MS = 90_000;
 
 /** Waits until `isSo` returns true, independent of the wall clock. Throws with `what` if that takes too long. */
 export async function until(what: string, isSo: () => boolean | Promise<boolean>): Promise<void> {
   const begun = performance.now();
   let waited = 0;
-  for (let wait = 1; waited < PATIENCE_MS; waited = performance.now() - begun) {
+  for (let wait = 1; waited < PROGRESS_TIMEOUT_MS; waited = performance.now() - begun) {
     if (await isSo()) return;
     await new Promise((resolve) => setTimeout(resolve, wait));
     // Each check delays the awaited work, so the interval grows with the duration.

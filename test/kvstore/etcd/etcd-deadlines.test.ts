@@ -9,7 +9,7 @@ import { type FakeAnswers, FakeServer } from './support/fake-server.ts';
 const HOUR_MS = 3_600_000;
 const DEADLINE_MS = 300;
 /** Of calls that are to be answered, however long this process is held up meanwhile. */
-const PATIENCE_MS = 60_000;
+const PROGRESS_TIMEOUT_MS = 60_000;
 
 const open: { stop(): void; close(): Promise<void> }[] = [];
 
@@ -48,7 +48,7 @@ it('setting the clock back does not delay a deadline (regression: it ended an ho
 });
 
 it('setting the clock forward does not end a call before its time (regression: it failed at once)', async () => {
-  const transport = await connected({ range: () => Buffer.alloc(0) }, { deadlineMs: PATIENCE_MS });
+  const transport = await connected({ range: () => Buffer.alloc(0) }, { deadlineMs: PROGRESS_TIMEOUT_MS });
   setBackAfterFirstLook(-HOUR_MS);
   expect(await transport.range(keyRange('a'))).toMatchObject({ kvs: [], count: 0 });
 });

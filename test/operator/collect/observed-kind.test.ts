@@ -6,7 +6,7 @@ import type {
   ResourceSource,
   ResourceStatus,
 } from '../../../src/k8s/resource.ts';
-import { field, isGoing, items, timeAt } from '../../../src/operator/collect/field.ts';
+import { field, isBeingDeleted, items, timeAt } from '../../../src/operator/collect/field.ts';
 import { ObservedKind, objectKey, optional } from '../../../src/operator/collect/observed-kind.ts';
 import { trimTo } from '../../../src/operator/collect/trim.ts';
 
@@ -185,9 +185,9 @@ describe('the kept part of an object', () => {
       ...[1000, undefined, undefined, undefined],
     ]);
     expect([
-      isGoing({ metadata: { deletionTimestamp: 'now' } }),
-      isGoing({ metadata: {} }),
-      isGoing(null),
+      isBeingDeleted({ metadata: { deletionTimestamp: 'now' } }),
+      isBeingDeleted({ metadata: {} }),
+      isBeingDeleted(null),
     ]).toEqual([...[true, false, false]]);
   });
 });

@@ -26,7 +26,7 @@ const QUIET = [
 ];
 
 /** A browser is slow on a machine with other work. */
-export const PATIENCE_MS = 60_000;
+export const PROGRESS_TIMEOUT_MS = 60_000;
 
 /** A browser and the built files of the page. */
 export interface Opener {
@@ -70,7 +70,7 @@ async function start(): Promise<Started> {
   execFileSync(process.execPath, [join(ROOT, 'scripts/build-page.mjs')]);
   mkdirSync(SCREENSHOTS, { recursive: true });
   const executablePath = '/usr/bin/chromium';
-  const browser = await chromium.launch({ executablePath, args: QUIET, timeout: PATIENCE_MS });
+  const browser = await chromium.launch({ executablePath, args: QUIET, timeout: PROGRESS_TIMEOUT_MS });
   return { browser, files: await readPage() };
 }
 
@@ -85,7 +85,7 @@ export function usePages(): Opener {
 
   const newPage = async (options: BrowserContextOptions = {}): Promise<Page> => {
     const page = await browser.newPage({ viewport: { width: 1200, height: 800 }, ...options });
-    page.setDefaultTimeout(PATIENCE_MS);
+    page.setDefaultTimeout(PROGRESS_TIMEOUT_MS);
     return page;
   };
 

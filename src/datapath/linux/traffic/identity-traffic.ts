@@ -16,7 +16,7 @@ export interface IdentityFlow {
   readonly source: number;
   readonly destination: number;
   readonly packets: number;
-  /** Including headers, also that of Ethernet. */
+  /** Bytes with all headers, including that of Ethernet. */
   readonly bytes: number;
 }
 
@@ -55,8 +55,8 @@ export class IdentityTraffic implements Disposable {
   }
 
   /**
-   * Starts to count until dispose. Needs `CAP_BPF` and `CAP_NET_ADMIN`. Throws `ForeignMapError` if the pin is of another map,
-   * and `SyscallError`: `ENOENT` without a pin, `ENODEV` without the interface.
+   * Starts to count until dispose. Needs `CAP_BPF` and `CAP_NET_ADMIN`. Throws `ForeignMapError` if the pin is not an ipcache
+   * map, and `SyscallError`: `ENOENT` without a pin, `ENODEV` without the interface.
    */
   static open({ ipcache, maxEntries = MAX_ENTRIES, by, ...place }: IdentityTrafficOptions): IdentityTraffic {
     const kernel = new Kernel();

@@ -35,13 +35,13 @@ export interface ZstdFrame {
   /** Memory for back references, in bytes. */
   readonly window: number;
   /** Size of the content as the header declares it; undefined if it does not. */
-  readonly declared: number | undefined;
+  readonly declaredSize: number | undefined;
   /** The content has at most this size. */
-  readonly atMost: number;
+  readonly maxSize: number;
   /** Content of this size is too large. */
-  readonly limit: number;
+  readonly sizeLimit: number;
   /** The index after each block. */
-  readonly ends: readonly number[];
+  readonly blockEnds: readonly number[];
   /** The low 32 bits of XXH64 of the content; undefined if the frame has no checksum. */
   readonly checksum: number | undefined;
   /** The content in parts if no block is compressed. */
@@ -73,7 +73,7 @@ function numberAt(view: DataView, at: number, bytes: number): number {
 
 interface Header {
   readonly window: number;
-  readonly declared: number | undefined;
+  readonly declaredSize: number | undefined;
   readonly hasChecksum: boolean;
   /** Index of the first block. */
   readonly end: number;
@@ -91,26 +91,26 @@ function readHeader(frame: Uint8Array, view: DataView): Header {
   const sizeAt = isSingle ? 5 : 6;
   const end = sizeAt + sizeBytes;
   if (size < end) invalid(size, 'ends in its header');
-  const declared = sizeBytes === 0 ? undefined : numberAt(view, sizeAt, sizeBytes);
+  const declaredSize = sizeBytes === 0 ? undefined : numberAt(view, sizeAt, sizeBytes);
   const exponent = view.getUint8(5) >> 3;
-  const window = isSingle ? (declared ?? 0) : 2 ** (10 + exponent) * (1 + (view.getUint8(5) & 7) / 8);
-  return { window, declared, hasChecksum: (descriptor & 0b100) !== 0, end };
+  const window = isSingle ? (declaredSize ?? 0) : 2 ** (10 + exponent) * (1 + (view.getUint8(5) & 7) / 8);
+  return { window, declaredSize, hasChecksum: (descriptor & 0b100) !== 0, end };
 }
 
 /** Returns the blocks and the maximum size of their content. The last block must end where the frame ends. */
 function readBlocks(
   frame: Uint8Array,
   { window, hasChecksum, end }: Header,
-): Pick<ZstdFrame, 'atMost' | 'ends' | 'raw'> {
+): Pick<ZstdFrame, 'maxSize' | 'blockEnds' | 'raw'> {
   const size = frame.length;
   const most = Math.min(window, MAX_BLOCK);
   const mostBlocks = MAX_WORK / Math.max(window, MAX_BLOCK);
-  const ends: number[] = [];
+  const blockEnds: number[] = [];
   const raw: Uint8Array[] = [];
   let at = end;
-  let atMost = 0;
-  for (let isLast = false; !isLast; ends.push(at)) {
-    if (ends.length >= mostBlocks) tooLarge(size, 'has too many blocks for its window');
+  let maxSize = 0;
+  for (let isLast = false; !isLast; blockEnds.push(at)) {
+    if (blockEnds.length >= mostBlocks) tooLarge(size, 'has too many blocks for its window');
     if (at + BLOCK_HEADER > size) invalid(size, 'ends before its last block');
     const header = (frame[at] ?? 0) | ((frame[at + 1] ?? 0) << 8) | ((frame[at + 2] ?? 0) << 16);
     const type = (header >> 1) & 3;
@@ -118,7 +118,7 @@ function readBlocks(
     if (type === 3) invalid(size, 'has a block of a reserved type');
     if (length > most) invalid(size, 'has a block that is larger than its window or 128 KiB');
     isLast = (header & 1) !== 0;
-    atMost += type === 2 ? most : length;
+    maxSize += type === 2 ? most : length;
     if (type === 2 && hasEndlessWeights(frame.subarray(at + BLOCK_HEADER, at + BLOCK_HEADER + length)))
       invalid(size, 'has a block with an invalid Huffman table');
     if (type === 0) raw.push(frame.subarray(at + BLOCK_HEADER, at + BLOCK_HEADER + length));
@@ -127,7 +127,7 @@ function readBlocks(
   if (hasChecksum) at += CHECKSUM;
   if (at > size) invalid(size, 'ends in a block');
   if (at < size) invalid(size, 'has more than one frame');
-  return { atMost, ends, raw: raw.length === ends.length ? raw : undefined };
+  return { maxSize, blockEnds, raw: raw.length === blockEnds.length ? raw : undefined };
 }
 
 /**
@@ -138,15 +138,24 @@ export function readZstdFrame(frame: Uint8Array): ZstdFrame {
   const size = frame.length;
   const view = new DataView(frame.buffer, frame.byteOffset, size);
   const header = readHeader(frame, view);
-  const { window, declared } = header;
-  const limit = Math.min(MAX_CONTENT, Math.max(MIB, MAX_RATIO * size));
-  if (declared !== undefined && declared > limit)
-    tooLarge(declared, `must have at most ${limit} bytes when it is decompressed`);
+  const { window, declaredSize } = header;
+  const sizeLimit = Math.min(MAX_CONTENT, Math.max(MIB, MAX_RATIO * size));
+  if (declaredSize !== undefined && declaredSize > sizeLimit)
+    tooLarge(declaredSize, `must have at most ${sizeLimit} bytes when it is decompressed`);
   if (window > MAX_WINDOW) tooLarge(window, `must have a window of at most ${MAX_WINDOW} bytes`);
-  const { atMost, ends, raw } = readBlocks(frame, header);
-  if (declared !== undefined && declared > atMost) invalid(size, 'has less content than it declares');
+  const { maxSize, blockEnds, raw } = readBlocks(frame, header);
+  if (declaredSize !== undefined && declaredSize > maxSize)
+    invalid(size, 'has less content than it declares');
   const checksum = header.hasChecksum ? view.getUint32(size - CHECKSUM, true) : undefined;
-  return { window, declared, atMost: Math.min(declared ?? atMost, limit), limit, ends, checksum, raw };
+  return {
+    window,
+    declaredSize,
+    maxSize: Math.min(declaredSize ?? maxSize, sizeLimit),
+    sizeLimit,
+    blockEnds,
+    checksum,
+    raw,
+  };
 }
 
 /** Returns a frame that contains `content` uncompressed, in raw blocks. Every zstd decoder can read it. */

@@ -40,17 +40,20 @@ function refused(frame: Uint8Array, error: unknown): never {
 }
 
 /** Rejects content whose decompression stopped at the limit. */
-function exceeded(limit: number): never {
+function exceeded(sizeLimit: number): never {
   return rejectInput(
     'too-large',
     'value',
-    `more than ${limit} bytes`,
-    `must have at most ${limit} bytes when it is decompressed`,
+    `more than ${sizeLimit} bytes`,
+    `must have at most ${sizeLimit} bytes when it is decompressed`,
   );
 }
 
 /** Decompresses with the package, one block per step. */
-function* decompressBlocks(frame: Uint8Array, { limit, ends }: ZstdFrame): Generator<undefined, Uint8Array> {
+function* decompressBlocks(
+  frame: Uint8Array,
+  { sizeLimit, blockEnds }: ZstdFrame,
+): Generator<undefined, Uint8Array> {
   const chunks: Uint8Array[] = [];
   let size = 0;
   const decoder = new (fzstd(frame).Decompress)((chunk) => {
@@ -58,14 +61,14 @@ function* decompressBlocks(frame: Uint8Array, { limit, ends }: ZstdFrame): Gener
     chunks.push(chunk);
   });
   let from = 0;
-  for (const [index, end] of ends.entries()) {
-    const isLast = index === ends.length - 1;
+  for (const [index, end] of blockEnds.entries()) {
+    const isLast = index === blockEnds.length - 1;
     try {
       decoder.push(frame.subarray(from, isLast ? frame.length : end), isLast);
     } catch (error) {
       refused(frame, error);
     }
-    if (size > limit) exceeded(limit);
+    if (size > sizeLimit) exceeded(sizeLimit);
     from = end;
     if (!isLast) yield;
   }
@@ -74,13 +77,13 @@ function* decompressBlocks(frame: Uint8Array, { limit, ends }: ZstdFrame): Gener
 
 function decompressNatively(
   frame: Uint8Array,
-  { limit }: ZstdFrame,
+  { sizeLimit }: ZstdFrame,
   decompress: NativeZstd['zstdDecompressSync'],
 ): Uint8Array {
   try {
-    return decompress(frame, { maxOutputLength: limit });
+    return decompress(frame, { maxOutputLength: sizeLimit });
   } catch (error) {
-    if (error instanceof RangeError) exceeded(limit);
+    if (error instanceof RangeError) exceeded(sizeLimit);
     return refused(frame, error);
   }
 }
@@ -97,14 +100,14 @@ export function* decompressZstd(
   structure: ZstdFrame = readZstdFrame(frame),
   decompress: NativeZstd['zstdDecompressSync'] | null = native.zstdDecompressSync ?? null,
 ): Generator<undefined, Uint8Array> {
-  const { declared, checksum, raw, limit } = structure;
+  const { declaredSize, checksum, raw, sizeLimit } = structure;
   let content: Uint8Array;
   if (raw !== undefined) content = Buffer.concat(raw);
   else if (decompress !== null) content = decompressNatively(frame, structure, decompress);
   else content = yield* decompressBlocks(frame, structure);
-  if (content.length > limit) tooLarge(content.length, `must have at most ${limit} bytes`);
-  if (declared !== undefined && content.length !== declared)
-    refused(frame, `has ${content.length} bytes when it is decompressed, and declares ${declared}`);
+  if (content.length > sizeLimit) tooLarge(content.length, `must have at most ${sizeLimit} bytes`);
+  if (declaredSize !== undefined && content.length !== declaredSize)
+    refused(frame, `has ${content.length} bytes when it is decompressed, and declares ${declaredSize}`);
   const isVerified = raw === undefined && decompress !== null;
   if (checksum !== undefined && !isVerified && (yield* xxh64Low(content)) !== checksum)
     refused(frame, 'has another content than its checksum');

@@ -125,7 +125,7 @@ function memory(): number {
 /** Returns true if a decoder may need much memory for a frame. */
 function isLarge(value: Uint8Array): boolean {
   const frame = decodeWith('', () => readZstdFrame(value));
-  return frame.ok && Math.max(frame.value.window, frame.value.atMost) > LARGE;
+  return frame.ok && Math.max(frame.value.window, frame.value.maxSize) > LARGE;
 }
 
 /**

@@ -82,7 +82,7 @@ describe.each(DECODERS)('a zstd frame, decompressed by %s,', (_name, one) => {
   it('without its size is decompressed to what it contains', () => {
     const bytes = content(300_000);
     const frame = zstdProgram(['--no-content-size'], bytes);
-    expect(readZstdFrame(frame)).toMatchObject({ declared: undefined });
+    expect(readZstdFrame(frame)).toMatchObject({ declaredSize: undefined });
     expect(isDecompressed(frame, bytes)).toBe(true);
   });
 

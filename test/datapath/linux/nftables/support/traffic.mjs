@@ -6,12 +6,12 @@ import { createInterface } from 'node:readline';
 const open = new Map();
 
 /** A connection, and what the backend says. */
-function dial(host, port, patienceMs = 30_000) {
+function dial(host, port, progressTimeoutMs = 30_000) {
   return new Promise((resolve) => {
     const socket = connect({ host, port });
     socket.once('data', (name) => resolve({ socket, name: String(name) }));
     socket.once('error', ({ code }) => resolve({ socket, name: code }));
-    socket.setTimeout(patienceMs, () => resolve({ socket, name: 'timeout' }));
+    socket.setTimeout(progressTimeoutMs, () => resolve({ socket, name: 'timeout' }));
   });
 }
 
@@ -41,13 +41,13 @@ const commands = {
     return name;
   },
   /** How often who has answered. */
-  async count({ ip, port, times, udp, patienceMs }) {
+  async count({ ip, port, times, udp, progressTimeoutMs }) {
     const counts = {};
     for (let done = 0; done < times; done += 50) {
       const names = await Promise.all(
         Array.from({ length: Math.min(50, times - done) }, async () => {
           if (udp) return ask(ip, port);
-          const { socket, name } = await dial(ip, port, patienceMs);
+          const { socket, name } = await dial(ip, port, progressTimeoutMs);
           socket.resetAndDestroy();
           return name;
         }),

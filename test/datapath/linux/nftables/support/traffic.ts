@@ -35,10 +35,10 @@ export class Traffic implements Disposable {
     place: Place,
     times: number,
     protocol: 'tcp' | 'udp' = 'tcp',
-    patienceMs = 30_000,
+    progressTimeoutMs = 30_000,
   ): Promise<Readonly<Record<string, number>>> {
     return JSON.parse(
-      await this.#ask({ command: 'count', ...place, times, udp: protocol === 'udp', patienceMs }),
+      await this.#ask({ command: 'count', ...place, times, udp: protocol === 'udp', progressTimeoutMs }),
     );
   }
 
