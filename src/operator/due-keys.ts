@@ -3,7 +3,7 @@ import { WorkQueue, type WorkQueueOptions } from '../base/work-queue.ts';
 import { WakeableSleep } from './wakeable-sleep.ts';
 
 /** The wait for a key has no limit; this one only bounds a timer. */
-const LONGEST_WAIT_MS = 600_000;
+const MAX_WAIT_MS = 600_000;
 
 /** The keys of a duty with one worker, which sleeps while no key is due. */
 export class DueKeys extends WorkQueue<string> {
@@ -36,6 +36,6 @@ export class DueKeys extends WorkQueue<string> {
 
   /** Resolves when a key is due or the signal fires. */
   async whenDue(signal: AbortSignal): Promise<void> {
-    if (this.next === undefined) await this.#idle.sleep(LONGEST_WAIT_MS, signal);
+    if (this.next === undefined) await this.#idle.sleep(MAX_WAIT_MS, signal);
   }
 }

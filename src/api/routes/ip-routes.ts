@@ -15,7 +15,7 @@ import type { ReadModel } from '../read-model.ts';
 import { ENTRY, EXPLANATION, PAST_FIELD } from '../schemas.ts';
 import { answerJSON } from './answer.ts';
 import { matching, parseFilters } from './ip-filters.ts';
-import { MOST_SORTED, ORDERS, selectSorted } from './ip-order.ts';
+import { MAX_SORTED, ORDERS, selectSorted } from './ip-order.ts';
 import { type Listing, ListPages } from './list-pages.ts';
 import { momentOf, PastLists, pastEntry, pastExplained, unknown } from './past-entries.ts';
 import {

@@ -22,8 +22,8 @@ import { isKubernetesObject, type Kept, KnownObjects } from './known-objects.ts'
 import { LineScanner } from './line-scanner.ts';
 import {
   anchorPath,
-  MAX_OBJECT_BYTES,
   listPath,
+  MAX_OBJECT_BYTES,
   parseList,
   readListShell,
   streamPath,

@@ -45,7 +45,10 @@ const MAX_TEXT_LENGTH = 1024 * 1024;
  *
  * @param most maximum number of characters; the rest is dropped. Default: one MiB
  */
-export async function textOf(body: AsyncIterable<Uint8Array>, most: number = MAX_TEXT_LENGTH): Promise<string> {
+export async function textOf(
+  body: AsyncIterable<Uint8Array>,
+  most: number = MAX_TEXT_LENGTH,
+): Promise<string> {
   const decoder = new TextDecoder();
   let text = '';
   for await (const bytes of body) {

@@ -1,6 +1,6 @@
 import type { Clock } from '../../base/clock.ts';
 import { isKubernetesObject } from '../reflector/known-objects.ts';
-import { MAX_OBJECT_BYTES, listPath, readListShell } from '../reflector/list-query.ts';
+import { listPath, MAX_OBJECT_BYTES, readListShell } from '../reflector/list-query.ts';
 import { ListScanner } from '../reflector/list-scanner.ts';
 import type { KubernetesObject, ResourceKind } from '../resource.ts';
 import { ApiError } from './api-error.ts';
