@@ -279,7 +279,11 @@ describe('a step without progress', () => {
   it('fails late without ending a start that has continued, and is reported', async () => {
     const trial = new Trial();
     const late = deferred();
-    const step = trial.step('lists', { progressTimeoutMs: 1_000, onTimeout: 'continue', start: () => late.promise });
+    const step = trial.step('lists', {
+      progressTimeoutMs: 1_000,
+      onTimeout: 'continue',
+      start: () => late.promise,
+    });
     const started = trial.start([step]);
     await trial.clock.advance(1_000);
     expect(await started).toBe(true);

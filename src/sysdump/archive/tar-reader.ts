@@ -184,8 +184,7 @@ export async function* readTar(
         throw new ArchiveError('corrupt', path, `has an invalid size at ${name}: copy the archive again`);
       const padding = (BLOCK - (size % BLOCK)) % BLOCK;
       if (type === 'L' || type === 'x' || type === 'g') {
-        if (size > MAX_HEADER_BYTES)
-          throw new ArchiveError('corrupt', path, `has a header of ${size} bytes`);
+        if (size > MAX_HEADER_BYTES) throw new ArchiveError('corrupt', path, `has a header of ${size} bytes`);
         const bytes = (await source.exactly(size)) ?? Buffer.alloc(0);
         await source.skip(padding);
         if (type === 'L') long = { ...long, name: text(bytes, 0, bytes.length) };
