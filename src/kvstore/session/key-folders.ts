@@ -1,10 +1,12 @@
+import { SplitMap } from '../../base/split-map.ts';
+
 /** Values by key, grouped by folder, so that the keys below a prefix are found without a visit of all others. */
 export class KeyFolders<V> {
   /** By the part of the key up to its last slash. */
-  readonly #folders = new Map<string, Map<string, V>>();
+  readonly #folders = new Map<string, SplitMap<V>>();
   /** The last used folder, because successive keys usually have the same one. */
   #lastName = '';
-  #last: Map<string, V> | undefined;
+  #last: SplitMap<V> | undefined;
 
   get isEmpty(): boolean {
     return this.#folders.size === 0;
@@ -17,7 +19,7 @@ export class KeyFolders<V> {
   set(key: string, value: V): void {
     let folder = this.#folderOf(key);
     if (folder === undefined) {
-      folder = new Map();
+      folder = new SplitMap();
       this.#last = folder;
       this.#folders.set(this.#lastName, folder);
     }
@@ -39,30 +41,21 @@ export class KeyFolders<V> {
 
   /**
    * Iterates over the values of the keys that start with `prefix`, in any order. The table may change during the iteration:
-   * deleted keys are not visited, added keys may be.
+   * deleted keys are not visited, added keys may be, and a key may be visited twice.
    */
   *below(prefix: string): Generator<V, void, void> {
     for (const [name, folder] of this.#folders)
-      if (name.startsWith(prefix)) yield* firstOf(folder.values(), folder.size);
+      if (name.startsWith(prefix)) yield* folder.values();
       else if (prefix.startsWith(name))
-        for (const [key, value] of firstOf(folder, folder.size)) if (key.startsWith(prefix)) yield value;
+        for (const [key, value] of folder.entries()) if (key.startsWith(prefix)) yield value;
   }
 
-  #folderOf(key: string): Map<string, V> | undefined {
+  #folderOf(key: string): SplitMap<V> | undefined {
     const end = key.lastIndexOf('/') + 1;
     if (end !== this.#lastName.length || !key.startsWith(this.#lastName)) {
       this.#lastName = key.slice(0, end);
       this.#last = this.#folders.get(this.#lastName);
     }
     return this.#last;
-  }
-}
-
-/** Yields the items of a collection that grows, at most `count`, so that the loop ends. */
-function* firstOf<T>(items: Iterable<T>, count: number): Generator<T, void, void> {
-  let left = count;
-  for (const item of items) {
-    if (left-- === 0) return;
-    yield item;
   }
 }

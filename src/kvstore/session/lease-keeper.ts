@@ -51,6 +51,8 @@ const KEYS_PER_LEASE = 1000;
 const KEYS_PER_STEP = 256;
 /** Weight of a keepalive at the gate. Its request takes about 100 µs, and an event 2 to 3 µs. */
 const KEEPALIVE_WEIGHT = 40;
+/** Revocations in flight. A session of a million keys has a thousand, and sending all of them took 0.15 s in one turn. */
+const REVOCATIONS = 16;
 /** A pass over all leases takes less than 1 µs for each. So a minimum of 1 ms between two passes for 10 leases is 1 % of the time. */
 const LEASES_PER_MS = 10;
 
@@ -295,7 +297,7 @@ export class LeaseKeeper {
     }
   }
 
-  /** Stops the keepalives. `revoke` deletes the keys on the server if it is reachable. */
+  /** Stops the keepalives. `revoke` deletes the keys on the server if it is reachable; otherwise they expire. */
   async close(revoke: boolean): Promise<void> {
     this.#closed.abort();
     const leases = [...this.#leases.keys()];
@@ -304,7 +306,17 @@ export class LeaseKeeper {
     this.#withRoom.clear();
     this.#bindings.clear();
     if (!revoke) return;
-    await Promise.allSettled(leases.map((id) => this.#options.transport.revokeLease(id)));
+    const left = leases.values();
+    await Promise.all(Array.from({ length: REVOCATIONS }, () => this.#revoke(left)));
+  }
+
+  /** Revokes leases one by one, until one fails because the server is out of reach. */
+  async #revoke(leases: Iterable<LeaseID>): Promise<void> {
+    const { transport } = this.#options;
+    for (const id of leases) {
+      const failure = await transport.revokeLease(id).then(() => undefined, asKvstoreError);
+      if (failure !== undefined && failure.code !== 'lease-not-found') return;
+    }
   }
 
   /** Calls `use` with the lease that `find` returns in the same turn, unless it has expired. If there is none, grants one. */

@@ -391,6 +391,30 @@ describe('a lease keeper', () => {
     expect(server.leases).toEqual([]);
   });
 
+  it('close revokes 16 leases at a time (regression: a thousand requests in one turn), and ends if the server is out of reach', async () => {
+    for (let i = 0; i < 40_000; i += 1000)
+      await keeper.bindAll(Array.from({ length: 1000 }, (_, k) => ({ key: `${i + k}` })));
+    expect(server.leases).toHaveLength(40);
+    let running = 0;
+    let most = 0;
+    let revoked = 0;
+    const revokeLease = link.revokeLease.bind(link);
+    link.revokeLease = async (...call) => {
+      most = Math.max(most, ++running);
+      revoked++;
+      if (revoked > 30) link.down();
+      await revokeLease(...call).finally(() => running--);
+    };
+    const closing = keeper.close(true);
+    await advance(clock, HOUR_MS);
+    await closing;
+    expect(most).toBe(16);
+    expect(revoked).toBeLessThan(40);
+    link.up();
+    await advance(clock, HOUR_MS);
+    expect(server.leases).toEqual([]); // expired
+  });
+
   it('a lease that is granted after the end is revoked', async () => {
     const grant = link.grantLease.bind(link);
     let answer = (): void => {};

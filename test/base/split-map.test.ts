@@ -1,0 +1,71 @@
+import fc from 'fast-check';
+import { describe, expect, it, vi } from 'vitest';
+import { SplitMap } from '../../src/base/split-map.ts';
+
+const address = (i: number): string => `10.${i >> 16}.${(i >> 8) & 255}.${i & 255}`;
+
+describe('a map that is split into buckets', () => {
+  it('has the entries of a Map', () => {
+    const step = fc.record({
+      key: fc.nat(6000),
+      isDelete: fc.boolean(),
+      times: fc.integer({ min: 1, max: 3000 }),
+    });
+    fc.assert(
+      fc.property(fc.array(step, { maxLength: 12 }), (steps) => {
+        const map = new SplitMap<number>();
+        const model = new Map<string, number>();
+        let equal = true;
+        for (const { key, isDelete, times } of steps)
+          for (let i = key; i < key + times; i++)
+            if (isDelete) equal &&= map.delete(address(i)) === model.delete(address(i));
+            else {
+              map.set(address(i), i);
+              model.set(address(i), i);
+            }
+        expect(map.size).toBe(model.size);
+        for (const [key, value] of map.entries()) equal &&= model.get(key) === value;
+        expect([...map.values()].length).toBe(model.size);
+        for (let i = 0; i < 9000; i += 97) equal &&= map.get(address(i)) === model.get(address(i));
+        expect(equal).toBe(true);
+      }),
+      { numRuns: 30 },
+    );
+  });
+
+  it('moves few entries at a time (regression: one write moved all of 500,000 in 80 ms)', () => {
+    const map = new SplitMap<number>();
+    let moved = 0;
+    const set = Map.prototype.set;
+    const sets = vi.spyOn(Map.prototype, 'set').mockImplementation(function (
+      this: Map<unknown, unknown>,
+      key,
+      value,
+    ) {
+      moved++;
+      return set.call(this, key, value);
+    });
+    let most = 0;
+    for (let i = 0; i < 100_000; i++) {
+      moved = 0;
+      map.set(address(i), i);
+      most = Math.max(most, moved);
+    }
+    sets.mockRestore();
+    expect(map.size).toBe(100_000);
+    expect(most).toBeLessThan(3000);
+  });
+
+  it('may change during an iteration: what is not deleted before it is reached is visited', () => {
+    const map = new SplitMap<number>();
+    for (let i = 0; i < 5000; i++) map.set(address(i), i);
+    const seen = new Set<number>();
+    for (const [key, i] of map.entries()) {
+      expect(map.get(key)).toBe(i);
+      seen.add(i);
+      if (i % 2 === 0) map.delete(address(i + 1));
+      if (seen.size <= 5000) map.set(address(100_000 + seen.size), 100_000 + seen.size);
+    }
+    for (let i = 0; i < 5000; i += 2) expect(seen.has(i)).toBe(true);
+  });
+});
