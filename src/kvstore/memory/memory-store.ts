@@ -1,5 +1,5 @@
 import { SortedList } from '../../base/sorted-list.ts';
-import { equalBytes } from '../codec/bytes.ts';
+import { charactersOf, equalBytes } from '../codec/bytes.ts';
 import { compareKeys, inRange, type KeyRange, keyAfter, NO_END } from '../codec/key-range.ts';
 import { KvstoreError } from '../session/errors.ts';
 import {
@@ -15,7 +15,7 @@ import {
   type TxnResponse,
   type WriteOperation,
 } from '../session/transport.ts';
-import { charactersOf, ExpandedBlocks, packValues, type StoredValue } from './packed-values.ts';
+import { ExpandedBlocks, packValues, type StoredValue } from './packed-values.ts';
 
 /** What the versions of one transaction have in common. */
 interface Commit {

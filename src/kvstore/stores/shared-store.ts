@@ -98,9 +98,9 @@ export class SharedStore<T> {
     };
   }
 
-  /** Returns the wanted value of a local key; undefined if it is not wanted. */
-  localValue(name: string): Uint8Array | undefined {
-    return this.#local.get(name);
+  /** Returns true if a local key is wanted. */
+  hasLocalKey(name: string): boolean {
+    return this.#local.has(name);
   }
 
   /** Iterates over the names and values of the local keys. */

@@ -4,8 +4,9 @@ import type { Clock, Random } from '../../base/clock.ts';
 import type { Failure } from '../../base/failure.ts';
 import { EitherSignal, fired } from '../../base/follow-signal.ts';
 import { sleep } from '../../base/sleep.ts';
+import { SplitMap } from '../../base/split-map.ts';
 import { OPEN_GATE, type TurnGate } from '../../base/turn-gate.ts';
-import { equalBytes } from '../codec/bytes.ts';
+import { bytesOfCharacters, charactersOf, equalsCharacters } from '../codec/bytes.ts';
 import { encodeTimestamp } from '../codec/timestamp.ts';
 import {
   type KeyWrite,
@@ -51,10 +52,15 @@ export interface SyncStoreOptions {
   readonly followCanary?: boolean | undefined;
   /**
    * Takes over the leases of an earlier session instead of writing their keys again, if the values are equal. Nothing is written
-   * before the existing keys are known. Requires `follow: false`, and calls of {@link SyncStore.listed} and
-   * {@link SyncStore.endAdoption}. Default false.
+   * before the existing keys are known. Requires a call of {@link SyncStore.endAdoption}, and of {@link SyncStore.listed} if `follow`
+   * is false. Default false.
    */
   readonly adoptLeases?: boolean | undefined;
+  /**
+   * With `adoptLeases`: called with the name of each existing key that the owner has not set. Its value is wanted from then on.
+   * Default: such keys are not wanted.
+   */
+  readonly onInherited?: ((name: string) => void) | undefined;
   /** Slices the work of many stores that write at the same time, and of a repeated `run` over all keys. Default: not sliced. */
   readonly gate?: TurnGate | undefined;
 }
@@ -93,10 +99,10 @@ interface WatchedWrite {
 /** The state of a name that is wanted, queued, being written, or left by an earlier session. */
 class SyncKey {
   readonly name: string;
-  /** The value that the owner wants; undefined if the key must not exist. */
-  wanted: Uint8Array | undefined;
-  /** The value known to be in the kvstore. */
-  stored: Uint8Array | undefined;
+  /** The characters of the value that the owner wants; undefined if the key must not exist. */
+  wanted: string | undefined;
+  /** Those of the value known to be in the kvstore. */
+  stored: string | undefined;
   /** True if the value in the kvstore is unknown. The next write compares first. */
   isUnknown = false;
   /** True if the last write failed. It may have landed, so the next write compares first. */
@@ -121,17 +127,17 @@ class SyncKey {
   }
 }
 
-/** A value that an earlier session has left, and its lease. */
+/** A value that an earlier session has left, and its lease if it has one. */
 interface FoundValue {
-  readonly value: Uint8Array;
-  readonly lease: LeaseID;
+  readonly value: string;
+  readonly lease: LeaseID | undefined;
 }
 
 /** A write that is about to be sent. */
 interface Attempt {
   readonly key: SyncKey;
   /** Undefined if the key is deleted. */
-  readonly wanted: Uint8Array | undefined;
+  readonly wanted: string | undefined;
   /** True if the kvstore may have the wanted value already. */
   readonly mayBeThere: boolean;
   /** The lease of an earlier session, if the kvstore has the wanted value under it. */
@@ -159,7 +165,7 @@ const UNKNOWN_REVISION = 0;
 export class SyncStore {
   readonly #options: SyncStoreOptions;
   /** The names that are wanted, queued, being written, or left by an earlier session. */
-  readonly #keys = new Map<string, SyncKey>();
+  readonly #keys = new SplitMap<SyncKey>();
   /** Number of wanted names. */
   #wanted = 0;
   /** Number of landed puts that the watch has not shown yet. */
@@ -168,6 +174,10 @@ export class SyncStore {
   /** Resolves when the existing keys are known, or cannot be read. */
   readonly #known: Promise<void>;
   #markKnown: () => void = () => {};
+  /** Resolves when the watch has delivered all existing keys. */
+  readonly #allListed: Promise<void>;
+  #markListed: () => void = () => {};
+  #isListed = false;
   readonly #queue: RetryQueue<SyncKey | typeof CANARY>;
   readonly #contested: ContestedKeys<string | typeof CANARY>;
   #puts = 0;
@@ -202,6 +212,9 @@ export class SyncStore {
       if (this.#isAdopting) this.#markKnown = resolve;
       else resolve();
     });
+    this.#allListed = new Promise((resolve) => {
+      this.#markListed = resolve;
+    });
     this.#queue = new RetryQueue({
       clock,
       random,
@@ -231,29 +244,36 @@ export class SyncStore {
 
   /** Returns the wanted value of a name; undefined if it is not wanted. */
   get(name: string): Uint8Array | undefined {
-    return this.#keys.get(name)?.wanted;
+    const wanted = this.#keys.get(name)?.wanted;
+    return wanted === undefined ? undefined : bytesOfCharacters(wanted);
+  }
+
+  /** Returns true if a name is wanted. */
+  has(name: string): boolean {
+    return this.#keys.get(name)?.wanted !== undefined;
   }
 
   /** Iterates over the wanted names and values. */
   *entries(): Generator<[string, Uint8Array], void, void> {
-    for (const { name, wanted } of this.#keys.values()) if (wanted !== undefined) yield [name, wanted];
+    for (const { name, wanted } of this.#keys.values())
+      if (wanted !== undefined) yield [name, bytesOfCharacters(wanted)];
   }
 
   /**
-   * Writes a key. Costs nothing if the same bytes have landed already. The store keeps `value`.
+   * Writes a key. Costs nothing if the same bytes have landed already. The store keeps a copy of `value`.
    *
    * @param isOther true if the kvstore is known to have another value, or none; the write then does not compare
    */
   upsert(name: string, value: Uint8Array, isOther = false): void {
-    const key = this.#want(name, value);
+    const key = this.#want(name, charactersOf(value));
     if (isOther && !key.isPending) key.isOther = true;
     this.#enqueue(key);
   }
 
   /** Accepts the value that another client has put. It is not written, and keeps its lease. */
   adopt(name: string, value: Uint8Array): void {
-    const key = this.#want(name, value);
-    key.stored = value;
+    const key = this.#want(name, charactersOf(value));
+    key.stored = key.wanted;
     key.isUnknown = true; // because a running write may replace it
     this.#contested.cancel(name);
     this.#enqueue(key);
@@ -278,7 +298,7 @@ export class SyncStore {
     return key;
   }
 
-  #want(name: string, value: Uint8Array): SyncKey {
+  #want(name: string, value: string): SyncKey {
     const key = this.#keyOf(name);
     if (key.wanted === undefined) this.#wanted++;
     key.wanted = value;
@@ -316,7 +336,7 @@ export class SyncStore {
       this.#find(key, name, event);
     if (key?.wanted === undefined || (key.stored === undefined && !key.isWriting)) return; // written soon
     const isEcho = modRevision === key.unseen && key.wanted === key.stored;
-    const isDesired = isEcho || (type !== 'delete' && equalBytes(key.wanted, event.value));
+    const isDesired = isEcho || (type !== 'delete' && equalsCharacters(event.value, key.wanted));
     if (key.isWriting) {
       key.shown = { isDesired, modRevision };
       return;
@@ -329,13 +349,23 @@ export class SyncStore {
     else this.#contested.overwritten(name);
   }
 
-  /** Records the value that the kvstore has, if a lease of an earlier session may be adopted for it. */
+  /** Records the value that the kvstore has, because a lease of an earlier session may be adopted for it. */
   #find(known: SyncKey | undefined, name: string, event: WatchEvent): void {
-    const lease = event.type === 'delete' ? undefined : event.lease;
-    const key = known ?? (lease === undefined ? undefined : this.#keyOf(name));
+    const key = known ?? (event.type === 'delete' ? undefined : this.#keyOf(name));
     if (key === undefined) return;
-    key.found = lease === undefined ? undefined : { value: event.value, lease };
+    key.found =
+      event.type === 'delete' ? undefined : { value: charactersOf(event.value), lease: event.lease };
+    this.#inherit(key);
     this.#forgetUnneeded(key);
+  }
+
+  /** Wants the found value of a key, if the owner wants those of an earlier session and has not set or deleted the key. */
+  #inherit({ name, found, wanted, isPending }: SyncKey): void {
+    const { onInherited } = this.#options;
+    const isLate = this.#isListed || wanted !== undefined || isPending;
+    if (onInherited === undefined || found === undefined || isLate) return;
+    onInherited(name);
+    this.#enqueue(this.#want(name, found.value));
   }
 
   /** Removes a key that is not wanted, when it is neither queued nor left by an earlier session. */
@@ -343,9 +373,16 @@ export class SyncStore {
     if (key.wanted === undefined && key.found === undefined && !key.isPending) this.#keys.delete(key.name);
   }
 
-  /** The watch of the prefix has delivered all keys that exist. Call it if `adoptLeases` is set. */
+  /** The watch of the prefix has delivered all keys that exist. Call it if `adoptLeases` is set and `follow` is false. */
   listed(): void {
+    this.#isListed = true;
+    this.#markListed();
     this.#markKnown();
+  }
+
+  /** Resolves when the watch of the prefix has delivered all keys that existed when it began. */
+  get allListed(): Promise<void> {
+    return this.#allListed;
   }
 
   /** Forgets unwanted values of earlier sessions. Keys that become wanted later are written. */
@@ -443,7 +480,10 @@ export class SyncStore {
   async #followKeys(signal: AbortSignal): Promise<void> {
     const { prefix, follow = true } = this.#options;
     if (!follow) return;
-    await this.#watch(prefix, signal, (event) => this.observed(event.key.slice(prefix.length), event));
+    await this.#watch(prefix, signal, (event) => {
+      if (event.type === 'list-done') this.listed();
+      else this.observed(event.key.slice(prefix.length), event);
+    });
   }
 
   /** Follows the canary. Only a deleted one is put back, because its value does not matter. */
@@ -460,7 +500,7 @@ export class SyncStore {
       if (prefix === this.#options.prefix) void this.watchState(state, signal);
     };
     for await (const batch of backend.watch(prefix, { signal, onState }))
-      for (const event of batch) if (event.type !== 'list-done') observe(event);
+      for (const event of batch) observe(event);
   }
 
   #putBack(key: string | typeof CANARY): void {
@@ -582,7 +622,7 @@ export class SyncStore {
       const writes = due.map(
         ({ key, wanted, mayBeThere }): KeyWrite => ({
           key: `${prefix}${key.name}`,
-          value: wanted,
+          value: wanted === undefined ? undefined : bytesOfCharacters(wanted),
           mayBeEqual: mayBeThere,
         }),
       );
@@ -639,8 +679,7 @@ export class SyncStore {
 
   #adoptable({ wanted, found }: SyncKey): LeaseID | undefined {
     const { leased = true } = this.#options;
-    const isEqual = leased === true && found !== undefined && wanted !== undefined;
-    return isEqual && equalBytes(found.value, wanted) ? found.lease : undefined;
+    return leased === true && found !== undefined && found.value === wanted ? found.lease : undefined;
   }
 
   /** The write may have landed, and the value before it may be wanted next. */
@@ -678,10 +717,13 @@ export class SyncStore {
     const { backend, prefix, leased = true } = this.#options;
     const path = `${prefix}${key.name}`;
     const options = { fenced: true, leased, signal };
-    if (wanted !== undefined && !mayBeThere) return backend.update(path, wanted, options);
-    if (wanted === undefined) await backend.delete(path, options);
-    else if (!(await backend.updateIfDifferent(path, wanted, options))) return undefined;
-    return UNKNOWN_REVISION;
+    if (wanted === undefined) {
+      await backend.delete(path, options);
+      return UNKNOWN_REVISION;
+    }
+    const value = bytesOfCharacters(wanted);
+    if (!mayBeThere) return backend.update(path, value, options);
+    return (await backend.updateIfDifferent(path, value, options)) ? UNKNOWN_REVISION : undefined;
   }
 
   #settled(jobs: readonly (SyncKey | typeof CANARY)[]): void {
@@ -747,7 +789,7 @@ export class SyncStore {
 
 /** Returns true if the kvstore has the wanted value. A key that is neither wanted nor known may be left by an earlier process. */
 function isLanded({ wanted, stored }: SyncKey): boolean {
-  return wanted !== undefined && stored !== undefined && equalBytes(wanted, stored);
+  return wanted !== undefined && wanted === stored;
 }
 
 checkArguments(SyncStore, {

@@ -3,7 +3,7 @@ import { bytesOfKey } from '../codec/bytes.ts';
 import { keptKey } from '../session/key-page.ts';
 import { KeyTable } from '../session/key-table.ts';
 import { TableEvent } from '../session/table-event.ts';
-import type { TransportEvent } from '../session/transport.ts';
+import type { KeyValue, TransportEvent } from '../session/transport.ts';
 import { bytesOf, WireKeyValue } from '../session/wire-key-value.ts';
 import { type Anchor, Anchors } from './anchors.ts';
 import type { EventQueue } from './event-queue.ts';
@@ -83,7 +83,7 @@ export class KnownKeys {
   }
 
   /** Sets and queues the present version of a key. */
-  put(row: number, current: Anchor): void {
+  put(row: number, current: Anchor & Pick<KeyValue, 'lease'>): void {
     const kv = keptKey(current);
     const isKnown = row >= 0 && this.#keys.isKnown(row);
     if (isKnown) {
@@ -99,7 +99,10 @@ export class KnownKeys {
     this.anchors.put(kv);
     const type = isKnown ? 'modify' : 'create';
     if (this.#isShared) this.#queue.push(new TableEvent(type, kv, at));
-    else this.#queue.push({ type, key: kv.key, value: kv.value, modRevision: kv.modRevision });
+    else {
+      const { key, value, modRevision, lease } = kv;
+      this.#queue.push({ type, key, value, modRevision, ...(lease === undefined ? {} : { lease }) });
+    }
   }
 
   /** Applies an event of a stream. */

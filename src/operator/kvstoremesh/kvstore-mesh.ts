@@ -1,6 +1,5 @@
 import { assert } from '../../base/assert.ts';
 import type { Clock, Random } from '../../base/clock.ts';
-import { RateLimit } from '../../base/rate-limit.ts';
 import type { Unsubscribe } from '../../base/subscription.ts';
 import { Supervisor } from '../../base/supervisor.ts';
 import type { OnClusterChange } from '../../clustermesh/cluster-changes.ts';
@@ -50,8 +49,6 @@ export interface KvstoreMeshStatus {
 
 /** A cluster that is not connected for this time does not delay readiness (OPERATOR 46). */
 const CONNECT_MS = 15_000;
-/** Mirrors that list the keys of an earlier process at the same time: each holds a whole list, and they share the event loop. */
-const LISTS = 2;
 /** Nothing delays readiness for longer. */
 const READY_MS = 600_000;
 
@@ -74,7 +71,6 @@ export class KvstoreMesh {
   readonly #reconciling = new Map<string, Promise<void>>();
   readonly #startedAt: number;
   readonly #tasks: Supervisor;
-  readonly #lists: RateLimit;
   /** State of the watch of the local configurations; undefined before the first cluster. */
   #configState: WatchState | undefined;
   #hasAllAdded = false;
@@ -85,7 +81,6 @@ export class KvstoreMesh {
     this.#options = options;
     const { clusterName, clock } = options;
     this.#tasks = new Supervisor(options);
-    this.#lists = new RateLimit({ qps: Number.POSITIVE_INFINITY, maxInflight: LISTS }, clock);
     this.#startedAt = clock.now();
     this.#clusters = new ClusterSet({ clusterName, clock, create: (name) => this.#newCluster(name) });
   }
@@ -233,7 +228,6 @@ export class KvstoreMesh {
 
   #newCluster(name: string): FollowedCluster {
     const { local, clock, random, gate, drainMs } = this.#options;
-    const lists = this.#lists;
     return new FollowedCluster({
       name,
       clock,
@@ -250,7 +244,6 @@ export class KvstoreMesh {
           clock,
           random,
           gate,
-          lists,
           drainMs,
         });
         this.#mirrored.set(name, { stores, since: clock.now() });

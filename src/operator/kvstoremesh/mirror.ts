@@ -1,10 +1,9 @@
 import type { Clock, Random } from '../../base/clock.ts';
-import type { RateLimit } from '../../base/rate-limit.ts';
+import { interruptible } from '../../base/supervisor.ts';
 import { OPEN_GATE, type TurnGate } from '../../base/turn-gate.ts';
 import type { StoreHooks } from '../../clustermesh/resource-stores.ts';
 import { type CopiedResource, resourcePrefix, syncedKey } from '../../kvstore/codec/keys.ts';
 import type { KvstoreBackend, WatchEvent } from '../../kvstore/session/backend.ts';
-import type { KeyValue } from '../../kvstore/session/transport.ts';
 import { SyncStore, type SyncStoreStatus } from '../../kvstore/stores/sync-store.ts';
 import { WatchStore } from '../../kvstore/stores/watch-store.ts';
 
@@ -18,8 +17,6 @@ export interface MirrorOptions extends StoreHooks {
   readonly random: Random;
   /** See `WatchStoreOptions`. */
   readonly gate?: TurnGate | undefined;
-  /** Limits how many mirrors list the keys of an earlier process at the same time. Default: not limited. */
-  readonly lists?: RateLimit | undefined;
 }
 
 /**
@@ -42,14 +39,13 @@ export class Mirror {
     const { cluster, resource, rejections, gate, onApplied, onFault } = options;
     this.#prefix = resourcePrefix(resource, cluster, 'cache');
     this.#canary = syncedKey(cluster, resource, 'cache');
-    this.#sync = this.#newSync();
+    this.#sync = this.#newSync((name) => this.#inherited.add(name));
     this.store = new WatchStore({
       rejections,
       gate,
       onApplied,
       onFault,
-      // Copied, because the received value may be a part of a whole page.
-      decode: (_name, value) => ({ ok: true, value: value.slice() }),
+      decode: (_name, value) => ({ ok: true, value }),
       observer: {
         onUpdate: (name, value) => {
           this.#inherited.delete(name);
@@ -81,39 +77,20 @@ export class Mirror {
   }
 
   /**
-   * Takes over the keys of an earlier process, so that they do not expire with its lease while the remote kvstore is
-   * unreachable. Resolves to a promise that resolves when all keys are bound to our session. Rejects if the local kvstore
-   * fails.
+   * Takes over the keys of an earlier process with their leases, so that they do not expire while the remote kvstore is unreachable.
+   * The mirror must be running. Resolves to a promise that resolves when all keys are bound to our session. Rejects if the local
+   * kvstore fails.
    */
   async inherit(signal: AbortSignal): Promise<{ readonly flushed: Promise<void> }> {
-    const { lists } = this.#options;
-    const canary = await (lists === undefined
-      ? this.#inheritKeys(signal)
-      : lists.run(() => this.#inheritKeys(signal), signal));
+    const { local } = this.#options;
+    const sync = this.#sync;
+    const canary = await local.get(this.#canary, { signal });
+    await interruptible(() => sync.allListed, signal);
     // The canary was true when it was written, and nothing was deleted since.
-    if (canary !== undefined) void this.#sync.markSynced();
-    return { flushed: this.#sync.flushed() };
-  }
-
-  /** Returns the canary of the earlier process. */
-  async #inheritKeys(signal: AbortSignal): Promise<KeyValue | undefined> {
-    const { local, gate = OPEN_GATE } = this.#options;
-    const [kvs, canary] = await Promise.all([
-      local.listPrefix(this.#prefix, { signal }),
-      local.get(this.#canary, { signal }),
-    ]);
-    await gate.runSteps(this.#takeOver(kvs, gate.slice), signal);
-    return canary;
-  }
-
-  /** Stores the keys of an earlier process, in steps of `slice` keys. */
-  *#takeOver(kvs: readonly KeyValue[], slice: number): Generator<void, void, void> {
-    for (const [index, { key, value }] of kvs.entries()) {
-      const name = key.slice(this.#prefix.length);
-      this.#inherited.add(name);
-      this.#sync.upsert(name, value.slice());
-      if ((index + 1) % slice === 0) yield;
-    }
+    if (canary !== undefined) void sync.markSynced();
+    const flushed = sync.flushed();
+    void flushed.then(() => sync.endAdoption());
+    return { flushed };
   }
 
   /**
@@ -158,14 +135,15 @@ export class Mirror {
     // Drained keys are deleted below by prefix, not one by one.
     if (!(await this.store.drain(signal))) return;
     this.#inherited.clear();
-    this.#sync = this.#newSync();
+    this.#sync = this.#newSync(undefined);
     this.#isSynced = false;
     // Fenced, so that no abandoned write takes effect afterwards, and this delete cannot affect later copies.
     await local.delete(this.#canary, { fenced: true, signal });
     await local.deletePrefix(this.#prefix, { fenced: true, signal });
   }
 
-  #newSync(): SyncStore {
+  /** @param onInherited takes over the keys of an earlier process, and receives their names; undefined if there are none */
+  #newSync(onInherited: ((name: string) => void) | undefined): SyncStore {
     const { local: backend, clock, random, gate } = this.#options;
     return new SyncStore({
       backend,
@@ -176,6 +154,8 @@ export class Mirror {
       gate,
       batched: true,
       followCanary: false,
+      adoptLeases: onInherited !== undefined,
+      onInherited,
     });
   }
 }

@@ -134,15 +134,14 @@ export class PublishedPrefix {
     return this.#options.isAsGood === undefined ? this.#store.localEntries() : this.#wanted.entries();
   }
 
-  /** Returns the desired value of a name; undefined if it is not desired. */
-  #desired(name: string): Uint8Array | undefined {
-    return this.#options.isAsGood === undefined ? this.#store.localValue(name) : this.#wanted.get(name);
+  #isDesired(name: string): boolean {
+    return this.#options.isAsGood === undefined ? this.#store.hasLocalKey(name) : this.#wanted.has(name);
   }
 
   /** Returns true if the observer of the existing keys reads the value of a name. */
   #observesValueOf(name: string): boolean {
     if (this.#options.isAsGood !== undefined) return true;
-    return !this.#synced && this.#store.localValue(name) === undefined;
+    return !this.#synced && !this.#store.hasLocalKey(name);
   }
 
   /**
@@ -173,7 +172,7 @@ export class PublishedPrefix {
 
   /** Deletes a key. If it was not published in this run, it is deleted with the keys of earlier runs. */
   delete(name: string): void {
-    if (this.#desired(name) === undefined) return;
+    if (!this.#isDesired(name)) return;
     this.#wanted.delete(name);
     this.#published.delete(name);
     this.#store.deleteLocalKey(name);
@@ -245,8 +244,7 @@ export class PublishedPrefix {
         if (isAsGood !== undefined) this.#found.set(name, value);
         if (isAsGood !== undefined && this.#wanted.has(name)) {
           if (this.#listed) this.#publish(name);
-        } else if (!this.#synced && this.#desired(name) === undefined && isOwn(name, value))
-          this.#leftovers.add(name);
+        } else if (!this.#synced && !this.#isDesired(name) && isOwn(name, value)) this.#leftovers.add(name);
       },
       onDelete: (name) => {
         this.#found.delete(name);

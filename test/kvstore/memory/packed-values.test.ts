@@ -1,8 +1,8 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { charactersOf } from '../../../src/kvstore/codec/bytes.ts';
 import { encodeIPIdentityPair } from '../../../src/kvstore/codec/ip-identity-pair.ts';
 import {
-  charactersOf,
   ExpandedBlocks,
   PackedValues,
   packValues,

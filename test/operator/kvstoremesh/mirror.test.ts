@@ -5,7 +5,6 @@ import { bytesOfText } from '../../../src/kvstore/codec/bytes.ts';
 import { prefixRange } from '../../../src/kvstore/codec/key-range.ts';
 import { resourcePrefix, syncedKey } from '../../../src/kvstore/codec/keys.ts';
 import { MemoryBackend } from '../../../src/kvstore/memory/memory-backend.ts';
-import { NO_LEASE } from '../../../src/kvstore/session/transport.ts';
 import { IdentityCache } from '../../../src/model/identity-cache.ts';
 import { Mirror } from '../../../src/operator/kvstoremesh/mirror.ts';
 import { ManualClock } from '../../base/support/manual-clock.ts';
@@ -40,15 +39,17 @@ describe('a mirror of a resource', () => {
 
   const keys = (): number => local.server.range(prefixRange(PREFIX)).count;
 
-  it('deletes 100,000 inherited keys over many turns, and writes its canary after them (regression: in one turn)', async () => {
+  it('deletes 20,000 inherited keys over many turns, and writes its canary after them (regression: in one turn)', async () => {
     const value = bytesOfText('1');
-    for (let i = 0; i < 100; i++) {
+    const lease = local.server.grantLease(900);
+    for (let i = 0; i < 20; i++) {
       const writes = Array.from(
         { length: 1000 },
-        (_, k) => ({ op: 'put', key: `${PREFIX}${1000 * i + k}`, value, lease: NO_LEASE }) as const,
+        (_, k) => ({ op: 'put', key: `${PREFIX}${1000 * i + k}`, value, lease }) as const,
       );
       local.server.txn({ compare: [], writes });
     }
+    const running = mirror.run(ended.signal);
     const inherited = mirror.inherit(ended.signal);
     const until = async (isOver: () => boolean): Promise<number> => {
       let taken = 0;
@@ -64,8 +65,7 @@ describe('a mirror of a resource', () => {
       isTaken = true;
     });
     await until(() => isTaken);
-    expect(mirror.status().keys).toBe(100_000);
-    const running = mirror.run(ended.signal);
+    expect(mirror.status().keys).toBe(20_000);
     const before = mirror.status().keys;
     void mirror.listed();
     const atOnce = before - mirror.status().keys;
@@ -77,7 +77,7 @@ describe('a mirror of a resource', () => {
       return hasCanary;
     });
     expect([keysAtCanary, mirror.status().keys, mirror.isSynced]).toEqual([0, 0, true]);
-    expect(taken).toBeGreaterThanOrEqual(20);
+    expect(taken).toBeGreaterThanOrEqual(5);
     ended.abort();
     await running;
   });
