@@ -56,6 +56,8 @@ export interface SharedLookupStatus {
  *
  *     worker.postMessage(lookup.handle)      in the worker: openLookup(handle).lookupIdentity('10.1.2.3')
  *
+ * Prefixes of the address spaces of other clusters (`10.1.2.3@5`) are omitted.
+ *
  * It subscribes to the cache. When a write or batch of the cache returns, all readers see it, as a whole. Cost: about
  * 0.5 µs a change. Readers do not slow down the writer. A reader that stops or dies has no effect on the others.
  *
@@ -136,8 +138,9 @@ export class SharedLookup {
     for (let from = 0; from < changes.length; from += GROUP) {
       const to = Math.min(from + GROUP, changes.length);
       for (let i = from; i < to; i++) {
-        parsePrefix(changes[i]?.prefix ?? '', this.#key); // canonical text of the cache
-        this.#block.set(i - from, this.#key);
+        // Canonical text of the cache. If it is of another address space, as `10.1.2.3/32@5`, it is not parsed, and omitted.
+        const isRead = parsePrefix(changes[i]?.prefix ?? '', this.#key);
+        this.#block.set(i - from, isRead ? this.#key : undefined);
       }
       if (to - from > 1) table.prefetch(this.#block, to - from);
       for (let i = from; i < to; i++) {

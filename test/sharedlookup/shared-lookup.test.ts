@@ -15,7 +15,7 @@ function expectedOf(cache: IPCache, ip: string): SharedEntry | undefined {
 }
 
 function expectEqual(cache: IPCache, reader: SharedReader, addresses: readonly string[]): void {
-  const visible = [...cache.entries()];
+  const visible = [...cache.entries()].filter(({ key }) => !key.includes('@'));
   expect(reader.size).toBe(visible.length);
   expect(reader.revision).toBe(cache.revision);
   for (const { key, identity } of visible) expect(reader.identityOf(key)).toBe(identity);
@@ -48,7 +48,7 @@ describe('a reader returns what the cache returns', () => {
         }
         lookup ??= new SharedLookup(cache, { hashSeed, maxBytes: 1 << 20 });
         readers.push(openLookup(lookup.handle));
-        const asked = [...addresses, ...Array.from(cache.entries(), ({ key }) => key.replace(/\/.*/, ''))];
+        const asked = [...addresses, ...Array.from(cache.entries(), ({ key }) => key.replace(/[/@].*/, ''))];
         for (const reader of readers) expectEqual(cache, reader, asked);
         expect(lookup.status()).toMatchObject({
           entries: readers[0]?.size,
@@ -59,4 +59,19 @@ describe('a reader returns what the cache returns', () => {
       { numRuns: Math.ceil((fc.readConfigureGlobal().numRuns ?? 300) / 2) },
     );
   });
+});
+
+it('omits prefixes of other address spaces (regression: 10.0.0.1@5 replaced 10.0.0.1)', () => {
+  const cache = new IPCache();
+  const lookup = new SharedLookup(cache, { maxBytes: 1 << 20 });
+  const reader = openLookup(lookup.handle);
+  for (const [key, identity] of [
+    ['10.0.0.1', 1],
+    ['10.0.0.1@5', 2],
+    ['10.0.0.2@5', 3],
+  ] as const)
+    cache.upsert(key, { identity, source: 'kvstore' });
+  cache.delete('10.0.0.1@5', { source: 'kvstore' });
+  expect(reader.lookup('10.0.0.1')).toMatchObject({ prefix: '10.0.0.1/32', identity: 1 });
+  expect([reader.size, reader.identityOf('10.0.0.2@5')]).toEqual([1, undefined]);
 });

@@ -15,6 +15,7 @@ export const address: fc.Arbitrary<string> = fc.oneof(ipv4, ipv6, fc.ipV4(), fc.
 const ends = fc.constantFrom(0, 16, 24, 32, 48, 64, 96, 127, 128);
 const key = fc.oneof(
   address,
+  address.map((ip) => `${ip}@5`),
   fc.tuple(ipv4, fc.oneof(fc.nat(32), ends)).map(([ip, length]) => `${ip}/${Math.min(length, 32)}`),
   fc.tuple(ipv6, fc.oneof(fc.nat(128), ends)).map(([ip, length]) => `${ip}/${length}`),
 );
