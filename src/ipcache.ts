@@ -7,6 +7,7 @@ export * from './engine-values.ts';
 export type { AddressBytes, AddressList } from './ipcache/address-list.ts';
 export type { CacheReads } from './ipcache/cache-reads.ts';
 export type { ReadOptions } from './ipcache/change-hub.ts';
+export type { EntryMirror } from './ipcache/change-journal.ts';
 export type { ChangeBatch } from './ipcache/change-reader.ts';
 export type { ClaimObserver } from './ipcache/claims/claim-state.ts';
 export { EFFECT } from './ipcache/claims/claim-state.ts';

@@ -3,18 +3,14 @@
  * prefixes and identities from shared memory. Loads nothing of Node and no other package.
  */
 
-export type { ListenerResult, Unsubscribe } from './base/subscription.ts';
+export type { Unsubscribe } from './base/subscription.ts';
 export type { AddressBytes, AddressList } from './ipcache/address-list.ts';
-export type {
-  IPCacheChange,
-  IPCacheEntry,
-  IPCacheListener,
-  K8sMetadata,
-  NamedPorts,
-} from './ipcache/types.ts';
+export type { EntryMirror } from './ipcache/change-journal.ts';
+export type { IPCacheEntry, K8sMetadata, NamedPorts } from './ipcache/types.ts';
 export type { NumericIdentity } from './model/numeric-identity.ts';
 export type { Family } from './net/address-words.ts';
 export type { PortProtocol } from './net/port.ts';
+export type { KeyForm, PrefixRegister } from './net/prefix.ts';
 export type {
   SharedLookupOptions,
   SharedLookupSource,

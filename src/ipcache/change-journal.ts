@@ -22,6 +22,18 @@ interface HeldBackClaim {
   readonly effect: number;
 }
 
+/**
+ * Copies the visible entries of a cache. A change reaches it as it happens, without the text and the objects of an
+ * {@link IPCacheChange}. If a batch throws, the mirror receives the changes that undo it. It must not throw and must not write to the
+ * cache.
+ */
+export interface EntryMirror {
+  /** Sets the entry of a prefix; undefined deletes it. `key` is a reused register. Within a batch, a prefix may be set repeatedly. */
+  set(key: Readonly<PrefixRegister>, entry: IPCacheEntry | undefined): void;
+  /** Called at the end of a write or batch, before listeners. All entries set so far are those of this revision. */
+  publish(revision: number): void;
+}
+
 type Restore = (key: PrefixRegister, image: KeyImage | undefined) => void;
 
 /** Records the effect of a write or batch: the changes for listeners, and the images to roll a batch back (I8). */
@@ -42,6 +54,7 @@ export class ChangeJournal implements ClaimSink {
   /** Observed changes of claims in the current batch, oldest first. */
   #heldBack: HeldBackClaim[] = [];
   #observers: readonly ClaimObserver[] = [];
+  #mirrors: readonly EntryMirror[] = [];
 
   get inBatch(): boolean {
     return this.#previousImages !== undefined;
@@ -57,6 +70,7 @@ export class ChangeJournal implements ClaimSink {
     next: IPCacheEntry | undefined,
   ): void {
     if (sameEntry(old, next)) return;
+    if (this.#mirrors.length > 0) for (const mirror of this.#mirrors) mirror.set(key, next);
     if (!this.#hasAudience && this.#previousImages === undefined) {
       this.#skipped = true;
       return;
@@ -86,6 +100,17 @@ export class ChangeJournal implements ClaimSink {
     const others = this.#observers.filter((other) => other !== observer);
     this.#observers = on ? [...others, observer] : others;
     return this.#observers.length === 0 ? undefined : this.#claimChanged;
+  }
+
+  /** Adds or removes a mirror of visible entries. */
+  mirror(mirror: EntryMirror, on: boolean): void {
+    const others = this.#mirrors.filter((other) => other !== mirror);
+    this.#mirrors = on ? [...others, mirror] : others;
+  }
+
+  /** Ends a write or batch for the mirrors. */
+  publishToMirrors(revision: number): void {
+    if (this.#mirrors.length > 0) for (const mirror of this.#mirrors) mirror.publish(revision);
   }
 
   /** Delivers a change of a claim, or holds it back until the batch is complete, because a batch that throws leaves no trace (I8). */

@@ -10,7 +10,7 @@ import { formatKey, formatPrefixOf, type PrefixRegister, parseKey, prefixRegiste
 import { CacheReads } from './cache-reads.ts';
 import { prefixChange } from './change.ts';
 import { ChangeHub, type ReadOptions } from './change-hub.ts';
-import { ChangeJournal } from './change-journal.ts';
+import { ChangeJournal, type EntryMirror } from './change-journal.ts';
 import type { ChangeBatch } from './change-reader.ts';
 import { claimFault, hostFault, keyFault, writerFault } from './claims/claim-intake.ts';
 import { type ClaimObserver, ClaimState } from './claims/claim-state.ts';
@@ -337,6 +337,24 @@ export class IPCache extends CacheReads {
     return this.#hub.subscribe(listener, replay ? () => this.#visibleEntries() : undefined);
   }
 
+  /**
+   * Sets all visible entries in a mirror, and every later change until the subscription ends. Without mirrors, writes cost one
+   * comparison more. Must not be called within a batch. See {@link EntryMirror}.
+   */
+  mirror(mirror: EntryMirror): Unsubscribe {
+    assert(!this.#journal.inBatch, 'mirror must not be called inside a batch');
+    const { table, rows } = this.#state;
+    const key = prefixRegister();
+    for (const slot of table.slots()) {
+      if (rows.has(slot, FLAG.shadowed)) continue;
+      table.keyOf(slot, key);
+      mirror.set(key, rows.entry(slot));
+    }
+    mirror.publish(this.#hub.revision);
+    this.#journal.mirror(mirror, true);
+    return unsubscribeOnce(() => this.#journal.mirror(mirror, false));
+  }
+
   /** Notifies the listener of future owner changes of contested keys. See {@link OwnerListener}. */
   subscribeOwners(listener: OwnerListener): Unsubscribe {
     return this.#hub.subscribeOwners(listener);
@@ -481,6 +499,7 @@ export class IPCache extends CacheReads {
     if (this.#journal.inBatch) return;
     if (this.#journal.takeSkipped()) this.#hub.skipRevision();
     const changes = this.#journal.takeChanges();
+    this.#journal.publishToMirrors(this.#hub.revision + (changes.length > 0 ? 1 : 0));
     const ownerChanges = this.#journal.takeOwnerChanges();
     const namedPortsChanged = this.#namedPorts?.takeChanged() === true;
     if (changes.length > 0 || ownerChanges.length > 0 || namedPortsChanged) {
@@ -541,6 +560,7 @@ checkArguments(IPCache, {
   observeClaims: { observer: FUNCTION },
   keysOfWriters: { isWanted: FUNCTION },
   onNamedPortsChange: { listener: FUNCTION },
+  mirror: { mirror: objectWith({ set: FUNCTION, publish: FUNCTION }) },
   subscribe: { listener: objectWith({ onChanges: FUNCTION }), options: optional(OBJECT) },
   subscribeOwners: { listener: objectWith({ onOwnerChanges: FUNCTION }) },
   changes: { options: optional(objectWith({ signal: optional(SIGNAL) })) },

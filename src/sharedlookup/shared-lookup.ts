@@ -1,6 +1,8 @@
 import { assert } from '../base/assert.ts';
 import type { Unsubscribe } from '../base/subscription.ts';
-import type { IPCacheChange, IPCacheEntry, IPCacheListener } from '../ipcache/types.ts';
+import type { EntryMirror } from '../ipcache/change-journal.ts';
+import type { IPCacheEntry } from '../ipcache/types.ts';
+import { formatPrefix } from '../net/format-address.ts';
 import { type PrefixRegister, parsePrefix, prefixRegister } from '../net/prefix.ts';
 import { PrefixBlock } from '../net/prefix-block.ts';
 import type { SharedLookupHandle } from './shared-reader.ts';
@@ -19,8 +21,7 @@ const TRIES_PER_DELETE = 8;
 
 /** The part of an `IPCache` that a `SharedLookup` uses. */
 export interface SharedLookupSource {
-  readonly revision: number;
-  subscribe(listener: IPCacheListener): Unsubscribe;
+  mirror(mirror: EntryMirror): Unsubscribe;
 }
 
 /** Options of a `SharedLookup`. */
@@ -58,7 +59,7 @@ export interface SharedLookupStatus {
  *
  * Prefixes of the address spaces of other clusters (`10.1.2.3@5`) are omitted.
  *
- * It subscribes to the cache. When a write or batch of the cache returns, all readers see it, as a whole. Cost: about
+ * When a write or batch of the cache returns, all readers see it, as a whole. Cost: about
  * 0.5 µs a change. Readers do not slow down the writer. A reader that stops or dies has no effect on the others.
  *
  * After {@link SharedLookup.close}, readers keep the last state. The memory is released when no thread refers to the lookup, its
@@ -70,17 +71,21 @@ export class SharedLookup {
   readonly #table: SharedTable;
   readonly #maxBytes: number;
   readonly #unsubscribe: Unsubscribe;
-  readonly #key: PrefixRegister = prefixRegister();
+  /** The last changes, up to {@link GROUP}, which are not written yet. */
   readonly #block = new PrefixBlock();
+  readonly #entries: (IPCacheEntry | undefined)[] = [];
+  #count = 0;
+  readonly #key: PrefixRegister = prefixRegister();
   /** The prefixes that do not fit into the memory. */
   readonly #waiting = new Map<string, IPCacheEntry>();
-  #revision = 0;
-  #synced = false;
+  /** Prefixes of the batch that were deleted from the table. */
+  #deleted = 0;
+  #revision = -1;
   #closed = false;
 
   /**
-   * Reads all entries of the cache, about 0.5 µs each. If it is called within a callback of the cache, it reads them after the
-   * current delivery. Throws a {@link SharedMemoryError} if memory cannot be shared.
+   * Reads all entries of the cache, about 0.5 µs each. Must not be called within a batch. Throws a {@link SharedMemoryError} if memory
+   * cannot be shared.
    */
   constructor(ipcache: SharedLookupSource, options: SharedLookupOptions = {}) {
     const { maxBytes = DEFAULT_MAX_BYTES, hashSeed = 0 } = options;
@@ -91,17 +96,9 @@ export class SharedLookup {
     this.#maxBytes = maxBytes;
     this.#table = new SharedTable(maxBytes, hashSeed | 0);
     this.handle = { buffer: this.#table.buffer };
-    this.#unsubscribe = ipcache.subscribe({
-      onChanges: (changes) => {
-        if (!this.#synced) this.#revision = ipcache.revision;
-        else this.#revision++;
-        this.#apply(changes);
-      },
-      onSynced: () => {
-        this.#synced = true;
-        this.#revision = ipcache.revision;
-        this.#apply([]);
-      },
+    this.#unsubscribe = ipcache.mirror({
+      set: (key, entry) => this.#set(key, entry),
+      publish: (revision) => this.#publish(revision),
     });
   }
 
@@ -130,42 +127,56 @@ export class SharedLookup {
     this.close();
   }
 
-  /** Publishes changes as one batch. */
-  #apply(changes: readonly IPCacheChange[]): void {
-    const table = this.#table;
-    table.begin();
-    let deleted = 0;
-    for (let from = 0; from < changes.length; from += GROUP) {
-      const to = Math.min(from + GROUP, changes.length);
-      for (let i = from; i < to; i++) {
-        // Canonical text of the cache. If it is of another address space, as `10.1.2.3/32@5`, it is not parsed, and omitted.
-        const isRead = parsePrefix(changes[i]?.prefix ?? '', this.#key);
-        this.#block.set(i - from, isRead ? this.#key : undefined);
-      }
-      if (to - from > 1) table.prefetch(this.#block, to - from);
-      for (let i = from; i < to; i++) {
-        const change = changes[i];
-        if (change === undefined || !this.#block.get(i - from, this.#key)) continue;
-        if (change.new !== undefined) this.#upsert(change.prefix, change.new);
-        else if (this.#delete(change.prefix)) deleted++;
-      }
+  /** Adds a change to the group. A full group is written, so that the leaves of few prefixes are read together. */
+  #set(key: Readonly<PrefixRegister>, entry: IPCacheEntry | undefined): void {
+    if (key.clusterID !== 0) return;
+    this.#block.set(this.#count, key);
+    this.#entries[this.#count] = entry;
+    this.#count++;
+    if (this.#count === GROUP) this.#write();
+  }
+
+  /** Publishes the changes since the last call as one batch. */
+  #publish(revision: number): void {
+    if (revision === this.#revision && this.#count === 0 && !this.#table.isOpen) return;
+    this.#write();
+    if (this.#deleted > 0 && this.#waiting.size > 0) this.#admit(TRIES_PER_DELETE * this.#deleted);
+    this.#deleted = 0;
+    this.#revision = revision;
+    this.#table.publish(revision);
+  }
+
+  /** Writes the changes of the group. */
+  #write(): void {
+    const count = this.#count;
+    this.#count = 0;
+    this.#table.begin();
+    if (count > 1) this.#table.prefetch(this.#block, count);
+    for (let at = 0; at < count; at++) {
+      const entry = this.#entries[at];
+      this.#entries[at] = undefined;
+      this.#block.get(at, this.#key);
+      if (entry !== undefined) this.#upsert(entry);
+      else if (this.#delete()) this.#deleted++;
     }
-    if (deleted > 0 && this.#waiting.size > 0) this.#admit(TRIES_PER_DELETE * deleted);
-    table.publish(this.#synced ? this.#revision : 0);
   }
 
   /** Writes the prefix that the register contains. */
-  #upsert(prefix: string, entry: IPCacheEntry): void {
-    if (this.#table.set(this.#key, entry)) {
-      if (this.#waiting.size > 0) this.#waiting.delete(prefix);
-    } else this.#waiting.set(prefix, entry);
+  #upsert(entry: IPCacheEntry): void {
+    const isWritten = this.#table.set(this.#key, entry);
+    if (!isWritten) this.#waiting.set(this.#text(), entry);
+    else if (this.#waiting.size > 0) this.#waiting.delete(this.#text());
   }
 
   /** Deletes the prefix that the register contains. Returns true if it was in the table. */
-  #delete(prefix: string): boolean {
+  #delete(): boolean {
     if (this.#table.remove(this.#key)) return true;
-    this.#waiting.delete(prefix);
+    if (this.#waiting.size > 0) this.#waiting.delete(this.#text());
     return false;
+  }
+
+  #text(): string {
+    return formatPrefix(this.#key, this.#key.length);
   }
 
   /**
@@ -178,7 +189,7 @@ export class SharedLookup {
       if (left-- === 0) return;
       this.#waiting.delete(prefix);
       parsePrefix(prefix, this.#key);
-      this.#upsert(prefix, entry);
+      this.#upsert(entry);
     }
   }
 }

@@ -65,6 +65,11 @@ export class SharedTable {
     return 4 * this.#heap.used;
   }
 
+  /** True from the start of a batch until it is published. */
+  get isOpen(): boolean {
+    return this.#isOpen;
+  }
+
   /** Begins a batch. If the last one was not published, continues it. */
   begin(): void {
     if (this.#isOpen) return;

@@ -1,8 +1,9 @@
 import { expect, it } from 'vitest';
 import { threadMs } from '../../bench/thread-clock.ts';
 import { type Unsubscribe, unsubscribeOnce } from '../../src/base/subscription.ts';
-import type { IPCacheChange, IPCacheListener } from '../../src/ipcache/types.ts';
+import type { EntryMirror } from '../../src/ipcache/change-journal.ts';
 import type { NumericIdentity } from '../../src/model/numeric-identity.ts';
+import { type PrefixRegister, parsePrefix, prefixRegister } from '../../src/net/prefix.ts';
 import { SharedLookup } from '../../src/sharedlookup/shared-lookup.ts';
 import { openLookup } from '../../src/sharedlookup/shared-reader.ts';
 import { checkedReader, checkInThreads } from '../sharedlookup/support/checked-threads.ts';
@@ -27,39 +28,41 @@ const MAX_TURN_MS = 150;
 
 /** A cache that reports batches and keeps nothing. */
 class Source {
-  revision = 0;
+  #revision = 0;
   longestTurnMs = 0;
-  #listener: IPCacheListener | undefined;
+  #mirror: EntryMirror | undefined;
+  readonly #key: PrefixRegister = prefixRegister();
 
-  subscribe(listener: IPCacheListener): Unsubscribe {
-    this.#listener = listener;
-    listener.onSynced?.();
+  mirror(mirror: EntryMirror): Unsubscribe {
+    this.#mirror = mirror;
     return unsubscribeOnce(() => {});
   }
 
   /** Reports changes of the prefixes of indexes `from` to `to`. `identityOf` returns undefined for a deletion. */
   change(from: number, to: number, step: number, identityOf: (index: number) => number | undefined): void {
     for (let first = from; first < to; first += BATCH * step) {
-      const changes: IPCacheChange[] = [];
-      for (let i = first; i < Math.min(to, first + BATCH * step); i += step) {
-        const identity = identityOf(i) as NumericIdentity | undefined;
-        const entry = identity && { identity, hostIP: `192.168.0.${i % 250}`, encryptKey: 0, k8s: undefined };
-        changes.push({
-          kind: entry ? 'upsert' : 'delete',
-          prefix: `${textOf(i)}/32`,
-          old: undefined,
-          new: entry,
-        });
-      }
-      this.report(changes);
+      const begun = threadMs();
+      for (let i = first; i < Math.min(to, first + BATCH * step); i += step)
+        this.#set(`${textOf(i)}/32`, identityOf(i), `192.168.0.${i % 250}`);
+      this.#mirror?.publish(++this.#revision);
+      this.longestTurnMs = Math.max(this.longestTurnMs, threadMs() - begun);
     }
   }
 
-  report(changes: readonly IPCacheChange[]): void {
-    this.revision++;
-    const begun = threadMs();
-    this.#listener?.onChanges(changes);
-    this.longestTurnMs = Math.max(this.longestTurnMs, threadMs() - begun);
+  /** Reports one prefix without a host. */
+  add(prefix: string, identity: number): void {
+    this.#set(prefix, identity, undefined);
+    this.#mirror?.publish(++this.#revision);
+  }
+
+  #set(prefix: string, identity: number | undefined, hostIP: string | undefined): void {
+    parsePrefix(prefix, this.#key);
+    this.#mirror?.set(
+      this.#key,
+      identity === undefined
+        ? undefined
+        : { identity: identity as NumericIdentity, hostIP, encryptKey: 0, k8s: undefined },
+    );
   }
 }
 
@@ -80,8 +83,7 @@ it('holds ten million prefixes: growth, longest match, deletion and reuse in sho
 
   // Every second one is deleted, and 10.0.0.0/9 answers for it.
   source.change(1, ENTRIES, 2, () => undefined);
-  const prefix = { identity: 9 as NumericIdentity, hostIP: undefined, encryptKey: 0, k8s: undefined };
-  source.report([{ kind: 'upsert', prefix: '10.0.0.0/9', old: undefined, new: prefix }]);
+  source.add('10.0.0.0/9', 9);
   expect(reader.size).toBe(ENTRIES / 2 + 1);
   for (let i = 0; i < 2 ** 23; i += 7)
     if (reader.lookupIdentity(host + i) !== (i % 2 === 0 ? 1 + i : 9)) expect.fail(textOf(i));
