@@ -28,8 +28,11 @@ interface HeldBackClaim {
  * cache.
  */
 export interface EntryMirror {
-  /** Sets the entry of a prefix; undefined deletes it. `key` is a reused register. Within a batch, a prefix may be set repeatedly. */
-  set(key: Readonly<PrefixRegister>, entry: IPCacheEntry | undefined): void;
+  /**
+   * Replaces the entry `old` of a prefix by `next`. Undefined means none; one of them may be undefined. `key` is a reused register.
+   * Within a batch, a prefix may be set repeatedly.
+   */
+  set(key: Readonly<PrefixRegister>, old: IPCacheEntry | undefined, next: IPCacheEntry | undefined): void;
   /** Called at the end of a write or batch, before listeners. All entries set so far are those of this revision. */
   publish(revision: number): void;
 }
@@ -70,7 +73,7 @@ export class ChangeJournal implements ClaimSink {
     next: IPCacheEntry | undefined,
   ): void {
     if (sameEntry(old, next)) return;
-    if (this.#mirrors.length > 0) for (const mirror of this.#mirrors) mirror.set(key, next);
+    if (this.#mirrors.length > 0) for (const mirror of this.#mirrors) mirror.set(key, old, next);
     if (!this.#hasAudience && this.#previousImages === undefined) {
       this.#skipped = true;
       return;

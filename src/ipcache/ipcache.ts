@@ -348,7 +348,7 @@ export class IPCache extends CacheReads {
     for (const slot of table.slots()) {
       if (rows.has(slot, FLAG.shadowed)) continue;
       table.keyOf(slot, key);
-      mirror.set(key, rows.entry(slot));
+      mirror.set(key, undefined, rows.entry(slot));
     }
     mirror.publish(this.#hub.revision);
     this.#journal.mirror(mirror, true);

@@ -1,10 +1,10 @@
-import { mix } from '../columns/mix.ts';
+import { GOLDEN, mix } from '../columns/mix.ts';
 import { type AddressWords, type Family, wordMask } from '../net/address-words.ts';
 
 // All positions and lengths are in 32-bit words. Position 0 is in the header, so 0 means "none" everywhere.
 
 /** Marks the buffer and the version of its layout. */
-export const LAYOUT = 0x6c70_0001;
+export const LAYOUT = 0x6c70_0002;
 
 /** Words of the header, at the start of the buffer. The ones that change with every batch share a cache line. */
 export const HEADER = {
@@ -26,6 +26,8 @@ export const HEADER = {
   peers: 23,
   /** 1 after the writer was closed. */
   closed: 24,
+  /** Two tables of changed identities. */
+  changed: 25,
   /** Revision (two words) and number of entries, of even and of odd batches. */
   state: 32,
 } as const;
@@ -106,10 +108,12 @@ export function leafWords(family: Family, sizeClass: number): number {
 
 /**
  * Offsets in a slot. `tag` is the word of the address that differs most: `w0` of IPv4, `w3` of IPv6. `meta` has the prefix length
- * plus one in bits 0 to 7 and the number of the peer above. It is 0 if the slot is empty.
+ * plus one in bits 0 to 7, the number of the peer above, and {@link MARK}. It is 0 if the slot is empty.
  */
 export const SLOT = { tag: 0, meta: 1, identity: 2, w0: 3, w1: 4, w2: 5 } as const;
 const LENGTH_MASK = 0xff;
+/** Set in `meta` if one of the last two batches has changed the identity in place ({@link CHANGED}). */
+export const MARK: number = 1 << 31;
 const PEER_SHIFT = 8;
 
 export function metaOf(length: number, peer: number): number {
@@ -121,7 +125,12 @@ export function lengthOf(meta: number): number {
 }
 
 export function peerOf(meta: number): number {
-  return meta >>> PEER_SHIFT;
+  return (meta & ~MARK) >>> PEER_SHIFT;
+}
+
+/** Returns true if the identity of a slot may be in a table of changed ones. */
+export function isMarked(words: Readonly<Int32Array>, slot: number): boolean {
+  return ((words[slot + SLOT.meta] ?? 0) & MARK) !== 0;
 }
 
 /** Returns the hash of a prefix. Directories use its upper bits, leaves its lower ones. */
@@ -203,6 +212,33 @@ export function findSlot(
 }
 
 /**
+ * Identities that a batch has changed in place: a table of pairs, found by the position of the slot, for even batches and for odd ones.
+ *
+ *     slot │ identity │ slot │ identity │ 0 │ …
+ *
+ * The identity of a marked slot is that in the table of the look-up's batch, if the table contains the slot. Otherwise, and without a
+ * mark, it is in the slot.
+ */
+export const CHANGED = { words: 4_096, limit: 1_024 } as const;
+const CHANGED_BITS = 11; // 2,048 pairs
+
+/** Returns the table of a batch. `tables` is the content of {@link HEADER.changed}. */
+export function changedTable(tables: number, batch: number): number {
+  return tables + (batch & 1) * CHANGED.words;
+}
+
+/** Returns the position of the pair of a slot in a table, or of the empty pair where it belongs. Ends for any content. */
+export function findChanged(words: Readonly<Int32Array>, table: number, slot: number): number {
+  let at = (Math.imul(slot, GOLDEN) >>> (32 - CHANGED_BITS)) * 2;
+  for (let probes = 0; probes < CHANGED.words / 2; probes++) {
+    const found = words[table + at] ?? 0;
+    if (found === slot || found === 0) break;
+    at = (at + 2) % CHANGED.words;
+  }
+  return table + at;
+}
+
+/**
  * A filter of lengths. For each *stem* (the first 16 bits of an IPv4 address, a hash of the first 48 bits of an IPv6 address)
  * it has one bit for each length of the prefixes that begin with it. Prefixes up to the length of a stem are in one more mask,
  * the first one.
@@ -230,5 +266,5 @@ export function stemOf(seed: number, family: Family, words: Readonly<AddressWord
 /** A peer: encryption key, family of the host (0: no host) and its address. */
 export const PEER = { encryptKey: 0, family: 1, w0: 2, w1: 3, w2: 4, w3: 5 } as const;
 export const PEER_WORDS = 8;
-/** Peers are numbered with 24 bits. 0 is the peer without host and encryption key. */
-export const MAX_PEERS = 0xff_ffff;
+/** Peers are numbered with 23 bits. 0 is the peer without host and encryption key. */
+export const MAX_PEERS = 0x7f_ffff;

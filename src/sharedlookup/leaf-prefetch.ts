@@ -26,8 +26,17 @@ export class LeafPrefetch {
   /** What was read. Storing it prevents the compiler from removing the reads. */
   #read = 0;
 
-  /** Reads the leaf of each of the first `count` keys of a block: the first slot that is probed, or all (`whole`), to copy it. */
-  read(words: Readonly<Int32Array>, seed: number, block: PrefixBlock, count: number, whole: boolean): void {
+  /**
+   * Reads a part of the leaf of each of the first `count` keys of a block: the first slot that is probed, to change it in place; also
+   * the header, to look it up; or all, to copy it.
+   */
+  read(
+    words: Readonly<Int32Array>,
+    seed: number,
+    block: PrefixBlock,
+    count: number,
+    part: 'slot' | 'header' | 'leaf',
+  ): void {
     for (let at = 0; at < count; at++) {
       strides[at] = 0;
       if (!block.get(at, key)) continue;
@@ -44,8 +53,10 @@ export class LeafPrefetch {
       const leaf = leafOf(reference);
       const capacity = capacityOf(Math.min(sizeClassOf(reference), MAX_SIZE_CLASS));
       const home = homeOf(hashes[at] ?? 0, capacity) * (strides[at] ?? 0);
-      read ^= (words[leaf + LEAF.stamp] ?? 0) ^ (words[leaf + LEAF.slots + home] ?? 0);
-      if (!whole) continue;
+      read ^= words[leaf + LEAF.slots + home] ?? 0;
+      if (part === 'slot') continue;
+      read ^= words[leaf + LEAF.stamp] ?? 0;
+      if (part === 'header') continue;
       const end = leaf + capacity * (strides[at] ?? 0);
       for (let line = leaf; line < end; line += 4 * LINE_WORDS)
         read ^=

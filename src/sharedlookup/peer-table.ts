@@ -13,7 +13,7 @@ interface Peer {
 }
 
 /**
- * Numbers the pairs of host IP and encryption key, so that an entry stores 24 bits instead of both. Written by one thread. The
+ * Numbers the pairs of host IP and encryption key, so that an entry stores 23 bits instead of both. Written by one thread. The
  * number of an unused peer is assigned again after the next {@link PeerTable.turn}.
  */
 export class PeerTable {
@@ -66,7 +66,7 @@ export class PeerTable {
 
   #add(name: string, hostIP: string | undefined, encryptKey: number): Peer {
     const number = this.#free.pop() ?? this.#byNumber.length;
-    assert(number <= MAX_PEERS, 'more than 16,777,215 pairs of host IP and encryption key');
+    assert(number <= MAX_PEERS, 'more than 8,388,607 pairs of host IP and encryption key');
     while (number >= this.#rows) this.#double();
     const { words } = this.#heap;
     const row = this.#table + number * PEER_WORDS;

@@ -1,11 +1,13 @@
 import type { AddressWords, Family } from '../net/address-words.ts';
 import type { PrefixRegister } from '../net/prefix.ts';
+import type { ChangedValues } from './changed-values.ts';
 import {
   capacityOf,
   countOf,
   depthOf,
   findSlot,
   homeOf,
+  isMarked,
   LEAF,
   leafAt,
   leafOf,
@@ -45,12 +47,14 @@ const moved: AddressWords = { family: 4, w0: 0, w1: 0, w2: 0, w3: 0 };
  *     hash of the prefix ─► directory: a reference for each upper part of a hash ─► leaf: up to 20 prefixes
  *                                                                                    └ before: the leaf that it replaced
  *
- * A published leaf is never written. The first write of a batch copies it. The copy refers to the original, which readers use
- * until the batch is published. Later writes of the batch change the copy in place. A full leaf is split. Two halves of a split that
+ * The first write of a batch to a published leaf copies it. The copy refers to the original, which readers use until the batch is
+ * published. Later writes of the batch change the copy in place. If only the identity of a prefix changes, a published leaf is not
+ * copied ({@link ChangedValues}). A full leaf is split. Two halves of a split that
  * have become sparse are merged, so that memory is bounded by the number of prefixes and not by their changes.
  */
 export class PrefixLeaves {
   readonly #heap: SharedHeap;
+  readonly #changed: ChangedValues;
   readonly #family: Family;
   readonly #stride: number;
   readonly #seed: number;
@@ -63,9 +67,15 @@ export class PrefixLeaves {
   #stamp = 0;
   /** The leaves of the running batch, or of the last one. */
   readonly #stamped = new NumberList();
+  /** Number of leaves made so far. */
+  #made = 0;
+  /** The hash of the last search, and its leaf. */
+  #hash = 0;
+  #found = 0;
 
-  constructor(heap: SharedHeap, family: Family, seed: number, root: number) {
+  constructor(heap: SharedHeap, changed: ChangedValues, family: Family, seed: number, root: number) {
     this.#heap = heap;
+    this.#changed = changed;
     this.#family = family;
     this.#stride = slotWords(family);
     this.#seed = seed;
@@ -81,6 +91,11 @@ export class PrefixLeaves {
     return this.#size;
   }
 
+  /** Number of leaves made so far: copies, and results of splits and merges. */
+  get made(): number {
+    return this.#made;
+  }
+
   /** Starts a batch. The stamps of the previous one are deleted, so that its number can be used again. */
   begin(batch: number): void {
     const { words } = this.#heap;
@@ -94,9 +109,8 @@ export class PrefixLeaves {
    * nothing, if the prefix is new, its leaf is full and the heap has no room for another.
    */
   set(key: Readonly<PrefixRegister>, identity: number, peer: number): number {
-    const hash = prefixHash(this.#seed, this.#family, key, key.length);
-    const reference = leafAt(this.#heap.words, this.#directory, hash);
-    let slot = findSlot(this.#heap.words, reference, key, key.length, hash);
+    let slot = this.#find(key);
+    const [reference, hash] = [this.#found, this.#hash];
     if (slot === 0 && this.#isFull(reference) && !this.#mayGrow(reference)) return FULL;
     let before = ADDED;
     if (slot === 0) slot = this.#addSlot(this.#withRoom(reference, hash), key, hash);
@@ -111,14 +125,30 @@ export class PrefixLeaves {
   }
 
   /**
+   * Changes the identity of a prefix. Returns false if the table does not contain it. Copies its leaf only if the batch has changed too
+   * many in place.
+   */
+  setIdentity(key: Readonly<PrefixRegister>, identity: number): boolean {
+    const found = this.#find(key);
+    if (found === 0) return false;
+    const [reference, hash] = [this.#found, this.#hash];
+    // Without a leaf of this batch, the header of this one is not read, which may be a cache miss.
+    const isOfBatch =
+      this.#stamped.length > 0 && this.#heap.words[leafOf(reference) + LEAF.stamp] === this.#stamp;
+    if (!isOfBatch && this.#changed.change(found, identity)) return true;
+    const slot = found + leafOf(this.#writable(reference, hash)) - leafOf(reference);
+    this.#heap.words[slot + SLOT.identity] = identity;
+    return true;
+  }
+
+  /**
    * Removes a prefix. Returns its peer, or -1 if the table does not contain the prefix. `mayMerge` false saves the memory of a merged
    * leaf.
    */
   remove(key: Readonly<PrefixRegister>, mayMerge: boolean): number {
-    const hash = prefixHash(this.#seed, this.#family, key, key.length);
-    const reference = leafAt(this.#heap.words, this.#directory, hash);
-    const found = findSlot(this.#heap.words, reference, key, key.length, hash);
+    const found = this.#find(key);
     if (found === 0) return -1;
+    const [reference, hash] = [this.#found, this.#hash];
     const writable = this.#writable(reference, hash);
     const { words } = this.#heap;
     const slot = found + leafOf(writable) - leafOf(reference);
@@ -128,6 +158,13 @@ export class PrefixLeaves {
     this.#size--;
     if (mayMerge) this.#mergeSparse(writable, hash);
     return peer;
+  }
+
+  /** Returns the position of the slot of a prefix; 0 if the table does not contain it. */
+  #find(key: Readonly<PrefixRegister>): number {
+    this.#hash = prefixHash(this.#seed, this.#family, key, key.length);
+    this.#found = leafAt(this.#heap.words, this.#directory, this.#hash);
+    return findSlot(this.#heap.words, this.#found, key, key.length, this.#hash);
   }
 
   /** Empties a slot. A later prefix moves into the gap unless its first probe is after the gap. */
@@ -159,6 +196,8 @@ export class PrefixLeaves {
     // The heap may have grown.
     this.#heap.words[leafOf(made) + LEAF.shape] = words[leaf + LEAF.shape] ?? 0;
     this.#heap.words.copyWithin(leafOf(made) + LEAF.slots, leaf + LEAF.slots, leaf + size);
+    for (let slot = leaf + LEAF.slots; slot < leaf + size; slot += this.#stride)
+      if (isMarked(this.#heap.words, slot)) this.#changed.copied(slot, slot + leafOf(made) - leaf);
     this.#replace(reference, made, hash);
     return made;
   }
@@ -210,6 +249,7 @@ export class PrefixLeaves {
     words[leaf + LEAF.before] = isOfBatch ? (words[from + LEAF.before] ?? 0) : replaced;
     words[leaf + LEAF.beforeHigh] = isOfBatch ? (words[from + LEAF.beforeHigh] ?? 0) : replaced;
     this.#stamped.push(leaf);
+    this.#made++;
     return leaf | sizeClass;
   }
 
@@ -326,7 +366,9 @@ export class PrefixLeaves {
       if (words[slot + SLOT.meta] === 0) continue;
       const hash = this.#hashAt(slot);
       const into = (partOf(hash, depth) & 1) === 0 ? low : high;
-      words.copyWithin(this.#emptySlot(into, hash), slot, slot + this.#stride);
+      const copy = this.#emptySlot(into, hash);
+      words.copyWithin(copy, slot, slot + this.#stride);
+      if (isMarked(words, slot)) this.#changed.copied(slot, copy);
       words[leafOf(into) + LEAF.shape] = (words[leafOf(into) + LEAF.shape] ?? 0) + 1;
     }
   }

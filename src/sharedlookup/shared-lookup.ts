@@ -6,15 +6,15 @@ import { formatPrefix } from '../net/format-address.ts';
 import { type PrefixRegister, parsePrefix, prefixRegister } from '../net/prefix.ts';
 import { PrefixBlock } from '../net/prefix-block.ts';
 import type { SharedLookupHandle } from './shared-reader.ts';
-import { SharedTable } from './shared-table.ts';
+import { type SharedAttributes, SharedTable } from './shared-table.ts';
 
 /** 24 million IPv4 prefixes, or 12 million of IPv6. */
 const DEFAULT_MAX_BYTES: number = 512 << 20;
 /** Positions have 31 bits; twice as much is reserved. */
 const MAX_BYTES = 3 * 2 ** 30;
 
-/** Changes whose memory is read together: their leaves fit into the L1 cache. */
-const GROUP = 32;
+/** Changes whose memory is read together: few enough for the L1 cache. */
+const GROUP = 128;
 
 /** Waiting prefixes that are tried for each deleted one. */
 const TRIES_PER_DELETE = 8;
@@ -73,11 +73,15 @@ export class SharedLookup {
   readonly #unsubscribe: Unsubscribe;
   /** The last changes, up to {@link GROUP}, which are not written yet. */
   readonly #block = new PrefixBlock();
-  readonly #entries: (IPCacheEntry | undefined)[] = [];
+  readonly #entries: (IPCacheEntry | undefined)[] = new Array(GROUP).fill(undefined);
+  /** Identities of those that change only the identity. Their entries are undefined. */
+  readonly #identities = new Int32Array(GROUP);
+  /** 1 if only the identity changes. */
+  readonly #isIdentity = new Uint8Array(GROUP);
   #count = 0;
   readonly #key: PrefixRegister = prefixRegister();
   /** The prefixes that do not fit into the memory. */
-  readonly #waiting = new Map<string, IPCacheEntry>();
+  readonly #waiting = new Map<string, SharedAttributes>();
   /** Prefixes of the batch that were deleted from the table. */
   #deleted = 0;
   #revision = -1;
@@ -97,7 +101,7 @@ export class SharedLookup {
     this.#table = new SharedTable(maxBytes, hashSeed | 0);
     this.handle = { buffer: this.#table.buffer };
     this.#unsubscribe = ipcache.mirror({
-      set: (key, entry) => this.#set(key, entry),
+      set: (key, old, next) => this.#set(key, old, next),
       publish: (revision) => this.#publish(revision),
     });
   }
@@ -128,11 +132,18 @@ export class SharedLookup {
   }
 
   /** Adds a change to the group. A full group is written, so that the leaves of few prefixes are read together. */
-  #set(key: Readonly<PrefixRegister>, entry: IPCacheEntry | undefined): void {
+  #set(key: Readonly<PrefixRegister>, old: IPCacheEntry | undefined, next: IPCacheEntry | undefined): void {
     if (key.clusterID !== 0) return;
-    this.#block.set(this.#count, key);
-    this.#entries[this.#count] = entry;
-    this.#count++;
+    const at = this.#count++;
+    this.#block.set(at, key);
+    const isIdentity =
+      old !== undefined &&
+      next !== undefined &&
+      old.hostIP === next.hostIP &&
+      old.encryptKey === next.encryptKey;
+    this.#isIdentity[at] = isIdentity ? 1 : 0;
+    if (isIdentity) this.#identities[at] = next.identity;
+    else this.#entries[at] = next;
     if (this.#count === GROUP) this.#write();
   }
 
@@ -153,16 +164,27 @@ export class SharedLookup {
     this.#table.begin();
     if (count > 1) this.#table.prefetch(this.#block, count);
     for (let at = 0; at < count; at++) {
+      this.#block.get(at, this.#key);
+      if (this.#isIdentity[at] === 1) {
+        this.#setIdentity((this.#identities[at] ?? 0) >>> 0);
+        continue;
+      }
       const entry = this.#entries[at];
       this.#entries[at] = undefined;
-      this.#block.get(at, this.#key);
       if (entry !== undefined) this.#upsert(entry);
       else if (this.#delete()) this.#deleted++;
     }
   }
 
+  /** Changes the identity of the prefix that the register contains. */
+  #setIdentity(identity: number): void {
+    if (this.#table.setIdentity(this.#key, identity)) return;
+    const waiting = this.#waiting.get(this.#text());
+    if (waiting !== undefined) this.#upsert({ ...waiting, identity });
+  }
+
   /** Writes the prefix that the register contains. */
-  #upsert(entry: IPCacheEntry): void {
+  #upsert(entry: SharedAttributes): void {
     const isWritten = this.#table.set(this.#key, entry);
     if (!isWritten) this.#waiting.set(this.#text(), entry);
     else if (this.#waiting.size > 0) this.#waiting.delete(this.#text());

@@ -7,9 +7,12 @@ import { formatAddress, formatPrefix } from '../net/format-address.ts';
 import { type PrefixRegister, parsePrefix, prefixRegister } from '../net/prefix.ts';
 import { PrefixBlock } from '../net/prefix-block.ts';
 import {
+  changedTable,
+  findChanged,
   findSlot,
   HEADER,
   HEADER_WORDS,
+  isMarked,
   isRecent,
   LAYOUT,
   LEAF,
@@ -117,7 +120,7 @@ export class SharedReader {
     for (;;) {
       const batch = this.#begin();
       const slot = this.#longestMatch(this.#key, batch);
-      const found = slot === 0 ? undefined : this.#entryAt(slot);
+      const found = slot === 0 ? undefined : this.#entryAt(slot, batch);
       if (this.#isValid(batch)) return found;
     }
   }
@@ -128,7 +131,7 @@ export class SharedReader {
     for (;;) {
       const batch = this.#begin();
       const slot = this.#longestMatch(this.#key, batch);
-      const identity = this.#words[slot + SLOT.identity] ?? 0;
+      const identity = this.#identityAt(slot, batch);
       if (this.#isValid(batch)) return slot === 0 ? undefined : toIdentity(identity);
     }
   }
@@ -142,7 +145,7 @@ export class SharedReader {
     for (;;) {
       const batch = this.#begin();
       const slot = this.#find(this.#key, this.#key.length, batch);
-      const identity = this.#words[slot + SLOT.identity] ?? 0;
+      const identity = this.#identityAt(slot, batch);
       if (this.#isValid(batch)) return slot === 0 ? undefined : toIdentity(identity);
     }
   }
@@ -189,11 +192,11 @@ export class SharedReader {
     const block = this.#block;
     const count = to - from;
     for (let i = 0; i < count; i++) block.set(i, readAddress(addresses, from + i, key) ? key : undefined);
-    if (count > 1) this.#prefetch.read(this.#words, this.#seed, block, count, false);
+    if (count > 1) this.#prefetch.read(this.#words, this.#seed, block, count, 'header');
     let found = 0;
     for (let at = from; at < to; at++) {
       const slot = block.get(at - from, key) ? this.#longestMatch(key, batch) : 0;
-      identities[at] = slot === 0 ? 0 : (this.#words[slot + SLOT.identity] ?? 0);
+      identities[at] = slot === 0 ? 0 : this.#identityAt(slot, batch);
       if (slot !== 0) found++;
     }
     return found;
@@ -270,11 +273,20 @@ export class SharedReader {
     return findSlot(words, leaf, key, length, hash);
   }
 
+  /** Returns the identity of a slot. */
+  #identityAt(slot: number, batch: number): number {
+    const words = this.#words;
+    const identity = words[slot + SLOT.identity] ?? 0;
+    if (slot === 0 || !isMarked(words, slot)) return identity;
+    const pair = findChanged(words, changedTable(this.#header[HEADER.changed] ?? 0, batch), slot);
+    return words[pair] === slot ? (words[pair + 1] ?? 0) : identity;
+  }
+
   /** Returns an entry. Its fields are undefined if the look-up is not valid. */
-  #entryAt(slot: number): SharedEntry {
+  #entryAt(slot: number, batch: number): SharedEntry {
     const words = this.#words;
     const meta = words[slot + SLOT.meta] ?? 0;
-    const identity = toIdentity(words[slot + SLOT.identity] ?? 0);
+    const identity = toIdentity(this.#identityAt(slot, batch));
     const { family } = this.#key;
     const length = Math.min(lengthOf(meta), addressBits(family));
     const { w0, w1, w2, w3 } = this.#key;

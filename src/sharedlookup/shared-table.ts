@@ -1,6 +1,7 @@
 import { addressBits, type Family } from '../net/address-words.ts';
 import type { PrefixRegister } from '../net/prefix.ts';
 import type { PrefixBlock } from '../net/prefix-block.ts';
+import { ChangedValues } from './changed-values.ts';
 import { HEADER, LAYOUT, nextBatch, STATE_WORDS } from './layout.ts';
 import { LeafPrefetch } from './leaf-prefetch.ts';
 import { LengthFilter } from './length-filter.ts';
@@ -33,9 +34,12 @@ export class SharedTable {
   readonly #ipv4: FamilyTable;
   readonly #ipv6: FamilyTable;
   readonly #peers: PeerTable;
+  readonly #changed: ChangedValues;
   readonly #seed: number;
   readonly #leafPrefetch = new LeafPrefetch();
   #batch = 0;
+  /** Number of leaves at the last prefetch. */
+  #made = 0;
   #isOpen = false;
 
   /** `maxBytes` limits growth. Twice as much is reserved, because a batch may copy every leaf, and some for those that it merges. */
@@ -43,8 +47,9 @@ export class SharedTable {
     const heap = new SharedHeap(2.25 * maxBytes + spareBytes, maxBytes, 2 * maxBytes + spareBytes / 2);
     this.#heap = heap;
     this.#maxWords = maxBytes / 4;
-    this.#ipv4 = new FamilyTable(heap, 4, seed);
-    this.#ipv6 = new FamilyTable(heap, 6, seed);
+    this.#changed = new ChangedValues(heap);
+    this.#ipv4 = new FamilyTable(heap, this.#changed, 4, seed);
+    this.#ipv6 = new FamilyTable(heap, this.#changed, 6, seed);
     this.#peers = new PeerTable(heap);
     this.#seed = seed;
     heap.words[HEADER.seed] = seed;
@@ -78,15 +83,22 @@ export class SharedTable {
     const { words } = this.#heap;
     Atomics.store(words, HEADER.started, this.#batch);
     Atomics.load(words, HEADER.started); // with the store, a full fence: no write below is visible before it
+    this.#changed.begin(this.#batch);
     this.#ipv4.begin(this.#batch);
     this.#ipv6.begin(this.#batch);
     this.#peers.turn();
     this.#heap.turn();
   }
 
-  /** Reads the memory of the first `count` prefixes of a block, which are written next. */
+  /**
+   * Reads the memory of the first `count` prefixes of a block, which are written next: whole leaves if the last prefixes needed copies
+   * of leaves.
+   */
   prefetch(block: PrefixBlock, count: number): void {
-    this.#leafPrefetch.read(this.#heap.words, this.#seed, block, count, true);
+    const made = this.#ipv4.leaves.made + this.#ipv6.leaves.made;
+    const part = 4 * (made - this.#made) > count ? 'leaf' : 'slot';
+    this.#leafPrefetch.read(this.#heap.words, this.#seed, block, count, part);
+    this.#made = made;
   }
 
   /** Adds a prefix or changes its attributes. Returns false, and changes nothing, if there is no room for a new prefix. */
@@ -98,6 +110,11 @@ export class SharedTable {
     else if (before !== ADDED) this.#peers.release(before);
     else if (key.length < addressBits(key.family)) filter.adjust(key, 1);
     return before !== FULL;
+  }
+
+  /** Changes the identity of a prefix. Returns false if the table does not contain it. */
+  setIdentity(key: Readonly<PrefixRegister>, identity: number): boolean {
+    return this.#of(key.family).leaves.setIdentity(key, identity);
   }
 
   /** Removes a prefix. Returns false if the table does not contain it. */
@@ -135,8 +152,9 @@ class FamilyTable {
   readonly leaves: PrefixLeaves;
   readonly filter: LengthFilter;
 
-  constructor(heap: SharedHeap, family: Family, seed: number) {
-    this.leaves = new PrefixLeaves(heap, family, seed, family === 4 ? HEADER.directory4 : HEADER.directory6);
+  constructor(heap: SharedHeap, changed: ChangedValues, family: Family, seed: number) {
+    const root = family === 4 ? HEADER.directory4 : HEADER.directory6;
+    this.leaves = new PrefixLeaves(heap, changed, family, seed, root);
     this.filter = new LengthFilter(heap, family, seed, family === 4 ? HEADER.filter4 : HEADER.filter6);
   }
 

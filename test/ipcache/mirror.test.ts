@@ -13,10 +13,11 @@ class Folded implements EntryMirror {
   published: Record<string, unknown> = {};
   revision = -1;
 
-  set(key: Parameters<EntryMirror['set']>[0], entry: IPCacheEntry | undefined): void {
+  set(...[key, old, next]: Parameters<EntryMirror['set']>): void {
     const prefix = formatPrefixOf('', key);
-    if (entry === undefined) this.#entries.delete(prefix);
-    else this.#entries.set(prefix, entry);
+    expect(old).toEqual(this.#entries.get(prefix));
+    if (next === undefined) this.#entries.delete(prefix);
+    else this.#entries.set(prefix, next);
   }
 
   publish(revision: number): void {

@@ -59,6 +59,7 @@ class Source {
     parsePrefix(prefix, this.#key);
     this.#mirror?.set(
       this.#key,
+      undefined,
       identity === undefined
         ? undefined
         : { identity: identity as NumericIdentity, hostIP, encryptKey: 0, k8s: undefined },

@@ -76,8 +76,11 @@ class Writer {
 
   #set(at: number): void {
     const identity = ++this.#identity;
+    const register = REGISTERS[at] ?? expect.fail();
     const hostIP = identity % 3 === 0 ? undefined : `192.0.2.${identity % 7}`;
-    this.table.set(REGISTERS[at] ?? expect.fail(), { identity, hostIP, encryptKey: 0 });
+    // Most changes keep the host.
+    if (identity % 4 === 0 || !this.table.setIdentity(register, identity))
+      this.table.set(register, { identity, hostIP, encryptKey: 0 });
     this.#next.set(at, identity);
   }
 
@@ -204,6 +207,34 @@ const MUTANTS: readonly (Patch & { readonly name: string })[] = [
     name: 'a writer that keeps old stamps',
     file: 'prefix-leaves.ts',
     ...{ text: 'words[this.#stamped.at(i) + LEAF.stamp] = 0;', by: '' },
+  },
+  {
+    name: 'a reader that ignores marks',
+    file: 'shared-reader.ts',
+    ...{ text: 'slot === 0 || !isMarked(words, slot)', by: 'slot >= 0' },
+  },
+  {
+    name: 'a writer that changes an identity at once',
+    file: 'changed-values.ts',
+    ...{
+      text: 'words[pair + 1] = identity;',
+      by: 'words[pair + 1] = words[slot + SLOT.identity] = identity;',
+    },
+  },
+  {
+    name: 'a writer that never writes a changed identity to its slot',
+    file: 'changed-values.ts',
+    ...{ text: 'words[(words[pair] ?? 0) + SLOT.identity] = words[pair + 1] ?? 0;', by: 'continue;' },
+  },
+  {
+    name: 'a writer that copies leaves without changed identities',
+    file: 'changed-values.ts',
+    ...{ text: 'words[copy + SLOT.identity] = words[pair + 1] ?? 0;', by: '' },
+  },
+  {
+    name: 'a writer that keeps the pairs of earlier batches',
+    file: 'changed-values.ts',
+    ...{ text: '    words[pair] = 0;', by: '' },
   },
   {
     name: 'a filter that deletes lengths that readers need',

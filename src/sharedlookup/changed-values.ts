@@ -1,0 +1,98 @@
+import { CHANGED, changedTable, findChanged, HEADER, MARK, SLOT } from './layout.ts';
+import { NumberList } from './number-list.ts';
+import type { SharedHeap } from './shared-memory.ts';
+
+/**
+ * Changes identities of published leaves without a copy of the leaf ({@link CHANGED}), of one writer.
+ *
+ *     batch n        the new identity is added to the table of n, and the slot is marked
+ *     begin of n + 1 the new identity is written to the slot: no valid look-up reads the slot for it or for the one before
+ *     begin of n + 2 the mark is deleted unless n + 1 has changed the slot again, and the table is emptied
+ *
+ * So a word that a valid look-up depends on never changes, and the order in which its reads reach the memory does not matter.
+ */
+export class ChangedValues {
+  readonly #heap: SharedHeap;
+  /** Tables of the running batch and of the one before. */
+  #table = 0;
+  #tableBefore = 0;
+  /** Positions of the pairs in these tables. */
+  #pairs = new NumberList();
+  #pairsBefore = new NumberList();
+  /** For each pair of both tables: 1 if the leaf was copied after the change, so that its block may be reused. */
+  /** What was prefetched. Storing it prevents the compiler from removing the reads. */
+  #read = 0;
+  readonly #isCopied = new Uint8Array(2 * CHANGED.words);
+
+  constructor(heap: SharedHeap) {
+    this.#heap = heap;
+    const tables = heap.allocate(2 * CHANGED.words);
+    heap.words.fill(0, tables, tables + 2 * CHANGED.words);
+    heap.words[HEADER.changed] = tables;
+  }
+
+  /** Starts a batch. Must be called before blocks of the heap become free, because it writes to leaves of the last two batches. */
+  begin(batch: number): void {
+    const { words } = this.#heap;
+    const [emptied, pairs] = [this.#pairsBefore, this.#pairs];
+    this.#tableBefore = this.#table;
+    this.#table = changedTable(words[HEADER.changed] ?? 0, batch);
+    this.#prefetch(emptied);
+    for (let i = 0; i < emptied.length; i++) this.#end(emptied.at(i));
+    this.#prefetch(pairs);
+    for (let i = 0; i < pairs.length; i++) {
+      const pair = pairs.at(i);
+      if (!this.#wasCopied(pair)) words[(words[pair] ?? 0) + SLOT.identity] = words[pair + 1] ?? 0;
+    }
+    emptied.clear();
+    this.#pairs = emptied;
+    this.#pairsBefore = pairs;
+  }
+
+  /** Changes the identity of a slot of a published leaf. Returns false, and changes nothing, if the batch has changed too many. */
+  change(slot: number, identity: number): boolean {
+    const { words } = this.#heap;
+    const pair = findChanged(words, this.#table, slot);
+    if (words[pair] !== slot) {
+      if (this.#pairs.length === CHANGED.limit) return false;
+      words[pair] = slot;
+      this.#isCopied[pair - (words[HEADER.changed] ?? 0)] = 0;
+      this.#pairs.push(pair);
+      words[slot + SLOT.meta] = (words[slot + SLOT.meta] ?? 0) | MARK;
+    }
+    words[pair + 1] = identity;
+    return true;
+  }
+
+  /** Gives the copy of a marked slot its latest identity, and deletes its mark. */
+  copied(slot: number, copy: number): void {
+    const { words } = this.#heap;
+    words[copy + SLOT.meta] = (words[copy + SLOT.meta] ?? 0) & ~MARK;
+    const pair = findChanged(words, this.#table, slot);
+    if (words[pair] !== slot) return;
+    words[copy + SLOT.identity] = words[pair + 1] ?? 0;
+    this.#isCopied[pair - (words[HEADER.changed] ?? 0)] = 1;
+  }
+
+  /** Reads the slots of pairs in a short loop, so that their cache misses overlap. */
+  #prefetch(pairs: NumberList): void {
+    const { words } = this.#heap;
+    let read = 0;
+    for (let i = 0; i < pairs.length; i++) read ^= words[(words[pairs.at(i)] ?? 0) + SLOT.meta] ?? 0;
+    this.#read ^= read;
+  }
+
+  /** Deletes a pair, and the mark of its slot if no later pair needs it. */
+  #end(pair: number): void {
+    const { words } = this.#heap;
+    const slot = words[pair] ?? 0;
+    const isChangedAgain = words[findChanged(words, this.#tableBefore, slot)] === slot;
+    if (!isChangedAgain && !this.#wasCopied(pair))
+      words[slot + SLOT.meta] = (words[slot + SLOT.meta] ?? 0) & ~MARK;
+    words[pair] = 0;
+  }
+
+  #wasCopied(pair: number): boolean {
+    return this.#isCopied[pair - (this.#heap.words[HEADER.changed] ?? 0)] === 1;
+  }
+}
