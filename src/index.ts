@@ -34,8 +34,8 @@ export type { ConnectKvstore, FollowingOptions } from './clustermesh/followed-cl
 export type { GlobalServices } from './clustermesh/global-services.ts';
 export type { IdentityResolverOptions } from './clustermesh/identity-resolver.ts';
 export { IdentityResolver } from './clustermesh/identity-resolver.ts';
-export type { OwnClusterOptions, OwnClusterStatus } from './clustermesh/own-cluster.ts';
-export { OwnCluster } from './clustermesh/own-cluster.ts';
+export type { LocalClusterOptions, LocalClusterStatus } from './clustermesh/local-cluster.ts';
+export { LocalCluster } from './clustermesh/local-cluster.ts';
 export type { KeyVersion, ResourceStatuses } from './clustermesh/resource-stores.ts';
 export type { ServiceV2 } from './clustermesh/service-v2.ts';
 export type { SyncDeadline, SyncingClusters, SyncProgress } from './clustermesh/sync-deadline.ts';

@@ -41,8 +41,8 @@ function mesh(): api.ClusterMesh {
   return new api.ClusterMesh({ clusterName: 'a', clusterID: 1, clock, random, ipcache: ipcache() });
 }
 
-function ownCluster(): api.OwnCluster {
-  return new api.OwnCluster({ clusterName: 'a', engines: {}, backend, clock, random });
+function ownCluster(): api.LocalCluster {
+  return new api.LocalCluster({ clusterName: 'a', engines: {}, backend, clock, random });
 }
 
 /** A state folder that cannot be: nothing is to be written by a wrong call. */
@@ -102,7 +102,7 @@ const SUBJECTS: Readonly<Record<string, () => object>> = {
   MemoryServer: () => new api.MemoryServer({ clock }),
   NodeIDs: () => new api.NodeIDs(),
   NodeManager: nodes,
-  OwnCluster: ownCluster,
+  LocalCluster: ownCluster,
   Prefix: () => api.Prefix.parse('10.1.0.0/16') ?? {},
   ReadOnlyBackend: () => new EmptySource({ kind: 'empty', clock, random }),
   RecordingIPCacheListener: () => new api.RecordingIPCacheListener(none),

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { RejectionLog, rejection } from '../src/base/rejection.ts';
 import { ConfigFollower } from '../src/clustermesh/config-follower.ts';
-import { OwnCluster } from '../src/clustermesh/own-cluster.ts';
+import { LocalCluster } from '../src/clustermesh/local-cluster.ts';
 import { ClusterMesh } from '../src/index.ts';
 import { IPCache } from '../src/ipcache/ipcache.ts';
 import { GarbageCollector } from '../src/kvstore/gc/garbage-collector.ts';
@@ -115,7 +115,7 @@ describe('status() is plain data that survives JSON, even after many failures:',
     const ipcache = new IPCache();
     const backend = new FaultyMemoryBackend({ clock, random });
     const engines = { ipcache, remoteNodeIdentities: true };
-    const own = new OwnCluster({ clusterName: 'own', engines, backend });
+    const own = new LocalCluster({ clusterName: 'own', engines, backend });
     const mesh = new ClusterMesh({ ...engines, clusterName: 'own', clusterID: 1, clock, random });
     const list = (): Promise<never> => Promise.reject(new Error('no such folder'));
     const folder = new ConfigFollower({ source: { list, watch: () => never }, mesh, clock });

@@ -26,7 +26,7 @@ function nameOfIdentity(identity: number): string {
 
 function startCache(): IPCache {
   const ipcache = new IPCache();
-  // In an agent, OwnCluster and ClusterMesh write these claims; see follow-mesh.ts.
+  // In an agent, LocalCluster and ClusterMesh write these claims; see follow-mesh.ts.
   ipcache.upsert('0.0.0.0/0', { identity: 2, source: 'local' });
   ipcache.upsert('10.1.0.0/16', { identity: 900, source: 'kvstore' });
   ipcache.upsert('10.1.2.3', {

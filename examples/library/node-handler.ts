@@ -49,7 +49,7 @@ async function settled(): Promise<void> {
     await new Promise((resolve) => setTimeout(resolve, 10));
 }
 
-// In an agent, OwnCluster, ClusterMesh and Kubernetes write the nodes.
+// In an agent, LocalCluster, ClusterMesh and Kubernetes write the nodes.
 const addresses = [{ type: 'InternalIP', ip: '192.168.0.1' }];
 const n1 = { cluster: 'west', name: 'n1', source: 'kvstore', addresses } as const;
 nodes.nodeUpdated({ ...n1, ipv4AllocCIDR: '10.1.1.0/24' });

@@ -16,7 +16,7 @@ import { quantileBound } from '../base/latency-histogram.ts';
 import type { RejectionStatus } from '../base/rejection.ts';
 import type { ClusterMesh } from '../clustermesh/cluster-mesh.ts';
 import type { IdentityResolver } from '../clustermesh/identity-resolver.ts';
-import type { OwnCluster, OwnClusterStatus } from '../clustermesh/own-cluster.ts';
+import type { LocalCluster, LocalClusterStatus } from '../clustermesh/local-cluster.ts';
 import type { IPCache } from '../ipcache/ipcache.ts';
 import type { ClusterConfig } from '../kvstore/codec/cluster-config.ts';
 import { COPIED_RESOURCES, type CopiedResource, MESH_RESOURCES } from '../kvstore/codec/keys.ts';
@@ -28,7 +28,7 @@ import type { AgentOptions } from './options.ts';
 
 /** The clusters that an agent follows. */
 export interface Followed {
-  readonly own: OwnCluster;
+  readonly own: LocalCluster;
   readonly ownID: number;
   readonly mesh: ClusterMesh;
   readonly identities: IdentityResolver;
@@ -95,12 +95,12 @@ function configDocument({ id, capabilities }: ClusterConfig): ClusterDetailDocum
   return { id, capabilities: { ...known, ...others } };
 }
 
-function watchesOf({ resources }: Pick<OwnClusterStatus, 'resources'>): readonly WatchStatus[] {
+function watchesOf({ resources }: Pick<LocalClusterStatus, 'resources'>): readonly WatchStatus[] {
   return Object.values(resources).flatMap(({ watch }) => watch ?? []);
 }
 
 function statusOfCluster(
-  cluster: OwnClusterStatus,
+  cluster: LocalClusterStatus,
   { own, ownID }: Pick<Followed, 'own' | 'ownID'>,
 ): ClusterDocument {
   const { name, state, ready, connected, failures, lastFailure, resources } = cluster;
@@ -146,7 +146,7 @@ export function clusterDetail(followed: Followed, name: string): ClusterDetailDo
 function followedStatus(
   { own, mesh }: Pick<Followed, 'own' | 'mesh'>,
   name: string,
-): OwnClusterStatus | undefined {
+): LocalClusterStatus | undefined {
   return own.names.includes(name) ? own.status() : mesh.statusOf(name);
 }
 

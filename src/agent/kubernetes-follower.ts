@@ -6,7 +6,7 @@ import type { Rejection } from '../base/rejection.ts';
 import { counted } from '../base/show-value.ts';
 import type { Unsubscribe } from '../base/subscription.ts';
 import type { TurnGate } from '../base/turn-gate.ts';
-import type { OwnCluster } from '../clustermesh/own-cluster.ts';
+import type { LocalCluster } from '../clustermesh/local-cluster.ts';
 import { waitForClusters } from '../clustermesh/sync-deadline.ts';
 import type { IPCache } from '../ipcache/ipcache.ts';
 import { HANDOVER_RESOURCES, KubernetesFeed } from '../k8s/feed/kubernetes-feed.ts';
@@ -50,7 +50,7 @@ export interface KubernetesFollowerContext {
   /** Returns the recorded API server; undefined if a real one is followed. */
   readonly recorded: () => ApiTransport | undefined;
   /** Returns the local cluster; undefined before it is followed. */
-  readonly own: () => OwnCluster | undefined;
+  readonly own: () => LocalCluster | undefined;
   readonly clusterID: () => number;
   /** Returns the identities of the checkpoint. */
   readonly restoredIdentities: () => Iterable<LocalIdentity>;
@@ -303,7 +303,7 @@ export class KubernetesFollower {
   }
 
   /** Reports to the feed if the local kvstore is complete or lost (KUBERNETES 52). An empty kvstore in memory is ignored. */
-  #handOver(feed: KubernetesFeed, own: OwnCluster): void {
+  #handOver(feed: KubernetesFeed, own: LocalCluster): void {
     const look = (): void => {
       const { connected, ready, resources } = own.status();
       const isEmpty = Object.values(resources).every(({ keys }) => keys === 0);

@@ -12,7 +12,7 @@ import { ClusterMesh } from '../clustermesh/cluster-mesh.ts';
 import { ConfigFollower } from '../clustermesh/config-follower.ts';
 import type { MeshEngines } from '../clustermesh/engines.ts';
 import { IdentityResolver } from '../clustermesh/identity-resolver.ts';
-import { OwnCluster } from '../clustermesh/own-cluster.ts';
+import { LocalCluster } from '../clustermesh/local-cluster.ts';
 import type { SyncDeadline } from '../clustermesh/sync-deadline.ts';
 import { EtcdBackend } from '../kvstore/etcd/etcd-backend.ts';
 import { MemoryBackend } from '../kvstore/memory/memory-backend.ts';
@@ -289,7 +289,7 @@ export class MeshFeed {
     const { remoteNodeIdentities } = network;
     const { clock, random, gate, onReject, engines } = this.#context;
     const { ipcache, nodes, services, onCause, onWithdrawal, tap } = engines;
-    const own = new OwnCluster({
+    const own = new LocalCluster({
       clusterName,
       engines: { ipcache, nodes, remoteNodeIdentities, onCause, onWithdrawal, tap },
       failStatic,

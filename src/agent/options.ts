@@ -75,7 +75,7 @@ export interface AgentOptions {
   readonly serviceTTLMs?: number | undefined;
   /** The format of the services of remote clusters; default `auto`. */
   readonly serviceV2?: ServiceV2 | undefined;
-  /** Keep the state of the local kvstore while it has lost its configuration; default true. See `OwnClusterOptions`. */
+  /** Keep the state of the local kvstore while it has lost its configuration; default true. See `LocalClusterOptions`. */
   readonly failStatic?: boolean | undefined;
   /** Maximum duration of the initial sync; default: unlimited while it makes progress. */
   readonly timeoutMs?: number | undefined;

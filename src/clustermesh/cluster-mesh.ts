@@ -83,7 +83,7 @@ export class ClusterMesh implements SyncingClusters {
   }
 
   /** Returns the reason why this name cannot be added; `undefined` if it can. */
-  check(name: string): 'own-cluster' | 'invalid-name' | undefined {
+  check(name: string): 'local-cluster' | 'invalid-name' | undefined {
     return this.#clusters.check(name);
   }
 
@@ -139,7 +139,7 @@ export class ClusterMesh implements SyncingClusters {
     return [found.identities];
   }
 
-  /** Like `OwnCluster.versionOf`, for a remote cluster; `undefined` also if the cluster is unknown. */
+  /** Like `LocalCluster.versionOf`, for a remote cluster; `undefined` also if the cluster is unknown. */
   versionOf(cluster: string, resource: CopiedResource, name: string): KeyVersion | undefined {
     return this.#clusters.get(cluster)?.versionOf(resource, name);
   }

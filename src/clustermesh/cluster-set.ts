@@ -16,7 +16,7 @@ import {
  * Outcome of {@link ClusterSet.add}. `added`: a new cluster. `reconnected`: a known cluster has the new connection. For all others
  * nothing has changed; `stopped`: the set was stopped while the call waited for earlier operations on the cluster.
  */
-export type AddClusterOutcome = 'added' | 'reconnected' | 'own-cluster' | 'invalid-name' | 'stopped';
+export type AddClusterOutcome = 'added' | 'reconnected' | 'local-cluster' | 'invalid-name' | 'stopped';
 
 /** Options of {@link ClusterSet}. */
 export interface ClusterSetOptions {
@@ -77,8 +77,8 @@ export class ClusterSet implements SyncingClusters {
   }
 
   /** Returns the reason why this name cannot be added; `undefined` if it can. */
-  check(name: string): 'own-cluster' | 'invalid-name' | undefined {
-    if (name === this.#options.clusterName) return 'own-cluster';
+  check(name: string): 'local-cluster' | 'invalid-name' | undefined {
+    if (name === this.#options.clusterName) return 'local-cluster';
     return CLUSTER_NAME.test(name) ? undefined : 'invalid-name';
   }
 

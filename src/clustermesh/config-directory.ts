@@ -52,7 +52,7 @@ export interface DirectoryStep {
 export const GRACE_MS = 10_000;
 
 /** Returns the reason why a name cannot be a remote cluster. The name of the local cluster is ignored without a problem. */
-export type NameCheck = (name: string) => 'own-cluster' | 'invalid-name' | undefined;
+export type NameCheck = (name: string) => 'local-cluster' | 'invalid-name' | undefined;
 
 const INVALID_NAME =
   'the file name is not a valid cluster name: use at most 63 letters, digits, ".", "_" and "-"; the first and the last must be a letter or digit';
@@ -75,7 +75,7 @@ export function stepDirectory(
   for (const [name, file] of listing) {
     const known = clusters.get(name);
     const fault = check(name);
-    if (fault === 'own-cluster' || (file.kind === 'other' && known === undefined)) continue;
+    if (fault === 'local-cluster' || (file.kind === 'other' && known === undefined)) continue;
     if (fault === 'invalid-name') {
       // Report only files with `endpoints:`, because others, such as an unreadable certificate, are not clusters.
       if (file.kind === 'config') problems.set(name, INVALID_NAME);

@@ -59,7 +59,7 @@ export interface FollowedClusterOptions extends Pick<FollowingOptions, 'gate' | 
   readonly objection: (config: ClusterConfig | undefined) => string | undefined;
   /** See `ClusterMeshOptions`. */
   readonly serviceTTLMs?: number | undefined;
-  /** See `OwnClusterOptions`. */
+  /** See `LocalClusterOptions`. */
   readonly refillMs?: number | undefined;
   /** Paces the retries of many unreachable clusters. */
   readonly retries?: RetryPacer | undefined;

@@ -8,11 +8,11 @@ import {
   reservedIdentityName,
 } from '../model/numeric-identity.ts';
 import type { ClusterMesh } from './cluster-mesh.ts';
-import type { OwnCluster } from './own-cluster.ts';
+import type { LocalCluster } from './local-cluster.ts';
 
 /** Options of {@link IdentityResolver}. */
 export interface IdentityResolverOptions {
-  readonly own: Pick<OwnCluster, 'identities' | 'clusterID'>;
+  readonly own: Pick<LocalCluster, 'identities' | 'clusterID'>;
   /** Id of the local cluster; 0 if it has none. Default: the id of its configuration in the kvstore. */
   readonly clusterID?: number | undefined;
   readonly mesh: Pick<ClusterMesh, 'identitiesFor'>;

@@ -541,7 +541,7 @@ export class ServiceCache {
     const [reason, why] =
       offer.cluster === ''
         ? ['missing', 'must be set for a remote service']
-        : ['own-cluster', 'must not be the local cluster'];
+        : ['local-cluster', 'must not be the local cluster'];
     this.#rejections.add(rejection(reason, 'cluster', offer.cluster, why, formatServiceID(offer)));
     return false;
   }

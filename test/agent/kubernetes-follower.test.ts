@@ -1,7 +1,7 @@
 import { expect, it, onTestFinished } from 'vitest';
 import { KubernetesFollower } from '../../src/agent/kubernetes-follower.ts';
 import { TurnGate } from '../../src/base/turn-gate.ts';
-import type { OwnCluster } from '../../src/clustermesh/own-cluster.ts';
+import type { LocalCluster } from '../../src/clustermesh/local-cluster.ts';
 import { IPCache } from '../../src/ipcache/ipcache.ts';
 import { NodeManager } from '../../src/nodemanager/node-manager.ts';
 import { createLog } from '../../src/process/log.ts';
@@ -26,7 +26,7 @@ it('keeps following Kubernetes while the local kvstore is connected and listed, 
       changed = callback;
       return () => {};
     },
-  } as unknown as OwnCluster;
+  } as unknown as LocalCluster;
   const recorded = new RecordedKubernetes(clock);
   const follower = new KubernetesFollower(
     { ...NO_INPUTS, kvstore: 'etcd' },

@@ -91,13 +91,13 @@ describe('a remote cluster', () => {
 
   it('with the local name, or one that cannot be part of a key, is not added', async () => {
     const server = newCluster(clock, 'x', 1);
-    expect(await agent.mesh.add(OWN, () => agent.connect('x', server))).toBe('own-cluster');
+    expect(await agent.mesh.add(OWN, () => agent.connect('x', server))).toBe('local-cluster');
     for (const name of ['', 'a/b', '..', 'a b', '-a', 'x'.repeat(64)]) {
       expect(await agent.mesh.add(name, () => agent.connect('x', server))).toBe('invalid-name');
     }
     expect(agent.mesh.status().clusters).toEqual([]);
     expect([OWN, 'a/b', 'x'].map((name) => agent.mesh.check(name))).toEqual([
-      'own-cluster',
+      'local-cluster',
       'invalid-name',
       undefined,
     ]);

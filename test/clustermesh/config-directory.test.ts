@@ -20,8 +20,8 @@ function step(
   state: DirectoryState = EMPTY_DIRECTORY,
   now = 0,
 ): DirectoryStep {
-  const check = (name: string): 'own-cluster' | 'invalid-name' | undefined => {
-    if (name === 'own') return 'own-cluster';
+  const check = (name: string): 'local-cluster' | 'invalid-name' | undefined => {
+    if (name === 'own') return 'local-cluster';
     return name.startsWith('-') ? 'invalid-name' : undefined;
   };
   return stepDirectory(state, new Map(Object.entries(files)), { now, check });

@@ -283,7 +283,7 @@ describe('a configuration directory that is followed', () => {
   });
 
   it('has no cluster whose name the mesh rejects', async () => {
-    follower = followerWith((name) => (name === 'own' ? 'own-cluster' : undefined));
+    follower = followerWith((name) => (name === 'own' ? 'local-cluster' : undefined));
     for (const name of ['own', 'a']) directory.write(name, config('1'));
     await follower.start();
     expect(did).toEqual(['add a']);

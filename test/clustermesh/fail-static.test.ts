@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import type { OwnClusterOptions, OwnClusterStatus } from '../../src/clustermesh/own-cluster.ts';
+import type { LocalClusterOptions, LocalClusterStatus } from '../../src/clustermesh/local-cluster.ts';
 import { CLUSTER_CONFIG_PREFIX } from '../../src/kvstore/codec/keys.ts';
 import { FaultyMemoryBackend } from '../../src/kvstore/memory/faulty-memory-backend.ts';
 import { MemoryServer } from '../../src/kvstore/memory/memory-server.ts';
@@ -375,7 +375,10 @@ describe('the status of a connection', () => {
 });
 
 /** The local cluster on a server of its own. */
-function followOwn(server: MemoryServer, options: Partial<OwnClusterOptions> = {}): () => OwnClusterStatus {
+function followOwn(
+  server: MemoryServer,
+  options: Partial<LocalClusterOptions> = {},
+): () => LocalClusterStatus {
   const own = agent.followOwnOn(agent.connect(OWN, server), options);
   return () => own.status();
 }

@@ -148,7 +148,7 @@ describe('slices of a remote cluster', () => {
     expect(cache.mergeExternalSliceUpdate(remote('s-1', ['10.0.0.1'], { labels: new Map() }))).toBe(
       'invalid',
     );
-    expect(cache.status().rejections.byReason).toEqual({ 'own-cluster': 1, missing: 1 });
+    expect(cache.status().rejections.byReason).toEqual({ 'local-cluster': 1, missing: 1 });
   });
 });
 

@@ -129,7 +129,7 @@ describe('remote clusters', () => {
     expect(cache.mergeExternalServiceDelete({ cluster: 'own', ...SHOP })).toBe('invalid');
     expect(cache.mergeExternalServiceDelete({ cluster: '', ...SHOP })).toBe('invalid');
     const { byReason, recent } = cache.status().rejections;
-    expect(byReason).toEqual({ 'own-cluster': 2, missing: 1 });
+    expect(byReason).toEqual({ 'local-cluster': 2, missing: 1 });
     expect(recent.map(({ message }) => message)).toEqual([
       'shop/checkout: cluster "own": must not be the local cluster',
       'shop/checkout: cluster "own": must not be the local cluster',

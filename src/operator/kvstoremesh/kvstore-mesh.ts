@@ -109,7 +109,7 @@ export class KvstoreMesh {
   }
 
   /** Returns the reason if a cluster of this name cannot be copied. */
-  check(name: string): 'own-cluster' | 'invalid-name' | undefined {
+  check(name: string): 'local-cluster' | 'invalid-name' | undefined {
     return this.#clusters.check(name);
   }
 

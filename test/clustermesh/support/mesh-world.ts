@@ -3,8 +3,8 @@ import type { Clock, Random } from '../../../src/base/clock.ts';
 import type { Rejection } from '../../../src/base/rejection.ts';
 import { TurnGate } from '../../../src/base/turn-gate.ts';
 import { ClusterMesh } from '../../../src/clustermesh/cluster-mesh.ts';
+import { LocalCluster, type LocalClusterOptions } from '../../../src/clustermesh/local-cluster.ts';
 import type { MeshTap } from '../../../src/clustermesh/mesh-tap.ts';
-import { OwnCluster, type OwnClusterOptions } from '../../../src/clustermesh/own-cluster.ts';
 import { IPCache } from '../../../src/ipcache/ipcache.ts';
 import { parseService } from '../../../src/k8s/parse-service.ts';
 import { bytesOfText } from '../../../src/kvstore/codec/bytes.ts';
@@ -48,7 +48,7 @@ export class Agent {
   readonly links: Map<string, FaultyMemoryBackend> = new Map();
   /** Receives the input from the local cluster. */
   tap: MeshTap | undefined;
-  #own: OwnCluster | undefined;
+  #own: LocalCluster | undefined;
 
   constructor(clock: Clock, makeMesh = (options: MeshOptions): ClusterMesh => new ClusterMesh(options)) {
     this.clock = clock;
@@ -87,10 +87,10 @@ export class Agent {
     this.followOwnOn(this.connect(OWN, server));
   }
 
-  followOwnOn(backend: KvstoreBackend, options: Partial<OwnClusterOptions> = {}): OwnCluster {
+  followOwnOn(backend: KvstoreBackend, options: Partial<LocalClusterOptions> = {}): LocalCluster {
     const { ipcache, nodes, clock } = this;
     const engines = { ipcache, nodes, tap: this.tap };
-    this.#own = new OwnCluster({ clusterName: OWN, engines, backend, clock, random, ...options });
+    this.#own = new LocalCluster({ clusterName: OWN, engines, backend, clock, random, ...options });
     this.#own.start();
     return this.#own;
   }

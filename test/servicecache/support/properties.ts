@@ -307,7 +307,7 @@ export const I12_nothingSilent: Law = (make, nodePorts) =>
     const cache = make(nodePorts);
     for (const each of operations) apply(cache, each);
     const own = operations.filter((each) => speaksFor(each, OWN_CLUSTER)).length;
-    expectEqual('I12 rejections', cache.status().rejections.byReason['own-cluster'] ?? 0, own);
+    expectEqual('I12 rejections', cache.status().rejections.byReason['local-cluster'] ?? 0, own);
   });
 
 /** Affinity in one sentence: with an active backend on the preferred side, the other side gets nothing. */

@@ -20,8 +20,8 @@ import {
   waitForClusters,
 } from './sync-deadline.ts';
 
-/** Options of {@link OwnCluster}. */
-export interface OwnClusterOptions extends FollowingOptions {
+/** Options of {@link LocalCluster}. */
+export interface LocalClusterOptions extends FollowingOptions {
   readonly clusterName: string;
   readonly engines: Omit<MeshEngines, 'services'>;
   /** The cluster's kvstore. The caller closes it. */
@@ -43,19 +43,19 @@ export interface OwnClusterOptions extends FollowingOptions {
 }
 
 /** Status of the local cluster. */
-export type OwnClusterStatus = Omit<RemoteClusterStatus, 'servicesExpired'>;
+export type LocalClusterStatus = Omit<RemoteClusterStatus, 'servicesExpired'>;
 
 /**
  * Follows the local cluster's kvstore: nodes, identities and IPs of its other nodes, with source `kvstore` and no owner. Services
  * are not followed, because Kubernetes provides them.
  */
-export class OwnCluster implements SyncingClusters {
-  readonly #options: OwnClusterOptions;
+export class LocalCluster implements SyncingClusters {
+  readonly #options: LocalClusterOptions;
   readonly #cluster: FollowedCluster;
   readonly #changes = new ClusterChanges();
   #started = false;
 
-  constructor(options: OwnClusterOptions) {
+  constructor(options: LocalClusterOptions) {
     const { clusterName: name, engines, clock = systemClock, random = Math.random } = options;
     const { failStatic = true, refillMs, gate, valueLimits, onReject } = options;
     const { ipcache, nodes, remoteNodeIdentities, onCause, onWithdrawal, tap } = engines;
@@ -129,7 +129,7 @@ export class OwnCluster implements SyncingClusters {
     return this.#cluster.versionOf(resource, name);
   }
 
-  status(): OwnClusterStatus {
+  status(): LocalClusterStatus {
     const { servicesExpired: _, ...status } = this.#cluster.status();
     return status;
   }
@@ -140,7 +140,7 @@ export class OwnCluster implements SyncingClusters {
   }
 }
 
-checkArguments(OwnCluster, {
+checkArguments(LocalCluster, {
   syncedWithin: { deadline: objectWith({ deadlineMs: NUMBER, signal: optional(SIGNAL) }) },
   onChange: { callback: FUNCTION },
 });
