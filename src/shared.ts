@@ -8,7 +8,7 @@ export type { AddressBytes, AddressList } from './ipcache/address-list.ts';
 export type { EntryMirror } from './ipcache/change-journal.ts';
 export type { IPCacheEntry, K8sMetadata, NamedPorts } from './ipcache/types.ts';
 export type { NumericIdentity } from './model/numeric-identity.ts';
-export type { Family } from './net/address-words.ts';
+export type { AddressWords, Family } from './net/address-words.ts';
 export type { PortProtocol } from './net/port.ts';
 export type { KeyForm, PrefixRegister } from './net/prefix.ts';
 export type {
