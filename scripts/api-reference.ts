@@ -99,7 +99,7 @@ class Reference {
 
   /** Returns prose with links to the names in it. */
   #linked(prose: string, from: string): string {
-    return prose.replace(/\{@link ([\w.]+)\}/g, (_, path: string) => {
+    return prose.replace(/\{@link\s+([\w.]+)\}/g, (_, path: string) => {
       const [name = '', ...members] = path.split('.');
       const link = this.#link(name, from);
       return members.length === 0 ? link : link.replace(`\`${name}\``, `\`${path}\``);

@@ -339,10 +339,10 @@ export function ciliumStateLines(state: CiliumStateDocument): readonly string[] 
   const local = state.localIdentities.map(({ identity, labels }) => [String(identity), labels.join(' ')]);
   const reserved = state.addresses.map(({ address, pool, use, name }) => [address, pool, use, name]);
   const tables = [
-    [['ENDPOINT', 'POD', 'ADDRESSES', 'IDENTITY', 'IS', 'FILE'], ...endpoints],
+    [['ENDPOINT', 'POD', 'ADDRESSES', 'IDENTITY', 'RESULT', 'FILE'], ...endpoints],
     [['NODE', 'ADDRESSES'], ...nodes],
     [['LOCAL IDENTITY', 'LABELS'], ...local],
-    [['USED ADDRESS', 'POOL', 'BY', 'IS'], ...reserved],
+    [['USED ADDRESS', 'POOL', 'USE', 'NAME'], ...reserved],
   ].filter((rows) => rows.length > 1);
   return [
     ...tables.flatMap((rows, index) => [...(index === 0 ? [] : ['']), ...table(rows, { wide: true })]),

@@ -1,4 +1,4 @@
-/** The outputs of commands that this room reads. */
+/** The commands whose outputs can be read. */
 export type OutputKind =
   | 'ip-list'
   | 'bpf-ipcache'

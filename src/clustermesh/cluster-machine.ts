@@ -216,7 +216,7 @@ function expire(state: ClusterState): ClusterStep {
 }
 
 /**
- * Returns the next state and effects of a cluster. Pure; the README of this room has a drawing. At most one effect runs at a
+ * Returns the next state and effects of a cluster. Pure; README.md in this folder has a drawing. At most one effect runs at a
  * time: reading, following and withdrawing end before the next one starts.
  */
 export function stepCluster(state: ClusterState, input: ClusterInput): ClusterStep {

@@ -1,6 +1,6 @@
 import type { ClusterConfig } from '../kvstore/codec/cluster-config.ts';
 
-/** Phase of a cluster (SEMANTICS 6). The README of this room has a drawing. */
+/** Phase of a cluster while it is followed (SEMANTICS 6); `src/clustermesh/README.md` has a drawing. */
 export type ClusterPhase =
   /** Nothing has been requested yet. */
   | 'idle'

@@ -37,7 +37,7 @@ export interface ExportSink {
   exportDeleted(service: ServiceExportKey): unknown;
 }
 
-/** Why engines change. */
+/** The kvstore event because of which engines change. */
 export interface MeshCause {
   /** The cluster. */
   readonly store: string;

@@ -1,4 +1,4 @@
-/** Maps services to the remote clusters sharing them (SEMANTICS 6). Holds names only; the service cache has the content. */
+/** Maps services to the remote clusters that share them (SEMANTICS 6). Holds names only; the service cache has the content. */
 export class GlobalServices {
   /** By service and cluster: the names of its slices; the empty name is a whole offer. */
   readonly #clusters = new Map<string, Map<string, Set<string>>>();

@@ -51,7 +51,7 @@ export interface ConnectDatapathOptions {
 }
 
 /**
- * `synced`: the datapath has the state of the engines, except for nodes whose call failed and is retried. `ended`: the
+ * Outcome of `DatapathConnection.synced`. `synced`: the datapath has the state of the engines, except for nodes whose call failed and is retried. `ended`: the
  * connection, the node manager, or a part of the connection that failed in its replay ended before.
  */
 export type DatapathSyncOutcome = 'synced' | 'ended';

@@ -31,7 +31,7 @@ export interface CauseGroup {
   readonly withdrawal: boolean;
 }
 
-/** Names a node by an address of it. */
+/** Returns the full name of the node that has this host address. */
 export type NodeOfHost = (host: string) => string | undefined;
 
 type Mutable = { -readonly [K in keyof CauseGroup]: CauseGroup[K] } & {

@@ -52,7 +52,7 @@ function sameCause(a: ChangeCause | undefined, b: ChangeCause | undefined): bool
   return isSame && a?.withdrawal === b?.withdrawal;
 }
 
-/** Counts of a {@link ChangeLog}. */
+/** Counts of the records of a history. */
 export interface ChangeLogCounts {
   /** Records by kind since the start. */
   readonly records: Readonly<Record<'prefix' | 'service' | 'node' | 'mark' | 'batch', number>>;

@@ -1,7 +1,7 @@
 /** A service or a node as JSON fields. `backends` of a service, if there are any, each have an `address`. */
 export type PastFields = Readonly<Record<string, unknown>>;
 
-/** The reversible change of a document: the fields and the backends that differ, before and after. */
+/** The change of a service or node: the fields and backends that differ, before and after. */
 export interface DocumentChange {
   /** Undefined if the document is new. */
   readonly before: PastFields | undefined;

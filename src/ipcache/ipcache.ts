@@ -201,14 +201,14 @@ export class IPCache extends CacheReads {
     return Array.from(this.#pods.of(namespace, podName), (slot) => this.keyAt(slot));
   }
 
-  /** Yields the namespaces that have entries of pods, unordered. The first call costs as that of {@link IPCache.lookupByPod}. */
+  /** Yields the namespaces that have entries of pods, unordered. The first call costs the same as that of {@link IPCache.lookupByPod}. */
   namespaces(): Iterable<string> {
     this.#pods ??= this.#state.track(new PodIndex());
     return this.#pods.namespaces();
   }
 
   /**
-   * Yields the names of the pods of a namespace, unordered. The first call costs as that of {@link IPCache.lookupByPod}. If the
+   * Yields the names of the pods of a namespace, unordered. The first call costs the same as that of {@link IPCache.lookupByPod}. If the
    * cache is written during the iteration, a pod that exists all the time is yielded once.
    */
   podsOf(namespace: string): Iterable<string> {
@@ -327,7 +327,7 @@ export class IPCache extends CacheReads {
    * entries in chunks of 1,024. If a callback writes during the replay, the remaining entries are read before the write. Must
    * not be called within a batch.
    *
-   * @param options if `replay` is false, the listener receives only later changes, and `onSynced` is not called. Costs nothing then
+   * @param options if `replay` is false, the listener receives only later changes, and `onSynced` is not called, which costs nothing
    */
   subscribe(
     listener: IPCacheListener,

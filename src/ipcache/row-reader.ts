@@ -5,7 +5,7 @@ import type { Source } from '../model/source.ts';
 import { IdentityLists } from './identity-lists.ts';
 import type { ClaimWriter, IPCacheEntry, K8sMetadata } from './types.ts';
 
-/** A claim outside the rows: complete, canonical, immutable. */
+/** A claim with its writer: complete, canonical and immutable. */
 export interface HeldClaim extends IPCacheEntry {
   readonly source: Source;
   readonly owner: string;

@@ -47,7 +47,7 @@ export interface KubernetesClientStatus {
 }
 
 /**
- * Follows the objects of one API server over one connection pool. The README of this room has the guarantees. Sends nothing
+ * Follows the objects of one API server over one connection pool; `src/k8s/README.md` lists the guarantees. Sends nothing
  * before the first call.
  */
 export class KubernetesClient implements ResourceSource {

@@ -9,7 +9,7 @@ export function isClusterName(name: string): boolean {
   return name.length <= MAX_LENGTH && /^[a-z0-9]([a-z0-9-]*[a-z0-9])?$/.test(name);
 }
 
-/** A name that Cilium rejects for a cluster that publishes. */
+/** The error for a cluster name that readers of Cilium reject. */
 export class ClusterNameError extends Error {
   override readonly name = 'ClusterNameError';
   readonly code = 'invalid-cluster-name';

@@ -135,7 +135,7 @@ function parseInSpace(text: string, out: PrefixRegister): boolean {
 
 const scratch = prefixRegister();
 
-/** An immutable IP prefix in canonical form. It does not record if it was written as an address or as a CIDR. */
+/** An immutable IP prefix in canonical form. It does not record whether it was written as an address or as a CIDR. */
 export class Prefix implements Readonly<AddressWords> {
   readonly family: Family;
   readonly length: number;

@@ -42,7 +42,7 @@ export interface NodeHandler {
 }
 
 /**
- * `swept`: a call was made for every node that the handler lacked, had in another version, or had in excess; failed ones are
+ * Outcome of a sweep of a handler. `swept`: a call was made for every node that the handler lacked, had in another version, or had in excess; failed ones are
  * retried. `ended`: the subscription or the manager ended before.
  */
 export type SweepOutcome = 'swept' | 'ended';

@@ -13,7 +13,7 @@ export interface Duty {
 }
 
 /**
- * `off`: not switched on. `waiting`: not running yet, or waiting for a dependency. `ended`: its signal has fired, or its work
+ * The state of a duty. `off`: not switched on. `waiting`: not running yet, or waiting for a dependency. `ended`: its signal has fired, or its work
  * is done.
  */
 export type DutyState = 'off' | 'waiting' | 'running' | 'ended';

@@ -16,7 +16,7 @@ const OLDEST_VERSION = 1;
 const MAGIC: Buffer = Buffer.from('dpcache\n');
 const PREAMBLE = MAGIC.length + 1;
 
-/** Kinds of sections. */
+/** The kinds of sections of a checkpoint. */
 export const SECTION = {
   /** JSON: a `CheckpointHeader`. Always the first section, never a later one. */
   header: 1,

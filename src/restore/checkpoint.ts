@@ -29,7 +29,7 @@ export interface CheckpointHeader {
   readonly cluster: string;
   /** Wall time, milliseconds since the epoch. */
   readonly writtenAt: number;
-  /** Age of the state of clusters that was only restored at the time of writing, in the unit of `writtenAt`. */
+  /** Wall time of the state of each cluster whose state was only restored when the checkpoint was written. */
   readonly knownAt: ReadonlyMap<string, number>;
 }
 

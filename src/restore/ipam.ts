@@ -22,7 +22,7 @@ export interface ReservedAddress extends AddressOwner {
 }
 
 /**
- * `reserved`: the owner has the address, now or already before. `in-use`: another owner has it and keeps it. `outside`: no CIDR of
+ * Outcome of `IPAM.reserve`. `reserved`: the owner has the address, now or already before. `in-use`: another owner has it and keeps it. `outside`: no CIDR of
  * the pool contains it. `unknown-pool`: the pool does not exist. `invalid`: not an address.
  */
 export type ReserveOutcome = 'reserved' | 'in-use' | 'outside' | 'unknown-pool' | 'invalid';
@@ -36,7 +36,7 @@ interface Pool {
   readonly reserved: Map<string, ReservedAddress>;
 }
 
-/** The pool of addresses without a pool name. */
+/** Name of the pool for addresses without a pool. */
 export const DEFAULT_POOL = 'default';
 
 /**

@@ -23,7 +23,7 @@ export type BackendVerdict =
 /** One claim on a backend with its origin and verdict. */
 export interface ExplainedBackend {
   readonly address: string;
-  /** `k8s` for own slices, `clustermesh` for offers of other clusters. */
+  /** `k8s` for slices of the local cluster, `clustermesh` for offers of other clusters. */
   readonly source: Extract<Source, 'k8s' | 'clustermesh'>;
   /** Empty for the local cluster. */
   readonly cluster: string;

@@ -58,7 +58,7 @@ function inZone(backends: Backends, zone: string): Backends {
  *
  * Weights other than 0 have no effect: Cilium uses them for Maglev alone, which has no counterpart here.
  *
- * It does not balance over zones, ignores a backend's own zone (hints are derived from it, under consideration of the load),
+ * It does not balance over zones, ignores a backend's own zone (the hints already consider zones and load),
  * and knows no health beyond the state. Service affinity was applied before. Costs one pass over the backends.
  */
 export const selectBackends: BackendSelection = (backends, context) => {

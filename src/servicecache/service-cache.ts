@@ -84,10 +84,10 @@ export interface ServiceCacheOptions {
   readonly onListenerFault?: FaultListener | undefined;
 }
 
-/** `applied`: the service changed. `unchanged`: it is equal. `unsupported`: such a service is not served; it was removed if it existed. */
+/** Outcome of `ServiceCache.updateService`. `applied`: the service changed. `unchanged`: it is equal. `unsupported`: such a service is not served; it was removed if it existed. */
 export type UpdateServiceOutcome = 'applied' | 'unchanged' | 'unsupported';
 
-/** `invalid`: the input was rejected and counted; `status()` describes it. Nothing changed. */
+/** Outcome of adding a slice or an offer. `invalid`: the input was rejected and counted; `status()` describes it. Nothing changed. */
 export type MergeOutcome = 'applied' | 'unchanged' | 'invalid';
 
 /** A slice of a remote cluster's offer for a service. */
@@ -99,7 +99,7 @@ export interface RemoteSliceID {
   readonly name: string;
 }
 
-/** `not-found`: no object has that name. */
+/** Outcome of a delete. `not-found`: no object has that name. */
 export type RemoveOutcome = 'applied' | 'not-found' | 'invalid';
 
 const NODE_PORTS_OFF: NodePortOptions = { enabled: false };
@@ -414,7 +414,7 @@ export class ServiceCache {
 
   /**
    * Returns the services and frontends on an address (in any spelling): each port on it as a cluster IP, external IP, ingress IP or
-   * configured address of node ports. Costs as those of {@link ServiceCache.lookupFrontend}.
+   * configured address of node ports. The cost is that of {@link ServiceCache.lookupFrontend}.
    */
   lookupAddress(ip: string): readonly FrontendMatch[] {
     this.#frontends ??= new FrontendIndex(this.#nodePort);

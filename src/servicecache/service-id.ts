@@ -6,7 +6,7 @@ export interface ServiceID {
   readonly name: string;
 }
 
-/** Returns `namespace/name`, the key of a service in all maps of this room. Kubernetes names contain no `/`. */
+/** Returns `namespace/name`, the key of a service in maps and texts. Kubernetes names contain no `/`. */
 export function formatServiceID(id: ServiceID): string {
   return `${id.namespace}/${id.name}`;
 }

@@ -11,7 +11,7 @@ type Undo = Map<string, ServiceState | undefined>;
 /** Receives the events of each change or batch. `inputsComplete` is true for `markSynced`. */
 type Publish = (events: readonly ServiceEvent[], inputsComplete: boolean) => void;
 
-/** Receives the states of a service before and after a write; undefined: the service is unknown. It must not throw. */
+/** Receives the states of a service before and after a write, undefined while the service is unknown. It must not throw. */
 export type StateObserver = (
   key: string,
   before: ServiceState | undefined,

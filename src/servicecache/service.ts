@@ -9,12 +9,12 @@ import type { ServiceID } from './service-id.ts';
 export type ServiceType = 'ClusterIP' | 'NodePort' | 'LoadBalancer' | 'ExternalName' | 'unknown';
 
 /**
- * `assigned`: the service has a cluster IP, even if its text is invalid. `headless`: `clusterIP: None`. `unassigned`: it has
+ * Whether a service has a cluster IP. `assigned`: it has one, even if its text is invalid. `headless`: `clusterIP: None`. `unassigned`: it has
  * none; only external IPs can make it reachable.
  */
 export type Addressing = 'assigned' | 'headless' | 'unassigned';
 
-/** `Cluster`: all backends. `Local`: only backends on the node that received the packet. */
+/** The backends that may receive traffic. `Cluster`: all backends. `Local`: only those on the node that received the packet. */
 export type TrafficPolicy = 'Cluster' | 'Local';
 
 /** The clusters whose backends are preferred. Literal `none`, unset and unknown values mean `none`. */
@@ -92,7 +92,7 @@ export interface ServiceFields extends Partial<Omit<Service, 'id' | Collections>
 
 /**
  * Returns a service. Defaults are those of a cluster-internal service without addresses and ports. Immutable collections are
- * kept, others are copied. All services have one hidden class, for the reason given at `backendOf`.
+ * kept, others are copied.
  */
 export function createService(fields: ServiceFields): Service {
   return {

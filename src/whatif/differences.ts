@@ -2,7 +2,7 @@ import type { HeldClaim } from '../ipcache/row-reader.ts';
 import type { Node } from '../nodemanager/node.ts';
 import type { ServiceEvent } from '../servicecache/events.ts';
 
-/** `gone`: no entry any more. `changed`: another entry. `revealed`: the CIDR under an endpoint IP. `created`: a new entry. */
+/** The kind of a change of a prefix. `gone`: no entry any more. `changed`: another entry. `revealed`: the CIDR under an endpoint IP. `created`: a new entry. */
 export type PrefixKind = 'gone' | 'changed' | 'revealed' | 'created';
 
 /** The change of a prefix that listeners would receive. */
@@ -28,7 +28,7 @@ export interface NodeDifference {
   readonly podCIDRs: number;
 }
 
-/** `gone`: deleted. `empty`: it has backends now, and would have none. `fewer`: it would lose some of them. `changed`: else. */
+/** The kind of a change of a service. `gone`: deleted. `empty`: it has backends now, and would have none. `fewer`: it would lose some of them. `changed`: else. */
 export type ServiceKind = 'gone' | 'empty' | 'fewer' | 'changed' | 'created';
 
 /** The change of an announced service. */

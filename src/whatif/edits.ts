@@ -27,7 +27,7 @@ export type Edit =
   | { readonly edit: 'service'; readonly service: Service }
   | { readonly edit: 'slice'; readonly slice: EndpointSlice };
 
-/** An edit names an unknown object, or an invalid value. */
+/** The error of `whatIf` for an edit that names an unknown object or has an invalid value. */
 export class EditError extends Error {
   /** Index of the edit. */
   readonly index: number;

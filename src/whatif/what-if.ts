@@ -30,7 +30,7 @@ import {
   removesWriter,
 } from './edits.ts';
 
-/** The engines that are asked. Claims must be retained (`retainOverruled`, the default). */
+/** The engines on which `whatIf` bases its answer. Claims must be retained (`retainOverruled`, the default). */
 export interface WhatIfEngines {
   readonly ipcache: IPCache;
   readonly services?: ServiceCache | undefined;

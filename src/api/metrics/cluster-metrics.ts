@@ -1,5 +1,5 @@
 import type { ReadModel } from '../read-model.ts';
-import { type Description, known, type MetricSources, one } from './description.ts';
+import { byCluster, type Description, type MetricSources, one } from './description.ts';
 
 /** Returns the status metrics of each cluster. */
 export function clusterDescriptions(model: MetricSources): readonly Description[] {
@@ -81,14 +81,14 @@ export function syncDescriptions({ metrics }: Pick<MetricSources, 'metrics'>): r
       type: 'gauge',
       labels,
       help: 'Duration of the initial sync of a cluster.',
-      samples: () => known(metrics(), ({ firstSyncMs }) => inSeconds(firstSyncMs)),
+      samples: () => byCluster(metrics(), ({ firstSyncMs }) => inSeconds(firstSyncMs)),
     },
     {
       name: 'dpcache_cluster_last_sync_duration_seconds',
       type: 'gauge',
       labels,
       help: 'Duration of the last full sync of a cluster.',
-      samples: () => known(metrics(), ({ lastSyncMs }) => inSeconds(lastSyncMs)),
+      samples: () => byCluster(metrics(), ({ lastSyncMs }) => inSeconds(lastSyncMs)),
     },
   ];
 }

@@ -34,7 +34,7 @@ export function one(value: number): readonly Sample[] {
 }
 
 /** Returns a sample for each cluster with a value. */
-export function known(
+export function byCluster(
   clusters: readonly ClusterMetrics[],
   read: (cluster: ClusterMetrics) => number | undefined,
 ): readonly Sample[] {

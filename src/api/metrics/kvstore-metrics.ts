@@ -1,5 +1,5 @@
 import type { WatchMetrics } from '../read-model.ts';
-import { type Description, known, type MetricSources, type Sample } from './description.ts';
+import { byCluster, type Description, type MetricSources, type Sample } from './description.ts';
 
 /** Returns the metrics of each cluster's kvstore client. */
 export function kvstoreDescriptions({ metrics }: Pick<MetricSources, 'metrics'>): readonly Description[] {
@@ -56,14 +56,14 @@ export function kvstoreDescriptions({ metrics }: Pick<MetricSources, 'metrics'>)
       type: 'gauge',
       labels,
       help: 'Current leases in a kvstore.',
-      samples: () => known(metrics(), ({ kvstore }) => kvstore?.leases),
+      samples: () => byCluster(metrics(), ({ kvstore }) => kvstore?.leases),
     },
     {
       name: 'dpcache_kvstore_leases_lost_total',
       type: 'counter',
       labels,
       help: 'Leases in a kvstore that expired or were revoked while keys were bound to them.',
-      samples: () => known(metrics(), ({ kvstore }) => kvstore?.leasesLost),
+      samples: () => byCluster(metrics(), ({ kvstore }) => kvstore?.leasesLost),
     },
   ];
 }

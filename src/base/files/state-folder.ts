@@ -17,7 +17,7 @@ export interface StateSink {
 }
 
 /**
- * The folder of an agent's checkpoint; all file system calls of this room. Names contain no `/`. Every call may reject with an
+ * The folder of a checkpoint or a history, through which all its files are read and written. Names contain no `/`. Every call may reject with an
  * error of the file system.
  */
 export interface StateFolder {

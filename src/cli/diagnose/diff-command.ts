@@ -32,7 +32,7 @@ const REMEDIES: ReadonlyMap<unknown, string> = new Map([
   ].map((code) => [code, 'give the CA of the agent with --ca-file'] as const),
   ['CERT_HAS_EXPIRED', 'renew its certificate'],
   ['ERR_TLS_CERT_ALTNAME_INVALID', 'use a host name of its certificate'],
-  ['EPROTO', 'use http:// if it serves no https'],
+  ['EPROTO', 'use http:// if the agent does not serve https'],
   ['ENOTFOUND', 'check the host name'],
   ['EACCES', 'run the command as the user of the agent'],
 ]);
@@ -116,7 +116,7 @@ export function addDiffCommand(program: Command, io: CommandIO, run: RunAction):
         const { writeLines } = await import('../../process/terminal.ts');
         const token = await textOf('--token-file', tokenFile);
         const credentials = { token, ca: await textOf('--ca-file', caFile) };
-        // Such a text is not repeated, because it may have a password.
+        // Such a text is not repeated, because it may contain a password.
         if ([agent, other].some((text) => /^https?:/.test(text) && !isOrigin(text)))
           return command.error(
             'dpcache: invalid URL of an agent: it must be https://HOST:PORT without user, path or query',

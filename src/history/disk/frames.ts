@@ -1,6 +1,6 @@
 import { DamagedError } from '../byte-buffer.ts';
 
-/** Returns the CRC-32 of bytes, as `node:zlib` computes it. Passed in, because this room imports nothing of Node. */
+/** Returns the CRC-32 of bytes, as `crc32` of `node:zlib` does. It is passed in, because the history imports no Node module. */
 export type Checksum = (bytes: Uint8Array) => number;
 
 const MAGIC: Uint8Array = new TextEncoder().encode('dphist\n');

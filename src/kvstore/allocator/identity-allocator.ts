@@ -57,7 +57,7 @@ export interface AllocatedIdentity {
   readonly isNew: boolean;
 }
 
-/** An {@link IdentityAllocator} as data. */
+/** Status of an {@link IdentityAllocator}, as plain data. */
 export interface IdentityAllocatorStatus {
   /** Number of label sets that this node uses. */
   readonly used: number;
@@ -77,7 +77,7 @@ const ATTEMPTS = 8;
 const BACKOFF = { baseMs: 50, capMs: 1000 };
 
 /**
- * Allocates a number for each set of labels, the same one on every node of a cluster (SEMANTICS 5), through {@link IdentityKeys}.
+ * Allocates a number for each set of labels, the same one on every node of a cluster (SEMANTICS 5).
  *
  * Allocation holds a lock on the labels. References to identities in use are counted. If a master key in use disappears, or slave
  * keys after the loss of a lease, they are written again. The identities of the cluster are cached. Those of other clusters can
@@ -126,7 +126,7 @@ export class IdentityAllocator {
     });
   }
 
-  /** Resolves when the identities of the cluster are known. Earlier allocations cost one read each. */
+  /** Resolves when the identities of the cluster are known. An allocation before that costs one read more. */
   get synced(): Promise<void> {
     return this.#store.synced;
   }

@@ -22,7 +22,7 @@ import { KvstoreError } from '../session/errors.ts';
 /** Prefix of the master keys of a cluster. */
 export const MASTER_PREFIX: string = `${IDENTITIES_PREFIX}id/`;
 
-/** Options of {@link IdentityKeys}. */
+/** Options of the keys that an `IdentityAllocator` writes. */
 export interface IdentityKeysOptions {
   readonly backend: KvstoreBackend;
   /** Last part of the slave keys of this node: its address. It contains no `/`. */

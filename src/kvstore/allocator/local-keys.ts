@@ -11,7 +11,7 @@ export interface LocalKey {
   references: number;
 }
 
-/** Result of {@link LocalKeys.release}. */
+/** Outcome of the release of an identity. */
 export type ReleaseOutcome = 'released' | 'still-used' | 'not-found';
 
 /** Options of {@link LocalKeys}. */

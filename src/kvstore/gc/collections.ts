@@ -40,7 +40,7 @@ export function staleIdentities(
   return stale;
 }
 
-/** Returns the collection of master keys of the cluster that no node uses. Each is deleted under its lock, after a second check. */
+/** Returns the `Collection` of the identities of the cluster that no node uses: master keys without slave keys. Each is deleted under its lock, after a second check. */
 export function identityCollection(backend: KvstoreBackend, range: IdentityRange): Collection {
   return {
     list: async (signal) => staleIdentities(await backend.listPrefix(IDENTITIES_PREFIX, { signal }), range),
@@ -61,7 +61,7 @@ export function identityCollection(backend: KvstoreBackend, range: IdentityRange
 }
 
 /**
- * Returns the collection of lock keys that are never released although their lease is alive, because a client hangs. Only the
+ * Returns the `Collection` of lock keys that are never released although their lease is alive, because a client hangs. Only the
  * holder is collected, which is the oldest key of its path. The others wait, and are only counted once they hold the lock.
  */
 export function lockCollection(backend: KvstoreBackend, prefix: string = IDENTITY_LOCKS_PREFIX): Collection {

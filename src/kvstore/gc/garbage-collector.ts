@@ -22,7 +22,7 @@ export interface GarbageCollectorOptions {
   readonly onFailure?: ((error: unknown, task: string) => void) | undefined;
 }
 
-/** A collector as data. */
+/** Status of a {@link GarbageCollector}, as plain data. */
 export interface GarbageCollectorStatus {
   readonly rounds: number;
   readonly removed: number;

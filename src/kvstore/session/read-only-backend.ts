@@ -23,13 +23,13 @@ import { abortedError, asKvstoreError, closedError, KvstoreError } from './error
 import { UntilClosed } from './shared-signal.ts';
 import type { CallOptions, EndpointStatus, KeyValue } from './transport.ts';
 
-/** A key of a source, and its value. */
+/** A key and its value, as the source of a {@link ReadOnlyBackend} lists them. */
 export interface SourceEntry {
   readonly key: string;
   readonly value: Uint8Array;
 }
 
-/** A change of a source. Without a value the key was deleted. */
+/** A change of a key in the source of a {@link ReadOnlyBackend}. Without a value the key was deleted. */
 export interface SourceChange {
   readonly key: string;
   readonly value?: Uint8Array | undefined;

@@ -35,7 +35,7 @@ export interface RetryQueueOptions<J> {
   onDone?(jobs: readonly J[]): void;
 }
 
-/** Status of a {@link RetryQueue}. */
+/** Status of jobs that are retried until they succeed. */
 export interface RetryQueueStatus {
   /** Number of unfinished jobs. */
   readonly pending: number;

@@ -117,7 +117,7 @@ export interface WatchStoreRun {
   readonly onState?: ((state: WatchState, failure: Failure | undefined) => void) | undefined;
 }
 
-/** Status of a store. */
+/** Status of a {@link WatchStore}. */
 export interface WatchStoreStatus {
   /** Number of keys with a value in the observer. */
   readonly keys: number;

@@ -22,7 +22,7 @@ export interface EndpointCollectorOptions {
   readonly intervalMs: number;
 }
 
-/** `cilium-endpoint-gc-interval`. */
+/** Default interval, that of Cilium's `cilium-endpoint-gc-interval`. */
 export const ENDPOINT_GC_INTERVAL_MS: number = 5 * 60_000;
 
 /** Looks up the possible owners of an endpoint by name. */
@@ -43,9 +43,9 @@ function texts(list: readonly unknown[], ...names: readonly string[]): readonly 
  * one.
  */
 function describesPod(endpoint: KubernetesObject, pod: KubernetesObject): boolean {
-  const own = new Set(texts(items(endpoint, 'status', 'networking', 'addressing'), 'ipv4', 'ipv6'));
+  const listed = new Set(texts(items(endpoint, 'status', 'networking', 'addressing'), 'ipv4', 'ipv6'));
   const addresses = [field(pod, 'status', 'podIP'), ...texts(items(pod, 'status', 'podIPs'), 'ip')];
-  return addresses.some((address) => address !== undefined && own.has(address));
+  return addresses.some((address) => address !== undefined && listed.has(address));
 }
 
 function whyNoPod(

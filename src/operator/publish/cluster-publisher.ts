@@ -58,7 +58,7 @@ export interface ClusterPublisherOptions extends KeyOwner {
   readonly random?: Random | undefined;
   /** Slices the work on many keys. Share one between all parts of a process. Default: a new one. */
   readonly gate?: TurnGate | undefined;
-  /** Receives values that are not published because readers would reject them. They are counted before. */
+  /** Receives values that are not published because readers would reject them. They are already counted. */
   readonly onReject?: ((rejection: Rejection) => void) | undefined;
   /** Receives background failures, with the name of the task. All are retried, and are in `status()`. */
   readonly onFailure?: ((error: unknown, task: string) => void) | undefined;

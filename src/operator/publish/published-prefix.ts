@@ -45,7 +45,7 @@ const NOT_OBSERVED = Buffer.alloc(0);
 /** etcd limits the whole request. Fence and framing take less than 128 bytes, measured. */
 const MAX_BYTES = VALUE_LIMITS.bytes - 512;
 
-/** The status of a {@link PublishedPrefix}. */
+/** Status of one published resource, such as the nodes of a cluster. */
 export interface PublishedPrefixStatus extends PublishedKeys {
   readonly failures: number;
   readonly lastFailure: Failure | undefined;

@@ -3,7 +3,7 @@ import { constants } from 'node:os';
 const { EAGAIN, EOPNOTSUPP } = constants.errno;
 
 /**
- * Names of errno values. If a number has two names, the one used by manual pages. ENOTSUPP is internal to the kernel, but some
+ * Names of errno values. If a number has two names, the one that manual pages use is returned. ENOTSUPP is internal to the kernel, but some
  * calls return it.
  */
 const CODES: ReadonlyMap<number, string> = new Map([
