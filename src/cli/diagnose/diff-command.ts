@@ -136,7 +136,8 @@ export function addDiffCommand(program: Command, io: CommandIO, run: RunAction):
             const { compareWithTable } = await import('../../sysdump/compare-with-agent.ts');
             return compareWithTable(ask, tableOf(other), { signal: io.signal });
           }
-          const { diffAgents, diffLines } = await import('../../client/agent-diff.ts');
+          const { diffAgents } = await import('../../client/agent-diff.ts');
+          const { diffLines } = await import('../../client/diff-lines.ts');
           const json = await diffAgents(ask, askOther);
           return { json, lines: diffLines(json), differences: json.writers.length + json.notCompared };
         };

@@ -1,0 +1,86 @@
+import type { DigestClaim } from '../api/routes/digest-routes.ts';
+import { counted } from '../base/show-value.ts';
+import { alignColumns, printable } from '../process/terminal.ts';
+import type { AgentDiff, ClaimDifference, DocumentDifference } from './agent-diff.ts';
+
+/** Lines of the text. `-o json` has all differences. */
+const SHOWN = 50;
+
+/** Items of a list in the text. */
+const SHOWN_ITEMS = 3;
+
+function claimText(claim: DigestClaim | undefined): string {
+  if (claim === undefined) return 'none';
+  const { identity, hostIP, namespace, podName, encryptKey } = claim;
+  const pod = podName === undefined ? '' : ` ${namespace ?? ''}/${podName}`;
+  const key = encryptKey === 0 ? '' : ` key ${encryptKey}`;
+  return `${identity}${pod}${hostIP === undefined ? '' : ` at ${hostIP}`}${key}`;
+}
+
+/** Returns the differences of two versions of a service or node, by field. Of lists, returns the items of one agent only. */
+function fieldDifferences({ a, b }: Pick<DocumentDifference, 'a' | 'b'>): readonly string[] {
+  if (a === undefined || b === undefined) return [a === undefined ? 'a: none' : 'b: none'];
+  const names = [...new Set([...Object.keys(a), ...Object.keys(b)])];
+  return names.flatMap((name) => {
+    const [x = '', y = ''] = [a[name], b[name]];
+    if (typeof x === 'string' && typeof y === 'string')
+      return x === y ? [] : [`${name}: ${x || 'none'} at a, ${y || 'none'} at b`];
+    const [inA, inB] = [listOf(x), listOf(y)];
+    const [onlyA, onlyB] = [onlyIn(inA, inB), onlyIn(inB, inA)];
+    return [
+      ...(onlyA.length === 0 ? [] : [`${name}: only at a: ${firstOf(onlyA)}`]),
+      ...(onlyB.length === 0 ? [] : [`${name}: only at b: ${firstOf(onlyB)}`]),
+    ];
+  });
+}
+
+function onlyIn(texts: readonly string[], others: readonly string[]): readonly string[] {
+  const known = new Set(others);
+  return texts.filter((text) => !known.has(text));
+}
+
+function listOf(value: string | readonly string[]): readonly string[] {
+  return typeof value === 'string' ? [value].filter((text) => text !== '') : value;
+}
+
+function firstOf(texts: readonly string[]): string {
+  const more = texts.length > SHOWN_ITEMS ? ` and ${texts.length - SHOWN_ITEMS} more` : '';
+  return texts.slice(0, SHOWN_ITEMS).join(', ') + more;
+}
+
+/** Returns the differences as text: groups, claims, services and nodes with reasons, and the expected ones in the last line. */
+export function diffLines(diff: AgentDiff): readonly string[] {
+  const { clusters, writers, differences, documents, expected, notListed, notCompared } = diff;
+  const heads = writers.map(({ writer, differ, claimsA, claimsB }) => {
+    const what = writer.startsWith('services') || writer.startsWith('nodes') ? '' : ' claims';
+    return `${writer}: ${differ} of ${Math.max(claimsA, claimsB)}${what} ${differ === 1 ? 'differs' : 'differ'}`;
+  });
+  const whyText = ({ reason, why }: Pick<ClaimDifference, 'reason' | 'why'>): string =>
+    reason === 'none-found' ? 'no reason found' : why;
+  const rows = differences
+    .slice(0, SHOWN)
+    .map((one) => [`  ${one.key}`, `a: ${claimText(one.a)}`, `b: ${claimText(one.b)}`, whyText(one)]);
+  const items = documents
+    .slice(0, SHOWN)
+    .map((one) => [`  ${one.writer} ${one.key}`, fieldDifferences(one).join('; '), whyText(one)]);
+  const more = Math.max(0, differences.length - SHOWN) + Math.max(0, documents.length - SHOWN) + notListed;
+  const { ownNode, localSource } = expected;
+  return [
+    ...(clusters === undefined
+      ? []
+      : [
+          printable(
+            `The agents are of clusters ${clusters.a} and ${clusters.b}: only other clusters are compared.`,
+          ),
+        ]),
+    ...(heads.length === 0 ? ['No differences.'] : heads.map(printable)),
+    ...alignColumns(rows.map((row) => row.map(printable))),
+    ...alignColumns(items.map((row) => row.map(printable))),
+    ...(more > 0 ? [`  and ${more} more`] : []),
+    ...(notListed > 0 ? [`Truncated: -o json lists all except ${counted(notListed, 'difference')}.`] : []),
+    ...(notCompared > 0
+      ? [`${counted(notCompared, 'claim')} not compared: too many of them have the same place in the digest.`]
+      : []),
+    `Expected differences: ${ownNode + localSource} (local nodes and their addresses: ${ownNode}, sources of one node: ${localSource})`,
+  ];
+}

@@ -1,0 +1,257 @@
+import { ApiError, type Ask } from '../api/api-client.ts';
+import type { ExplanationDocument } from '../api/documents.ts';
+import type { DigestClaim, DigestDocument, DigestItem } from '../api/routes/digest-routes.ts';
+import type { StatusDocument } from '../api/status-document.ts';
+
+/** Keys for which a reason is searched; it takes a few requests each. */
+const EXPLAINED = 100;
+
+/** Changes that are younger may not have reached the other agent. */
+const RECENT_MS = 5_000;
+
+/** Why two agents differ in a key. The reasons are searched in this order. */
+export type DiffReason =
+  | 'setting'
+  | 'incomplete'
+  | 'revision-behind'
+  | 'rejected'
+  | 'other-source'
+  | 'recent'
+  | 'none-found'
+  | 'not-searched';
+
+/** A reason and one sentence about it, which is empty if no reason was found. */
+export interface Explained {
+  readonly reason: DiffReason;
+  readonly why: string;
+}
+
+/** One of the two agents. */
+export type Side = 'a' | 'b';
+
+/** A claim that differs. */
+export interface DifferingClaim {
+  /** The group of writers. */
+  readonly writer: string;
+  readonly key: string;
+  readonly a: DigestClaim | undefined;
+  readonly b: DigestClaim | undefined;
+}
+
+/** A service of one cluster or a node that differs. */
+export interface DifferingDocument {
+  /** `services` for those of the local cluster, `services baltic`, `nodes baltic`. */
+  readonly writer: string;
+  readonly key: string;
+  readonly a: DigestItem['fields'] | undefined;
+  readonly b: DigestItem['fields'] | undefined;
+}
+
+/** Returns the differences with the reasons of the first {@link EXPLAINED}. */
+export async function withReasons<T>(
+  pairs: readonly T[],
+  reasonOf: (pair: T) => Promise<readonly [DiffReason, string]>,
+): Promise<readonly (T & Explained)[]> {
+  const found: (T & Explained)[] = [];
+  for (const [at, pair] of pairs.entries()) {
+    const [reason, why] = at < EXPLAINED ? await reasonOf(pair) : (['not-searched', ''] as const);
+    found.push({ ...pair, reason, why });
+  }
+  return found;
+}
+
+interface RejectionsDocument {
+  readonly recent: readonly { readonly message: string }[];
+}
+
+/** Finds the reasons of differences. The status and the rejections of each agent are read once. */
+export class DiffReasons {
+  readonly #asks: Readonly<Record<Side, Ask>>;
+  readonly #digests: Readonly<Record<Side, DigestDocument>>;
+  readonly #statuses: Readonly<Record<Side, StatusDocument>>;
+  readonly #rejections: Readonly<Record<Side, RejectionsDocument>>;
+
+  private constructor(
+    asks: Readonly<Record<Side, Ask>>,
+    digests: Readonly<Record<Side, DigestDocument>>,
+    statuses: Readonly<Record<Side, StatusDocument>>,
+    rejections: Readonly<Record<Side, RejectionsDocument>>,
+  ) {
+    this.#asks = asks;
+    this.#digests = digests;
+    this.#statuses = statuses;
+    this.#rejections = rejections;
+  }
+
+  /** Reads the status and the rejections of both agents. */
+  static async read(
+    asks: Readonly<Record<Side, Ask>>,
+    digests: Readonly<Record<Side, DigestDocument>>,
+  ): Promise<DiffReasons> {
+    const read = async <T>(path: string): Promise<Readonly<Record<Side, T>>> => {
+      const [a, b] = await Promise.all([asks.a(path), asks.b(path)]);
+      return { a: a as T, b: b as T }; // the same version wrote them
+    };
+    const statuses = await read<StatusDocument>('/v1/status');
+    return new DiffReasons(asks, digests, statuses, await read<RejectionsDocument>('/v1/rejections'));
+  }
+
+  /** Returns the reason of a different claim. */
+  async of(pair: DifferingClaim): Promise<readonly [DiffReason, string]> {
+    const setting = this.#setting(pair);
+    if (setting !== undefined) return ['setting', setting];
+    for (const side of ['a', 'b'] as const) {
+      const incomplete = incompleteText(this.#statuses[side], pair);
+      if (incomplete !== undefined) return ['incomplete', `${side}: ${incomplete}`];
+    }
+    const [a, b] = await Promise.all([this.#explain('a', pair.key), this.#explain('b', pair.key)]);
+    const behind = behindText(pair, a, b);
+    if (behind !== undefined) return ['revision-behind', behind];
+    for (const side of ['a', 'b'] as const) {
+      const rejected = this.#rejections[side].recent.find(({ message }) => names(message, pair.key));
+      if (rejected !== undefined) return ['rejected', `${side} rejected ${rejected.message}`];
+    }
+    const other = otherSource(pair, a, b);
+    if (other !== undefined) return ['other-source', other];
+    for (const side of ['a', 'b'] as const)
+      if (await this.#isRecent(side, pair.key))
+        return ['recent', `${side} changed it less than ${RECENT_MS / 1000} s ago`];
+    return ['none-found', ''];
+  }
+
+  /** Returns the reason of a difference of a service or node. */
+  ofItem({ writer }: DifferingDocument): readonly [DiffReason, string] {
+    const [what = '', cluster = this.#statuses.a.cluster] = writer.split(' ');
+    for (const side of ['a', 'b'] as const) {
+      const incomplete = incompleteItem(
+        this.#statuses[side],
+        what === 'nodes' ? NODE_KINDS : SERVICE_KINDS,
+        cluster,
+      );
+      if (incomplete !== undefined) return ['incomplete', `${side}: ${incomplete}`];
+    }
+    return ['none-found', ''];
+  }
+
+  /** Returns the settings that differ, if the claim is of a node. */
+  #setting({ a, b }: DifferingClaim): string | undefined {
+    if ((a ?? b)?.owner?.includes('/') !== true) return undefined;
+    const [mine, theirs] = [this.#digests.a.settings, this.#digests.b.settings];
+    const texts = Object.entries(mine).flatMap(([name, value]) => {
+      const other: unknown = Reflect.get(theirs, name);
+      return value === other ? [] : `${name} is ${value} at a, ${other} at b`;
+    });
+    return texts.length === 0 ? undefined : texts.join('; ');
+  }
+
+  async #explain(side: Side, key: string): Promise<ExplanationDocument | undefined> {
+    return this.#find<ExplanationDocument>(side, `/v1/ipcache/explain/${key}`);
+  }
+
+  async #isRecent(side: Side, key: string): Promise<boolean> {
+    const query = new URLSearchParams({ key, from: `-${RECENT_MS / 1000}s`, limit: '1' });
+    const history = await this.#find<{ readonly items: readonly unknown[] }>(side, `/v1/history?${query}`);
+    return (history?.items.length ?? 0) > 0;
+  }
+
+  /** Returns a document; undefined if the agent has none, for example because it records no history. */
+  async #find<T>(side: Side, path: string): Promise<T | undefined> {
+    try {
+      return (await this.#asks[side](path)) as T;
+    } catch (error) {
+      if (error instanceof ApiError && error.problem !== undefined) return undefined;
+      throw error;
+    }
+  }
+}
+
+/** Returns true if a text names exactly this key, not a longer one that begins with it. */
+function names(text: string, key: string): boolean {
+  const address = key.split(/[/@]/, 1)[0] ?? key;
+  return new RegExp(`(^|[^0-9a-f.:])${address.replaceAll('.', '\\.')}([^0-9a-f.:]|[.:](?![0-9a-f:])|$)`).test(
+    text,
+  );
+}
+
+/** Kinds that make claims of the API server's addresses only, or none. */
+const SERVICE_KINDS: ReadonlySet<string> = new Set(['services', 'endpointslices', 'endpoints']);
+
+/** Kinds that make claims of nodes only. */
+const NODE_KINDS: ReadonlySet<string> = new Set(['ciliumnodes', 'nodes']);
+
+/** Returns the incomplete parts of the source of a claim. */
+function incompleteText(status: StatusDocument, { writer, a, b }: DifferingClaim): string | undefined {
+  const [source = '', owner] = writer.split(' ');
+  if (source === 'k8s' || source === 'custom-resource') {
+    const claim = a ?? b;
+    const isNode = claim?.owner?.includes('/') === true;
+    return incompleteKind(
+      status,
+      (name) => NODE_KINDS.has(name) === isNode && !(claim?.podName !== undefined && SERVICE_KINDS.has(name)),
+    );
+  }
+  if (source === 'restored') return 'the claims are restored and not confirmed';
+  if (source === 'clustermesh') return incompleteCluster(status, owner ?? '');
+  const own = status.clusters.find(({ name }) => name === status.cluster);
+  return own && incompleteCluster(status, own.name);
+}
+
+/** Returns the incomplete parts of the source of a service or a node of a cluster. */
+function incompleteItem(
+  status: StatusDocument,
+  kinds: ReadonlySet<string>,
+  cluster: string,
+): string | undefined {
+  const kind = cluster === status.cluster ? incompleteKind(status, (name) => kinds.has(name)) : undefined;
+  return kind ?? incompleteCluster(status, cluster);
+}
+
+function incompleteKind(status: StatusDocument, isWanted: (name: string) => boolean): string | undefined {
+  const kind = status.kubernetes?.kinds.find(
+    ({ name, state, complete, behindMs }) =>
+      isWanted(name) &&
+      (state === 'forbidden' || (state !== 'resting' && (!complete || behindMs !== undefined))),
+  );
+  return kind && `kind ${kind.name} is ${kind.state}${kind.complete ? '' : ', incomplete'}`;
+}
+
+function incompleteCluster(status: StatusDocument, name: string): string | undefined {
+  const cluster = status.clusters.find((one) => one.name === name);
+  if (cluster === undefined) return name === status.cluster ? undefined : `cluster ${name} is not followed`;
+  if (cluster.ready) return undefined;
+  const since = cluster.knownAt === undefined ? '' : ` since ${cluster.knownAt}`;
+  const missing = cluster.missing.length === 0 ? '' : `, incomplete: ${cluster.missing.join(', ')}`;
+  return `cluster ${cluster.name} is ${cluster.state}${since}${missing}`;
+}
+
+/** Returns the revisions of the claim if one agent has an older one. */
+function behindText(
+  { writer, key, ...pair }: DifferingClaim,
+  a: ExplanationDocument | undefined,
+  b: ExplanationDocument | undefined,
+): string | undefined {
+  const [source = ''] = writer.split(' ');
+  const owner = (pair.a ?? pair.b)?.owner;
+  const revisionOf = (explanation: ExplanationDocument | undefined): number | undefined =>
+    explanation?.claims.find(
+      // An explanation has the claims of larger prefixes too.
+      (claim) => claim.key === key && claim.source === source && claim.owner === owner,
+    )?.origin?.revision;
+  const [revisionA, revisionB] = [revisionOf(a), revisionOf(b)];
+  if (revisionA === undefined || revisionB === undefined || revisionA === revisionB) return undefined;
+  const side = revisionA < revisionB ? 'a' : 'b';
+  return `${side} is behind: revision ${Math.min(revisionA, revisionB)} of ${Math.max(revisionA, revisionB)}`;
+}
+
+/** Returns another source from which the agent without this claim has a claim on the key. */
+function otherSource(
+  pair: DifferingClaim,
+  a: ExplanationDocument | undefined,
+  b: ExplanationDocument | undefined,
+): string | undefined {
+  if (pair.a !== undefined && pair.b !== undefined) return undefined;
+  const [side, claims] = pair.a === undefined ? (['a', a?.claims] as const) : (['b', b?.claims] as const);
+  const [source = ''] = pair.writer.split(' ');
+  const other = claims?.find((claim) => claim.key === pair.key && claim.source !== source);
+  return other && `${side} has it from ${other.source}${other.owner === undefined ? '' : ` ${other.owner}`}`;
+}
