@@ -151,6 +151,11 @@ export interface ServiceExplanationDocument {
   })[];
 }
 
+/** A service with its explanation. */
+export interface ExplainedServiceDocument extends ServiceDocument {
+  readonly explain: ServiceExplanationDocument;
+}
+
 /** A node. Empty fields are absent. */
 export interface NodeDocument {
   readonly cluster: string;
@@ -187,6 +192,11 @@ export interface NodeExplanationDocument {
     readonly holder?: { readonly source: string; readonly owner: string } | undefined;
     readonly stronger: boolean;
   }[];
+}
+
+/** A node with its explanation. */
+export interface ExplainedNodeDocument extends NodeDocument {
+  readonly explain: NodeExplanationDocument;
 }
 
 /** Compares text by UTF-16 code unit. ASCII keys then have the same order as in JSON libraries of other languages. */

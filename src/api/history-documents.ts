@@ -5,6 +5,8 @@ import type { DocumentMoment, Held, HistoryRecord, Moment, PastClaim, When } fro
 import type { HeldClaim } from '../ipcache/row-reader.ts';
 import {
   type ClaimDocument,
+  type ExplainedNodeDocument,
+  type ExplainedServiceDocument,
   type ExplanationDocument,
   entryDocument,
   type NodeDocument,
@@ -13,7 +15,6 @@ import {
 import { type HeldDocument, type PastDocument, UNCERTAINTY_TEXTS } from './past-document.ts';
 import { ProblemError } from './problem.ts';
 import type { ReadModel } from './read-model.ts';
-import type { ExplainedNodeDocument, ExplainedServiceDocument } from './schemas.ts';
 import { parseWhen, WHEN_FORMS } from './when.ts';
 
 /** One record of the history. Fields that do not apply are absent. */

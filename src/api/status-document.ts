@@ -253,3 +253,9 @@ export interface StatusDocument {
     readonly recent: readonly string[];
   };
 }
+
+/** The part of the status that `/v1/clustermesh` returns. */
+export type ClustermeshDocument = Pick<
+  StatusDocument,
+  'cluster' | 'clusterID' | 'clusters' | 'configProblems' | 'steps'
+>;

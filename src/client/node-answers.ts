@@ -1,6 +1,5 @@
-import type { NodeDocument } from '../api/documents.ts';
+import type { ExplainedNodeDocument, NodeDocument } from '../api/documents.ts';
 import { namePath } from '../api/name-path.ts';
-import type { ExplainedNodeDocument } from '../api/schemas.ts';
 import { printable } from '../process/terminal.ts';
 import { ageText, type Column, emptyAnswer, find, listed, type Question } from './answer.ts';
 import { pastLines } from './history-answers.ts';

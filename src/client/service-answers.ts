@@ -1,6 +1,5 @@
-import type { BackendDocument, ServiceDocument } from '../api/documents.ts';
+import type { BackendDocument, ExplainedServiceDocument, ServiceDocument } from '../api/documents.ts';
 import { namePath } from '../api/name-path.ts';
-import type { ExplainedServiceDocument } from '../api/schemas.ts';
 import { DEFAULT_WEIGHT } from '../model/backend-weight.ts';
 import { printable } from '../process/terminal.ts';
 import {

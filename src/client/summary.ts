@@ -2,9 +2,9 @@ import { ApiError, type Ask } from '../api/api-client.ts';
 import { ascending, type ServiceDocument, serviceDocument } from '../api/documents.ts';
 import type { HealthProblem, ProblemsDocument } from '../api/problems.ts';
 import type { EngineViews } from '../api/read-model.ts';
-import type { ClustermeshDocument } from '../api/schemas.ts';
 import type {
   ClusterDocument,
+  ClustermeshDocument,
   KindDocument,
   KubernetesDocument,
   StatusDocument,

@@ -5,7 +5,7 @@ import {
   type ServiceDocument,
   serviceDocument,
 } from '../../src/api/documents.ts';
-import { NODE, SERVICE } from '../../src/api/schemas.ts';
+import { NODE, SERVICE } from '../../src/api/schemas/engine-schemas.ts';
 import { getNode } from '../../src/client/node-answers.ts';
 import { getService } from '../../src/client/service-answers.ts';
 import { IPCache } from '../../src/ipcache/ipcache.ts';

@@ -1,6 +1,6 @@
 import type { VNode } from 'preact';
+import type { ExplainedNodeDocument } from '../../src/api/documents.ts';
 import { namePath } from '../../src/api/name-path.ts';
-import type { ExplainedNodeDocument } from '../../src/api/schemas.ts';
 import { addressOf } from '../address.ts';
 import { useAnswer, withQuery } from '../agent/ask.ts';
 import { useMoment, useVersion } from '../agent/live.ts';

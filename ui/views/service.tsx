@@ -1,6 +1,6 @@
 import type { VNode } from 'preact';
+import type { ExplainedServiceDocument } from '../../src/api/documents.ts';
 import { namePath } from '../../src/api/name-path.ts';
-import type { ExplainedServiceDocument } from '../../src/api/schemas.ts';
 import { addressOf } from '../address.ts';
 import { useAnswer, withQuery } from '../agent/ask.ts';
 import { useMoment, useStatus, useVersion } from '../agent/live.ts';

@@ -18,7 +18,7 @@ import {
 import { historyOf, pastNode, pastService, whenParameter } from '../history-documents.ts';
 import { ProblemError } from '../problem.ts';
 import type { KnownIdentity } from '../read-model.ts';
-import { EXPLAINED_NODE, EXPLAINED_SERVICE, IDENTITY, NODE, SERVICE } from '../schemas.ts';
+import { EXPLAINED_NODE, EXPLAINED_SERVICE, IDENTITY, NODE, SERVICE } from '../schemas/engine-schemas.ts';
 import { answerJSON } from './answer.ts';
 import { ListPages } from './list-pages.ts';
 import {

@@ -15,7 +15,7 @@ import {
 } from '../history-documents.ts';
 import { ProblemError } from '../problem.ts';
 import type { ReadModel } from '../read-model.ts';
-import { CAUSES, HISTORY } from '../schemas.ts';
+import { CAUSES, HISTORY } from '../schemas/history-schemas.ts';
 import { answerJSON } from './answer.ts';
 import { answers, filterParameter, prefixParameter } from './route-parts.ts';
 

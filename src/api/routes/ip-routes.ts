@@ -12,7 +12,8 @@ import {
 } from '../documents.ts';
 import { ProblemError } from '../problem.ts';
 import type { ReadModel } from '../read-model.ts';
-import { ENTRY, EXPLANATION, PAST_FIELD } from '../schemas.ts';
+import { ENTRY, EXPLANATION } from '../schemas/engine-schemas.ts';
+import { PAST_FIELD } from '../schemas/history-schemas.ts';
 import { answerJSON } from './answer.ts';
 import { matching, parseFilters } from './ip-filters.ts';
 import { MAX_SORTED, ORDERS, selectSorted } from './ip-order.ts';

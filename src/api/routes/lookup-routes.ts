@@ -7,7 +7,7 @@ import { type EntryDocument, entryDocument } from '../documents.ts';
 import { historyOf, whenParameter } from '../history-documents.ts';
 import { ProblemError } from '../problem.ts';
 import type { ReadModel } from '../read-model.ts';
-import { ENTRY } from '../schemas.ts';
+import { ENTRY } from '../schemas/engine-schemas.ts';
 import { pastEntry } from './past-entries.ts';
 import { answers } from './route-parts.ts';
 

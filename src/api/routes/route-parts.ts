@@ -2,12 +2,31 @@ import { hash } from 'node:crypto';
 import { z } from '@hono/zod-openapi';
 import { assert } from '../../base/assert.ts';
 import type { TurnGate } from '../../base/turn-gate.ts';
+import { UNCERTAINTIES } from '../../history/types.ts';
 import { type Labels, parseLabelQuery } from '../../model/labels.ts';
 import { canonicalAddress, canonicalEndpoint, Prefix } from '../../net/prefix.ts';
 import { segmentName } from '../name-path.ts';
-import { PROBLEM_TYPE, ProblemError } from '../problem.ts';
-import { PROBLEM } from '../schemas.ts';
+import { PROBLEM_TYPE, type ProblemDocument, ProblemError } from '../problem.ts';
+import { HELD } from '../schemas/history-schemas.ts';
 import type { Listing, ListPages, Page } from './list-pages.ts';
+
+/** See {@link ProblemDocument}. */
+const PROBLEM: z.ZodType<ProblemDocument> = z
+  .object({
+    type: z.string(),
+    title: z.string(),
+    status: z.int(),
+    detail: z.string(),
+    field: z.string().optional(),
+    value: z.string().optional(),
+    allowed: z.string().optional(),
+    held: HELD.optional(),
+    reason: z
+      .enum(UNCERTAINTIES)
+      .optional()
+      .describe('Why it is not certain that nothing existed at that time; absent if it is'),
+  })
+  .openapi('Problem');
 
 /** Descriptions and media types of a route's responses. */
 export type AnswerDescription<S extends z.ZodType> = {

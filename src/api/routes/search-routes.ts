@@ -1,13 +1,36 @@
 import { createRoute, z } from '@hono/zod-openapi';
 import type { ApiApp, RouteContext } from '../api-context.ts';
 import { ProblemError } from '../problem.ts';
-import { SEARCH } from '../schemas.ts';
-import { search } from '../search.ts';
+import { SEARCH_KINDS, SEARCH_MATCHES, type SearchDocument, search } from '../search.ts';
 import { answerJSON } from './answer.ts';
 import { answers } from './route-parts.ts';
 
 /** Maximum number of results of each kind. */
 const MAX_RESULTS = 50;
+
+const SEARCH: z.ZodType<SearchDocument> = z
+  .object({
+    query: z.string(),
+    truncated: z.boolean().describe('True if not all names were compared'),
+    groups: z
+      .array(
+        z.object({
+          kind: z.enum(SEARCH_KINDS),
+          total: z.int(),
+          items: z.array(
+            z.object({
+              kind: z.enum(SEARCH_KINDS),
+              key: z.string(),
+              title: z.string(),
+              detail: z.string(),
+              match: z.enum(SEARCH_MATCHES),
+            }),
+          ),
+        }),
+      )
+      .describe('The group with the best result first'),
+  })
+  .openapi('SearchResults');
 
 const SEARCH_ALL = createRoute({
   method: 'get',

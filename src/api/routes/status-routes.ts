@@ -7,7 +7,7 @@ import { ALL_TYPES, CHANGE_TYPES, type ChangeType } from '../change-types.ts';
 import { CONFLICT_KINDS, ConflictScan } from '../conflicts.ts';
 import { ProblemError } from '../problem.ts';
 import { healthProblems } from '../problems.ts';
-import { CLUSTER_DETAIL, CLUSTERMESH, PROBLEMS, STATUS } from '../schemas.ts';
+import { CLUSTER_DETAIL, CLUSTERMESH, PROBLEMS, STATUS } from '../schemas/status-schemas.ts';
 import { answerJSON } from './answer.ts';
 import { EVENT_STREAM_HEADERS, streamOf, writeEvents } from './event-stream.ts';
 import { addHealthRoutes } from './health-routes.ts';
