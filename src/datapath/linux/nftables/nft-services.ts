@@ -9,12 +9,18 @@ import { type Endpoint, parseEndpoint } from '../services/service-layout.ts';
 import type { Kernel } from '../syscall/kernel.ts';
 import { SyscallError } from '../syscall/syscall-error.ts';
 import {
+  changedFrontend,
+  changeRequests,
+  EMPTY_SLOT,
+  emptyFrontend,
+  itemOf,
+  type KnownFrontend,
+} from './frontend-elements.ts';
+import {
   addChain,
-  addElements,
   addSet,
   addTable,
   deleteChain,
-  deleteElements,
   deleteTable,
   dumpElements,
   isAbout,
@@ -25,16 +31,11 @@ import {
   readElements,
 } from './nft-message.ts';
 import {
-  backendsOf,
   baseChains,
-  clusterIPKey,
-  frontendKey,
-  masqueradeOf,
   PROTOCOLS,
   pickChain,
   pickedOf,
   pickName,
-  portKey,
   readClusterIP,
   readFrontend,
   readPort,
@@ -42,7 +43,6 @@ import {
   SETS,
   setKind,
   setsOf,
-  slotKey,
   tableOf,
 } from './service-layout.ts';
 import { readStructure, type TableStructure } from './table-structure.ts';
@@ -50,8 +50,6 @@ import { readStructure, type TableStructure } from './table-structure.ts';
 const FAMILIES = [4, 6] as const;
 /** Limit of attempts to read a table completely. */
 const READ_TRIES = 8;
-/** Keeps a message of IPv6 elements below the size limit of netlink. */
-const ELEMENTS_A_MESSAGE = 256;
 /** A transaction, with its begin and end messages, must fit into one send. */
 const BATCH_BYTES = 60_000;
 /** The kernel checks all frontends in each transaction, so large transactions are cheaper; a chunk still blocks the event loop. */
@@ -65,24 +63,6 @@ interface PreparedChange {
   readonly at: number;
   readonly change: TableChange<ServiceItem>;
   readonly requests: readonly NetlinkRequest[];
-}
-
-/** Marks a slot that another process deleted. */
-const EMPTY_SLOT = '';
-
-/** State in the kernel of a frontend, or of a cluster IP with any port. */
-interface Known {
-  /** A cluster IP with any port. */
-  readonly isAny: boolean;
-  /** Number of backends to pick from; 0: it refuses connections; `undefined`: it is in no set of frontends. */
-  backends: number | undefined;
-  readonly slots: string[];
-  /** Protocols whose masquerade set, or set of cluster IPs, contains it. */
-  readonly listed: Set<number>;
-}
-
-function emptyKnown(endpoint: Endpoint): Known {
-  return { isAny: isAnyPort(endpoint), backends: undefined, slots: [], listed: new Set() };
 }
 
 /** Returns true if a key reports a defect of the rules. Its repair needs no input of a service. */
@@ -108,7 +88,7 @@ export class NftServices implements KernelTable<ServiceItem>, Disposable {
   readonly #table: string;
   readonly #open: (groups?: readonly number[]) => NetlinkSocket;
   readonly #socket: NetlinkSocket;
-  readonly #known: Readonly<Record<Family, Map<string, Known>>> = { 4: new Map(), 6: new Map() };
+  readonly #known: Readonly<Record<Family, Map<string, KnownFrontend>>> = { 4: new Map(), 6: new Map() };
   readonly #structure: Record<Family, TableStructure | undefined> = { 4: undefined, 6: undefined };
   /** Number of frontends that use each chain, by its number of backends. */
   readonly #picks: Record<Family, Map<number, number>> = { 4: new Map(), 6: new Map() };
@@ -297,9 +277,9 @@ export class NftServices implements KernelTable<ServiceItem>, Disposable {
     }
   }
 
-  #knownAt(family: Family, endpoint: Endpoint): Known {
+  #knownAt(family: Family, endpoint: Endpoint): KnownFrontend {
     const name = formatFrontend(endpoint);
-    const known = this.#known[family].get(name) ?? emptyKnown(endpoint);
+    const known = this.#known[family].get(name) ?? emptyFrontend(endpoint);
     this.#known[family].set(name, known);
     return known;
   }
@@ -366,11 +346,9 @@ export class NftServices implements KernelTable<ServiceItem>, Disposable {
       this.#known[family].delete(key);
       return;
     }
-    const slots = place(previous?.slots ?? [], item.backends);
-    const isAny = isAnyPort(endpoint);
-    const backends = isAny ? undefined : slots.length;
-    this.#countPick(family, backends, 1);
-    this.#known[family].set(key, { isAny, backends, slots, listed: new Set(listedOf(endpoint, item)) });
+    const changed = changedFrontend(endpoint, previous, item);
+    this.#countPick(family, changed.backends, 1);
+    this.#known[family].set(key, changed);
   }
 
   #countPick(family: Family, backends: number | undefined, by: number): void {
@@ -394,43 +372,15 @@ export class NftServices implements KernelTable<ServiceItem>, Disposable {
     }
   }
 
-  /** Returns the requests of a change. Backends are added before the frontend refers to them, and deleted afterwards. */
   #requests({ key, item }: TableChange<ServiceItem>): readonly NetlinkRequest[] {
     const frontend = parseEndpoint(key);
     const family = familyOf(frontend.ip);
     if (item === undefined && this.#known[family].get(key) === undefined) return [];
     this.#ensureTable(family);
-    const table = this.#tableOf(family);
-    const known = this.#known[family].get(key);
-    const lists = listRequests(table, frontend, known?.listed ?? NONE, listedOf(frontend, item));
-    if (isAnyPort(frontend)) return lists;
-    const before = known?.slots ?? [];
-    const after = item && place(before, item.backends);
-    const changed = before.flatMap((backend, slot) =>
-      backend === EMPTY_SLOT || after?.[slot] === backend ? [] : [slot],
-    );
-    const added = (after ?? []).flatMap((backend, slot) =>
-      before[slot] === backend ? [] : [{ backend, slot }],
-    );
-    const isReplaced = (slot: number): boolean => slot < (after?.length ?? 0);
-    const keyOf = (slot: number): Uint8Array => slotKey(frontend, slot);
-    const backends = backendsOf(frontend.protocol);
+    const picked = item === undefined || isAnyPort(frontend) ? 0 : item.backends.length;
     return [
-      ...this.#newPick(family, after?.length ?? 0),
-      ...inMessages(changed.filter(isReplaced), (slots) => deleteElements(table, backends, slots.map(keyOf))),
-      ...inMessages(added, (slots) =>
-        addElements(
-          table,
-          backends,
-          slots.map(({ backend, slot }) => ({ key: keyOf(slot), value: portKey(parseEndpoint(backend)) })),
-        ),
-      ),
-      ...lists,
-      ...frontendRequests(table, frontend, known?.backends, after?.length),
-      ...inMessages(
-        changed.filter((slot) => !isReplaced(slot)),
-        (slots) => deleteElements(table, backends, slots.map(keyOf)),
-      ),
+      ...this.#newPick(family, picked),
+      ...changeRequests(this.#tableOf(family), frontend, this.#known[family].get(key), item),
     ];
   }
 
@@ -444,86 +394,12 @@ export class NftServices implements KernelTable<ServiceItem>, Disposable {
   }
 }
 
-const NONE: ReadonlySet<number> = new Set();
-
 /** Returns an error if no map exists for the protocol of the frontend. */
 function unsupported({ key, item }: TableChange<ServiceItem>): SyscallError | undefined {
   const endpoint = parseEndpoint(key);
   const isKnown = PROTOCOLS.some(({ number }) => number === endpoint.protocol);
   if (isKnown || isAnyPort(endpoint) || item === undefined) return undefined;
   return new SyscallError(`${key}: unsupported protocol, expected TCP, UDP or SCTP`, EPROTONOSUPPORT);
-}
-
-/** Returns the protocols whose masquerade set, or set of cluster IPs, must contain an item. */
-function listedOf(endpoint: Endpoint, item: ServiceItem | undefined): readonly number[] {
-  if (item === undefined) return [];
-  if (isAnyPort(endpoint)) return PROTOCOLS.map(({ number }) => number);
-  return item.masquerade === true ? [endpoint.protocol] : [];
-}
-
-function listRequests(
-  table: NftTable,
-  endpoint: Endpoint,
-  previous: ReadonlySet<number>,
-  after: readonly number[],
-): readonly NetlinkRequest[] {
-  const isAny = isAnyPort(endpoint);
-  const setOf = (protocol: number): string => (isAny ? SETS.clusterIPs : masqueradeOf(protocol));
-  const keyOf = (protocol: number): Uint8Array =>
-    isAny ? clusterIPKey(endpoint.ip, protocol) : portKey(endpoint);
-  return [
-    ...after
-      .filter((protocol) => !previous.has(protocol))
-      .map((protocol) => addElements(table, setOf(protocol), [{ key: keyOf(protocol) }])),
-    ...[...previous]
-      .filter((protocol) => !after.includes(protocol))
-      .map((protocol) => deleteElements(table, setOf(protocol), [keyOf(protocol)])),
-  ];
-}
-
-/** Assigns backends to slots. Backends that remain keep their slots, because fewer elements change then. */
-function place(previous: readonly string[], backends: readonly string[]): string[] {
-  const wanted = new Set(backends);
-  const slots = backends.map((_, slot) => {
-    const backend = previous[slot];
-    return backend !== undefined && wanted.delete(backend) ? backend : undefined;
-  });
-  const rest = wanted.values();
-  return slots.map((backend) => backend ?? rest.next().value ?? '');
-}
-
-/** Returns the state of a frontend as an item. An incomplete one equals no desired item. */
-function itemOf({ isAny, backends, slots, listed }: Known): ServiceItem {
-  const isWhole = isAny ? listed.size === PROTOCOLS.length : backends === slots.length;
-  const masquerade = !isAny && listed.size > 0;
-  return { backends: isWhole ? slots : [EMPTY_SLOT, ...slots], affinitySeconds: 0, masquerade };
-}
-
-/** Returns the requests that change the number of backends of a frontend; `undefined`: no frontend, 0: it refuses. */
-function frontendRequests(
-  table: NftTable,
-  frontend: Endpoint,
-  previous: number | undefined,
-  after: number | undefined,
-): readonly NetlinkRequest[] {
-  if (previous === after) return [];
-  const key = frontendKey(frontend);
-  const setOf = (backends: number): string => (backends === 0 ? SETS.refused : SETS.services);
-  const chain = after === undefined || after === 0 ? undefined : pickName(after);
-  return [
-    ...(previous === undefined ? [] : [deleteElements(table, setOf(previous), [key])]),
-    ...(after === undefined ? [] : [addElements(table, setOf(after), [{ key, chain }])]),
-  ];
-}
-
-function inMessages<T>(
-  all: readonly T[],
-  message: (some: readonly T[]) => NetlinkRequest,
-): readonly NetlinkRequest[] {
-  const messages: NetlinkRequest[] = [];
-  for (let at = 0; at < all.length; at += ELEMENTS_A_MESSAGE)
-    messages.push(message(all.slice(at, at + ELEMENTS_A_MESSAGE)));
-  return messages;
 }
 
 const scratch = new MessageWriter();

@@ -1,0 +1,164 @@
+import type { NetlinkRequest } from '../netlink/netlink-socket.ts';
+import { isAnyPort, type ServiceItem } from '../services/desired-services.ts';
+import { type Endpoint, parseEndpoint } from '../services/service-layout.ts';
+import { addElements, deleteElements, type NftTable } from './nft-message.ts';
+import {
+  backendsOf,
+  clusterIPKey,
+  frontendKey,
+  masqueradeOf,
+  PROTOCOLS,
+  pickName,
+  portKey,
+  SETS,
+  slotKey,
+} from './service-layout.ts';
+
+/** Keeps a message of IPv6 elements below the size limit of netlink. */
+const ELEMENTS_A_MESSAGE = 256;
+
+const NONE: ReadonlySet<number> = new Set();
+
+/** Marks a slot that another process deleted. */
+export const EMPTY_SLOT = '';
+
+/** State in the kernel of a frontend, or of a cluster IP with any port. */
+export interface KnownFrontend {
+  /** A cluster IP with any port. */
+  readonly isAny: boolean;
+  /** Number of backends to pick from; 0: it refuses connections; `undefined`: it is in no set of frontends. */
+  backends: number | undefined;
+  readonly slots: string[];
+  /** Protocols whose masquerade set, or set of cluster IPs, contains it. */
+  readonly listed: Set<number>;
+}
+
+/** Returns the state of a frontend without elements. */
+export function emptyFrontend(endpoint: Endpoint): KnownFrontend {
+  return { isAny: isAnyPort(endpoint), backends: undefined, slots: [], listed: new Set() };
+}
+
+/** Returns the state of a frontend as an item. An incomplete one equals no desired item. */
+export function itemOf({ isAny, backends, slots, listed }: KnownFrontend): ServiceItem {
+  const isWhole = isAny ? listed.size === PROTOCOLS.length : backends === slots.length;
+  const masquerade = !isAny && listed.size > 0;
+  return { backends: isWhole ? slots : [EMPTY_SLOT, ...slots], affinitySeconds: 0, masquerade };
+}
+
+/** Returns the state of a frontend after a change to an item. */
+export function changedFrontend(
+  endpoint: Endpoint,
+  previous: KnownFrontend | undefined,
+  item: ServiceItem,
+): KnownFrontend {
+  const slots = place(previous?.slots ?? [], item.backends);
+  const isAny = isAnyPort(endpoint);
+  const backends = isAny ? undefined : slots.length;
+  return { isAny, backends, slots, listed: new Set(listedOf(endpoint, item)) };
+}
+
+/**
+ * Returns the requests that change the elements of a frontend; `item` is undefined if it is deleted. Backends are added before the
+ * frontend refers to them, and deleted afterwards.
+ */
+export function changeRequests(
+  table: NftTable,
+  frontend: Endpoint,
+  known: KnownFrontend | undefined,
+  item: ServiceItem | undefined,
+): readonly NetlinkRequest[] {
+  const lists = listRequests(table, frontend, known?.listed ?? NONE, listedOf(frontend, item));
+  if (isAnyPort(frontend)) return lists;
+  const before = known?.slots ?? [];
+  const after = item && place(before, item.backends);
+  const changed = before.flatMap((backend, slot) =>
+    backend === EMPTY_SLOT || after?.[slot] === backend ? [] : [slot],
+  );
+  const added = (after ?? []).flatMap((backend, slot) =>
+    before[slot] === backend ? [] : [{ backend, slot }],
+  );
+  const isReplaced = (slot: number): boolean => slot < (after?.length ?? 0);
+  const keyOf = (slot: number): Uint8Array => slotKey(frontend, slot);
+  const backends = backendsOf(frontend.protocol);
+  return [
+    ...inMessages(changed.filter(isReplaced), (slots) => deleteElements(table, backends, slots.map(keyOf))),
+    ...inMessages(added, (slots) =>
+      addElements(
+        table,
+        backends,
+        slots.map(({ backend, slot }) => ({ key: keyOf(slot), value: portKey(parseEndpoint(backend)) })),
+      ),
+    ),
+    ...lists,
+    ...frontendRequests(table, frontend, known?.backends, after?.length),
+    ...inMessages(
+      changed.filter((slot) => !isReplaced(slot)),
+      (slots) => deleteElements(table, backends, slots.map(keyOf)),
+    ),
+  ];
+}
+
+/** Returns the protocols whose masquerade set, or set of cluster IPs, must contain an item. */
+function listedOf(endpoint: Endpoint, item: ServiceItem | undefined): readonly number[] {
+  if (item === undefined) return [];
+  if (isAnyPort(endpoint)) return PROTOCOLS.map(({ number }) => number);
+  return item.masquerade === true ? [endpoint.protocol] : [];
+}
+
+function listRequests(
+  table: NftTable,
+  endpoint: Endpoint,
+  previous: ReadonlySet<number>,
+  after: readonly number[],
+): readonly NetlinkRequest[] {
+  const isAny = isAnyPort(endpoint);
+  const setOf = (protocol: number): string => (isAny ? SETS.clusterIPs : masqueradeOf(protocol));
+  const keyOf = (protocol: number): Uint8Array =>
+    isAny ? clusterIPKey(endpoint.ip, protocol) : portKey(endpoint);
+  return [
+    ...after
+      .filter((protocol) => !previous.has(protocol))
+      .map((protocol) => addElements(table, setOf(protocol), [{ key: keyOf(protocol) }])),
+    ...[...previous]
+      .filter((protocol) => !after.includes(protocol))
+      .map((protocol) => deleteElements(table, setOf(protocol), [keyOf(protocol)])),
+  ];
+}
+
+/** Assigns backends to slots. Backends that remain keep their slots, because fewer elements change then. */
+function place(previous: readonly string[], backends: readonly string[]): string[] {
+  const wanted = new Set(backends);
+  const slots = backends.map((_, slot) => {
+    const backend = previous[slot];
+    return backend !== undefined && wanted.delete(backend) ? backend : undefined;
+  });
+  const rest = wanted.values();
+  return slots.map((backend) => backend ?? rest.next().value ?? '');
+}
+
+/** Returns the requests that change the number of backends of a frontend; `undefined`: no frontend, 0: it refuses. */
+function frontendRequests(
+  table: NftTable,
+  frontend: Endpoint,
+  previous: number | undefined,
+  after: number | undefined,
+): readonly NetlinkRequest[] {
+  if (previous === after) return [];
+  const key = frontendKey(frontend);
+  const setOf = (backends: number): string => (backends === 0 ? SETS.refused : SETS.services);
+  const chain = after === undefined || after === 0 ? undefined : pickName(after);
+  return [
+    ...(previous === undefined ? [] : [deleteElements(table, setOf(previous), [key])]),
+    ...(after === undefined ? [] : [addElements(table, setOf(after), [{ key, chain }])]),
+  ];
+}
+
+function inMessages<T>(
+  all: readonly T[],
+  message: (some: readonly T[]) => NetlinkRequest,
+): readonly NetlinkRequest[] {
+  const messages: NetlinkRequest[] = [];
+  for (let at = 0; at < all.length; at += ELEMENTS_A_MESSAGE)
+    messages.push(message(all.slice(at, at + ELEMENTS_A_MESSAGE)));
+  return messages;
+}
