@@ -1,7 +1,9 @@
+import { HostAccess } from './host-access.ts';
 import type { HostDatapathContext, HostDatapathOptions } from './host-options.ts';
 import { HostParts } from './host-parts.ts';
 import { LinuxDatapath, type WantedPart } from './linux-datapath.ts';
 import { type DatapathPart, missingFor, type ProbeAnswer, probeHost, readHost } from './probe.ts';
+import { ServiceParts } from './services/service-parts.ts';
 
 /** The datapath of this host, and the result of its probe. */
 export interface HostDatapath {
@@ -13,10 +15,12 @@ export interface HostDatapath {
 export function openHostDatapath(options: HostDatapathOptions, context: HostDatapathContext): HostDatapath {
   const { pinFolder, cgroup, routing, services } = options;
   const probe = probeHost(readHost(), { pinFolder, cgroup });
-  const parts = new HostParts(options, context);
+  const access = new HostAccess(options, context);
+  const parts = new HostParts(access);
+  const serviceParts = new ServiceParts(access);
   const canRun = (part: DatapathPart): boolean => missingFor(probe, part).length === 0;
   const retireRules = (): void => {
-    if (canRun('nftables')) parts.retireRules();
+    if (canRun('nftables')) serviceParts.retireRules();
   };
   const wanted: readonly WantedPart[] = [
     {
@@ -34,12 +38,13 @@ export function openHostDatapath(options: HostDatapathOptions, context: HostData
       open:
         services === 'off'
           ? undefined
-          : () => (services === 'nftables' ? parts.nftables() : parts.sockets(probe.cgroup ?? '')),
+          : () =>
+              services === 'nftables' ? serviceParts.nftables() : serviceParts.sockets(probe.cgroup ?? ''),
       retire: () => {
-        parts.retirePrograms();
+        serviceParts.retirePrograms();
         retireRules();
       },
     },
   ];
-  return { probe, datapath: new LinuxDatapath(probe, wanted, parts) };
+  return { probe, datapath: new LinuxDatapath(probe, wanted, access) };
 }

@@ -3,10 +3,12 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, expect, it } from 'vitest';
 import { systemClock } from '../../../src/base/system-clock.ts';
 import { cleanHost } from '../../../src/datapath/linux/clean-host.ts';
+import { HostAccess } from '../../../src/datapath/linux/host-access.ts';
 import { openHostDatapath } from '../../../src/datapath/linux/host-datapath.ts';
 import type { HostDatapathOptions } from '../../../src/datapath/linux/host-options.ts';
 import { HostParts } from '../../../src/datapath/linux/host-parts.ts';
 import type { LinuxDatapath } from '../../../src/datapath/linux/linux-datapath.ts';
+import { ServiceParts } from '../../../src/datapath/linux/services/service-parts.ts';
 import { inNamespace } from '../../../src/datapath/linux/syscall/in-namespace.ts';
 import { Kernel } from '../../../src/datapath/linux/syscall/kernel.ts';
 import { IPCache } from '../../../src/ipcache/ipcache.ts';
@@ -80,9 +82,9 @@ describeOnLinux('a host that an agent manages', ['maps', 'routes', 'nftables', '
     mkdirSync(join(pins, 'two'));
     const retire = (): string => {
       within(host, () => {
-        using parts = new HostParts(optionsOf(join(pins, 'two'), { routing: 'off' }), context());
-        parts.retireNodes();
-        parts.retireRules();
+        using access = new HostAccess(optionsOf(join(pins, 'two'), { routing: 'off' }), context());
+        new HostParts(access).retireNodes();
+        new ServiceParts(access).retireRules();
       });
       return host.run('ip', 'route', 'show', 'proto', '201');
     };

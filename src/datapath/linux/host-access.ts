@@ -1,0 +1,106 @@
+import { mkdirSync } from 'node:fs';
+import type { Clock } from '../../base/clock.ts';
+import { Bpf } from './bpf/bpf.ts';
+import type { HostDatapathContext, HostDatapathOptions } from './host-options.ts';
+import type { KeptItems } from './kept-items.ts';
+import type { KeptTableContext } from './kept-table.ts';
+import type { KernelTable } from './kernel-table.ts';
+import { lockFolder, lockNamespace, type NamespacePart, OwnedByAnotherError } from './own-locks.ts';
+import { Kernel } from './syscall/kernel.ts';
+
+/** The access of all parts of a datapath to one host: its kernel, opened when it is needed, the folder of pins, and the locks. */
+export class HostAccess implements Disposable {
+  readonly options: HostDatapathOptions;
+  readonly context: HostDatapathContext;
+  /** The context of the tables of this host. */
+  readonly keeping: KeptTableContext & { readonly clock: Clock };
+  readonly #leading: KeptItems[] = [];
+  #opened: { readonly kernel: Kernel; readonly bpf: Bpf } | undefined;
+  #folderLock: Disposable | undefined;
+
+  constructor(options: HostDatapathOptions, context: HostDatapathContext) {
+    this.options = options;
+    this.context = context;
+    const { clock, random } = context;
+    this.keeping = { clock, random, nextTurn: setImmediate };
+  }
+
+  /** Releases the lock, so that another process may own the pins. Dispose of all parts before. */
+  [Symbol.dispose](): void {
+    this.#folderLock?.[Symbol.dispose]();
+  }
+
+  get kernel(): Kernel {
+    return this.#open().kernel;
+  }
+
+  get bpf(): Bpf {
+    return this.#open().bpf;
+  }
+
+  /** Tables that lead to pods of other nodes. Paths are deleted after their items. */
+  get leading(): readonly KeptItems[] {
+    return this.#leading;
+  }
+
+  /** Adds a table to {@link HostAccess.leading} and returns it. */
+  addLeading(items: KeptItems): KeptItems {
+    this.#leading.push(items);
+    return items;
+  }
+
+  /** In a dry run, makes a table report every write as done, without writing. */
+  prepare<Item>(table: Pick<KernelTable<Item>, 'apply'>): void {
+    if (this.options.dryRun) table.apply = (changes) => changes.map(() => undefined);
+  }
+
+  /** Returns the folder of pins. Creates it if it is missing, and locks it. */
+  folder(): string {
+    const { pinFolder, dryRun } = this.options;
+    if (dryRun) return pinFolder;
+    mkdirSync(pinFolder, { recursive: true, mode: 0o700 });
+    this.#folderLock ??= lockFolder(this.kernel, pinFolder);
+    return pinFolder;
+  }
+
+  /** Opens a part under a lock, which is held until the part is disposed of. */
+  holding<Part extends Disposable>(part: NamespacePart, open: () => Part): Part {
+    const lock = this.lock(part);
+    try {
+      const opened = open();
+      return {
+        ...opened,
+        [Symbol.dispose]: () => {
+          opened[Symbol.dispose]();
+          lock?.[Symbol.dispose]();
+        },
+      };
+    } catch (error) {
+      lock?.[Symbol.dispose]();
+      throw error;
+    }
+  }
+
+  /** Locks a part for this process; returns undefined in a dry run. */
+  lock(part: NamespacePart): Disposable | undefined {
+    return this.options.dryRun ? undefined : lockNamespace(this.kernel, part);
+  }
+
+  /** Runs `retire`. If another agent owns the part, its items are in use, and nothing is removed. */
+  unlessOwned(retire: () => void): void {
+    if (this.options.dryRun) return;
+    try {
+      retire();
+    } catch (error) {
+      if (!(error instanceof OwnedByAnotherError)) throw error;
+    }
+  }
+
+  #open(): { readonly kernel: Kernel; readonly bpf: Bpf } {
+    if (this.#opened === undefined) {
+      const kernel = new Kernel();
+      this.#opened = { kernel, bpf: new Bpf(kernel) };
+    }
+    return this.#opened;
+  }
+}

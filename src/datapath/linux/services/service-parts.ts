@@ -1,0 +1,310 @@
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
+import { disposeOnError } from '../../../base/dispose-on-error.ts';
+import type { Node } from '../../../nodemanager/node.ts';
+import type { NodeHandler } from '../../../nodemanager/node-handler.ts';
+import type { ServiceListener } from '../../../servicecache/events.ts';
+import type { NodePortOptions } from '../../../servicecache/frontends.ts';
+import type { HostAccess } from '../host-access.ts';
+import { type KeptItems, keptItems } from '../kept-items.ts';
+import { KeptTable, type KeptTableContext } from '../kept-table.ts';
+import type { KernelTable } from '../kernel-table.ts';
+import type { LinuxPart } from '../linux-datapath.ts';
+import { isRulesKey, NftServices } from '../nftables/nft-services.ts';
+import { OwnedByAnotherError } from '../own-locks.ts';
+import { NFT_TABLE } from '../own-names.ts';
+import { PacedTask } from '../paths/paced-task.ts';
+import { guardPins, mapPins } from '../pin-guard.ts';
+import { networkCookie } from '../syscall/network-cookie.ts';
+import { SyscallError } from '../syscall/syscall-error.ts';
+import {
+  DesiredServices,
+  type DesiredServicesOptions,
+  type NodeLabels,
+  type ServiceItem,
+} from './desired-services.ts';
+import { type AddressesByFamily, HostAddresses } from './host-addresses.ts';
+import { serviceRoom } from './service-layout.ts';
+import { ServicePins, unpinServiceMaps } from './service-pins.ts';
+import { ServiceMapTable } from './service-table.ts';
+import { attachSocketPrograms, detachSocketPrograms, programPins } from './socket-programs.ts';
+
+/** Errors of a kernel without nftables. */
+const NO_NFTABLES: ReadonlySet<string> = new Set(['EOPNOTSUPP', 'EPROTONOSUPPORT']);
+
+/** Repairs of rules that others change wait this long, or this many times the duration of the last repair if that is longer. */
+const RULES_PACE_MS = 500;
+const REPAIR_SHARE = 10;
+
+/** The services of a table, and the condition for its deletes. */
+type ServicesOptions = Pick<DesiredServicesOptions, 'origin' | 'frontends'> &
+  Pick<KeptTableContext, 'deletesMayGo'>;
+
+interface OpenedServices extends Disposable {
+  readonly desired: DesiredServices;
+  readonly items: KeptItems;
+  readonly listener: ServiceListener;
+  setNodeLabels(labels: NodeLabels): void;
+  problems(): readonly string[];
+}
+
+/** Opens the part of services: as programs of sockets, or as rules. */
+export class ServiceParts {
+  readonly #access: HostAccess;
+
+  constructor(access: HostAccess) {
+    this.#access = access;
+  }
+
+  /**
+   * Opens programs for the sockets of this host. If the kernel has nftables, also opens rules for packets from outside, which
+   * reach node ports, external IPs and load-balancer addresses. Maps are opened before the programs that read them. Programs of
+   * an earlier process stay attached.
+   */
+  sockets(cgroup: string): LinuxPart {
+    const { dryRun } = this.#access.options;
+    const { bpf, kernel } = this.#access;
+    const host = networkCookie(kernel);
+    const folder = this.#access.folder();
+    const room = serviceRoom(this.#access.options.serviceCapacity);
+    const pins = new ServicePins(bpf, { folder, room, isPinned: !dryRun });
+    const table = new ServiceMapTable(pins.maps);
+    const attach = (): void => {
+      if (!dryRun && !pins.isStaged) attachSocketPrograms(bpf, programs());
+    };
+    const programs = () => ({ folder, cgroup, maps: pins.descriptors, host });
+    if (!pins.isResized) disposeOnError([pins], attach);
+    const inside = this.#services(table, pins, { origin: 'inside' });
+    const { items } = inside;
+    const sockets: KeptItems = {
+      ...items,
+      adopt: async () => {
+        if (pins.isResized) {
+          for (const _ of pins.resize(attach)) await new Promise<void>((resolve) => setImmediate(resolve));
+          table.replaceMaps(pins.maps);
+          // The old programs stay in use if they could not be replaced.
+          attach();
+        }
+        await items.adopt();
+      },
+    };
+    const outside = this.#outside(items);
+    // Maps are restored before programs, because the next agent attaches programs to maps that it finds by name.
+    const guard = guardPins(this.#access, 'service-pins', () => {
+      // The old pins are kept until the maps filled beside them replace them.
+      if (pins.isStaged) return new Map();
+      const pinned = [...pins.descriptors].map(([name, fd]) => [join(folder, name), fd] as const);
+      return new Map([...mapPins(bpf, pinned), ...programPins(bpf, programs())]);
+    });
+    const isMissing = typeof outside === 'string';
+    const parts = isMissing ? [inside] : [inside, outside];
+    const problems = (): readonly string[] => [
+      ...(existsSync(cgroup)
+        ? guard.problems()
+        : [`cgroup ${cgroup} does not exist any more: set another with --datapath-cgroup`]),
+      ...pins.problems(),
+      ...(isMissing ? outsideIsMissing(inside.desired.withExternal, outside) : []),
+      ...parts.flatMap((part) => part.problems()),
+    ];
+    return {
+      datapath: {
+        services: {
+          onEvents: (events) => {
+            for (const { listener } of parts) listener.onEvents(events);
+          },
+        },
+        nodes: this.#ownLabels(parts),
+      },
+      tables: [sockets, ...(isMissing ? [] : [outside.items]), ...guard.tables],
+      problems,
+      setServiceInputs: (inputs) => {
+        for (const { desired } of parts) desired.setInputs(inputs);
+      },
+      retire: () => {
+        if (!pins.isStaged || dryRun) return;
+        attachSocketPrograms(bpf, programs());
+        pins.settle();
+      },
+      [Symbol.dispose]: () => {
+        guard[Symbol.dispose]();
+        for (const part of parts) part[Symbol.dispose]();
+      },
+    };
+  }
+
+  /**
+   * Returns the rules for packets from outside of this host, or the reason why there are none. Their deletes wait until the
+   * sockets are up to date.
+   */
+  #outside(sockets: KeptItems): OpenedServices | string {
+    try {
+      return this.#access.holding('rules', () => {
+        const options = { origin: 'outside', frontends: 'external' } as const;
+        return this.#rules({ ...options, deletesMayGo: () => sockets.flushed() });
+      });
+    } catch (error) {
+      if (error instanceof SyscallError || error instanceof OwnedByAnotherError) return error.message;
+      throw error;
+    }
+  }
+
+  /**
+   * Opens services as rules. Socket programs of an earlier agent are removed when the rules are complete, because both lead to
+   * the same backends.
+   */
+  nftables(): LinuxPart {
+    return this.#access.holding('rules', () => {
+      const opened = this.#rules({ origin: 'outside' });
+      const { desired, items, listener, problems, setNodeLabels: _, ...services } = opened;
+      return {
+        ...services,
+        datapath: { services: listener, nodes: this.#ownLabels([opened]) },
+        tables: [items],
+        problems: () => [...affinityIsLost(desired.withAffinity), ...problems()],
+        setServiceInputs: (inputs) => desired.setInputs(inputs),
+        retire: () => this.retirePrograms(),
+      };
+    });
+  }
+
+  /**
+   * Opens services as rules. Changes of the rules by others are repaired immediately. Throws `SyscallError` if the kernel has
+   * no nftables.
+   */
+  #rules(options: ServicesOptions): OpenedServices {
+    const table = new NftServices(this.#access.kernel, { table: NFT_TABLE });
+    try {
+      table.check();
+      const services = this.#services(table, table, options);
+      const { clock } = this.#access.keeping;
+      let tookMs = 0;
+      const repairing = new PacedTask(
+        clock,
+        () => Math.max(RULES_PACE_MS, REPAIR_SHARE * tookMs),
+        async () => {
+          const begun = clock.now();
+          // Failures are retried by the next repair of all tables.
+          await services.items.repair().catch(() => {});
+          tookMs = clock.now() - begun;
+        },
+      );
+      if (!this.#access.options.dryRun) table.follow(() => void repairing.request());
+      return {
+        ...services,
+        [Symbol.dispose]: () => {
+          repairing[Symbol.dispose]();
+          services[Symbol.dispose]();
+        },
+      };
+    } catch (error) {
+      table[Symbol.dispose]();
+      throw error;
+    }
+  }
+
+  /** Opens services in a table, and disposes of `owner` with them. Node ports follow the addresses of this host. */
+  #services(
+    table: KernelTable<ServiceItem>,
+    owner: Disposable,
+    { deletesMayGo, ...options }: ServicesOptions,
+  ): OpenedServices {
+    const { nodeName } = this.#access.context;
+    this.#access.prepare(table);
+    const addresses = disposeOnError(
+      [owner],
+      () => new HostAddresses(this.#access.kernel, { clock: this.#access.keeping.clock }),
+    );
+    // Rules cannot rewrite a packet to a loopback address and send it out of the host, because the kernel drops it.
+    const nodePort = (all: AddressesByFamily): NodePortOptions => ({
+      enabled: true,
+      ...(options.origin === 'inside' ? all : withoutLoopback(all)),
+    });
+    const desired = new DesiredServices({ nodePort: nodePort(addresses.current), nodeName, ...options });
+    const kept = new KeptTable(table, desired, {
+      ...this.#access.keeping,
+      deletesMayGo,
+      isComplete: (key) => isRulesKey(key) || desired.isComplete(key),
+    });
+    addresses.follow((all) => {
+      for (const frontend of desired.setNodePort(nodePort(all))) kept.mark(frontend);
+    });
+    return {
+      desired,
+      items: this.#access.addLeading(keptItems(table, kept)),
+      listener: desired.listener((frontend) => kept.mark(frontend)),
+      setNodeLabels: (labels) => {
+        for (const frontend of desired.setNodeLabels(labels)) kept.mark(frontend);
+      },
+      problems: () => addresses.problems(),
+      [Symbol.dispose]: () => {
+        addresses[Symbol.dispose]();
+        owner[Symbol.dispose]();
+      },
+    };
+  }
+
+  /** Returns a handler that passes the labels of the local node to services. The last labels stay if the node is deleted. */
+  #ownLabels(parts: readonly OpenedServices[]): NodeHandler {
+    const { clusterName, nodeName } = this.#access.context;
+    const take = ({ cluster, name, labels }: Node): void => {
+      if (cluster !== clusterName || name !== nodeName) return;
+      for (const part of parts) part.setNodeLabels(labels);
+    };
+    return { name: 'own labels', nodeAdd: take, nodeUpdate: (_, node) => take(node), nodeDelete: () => {} };
+  }
+
+  /** Removes the socket programs of an earlier process, and the maps that only they read. */
+  retirePrograms(): void {
+    const { pinFolder } = this.#access.options;
+    if (!existsSync(pinFolder)) return;
+    this.#access.unlessOwned(() => {
+      const folder = this.#access.folder();
+      const { bpf } = this.#access;
+      detachSocketPrograms(bpf, folder);
+      unpinServiceMaps(bpf, folder);
+    });
+  }
+
+  /** Removes the rules of an earlier process. */
+  retireRules(): void {
+    this.#access.unlessOwned(() => {
+      try {
+        using _lock = this.#access.lock('rules');
+        using table = new NftServices(this.#access.kernel, { table: NFT_TABLE });
+        table.remove();
+      } catch (error) {
+        // A kernel without nftables has no rules.
+        if (!(error instanceof SyscallError && NO_NFTABLES.has(error.code))) throw error;
+      }
+    });
+  }
+}
+
+/** Returns a problem if there are frontends that only rules can serve, but no rules. */
+function outsideIsMissing(services: ReadonlySet<string>, why: string): readonly string[] {
+  const some = someOf(services);
+  if (some === undefined) return [];
+  return [`node ports and external addresses of ${some} are unreachable from outside this host: ${why}`];
+}
+
+function withoutLoopback({ ipv4, ipv6 }: AddressesByFamily): AddressesByFamily {
+  return {
+    ipv4: ipv4?.filter((address) => !address.startsWith('127.')),
+    ipv6: ipv6?.filter((address) => address !== '::1'),
+  };
+}
+
+/** Returns a problem for services with session affinity, which rules do not support. */
+function affinityIsLost(services: ReadonlySet<string>): readonly string[] {
+  const some = someOf(services);
+  if (some === undefined) return [];
+  return [
+    `no session affinity for ${some}, because nftables rules select a backend per connection: use --datapath-services socket`,
+  ];
+}
+
+/** Returns the first name and the number of the others; undefined if there are none. */
+function someOf(names: ReadonlySet<string>): string | undefined {
+  const [first] = names;
+  return names.size < 2 ? first : `${first} and ${names.size - 1} more`;
+}
