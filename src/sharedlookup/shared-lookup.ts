@@ -1,10 +1,12 @@
 import { assert } from '../base/assert.ts';
+import { messageOf } from '../base/failure.ts';
 import type { Unsubscribe } from '../base/subscription.ts';
 import type { EntryMirror } from '../ipcache/change-journal.ts';
 import type { IPCacheEntry } from '../ipcache/types.ts';
 import { formatPrefix } from '../net/format-address.ts';
 import { type PrefixRegister, parsePrefix, prefixRegister } from '../net/prefix.ts';
 import { PrefixBlock } from '../net/prefix-block.ts';
+import { SharedMemoryError } from './shared-memory.ts';
 import type { SharedLookupHandle } from './shared-reader.ts';
 import { type SharedAttributes, SharedTable } from './shared-table.ts';
 
@@ -49,6 +51,8 @@ export interface SharedLookupStatus {
   /** The revision of the cache that readers see. */
   readonly revision: number;
   readonly closed: boolean;
+  /** The error that has closed it: memory could not grow. Undefined if there was none. */
+  readonly failure: string | undefined;
 }
 
 /**
@@ -62,6 +66,8 @@ export interface SharedLookupStatus {
  * When a write or batch of the cache returns, all readers see it, as a whole. Cost: about
  * 0.5 µs a change. Readers do not slow down the writer. A reader that stops or dies has no effect on the others.
  *
+ * If memory cannot grow, it closes itself, and the cache is not affected.
+ *
  * After {@link SharedLookup.close}, readers keep the last state. The memory is released when no thread refers to the lookup, its
  * handle or a reader.
  */
@@ -70,7 +76,7 @@ export class SharedLookup {
   readonly handle: SharedLookupHandle;
   readonly #table: SharedTable;
   readonly #maxBytes: number;
-  readonly #unsubscribe: Unsubscribe;
+  #unsubscribe: Unsubscribe | undefined;
   /** The last changes, up to {@link GROUP}, which are not written yet. */
   readonly #block = new PrefixBlock();
   readonly #entries: (IPCacheEntry | undefined)[] = new Array(GROUP).fill(undefined);
@@ -86,6 +92,7 @@ export class SharedLookup {
   #deleted = 0;
   #revision = -1;
   #closed = false;
+  #failure: unknown;
 
   /**
    * Reads all entries of the cache, about 0.5 µs each. Must not be called within a batch. Throws a {@link SharedMemoryError} if memory
@@ -104,6 +111,10 @@ export class SharedLookup {
       set: (key, old, next) => this.#set(key, old, next),
       publish: (revision) => this.#publish(revision),
     });
+    if (this.#failure === undefined) return;
+    this.close();
+    const message = `cannot share the entries of the cache: ${messageOf(this.#failure)}`;
+    throw new SharedMemoryError('refused', message, { cause: this.#failure });
   }
 
   /** Returns counts as plain data. Takes less than a microsecond. */
@@ -116,6 +127,7 @@ export class SharedLookup {
       maxBytes: this.#maxBytes,
       revision: this.#revision,
       closed: this.#closed,
+      failure: this.#failure === undefined ? undefined : messageOf(this.#failure),
     };
   }
 
@@ -123,7 +135,7 @@ export class SharedLookup {
   close(): void {
     if (this.#closed) return;
     this.#closed = true;
-    this.#unsubscribe();
+    this.#unsubscribe?.();
     this.#table.close();
   }
 
@@ -133,7 +145,7 @@ export class SharedLookup {
 
   /** Adds a change to the group. A full group is written, so that the leaves of few prefixes are read together. */
   #set(key: Readonly<PrefixRegister>, old: IPCacheEntry | undefined, next: IPCacheEntry | undefined): void {
-    if (key.clusterID !== 0) return;
+    if (key.clusterID !== 0 || this.#failure !== undefined) return;
     const at = this.#count++;
     this.#block.set(at, key);
     const isIdentity =
@@ -150,17 +162,31 @@ export class SharedLookup {
   /** Publishes the changes since the last call as one batch. */
   #publish(revision: number): void {
     if (revision === this.#revision && this.#count === 0 && !this.#table.isOpen) return;
-    this.#write();
-    if (this.#deleted > 0 && this.#waiting.size > 0) this.#admit(TRIES_PER_DELETE * this.#deleted);
+    this.#write(true);
+    if (this.#failure !== undefined) return;
     this.#deleted = 0;
     this.#revision = revision;
     this.#table.publish(revision);
   }
 
-  /** Writes the changes of the group. */
-  #write(): void {
+  /** Writes the changes of the group. At the end of a batch, waiting prefixes are admitted. */
+  #write(isLast = false): void {
     const count = this.#count;
     this.#count = 0;
+    try {
+      this.#writeGroup(count, isLast);
+    } catch (error) {
+      this.#fail(error);
+    }
+  }
+
+  /** Closes the lookup, because later changes need those that were not written. Readers keep the last complete batch. */
+  #fail(error: unknown): void {
+    this.#failure = error;
+    if (this.#unsubscribe !== undefined) this.close(); // otherwise the constructor throws
+  }
+
+  #writeGroup(count: number, isLast: boolean): void {
     this.#table.begin();
     if (count > 1) this.#table.prefetch(this.#block, count);
     for (let at = 0; at < count; at++) {
@@ -174,6 +200,7 @@ export class SharedLookup {
       if (entry !== undefined) this.#upsert(entry);
       else if (this.#delete()) this.#deleted++;
     }
+    if (isLast && this.#deleted > 0 && this.#waiting.size > 0) this.#admit(TRIES_PER_DELETE * this.#deleted);
   }
 
   /** Changes the identity of the prefix that the register contains. */

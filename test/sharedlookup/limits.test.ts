@@ -1,4 +1,4 @@
-import { describe, expect, it } from 'vitest';
+import { afterEach, describe, expect, it, vi } from 'vitest';
 import { mix } from '../../src/columns/mix.ts';
 import { IPCache } from '../../src/ipcache/ipcache.ts';
 import { type PrefixRegister, parsePrefix, prefixRegister } from '../../src/net/prefix.ts';
@@ -130,6 +130,42 @@ describe('prefixes of one family that replace those of the other', () => {
       expect(writeAll(table, family, count, { size: 500, remove: true })).toBe(written);
       expect(table.size).toBe(0);
     }
+  });
+});
+
+describe('a memory that cannot grow', () => {
+  afterEach(() => vi.restoreAllMocks());
+
+  it('closes the lookup with its last complete batch, and does not affect the cache (regression: readers saw parts of later batches)', () => {
+    const cache = new IPCache();
+    const lookup = new SharedLookup(cache, { maxBytes: 4 * MIB });
+    const reader = openLookup(lookup.handle);
+    cache.upsert(ipOf(0), { identity: 1, source: 'k8s' });
+    vi.spyOn(SharedArrayBuffer.prototype, 'grow').mockImplementation(() => {
+      throw new RangeError('out of memory');
+    });
+    cache.batch(() => {
+      for (let i = 0; i < 100_000; i++) cache.upsert(ipOf(i), { identity: 2, source: 'k8s' });
+    });
+    cache.upsert(ipOf(1), { identity: 3, source: 'k8s' });
+    expect([cache.size, cache.lookupIdentity(ipOf(1)), cache.status().listenerFaults]).toEqual([
+      100_000, 3, 0,
+    ]);
+    expect(lookup.status()).toMatchObject({ closed: true, revision: 1, failure: 'out of memory' });
+    expect([reader.closed, reader.revision, reader.size, reader.identityOf(ipOf(0))]).toEqual([
+      true,
+      1,
+      1,
+      1,
+    ]);
+    expect(() => new SharedLookup(cache, { maxBytes: 4 * MIB })).toThrow(
+      expect.objectContaining({ name: 'SharedMemoryError', code: 'refused' }),
+    );
+    vi.restoreAllMocks();
+    expect(new SharedLookup(cache, { maxBytes: 4 * MIB }).status()).toMatchObject({
+      entries: 100_000,
+      failure: undefined,
+    });
   });
 });
 
