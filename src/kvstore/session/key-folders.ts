@@ -1,4 +1,4 @@
-import { SplitMap } from '../../base/split-map.ts';
+import { SplitMap } from '../../columns/split-map.ts';
 
 /** Values by key, grouped by folder, so that the keys below a prefix are found without a visit of all others. */
 export class KeyFolders<V> {

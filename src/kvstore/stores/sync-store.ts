@@ -4,8 +4,8 @@ import type { Clock, Random } from '../../base/clock.ts';
 import type { Failure } from '../../base/failure.ts';
 import { EitherSignal, fired } from '../../base/follow-signal.ts';
 import { sleep } from '../../base/sleep.ts';
-import { SplitMap } from '../../base/split-map.ts';
 import { OPEN_GATE, type TurnGate } from '../../base/turn-gate.ts';
+import { SplitMap } from '../../columns/split-map.ts';
 import { bytesOfCharacters, charactersOf, equalsCharacters } from '../codec/bytes.ts';
 import { encodeTimestamp } from '../codec/timestamp.ts';
 import {

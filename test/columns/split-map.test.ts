@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it, vi } from 'vitest';
-import { SplitMap } from '../../src/base/split-map.ts';
+import { SplitMap } from '../../src/columns/split-map.ts';
 
 const address = (i: number): string => `10.${i >> 16}.${(i >> 8) & 255}.${i & 255}`;
 
