@@ -65,7 +65,9 @@ class Copier {
     const own = { clusterName: 'own', clusterID: 255, local: this.#local };
     this.mesh = new KvstoreMesh({ ...own, ...RUNTIME, gate, drainMs: 0 });
     for (const name of names)
-      void this.mesh.add(name, () => Promise.resolve(new EtcdBackend({ endpoints: [remote] }, RUNTIME)));
+      void this.mesh.add(name, () =>
+        Promise.resolve(new EtcdBackend({ endpoints: [remote] }, { ...RUNTIME, gate })),
+      );
     this.mesh.allAdded();
   }
 

@@ -222,7 +222,8 @@ class KvstoreMeshProcess implements ServedProcess {
     const local = { clusterName, clusterID: this.#clusterID, local: this.#etcd };
     const mesh = new KvstoreMesh({ ...local, clock, random, gate: this.#gate });
     this.#mesh = mesh;
-    const source = new ConfigFolder(path, (config) => new EtcdBackend(config, { clock, random, rateLimit }));
+    const context = { clock, random, rateLimit, gate: this.#gate };
+    const source = new ConfigFolder(path, (config) => new EtcdBackend(config, context));
     const onProblem = (name: string, why: string): void =>
       log.warn(`--clustermesh-config ${join(path, name)}: ${why}`);
     this.#folder = new ConfigFollower({ source, mesh, clock, onProblem });

@@ -101,7 +101,7 @@ export interface KvstoreClientOptions {
    * ({@link LeaseWitnesses}). Default: the next keepalive detects it.
    */
   readonly witnessLeases?: boolean | undefined;
-  /** Slices work that grows with the number of leased keys, as after a delete of a prefix. Default: not sliced. */
+  /** Slices listings of watches, and work that grows with the number of leased keys, as after a delete of a prefix. Default: not shared. */
   readonly gate?: TurnGate | undefined;
   /** Limits on the reads, queues and deliveries of watches. Default: `WATCH_LIMITS`. */
   readonly watchLimits?: Partial<WatchLimits> | undefined;
@@ -410,6 +410,7 @@ export class KvstoreClient implements KvstoreBackend {
       onState,
       keys,
       reconnects: this.#reconnects,
+      gate: this.#options.gate,
       limits: this.#options.watchLimits,
       onDiverged: (followedUntil) => this.#diverged(followedUntil),
       onBegin: () => this.#watches.add(watch),

@@ -61,7 +61,7 @@ export interface SyncStoreOptions {
    * Default: such keys are not wanted.
    */
   readonly onInherited?: ((name: string) => void) | undefined;
-  /** Slices the work of many stores that write at the same time, and of a repeated `run` over all keys. Default: not sliced. */
+  /** Slices the work of many stores that write and watch at the same time, and of a repeated `run` over all keys. Default: not sliced. */
   readonly gate?: TurnGate | undefined;
 }
 
@@ -495,12 +495,16 @@ export class SyncStore {
   }
 
   async #watch(prefix: string, signal: AbortSignal, observe: (event: WatchEvent) => void): Promise<void> {
-    const { backend } = this.#options;
+    const { backend, gate = OPEN_GATE } = this.#options;
     const onState = (state: WatchState): void => {
       if (prefix === this.#options.prefix) void this.watchState(state, signal);
     };
-    for await (const batch of backend.watch(prefix, { signal, onState }))
-      for (const event of batch) observe(event);
+    for await (const batch of backend.watch(prefix, { signal, onState })) {
+      const observeAll = (): void => {
+        for (const event of batch) observe(event);
+      };
+      if (!(await gate.run(batch.length, observeAll, signal))) break;
+    }
   }
 
   #putBack(key: string | typeof CANARY): void {

@@ -6,6 +6,7 @@ import { type Failure, failureOf } from '../../base/failure.ts';
 import { CallbackGuard } from '../../base/guard.ts';
 import { LatencyHistogram } from '../../base/latency-histogram.ts';
 import { sleep } from '../../base/sleep.ts';
+import type { TurnGate } from '../../base/turn-gate.ts';
 import type { Watch, WatchEvent, WatchState, WatchStatus } from '../session/backend.ts';
 import { asKvstoreError, KvstoreError, namingRight, OUT_OF_REACH } from '../session/errors.ts';
 import type { KeyTable } from '../session/key-table.ts';
@@ -36,6 +37,8 @@ export interface ListAndWatchOptions {
   readonly onState?: ((state: WatchState) => void) | undefined;
   /** Shared by the watches of a client. Default: the watch retries independently. */
   readonly reconnects?: Reconnects | undefined;
+  /** Shared by the watches and readers of a process. Listings pass it in slices. Default: a slice takes a turn. */
+  readonly gate?: TurnGate | undefined;
   /** Called if the store was replaced or restored from a backup, with the time until which the watch followed the previous one. */
   readonly onDiverged?: ((followedUntil: number) => void) | undefined;
   /**
@@ -372,8 +375,9 @@ export class ListAndWatch implements Watch {
 
   /** Lets the reader take queued events, and other work run. Throws if the watch has ended. */
   async #yield(): Promise<void> {
+    const { gate } = this.#options;
     this.#flush();
-    await eventLoopTurn();
+    await (gate === undefined ? eventLoopTurn() : gate.pass(this.#limits.sliceKeys, this.#ended.signal));
     await this.#queue.room();
     this.#ended.signal.throwIfAborted();
   }
