@@ -1,7 +1,8 @@
 import type { FeedTap } from '../k8s/feed/object-feed.ts';
 import type { ObjectName } from '../k8s/object-table.ts';
 import type { KubernetesObject, ResourceEvent } from '../k8s/resource.ts';
-import { type AddLine, contentOf } from './mesh-tape.ts';
+import { contentOf } from './mesh-tape.ts';
+import type { TapeLines } from './tape-lines.ts';
 
 /** Objects of one step of a snapshot: about 1 ms. */
 const OBJECTS_PER_STEP = 256;
@@ -10,25 +11,24 @@ function nameOf({ namespace, name }: ObjectName): string {
   return `${namespace ?? ''}/${name}`;
 }
 
-/** One kind of objects on the tape. The lines of a batch are written together after the batch was applied. */
+/** One kind of objects on the tape. */
 class KindTape implements FeedTap {
-  readonly #add: AddLine;
+  readonly #lines: TapeLines;
   readonly #kind: string;
   /** The last content of each object. */
   readonly #last = new Map<string, string>();
-  #batch: string[] = [];
   #isStarted = false;
   #isListed = false;
 
-  constructor(add: AddLine, kind: string) {
-    this.#add = add;
+  constructor(lines: TapeLines, kind: string) {
+    this.#lines = lines;
     this.#kind = kind;
   }
 
   onStart(): void {
     this.#isStarted = true;
     this.#isListed = false;
-    this.#add(contentOf({ ev: 'kind', kind: this.#kind, do: 'start' }));
+    this.#lines.add(contentOf({ ev: 'kind', kind: this.#kind, do: 'start' }));
   }
 
   onEvent({ type, object }: ResourceEvent): void {
@@ -38,7 +38,7 @@ class KindTape implements FeedTap {
     }
     const content = contentOf({ ev: 'object', kind: this.#kind, object }).slice(0, -1);
     this.#last.set(nameOf(object.metadata), content);
-    this.#batch.push(content);
+    this.#lines.addToBatch(content);
   }
 
   onRemove({ namespace, name }: ObjectName): void {
@@ -46,52 +46,50 @@ class KindTape implements FeedTap {
   }
 
   onApplied(): void {
-    const { length } = this.#batch;
-    for (let i = 0; i < length; i++) this.#add(`${this.#batch[i]}${i + 1 < length ? ',"more":1}' : '}'}`);
-    if (length > 0) this.#batch = [];
+    this.#lines.endBatch();
   }
 
   onListed(): void {
     this.#isListed = true;
-    this.#add(contentOf({ ev: 'kind', kind: this.#kind, do: 'listed' }));
+    this.#lines.add(contentOf({ ev: 'kind', kind: this.#kind, do: 'listed' }));
   }
 
   #gone(object: KubernetesObject): void {
     this.#last.delete(nameOf(object.metadata));
-    this.#batch.push(contentOf({ ev: 'gone', kind: this.#kind, object }).slice(0, -1));
+    this.#lines.addToBatch(contentOf({ ev: 'gone', kind: this.#kind, object }).slice(0, -1));
   }
 
   /** Adds lines with the last version of each object, in steps. */
   *snapshot(): Generator<void, void, void> {
-    if (this.#isStarted) this.#add(contentOf({ ev: 'kind', kind: this.#kind, do: 'start', snap: 1 }));
+    if (this.#isStarted) this.#lines.add(contentOf({ ev: 'kind', kind: this.#kind, do: 'start', snap: 1 }));
     let added = 0;
     for (const content of this.#last.values()) {
-      this.#add(`${content},"snap":1}`);
+      this.#lines.add(`${content},"snap":1}`);
       if (++added % OBJECTS_PER_STEP === 0) yield;
     }
-    if (this.#isListed) this.#add(contentOf({ ev: 'kind', kind: this.#kind, do: 'listed', snap: 1 }));
+    if (this.#isListed) this.#lines.add(contentOf({ ev: 'kind', kind: this.#kind, do: 'listed', snap: 1 }));
   }
 }
 
 /** Writes the objects of Kubernetes to a tape. */
 export class KubernetesTape {
-  readonly #add: AddLine;
+  readonly #lines: TapeLines;
   readonly #kinds: KindTape[] = [];
   #clusterID: number | undefined;
 
-  constructor(add: AddLine) {
-    this.#add = add;
+  constructor(lines: TapeLines) {
+    this.#lines = lines;
   }
 
   /** Records that Kubernetes is followed, and the id of the local cluster. */
   begin(clusterID: number): void {
     this.#clusterID = clusterID;
-    this.#add(contentOf({ ev: 'kubernetes', clusterID }));
+    this.#lines.add(contentOf({ ev: 'kubernetes', clusterID }));
   }
 
   /** Returns the tap of a kind, given its plural resource name. */
   readonly tap = (kind: string): FeedTap => {
-    const tape = new KindTape(this.#add, kind);
+    const tape = new KindTape(this.#lines, kind);
     this.#kinds.push(tape);
     return tape;
   };
@@ -99,7 +97,7 @@ export class KubernetesTape {
   /** Adds the objects of all kinds in steps; see `MeshTape.snapshot`. */
   *snapshot(): Generator<void, void, void> {
     const clusterID = this.#clusterID;
-    if (clusterID !== undefined) this.#add(contentOf({ ev: 'kubernetes', clusterID, snap: 1 }));
+    if (clusterID !== undefined) this.#lines.add(contentOf({ ev: 'kubernetes', clusterID, snap: 1 }));
     for (const kind of this.#kinds) yield* kind.snapshot();
   }
 }

@@ -6,10 +6,10 @@ import { type ClusterConfig, encodeClusterConfig } from '../kvstore/codec/cluste
 import { encodeIPIdentityPair } from '../kvstore/codec/ip-identity-pair.ts';
 import { type CopiedResource, clusterConfigKey } from '../kvstore/codec/keys.ts';
 import type { WatchEvent } from '../kvstore/session/backend.ts';
+import { TableEvent } from '../kvstore/session/table-event.ts';
+import { WireKeyValue } from '../kvstore/session/wire-key-value.ts';
 import type { TapeEntry } from './tape-line.ts';
-
-/** Adds a line with this content: JSON without the opening brace. */
-export type AddLine = (content: string) => void;
+import type { BytesIn, TapeLines } from './tape-lines.ts';
 
 /** Keys of one step of a snapshot: about 1 ms. */
 const KEYS_PER_STEP = 256;
@@ -27,69 +27,110 @@ function valueField(value: Uint8Array): string {
     : `"value":${JSON.stringify(text)}`;
 }
 
-/** One store on the tape. The lines of a batch are written together when it was applied. */
+/** A value that a store has, for snapshots. */
+interface LastValue {
+  readonly revision: number;
+  readonly value: Uint8Array;
+}
+
+/** Returns the value of an event, without a view if it is in the buffer of a message. */
+function valueIn(event: WatchEvent): BytesIn {
+  const kv = event instanceof TableEvent ? event.kv : event;
+  if (kv instanceof WireKeyValue) return { buffer: kv.buffer, from: kv.valueAt, to: kv.valueEnd };
+  const { value } = kv;
+  return { buffer: value, from: 0, to: value.length };
+}
+
+/** One store on the tape. */
 class StoreTape implements StoreTap {
-  readonly #add: AddLine;
+  readonly #lines: TapeLines;
   readonly #place: string;
-  /** The last content of each key; undefined for a resource whose keys the engine has. */
-  readonly #last: Map<string, string> | undefined;
-  prefix = '';
+  /** The last value of each key; undefined for a resource whose keys the engine has. */
+  readonly #last: Map<string, LastValue> | undefined;
+  #prefix = '';
+  /** The fields of a put before the name in its key. */
+  #putPlace: Uint8Array = new Uint8Array();
   /** The last line that describes the run, if the store is followed. */
   run: string | undefined;
   isListed = false;
-  /** Contents without `more` and the closing brace. */
-  #batch: string[] = [];
-  /** The name of the last event, and true if it is a delete that was not applied yet. */
   #name = '';
-  #isDelete = false;
+  /** The last event, if it is a put. */
+  #put: WatchEvent | undefined;
+  /** The revision of the last event, if it is a delete that was neither applied nor ignored. */
+  #deletedAt: number | undefined;
 
-  constructor(add: AddLine, cluster: string, resource: CopiedResource) {
-    this.#add = add;
+  constructor(lines: TapeLines, cluster: string, resource: CopiedResource) {
+    this.#lines = lines;
     this.#place = `"store":${JSON.stringify(cluster)},"from":"${resource}"`;
     this.#last = resource === 'ip' ? undefined : new Map();
   }
 
+  set prefix(prefix: string) {
+    this.#prefix = prefix;
+    this.#putPlace = Buffer.from(`${this.#place},"key":${JSON.stringify(prefix).slice(0, -1)}`);
+  }
+
   onEvent(name: string, event: WatchEvent): void {
+    this.#ignoreDelete();
     this.#name = name;
-    this.#isDelete = event.type === 'delete';
-    if (this.#isDelete) this.#batch.push(this.#gone('ignored', name, event.modRevision));
-    else this.#batch.push(this.put(name, event.value, event.modRevision));
+    const isDelete = event.type === 'delete';
+    const { modRevision } = event;
+    this.#put = isDelete ? undefined : event;
+    if (isDelete) this.#deletedAt = modRevision;
+    else
+      this.#lines.putToBatch(this.#putPlace, name, modRevision, valueIn(event), () =>
+        this.put(name, event.value, modRevision),
+      );
   }
 
   onUpdate(name: string): void {
-    this.#last?.set(name, this.#batch.at(-1) ?? '');
+    const put = this.#put;
+    // A copy, because a view would pin the message with all its values.
+    if (put !== undefined)
+      this.#last?.set(name, { revision: put.modRevision, value: Buffer.from(put.value) });
   }
 
   onDelete(name: string): void {
     this.#last?.delete(name);
     const isEvent = name === this.#name;
-    if (isEvent && !this.#isDelete) return; // the value was rejected
-    if (!isEvent) this.#batch.push(this.#gone('sweep', name, 0));
-    else this.#batch.push((this.#batch.pop() ?? '').replace('"ev":"ignored"', '"ev":"delete"'));
-    this.#isDelete = false;
+    if (isEvent && this.#put !== undefined) return; // the value was rejected
+    const revision = isEvent ? this.#deletedAt : undefined;
+    if (revision === undefined) this.#ignoreDelete();
+    this.#gone(revision === undefined ? 'sweep' : 'delete', name, revision ?? 0);
+    this.#deletedAt = undefined;
   }
 
   onApplied(): void {
-    const { length } = this.#batch;
-    for (let i = 0; i < length; i++) this.#add(`${this.#batch[i]}${i + 1 < length ? ',"more":1}' : '}'}`);
-    if (length > 0) this.#batch = [];
+    this.#ignoreDelete();
+    this.#lines.endBatch();
     this.#name = '';
+    this.#put = undefined;
   }
 
+  /** Returns the content of a put without the closing brace. */
   put(name: string, value: Uint8Array, revision: number): string {
-    return `${this.#place},"rev":${revision},"key":${JSON.stringify(this.prefix + name)},${valueField(value)}`;
+    return `${this.#place},"key":${JSON.stringify(this.#prefix + name)},"rev":${revision},${valueField(value)}`;
   }
 
-  #gone(ev: string, name: string, revision: number): string {
-    return `"ev":"${ev}",${this.#place},"rev":${revision},"key":${JSON.stringify(this.prefix + name)}`;
+  /** Adds a line for the last delete if it had no effect. */
+  #ignoreDelete(): void {
+    const revision = this.#deletedAt;
+    if (revision === undefined) return;
+    this.#deletedAt = undefined;
+    this.#gone('ignored', this.#name, revision);
   }
 
-  /** Adds lines with the last content of each key, in steps. */
+  #gone(ev: string, name: string, revision: number): void {
+    const key = JSON.stringify(this.#prefix + name);
+    this.#lines.addToBatch(`"ev":"${ev}",${this.#place},"key":${key},"rev":${revision}`);
+  }
+
+  /** Adds lines with the last value of each key, in steps. */
   *snapshot(): Generator<void, void, void> {
-    if (this.run !== undefined) this.#add(this.run);
+    if (this.run !== undefined) this.#lines.add(this.run);
     let added = 0;
-    for (const content of this.#last?.values() ?? []) {
-      this.#add(`${content},"snap":1}`);
+    for (const [name, { revision, value }] of this.#last ?? []) {
+      this.#lines.add(`${this.put(name, value, revision)},"snap":1}`);
       if (++added % KEYS_PER_STEP === 0) yield;
     }
   }
@@ -97,7 +138,7 @@ class StoreTape implements StoreTap {
 
 /** Writes the input of a mesh to a tape. */
 export class MeshTape implements MeshTap {
-  readonly #add: AddLine;
+  readonly #lines: TapeLines;
   readonly #ipcache: IPCache;
   readonly #own: string;
   /** Stores by cluster and resource. */
@@ -105,14 +146,14 @@ export class MeshTape implements MeshTap {
   readonly #configs = new Map<string, string>();
 
   /** @param own name of the local cluster, whose claims have no owner */
-  constructor(add: AddLine, ipcache: IPCache, own: string) {
-    this.#add = add;
+  constructor(lines: TapeLines, ipcache: IPCache, own: string) {
+    this.#lines = lines;
     this.#ipcache = ipcache;
     this.#own = own;
   }
 
   store(cluster: string, resource: CopiedResource): StoreTap {
-    const store = new StoreTape(this.#add, cluster, resource);
+    const store = new StoreTape(this.#lines, cluster, resource);
     const stores = this.#stores.get(cluster) ?? new Map<CopiedResource, StoreTape>();
     this.#stores.set(cluster, stores.set(resource, store));
     return store;
@@ -123,7 +164,7 @@ export class MeshTape implements MeshTap {
     const line = contentOf({ ev: 'config', store, key }).slice(0, -1);
     const content = config === undefined ? `${line}}` : `${line},${valueField(encodeClusterConfig(config))}}`;
     this.#configs.set(store, content);
-    this.#add(content);
+    this.#lines.add(content);
   }
 
   followed(store: string, from: CopiedResource, prefix: string, keeps: boolean): void {
@@ -131,38 +172,38 @@ export class MeshTape implements MeshTap {
     if (tape === undefined) return;
     tape.prefix = prefix;
     tape.run = contentOf({ ev: 'follow', store, from, prefix, keeps });
-    this.#add(tape.run);
+    this.#lines.add(tape.run);
   }
 
   reading(store: string, from: string, state: string): void {
-    this.#add(contentOf({ ev: 'state', store, from, state }));
+    this.#lines.add(contentOf({ ev: 'state', store, from, state }));
   }
 
   listed(store: string, from: CopiedResource): void {
     const tape = this.#stores.get(store)?.get(from);
     if (tape !== undefined) tape.isListed = true;
-    this.#add(contentOf({ ev: 'listed', store, from }));
+    this.#lines.add(contentOf({ ev: 'listed', store, from }));
   }
 
   ended(store: string, from: CopiedResource): void {
     const tape = this.#stores.get(store)?.get(from);
     if (tape !== undefined) tape.run = undefined;
-    this.#add(contentOf({ ev: 'end', store, from }));
+    this.#lines.add(contentOf({ ev: 'end', store, from }));
   }
 
   withdrawn(store: string, scope: 'services' | 'everything'): void {
     if (scope === 'everything') this.#configs.delete(store);
-    this.#add(contentOf({ ev: 'withdrawn', store, scope }));
+    this.#lines.add(contentOf({ ev: 'withdrawn', store, scope }));
   }
 
   /** Adds the state of all stores in steps. Lines of changes may be between; later lines of a key replace earlier ones. */
   *snapshot(): Generator<void, void, void> {
-    for (const content of this.#configs.values()) this.#add(content);
+    for (const content of this.#configs.values()) this.#lines.add(content);
     for (const stores of this.#stores.values()) for (const store of stores.values()) yield* store.snapshot();
     yield* this.#addresses();
     for (const [store, stores] of this.#stores)
       for (const [from, { isListed }] of stores)
-        if (isListed) this.#add(contentOf({ ev: 'listed', store, from }));
+        if (isListed) this.#lines.add(contentOf({ ev: 'listed', store, from }));
   }
 
   /** Adds a line for each IP of a kvstore, with the value that the claim has in the engine. */
@@ -176,7 +217,7 @@ export class MeshTape implements MeshTap {
         for (const claim of this.#ipcache.claimsOf(key)) {
           const tape = tapeOf(claim);
           if (tape !== undefined)
-            this.#add(`${tape.put(key, encodeIPIdentityPair({ ...claim, key }), 0)},"snap":1}`);
+            this.#lines.add(`${tape.put(key, encodeIPIdentityPair({ ...claim, key }), 0)},"snap":1}`);
         }
       yield;
     }

@@ -53,7 +53,8 @@ export class TapeWriter {
   readonly #options: TapeWriterOptions;
   /** The text of the current member. Lines are encoded at once, because long-lived strings cost more. */
   #block: Buffer = Buffer.allocUnsafe(0);
-  #used = 0;
+  /** Bytes of the block with text. */
+  used = 0;
   #waiting = 0;
   #work: Promise<void> = Promise.resolve();
   /** The files, oldest first; the last is written. Undefined before the folder was read. */
@@ -97,17 +98,37 @@ export class TapeWriter {
     this.#run(() => this.#begin());
   }
 
-  /** Adds a line without its line feed. */
-  add(line: string): void {
-    if (this.#broken) return;
+  /** Adds a line without its line feed. Returns false if it is dropped. */
+  add(line: string): boolean {
+    const isWritten = this.write(line, 1);
+    if (isWritten) this.#block[this.used++] = LINE_FEED;
+    return isWritten;
+  }
+
+  /** Adds the beginning of a line, with room for `rest` bytes of {@link TapeWriter.extend}. Returns false if it is dropped. */
+  write(text: string, rest: number): boolean {
     // A UTF-16 unit needs at most three bytes.
-    const most = line.length * 3 + 1;
-    if (this.#used + most > this.#block.length || this.#used + line.length >= MEMBER_BYTES) {
+    const block = this.reserve(text.length * 3 + rest, text.length);
+    if (block !== undefined) this.used += block.write(text, this.used);
+    return block !== undefined;
+  }
+
+  /**
+   * Returns a block with room for a line of at most `most` bytes at {@link TapeWriter.used}, which the caller advances. Returns
+   * undefined if lines are dropped. `likely` is the probable size.
+   */
+  reserve(most: number, likely: number = most): Buffer | undefined {
+    if (this.used + most > this.#block.length || this.used + likely >= MEMBER_BYTES) {
       this.#endBlock();
       if (most > this.#block.length) this.#block = Buffer.allocUnsafe(Math.max(most, MEMBER_BYTES));
     }
-    this.#used += this.#block.write(line, this.#used);
-    this.#block[this.#used++] = LINE_FEED;
+    return this.#broken ? undefined : this.#block;
+  }
+
+  /** Continues the last line, for which there is room. */
+  extend(bytes: Uint8Array): void {
+    for (let i = 0; i < bytes.length; i++) this.#block[this.used + i] = bytes[i] ?? 0;
+    this.used += bytes.length;
   }
 
   /** From now on, the current file can be replayed alone, so that earlier ones may be removed. */
@@ -134,19 +155,22 @@ export class TapeWriter {
   }
 
   #endBlock(): void {
-    if (this.#used === 0) return;
-    const isFull = this.#used > this.#block.length / 2;
+    if (this.used === 0) return;
+    const isFull = this.used > this.#block.length / 2;
     const text = isFull
-      ? this.#block.subarray(0, this.#used)
-      : Buffer.from(this.#block.subarray(0, this.#used));
+      ? this.#block.subarray(0, this.used)
+      : Buffer.from(this.#block.subarray(0, this.used));
     if (isFull) this.#block = Buffer.allocUnsafe(0);
-    this.#used = 0;
+    this.used = 0;
     if (this.#waiting + text.length > WAITING_BYTES) {
       this.#fail(new Error('the disk is too slow for the tape'));
       return;
     }
     this.#waiting += text.length;
-    this.#run(async () => this.#append(await compress(text, { level: LEVEL })), text.length);
+    this.#run(
+      async () => this.#append(await compress(text, { level: LEVEL, chunkSize: MEMBER_BYTES / 4 })),
+      text.length,
+    );
   }
 
   /** Runs one piece of work after the earlier ones, unless one of them fails. */
@@ -167,7 +191,7 @@ export class TapeWriter {
     this.#failure = failureOf(error, this.#options.clock);
     this.#failures++;
     this.#broken = true;
-    this.#used = 0;
+    this.used = 0;
   }
 
   async #begin(): Promise<void> {

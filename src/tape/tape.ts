@@ -8,6 +8,7 @@ import type { IPCache } from '../ipcache/ipcache.ts';
 import { KubernetesTape } from './kubernetes-tape.ts';
 import { contentOf, MeshTape } from './mesh-tape.ts';
 import { TAPE_FORMAT, type TapeEntry } from './tape-line.ts';
+import { TapeLines } from './tape-lines.ts';
 import type { TapeSettings } from './tape-settings.ts';
 import { TapeWriter } from './tape-writer.ts';
 
@@ -59,16 +60,13 @@ export interface TapeStatus {
 export class Tape {
   readonly #options: TapeOptions;
   readonly #writer: TapeWriter;
+  readonly #lines: TapeLines;
   readonly #digest: ClaimDigest;
   readonly #mesh: MeshTape;
   readonly kubernetes: KubernetesTape;
   readonly #begunAt: number;
   readonly #life: string;
   #wall: number;
-  #seq = 0;
-  #lost = 0;
-  /** Lines that were lost since the last one on the tape. */
-  #lostNow = 0;
   #partAt = 0;
   #retryAt = 0;
   #ticks = 0;
@@ -82,9 +80,10 @@ export class Tape {
     this.#options = options;
     this.#writer = new TapeWriter({ folder, maxBytes, clock });
     this.#digest = new ClaimDigest({ ipcache, labelsOf });
-    this.#mesh = new MeshTape((content) => this.#add(content), ipcache, settings.clusterName);
-    this.kubernetes = new KubernetesTape((content) => this.#add(content));
     this.#begunAt = clock.now();
+    this.#lines = new TapeLines(this.#writer, () => this.#ms);
+    this.#mesh = new MeshTape(this.#lines, ipcache, settings.clusterName);
+    this.kubernetes = new KubernetesTape(this.#lines);
     this.#wall = clock.wallTime();
     this.#life = new Date(this.#wall).toISOString();
   }
@@ -117,7 +116,7 @@ export class Tape {
 
   status(): TapeStatus {
     const { bytes, failure } = this.#writer;
-    return { bytes, lines: this.#seq, lost: this.#lost, failure };
+    return { bytes, lines: this.#lines.count, lost: this.#lines.lost, failure };
   }
 
   /** Writes the last lines and closes the files. */
@@ -137,16 +136,8 @@ export class Tape {
     return Math.round(this.#options.clock.now() - this.#begunAt);
   }
 
-  #add(content: string): void {
-    this.#seq++;
-    if (this.#writer.broken) {
-      this.#lost++;
-      this.#lostNow++;
-    } else this.#writer.add(`{"seq":${this.#seq},"ms":${this.#ms},${content}`);
-  }
-
   #entry(entry: TapeEntry): void {
-    this.#add(contentOf(entry));
+    this.#lines.add(contentOf(entry));
   }
 
   /** Begins a file with the line that describes the tape. */
@@ -159,8 +150,8 @@ export class Tape {
       ...{ ev: 'tape', format: TAPE_FORMAT, version, life, wall: this.#wall },
       settings: { ...settings },
     });
-    if (this.#lostNow > 0) this.#entry({ ev: 'cut', lost: this.#lostNow });
-    this.#lostNow = 0;
+    const lost = this.#lines.takeLost();
+    if (lost > 0) this.#entry({ ev: 'cut', lost });
   }
 
   #tick(): void {
@@ -207,7 +198,7 @@ export class Tape {
     await this.#options.gate.runSteps(this.#mesh.snapshot());
     await this.#options.gate.runSteps(this.kubernetes.snapshot());
     this.#entry({ ev: 'whole' });
-    if (this.#lost === lost) this.#writer.markWhole();
+    if (this.#lines.lost === lost) this.#writer.markWhole();
     this.#isSnapshotting = false;
   }
 

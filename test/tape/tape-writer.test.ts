@@ -56,6 +56,23 @@ async function newTape(
   return { tape, disk, pass };
 }
 
+/** A folder on a disk that writes nothing while it is stuck. */
+class StuckDisk extends StateFiles {
+  #stuck: Promise<void> = Promise.resolve();
+  release: () => void = () => {};
+
+  stick(): void {
+    this.#stuck = new Promise((resolve) => {
+      this.release = resolve;
+    });
+  }
+
+  override async create(name: string): Promise<StateSink> {
+    const sink = await super.create(name);
+    return { ...sink, write: (bytes) => this.#stuck.then(() => sink.write(bytes)) };
+  }
+}
+
 /** Returns text that does not become smaller. */
 function noise(length: number): string {
   let text = '';
@@ -104,6 +121,34 @@ describe('the files of a tape', () => {
       expect(tape.status()).toMatchObject({ lost: 0, failure: undefined });
       expect((await readdir(folder))[0]).not.toBe('tape-000001.jsonl.gz');
       expect((await replayMesh(folder)).report).toMatchObject({ isComplete: true, cuts: [] });
+    });
+  });
+
+  it('are cut if the disk is too slow; no line of the cut reaches the old file', async () => {
+    await withFolder(async (folder) => {
+      const disk = new StuckDisk(folder);
+      const clock = new ManualClock();
+      const tape = new Tape({
+        ...{ folder: disk, maxBytes: 1 << 24, settings: SETTINGS, version: '0.1.0', clock, gate: OPEN_GATE },
+        ...{ ipcache: new IPCache(), onFailure: () => {} },
+      });
+      tape.start();
+      await tape.flush();
+      disk.stick();
+      for (let i = 0; i < 100 && tape.status().lost === 0; i++) tape.note(`${i}${'x'.repeat(1 << 20)}`);
+      const { lost } = tape.status();
+      tape.note('lost, too');
+      expect(tape.status().lost).toBe(lost + 1);
+      disk.release();
+      for (let second = 0; second < 12; second++) {
+        clock.advance(1000);
+        await tape.flush();
+        await new Promise((resolve) => setImmediate(resolve));
+      }
+      await tape.stop();
+      const { cuts } = await checkTape(folder, new AbortController().signal);
+      expect(cuts).toEqual([{ at: expect.stringContaining('tape-000002'), lost: expect.any(Number) }]);
+      expect(cuts[0]?.lost).toBeGreaterThan(lost);
     });
   });
 

@@ -1,0 +1,190 @@
+import type { TapeWriter } from './tape-writer.ts';
+
+/** The bytes `buffer[from, to)`. */
+export interface BytesIn {
+  readonly buffer: Uint8Array;
+  readonly from: number;
+  readonly to: number;
+}
+
+const encoded = (text: string): Uint8Array => Buffer.from(text, 'latin1');
+
+const SEQ = encoded('{"seq":');
+const MS = encoded(',"ms":');
+const REVISION = encoded('","rev":');
+const VALUE = encoded(',"value":"');
+const MORE = encoded(',"more":1}\n');
+const END = encoded('}\n');
+const QUOTE = 0x22;
+const BACKSLASH = 0x5c;
+const COMMA = 0x2c;
+const ZERO = 0x30;
+
+/** Bytes of a put besides its place, name and value: two numbers of 16 digits, one of 10, the names of fields, and the end. */
+const FIXED_BYTES = 128;
+
+function copied(block: Uint8Array, at: number, bytes: Uint8Array): number {
+  for (let i = 0; i < bytes.length; i++) block[at + i] = bytes[i] ?? 0;
+  return at + bytes.length;
+}
+
+function digits(block: Uint8Array, at: number, value: number): number {
+  let size = 1;
+  for (let rest = value; rest >= 10; rest = Math.floor(rest / 10)) size++;
+  let rest = value;
+  for (let i = size - 1; i >= 0; i--) {
+    const next = Math.floor(rest / 10);
+    block[at + i] = ZERO + rest - next * 10;
+    rest = next;
+  }
+  return at + size;
+}
+
+/** Writes bytes as the content of a JSON string; returns -1 if one is not a printable ASCII character. */
+function escapedBytes(block: Uint8Array, begin: number, { buffer, from, to }: BytesIn): number {
+  let at = begin;
+  for (let i = from; i < to; i++) {
+    const code = buffer[i] ?? 0;
+    if (code === QUOTE || code === BACKSLASH) block[at++] = BACKSLASH;
+    else if (code < 0x20 || code > 0x7e) return -1;
+    block[at++] = code;
+  }
+  return at;
+}
+
+/** Writes text that needs no escape as the content of a JSON string; returns -1 for other text. */
+function plainText(block: Uint8Array, at: number, text: string): number {
+  for (let i = 0; i < text.length; i++) {
+    const code = text.charCodeAt(i);
+    if (code < 0x20 || code > 0x7e || code === QUOTE || code === BACKSLASH) return -1;
+    block[at + i] = code;
+  }
+  return at + text.length;
+}
+
+/**
+ * Numbers the lines of a tape and writes them. The lines of a batch are written one by one: each is ended when it is known if another
+ * one follows. A line that is added in a batch follows after it.
+ */
+export class TapeLines {
+  readonly #writer: TapeWriter;
+  readonly #ms: () => number;
+  readonly #afterBatch: string[] = [];
+  #seq = 0;
+  #lost = 0;
+  #lostNow = 0;
+  #isBatch = false;
+  /** Milliseconds of the lines of the batch. */
+  #batchMs = 0;
+  /** True if the last line in the writer has no end yet. */
+  #isOpen = false;
+
+  constructor(writer: TapeWriter, ms: () => number) {
+    this.#writer = writer;
+    this.#ms = ms;
+  }
+
+  /** Number of lines, lost ones included. */
+  get count(): number {
+    return this.#seq;
+  }
+
+  get lost(): number {
+    return this.#lost;
+  }
+
+  /** Returns the number of lines that were lost since the last call. */
+  takeLost(): number {
+    const lost = this.#lostNow;
+    this.#lostNow = 0;
+    return lost;
+  }
+
+  /** Adds a line. `content` is JSON without the opening brace. */
+  add(content: string): void {
+    if (this.#isBatch) this.#afterBatch.push(content);
+    else {
+      this.#seq++;
+      this.#count(this.#writer.add(`{"seq":${this.#seq},"ms":${this.#ms()},${content}`));
+    }
+  }
+
+  /** Adds a line to the batch. `content` is JSON without the opening and the closing brace. */
+  addToBatch(content: string): void {
+    this.#beginInBatch();
+    this.#seq++;
+    const line = `{"seq":${this.#seq},"ms":${this.#batchMs},${content}`;
+    this.#isOpen = this.#count(this.#writer.write(line, MORE.length));
+  }
+
+  /**
+   * Adds a put to the batch.
+   *
+   * @param place the fields with the store and the resource, and the field of the key up to the part before the name, as bytes of JSON
+   * @param otherwise returns the content for {@link TapeLines.addToBatch}; called if the name or the value is not plain ASCII
+   */
+  putToBatch(
+    place: Uint8Array,
+    name: string,
+    revision: number,
+    value: BytesIn,
+    otherwise: () => string,
+  ): void {
+    this.#beginInBatch();
+    const size = FIXED_BYTES + place.length + name.length + 2 * (value.to - value.from);
+    const block = this.#writer.reserve(size);
+    const end = block === undefined ? 0 : this.#put(block, place, name, revision, value);
+    if (end < 0) {
+      this.addToBatch(otherwise());
+      return;
+    }
+    this.#seq++;
+    this.#isOpen = this.#count(block !== undefined);
+    if (block !== undefined) this.#writer.used = end;
+  }
+
+  /** Writes a put without its end; returns the index after it, or -1 if it is not plain ASCII. */
+  #put(block: Uint8Array, place: Uint8Array, name: string, revision: number, value: BytesIn): number {
+    let at = copied(block, this.#writer.used, SEQ);
+    at = copied(block, digits(block, at, this.#seq + 1), MS);
+    at = digits(block, at, this.#batchMs);
+    block[at++] = COMMA;
+    at = plainText(block, copied(block, at, place), name);
+    if (at < 0) return at;
+    at = digits(block, copied(block, at, REVISION), revision);
+    at = escapedBytes(block, copied(block, at, VALUE), value);
+    if (at >= 0) block[at++] = QUOTE;
+    return at;
+  }
+
+  /** Ends the batch, if there is one. */
+  endBatch(): void {
+    if (!this.#isBatch) return;
+    this.#end(END);
+    this.#isBatch = false;
+    for (const content of this.#afterBatch.splice(0)) this.add(content);
+  }
+
+  #beginInBatch(): void {
+    if (this.#isBatch) {
+      this.#end(MORE);
+      return;
+    }
+    this.#isBatch = true;
+    this.#batchMs = this.#ms();
+  }
+
+  #end(bytes: Uint8Array): void {
+    if (this.#isOpen) this.#writer.extend(bytes);
+    this.#isOpen = false;
+  }
+
+  /** Counts a line as lost if it was not written. Returns `isWritten`. */
+  #count(isWritten: boolean): boolean {
+    if (!isWritten) {
+      this.#lost++;
+      this.#lostNow++;
+    }
+    return isWritten;
+  }
+}
