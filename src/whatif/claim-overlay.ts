@@ -129,16 +129,17 @@ export class ClaimOverlay {
     for (const edits of this.#nodeEdits.get(prefix)?.values() ?? [])
       for (const edit of edits) claims = edited(claims, edit, form);
     const named = this.#keyEdits.get(prefix);
-    if (named === undefined) {
-      if (this.#removals.length > 0) claims = claims.filter((claim) => !this.removes(claim));
-    } else
+    if (named !== undefined)
       for (const [index, edit] of this.#edits.entries()) {
         const one = named.get(index);
         if (one !== undefined) claims = edited(claims, one, form);
         else claims = claims.filter((claim) => !removesWriter(edit, claim));
       }
-    let [best] = claims;
-    for (const claim of claims) if (best !== undefined && this.#compare(claim, best) < 0) best = claim;
+    let best: HeldClaim | undefined;
+    for (const claim of claims) {
+      if (named === undefined && this.removes(claim)) continue;
+      if (best === undefined || this.#compare(claim, best) < 0) best = claim;
+    }
     return best;
   }
 }
