@@ -20,7 +20,8 @@ interface ReplayFlags extends CheckFlags {
   readonly ignoreVersion?: true;
 }
 
-function counted(count: number, what: string): string {
+/** Returns a number with its noun, with commas between thousands: `1,200 events`. */
+function countText(count: number, what: string): string {
   return `${count.toLocaleString('en')} ${what}${count === 1 ? '' : 's'}`;
 }
 
@@ -33,11 +34,11 @@ function clockText(ms: number): string {
   return `${at.getFullYear()}-${pad(at.getMonth() + 1)}-${pad(at.getDate())} ${time}`;
 }
 
-/** Returns the content of a tape as a line. */
+/** Returns a summary of a tape in one line. */
 function summaryLine({ from, to, events, cuts, clusters, scrubbed }: TapeSummary): string {
   return [
     `${clockText(from)} to ${clockText(to)}`,
-    ...[counted(events, 'event'), counted(cuts.length, 'cut'), counted(clusters.length, 'cluster')],
+    ...[countText(events, 'event'), countText(cuts.length, 'cut'), countText(clusters.length, 'cluster')],
     ...(scrubbed ? ['scrubbed'] : []),
   ].join(', ');
 }
@@ -77,11 +78,11 @@ function replayLines({
   isScrubbed,
   difference,
 }: ReplayReport): readonly string[] {
-  const equal = isScrubbed ? 'scrubbed, without digests' : `${counted(digests, 'digest')} equal`;
-  const lines = [`replayed to ${clockText(to)}, ${counted(events, 'event')}, ${equal}`];
+  const equal = isScrubbed ? 'scrubbed, without digests' : `${countText(digests, 'digest')} equal`;
+  const lines = [`replayed to ${clockText(to)}, ${countText(events, 'event')}, ${equal}`];
   for (const { at, lost } of cuts)
     lines.push(
-      lost === 0 ? `${at}: the agent was restarted` : `${at}: ${counted(lost, 'line')} missing before it`,
+      lost === 0 ? `${at}: the agent was restarted` : `${at}: ${countText(lost, 'line')} missing before it`,
     );
   if (!isComplete)
     lines.push(
@@ -156,7 +157,7 @@ export function addTapeCommands(program: Command, io: CommandIO, run: RunAction)
         const { scrubTape } = await import('../../tape/scrub/scrub-tape.ts');
         const { writeLines } = await import('../../process/terminal.ts');
         const { files, events } = await scrubTape(path, new StateFiles(out), io.signal);
-        const written = `${counted(events, 'event')} in ${counted(files, 'file')}`;
+        const written = `${countText(events, 'event')} in ${countText(files, 'file')}`;
         writeLines(io.stdout, `${out}: ${written}, with other names and addresses\n`);
         return EXIT.ok;
       }),

@@ -12,7 +12,7 @@ export interface GuardedPin {
   restore(): void;
 }
 
-/** Returns the pins by name: `map ipcache`, `program socketConnect4`. Called on each use because a pin may move. */
+/** Returns the pins by name: `map ipcache`, `program socketConnect4`. It is called on each use, because the path of a pin may change. */
 export type GuardedPins = () => ReadonlyMap<string, GuardedPin>;
 
 /**

@@ -26,7 +26,7 @@ export interface IdentityTrafficOptions extends TrafficPlace {
   readonly ipcache: string;
   /** Maximum number of counted pairs of identities. If it is exceeded, the kernel drops the least recently seen pairs. Default 65,536. */
   readonly maxEntries?: number | undefined;
-  /** How the program is attached. Default: by a TCX link if the kernel supports it (Linux 6.6 or later). */
+  /** The method that attaches the program. Default: a TCX link if the kernel supports it (Linux 6.6 or later). */
   readonly by?: AttachedBy | undefined;
 }
 
@@ -83,7 +83,7 @@ export class IdentityTraffic implements Disposable {
     }
   }
 
-  /** How the program is attached. */
+  /** The method that attached the program. */
   get by(): AttachedBy {
     return this.#program.by;
   }
