@@ -68,7 +68,7 @@ export class Anchors {
     if (this.#arrived.length === 0) return;
     const sealed = this.#arrived.map(({ key, value, modRevision }) => ({
       key,
-      value: Uint8Array.from(value),
+      value: new Uint8Array(value), // `from` would iterate
       modRevision,
     }));
     this.#arrived = [];
