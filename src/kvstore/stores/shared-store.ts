@@ -172,5 +172,6 @@ checkArguments(SharedStore, {
   updateLocalKey: { name: TEXT, value: BYTES },
   adoptLocalKey: { name: TEXT, value: BYTES },
   deleteLocalKey: { name: TEXT },
+  hasLocalKey: { name: TEXT },
   run: { signal: SIGNAL },
 });

@@ -800,6 +800,8 @@ checkArguments(SyncStore, {
   upsert: { name: TEXT, value: BYTES },
   adopt: { name: TEXT, value: BYTES },
   delete: { name: TEXT },
+  get: { name: TEXT },
+  has: { name: TEXT },
   invalidate: { name: TEXT },
   observed: { name: TEXT, event: objectWith({ type: TEXT, modRevision: NUMBER }) },
   canaryObserved: { event: objectWith({ type: TEXT, key: TEXT }) },
