@@ -147,7 +147,7 @@ export const askStatus: Question = async (ask) => {
       .map(printable),
     ...kubernetesLines(status.kubernetes),
     '',
-    `${counts}; ${counted(ipcache.overruled, 'overruled claim')}, ${counted(ipcache.shadowed, 'CIDR')} hidden by an endpoint.`,
+    `${counts}; ${counted(ipcache.overruled, 'overruled claim')}, ${counted(ipcache.shadowed, 'CIDR')} shadowed by an endpoint.`,
     `${sentence[0]?.toUpperCase()}${sentence.slice(1)}.`,
     ...rejected.recent.map((message) => `  ${printable(message)}`),
   ];

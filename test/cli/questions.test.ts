@@ -73,7 +73,7 @@ describe('dpcache ipcache', () => {
       ],
     });
     expect((await lines('ipcache', 'explain', '10.10.0.12'))[0]).toBe(
-      '10.10.0.12/32: the first claim (*) is effective, because an endpoint IP hides the CIDR of the same single address.',
+      '10.10.0.12/32: the first claim (*) is effective, because an endpoint IP shadows the CIDR of the same single address.',
     );
   });
 
@@ -141,7 +141,7 @@ describe('dpcache status', () => {
     const rows = await lines('status');
     expect(rows[1]).toMatch(/^atlantic \(own\) +1 +ready +4 +- +5 +86 +0$/);
     expect(rows.join('\n')).toContain(
-      '339 prefixes, 12 nodes, 5 services with 156 backends; 0 overruled claims, 3 CIDRs hidden',
+      '339 prefixes, 12 nodes, 5 services with 156 backends; 0 overruled claims, 3 CIDRs shadowed',
     );
     expect(rows.at(-1)).toBe('No items were rejected.');
     expect(await json('status')).toMatchObject({

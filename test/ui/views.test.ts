@@ -19,9 +19,9 @@ describe('the card of an IP', () => {
     expect(claims[0]).toMatch(
       /^kvstore 10\.0\.0\.1 is 1234 checkout, pod shop\/checkout-1, on 192\.168\.0\.1 effective/,
     );
-    expect(claims[1]).toMatch(/^k8s .* hidden/);
+    expect(claims[1]).toMatch(/^k8s .* shadowed/);
     expect(await page.locator('.why').textContent()).toContain(
-      'An endpoint IP hides the CIDR of the same single address.',
+      'An endpoint IP shadows the CIDR of the same single address.',
     );
   });
 

@@ -42,7 +42,7 @@ function Box({ place: { cluster, x, y }, text }: { place: Place; text?: string |
         {name.length > 20 ? `${name.slice(0, 19)}…` : name}
       </text>
       <text class="small" x={x + BOX.width - 11} y={y + 23} text-anchor="end">
-        {own ? 'this cluster' : cluster.id === 0 ? '' : `id ${cluster.id}`}
+        {own ? 'local cluster' : cluster.id === 0 ? '' : `id ${cluster.id}`}
       </text>
       <text class={`small ${tone}`} x={x + 11} y={y + 42}>
         {tone === 'good' ? '●' : tone === 'warn' ? '■' : '▲'} {stateText(cluster)}

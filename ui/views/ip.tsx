@@ -22,7 +22,7 @@ const RULES: Readonly<Record<NonNullable<ExplanationDocument['decidedBy']>, stri
   'only-claim': 'It is the only claim.',
   'source-precedence': 'Its source is stronger than the source of the next claim.',
   'owner-name': 'The sources are equal and the name of its owner sorts first.',
-  'endpoint-over-cidr': 'An endpoint IP hides the CIDR of the same single address.',
+  'endpoint-over-cidr': 'An endpoint IP shadows the CIDR of the same single address.',
 };
 
 /** Backends of a cluster that are listed. */
@@ -32,7 +32,7 @@ const BACKENDS = 4;
 function Claim({ claim, isFirst }: { claim: ClaimDocument; isFirst: boolean }): VNode {
   const { key, source, owner, identity, labels, hostIP, namespace, podName, shadowed, restored } = claim;
   const { origin, since, until } = claim;
-  const verdict = isFirst ? 'effective' : shadowed ? 'hidden' : 'overruled';
+  const verdict = isFirst ? 'effective' : shadowed ? 'shadowed' : 'overruled';
   return (
     <li class={isFirst ? 'claim wins' : 'claim'}>
       <span class="who">
@@ -165,12 +165,7 @@ function CardOf({ document }: { document: ExplanationDocument }): VNode {
       {first === undefined && service !== undefined ? (
         <Backends name={service} />
       ) : (
-        <Panel
-          title="Claims"
-          className="wide"
-          flush
-          side={<span class="soft">{counted(claims.length, 'claim')}</span>}
-        >
+        <Panel title="Claims" className="wide" flush side={<span class="soft">{claims.length}</span>}>
           <ol class="claims">
             {claims.map((claim, at) => (
               <Claim
