@@ -99,7 +99,8 @@ class TapeReplayer {
     const { signal } = this.#options;
     for await (const lines of readTapePart(part.path)) {
       for (const [index, placed] of lines.entries()) {
-        if (!(await this.#line(part, placed, at))) return false;
+        const result = this.#line(part, placed, at);
+        if (!(typeof result === 'boolean' ? result : await result)) return false;
         if (index % LINES_PER_TURN === 0) await new Promise((resolve) => setImmediate(resolve));
       }
       if (signal?.aborted === true) return false;
@@ -107,28 +108,46 @@ class TapeReplayer {
     return true;
   }
 
-  async #line(part: TapePart, { line, number }: PlacedLine, at: number): Promise<boolean> {
-    const { onLine } = this.#options;
-    if (line.ev === 'tape' && number === 1) await this.#begin(part, line);
-    else if (line.seq !== this.#seq + 1)
+  /** Applies a line. Returns false at the end of the replay; a promise only if the line needs it, because most do not. */
+  #line(part: TapePart, placed: PlacedLine, at: number): boolean | Promise<boolean> {
+    const { line, number } = placed;
+    if (line.ev === 'tape' && number === 1)
+      return this.#begin(part, line).then(() => this.#apply(part, placed, at));
+    if (line.seq !== this.#seq + 1)
       throw new TapeError(`${part.path}:${number}`, `seq: must be ${this.#seq + 1}, but is ${line.seq}`);
+    return this.#apply(part, placed, at);
+  }
+
+  #apply(part: TapePart, placed: PlacedLine, at: number): boolean | Promise<boolean> {
+    const { line } = placed;
     if (line.ev === 'clock') this.#wall = line.wall;
     if (this.#wall + line.ms > at) return false;
     this.#seq = line.seq;
     this.#to = this.#wall + line.ms;
     this.#events++;
-    onLine?.(line);
+    this.#options.onLine?.(line);
+    const place = (error: unknown): unknown =>
+      error instanceof InputError
+        ? new TapeError(`${part.path}:${placed.number}`, error.message, { cause: error })
+        : error;
     try {
-      const difference = await this.#replay?.apply(line);
-      if (line.ev === 'digest' && this.#replay?.isComplete === true) this.#digests++;
-      if (difference === undefined) return true;
-      this.#digests--;
-      this.#difference = { ...difference, at: `${part.path}:${number}` };
-      return false;
+      const result = this.#replay?.apply(line);
+      if (!(result instanceof Promise)) return this.#applied(part, placed, result);
+      return result.then(
+        () => this.#applied(part, placed, undefined),
+        (error: unknown) => {
+          throw place(error);
+        },
+      );
     } catch (error) {
-      if (!(error instanceof InputError)) throw error;
-      throw new TapeError(`${part.path}:${number}`, error.message, { cause: error });
+      throw place(error);
     }
+  }
+
+  #applied(part: TapePart, { line, number }: PlacedLine, difference: DigestDifference | undefined): boolean {
+    if (difference !== undefined) this.#difference = { ...difference, at: `${part.path}:${number}` };
+    else if (line.ev === 'digest' && this.#replay?.isComplete === true) this.#digests++;
+    return difference === undefined;
   }
 
   /** Continues the replay with the first line of a part, or begins another one after a cut or a start of the agent. */

@@ -69,8 +69,11 @@ export class Replay {
     return this.#isComplete;
   }
 
-  /** Applies a line. Resolves when the engines have it. Returns a difference if the line is a digest that differs. */
-  async apply(line: TapeLine): Promise<DigestDifference | undefined> {
+  /**
+   * Applies a line. Returns a difference if the line is a digest that differs; a promise if the engines do not have the line yet, but
+   * when it resolves.
+   */
+  apply(line: TapeLine): DigestDifference | undefined | Promise<void> {
     if (line.ms > this.clock.now()) this.clock.advanceTo(line.ms);
     switch (line.ev) {
       case 'tape':
@@ -93,8 +96,8 @@ export class Replay {
         this.#remember(line);
         // A replay that has the state from its beginning ignores the snapshots.
         if (this.#isComplete && 'snap' in line && line.snap === 1) return undefined;
-        if ('store' in line) await this.#clusterOf(line.store).apply(line);
-        else if (line.ev === 'kubernetes') this.#followKubernetes(line.clusterID);
+        if ('store' in line) return this.#clusterOf(line.store).apply(line);
+        if (line.ev === 'kubernetes') this.#followKubernetes(line.clusterID);
         else this.#kubernetes?.apply(line);
         return undefined;
     }

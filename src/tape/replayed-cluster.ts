@@ -130,8 +130,11 @@ export class ReplayedCluster {
     }
   }
 
-  /** Applies a line of this cluster. Resolves when the engines have it; a batch is applied with its last line. */
-  async apply(line: TapeLine & { readonly store: string }): Promise<void> {
+  /**
+   * Applies a line of this cluster. A batch is applied with its last line; the earlier ones are only kept, and return undefined. The
+   * promise of others resolves when the engines have them.
+   */
+  apply(line: TapeLine & { readonly store: string }): Promise<void> | undefined {
     switch (line.ev) {
       case 'put':
       case 'delete':
@@ -148,6 +151,13 @@ export class ReplayedCluster {
         return line.more === 1 ? undefined : this.#deliver(line.from, this.#of(line.from).batch);
       case 'listed':
         return this.#deliver(line.from, [{ type: 'list-done', key: '', value: EMPTY, modRevision: 0 }]);
+      default:
+        return this.#control(line);
+    }
+  }
+
+  async #control(line: TapeLine & { readonly store: string }): Promise<void> {
+    switch (line.ev) {
       case 'follow':
         await this.#leave(line.from);
         Object.assign(this.#of(line.from), { prefix: line.prefix, keeps: line.keeps });
