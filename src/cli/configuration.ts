@@ -16,7 +16,7 @@ import {
   type MeshFlags,
 } from './mesh-options.ts';
 import { type OperatorFlags, operatorContradiction } from './operator-options.ts';
-import { parsePath } from './option-table.ts';
+import { outputOption, parsePath } from './option-table.ts';
 import {
   addListenOptions,
   addStateOptions,
@@ -225,6 +225,12 @@ async function fileProblems(flags: Partial<MeshFlags> & ServeFlags): Promise<rea
   return namedFileProblems({ ...flags, serve: serveSource(flags) });
 }
 
+interface CheckFlags {
+  readonly of: (typeof CONFIGURED)[number];
+  readonly files: boolean;
+  readonly output: 'text' | 'json';
+}
+
 /** Adds `dpcache config`. */
 export function addConfigCommand(program: Command, io: CommandIO, run: RunAction): void {
   program
@@ -237,7 +243,8 @@ export function addConfigCommand(program: Command, io: CommandIO, run: RunAction
       new Option('--of <command>', 'command that reads the file').choices(CONFIGURED).default('agent'),
     )
     .option('--no-files', 'do not check the files that it names, for example if they are on another machine')
-    .action((path: string, { of, files }: { of: (typeof CONFIGURED)[number]; files: boolean }) =>
+    .addOption(outputOption())
+    .action((path: string, { of, files, output }: CheckFlags) =>
       run(async () => {
         const { readConfig } = await import('./config-file.ts');
         const process = program.commands.find((command) => command.name() === of);
@@ -250,10 +257,12 @@ export function addConfigCommand(program: Command, io: CommandIO, run: RunAction
           problems.length > 0
             ? problems
             : await (isAgent ? agentProblems(values, files) : processProblems(process, values, files));
-        for (const problem of all) io.stderr.write(`${path}: ${printable(problem)}\n`);
-        if (all.length > 0) return EXIT.failed;
-        io.stdout.write(`${path}: valid\n`);
-        return EXIT.ok;
+        if (output === 'json') {
+          const document = { file: path, valid: all.length === 0, problems: all.map(printable) };
+          io.stdout.write(`${JSON.stringify(document, null, 1)}\n`);
+        } else if (all.length === 0) io.stdout.write(`${path}: valid\n`);
+        else for (const problem of all) io.stderr.write(`${path}: ${printable(problem)}\n`);
+        return all.length > 0 ? EXIT.failed : EXIT.ok;
       }),
     );
 }

@@ -190,6 +190,22 @@ describe('dpcache config check', () => {
     });
   });
 
+  it('prints its problems as JSON, on stdout and with the same status', async () => {
+    const json = async (text: string): Promise<unknown> => {
+      const path = join(temporaryFolder({ 'a.yaml': text }), 'a.yaml');
+      const { status, stdout, stderr } = await dpcache('config', 'check', path, '-o', 'json');
+      expect(stderr).toBe('');
+      const { file, ...document } = JSON.parse(stdout);
+      expect(file).toBe(path);
+      return { status, ...document };
+    };
+    expect(await json('cluster: a\n')).toEqual({ status: 0, valid: true, problems: [] });
+    expect(await json('clustr: a\nzzz: 1\n')).toEqual({
+      ...{ status: 1, valid: false },
+      problems: ['clustr: unknown setting; did you mean cluster?', 'zzz: unknown setting'],
+    });
+  });
+
   it.each([
     ['- a', 'a.yaml: ["a"]: must be a map of settings\n'],
     ['cluster: a\ncluster: b', 'a.yaml: Map keys must be unique\n'],
