@@ -1,4 +1,4 @@
-import type { Ask } from '../api/api-client.ts';
+import { ApiError, type Ask } from '../api/api-client.ts';
 import type { PastDocument } from '../api/past-document.ts';
 import type { Clock } from '../base/clock.ts';
 import { sleep } from '../base/sleep.ts';
@@ -39,7 +39,10 @@ export interface PrintOptions {
 
 /** A list that is printed page by page. */
 export interface Listing {
-  /** Writes the list in parts. Each part is written after `write` has resolved for the previous one. Holds at most two pages. */
+  /**
+   * Writes the list in parts. Each part is written after `write` has resolved for the previous one. Holds at most two pages. Throws
+   * {@link ApiError} if no item of an earlier moment was found, this is not certain, and the format cannot state it.
+   */
   print(ask: Ask, options: PrintOptions, write: (text: string) => Promise<void>): Promise<void>;
   /** Returns the number of items. The agent counts them. */
   count(ask: Ask): Promise<number>;
@@ -102,6 +105,10 @@ async function printList<T>(
   }
   const end = writer.end(isEmpty, past);
   if (end !== '') await write(end);
+  // Other formats than text state the certainty in each item.
+  const isText = options.format === 'text' || options.format === 'wide';
+  if (isEmpty && past?.certain === false && !isText)
+    throw new ApiError([list.hint, ...(list.footer?.(past) ?? [])].join(' '));
 }
 
 /** Yields the list in parts of at least one item. */

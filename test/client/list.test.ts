@@ -68,6 +68,24 @@ describe('a list of an earlier moment', () => {
     expect([moment?.slice(0, 5), doubt]).toEqual(['as of', expect.stringMatching(/^not certain: changes/)]);
     if (size === 0) expect(hint).toBe('No matching prefixes.');
   });
+
+  it.each(['json', 'yaml', 'name'] as const)(
+    'fails as %s if it is empty and this is not certain',
+    async (format) => {
+      let text = '';
+      const empty = (certain: boolean): Promise<void> =>
+        listPrefixes({ at: '-10m' }).print(
+          async () => ({ items: [], past: { ...past, certain } }),
+          { format, view: { wide: false } },
+          async (part) => {
+            text += part;
+          },
+        );
+      await empty(true);
+      await expect(empty(false)).rejects.toThrow(/^No matching prefixes\. as of .* not certain: changes/);
+      expect(text).toBe(format === 'name' ? '' : '[]\n[]\n');
+    },
+  );
 });
 
 describe('a list that is printed', () => {
