@@ -404,6 +404,7 @@ export class History {
     let rest = range.limit ?? Number.POSITIVE_INFINITY;
     for (const segment of this.#segments().toReversed()) {
       if (range.before !== undefined && segment.firstSequence >= range.before) continue;
+      if (range.since !== undefined && segment.endSequence <= range.since) continue;
       if (range.from !== undefined && this.#wallOf(segment.lastMs) < range.from) continue;
       if (range.to !== undefined && this.#wallOf(segment.startMs) > range.to) continue;
       for (const { position, kind, ms, sequence } of segment.newestHeads()) {
@@ -528,7 +529,9 @@ interface Asked {
 
 const WHEN: Check = (value) =>
   typeof value === 'number' ? undefined : objectWith({ sequence: NUMBER })(value);
-const RANGE: Check = optional(objectWith({ limit: optional(NUMBER), before: optional(NUMBER) }));
+const RANGE: Check = optional(
+  objectWith({ limit: optional(NUMBER), since: optional(NUMBER), before: optional(NUMBER) }),
+);
 const CAUSE: Check = optional(objectWith({ store: TEXT, revision: TEXT }));
 
 checkArguments(History, {

@@ -256,6 +256,7 @@ export class PastReader {
     for (const life of reading.lives.toReversed()) {
       for (const part of life.parts.toReversed()) {
         if (part.firstSequence >= before) continue;
+        if (range.since !== undefined && part.endSequence <= range.since) continue;
         if (range.from !== undefined && life.clock.wallOf(part.lastMs) < range.from) continue;
         if (range.to !== undefined && life.clock.wallOf(part.startMs) > range.to) continue;
         const segment = await this.#load(reading, part);

@@ -78,11 +78,13 @@ function changeOfTexts(before: string | undefined, after: string | undefined): D
 export function inRange({
   from,
   to,
+  since,
   before,
 }: HistoryRange): (record: { readonly sequence: number; readonly at: number }) => boolean {
   return ({ sequence, at }) =>
     (from === undefined || at >= from) &&
     (to === undefined || at <= to) &&
+    (since === undefined || sequence >= since) &&
     (before === undefined || sequence < before);
 }
 

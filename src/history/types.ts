@@ -160,6 +160,8 @@ export interface HistoryRange {
   /** Wall time in milliseconds; default: everything that is held. */
   readonly from?: number | undefined;
   readonly to?: number | undefined;
+  /** Only records with this sequence number or a higher one. */
+  readonly since?: number | undefined;
   /** Only records with lower sequence numbers: the last one that was read, to continue. */
   readonly before?: number | undefined;
   /** Maximum number of records. */

@@ -1,7 +1,7 @@
 import { createRoute, z } from '@hono/zod-openapi';
 import { CauseGroups } from '../../history/causes.ts';
 import type { PastReader } from '../../history/past-reader.ts';
-import type { HistoryRecord, When } from '../../history/types.ts';
+import type { HistoryRange, HistoryRecord, When } from '../../history/types.ts';
 import { Prefix } from '../../net/prefix.ts';
 import type { ApiApp, RouteContext } from '../api-context.ts';
 import { serviceDocument } from '../documents.ts';
@@ -77,21 +77,14 @@ export function addHistoryRoutes(app: ApiApp, { model, clock, gate }: RouteConte
     const history = historyOf(model);
     const { past } = history;
     const now = clock.wallTime();
-    const wallTime = async (field: string, text: string | undefined): Promise<number | undefined> =>
-      text === undefined ? undefined : await boundary(past, whenParameter(field, text, now));
-    const begin = await wallTime('from', from);
-    const end = await wallTime('to', to);
-    if (begin !== undefined && end !== undefined && begin > end)
+    const begin = from === undefined ? undefined : whenParameter('from', from, now);
+    const end = to === undefined ? undefined : whenParameter('to', to, now);
+    if (isAfter(begin, end))
       throw new ProblemError('invalid-time', `from (${from}) is after to (${to}): exchange them.`, {
         field: 'from',
         value: from,
       });
-    const options = {
-      from: begin,
-      to: end,
-      before: after,
-      limit: limit + 1,
-    };
+    const options = { ...(await rangeOf(past, begin, end, after)), limit: limit + 1 };
     const items: HistoryRecord[] = [];
     const isName = key !== undefined && Prefix.parse(key) === undefined && /^[^/]+\/[^/]+$/.test(key);
     if (isName) {
@@ -190,6 +183,30 @@ async function collect(
   into: HistoryRecord[],
 ): Promise<void> {
   for await (const slice of slices) for (const record of slice) into.push(record);
+}
+
+/** Returns true if a moment is after another one of the same form. */
+function isAfter(a: When | undefined, b: When | undefined): boolean {
+  if (typeof a === 'number') return typeof b === 'number' && a > b;
+  return a !== undefined && typeof b === 'object' && a.sequence > b.sequence;
+}
+
+/** Returns the range from one moment to another one, both included. Records with one time may have different sequence numbers. */
+async function rangeOf(
+  past: PastReader,
+  from: When | undefined,
+  to: When | undefined,
+  after: number | undefined,
+): Promise<HistoryRange> {
+  for (const when of [from, to]) if (typeof when === 'object') await boundary(past, when);
+  const before =
+    typeof to === 'object' ? Math.min(to.sequence + 1, after ?? Number.POSITIVE_INFINITY) : after;
+  return {
+    ...(typeof from === 'number' && { from }),
+    ...(typeof to === 'number' && { to }),
+    ...(typeof from === 'object' && { since: from.sequence }),
+    before,
+  };
 }
 
 /** Returns the wall time of a boundary. */

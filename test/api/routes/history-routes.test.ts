@@ -119,6 +119,20 @@ describe('at', () => {
     });
   });
 
+  it('a range of sequence numbers has exactly these records, although others have the same times', async () => {
+    const { ask } = await lived();
+    const sequences = async (query: string): Promise<readonly number[]> => {
+      const { body } = await ask(`/v1/history${query}`);
+      return (body as { items: readonly { sequence: number }[] }).items.map(({ sequence }) => sequence);
+    };
+    const all = await sequences('');
+    for (const from of all)
+      for (const to of all.filter((one) => one >= from))
+        expect(await sequences(`?from=%23${from}&to=%23${to}`)).toEqual(
+          all.filter((one) => one >= from && one <= to),
+        );
+  });
+
   it('of something that is not known to have existed is 404 with the reason', async () => {
     const { ask, begun } = await lived();
     const future = iso(begun + 3_600_000);
