@@ -6,6 +6,7 @@ import { IPCache } from '../../src/ipcache/ipcache.ts';
 import { ManualClock } from '../base/support/manual-clock.ts';
 import { attributes } from '../ipcache/support/naive-ipcache.ts';
 import { H5_staysBelowItsMaximum, podClaim } from './support/laws.ts';
+import { H2_visibleClaimsAreRight } from './support/visible-claims.ts';
 
 const KIB = 1024;
 const START = 1_000_000;
@@ -110,6 +111,10 @@ describe('changes above the maximum rate', () => {
 describe('the visible claims before and after a change', () => {
   const identities = (record: PrefixRecord): unknown =>
     record.effective && [record.effective.before?.identity, record.effective.after?.identity];
+
+  it('H2: are right or absent, whatever was lost or released without a record', async () => {
+    expect(await H2_visibleClaimsAreRight(60)).toBeGreaterThan(100);
+  });
 
   it('are omitted if later changes were lost, because they would be those of the lost ones', async () => {
     const { clock, cache, history } = recorded(16 * KIB * KIB);

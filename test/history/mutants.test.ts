@@ -1,6 +1,8 @@
 import { afterEach, describe, expect, it, vi } from 'vitest';
 
-type Laws = typeof import('./support/lives.ts') & typeof import('./support/laws.ts');
+type Laws = typeof import('./support/lives.ts') &
+  typeof import('./support/laws.ts') &
+  typeof import('./support/visible-claims.ts');
 type Codec = typeof import('../../src/history/claim-codec.ts');
 type Reader = typeof import('../../src/history/past-reader.ts');
 type Segments = typeof import('../../src/history/segment.ts');
@@ -31,7 +33,11 @@ async function lawsWith<T extends object>(path: string, mutant: (original: T) =>
     const original = (await load()) as T;
     return { ...original, ...mutant(original) };
   });
-  return { ...(await import('./support/lives.ts')), ...(await import('./support/laws.ts')) };
+  return {
+    ...(await import('./support/lives.ts')),
+    ...(await import('./support/laws.ts')),
+    ...(await import('./support/visible-claims.ts')),
+  };
 }
 
 /** Enough for the mutant. */
@@ -41,6 +47,11 @@ describe('H2 detects a history that', () => {
   it('believes a change although later ones may be lost', async () => {
     const laws = await lawsWith<Lives>(LIVES, () => ({ isLostBetween: () => false }));
     await expect(laws.H2_aLossIsNotCertain()).rejects.toThrow();
+  });
+
+  it('lists visible claims although later changes may be missing', async () => {
+    const laws = await lawsWith<Lives>(LIVES, () => ({ isUndoUncertain: () => false }));
+    await expect(laws.H2_visibleClaimsAreRight(RUNS)).rejects.toThrow();
   });
 
   it('stores a time after the one up to which its changes are complete', async () => {

@@ -139,7 +139,7 @@ describe('at', () => {
     for (const path of ['/v1/ipcache/lookup/11.0.0.1', '/v1/ipcache/explain/11.0.0.1', '/v1/nodes/a/b']) {
       expect(await ask(`${path}?at=${future}`)).toMatchObject({
         status: 404,
-        body: { reason: 'clock', detail: expect.stringContaining('not certain: the clock of the machine') },
+        body: { reason: 'clock', detail: expect.stringContaining('not certain: the system clock') },
       });
       const { body } = await ask(`${path}?at=${iso(begun + 1500)}`);
       expect(body).not.toHaveProperty('reason');
