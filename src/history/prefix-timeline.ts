@@ -81,7 +81,13 @@ export class PastState {
 
   /** Returns the visible claim. */
   visible(): HeldClaim | undefined {
-    return this.#sorted()[0];
+    for (const claims of this.#claims.values()) {
+      let strongest: HeldClaim | undefined;
+      for (const claim of claims.values())
+        if (strongest === undefined || compareWriters(claim, strongest) < 0) strongest = claim;
+      if (strongest !== undefined) return strongest;
+    }
+    return undefined;
   }
 
   /** Returns the current claims by key. */
