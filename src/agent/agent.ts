@@ -51,6 +51,7 @@ import { HistoryKeeper, type HistoryKeeperOptions } from './history-keeper.ts';
 import { KubernetesFollower } from './kubernetes-follower.ts';
 import { MeshFeed } from './mesh-feed.ts';
 import type { AgentOptions } from './options.ts';
+import { ReportedIdentities } from './reported-identities.ts';
 import { StateKeeper } from './state-keeper.ts';
 import { TapeKeeper } from './tape-keeper.ts';
 
@@ -98,6 +99,7 @@ export class Agent implements ReadModel, PlayStage {
   #manifestPaths: readonly string[];
   readonly #mesh: MeshFeed;
   readonly #startup: Startup;
+  readonly #reported: ReportedIdentities;
   readonly #keeper: StateKeeper | undefined;
   /** The datapath of the kernel; undefined if none is configured. */
   readonly datapath: DatapathKeeper | undefined;
@@ -146,6 +148,11 @@ export class Agent implements ReadModel, PlayStage {
       },
     });
     const { ipcache, services, nodes } = this;
+    this.#reported = new ReportedIdentities({
+      clusterName,
+      followed: () => this.#mesh.followed,
+      kubernetes: () => this.#kubernetes,
+    });
     if (options.tape !== undefined)
       this.#tape = new TapeKeeper(options, options.tape, {
         ...context,
@@ -216,8 +223,8 @@ export class Agent implements ReadModel, PlayStage {
       log,
       onReject,
       engines: { ipcache, services, nodes },
-      identities: () => this.#reportedIdentities(),
-      identityChanges: () => this.#identityChanges(),
+      identities: () => this.#reported.entries(),
+      identityChanges: () => this.#reported.changes,
     });
   }
 
@@ -411,7 +418,7 @@ export class Agent implements ReadModel, PlayStage {
 
   /** Returns the labels of an identity, or the restored ones if no source has them. */
   readonly labelsOf = (identity: number): Labels | undefined =>
-    this.#reportedLabels(identity) ?? this.#keeper?.labelsOf(identity);
+    this.#reported.labelsOf(identity) ?? this.#keeper?.labelsOf(identity);
 
   readonly restoredOf = (cluster: string): RestoredDocument | undefined =>
     this.#keeper?.restored(cluster || this.#options.clusterName);
@@ -431,53 +438,21 @@ export class Agent implements ReadModel, PlayStage {
   };
 
   readonly restoredIdentity = (identity: number): RestoredDocument | undefined => {
-    if (this.#reportedLabels(identity) !== undefined) return undefined;
+    if (this.#reported.labelsOf(identity) !== undefined) return undefined;
     const cluster = this.#keeper?.clusterOf(identity);
     return cluster === undefined ? undefined : this.restoredOf(cluster);
   };
 
   readonly clusterOf = (identity: number): string => {
     if (reservedIdentityName(identity) !== undefined) return '';
-    const { own, mesh } = this.#mesh.followed ?? {};
-    const isOwn =
-      own?.identities.lookupByID(identity) !== undefined ||
-      this.#kubernetes?.labelsOf(identity) !== undefined;
-    if (isOwn) return this.#options.clusterName;
-    const remote = mesh?.names.find((name) => mesh.identitiesOf(name)?.lookupByID(identity) !== undefined);
-    return remote ?? this.#keeper?.clusterOf(identity) ?? '';
+    return this.#reported.clusterOf(identity) ?? this.#keeper?.clusterOf(identity) ?? '';
   };
 
   *identities(): Generator<KnownIdentity, void, void> {
-    yield* this.#reportedIdentities();
+    yield* this.#reported.entries();
     for (const known of this.#keeper?.identities() ?? []) {
-      if (this.#reportedLabels(known.identity) === undefined) yield known;
+      if (this.#reported.labelsOf(known.identity) === undefined) yield known;
     }
-  }
-
-  /** Returns the labels of an identity from the kvstore of its cluster or from a CiliumIdentity. */
-  #reportedLabels(identity: number): Labels | undefined {
-    return this.#mesh.followed?.identities.resolve(identity) ?? this.#kubernetes?.labelsOf(identity);
-  }
-
-  *#reportedIdentities(): Generator<KnownIdentity, void, void> {
-    if (this.#mesh.followed === undefined) return;
-    const { own, mesh } = this.#mesh.followed;
-    const { clusterName } = this.#options;
-    for (const [identity, labels] of own.identities.entries())
-      yield { identity, labels, cluster: clusterName };
-    for (const [identity, labels] of this.#kubernetes?.identities() ?? [])
-      if (own.identities.lookupByID(identity) === undefined) yield { identity, labels, cluster: clusterName };
-    for (const cluster of mesh.names) {
-      for (const [identity, labels] of mesh.identitiesOf(cluster)?.entries() ?? [])
-        yield { identity, labels, cluster };
-    }
-  }
-
-  #identityChanges(): number {
-    const { own, mesh } = this.#mesh.followed ?? {};
-    const remote = mesh?.names.map((name) => mesh.identitiesOf(name)?.changes ?? 0) ?? [];
-    const local = (own?.identities.changes ?? 0) + (this.#kubernetes?.identityChanges ?? 0);
-    return remote.reduce((sum, changes) => sum + 1 + changes, local);
   }
 
   cluster(name: string): ClusterDetailDocument | undefined {

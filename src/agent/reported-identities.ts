@@ -1,0 +1,58 @@
+import type { KnownIdentity } from '../api/read-model.ts';
+import type { Labels } from '../model/labels.ts';
+import type { Followed } from './agent-status.ts';
+import type { KubernetesFollower } from './kubernetes-follower.ts';
+
+/** The sources of {@link ReportedIdentities}. Each is undefined before it is followed. */
+export interface IdentitySources {
+  readonly clusterName: string;
+  readonly followed: () => Followed | undefined;
+  readonly kubernetes: () => KubernetesFollower | undefined;
+}
+
+/** The identities that kvstores and Kubernetes report, without those of a checkpoint. */
+export class ReportedIdentities {
+  readonly #sources: IdentitySources;
+
+  constructor(sources: IdentitySources) {
+    this.#sources = sources;
+  }
+
+  /** Returns the labels of an identity from the kvstore of its cluster or from a CiliumIdentity. */
+  labelsOf(identity: number): Labels | undefined {
+    const { followed, kubernetes } = this.#sources;
+    return followed()?.identities.resolve(identity) ?? kubernetes()?.labelsOf(identity);
+  }
+
+  /** Returns the cluster that reports an identity. */
+  clusterOf(identity: number): string | undefined {
+    const { clusterName, followed, kubernetes } = this.#sources;
+    const { own, mesh } = followed() ?? {};
+    const isLocal =
+      own?.identities.lookupByID(identity) !== undefined || kubernetes()?.labelsOf(identity) !== undefined;
+    if (isLocal) return clusterName;
+    return mesh?.names.find((name) => mesh.identitiesOf(name)?.lookupByID(identity) !== undefined);
+  }
+
+  *entries(): Generator<KnownIdentity, void, void> {
+    const { clusterName: cluster, followed, kubernetes } = this.#sources;
+    const { own, mesh } = followed() ?? {};
+    if (own === undefined || mesh === undefined) return;
+    for (const [identity, labels] of own.identities.entries()) yield { identity, labels, cluster };
+    for (const [identity, labels] of kubernetes()?.identities() ?? [])
+      if (own.identities.lookupByID(identity) === undefined) yield { identity, labels, cluster };
+    for (const name of mesh.names) {
+      for (const [identity, labels] of mesh.identitiesOf(name)?.entries() ?? [])
+        yield { identity, labels, cluster: name };
+    }
+  }
+
+  /** Number of changes of {@link entries}. Never decreases. */
+  get changes(): number {
+    const { followed, kubernetes } = this.#sources;
+    const { own, mesh } = followed() ?? {};
+    const remote = mesh?.names.map((name) => mesh.identitiesOf(name)?.changes ?? 0) ?? [];
+    const local = (own?.identities.changes ?? 0) + (kubernetes()?.identityChanges ?? 0);
+    return remote.reduce((sum, changes) => sum + 1 + changes, local);
+  }
+}
