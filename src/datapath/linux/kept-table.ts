@@ -5,6 +5,7 @@ import { KeyQueue } from './key-queue.ts';
 import { differences, orderPlan, type PlannedChange } from './plan.ts';
 import { RankedKeys } from './ranked-keys.ts';
 import { SyscallError } from './syscall/syscall-error.ts';
+import { WaitingDeletes } from './waiting-deletes.ts';
 
 /** The dependencies of a {@link KeptTable}. */
 export interface KeptTableContext {
@@ -66,8 +67,6 @@ const CHUNK = 256;
 /** Minimum number of turns for writes between two reads. If the last read took more turns, writes get as many. */
 const WRITE_TURNS = 16;
 const BACKOFF: Backoff = { baseMs: 200, capMs: 30_000 };
-/** Delay of the next call of `deletesMayGo` after it rejected. */
-const HOLD_RETRY_MS = 1000;
 const SHOWN_FAILURES = 16;
 /** Rank of initially found items that are not confirmed: they are never evicted. */
 const HELD_RANK = Number.MAX_SAFE_INTEGER;
@@ -92,10 +91,8 @@ export class KeptTable<Item> implements Disposable {
   readonly #context: KeptTableContext;
   readonly #dirty = new KeyQueue();
   readonly #deletes = new KeyQueue();
-  /** Deletes that may not be applied yet: those of the current wait, and those of the next one. */
-  #waiting = new Set<string>();
-  #waitingNext = new Set<string>();
-  #isHolding = false;
+  /** Undefined if deletes need not wait. */
+  readonly #waiting: WaitingDeletes | undefined;
   /** Our items in the table, the weakest first. */
   readonly #actual = new RankedKeys(-1);
   /** Items without room, the strongest first. */
@@ -120,6 +117,9 @@ export class KeptTable<Item> implements Disposable {
     this.#table = table;
     this.#desired = desired;
     this.#context = context;
+    const { clock, nextTurn, deletesMayGo: mayGo } = context;
+    const allow = (keys: Iterable<string>): void => this.#allowDeletes(keys);
+    if (mayGo !== undefined) this.#waiting = new WaitingDeletes({ clock, nextTurn, mayGo, allow });
   }
 
   /** Returns what the kernel finds for a key, and the desired item; `undefined` if the table has no lookup of single keys. */
@@ -269,6 +269,7 @@ export class KeptTable<Item> implements Disposable {
   /** Ends the reconciler. Does not change the table. */
   [Symbol.dispose](): void {
     this.#state = 'closed';
+    this.#waiting?.[Symbol.dispose]();
     this.#retry?.cancel();
     this.#rest();
   }
@@ -306,8 +307,7 @@ export class KeptTable<Item> implements Disposable {
         this.#leave(key);
         continue;
       }
-      this.#waiting.delete(key);
-      this.#waitingNext.delete(key);
+      this.#waiting?.delete(key);
       if (this.#mustStay(key, item)) continue;
       if (!this.#isAdopted(key, item)) changes.push({ key, item });
     }
@@ -345,50 +345,22 @@ export class KeptTable<Item> implements Disposable {
   }
 
   #delete(key: string): void {
-    if (this.#context.deletesMayGo === undefined) this.#deletes.add(this.#orderOf(key), key);
-    else if (!this.#waiting.has(key)) {
-      this.#waitingNext.add(key);
-      this.#hold();
-    }
+    if (this.#waiting === undefined) this.#deletes.add(this.#orderOf(key), key);
+    else this.#waiting.add(key);
   }
 
-  /** Starts a wait. Deletes that arrive during a wait belong to a later change, and wait separately. */
-  #hold(): void {
-    const { deletesMayGo, nextTurn } = this.#context;
-    if (deletesMayGo === undefined || this.#isHolding || this.#waitingNext.size === 0) return;
-    this.#isHolding = true;
-    nextTurn(() => {
-      this.#waiting = this.#waitingNext;
-      this.#waitingNext = new Set();
-      this.#allowDeletesAfter(deletesMayGo);
-    });
-  }
-
-  /** Applies the waiting deletes when `deletesMayGo` resolves. Calls it again if it rejects. */
-  #allowDeletesAfter(deletesMayGo: () => Promise<void>): void {
-    deletesMayGo().then(
-      () => this.#allowDeletes(),
-      () =>
-        this.#context.clock.after(HOLD_RETRY_MS, () => {
-          if (this.#state !== 'closed') this.#allowDeletesAfter(deletesMayGo);
-        }),
-    );
-  }
-
-  #allowDeletes(): void {
-    for (const key of this.#waiting) this.#deletes.add(this.#orderOf(key), key);
-    this.#waiting.clear();
-    this.#isHolding = false;
-    this.#hold();
+  /** Queues deletes whose wait has ended. */
+  #allowDeletes(keys: Iterable<string>): void {
+    for (const key of keys) this.#deletes.add(this.#orderOf(key), key);
     this.#schedule();
   }
 
   #isWaiting(key: string): boolean {
-    return this.#waiting.has(key) || this.#waitingNext.has(key);
+    return this.#waiting?.has(key) === true;
   }
 
   get #waitingDeletes(): number {
-    return this.#waiting.size + this.#waitingNext.size;
+    return this.#waiting?.size ?? 0;
   }
 
   #orderOf(key: string): number {

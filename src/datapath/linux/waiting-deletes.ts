@@ -1,0 +1,83 @@
+import type { Clock } from '../../base/clock.ts';
+
+/** Delay of the next call of `mayGo` after it rejected. */
+const RETRY_MS = 1000;
+
+/** Options of {@link WaitingDeletes}. */
+export interface WaitingDeletesOptions {
+  readonly clock: Pick<Clock, 'after'>;
+  readonly nextTurn: (callback: () => void) => unknown;
+  /** Resolves when the deletes that are due now may be applied. If it rejects, it is called again. */
+  readonly mayGo: () => Promise<void>;
+  /** Receives the keys whose wait has ended. */
+  readonly allow: (keys: Iterable<string>) => void;
+}
+
+/**
+ * Deletes that may not be applied yet. Those that arrive during a wait belong to a later change, and wait separately: at most two
+ * waits are planned at a time.
+ */
+export class WaitingDeletes implements Disposable {
+  readonly #options: WaitingDeletesOptions;
+  #current = new Set<string>();
+  #next = new Set<string>();
+  #isWaiting = false;
+  #isClosed = false;
+
+  constructor(options: WaitingDeletesOptions) {
+    this.#options = options;
+  }
+
+  get size(): number {
+    return this.#current.size + this.#next.size;
+  }
+
+  has(key: string): boolean {
+    return this.#current.has(key) || this.#next.has(key);
+  }
+
+  /** Adds a key, unless it is in the current wait. */
+  add(key: string): void {
+    if (this.#current.has(key)) return;
+    this.#next.add(key);
+    this.#begin();
+  }
+
+  delete(key: string): void {
+    this.#current.delete(key);
+    this.#next.delete(key);
+  }
+
+  [Symbol.dispose](): void {
+    this.#isClosed = true;
+  }
+
+  #begin(): void {
+    if (this.#isWaiting || this.#next.size === 0) return;
+    this.#isWaiting = true;
+    this.#options.nextTurn(() => {
+      this.#current = this.#next;
+      this.#next = new Set();
+      this.#wait();
+    });
+  }
+
+  #wait(): void {
+    const { clock, mayGo } = this.#options;
+    mayGo().then(
+      () => this.#end(),
+      () =>
+        clock.after(RETRY_MS, () => {
+          if (!this.#isClosed) this.#wait();
+        }),
+    );
+  }
+
+  #end(): void {
+    const keys = this.#current;
+    this.#current = new Set();
+    this.#isWaiting = false;
+    this.#options.allow(keys);
+    this.#begin();
+  }
+}
