@@ -1,5 +1,6 @@
 import type { Command } from 'commander';
 import type { ApiError, ApiOrigin, Ask } from '../../api/api-client.ts';
+import type { ConnectionProblem } from '../../process/troubleshoot/connection-problem.ts';
 import type { DiffReport, TableOperand } from '../../sysdump/compare-with-agent.ts';
 import { type CommandIO, EXIT, type RunAction } from '../io.ts';
 import { outputOption, parsePath } from '../option-table.ts';
@@ -22,28 +23,25 @@ function isOrigin(text: string): boolean {
   return /^https?:\/\/[^/@?#]+\/?$/.test(text) && URL.canParse(text);
 }
 
-/** Remedies by the code of the system or of TLS. */
-const REMEDIES: ReadonlyMap<unknown, string> = new Map([
-  ...[
-    'DEPTH_ZERO_SELF_SIGNED_CERT',
-    'SELF_SIGNED_CERT_IN_CHAIN',
-    'UNABLE_TO_GET_ISSUER_CERT_LOCALLY',
-    'UNABLE_TO_VERIFY_LEAF_SIGNATURE',
-  ].map((code) => [code, 'give the CA of the agent with --ca-file'] as const),
-  ['CERT_HAS_EXPIRED', 'renew its certificate'],
-  ['ERR_TLS_CERT_ALTNAME_INVALID', 'use a host name of its certificate'],
-  ['EPROTO', 'use http:// if the agent does not serve https'],
-  ['ENOTFOUND', 'check the host name'],
-  ['EACCES', 'run the command as the user of the agent'],
-]);
+const REMEDIES: Readonly<Partial<Record<ConnectionProblem, string>>> = {
+  'unknown-ca': 'give the CA of the agent with --ca-file',
+  expired: 'renew its certificate',
+  'not-yet-valid': 'check the clocks of both machines',
+  'other-name': 'use a host name of its certificate',
+  'no-tls': 'use http:// if it serves no https',
+  'unknown-host': 'check the host name',
+  forbidden: 'run the command as the user of the agent',
+};
 
 /** Returns the remedy for a failed request; undefined if the message of the agent is sufficient. */
-function remedyOf({ problem, cause }: ApiError): string | undefined {
+async function remedyOf({ problem, cause }: ApiError): Promise<string | undefined> {
   if (problem !== undefined)
     return problem.status === 401 ? 'give the token of the agent with --token-file' : undefined;
   if (cause instanceof SyntaxError) return 'check the operand';
-  const code = cause instanceof Error && 'code' in cause ? cause.code : undefined;
-  return REMEDIES.get(code) ?? 'check that this agent runs, and repeat the command';
+  const { connectionProblem } = await import('../../process/troubleshoot/connection-problem.ts');
+  const failed =
+    cause instanceof Error && 'code' in cause ? connectionProblem(String(cause.code)) : undefined;
+  return (failed && REMEDIES[failed]) ?? 'check that this agent runs, and repeat the command';
 }
 
 /** Returns requests to the agent of an operand; undefined if it is not an agent. Their failures name the operand and the remedy. */
@@ -57,7 +55,7 @@ async function askOf(text: string, credentials: Credentials, signal: AbortSignal
       return await ask(path, body);
     } catch (error) {
       if (!(error instanceof ApiError)) throw error;
-      const [name, remedy] = [`${socket ?? text}: `, remedyOf(error)];
+      const [name, remedy] = [`${socket ?? text}: `, await remedyOf(error)];
       const why = error.message.startsWith(name) ? error.message.slice(name.length) : error.message;
       const hint = remedy === undefined ? '' : `; ${remedy}`;
       throw new ApiError(`${text}: ${why}${hint}`, error.problem, error.cause);

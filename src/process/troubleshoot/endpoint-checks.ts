@@ -7,6 +7,7 @@ import { messageOf } from '../../base/failure.ts';
 import { counted } from '../../base/show-value.ts';
 import type { EtcdTLS } from '../../kvstore/etcd/etcd-config.ts';
 import { CHECK_TIMEOUT_MS, type Check, NO_ANSWER } from './check.ts';
+import { type ConnectionProblem, connectionProblem } from './connection-problem.ts';
 
 /** A certificate with less time left gets a warning. */
 const EXPIRY_WARNING_DAYS = 14;
@@ -25,28 +26,24 @@ const CHECK_CA = 'set trusted-ca-file to the authority that signed the certifica
 const CHECK_PORT = 'check that the port is that of an etcd with TLS, and that it answers';
 const CHECK_CLIENT = 'check that the authority of the server has signed cert-file';
 
-/** Remedies by the code of an error of DNS, TCP or TLS. */
-const REMEDIES: ReadonlyMap<string, string> = new Map([
-  ['ENOTFOUND', 'check the name, and the hostAliases or the DNS server of this host'],
-  ['EAI_AGAIN', 'check that the DNS server of this host is reachable'],
-  ['ECONNREFUSED', 'check the port, and that the server runs'],
-  ['EHOSTUNREACH', 'check the route to the host'],
-  ['ENETUNREACH', 'check the route to the host'],
-  ['EPROTO', CHECK_PORT],
-  ['ECONNRESET', CHECK_PORT],
-  ['CERT_HAS_EXPIRED', 'renew the certificate of the server'],
-  ['CERT_NOT_YET_VALID', 'check the clocks of this host and of the server'],
-  [
-    'ERR_TLS_CERT_ALTNAME_INVALID',
-    'add the host to the certificate of the server, or use a host that it names',
-  ],
-  ['UNABLE_TO_VERIFY_LEAF_SIGNATURE', CHECK_CA],
-  ['UNABLE_TO_GET_ISSUER_CERT_LOCALLY', CHECK_CA],
-  ['UNABLE_TO_GET_ISSUER_CERT', CHECK_CA],
-  ['SELF_SIGNED_CERT_IN_CHAIN', CHECK_CA],
-  ['DEPTH_ZERO_SELF_SIGNED_CERT', CHECK_CA],
-  ['CERT_SIGNATURE_FAILURE', CHECK_CA],
-]);
+const REMEDIES: Readonly<Partial<Record<ConnectionProblem, string>>> = {
+  'unknown-host': 'check the name, and the hostAliases or the DNS server of this host',
+  'no-dns': 'check that the DNS server of this host is reachable',
+  refused: 'check the port, and that the server runs',
+  'no-route': 'check the route to the host',
+  'no-tls': CHECK_PORT,
+  reset: CHECK_PORT,
+  expired: 'renew the certificate of the server',
+  'not-yet-valid': 'check the clocks of this host and of the server',
+  'other-name': 'add the host to the certificate of the server, or use a host that it names',
+  'unknown-ca': CHECK_CA,
+};
+
+/** Returns the remedy for an error code of DNS, TCP or TLS; undefined if there is no specific one. */
+function remedyOf(code: string): string | undefined {
+  const problem = connectionProblem(code);
+  return problem && REMEDIES[problem];
+}
 
 const CHECK_FIREWALL = 'check firewalls and the route to the host';
 
@@ -71,7 +68,7 @@ function failureOf(
 ): Check {
   const code = codeOf(error);
   const text = code === 'ABORT_ERR' ? NO_ANSWER : (openSSLReason(error) ?? (messageOf(error) || code));
-  const remedy = REMEDIES.get(code) ?? (code === 'ABORT_ERR' ? ifLate : otherwise);
+  const remedy = remedyOf(code) ?? (code === 'ABORT_ERR' ? ifLate : otherwise);
   return { step, subject, status: 'failed', text, remedy };
 }
 
@@ -198,7 +195,7 @@ function certificateCheck(subject: string, socket: TLSSocket, tls: EtcdTLS, now:
     };
   if (socket.authorized || !isPassed(check)) return check;
   const code = String(socket.authorizationError);
-  const remedy = REMEDIES.get(code) ?? CHECK_CA;
+  const remedy = remedyOf(code) ?? CHECK_CA;
   return { ...check, status: 'failed', text: `certificate rejected (${code}): ${check.text}`, remedy };
 }
 
