@@ -247,7 +247,7 @@ export class KvstoreClient implements KvstoreBackend {
         size: new PageSize(WATCH_LIMITS),
         read: (page) => this.#call(() => session.range(page, call.deadlineMs), call),
       });
-      for await (const { answer } of pages) for (const kv of answer.kvs) all.push(plainKeyValue(kv));
+      for await (const { kvs } of pages) for (const kv of kvs) all.push(plainKeyValue(kv));
       return all;
     } catch (thrown) {
       throw this.#asFailure(thrown, call.signal);

@@ -1,5 +1,4 @@
 import type { KeyRange } from '../codec/key-range.ts';
-import type { KeyPage } from './key-page.ts';
 
 /*
  * The transport port: the operations of a kvstore server, in the terms of etcd. All handling of faults (listing, watching, leases,
@@ -66,8 +65,6 @@ export interface RangeResponse {
   readonly more: boolean;
   /** Number of keys in the range, regardless of the limit and `minModRevision`. */
   readonly count: number;
-  /** @internal The same keys as `kvs`, without an object for each; see `pageOf`. */
-  readonly page?: KeyPage | undefined;
 }
 
 /** A condition of a transaction. An absent key has revisions 0 and differs from every value and lease. */

@@ -16,23 +16,23 @@ export interface KeyBytes {
  */
 export class WireKeyValue implements KeyValue, KeyBytes {
   readonly buffer: Buffer;
-  keyAt: number;
-  keyEnd: number;
-  valueAt: number;
-  valueEnd: number;
-  createRevision: number;
-  modRevision: number;
+  readonly keyAt: number;
+  readonly keyEnd: number;
+  readonly valueAt: number;
+  readonly valueEnd: number;
+  readonly createRevision: number;
+  readonly modRevision: number;
   /** Index of the encoded lease; 0 if the key has none. */
-  leaseAt: number;
+  readonly leaseAt: number;
 
   constructor(
     buffer: Buffer,
-    keyAt: number = 0,
-    keyEnd: number = 0,
-    valueAt: number = 0,
-    valueEnd: number = 0,
-    createRevision: number = 0,
-    modRevision: number = 0,
+    keyAt: number,
+    keyEnd: number,
+    valueAt: number,
+    valueEnd: number,
+    createRevision: number,
+    modRevision: number,
     leaseAt: number = 0,
   ) {
     this.buffer = buffer;

@@ -1,4 +1,3 @@
-import { keptKey } from '../session/key-page.ts';
 import { WireKeyValue } from '../session/wire-key-value.ts';
 
 /** A put of a key, with enough data to recognise it in a store. */
@@ -51,7 +50,7 @@ export class Anchors {
     if (modRevision < this.#newest) return;
     if (modRevision === this.#newest) this.drop(anchor, modRevision); // a listing repeats keys
     this.#newest = modRevision;
-    this.#arrived.push(keptKey(anchor));
+    this.#arrived.push(anchor);
     if (this.#arrived.length > LATEST) this.#arrived.shift();
   }
 

@@ -1,6 +1,5 @@
 import { hashOfBytes, viewOf } from '../codec/byte-words.ts';
 import { bytesOfKey } from '../codec/bytes.ts';
-import { keptKey } from '../session/key-page.ts';
 import { KeyTable } from '../session/key-table.ts';
 import { TableEvent } from '../session/table-event.ts';
 import type { KeyValue, TransportEvent } from '../session/transport.ts';
@@ -83,8 +82,7 @@ export class KnownKeys {
   }
 
   /** Sets and queues the present version of a key. */
-  put(row: number, current: Anchor & Pick<KeyValue, 'lease'>): void {
-    const kv = keptKey(current);
+  put(row: number, kv: Anchor & Pick<KeyValue, 'lease'>): void {
     const isKnown = row >= 0 && this.#keys.isKnown(row);
     if (isKnown) {
       this.anchors.drop(kv, this.#keys.revisionOf(row));

@@ -1,5 +1,4 @@
 import { compareKeys, NO_END, prefixEnd } from '../codec/key-range.ts';
-import { pageOf } from '../session/key-page.ts';
 import type { RangeResponse } from '../session/transport.ts';
 
 // After this many empty answers in a row the range is widened, because a prefix can have large gaps.
@@ -29,9 +28,9 @@ export class PageBounds {
   }
 
   /** Learns from a page of at most `limit` keys. The first page shows the depth of subtrees with one page. */
-  observe(answer: RangeResponse, limit: number): void {
-    const { first, last, length } = pageOf(answer);
-    const { count } = answer;
+  observe({ kvs, count }: RangeResponse, limit: number): void {
+    const first = kvs[0];
+    const last = kvs.at(-1);
     if (first === undefined || last === undefined) {
       this.#empty++;
       return;
@@ -39,7 +38,7 @@ export class PageBounds {
     this.#empty = 0;
     this.#lastKey = last.key;
     if (this.#depth === 0) {
-      if (length > 1) this.#depth = commonLength(first.key, last.key) + 1;
+      if (first !== last) this.#depth = commonLength(first.key, last.key) + 1;
     } else if (count > 2 * limit) this.#depth++;
     else if (count < limit / 2 && this.#depth > this.#prefix.length) this.#depth--;
   }

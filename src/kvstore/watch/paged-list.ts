@@ -1,7 +1,6 @@
 import type { Clock } from '../../base/clock.ts';
 import { inRange, type KeyRange, keyAfter } from '../codec/key-range.ts';
 import { KvstoreError } from '../session/errors.ts';
-import { pageOf } from '../session/key-page.ts';
 import type { RangeRequest, RangeResponse, ResponseHeader } from '../session/transport.ts';
 import { PageBounds } from './page-bounds.ts';
 import type { PageSize } from './page-size.ts';
@@ -27,8 +26,7 @@ export interface ListRequest {
 }
 
 /** Keys of a listing, ascending. */
-export interface Page {
-  readonly answer: RangeResponse;
+export interface Page extends RangeResponse {
   /** All keys of the listing before this one are in this page or an earlier one. */
   readonly end: string;
 }
@@ -55,19 +53,19 @@ class Pager {
 
   async next(): Promise<Page> {
     const end = this.#bounds.endFor(this.#nextKey);
-    const { answer, limit } = await this.#page(end);
-    this.#check(answer.header);
-    const last = this.#lastOf(answer, end);
-    this.#bounds.observe(answer, limit);
-    this.#nextKey = answer.more && last !== undefined ? keyAfter(last) : end;
-    return { answer, end: this.#nextKey };
+    const { page, limit } = await this.#page(end);
+    this.#check(page.header);
+    const last = this.#lastOf(page, end);
+    this.#bounds.observe(page, limit);
+    this.#nextKey = page.more && last !== undefined ? keyAfter(last) : end;
+    return { ...page, end: this.#nextKey };
   }
 
   /** Returns the last key of a page. Throws if the page skips keys or goes backwards. */
-  #lastOf(answer: RangeResponse, end: string): string | undefined {
-    const last = pageOf(answer).last?.key;
+  #lastOf({ kvs, more }: RangeResponse, end: string): string | undefined {
+    const last = kvs.at(-1)?.key;
     if (last === undefined) {
-      if (answer.more)
+      if (more)
         throw new KvstoreError(
           'internal',
           `the server sent an empty page before the last key, from ${this.#nextKey}`,
@@ -87,7 +85,7 @@ class Pager {
   }
 
   /** Reads one page. If the answer exceeds the limit of the transport, reads a smaller page. */
-  async #page(end: string): Promise<{ readonly answer: RangeResponse; readonly limit: number }> {
+  async #page(end: string): Promise<{ readonly page: RangeResponse; readonly limit: number }> {
     const { read, size, clock, keysOnly = false, minModRevision = 0 } = this.#request;
     for (;;) {
       const limit = size.keys;
@@ -101,9 +99,9 @@ class Pager {
           keysOnly,
           minModRevision,
         };
-        const answer = await read(request);
-        size.arrived(pageOf(answer).length, clock.now() - begun);
-        return { answer, limit };
+        const page = await read(request);
+        size.arrived(page.kvs.length, clock.now() - begun);
+        return { page, limit };
       } catch (error) {
         if (error instanceof KvstoreError && error.code === 'too-large' && size.tooLarge()) continue;
         size.failed();

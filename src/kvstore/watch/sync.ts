@@ -2,7 +2,6 @@ import type { Clock } from '../../base/clock.ts';
 import { equalBytes } from '../codec/bytes.ts';
 import { type KeyRange, keyRange, prefixRange } from '../codec/key-range.ts';
 import { KvstoreError } from '../session/errors.ts';
-import { pageOf } from '../session/key-page.ts';
 import type { KeyValue, RangeRequest, RangeResponse } from '../session/transport.ts';
 import type { Anchor } from './anchors.ts';
 import { type Cursor, DivergedError } from './cursor.ts';
@@ -174,13 +173,13 @@ class Sync {
     const isExact = trusted === cursor.next - 1 && this.#hasLatest && comparison === 'count';
     const delta = await this.#delta(trusted);
     if (delta === undefined) return false;
-    await this.#compare(delta, true);
+    await this.#compare(delta.kvs, true);
     if (isExact && delta.count === known.confirmed) return true;
     const listed = new ListedRows();
     const keysOnly = comparison !== 'values';
-    for await (const { answer } of this.#pages(covered, { keysOnly })) {
-      if (keysOnly) await this.#compareRevisions(answer, listed);
-      else await this.#compare(answer, true, listed);
+    for await (const { kvs } of this.#pages(covered, { keysOnly })) {
+      if (keysOnly) await this.#compareRevisions(kvs, listed);
+      else await this.#compare(kvs, true, listed);
     }
     await inSlices(known.dropMissing(listed, this.#revision), this.#options);
     return true;
@@ -202,8 +201,8 @@ class Sync {
   async #list(): Promise<void> {
     const cursor = this.#cursor;
     if (cursor.isEmpty) this.#options.onListing();
-    for await (const { answer, end } of this.#pages(cursor.rest)) {
-      await this.#compare(answer, false);
+    for await (const { kvs, end } of this.#pages(cursor.rest)) {
+      await this.#compare(kvs, false);
       cursor.cover(end, this.#revision);
     }
     await inSlices(cursor.known.dropUnconfirmed(this.#revision), this.#options);
@@ -216,23 +215,19 @@ class Sync {
   }
 
   /** Compares the revisions of keys that must all be known. */
-  async #compareRevisions(answer: RangeResponse, listed: ListedRows): Promise<void> {
-    const keys = pageOf(answer).read();
-    for (let kv = keys.next(); kv !== undefined; kv = keys.next())
+  async #compareRevisions(kvs: readonly KeyValue[], listed: ListedRows): Promise<void> {
+    for (const kv of kvs)
       if (this.#cursor.known.markListed(kv, listed) !== kv.modRevision)
         throw new DivergedError(`${kv.key} has another revision than the one that was read`);
     await this.#options.yieldTurn();
   }
 
   /** Compares read keys with the known ones, one slice per turn, and never far ahead of the reader. Adds them to `listed`. */
-  async #compare(answer: RangeResponse, isCovered: boolean, listed?: ListedRows): Promise<void> {
+  async #compare(kvs: readonly KeyValue[], isCovered: boolean, listed?: ListedRows): Promise<void> {
     const { limits, yieldTurn } = this.#options;
-    const keys = pageOf(answer).read();
-    let done = 0;
-    for (let kv = keys.next(); kv !== undefined; kv = keys.next()) {
-      this.#cursor.list(kv, isCovered, listed);
-      if (++done % limits.sliceKeys === 0) await yieldTurn();
+    for (let at = 0; at < kvs.length; at += limits.sliceKeys) {
+      for (const kv of kvs.slice(at, at + limits.sliceKeys)) this.#cursor.list(kv, isCovered, listed);
+      await yieldTurn();
     }
-    if (done % limits.sliceKeys !== 0) await yieldTurn();
   }
 }

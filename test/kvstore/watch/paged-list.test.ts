@@ -40,9 +40,9 @@ function loaded(keys: Iterable<string>): { transport: FaultyLink; server: Memory
 
 async function listed(transport: Transport, prefix: string): Promise<string[]> {
   const keys: string[] = [];
-  for await (const { answer } of pagesOf(transport, prefix)) {
-    expect(answer.kvs.length).toBeLessThanOrEqual(PAGE_KEYS);
-    keys.push(...answer.kvs.map(({ key }) => key));
+  for await (const { kvs } of pagesOf(transport, prefix)) {
+    expect(kvs.length).toBeLessThanOrEqual(PAGE_KEYS);
+    keys.push(...kvs.map(({ key }) => key));
   }
   return keys;
 }
@@ -171,8 +171,8 @@ describe('a paged listing', () => {
     };
     const size = new PageSize({ firstPageKeys: 2, pageKeys: 3 });
     const shown: string[] = [];
-    for await (const { answer } of pagesOf(transport, 'p/', { size, revision })) {
-      shown.push(...answer.kvs.map(({ key, modRevision }) => `${key} of ${modRevision}`));
+    for await (const { kvs } of pagesOf(transport, 'p/', { size, revision })) {
+      shown.push(...kvs.map(({ key, modRevision }) => `${key} of ${modRevision}`));
     }
     return shown;
   }
@@ -195,8 +195,8 @@ describe('a paged listing', () => {
     put(server, 'p/3');
     const { revision } = server.range(prefixRange('p/')).header;
     const seen: unknown[] = [];
-    for await (const { answer } of pagesOf(transport, 'p/', { minModRevision: revision, keysOnly: true })) {
-      seen.push(...answer.kvs.map((kv) => [kv.key, kv.modRevision, kv.value.length]));
+    for await (const { kvs } of pagesOf(transport, 'p/', { minModRevision: revision, keysOnly: true })) {
+      seen.push(...kvs.map((kv) => [kv.key, kv.modRevision, kv.value.length]));
     }
     expect(seen).toEqual([['p/3', revision, 0]]);
   });
@@ -215,7 +215,7 @@ describe('a paged listing', () => {
       },
     });
     const read = async (): Promise<void> => {
-      for await (const { answer } of pagesOfTwo) expect(answer.kvs.length).toBeLessThanOrEqual(2);
+      for await (const { kvs } of pagesOfTwo) expect(kvs.length).toBeLessThanOrEqual(2);
     };
     await expect(read()).rejects.toMatchObject({ code: 'unavailable' });
     expect(pages).toBe(3);
