@@ -85,8 +85,11 @@ class BenchModel implements ReadModel {
   readonly ipcache: IPCache = new IPCache({ maxEntries: 20_000_000 });
   readonly services: ServiceCache = new ServiceCache({ clusterName: 'own' });
   readonly nodes: NodeManager = new NodeManager({
-    ...{ ipcache: this.ipcache, clock: systemClock, random: Math.random },
-    ...{ clusterName: 'own', localNodeName: 'here' },
+    ipcache: this.ipcache,
+    clock: systemClock,
+    random: Math.random,
+    clusterName: 'own',
+    localNodeName: 'here',
   });
   #written = 0;
   readonly labelsOf = (): Labels => LABELS;
@@ -98,10 +101,17 @@ class BenchModel implements ReadModel {
   readonly cluster = (): undefined => undefined;
   readonly clusterMetrics = (): readonly [] => [];
   readonly rejections = (): RejectionStatus => ({
-    ...{ total: 0, byReason: {}, recent: [] },
+    total: 0,
+    byReason: {},
+    recent: [],
   });
   readonly status = (): StatusDocument => ({
-    ...{ cluster: 'own', clusterID: 1, kvstore: 'memory', clusters: [], configProblems: [], steps: [] },
+    cluster: 'own',
+    clusterID: 1,
+    kvstore: 'memory',
+    clusters: [],
+    configProblems: [],
+    steps: [],
     ipcache: { prefixes: this.ipcache.size, revision: 0, shadowed: 0, overruled: 0, listenerFaults: 0 },
     nodes: { nodes: 0, overruled: 0, heldBack: [] },
     services: { announced: 0, backends: 0, contested: 0, unknown: 0, listenerFaults: 0 },
@@ -256,8 +266,13 @@ export async function benchApi(options: ApiBenchOptions = {}): Promise<ApiBenchR
   const feed = new ChangeFeed(model, systemClock);
   const following = feed.follow();
   const app = createApp({
-    ...{ model, feed, metrics: new AgentMetrics(model, feed), clock: systemClock },
-    ...{ instance: 'bench', version: '0', blockers: () => [] },
+    model,
+    feed,
+    metrics: new AgentMetrics(model, feed),
+    clock: systemClock,
+    instance: 'bench',
+    version: '0',
+    blockers: () => [],
     onFault: (error) => {
       throw error;
     },
@@ -303,7 +318,11 @@ export async function benchApi(options: ApiBenchOptions = {}): Promise<ApiBenchR
   model.nodes.close();
   if (seen === undefined) throw new Error('the clients have reported nothing');
   const report: ApiBenchReport = {
-    ...{ prefixes, seconds: SECONDS, changesPerSecond: CHANGES_PER_SECOND, lag: spread(late), loop: delay },
+    prefixes,
+    seconds: SECONDS,
+    changesPerSecond: CHANGES_PER_SECOND,
+    lag: spread(late),
+    loop: delay,
     ...{
       growth: quiet - before,
       clients: seen,
@@ -313,7 +332,9 @@ export async function benchApi(options: ApiBenchOptions = {}): Promise<ApiBenchR
       pageCPU: pageCPU / PAGES,
       search,
     },
-    ...{ heldUp, cpu: cpuMs / ms, load: [loadBefore, loadAfter] },
+    heldUp,
+    cpu: cpuMs / ms,
+    load: [loadBefore, loadAfter],
   };
   if (options.json !== true) process.stdout.write(render(report));
   return report;

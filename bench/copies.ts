@@ -25,7 +25,9 @@ function ipOf(cluster: number, i: number, ips: number): WriteOperation {
   const n = (cluster - 1) * ips + i;
   const key = `10.${(n >> 16) & 255}.${(n >> 8) & 255}.${n & 255}`;
   const value = encodeIPIdentityPair({
-    ...{ key, identity: (cluster << 16) + 256 + (i % 500), encryptKey: 0 },
+    key,
+    identity: (cluster << 16) + 256 + (i % 500),
+    encryptKey: 0,
     hostIP: `192.168.${cluster}.${Math.floor(i / 110) & 255}`, // 110 pods per node
     k8s: { namespace: `namespace-${i % 50}`, podName: `workload-${i % 977}-${i.toString(36)}` },
   });

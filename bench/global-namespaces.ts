@@ -48,11 +48,19 @@ function fillNamespace(server: MemoryServer, clusterID: number, namespace: numbe
   }
   const key = { cluster, namespace: `ns-${namespace}`, name: 'web-1' };
   const slice = encodeClusterEndpointSlice({
-    ...{ ...key, clusterID, addressType: 'IPv4', labels: new Map([[SERVICE_NAME_LABEL, 'web']]) },
-    ...{ annotations: new Map(), ports: [{ name: 'http', port: 8080, protocol: 6 }] },
+    ...key,
+    clusterID,
+    addressType: 'IPv4',
+    labels: new Map([[SERVICE_NAME_LABEL, 'web']]),
+    annotations: new Map(),
+    ports: [{ name: 'http', port: 8080, protocol: 6 }],
     endpoints: Array.from({ length: PODS }, (_, i) => ({
-      ...{ addresses: [address(clusterID, first + i)], conditions: { ready: true } },
-      ...{ nodeName: `node-${i}`, zone: 'zone-1', forZones: [], deprecatedTopology: new Map() },
+      addresses: [address(clusterID, first + i)],
+      conditions: { ready: true },
+      nodeName: `node-${i}`,
+      zone: 'zone-1',
+      forZones: [],
+      deprecatedTopology: new Map(),
     })),
   });
   put(server, endpointSliceKey(cluster, key.namespace, key.name), slice);

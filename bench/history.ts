@@ -180,7 +180,10 @@ async function askDisk(keys: readonly string[], claims: readonly Claim[]): Promi
     await history.close();
     return {
       mib: (stored?.bytes ?? 0) / 2 ** 20,
-      ...{ unchanged, changedOnce, changedOften, longestTurn: turns.stop() },
+      unchanged,
+      changedOnce,
+      changedOften,
+      longestTurn: turns.stop(),
     };
   } finally {
     await rm(path, { recursive: true });
@@ -261,7 +264,9 @@ export async function benchHistory({
     withdrawn: cost((life) => life.withdrawn),
     bytesPerRecord: bytes / held,
     heldIn16MiB: small?.held ?? 0,
-    ...{ lookupPast, lookupNow, lookupOff },
+    lookupPast,
+    lookupNow,
+    lookupOff,
     atMs: (atMs * n) / 100 / 1000,
     disk: await askDisk(keys, claims),
   };

@@ -185,7 +185,9 @@ export async function benchKubernetes({
     await cluster.close();
   }
   const report = {
-    ...{ endpoints, services, burst },
+    endpoints,
+    services,
+    burst,
     figures: FOLLOWERS.map((follower) => figures(follower, rounds.get(follower) ?? [], burst)),
   };
   if (!json) console.log(render(report));

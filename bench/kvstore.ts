@@ -131,7 +131,10 @@ async function withBackend(url: string, enough: number, read: Reader): Promise<n
 async function listTransport(transport: EtcdTransport): Promise<number> {
   let items = 0;
   for await (const { kvs } of listPages({
-    ...{ prefix: IP_PREFIX, range: prefixRange(IP_PREFIX), revision: 0, clock: systemClock },
+    prefix: IP_PREFIX,
+    range: prefixRange(IP_PREFIX),
+    revision: 0,
+    clock: systemClock,
     size: new PageSize(WATCH_LIMITS),
     read: (request) => transport.range(request),
   })) {

@@ -61,19 +61,30 @@ const IMPORTS = mcsKind('serviceimports', 'v1beta1');
 
 function exported(cluster: string, name: string, port: number): Uint8Array {
   return encodeServiceExport({
-    ...{ cluster, namespace: NAMESPACE, name, createdAt: CREATED, labels: new Map() },
+    cluster,
+    namespace: NAMESPACE,
+    name,
+    createdAt: CREATED,
+    labels: new Map(),
     annotations: new Map([['service.cilium.io/global-sync-endpoint-slices', 'true']]),
     ports: [{ name: 'http', port, protocol: 6 }],
-    ...{ type: 'ClusterSetIP', sessionAffinity: 'None', ipFamilies: ['IPv4'] },
+    type: 'ClusterSetIP',
+    sessionAffinity: 'None',
+    ipFamilies: ['IPv4'],
   });
 }
 
 function slice(cluster: string, clusterID: number, name: string, address: string): Uint8Array {
   const service = derivedName(NAMESPACE, name);
   return encodeClusterEndpointSlice({
-    ...{ cluster, clusterID, namespace: NAMESPACE, name: `${service}-x` },
+    cluster,
+    clusterID,
+    namespace: NAMESPACE,
+    name: `${service}-x`,
     labels: new Map([[SERVICE_NAME_LABEL, service]]),
-    ...{ annotations: new Map(), addressType: 'IPv4', ports: [{ name: 'http', port: 8080, protocol: 6 }] },
+    annotations: new Map(),
+    addressType: 'IPv4',
+    ports: [{ name: 'http', port: 8080, protocol: 6 }],
     endpoints: [
       { addresses: [address], conditions: { ready: true }, forZones: [], deprecatedTopology: new Map() },
     ],
@@ -94,8 +105,11 @@ class Exporters {
       const config = encodeClusterConfig({
         id: at + 1,
         capabilities: {
-          ...{ syncedCanaries: true, maxConnectedClusters: 255, cached: false },
-          ...{ endpointSlicesExportMode: 'endpointslices-only', serviceExportsEnabled: true },
+          syncedCanaries: true,
+          maxConnectedClusters: 255,
+          cached: false,
+          endpointSlicesExportMode: 'endpointslices-only',
+          serviceExportsEnabled: true,
         },
       });
       put(server, clusterConfigKey(name), config);
@@ -201,12 +215,20 @@ export async function benchMcs({
   };
   const options = { ...RUNTIME, gate, source, kubernetes: source, onReject, clusterName: 'importer' };
   const clusters = new RemoteClusters({
-    ...{ ...options, source: exporters.directory, clusterID: 200, maxConnectedClusters: 255 },
+    ...options,
+    source: exporters.directory,
+    clusterID: 200,
+    maxConnectedClusters: 255,
   });
   const objects = new McsObjects(options);
   const writer = source.writer({ fieldManager: FIELD_MANAGER });
   const imports = new McsDuty({
-    ...{ ...options, clusters, objects, writer, reader: source.reader(), families: ['IPv4'] },
+    ...options,
+    clusters,
+    objects,
+    writer,
+    reader: source.reader(),
+    families: ['IPv4'],
   });
   const slices = endpointSliceSync({ ...options, clusters, writer });
   const duties = [clusters, objects, imports, slices];
@@ -237,10 +259,15 @@ export async function benchMcs({
   const at = (times: readonly number[], part: number): number =>
     times[Math.min(times.length - 1, Math.floor(part * times.length))] ?? 0;
   const report: McsBenchReport = {
-    ...{ exports, sync, writes, bytesPerExport },
+    exports,
+    sync,
+    writes,
+    bytesPerExport,
     writesPerSecond: (writes * 1000) / sync.ms,
-    ...{ sliceP50: at(ofSlices, 0.5), sliceP99: at(ofSlices, 0.99) },
-    ...{ importP50: at(ofImports, 0.5), importP99: at(ofImports, 0.99) },
+    sliceP50: at(ofSlices, 0.5),
+    sliceP99: at(ofSlices, 0.99),
+    importP50: at(ofImports, 0.5),
+    importP99: at(ofImports, 0.99),
   };
   stop.abort();
   await Promise.all(running);

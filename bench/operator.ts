@@ -155,7 +155,10 @@ export async function benchOperator({
   const lags = await changes(transport, services, cache);
   const lag = (part: number): number => lags[Math.min(lags.length - 1, Math.floor(part * lags.length))] ?? 0;
   const report = {
-    ...{ services, nodes, sync, bytesPerKey },
+    services,
+    nodes,
+    sync,
+    bytesPerKey,
     writesPerSecond: (keys * 1000) / sync.ms,
     changeP50: lag(0.5),
     changeP99: lag(0.99),

@@ -46,8 +46,11 @@ export interface RestoreBenchReport {
 function engines(): CheckpointEngines {
   const ipcache = new IPCache();
   const nodes = new NodeManager({
-    ...{ ipcache, clock: systemClock, random: Math.random },
-    ...{ clusterName: CLUSTER, localNodeName: 'here' },
+    ipcache,
+    clock: systemClock,
+    random: Math.random,
+    clusterName: CLUSTER,
+    localNodeName: 'here',
   });
   return { ipcache, nodes, services: new ServiceCache({ clusterName: CLUSTER }) };
 }

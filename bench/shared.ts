@@ -204,7 +204,10 @@ async function measure(
       const sum = (of: (answer: (typeof answers)[number]) => number): number =>
         answers.reduce((total, answer) => total + of(answer), 0);
       rows.push({
-        ...{ kind, workers, rate, applied: changes / seconds },
+        kind,
+        workers,
+        rate,
+        applied: changes / seconds,
         lookups: sum(({ lookups, ms }) => (lookups * 1000) / ms),
         lookupsOfCpu:
           kind === 'postMessage' ? Number.NaN : sum(({ lookups, cpuMs }) => (lookups * 1000) / cpuMs),
@@ -245,7 +248,9 @@ export async function benchShared({
   const go = measureGo(entries);
   const goRows = go?.rows.map((row) => ({ ...row, kind: 'go' as const })) ?? [];
   const report = {
-    ...{ entries, bytesPerEntry, changeUs: { off: median(off), on: median(on) } },
+    entries,
+    bytesPerEntry,
+    changeUs: { off: median(off), on: median(on) },
     copyBytesPerEntry: copies.copyBytes / entries,
     go: go && { bytesPerEntry: go.bytesPerEntry, changeUs: go.changeUs },
     rows: [...shared.rows, ...asked.rows, ...copies.rows, ...goRows],

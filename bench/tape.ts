@@ -36,8 +36,17 @@ export interface TapeBenchReport {
 }
 
 const STATUS: WatchStatus = {
-  ...{ prefix: '', state: 'watching', keys: 0, nextRevision: 1, listed: true, isDoubtful: false },
-  ...{ listings: 1, resumptions: 0, failures: 0, lastFailure: undefined, queuedBytes: 0 },
+  prefix: '',
+  state: 'watching',
+  keys: 0,
+  nextRevision: 1,
+  listed: true,
+  isDoubtful: false,
+  listings: 1,
+  resumptions: 0,
+  failures: 0,
+  lastFailure: undefined,
+  queuedBytes: 0,
   delays: { counts: [], sumMs: 0 },
 };
 
@@ -48,7 +57,10 @@ function eventsOf(n: number): readonly WatchEvent[] {
     const key = `10.${(pod >> 16) & 255}.${(pod >> 8) & 255}.${pod & 255}`;
     const suffix = ((i * 2_654_435_761) >>> 0).toString(36).slice(0, 5);
     const value = encodeIPIdentityPair({
-      ...{ key, identity: 65_536 + (i % 5000), hostIP: `192.168.${(i >> 6) % 20}.${i % 250}`, encryptKey: 0 },
+      key,
+      identity: 65_536 + (i % 5000),
+      hostIP: `192.168.${(i >> 6) % 20}.${i % 250}`,
+      encryptKey: 0,
       k8s: { namespace: `ns-${i % 50}`, podName: `app-${i % 2000}-7d4b9c8f6d-${suffix}` },
     });
     return { type: 'modify', key: ipKey(key), value, modRevision: 1000 + i };
@@ -62,7 +74,9 @@ async function apply(
   tap: MeshTap | undefined,
 ): Promise<void> {
   const stores = new ClusterStores({
-    ...{ cluster: 'baltic', writer: { source: 'clustermesh', owner: 'baltic' }, limits: () => NO_LIMITS },
+    cluster: 'baltic',
+    writer: { source: 'clustermesh', owner: 'baltic' },
+    limits: () => NO_LIMITS,
     engines: { ipcache, tap },
     identities: new IdentityCache(),
     rejections: new RejectionLog(),
@@ -78,7 +92,11 @@ async function apply(
   };
   const { signal } = new AbortController();
   await stores.follow('ip', {
-    ...{ backend: { watch: () => watch }, signal, layout: 'state', mayDelete: undefined, keepUnlisted: true },
+    backend: { watch: () => watch },
+    signal,
+    layout: 'state',
+    mayDelete: undefined,
+    keepUnlisted: true,
     onListed: () => {},
     onReading: () => {},
   });
@@ -125,7 +143,10 @@ export async function benchTape({
           serviceV2: 'auto',
         },
         network: {
-          ...{ remoteNodeIdentities: true, encryption: false, nodeEncryption: false, hostFirewall: false },
+          remoteNodeIdentities: true,
+          encryption: false,
+          nodeEncryption: false,
+          hostFirewall: false,
           underlay: 'ipv4',
         },
       },
@@ -155,7 +176,10 @@ export async function benchTape({
     }
   }
   const report = {
-    ...{ events: n, off: median(costs.off), on: median(costs.on), bytesPerEvent: bytes / n },
+    events: n,
+    off: median(costs.off),
+    on: median(costs.on),
+    bytesPerEvent: bytes / n,
     replayed: 1e6 / median(costs.replay),
   };
   if (!json) print(report);

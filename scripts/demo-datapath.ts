@@ -112,15 +112,23 @@ function meshLines(): readonly string[] {
     return [
       key(`cluster-config/${cluster}`, { id: ClusterID, capabilities: {} }),
       key(`state/nodes/v1/${cluster}/${name}`, {
-        ...{ Name: name, Cluster: cluster, ClusterID },
+        Name: name,
+        Cluster: cluster,
+        ClusterID,
         IPAddresses: [{ Type: 'InternalIP', IP: nodeIP(cluster) }],
         IPv4AllocCIDR: { IP: podIP(cluster, 0), Mask: '////AA==' },
       }),
       pod(podIP(cluster), servingID(cluster)),
       pod(podIP(cluster, 20), clientID(cluster)),
       key(`state/services/v1/${cluster}/shop/checkout`, {
-        ...{ cluster, namespace: 'shop', name: 'checkout', clusterID: ClusterID, shared: true },
-        ...{ includeExternal: true, labels: {}, selector: {} },
+        cluster,
+        namespace: 'shop',
+        name: 'checkout',
+        clusterID: ClusterID,
+        shared: true,
+        includeExternal: true,
+        labels: {},
+        selector: {},
         frontends: { [CLUSTER_IP]: { http: { Port: PORT, Protocol: 'TCP' } } },
         backends: { [podIP(cluster)]: { http: { Port: PORT, Protocol: 'TCP' } } },
       }),
@@ -255,8 +263,10 @@ async function demonstrate(scratch: Scratch): Promise<void> {
   if (atlantic === undefined) throw new Error('there is no cluster atlantic');
   const clientPod = addPod(scratch, 'atlantic', atlantic, 'client', podIP('atlantic', 20));
   const traffic = IdentityTraffic.open({
-    ...{ ipcache: join(pins, 'atlantic', 'ipcache'), namespace: atlantic.path },
-    ...{ interface: 'client', direction: 'ingress' },
+    ipcache: join(pins, 'atlantic', 'ipcache'),
+    namespace: atlantic.path,
+    interface: 'client',
+    direction: 'ingress',
   });
   scratch.defer(() => traffic[Symbol.dispose]());
   const answers = new Answers();

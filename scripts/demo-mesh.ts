@@ -95,7 +95,9 @@ class DemoCluster {
     return this.#put('/api/v1/namespaces/shop/services', {
       metadata: { name: 'checkout', namespace: 'shop', annotations },
       spec: {
-        ...{ type: 'ClusterIP', clusterIP: `172.16.${NUMBER[this.name]}.10`, selector: { app: 'checkout' } },
+        type: 'ClusterIP',
+        clusterIP: `172.16.${NUMBER[this.name]}.10`,
+        selector: { app: 'checkout' },
         ports: [{ name: 'http', port: 80, protocol: 'TCP' }],
       },
     });
@@ -106,8 +108,11 @@ class DemoCluster {
     await this.#put('/api/v1/namespaces/shop/services', {
       metadata: { name: service, namespace: 'shop' },
       spec: {
-        ...{ type: 'ClusterIP', clusterIP: `172.16.${NUMBER[this.name]}.20`, selector: { app: service } },
-        ...{ ports: [{ name: 'http', port: 80, protocol: 'TCP' }], ipFamilies: ['IPv4'] },
+        type: 'ClusterIP',
+        clusterIP: `172.16.${NUMBER[this.name]}.20`,
+        selector: { app: service },
+        ports: [{ name: 'http', port: 80, protocol: 'TCP' }],
+        ipFamilies: ['IPv4'],
       },
     });
     await this.serve(service, ...ends);

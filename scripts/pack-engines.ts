@@ -44,7 +44,12 @@ function manifest(
     version,
     description:
       'The engines and formats of datapath-cache alone: IP, service and node caches for network agents',
-    ...{ license, repository, homepage, bugs, type, engines },
+    license,
+    repository,
+    homepage,
+    bugs,
+    type,
+    engines,
     exports: {
       ...Object.fromEntries(ENTRIES.map((entry) => [`./${entry}`, target(entry)])),
       './package.json': './package.json',
@@ -83,7 +88,9 @@ export function packEngines(built: string, to: string): string {
   try {
     assembleEngines(built, folder);
     const packed = execFileSync('npm', ['pack', '--silent', '--pack-destination', to], {
-      ...{ cwd: folder, encoding: 'utf8', stdio: ['ignore', 'pipe', 'inherit'] },
+      cwd: folder,
+      encoding: 'utf8',
+      stdio: ['ignore', 'pipe', 'inherit'],
     });
     return join(to, packed.trim());
   } finally {

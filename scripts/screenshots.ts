@@ -49,9 +49,17 @@ async function stepBack(page: Page): Promise<void> {
 
 /** The views of an agent with the recorded mesh, for `--all`. */
 const VIEWS: Readonly<Record<string, string>> = {
-  ...{ overview: '', prefixes: '#/prefixes', ip: '#/ip/10.10.0.12', service: '#/service/shop/checkout' },
-  ...{ services: '#/services', nodes: '#/nodes', node: '#/node/baltic/baltic-node-1', live: '#/live' },
-  ...{ identities: '#/identities', identity: '#/identity/66536', clusters: '#/clusters' },
+  overview: '',
+  prefixes: '#/prefixes',
+  ip: '#/ip/10.10.0.12',
+  service: '#/service/shop/checkout',
+  services: '#/services',
+  nodes: '#/nodes',
+  node: '#/node/baltic/baltic-node-1',
+  live: '#/live',
+  identities: '#/identities',
+  identity: '#/identity/66536',
+  clusters: '#/clusters',
   cluster: '#/cluster/baltic',
 };
 

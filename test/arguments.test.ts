@@ -93,7 +93,11 @@ const SUBJECTS: Readonly<Record<string, () => object>> = {
   IPCacheSnapshot: () => ipcache().snapshot(),
   IdentityAllocator: () =>
     new api.IdentityAllocator({
-      ...{ backend, clock, random, rejections, nodeSuffix: 'n' },
+      backend,
+      clock,
+      random,
+      rejections,
+      nodeSuffix: 'n',
       range: api.clusterIdentityRange(1, 255),
     }),
   IdentityResolver: () => new api.IdentityResolver({ own: ownCluster(), mesh: mesh() }),

@@ -41,13 +41,20 @@ describe('status() is plain data that survives JSON, even after many failures:',
     ipcache.upsert('bad', { identity: 1, source: 'k8s' });
     ipcache.upsert('10.1.0.1', { identity: 1000, source: 'local' });
     const nodes = new NodeManager({
-      ...{ ipcache, random, clock: new ManualClock(), clusterName: 'a', localNodeName: 'n' },
+      ipcache,
+      random,
+      clock: new ManualClock(),
+      clusterName: 'a',
+      localNodeName: 'n',
     });
     const failing = (): never => {
       throw new TypeError('no route');
     };
     nodes.subscribe({
-      ...{ nodeAdd: failing, nodeUpdate: failing, nodeDelete: failing, nodeConfigurationChanged: failing },
+      nodeAdd: failing,
+      nodeUpdate: failing,
+      nodeDelete: failing,
+      nodeConfigurationChanged: failing,
     });
     nodes.subscribe({ nodeAdd: failing, nodeUpdate: failing, nodeDelete: failing });
     nodes.nodeUpdated({ name: 'x', cluster: 'a', source: 'k8s' });

@@ -92,8 +92,13 @@ function load({ url, prefixes, monitors, requestsPerSecond, seconds }: LoadOptio
   const over = (): void => {
     clearInterval(timer);
     report({
-      ...{ requests: took.length, refused, p50: percentile(took, 0.5), p99: percentile(took, 0.99) },
-      ...{ monitored, seenP50: percentile(seen, 0.5), seenP99: percentile(seen, 0.99) },
+      requests: took.length,
+      refused,
+      p50: percentile(took, 0.5),
+      p99: percentile(took, 0.99),
+      monitored,
+      seenP50: percentile(seen, 0.5),
+      seenP99: percentile(seen, 0.99),
     });
   };
   setTimeout(over, seconds * 1000 + 500);

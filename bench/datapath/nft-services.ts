@@ -35,8 +35,13 @@ export async function benchNftServices(n: number): Promise<readonly DatapathRow[
   return [
     { operation: 'nftables: services of 10', items: n, ...filled, peer: 'a chain each', peerMs },
     {
-      ...{ operation: 'nftables: one change', items: 1, ms, cpuMs, delay: STILL },
-      ...{ peer: 'nft -f', peerMs: peerChange },
+      operation: 'nftables: one change',
+      items: 1,
+      ms,
+      cpuMs,
+      delay: STILL,
+      peer: 'nft -f',
+      peerMs: peerChange,
     },
   ];
 }

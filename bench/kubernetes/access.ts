@@ -5,7 +5,10 @@ import type { FollowerTask } from './protocol.ts';
 /** Returns a client of the API server of a task, without compression, because the API server is on the same machine. */
 export function clientOf({ server, ca, token }: FollowerTask): KubernetesClient {
   return new KubernetesClient({
-    ...{ server, ca: { file: ca }, serverName: undefined, insecureSkipVerify: false },
+    server,
+    ca: { file: ca },
+    serverName: undefined,
+    insecureSkipVerify: false,
     disableCompression: true,
     credentials: fixedCredentials(`Bearer ${token}`, undefined),
   });

@@ -28,7 +28,10 @@ export const follow: Follow = ({ server, ca, token }) => {
   const others = ({ group, version, plural }: Kind): Held =>
     makeInformer(config, `/apis/${group}/${version}/${plural}`, async () => {
       const list: unknown = await custom.listCustomObjectForAllNamespaces({
-        ...{ group, version, plural, resourceVersion },
+        group,
+        version,
+        plural,
+        resourceVersion,
       });
       return list as KubernetesListObject<KubernetesObject>;
     });

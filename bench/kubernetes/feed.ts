@@ -12,8 +12,14 @@ export const follow: Follow = (task) => {
   const services = new ServiceCache({ clusterName: 'own' });
   const gate = new TurnGate({ clock: systemClock, nextTurn: setImmediate });
   const feed = new KubernetesFeed({
-    ...{ source: clientOf(task), clusterName: 'own', nodeName: 'here', clock: systemClock, gate },
-    ...{ ipcache, services, identities: 'none' },
+    source: clientOf(task),
+    clusterName: 'own',
+    nodeName: 'here',
+    clock: systemClock,
+    gate,
+    ipcache,
+    services,
+    identities: 'none',
   });
   return {
     sync: (onIP) => {

@@ -63,7 +63,9 @@ export function service(n: number): StoredObject {
   const clusterIP = `172.${16 + (n >> 16)}.${(n >> 8) & 255}.${n & 255}`;
   const spec = { ports, clusterIP, clusterIPs: [clusterIP], type: 'ClusterIP', selector: { app: name } };
   const object = {
-    ...{ apiVersion: 'v1', kind: 'Service', metadata: metadata(name, n, { app: name }) },
+    apiVersion: 'v1',
+    kind: 'Service',
+    metadata: metadata(name, n, { app: name }),
     spec: { ...spec, sessionAffinity: 'None' },
     status: { loadBalancer: {} },
   };
@@ -81,8 +83,12 @@ export function endpointSlice(n: number): StoredObject {
     topology: { 'kubernetes.io/hostname': `node-${(n + i) % 1000}` },
   }));
   const object = {
-    ...{ apiVersion: 'discovery.k8s.io/v1beta1', kind: 'EndpointSlice', addressType: 'IPv4', endpoints },
-    ...{ metadata: metadata(name, n, labels), ports: [{ name: 'http', port: 8080, protocol: 'TCP' }] },
+    apiVersion: 'discovery.k8s.io/v1beta1',
+    kind: 'EndpointSlice',
+    addressType: 'IPv4',
+    endpoints,
+    metadata: metadata(name, n, labels),
+    ports: [{ name: 'http', port: 8080, protocol: 'TCP' }],
   };
   return { key: `/registry/endpointslices/${namespace}/${name}`, object };
 }

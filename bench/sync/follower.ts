@@ -37,7 +37,11 @@ async function run(part: PartName): Promise<void> {
   globalThis.gc?.();
   const steadyMB = process.memoryUsage.rss() / 2 ** 20;
   const report: Part = {
-    ...{ part, cpuMs, peakMB, steadyMB, loop: delay },
+    part,
+    cpuMs,
+    peakMB,
+    steadyMB,
+    loop: delay,
     ms: part === 'list' ? performance.now() : ms,
     ...(part === 'list' && { firstMs: following.firstMs }),
   };

@@ -26,12 +26,20 @@ const services = new ServiceCache(names);
 const nodes = new NodeManager({ ...names, ...runtime, ipcache });
 const gate = new TurnGate({ clock: systemClock, nextTurn: setImmediate });
 const mesh = new ClusterMesh({
-  ...{ ...names, clusterID: 0, ...runtime, gate, ipcache, services, nodes },
+  ...names,
+  clusterID: 0,
+  ...runtime,
+  gate,
+  ipcache,
+  services,
+  nodes,
   onReject: ({ message }) => console.error(message), // only invalid values of a cluster are left out
 });
 const source = new ConfigFolder(folder, (config) => new EtcdBackend(config, runtime));
 const follower = new ConfigFollower({
-  ...{ source, mesh, clock: systemClock },
+  source,
+  mesh,
+  clock: systemClock,
   onProblem: (file, why) => console.error(`${folder}/${file}: ${why}`),
 });
 

@@ -21,14 +21,24 @@ for (const signal of ['SIGINT', 'SIGTERM']) process.once(signal, () => stop.abor
 // lease or deleted by others. The desired state may change at any time.
 const running = publisher.run(stop.signal);
 publisher.upsertNode({
-  ...{ name: 'n1', addresses: [{ type: 'InternalIP', ip: '192.168.0.1' }] },
-  ...{ ipv4AllocCIDR: '10.1.0.0/24', ipv4SecondaryAllocCIDRs: [], ipv6SecondaryAllocCIDRs: [] },
-  ...{ encryptionKey: 0, labels: new Map(), annotations: new Map(), nodeIdentity: 0 },
-  ...{ wireguardPubKey: '', bootID: '' },
+  name: 'n1',
+  addresses: [{ type: 'InternalIP', ip: '192.168.0.1' }],
+  ipv4AllocCIDR: '10.1.0.0/24',
+  ipv4SecondaryAllocCIDRs: [],
+  ipv6SecondaryAllocCIDRs: [],
+  encryptionKey: 0,
+  labels: new Map(),
+  annotations: new Map(),
+  nodeIdentity: 0,
+  wireguardPubKey: '',
+  bootID: '',
 });
 publisher.upsertIdentity(WEB, parseLabels('k8s:app=web;') ?? []);
 publisher.upsertIP({
-  ...{ key: '10.1.0.5', identity: WEB, hostIP: '192.168.0.1', encryptKey: 0 },
+  key: '10.1.0.5',
+  identity: WEB,
+  hostIP: '192.168.0.1',
+  encryptKey: 0,
   k8s: { namespace: 'shop', podName: 'web-0' },
 });
 

@@ -43,7 +43,11 @@ localBackend(true);
 // In an agent, ClusterMesh writes this offer.
 const ports = new Map([['http', { port: 8080, protocol: 6 }]]);
 services.mergeExternalServiceUpdate({
-  ...{ ...checkout, cluster: 'east', clusterID: 2, shared: true, includeExternal: true },
+  ...checkout,
+  cluster: 'east',
+  clusterID: 2,
+  shared: true,
+  includeExternal: true,
   frontends: new Map([['172.21.0.9', new Map([['http', { port: 80, protocol: 6 }]])]]),
   backends: new Map([['10.2.0.5', ports]]),
   labels: new Map(),

@@ -115,7 +115,9 @@ export function demonstration(): Demonstration | undefined {
 /** Returns the kubeconfig of a server that is used without TLS, with a token if there is one. */
 export function kubeconfigOf(server: string, token?: string): string {
   return JSON.stringify({
-    ...{ apiVersion: 'v1', kind: 'Config', 'current-context': 'here' },
+    apiVersion: 'v1',
+    kind: 'Config',
+    'current-context': 'here',
     clusters: [{ name: 'c', cluster: { server } }],
     users: [{ name: 'u', user: token === undefined ? {} : { token } }],
     contexts: [{ name: 'here', context: { cluster: 'c', user: 'u' } }],

@@ -168,7 +168,10 @@ export class Agent implements ReadModel, PlayStage {
       gate,
       onReject,
       engines: {
-        ...{ ipcache, services, nodes, tap: this.#tape?.tape.mesh },
+        ipcache,
+        services,
+        nodes,
+        tap: this.#tape?.tape.mesh,
         onCause: (cause) => this.#history?.history.setCause(cause),
         onWithdrawal: (cluster, isRunning) => this.#history?.noteWithdrawal(cluster, isRunning),
       },
@@ -208,7 +211,12 @@ export class Agent implements ReadModel, PlayStage {
       });
     if (options.historyMemory)
       this.#history = new HistoryKeeper({
-        ...{ ipcache, services, nodes, clock, gate, log },
+        ipcache,
+        services,
+        nodes,
+        clock,
+        gate,
+        log,
         memory: options.historyMemory,
         disk: historyDisk(options),
       });

@@ -221,7 +221,9 @@ class OperatorProcess implements ServedProcess {
       label: string | undefined,
       values: (mcs: McsStatus) => Readonly<Record<string, number>>,
     ): Description => ({
-      ...{ name: `dpcache_operator_mcs_${name}`, type: 'gauge', help },
+      name: `dpcache_operator_mcs_${name}`,
+      type: 'gauge',
+      help,
       ...(label === undefined ? {} : { labels: [label] }),
       samples: () => {
         const mcs = counts();

@@ -39,7 +39,12 @@ export class TapeKeeper {
       folder: new StateFiles(path),
       maxBytes,
       settings: {
-        ...{ clusterName, clusterID, nodeName, maxConnectedClusters, network, serviceV2 },
+        clusterName,
+        clusterID,
+        nodeName,
+        maxConnectedClusters,
+        network,
+        serviceV2,
         kubernetes: kubernetes && tapedSettings(kubernetes),
       },
       version: version(),

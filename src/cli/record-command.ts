@@ -24,11 +24,20 @@ async function followToTape(flags: RecordFlags, path: string, io: CommandIO): Pr
   const { followMesh } = await import('../agent/run-agent.ts');
   const { cluster: clusterName, kvstoreConfig, clustermeshConfig } = flags;
   const options: AgentOptions = {
-    ...{ clusterName, kvstoreConfig, clustermeshConfig },
+    clusterName,
+    kvstoreConfig,
+    clustermeshConfig,
     kvstore: kvstoreConfig === undefined ? 'memory' : 'etcd',
-    ...{ clusterID: undefined, maxConnectedClusters: 255, nodeName: hostname(), load: [], manifests: [] },
+    clusterID: undefined,
+    maxConnectedClusters: 255,
+    nodeName: hostname(),
+    load: [],
+    manifests: [],
     network: {
-      ...{ remoteNodeIdentities: true, encryption: false, nodeEncryption: false, hostFirewall: false },
+      remoteNodeIdentities: true,
+      encryption: false,
+      nodeEncryption: false,
+      hostFirewall: false,
       underlay: 'ipv4',
     },
     tape: { path, maxBytes: TAPE_BYTES },

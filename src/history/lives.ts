@@ -119,7 +119,13 @@ function gapsOf(
 function memoryPart(segment: Segment): SegmentPart {
   const { number, firstSequence, endSequence, startMs, lastMs, filter, length } = segment;
   return {
-    ...{ number, firstSequence, endSequence, startMs, lastMs, endPosition: length, stored: undefined },
+    number,
+    firstSequence,
+    endSequence,
+    startMs,
+    lastMs,
+    endPosition: length,
+    stored: undefined,
     mayContain: (hash) => filter === undefined || mayContain(filter, hash),
     hasLength: (family, length) => segment.hasLength(family, length),
     load: () => segment,

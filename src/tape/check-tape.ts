@@ -47,7 +47,12 @@ export async function checkTape(path: string, signal: AbortSignal): Promise<Tape
   }
   const scrubbed = parts.every(({ head }) => head.scrubbed === true);
   return {
-    ...{ from: from ?? 0, to, events, files: parts.length, cuts },
-    ...{ clusters: [...clusters].sort(), scrubbed },
+    from: from ?? 0,
+    to,
+    events,
+    files: parts.length,
+    cuts,
+    clusters: [...clusters].sort(),
+    scrubbed,
   };
 }

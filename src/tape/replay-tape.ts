@@ -87,7 +87,11 @@ class TapeReplayer {
     const replay = this.#replay;
     if (replay === undefined) throw new TapeError(this.#parts[0]?.path ?? '', 'contains no line');
     return {
-      ...{ replay, to: this.#to, events: this.#events, digests: this.#digests, cuts: this.#cuts },
+      replay,
+      to: this.#to,
+      events: this.#events,
+      digests: this.#digests,
+      cuts: this.#cuts,
       isComplete: replay.isComplete,
       isScrubbed: head?.head.scrubbed === true,
       difference: this.#difference,

@@ -16,8 +16,17 @@ import type { TapeSettings } from './tape-settings.ts';
 const EMPTY = new Uint8Array();
 
 const STATUS: WatchStatus = {
-  ...{ prefix: '', state: 'watching', keys: 0, nextRevision: 1, listed: true, isDoubtful: false },
-  ...{ listings: 1, resumptions: 0, failures: 0, lastFailure: undefined, queuedBytes: 0 },
+  prefix: '',
+  state: 'watching',
+  keys: 0,
+  nextRevision: 1,
+  listed: true,
+  isDoubtful: false,
+  listings: 1,
+  resumptions: 0,
+  failures: 0,
+  lastFailure: undefined,
+  queuedBytes: 0,
   delays: { counts: [], sumMs: 0 },
 };
 

@@ -43,7 +43,14 @@ export class ReplayedKubernetes {
     const { clock, engines, onReject } = context;
     this.#feed = new KubernetesFeed({
       source: NO_SOURCE,
-      ...{ clusterName, clusterID, nodeName, clock, onReject, endpoints, nodeAnnotations, encryptKey },
+      clusterName,
+      clusterID,
+      nodeName,
+      clock,
+      onReject,
+      endpoints,
+      nodeAnnotations,
+      encryptKey,
       ipcache: watch.includes('endpoints') ? engines.ipcache : undefined,
       services: watch.includes('services') ? engines.services : undefined,
       nodes: watch.includes('nodes') ? engines.nodes : undefined,

@@ -67,7 +67,9 @@ export class TapeState {
   async *keys(): AsyncGenerator<RecordedKey, void, void> {
     for (const [store, { config, keys, prefixes, listed }] of this.#stores) {
       const of = (key: string, value: TapeValue): RecordedKey => ({
-        ...{ store, key, at: `tape ${store}` },
+        store,
+        key,
+        at: `tape ${store}`,
         value: bytesIn(value) ?? new Uint8Array(),
       });
       if (config !== undefined) yield of(...config);

@@ -147,7 +147,11 @@ export class Tape {
     this.#writer.begin();
     const life = this.#life;
     this.#entry({
-      ...{ ev: 'tape', format: TAPE_FORMAT, version, life, wall: this.#wall },
+      ev: 'tape',
+      format: TAPE_FORMAT,
+      version,
+      life,
+      wall: this.#wall,
       settings: { ...settings },
     });
     const lost = this.#lines.takeLost();

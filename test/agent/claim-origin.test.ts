@@ -40,7 +40,9 @@ describe('claimOrigin', () => {
 
   it('has no key and no revision if the kvstore does not hold the key any more', () => {
     expect(claimOrigin({ key: 'gone', source: 'kvstore', owner: '', k8s: undefined }, sources)).toEqual({
-      ...{ text: "atlantic's etcd", cluster: 'atlantic', store: 'etcd' },
+      text: "atlantic's etcd",
+      cluster: 'atlantic',
+      store: 'etcd',
     });
   });
 });

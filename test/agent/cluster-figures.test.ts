@@ -34,7 +34,9 @@ it('shows the progress of each store of a cluster, and its configuration', async
   await agent.mesh.add('b', () => Promise.reject(new Error('no such certificate')));
   await settle(8);
   const followed: Followed = {
-    ...{ own, ownID: 9, mesh: agent.mesh },
+    own,
+    ownID: 9,
+    mesh: agent.mesh,
     identities: new IdentityResolver({ own, mesh: agent.mesh }),
   };
   expect(clusterDetail(followed, OWN)).toMatchObject({ own: true, id: 9 });
@@ -51,8 +53,14 @@ it('shows the progress of each store of a cluster, and its configuration', async
   expect(detail?.config).toMatchObject({ id: 1, capabilities: { cached: false } });
   const ip = detail?.stores.find(({ resource }) => resource === 'ip');
   expect(ip).toMatchObject({
-    ...{ state: 'watching', complete: true, rejected: 1, lists: 1, failures: 0 },
-    ...{ keys: 1, queuedBytes: 0, p99Ms: 1 },
+    state: 'watching',
+    complete: true,
+    rejected: 1,
+    lists: 1,
+    failures: 0,
+    keys: 1,
+    queuedBytes: 0,
+    p99Ms: 1,
   });
   expect(ip?.revision).toBe(revision + 2);
   expect(detail).toMatchObject({ revision: revision + 2, queuedBytes: 0, p99Ms: 1 });

@@ -11,8 +11,19 @@ const AT = '2026-11-20T12:00:00.000Z';
 
 function cluster(name: string, stand: Stand = {}): ClusterDocument {
   return {
-    ...{ name, own: false, id: 2, state: 'ready', ready: true, connected: true, connectedSince: AT },
-    ...{ keys: {}, missing: [], rejected: 0, failures: 0, lastFailure: undefined, lastFailureAt: undefined },
+    name,
+    own: false,
+    id: 2,
+    state: 'ready',
+    ready: true,
+    connected: true,
+    connectedSince: AT,
+    keys: {},
+    missing: [],
+    rejected: 0,
+    failures: 0,
+    lastFailure: undefined,
+    lastFailureAt: undefined,
     knownAt: undefined,
     ...stand,
   };
@@ -52,7 +63,10 @@ function reportOf(first: readonly ClusterDocument[]): {
 }
 
 const AWAY = cluster('far', {
-  ...{ state: 'unreachable', connected: false, ready: false, knownAt: AT },
+  state: 'unreachable',
+  connected: false,
+  ready: false,
+  knownAt: AT,
   lastFailure: 'connection refused',
 });
 const EMPTY = cluster('far', {

@@ -29,7 +29,12 @@ function keeperOf(
   const engines = { ipcache, nodes, services: new ServiceCache({ clusterName: 'own' }) };
   const pinFolder = join(tmpdir(), 'no-bpf-file-system');
   return new DatapathKeeper({
-    ...{ engines, clock, random: () => 0, nodeName: 'here', clusterName: 'own', blockers },
+    engines,
+    clock,
+    random: () => 0,
+    nodeName: 'here',
+    clusterName: 'own',
+    blockers,
     log: createLog('warn', 'text', { write: (line) => logged.push(line.trimEnd()) }),
     options: { pinFolder, routing: 'off', services: 'off', layout: '1.17', dryRun },
     serviceInputs,

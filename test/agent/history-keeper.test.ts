@@ -30,7 +30,11 @@ function keeperOf(path?: string) {
   const nodes = new NodeManager({ ipcache, clock, clusterName: 'own', localNodeName: 'n' });
   const logged: string[] = [];
   const keeper = new HistoryKeeper({
-    ...{ ipcache, services, nodes, clock, memory: MIB },
+    ipcache,
+    services,
+    nodes,
+    clock,
+    memory: MIB,
     disk: path === undefined ? undefined : { path, maxBytes: MIB },
     gate: new TurnGate({ clock, nextTurn: setImmediate }),
     log: createLog('info', 'text', { write: (line) => logged.push(line.trimEnd()) }),
@@ -56,7 +60,12 @@ class OneCluster implements ReportedClusters {
         connected,
         connectedSince: '',
       },
-      ...{ keys: {}, missing, rejected: 0, failures: 0, lastFailure: undefined, lastFailureAt: undefined },
+      keys: {},
+      missing,
+      rejected: 0,
+      failures: 0,
+      lastFailure: undefined,
+      lastFailureAt: undefined,
       knownAt: undefined,
     };
     this.#notify('far');

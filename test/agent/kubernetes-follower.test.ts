@@ -31,9 +31,16 @@ it('keeps following Kubernetes while the local kvstore is connected and listed, 
   const follower = new KubernetesFollower(
     { ...NO_INPUTS, kvstore: 'etcd' },
     {
-      ...{ ifInCluster: false, load: [], watch: ['nodes'], endpoints: 'ciliumendpoints' },
-      ...{ identities: 'kvstore', headlessServices: false, ownAddresses: false, dualStack: false },
-      ...{ nodeAnnotations: false, encryptKey: 0 },
+      ifInCluster: false,
+      load: [],
+      watch: ['nodes'],
+      endpoints: 'ciliumendpoints',
+      identities: 'kvstore',
+      headlessServices: false,
+      ownAddresses: false,
+      dualStack: false,
+      nodeAnnotations: false,
+      encryptKey: 0,
     },
     {
       ...{

@@ -134,7 +134,9 @@ describe('an agent that follows Kubernetes', () => {
     expect(await agent.kubernetes?.apply(policy)).toBeUndefined();
     const labels = { 'kubernetes.io/service-name': 'kubernetes' };
     const slice = {
-      ...{ apiVersion: 'discovery.k8s.io/v1', kind: 'EndpointSlice', addressType: 'IPv4' },
+      apiVersion: 'discovery.k8s.io/v1',
+      kind: 'EndpointSlice',
+      addressType: 'IPv4',
       metadata: { name: 'kubernetes', namespace: 'default', labels },
       endpoints: [{ addresses: ['192.168.10.2'] }, { addresses: ['198.51.100.7'] }],
     };
@@ -198,7 +200,9 @@ describe('an agent that follows Kubernetes', () => {
     onTestFinished(() => http.close());
     const service = { metadata: { name: 'cart' }, spec: { clusterIP: '10.96.0.22', ports: [{ port: 80 }] } };
     const made = await fetch(`http://${address}/api/v1/namespaces/shop/services`, {
-      ...{ method: 'POST', headers: { 'content-type': 'application/json' }, body: JSON.stringify(service) },
+      method: 'POST',
+      headers: { 'content-type': 'application/json' },
+      body: JSON.stringify(service),
     });
     expect(made.status).toBe(201);
     const kubeconfig = join(temporaryFolder({ config: kubeconfigOf(`http://${address}`) }), 'config');
@@ -309,7 +313,9 @@ describe('examples/kubernetes', () => {
 
 function kubeconfigOf(server: string): string {
   return JSON.stringify({
-    ...{ apiVersion: 'v1', kind: 'Config', 'current-context': 'elsewhere' },
+    apiVersion: 'v1',
+    kind: 'Config',
+    'current-context': 'elsewhere',
     clusters: [{ name: 'c', cluster: { server } }],
     users: [{ name: 'u', user: {} }],
     contexts: [{ name: 'here', context: { cluster: 'c', user: 'u' } }],

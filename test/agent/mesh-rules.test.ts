@@ -154,11 +154,19 @@ describe('an entry of a kvstore', () => {
     ]);
     expect(state().ipcache).toEqual({
       '10.0.0.7/32': {
-        ...{ encryptKey: 3, hostIP: '192.168.0.1', identity: 300, namespace: 'shop', podName: 'web-1' },
+        encryptKey: 3,
+        hostIP: '192.168.0.1',
+        identity: 300,
+        namespace: 'shop',
+        podName: 'web-1',
         namedPorts: { p0: '82/132', p1: '81/17', p2: '80/6' },
       },
       '10.0.0.8/32': {
-        ...{ encryptKey: 0, identity: 300, namespace: 'shop', podName: 'web-1', serviceAccount: 'x' },
+        encryptKey: 0,
+        identity: 300,
+        namespace: 'shop',
+        podName: 'web-1',
+        serviceAccount: 'x',
       },
     });
   });

@@ -50,7 +50,10 @@ function apply(services: ServiceCache, one: Step): void {
   } else if (one.do === 'offer') {
     const backends = new Map(one.addresses.map((address) => [address, new Map(PORTS)]));
     services.mergeExternalServiceUpdate({
-      ...{ cluster: one.cluster, namespace: ID.namespace, name: ID.name, clusterID: 3 },
+      cluster: one.cluster,
+      namespace: ID.namespace,
+      name: ID.name,
+      clusterID: 3,
       ...{
         frontends: new Map(),
         backends,
@@ -59,7 +62,8 @@ function apply(services: ServiceCache, one: Step): void {
         labels: new Map(),
         selector: new Map(),
       },
-      ...{ includeExternal: true, shared: true },
+      includeExternal: true,
+      shared: true,
     });
   } else services.mergeExternalServiceDelete({ cluster: one.cluster, ...ID });
 }

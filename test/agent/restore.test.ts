@@ -37,8 +37,15 @@ const offer = (cluster: string): TestKey => [
   cluster,
   `cilium/state/services/v1/${cluster}/shop/cart`,
   {
-    ...{ cluster, namespace: 'shop', name: 'cart', clusterID: 2, shared: true, includeExternal: true },
-    ...{ frontends: {}, labels: {}, selector: {} },
+    cluster,
+    namespace: 'shop',
+    name: 'cart',
+    clusterID: 2,
+    shared: true,
+    includeExternal: true,
+    frontends: {},
+    labels: {},
+    selector: {},
     backends: { '10.2.0.1': { http: { Port: 8080, Protocol: 'TCP' } } },
   },
 ];
@@ -77,9 +84,16 @@ function unreachableKubernetes(): KubernetesOptions {
     'current-context': 'x',
   };
   return {
-    ...{ ifInCluster: false, load: [], watch: [], endpoints: 'ciliumendpoints' },
-    ...{ identities: 'kvstore', headlessServices: false, ownAddresses: false, dualStack: false },
-    ...{ nodeAnnotations: false, encryptKey: 0 },
+    ifInCluster: false,
+    load: [],
+    watch: [],
+    endpoints: 'ciliumendpoints',
+    identities: 'kvstore',
+    headlessServices: false,
+    ownAddresses: false,
+    dualStack: false,
+    nodeAnnotations: false,
+    encryptKey: 0,
     kubeconfig: join(temporaryFolder({ config: JSON.stringify(kubeconfig) }), 'config'),
   };
 }
@@ -142,7 +156,11 @@ function keeperOf(
 ): { readonly keeper: StateKeeper; readonly ipcache: IPCache } {
   const ipcache = new IPCache();
   const keeper = new StateKeeper({
-    ...{ path: stateDir, clusterName: 'own', nodeName: 'here', clock, onReject: () => {} },
+    path: stateDir,
+    clusterName: 'own',
+    nodeName: 'here',
+    clock,
+    onReject: () => {},
     engines: {
       ipcache,
       nodes: new NodeManager({ ipcache, clock, clusterName: 'own', localNodeName: 'here' }),
@@ -215,12 +233,14 @@ describe('an agent that is restarted', () => {
     expect(await ask(agent, '/v1/ipcache/lookup/10.2.0.1')).toMatchObject(entry);
     expect(await ask(agent, '/v1/ipcache/explain/10.2.0.1')).toMatchObject({ claims: [{ restored }] });
     expect(await ask(agent, '/v1/ipcache/lookup/192.168.2.1')).toMatchObject({
-      ...{ owner: 'baltic/n1', restored },
+      owner: 'baltic/n1',
+      restored,
     });
     expect(await ask(agent, '/v1/nodes/baltic/n1')).toMatchObject({ source: 'restored', restored });
     expect(await ask(agent, '/v1/identities/131500')).toMatchObject({ restored });
     expect(await ask(agent, '/v1/services/shop/cart')).toMatchObject({
-      ...{ backends: [{ address: '10.2.0.1', cluster: 'baltic' }], restored },
+      backends: [{ address: '10.2.0.1', cluster: 'baltic' }],
+      restored,
     });
     const own = await ask(agent, '/v1/ipcache/lookup/10.1.0.1');
     expect(own).toMatchObject({ source: 'kvstore' });
@@ -276,12 +296,20 @@ describe('an agent that is restarted', () => {
       'baltic',
       `cilium/state/endpointslices/v1/baltic/shop/${name}`,
       encodeClusterEndpointSlice({
-        ...{ cluster: 'baltic', clusterID: 2, namespace: 'shop', name, addressType: 'IPv4' },
+        cluster: 'baltic',
+        clusterID: 2,
+        namespace: 'shop',
+        name,
+        addressType: 'IPv4',
         labels: new Map([['kubernetes.io/service-name', 'cart']]),
         annotations: new Map(),
         endpoints: addresses.map((address) => ({
-          ...{ addresses: [address], conditions: { ready: !terminating, serving: true, terminating } },
-          ...{ nodeName: 'n1', zone: 'z1', forZones: ['z1'], deprecatedTopology: new Map() },
+          addresses: [address],
+          conditions: { ready: !terminating, serving: true, terminating },
+          nodeName: 'n1',
+          zone: 'z1',
+          forZones: ['z1'],
+          deprecatedTopology: new Map(),
         })),
         ports: [{ name: 'http', port: 8080, protocol: 6 }],
       }),
@@ -402,7 +430,9 @@ describe('an agent that is restarted', () => {
     const label = { app: { key: 'app', value: 'web', source: 'k8s' } };
     const endpoint = { ID: 7, IPv4: '10.1.0.7', K8sNamespace: 'shop', K8sPodName: 'web-7' };
     const left = (name: string, ip: string): object => ({
-      ...{ Name: name, Cluster: 'own', IPAddresses: [{ Type: 'InternalIP', IP: ip }] },
+      Name: name,
+      Cluster: 'own',
+      IPAddresses: [{ Type: 'InternalIP', IP: ip }],
     });
     const local = { id: 16_777_217, labels: ['cidr:203.0.113.0/24='] };
     const importCiliumState = temporaryFolder({

@@ -50,7 +50,10 @@ const CHECKOUT = {
     hostIP: '192.168.0.1',
     encryptKey: 0,
   },
-  ...{ namespace: 'shop', podName: 'checkout-1', namedPorts: { http: '8080/TCP' }, source: 'kvstore' },
+  namespace: 'shop',
+  podName: 'checkout-1',
+  namedPorts: { http: '8080/TCP' },
+  source: 'kvstore',
 };
 const EIGHT = { prefix: '10.0.0.0/8', identity: 77, encryptKey: 0, source: 'clustermesh', owner: 'baltic' };
 
@@ -231,7 +234,8 @@ describe('look-ups', () => {
       app.request('/v1/lookup', { method: 'POST', body, headers: { 'content-type': 'application/json' } });
     const answer = await ask(JSON.stringify({ ips: ['10.9.9.9', 'nonsense', '11.0.0.1', '10.0.0.1'] }));
     expect(await answer.json()).toEqual({
-      ...{ revision: 0, entries: [EIGHT, null, null, CHECKOUT] },
+      revision: 0,
+      entries: [EIGHT, null, null, CHECKOUT],
       errors: [{ index: 1, ip: 'nonsense', detail: 'not a valid IP address' }],
     });
     const many = Array.from({ length: 10_000 }, (_, at) =>
@@ -263,7 +267,8 @@ describe('look-ups', () => {
 
   it('of an unknown source are an error that names the sources', async () => {
     expect(await get('/v1/ipcache?source=bogus')).toMatchObject({
-      ...{ status: 400, body: { field: 'source', value: 'bogus' } },
+      status: 400,
+      body: { field: 'source', value: 'bogus' },
     });
     expect((await get('/v1/ipcache?source=bogus')).body.detail).toContain('kvstore');
   });
@@ -328,12 +333,18 @@ describe('services, nodes and identities', () => {
       explain: { ready: true, backends: [{ address: '10.0.0.1', slice: 'slice-1', verdict: 'effective' }] },
     });
     expect((await get('/v1/nodes/baltic/node-1', app)).body).toMatchObject({
-      ...{ cluster: 'baltic', name: 'node-1', source: 'clustermesh', labels: { zone: 'a' } },
+      cluster: 'baltic',
+      name: 'node-1',
+      source: 'clustermesh',
+      labels: { zone: 'a' },
       addresses: [{ type: 'InternalIP', ip: '192.168.7.1' }],
       explain: { claims: [{ source: 'clustermesh' }], heldBack: false },
     });
     expect((await get('/v1/identities/1234', app)).body).toEqual({
-      ...{ identity: 1234, labels: ['k8s:app=checkout'], cluster: 'own', prefixes: 1 },
+      identity: 1234,
+      labels: ['k8s:app=checkout'],
+      cluster: 'own',
+      prefixes: 1,
     });
     expect((await get('/v1/identities?label=k8s:app=checkout', app)).body.items).toHaveLength(1);
     expect((await get('/v1/identities?label=app=checkout', app)).body.items).toHaveLength(1);
@@ -341,7 +352,10 @@ describe('services, nodes and identities', () => {
     expect((await get('/v1/identities?label=k8s:app=other', app)).body.items).toHaveLength(0);
     for (const path of ['/v1/identities', '/v1/ipcache'])
       expect((await get(`${path}?label=k8s:`, app)).body).toMatchObject({
-        ...{ status: 400, detail: 'label has no key.', field: 'label', value: 'k8s:' },
+        status: 400,
+        detail: 'label has no key.',
+        field: 'label',
+        value: 'k8s:',
       });
     expect((await get('/v1/services?namespace=bank', app)).body.items).toEqual([]);
     expect((await get('/v1/services?served=one-cluster', app)).body.items).toHaveLength(1);
@@ -381,7 +395,8 @@ describe('the agent as a whole', () => {
     expect(await get('/readyz', app)).toMatchObject({ status: 200, body: { ready: true, blockers: [] } });
     blocking.push('cluster baltic is not complete');
     expect(await get('/readyz', app)).toMatchObject({
-      ...{ status: 503, body: { ready: false, blockers: ['cluster baltic is not complete'] } },
+      status: 503,
+      body: { ready: false, blockers: ['cluster baltic is not complete'] },
     });
     expect((await get('/healthz', app)).body).toEqual({ status: 'ok', pid: process.pid });
   });

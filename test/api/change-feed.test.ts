@@ -22,7 +22,8 @@ describe('a reader of the change feed', () => {
     fc.assert(
       fc.property(
         fc.array(fc.record({ key: fc.constantFrom(...KEYS), identity: fc.integer({ min: 1, max: 9 }) }), {
-          ...{ maxLength: 60, size: 'max' },
+          maxLength: 60,
+          size: 'max',
         }),
         fc.nat({ max: 40 }),
         fc.integer({ min: 1, max: 5 }),

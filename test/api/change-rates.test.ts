@@ -41,7 +41,8 @@ describe('ChangeRates', () => {
     await model.clock.advance(10_000);
     model.ipcache.upsert('10.0.0.3', { identity: 1, source: 'k8s' });
     expect(await (await app.request('/v1/rates')).json()).toMatchObject({
-      ...{ intervalMs: 10_000, counts: { ip: [2], service: [0], node: [0] } },
+      intervalMs: 10_000,
+      counts: { ip: [2], service: [0], node: [0] },
     });
   });
 });

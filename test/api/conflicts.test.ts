@@ -23,12 +23,19 @@ interface NodeOf {
 function modelOf(nodes: readonly NodeOf[], ids: readonly (readonly [string, number])[] = []): ConflictModel {
   const ipcache = new IPCache();
   const manager = new NodeManager({
-    ...{ ipcache, clock: new ManualClock(), clusterName: 'own', localNodeName: 'me' },
+    ipcache,
+    clock: new ManualClock(),
+    clusterName: 'own',
+    localNodeName: 'me',
   });
   for (const { cluster, name, cidrs } of nodes)
     manager.nodeUpdated({
-      ...{ cluster, name, source: 'clustermesh', addresses: [] },
-      ...{ ipv4AllocCIDR: cidrs[0], ipv4SecondaryAllocCIDRs: cidrs.slice(1) },
+      cluster,
+      name,
+      source: 'clustermesh',
+      addresses: [],
+      ipv4AllocCIDR: cidrs[0],
+      ipv4SecondaryAllocCIDRs: cidrs.slice(1),
     });
   const clusters = ids.map(([name, id]) => ({ name, id, state: 'ready' }));
   const status = (): StatusDocument => ({ cluster: 'own', clusters }) as unknown as StatusDocument;
@@ -108,21 +115,24 @@ describe('conflicts between clusters', () => {
     model.ipcache.upsert('10.0.0.4', { source: 'kvstore', identity: 9 });
     expect(found(model)).toEqual([
       {
-        ...{ kind: 'cluster-id', subject: '2' },
+        kind: 'cluster-id',
+        subject: '2',
         sides: [
           { cluster: 'a', claim: 'id 2, ready' },
           { cluster: 'b', claim: 'id 2, ready' },
         ],
       },
       {
-        ...{ kind: 'prefix', subject: '10.0.0.1/32' },
+        kind: 'prefix',
+        subject: '10.0.0.1/32',
         sides: [
           { cluster: 'a', claim: 'identity 7 on 192.168.0.1' },
           { cluster: 'b', claim: 'identity 8' },
         ],
       },
       {
-        ...{ kind: 'prefix', subject: '10.0.0.3/32' },
+        kind: 'prefix',
+        subject: '10.0.0.3/32',
         sides: [
           { cluster: 'own', claim: 'identity 9' },
           { cluster: 'a', claim: 'identity 7' },

@@ -26,7 +26,8 @@ function serviceOf(fields: Partial<Service>): ServiceDocument {
   services.markSynced();
   services.updateEndpoints(
     createEndpointSlice({
-      ...{ service: ID, name: 's' },
+      service: ID,
+      name: 's',
       backends: [createBackend({ address: '10.0.0.1', ports: [] })],
     }),
   );
@@ -63,12 +64,16 @@ describe('a service shows', () => {
       ingressIPs: createService({ id: ID, ingressIPs: ['203.0.113.9', '203.0.113.1'] }).ingressIPs,
     });
     expect(document).toMatchObject({
-      ...{ type: 'LoadBalancer', ports: { dns: '53/UDP', http: '80/TCP' }, nodePorts: { http: 30_080 } },
-      ...{ externalIPs: ['198.51.100.7'], loadBalancerIPs: ['203.0.113.1', '203.0.113.9'] },
+      type: 'LoadBalancer',
+      ports: { dns: '53/UDP', http: '80/TCP' },
+      nodePorts: { http: 30_080 },
+      externalIPs: ['198.51.100.7'],
+      loadBalancerIPs: ['203.0.113.1', '203.0.113.9'],
     });
     expect(SERVICE.parse(document)).toEqual(document);
     expect(await cells(getService, document)).toMatchObject({
-      ...{ TYPE: 'LoadBalancer', PORTS: 'dns:53/UDP http:80/TCP,node:30080' },
+      TYPE: 'LoadBalancer',
+      PORTS: 'dns:53/UDP http:80/TCP,node:30080',
       'EXTERNAL IP': '203.0.113.1 203.0.113.9 198.51.100.7',
     });
   });
@@ -84,10 +89,19 @@ describe('a service shows', () => {
 
 describe('a node shows', () => {
   const NODE_FIELDS = {
-    ...{ cluster: 'c', name: 'n', clusterID: 1, encryptionKey: 0, nodeIdentity: 0 },
+    cluster: 'c',
+    name: 'n',
+    clusterID: 1,
+    encryptionKey: 0,
+    nodeIdentity: 0,
     source: 'kvstore' as const,
-    ...{ labels: new Map(), annotations: new Map(), addresses: [{ type: 'InternalIP', ip: '192.168.0.1' }] },
-    ...{ ipv4SecondaryAllocCIDRs: [], ipv6SecondaryAllocCIDRs: [], wireguardPubKey: '', bootID: '' },
+    labels: new Map(),
+    annotations: new Map(),
+    addresses: [{ type: 'InternalIP', ip: '192.168.0.1' }],
+    ipv4SecondaryAllocCIDRs: [],
+    ipv6SecondaryAllocCIDRs: [],
+    wireguardPubKey: '',
+    bootID: '',
   };
   const documentOf = (fields: object): NodeDocument => {
     const { ipcache } = { ipcache: new IPCache() };
@@ -101,16 +115,22 @@ describe('a node shows', () => {
 
   it('its secondary CIDRs, ingress addresses, WireGuard key and boot id (regression: missing in every answer)', async () => {
     const said = {
-      ...{ ipv4AllocCIDR: '10.1.0.0/24', ipv4SecondaryAllocCIDRs: ['10.1.8.0/24'] },
-      ...{ ipv6SecondaryAllocCIDRs: ['fd01::/64'], ipv4IngressIP: '10.1.0.8', ipv6IngressIP: 'fd01::8' },
-      ...{ wireguardPubKey: 'a2V5', bootID: 'b-1' },
+      ipv4AllocCIDR: '10.1.0.0/24',
+      ipv4SecondaryAllocCIDRs: ['10.1.8.0/24'],
+      ipv6SecondaryAllocCIDRs: ['fd01::/64'],
+      ipv4IngressIP: '10.1.0.8',
+      ipv6IngressIP: 'fd01::8',
+      wireguardPubKey: 'a2V5',
+      bootID: 'b-1',
     };
     const document = documentOf(said);
     expect(document).toMatchObject(said);
     expect(NODE.parse(document)).toEqual(document);
     expect(await cells(getNode, document)).toMatchObject({
-      ...{ PODS: '10.1.0.0/24 10.1.8.0/24 fd01::/64', INGRESS: '10.1.0.8 fd01::8' },
-      ...{ 'WIREGUARD KEY': 'a2V5', 'BOOT ID': 'b-1' },
+      PODS: '10.1.0.0/24 10.1.8.0/24 fd01::/64',
+      INGRESS: '10.1.0.8 fd01::8',
+      'WIREGUARD KEY': 'a2V5',
+      'BOOT ID': 'b-1',
     });
   });
 

@@ -14,11 +14,21 @@ function series(text: string): readonly string[] {
 
 /** A cluster of which nothing is known yet. */
 const NEW: ClusterMetrics = {
-  ...{ name: 'baltic', firstSyncMs: undefined, lastSyncMs: undefined, kvstore: undefined, watches: [] },
+  name: 'baltic',
+  firstSyncMs: undefined,
+  lastSyncMs: undefined,
+  kvstore: undefined,
+  watches: [],
 };
 
 const QUIET_KIND = {
-  ...{ complete: false, objects: 0, rejected: 0, events: 0, lists: 0, bookmarks: 0, failures: 0 },
+  complete: false,
+  objects: 0,
+  rejected: 0,
+  events: 0,
+  lists: 0,
+  bookmarks: 0,
+  failures: 0,
 };
 
 describe('/metrics', () => {
@@ -149,7 +159,9 @@ describe('/metrics', () => {
     const name = 'a "route"\\\n';
     for (const ms of [4, 40])
       model.nodes.subscribe({
-        ...{ name, nodeUpdate: () => {}, nodeDelete: () => {} },
+        name,
+        nodeUpdate: () => {},
+        nodeDelete: () => {},
         nodeAdd: () => void model.clock.advance(ms),
       });
     const text = series(await metrics(app));

@@ -19,16 +19,32 @@ function found(changes: Partial<StatusDocument>, blockers: readonly string[] = [
 
 function cluster(name: string, changes: Partial<ClusterDocument>): ClusterDocument {
   return {
-    ...{ name, own: false, id: 2, state: 'connecting', ready: false, connected: false, failures: 1 },
-    ...{ connectedSince: ago(130), missing: [], rejected: 0, keys: {} },
+    name,
+    own: false,
+    id: 2,
+    state: 'connecting',
+    ready: false,
+    connected: false,
+    failures: 1,
+    connectedSince: ago(130),
+    missing: [],
+    rejected: 0,
+    keys: {},
     ...changes,
   };
 }
 
 function kind(changes: Partial<KindDocument>): KindDocument {
   return {
-    ...{ name: 'pods', state: 'watching', complete: true, objects: 1, rejected: 0, events: 1 },
-    ...{ lists: 1, bookmarks: 0, failures: 0 },
+    name: 'pods',
+    state: 'watching',
+    complete: true,
+    objects: 1,
+    rejected: 0,
+    events: 1,
+    lists: 1,
+    bookmarks: 0,
+    failures: 0,
     ...changes,
   };
 }
@@ -39,12 +55,32 @@ const followed = (...kinds: readonly KindDocument[]): Partial<StatusDocument> =>
 });
 
 const TABLE: DatapathTableDocument = {
-  ...{ name: 'ipcache', state: 'degraded', desired: 9, actual: 6, maps: [], pending: 3, waiting: 0, held: 0 },
-  ...{ noRoom: 2, noRoomErrors: 2, failing: 3, failures: [], upserts: 6, deletes: 0, repairs: 0 },
+  name: 'ipcache',
+  state: 'degraded',
+  desired: 9,
+  actual: 6,
+  maps: [],
+  pending: 3,
+  waiting: 0,
+  held: 0,
+  noRoom: 2,
+  noRoomErrors: 2,
+  failing: 3,
+  failures: [],
+  upserts: 6,
+  deletes: 0,
+  repairs: 0,
 };
 const DATAPATH: DatapathDocument = {
-  ...{ kind: 'linux', kernel: '6.1', pinFolder: '/sys/fs/bpf', layout: '1.18', dryRun: false },
-  ...{ parts: [], tables: [], waitsFor: [], failures: [] },
+  kind: 'linux',
+  kernel: '6.1',
+  pinFolder: '/sys/fs/bpf',
+  layout: '1.18',
+  dryRun: false,
+  parts: [],
+  tables: [],
+  waitsFor: [],
+  failures: [],
 };
 const CHECKPOINT = { folder: '/state', restored: [], written: 1 };
 const DISK = { folder: '/history', bytes: 1, maxBytes: 2, damaged: 0 };
@@ -56,7 +92,9 @@ describe('the problems of a status', () => {
       'a step that waits',
       { steps: [{ name: 'local kvstore', state: 'running', ms: 9_000, idleMs: 4_000, waitsFor: ['etcd'] }] },
       {
-        ...{ severity: 'warning', subject: 'local kvstore', since: ago(9) },
+        severity: 'warning',
+        subject: 'local kvstore',
+        since: ago(9),
         text: 'running, no progress for 4 s: etcd',
       },
     ],
@@ -74,7 +112,9 @@ describe('the problems of a status', () => {
       'an unreachable kvstore, with the age of the served state',
       { clusters: [cluster('baltic', { knownAt: ago(120), lastFailure: 'ECONNREFUSED' })] },
       {
-        ...{ severity: 'warning', subject: 'cluster baltic', since: ago(130) },
+        severity: 'warning',
+        subject: 'cluster baltic',
+        since: ago(130),
         text: 'Kvstore unreachable for 2 min: ECONNREFUSED. The state of 2 min ago is served.',
         remedy: 'Run dpcache clustermesh troubleshoot baltic.',
       },
@@ -88,7 +128,8 @@ describe('the problems of a status', () => {
       'an incomplete cluster',
       { clusters: [cluster('baltic', { connected: true, missing: ['nodes', 'ip'], knownAt: ago(60) })] },
       {
-        ...{ severity: 'warning', since: ago(60) },
+        severity: 'warning',
+        since: ago(60),
         text: 'Not complete: nodes, ip missing. The state of 1 min ago is served.',
       },
     ],
@@ -101,7 +142,9 @@ describe('the problems of a status', () => {
       'restored state of the local cluster',
       { checkpoint: { ...CHECKPOINT, restored: [{ cluster: '', knownAt: ago(130), ageSeconds: 130 }] } },
       {
-        ...{ severity: 'warning', subject: 'cluster own', since: ago(130) },
+        severity: 'warning',
+        subject: 'cluster own',
+        since: ago(130),
         text: 'Restored state that no source has confirmed, 2 min old.',
       },
     ],
@@ -109,7 +152,9 @@ describe('the problems of a status', () => {
       'a failed checkpoint',
       { checkpoint: { ...CHECKPOINT, failure: 'ENOSPC', writtenAt: ago(300) } },
       {
-        ...{ severity: 'warning', subject: 'checkpoint', text: 'ENOSPC; the last one was written 5 min ago' },
+        severity: 'warning',
+        subject: 'checkpoint',
+        text: 'ENOSPC; the last one was written 5 min ago',
         remedy: 'Check the free space and the permissions of /state.',
       },
     ],
@@ -122,7 +167,9 @@ describe('the problems of a status', () => {
       'a forbidden kind',
       followed(kind({ state: 'forbidden', lastFailure: '403' })),
       {
-        ...{ severity: 'error', subject: 'Kubernetes pods', text: 'forbidden: 403' },
+        severity: 'error',
+        subject: 'Kubernetes pods',
+        text: 'forbidden: 403',
         remedy: 'Allow the service account to list and watch pods.',
       },
     ],
@@ -150,7 +197,9 @@ describe('the problems of a status', () => {
       'a failed write of the history',
       { history: { ...HISTORY, disk: { ...DISK, failure: 'ENOSPC' } } },
       {
-        ...{ severity: 'warning', subject: 'history', text: 'ENOSPC; changes are held in memory only' },
+        severity: 'warning',
+        subject: 'history',
+        text: 'ENOSPC; changes are held in memory only',
         remedy: 'Check the free space and the permissions of /history.',
       },
     ],
@@ -180,7 +229,9 @@ describe('the problems of a status', () => {
         { name: 'mesh', state: 'pending', waitsFor: [] },
       ] as const,
       clusters: [cluster('baltic', { ready: true, connected: true, state, lastFailure: 'resolved' })],
-      ...{ checkpoint: CHECKPOINT, datapath: DATAPATH, history: { ...HISTORY, disk: DISK } },
+      checkpoint: CHECKPOINT,
+      datapath: DATAPATH,
+      history: { ...HISTORY, disk: DISK },
     };
     expect(found(status)).toEqual([]);
   });
@@ -254,7 +305,9 @@ describe('GET /v1/problems', () => {
       items: [
         { severity: 'error', subject: 'not ready', text: 'the agent is starting' },
         {
-          ...{ severity: 'error', subject: 'cluster baltic', since: connectedSince },
+          severity: 'error',
+          subject: 'cluster baltic',
+          since: connectedSince,
           text: 'Kvstore unreachable for 1 min.',
           remedy: 'Run dpcache clustermesh troubleshoot baltic.',
         },

@@ -19,7 +19,10 @@ it('a real kube-apiserver accepts the lease; it is handed over at a clean end, a
   const user = new ApiUser(server.transport, LEASES, 'default');
   const candidate = (identity: string): LeaderElection =>
     new LeaderElection({
-      ...{ client, clock: systemClock, random: Math.random, identity },
+      client,
+      clock: systemClock,
+      random: Math.random,
+      identity,
       times: { leaseMs: 3000, renewDeadlineMs: 2000, retryMs: 300 },
     });
   const [one, two] = [candidate('one'), candidate('two')];

@@ -112,7 +112,9 @@ describe('an invalid item is rejected with its place and field and counted, and 
     [
       'a service with a port out of range',
       line('far', 'cilium/state/services/v1/far/shop/web', {
-        ...{ cluster: 'far', namespace: 'shop', name: 'web' },
+        cluster: 'far',
+        namespace: 'shop',
+        name: 'web',
         backends: { '10.2.0.1': { http: { Port: 70_000, Protocol: 'TCP' } } },
       }),
       /shop\/web: backends.10.2.0.1.http.Port 70000/,

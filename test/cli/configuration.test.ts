@@ -201,7 +201,8 @@ describe('dpcache config check', () => {
     };
     expect(await json('cluster: a\n')).toEqual({ status: 0, valid: true, problems: [] });
     expect(await json('clustr: a\nzzz: 1\n')).toEqual({
-      ...{ status: 1, valid: false },
+      status: 1,
+      valid: false,
       problems: ['clustr: unknown setting; did you mean cluster?', 'zzz: unknown setting'],
     });
   });

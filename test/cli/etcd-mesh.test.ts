@@ -294,7 +294,9 @@ describe('dpcache kvstoremesh over the same etcds', () => {
         {
           stdout: { write: () => {} },
           stderr: { write: (text: string) => stderr.push(text) },
-          ...{ stdin: nothing(), env: {}, signal: stop.signal },
+          stdin: nothing(),
+          env: {},
+          signal: stop.signal,
         },
       );
       const status = async (): Promise<CopyingStatus> => {
@@ -355,10 +357,12 @@ describe('dpcache kvstoremesh over the same etcds', () => {
       stderr: expect.stringContaining('--clustermesh-config'),
     });
     expect(await run(...own, '--clustermesh-config', join(folder, 'none'))).toMatchObject({
-      ...{ status: 1, stderr: expect.stringContaining('no such') },
+      status: 1,
+      stderr: expect.stringContaining('no such'),
     });
     expect(await dpcache('kvstoremesh', 'status', '--socket', join(folder, 'none.sock'))).toMatchObject({
-      ...{ status: 1, stderr: expect.stringContaining('start one with dpcache kvstoremesh') },
+      status: 1,
+      stderr: expect.stringContaining('start one with dpcache kvstoremesh'),
     });
   });
 });

@@ -34,7 +34,11 @@ function operate(words: readonly string[]): {
     },
   };
   const ended = runCommand(['operator', ...words], {
-    ...{ stdout, stderr, stdin: nothing(), env: {}, signal: stop.signal },
+    stdout,
+    stderr,
+    stdin: nothing(),
+    env: {},
+    signal: stop.signal,
   });
   return {
     shown: () => lines,

@@ -44,11 +44,17 @@ describe('dpcache ipcache', () => {
 
   it('get: the entry of an IP, by longest prefix match', async () => {
     expect(await json('ipcache', 'get', '172.20.7.7')).toEqual({
-      ...{ prefix: '172.20.0.0/16', encryptKey: 0, identity: 66_540, source: 'kvstore' },
+      prefix: '172.20.0.0/16',
+      encryptKey: 0,
+      identity: 66_540,
+      source: 'kvstore',
       labels: expect.arrayContaining([expect.stringMatching(/^\w+:.+=/)]),
     });
     expect(await json('ipcache', 'get', '::ffff:10.20.0.12')).toMatchObject({
-      ...{ prefix: '10.20.0.12/32', podName: 'checkout-00001', source: 'clustermesh', owner: 'baltic' },
+      prefix: '10.20.0.12/32',
+      podName: 'checkout-00001',
+      source: 'clustermesh',
+      owner: 'baltic',
     });
     expect((await lines('ipcache', 'get', '10.20.0.12'))[1]).toMatch(
       /132072 \(app=checkout\).*shop\/checkout-00001$/,
@@ -62,10 +68,15 @@ describe('dpcache ipcache', () => {
       decidedBy: 'endpoint-over-cidr',
       claims: [
         {
-          ...{ key: '10.10.0.12', identity: 66_536, effective: true, shadowed: false },
+          key: '10.10.0.12',
+          identity: 66_536,
+          effective: true,
+          shadowed: false,
           origin: {
             text: expect.stringMatching(/^atlantic's kvstore in memory, .*, revision \d+$/),
-            ...{ cluster: 'atlantic', store: 'memory', key: 'cilium/state/ip/v1/default/10.10.0.12' },
+            cluster: 'atlantic',
+            store: 'memory',
+            key: 'cilium/state/ip/v1/default/10.10.0.12',
             revision: expect.any(Number),
           },
         },
@@ -90,7 +101,8 @@ describe('dpcache ipcache', () => {
       groups: [{ kind: 'service', items: [{ key: 'shop/catalog' }] }, { kind: 'pod' }, {}, {}],
     });
     expect(await dpcache('whois', 'nowhere', ...MESH)).toMatchObject({
-      ...{ status: 1, stderr: 'dpcache: nowhere: not found\n' },
+      status: 1,
+      stderr: 'dpcache: nowhere: not found\n',
     });
   });
 
@@ -121,7 +133,10 @@ describe('dpcache service list and node list', () => {
     );
     const services = (await json('service', 'list')) as readonly { name: string }[];
     expect(services.find(({ name }) => name === 'ledger')).toMatchObject({
-      ...{ namespace: 'bank', clusterIPs: ['172.16.0.12'], global: true, ports: { pg: '5432/TCP' } },
+      namespace: 'bank',
+      clusterIPs: ['172.16.0.12'],
+      global: true,
+      ports: { pg: '5432/TCP' },
       backends: expect.arrayContaining([
         { address: '10.30.0.15', cluster: 'caspian', ports: { pg: '5432/TCP' }, state: 'active' },
       ]),

@@ -33,7 +33,11 @@ function startProcess(words: readonly string[]): Omit<RunningAgent, 'services'> 
     },
   };
   const ended = runCommand(words, {
-    ...{ stdout: output, stderr: output, stdin: nothing(), env: {}, signal: stop.signal },
+    stdout: output,
+    stderr: output,
+    stdin: nothing(),
+    env: {},
+    signal: stop.signal,
     onHangup: (listener) => {
       hangups.add(listener);
       return unsubscribeOnce(() => hangups.delete(listener));

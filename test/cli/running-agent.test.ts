@@ -49,7 +49,11 @@ describe('a running agent', () => {
     const written: string[] = [];
     const output = { write: (text: string) => void written.push(text) };
     const status = runCommand(['monitor', ...SOCKET], {
-      ...{ stdout: output, stderr: output, stdin: nothing(), env: {}, signal: interrupt.signal },
+      stdout: output,
+      stderr: output,
+      stdin: nothing(),
+      env: {},
+      signal: interrupt.signal,
     });
     await expect.poll(() => written).toEqual([expect.stringContaining('Changes after revision')]);
     interrupt.abort();
@@ -95,7 +99,8 @@ describe('a running agent', () => {
   it('rejects options that only a new agent would use', async () => {
     const wrong = await dpcache('ipcache', 'list', '--cluster', 'nowhere', ...SOCKET);
     expect({ ...wrong, stderr: wrong.stderr.split('\n')[0] }).toEqual({
-      ...{ status: 2, stdout: '' },
+      status: 2,
+      stdout: '',
       stderr:
         'dpcache: --cluster has no effect, because a running agent is asked: remove it, or add a source such as --load; --of-cluster selects one cluster',
     });

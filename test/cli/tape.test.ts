@@ -53,7 +53,8 @@ describe('dpcache tape and replay', () => {
     const out = join(temporaryFolder({}), 'copy');
     const scrub = await dpcache('tape', 'scrub', TAPE, '--out', out);
     expect(scrub).toMatchObject({
-      ...{ status: 0, stderr: '' },
+      status: 0,
+      stderr: '',
       stdout: `${out}: 66 events in 1 file, with other names and addresses\n`,
     });
     expect((await dpcache('tape', 'check', out)).stdout).toMatch(
@@ -74,7 +75,9 @@ describe('dpcache tape and replay', () => {
     const { status, stdout, stderr } = await dpcache('replay', path, '--ignore-version', '-o', 'json');
     expect([status, stderr]).toEqual([1, '']);
     expect(JSON.parse(stdout)).toMatchObject({
-      ...{ events: 59, digests: 0, complete: true },
+      events: 59,
+      digests: 0,
+      complete: true,
       difference: { at: `${path}:59`, writer: 'k8s', recorded: '0', replayed: '870a346b9afa617b' },
     });
     expect(JSON.parse(stdout).difference.keys).toHaveLength(10);

@@ -40,8 +40,14 @@ function ended<T>(steps: Generator<unknown, T, void>): T {
 function dump({ model }: TestApp): ReadonlySet<string> {
   const claims = [...model.ipcache.entries({ includeShadowed: true })].flatMap(({ key }) =>
     model.ipcache.claimsOf(key).map(({ source, owner, identity, hostIP, encryptKey, k8s }) => ({
-      ...{ key, source, owner, identity, hostIP, encryptKey },
-      ...{ namespace: k8s?.namespace ?? '', pod: k8s?.podName ?? '' },
+      key,
+      source,
+      owner,
+      identity,
+      hostIP,
+      encryptKey,
+      namespace: k8s?.namespace ?? '',
+      pod: k8s?.podName ?? '',
     })),
   );
   return new Set(claims.filter(({ source }) => !LOCAL.has(source)).map((claim) => JSON.stringify(claim)));
@@ -184,7 +190,11 @@ describe('services and nodes', () => {
   const PORTS = [['http', { port: 8080, protocol: 6 }]] as const;
   const offer = (model: TestApp['model'], ...addresses: readonly string[]): unknown =>
     model.services.mergeExternalServiceUpdate({
-      ...{ cluster: 'baltic', ...id, clusterID: 3, includeExternal: true, shared: true },
+      cluster: 'baltic',
+      ...id,
+      clusterID: 3,
+      includeExternal: true,
+      shared: true,
       backends: new Map(addresses.map((address) => [address, new Map(PORTS)])),
       ...{
         frontends: new Map(),
@@ -259,7 +269,9 @@ describe('many differences', () => {
     const test = testApp();
     for (let i = 0; i < count; i++)
       test.model.ipcache.upsert(`10.${i >> 16}.${(i >> 8) & 255}.${i & 255}`, {
-        ...{ identity, source: 'clustermesh', owner: 'baltic' },
+        identity,
+        source: 'clustermesh',
+        owner: 'baltic',
       });
     return test;
   };
@@ -402,7 +414,7 @@ describe('the reasons of a difference', () => {
         if (path === '/v1/status' && app === b)
           return {
             ...document,
-            ...{ clusters: [cluster] },
+            clusters: [cluster],
             kubernetes: { kinds: [{ name: 'ciliumendpoints', state: 'forbidden', complete: false }] },
           };
         if (path === '/v1/rejections' && app === b)
@@ -489,7 +501,10 @@ describe('the reasons of a difference', () => {
     const [a, b] = [testApp(), testApp()];
     for (const { model } of [a, b])
       model.nodes.nodeUpdated({
-        ...{ cluster: 'own', name: 'n9', source: 'kvstore', encryptionKey: 3 },
+        cluster: 'own',
+        name: 'n9',
+        source: 'kvstore',
+        encryptionKey: 3,
         addresses: [{ type: 'InternalIP', ip: '192.168.9.9' }],
       });
     b.model.nodes.configure({ encryption: true, nodeEncryption: true });

@@ -41,7 +41,11 @@ const ITEMS = listing<Item>({
 
 /** The same, not sorted. */
 const ITEMS_BY_NAME = listing<Item>({
-  ...{ path: '/v1/items', filters: {}, columns: [], hint: '', nameOf: ({ name }) => name },
+  path: '/v1/items',
+  filters: {},
+  columns: [],
+  hint: '',
+  nameOf: ({ name }) => name,
 });
 
 async function printed(size: number, format: ListFormat, limit?: number): Promise<string> {

@@ -41,7 +41,9 @@ describe('dpcache monitor', () => {
     model.ipcache.upsert('10.0.0.2', { identity: 1234, source: 'kvstore', hostIP: '192.168.0.1' });
     model.services.deleteService({ namespace: 'shop', name: 'checkout' });
     model.nodes.nodeUpdated({
-      ...{ cluster: 'baltic', name: 'node\u001b-2', source: 'clustermesh' },
+      cluster: 'baltic',
+      name: 'node\u001b-2',
+      source: 'clustermesh',
       addresses: [{ type: 'InternalIP', ip: '192.168.7.2' }],
     });
     await until('the node', () => written().includes('node'));

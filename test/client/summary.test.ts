@@ -43,7 +43,9 @@ it('the readiness of an agent is printed even if it is not ready', async () => {
     found: true,
   });
   expect(await askReady(async () => refused(), { wide: false })).toMatchObject({
-    ...{ found: false, lines: ['cluster far is not complete'], json: waiting },
+    found: false,
+    lines: ['cluster far is not complete'],
+    json: waiting,
   });
   const gone = new ApiError('the agent has stopped');
   await expect(askReady(() => Promise.reject(gone), { wide: false })).rejects.toBe(gone);
@@ -80,7 +82,12 @@ it('the status shows for how long a kind of Kubernetes has missed changes, and t
 
 it('the status prints the problems first, and nothing about problems if there are none', async () => {
   const status = {
-    ...{ clusters: [], configProblems: [], steps: [], ipcache: {}, nodes: {}, services: {} },
+    clusters: [],
+    configProblems: [],
+    steps: [],
+    ipcache: {},
+    nodes: {},
+    services: {},
     rejected: { total: 0, byReason: {}, recent: [] },
   };
   const items = [

@@ -18,7 +18,10 @@ const config = (id: number, syncedCanaries = true): ClusterConfig => ({
 type Step = readonly [ClusterInput['type'], Readonly<Record<string, unknown>>?];
 
 const NOTHING_ELSE = {
-  ...{ replaced: false, others: [], diverged: false, message: 'failed' },
+  replaced: false,
+  others: [],
+  diverged: false,
+  message: 'failed',
 };
 
 interface Played {
@@ -246,7 +249,10 @@ describe('a remote cluster without configuration', () => {
 describe('how a remote cluster is followed', () => {
   it('with canaries if its configuration promises them; its deletes must be proven', () => {
     expect(followed(play(toWatching(1)))).toMatchObject({
-      ...{ config: config(1), canaries: true, deletes: 'proven', refill: false },
+      config: config(1),
+      canaries: true,
+      deletes: 'proven',
+      refill: false,
     });
     const without = play([...TO_HANDSHAKE, read(config(1, false)), ['validated']]);
     expect(followed(without)).toMatchObject({ canaries: false, deletes: 'proven', refill: false });

@@ -29,7 +29,8 @@ describe('the status of a cluster', () => {
         connected: false,
         connectedSince: 1_000_000,
       },
-      ...{ lastFailure: undefined, lastFailureAt: undefined },
+      lastFailure: undefined,
+      lastFailureAt: undefined,
     });
   });
 
@@ -104,7 +105,10 @@ describe('a change of a cluster', () => {
     clock.advance(1000);
     update({ phase: 'connecting' }, { connected: false });
     expect(view.status()).toMatchObject({
-      ...{ ready: false, connected: false, connectedSince: 1_002_000, knownAt: 1_002_000 },
+      ready: false,
+      connected: false,
+      connectedSince: 1_002_000,
+      knownAt: 1_002_000,
     });
     view.forget();
     expect(view.status().knownAt).toBeUndefined();

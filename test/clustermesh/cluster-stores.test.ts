@@ -48,7 +48,10 @@ class World {
       },
     };
     this.stores = new ClusterStores({
-      ...{ cluster: 'a', writer: WRITER, engines: choose(this.engines), limits: () => NO_LIMITS },
+      cluster: 'a',
+      writer: WRITER,
+      engines: choose(this.engines),
+      limits: () => NO_LIMITS,
       ...{
         identities: this.identities,
         rejections: new RejectionLog(),
@@ -69,8 +72,13 @@ class World {
     const ended = new AbortController();
     const follow = (resource: CopiedResource): Promise<unknown> =>
       this.stores.follow(resource, {
-        ...{ backend: this.backend, signal: ended.signal, layout: 'state', keepUnlisted: false },
-        ...{ mayDelete: undefined, onListed: () => {}, onReading: () => {} },
+        backend: this.backend,
+        signal: ended.signal,
+        layout: 'state',
+        keepUnlisted: false,
+        mayDelete: undefined,
+        onListed: () => {},
+        onReading: () => {},
       });
     const following = Promise.all(this.stores.resources.map(follow));
     await settle(10);

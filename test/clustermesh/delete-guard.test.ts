@@ -42,7 +42,11 @@ describe('deletes of a cluster', () => {
     guard = new DeleteGuard({
       // Nothing else of it is used.
       backend: backend as KvstoreBackend,
-      ...{ key: KEY, initialRead: shown(8), clock, random: () => 0.5, signal: caller.signal },
+      key: KEY,
+      initialRead: shown(8),
+      clock,
+      random: () => 0.5,
+      signal: caller.signal,
       onKeyLost: () => gone++,
       onFailure: (failure) => failures.push(failure),
     });

@@ -339,7 +339,11 @@ describe('the status of a connection', () => {
     agent.links.get('a')?.link.down();
     await advance(clock, 60_000);
     expect(statusOf()).toMatchObject({
-      ...{ state: 'unreachable', ready: false, connected: false, connectedSince: lost, knownAt: lost },
+      state: 'unreachable',
+      ready: false,
+      connected: false,
+      connectedSince: lost,
+      knownAt: lost,
       lastFailure: 'connection refused',
     });
     expect(statusOf().lastFailureAt).toBeGreaterThan(lost + 50_000);

@@ -185,7 +185,10 @@ describe('a followed cluster', () => {
       });
     const stores = { resources: ['nodes', 'ip'], follow };
     return {
-      ...{ name: 'a', read: seen, clock, random: () => 0.5 },
+      name: 'a',
+      read: seen,
+      clock,
+      random: () => 0.5,
       backend: backend as unknown as KvstoreBackend,
       stores: stores as unknown as ClusterStores,
       options: { config: undefined, canaries: false, deletes: 'all', refill: false, services: true, ...how },

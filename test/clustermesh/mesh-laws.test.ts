@@ -6,7 +6,9 @@ import { type Happening, happenings, I9_reconnectIsColdStart, I10_noOrphans } fr
 /** Cluster `b` loses everything, and then `writer` claims the address that `b` had claimed by `key`. */
 function contested(writer: string, lose: 'die' | 'replace', key = '10.0.0.1'): readonly Happening[] {
   const say = (cluster: string, of: string, ID: number): Happening => ({
-    ...{ do: 'write', cluster, key: `cilium/state/ip/v1/default/${of}` },
+    do: 'write',
+    cluster,
+    key: `cilium/state/ip/v1/default/${of}`,
     value: { IP: '10.0.0.1', Mask: of.includes('/') ? '/////w==' : null, ID, HostIP: '' },
   });
   return [

@@ -89,7 +89,9 @@ function serviceSink(calls: Calls): ServiceSink {
 describe('the endpoint slices of a cluster', () => {
   const slice = (name: string, service: string): ClusterEndpointSlice =>
     ({
-      ...{ cluster: 'a', namespace: 'ns', name },
+      cluster: 'a',
+      namespace: 'ns',
+      name,
       labels: new Map([['kubernetes.io/service-name', service]]),
     }) as unknown as ClusterEndpointSlice;
 

@@ -75,7 +75,12 @@ it('reports the withdrawal as the cause of all its changes, from its beginning t
   const ipcache = new IPCache();
   const history = new History({ ipcache, clock });
   const mesh = new ClusterMesh({
-    ...{ clusterName: 'own', clusterID: 9, clock, random, gate, ipcache },
+    clusterName: 'own',
+    clusterID: 9,
+    clock,
+    random,
+    gate,
+    ipcache,
     onCause: (cause) => history.setCause(cause),
     onWithdrawal: (cluster, isRunning) => calls.push([cluster, isRunning]),
   });

@@ -21,7 +21,11 @@ class World {
   readonly backend: MemoryBackend = new MemoryBackend({ clock: this.clock, random, server: this.server });
   readonly exports: Map<string, string> = new Map();
   readonly mesh: ClusterMesh = new ClusterMesh({
-    ...{ clusterName: 'own', clusterID: 9, clock: this.clock, random, identities: false },
+    clusterName: 'own',
+    clusterID: 9,
+    clock: this.clock,
+    random,
+    identities: false,
     exports: {
       exportUpdated: ({ cluster, name, type }) => this.exports.set(`${cluster}/${name}`, type),
       exportDeleted: ({ cluster, name }) => this.exports.delete(`${cluster}/${name}`),
@@ -65,8 +69,14 @@ class World {
 }
 
 const EXPORT: PublishedServiceExport = {
-  ...{ namespace: 'shop', name: 'cart', annotations: new Map(), labels: new Map() },
-  ...{ createdAt: 0, ports: [], type: 'Headless', ipFamilies: [] },
+  namespace: 'shop',
+  name: 'cart',
+  annotations: new Map(),
+  labels: new Map(),
+  createdAt: 0,
+  ports: [],
+  type: 'Headless',
+  ipFamilies: [],
 };
 
 describe('the service exports of a cluster', () => {

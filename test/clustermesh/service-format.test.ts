@@ -18,7 +18,10 @@ function configure(server: MemoryServer, endpointSlicesExportMode?: string): voi
 }
 
 const slice = (service: string, name: string): Parameters<typeof writeSlice>[1] => ({
-  ...{ cluster: 'a', clusterID: 1, service, name },
+  cluster: 'a',
+  clusterID: 1,
+  service,
+  name,
 });
 
 /** A cluster of this mode with the service `s0` in both formats, and a canary for each resource that it exports. */

@@ -127,7 +127,9 @@ describe('a history on disk', () => {
       [1, 'start'],
     ]);
     expect(await second.history.past.at('10.0.0.1', { sequence: 2 })).toMatchObject({
-      ...{ certain: true, claimsComplete: false, effective: { identity: 1001 } },
+      certain: true,
+      claimsComplete: false,
+      effective: { identity: 1001 },
     });
   });
 
@@ -194,7 +196,9 @@ describe('a history on disk', () => {
       claims: [],
     });
     expect(await ask('10.0.0.1', between)).toMatchObject({
-      ...{ certain: false, reason: 'agent-not-running', effective: { identity: 1001 } },
+      certain: false,
+      reason: 'agent-not-running',
+      effective: { identity: 1001 },
     });
     expect(await ask('10.0.0.3', at)).toMatchObject({ certain: false, reason: 'agent-not-running' });
     expect(await history.past.lookup('10.0.0.1', at)).toMatchObject({ certain: true });
@@ -260,7 +264,8 @@ describe('a disk that fails', () => {
     history.stop(); // killed
     const next = await machine.start();
     expect(await next.history.past.at('10.0.0.1', at)).toMatchObject({
-      ...{ certain: true, effective: { identity: 1003 } },
+      certain: true,
+      effective: { identity: 1003 },
     });
     let count = 0;
     for await (const slice of next.history.past.of('10.0.0.1')) count += slice.length;

@@ -222,8 +222,14 @@ describe('status', () => {
     cache.withdraw({ source: 'nobody' as 'k8s' });
     cache.delete('10.0.0.1', { source: 'k8s' });
     expect(cache.status().outcomes).toEqual({
-      ...{ applied: 1, unchanged: 1, overruled: 1, deleted: 1 },
-      ...{ capacity: 1, 'not-found': 1, 'not-owner': 1, invalid: 5 },
+      applied: 1,
+      unchanged: 1,
+      overruled: 1,
+      deleted: 1,
+      capacity: 1,
+      'not-found': 1,
+      'not-owner': 1,
+      invalid: 5,
     });
     expect(rejected).toEqual([
       ...[1, 2, 3].map(() => ['invalid-writer', '10.0.0.1']),

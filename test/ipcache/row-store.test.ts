@@ -64,8 +64,12 @@ describe('rows of entries', () => {
     expect(rows.entry(1)).toEqual(entry);
     expect(rows.claim(1)).toEqual(CLAIM);
     expect(rows.claim(2)).toEqual({
-      ...{ identity: 2, hostIP: undefined, encryptKey: 5, k8s: undefined },
-      ...{ source: 'clustermesh', owner: 'b' },
+      identity: 2,
+      hostIP: undefined,
+      encryptKey: 5,
+      k8s: undefined,
+      source: 'clustermesh',
+      owner: 'b',
     });
     expect([source, owner]).toEqual(['k8s', 'a']);
   });

@@ -63,12 +63,18 @@ describe('a CiliumEndpoint', () => {
     expect(why).toEqual([]);
     expect(value).toEqual({
       ips: ['10.0.0.1', 'fd00::1'],
-      ...{ source: 'custom-resource', identity: 4_294_967_295, hostIP: '192.168.0.1', encryptKey: 255 },
+      source: 'custom-resource',
+      identity: 4_294_967_295,
+      hostIP: '192.168.0.1',
+      encryptKey: 255,
       k8s: {
-        ...{ namespace: 'shop', podName: 'web' },
+        namespace: 'shop',
+        podName: 'web',
         namedPorts: new Map([['http', { port: 80, protocol: 6 }]]),
       },
-      ...{ deleting: false, createdAt: Date.parse('2026-11-22T00:00:00Z'), uid: 'u' },
+      deleting: false,
+      createdAt: Date.parse('2026-11-22T00:00:00Z'),
+      uid: 'u',
     });
     const { value: bare } = read(spec({}, { uid: undefined, deletionTimestamp: 'now' }), readCiliumEndpoint);
     expect(bare).toMatchObject({ deleting: true, uid: '', encryptKey: 0, identity: 3 });
@@ -90,14 +96,17 @@ describe('a CiliumEndpoint', () => {
 
   it('without a name claims nothing', () => {
     expect(read(spec({}, { name: '' }), readCiliumEndpoint)).toEqual({
-      ...{ value: undefined, why: ['invalid-name metadata.name'] },
+      value: undefined,
+      why: ['invalid-name metadata.name'],
     });
   });
 });
 
 describe('a CiliumEndpointSlice', () => {
   const endpoint = (name: unknown, more: object = {}): object => ({
-    ...{ name, id: 300, networking: { node: '192.168.0.1', addressing: [{ ipv4: '10.0.0.1' }] } },
+    name,
+    id: 300,
+    networking: { node: '192.168.0.1', addressing: [{ ipv4: '10.0.0.1' }] },
     ...more,
   });
 
@@ -114,8 +123,10 @@ describe('a CiliumEndpointSlice', () => {
     expect([value?.name, value?.createdAt]).toEqual(['slice', Date.parse('2026-11-22T00:00:00Z')]);
     expect([...(value?.endpoints.keys() ?? [])]).toEqual(['shop/a', 'shop/d', 'shop/e']);
     expect(value?.endpoints.get('shop/a')).toMatchObject({
-      ...{ identity: 300, k8s: { namespace: 'shop', podName: 'a' } },
-      ...{ deleting: false, createdAt: value?.createdAt },
+      identity: 300,
+      k8s: { namespace: 'shop', podName: 'a' },
+      deleting: false,
+      createdAt: value?.createdAt,
     });
     expect(value?.endpoints.get('shop/d')?.identity).toBe(3);
     expect(value?.endpoints.get('shop/e')).toBeUndefined();
@@ -132,12 +143,16 @@ describe('a CiliumEndpointSlice', () => {
 
 describe('the endpoint that owns an address', () => {
   const rank = (deleting: boolean, createdAt: number, uid: string): EndpointRank => ({
-    ...{ deleting, createdAt, uid },
+    deleting,
+    createdAt,
+    uid,
   });
 
   it('is decided by deletion, then age, then namespace, name and uid', () => {
     const endpoint = (of: EndpointRank, namespace = 'a', podName = 'b'): EndpointAddresses => ({
-      ...{ source: 'k8s', identity: 3, k8s: { namespace, podName } },
+      source: 'k8s',
+      identity: 3,
+      k8s: { namespace, podName },
       ips: ['10.0.0.1'],
       ...of,
     });
@@ -156,7 +171,10 @@ describe('the endpoint that owns an address', () => {
   it('two are equal only if all fields are equal', () => {
     const base: EndpointAddresses = {
       ips: ['10.0.0.1', '10.0.0.2'],
-      ...{ source: 'k8s', identity: 3, hostIP: '192.168.0.1', encryptKey: 1 },
+      source: 'k8s',
+      identity: 3,
+      hostIP: '192.168.0.1',
+      encryptKey: 1,
       k8s: { namespace: 'a', podName: 'b' },
       ...rank(false, 1, 'c'),
     };
@@ -252,17 +270,27 @@ describe('a CiliumNode', () => {
     };
     const { value, why } = read(object, readOwn);
     expect(value).toEqual({
-      ...{ name: 'n', cluster: 'c', clusterID: 3, source: 'custom-resource', encryptionKey: 255 },
+      name: 'n',
+      cluster: 'c',
+      clusterID: 3,
+      source: 'custom-resource',
+      encryptionKey: 255,
       addresses: [{ type: 'InternalIP', ip: '192.168.0.1' }],
-      ...{ ipv4AllocCIDR: '10.1.0.0/24', ipv4SecondaryAllocCIDRs: ['10.2.0.0/24'] },
-      ...{ ipv6AllocCIDR: 'fd00::/64', ipv6SecondaryAllocCIDRs: [] },
-      ...{ ipv4HealthIP: '10.1.0.2', ipv6HealthIP: 'fd00::2' },
-      ...{ ipv4IngressIP: '10.1.0.3', ipv6IngressIP: 'fd00::3' },
+      ipv4AllocCIDR: '10.1.0.0/24',
+      ipv4SecondaryAllocCIDRs: ['10.2.0.0/24'],
+      ipv6AllocCIDR: 'fd00::/64',
+      ipv6SecondaryAllocCIDRs: [],
+      ipv4HealthIP: '10.1.0.2',
+      ipv6HealthIP: 'fd00::2',
+      ipv4IngressIP: '10.1.0.3',
+      ipv6IngressIP: 'fd00::3',
       labels: new Map([['zone', 'a']]),
       annotations: new Map(
         Object.entries({ 'network.cilium.io/wg-pub-key': 'new', 'io.cilium.network.wg-pub-key': 'old' }),
       ),
-      ...{ nodeIdentity: 4_294_967_295, wireguardPubKey: 'new', bootID: 'b' },
+      nodeIdentity: 4_294_967_295,
+      wireguardPubKey: 'new',
+      bootID: 'b',
     });
     expect(why.toSorted()).toEqual([
       ...['invalid-cidr spec.ipam.podCIDRs[1]', 'missing-field spec.addresses[2].type'],
@@ -274,7 +302,11 @@ describe('a CiliumNode', () => {
     const annotations = { 'io.cilium.network.wg-pub-key': 'old' };
     expect(read(named('n', { annotations }), readOwn).value).toMatchObject({ wireguardPubKey: 'old' });
     expect(read(named('n'), readOwn).value).toMatchObject({
-      ...{ encryptionKey: 0, nodeIdentity: 0, wireguardPubKey: '', bootID: '', addresses: [] },
+      encryptionKey: 0,
+      nodeIdentity: 0,
+      wireguardPubKey: '',
+      bootID: '',
+      addresses: [],
     });
   });
 
@@ -300,10 +332,15 @@ describe('a Node', () => {
     'says by annotations %s what it does not say itself',
     (prefix) => {
       const said = {
-        ...{ 'ipv4-pod-cidr': '10.1.0.0/24', 'ipv6-pod-cidr': 'fd00::/64' },
-        ...{ 'ipv4-health-ip': '10.1.0.2', 'ipv6-health-ip': 'fd00::2' },
-        ...{ 'ipv4-Ingress-ip': '10.1.0.3', 'ipv6-Ingress-ip': 'fd00::3' },
-        ...{ 'ipv4-cilium-host': '10.1.0.1', 'ipv6-cilium-host': 'fd00::1', 'encryption-key': '255' },
+        'ipv4-pod-cidr': '10.1.0.0/24',
+        'ipv6-pod-cidr': 'fd00::/64',
+        'ipv4-health-ip': '10.1.0.2',
+        'ipv6-health-ip': 'fd00::2',
+        'ipv4-Ingress-ip': '10.1.0.3',
+        'ipv6-Ingress-ip': 'fd00::3',
+        'ipv4-cilium-host': '10.1.0.1',
+        'ipv6-cilium-host': 'fd00::1',
+        'encryption-key': '255',
       };
       const annotations = Object.fromEntries(
         Object.entries(said).map(([name, text]) => [prefix + name, text]),
@@ -311,24 +348,36 @@ describe('a Node', () => {
       const { value, why } = readOwn(node(annotations));
       expect(why).toEqual([]);
       expect(value).toEqual({
-        ...{ name: 'n', cluster: 'c', clusterID: 3, source: 'k8s', encryptionKey: 255, labels: new Map() },
+        name: 'n',
+        cluster: 'c',
+        clusterID: 3,
+        source: 'k8s',
+        encryptionKey: 255,
+        labels: new Map(),
         addresses: [
           { type: 'CiliumInternalIP', ip: '10.1.0.1' },
           { type: 'CiliumInternalIP', ip: 'fd00::1' },
         ],
-        ...{ ipv4AllocCIDR: '10.1.0.0/24', ipv6AllocCIDR: 'fd00::/64' },
-        ...{ ipv4SecondaryAllocCIDRs: [], ipv6SecondaryAllocCIDRs: [] },
-        ...{ ipv4HealthIP: '10.1.0.2', ipv6HealthIP: 'fd00::2' },
-        ...{ ipv4IngressIP: '10.1.0.3', ipv6IngressIP: 'fd00::3' },
+        ipv4AllocCIDR: '10.1.0.0/24',
+        ipv6AllocCIDR: 'fd00::/64',
+        ipv4SecondaryAllocCIDRs: [],
+        ipv6SecondaryAllocCIDRs: [],
+        ipv4HealthIP: '10.1.0.2',
+        ipv6HealthIP: 'fd00::2',
+        ipv4IngressIP: '10.1.0.3',
+        ipv6IngressIP: 'fd00::3',
       });
       expect(readOwn(node(annotations), false).value).toMatchObject({ addresses: [], encryptionKey: 0 });
       expect(readOwn(node(annotations), false).value?.ipv4AllocCIDR).toBeUndefined();
       const own = { podCIDRs: ['fd00:9::/64', '10.9.0.0/24', '10.8.0.0/24'] };
       expect(readOwn(node(annotations, own)).value).toMatchObject({
-        ...{ ipv4AllocCIDR: '10.9.0.0/24', ipv6AllocCIDR: 'fd00:9::/64', ipv4SecondaryAllocCIDRs: [] },
+        ipv4AllocCIDR: '10.9.0.0/24',
+        ipv6AllocCIDR: 'fd00:9::/64',
+        ipv4SecondaryAllocCIDRs: [],
       });
       expect(readOwn(node(annotations, { podCIDR: '10.7.0.0/24' })).value).toMatchObject({
-        ...{ ipv4AllocCIDR: '10.7.0.0/24', ipv6AllocCIDR: undefined },
+        ipv4AllocCIDR: '10.7.0.0/24',
+        ipv6AllocCIDR: undefined,
       });
     },
   );
@@ -370,7 +419,8 @@ describe('a Node', () => {
 describe('a Pod', () => {
   const pod = (status: object, spec: object = {}): object => ({
     ...named('web', { namespace: 'shop', uid: 'u' }),
-    ...{ spec, status: { hostIP: '192.168.0.1', ...status } },
+    spec,
+    status: { hostIP: '192.168.0.1', ...status },
   });
   const addressesOf = (object: object): EndpointAddresses | undefined =>
     read(object, (fields) => readPod(fields, 7)).value?.addresses;
@@ -405,7 +455,11 @@ describe('a Pod', () => {
   it('has its fields, and none for absent ones', () => {
     const says = (object: object) => read(object, (fields) => readPod(fields, 0)).value;
     expect(says(pod({}, { nodeName: 'n', serviceAccountName: 's' }))).toMatchObject({
-      ...{ namespace: 'shop', name: 'web', uid: 'u', nodeName: 'n', serviceAccount: 's' },
+      namespace: 'shop',
+      name: 'web',
+      uid: 'u',
+      nodeName: 'n',
+      serviceAccount: 's',
     });
     expect(says(named('web'))).toMatchObject({
       namespace: 'default',

@@ -107,8 +107,13 @@ it('sends no write that its owner may not make at its turn, and gives an admitte
   const rateLimit = new RateLimit({ qps: 1 }, clock, abortedError);
   let leads = true;
   const client = new KvstoreClient({
-    ...{ kind: 'memory', transport: link, clock, random: () => 0.5, rateLimit },
-    ...{ mayWrite: () => leads, writeTimeoutMs: 700 },
+    kind: 'memory',
+    transport: link,
+    clock,
+    random: () => 0.5,
+    rateLimit,
+    mayWrite: () => leads,
+    writeTimeoutMs: 700,
   });
   await client.update('k', bytesOfText('1'));
   const writes = [client.update('k', bytesOfText('2')), client.delete('k'), client.deletePrefix('k')];

@@ -47,7 +47,9 @@ it('1,000,000 mutated segments are torn, damaged or of a later version, never so
     const folder = new MemoryFolder();
     const checksum = checked ? (bytes: Uint8Array): number => crc32(bytes) : (): number => FIXED_SUM;
     const history = new History({
-      ...{ ipcache: cache, clock, memory: 256 << 10 },
+      ipcache: cache,
+      clock,
+      memory: 256 << 10,
       disk: { folder, maxBytes: MIB, checksum },
     });
     await history.open();

@@ -66,7 +66,9 @@ describe(`a cluster of ${KEYS.toLocaleString('en')} IPs in a real etcd`, () => {
   class Publisher {
     readonly backend: EtcdBackend = client();
     readonly publisher: ClusterPublisher = new ClusterPublisher({
-      ...{ clusterName: 'west', clusterID: 1, backend: this.backend },
+      clusterName: 'west',
+      clusterID: 1,
+      backend: this.backend,
     });
     readonly #ended = new AbortController();
     readonly #running: Promise<void> = this.publisher.run(this.#ended.signal);

@@ -65,7 +65,9 @@ it('shows the first of 1,000,000 prefixes soon, scrolls to the last, and stays s
   const model = new MeshModel();
   for (let i = 0; i < PREFIXES; i++)
     model.ipcache.upsert(`10.${i >> 16}.${(i >> 8) & 255}.${i & 255}`, {
-      ...{ identity: 300 + (i % 5_000), source: 'k8s', hostIP: `192.168.${(i >> 8) & 255}.1` },
+      identity: 300 + (i % 5_000),
+      source: 'k8s',
+      hostIP: `192.168.${(i >> 8) & 255}.1`,
       k8s: { namespace: `ns-${i % 100}`, podName: `pod-${i}` },
     });
   const { page } = await open('', { model });

@@ -112,7 +112,10 @@ describe('labels of prefixes', () => {
         expect(claims(world)).toEqual(expected);
         const wanted = new Set(expected.flatMap(({ what }) => (typeof what === 'string' ? [what] : [])));
         expect(metadata.status()).toMatchObject({
-          ...{ pending: 0, applied: metadata.revision, identities: wanted.size, withoutIdentity: 0 },
+          pending: 0,
+          applied: metadata.revision,
+          identities: wanted.size,
+          withoutIdentity: 0,
         });
       }),
     );

@@ -17,7 +17,9 @@ async function runStryker(command: MutateCommand): Promise<readonly Mutant[]> {
   const { room, runs, tests } = command;
   const withoutSlow = runs <= FEW_RUNS ? 'yes' : '';
   Object.assign(process.env, {
-    ...{ MUTATED_ROOM: room, PROPERTY_RUNS: String(runs), WITHOUT_SLOW_TESTS: withoutSlow },
+    MUTATED_ROOM: room,
+    PROPERTY_RUNS: String(runs),
+    WITHOUT_SLOW_TESTS: withoutSlow,
     MUTATED_TESTS: JSON.stringify(tests),
   });
   const results = await new Stryker(strykerOptions(command)).runMutationTest();

@@ -300,8 +300,14 @@ describe('a key', () => {
   it('equals another if and only if both are formatted the same', () => {
     const word = fc.constantFrom(0, 1);
     const register = fc.record({
-      ...{ family: fc.constantFrom(4, 6), form: fc.constantFrom('endpoint', 'cidr'), length: word },
-      ...{ w0: word, w1: word, w2: word, w3: word, clusterID: word },
+      family: fc.constantFrom(4, 6),
+      form: fc.constantFrom('endpoint', 'cidr'),
+      length: word,
+      w0: word,
+      w1: word,
+      w2: word,
+      w3: word,
+      clusterID: word,
     });
     const almost = fc.record({
       which: fc.constantFrom('w0', 'w1', 'w2', 'w3', 'length', 'clusterID'),

@@ -50,7 +50,8 @@ describe('an asynchronous handler', () => {
         clock.advance(7);
         if (name === 'b') throw new Error('no netlink');
       },
-      ...{ nodeUpdate: () => {}, nodeDelete: () => {} },
+      nodeUpdate: () => {},
+      nodeDelete: () => {},
     });
     expect(sums()).toEqual([2, 14]);
   });
@@ -129,10 +130,15 @@ describe('a handler of many nodes', () => {
       const feed = new HandlerFeed(
         {
           nodeAdd: () => Promise.resolve().then(() => void left--),
-          ...{ nodeUpdate: () => {}, nodeDelete: () => {} },
+          nodeUpdate: () => {},
+          nodeDelete: () => {},
         },
         {
-          ...{ clock, random: () => 0, onFault: () => {}, onProgress: () => {}, concurrency: 16 },
+          clock,
+          random: () => 0,
+          onFault: () => {},
+          onProgress: () => {},
+          concurrency: 16,
           deliveries: new DeliveryQueue(new CallbackGuard()),
         },
       );

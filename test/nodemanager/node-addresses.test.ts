@@ -116,12 +116,18 @@ describe('an IPCache without room, including waiting claims,', () => {
 
 it('the configuration is that of the options, and by default that of a cluster in plain text over IPv4', () => {
   const given = {
-    ...{ remoteNodeIdentities: false, encryption: true, nodeEncryption: true, hostFirewall: true },
+    remoteNodeIdentities: false,
+    encryption: true,
+    nodeEncryption: true,
+    hostFirewall: true,
     underlay: 'ipv6',
   } as const;
   expect(fresh(given).manager.configuration).toEqual(given);
   expect(fresh().manager.configuration).toEqual({
-    ...{ remoteNodeIdentities: true, encryption: false, nodeEncryption: false, hostFirewall: false },
+    remoteNodeIdentities: true,
+    encryption: false,
+    nodeEncryption: false,
+    hostFirewall: false,
     underlay: 'ipv4',
   });
 });

@@ -10,8 +10,16 @@ import { type Maker, made, nearPairs, oneOf } from '../base/support/near-pairs.t
 import { claimsOf } from './support/naive-nodes.ts';
 
 const ZERO: Readonly<Record<string, unknown>> = {
-  ...{ clusterID: 0, encryptionKey: 0, nodeIdentity: 0, wireguardPubKey: '', bootID: '' },
-  ...{ addresses: [], ipv4SecondaryAllocCIDRs: [], ipv6SecondaryAllocCIDRs: [], labels: [], annotations: [] },
+  clusterID: 0,
+  encryptionKey: 0,
+  nodeIdentity: 0,
+  wireguardPubKey: '',
+  bootID: '',
+  addresses: [],
+  ipv4SecondaryAllocCIDRs: [],
+  ipv6SecondaryAllocCIDRs: [],
+  labels: [],
+  annotations: [],
 };
 
 /** Every word of a node, absent fields being zero. */
@@ -132,7 +140,8 @@ describe('a node', () => {
         const { addresses, ipv4SecondaryAllocCIDRs, ipv6SecondaryAllocCIDRs } = node;
         const asSpec = {
           ...read,
-          ...{ addresses: addresses.toArray(), labels: new Map(node.labels) },
+          addresses: addresses.toArray(),
+          labels: new Map(node.labels),
           annotations: new Map(node.annotations),
           ipv4SecondaryAllocCIDRs: ipv4SecondaryAllocCIDRs.toArray(),
           ipv6SecondaryAllocCIDRs: ipv6SecondaryAllocCIDRs.toArray(),
@@ -146,7 +155,9 @@ describe('a node', () => {
 
   it('is read in canonical form', () => {
     const node = parsed({
-      ...{ name: 'a', cluster: 'east', source: 'kvstore' },
+      name: 'a',
+      cluster: 'east',
+      source: 'kvstore',
       addresses: [
         { type: 'InternalIP', ip: 'FD00:0::1' },
         { type: 'ExternalIP', ip: '::ffff:10.0.0.1' },
@@ -161,15 +172,18 @@ describe('a node', () => {
         ipv4HealthIP: '::ffff:10.0.0.9',
         ipv6HealthIP: 'FD00::9',
       },
-      ...{ ipv4IngressIP: '::ffff:10.0.0.8', ipv6IngressIP: 'FD00::8' },
+      ipv4IngressIP: '::ffff:10.0.0.8',
+      ipv6IngressIP: 'FD00::8',
     });
     expect(node.fields).toMatchObject({
       addresses: [
         { type: 'InternalIP', ip: 'fd00::1' },
         { type: 'ExternalIP', ip: '10.0.0.1' },
       ],
-      ...{ ipv4AllocCIDR: '10.0.0.0/16', ipv6AllocCIDR: 'fd00::/64' },
-      ...{ ipv4SecondaryAllocCIDRs: ['10.2.0.0/16'], ipv6SecondaryAllocCIDRs: ['fd02::/64'] },
+      ipv4AllocCIDR: '10.0.0.0/16',
+      ipv6AllocCIDR: 'fd00::/64',
+      ipv4SecondaryAllocCIDRs: ['10.2.0.0/16'],
+      ipv6SecondaryAllocCIDRs: ['fd02::/64'],
       ...{
         ipv4HealthIP: '10.0.0.9',
         ipv6HealthIP: 'fd00::9',
@@ -281,7 +295,8 @@ describe('the claims of a node', () => {
   const ip = fc.nat(39).map((n) => (n % 4 === 0 ? `fd00::${n + 1}` : `10.0.0.${n}`));
   const type = fc.constantFrom('InternalIP', 'ExternalIP', 'CiliumInternalIP', 'Hostname');
   const node = fc.record({
-    ...{ name: fc.constant('a'), cluster: fc.constant('east') },
+    name: fc.constant('a'),
+    cluster: fc.constant('east'),
     source: fc.constantFrom('local' as const, 'kvstore' as const),
     addresses: fc.array(fc.record({ type, ip }), { maxLength: 50, size: 'max' }),
     ipv4HealthIP: fc.constantFrom(undefined, '10.0.0.5', '10.0.0.99'),

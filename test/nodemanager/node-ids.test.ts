@@ -293,7 +293,9 @@ describe('ids of a small datapath', () => {
 
   it('that are exhausted are an error with a code, of a handler with a name', () => {
     expect(new NodeIDsExhaustedError('full')).toMatchObject({
-      ...{ name: 'NodeIDsExhaustedError', code: 'node-ids-exhausted', retryable: true },
+      name: 'NodeIDsExhaustedError',
+      code: 'node-ids-exhausted',
+      retryable: true,
     });
     expect(new NodeIDs().name).toBe('node-ids');
   });

@@ -91,16 +91,28 @@ it('objects without a valid key are rejected by name and field, each counted, an
 
   const said: string[] = [];
   const { published } = operatorDuties({
-    ...{ clusterName: 'a', clusterID: 1, maxConnectedClusters: 255, identityAllocation: 'crd' },
+    clusterName: 'a',
+    clusterID: 1,
+    maxConnectedClusters: 255,
+    identityAllocation: 'crd',
     endpoints: 'ciliumendpoints',
     publish: {
-      ...{ services: true, nodes: true, identities: true, ips: true },
-      ...{ clusterConfig: true, heartbeat: true },
+      services: true,
+      nodes: true,
+      identities: true,
+      ips: true,
+      clusterConfig: true,
+      heartbeat: true,
     },
-    ...{ intervals: {}, kubernetes, backend, clock, random: () => 0.5 },
+    intervals: {},
+    kubernetes,
+    backend,
+    clock,
+    random: () => 0.5,
     gate: new TurnGate({ clock, nextTurn: setImmediate }),
     onReject: ({ message }) => said.push(message),
-    ...{ onFailure: () => {}, onAction: () => {} },
+    onFailure: () => {},
+    onAction: () => {},
   });
   const ended = new AbortController();
   const running = published.map((duty) => duty.run(ended.signal));

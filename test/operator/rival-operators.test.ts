@@ -40,7 +40,9 @@ const happening: fc.Arbitrary<Happening> = fc.oneof(
   {
     weight: 2,
     arbitrary: fc.record({
-      ...{ do: fc.constant('lose' as const), who, to },
+      do: fc.constant('lose' as const),
+      who,
+      to,
       what: fc.constantFrom('nothing' as const, 'requests' as const, 'answers' as const),
     }),
   },

@@ -10,8 +10,15 @@ async function bundle(
 ): Promise<{ readonly script: string; readonly inputs: readonly string[] }> {
   const result = await build({
     entryPoints: [fileURLToPath(new URL(`../../src/${name}.ts`, import.meta.url))],
-    ...{ bundle: true, minify: true, write: false, metafile: true },
-    ...{ platform: 'browser', format: 'iife', globalName: 'entry', target: 'es2022', logLevel: 'silent' },
+    bundle: true,
+    minify: true,
+    write: false,
+    metafile: true,
+    platform: 'browser',
+    format: 'iife',
+    globalName: 'entry',
+    target: 'es2022',
+    logLevel: 'silent',
   });
   return { script: result.outputFiles[0]?.text ?? '', inputs: Object.keys(result.metafile.inputs) };
 }

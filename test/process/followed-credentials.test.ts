@@ -71,7 +71,10 @@ describe('the token, certificate and authority of --listen', () => {
     const old = issue(first, 'old', 'old-token');
     const mount = new MountedSecret(old);
     const { tcp, credentials } = await readServeOptions({
-      ...{ socket: undefined, socketIsDefault: false, ui: false, names: [] },
+      socket: undefined,
+      socketIsDefault: false,
+      ui: false,
+      names: [],
       listen: { host: '127.0.0.1', port: 0 },
       files: {
         token: mount.path('token'),
@@ -97,7 +100,8 @@ describe('the token, certificate and authority of --listen', () => {
       renew: (read) => server.renew(read),
       onFailure: () => counts.failures++,
       log: createLog('info', 'text', { write: (line) => lines.push(line) }),
-      ...{ clock, signal: ended.signal },
+      clock,
+      signal: ended.signal,
     });
     const passes = async (ms: number): Promise<void> => {
       const { reads } = counts;
@@ -154,7 +158,8 @@ describe('the token, certificate and authority of --listen', () => {
         },
         onFailure: () => failures++,
         log: createLog('silent', 'text', { write: () => {} }),
-        ...{ clock, signal: ended.signal },
+        clock,
+        signal: ended.signal,
       },
     );
     await clock.advance(10_000);

@@ -24,7 +24,11 @@ it('a local kvstore that does not answer is reported immediately, once, and ends
   );
   await until('it is logged', () => logged.length === 1);
   expect(agent.status().steps).toContainEqual({
-    ...{ name: 'local kvstore', state: 'running', ms: 0, idleMs: 0, failure: undefined },
+    name: 'local kvstore',
+    state: 'running',
+    ms: 0,
+    idleMs: 0,
+    failure: undefined,
     waitsFor: [expect.stringMatching(/^the kvstore of cluster own does not answer: /)],
   });
   await clock.advance(60_000);
@@ -47,7 +51,9 @@ it('a configuration of the local etcd that breaks is reported, and again when it
   const { signal } = new AbortController();
   const backend = await openOwnEtcd(path, undefined, {
     ...REACH,
-    ...{ clock, signal, onProblem: (why: string | undefined) => problems.push(why) },
+    clock,
+    signal,
+    onProblem: (why: string | undefined) => problems.push(why),
   });
   onTestFinished(() => backend.close());
   const look = async (content: string, seen: number): Promise<void> => {

@@ -34,7 +34,8 @@ describe('a rejection', () => {
     const lines: string[] = [];
     const log = createLog('warn', 'text', { write: (line) => lines.push(line.trimEnd()) });
     const report = new RejectionReport(log, {
-      ...{ now: () => clock.now(), wallTime: () => clock.wallTime() },
+      now: () => clock.now(),
+      wallTime: () => clock.wallTime(),
       after: () => ({ cancel: () => {} }), // the event loop is blocked
     });
     const reject = (count: number): void => {

@@ -16,7 +16,8 @@ it('a default socket that is forbidden does not stop the credentials of TCP from
   const api = new ServedApi(testApp().app, { log, clock, metrics: { credentialFailure: () => {} } });
   onTestFinished(() => api.stop());
   await api.serve({
-    ...{ socket: join(temporaryFolder({}), 'dpcache.sock'), socketIsDefault: true },
+    socket: join(temporaryFolder({}), 'dpcache.sock'),
+    socketIsDefault: true,
     tcp: { host: '127.0.0.1', port: 0, token: 'old' },
     credentials: async () => ({ token: 'new' }),
   });

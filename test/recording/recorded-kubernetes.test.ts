@@ -14,7 +14,10 @@ it('rejects an object that is nested too deeply for JSON, and stores the others 
   const recorded = new RecordedKubernetes(new ManualClock());
   const rejected: Rejection[] = [];
   const service = (name: string, spec: object): object => ({
-    ...{ apiVersion: 'v1', kind: 'Service', metadata: { name, namespace: 'shop' }, spec },
+    apiVersion: 'v1',
+    kind: 'Service',
+    metadata: { name, namespace: 'shop' },
+    spec,
   });
   const objects = async function* (): AsyncGenerator<{ object: Record<string, unknown>; at: string }> {
     yield { object: { ...service('deep', nested(200_000)) }, at: 'tape services/shop/deep' };

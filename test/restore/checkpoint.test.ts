@@ -55,8 +55,16 @@ function sectionsOf(
 function offerCart({ services }: ReturnType<typeof engines>, backends: ClusterService['backends']): void {
   const none = new Map();
   services.mergeExternalServiceUpdate({
-    ...{ cluster: 'east', namespace: 'shop', name: 'cart', backends, clusterID: 2 },
-    ...{ frontends: none, labels: none, selector: none, includeExternal: true, shared: true },
+    cluster: 'east',
+    namespace: 'shop',
+    name: 'cart',
+    backends,
+    clusterID: 2,
+    frontends: none,
+    labels: none,
+    selector: none,
+    includeExternal: true,
+    shared: true,
   });
 }
 

@@ -123,7 +123,8 @@ describe('checkpoints', () => {
     const clock = new ManualClock();
     let state = 'a';
     const checkpointer = new Checkpointer({
-      ...{ folder, clock },
+      folder,
+      clock,
       sections: () => [{ kind: SECTION.end, payload: Buffer.from(state) }],
       state: () => {
         if (state === 'broken') throw new Error('it is broken');

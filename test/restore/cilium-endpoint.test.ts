@@ -31,8 +31,16 @@ const WRITTEN = {
 };
 
 const READ: CiliumEndpoint = {
-  ...{ id: 65_535, ipv4: '10.1.0.7', ipv6: 'fd00::7', namespace: 'shop', podName: 'web-1' },
-  ...{ podUID: 'u-1', containerID: 'c-1', ipv4Pool: 'four', ipv6Pool: 'six', identity: 4_294_967_295 },
+  id: 65_535,
+  ipv4: '10.1.0.7',
+  ipv6: 'fd00::7',
+  namespace: 'shop',
+  podName: 'web-1',
+  podUID: 'u-1',
+  containerID: 'c-1',
+  ipv4Pool: 'four',
+  ipv6Pool: 'six',
+  identity: 4_294_967_295,
   labels: [
     { source: 'k8s', key: 'app', value: 'web' },
     { source: 'k8s', key: 'zone', value: 'a' },
@@ -59,8 +67,19 @@ describe('an endpoint written by a Cilium agent', () => {
 
   it('has the default values of an old writer for missing fields', () => {
     expect(ofJson({ ID: 0 })).toEqual({
-      ...{ id: 0, ipv4: undefined, ipv6: undefined, namespace: '', podName: '', podUID: '', containerID: '' },
-      ...{ ipv4Pool: '', ipv6Pool: '', identity: 5, labels: [], identityLabels: [], kind: 'pod' },
+      id: 0,
+      ipv4: undefined,
+      ipv6: undefined,
+      namespace: '',
+      podName: '',
+      podUID: '',
+      containerID: '',
+      ipv4Pool: '',
+      ipv6Pool: '',
+      identity: 5,
+      labels: [],
+      identityLabels: [],
+      kind: 'pod',
     });
     expect(ofJson({ ID: 1, SecLabel: {} })).toMatchObject({ identity: 5 });
   });

@@ -68,8 +68,13 @@ const json = (kind: Section['kind'], value: unknown): Section => ({
 
 const HEADER = { cluster: OWN, writtenAt: 1_000, knownAt: [] };
 const ENTRY: CheckpointEntry = {
-  ...{ key: '10.0.0.1', source: 'kvstore', owner: '', identity: RESERVED_IDENTITIES.init },
-  ...{ hostIP: undefined, encryptKey: 0, k8s: undefined },
+  key: '10.0.0.1',
+  source: 'kvstore',
+  owner: '',
+  identity: RESERVED_IDENTITIES.init,
+  hostIP: undefined,
+  encryptKey: 0,
+  k8s: undefined,
 };
 
 /** A section of entries, each as `ENTRY` but for what is given. */
@@ -129,8 +134,12 @@ describe('the restored state of a cluster', () => {
       await save(folder, before, identities);
       const { next, restoration } = restart(folder);
       expect(await restoration.read()).toEqual({
-        ...{ kind: 'restored', writtenAt: 1_000, services: 0 },
-        ...{ entries: count('entry'), nodes: count('node'), identities: count('identity') },
+        kind: 'restored',
+        writtenAt: 1_000,
+        services: 0,
+        entries: count('entry'),
+        nodes: count('node'),
+        identities: count('identity'),
       });
       for (let gone = 0; gone <= clusters.length; gone++) {
         const left = said.filter(({ cluster }) => !clusters.slice(0, gone).includes(cluster));
@@ -171,7 +180,11 @@ describe('the restored state of a cluster', () => {
 
   it('loses its offers if it is unreachable for too long, and nothing else', async () => {
     const offer = (of: string): object => ({
-      ...{ kind: 'offer', namespace: 'shop', name: 'web', of, more: false },
+      kind: 'offer',
+      namespace: 'shop',
+      name: 'web',
+      of,
+      more: false,
       backends: [{ address: '10.2.0.1', ports: [] }],
     });
     const folder = await folderOf([
@@ -280,9 +293,17 @@ describe('the imported state of another program', () => {
     const bare = new Map<string, string>();
     const nodes = [...NODES.slice(1), { cluster: 'east', name: '' }].map(
       (node): ClusterNode => ({
-        ...{ ...node, clusterID: 2, addresses: [], labels: bare, annotations: bare },
-        ...{ ipv4SecondaryAllocCIDRs: [], ipv6SecondaryAllocCIDRs: [], encryptionKey: 0 },
-        ...{ nodeIdentity: 0, wireguardPubKey: '', bootID: '' },
+        ...node,
+        clusterID: 2,
+        addresses: [],
+        labels: bare,
+        annotations: bare,
+        ipv4SecondaryAllocCIDRs: [],
+        ipv6SecondaryAllocCIDRs: [],
+        encryptionKey: 0,
+        nodeIdentity: 0,
+        wireguardPubKey: '',
+        bootID: '',
       }),
     );
     expect(await restoration.adopt({ ...LEFT, nodes })).toEqual({ entries: 2, nodes: 39 });

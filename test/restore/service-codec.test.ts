@@ -19,18 +19,28 @@ const SERVICE = {
     global: true,
     shared: true,
   },
-  ...{ affinity: 'remote', trafficDistribution: 'prefer-same-zone' },
-  ...{ nodeSelector: 'a in (b)', nodeLabel: 'beefy' },
+  affinity: 'remote',
+  trafficDistribution: 'prefer-same-zone',
+  nodeSelector: 'a in (b)',
+  nodeLabel: 'beefy',
   clusterIPs: ['10.9.0.1'],
   ports: [{ name: 'http', port: 80, protocol: 6, nodePort: 30_080 }],
-  ...{ externalIPs: ['203.0.113.1'], ingressIPs: ['203.0.113.2'], sourceRanges: ['192.0.2.0/24'] },
-  ...{ labels: [['app', 'web']], selector: [['tier', 'a']] },
+  externalIPs: ['203.0.113.1'],
+  ingressIPs: ['203.0.113.2'],
+  sourceRanges: ['192.0.2.0/24'],
+  labels: [['app', 'web']],
+  selector: [['tier', 'a']],
 };
 
 const BACKEND = {
   address: '10.0.0.1',
   ports: [{ name: 'http', port: 8080, protocol: 17 }],
-  ...{ nodeName: 'n', zone: 'z', hostname: 'h', state: 'terminating', weight: 7, forZones: ['y'] },
+  nodeName: 'n',
+  zone: 'z',
+  hostname: 'h',
+  state: 'terminating',
+  weight: 7,
+  forZones: ['y'],
 };
 
 /** What a reader makes of records: the parts, and reason and field of what is refused. */
@@ -79,13 +89,26 @@ describe('a service in a checkpoint', () => {
   it('has default values for absent fields, and no source ranges if there are none', () => {
     expect(rewritten([{ kind: 'service', ...HEAD, service: {} }])).toEqual([
       {
-        ...{ kind: 'service', ...HEAD },
+        kind: 'service',
+        ...HEAD,
         service: {
-          ...{ type: 'ClusterIP', addressing: 'unassigned', externalTrafficPolicy: 'Cluster' },
-          ...{ internalTrafficPolicy: 'Cluster', healthCheckNodePort: 0, sessionAffinitySeconds: 0 },
-          ...{ publishNotReady: false, global: false, shared: false, affinity: 'none' },
-          ...{ trafficDistribution: 'none', clusterIPs: [], ports: [], externalIPs: [], ingressIPs: [] },
-          ...{ labels: [], selector: [] },
+          type: 'ClusterIP',
+          addressing: 'unassigned',
+          externalTrafficPolicy: 'Cluster',
+          internalTrafficPolicy: 'Cluster',
+          healthCheckNodePort: 0,
+          sessionAffinitySeconds: 0,
+          publishNotReady: false,
+          global: false,
+          shared: false,
+          affinity: 'none',
+          trafficDistribution: 'none',
+          clusterIPs: [],
+          ports: [],
+          externalIPs: [],
+          ingressIPs: [],
+          labels: [],
+          selector: [],
         },
       },
     ]);
@@ -174,7 +197,11 @@ describe('backends in a checkpoint', () => {
     const long = 'x'.repeat(2_000);
     const address = (i: number): string => `10.0.${i >> 8}.${i & 255}`;
     const backends = Array.from({ length: 300 }, (_, i) => ({
-      ...{ address: address(i), nodeName: long, zone: long, hostname: long, forZones: [long] },
+      address: address(i),
+      nodeName: long,
+      zone: long,
+      hostname: long,
+      forZones: [long],
       ports: [{ name: long, port: i, protocol: 6 }],
     }));
     const slice = { kind: 'slice', ...HEAD, of: 's', backends, notReady: [], more: false };

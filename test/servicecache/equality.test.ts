@@ -185,8 +185,15 @@ const offer: fc.Arbitrary<ClusterService> = fc
     { selector: ({ address }) => address, maxLength: 4 },
   )
   .map((all) => ({
-    ...{ namespace: 'ns', name: 'a', cluster: 'east', clusterID: 2, includeExternal: true, shared: true },
-    ...{ frontends: new Map(), labels: new Map(), selector: new Map() },
+    namespace: 'ns',
+    name: 'a',
+    cluster: 'east',
+    clusterID: 2,
+    includeExternal: true,
+    shared: true,
+    frontends: new Map(),
+    labels: new Map(),
+    selector: new Map(),
     backends: new Map(all.map((each) => [each.address, new Map(each.ports)])),
     hostnames: new Map(
       all.flatMap(({ address, hostname }) => (hostname === undefined ? [] : [[address, hostname]])),
@@ -236,7 +243,11 @@ describe('an offer of a remote cluster', () => {
     fc.assert(
       fc.property(offer, (offered) => {
         const expected = Array.from(offered.backends, ([address, offeredPorts]) => ({
-          ...{ address, nodeName: '', state: 'active', weight: 100, cluster: 'east' },
+          address,
+          nodeName: '',
+          state: 'active',
+          weight: 100,
+          cluster: 'east',
           ports: offeredPorts,
           hostname: offered.hostnames?.get(address) ?? '',
           zone: offered.zones?.get(address)?.zone ?? '',
@@ -319,17 +330,37 @@ describe('a slice', () => {
 it('omitted fields of a backend or service have the usual values', () => {
   expect(text(createBackend({ address: '10.0.0.1', ports: [] }))).toBe(
     text({
-      ...{ address: '10.0.0.1', ports: {}, nodeName: '', zone: '', hostname: '', state: 'active' },
-      ...{ weight: 100, forZones: [], cluster: '' },
+      address: '10.0.0.1',
+      ports: {},
+      nodeName: '',
+      zone: '',
+      hostname: '',
+      state: 'active',
+      weight: 100,
+      forZones: [],
+      cluster: '',
     }),
   );
   expect(text(createService({ id: { namespace: 'ns', name: 'a' } }))).toBe(
     text({
       id: { namespace: 'ns', name: 'a' },
-      ...{ type: 'ClusterIP', addressing: 'unassigned', clusterIPs: [], ports: {}, externalIPs: [] },
-      ...{ ingressIPs: [], externalTrafficPolicy: 'Cluster', internalTrafficPolicy: 'Cluster' },
-      ...{ healthCheckNodePort: 0, sessionAffinitySeconds: 0, publishNotReady: false, global: false },
-      ...{ shared: false, affinity: 'none', trafficDistribution: 'none', labels: {}, selector: {} },
+      type: 'ClusterIP',
+      addressing: 'unassigned',
+      clusterIPs: [],
+      ports: {},
+      externalIPs: [],
+      ingressIPs: [],
+      externalTrafficPolicy: 'Cluster',
+      internalTrafficPolicy: 'Cluster',
+      healthCheckNodePort: 0,
+      sessionAffinitySeconds: 0,
+      publishNotReady: false,
+      global: false,
+      shared: false,
+      affinity: 'none',
+      trafficDistribution: 'none',
+      labels: {},
+      selector: {},
     }),
   );
 });

@@ -12,7 +12,11 @@ function remote(
   fields: Partial<ClusterEndpointSlice> = {},
 ): ClusterEndpointSlice {
   return {
-    ...{ cluster: 'east', clusterID: 2, namespace: SHOP.namespace, name, addressType: 'IPv4' },
+    cluster: 'east',
+    clusterID: 2,
+    namespace: SHOP.namespace,
+    name,
+    addressType: 'IPv4',
     labels: new Map([[SERVICE_NAME_LABEL, SHOP.name]]),
     annotations: new Map(),
     endpoints: ips.map((ip) => ({
@@ -85,7 +89,8 @@ describe('slices of a remote cluster', () => {
     expect(JSON.parse(JSON.stringify(backendsOf(cache)['10.0.0.1']))).toMatchObject(won);
     cache.mergeExternalSliceDelete({ cluster: 'east', id: SHOP, name: 's-1' });
     expect(JSON.parse(JSON.stringify(backendsOf(cache)['10.0.0.1']))).toMatchObject({
-      ...{ nodeName: 'node-of-s-2', ports: { http: { port: 9999 }, web: { port: 8080 } } },
+      nodeName: 'node-of-s-2',
+      ports: { http: { port: 9999 }, web: { port: 8080 } },
     });
   });
 
@@ -137,8 +142,10 @@ describe('slices of a remote cluster', () => {
     ]);
     cache.updateService(service({ global: true, publishNotReady: true }));
     expect(states()).toEqual({
-      ...{ '10.0.0.0': 'active', '10.0.0.1': 'not-ready' },
-      ...{ '10.0.0.2': 'terminating', '10.0.0.3': 'not-ready' },
+      '10.0.0.0': 'active',
+      '10.0.0.1': 'not-ready',
+      '10.0.0.2': 'terminating',
+      '10.0.0.3': 'not-ready',
     });
   });
 

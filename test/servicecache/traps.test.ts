@@ -140,7 +140,8 @@ it('ports of an address in two slices are merged (regression: only those of the 
   const slice = (name: string, ...ports: readonly (readonly [string, number])[]): unknown =>
     cache.updateEndpoints(
       createEndpointSlice({
-        ...{ service: id, name },
+        service: id,
+        name,
         backends: [
           createBackend({
             address: '10.0.0.1',

@@ -19,7 +19,8 @@ describe('look-ups in three workers while batches are written', () => {
   it('are torn or stale if readers do not check the sequence', async () => {
     const mutant = await checkedReader({
       file: 'shared-reader.ts',
-      ...{ text: 'return isRecent(batch, started) &&', by: 'return started >= 0 &&' },
+      text: 'return isRecent(batch, started) &&',
+      by: 'return started >= 0 &&',
     });
     const found = async (): Promise<number> => {
       const reports = await checkInThreads(mutant, { workers: 3, pairs: 100_000, keys: 64 });

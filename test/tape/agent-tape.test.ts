@@ -25,9 +25,16 @@ import { example } from '../cli/support/run.ts';
 import { replaced, unordered } from './support/scrubbed.ts';
 
 const KUBERNETES: KubernetesOptions = {
-  ...{ ifInCluster: false, load: [example('kubernetes/cluster.yaml')], watch: KUBERNETES_PARTS },
-  ...{ endpoints: 'ciliumendpoints', identities: 'kvstore', headlessServices: false, ownAddresses: false },
-  ...{ dualStack: false, nodeAnnotations: false, encryptKey: 0 },
+  ifInCluster: false,
+  load: [example('kubernetes/cluster.yaml')],
+  watch: KUBERNETES_PARTS,
+  endpoints: 'ciliumendpoints',
+  identities: 'kvstore',
+  headlessServices: false,
+  ownAddresses: false,
+  dualStack: false,
+  nodeAnnotations: false,
+  encryptKey: 0,
 };
 
 const MIB = 1 << 20;
@@ -91,8 +98,11 @@ describe('the tape of an agent', () => {
     expect([...agent.services.services()].length).toBeGreaterThan(0);
     // The agent of `dpcache replay --serve`.
     const shown = await startAgent([], '', {
-      ...{ kubernetes: { ...KUBERNETES, load: [], objects: () => keys.objects() } },
-      ...{ nodeName: 'node-1', clusterName: cluster, load: [], keys: () => keys.keys() },
+      kubernetes: { ...KUBERNETES, load: [], objects: () => keys.objects() },
+      nodeName: 'node-1',
+      clusterName: cluster,
+      load: [],
+      keys: () => keys.keys(),
     });
     expect(shown.missing).toEqual([]);
     expect(sorted(shown.agent)).toEqual(state);
@@ -133,8 +143,10 @@ describe('the tape of an agent', () => {
     const options = {
       ...NO_INPUTS,
       kubernetes: { ...KUBERNETES, load: [], kubeconfig: join(files, secret, 'config') },
-      ...{ clustermeshConfig: join(files, secret), stateDir: join(files, secret, 'state') },
-      ...{ tape: { path: folder, maxBytes: 64 * MIB }, timeoutMs: 300 },
+      clustermeshConfig: join(files, secret),
+      stateDir: join(files, secret, 'state'),
+      tape: { path: folder, maxBytes: 64 * MIB },
+      timeoutMs: 300,
     };
     const log = createLog('silent', 'text', { write: () => {} });
     const agent = new Agent(options, { log, clock: systemClock, random: () => 0.5 });

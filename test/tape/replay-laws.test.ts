@@ -15,18 +15,26 @@ const RUNS = { numRuns: 8 };
 const SCRIPT: readonly Happening[] = [
   ...['10.0.0.1', '10.0.0.2', 'fd00::1'].map(
     (ip, i): Happening => ({
-      ...{ do: 'write', cluster: 'a', key: `cilium/state/ip/v1/default/${ip}` },
+      do: 'write',
+      cluster: 'a',
+      key: `cilium/state/ip/v1/default/${ip}`,
       value: { IP: ip, Mask: null, ID: 0x1_0100 + i, HostIP: '192.168.0.1' },
     }),
   ),
   {
-    ...{ do: 'write', cluster: 'b', key: 'cilium/state/nodes/v1/b/n0' },
+    do: 'write',
+    cluster: 'b',
+    key: 'cilium/state/nodes/v1/b/n0',
     value: { Name: 'n0', Cluster: 'b', IPAddresses: [{ Type: 'InternalIP', IP: '192.168.0.2' }] },
   },
   {
-    ...{ do: 'write', cluster: 'b', key: 'cilium/state/services/v1/b/ns/s0' },
+    do: 'write',
+    cluster: 'b',
+    key: 'cilium/state/services/v1/b/ns/s0',
     value: {
-      ...{ cluster: 'b', namespace: 'ns', name: 's0' },
+      cluster: 'b',
+      namespace: 'ns',
+      name: 's0',
       backends: { '10.0.0.2': { http: { Port: 80, Protocol: 'TCP' } } },
     },
   },

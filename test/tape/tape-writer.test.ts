@@ -40,8 +40,14 @@ async function newTape(
   const disk = new SmallDisk(folder);
   const clock = new ManualClock();
   const tape = new Tape({
-    ...{ folder: disk, maxBytes: 1 << 24, settings: SETTINGS, version: '0.1.0', clock, gate: OPEN_GATE },
-    ...{ ipcache: new IPCache(), onFailure: () => {} },
+    folder: disk,
+    maxBytes: 1 << 24,
+    settings: SETTINGS,
+    version: '0.1.0',
+    clock,
+    gate: OPEN_GATE,
+    ipcache: new IPCache(),
+    onFailure: () => {},
     ...options,
   });
   tape.start();
@@ -129,8 +135,14 @@ describe('the files of a tape', () => {
       const disk = new StuckDisk(folder);
       const clock = new ManualClock();
       const tape = new Tape({
-        ...{ folder: disk, maxBytes: 1 << 24, settings: SETTINGS, version: '0.1.0', clock, gate: OPEN_GATE },
-        ...{ ipcache: new IPCache(), onFailure: () => {} },
+        folder: disk,
+        maxBytes: 1 << 24,
+        settings: SETTINGS,
+        version: '0.1.0',
+        clock,
+        gate: OPEN_GATE,
+        ipcache: new IPCache(),
+        onFailure: () => {},
       });
       tape.start();
       await tape.flush();

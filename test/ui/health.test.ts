@@ -35,8 +35,13 @@ describe('the banner of the overview', () => {
     model.clusters = [
       clusterDocument('own', { own: true }),
       clusterDocument('baltic', {
-        ...{ ready: false, connected: false, state: 'connecting', knownAt: AGO, connectedSince: AGO },
-        ...{ failures: 3, lastFailure: 'connect ECONNREFUSED 127.0.0.1:2379' },
+        ready: false,
+        connected: false,
+        state: 'connecting',
+        knownAt: AGO,
+        connectedSince: AGO,
+        failures: 3,
+        lastFailure: 'connect ECONNREFUSED 127.0.0.1:2379',
       }),
     ];
     model.changes = {

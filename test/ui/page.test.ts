@@ -200,16 +200,25 @@ describe('the page', () => {
         rejected: 3,
         events: 7,
       },
-      ...{ lists: 1, bookmarks: 2, lagMs: 4_000, failures: 0, lastEventAt: '2026-01-02T03:04:05.000Z' },
+      lists: 1,
+      bookmarks: 2,
+      lagMs: 4_000,
+      failures: 0,
+      lastEventAt: '2026-01-02T03:04:05.000Z',
     };
     model.kubernetes = {
-      ...{ server: 'https://10.0.0.1:6443', synced: false },
+      server: 'https://10.0.0.1:6443',
+      synced: false,
       handover: { nodes: 'following', ip: 'resting', identities: 'withdrawing' },
       kinds: [
         kind,
         { ...kind, name: 'nodes', state: 'listing', behindMs: 65_000, retryInMs: 3_000 },
         {
-          ...{ ...kind, name: 'ciliumidentities', state: 'forbidden', complete: false, failures: 2 },
+          ...kind,
+          name: 'ciliumidentities',
+          state: 'forbidden',
+          complete: false,
+          failures: 2,
           lastFailure:
             'grant the verb "list" on the resource "ciliumidentities" of the API group "cilium.io"',
         },

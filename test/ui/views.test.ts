@@ -128,8 +128,10 @@ describe('lists', () => {
     for (let i = 0; i < 1_100; i++) {
       model.services.updateService(
         createService({
-          ...{ id: { namespace: 'shop', name: `s-${i}` }, clusterIPs: [`172.16.${i >> 8}.${i & 255}`] },
-          ...{ addressing: 'assigned', ports: [['http', { port: 80, protocol: 6, nodePort: 0 }]] },
+          id: { namespace: 'shop', name: `s-${i}` },
+          clusterIPs: [`172.16.${i >> 8}.${i & 255}`],
+          addressing: 'assigned',
+          ports: [['http', { port: 80, protocol: 6, nodePort: 0 }]],
         }),
       );
       model.nodes.nodeUpdated({ cluster: 'baltic', name: `n-${i}`, source: 'clustermesh' });
@@ -189,22 +191,33 @@ describe('the cards of services and nodes', () => {
   it('show the external frontends, the backends and all fields (regression: some were not shown)', async () => {
     const model = new MeshModel();
     const service = createService({
-      ...{ id: { namespace: 'shop', name: 'web' }, type: 'LoadBalancer', clusterIPs: ['172.16.0.11'] },
-      ...{ externalIPs: ['198.51.100.7'], ingressIPs: ['203.0.113.9'], addressing: 'assigned' },
+      id: { namespace: 'shop', name: 'web' },
+      type: 'LoadBalancer',
+      clusterIPs: ['172.16.0.11'],
+      externalIPs: ['198.51.100.7'],
+      ingressIPs: ['203.0.113.9'],
+      addressing: 'assigned',
       ports: [['http', { port: 80, protocol: 6, nodePort: 30_080 }]],
     });
     model.services.updateService(service);
     model.services.updateEndpoints(
       createEndpointSlice({
-        ...{ service: service.id, name: 'web-1' },
+        service: service.id,
+        name: 'web-1',
         backends: [createBackend({ address: '10.0.0.9', ports: [] })],
       }),
     );
     model.services.markSynced();
     model.nodes.nodeUpdated({
-      ...{ cluster: 'own', name: 'n1', source: 'kvstore', ipv4AllocCIDR: '10.2.0.0/24' },
-      ...{ ipv4SecondaryAllocCIDRs: ['10.3.0.0/24'], ipv4HealthIP: '10.2.0.4', ipv4IngressIP: '10.2.0.5' },
-      ...{ wireguardPubKey: 'key-of-n1', bootID: 'boot-of-n1' },
+      cluster: 'own',
+      name: 'n1',
+      source: 'kvstore',
+      ipv4AllocCIDR: '10.2.0.0/24',
+      ipv4SecondaryAllocCIDRs: ['10.3.0.0/24'],
+      ipv4HealthIP: '10.2.0.4',
+      ipv4IngressIP: '10.2.0.5',
+      wireguardPubKey: 'key-of-n1',
+      bootID: 'boot-of-n1',
     });
     const { page, show } = await open('#/services', { model });
     const text = async (): Promise<string> => flat(await page.locator('main').innerText());

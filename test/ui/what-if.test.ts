@@ -22,8 +22,11 @@ function largeModel(): MeshModel {
   model.ipcache.upsert('10.7.0.2', { identity: 196_613, source, owner: 'caspian' });
   model.services.updateService(
     createService({
-      ...{ id: { namespace: 'shop', name: 'web' }, clusterIPs: ['172.16.0.11'], addressing: 'assigned' },
-      ...{ global: true, ports: [['http', { port: 80, protocol: 6, nodePort: 0 }]] },
+      id: { namespace: 'shop', name: 'web' },
+      clusterIPs: ['172.16.0.11'],
+      addressing: 'assigned',
+      global: true,
+      ports: [['http', { port: 80, protocol: 6, nodePort: 0 }]],
     }),
   );
   for (const [name, address] of [
@@ -31,9 +34,17 @@ function largeModel(): MeshModel {
     ['checkout', '10.20.0.2'],
   ] as const)
     model.services.mergeExternalServiceUpdate({
-      ...{ cluster: 'baltic', namespace: 'shop', name, clusterID: 2, shared: true, includeExternal: true },
-      ...{ frontends: new Map(), labels: new Map(), selector: new Map() },
-      ...{ hostnames: new Map(), zones: new Map() },
+      cluster: 'baltic',
+      namespace: 'shop',
+      name,
+      clusterID: 2,
+      shared: true,
+      includeExternal: true,
+      frontends: new Map(),
+      labels: new Map(),
+      selector: new Map(),
+      hostnames: new Map(),
+      zones: new Map(),
       backends: new Map([[address, new Map([['http', { port: 8080, protocol: 6 }]])]]),
     });
   return model;
@@ -83,7 +94,9 @@ describe('"What if it left?" on the card of a cluster', () => {
 
   it('fits a phone and has no faults in dark colours', async () => {
     const { page } = await open('#/cluster/baltic', {
-      ...{ model: largeModel(), colorScheme: 'dark', viewport: { width: 390, height: 844 } },
+      model: largeModel(),
+      colorScheme: 'dark',
+      viewport: { width: 390, height: 844 },
     });
     await ask(page);
     await panelOf(page).getByRole('heading', { level: 3 }).first().waitFor();

@@ -4,17 +4,22 @@ import { byLabel, type Description, type MetricSources, one } from './descriptio
 export function historyDescriptions({ status }: Pick<MetricSources, 'status'>): readonly Description[] {
   return [
     {
-      ...{ name: 'dpcache_history_records_total', type: 'counter', labels: ['kind'] },
+      name: 'dpcache_history_records_total',
+      type: 'counter',
+      labels: ['kind'],
       help: 'Records of the history by kind.',
       samples: () => byLabel('kind', status().history?.records ?? {}),
     },
     {
-      ...{ name: 'dpcache_history_lost_total', type: 'counter', labels: ['reason'] },
+      name: 'dpcache_history_lost_total',
+      type: 'counter',
+      labels: ['reason'],
       help: 'Changes that the history does not contain, by reason.',
       samples: () => byLabel('reason', status().history?.lost ?? {}),
     },
     {
-      ...{ name: 'dpcache_history_bytes', type: 'gauge' },
+      name: 'dpcache_history_bytes',
+      type: 'gauge',
       help: 'Memory of the history with its indexes.',
       samples: () => {
         const bytes = status().history?.bytes;
@@ -22,7 +27,8 @@ export function historyDescriptions({ status }: Pick<MetricSources, 'status'>): 
       },
     },
     {
-      ...{ name: 'dpcache_history_disk_bytes', type: 'gauge' },
+      name: 'dpcache_history_disk_bytes',
+      type: 'gauge',
       help: 'Size of the files of the history.',
       samples: () => {
         const disk = status().history?.disk;
@@ -30,7 +36,8 @@ export function historyDescriptions({ status }: Pick<MetricSources, 'status'>): 
       },
     },
     {
-      ...{ name: 'dpcache_history_disk_failed', type: 'gauge' },
+      name: 'dpcache_history_disk_failed',
+      type: 'gauge',
       help: '1 if the history cannot be written to the disk; changes are then held in memory only.',
       samples: () => {
         const disk = status().history?.disk;
@@ -38,7 +45,8 @@ export function historyDescriptions({ status }: Pick<MetricSources, 'status'>): 
       },
     },
     {
-      ...{ name: 'dpcache_history_disk_damaged_total', type: 'counter' },
+      name: 'dpcache_history_disk_damaged_total',
+      type: 'counter',
       help: 'Files of the history that could not be read and were dropped.',
       samples: () => {
         const disk = status().history?.disk;
@@ -46,7 +54,8 @@ export function historyDescriptions({ status }: Pick<MetricSources, 'status'>): 
       },
     },
     {
-      ...{ name: 'dpcache_history_held_from_timestamp_seconds', type: 'gauge' },
+      name: 'dpcache_history_held_from_timestamp_seconds',
+      type: 'gauge',
       help: 'Oldest time for which the state can be queried.',
       samples: () => {
         const from = status().history?.heldFrom;

@@ -11,17 +11,20 @@ export function tapeDescriptions({ status }: Pick<MetricSources, 'status'>): rea
   };
   return [
     {
-      ...{ name: 'dpcache_tape_bytes', type: 'gauge' },
+      name: 'dpcache_tape_bytes',
+      type: 'gauge',
       help: 'Size of the files of the tape.',
       samples: of(({ bytes }) => bytes),
     },
     {
-      ...{ name: 'dpcache_tape_lines_total', type: 'counter' },
+      name: 'dpcache_tape_lines_total',
+      type: 'counter',
       help: 'Lines of the tape since the start, lost ones included.',
       samples: of(({ lines }) => lines),
     },
     {
-      ...{ name: 'dpcache_tape_lost_total', type: 'counter' },
+      name: 'dpcache_tape_lost_total',
+      type: 'counter',
       help: 'Lines that the tape has lost because of a failure of the disk.',
       samples: of(({ lost }) => lost),
     },

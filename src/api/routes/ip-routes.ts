@@ -168,7 +168,10 @@ export function addIPRoutes(app: ApiApp, { model, feed, clock, instance, gate }:
       const { snapshot, revision } = view;
       const name = listName(instance, 'ipcache', snapshot.revision, query);
       const list = (items: Iterable<KeyedEntry | undefined>): Listing<EntryDocument> => ({
-        ...{ name, revision, view, items: documents(model, items) },
+        name,
+        revision,
+        view,
+        items: documents(model, items),
       });
       if (sort === undefined) return list(matching(model, snapshot, filters));
       const sorted: KeyedEntry[] = [];

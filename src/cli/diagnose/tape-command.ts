@@ -110,13 +110,21 @@ async function serveState(
   const { clusterName, clusterID, nodeName, network, maxConnectedClusters, serviceV2, kubernetes } = settings;
   const serve = await serveOptions({ socket: false, listen, ui: true }, io.env);
   const options: AgentOptions = {
-    ...{ kvstore: 'memory', clusterName, nodeName, network, maxConnectedClusters, serviceV2 },
+    kvstore: 'memory',
+    clusterName,
+    nodeName,
+    network,
+    maxConnectedClusters,
+    serviceV2,
     clusterID: clusterID === 0 ? undefined : clusterID,
     load: [],
     keys: () => state.keys(),
     manifests: [],
     kubernetes: kubernetes && {
-      ...{ ifInCluster: false, load: [], ownAddresses: false, dualStack: false },
+      ifInCluster: false,
+      load: [],
+      ownAddresses: false,
+      dualStack: false,
       ...kubernetes,
       watch: KUBERNETES_PARTS.filter((part) => kubernetes.watch.includes(part)),
       objects: () => state.objects(),

@@ -20,8 +20,12 @@ const SLICES = {
 /** The kinds of the multi-cluster services API. */
 export const MCS_TYPES: readonly ResourceType[] = ['v1beta1', 'v1alpha1'].flatMap((version) =>
   ['ServiceExport', 'ServiceImport'].map((kind) => ({
-    ...{ group: 'multicluster.x-k8s.io', version, kind, plural: `${kind.toLowerCase()}s` },
-    ...{ namespaced: true, hasStatus: true },
+    group: 'multicluster.x-k8s.io',
+    version,
+    kind,
+    plural: `${kind.toLowerCase()}s`,
+    namespaced: true,
+    hasStatus: true,
   })),
 );
 

@@ -334,7 +334,10 @@ export class McsDuty implements Duty {
     if (signal.aborted) return false;
     if (answer.outcome !== 'failed' && !part.endsWith('status'))
       this.#guard.call(onAction, {
-        ...{ duty: this.name, action: writeText(write), reason: why, outcome: answer.outcome },
+        duty: this.name,
+        action: writeText(write),
+        reason: why,
+        outcome: answer.outcome,
       });
     const isGone = write.verb === 'delete' && answer.outcome === 'not-found';
     if (answer.outcome !== 'done' && answer.outcome !== 'dry-run' && !isGone) {

@@ -33,9 +33,15 @@ type AnyKind = Pick<ObservedKind, 'kind' | 'objects' | 'missing' | 'blocked' | '
 
 const SERVICE: Shape = {
   spec: {
-    ...{ type: true, clusterIP: true, ports: true, selector: true, ipFamilies: true },
-    ...{ sessionAffinity: true, sessionAffinityConfig: true },
-    ...{ internalTrafficPolicy: true, trafficDistribution: true },
+    type: true,
+    clusterIP: true,
+    ports: true,
+    selector: true,
+    ipFamilies: true,
+    sessionAffinity: true,
+    sessionAffinityConfig: true,
+    internalTrafficPolicy: true,
+    trafficDistribution: true,
   },
 };
 const DERIVED_SERVICE: Shape = {

@@ -235,7 +235,8 @@ function importSpec({ state, merged, isHeadless, isCurrent }: Wanted): Readonly<
   return {
     ports: merged.ports.map(portOf),
     ...(isHeadless || kept.length === 0 ? {} : { ips: kept }),
-    ...{ type: merged.type, sessionAffinity },
+    type: merged.type,
+    sessionAffinity,
     ...(timeoutSeconds === undefined ? {} : { sessionAffinityConfig: { clientIP: { timeoutSeconds } } }),
     ...(ipFamilies.length === 0 ? {} : { ipFamilies }),
     ...(merged.internalTrafficPolicy && { internalTrafficPolicy: merged.internalTrafficPolicy }),
@@ -266,7 +267,9 @@ function importCreate(wanted: Wanted): PlannedWrite {
     apiVersion: `${MCS_GROUP}/${version}`,
     kind: 'ServiceImport',
     metadata: {
-      ...{ namespace, name, labels: Object.fromEntries(merged.labels) },
+      namespace,
+      name,
+      labels: Object.fromEntries(merged.labels),
       annotations: importAnnotations(wanted),
     },
     spec: importSpec(wanted),
@@ -384,7 +387,8 @@ function derivedCreate(wanted: Wanted, serviceImport: KubernetesObject): Planned
   const { state, merged, isHeadless } = wanted;
   const { namespace, name } = state;
   const object = {
-    ...{ apiVersion: 'v1', kind: 'Service' },
+    apiVersion: 'v1',
+    kind: 'Service',
     metadata: {
       namespace,
       name: derivedName(namespace, name),

@@ -157,7 +157,11 @@ async function checkTCP(subject: string, place: Place): Promise<Check> {
 async function checkTLS(subject: string, { host, port }: Place, tls: EtcdTLS, now: number): Promise<Check> {
   const pem = (bytes: Uint8Array | undefined): Buffer | undefined => bytes && Buffer.from(bytes);
   const socket = connectTLS({
-    ...{ host, port, ca: pem(tls.ca), cert: pem(tls.certificate), key: pem(tls.key) },
+    host,
+    port,
+    ca: pem(tls.ca),
+    cert: pem(tls.certificate),
+    key: pem(tls.key),
     ...(isIP(host) === 0 ? { servername: host } : {}),
     ALPNProtocols: ['h2'],
     rejectUnauthorized: false, // so that a rejected certificate can be described; nothing secret is sent

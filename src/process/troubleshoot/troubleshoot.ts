@@ -126,7 +126,12 @@ async function checkCluster(
 const SIGNS: Readonly<Record<Check['status'], string>> = { ok: '✓', warning: '!', failed: '✗' };
 
 const STEPS: Readonly<Record<Check['step'], string>> = {
-  ...{ file: 'file', dns: 'DNS', tcp: 'TCP', tls: 'TLS', auth: 'auth', 'cluster-id': 'cluster id of' },
+  file: 'file',
+  dns: 'DNS',
+  tcp: 'TCP',
+  tls: 'TLS',
+  auth: 'auth',
+  'cluster-id': 'cluster id of',
   ...{
     heartbeat: 'heartbeat',
     'cluster-config': 'cluster-config',

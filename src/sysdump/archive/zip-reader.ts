@@ -229,6 +229,9 @@ function listedAt(bytes: Buffer, at: number, names: number, extras: number): Lis
     flags: bytes.readUInt16LE(at + 8),
     method: bytes.readUInt16LE(at + 10),
     crc: bytes.readUInt32LE(at + 16),
-    ...{ packed, size, offset, modifiedAt },
+    packed,
+    size,
+    offset,
+    modifiedAt,
   };
 }

@@ -49,7 +49,9 @@ describe('/v1/history/around', () => {
     expect(answer.status).toBe(200);
     const { groups } = (await answer.json()) as CausesDocument;
     expect(groups[0]).toMatchObject({
-      ...{ store: 'baltic', node: 'baltic/node-7', deleted: PODS },
+      store: 'baltic',
+      node: 'baltic/node-7',
+      deleted: PODS,
       revisions: { first: '900', last: String(900 + PODS - 1) },
     });
     expect(groups.flatMap(({ emptied }) => emptied)).toEqual(['shop/cart']);

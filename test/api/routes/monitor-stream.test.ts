@@ -9,7 +9,8 @@ it('the last parts of monitors are shared, however many were written before', ()
   let written = 0;
   for (let change = 1; written < 5 << 20; change++) {
     model.ipcache.upsert('10.9.0.1', {
-      ...{ identity: change, source: 'kvstore' },
+      identity: change,
+      source: 'kvstore',
       k8s: { namespace: 'shop', podName: 'x'.repeat(60_000) },
     });
     const part = parts.after(feed.revision - 1, ALL_TYPES);

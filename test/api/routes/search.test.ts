@@ -46,7 +46,8 @@ describe('search', () => {
     const model = new TestModel();
     for (let host = 1; host <= 40; host++)
       model.ipcache.upsert(`10.0.0.${host}`, {
-        ...{ identity: host, source: 'k8s' },
+        identity: host,
+        source: 'k8s',
         k8s: { namespace: 'shop', podName: `web-${host}`, namedPorts: new Map() },
       });
     const { groups } = await search(model, gate, 'web-1', 3);
@@ -59,7 +60,9 @@ describe('search', () => {
     const k8s = (pod: number) => ({ namespace: 'shop', podName: `web-${pod}`, namedPorts: new Map() });
     for (let pod = 0; pod < 250_000; pod++)
       model.ipcache.upsert(`10.${pod >> 16}.${(pod >> 8) & 255}.${pod & 255}`, {
-        ...{ identity: 1234, source: 'k8s', k8s: k8s(pod) },
+        identity: 1234,
+        source: 'k8s',
+        k8s: k8s(pod),
       });
     expect(MAX_COMPARED.pod).toBeLessThan(250_000);
     const result = await search(model, gate, 'web-249999', 8);
@@ -74,7 +77,8 @@ describe('search', () => {
     const model = new TestModel();
     for (let pod = 0; pod <= MAX_COMPARED.pod; pod++)
       model.ipcache.upsert(`10.${pod >> 16}.${(pod >> 8) & 255}.${pod & 255}`, {
-        ...{ identity: 1234, source: 'k8s' },
+        identity: 1234,
+        source: 'k8s',
         k8s: { namespace: 'shop', podName: `web-${pod}`, namedPorts: new Map() },
       });
     expect(await found('checkou', model)).toEqual(['label k8s:app=checkout start', 'identity 1234 related']);
@@ -91,7 +95,9 @@ describe('search', () => {
     const label = (value: string) => ({ source: 'k8s', key: 'app', value });
     model.identities = () =>
       Array.from({ length: 100 }, (_, at) => ({
-        ...{ identity: 1000 + at, cluster: 'own', labels: [label('web-long'), label('web'), label('we')] },
+        identity: 1000 + at,
+        cluster: 'own',
+        labels: [label('web-long'), label('web'), label('we')],
       }));
     const { groups } = await search(model, gate, 'we', 1);
     expect(groups.map(({ kind, total, items }) => [kind, total, items.length])).toEqual([

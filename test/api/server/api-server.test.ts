@@ -495,7 +495,11 @@ describe('a monitor over a connection', () => {
       world.model.ipcache.upsert('10.0.0.7', { identity, source: 'k8s' });
     expect(await next('id: abc.4')).toBe('id: abc.4'); // 1 is of a node, 2 and 3 were overtaken
     expect(JSON.parse((await next('data: ')).slice('data: '.length))).toMatchObject({
-      ...{ revision: 4, type: 'ip', kind: 'upsert', key: '10.0.0.7/32', value: { identity: 3 } },
+      revision: 4,
+      type: 'ip',
+      kind: 'upsert',
+      key: '10.0.0.7/32',
+      value: { identity: 3 },
     });
     world.model.ipcache.delete('10.0.0.7', { source: 'k8s' });
     await next('event: change');

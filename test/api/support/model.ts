@@ -26,18 +26,45 @@ const CHECKOUT: Labels = [{ source: 'k8s', key: 'app', value: 'checkout' }];
 
 /** A followed cluster with a store of each state. */
 const BALTIC: ClusterDetailDocument = {
-  ...{ name: 'baltic', own: false, id: 2, state: 'watching', ready: false, connected: true, failures: 1 },
-  ...{ connectedSince: '2026-01-02T03:04:05.000Z', missing: ['services'], keys: { nodes: 1, services: 0 } },
-  ...{ rejected: 1, revision: 88_124, queuedBytes: 2_048, p99Ms: 25 },
+  name: 'baltic',
+  own: false,
+  id: 2,
+  state: 'watching',
+  ready: false,
+  connected: true,
+  failures: 1,
+  connectedSince: '2026-01-02T03:04:05.000Z',
+  missing: ['services'],
+  keys: { nodes: 1, services: 0 },
+  rejected: 1,
+  revision: 88_124,
+  queuedBytes: 2_048,
+  p99Ms: 25,
   stores: [
     {
-      ...{ resource: 'nodes', state: 'watching', complete: true, keys: 1, rejected: 0, lists: 1 },
-      ...{ failures: 0, revision: 88_124, queuedBytes: 0, p99Ms: 25 },
+      resource: 'nodes',
+      state: 'watching',
+      complete: true,
+      keys: 1,
+      rejected: 0,
+      lists: 1,
+      failures: 0,
+      revision: 88_124,
+      queuedBytes: 0,
+      p99Ms: 25,
     },
     {
-      ...{ resource: 'services', state: 'waiting', complete: false, keys: 0, rejected: 1, lists: 2 },
-      ...{ failures: 1, queuedBytes: 2_048, p99Ms: null },
-      ...{ lastFailure: 'etcdserver: request timed out', lastFailureAt: '2026-01-02T03:04:06.000Z' },
+      resource: 'services',
+      state: 'waiting',
+      complete: false,
+      keys: 0,
+      rejected: 1,
+      lists: 2,
+      failures: 1,
+      queuedBytes: 2_048,
+      p99Ms: null,
+      lastFailure: 'etcdserver: request timed out',
+      lastFailureAt: '2026-01-02T03:04:06.000Z',
     },
   ],
   config: { id: 2, capabilities: { syncedCanaries: true, cached: false, maxConnectedClusters: 255 } },
@@ -59,7 +86,10 @@ export class TestModel implements ReadModel {
   constructor() {
     const { clock, ipcache } = this;
     this.nodes = new NodeManager({
-      ...{ ipcache, clock, clusterName: 'own', localNodeName: 'here' },
+      ipcache,
+      clock,
+      clusterName: 'own',
+      localNodeName: 'here',
       random: () => 0.5,
     });
     this.history.start();
@@ -123,7 +153,10 @@ export class TestModel implements ReadModel {
   addService(id: ServiceID, clusterIP: string): void {
     this.services.updateService(
       createService({
-        ...{ id, clusterIPs: [clusterIP], addressing: 'assigned', global: true },
+        id,
+        clusterIPs: [clusterIP],
+        addressing: 'assigned',
+        global: true,
         ports: [['http', { port: 80, protocol: 6, nodePort: 0 }]],
       }),
     );
@@ -133,8 +166,14 @@ export class TestModel implements ReadModel {
   offer(cluster: string, id: ServiceID, address: string): void {
     const none = new Map();
     this.services.mergeExternalServiceUpdate({
-      ...{ cluster, ...id, frontends: none, labels: none, selector: none },
-      ...{ includeExternal: true, shared: true, clusterID: 2 },
+      cluster,
+      ...id,
+      frontends: none,
+      labels: none,
+      selector: none,
+      includeExternal: true,
+      shared: true,
+      clusterID: 2,
       backends: new Map([[address, new Map([['http', { port: 8080, protocol: 6 }]])]]),
     });
   }
@@ -154,13 +193,16 @@ export class TestModel implements ReadModel {
     this.addService(id, '172.16.0.10');
     this.services.updateEndpoints(
       createEndpointSlice({
-        ...{ service: id, name: 'slice-1' },
+        service: id,
+        name: 'slice-1',
         backends: [createBackend({ address: '10.0.0.1', ports })],
       }),
     );
     this.services.markSynced();
     this.nodes.nodeUpdated({
-      ...{ cluster: 'baltic', name: 'node-1', source: 'clustermesh' },
+      cluster: 'baltic',
+      name: 'node-1',
+      source: 'clustermesh',
       addresses: [{ type: 'InternalIP', ip: '192.168.7.1' }],
       labels: new Map([['zone', 'a']]),
     });

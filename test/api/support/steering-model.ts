@@ -11,7 +11,11 @@ import { TestModel } from './model.ts';
 export const STEP: DatapathStepDocument = { table: 'ipcache', key: '10.0.0.1/32', cache: 'identity 7' };
 
 const DOCUMENT: DatapathDocument = {
-  ...{ kind: 'linux', kernel: '6.18.44', pinFolder: '/sys/fs/bpf/dpcache', layout: '1.17', dryRun: false },
+  kind: 'linux',
+  kernel: '6.18.44',
+  pinFolder: '/sys/fs/bpf/dpcache',
+  layout: '1.17',
+  dryRun: false,
   parts: [
     { name: 'nodes', state: 'off', missing: [] },
     { name: 'ipcache', state: 'running', missing: [] },
@@ -30,7 +34,13 @@ const DOCUMENT: DatapathDocument = {
         pending: 3,
         waiting: 0,
       },
-      ...{ held: 1, noRoom: 2, noRoomErrors: 4, failing: 1, upserts: 20, deletes: 5, repairs: 6 },
+      held: 1,
+      noRoom: 2,
+      noRoomErrors: 4,
+      failing: 1,
+      upserts: 20,
+      deletes: 5,
+      repairs: 6,
       failures: [{ key: '10.0.0.9/32', reason: 'bpf: EPERM', attempts: 2 }],
     },
   ],

@@ -28,7 +28,13 @@ export function testApp(
   const faults: unknown[] = [];
   const blocking: string[] = [];
   const app = createApp({
-    ...{ model, feed, metrics, clock, instance: 'abc', version: '1.2.3', page },
+    model,
+    feed,
+    metrics,
+    clock,
+    instance: 'abc',
+    version: '1.2.3',
+    page,
     blockers: () => blocking,
     onFault: (error) => faults.push(error),
   });

@@ -192,11 +192,13 @@ export class RealCluster {
     const name = 'dpcache-operator';
     await new ApiUser(transport, rbac('clusterroles')).create(name, { rules: [...cluster, ...optional] });
     await new ApiUser(transport, rbac('clusterrolebindings')).create(name, {
-      ...{ roleRef: { apiGroup, kind: 'ClusterRole', name }, subjects },
+      roleRef: { apiGroup, kind: 'ClusterRole', name },
+      subjects,
     });
     await new ApiUser(transport, rbac('roles'), 'kube-system').create(name, { rules: own });
     await new ApiUser(transport, rbac('rolebindings'), 'kube-system').create(name, {
-      ...{ roleRef: { apiGroup, kind: 'Role', name }, subjects },
+      roleRef: { apiGroup, kind: 'Role', name },
+      subjects,
     });
   }
 
@@ -224,7 +226,8 @@ export class RealCluster {
     const directory = new FakeDirectory();
     for (const { name, kvstore: server } of this.#others)
       directory.write(name, {
-        ...{ kind: 'config', hash: name },
+        kind: 'config',
+        hash: name,
         connect: () => {
           const backend = new FaultyMemoryBackend({ clock: systemClock, random, server });
           remotes.push(backend);
@@ -244,8 +247,13 @@ export class RealCluster {
     });
     const backend = new MemoryBackend({ ...runtime, server: this.kvstore });
     const duties = operatorDuties({
-      ...{ clusterName: this.name, clusterID: this.id, maxConnectedClusters: 255, globalByDefault: true },
-      ...{ identityAllocation: 'crd', endpoints: 'ciliumendpoints', remotes: directory },
+      clusterName: this.name,
+      clusterID: this.id,
+      maxConnectedClusters: 255,
+      globalByDefault: true,
+      identityAllocation: 'crd',
+      endpoints: 'ciliumendpoints',
+      remotes: directory,
       publish: {
         services: true,
         nodes: true,
@@ -255,9 +263,15 @@ export class RealCluster {
         heartbeat: false,
       },
       intervals: { endpoints: 0, identities: 0, nodes: 0, locks: 0 },
-      ...{ ...runtime, kubernetes, backend, election, mcs: { families: ['IPv4'] } },
+      ...runtime,
+      kubernetes,
+      backend,
+      election,
+      mcs: { families: ['IPv4'] },
       gate: new TurnGate({ clock: systemClock, nextTurn: setImmediate }),
-      ...{ onReject: () => {}, onFailure: () => {}, onAction: () => {} },
+      onReject: () => {},
+      onFailure: () => {},
+      onAction: () => {},
     });
     const ended = new AbortController();
     const run = async (signal: AbortSignal): Promise<void> => {
@@ -266,7 +280,10 @@ export class RealCluster {
     };
     const running = election.run(run, ended.signal);
     const operator: OneOperator = {
-      ...{ link, election, duties, remotes },
+      link,
+      election,
+      duties,
+      remotes,
       stop: async () => {
         ended.abort();
         this.operators.splice(this.operators.indexOf(operator), 1);
@@ -285,13 +302,15 @@ export class RealCluster {
       spec: { ...(isHeadless ? { clusterIP: 'None' } : {}), ports },
     });
     await this.user('serviceexports').create(name, {
-      ...{ apiVersion: `multicluster.x-k8s.io/${this.#version}`, kind: 'ServiceExport' },
+      apiVersion: `multicluster.x-k8s.io/${this.#version}`,
+      kind: 'ServiceExport',
       spec: { exportedLabels: { port: String(port) } },
     });
     await this.slices.create(
       `${name}-1`,
       {
-        ...{ addressType: 'IPv4', ...this.#endpoints() },
+        addressType: 'IPv4',
+        ...this.#endpoints(),
         ports: [{ name: 'http', protocol: 'TCP', port: port + 1000 }],
       },
       { labels: { 'kubernetes.io/service-name': name } },

@@ -9,7 +9,8 @@ const TEXT: Schema = { type: 'string' };
 const INTEGER: Schema = { type: 'integer', format: 'int32' };
 const TEXTS: Schema = { type: 'object', additionalProperties: TEXT };
 const fields = (properties: Readonly<Record<string, Schema>>, required: readonly string[] = []): Schema => ({
-  ...{ type: 'object', properties },
+  type: 'object',
+  properties,
   ...(required.length === 0 ? {} : { required }),
 });
 const list = (items: Schema, more: Schema = {}): Schema => ({ type: 'array', items, ...more });
@@ -34,7 +35,8 @@ const CONDITIONS = list(
   { 'x-kubernetes-list-map-keys': ['type'], 'x-kubernetes-list-type': 'map' },
 );
 const CLUSTERS = list(fields({ cluster: TEXT }, ['cluster']), {
-  ...{ 'x-kubernetes-list-map-keys': ['cluster'], 'x-kubernetes-list-type': 'map' },
+  'x-kubernetes-list-map-keys': ['cluster'],
+  'x-kubernetes-list-type': 'map',
 });
 const PORTS = list(fields({ appProtocol: TEXT, name: TEXT, port: INTEGER, protocol: TEXT }, ['port']), {
   'x-kubernetes-list-type': 'atomic',
@@ -50,7 +52,8 @@ const SPEC: Readonly<Record<string, Schema>> = {
   ...OLD_SPEC,
   ips: list(TEXT, { maxItems: 2 }),
   ipFamilies: list(TEXT, { maxItems: 2 }),
-  ...{ internalTrafficPolicy: TEXT, trafficDistribution: TEXT },
+  internalTrafficPolicy: TEXT,
+  trafficDistribution: TEXT,
 };
 const EXPORT = fields({
   spec: fields({ exportedAnnotations: TEXTS, exportedLabels: TEXTS }),
@@ -89,7 +92,10 @@ export function mcsDefinitions(versions: readonly ('v1beta1' | 'v1alpha1')[]): r
       kind,
       'Namespaced',
       versions.map((name, at) => ({
-        ...{ name, served: true, storage: at === 0, subresources: { status: {} } },
+        name,
+        served: true,
+        storage: at === 0,
+        subresources: { status: {} },
         schema: { openAPIV3Schema: SCHEMAS[kind][name] },
       })),
     ),

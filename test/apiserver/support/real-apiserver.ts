@@ -65,8 +65,10 @@ export class RealApiServer implements ApiHarness {
     this.etcd = `http://127.0.0.1:${port + 1}`;
     const pki = (name: string): { readonly file: string } => ({ file: join(folder, name) });
     const as = (token: string | undefined, certificate?: ClientCertificate): ClusterAccess => ({
-      ...{ server: `https://127.0.0.1:${port}`, ca: pki('ca.crt') },
-      ...{ serverName: undefined, insecureSkipVerify: false },
+      server: `https://127.0.0.1:${port}`,
+      ca: pki('ca.crt'),
+      serverName: undefined,
+      insecureSkipVerify: false,
       credentials: fixedCredentials(token === undefined ? undefined : `Bearer ${token}`, certificate),
     });
     this.transport = new HttpTransport(as('admin-token'));

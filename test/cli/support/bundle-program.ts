@@ -20,10 +20,15 @@ const REQUIRE =
 export async function setup(): Promise<void> {
   const folder = dirname(PROGRAM);
   const { outputFiles } = await build({
-    ...{ entryPoints: [MAIN], outdir: folder, write: false },
+    entryPoints: [MAIN],
+    outdir: folder,
+    write: false,
     // In chunks, because a command loads only some of them. With its packages, because each start would read hundreds of their files.
     ...{ bundle: true, splitting: true, external: EXTERNAL },
-    ...{ platform: 'node', format: 'esm', target: 'node20', banner: { js: REQUIRE } },
+    platform: 'node',
+    format: 'esm',
+    target: 'node20',
+    banner: { js: REQUIRE },
   });
   const isThere = ({ path, contents }: { readonly path: string; readonly contents: Uint8Array }): boolean =>
     existsSync(path) && readFileSync(path).equals(contents);

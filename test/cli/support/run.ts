@@ -52,8 +52,11 @@ async function runIn(
     },
   });
   const status = await runCommand(words, {
-    ...{ stdout: output('stdout'), stderr: output('stderr') },
-    ...{ stdin, env, signal: new AbortController().signal },
+    stdout: output('stdout'),
+    stderr: output('stderr'),
+    stdin,
+    env,
+    signal: new AbortController().signal,
   });
   return { status, ...written };
 }

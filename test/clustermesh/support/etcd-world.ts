@@ -78,7 +78,10 @@ export class EtcdMeshWorld {
 
   get figures(): MeshFigures {
     return {
-      ...{ writes: this.#writes, faults: this.#faults, edits: this.#edits, compared: this.#compared },
+      writes: this.#writes,
+      faults: this.#faults,
+      edits: this.#edits,
+      compared: this.#compared,
       checks: this.#checks,
       healedMs: [...this.#healedMs],
     };

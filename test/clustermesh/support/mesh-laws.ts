@@ -84,7 +84,9 @@ const serviceWrite = fc
       cluster: where,
       key: `cilium/state/services/v1/${where}/ns/${name}`,
       value: value && {
-        ...{ cluster: where, namespace: 'ns', name },
+        cluster: where,
+        namespace: 'ns',
+        name,
         backends: { [value]: { http: { Port: 80, Protocol: 'TCP' } } },
       },
     }),

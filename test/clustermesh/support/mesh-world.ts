@@ -205,7 +205,9 @@ export function configure(server: MemoryServer, name: string, id: number): void 
 /** A shared service with one backend. */
 export function writeService(server: MemoryServer, cluster: string, name: string, backend: string): void {
   write(server, `cilium/state/services/v1/${cluster}/ns/${name}`, {
-    ...{ cluster, namespace: 'ns', name },
+    cluster,
+    namespace: 'ns',
+    name,
     backends: { [backend]: { http: { Port: 80, Protocol: 'TCP' } } },
   });
 }
@@ -229,7 +231,11 @@ export function sliceValue(
   backends: readonly string[],
 ): Uint8Array {
   return encodeClusterEndpointSlice({
-    ...{ cluster, clusterID, namespace: 'ns', name, addressType: 'IPv4' },
+    cluster,
+    clusterID,
+    namespace: 'ns',
+    name,
+    addressType: 'IPv4',
     labels: new Map([[SERVICE_NAME_LABEL, service]]),
     annotations: new Map(),
     endpoints: backends.map((address) => ({

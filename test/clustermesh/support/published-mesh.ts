@@ -19,7 +19,8 @@ export type Known = ReadonlyMap<string, string>;
 const CLUSTERS = { own: 9, remote: 1 } as const;
 const SERVICES = Array.from({ length: 9 }, (_, i) =>
   JSON.stringify({
-    ...{ apiVersion: 'v1', kind: 'Service' },
+    apiVersion: 'v1',
+    kind: 'Service',
     metadata: { name: `s${i}`, namespace: 'ns', annotations: { 'service.cilium.io/global': 'true' } },
     spec: { type: 'ClusterIP', clusterIP: `172.16.0.${i + 1}`, ports: [{ name: 'http', port: 80 }] },
   }),

@@ -21,7 +21,11 @@ interface ProgramParts {
 function producerOptions({ world, backend, kubernetes: source }: ProgramParts): ProducerOptions {
   const { flags, clock, gate } = world;
   return {
-    ...{ source, backend, clock, gate, random: () => 0.5 },
+    source,
+    backend,
+    clock,
+    gate,
+    random: () => 0.5,
     clusterName: flags.get('cluster-name') ?? 'default',
     clusterID: Number(flags.get('cluster-id') ?? 0),
     maxConnectedClusters: flags.get('max-connected-clusters') === '511' ? 511 : 255,

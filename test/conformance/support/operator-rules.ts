@@ -111,7 +111,12 @@ function judged(difference: KeyDifference, past: RecordedPast, world: OperatorWo
   const of = `${KINDS[resource]} ${namespace}/${plain}`;
   const objects = [...world.objects.values()];
   return {
-    ...{ ...difference, ...past, world, cluster, objects, name },
+    ...difference,
+    ...past,
+    world,
+    cluster,
+    objects,
+    name,
     resource: isOwn ? resource : `foreign ${resource}`,
     object: isOwn ? world.objects.get(of) : undefined,
     versions: isOwn ? (world.versions.get(of) ?? []) : [],

@@ -143,7 +143,9 @@ class World {
       kubernetes: client,
       kvstore: { backend: this.backend, cluster: 'atlantic', identities: { min: 256, max: 65_535 } },
       intervals: {
-        ...{ identities: 0, nodes: 0, policyStatus: 2 * MINUTE },
+        identities: 0,
+        nodes: 0,
+        policyStatus: 2 * MINUTE,
         ...(isOff('identity-gc-interval') ? { kvstoreIdentities: 0 } : {}),
       },
     });

@@ -13,7 +13,9 @@ const node = (name: string, address: string, octet: number): TestKey => [
   'atlantic',
   `cilium/state/nodes/v1/atlantic/${name}`,
   {
-    ...{ Name: name, Cluster: 'atlantic', ClusterID: 1 },
+    Name: name,
+    Cluster: 'atlantic',
+    ClusterID: 1,
     IPAddresses: [{ Type: 'InternalIP', IP: address }],
     IPv4AllocCIDR: { IP: `10.${octet}.0.0`, Mask: '////AA==' },
   },

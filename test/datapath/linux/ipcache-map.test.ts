@@ -113,7 +113,7 @@ describeOnLinux('the ipcache in the kernel', ['maps', 'bpftool'], () => {
       '10.1.2.3/32': 'identity 258 via 192.168.0.7 key 5',
       'fd00::/64': 'identity 1',
     });
-    const item = { ...{ identity: 258, encryptKey: 5, flags: 0 }, tunnel: expect.any(Number) };
+    const item = { identity: 258, encryptKey: 5, flags: 0, tunnel: expect.any(Number) };
     expect(kept.lookup('10.1.2.3/32')).toMatchObject({ actual: item, desired: item });
     // As a program: the longest prefix that contains it. The reader of a dump notices nothing.
     const seen: string[] = [];

@@ -560,7 +560,10 @@ describe('after any steps, a kept table', () => {
           );
           const { actual, noRoom, pending, failing } = kept.status();
           expect({ actual, noRoom, pending, failing }).toEqual({
-            ...{ actual: table.there.size, noRoom: desired.size - table.there.size, pending: 0, failing: 0 },
+            actual: table.there.size,
+            noRoom: desired.size - table.there.size,
+            pending: 0,
+            failing: 0,
           });
         },
       ),

@@ -186,7 +186,10 @@ describe('a Linux datapath', () => {
     rig.engines.say('local', 'newer');
     expect(await rig.turns.until(datapath.repair())).toEqual([]);
     expect(Object.fromEntries(services.there)).toEqual({
-      ...{ added: 'new', local: 'newer', global: 'old', unknown: 'old' },
+      added: 'new',
+      local: 'newer',
+      global: 'old',
+      unknown: 'old',
     });
     datapath.allowDeletes();
     await rig.turns.settle();

@@ -23,13 +23,21 @@ interface Family {
 const FAMILIES: readonly Family[] = [
   {
     name: 'IPv4',
-    ...{ vip: '172.16.0.10', external: '203.0.113.9', balancer: '203.0.113.10' },
-    ...{ node: '192.168.0.1', loopback: '127.0.0.1', backend: '10.5.0.9' },
+    vip: '172.16.0.10',
+    external: '203.0.113.9',
+    balancer: '203.0.113.10',
+    node: '192.168.0.1',
+    loopback: '127.0.0.1',
+    backend: '10.5.0.9',
   },
   {
     name: 'IPv6',
-    ...{ vip: 'fd00:16::10', external: 'fd00:203::9', balancer: 'fd00:203::10' },
-    ...{ node: 'fd01::1', loopback: '::1', backend: 'fd00:5::9' },
+    vip: 'fd00:16::10',
+    external: 'fd00:203::9',
+    balancer: 'fd00:203::10',
+    node: 'fd01::1',
+    loopback: '::1',
+    backend: 'fd00:5::9',
   },
 ];
 

@@ -38,7 +38,11 @@ describeOnLinux('a host that an agent manages', ['maps', 'routes', 'nftables', '
     return { engines, clock, random: Math.random, nodeName: 'here', clusterName: 'own' };
   };
   const optionsOf = (pinFolder: string, others: Partial<HostDatapathOptions> = {}): HostDatapathOptions => ({
-    ...{ pinFolder, routing: 'direct', services: 'nftables', layout: '1.17', dryRun: false },
+    pinFolder,
+    routing: 'direct',
+    services: 'nftables',
+    layout: '1.17',
+    dryRun: false,
     ...others,
   });
   const within = <T>(namespace: Namespace, work: () => T): T => inNamespace(kernel, namespace.path, work);

@@ -188,8 +188,15 @@ describeOnLinux(
       write(local, gone);
       const mesh = join(folder, 'mesh.jsonl');
       const offer = {
-        ...{ cluster: 'baltic', clusterID: 2, namespace: 'shop', name: 'cart', shared: true },
-        ...{ includeExternal: true, frontends: {}, labels: {}, selector: {} },
+        cluster: 'baltic',
+        clusterID: 2,
+        namespace: 'shop',
+        name: 'cart',
+        shared: true,
+        includeExternal: true,
+        frontends: {},
+        labels: {},
+        selector: {},
         backends: { [remote]: { http: { Protocol: 'TCP', Port: PORT } } },
       };
       const lines = [

@@ -149,7 +149,9 @@ export function H5_staysBelowItsMaximum(): void {
   expect(held).toBeGreaterThan(5_000);
   expect(held).toBeLessThan(records.prefix);
   expect(history.at('10.0.0.1', history.held.from - 1)).toMatchObject({
-    ...{ certain: false, reason: 'before-held', claims: [] },
+    certain: false,
+    reason: 'before-held',
+    claims: [],
   });
 }
 

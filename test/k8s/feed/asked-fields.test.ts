@@ -109,7 +109,9 @@ it.each<[string, readonly string[], (fields: ObjectFields) => unknown, object]>(
       spec: {
         ...node,
         ipam: { podCIDRs: ['10.1.0.0/24'], pools: { allocated: [{ cidrs: ['10.2.0.0/24'] }] } },
-        ...{ health: {}, ingress: {}, encryption: {} },
+        health: {},
+        ingress: {},
+        encryption: {},
       },
     },
   ],

@@ -67,7 +67,10 @@ describe('a feed of Kubernetes', () => {
 
   it('requests nothing for an engine that is not used', async () => {
     const world = await new FeedWorld({
-      ...{ ipcache: undefined, services: undefined, nodes: undefined, identities: 'none' },
+      ipcache: undefined,
+      services: undefined,
+      nodes: undefined,
+      identities: 'none',
     }).started();
     expect(selectors(world)).toEqual([]);
     expect(world.feed.synced).toBe(true);

@@ -34,7 +34,12 @@ class Follower {
     const client = new KubernetesClient(new MemoryApiTransport(api), { clock, random: () => 0.5 });
     this.nodes = new NodeManager({ ipcache, clock, clusterName: 'atlantic', localNodeName: 'n1' });
     this.feed = new KubernetesFeed({
-      ...{ source: client, clock, ipcache, nodes: this.nodes, clusterName: 'atlantic', nodeName: 'n1' },
+      source: client,
+      clock,
+      ipcache,
+      nodes: this.nodes,
+      clusterName: 'atlantic',
+      nodeName: 'n1',
       onForget: (kind, objects) => this.forgotten.push(`${kind} ${objects}`),
     });
     ends.push(

@@ -30,12 +30,20 @@ describe('CiliumNodes', () => {
     };
     world.cluster.put('ciliumnodes', { metadata, spec: SPEC });
     expect(world.nodes.get('atlantic/n2')?.toJSON()).toMatchObject({
-      ...{ source: 'custom-resource', clusterID: 1, encryptionKey: 3, bootID: 'boot', wireguardPubKey: 'k' },
+      source: 'custom-resource',
+      clusterID: 1,
+      encryptionKey: 3,
+      bootID: 'boot',
+      wireguardPubKey: 'k',
       addresses: [SPEC.addresses[0], SPEC.addresses[2]],
-      ...{ ipv4AllocCIDR: '10.1.1.0/24', ipv6AllocCIDR: 'fd00:1::/64' },
+      ipv4AllocCIDR: '10.1.1.0/24',
+      ipv6AllocCIDR: 'fd00:1::/64',
       ipv4SecondaryAllocCIDRs: ['10.1.2.0/24', '10.1.3.0/24'],
-      ...{ ipv4HealthIP: '10.1.1.99', ipv6HealthIP: 'fd00:1::99', ipv4IngressIP: '10.1.1.98' },
-      ...{ labels: { zone: 'a' }, nodeIdentity: 33_554_433 },
+      ipv4HealthIP: '10.1.1.99',
+      ipv6HealthIP: 'fd00:1::99',
+      ipv4IngressIP: '10.1.1.98',
+      labels: { zone: 'a' },
+      nodeIdentity: 33_554_433,
     });
     expect(world.rejected.map(({ at, field }) => `${at} ${field}`)).toEqual([
       'CiliumNode n2 spec.addresses[1].ip',
@@ -112,8 +120,11 @@ describe('Nodes', () => {
         { type: 'InternalIP', ip: 'fd00::1' },
         { type: 'ExternalIP', ip: '198.51.100.1' },
       ],
-      ...{ ipv4AllocCIDR: '10.1.1.0/24', ipv6AllocCIDR: 'fd00:1::/64', ipv4SecondaryAllocCIDRs: [] },
-      ...{ ipv4HealthIP: undefined, encryptionKey: 0 },
+      ipv4AllocCIDR: '10.1.1.0/24',
+      ipv6AllocCIDR: 'fd00:1::/64',
+      ipv4SecondaryAllocCIDRs: [],
+      ipv4HealthIP: undefined,
+      encryptionKey: 0,
     });
     expect(hostLabels).toEqual([[['zone', 'a']]]);
   });
@@ -123,7 +134,9 @@ describe('Nodes', () => {
     world.cluster.put('nodes', { metadata, spec: {}, status: { addresses: [] } });
     expect(world.nodes.get('atlantic/n1')?.toJSON()).toMatchObject({
       addresses: [{ type: 'CiliumInternalIP', ip: '10.1.1.1' }],
-      ...{ ipv4AllocCIDR: '10.9.0.0/24', ipv4HealthIP: '10.1.1.99', ipv4IngressIP: '10.1.1.98' },
+      ipv4AllocCIDR: '10.9.0.0/24',
+      ipv4HealthIP: '10.1.1.99',
+      ipv4IngressIP: '10.1.1.98',
       encryptionKey: 7,
     });
   });

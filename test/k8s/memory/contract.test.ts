@@ -41,8 +41,12 @@ class MemoryHarness implements ApiHarness {
 
   async serveWidgets(): Promise<void> {
     this.#api.serve({
-      ...{ group: 'contract.test', version: 'v1', kind: 'Widget', plural: 'widgets' },
-      ...{ namespaced: true, hasStatus: true },
+      group: 'contract.test',
+      version: 'v1',
+      kind: 'Widget',
+      plural: 'widgets',
+      namespaced: true,
+      hasStatus: true,
     });
   }
 

@@ -33,8 +33,12 @@ async function openMemory(): Promise<ApiHarness> {
     unknown: as('unknown'),
     serveWidgets: async () =>
       api.serve({
-        ...{ group: 'contract.test', version: 'v1', kind: 'Widget', plural: 'widgets' },
-        ...{ namespaced: true, hasStatus: true },
+        group: 'contract.test',
+        version: 'v1',
+        kind: 'Widget',
+        plural: 'widgets',
+        namespaced: true,
+        hasStatus: true,
       }),
     compact: async () => api.compact(),
     kill: async () => api.down(),

@@ -169,7 +169,9 @@ describe('an object', () => {
     clock.setWallTimeBy(Date.UTC(2026, 0, 2, 3, 4, 5, 678));
     const made = await pods.create('p', { spec: { a: 1 } }, { labels: { x: 'y' } });
     expect(made).toMatchObject({
-      ...{ apiVersion: 'v1', kind: 'Pod', spec: { a: 1 } },
+      apiVersion: 'v1',
+      kind: 'Pod',
+      spec: { a: 1 },
       metadata: { name: 'p', namespace: 'n', labels: { x: 'y' }, creationTimestamp: '2026-01-02T03:04:05Z' },
     });
     const { uid, creationTimestamp } = made.metadata;
@@ -220,7 +222,8 @@ describe('an object', () => {
   it('that is equal in another order is not written', async () => {
     const made = await pods.create('p', { spec: { a: 1, b: [{ c: 1, d: 2 }] } });
     const same = await ask('/api/v1/namespaces/n/pods/p', {
-      ...{ method: 'PUT', body: { spec: { b: [{ d: 2, c: 1 }], a: 1 }, metadata: { name: 'p' } } },
+      method: 'PUT',
+      body: { spec: { b: [{ d: 2, c: 1 }], a: 1 }, metadata: { name: 'p' } },
     });
     expect(same.body).toMatchObject({ metadata: { resourceVersion: made.metadata.resourceVersion } });
   });
@@ -398,7 +401,8 @@ describe('a watch', () => {
 
   it('whose reader does not read is ended, and sends the events that fit', async () => {
     const { body } = await new MemoryApiTransport(api).send({
-      ...{ path: '/api/v1/pods?watch=true&resourceVersion=1', signal: new AbortController().signal },
+      path: '/api/v1/pods?watch=true&resourceVersion=1',
+      signal: new AbortController().signal,
     });
     for (let i = 0; i < 1_010; i++) await pods.create(`p${i}`);
     expect(api.watches).toBe(1);

@@ -103,7 +103,8 @@ describe('the known objects of a reflector', () => {
           expect([...sink.versions].sort()).toEqual(versions.sort());
           const { size, version: at, anchor } = known;
           expect({ size, at, anchor }).toEqual({
-            ...{ size: naive.objects.size, at: naive.version },
+            size: naive.objects.size,
+            at: naive.version,
             anchor: naive.last && anchorOf(naive.last),
           });
         }

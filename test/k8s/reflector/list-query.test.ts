@@ -34,8 +34,11 @@ describe('a list request', () => {
 
   it('as a stream requests the bookmark at its end', () => {
     const stream = {
-      ...{ watch: 'true', sendInitialEvents: 'true', resourceVersionMatch: 'NotOlderThan' },
-      ...{ allowWatchBookmarks: 'true', timeoutSeconds: '600' },
+      watch: 'true',
+      sendInitialEvents: 'true',
+      resourceVersionMatch: 'NotOlderThan',
+      allowWatchBookmarks: 'true',
+      timeoutSeconds: '600',
     };
     expect(asked(streamPath(NODES, '', 600))).toEqual(stream);
     expect(asked(streamPath(NODES, '17', 600))).toEqual({ ...stream, resourceVersion: '17' });
@@ -86,7 +89,8 @@ describe('a list', () => {
   it('that is not a JSON object is garbled, and reported with its beginning', () => {
     for (const text of ['', '7', 'null', '"items"', `<html>${' '.repeat(10_000)}`]) {
       const garbled = expect.objectContaining({
-        ...{ code: 'garbled', message: `the response is not a list: ${text.slice(0, 100)}` },
+        code: 'garbled',
+        message: `the response is not a list: ${text.slice(0, 100)}`,
       });
       expect(() => parseList(text)).toThrow(garbled);
     }

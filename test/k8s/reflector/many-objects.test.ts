@@ -34,7 +34,8 @@ function manyObjects(look: () => Promise<void>): ApiTransport {
     send: async ({ path, signal }) => {
       const offersNoStreams = path.includes('sendInitialEvents');
       return {
-        ...{ status: offersNoStreams ? 422 : 200, retryAfterMs: 0 },
+        status: offersNoStreams ? 422 : 200,
+        retryAfterMs: 0,
         body: path.includes('watch=') && !offersNoStreams ? silence(signal) : list(),
       };
     },

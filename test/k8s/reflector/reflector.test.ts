@@ -76,15 +76,34 @@ describe('the status of a reflector', () => {
     clock.setWallTimeBy(1_000_000);
     const watch = await followedFrom([pod('a', '1'), { metadata: {} }, pod('b', '2')]);
     expect(reflector.status()).toMatchObject({
-      ...{ resource: 'pods/v1', labelSelector: 'a=b', fieldSelector: undefined, state: 'listing' },
-      ...{ listed: true, objects: 2, events: 2, lastEventAt: 1_050_000, refused: 1 },
-      ...{ bookmarks: 0, lists: 1, watches: 0, lagMs: 0, failures: 0, lastFailure: undefined },
+      resource: 'pods/v1',
+      labelSelector: 'a=b',
+      fieldSelector: undefined,
+      state: 'listing',
+      listed: true,
+      objects: 2,
+      events: 2,
+      lastEventAt: 1_050_000,
+      refused: 1,
+      bookmarks: 0,
+      lists: 1,
+      watches: 0,
+      lagMs: 0,
+      failures: 0,
+      lastFailure: undefined,
     });
     await advance(clock, 7_000);
     await watch.say(deleted(pod('a', '6')), bookmark('7'), added({}), added(pod('c', '8')));
     expect(reflector.status()).toMatchObject({
-      ...{ state: 'watching', objects: 2, events: 4, lastEventAt: 1_057_000 },
-      ...{ refused: 2, bookmarks: 1, lists: 1, watches: 1, lagMs: 0 },
+      state: 'watching',
+      objects: 2,
+      events: 4,
+      lastEventAt: 1_057_000,
+      refused: 2,
+      bookmarks: 1,
+      lists: 1,
+      watches: 1,
+      lagMs: 0,
     });
     await advance(clock, 9_000);
     expect(reflector.status()).toMatchObject({ lagMs: 9_000, lastEventAt: 1_057_000 });
@@ -123,7 +142,10 @@ describe('the status of a reflector', () => {
     follow();
     await (await api.takes('stream')).say(added(pod('a', '1')));
     expect(reflector.status()).toMatchObject({
-      ...{ listed: false, objects: 1, lagMs: undefined, resourceVersion: undefined },
+      listed: false,
+      objects: 1,
+      lagMs: undefined,
+      resourceVersion: undefined,
     });
   });
 
@@ -211,7 +233,8 @@ describe('a wait for the first list', () => {
     expect(outcome).toBeUndefined();
     await advance(clock, 1);
     expect(outcome).toMatchObject({
-      ...{ code: 'unavailable', message: 'pods/v1 is listing: no progress for 20 s' },
+      code: 'unavailable',
+      message: 'pods/v1 is listing: no progress for 20 s',
     });
     await list.cut();
     const late = expect(reflector.waitForListed({ quietMs: 100 })).rejects.toThrow(

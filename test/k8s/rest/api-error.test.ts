@@ -54,7 +54,8 @@ describe('an answer of an API server', () => {
 
   it('that is not a Status is reported: text, a page of HTML, another JSON', () => {
     expect(errorOfAnswer(503, ' not ready\n', 0)).toMatchObject({
-      ...{ code: 'unavailable', message: 'status 503: not ready' },
+      code: 'unavailable',
+      message: 'status 503: not ready',
     });
     expect(errorOfAnswer(500, '7', 0).message).toBe('status 500: 7');
     expect(errorOfAnswer(502, `<html>${'x'.repeat(10_000)}`, 0).message.length).toBeLessThan(400);

@@ -28,7 +28,9 @@ async function wayTo(
   const { port } = server.address() as AddressInfo;
   const transport = new HttpTransport({
     server: `http://127.0.0.1:${port}${path}`,
-    ...{ ca: undefined, serverName: undefined, insecureSkipVerify: false },
+    ca: undefined,
+    serverName: undefined,
+    insecureSkipVerify: false,
     credentials: fixedCredentials(undefined, undefined),
     ...access,
   });
@@ -163,7 +165,9 @@ it.each([true, false])(
     const { port } = server.address() as AddressInfo;
     const transport = new HttpTransport({
       server: `http://127.0.0.1:${port}`,
-      ...{ ca: undefined, serverName: undefined, insecureSkipVerify: false },
+      ca: undefined,
+      serverName: undefined,
+      insecureSkipVerify: false,
       credentials: fixedCredentials(undefined, undefined),
     });
     const givenUp = new AbortController();
@@ -217,8 +221,11 @@ it.each([
   await once(server, 'listening');
   const { port } = server.address() as AddressInfo;
   const transport = new HttpTransport({
-    ...{ server: `http://127.0.0.1:${port}`, disableCompression },
-    ...{ ca: undefined, serverName: undefined, insecureSkipVerify: false },
+    server: `http://127.0.0.1:${port}`,
+    disableCompression,
+    ca: undefined,
+    serverName: undefined,
+    insecureSkipVerify: false,
     credentials: fixedCredentials(undefined, undefined),
   });
   try {

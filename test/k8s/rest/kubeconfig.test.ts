@@ -80,7 +80,10 @@ describe('a kubeconfig', () => {
     expect(serverOf('http://localhost:8001')).toBe('http://localhost:8001/');
     const { ca, serverName, insecureSkipVerify, namespace } = parse();
     expect({ ca, serverName, insecureSkipVerify, namespace }).toEqual({
-      ...{ ca: undefined, serverName: undefined, insecureSkipVerify: false, namespace: 'default' },
+      ca: undefined,
+      serverName: undefined,
+      insecureSkipVerify: false,
+      namespace: 'default',
     });
   });
 

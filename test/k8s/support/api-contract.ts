@@ -319,7 +319,8 @@ export function describeApiContract(name: string, open: () => Promise<ApiHarness
         const names = ['n1', 'a/b', 'a~b', 'a~1b'];
         await widgets.create('patched', meta);
         await widgets.ask({
-          ...{ method: 'PATCH', path: `${widgets.path('patched')}/status` },
+          method: 'PATCH',
+          path: `${widgets.path('patched')}/status`,
           body: { status: { nodes: Object.fromEntries(names.map((n) => [n, { at: n }])) } },
           contentType: 'application/merge-patch+json',
         });

@@ -37,7 +37,12 @@ describe('an allocator of identities', () => {
   const start = async (range = RANGE): Promise<void> => {
     ended = new AbortController();
     allocator = new IdentityAllocator({
-      ...{ backend, range, nodeSuffix: '10.0.0.1', clock, rejections, random: () => 0.5 },
+      backend,
+      range,
+      nodeSuffix: '10.0.0.1',
+      clock,
+      rejections,
+      random: () => 0.5,
       onFailure: (error) => failures.push(error),
     });
     running = allocator.run(ended.signal);

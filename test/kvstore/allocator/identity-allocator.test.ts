@@ -60,7 +60,11 @@ class Node {
     };
     this.backend = new FaultyMemoryBackend({ server, clock, random: next, leaseSeconds: 30 });
     this.allocator = new IdentityAllocator({
-      ...{ backend: this.backend, range, nodeSuffix: name, clock, random: next },
+      backend: this.backend,
+      range,
+      nodeSuffix: name,
+      clock,
+      random: next,
       rejections: this.rejections,
       onFailure: (error, task) => this.failures.push([error, task]),
     });

@@ -17,14 +17,16 @@ const KEY = { cluster: 'cluster3', namespace: 'test', name: 'echo-kvlm2' };
 
 /** Upstream's example: clustermesh-apiserver/clustermesh/testdata/endpointslices.txtar (1.20). */
 const ECHO = {
-  ...{ ...KEY, clusterID: 3 },
+  ...KEY,
+  clusterID: 3,
   labels: { 'kubernetes.io/service-name': 'echo' },
   addressType: 'IPv4',
   endpoints: [
     {
       addresses: ['10.244.1.1'],
       conditions: { ready: true, serving: true, terminating: false },
-      ...{ nodeName: 'nodeport-worker', zone: 'zone1' },
+      nodeName: 'nodeport-worker',
+      zone: 'zone1',
       hints: { forZones: [{ name: 'zone1' }] },
     },
     {

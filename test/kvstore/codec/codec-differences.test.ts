@@ -50,7 +50,8 @@ describe('a difference from encoding/json (WIRE, "Differences from Go")', () => 
 
   it('IPv4-mapped addresses are IPv4 in values, and rejected in keys', () => {
     expect(outcomeOf(pair(',"HostIP":"::ffff:10.0.0.2"', '10.0.0.1', '::ffff:10.0.0.1'))).toMatchObject({
-      ...{ key: '10.0.0.1', hostIP: '10.0.0.2' },
+      key: '10.0.0.1',
+      hostIP: '10.0.0.2',
     });
     expect(outcomeOf(pair('', '::ffff:10.0.0.1'))).toBe('invalid-key key');
   });

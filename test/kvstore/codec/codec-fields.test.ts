@@ -54,18 +54,27 @@ describe('a node, field by field', () => {
   it('is read as it was written, and written as it was read', () => {
     const node = proved(decodeNode(name, bytesOf(WRITTEN), 'k'));
     expect(node).toEqual({
-      ...{ cluster: 'c', name: 'n', clusterID: 511, encryptionKey: 255, nodeIdentity: 4_294_967_295 },
+      cluster: 'c',
+      name: 'n',
+      clusterID: 511,
+      encryptionKey: 255,
+      nodeIdentity: 4_294_967_295,
       addresses: [{ type: 'InternalIP', ip: '10.0.0.1' }],
-      ...{ ipv4AllocCIDR: '10.1.0.0/24', ipv4SecondaryAllocCIDRs: ['10.2.0.0/16'] },
-      ...{ ipv6AllocCIDR: 'fd00:1::/64', ipv6SecondaryAllocCIDRs: ['fd00:2::/64'] },
-      ...{ ipv4HealthIP: '10.1.0.2', ipv6HealthIP: 'fd00:1::2' },
-      ...{ ipv4IngressIP: '10.1.0.3', ipv6IngressIP: 'fd00:1::3' },
+      ipv4AllocCIDR: '10.1.0.0/24',
+      ipv4SecondaryAllocCIDRs: ['10.2.0.0/16'],
+      ipv6AllocCIDR: 'fd00:1::/64',
+      ipv6SecondaryAllocCIDRs: ['fd00:2::/64'],
+      ipv4HealthIP: '10.1.0.2',
+      ipv6HealthIP: 'fd00:1::2',
+      ipv4IngressIP: '10.1.0.3',
+      ipv6IngressIP: 'fd00:1::3',
       labels: new Map([
         ['zone', 'a'],
         ['app', '<b>'],
       ]),
       annotations: new Map([['note', '&']]),
-      ...{ wireguardPubKey: 'key', bootID: 'boot' },
+      wireguardPubKey: 'key',
+      bootID: 'boot',
     });
     expect(jsonOf(encodeNode(node))).toEqual(WRITTEN);
     const old = Object.entries(WRITTEN).filter(([field]) => ![...YOUNGER, ...YOUNGEST].includes(field));
@@ -78,14 +87,31 @@ describe('a node, field by field', () => {
     const node = proved(decodeNode(name, bytesOf({ Name: 'n', Cluster: 'c' }), 'k'));
     expect(node).toMatchObject({ wireguardPubKey: '', bootID: '', clusterID: 0, addresses: [] });
     const zero = {
-      ...{ Name: 'n', Cluster: 'c', IPAddresses: null, IPv4AllocCIDR: null, IPv6AllocCIDR: null },
-      ...{ IPv4SecondaryAllocCIDRs: null, IPv6SecondaryAllocCIDRs: null, IPv4HealthIP: '', IPv6HealthIP: '' },
-      ...{ IPv4IngressIP: '', IPv6IngressIP: '', ClusterID: 0, Source: 'local', EncryptionKey: 0 },
-      ...{ Labels: {}, Annotations: null, NodeIdentity: 0, WireguardPubKey: '', BootID: '' },
+      Name: 'n',
+      Cluster: 'c',
+      IPAddresses: null,
+      IPv4AllocCIDR: null,
+      IPv6AllocCIDR: null,
+      IPv4SecondaryAllocCIDRs: null,
+      IPv6SecondaryAllocCIDRs: null,
+      IPv4HealthIP: '',
+      IPv6HealthIP: '',
+      IPv4IngressIP: '',
+      IPv6IngressIP: '',
+      ClusterID: 0,
+      Source: 'local',
+      EncryptionKey: 0,
+      Labels: {},
+      Annotations: null,
+      NodeIdentity: 0,
+      WireguardPubKey: '',
+      BootID: '',
     };
     expect(jsonOf(encodeNode(node))).toEqual(zero);
     expect(jsonOf(encodeNode(node, { source: 'custom-resource' }))).toEqual({
-      ...{ ...zero, Source: 'custom-resource', Labels: null },
+      ...zero,
+      Source: 'custom-resource',
+      Labels: null,
     });
   });
 
@@ -193,7 +219,9 @@ describe('an IPIdentityPair, field by field', () => {
     [
       { K8sServiceAccount: 'c', NamedPorts: [{ Name: 'p', Port: 1, Protocol: 'TCP' }] },
       {
-        ...{ namespace: '', podName: '', serviceAccount: 'c' },
+        namespace: '',
+        podName: '',
+        serviceAccount: 'c',
         namedPorts: new Map([['p', { port: 1, protocol: 6 }]]),
       },
     ],

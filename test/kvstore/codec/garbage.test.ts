@@ -109,7 +109,9 @@ describe('a collector', () => {
       await backend.update(`${locks}${key}`, bytesOfText('x'));
     const removed: string[] = [];
     const collector = new GarbageCollector({
-      ...{ collection: lockCollection(backend), clock, intervalMs: 25_000 },
+      collection: lockCollection(backend),
+      clock,
+      intervalMs: 25_000,
       onRemoved: (key, _revision, round) => removed.push(`${key.slice(locks.length)} in round ${round}`),
     });
     const ended = new AbortController();
@@ -130,7 +132,9 @@ describe('a collector', () => {
     let leads = false;
     let isLocked = true;
     const collector = new GarbageCollector({
-      ...{ clock, intervalMs: 1000, mayDelete: () => leads },
+      clock,
+      intervalMs: 1000,
+      mayDelete: () => leads,
       collection: {
         list: () => Promise.resolve(new Map(['a', 'b'].map((key) => [key, 1]))),
         remove: (key) => {
@@ -220,7 +224,10 @@ describe('a collector', () => {
     const removed: string[] = [];
     const onFailure = vi.fn();
     const collector = new GarbageCollector({
-      ...{ clock, intervalMs: 1000, removalsPerSecond: 10, onFailure },
+      clock,
+      intervalMs: 1000,
+      removalsPerSecond: 10,
+      onFailure,
       collection: {
         list: () => Promise.resolve(new Map(['a', 'b', 'c', 'd'].map((key) => [key, 1]))),
         remove: (key) => {
@@ -248,7 +255,8 @@ describe('a collector', () => {
     const ended = new AbortController();
     const removed: string[] = [];
     const collector = new GarbageCollector({
-      ...{ clock, intervalMs: 1000 },
+      clock,
+      intervalMs: 1000,
       collection: {
         list: () => Promise.resolve(new Map(['a', 'b'].map((key) => [key, 1]))),
         remove: (key, _revision, signal) => {
@@ -335,7 +343,9 @@ describe('a collector', () => {
     const failed: string[] = [];
     const ended = new AbortController();
     const collector = new GarbageCollector({
-      ...{ clock, intervalMs: 1000, onFailure: (_error: unknown, task: string) => failed.push(task) },
+      clock,
+      intervalMs: 1000,
+      onFailure: (_error: unknown, task: string) => failed.push(task),
       collection: { list: () => Promise.reject(new Error('no')), remove: () => Promise.resolve(true) },
     });
     const running = collector.run(ended.signal);

@@ -11,11 +11,15 @@ const AT = serviceExportKey('cluster1', 'default', 'basic');
 
 /** The value of clustermesh-apiserver/clustermesh/testdata/serviceexports.txtar (1.20). */
 const BASIC = {
-  ...{ cluster: 'cluster1', name: 'basic', namespace: 'default' },
-  ...{ annotations: { 'my-annotation': 'foo' }, labels: { 'my-label': 'test' } },
+  cluster: 'cluster1',
+  name: 'basic',
+  namespace: 'default',
+  annotations: { 'my-annotation': 'foo' },
+  labels: { 'my-label': 'test' },
   exportCreationTimestamp: '2026-01-01T00:00:00Z',
   ports: [{ name: 'my-port-1', protocol: 'TCP', port: 80 }],
-  ...{ type: 'ClusterSetIP', sessionAffinity: 'ClientIP' },
+  type: 'ClusterSetIP',
+  sessionAffinity: 'ClientIP',
   sessionAffinityConfig: { clientIP: { timeoutSeconds: 42 } },
 };
 
@@ -56,8 +60,10 @@ describe('a service export', () => {
     const value = {
       ...rest,
       ports: [{ protocol: 'UDP', appProtocol: 'kubernetes.io/h2c', port: 53 }],
-      ...{ sessionAffinity: '', ipFamilies: ['IPv6', 'IPv4'] },
-      ...{ internalTrafficPolicy: 'Local', trafficDistribution: 'PreferSameNode' },
+      sessionAffinity: '',
+      ipFamilies: ['IPv6', 'IPv4'],
+      internalTrafficPolicy: 'Local',
+      trafficDistribution: 'PreferSameNode',
     };
     const decoded = decodeServiceExport(KEY, bytesOfText(JSON.stringify(value)), AT);
     expect(decoded.ok && textOfBytes(encodeServiceExport(decoded.value))).toBe(JSON.stringify(value));

@@ -86,7 +86,8 @@ describe('the message of a connection that failed', () => {
   ])('%s', (lastError, expected) => {
     const thrown = notConnected(lastError);
     expect(etcdError(thrown, HOST)).toMatchObject({
-      ...{ code: 'unavailable', cause: thrown },
+      code: 'unavailable',
+      cause: thrown,
       message: `cannot connect to etcd at ${HOST}: ${expected}`,
     });
   });
@@ -158,7 +159,8 @@ describe('the message of a call that failed', () => {
 
   it('an error without a status keeps its text', () => {
     expect(etcdError(new RangeError('14 UNAVAILABLE: read ECONNRESET'), HOST)).toMatchObject({
-      ...{ code: 'internal', message: '14 UNAVAILABLE: read ECONNRESET' },
+      code: 'internal',
+      message: '14 UNAVAILABLE: read ECONNRESET',
     });
   });
 });

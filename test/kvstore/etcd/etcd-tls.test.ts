@@ -202,8 +202,10 @@ describe('etcd over TLS', () => {
     const complaints: string[] = [];
     const events: string[] = [];
     const backend = await opened(path, {
-      ...{ reloadIntervalMs: 20, onUnusable: (why) => complaints.push(why) },
-      ...{ onUsable: () => events.push('usable'), onReload: () => events.push('reload') },
+      reloadIntervalMs: 20,
+      onUnusable: (why) => complaints.push(why),
+      onUsable: () => events.push('usable'),
+      onReload: () => events.push('reload'),
     });
     expect((await failure(backend.get('a/b'))).code).toBe('unavailable');
     writeFileSync(`${path}.ca`, ca.slice(0, ca.length / 2));

@@ -69,7 +69,9 @@ const expectedHeader = ({ cluster, revision: at, term }: Header): object => ({
 });
 
 const plainEvent = ({ key: name, value, modRevision }: TransportEvent): TransportEvent => ({
-  ...{ key: name, value, modRevision },
+  key: name,
+  value,
+  modRevision,
 });
 
 describe('answers, against protobufjs', () => {

@@ -27,7 +27,8 @@ const write: fc.Arbitrary<WriteOperation> = fc.oneof(
 );
 const compare: fc.Arbitrary<Compare> = fc.oneof(
   fc.record({
-    ...{ key, equals: revision },
+    key,
+    equals: revision,
     target: fc.constantFrom('create-revision' as const, 'mod-revision' as const),
   }),
   fc.record({ key, target: fc.constant('exists' as const) }),
@@ -42,7 +43,8 @@ function asProto(one: WriteOperation): object {
   }
   return {
     request_put: {
-      ...{ key: [...bytesOfKey(one.key)], value: [...one.value] },
+      key: [...bytesOfKey(one.key)],
+      value: [...one.value],
       ...(one.lease === '0' ? {} : { lease: one.lease }),
     },
   };
@@ -71,7 +73,9 @@ describe('a transaction, against protobufjs', () => {
       fc.property(fc.array(compare, { maxLength: 4 }), writes, writes, (compares, then, otherwise) => {
         const encoded = encodeTxn({ compare: compares, writes: then, otherwise });
         const decoded = type('TxnRequest').toObject(type('TxnRequest').decode(encoded), {
-          ...{ longs: String, bytes: Array, defaults: true },
+          longs: String,
+          bytes: Array,
+          defaults: true,
         });
         expect(decoded).toMatchObject({
           compare: compares.map(compareAsProto),

@@ -185,13 +185,18 @@ function checkRange({ store, model }: Pair, at: number, limit: number, least: nu
   const young = all.filter(([, { mod }]) => mod >= least);
   const kvs = (limit === 0 ? young : young.slice(0, limit)).map(
     ([name, { value: text, create, mod, lease: of }]) => ({
-      ...{ key: name, value: text, createRevision: create, modRevision: mod },
+      key: name,
+      value: text,
+      createRevision: create,
+      modRevision: mod,
       ...(of !== '0' && { lease: of }),
     }),
   );
   expect({ ...got, kvs: got.kvs.map((kv) => ({ ...kv, value: textOfBytes(kv.value) })) }).toEqual({
     header: { clusterID: 'c', revision: model.revision, raftTerm: 2 },
-    ...{ kvs, count: all.length, more: kvs.length < young.length },
+    kvs,
+    count: all.length,
+    more: kvs.length < young.length,
   });
   const keysOnly = store.range({ ...read, keysOnly: true });
   expect(keysOnly.kvs.map((kv) => [kv.key, kv.value.length])).toEqual(kvs.map((kv) => [kv.key, 0]));

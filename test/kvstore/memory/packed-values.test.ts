@@ -27,7 +27,10 @@ function pack(versions: readonly StoredValue[]): number {
 
 const ips = Array.from({ length: 10_000 }, (_, i) =>
   encodeIPIdentityPair({
-    ...{ key: `10.1.${i >> 8}.${i & 255}`, identity: 65_536 + i, hostIP: '192.168.0.1', encryptKey: 0 },
+    key: `10.1.${i >> 8}.${i & 255}`,
+    identity: 65_536 + i,
+    hostIP: '192.168.0.1',
+    encryptKey: 0,
     k8s: { namespace: `namespace-${i % 50}`, podName: `workload-${i}` },
   }),
 );

@@ -24,8 +24,13 @@ describe('a lease keeper', () => {
 
   const newKeeper = (exclusive?: boolean): LeaseKeeper =>
     new LeaseKeeper({
-      ...{ transport: link, clock, random: () => 0.5, supervisor, name: 'leases' },
-      ...{ ttlSeconds: TTL_SECONDS, exclusive },
+      transport: link,
+      clock,
+      random: () => 0.5,
+      supervisor,
+      name: 'leases',
+      ttlSeconds: TTL_SECONDS,
+      exclusive,
       onLost: (keys) => lost.push([...keys]),
     });
 
@@ -320,7 +325,12 @@ describe('a lease keeper', () => {
     const gate = new TurnGate({ clock, nextTurn: (turn) => turns.push(turn) });
     await keeper.close(true);
     keeper = new LeaseKeeper({
-      ...{ transport: link, clock, random: () => 0.5, supervisor, name: 'leases', gate },
+      transport: link,
+      clock,
+      random: () => 0.5,
+      supervisor,
+      name: 'leases',
+      gate,
       ttlSeconds: TTL_SECONDS,
       onLost: (keys) => lost.push([...keys]),
       onLeasesLost: (reported) => void reported.then(() => lost.push(['reported'])),

@@ -40,7 +40,10 @@ describe('a key-value in its message', () => {
         const text = keyOfBytes(keyBytes);
         const plain = plainKeyValue(kv);
         expect({ ...plain, value: [...plain.value] }).toEqual({
-          ...{ key: text, value: [...value], createRevision: 3, modRevision: 7 },
+          key: text,
+          value: [...value],
+          createRevision: 3,
+          modRevision: 7,
         });
         expect(entrySize(kv)).toBe(keyBytes.length + value.length);
         expect(read(bytesOf(kv))).toEqual([...keyBytes]);

@@ -5,7 +5,9 @@ import { slicesOf } from '../../../src/kvstore/stores/batch-slices.ts';
 /** An event for each number, with a value of so many bytes. */
 function eventsOf(bytes: readonly number[]): readonly WatchEvent[] {
   return bytes.map((length, i) => ({
-    ...{ type: 'create', key: `p/${i}`, modRevision: i + 1 },
+    type: 'create',
+    key: `p/${i}`,
+    modRevision: i + 1,
     value: new Uint8Array(length),
   }));
 }

@@ -21,7 +21,9 @@ describe('a queue of jobs that are retried until they succeed', () => {
 
   function start(random: number, tellsWhenDone = true): void {
     queue = new RetryQueue<string>({
-      ...{ clock, random: () => random, concurrency: 3 },
+      clock,
+      random: () => random,
+      concurrency: 3,
       attempt: (job) =>
         new Promise((resolve, reject) => {
           attempts.push({ job, succeed: resolve, fail: reject });
@@ -125,7 +127,8 @@ describe('a queue of jobs that are retried until they succeed', () => {
       let left = count;
       const done = new AbortController();
       const many = new RetryQueue<number>({
-        ...{ clock, random: () => 0 },
+        clock,
+        random: () => 0,
         attempt: () => Promise.resolve(),
         onDone: (jobs) => {
           left -= jobs.length;
@@ -149,13 +152,16 @@ describe('a queue of jobs that are retried until they succeed', () => {
     beforeEach(() => {
       batches = [];
       queue = new RetryQueue<string>({
-        ...{ clock, random: () => 0, concurrency: 2 },
+        clock,
+        random: () => 0,
+        concurrency: 2,
         attempt: (job) =>
           new Promise((resolve, reject) => {
             attempts.push({ job, succeed: resolve, fail: reject });
           }),
         batches: {
-          ...{ jobs: 4, weight: 10 },
+          jobs: 4,
+          weight: 10,
           weightOf: (job) => (job === 'alone' ? Number.POSITIVE_INFINITY : job.length),
           attempt: (jobs) =>
             new Promise((resolve, reject) => {

@@ -158,7 +158,11 @@ describe('a shared store', () => {
     const story: string[] = [];
     const backend = new FaultyMemoryBackend({ server, clock, random: () => 0.5 });
     const store = new SharedStore<string>({
-      ...{ backend, prefix: P, clock, random: () => 0.5, rejections: new RejectionLog() },
+      backend,
+      prefix: P,
+      clock,
+      random: () => 0.5,
+      rejections: new RejectionLog(),
       decode: (_name, value) => ({ ok: true, value: textOfBytes(value) ?? '' }),
       observer: {
         onUpdate: (name) => {

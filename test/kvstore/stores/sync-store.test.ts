@@ -752,8 +752,11 @@ describe('a sync store', () => {
   it('writes in its next run the keys that were lost between two runs (regression: it assumed that they existed)', async () => {
     const first = new AbortController();
     const store = new SyncStore({
-      ...{ backend: world.backend, clock: world.clock, random: () => 0.5 },
-      ...{ prefix: 'twice/', canary: 'synced/twice' },
+      backend: world.backend,
+      clock: world.clock,
+      random: () => 0.5,
+      prefix: 'twice/',
+      canary: 'synced/twice',
     });
     const running = store.run(first.signal);
     store.upsert('a', bytesOfText('1'));
@@ -783,8 +786,13 @@ describe('a sync store', () => {
     };
     const gate = new TurnGate({ clock: world.clock, nextTurn, weightPerTurn: 80 }); // ten keys in a slice
     const store = new SyncStore({
-      ...{ backend: world.backend, clock: world.clock, random: () => 0.5, gate },
-      ...{ prefix: 'twice/', canary: 'synced/twice', batched: true },
+      backend: world.backend,
+      clock: world.clock,
+      random: () => 0.5,
+      gate,
+      prefix: 'twice/',
+      canary: 'synced/twice',
+      batched: true,
     });
     const first = new AbortController();
     const running = store.run(first.signal);

@@ -324,7 +324,8 @@ describe('a run of a watch store', () => {
     await put('throw', '1');
     await put('z', '1');
     expect(rejections.status().recent[0]).toMatchObject({
-      ...{ reason: 'decoder-fault', at: `${P}throw` },
+      reason: 'decoder-fault',
+      at: `${P}throw`,
       message: `${P}throw: value "throw": the decoder failed`,
     });
     expect(store.status()).toMatchObject({ keys: 3, rejected: 1, faults: 1 });

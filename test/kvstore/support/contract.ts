@@ -157,7 +157,9 @@ export function backendContract(
       async (leased) => {
         const { backend } = client;
         const of = (key: string, value: string): KeyWrite => ({
-          ...{ key: `${P}${key}`, value: bytes(value), mayBeEqual: true },
+          key: `${P}${key}`,
+          value: bytes(value),
+          mayBeEqual: true,
         });
         for (const key of ['a', 'b']) await backend.update(`${P}${key}`, bytes('1'), { leased });
         const before = await backend.get(`${P}a`);
@@ -202,14 +204,18 @@ export function backendContract(
       const writes = Array.from({ length: count }, (_, i) => ({ key: `${P}${i}`, value: bytes('1') }));
       await expect(client.backend.writeAll(writes)).rejects.toMatchObject({ code: 'invalid-request' });
       const compared = [...writes, ...numbered(MAX_COMPARED_WRITES + 1)].map((_, i) => ({
-        ...{ key: `${P}${i}`, value: bytes('1'), mayBeEqual: true },
+        key: `${P}${i}`,
+        value: bytes('1'),
+        mayBeEqual: true,
       }));
       await expect(client.backend.writeAll(compared)).rejects.toMatchObject({ code: 'invalid-request' });
     });
 
     it('the largest transaction of compared writes is accepted', async () => {
       const writes = Array.from({ length: MAX_WRITES }, (_, i) => ({
-        ...{ key: `${P}${i}`, value: bytes('1'), mayBeEqual: i < MAX_COMPARED_WRITES },
+        key: `${P}${i}`,
+        value: bytes('1'),
+        mayBeEqual: i < MAX_COMPARED_WRITES,
       }));
       const options = { leased: true, fenced: true };
       expect(await client.backend.writeAll(writes, options)).toMatchObject({ isComplete: true });

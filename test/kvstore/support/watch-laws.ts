@@ -86,8 +86,14 @@ function operation([n, put]: readonly [number, boolean], same: boolean): WriteOp
  * again before it is looked at.
  */
 const SMALL: WatchLimits = {
-  ...{ batchEvents: 3, highWaterBytes: 400, lowWaterBytes: 200, sliceKeys: 1 },
-  ...{ firstPageKeys: 1, pageKeys: 2, deltaPages: 2, backlogRevisions: 8 },
+  batchEvents: 3,
+  highWaterBytes: 400,
+  lowWaterBytes: 200,
+  sliceKeys: 1,
+  firstPageKeys: 1,
+  pageKeys: 2,
+  deltaPages: 2,
+  backlogRevisions: 8,
   revisionBytes: 16 << 20,
   rereadMs: 3_600_000,
 };
@@ -109,7 +115,10 @@ class World {
     });
     this.link = new FaultyLink(new MemoryTransport(this.server), this.clock);
     const watch = new ListAndWatch({
-      ...{ prefix: P, clock: this.clock, random: () => 0.5, signal: this.ended.signal },
+      prefix: P,
+      clock: this.clock,
+      random: () => 0.5,
+      signal: this.ended.signal,
       transport: wrap(this.link),
       limits: SMALL,
     });

@@ -48,11 +48,14 @@ export class WatchWorld {
 
   watch({ limits, ...choices }: WatchChoices = {}): ListAndWatch {
     return new ListAndWatch({
-      ...{ prefix: 'p/', random: () => 0.5, signal: this.#ended.signal },
+      prefix: 'p/',
+      random: () => 0.5,
+      signal: this.#ended.signal,
       onState: (state) => this.states.push(state),
       ...choices,
       limits: { ...WATCH_LIMITS, ...limits },
-      ...{ transport: this.link, clock: this.clock },
+      transport: this.link,
+      clock: this.clock,
     });
   }
 

@@ -35,7 +35,8 @@ describe('the reader of a watch', () => {
       const told: string[] = [];
       const watch = world.watch({
         [name]: AbortSignal.abort(),
-        ...{ onBegin: () => told.push('begins'), onEnd: () => told.push('ends') },
+        onBegin: () => told.push('begins'),
+        onEnd: () => told.push('ends'),
       });
       for await (const _batch of watch) expect.fail();
       expect([told, watch.status().state, world.link.streams]).toEqual([['begins', 'ends'], 'ended', 0]);

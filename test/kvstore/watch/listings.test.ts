@@ -19,7 +19,10 @@ describe('the listings of many watches', () => {
       backend.server.txn({
         compare: [],
         writes: Array.from({ length: KEYS }, (_, i) => ({
-          ...{ op: 'put' as const, key: `p${w}/${1000 + i}`, value: bytesOfText('x'), lease: NO_LEASE },
+          op: 'put' as const,
+          key: `p${w}/${1000 + i}`,
+          value: bytesOfText('x'),
+          lease: NO_LEASE,
         })),
       });
     let received = 0;

@@ -5,7 +5,9 @@ import type { RangeResponse } from '../../../src/kvstore/session/transport.ts';
 import { PageBounds } from '../../../src/kvstore/watch/page-bounds.ts';
 
 const page = (keys: readonly string[], count: number): RangeResponse => ({
-  ...{ header: { clusterID: 'c', revision: 1, raftTerm: 1 }, more: false, count },
+  header: { clusterID: 'c', revision: 1, raftTerm: 1 },
+  more: false,
+  count,
   kvs: keys.map((key) => ({ key, value: new Uint8Array(0), createRevision: 1, modRevision: 1 })),
 });
 

@@ -37,7 +37,9 @@ describe('a watch under faults', () => {
   );
 
   const same = (...entries: readonly (readonly [number, boolean])[]): Happening => ({
-    ...{ do: 'write', entries, same: true },
+    do: 'write',
+    entries,
+    same: true,
   });
   it.each([
     ['in its transaction', [same([1, true], [2, true])], [same([3, true], [2, true])]],

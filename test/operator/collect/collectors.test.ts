@@ -52,7 +52,9 @@ describe('the collectors of an operator', () => {
   };
   function make(more: Partial<CollectorsOptions> = {}): readonly Duty[] {
     return collectors({
-      ...{ clock, leadership: { mayDelete: () => leads }, kubernetes: client },
+      clock,
+      leadership: { mayDelete: () => leads },
+      kubernetes: client,
       kvstore: { backend, cluster: 'atlantic', identities: RANGE },
       onAction: (action) => actions.push(action),
       ...more,
@@ -70,8 +72,10 @@ describe('the collectors of an operator', () => {
   async function pod(name: string): Promise<string> {
     const { metadata } = await user('pods', 'shop').create(name);
     await user('pods', 'shop').ask({
-      ...{ method: 'PATCH', path: `${user('pods', 'shop').path(name)}/status` },
-      ...{ body: { status: { phase: 'Running' } }, contentType: 'application/merge-patch+json' },
+      method: 'PATCH',
+      path: `${user('pods', 'shop').path(name)}/status`,
+      body: { status: { phase: 'Running' } },
+      contentType: 'application/merge-patch+json',
     });
     return metadata.uid;
   }
@@ -79,8 +83,10 @@ describe('the collectors of an operator', () => {
     const endpoints = user('ciliumendpoints', 'shop');
     await endpoints.create(name, {}, { ownerReferences: [{ kind: 'Pod', name, uid }] });
     await endpoints.ask({
-      ...{ method: 'PATCH', path: `${endpoints.path(name)}/status` },
-      ...{ body: { status: { identity: { id } } }, contentType: 'application/merge-patch+json' },
+      method: 'PATCH',
+      path: `${endpoints.path(name)}/status`,
+      body: { status: { identity: { id } } },
+      contentType: 'application/merge-patch+json',
     });
   }
 
@@ -119,7 +125,9 @@ describe('the collectors of an operator', () => {
     ]);
     expect(actions.every(({ outcome }) => outcome === 'done')).toBe(true);
     expect(status('endpoint-gc')).toMatchObject({
-      ...{ state: 'running', failures: 0, lastFailure: undefined },
+      state: 'running',
+      failures: 0,
+      lastFailure: undefined,
       rounds: {
         deleted: 1,
         conflicts: 0,
@@ -149,7 +157,8 @@ describe('the collectors of an operator', () => {
     run();
     await advance(clock, 11 * MINUTE);
     expect(status('identity-gc-crd')).toMatchObject({
-      ...{ state: 'waiting', failures: 0 },
+      state: 'waiting',
+      failures: 0,
       lastFailure: {
         code: 'not-ready',
         message: 'the server does not serve ciliumidentities.cilium.io/v2: its CRD is not installed',
@@ -162,7 +171,9 @@ describe('the collectors of an operator', () => {
       },
     });
     expect(status('endpoint-gc')).toMatchObject({
-      ...{ state: 'running', failures: 1, rounds: { marked: 1, deleted: 0 } },
+      state: 'running',
+      failures: 1,
+      rounds: { marked: 1, deleted: 0 },
       lastFailure: {
         code: 'refused',
         message: expect.stringMatching(
@@ -261,7 +272,9 @@ describe('the collectors of an operator', () => {
     expect(status('identity-gc').rounds).toMatchObject({ rounds: 2, deleted: 1 });
     expect(actions).toEqual([
       {
-        ...{ duty: 'identity-gc', action: `delete ${identityKey(300)}`, outcome: 'done' },
+        duty: 'identity-gc',
+        action: `delete ${identityKey(300)}`,
+        outcome: 'done',
         reason: 'no node references the identity, unchanged since revision 2, in rounds 1 and 2',
       },
     ]);

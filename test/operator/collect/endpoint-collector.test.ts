@@ -28,7 +28,8 @@ class World {
     const happenings: readonly Happening[] = [
       { name: 'pod made', can: () => cluster.get1('pods', KEY) === undefined, happen: () => this.makePod() },
       {
-        ...{ name: 'pod finished', can: living },
+        name: 'pod finished',
+        can: living,
         happen: () => void cluster.put('pods', KEY, { status: { phase: 'Succeeded' } }),
       },
       {
@@ -38,11 +39,13 @@ class World {
       },
       { name: 'agent writes', can: living, happen: () => this.write() },
       {
-        ...{ name: 'endpoint gone', can: () => endpoint() !== undefined && !living() },
+        name: 'endpoint gone',
+        can: () => endpoint() !== undefined && !living(),
         happen: () => cluster.drop('ciliumendpoints', KEY),
       },
       {
-        ...{ name: 'operator crashed', can: () => !this.crashed },
+        name: 'operator crashed',
+        can: () => !this.crashed,
         happen: () => {
           this.crashed = true;
         },
@@ -96,8 +99,13 @@ class World {
     );
     if (endpoints === undefined || pods === undefined || nodes === undefined) throw new Error('three kinds');
     return new EndpointCollector({
-      ...{ endpoints, pods, nodes, clock, intervalMs: INTERVAL },
-      ...{ reader: cluster, writer: cluster },
+      endpoints,
+      pods,
+      nodes,
+      clock,
+      intervalMs: INTERVAL,
+      reader: cluster,
+      writer: cluster,
     });
   }
 }
@@ -309,8 +317,13 @@ describe('an endpoint', () => {
     const kind = cluster.observed('any');
     const make = (): unknown =>
       new EndpointCollector({
-        ...{ endpoints: kind, pods: kind, nodes: kind, clock, intervalMs: 0 },
-        ...{ reader: cluster, writer: cluster },
+        endpoints: kind,
+        pods: kind,
+        nodes: kind,
+        clock,
+        intervalMs: 0,
+        reader: cluster,
+        writer: cluster,
       });
     expect(make).toThrow(UnsafeSettingError);
     expect(make).toThrow(/^cilium-endpoint-gc-interval is 0: /);

@@ -28,17 +28,29 @@ class World {
     const { clock } = this;
     const random = (): number => 0.5;
     return operatorDuties({
-      ...{ clusterName: 'a', clusterID: 1, maxConnectedClusters: 255, identityAllocation: 'crd' },
+      clusterName: 'a',
+      clusterID: 1,
+      maxConnectedClusters: 255,
+      identityAllocation: 'crd',
       endpoints: 'ciliumendpoints',
       publish: {
-        ...{ services: false, nodes: false, identities: false, ips: false },
-        ...{ clusterConfig: false, heartbeat: false },
+        services: false,
+        nodes: false,
+        identities: false,
+        ips: false,
+        clusterConfig: false,
+        heartbeat: false,
       },
-      ...{ intervals, deleteAllEndpoints, clock, random },
+      intervals,
+      deleteAllEndpoints,
+      clock,
+      random,
       kubernetes: new KubernetesClient(new MemoryApiTransport(this.api), { clock, random }),
       backend: new MemoryBackend({ clock }),
       gate: new TurnGate({ clock, nextTurn: setImmediate }),
-      ...{ onReject: () => {}, onFailure: () => {}, onAction: (action) => this.actions.push(action) },
+      onReject: () => {},
+      onFailure: () => {},
+      onAction: (action) => this.actions.push(action),
     }).all;
   }
 
@@ -76,7 +88,9 @@ it('all CiliumEndpoints are deleted only if configured explicitly, once, and ret
   world.run(duty);
   await advance(world.clock, 0);
   expect(duty.status()).toMatchObject({
-    ...{ state: 'running', failures: 1, rounds: { rounds: 0, marked: 3, deleted: 0 } },
+    state: 'running',
+    failures: 1,
+    rounds: { rounds: 0, marked: 3, deleted: 0 },
     lastFailure: { message: expect.stringContaining('grant the verb "delete"') },
   });
   world.api.allow('delete', 'ciliumendpoints');
@@ -86,7 +100,8 @@ it('all CiliumEndpoints are deleted only if configured explicitly, once, and ret
   await advance(world.clock, 10_000);
   expect(await world.names()).toEqual(['b']);
   expect(duty.status()).toMatchObject({
-    ...{ state: 'ended', rounds: { rounds: 1, marked: 0, deleted: 2, conflicts: 1, lastRoundMs: 1000 } },
+    state: 'ended',
+    rounds: { rounds: 1, marked: 0, deleted: 2, conflicts: 1, lastRoundMs: 1000 },
   });
   const why = 'one-time deletion of all CiliumEndpoints';
   const action = (name: string, outcome: string): Action => ({

@@ -46,11 +46,13 @@ class World {
       { name: 'endpoint made', can: () => this.claimed, happen: () => this.name('ciliumendpoints') },
       { name: 'slice made', can: () => this.claimed, happen: () => this.name('ciliumendpointslices') },
       {
-        ...{ name: 'endpoint gone', can: () => has('ciliumendpoints', 'shop/a') },
+        name: 'endpoint gone',
+        can: () => has('ciliumendpoints', 'shop/a'),
         happen: () => cluster.drop('ciliumendpoints', 'shop/a'),
       },
       {
-        ...{ name: 'operator crashed', can: () => !this.crashed },
+        name: 'operator crashed',
+        can: () => !this.crashed,
         happen: () => {
           this.crashed = true;
         },
@@ -108,7 +110,10 @@ class World {
       identities: cluster.observed('ciliumidentities'),
       endpoints: cluster.observed('ciliumendpoints'),
       slices: cluster.observed('ciliumendpointslices'),
-      ...{ reader: cluster, writer: cluster, clock, timeoutMs: TIMEOUT },
+      reader: cluster,
+      writer: cluster,
+      clock,
+      timeoutMs: TIMEOUT,
       endpointsAreCollected: isCollected,
     });
   }

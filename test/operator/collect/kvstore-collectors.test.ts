@@ -113,11 +113,13 @@ async function histories(begin: Begin, most: number): Promise<{ ways: number; fi
         { name: `${node} stops`, can: () => using.has(node), happen: () => stop(node) },
       ]),
       {
-        ...{ name: 'written again', can: () => kvstore.keys.has(MASTER) && !kvstore.locked },
+        name: 'written again',
+        can: () => kvstore.keys.has(MASTER) && !kvstore.locked,
         happen: () => kvstore.put(MASTER, LABELS),
       },
       {
-        ...{ name: 'operator crashed', can: () => !crashed },
+        name: 'operator crashed',
+        can: () => !crashed,
         happen: () => {
           crashed = true;
         },
@@ -202,7 +204,8 @@ describe('the collector of locks', () => {
         const key = `${LOCKS}${LABELS}/${client}`;
         return [
           {
-            ...{ name: `${client} locks`, can: () => !kvstore.keys.has(key) },
+            name: `${client} locks`,
+            can: () => !kvstore.keys.has(key),
             happen: () => {
               kvstore.put(key, '');
               rounds.set(key, number);

@@ -22,7 +22,8 @@ class World {
       { name: 'node gone', can: node, happen: () => cluster.drop('nodes', KEY) },
       { name: 'agent writes', can: node, happen: () => this.write() },
       {
-        ...{ name: 'operator crashed', can: () => !this.crashed },
+        name: 'operator crashed',
+        can: () => !this.crashed,
         happen: () => {
           this.crashed = true;
         },

@@ -140,8 +140,13 @@ describe('the kept part of an object', () => {
     const times = { creationTimestamp: 'then', deletionTimestamp: 'now' };
     const full = {
       metadata: {
-        ...{ name: 'a', namespace: 'shop', uid: 'u', resourceVersion: '1', ...times },
-        ...{ labels: { l: '1' }, ownerReferences: [{ kind: 'Pod', name: 'a', more: 1 }, 'text', null] },
+        name: 'a',
+        namespace: 'shop',
+        uid: 'u',
+        resourceVersion: '1',
+        ...times,
+        labels: { l: '1' },
+        ownerReferences: [{ kind: 'Pod', name: 'a', more: 1 }, 'text', null],
       },
       ...{
         spec: { x: 1 },
@@ -155,7 +160,11 @@ describe('the kept part of an object', () => {
     } as const;
     expect(trimTo(shape)(full)).toEqual({
       metadata: {
-        ...{ name: 'a', namespace: 'shop', uid: 'u', resourceVersion: '1', ...times },
+        name: 'a',
+        namespace: 'shop',
+        uid: 'u',
+        resourceVersion: '1',
+        ...times,
         ownerReferences: [{ kind: 'Pod' }, 'text', null],
       },
       status: { phase: 'Running', ips: [{ ip: '1' }], all: { deep: [1] } },

@@ -111,7 +111,11 @@ describe('the collector of policy status', () => {
       });
     };
     const collector = new PolicyStatusCollector({
-      ...{ policies: POLICIES, reader: client.reader(), writer: client.writer(), backend, clock },
+      policies: POLICIES,
+      reader: client.reader(),
+      writer: client.writer(),
+      backend,
+      clock,
       cluster: 'atlantic',
     });
     const names = async (): Promise<readonly string[]> => {

@@ -38,7 +38,8 @@ class World {
       { name: 'back', can: () => !this.hasKey, happen: () => this.#setKey(true) },
       { name: 'agent writes', can: () => this.hasKey, happen: () => this.write() },
       {
-        ...{ name: 'operator crashed', can: () => !this.crashed },
+        name: 'operator crashed',
+        can: () => !this.crashed,
         happen: () => {
           this.crashed = true;
         },
@@ -75,8 +76,10 @@ class World {
     const kv = (
       node: string,
     ): { key: string; value: Uint8Array; modRevision: number; createRevision: number } => ({
-      ...{ key: nodeKey('atlantic', node), value: new Uint8Array() },
-      ...{ modRevision: 1, createRevision: 1 },
+      key: nodeKey('atlantic', node),
+      value: new Uint8Array(),
+      modRevision: 1,
+      createRevision: 1,
     });
     return {
       get: async (key) => {
@@ -102,8 +105,13 @@ const ours: Rule = {
   begin: (world) => {
     const { cluster, clock } = world;
     const collector = new PolicyStatusCollector({
-      ...{ policies: POLICIES, reader: cluster, writer: cluster, clock },
-      ...{ backend: world.backend(), cluster: 'atlantic', minAgeMs: INTERVAL },
+      policies: POLICIES,
+      reader: cluster,
+      writer: cluster,
+      clock,
+      backend: world.backend(),
+      cluster: 'atlantic',
+      minAgeMs: INTERVAL,
     });
     return (number) => round(collector, number);
   },

@@ -57,7 +57,8 @@ describe('a duty that works in rounds', () => {
       },
     };
     duty = new RoundsDuty(collector, {
-      ...{ clock, intervalMs: INTERVAL },
+      clock,
+      intervalMs: INTERVAL,
       onFailure: (error, name) =>
         void failed.push(`${name}: ${error instanceof Error ? error.message : error}`),
       onAction: (action) => void actions.push(action),
@@ -80,8 +81,12 @@ describe('a duty that works in rounds', () => {
     takes = 20_000;
     await advance(clock, INTERVAL + takes);
     expect(status().rounds).toEqual({
-      ...{ rounds: 2, marked: 0, deleted: 0, conflicts: 0 },
-      ...{ lastRoundMs: 3_600_000 + INTERVAL, nextRoundMs: 3_600_000 + 2 * INTERVAL },
+      rounds: 2,
+      marked: 0,
+      deleted: 0,
+      conflicts: 0,
+      lastRoundMs: 3_600_000 + INTERVAL,
+      nextRoundMs: 3_600_000 + 2 * INTERVAL,
     });
     takes = 90_000; // longer than an interval: the next begins at once
     await advance(clock, 40_000 + takes - 1);
@@ -98,7 +103,9 @@ describe('a duty that works in rounds', () => {
     expect(used).toEqual([ended.signal, ended.signal]);
     expect(begun).toEqual([]);
     expect(status()).toMatchObject({
-      ...{ state: 'waiting', failures: 0, rounds: { rounds: 0, nextRoundMs: 3_625_000 } },
+      state: 'waiting',
+      failures: 0,
+      rounds: { rounds: 0, nextRoundMs: 3_625_000 },
       lastFailure: { code: 'not-ready', message: 'the list of pods/v1 is not complete' },
     });
     lacks = 'pods/v1 is not watched';
@@ -133,7 +140,9 @@ describe('a duty that works in rounds', () => {
     run({ onFailure: raise, onAction: raise });
     await advance(clock, INTERVAL);
     expect(status()).toMatchObject({
-      ...{ state: 'running', failures: 2, rounds: { rounds: 0 } },
+      state: 'running',
+      failures: 2,
+      rounds: { rounds: 0 },
       lastFailure: { code: 'refused', message: 'no right in round 1', at: 3_600_000 + INTERVAL },
     });
     round = () => Promise.reject(new NotReadyError('the kvstore is empty'));
@@ -158,7 +167,8 @@ describe('a duty that works in rounds', () => {
     await advance(clock, 2 * INTERVAL);
     expect(rounds).toEqual([1, 2, 2]);
     expect(status()).toMatchObject({
-      ...{ failures: 1, lastFailure: { message: 'once' } },
+      failures: 1,
+      lastFailure: { message: 'once' },
       rounds: { rounds: 2, marked: 5, deleted: 9, conflicts: 3 },
     });
     expect(failed).toEqual(['gc: once']);
@@ -193,8 +203,10 @@ describe('a write of a collector', () => {
   ): Promise<unknown> {
     const told: unknown[] = [];
     const report: RoundReport = {
-      ...{ round: 2, marked: () => told.push('marked') },
-      ...{ deleted: () => told.push('deleted'), conflict: () => told.push('conflict') },
+      round: 2,
+      marked: () => told.push('marked'),
+      deleted: () => told.push('deleted'),
+      conflict: () => told.push('conflict'),
       done: (action) => told.push(action),
     };
     const writer = { write: async () => answer };

@@ -11,8 +11,11 @@ it('restarts pods without an endpoint: one per round, none that is young, termin
   const clock = new ManualClock();
   const cluster = new TinyCluster();
   const collector = new UnmanagedDnsCollector({
-    ...{ pods: cluster.observed('pods'), endpoints: cluster.observed('ciliumendpoints') },
-    ...{ reader: cluster, writer: cluster, clock },
+    pods: cluster.observed('pods'),
+    endpoints: cluster.observed('ciliumendpoints'),
+    reader: cluster,
+    writer: cluster,
+    clock,
   });
   const deleted: string[] = [];
   cluster.onDelete = (_object, key) => deleted.push(key.slice('kube-system/'.length));

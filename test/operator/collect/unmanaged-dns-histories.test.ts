@@ -32,18 +32,21 @@ class World {
       { name: 'pod made', can: () => !has('pods'), happen: () => this.makePod() },
       { name: 'pod gone', can: () => has('pods'), happen: () => cluster.drop('pods', KEY) },
       {
-        ...{ name: 'endpoint made', can: () => has('pods') && !has('ciliumendpoints') },
+        name: 'endpoint made',
+        can: () => has('pods') && !has('ciliumendpoints'),
         happen: () => {
           this.#managedAt = this.#requests;
           cluster.put('ciliumendpoints', KEY);
         },
       },
       {
-        ...{ name: 'endpoint gone', can: () => has('ciliumendpoints') },
+        name: 'endpoint gone',
+        can: () => has('ciliumendpoints'),
         happen: () => cluster.drop('ciliumendpoints', KEY),
       },
       {
-        ...{ name: 'operator crashed', can: () => !this.crashed },
+        name: 'operator crashed',
+        can: () => !this.crashed,
         happen: () => {
           this.crashed = true;
           this.#restartedAt = Number.NEGATIVE_INFINITY;

@@ -66,8 +66,11 @@ describe('a leader election', () => {
     expect(one.working).toBe(false);
     expect(one.election.mayDelete()).toBe(false);
     expect(await world.spec()).toEqual({
-      ...{ holderIdentity: '', leaseDurationSeconds: 1, leaseTransitions: 0 },
-      ...{ acquireTime: '2023-11-14T22:13:30.500000Z', renewTime: '2023-11-14T22:13:30.500000Z' },
+      holderIdentity: '',
+      leaseDurationSeconds: 1,
+      leaseTransitions: 0,
+      acquireTime: '2023-11-14T22:13:30.500000Z',
+      renewTime: '2023-11-14T22:13:30.500000Z',
     });
     const two = world.add('two');
     two.start();
@@ -244,7 +247,8 @@ describe('a leader election', () => {
     { weight: 4, arbitrary: fc.record({ do: fc.constant('wait' as const), ms: ms(12_000) }) },
     fc.record({ do: fc.constant('delay' as const), who, ms: fc.tuple(ms(4000), ms(4000)) }),
     fc.record({
-      ...{ do: fc.constant('lose' as const), who },
+      do: fc.constant('lose' as const),
+      who,
       what: fc.constantFrom('nothing' as const, 'requests' as const, 'answers' as const),
     }),
     fc.record({ do: fc.constantFrom('pause' as const, 'go' as const), who }),
@@ -335,8 +339,12 @@ describe('the Lease of an election', () => {
     const one = world.add('one');
     expect([one.election.mayDelete(), one.election.writeMs]).toEqual([false, 5000]);
     expect(one.election.status()).toEqual({
-      ...{ identity: 'one', state: 'idle', holder: undefined, renewedMs: undefined },
-      ...{ failures: 0, lastFailure: undefined },
+      identity: 'one',
+      state: 'idle',
+      holder: undefined,
+      renewedMs: undefined,
+      failures: 0,
+      lastFailure: undefined,
     });
     one.start();
     await settle();
@@ -377,7 +385,9 @@ describe('the Lease of an election', () => {
     expect(await world.spec()).toMatchObject({ acquireTime: 'then', leaseTransitions: 4 });
     await advance(world.clock, 5000);
     expect(await world.spec()).toMatchObject({
-      ...{ holderIdentity: 'one', acquireTime: 'then', leaseTransitions: 4 },
+      holderIdentity: 'one',
+      acquireTime: 'then',
+      leaseTransitions: 4,
       renewTime: '2023-11-14T22:13:24.000000Z',
     });
     await world.end();

@@ -66,11 +66,15 @@ function endpoint(cluster: OperatedCluster, i: number, ip: number): readonly Man
   const name = `pod-${i}`;
   return [
     {
-      ...{ apiVersion: 'cilium.io/v2', kind: 'CiliumIdentity', metadata: { name: String(id) } },
+      apiVersion: 'cilium.io/v2',
+      kind: 'CiliumIdentity',
+      metadata: { name: String(id) },
       'security-labels': { 'k8s:app': name, 'k8s:io.kubernetes.pod.namespace': 'shop' },
     },
     {
-      ...{ apiVersion: 'cilium.io/v2', kind: 'CiliumEndpoint', metadata: { name, namespace: 'shop' } },
+      apiVersion: 'cilium.io/v2',
+      kind: 'CiliumEndpoint',
+      metadata: { name, namespace: 'shop' },
       status: {
         identity: { id, labels: [`k8s:app=${name}`] },
         networking: { addressing: [{ ipv4: `10.${cluster.id}.0.${ip}` }], node: `192.168.${cluster.id}.10` },
@@ -89,7 +93,9 @@ function service(
   const annotations = { 'service.cilium.io/global': String(isGlobal) };
   return [
     {
-      ...{ apiVersion: 'v1', kind: 'Service', metadata: { name, namespace: 'shop', annotations } },
+      apiVersion: 'v1',
+      kind: 'Service',
+      metadata: { name, namespace: 'shop', annotations },
       spec: { type: 'ClusterIP', clusterIP: `172.16.${cluster.id}.1`, ports: [{ name: 'http', port: 80 }] },
     },
     {
@@ -210,7 +216,8 @@ async function agree(when: string): Promise<void> {
 beforeAll(async () => {
   mkdirSync(join(folder, 'mesh'));
   const services = SERVICES.flatMap((name, i) => ({
-    ...{ apiVersion: 'v1', kind: 'Service' },
+    apiVersion: 'v1',
+    kind: 'Service',
     metadata: { name, namespace: 'shop', annotations: { 'service.cilium.io/global': 'true' } },
     spec: { type: 'ClusterIP', clusterIP: `172.31.0.${i + 1}`, ports: [{ name: 'http', port: 80 }] },
   }));

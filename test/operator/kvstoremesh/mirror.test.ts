@@ -23,7 +23,12 @@ describe('a mirror of a resource', () => {
     local = new MemoryBackend({ clock, random: () => 0.5 });
     const gate = new TurnGate({ clock, nextTurn: (turn) => turns.push(turn) });
     mirror = new Mirror({
-      ...{ cluster: 'c1', resource: 'ip', local, clock, random: () => 0.5, gate },
+      cluster: 'c1',
+      resource: 'ip',
+      local,
+      clock,
+      random: () => 0.5,
+      gate,
       ...{
         rejections: new RejectionLog(),
         identities: new IdentityCache(),

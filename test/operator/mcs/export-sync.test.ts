@@ -38,15 +38,24 @@ describe('serviceexports.txtar', () => {
   });
   const expected = (annotation: string): object => ({
     'shop/basic': {
-      ...{ cluster: 'cluster1', name: 'basic', namespace: 'shop' },
-      ...{ annotations: { 'my-annotation': annotation }, labels: { 'my-label': 'test' } },
+      cluster: 'cluster1',
+      name: 'basic',
+      namespace: 'shop',
+      annotations: { 'my-annotation': annotation },
+      labels: { 'my-label': 'test' },
       exportCreationTimestamp: expect.stringMatching(/^\d{4}-.*Z$/),
-      ...{ ports: ports('my-port-1'), type: 'ClusterSetIP', ...affinity },
+      ports: ports('my-port-1'),
+      type: 'ClusterSetIP',
+      ...affinity,
     },
     'shop/headless': {
-      ...{ cluster: 'cluster1', name: 'headless', namespace: 'shop' },
+      cluster: 'cluster1',
+      name: 'headless',
+      namespace: 'shop',
       exportCreationTimestamp: expect.stringMatching(/^\d{4}-.*Z$/),
-      ...{ ports: ports('http'), type: 'Headless', sessionAffinity: '' },
+      ports: ports('http'),
+      type: 'Headless',
+      sessionAffinity: '',
     },
   });
 

@@ -72,7 +72,9 @@ describe('an import', () => {
         },
       },
       spec: {
-        ...{ type: 'ClusterSetIP', sessionAffinity: 'None', ipFamilies: ['IPv4'] },
+        type: 'ClusterSetIP',
+        sessionAffinity: 'None',
+        ipFamilies: ['IPv4'],
         ports: [{ name: 'http', protocol: 'TCP', port: 80 }],
       },
     });

@@ -9,13 +9,23 @@ const NAME = { namespace: 'shop', name: 'cart' };
 /** Returns the export of a cluster; those of clusters later in the alphabet are younger. */
 function exported(cluster: string, change: Partial<ServiceExport> = {}): ServiceExport {
   return {
-    ...{ cluster, ...NAME, annotations: new Map(), labels: new Map(), createdAt: cluster.charCodeAt(0) },
-    ...{ ports: [], type: 'ClusterSetIP', ipFamilies: [], ...change },
+    cluster,
+    ...NAME,
+    annotations: new Map(),
+    labels: new Map(),
+    createdAt: cluster.charCodeAt(0),
+    ports: [],
+    type: 'ClusterSetIP',
+    ipFamilies: [],
+    ...change,
   };
 }
 
 const port = (number: number, name = '', more: Partial<ExportedPort> = {}): ExportedPort => ({
-  ...{ name, port: number, protocol: 6, ...more },
+  name,
+  port: number,
+  protocol: 6,
+  ...more,
 });
 
 /** The merge as a fold: each export in the order of age changes what is there. Shares no code with the other. */

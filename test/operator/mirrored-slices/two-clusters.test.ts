@@ -127,8 +127,13 @@ describe('two clusters with operators that synchronize slices', () => {
     const kubernetes = new KubernetesClient(new MemoryApiTransport(atlantic.api), { clock });
     const services = new ServiceCache({ clusterName: 'atlantic' });
     const feed = new KubernetesFeed({
-      ...{ source: kubernetes, clusterName: 'atlantic', nodeName: 'node-1', clock },
-      ...{ services, identities: 'none', selection: { headless: true } },
+      source: kubernetes,
+      clusterName: 'atlantic',
+      nodeName: 'node-1',
+      clock,
+      services,
+      identities: 'none',
+      selection: { headless: true },
     });
     feed.start();
     await advance(clock, 5000);

@@ -26,8 +26,13 @@ class Session {
   constructor(server: MemoryServer, clock: ManualClock, leaseSeconds?: number) {
     this.backend = new FaultyMemoryBackend({ server, clock, leaseSeconds });
     this.prefix = new PublishedPrefix({
-      ...{ backend: this.backend, prefix: 'p/', clock, random: () => 0.5 },
-      ...{ rejections: new RejectionLog(), isOwn: () => true, canary: 'synced/p' },
+      backend: this.backend,
+      prefix: 'p/',
+      clock,
+      random: () => 0.5,
+      rejections: new RejectionLog(),
+      isOwn: () => true,
+      canary: 'synced/p',
     });
     this.#running = this.prefix.run(this.#ended.signal);
   }

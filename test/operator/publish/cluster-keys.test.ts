@@ -18,14 +18,18 @@ const random = (): number => 0.5;
 
 describe('the keys of a cluster beside other writers', () => {
   const node = {
-    ...{ name: 'n1', addresses: [{ type: 'InternalIP', ip: '192.168.0.1' }], bootID: 'b' },
+    name: 'n1',
+    addresses: [{ type: 'InternalIP', ip: '192.168.0.1' }],
+    bootID: 'b',
     ...{
       ipv4SecondaryAllocCIDRs: [],
       ipv6SecondaryAllocCIDRs: [],
       labels: new Map(),
       annotations: new Map(),
     },
-    ...{ encryptionKey: 0, nodeIdentity: 0, wireguardPubKey: '' },
+    encryptionKey: 0,
+    nodeIdentity: 0,
+    wireguardPubKey: '',
   };
   const registered = encodeNode({ ...node, cluster: 'a', clusterID: 1 });
   const published = encodeNode({ ...node, cluster: 'a', clusterID: 1 }, { source: 'custom-resource' });
@@ -140,7 +144,12 @@ describe('the keys of a cluster beside other writers', () => {
       rejected.length = 0;
       const onReject = ({ reason, message }: Rejection): number => rejected.push(`${reason} ${message}`);
       publisher = new ClusterPublisher({
-        ...{ backend, clock, random, clusterName: 'a', clusterID: 1, onReject },
+        backend,
+        clock,
+        random,
+        clusterName: 'a',
+        clusterID: 1,
+        onReject,
       });
       void publisher.run(ended.signal);
       void publisher.markSynced();

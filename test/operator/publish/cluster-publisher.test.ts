@@ -23,16 +23,27 @@ function say(publisher: ClusterPublisher, thing: Thing, value: number): void {
   const [kind = '', name = ''] = thing.split('/');
   if (kind === 'a')
     publisher.upsertNode({
-      ...{ name, encryptionKey: 0, nodeIdentity: 0, wireguardPubKey: '', bootID: `${value}` },
+      name,
+      encryptionKey: 0,
+      nodeIdentity: 0,
+      wireguardPubKey: '',
+      bootID: `${value}`,
       addresses: [{ type: 'InternalIP', ip: `192.168.0.${name === 'n0' ? 1 : 2}` }],
-      ...{ ipv4SecondaryAllocCIDRs: [], ipv6SecondaryAllocCIDRs: [] },
-      ...{ labels: new Map(), annotations: new Map() },
+      ipv4SecondaryAllocCIDRs: [],
+      ipv6SecondaryAllocCIDRs: [],
+      labels: new Map(),
+      annotations: new Map(),
     });
   else if (kind === 'ns')
     publisher.upsertService({
-      ...{ namespace: 'ns', name, frontends: new Map(), labels: new Map(), selector: new Map() },
+      namespace: 'ns',
+      name,
+      frontends: new Map(),
+      labels: new Map(),
+      selector: new Map(),
       backends: new Map([[`10.1.0.${value}`, new Map([['http', { port: 80, protocol: 6 }]])]]),
-      ...{ includeExternal: true, shared: true },
+      includeExternal: true,
+      shared: true,
     });
   else if (kind === 'id') publisher.upsertIdentity(Number(name), parseLabels(`k8s:a=${value};`) ?? []);
   else publisher.upsertIP({ key: thing, identity: 65792 + value, encryptKey: 0 });
@@ -101,8 +112,11 @@ class Life {
     const random = (): number => 0.5;
     this.backend = new FaultyMemoryBackend({ server, clock, random });
     this.publisher = new ClusterPublisher({
-      ...{ backend: this.backend, clock, random },
-      ...{ clusterName: CLUSTER, clusterID: ID },
+      backend: this.backend,
+      clock,
+      random,
+      clusterName: CLUSTER,
+      clusterID: ID,
     });
     this.#running = this.publisher.run(this.#stopped.signal);
     void this.#begin(wanted);

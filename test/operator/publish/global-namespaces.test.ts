@@ -77,16 +77,28 @@ class Cluster {
     const kubernetes = new KubernetesClient(new MemoryApiTransport(this.api), runtime);
     const backend = new MemoryBackend({ ...runtime, server: this.server });
     this.duties = operatorDuties({
-      ...{ clusterName: 'a', clusterID: 1, maxConnectedClusters: 255, identityAllocation: 'crd' },
-      ...{ endpoints: 'ciliumendpoints', globalByDefault },
+      clusterName: 'a',
+      clusterID: 1,
+      maxConnectedClusters: 255,
+      identityAllocation: 'crd',
+      endpoints: 'ciliumendpoints',
+      globalByDefault,
       publish: {
-        ...{ services: true, nodes: true, identities: true, ips: true },
-        ...{ clusterConfig: true, heartbeat: false },
+        services: true,
+        nodes: true,
+        identities: true,
+        ips: true,
+        clusterConfig: true,
+        heartbeat: false,
       },
       intervals: { endpoints: 0, identities: 0, nodes: 0, locks: 0 },
-      ...{ ...runtime, kubernetes, backend },
+      ...runtime,
+      kubernetes,
+      backend,
       gate: new TurnGate({ clock, nextTurn: queueMicrotask }),
-      ...{ onReject: () => {}, onFailure: () => {}, onAction: (action) => this.actions.push(action) },
+      onReject: () => {},
+      onFailure: () => {},
+      onAction: (action) => this.actions.push(action),
     });
     const ended = new AbortController();
     const running = this.duties.all.map((duty) => duty.run(ended.signal));
@@ -143,7 +155,10 @@ describe('global namespaces', () => {
     };
     expect(await published()).toEqual(expected(...don));
     expect(cluster.duties.namespaces?.counts()).toEqual({
-      ...{ globalByDefault: false, complete: true, known: 2, global: 1 },
+      globalByDefault: false,
+      complete: true,
+      known: 2,
+      global: 1,
     });
     await cluster.annotate('quixote', 'True');
     expect(await published()).toEqual(expected(...don, ...quixote));

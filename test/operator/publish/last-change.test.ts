@@ -23,12 +23,15 @@ const contentOf = (ip: string): object => ({
 const OBJECTS = [
   { apiVersion: 'v1', kind: 'Namespace', metadata: { name: ID.namespace } },
   {
-    ...{ apiVersion: 'v1', kind: 'Service' },
+    apiVersion: 'v1',
+    kind: 'Service',
     metadata: { ...ID, annotations: { 'service.cilium.io/global': 'true' } },
     spec: { clusterIP: '172.16.0.1', ports: [{ name: 'sql', port: 5432 }] },
   },
   {
-    ...{ apiVersion: 'discovery.k8s.io/v1', kind: 'EndpointSlice', ...contentOf('10.0.0.1') },
+    apiVersion: 'discovery.k8s.io/v1',
+    kind: 'EndpointSlice',
+    ...contentOf('10.0.0.1'),
     metadata: { namespace: ID.namespace, name: 'db-rw-1', labels },
   },
 ]
@@ -80,7 +83,13 @@ it.each(Object.keys(OUTAGES))(
     const source = new KubernetesClient(new MemoryApiTransport(api), { clock, random: () => 0.5 });
     const services = new ServiceCache({ clusterName: 'a' });
     const feed = new KubernetesFeed({
-      ...{ source, services, clock, random: () => 0.5, clusterName: 'a', nodeName: 'n1', identities: 'none' },
+      source,
+      services,
+      clock,
+      random: () => 0.5,
+      clusterName: 'a',
+      nodeName: 'n1',
+      identities: 'none',
     });
     onTestFinished(async () => {
       await feed.stop();

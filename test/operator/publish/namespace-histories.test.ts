@@ -28,20 +28,27 @@ function objectsOf(pod: Pod): string {
   const ip = `10.0.0.${numberOf(pod) + 1}`;
   const objects = [
     {
-      ...{ apiVersion: 'cilium.io/v2', kind: 'CiliumIdentity', metadata: { name: String(id) } },
+      apiVersion: 'cilium.io/v2',
+      kind: 'CiliumIdentity',
+      metadata: { name: String(id) },
       'security-labels': { 'k8s:app': name, 'k8s:io.kubernetes.pod.namespace': namespace },
     },
     {
-      ...{ apiVersion: 'cilium.io/v2', kind: 'CiliumEndpoint', metadata: { namespace, name } },
+      apiVersion: 'cilium.io/v2',
+      kind: 'CiliumEndpoint',
+      metadata: { namespace, name },
       status: { identity: { id }, networking: { addressing: [{ ipv4: ip }], node: '192.168.0.1' } },
     },
     {
-      ...{ apiVersion: 'v1', kind: 'Service' },
+      apiVersion: 'v1',
+      kind: 'Service',
       metadata: { namespace, name, annotations: { 'service.cilium.io/global': 'true' } },
       spec: { clusterIP: '172.16.0.1', ports: [{ name: 'http', port: 80 }] },
     },
     {
-      ...{ apiVersion: 'discovery.k8s.io/v1', kind: 'EndpointSlice', addressType: 'IPv4' },
+      apiVersion: 'discovery.k8s.io/v1',
+      kind: 'EndpointSlice',
+      addressType: 'IPv4',
       metadata: { namespace, name: `${name}-s`, labels: { 'kubernetes.io/service-name': name } },
       endpoints: [{ addresses: [ip] }],
       ports: [{ name: 'http', port: 80 }],

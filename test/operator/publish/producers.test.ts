@@ -38,7 +38,8 @@ const maybe = <T>(value: fc.Arbitrary<T>): fc.Arbitrary<T | undefined> =>
 
 const service = fc
   .record({
-    ...{ name, namespace },
+    name,
+    namespace,
     global: fc.constantFrom('true', 'false', undefined),
     shared: maybe(fc.constantFrom('true', 'FALSE')),
     headless: bool,
@@ -50,10 +51,12 @@ const service = fc
       ),
     );
     return {
-      ...{ apiVersion: 'v1', kind: 'Service' },
+      apiVersion: 'v1',
+      kind: 'Service',
       metadata: { name: of, namespace: where, annotations },
       spec: {
-        ...{ type: 'ClusterIP', clusterIP: headless ? 'None' : `172.16.0.${of === 'x' ? 1 : 2}` },
+        type: 'ClusterIP',
+        clusterIP: headless ? 'None' : `172.16.0.${of === 'x' ? 1 : 2}`,
         ports: [{ name: 'http', port: 80, protocol: 'TCP' }],
       },
     };
@@ -62,13 +65,15 @@ const service = fc
 const slice = fc
   .record({
     slice: fc.constantFrom('x-1', 'x-2', 'y-1'),
-    ...{ of: name, namespace },
+    of: name,
+    namespace,
     ips: fc.array(ip, { maxLength: 2 }),
     ready: bool,
   })
   .map(
     ({ slice: named, of, namespace: where, ips, ready }): TraceObject => ({
-      ...{ apiVersion: 'discovery.k8s.io/v1beta1', kind: 'EndpointSlice' },
+      apiVersion: 'discovery.k8s.io/v1beta1',
+      kind: 'EndpointSlice',
       metadata: { name: named, namespace: where, labels: { 'kubernetes.io/service-name': of } },
       addressType: 'IPv4',
       endpoints: ips.map((address) => ({ addresses: [address], conditions: { ready } })),
@@ -85,7 +90,8 @@ const node = fc
   })
   .map(
     ({ name: of, key, label, ip: address }): TraceObject => ({
-      ...{ apiVersion: 'cilium.io/v2', kind: 'CiliumNode' },
+      apiVersion: 'cilium.io/v2',
+      kind: 'CiliumNode',
       metadata: { name: of, ...(label ? { labels: { l: '1' } } : {}) },
       spec: { addresses: [{ type: 'InternalIP', ip: address }], encryption: { key } },
     }),
@@ -93,15 +99,18 @@ const node = fc
 
 const endpoint = fc
   .record({
-    ...{ name, namespace },
+    name,
+    namespace,
     ips: fc.array(ip, { maxLength: 2 }),
     id: maybe(fc.constant(65_800)),
-    ...{ host: bool, port: bool },
+    host: bool,
+    port: bool,
     account: fc.constantFrom('default', 'web', '', undefined),
   })
   .map(
     ({ name: of, namespace: where, ips, id, host, port, account }): TraceObject => ({
-      ...{ apiVersion: 'cilium.io/v2', kind: 'CiliumEndpoint' },
+      apiVersion: 'cilium.io/v2',
+      kind: 'CiliumEndpoint',
       metadata: { name: of, namespace: where },
       status: {
         ...(id === undefined ? {} : { identity: { id } }),
@@ -124,8 +133,10 @@ const identity = fc
   .map(({ id, labels, namespace: where }): TraceObject => {
     const said = where === undefined ? labels : { ...labels, 'k8s:io.kubernetes.pod.namespace': where };
     return {
-      ...{ apiVersion: 'cilium.io/v2', kind: 'CiliumIdentity' },
-      ...{ metadata: { name: id }, 'security-labels': said },
+      apiVersion: 'cilium.io/v2',
+      kind: 'CiliumIdentity',
+      metadata: { name: id },
+      'security-labels': said,
     };
   });
 
@@ -133,7 +144,8 @@ const annotated = fc
   .record({ name: namespace, value: fc.constantFrom('true', 'TRUE', 'false', '', 'yes', undefined) })
   .map(
     ({ name: of, value }): TraceObject => ({
-      ...{ apiVersion: 'v1', kind: 'Namespace' },
+      apiVersion: 'v1',
+      kind: 'Namespace',
       metadata: {
         name: of,
         annotations: value === undefined ? {} : { 'clustermesh.cilium.io/global': value },
@@ -242,7 +254,10 @@ class ProducerWorld {
     await world.quiet(this.#needsTime ? REPAIRED_MS : 7000);
     this.#needsTime = false;
     const cluster: NaiveCluster = {
-      ...{ name: CLUSTER, id: 1, version: '1.17', slices: true },
+      name: CLUSTER,
+      id: 1,
+      version: '1.17',
+      slices: true,
       createdAt: (one) => world.createdAt.get(nameOf(one as TraceObject)) ?? 0,
       globalByDefault: this.#globalByDefault,
       resources: new Set(['services', 'nodes', 'ip', 'identities']),

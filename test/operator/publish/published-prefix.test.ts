@@ -56,7 +56,11 @@ describe('published keys below a prefix', () => {
 
   function publish(more: Partial<PublishedPrefixOptions> = {}): PublishedPrefix {
     const prefix = new PublishedPrefix({
-      ...{ backend, prefix: 'p/', clock, random: () => 0.5, rejections: new RejectionLog() },
+      backend,
+      prefix: 'p/',
+      clock,
+      random: () => 0.5,
+      rejections: new RejectionLog(),
       isOwn: (name) => name.startsWith('own'),
       ...more,
     });
@@ -258,7 +262,8 @@ describe('published keys below a prefix', () => {
     expect(below()).toEqual({ b: '1' });
     expect(prefix.status()).toMatchObject({ keys: 1, refused: 1 });
     expect(rejections.status().recent[0]).toMatchObject({
-      ...{ reason: 'too-large', at: 'p/a' },
+      reason: 'too-large',
+      at: 'p/a',
       message: expect.stringMatching(
         new RegExp(
           `value.*${most + 1} bytes.*must have at most ${VALUE_LIMITS.bytes - 512} bytes with its key`,

@@ -78,16 +78,29 @@ class World {
     const kubernetes = new KubernetesClient(transport, runtime);
     const backend = new MemoryBackend({ ...runtime, server: this.server });
     const { all } = operatorDuties({
-      ...{ clusterName: 'a', clusterID: 1, maxConnectedClusters: 255, identityAllocation: 'crd' },
-      ...{ endpoints: 'ciliumendpoints', globalByDefault: true, serviceFormats: this.#serviceFormats },
+      clusterName: 'a',
+      clusterID: 1,
+      maxConnectedClusters: 255,
+      identityAllocation: 'crd',
+      endpoints: 'ciliumendpoints',
+      globalByDefault: true,
+      serviceFormats: this.#serviceFormats,
       publish: {
-        ...{ services: true, nodes: true, identities: true, ips: true },
-        ...{ clusterConfig: true, heartbeat: false },
+        services: true,
+        nodes: true,
+        identities: true,
+        ips: true,
+        clusterConfig: true,
+        heartbeat: false,
       },
       intervals: { endpoints: 0, identities: 0, nodes: 0, locks: 0 },
-      ...{ ...runtime, kubernetes, backend },
+      ...runtime,
+      kubernetes,
+      backend,
       gate: new TurnGate({ clock, nextTurn: queueMicrotask }),
-      ...{ onReject: () => {}, onFailure: () => {}, onAction: () => {} },
+      onReject: () => {},
+      onFailure: () => {},
+      onAction: () => {},
     });
     const ended = new AbortController();
     const running = all.map((duty) => duty.run(ended.signal));
@@ -142,7 +155,10 @@ class World {
     this.slices.delete(name);
     if (said === undefined) return;
     const endpoints = said.ips.map((ip) => ({
-      ...{ addresses: [`10.0.0.${ip}`], conditions: { ready: said.ready }, nodeName: 'n1', zone: 'z' },
+      addresses: [`10.0.0.${ip}`],
+      conditions: { ready: said.ready },
+      nodeName: 'n1',
+      zone: 'z',
       hints: { forZones: [{ name: 'z' }] },
     }));
     await user.create(
@@ -302,8 +318,16 @@ it('slices that are derived from a service have its backends, at most 100 in eac
     ['fd00::1', http] as const,
   ]);
   const service = {
-    ...{ cluster: 'a', clusterID: 1, namespace: 'shop', name: 'web', frontends: new Map(), backends },
-    ...{ labels: new Map([['team', 'shop']]), selector: new Map(), includeExternal: true, shared: true },
+    cluster: 'a',
+    clusterID: 1,
+    namespace: 'shop',
+    name: 'web',
+    frontends: new Map(),
+    backends,
+    labels: new Map([['team', 'shop']]),
+    selector: new Map(),
+    includeExternal: true,
+    shared: true,
     zones: new Map([['fd00::1', { zone: 'z', forZones: ['y'] }]]),
     hostnames: new Map([['fd00::1', 'web-0']]),
   };

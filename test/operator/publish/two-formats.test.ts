@@ -32,7 +32,8 @@ const slice = fc.constantFrom('IPv4', 'IPv6').chain((addressType) =>
     metadata: fc
       .tuple(fc.constantFrom('web-1', 'web-2', 'web-3', 'a'), fc.constantFrom(undefined, undefined, '0', '7'))
       .map(([name, weight]) => ({
-        ...{ namespace: ID.namespace, name: `${name}-${addressType}` },
+        namespace: ID.namespace,
+        name: `${name}-${addressType}`,
         labels: { 'kubernetes.io/service-name': ID.name },
         annotations: weight === undefined ? {} : { 'service.cilium.io/weight': weight },
       })),
@@ -86,7 +87,9 @@ function commonOf(backends: Backends): unknown {
   return [...backends.values()]
     .filter(({ state }) => state === 'active')
     .map(({ address: at, hostname, cluster, ports }) => ({
-      ...{ at, hostname, cluster },
+      at,
+      hostname,
+      cluster,
       ports: [...ports].map(([name, { port, protocol }]) => [name, port, protocol]).sort(),
     }))
     .sort((a, b) => (a.at < b.at ? -1 : 1));

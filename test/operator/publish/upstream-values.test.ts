@@ -40,9 +40,13 @@ describe('endpointslices.txtar', () => {
   const names = { namespace: 'test', name: 'echo' };
   const serviceYAML = (annotations: object, port = 'http'): string =>
     JSON.stringify({
-      ...{ apiVersion: 'v1', kind: 'Service', metadata: { ...names, annotations } },
+      apiVersion: 'v1',
+      kind: 'Service',
+      metadata: { ...names, annotations },
       spec: {
-        ...{ type: 'ClusterIP', clusterIP: '10.96.50.104', clusterIPs: ['10.96.50.104'] },
+        type: 'ClusterIP',
+        clusterIP: '10.96.50.104',
+        clusterIPs: ['10.96.50.104'],
         ...{
           selector: { name: 'echo' },
           ports: [{ name: port, port: 80, protocol: 'TCP', targetPort: 8080 }],
@@ -51,26 +55,38 @@ describe('endpointslices.txtar', () => {
     });
   const endpoints = (ip: string): readonly object[] => [
     {
-      ...{ addresses: [ip], conditions: { ready: true, serving: true, terminating: false } },
-      ...{ nodeName: 'nodeport-worker', zone: 'zone1', hints: { forZones: [{ name: 'zone1' }] } },
+      addresses: [ip],
+      conditions: { ready: true, serving: true, terminating: false },
+      nodeName: 'nodeport-worker',
+      zone: 'zone1',
+      hints: { forZones: [{ name: 'zone1' }] },
     },
     {
-      ...{ addresses: ['10.244.1.2'], conditions: { ready: false, serving: false, terminating: false } },
+      addresses: ['10.244.1.2'],
+      conditions: { ready: false, serving: false, terminating: false },
       nodeName: 'nodeport-worker',
     },
   ];
   const content = (ip: string, port: number, name = 'http'): object => ({
-    ...{ addressType: 'IPv4', endpoints: endpoints(ip), ports: [{ name, protocol: 'TCP', port }] },
+    addressType: 'IPv4',
+    endpoints: endpoints(ip),
+    ports: [{ name, protocol: 'TCP', port }],
   });
   const labels = { 'kubernetes.io/service-name': 'echo' };
   const sliceYAML = (...args: Parameters<typeof content>): string =>
     JSON.stringify({
-      ...{ apiVersion: 'discovery.k8s.io/v1', kind: 'EndpointSlice' },
-      ...{ metadata: { namespace: 'test', name: 'echo-kvlm2', labels }, ...content(...args) },
+      apiVersion: 'discovery.k8s.io/v1',
+      kind: 'EndpointSlice',
+      metadata: { namespace: 'test', name: 'echo-kvlm2', labels },
+      ...content(...args),
     });
   const expected = (...args: Parameters<typeof content>): object => ({
     'test/echo-kvlm2': {
-      ...{ cluster: 'cluster3', clusterID: 3, namespace: 'test', name: 'echo-kvlm2', labels },
+      cluster: 'cluster3',
+      clusterID: 3,
+      namespace: 'test',
+      name: 'echo-kvlm2',
+      labels,
       ...content(...args),
     },
   });
@@ -146,7 +162,14 @@ describe('globalnamespace.txtar', () => {
     Key: number,
     ...[namespace, pod]: string[]
   ): object => ({
-    ...{ IP, Mask: null, HostIP, ID, Key, Metadata: '', K8sNamespace: namespace, K8sPodName: pod },
+    IP,
+    Mask: null,
+    HostIP,
+    ID,
+    Key,
+    Metadata: '',
+    K8sNamespace: namespace,
+    K8sPodName: pod,
     K8sServiceAccount: 'default',
   });
   const prefix = 'cilium/state/ip/v1/default/';
@@ -183,15 +206,19 @@ describe('globalnamespace.txtar', () => {
 describe('globalnamespace-endpointslices.txtar', () => {
   const objectsOf = (namespace: string, slice: string, ip: string, nodeName: string): readonly string[] => [
     JSON.stringify({
-      ...{ apiVersion: 'v1', kind: 'Service' },
+      apiVersion: 'v1',
+      kind: 'Service',
       metadata: {
-        ...{ namespace, name: 'echo-service' },
+        namespace,
+        name: 'echo-service',
         annotations: { 'service.cilium.io/global': 'true', 'service.cilium.io/shared': 'true' },
       },
       spec: { clusterIP: '10.96.0.10', ports: [{ name: 'http', port: 80, protocol: 'TCP' }] },
     }),
     JSON.stringify({
-      ...{ apiVersion: 'discovery.k8s.io/v1', kind: 'EndpointSlice', ...contentOf(ip, nodeName) },
+      apiVersion: 'discovery.k8s.io/v1',
+      kind: 'EndpointSlice',
+      ...contentOf(ip, nodeName),
       metadata: { namespace, name: slice, labels: { 'kubernetes.io/service-name': 'echo-service' } },
     }),
   ];
@@ -204,8 +231,12 @@ describe('globalnamespace-endpointslices.txtar', () => {
   });
   const expected = (namespace: string, name: string, ip: string, nodeName: string): object => ({
     [`${namespace}/${name}`]: {
-      ...{ cluster: 'cluster3', clusterID: 3, namespace, name },
-      ...{ labels: { 'kubernetes.io/service-name': 'echo-service' }, ...contentOf(ip, nodeName) },
+      cluster: 'cluster3',
+      clusterID: 3,
+      namespace,
+      name,
+      labels: { 'kubernetes.io/service-name': 'echo-service' },
+      ...contentOf(ip, nodeName),
     },
   });
 
@@ -230,7 +261,9 @@ describe('globalnamespace-endpointslices.txtar', () => {
 describe('clusterconfig-endpointslices-only.txtar', () => {
   it('the configuration is read, and written again with the same bytes', () => {
     const capabilities = {
-      ...{ syncedCanaries: true, maxConnectedClusters: 255, serviceExportsEnabled: false },
+      syncedCanaries: true,
+      maxConnectedClusters: 255,
+      serviceExportsEnabled: false,
       endpointSlicesExportMode: 'endpointslices-only',
     };
     const text = JSON.stringify({ id: 5, capabilities });

@@ -204,7 +204,8 @@ const namespace = fc.constantFrom('shop', 'shop', 'bank');
 const name = fc.constantFrom('a', 'b', 'c', 'd', 'e');
 const pick = fc.nat(5);
 const endpoint = fc.record({
-  ...{ namespace, name },
+  namespace,
+  name,
   id: fc.constantFrom(1001, 1001, 1002),
   ip: fc.constantFrom('10.0.0.1', '10.0.0.2', '10.0.0.1 10.0.0.2', '10.0.0.1 10.0.0.3'),
 });
@@ -217,7 +218,8 @@ const step: fc.Arbitrary<Step> = fc.oneof(
   {
     weight: 2,
     arbitrary: fc.record({
-      ...{ do: fc.constant('tamper' as const), pick },
+      do: fc.constant('tamper' as const),
+      pick,
       how: fc.constantFrom('lose' as const, 'empty' as const, 'double' as const),
     }),
   },
@@ -282,18 +284,24 @@ describe('the plan of slices', () => {
 describe('the fields of an endpoint in a slice', () => {
   const networking = { addressing: [{ ipv4: '10.0.0.1' }] };
   const endpoint = (status: unknown): KubernetesObject => ({
-    ...{ metadata: { namespace: 'shop', name: 'a', uid: 'u', resourceVersion: '1' } },
+    metadata: { namespace: 'shop', name: 'a', uid: 'u', resourceVersion: '1' },
     status,
   });
 
   it('are its identity, networking, encryption and named ports; none without the first two', () => {
     const id = 1001;
     expect(coreEndpoint(endpoint({ identity: { id }, networking }))).toStrictEqual({
-      ...{ name: 'a', id, networking, encryption: {} },
+      name: 'a',
+      id,
+      networking,
+      encryption: {},
     });
     const more = { encryption: { key: 3 }, 'named-ports': [{ name: 'http', port: 80 }] };
     expect(coreEndpoint(endpoint({ identity: { id }, networking, ...more, state: 'ready' }))).toEqual({
-      ...{ name: 'a', id, networking, ...more },
+      name: 'a',
+      id,
+      networking,
+      ...more,
     });
     for (const status of [
       ...[undefined, { networking }, { identity: { id: '1001' }, networking }],
@@ -304,7 +312,8 @@ describe('the fields of an endpoint in a slice', () => {
 
   it('are read from the server completely, except for unnamed ones', () => {
     const slice = (endpoints: unknown): KubernetesObject => ({
-      ...{ metadata: { name: 'ces-1', uid: 'u', resourceVersion: '1' }, endpoints },
+      metadata: { name: 'ces-1', uid: 'u', resourceVersion: '1' },
+      endpoints,
     });
     const [a, b] = [
       { name: 'a', id: 1001, networking },

@@ -117,7 +117,9 @@ class World {
       random: () => 0,
     });
     const duties = collectors({
-      ...{ clock: this.clock, kubernetes: client, slices: { mode: this.#mode, most: MOST } },
+      clock: this.clock,
+      kubernetes: client,
+      slices: { mode: this.#mode, most: MOST },
       random: () => this.#random(),
       onAction: (action) => this.actions.push(action),
       intervals: { endpoints: 0, identities: 0, nodes: 0 },
@@ -189,11 +191,14 @@ describe('the slices of endpoints', () => {
     expect(slices[0]).toMatchObject({ ...META, namespace: 'shop' });
     expect(slices[0]?.metadata.name).toMatch(/^ces-[a-z0-9]{9}-[a-z0-9]{5}$/);
     expect(slices[0]?.endpoints[0]).toEqual({
-      ...{ name: expect.any(String), id: expect.any(Number), encryption: {} },
+      name: expect.any(String),
+      id: expect.any(Number),
+      encryption: {},
       networking: { addressing: [{ ipv4: expect.any(String) }], node: '192.0.2.1' },
     });
     expect(world.duty?.status()).toMatchObject({
-      ...{ state: 'running', failures: 0 },
+      state: 'running',
+      failures: 0,
       published: { synced: true, keys: 3, pending: 0, writes: 3, refused: 1 },
     });
     await world.drop('shop', 'd');
@@ -291,7 +296,8 @@ describe('the slices of endpoints', () => {
   it('have a status whose cost does not grow with the endpoints', async () => {
     const clock = new ManualClock();
     const ceps = ['a', 'b'].map((name) => ({
-      ...{ apiVersion: 'cilium.io/v2', kind: 'CiliumEndpoint' },
+      apiVersion: 'cilium.io/v2',
+      kind: 'CiliumEndpoint',
       metadata: { name, namespace: 'shop', uid: name, resourceVersion: '1' },
       status: name === 'a' ? { identity: { id: 1001 }, networking: {} } : {},
     }));
@@ -304,7 +310,10 @@ describe('the slices of endpoints', () => {
     };
     const kind = { objects, blocked: () => undefined, use: () => {}, listen: () => {} };
     const duty = new SliceDuty({
-      ...{ clock, random: Math.random, endpoints: kind, slices: { ...kind, objects: new Map() } },
+      clock,
+      random: Math.random,
+      endpoints: kind,
+      slices: { ...kind, objects: new Map() },
       reader: { get: () => Promise.resolve(undefined), list: async function* () {} },
       writer: { write: () => Promise.resolve({ outcome: 'dry-run' }) },
     });
@@ -353,7 +362,9 @@ describe('the slices of endpoints', () => {
     {
       weight: 6,
       arbitrary: fc.record({
-        ...{ do: fc.constant('put' as const), at, ip: fc.nat(3) },
+        do: fc.constant('put' as const),
+        at,
+        ip: fc.nat(3),
         id: fc.constantFrom(0, 1001, 1001, 1002),
       }),
     },

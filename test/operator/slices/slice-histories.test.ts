@@ -50,7 +50,9 @@ class Shown {
 
   kind(): Kind {
     return {
-      ...{ objects: this.#seen, blocked: () => undefined, use: () => {} },
+      objects: this.#seen,
+      blocked: () => undefined,
+      use: () => {},
       listen: (listener, signal) => {
         this.#listeners.add(listener);
         signal.addEventListener('abort', () => this.#listeners.delete(listener), { once: true });
@@ -86,7 +88,8 @@ class World {
         happen: () => this.put('a', this.idOf('a') === 1001 ? 1002 : 1001),
       },
       {
-        ...{ name: 'a gone', can: isThere },
+        name: 'a gone',
+        can: isThere,
         happen: () => {
           cluster.drop(CEPS, KEY);
           this.isHeld = false;
@@ -95,14 +98,16 @@ class World {
       },
       { name: 'a made', can: () => !isThere(), happen: () => this.put('a', 1001) },
       {
-        ...{ name: 'slices emptied', can: () => this.all().some((slice) => slice.endpoints.length > 0) },
+        name: 'slices emptied',
+        can: () => this.all().some((slice) => slice.endpoints.length > 0),
         happen: () => {
           for (const { metadata } of this.all()) cluster.put(CES, `/${metadata.name}`, { endpoints: [] });
           this.isHeld = false;
         },
       },
       {
-        ...{ name: 'operator crashed', can: () => !this.crashed },
+        name: 'operator crashed',
+        can: () => !this.crashed,
         happen: () => {
           this.crashed = true;
         },
@@ -183,9 +188,14 @@ const ours: Begin = (world, mode) => {
   const { clock, cluster } = world;
   const ended = new AbortController();
   const duty = new SliceDuty({
-    ...{ mode, most: MOST, clock, random: () => world.random() },
-    ...{ endpoints: world.endpoints.kind(), slices: world.slices.kind() },
-    ...{ reader: cluster, writer: { write: (write) => world.write(write) } },
+    mode,
+    most: MOST,
+    clock,
+    random: () => world.random(),
+    endpoints: world.endpoints.kind(),
+    slices: world.slices.kind(),
+    reader: cluster,
+    writer: { write: (write) => world.write(write) },
   });
   void duty.run(ended.signal);
   const work = async (): Promise<void> => {
@@ -307,8 +317,14 @@ it('the slices of a start are taken over in steps, and concurrent changes count'
   const gate = new TurnGate({ clock, nextTurn: (turn) => turns.push(turn), weightPerTurn: 1 });
   const ended = new AbortController();
   const duty = new SliceDuty({
-    ...{ most: 1, clock, random: Math.random, gate, reader: cluster, writer: cluster },
-    ...{ endpoints: endpoints.kind(), slices: slices.kind() },
+    most: 1,
+    clock,
+    random: Math.random,
+    gate,
+    reader: cluster,
+    writer: cluster,
+    endpoints: endpoints.kind(),
+    slices: slices.kind(),
   });
   void duty.run(ended.signal);
   await settle();
@@ -332,7 +348,8 @@ it('the slices of a start are taken over in steps, and concurrent changes count'
   }
   const held = [...cluster.ofKind(CES).values()].flatMap((slice) => (slice as unknown as Slice).endpoints);
   const wanted = ['new', ...names.slice(1, 39)].map((name) => ({
-    ...{ name, id: name === 'pod-1' || name === 'pod-38' ? 1002 : 1001 },
+    name,
+    id: name === 'pod-1' || name === 'pod-38' ? 1002 : 1001,
   }));
   const inOrder = (all: readonly { readonly name: string; readonly id: number }[]): unknown =>
     all.map(({ name, id }) => `${name} ${id}`).sort();

@@ -177,8 +177,12 @@ export class Candidate {
     this.client = new KubernetesClient(this.transport, { clock: this.clock, random: () => 0.5 });
     const { client } = this;
     this.election = new LeaderElection({
-      ...{ client, clock: this.clock, random: () => 0.5 },
-      ...{ identity: name, isCandidate, onFailure },
+      client,
+      clock: this.clock,
+      random: () => 0.5,
+      identity: name,
+      isCandidate,
+      onFailure,
     });
   }
 

@@ -317,9 +317,14 @@ export function ipValue(ip: string, { metadata, status = {} }: RawEndpoint): unk
   for (const { name, port, protocol } of status['named-ports'] ?? [])
     if (name) ports.set(name, { Name: name, Port: port, Protocol: protocol || 'TCP' });
   return {
-    ...{ IP: ip, Mask: null, HostIP: canonical(status.networking?.node), ID: status.identity?.id ?? 0 },
-    ...{ Key: status.encryption?.key ?? 0, Metadata: '' },
-    ...{ K8sNamespace: metadata.namespace, K8sPodName: metadata.name },
+    IP: ip,
+    Mask: null,
+    HostIP: canonical(status.networking?.node),
+    ID: status.identity?.id ?? 0,
+    Key: status.encryption?.key ?? 0,
+    Metadata: '',
+    K8sNamespace: metadata.namespace,
+    K8sPodName: metadata.name,
     ...(status['service-account'] ? { K8sServiceAccount: status['service-account'] } : {}),
     ...(ports.size === 0 ? {} : { NamedPorts: [...ports.values()] }),
   };

@@ -49,7 +49,9 @@ export class OperatorOfCluster {
       if (status === 409) await user.ask({ method: 'PUT', path, body: object });
       if (object.status !== undefined)
         await user.ask({
-          ...{ method: 'PATCH', path: `${path}/status`, contentType: 'application/merge-patch+json' },
+          method: 'PATCH',
+          path: `${path}/status`,
+          contentType: 'application/merge-patch+json',
           body: { status: object.status },
         });
     }
@@ -66,16 +68,27 @@ export class OperatorOfCluster {
     const kubernetes = new KubernetesClient(new MemoryApiTransport(this.api), runtime);
     const backend = new MemoryBackend({ ...runtime, server: this.server });
     const { all } = operatorDuties({
-      ...{ clusterName: this.name, clusterID: this.id, maxConnectedClusters: 255 },
-      ...{ identityAllocation: 'crd', endpoints: 'ciliumendpoints', globalByDefault: true },
+      clusterName: this.name,
+      clusterID: this.id,
+      maxConnectedClusters: 255,
+      identityAllocation: 'crd',
+      endpoints: 'ciliumendpoints',
+      globalByDefault: true,
       publish: {
-        ...{ services: true, nodes: true, identities: true, ips: true },
-        ...{ clusterConfig: true, heartbeat: false },
+        services: true,
+        nodes: true,
+        identities: true,
+        ips: true,
+        clusterConfig: true,
+        heartbeat: false,
       },
       intervals: { endpoints: 0, identities: 0, nodes: 0, locks: 0 },
-      ...{ ...runtime, kubernetes, backend },
+      ...runtime,
+      kubernetes,
+      backend,
       gate: new TurnGate({ clock, nextTurn: queueMicrotask }),
-      ...{ onFailure: () => {}, onAction: () => {} },
+      onFailure: () => {},
+      onAction: () => {},
       onReject: ({ reason, field, at }) => void this.rejected.push(`${at}: ${reason} ${field}`),
       ...change,
     });

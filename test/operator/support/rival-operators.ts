@@ -32,20 +32,36 @@ export class RivalOperator extends Candidate {
     this.kvstore = new SlowKvstore(world.server, world.clock, clock, this.pause);
     const fence = { mayWrite: () => election.mayDelete(), writeTimeoutMs: election.writeMs };
     const backend = new KvstoreClient({
-      ...{ kind: 'memory', transport: this.kvstore, clock, random: () => 0.5 },
+      kind: 'memory',
+      transport: this.kvstore,
+      clock,
+      random: () => 0.5,
       ...(isFenced ? fence : {}),
     });
     const { all } = operatorDuties({
-      ...{ clusterName: 'a', clusterID: 1, maxConnectedClusters: 255, identityAllocation: 'crd' },
+      clusterName: 'a',
+      clusterID: 1,
+      maxConnectedClusters: 255,
+      identityAllocation: 'crd',
       endpoints: 'ciliumendpoints',
       publish: {
-        ...{ services: true, nodes: true, identities: false, ips: false },
-        ...{ clusterConfig: true, heartbeat: true },
+        services: true,
+        nodes: true,
+        identities: false,
+        ips: false,
+        clusterConfig: true,
+        heartbeat: true,
       },
       intervals: { endpoints: 0, identities: 0, nodes: ROUND_MS, locks: ROUND_MS },
-      ...{ kubernetes, backend, clock, random: () => 0.5, election: isFenced ? election : undefined },
+      kubernetes,
+      backend,
+      clock,
+      random: () => 0.5,
+      election: isFenced ? election : undefined,
       gate: new TurnGate({ clock, nextTurn: setImmediate }),
-      ...{ onReject: () => {}, onFailure: () => {}, onAction: () => {} },
+      onReject: () => {},
+      onFailure: () => {},
+      onAction: () => {},
     });
     this.lead = async (signal) => {
       await Promise.all(all.map((duty) => duty.run(signal)));

@@ -47,7 +47,9 @@ export class TinyCluster implements ObjectReader, ObjectWriter {
       metadata: {
         ...known?.metadata,
         ...content.metadata,
-        ...{ name, uid: known?.metadata.uid ?? `life-${version}`, resourceVersion: version },
+        name,
+        uid: known?.metadata.uid ?? `life-${version}`,
+        resourceVersion: version,
         ...(namespace === '' ? {} : { namespace }),
       },
     };

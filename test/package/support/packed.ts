@@ -105,7 +105,11 @@ export function scratchProject(name: string, tarball: string): ScratchProject {
   const write = (file: string, text: string): void => writeFileSync(join(folder, file), text);
   write('package.json', '{ "type": "module" }');
   return {
-    ...{ folder, installed, manifest, entries: entriesOf(manifest), write },
+    folder,
+    installed,
+    manifest,
+    entries: entriesOf(manifest),
+    write,
     remove: () => rmSync(folder, { recursive: true, force: true }),
   };
 }

@@ -359,7 +359,9 @@ function explained(of: ServiceExplanation | undefined): unknown {
   const sources = backends.filter(({ source, cluster }) => (source === 'k8s') !== (cluster === ''));
   expectEqual('sources', sources, []);
   return {
-    ...{ service, ready, announced },
+    service,
+    ready,
+    announced,
     origins: origins.map(({ cluster, slice, backends: count }) => `${cluster}/${slice} ${count}`),
     claims: backends.map(
       ({ address, cluster, slice, verdict }) => `${address} ${cluster}/${slice} ${verdict}`,

@@ -16,7 +16,11 @@ export async function bundlePatched(contents: string, patch?: Patch): Promise<st
     stdin: { contents, resolveDir: SOURCE, loader: 'ts' },
     // The package is marked as free of side effects; a program is one.
     ignoreAnnotations: true,
-    ...{ bundle: true, write: false, platform: 'node', format: 'esm', target: 'node20' },
+    bundle: true,
+    write: false,
+    platform: 'node',
+    format: 'esm',
+    target: 'node20',
     plugins: [
       {
         name: 'patch',

@@ -21,19 +21,29 @@ const NEVER = new AbortController().signal;
 const SCRIPT: readonly Happening[] = [
   ...['10.77.0.1', '10.77.0.2', '10.77.0.0/24', 'fd77::1', 'FD77::2', '10.77.0.1/24'].map(
     (ip, i): Happening => ({
-      ...{ do: 'write', cluster: 'a', key: `cilium/state/ip/v1/default/${ip}` },
+      do: 'write',
+      cluster: 'a',
+      key: `cilium/state/ip/v1/default/${ip}`,
       value: {
-        ...{ IP: ip.split('/')[0], Mask: ip.includes('/') ? '////AA==' : null, ID: 0x1_0100 + i },
-        ...{ HostIP: '192.168.77.1', K8sNamespace: 'secretspace', K8sPodName: `secretpod-${i}` },
+        IP: ip.split('/')[0],
+        Mask: ip.includes('/') ? '////AA==' : null,
+        ID: 0x1_0100 + i,
+        HostIP: '192.168.77.1',
+        K8sNamespace: 'secretspace',
+        K8sPodName: `secretpod-${i}`,
       },
     }),
   ),
   {
-    ...{ do: 'write', cluster: 'b', key: 'cilium/state/ip/v1/default/10.77.0.1' },
+    do: 'write',
+    cluster: 'b',
+    key: 'cilium/state/ip/v1/default/10.77.0.1',
     value: { IP: '10.77.0.1', ID: 0x2_0100, HostIP: '192.168.77.2' },
   },
   {
-    ...{ do: 'write', cluster: 'b', key: 'cilium/state/nodes/v1/b/secretnode.example.org' },
+    do: 'write',
+    cluster: 'b',
+    key: 'cilium/state/nodes/v1/b/secretnode.example.org',
     value: {
       ...{
         Name: 'secretnode.example.org',
@@ -45,14 +55,21 @@ const SCRIPT: readonly Happening[] = [
     },
   },
   {
-    ...{ do: 'write', cluster: 'b', key: 'cilium/state/services/v1/b/ns/s0' },
+    do: 'write',
+    cluster: 'b',
+    key: 'cilium/state/services/v1/b/ns/s0',
     value: {
-      ...{ cluster: 'b', namespace: 'ns', name: 's0', labels: { app: 'secretapp' } },
+      cluster: 'b',
+      namespace: 'ns',
+      name: 's0',
+      labels: { app: 'secretapp' },
       backends: { '10.77.0.2': { http: { Port: 80, Protocol: 'TCP' } } },
     },
   },
   {
-    ...{ do: 'write', cluster: 'own', key: 'cilium/state/identities/v1/id/590080' },
+    do: 'write',
+    cluster: 'own',
+    key: 'cilium/state/identities/v1/id/590080',
     value:
       'k8s:io.cilium.k8s.namespace.labels.secretlabel=secretvalue;k8s:io.kubernetes.pod.namespace=secretspace;',
   },
@@ -137,13 +154,21 @@ describe('a scrubbed tape', () => {
   it('has slices of services that decode, with other names', () => {
     const value64 = Buffer.from(
       encodeClusterEndpointSlice({
-        ...{ cluster: 'baltic', clusterID: 2, namespace: 'shop', name: 'cart-x1', addressType: 'IPv4' },
+        cluster: 'baltic',
+        clusterID: 2,
+        namespace: 'shop',
+        name: 'cart-x1',
+        addressType: 'IPv4',
         labels: new Map([['kubernetes.io/service-name', 'cart']]),
         annotations: new Map([['service.cilium.io/weight', '0']]),
         endpoints: [
           {
-            ...{ addresses: ['10.2.0.5'], conditions: { ready: true }, nodeName: 'n-7', zone: 'z-a' },
-            ...{ forZones: ['z-a'], deprecatedTopology: new Map([['topology.kubernetes.io/zone', 'z-a']]) },
+            addresses: ['10.2.0.5'],
+            conditions: { ready: true },
+            nodeName: 'n-7',
+            zone: 'z-a',
+            forZones: ['z-a'],
+            deprecatedTopology: new Map([['topology.kubernetes.io/zone', 'z-a']]),
           },
         ],
         ports: [{ name: 'metrics', port: 9090, protocol: 6 }],

@@ -21,9 +21,16 @@ import { LOCAL_SERVICES, OWN } from '../../clustermesh/support/mesh-world.ts';
 import { plain } from '../../servicecache/support/plain.ts';
 
 export const SETTINGS: TapeSettings = {
-  ...{ clusterName: OWN, clusterID: 9, nodeName: 'me', maxConnectedClusters: 255, serviceV2: 'auto' },
+  clusterName: OWN,
+  clusterID: 9,
+  nodeName: 'me',
+  maxConnectedClusters: 255,
+  serviceV2: 'auto',
   network: {
-    ...{ remoteNodeIdentities: true, encryption: false, nodeEncryption: false, hostFirewall: false },
+    remoteNodeIdentities: true,
+    encryption: false,
+    nodeEncryption: false,
+    hostFirewall: false,
     underlay: 'ipv4',
   },
 };
@@ -89,8 +96,14 @@ export async function tapeMesh(
   const world = new World((mesh) => {
     assert(mesh.ipcache, 'the mesh has all engines');
     tape = new Tape({
-      ...{ folder: new StateFiles(folder), maxBytes: 1 << 30, settings: SETTINGS, version: '0.1.0' },
-      ...{ ipcache: mesh.ipcache as IPCache, clock: mesh.clock, gate: OPEN_GATE, onFailure: () => {} },
+      folder: new StateFiles(folder),
+      maxBytes: 1 << 30,
+      settings: SETTINGS,
+      version: '0.1.0',
+      ipcache: mesh.ipcache as IPCache,
+      clock: mesh.clock,
+      gate: OPEN_GATE,
+      onFailure: () => {},
       ...options,
     });
     return new ClusterMesh({ ...mesh, tap: tape.mesh });

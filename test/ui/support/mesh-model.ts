@@ -10,8 +10,16 @@ import { TestModel } from '../../api/support/model.ts';
 /** Returns a cluster that is ready, with other fields. */
 export function clusterDocument(name: string, fields: Partial<ClusterDocument> = {}): ClusterDocument {
   return {
-    ...{ name, own: false, id: 2, state: 'ready', ready: true, connected: true, failures: 0, rejected: 0 },
-    ...{ connectedSince: new Date().toISOString(), missing: [] },
+    name,
+    own: false,
+    id: 2,
+    state: 'ready',
+    ready: true,
+    connected: true,
+    failures: 0,
+    rejected: 0,
+    connectedSince: new Date().toISOString(),
+    missing: [],
     keys: { nodes: 4, services: 4, identities: 5, ip: 86 },
     ...fields,
   };

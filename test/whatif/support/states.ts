@@ -185,7 +185,11 @@ export function newEngines(): Engines {
   const ipcache = new IPCache();
   const services = new ServiceCache({ clusterName: 'own' });
   const nodes = new NodeManager({
-    ...{ ipcache, clock: new ManualClock(), clusterName: 'own', localNodeName: 'here', random: () => 0.5 },
+    ipcache,
+    clock: new ManualClock(),
+    clusterName: 'own',
+    localNodeName: 'here',
+    random: () => 0.5,
   });
   return { ipcache, services, nodes };
 }
@@ -219,8 +223,15 @@ export function apply({ ipcache, services, nodes }: Engines, write: Write, renam
       return;
     case 'offer':
       services.mergeExternalServiceUpdate({
-        ...{ cluster: write.cluster, namespace: 'shop', name: write.name, clusterID: 1, shared: true },
-        ...{ frontends: new Map(), labels: new Map(), selector: new Map(), includeExternal: true },
+        cluster: write.cluster,
+        namespace: 'shop',
+        name: write.name,
+        clusterID: 1,
+        shared: true,
+        frontends: new Map(),
+        labels: new Map(),
+        selector: new Map(),
+        includeExternal: true,
         backends: new Map(
           write.addresses.map((address) => [address, new Map([['http', { port: 80, protocol: 6 }]])]),
         ),

@@ -54,17 +54,32 @@ const mac = fc
 const name = fc.stringMatching(/^[a-z][a-z0-9]{0,14}$/);
 
 const route: fc.Arbitrary<Route> = fc.record({
-  ...{ destination: prefix, table: u32, protocol: u8, gateway: fc.option(address, { nil: undefined }) },
-  ...{ interface: fc.nat(), onlink: fc.boolean(), metric: fc.nat(), isUnicast: fc.constant(true) },
+  destination: prefix,
+  table: u32,
+  protocol: u8,
+  gateway: fc.option(address, { nil: undefined }),
+  interface: fc.nat(),
+  onlink: fc.boolean(),
+  metric: fc.nat(),
+  isUnicast: fc.constant(true),
 });
 
 const neighbor: fc.Arbitrary<Neighbor> = fc.record({
-  ...{ kind: fc.constant('neighbor' as const), interface: u32, address, mac, permanent: fc.boolean() },
+  kind: fc.constant('neighbor' as const),
+  interface: u32,
+  address,
+  mac,
+  permanent: fc.boolean(),
   protocol: u8,
 });
 
 const link: fc.Arbitrary<Link> = fc.record({
-  ...{ index: fc.constant(0), name, kind: fc.constant('vxlan'), up: fc.boolean(), mtu: fc.nat(), mac },
+  index: fc.constant(0),
+  name,
+  kind: fc.constant('vxlan'),
+  up: fc.boolean(),
+  mtu: fc.nat(),
+  mac,
   ...{
     alias: fc.option(name, { nil: undefined }),
     vxlan: fc.record({ id: u32, port: fc.nat(65_535), local: address, learning: fc.boolean() }),
@@ -128,8 +143,14 @@ describe('bytes on the wire', () => {
   it('equal those that iproute2 sends for a route', () => {
     const writer = new MessageWriter().begin(RTM_ROUTE.add, 0x605, 9);
     writeRoute(writer, {
-      ...{ destination: '10.1.0.0/24', table: 254, protocol: 201, gateway: '192.168.0.2' },
-      ...{ interface: 3, onlink: true, metric: 7, isUnicast: true },
+      destination: '10.1.0.0/24',
+      table: 254,
+      protocol: 201,
+      gateway: '192.168.0.2',
+      interface: 3,
+      onlink: true,
+      metric: 7,
+      isUnicast: true,
     });
     writer.end();
     expect(hexOf(writer.written())).toBe(
@@ -157,7 +178,11 @@ describe('bytes on the wire', () => {
 describe('an acknowledgement', () => {
   const header = '1c000000 1800 0500 02000000 00000000';
   const answer = (body: string, flags: number): NetlinkMessage => ({
-    ...{ type: 2, flags, sequence: 2, port: 0, body: bytesOf(body) },
+    type: 2,
+    flags,
+    sequence: 2,
+    port: 0,
+    body: bytesOf(body),
   });
 
   it('of a success is no error', () => {

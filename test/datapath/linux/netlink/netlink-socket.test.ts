@@ -30,8 +30,14 @@ const RTNLGRP_IPV4_ROUTE = 7;
 
 function addRoute(destination: string, gateway: string): NetlinkRequest {
   const route: Route = {
-    ...{ destination, gateway, table: MAIN_TABLE, protocol: 201, interface: 0 },
-    ...{ onlink: false, metric: 0, isUnicast: true },
+    destination,
+    gateway,
+    table: MAIN_TABLE,
+    protocol: 201,
+    interface: 0,
+    onlink: false,
+    metric: 0,
+    isUnicast: true,
   };
   const flags = NLM_F.create | NLM_F.exclusive;
   return {
@@ -91,8 +97,14 @@ describeOnLinux('a netlink socket', ['routes', 'namespaces', 'ip'], () => {
 
   it('sends messages that fill its buffer to the last byte', () => {
     const route: Route = {
-      ...{ destination: 'fd00:77::/64', gateway: undefined, table: MAIN_TABLE, protocol: 201, interface: 1 },
-      ...{ onlink: false, metric: 0, isUnicast: true },
+      destination: 'fd00:77::/64',
+      gateway: undefined,
+      table: MAIN_TABLE,
+      protocol: 201,
+      interface: 1,
+      onlink: false,
+      metric: 0,
+      isUnicast: true,
     };
     const write: NetlinkRequest['write'] = (writer) => writeRoute(writer, route, 'delete');
     const request = { operation: 'delete fd00:77::/64', type: RTM_ROUTE.delete, flags: 0, write };

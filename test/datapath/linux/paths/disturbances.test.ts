@@ -121,8 +121,10 @@ describeOnLinux('paths of a node', ['routes', 'tunnel', 'namespaces', 'ip'], () 
     await one.start();
     const remote = (name: string, cidr: string): Node =>
       node(name, {
-        ...{ cluster: 'atlantic', source: 'clustermesh' },
-        ...{ addresses: internal('192.168.0.66'), ipv4AllocCIDR: cidr },
+        cluster: 'atlantic',
+        source: 'clustermesh',
+        addresses: internal('192.168.0.66'),
+        ipv4AllocCIDR: cidr,
       });
     const evil = remote('evil', '10.2.0.0/24');
     // The remote cluster comes first, and its name does, too.
@@ -460,7 +462,9 @@ describeOnLinux('paths of a node', ['routes', 'tunnel', 'namespaces', 'ip'], () 
     one.paths.nodeAdd(near);
     await one.settle();
     const local = node('near', {
-      ...{ source: 'local', addresses: internal('192.168.0.1'), ipv4AllocCIDR: '10.2.0.0/24' },
+      source: 'local',
+      addresses: internal('192.168.0.1'),
+      ipv4AllocCIDR: '10.2.0.0/24',
     });
     one.paths.nodeUpdate(near, local);
     await one.settle();
@@ -584,11 +588,19 @@ describeOnLinux('paths of a node', ['routes', 'tunnel', 'namespaces', 'ip'], () 
     await one.settle();
     using hand = one.table.open();
     const write = (destination: string, type: number): NetlinkRequest => ({
-      ...{ operation: 'by hand', type, flags: type === RTM_ROUTE.add ? NLM_F.create : 0 },
+      operation: 'by hand',
+      type,
+      flags: type === RTM_ROUTE.add ? NLM_F.create : 0,
       write: (writer) =>
         writeRoute(writer, {
-          ...{ destination, table: 99, protocol: 4, gateway: '192.168.0.254', interface: 0 },
-          ...{ onlink: false, metric: 0, isUnicast: true },
+          destination,
+          table: 99,
+          protocol: 4,
+          gateway: '192.168.0.254',
+          interface: 0,
+          onlink: false,
+          metric: 0,
+          isUnicast: true,
         }),
     });
     // More than the socket has room for, and what matters among what is lost.
@@ -687,8 +699,14 @@ describeOnLinux('paths of a node', ['routes', 'tunnel', 'namespaces', 'ip'], () 
   it('set their tunnel down to rename it if the kernel does not rename an interface that is up', () => {
     const tunnel = { id: 1, port: 8472, local: '192.168.0.1', learning: false };
     const own: Link = {
-      ...{ index: 7, name: 'strange', kind: 'vxlan', up: true, mtu: 1450, mac: '02:dc:c0:a8:00:01' },
-      ...{ alias: 'datapath-cache', vxlan: tunnel },
+      index: 7,
+      name: 'strange',
+      kind: 'vxlan',
+      up: true,
+      mtu: 1450,
+      mac: '02:dc:c0:a8:00:01',
+      alias: 'datapath-cache',
+      vxlan: tunnel,
     };
     const sent: (string | undefined)[] = [];
     const socket: Parameters<typeof setDevice>[0] = {

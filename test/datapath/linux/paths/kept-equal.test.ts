@@ -35,7 +35,9 @@ const step: fc.Arbitrary<Step> = fc.oneof(
     arbitrary: fc.record({
       kind: fc.constant('set' as const),
       node: fc.record({
-        ...{ name, octet: fc.integer({ min: 2, max: 9 }), isNear: fc.boolean() },
+        name,
+        octet: fc.integer({ min: 2, max: 9 }),
+        isNear: fc.boolean(),
         cidrs: fc.uniqueArray(fc.constantFrom(...CIDRS), { maxLength: 5 }),
       }),
     }),
@@ -174,8 +176,11 @@ describeOnLinux('paths', ['routes', 'tunnel', 'namespaces', 'ip'], () => {
       ? internal(`192.168.0.${octet}`, `fd00::${octet.toString(16)}`)
       : internal(`198.51.100.${octet}`, `2001:db8::${octet}`);
     const made = node(model.name, {
-      ...{ addresses, ipv4AllocCIDR: v4[0], ipv6AllocCIDR: v6[0] },
-      ...{ ipv4SecondaryAllocCIDRs: v4.slice(1), ipv6SecondaryAllocCIDRs: v6.slice(1) },
+      addresses,
+      ipv4AllocCIDR: v4[0],
+      ipv6AllocCIDR: v6[0],
+      ipv4SecondaryAllocCIDRs: v4.slice(1),
+      ipv6SecondaryAllocCIDRs: v6.slice(1),
     });
     const before = nodes.get(model.name);
     if (before === undefined) under.paths.nodeAdd(made);

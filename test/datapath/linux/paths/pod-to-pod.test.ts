@@ -12,7 +12,10 @@ function ping(from: Namespace, index: number): void {
 }
 
 const CONFIGURATION: NodeConfiguration = {
-  ...{ remoteNodeIdentities: false, encryption: false, nodeEncryption: false, hostFirewall: false },
+  remoteNodeIdentities: false,
+  encryption: false,
+  nodeEncryption: false,
+  hostFirewall: false,
   underlay: 'ipv4',
 };
 
@@ -92,7 +95,9 @@ describeOnLinux('pods of two nodes', ['routes', 'tunnel', 'namespaces', 'ip', 'p
     ping(pods[0] ?? hosts[0], 2);
     const [there] = JSON.parse(hosts[0].run('ip', '-j', '-d', 'link', 'show', DEVICE));
     expect(there).toMatchObject({
-      ...{ mtu: 1450, address: '02:dc:c0:a8:01:01', ifalias: 'datapath-cache' },
+      mtu: 1450,
+      address: '02:dc:c0:a8:01:01',
+      ifalias: 'datapath-cache',
       linkinfo: { info_data: { id: 7, port: 8472, local: '192.168.1.1', learning: false } },
     });
     expect(JSON.parse(hosts[0].run('bridge', '-j', 'fdb', 'show', 'dev', DEVICE))).toMatchObject([

@@ -52,8 +52,11 @@ it('masquerades clients outside the cluster for external frontends, unless the p
   const add = (last: number, externalTrafficPolicy: 'Cluster' | 'Local'): void =>
     void cache.updateService(
       createService({
-        ...{ id: { namespace: 'shop', name: `s${last}` }, type: 'NodePort', addressing: 'assigned' },
-        ...{ clusterIPs: [`172.16.0.${last}`], externalTrafficPolicy },
+        id: { namespace: 'shop', name: `s${last}` },
+        type: 'NodePort',
+        addressing: 'assigned',
+        clusterIPs: [`172.16.0.${last}`],
+        externalTrafficPolicy,
         ports: [['web', { port: 80, protocol: 6, nodePort: 30_000 + last }]],
       }),
     );

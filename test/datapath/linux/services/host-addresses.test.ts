@@ -41,7 +41,9 @@ describeOnLinux('node ports', ['namespaces', 'ip'], () => {
     ] as const)
       cache.updateService(
         createService({
-          ...{ id: { namespace: 'shop', name }, type: 'NodePort', addressing: 'assigned' },
+          id: { namespace: 'shop', name },
+          type: 'NodePort',
+          addressing: 'assigned',
           clusterIPs: [nodePort === 0 ? '172.16.0.2' : '172.16.0.1', 'fd00:16::1'],
           ports: [['web', { port: nodePort === 0 ? 81 : 80, protocol: TCP, nodePort }]],
         }),

@@ -95,10 +95,13 @@ describe('services in the maps of a kernel', () => {
 
   const web = (number: number): string => `172.16.0.${number}:80/TCP`;
   const service = (number: number, affinitySeconds = 0): ServiceStep => ({
-    ...{ do: 'service', service: { number, affinitySeconds, isLocal: false, isShared: false } },
+    do: 'service',
+    service: { number, affinitySeconds, isLocal: false, isShared: false },
   });
   const slice = (number: number, ...ips: readonly string[]): ServiceStep => ({
-    ...{ do: 'slice', number, backends: ips.map((ip) => ({ ip, state: 'active', node: 'here' })) },
+    do: 'slice',
+    number,
+    backends: ips.map((ip) => ({ ip, state: 'active', node: 'here' })),
   });
   const setUp = async (room: ServiceRoom = ROOM) => {
     const open = fakeServiceMaps(room);

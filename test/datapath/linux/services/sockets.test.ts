@@ -93,7 +93,10 @@ class Process {
 
   attach(cgroup: string): void {
     attachSocketPrograms(this.#bpf, {
-      ...{ folder: this.#folder, cgroup, maps: this.pins.descriptors, host: 0n },
+      folder: this.#folder,
+      cgroup,
+      maps: this.pins.descriptors,
+      host: 0n,
     });
   }
 
@@ -123,8 +126,13 @@ class Process {
     this.cache.updateEndpoints(createEndpointSlice({ service: ID, name: 'slice', backends }));
     this.cache.mergeExternalServiceUpdate({
       ...ID,
-      ...{ cluster: 'east', clusterID: 2, shared: true, includeExternal: true },
-      ...{ frontends: new Map(), labels: new Map(), selector: new Map() },
+      cluster: 'east',
+      clusterID: 2,
+      shared: true,
+      includeExternal: true,
+      frontends: new Map(),
+      labels: new Map(),
+      selector: new Map(),
       backends: new Map(remote.map((ip) => [ip, PORTS])),
     });
     await this.kept.flushed();

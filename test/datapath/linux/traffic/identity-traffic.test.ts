@@ -135,7 +135,9 @@ describeOnLinux('packets of a pod', ['maps', 'namespaces', 'ip', 'tc', 'bpftool'
       const [source, destination] = [find(fromBytes), find(bytes)];
       const before = flows.get(`${source} ${destination}`) ?? { packets: 0, bytes: 0 };
       flows.set(`${source} ${destination}`, {
-        ...{ source, destination, packets: before.packets + 1 },
+        source,
+        destination,
+        packets: before.packets + 1,
         bytes: before.bytes + FRAME + (isSix ? 20 : 0),
       });
       pairs.push([from, to]);
@@ -149,10 +151,18 @@ describeOnLinux('packets of a pod', ['maps', 'namespaces', 'ip', 'tc', 'bpftool'
       const { pairs, flows } = drawn();
       expect(flows.length).toBeGreaterThan(10);
       using received = IdentityTraffic.open({
-        ...{ ipcache: path, by, interface: 'pod0', direction: 'ingress', namespace: node.path },
+        ipcache: path,
+        by,
+        interface: 'pod0',
+        direction: 'ingress',
+        namespace: node.path,
       });
       using sent = IdentityTraffic.open({
-        ...{ ipcache: path, by, interface: 'eth0', direction: 'egress', namespace: pod.path },
+        ipcache: path,
+        by,
+        interface: 'eth0',
+        direction: 'egress',
+        namespace: pod.path,
       });
       expect([received.by, sent.by]).toEqual([by, by]);
       send(pairs);

@@ -142,9 +142,18 @@ class FakeFollower implements FollowedResource {
       state: this.#state,
       listed: this.#listed,
       objects: this.#known.size,
-      ...{ events: 0, lastEventAt: undefined, refused: 0, bookmarks: 0, lists: 0, watches: 0 },
+      events: 0,
+      lastEventAt: undefined,
+      refused: 0,
+      bookmarks: 0,
+      lists: 0,
+      watches: 0,
       resourceVersion: undefined,
-      ...{ lagMs: undefined, behindMs: undefined, retryInMs: undefined, failures: 0, lastFailure: undefined },
+      lagMs: undefined,
+      behindMs: undefined,
+      retryInMs: undefined,
+      failures: 0,
+      lastFailure: undefined,
     };
   }
 

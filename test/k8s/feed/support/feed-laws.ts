@@ -89,7 +89,12 @@ const happening: fc.Arbitrary<Happening> = fc.oneof(
   {
     weight: 9,
     arbitrary: doing('pod', {
-      ...{ name, namespace, uid, ips, createdAt, app },
+      name,
+      namespace,
+      uid,
+      ips,
+      createdAt,
+      app,
       nodeName: fc.constantFrom('n1', 'n1', 'n2'),
       phase: fc.constantFrom('Running', 'Running', 'Pending', 'Succeeded', 'Failed'),
       hostNetwork: fc.constantFrom(false, false, false, true),
@@ -100,7 +105,12 @@ const happening: fc.Arbitrary<Happening> = fc.oneof(
   {
     weight: 5,
     arbitrary: doing('endpoint', {
-      ...{ name, namespace, uid, ips, identity, createdAt },
+      name,
+      namespace,
+      uid,
+      ips,
+      identity,
+      createdAt,
       key: fc.constantFrom(undefined, 3),
     }),
   },
@@ -243,9 +253,15 @@ class Stage {
   get inputs(): NaiveInputs {
     const of = (plural: string): NaiveInputs['pods'] => this.cluster.objects(plural);
     return {
-      ...{ pods: of('pods'), endpoints: of('ciliumendpoints'), slices: of('ciliumendpointslices') },
-      ...{ nodes: of('ciliumnodes'), namespaces: of('namespaces'), identities: of('ciliumidentities') },
-      ...{ mode: this.#mode, kvstore: this.seen, complete: this.connected },
+      pods: of('pods'),
+      endpoints: of('ciliumendpoints'),
+      slices: of('ciliumendpointslices'),
+      nodes: of('ciliumnodes'),
+      namespaces: of('namespaces'),
+      identities: of('ciliumidentities'),
+      mode: this.#mode,
+      kvstore: this.seen,
+      complete: this.connected,
     };
   }
 }

@@ -38,7 +38,12 @@ export class FeedWorld {
     const onReject = (rejection: Rejection): void => void this.rejected.push(rejection);
     const engines = { ipcache, services, nodes: this.nodes, clock };
     this.feed = makeFeed({
-      ...{ source: cluster, nodeName: OWN_NODE, ...names, ...engines, onReject, random: () => 0 },
+      source: cluster,
+      nodeName: OWN_NODE,
+      ...names,
+      ...engines,
+      onReject,
+      random: () => 0,
       ...options,
     });
   }

@@ -31,7 +31,11 @@ export function pod(name: string, said: SaidPod = {}): SaidObject {
   const { nodeName = 'n1', phase = 'Running', createdAt = 0, deleting = false, ports = [] } = said;
   return {
     metadata: {
-      ...{ name, namespace, uid, labels, creationTimestamp: at(createdAt) },
+      name,
+      namespace,
+      uid,
+      labels,
+      creationTimestamp: at(createdAt),
       ...(deleting ? { deletionTimestamp: at(createdAt + 1) } : {}),
     },
     spec: {

@@ -71,7 +71,12 @@ export class ChaosWorld {
     const clients = await Promise.all(
       ['a', 'b'].map((name) =>
         ChaosClient.start({
-          ...{ name, ports, config, prefix: PREFIX, pasts, random },
+          name,
+          ports,
+          config,
+          prefix: PREFIX,
+          pasts,
+          random,
           tamper: name === 'a' ? tamper : undefined,
         }),
       ),

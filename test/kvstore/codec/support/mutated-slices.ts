@@ -26,12 +26,16 @@ function messageOf(endpoints: number): Buffer {
   const pod = (i: number): object => ({
     addresses: [`10.1.${i >> 8}.${i & 255}`],
     conditions: { ready: i % 7 !== 0, serving: true, terminating: i % 11 === 0 },
-    ...{ nodeName: `node-${i % 50}`, zone: `zone-${i % 3}`, hostname: i % 5 === 0 ? `web-${i}` : undefined },
+    nodeName: `node-${i % 50}`,
+    zone: `zone-${i % 3}`,
+    hostname: i % 5 === 0 ? `web-${i}` : undefined,
     hints: { forZones: [{ name: `zone-${i % 3}` }] },
     deprecatedTopology: i % 13 === 0 ? { 'kubernetes.io/hostname': `node-${i % 50}` } : {},
   });
   return protoBytes({
-    ...{ ...KEY, clusterID: 1, addressType: 'IPv4' },
+    ...KEY,
+    clusterID: 1,
+    addressType: 'IPv4',
     labels: { 'kubernetes.io/service-name': 'web', app: 'web' },
     annotations: { 'endpoints.kubernetes.io/last-change-trigger-time': '2026-11-01T00:00:00Z' },
     endpoints: Array.from({ length: endpoints }, (_, i) => pod(i)),

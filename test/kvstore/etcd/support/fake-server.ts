@@ -2,7 +2,10 @@ import { Server, ServerCredentials, type ServerDuplexStream, type ServerUnaryCal
 
 const asIs = (bytes: Buffer): Buffer => bytes;
 const bytes = {
-  ...{ requestSerialize: asIs, requestDeserialize: asIs, responseSerialize: asIs, responseDeserialize: asIs },
+  requestSerialize: asIs,
+  requestDeserialize: asIs,
+  responseSerialize: asIs,
+  responseDeserialize: asIs,
 };
 
 /** How a {@link FakeServer} answers; nothing is answered to what is left out. */

@@ -132,7 +132,10 @@ export class OperatedCluster {
       { stdout: { write: () => {} }, stderr, stdin: nothing(), env: {}, signal: stop.signal },
     );
     return {
-      ...{ name, socket, ended, links },
+      name,
+      socket,
+      ended,
+      links,
       kill: () => {
         for (const link of Object.values(links)) link.mode = 'refuse';
         stop.abort();
@@ -194,8 +197,12 @@ export class OperatedCluster {
 
   async #send(method: 'POST' | 'PUT' | 'DELETE', path: string, object?: Manifest): Promise<number> {
     const { status } = await this.api.handle({
-      ...{ method, path, authorization: '', contentType: 'application/json' },
-      ...{ body: object === undefined ? '' : JSON.stringify(object), closed: new AbortController().signal },
+      method,
+      path,
+      authorization: '',
+      contentType: 'application/json',
+      body: object === undefined ? '' : JSON.stringify(object),
+      closed: new AbortController().signal,
     });
     return status;
   }
@@ -265,7 +272,9 @@ function pathOf({ apiVersion, kind, metadata: { namespace } }: Manifest): string
 
 function kubeconfigOf(server: string, token: string): string {
   return JSON.stringify({
-    ...{ apiVersion: 'v1', kind: 'Config', 'current-context': 'here' },
+    apiVersion: 'v1',
+    kind: 'Config',
+    'current-context': 'here',
     clusters: [{ name: 'c', cluster: { server } }],
     users: [{ name: 'u', user: { token } }],
     contexts: [{ name: 'here', context: { cluster: 'c', user: 'u' } }],

@@ -139,8 +139,12 @@ export class McsCluster extends OperatorOfCluster {
     const kubernetes = new KubernetesClient(new MemoryApiTransport({ handle }), runtime);
     const backend = new MemoryBackend({ ...runtime, server: this.server });
     this.duties = operatorDuties({
-      ...{ clusterName: this.name, clusterID: this.id, maxConnectedClusters: 255 },
-      ...{ identityAllocation: 'crd', endpoints: 'ciliumendpoints', globalByDefault: true },
+      clusterName: this.name,
+      clusterID: this.id,
+      maxConnectedClusters: 255,
+      identityAllocation: 'crd',
+      endpoints: 'ciliumendpoints',
+      globalByDefault: true,
       publish: {
         services: true,
         nodes: true,
@@ -150,7 +154,11 @@ export class McsCluster extends OperatorOfCluster {
         heartbeat: false,
       },
       intervals: { endpoints: 0, identities: 0, nodes: 0, locks: 0 },
-      ...{ ...runtime, kubernetes, backend, remotes: this.remotes, mcs: { families: ['IPv4'] } },
+      ...runtime,
+      kubernetes,
+      backend,
+      remotes: this.remotes,
+      mcs: { families: ['IPv4'] },
       gate: new TurnGate({ clock, nextTurn: queueMicrotask }),
       onReject: ({ message }) => void this.rejected.push(message),
       onFailure: (error) => void this.failures.push(String(error)),

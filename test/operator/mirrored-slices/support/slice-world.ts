@@ -123,7 +123,10 @@ export class SliceWorld {
         const slice = body?.metadata.name ?? path.slice(path.lastIndexOf('/') + 1);
         if (request.method === 'DELETE') this.onDelete(slice);
         const write: SeenWrite = {
-          ...{ at: clock.now(), method: request.method, slice, operator },
+          at: clock.now(),
+          method: request.method,
+          slice,
+          operator,
           isDone: false,
         };
         this.writes.push(write);
