@@ -14,5 +14,5 @@ it('the copy of a mesh equals that of the recorded kvstoremesh, except for inten
   console.log(JSON.stringify(report));
   expect(report.mismatches, JSON.stringify(report.examples, null, 1)).toBe(0);
   expect(report.stepsCompared).toBe(34);
-  expect(Object.keys(report.explained ?? {})).toHaveLength(5);
+  expect(Object.keys(report.explained ?? {})).toHaveLength(6);
 });

@@ -30,6 +30,7 @@ interface Difference {
 const SWEEP = 'ours: what the complete remote list lacks goes before the canary (OPERATOR 47)';
 const SLAVES = 'ours: slave keys of identities are not copied (OPERATOR 13, table)';
 const PUT_BACK = 'ours: a copied key that another client deletes is put back (SEMANTICS 5)';
+const ADOPTED = 'ours: the copies of an earlier process keep their lease, which is renewed (OPERATOR 47)';
 const NOT_EXPORTED = 'ours: a resource that is not exported has a canary, too, since 1.20 (WIRE)';
 const AT_ONCE =
   'ours: a new configuration is followed at once, with its canaries, and not at the next reconnect (OPERATOR 44)';
@@ -190,6 +191,7 @@ class Replay {
     const deleted = this.#deletedByOthers.get(key);
     if (deleted !== undefined && theirs === undefined && ours?.v === deleted)
       return ours.lease === `L${this.#processes}` ? PUT_BACK : undefined;
+    if (this.#isAdopted({ key, theirs, ours })) return ADOPTED;
     const [, cluster = ''] = /^cilium\/(?:cluster-config|synced|cache\/[a-z]+\/v1)\/([^/]+)/.exec(key) ?? [];
     if (key.startsWith('cilium/cache/')) {
       const isLeft = this.#processes > 1 && ours === undefined && theirs?.lease !== `L${this.#processes}`;
@@ -199,6 +201,13 @@ class Replay {
     if (key.startsWith('cilium/synced/')) return AT_ONCE;
     const max = /"maxConnectedClusters":(\d+)/.exec(this.#remoteConfig(cluster))?.[0];
     return max !== undefined && ours?.v.includes(max) ? AT_ONCE : undefined;
+  }
+
+  /** Returns true if an earlier process has put the key, the recorded kvstoremesh has put it again, and the values are equal. */
+  #isAdopted({ key, theirs, ours }: Difference): boolean {
+    if (!key.startsWith('cilium/cache/') || theirs?.v !== ours?.v) return false;
+    const isOfEarlier = ours?.lease !== undefined && Number(ours.lease.slice(1)) < this.#processes;
+    return isOfEarlier && theirs?.lease === `L${this.#processes}`;
   }
 
   #remoteConfig(cluster: string): string {
