@@ -26,8 +26,8 @@ interface SharedService {
 }
 
 /**
- * The slices of shared services: those that are global and not `shared: "false"` (1.20). A slice has a key if its service is
- * shared, whatever arrives first. If the annotations of a service change, its slices are put or deleted.
+ * The slices of shared services: those that are global and, if they have the annotation `shared`, have the value `true` (1.20). A slice
+ * has a key if its service is shared, whatever arrives first. If the annotations of a service change, its slices are put or deleted.
  */
 class SliceKeys {
   readonly #context: InputContext;
