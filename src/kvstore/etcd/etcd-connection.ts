@@ -1,6 +1,5 @@
 import type { Socket } from 'node:net';
 import {
-  ChannelCredentials,
   type ChannelInterface,
   Client,
   type ClientOptions,
@@ -11,7 +10,8 @@ import {
 import { abortedError, KvstoreError, OUT_OF_REACH } from '../session/errors.ts';
 import { allowManyListeners } from '../session/shared-signal.ts';
 import type { CallOptions } from '../session/transport.ts';
-import { DEADLINE_MS, type EtcdConfig, type EtcdTLS } from './etcd-config.ts';
+import { DEADLINE_MS, type EtcdConfig } from './etcd-config.ts';
+import { EtcdCredentials, tlsOptions } from './etcd-credentials.ts';
 import { etcdDeadlineError, etcdError } from './etcd-errors.ts';
 
 // A window of 4 MiB. With the 64 KiB default of HTTP/2, a link of 50 ms carries 2,700 keys/s (ETCD, "Listing").
@@ -54,56 +54,6 @@ function clientOptions(config: EtcdConfig): ClientOptions {
     'grpc.service_config_disable_resolution': 1,
     'grpc.use_local_subchannel_pool': 1, // a closed client closes its connections
   };
-}
-
-function tlsCredentials({ ca, key, certificate, insecureSkipVerify }: EtcdTLS): ChannelCredentials {
-  const pem = (bytes: Uint8Array | undefined): Buffer | null => (bytes ? Buffer.from(bytes) : null);
-  const verify = insecureSkipVerify
-    ? { rejectUnauthorized: false, checkServerIdentity: () => undefined }
-    : {};
-  return ChannelCredentials.createSsl(pem(ca), pem(key), pem(certificate), verify);
-}
-
-type ConnectorArguments = Parameters<ChannelCredentials['_createSecureConnector']>;
-type SecureConnector = ReturnType<ChannelCredentials['_createSecureConnector']>;
-
-/**
- * Credentials that report the TCP socket of every connection before TLS, because grpc-js does not expose it. If the socket is
- * closed early, the attempt fails; grpc-js itself would wait indefinitely.
- */
-class ObservedCredentials extends ChannelCredentials {
-  readonly #inner: ChannelCredentials;
-  readonly #onSocket: (socket: Socket) => void;
-
-  constructor(inner: ChannelCredentials, onSocket: (socket: Socket) => void) {
-    super();
-    this.#inner = inner;
-    this.#onSocket = onSocket;
-  }
-
-  override _isSecure(): boolean {
-    return this.#inner._isSecure();
-  }
-
-  override _equals(other: ChannelCredentials): boolean {
-    return this === other;
-  }
-
-  override _createSecureConnector(...args: ConnectorArguments): SecureConnector {
-    const connector = this.#inner._createSecureConnector(...args);
-    return {
-      connect: (tcp) => {
-        const closed = new Promise<never>((_resolve, reject) => {
-          tcp.once('close', () => reject(new Error('the connection was closed')));
-        });
-        this.#onSocket(tcp);
-        return Promise.race([connector.connect(tcp), closed]);
-      },
-      waitForReady: () => connector.waitForReady(),
-      getCallCredentials: () => connector.getCallCredentials(),
-      destroy: () => connector.destroy(),
-    };
-  }
 }
 
 /** A call that is ready to be sent. */
@@ -229,16 +179,14 @@ export class EtcdConnection {
 
   constructor(config: EtcdConfig, address: string) {
     this.#config = config;
-    const credentials = address.startsWith('https:')
-      ? tlsCredentials(config.tls ?? {})
-      : ChannelCredentials.createInsecure();
     this.host = address.replace(/^https?:\/\//, '');
+    const tls = address.startsWith('https:') ? tlsOptions(this.host, config.tls ?? {}) : undefined;
     this.#newClient = () => {
-      const observed = new ObservedCredentials(credentials, (socket) => {
+      const credentials = new EtcdCredentials(tls, (socket) => {
         if (this.#client === client) this.#connected(socket);
         else socket.destroy(); // the client was closed during the attempt
       });
-      const client = new Client(this.host, observed, clientOptions(config));
+      const client = new Client(this.host, credentials, clientOptions(config));
       return client;
     };
   }
