@@ -21,6 +21,9 @@ interface Place {
 
 const CONFLICT = 409;
 
+/** Containers in containers. The stack suffices for several thousand in each Node.js. */
+const MAX_DEPTH = 1_000;
+
 function placeOf(object: RecordedObject): Place | string {
   const { apiVersion, kind, metadata } = object;
   const versionOf = ({ group, version }: ResourceType): string =>
@@ -113,13 +116,25 @@ export class RecordedKubernetes {
   }
 }
 
-/** Returns the JSON of an object; undefined if it is nested so deeply that the stack does not suffice. */
+/** Returns the JSON of an object; undefined if it is nested more deeply than {@link MAX_DEPTH}. */
 function bodyOf(object: RecordedObject): string | undefined {
   try {
-    return JSON.stringify(object);
+    const body = JSON.stringify(object);
+    return body.length > 2 * MAX_DEPTH && isTooDeep(object) ? undefined : body;
   } catch {
-    return undefined;
+    return undefined; // so deep that the stack does not suffice
   }
+}
+
+function isTooDeep(object: RecordedObject): boolean {
+  let level: readonly unknown[] = [object];
+  for (let depth = 0; level.length > 0; depth++) {
+    if (depth > MAX_DEPTH) return true;
+    level = level.flatMap((value) =>
+      typeof value === 'object' && value !== null ? Object.values(value) : [],
+    );
+  }
+  return false;
 }
 
 function refusal(status: number): string | undefined {

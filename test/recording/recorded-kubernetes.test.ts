@@ -10,7 +10,10 @@ function nested(depth: number): object {
   return object;
 }
 
-it('rejects an object that is nested too deeply for JSON, and stores the others (regression: the process ended)', async () => {
+it.each([
+  1_001, // regression: whether it was rejected depended on the version of Node.js, which ended with a RangeError in 26
+  200_000, // regression: the process ended
+])('rejects an object of %i levels, and stores the others', async (depth) => {
   const recorded = new RecordedKubernetes(new ManualClock());
   const rejected: Rejection[] = [];
   const service = (name: string, spec: object): object => ({
@@ -20,7 +23,7 @@ it('rejects an object that is nested too deeply for JSON, and stores the others 
     spec,
   });
   const objects = async function* (): AsyncGenerator<{ object: Record<string, unknown>; at: string }> {
-    yield { object: { ...service('deep', nested(200_000)) }, at: 'tape services/shop/deep' };
+    yield { object: { ...service('deep', nested(depth)) }, at: 'tape services/shop/deep' };
     yield { object: { ...service('cart', {}) }, at: 'tape services/shop/cart' };
   };
   let stored = 0;
