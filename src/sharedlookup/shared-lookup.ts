@@ -156,7 +156,10 @@ export class SharedLookup {
     this.#isIdentity[at] = isIdentity ? 1 : 0;
     if (isIdentity) this.#identities[at] = next.identity;
     else this.#entries[at] = next;
-    if (this.#count === GROUP) this.#write();
+    if (this.#count < GROUP) return;
+    this.#write();
+    // No reader exists during the initial load. In one batch, memory of replaced blocks could not be used again.
+    if (this.#unsubscribe === undefined && this.#failure === undefined) this.#table.publish(0);
   }
 
   /** Publishes the changes since the last call as one batch. */

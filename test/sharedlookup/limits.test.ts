@@ -185,6 +185,17 @@ function collidingKey(index: number): PrefixRegister {
   };
 }
 
+it('reserves as little memory for entries that exist as for those that are written later (regression: twice as much)', () => {
+  const cache = new IPCache();
+  const later = new SharedLookup(cache);
+  cache.batch(() => {
+    for (let i = 0; i < 300_000; i++) cache.upsert(ipOf(i), { identity: 7, source: 'k8s' });
+  });
+  const existing = new SharedLookup(cache);
+  expect(existing.status().bytes).toBe(later.status().bytes);
+  expect(existing.status().reservedBytes).toBeLessThan(24 * cache.size);
+});
+
 it('finds keys that all have the same hash', () => {
   const table = new SharedTable(MIB, 0);
   const reader = openLookup({ buffer: table.buffer });
