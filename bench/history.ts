@@ -154,7 +154,7 @@ async function askDisk(keys: readonly string[], claims: readonly Claim[]): Promi
     const once = keys.slice(QUESTIONS, 2 * QUESTIONS);
     const rest = keys.length - 3 * QUESTIONS;
     const change = (key: string, i: number, round: number): void => {
-      cache.upsert(key, { ...(claims[i] as Claim), identity: 70_000 + (round % 101) });
+      cache.upsert(key, { ...(claims[i] as Claim), identity: 70_000 + (round % 65_537) }); // never the same twice
     };
     // The last 10 prefixes do not change.
     for (let n = 0; n % FLUSH_EVERY > 0 || (history.status().disk?.bytes ?? DISK) < FULL; n++) {
