@@ -3,15 +3,13 @@ import type { Clock, Random, Timer } from './clock.ts';
 import { type Link, LinkedList } from './keyed-queue.ts';
 
 /** Options of {@link WorkQueue}. */
-export interface WorkQueueOptions<K> {
+export interface WorkQueueOptions {
   readonly clock: Clock;
   readonly random: Random;
   /** Bounds of the delays of {@link WorkQueue.retry}. Default: 100 ms, doubling to 1 minute. */
   readonly backoff?: Backoff | undefined;
   /** Called when a delay has ended and its key is due. Not called for `add` and `done`, because their caller can react itself. */
   readonly onDue?: (() => void) | undefined;
-  /** An empty table for the keys, if there may be so many that a `Map` would take long to grow. Default: a `Map`. */
-  readonly table?: WorkTable<K> | undefined;
 }
 
 interface Delay {
@@ -20,22 +18,11 @@ interface Delay {
 }
 
 /** A key that is due or worked on. */
-interface WorkEntry<K> extends Link<WorkEntry<K>> {
+interface Entry<K> extends Link<Entry<K>> {
   readonly key: K;
   isWorking: boolean;
   /** While the key is worked on, the time when it is due again. */
   dueAt: number;
-}
-
-/** A table of keys with the operations of a `Map`. */
-export interface WorkTable<K> {
-  readonly size: number;
-  get(key: K): WorkEntry<K> | undefined;
-  has(key: K): boolean;
-  set(key: K, entry: WorkEntry<K>): unknown;
-  delete(key: K): unknown;
-  keys(): Iterable<K>;
-  values(): Iterable<WorkEntry<K>>;
 }
 
 /** The next due time of a key in work, if the key was not added again since the work began. */
@@ -54,17 +41,16 @@ const BACKOFF: Backoff = { baseMs: 100, capMs: 60_000 };
  *                       add ─────────┴── added again ┘
  */
 export class WorkQueue<K> {
-  readonly #options: WorkQueueOptions<K>;
+  readonly #options: WorkQueueOptions;
   /** The keys that are due or worked on. */
-  readonly #entries: WorkTable<K>;
-  readonly #due = new LinkedList<WorkEntry<K>>();
+  readonly #entries = new Map<K, Entry<K>>();
+  readonly #due = new LinkedList<Entry<K>>();
   #working = 0;
   readonly #delayed = new Map<K, Delay>();
   readonly #failures = new Map<K, number>();
 
-  constructor(options: WorkQueueOptions<K>) {
+  constructor(options: WorkQueueOptions) {
     this.#options = options;
-    this.#entries = options.table ?? new Map<K, WorkEntry<K>>();
   }
 
   /** Number of keys that are due, delayed or worked on. */
@@ -96,7 +82,7 @@ export class WorkQueue<K> {
       return;
     }
     this.#undelay(key);
-    const entry: WorkEntry<K> = { key, isWorking: false, dueAt: NEVER, previous: undefined, next: undefined };
+    const entry: Entry<K> = { key, isWorking: false, dueAt: NEVER, previous: undefined, next: undefined };
     this.#entries.set(key, entry);
     this.#due.append(entry);
   }
@@ -198,7 +184,7 @@ export class WorkQueue<K> {
       else this.#remove(entry);
   }
 
-  #remove(entry: WorkEntry<K>): void {
+  #remove(entry: Entry<K>): void {
     this.#entries.delete(entry.key);
     this.#due.remove(entry);
   }

@@ -4,38 +4,28 @@ const BUCKET_ENTRIES = 1024;
 const HASHED_CHARACTERS = 12;
 
 /**
- * A map that grows in small steps. A `Map` moves all of its entries when it grows or shrinks: 80 ms in one turn for 500,000
+ * A map of texts that grows in small steps. A `Map` moves all of its entries when it grows or shrinks: 80 ms in one turn for 500,000
  * keys. This one divides them by hash into buckets, each a `Map`, and splits one bucket at a time (linear hashing).
  *
  *     #buckets  0 1 2 3 │ 4 5      #round = 4: bucket 4 was split from 0, 5 from 1; 2 is next
  *
- * Keys with the same hash share a bucket.
+ * Texts that end in the same 12 characters share a bucket.
  */
-export class SplitMap<V, K = string> {
-  #buckets: Map<K, V>[] = [new Map()];
+export class SplitMap<V> {
+  #buckets: Map<string, V>[] = [new Map()];
   /** Number of buckets when the present round of splits began: a power of two. */
   #round = 1;
   #size = 0;
-  readonly #hashOf: (key: K) => number;
-
-  /** @param hashOf returns a constant 32-bit hash of a key; {@link hashOfText} for texts */
-  constructor(hashOf: (key: K) => number) {
-    this.#hashOf = hashOf;
-  }
 
   get size(): number {
     return this.#size;
   }
 
-  get(key: K): V | undefined {
+  get(key: string): V | undefined {
     return this.#bucketOf(key).get(key);
   }
 
-  has(key: K): boolean {
-    return this.#bucketOf(key).has(key);
-  }
-
-  set(key: K, value: V): void {
+  set(key: string, value: V): void {
     const bucket = this.#bucketOf(key);
     const before = bucket.size;
     bucket.set(key, value);
@@ -43,7 +33,7 @@ export class SplitMap<V, K = string> {
     if (this.#size > BUCKET_ENTRIES * this.#buckets.length) this.#split();
   }
 
-  delete(key: K): boolean {
+  delete(key: string): boolean {
     const isDeleted = this.#bucketOf(key).delete(key);
     if (isDeleted) this.#size--;
     return isDeleted;
@@ -59,9 +49,9 @@ export class SplitMap<V, K = string> {
    * Iterates over the entries, in their order of insertion only if they are few. The map may change during the iteration: entries
    * that are deleted before they are reached are not visited, added ones may be, and one may be visited twice if the map grows.
    */
-  *entries(): Generator<[K, V], void, void> {
+  *entries(): Generator<[string, V], void, void> {
     for (let at = 0; at < this.#buckets.length; at++) {
-      const bucket = this.#buckets[at] ?? new Map<K, V>();
+      const bucket = this.#buckets[at] ?? new Map<string, V>();
       for (const key of [...bucket.keys()]) {
         const value = bucket.get(key);
         if (value !== undefined) yield [key, value];
@@ -70,27 +60,22 @@ export class SplitMap<V, K = string> {
   }
 
   /** Like {@link SplitMap.entries}. */
-  *keys(): Generator<K, void, void> {
-    for (const [key] of this.entries()) yield key;
-  }
-
-  /** Like {@link SplitMap.entries}. */
   *values(): Generator<V, void, void> {
     for (const [, value] of this.entries()) yield value;
   }
 
-  #bucketOf(key: K): Map<K, V> {
-    const at = this.#hashOf(key) & (2 * this.#round - 1);
-    return this.#buckets[at < this.#buckets.length ? at : at - this.#round] ?? new Map<K, V>();
+  #bucketOf(key: string): Map<string, V> {
+    const at = hashOf(key) & (2 * this.#round - 1);
+    return this.#buckets[at < this.#buckets.length ? at : at - this.#round] ?? new Map<string, V>();
   }
 
   /** Moves about half of the entries of the next bucket to a new one. */
   #split(): void {
     const target = this.#buckets.length;
-    const bucket = this.#buckets[target - this.#round] ?? new Map<K, V>();
-    const moved = new Map<K, V>();
+    const bucket = this.#buckets[target - this.#round] ?? new Map<string, V>();
+    const moved = new Map<string, V>();
     for (const [key, value] of bucket) {
-      if ((this.#hashOf(key) & (2 * this.#round - 1)) !== target) continue;
+      if ((hashOf(key) & (2 * this.#round - 1)) !== target) continue;
       bucket.delete(key);
       moved.set(key, value);
     }
@@ -99,8 +84,7 @@ export class SplitMap<V, K = string> {
   }
 }
 
-/** Returns a hash of the last 12 characters. */
-export function hashOfText(key: string): number {
+function hashOf(key: string): number {
   let hash = 0;
   for (let i = Math.max(0, key.length - HASHED_CHARACTERS); i < key.length; i++)
     hash = (Math.imul(hash, 31) + key.charCodeAt(i)) | 0;

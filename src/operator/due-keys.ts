@@ -9,7 +9,7 @@ const MAX_WAIT_MS = 600_000;
 export class DueKeys extends WorkQueue<string> {
   readonly #idle: WakeableSleep;
 
-  constructor(options: Omit<WorkQueueOptions<string>, 'onDue'>) {
+  constructor(options: Omit<WorkQueueOptions, 'onDue'>) {
     super(options);
     this.#idle = new WakeableSleep(options.clock);
   }

@@ -1,4 +1,4 @@
-import { hashOfText, SplitMap } from '../../columns/split-map.ts';
+import { SplitMap } from '../../columns/split-map.ts';
 
 /** Values by key, grouped by folder, so that the keys below a prefix are found without a visit of all others. */
 export class KeyFolders<V> {
@@ -19,7 +19,7 @@ export class KeyFolders<V> {
   set(key: string, value: V): void {
     let folder = this.#folderOf(key);
     if (folder === undefined) {
-      folder = new SplitMap(hashOfText);
+      folder = new SplitMap();
       this.#last = folder;
       this.#folders.set(this.#lastName, folder);
     }

@@ -5,7 +5,7 @@ import type { Failure } from '../../base/failure.ts';
 import { EitherSignal, fired } from '../../base/follow-signal.ts';
 import { sleep } from '../../base/sleep.ts';
 import { OPEN_GATE, type TurnGate } from '../../base/turn-gate.ts';
-import { hashOfText, SplitMap } from '../../columns/split-map.ts';
+import { SplitMap } from '../../columns/split-map.ts';
 import { bytesOfCharacters, charactersOf, equalsCharacters } from '../codec/bytes.ts';
 import { encodeTimestamp } from '../codec/timestamp.ts';
 import {
@@ -165,7 +165,7 @@ const UNKNOWN_REVISION = 0;
 export class SyncStore {
   readonly #options: SyncStoreOptions;
   /** The names that are wanted, queued, being written, or left by an earlier session. */
-  readonly #keys = new SplitMap<SyncKey>(hashOfText);
+  readonly #keys = new SplitMap<SyncKey>();
   /** Number of wanted names. */
   #wanted = 0;
   /** Number of landed puts that the watch has not shown yet. */
@@ -224,7 +224,6 @@ export class SyncStore {
         await (job === CANARY ? this.#syncCanary(signal) : this.#sync(job, signal));
       },
       batches: batched === true ? this.#batches() : undefined,
-      table: new SplitMap((job) => (job === CANARY ? 0 : hashOfText(job.name))),
       onDone: (jobs) => this.#settled(jobs),
     });
     this.#contested = new ContestedKeys({ clock, random, putBack: (key) => this.#putBack(key) });
