@@ -16,6 +16,7 @@ import {
   type TlsOptions,
 } from 'node:tls';
 import { getRequestListener, type Http2Bindings, type HttpBindings, RequestError } from '@hono/node-server';
+import { withoutBrackets } from '../../net/url-host.ts';
 import type { ApiApp } from '../api-context.ts';
 import { PROBLEM_TYPE, type ProblemDocument, problem, problemResponse } from '../problem.ts';
 import { ConnectionLimit, MAX_CONNECTIONS } from './connection-limit.ts';
@@ -340,7 +341,7 @@ function isAnyAddress(host: string): boolean {
 
 /** Returns true if a host is an address. DNS rebinding is impossible with addresses, because only names are resolved. */
 function isAddress(host: string): boolean {
-  return isIP(host.replace(/^\[|\]$/g, '')) !== 0;
+  return isIP(withoutBrackets(host)) !== 0;
 }
 
 /** Returns true if the header has the token. Compares in constant time. */

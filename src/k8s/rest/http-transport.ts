@@ -5,6 +5,7 @@ import { type Duplex, pipeline, Readable } from 'node:stream';
 import { connect as connectTLS } from 'node:tls';
 import { createGunzip } from 'node:zlib';
 import { messageOf } from '../../base/failure.ts';
+import { withoutBrackets } from '../../net/url-host.ts';
 import { AnswerBody } from './answer-body.ts';
 import { ApiError, retryAfter } from './api-error.ts';
 import type { ApiAnswer, ApiRequest, ApiTransport } from './api-transport.ts';
@@ -96,7 +97,7 @@ export class HttpTransport implements ApiTransport {
   async #connect(): Promise<Socket> {
     const { ca, serverName, insecureSkipVerify, credentials } = this.#access;
     const { protocol, hostname, port } = this.#server;
-    const host = hostname.replace(/^\[|\]$/g, '');
+    const host = withoutBrackets(hostname);
     const shown = await credentials.certificate();
     if (protocol === 'http:')
       return connected(connectPlain({ host, port: Number(port || 80), ...KEEP_ALIVE }), 'connect');

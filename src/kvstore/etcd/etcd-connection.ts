@@ -7,6 +7,7 @@ import {
   type StatusObject,
   status,
 } from '@grpc/grpc-js';
+import { withoutBrackets } from '../../net/url-host.ts';
 import { abortedError, KvstoreError, OUT_OF_REACH } from '../session/errors.ts';
 import { allowManyListeners } from '../session/shared-signal.ts';
 import type { CallOptions } from '../session/transport.ts';
@@ -180,7 +181,9 @@ export class EtcdConnection {
   constructor(config: EtcdConfig, address: string) {
     this.#config = config;
     this.host = address.replace(/^https?:\/\//, '');
-    const tls = address.startsWith('https:') ? tlsOptions(this.host, config.tls ?? {}) : undefined;
+    const tls = address.startsWith('https:')
+      ? tlsOptions(withoutBrackets(new URL(address).hostname), config.tls ?? {})
+      : undefined;
     this.#newClient = () => {
       const credentials = new EtcdCredentials(tls, (socket) => {
         if (this.#client === client) this.#connected(socket);

@@ -7,15 +7,14 @@ type SecureConnector = ReturnType<ChannelCredentials['_createSecureConnector']>;
 type Connection = Awaited<ReturnType<SecureConnector['connect']>>;
 
 /**
- * Returns the options of a TLS connection to an endpoint without its scheme. Those of grpc-js have an IP address as the name of the
+ * Returns the options of a TLS connection to a host, an IPv6 address without brackets. Those of grpc-js have an IP address as the name of the
  * server, which Node.js 26 rejects (RFC 6066, 3). The certificate is verified for the host, also if it is an IP address.
  */
-export function tlsOptions(endpoint: string, tls: EtcdTLS): ConnectionOptions {
+export function tlsOptions(host: string, tls: EtcdTLS): ConnectionOptions {
   const { ca, key, certificate, insecureSkipVerify = false } = tls;
   if ((key === undefined) !== (certificate === undefined))
     throw new EtcdConfigError('certificate and key of TLS: set both or none');
   const pem = (bytes: Uint8Array | undefined): Buffer | undefined => bytes && Buffer.from(bytes);
-  const host = new URL(`https://${endpoint}`).hostname.replace(/^\[(.*)\]$/, '$1');
   return {
     secureContext: createSecureContext({ ca: pem(ca), key: pem(key), cert: pem(certificate) }),
     ALPNProtocols: ['h2'],

@@ -6,6 +6,8 @@ import { connect as connectTLS, type TLSSocket } from 'node:tls';
 import { messageOf } from '../../base/failure.ts';
 import { counted } from '../../base/show-value.ts';
 import type { EtcdTLS } from '../../kvstore/etcd/etcd-config.ts';
+import { tlsOptions } from '../../kvstore/etcd/etcd-credentials.ts';
+import { withoutBrackets } from '../../net/url-host.ts';
 import { CHECK_TIMEOUT_MS, type Check, NO_ANSWER } from './check.ts';
 import { type ConnectionProblem, connectionProblem } from './connection-problem.ts';
 
@@ -113,7 +115,7 @@ export async function checkEndpoint(
   now: number,
 ): Promise<readonly Check[]> {
   const { hostname, protocol } = new URL(endpoint);
-  const host = hostname.replace(/^\[(.*)\]$/, '$1');
+  const host = withoutBrackets(hostname);
   const at = { host, port: Number(/:(\d+)$/.exec(endpoint)?.[1] ?? GRPC_PORT) };
   const checks: Check[] = [];
   if (isIP(host) === 0) checks.push(await checkName(host));
@@ -155,15 +157,9 @@ async function checkTCP(subject: string, place: Place): Promise<Check> {
 }
 
 async function checkTLS(subject: string, { host, port }: Place, tls: EtcdTLS, now: number): Promise<Check> {
-  const pem = (bytes: Uint8Array | undefined): Buffer | undefined => bytes && Buffer.from(bytes);
   const socket = connectTLS({
-    host,
+    ...tlsOptions(host, tls),
     port,
-    ca: pem(tls.ca),
-    cert: pem(tls.certificate),
-    key: pem(tls.key),
-    ...(isIP(host) === 0 ? { servername: host } : {}),
-    ALPNProtocols: ['h2'],
     rejectUnauthorized: false, // so that a rejected certificate can be described; nothing secret is sent
   });
   try {
