@@ -22,6 +22,7 @@ import type { LeaseID } from '../session/transport.ts';
 import { CanaryWaits } from './canary-waits.ts';
 import { ContestedKeys } from './contested-keys.ts';
 import { type Batching, RetryQueue } from './retry-queue.ts';
+import { isLanded, SyncKey } from './sync-key.ts';
 
 /** Options of {@link SyncStore}. */
 export interface SyncStoreOptions {
@@ -89,49 +90,6 @@ const WRITE_WEIGHT = 4;
 const BATCH_BYTES = 512 * 1024;
 /** After an interruption, a watch shows an earlier write within this time. A later echo costs one comparison. */
 const ECHO_MS = 10_000;
-
-/** The last event of a key that the watch delivered during a write of it. */
-interface WatchedWrite {
-  readonly isDesired: boolean;
-  readonly modRevision: number;
-}
-
-/** The state of a name that is wanted, queued, being written, or left by an earlier session. */
-class SyncKey {
-  readonly name: string;
-  /** The characters of the value that the owner wants; undefined if the key must not exist. */
-  wanted: string | undefined;
-  /** Those of the value known to be in the kvstore. */
-  stored: string | undefined;
-  /** True if the value in the kvstore is unknown. The next write compares first. */
-  isUnknown = false;
-  /** True if the last write failed. It may have landed, so the next write compares first. */
-  hasFailed = false;
-  /** True if the kvstore has another value, or none. The next write does not compare. */
-  isOther = false;
-  /** True during a put. */
-  isWriting = false;
-  /** The last event that the watch delivered since the start of the put. */
-  shown: WatchedWrite | undefined;
-  /** Revision of a landed put that the watch has not shown yet; undefined if there is none. */
-  unseen: number | undefined;
-  /** Number of puts that had landed before the unseen one. */
-  order = 0;
-  /** True while the queue has the key. */
-  isPending = false;
-  /** The value that an earlier session has left, while its leases are adopted. */
-  found: FoundValue | undefined;
-
-  constructor(name: string) {
-    this.name = name;
-  }
-}
-
-/** A value that an earlier session has left, and its lease if it has one. */
-interface FoundValue {
-  readonly value: string;
-  readonly lease: LeaseID | undefined;
-}
 
 /** A write that is about to be sent. */
 interface Attempt {
@@ -789,11 +747,6 @@ export class SyncStore {
     }
     if (!write.signal.aborted && this.#canaries.complete(due)) this.#isCanaryTrue = true;
   }
-}
-
-/** Returns true if the kvstore has the wanted value. A key that is neither wanted nor known may be left by an earlier process. */
-function isLanded({ wanted, stored }: SyncKey): boolean {
-  return wanted !== undefined && wanted === stored;
 }
 
 checkArguments(SyncStore, {

@@ -1,0 +1,49 @@
+import type { LeaseID } from '../session/transport.ts';
+
+/** The last event of a key that the watch delivered during a write of it. */
+interface WatchedWrite {
+  readonly isDesired: boolean;
+  readonly modRevision: number;
+}
+
+/** The state of a name that is wanted, queued, being written, or left by an earlier session. */
+export class SyncKey {
+  readonly name: string;
+  /** The characters of the value that the owner wants; undefined if the key must not exist. */
+  wanted: string | undefined;
+  /** Those of the value known to be in the kvstore. */
+  stored: string | undefined;
+  /** True if the value in the kvstore is unknown. The next write compares first. */
+  isUnknown = false;
+  /** True if the last write failed. It may have landed, so the next write compares first. */
+  hasFailed = false;
+  /** True if the kvstore has another value, or none. The next write does not compare. */
+  isOther = false;
+  /** True during a put. */
+  isWriting = false;
+  /** The last event that the watch delivered since the start of the put. */
+  shown: WatchedWrite | undefined;
+  /** Revision of a landed put that the watch has not shown yet; undefined if there is none. */
+  unseen: number | undefined;
+  /** Number of puts that had landed before the unseen one. */
+  order = 0;
+  /** True while the queue has the key. */
+  isPending = false;
+  /** The value that an earlier session has left, while its leases are adopted. */
+  found: FoundValue | undefined;
+
+  constructor(name: string) {
+    this.name = name;
+  }
+}
+
+/** A value that an earlier session has left, and its lease if it has one. */
+interface FoundValue {
+  readonly value: string;
+  readonly lease: LeaseID | undefined;
+}
+
+/** Returns true if the kvstore has the wanted value. A key that is neither wanted nor known may be left by an earlier process. */
+export function isLanded({ wanted, stored }: SyncKey): boolean {
+  return wanted !== undefined && wanted === stored;
+}
