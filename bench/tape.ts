@@ -11,9 +11,10 @@ import type { MeshTap } from '../src/clustermesh/mesh-tap.ts';
 import { IPCache } from '../src/ipcache/ipcache.ts';
 import { encodeIPIdentityPair } from '../src/kvstore/codec/ip-identity-pair.ts';
 import { ipKey } from '../src/kvstore/codec/keys.ts';
-import type { Watch, WatchEvent, WatchStatus } from '../src/kvstore/session/backend.ts';
+import type { Watch, WatchEvent } from '../src/kvstore/session/backend.ts';
 import { IdentityCache } from '../src/model/identity-cache.ts';
 import { replayTape } from '../src/tape/replay-tape.ts';
+import { WATCH_STATUS } from '../src/tape/replayed-cluster.ts';
 import { Tape } from '../src/tape/tape.ts';
 import { expect } from './expect.ts';
 import { processMs } from './thread-clock.ts';
@@ -34,21 +35,6 @@ export interface TapeBenchReport {
   /** Events in a second of CPU. */
   readonly replayed: number;
 }
-
-const STATUS: WatchStatus = {
-  prefix: '',
-  state: 'watching',
-  keys: 0,
-  nextRevision: 1,
-  listed: true,
-  isDoubtful: false,
-  listings: 1,
-  resumptions: 0,
-  failures: 0,
-  lastFailure: undefined,
-  queuedBytes: 0,
-  delays: { counts: [], sumMs: 0 },
-};
 
 /** Returns puts of pods, each with another identity than the earlier one of the same address. */
 function eventsOf(n: number): readonly WatchEvent[] {
@@ -85,7 +71,7 @@ async function apply(
     onFault: () => {},
   });
   const watch: Watch = {
-    status: () => STATUS,
+    status: () => WATCH_STATUS,
     async *[Symbol.asyncIterator]() {
       for (let from = 0; from < events.length; from += BATCH) yield events.slice(from, from + BATCH);
     },
@@ -125,23 +111,19 @@ export async function benchTape({
   const tapeTo = async (folder: string): Promise<void> => {
     const ipcache = new IPCache();
     const tape = new Tape({
-      ...{
-        folder: new StateFiles(folder),
-        maxBytes: 1 << 30,
-        ipcache,
-        clock: systemClock,
-        onFailure: () => {},
-      },
+      folder: new StateFiles(folder),
+      maxBytes: 1 << 30,
+      ipcache,
+      clock: systemClock,
+      onFailure: () => {},
       version: '0.0.0',
       gate: new TurnGate({ clock: systemClock, nextTurn: setImmediate }),
       settings: {
-        ...{
-          clusterName: 'atlantic',
-          clusterID: 1,
-          nodeName: 'n',
-          maxConnectedClusters: 255,
-          serviceV2: 'auto',
-        },
+        clusterName: 'atlantic',
+        clusterID: 1,
+        nodeName: 'n',
+        maxConnectedClusters: 255,
+        serviceV2: 'auto',
         network: {
           remoteNodeIdentities: true,
           encryption: false,

@@ -15,7 +15,8 @@ import type { TapeSettings } from './tape-settings.ts';
 
 const EMPTY = new Uint8Array();
 
-const STATUS: WatchStatus = {
+/** The status of a watch that is in sync, for watches that deliver what they are given. */
+export const WATCH_STATUS: WatchStatus = {
   prefix: '',
   state: 'watching',
   keys: 0,
@@ -40,7 +41,7 @@ class ReplayWatch implements Watch {
   #applied: (() => void) | undefined;
 
   status(): WatchStatus {
-    return STATUS;
+    return WATCH_STATUS;
   }
 
   /** Resolves when the reader asks for the next batch. */

@@ -49,35 +49,15 @@ function summaryDocument({ from, to, ...summary }: TapeSummary): object {
 }
 
 /** Returns the result of a replay for `-o json`. */
-function replayDocument({
-  to,
-  events,
-  digests,
-  cuts,
-  isComplete,
-  isScrubbed,
-  difference,
-}: ReplayReport): object {
-  const counts = { events, digests, cuts };
-  return {
-    to: new Date(to).toISOString(),
-    ...counts,
-    complete: isComplete,
-    scrubbed: isScrubbed,
-    difference,
-  };
+function replayDocument(report: ReplayReport): object {
+  const { to, events, digests, cuts, isComplete, isScrubbed, difference } = report;
+  const at = new Date(to).toISOString();
+  return { to: at, events, digests, cuts, complete: isComplete, scrubbed: isScrubbed, difference };
 }
 
 /** Returns the result of a replay as lines. */
-function replayLines({
-  to,
-  events,
-  digests,
-  cuts,
-  isComplete,
-  isScrubbed,
-  difference,
-}: ReplayReport): readonly string[] {
+function replayLines(report: ReplayReport): readonly string[] {
+  const { to, events, digests, cuts, isComplete, isScrubbed, difference } = report;
   const equal = isScrubbed ? 'scrubbed, without digests' : `${countText(digests, 'digest')} equal`;
   const lines = [`replayed to ${clockText(to)}, ${countText(events, 'event')}, ${equal}`];
   for (const { at, lost } of cuts)
