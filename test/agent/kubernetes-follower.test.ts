@@ -11,6 +11,7 @@ import { ManualClock } from '../base/support/manual-clock.ts';
 import { until } from '../base/support/until.ts';
 import { settle } from '../kvstore/support/settle.ts';
 import { NO_INPUTS } from './support/agent-under-test.ts';
+import { NO_KUBERNETES } from './support/kubernetes-options.ts';
 
 it('keeps following Kubernetes while the local kvstore is connected and listed, but has lost its configuration (K 52)', async () => {
   const clock = new ManualClock();
@@ -31,26 +32,16 @@ it('keeps following Kubernetes while the local kvstore is connected and listed, 
   const follower = new KubernetesFollower(
     { ...NO_INPUTS, kvstore: 'etcd' },
     {
-      ifInCluster: false,
-      load: [],
+      ...NO_KUBERNETES,
       watch: ['nodes'],
-      endpoints: 'ciliumendpoints',
-      identities: 'kvstore',
-      headlessServices: false,
-      ownAddresses: false,
-      dualStack: false,
-      nodeAnnotations: false,
-      encryptKey: 0,
     },
     {
-      ...{
-        clock,
-        random: () => 0.5,
-        onReject: () => {},
-        onCause: () => {},
-        clusterID: () => 1,
-        restoredIdentities: () => [],
-      },
+      clock,
+      random: () => 0.5,
+      onReject: () => {},
+      onCause: () => {},
+      clusterID: () => 1,
+      restoredIdentities: () => [],
       log: createLog('silent', 'text', { write: () => {} }),
       gate: new TurnGate({ clock, nextTurn: setImmediate }),
       engines: {

@@ -18,19 +18,13 @@ import { FeedWorld } from '../k8s/feed/support/feed-world.ts';
 import { RecordingMetadata } from '../k8s/feed/support/recording-metadata.ts';
 import { type AgentUnderTest, NO_INPUTS, startAgent, type TestKey } from './support/agent-under-test.ts';
 import { FakeClock } from './support/fake-clock.ts';
+import { NO_KUBERNETES } from './support/kubernetes-options.ts';
 import { temporaryFolder } from './support/temporary-folder.ts';
 
 const KUBERNETES: KubernetesOptions = {
-  ifInCluster: false,
+  ...NO_KUBERNETES,
   load: [example('kubernetes/cluster.yaml')],
   watch: KUBERNETES_PARTS,
-  endpoints: 'ciliumendpoints',
-  identities: 'kvstore',
-  headlessServices: false,
-  ownAddresses: false,
-  dualStack: false,
-  nodeAnnotations: false,
-  encryptKey: 0,
 };
 
 function start(

@@ -20,6 +20,7 @@ import { ServiceCache } from '../../src/servicecache/service-cache.ts';
 import { ManualClock } from '../base/support/manual-clock.ts';
 import { NO_INPUTS, startAgent, type TestKey } from './support/agent-under-test.ts';
 import { settle } from './support/fake-clock.ts';
+import { NO_KUBERNETES } from './support/kubernetes-options.ts';
 import { temporaryFolder } from './support/temporary-folder.ts';
 import { config, ip } from './support/test-keys.ts';
 
@@ -84,16 +85,7 @@ function unreachableKubernetes(): KubernetesOptions {
     'current-context': 'x',
   };
   return {
-    ifInCluster: false,
-    load: [],
-    watch: [],
-    endpoints: 'ciliumendpoints',
-    identities: 'kvstore',
-    headlessServices: false,
-    ownAddresses: false,
-    dualStack: false,
-    nodeAnnotations: false,
-    encryptKey: 0,
+    ...NO_KUBERNETES,
     kubeconfig: join(temporaryFolder({ config: JSON.stringify(kubeconfig) }), 'config'),
   };
 }

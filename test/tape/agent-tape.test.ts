@@ -19,22 +19,16 @@ import { scrubTape } from '../../src/tape/scrub/scrub-tape.ts';
 import { TapeState } from '../../src/tape/tape-state.ts';
 import { NO_INPUTS, startAgent } from '../agent/support/agent-under-test.ts';
 import { FakeClock } from '../agent/support/fake-clock.ts';
+import { NO_KUBERNETES } from '../agent/support/kubernetes-options.ts';
 import { temporaryFolder } from '../agent/support/temporary-folder.ts';
 import { until } from '../base/support/until.ts';
 import { example } from '../cli/support/run.ts';
 import { replaced, unordered } from './support/scrubbed.ts';
 
 const KUBERNETES: KubernetesOptions = {
-  ifInCluster: false,
+  ...NO_KUBERNETES,
   load: [example('kubernetes/cluster.yaml')],
   watch: KUBERNETES_PARTS,
-  endpoints: 'ciliumendpoints',
-  identities: 'kvstore',
-  headlessServices: false,
-  ownAddresses: false,
-  dualStack: false,
-  nodeAnnotations: false,
-  encryptKey: 0,
 };
 
 const MIB = 1 << 20;
