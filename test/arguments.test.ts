@@ -115,13 +115,11 @@ const SUBJECTS: Readonly<Record<string, () => object>> = {
   RejectionLog: () => new api.RejectionLog(),
   Restoration: () =>
     new api.Restoration({
-      ...{
-        ipcache: ipcache(),
-        services: services(),
-        nodes: nodes(),
-        folder: folder(),
-        clusterName: 'a',
-      },
+      ipcache: ipcache(),
+      services: services(),
+      nodes: nodes(),
+      folder: folder(),
+      clusterName: 'a',
       gate: new api.TurnGate({ clock: systemClock, nextTurn: setImmediate }),
     }),
   ServiceCache: services,

@@ -51,15 +51,13 @@ class OneCluster implements ReportedClusters {
 
   is(missing: ClusterDocument['missing'], connected = true): void {
     this.#status = {
-      ...{
-        name: 'far',
-        own: false,
-        id: 2,
-        state: 'ready',
-        ready: true,
-        connected,
-        connectedSince: '',
-      },
+      name: 'far',
+      own: false,
+      id: 2,
+      state: 'ready',
+      ready: true,
+      connected,
+      connectedSince: '',
       keys: {},
       missing,
       rejected: 0,

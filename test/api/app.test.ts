@@ -43,13 +43,11 @@ function setTurns(): () => number {
 }
 
 const CHECKOUT = {
-  ...{
-    prefix: '10.0.0.1/32',
-    identity: 1234,
-    labels: ['k8s:app=checkout'],
-    hostIP: '192.168.0.1',
-    encryptKey: 0,
-  },
+  prefix: '10.0.0.1/32',
+  identity: 1234,
+  labels: ['k8s:app=checkout'],
+  hostIP: '192.168.0.1',
+  encryptKey: 0,
   namespace: 'shop',
   podName: 'checkout-1',
   namedPorts: { http: '8080/TCP' },
@@ -322,13 +320,11 @@ describe('services, nodes and identities', () => {
   it('are shown with their sources', async () => {
     const { app, model } = testApp();
     expect((await get('/v1/services/shop/checkout', app)).body).toMatchObject({
-      ...{
-        namespace: 'shop',
-        name: 'checkout',
-        clusterIPs: ['172.16.0.10'],
-        ports: { http: '80/TCP' },
-        global: true,
-      },
+      namespace: 'shop',
+      name: 'checkout',
+      clusterIPs: ['172.16.0.10'],
+      ports: { http: '80/TCP' },
+      global: true,
       backends: [{ address: '10.0.0.1', ports: { http: '8080/TCP' }, state: 'active' }],
       explain: { ready: true, backends: [{ address: '10.0.0.1', slice: 'slice-1', verdict: 'effective' }] },
     });

@@ -120,14 +120,12 @@ describe('dpcache over three real etcds and a folder of configurations', () => {
       readonly paths: Readonly<Record<string, Readonly<Record<string, unknown>>>>;
     };
     const values: Readonly<Record<string, string>> = {
-      ...{
-        ip: '10.10.0.12',
-        length: '32',
-        namespace: 'shop',
-        cluster: 'baltic',
-        identity: '66536',
-        writer: 'kvstore',
-      },
+      ip: '10.10.0.12',
+      length: '32',
+      namespace: 'shop',
+      cluster: 'baltic',
+      identity: '66536',
+      writer: 'kvstore',
     };
     const asked: string[] = [];
     for (const path of Object.keys(api.paths).filter((each) => 'get' in (api.paths[each] ?? {}))) {

@@ -196,13 +196,11 @@ describe('services and nodes', () => {
       includeExternal: true,
       shared: true,
       backends: new Map(addresses.map((address) => [address, new Map(PORTS)])),
-      ...{
-        frontends: new Map(),
-        hostnames: new Map(),
-        zones: new Map(),
-        labels: new Map(),
-        selector: new Map(),
-      },
+      frontends: new Map(),
+      hostnames: new Map(),
+      zones: new Map(),
+      labels: new Map(),
+      selector: new Map(),
     });
 
   it('are compared by cluster: the backends that one agent has alone, and the fields of nodes', async () => {

@@ -22,13 +22,11 @@ function shown(state: Partial<ClusterState>, standing: Partial<ClusterStanding> 
 describe('the status of a cluster', () => {
   it('is connecting at first, and not connected', () => {
     expect(view.status()).toEqual({
-      ...{
-        state: 'connecting',
-        ready: false,
-        knownAt: undefined,
-        connected: false,
-        connectedSince: 1_000_000,
-      },
+      state: 'connecting',
+      ready: false,
+      knownAt: undefined,
+      connected: false,
+      connectedSince: 1_000_000,
       lastFailure: undefined,
       lastFailureAt: undefined,
     });

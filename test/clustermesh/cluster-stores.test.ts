@@ -52,12 +52,10 @@ class World {
       writer: WRITER,
       engines: choose(this.engines),
       limits: () => NO_LIMITS,
-      ...{
-        identities: this.identities,
-        rejections: new RejectionLog(),
-        onApplied: () => {},
-        onFault: () => {},
-      },
+      identities: this.identities,
+      rejections: new RejectionLog(),
+      onApplied: () => {},
+      onFault: () => {},
     });
   }
 

@@ -162,16 +162,12 @@ describe('a node', () => {
         { type: 'InternalIP', ip: 'FD00:0::1' },
         { type: 'ExternalIP', ip: '::ffff:10.0.0.1' },
       ],
-      ...{
-        ipv4AllocCIDR: '10.0.0.7/16',
-        ipv6AllocCIDR: 'FD00::7/64',
-        ipv4SecondaryAllocCIDRs: ['10.2.0.1/16'],
-      },
-      ...{
-        ipv6SecondaryAllocCIDRs: ['FD02::1/64'],
-        ipv4HealthIP: '::ffff:10.0.0.9',
-        ipv6HealthIP: 'FD00::9',
-      },
+      ipv4AllocCIDR: '10.0.0.7/16',
+      ipv6AllocCIDR: 'FD00::7/64',
+      ipv4SecondaryAllocCIDRs: ['10.2.0.1/16'],
+      ipv6SecondaryAllocCIDRs: ['FD02::1/64'],
+      ipv4HealthIP: '::ffff:10.0.0.9',
+      ipv6HealthIP: 'FD00::9',
       ipv4IngressIP: '::ffff:10.0.0.8',
       ipv6IngressIP: 'FD00::8',
     });
@@ -184,12 +180,10 @@ describe('a node', () => {
       ipv6AllocCIDR: 'fd00::/64',
       ipv4SecondaryAllocCIDRs: ['10.2.0.0/16'],
       ipv6SecondaryAllocCIDRs: ['fd02::/64'],
-      ...{
-        ipv4HealthIP: '10.0.0.9',
-        ipv6HealthIP: 'fd00::9',
-        ipv4IngressIP: '10.0.0.8',
-        ipv6IngressIP: 'fd00::8',
-      },
+      ipv4HealthIP: '10.0.0.9',
+      ipv6HealthIP: 'fd00::9',
+      ipv4IngressIP: '10.0.0.8',
+      ipv6IngressIP: 'fd00::8',
     });
   });
 });

@@ -220,11 +220,9 @@ describe('ids of a small datapath', () => {
     {
       weight: 1,
       arbitrary: fc.record({
-        ...{
-          do: fc.constant('restore' as const),
-          ip: fc.constantFrom(...IPS),
-          id: fc.integer({ min: 0, max: MAX + 1 }),
-        },
+        do: fc.constant('restore' as const),
+        ip: fc.constantFrom(...IPS),
+        id: fc.integer({ min: 0, max: MAX + 1 }),
       }),
     },
   );

@@ -6,19 +6,15 @@ import type { ServicePart } from '../../src/servicecache/service-parts.ts';
 const HEAD = { namespace: 'shop', name: 'web' };
 
 const SERVICE = {
-  ...{
-    type: 'NodePort',
-    addressing: 'headless',
-    externalTrafficPolicy: 'Local',
-    internalTrafficPolicy: 'Local',
-  },
-  ...{
-    healthCheckNodePort: 65_535,
-    sessionAffinitySeconds: 90,
-    publishNotReady: true,
-    global: true,
-    shared: true,
-  },
+  type: 'NodePort',
+  addressing: 'headless',
+  externalTrafficPolicy: 'Local',
+  internalTrafficPolicy: 'Local',
+  healthCheckNodePort: 65_535,
+  sessionAffinitySeconds: 90,
+  publishNotReady: true,
+  global: true,
+  shared: true,
   affinity: 'remote',
   trafficDistribution: 'prefer-same-zone',
   nodeSelector: 'a in (b)',

@@ -227,10 +227,8 @@ const MUTANTS: readonly (Patch & { readonly name: string })[] = [
   {
     name: 'a writer that changes an identity at once',
     file: 'changed-values.ts',
-    ...{
-      text: 'words[pair + 1] = identity;',
-      by: 'words[pair + 1] = words[slot + SLOT.identity] = identity;',
-    },
+    text: 'words[pair + 1] = identity;',
+    by: 'words[pair + 1] = words[slot + SLOT.identity] = identity;',
   },
   {
     name: 'a writer that never writes a changed identity to its slot',

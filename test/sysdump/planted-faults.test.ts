@@ -43,13 +43,11 @@ const fault: fc.Arbitrary<Fault> = fc.oneof(
 const style: fc.Arbitrary<DumpStyle> = fc.record({
   nodes: fc.integer({ min: 1, max: 5 }),
   podsPerNode: fc.integer({ min: 1, max: 9 }),
-  ...{
-    old: fc.boolean(),
-    markdown: fc.boolean(),
-    mapAsJson: fc.boolean(),
-    nativeRouting: fc.boolean(),
-    nested: fc.boolean(),
-  },
+  old: fc.boolean(),
+  markdown: fc.boolean(),
+  mapAsJson: fc.boolean(),
+  nativeRouting: fc.boolean(),
+  nested: fc.boolean(),
 });
 
 /** Returns one line for each kind and subject: its nodes, and the tables of all of them. */

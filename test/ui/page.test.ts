@@ -192,14 +192,12 @@ describe('the page', () => {
   it('shows the reflectors of Kubernetes, and names those that are behind', async () => {
     const model = new TestModel().fill();
     const kind: KindDocument = {
-      ...{
-        name: 'pods',
-        state: 'watching' as const,
-        complete: true,
-        objects: 50_000,
-        rejected: 3,
-        events: 7,
-      },
+      name: 'pods',
+      state: 'watching' as const,
+      complete: true,
+      objects: 50_000,
+      rejected: 3,
+      events: 7,
       lists: 1,
       bookmarks: 2,
       lagMs: 4_000,

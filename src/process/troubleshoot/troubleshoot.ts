@@ -132,12 +132,10 @@ const STEPS: Readonly<Record<Check['step'], string>> = {
   tls: 'TLS',
   auth: 'auth',
   'cluster-id': 'cluster id of',
-  ...{
-    heartbeat: 'heartbeat',
-    'cluster-config': 'cluster-config',
-    canaries: 'canaries',
-    read: 'right to read',
-  },
+  heartbeat: 'heartbeat',
+  'cluster-config': 'cluster-config',
+  canaries: 'canaries',
+  read: 'right to read',
 };
 
 /** Returns the checks as text: a title for each cluster, a line for each check. Control characters are escaped. */

@@ -132,15 +132,13 @@ export class TestModel implements ReadModel {
   status(): StatusDocument {
     const { prefixes, revision } = { prefixes: this.ipcache.size, revision: this.ipcache.revision };
     return {
-      ...{
-        cluster: 'own',
-        clusterID: 1,
-        kvstore: 'memory',
-        syncedMs: 5,
-        clusters: [],
-        configProblems: [],
-        steps: [],
-      },
+      cluster: 'own',
+      clusterID: 1,
+      kvstore: 'memory',
+      syncedMs: 5,
+      clusters: [],
+      configProblems: [],
+      steps: [],
       ipcache: { prefixes, revision, shadowed: 0, overruled: 0, listenerFaults: 0 },
       nodes: { nodes: this.nodes.size, overruled: 0, heldBack: [] },
       services: { announced: 0, backends: 0, contested: 0, unknown: 0, listenerFaults: 0 },

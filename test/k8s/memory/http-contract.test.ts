@@ -12,12 +12,10 @@ async function openMemory(): Promise<ApiHarness> {
   const http = new ApiHttpServer(api);
   const address = await http.listen();
   const as = (token: string): ClusterAccess => ({
-    ...{
-      server: `http://${address}`,
-      ca: undefined,
-      serverName: undefined,
-      insecureSkipVerify: false,
-    },
+    server: `http://${address}`,
+    ca: undefined,
+    serverName: undefined,
+    insecureSkipVerify: false,
     credentials: fixedCredentials(`Bearer ${token}`, undefined),
   });
   api.tokens.add('admin');

@@ -180,10 +180,8 @@ describe('an object', () => {
       body: { metadata: {}, spec: { b: 1 } },
     });
     expect(replaced).toMatchObject({
-      ...{
-        status: 200,
-        body: { spec: { b: 1 }, metadata: { name: 'p', namespace: 'n', uid, creationTimestamp } },
-      },
+      status: 200,
+      body: { spec: { b: 1 }, metadata: { name: 'p', namespace: 'n', uid, creationTimestamp } },
     });
     expect(replaced.body).not.toMatchObject({ spec: { a: 1 } });
     const node = await nodes.create('x');
@@ -384,10 +382,8 @@ describe('a watch', () => {
 
   it('contains its namespace and selector only', async () => {
     const inNamespace = await new MemoryApiTransport(api).send({
-      ...{
-        path: '/api/v1/namespaces/m/pods?watch=true&timeoutSeconds=1',
-        signal: new AbortController().signal,
-      },
+      path: '/api/v1/namespaces/m/pods?watch=true&timeoutSeconds=1',
+      signal: new AbortController().signal,
     });
     const selected = await watch('labelSelector=x&resourceVersion=1');
     await pods.create('a', {}, { labels: { x: '1' } });

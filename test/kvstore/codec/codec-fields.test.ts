@@ -147,13 +147,11 @@ describe('a service, field by field', () => {
     backends: { '10.1.0.1': { http: { Protocol: 'TCP', Port: 8080 }, dns: { Protocol: 'UDP', Port: 53 } } },
     hostnames: { '10.1.0.1': 'web-0' },
     zones: { '10.1.0.1': { Zone: 'z', ForZones: ['y', 'x'] }, '10.1.0.2': { Zone: '', ForZones: null } },
-    ...{
-      labels: { app: 'web' },
-      selector: { tier: 'a' },
-      includeExternal: true,
-      shared: false,
-      clusterID: 511,
-    },
+    labels: { app: 'web' },
+    selector: { tier: 'a' },
+    includeExternal: true,
+    shared: false,
+    clusterID: 511,
   };
   const decode = (json: object, most = 100): unknown =>
     outcomeOf(decodeClusterService(key, bytesOf(json), 'k', { ...VALUE_LIMITS, serviceEntries: most }));

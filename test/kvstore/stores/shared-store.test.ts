@@ -129,14 +129,12 @@ describe('a shared store', () => {
   it('compares none of 20,000 unchanged keys (regression: each with a transaction every five minutes)', async () => {
     const backend = new FaultyMemoryBackend({ server, clock, random: () => 0.5 });
     const store = new SharedStore<Uint8Array>({
-      ...{
-        backend,
-        prefix: 'many/',
-        clock,
-        random: () => 0.5,
-        rejections: new RejectionLog(),
-        batched: true,
-      },
+      backend,
+      prefix: 'many/',
+      clock,
+      random: () => 0.5,
+      rejections: new RejectionLog(),
+      batched: true,
       decode: (_name, value) => ({ ok: true, value }),
       observer: { onUpdate: () => {}, onDelete: () => {} },
     });

@@ -105,12 +105,10 @@ it('all CiliumEndpoints are deleted only if configured explicitly, once, and ret
   });
   const why = 'one-time deletion of all CiliumEndpoints';
   const action = (name: string, outcome: string): Action => ({
-    ...{
-      duty: 'endpoint-removal',
-      action: `delete ciliumendpoints.cilium.io/v2 shop/${name}`,
-      reason: why,
-      outcome,
-    },
+    duty: 'endpoint-removal',
+    action: `delete ciliumendpoints.cilium.io/v2 shop/${name}`,
+    reason: why,
+    outcome,
   });
   expect(world.actions).toEqual([
     action('a', 'refused'),

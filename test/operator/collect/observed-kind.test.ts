@@ -148,10 +148,8 @@ describe('the kept part of an object', () => {
         labels: { l: '1' },
         ownerReferences: [{ kind: 'Pod', name: 'a', more: 1 }, 'text', null],
       },
-      ...{
-        spec: { x: 1 },
-        status: { phase: 'Running', ips: [{ ip: '1', more: 1 }], all: { deep: [1] }, more: 1 },
-      },
+      spec: { x: 1 },
+      status: { phase: 'Running', ips: [{ ip: '1', more: 1 }], all: { deep: [1] }, more: 1 },
     };
     const shape = {
       metadata: { ownerReferences: { kind: true } },

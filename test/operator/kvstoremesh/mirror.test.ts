@@ -29,12 +29,10 @@ describe('a mirror of a resource', () => {
       clock,
       random: () => 0.5,
       gate,
-      ...{
-        rejections: new RejectionLog(),
-        identities: new IdentityCache(),
-        onApplied: () => {},
-        onFault: () => {},
-      },
+      rejections: new RejectionLog(),
+      identities: new IdentityCache(),
+      onApplied: () => {},
+      onFault: () => {},
     });
   });
   afterEach(async () => {

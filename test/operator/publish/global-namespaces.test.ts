@@ -48,11 +48,9 @@ class Cluster {
     const endpoints = new ApiUser(this.#transport, cilium('ciliumendpoints'), namespace);
     await endpoints.create(name);
     await endpoints.ask({
-      ...{
-        method: 'PATCH',
-        path: `${endpoints.path(name)}/status`,
-        contentType: 'application/merge-patch+json',
-      },
+      method: 'PATCH',
+      path: `${endpoints.path(name)}/status`,
+      contentType: 'application/merge-patch+json',
       body: {
         status: { identity: { id }, networking: { addressing: [{ ipv4: ip }], node: '192.168.0.1' } },
       },

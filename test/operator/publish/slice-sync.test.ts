@@ -344,13 +344,11 @@ it('slices that are derived from a service have its backends, at most 100 in eac
     ],
   ]);
   expect(slices.get('web-ipv6-0')).toMatchObject({
-    ...{
-      addressType: 'IPv6',
-      labels: new Map([
-        ['team', 'shop'],
-        [SERVICE_NAME, 'web'],
-      ]),
-    },
+    addressType: 'IPv6',
+    labels: new Map([
+      ['team', 'shop'],
+      [SERVICE_NAME, 'web'],
+    ]),
     endpoints: [{ addresses: ['fd00::1'], hostname: 'web-0', zone: 'z', forZones: ['y'] }],
   });
   expect([...derivedSlices({ ...service, backends: new Map() }).keys()]).toEqual(['web-ipv4-0']);

@@ -47,10 +47,8 @@ describe('endpointslices.txtar', () => {
         type: 'ClusterIP',
         clusterIP: '10.96.50.104',
         clusterIPs: ['10.96.50.104'],
-        ...{
-          selector: { name: 'echo' },
-          ports: [{ name: port, port: 80, protocol: 'TCP', targetPort: 8080 }],
-        },
+        selector: { name: 'echo' },
+        ports: [{ name: port, port: 80, protocol: 'TCP', targetPort: 8080 }],
       },
     });
   const endpoints = (ip: string): readonly object[] => [

@@ -45,11 +45,9 @@ const SCRIPT: readonly Happening[] = [
     cluster: 'b',
     key: 'cilium/state/nodes/v1/b/secretnode.example.org',
     value: {
-      ...{
-        Name: 'secretnode.example.org',
-        Cluster: 'b',
-        Labels: { 'secret.example.org/team': 'secretteam' },
-      },
+      Name: 'secretnode.example.org',
+      Cluster: 'b',
+      Labels: { 'secret.example.org/team': 'secretteam' },
       IPAddresses: [{ Type: 'InternalIP', IP: '192.168.77.2' }],
       IPv4AllocCIDR: { IP: '10.78.0.0', Mask: '//8AAA==' },
     },

@@ -80,10 +80,8 @@ const link: fc.Arbitrary<Link> = fc.record({
   up: fc.boolean(),
   mtu: fc.nat(),
   mac,
-  ...{
-    alias: fc.option(name, { nil: undefined }),
-    vxlan: fc.record({ id: u32, port: fc.nat(65_535), local: address, learning: fc.boolean() }),
-  },
+  alias: fc.option(name, { nil: undefined }),
+  vxlan: fc.record({ id: u32, port: fc.nat(65_535), local: address, learning: fc.boolean() }),
 });
 
 const rule: fc.Arbitrary<Rule> = fc.record({ source: prefix, table: u32, priority: u32, protocol: u8 });

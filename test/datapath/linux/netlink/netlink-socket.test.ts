@@ -135,12 +135,10 @@ describeOnLinux('a netlink socket', ['routes', 'namespaces', 'ip'], () => {
       /add 10.9.0.0\/16: ENETUNREACH/,
     );
     const missing: NetlinkRequest = {
-      ...{
-        operation: 'link 4711',
-        type: RTM_LINK.get,
-        flags: 0,
-        write: (writer) => writeLinkQuestion(writer, { index: 4711 }),
-      },
+      operation: 'link 4711',
+      type: RTM_LINK.get,
+      flags: 0,
+      write: (writer) => writeLinkQuestion(writer, { index: 4711 }),
     };
     expect(() => socket.ask(missing, readLink)).toThrow('link 4711: ENODEV');
   });

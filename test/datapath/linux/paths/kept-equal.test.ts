@@ -142,15 +142,13 @@ describeOnLinux('paths', ['routes', 'tunnel', 'namespaces', 'ip'], () => {
     route: Partial<Route> & { readonly destination: string },
   ): boolean {
     const whole: Route = {
-      ...{
-        table: 254,
-        protocol: 201,
-        gateway: undefined,
-        interface: 0,
-        onlink: false,
-        metric: 0,
-        isUnicast: true,
-      },
+      table: 254,
+      protocol: 201,
+      gateway: undefined,
+      interface: 0,
+      onlink: false,
+      metric: 0,
+      isUnicast: true,
       ...route,
     };
     const [error] = hand.transact([
