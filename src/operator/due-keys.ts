@@ -14,6 +14,7 @@ export class DueKeys extends WorkQueue<string> {
     this.#idle = new WakeableSleep(options.clock);
   }
 
+  /** Makes a key due now. A key whose delay has ended is added by the queue, so that it wakes the worker, too. */
   override add(key: string): void {
     super.add(key);
     this.#idle.wake();

@@ -10,7 +10,7 @@ import { type ObjectWriter, placeOf, writeText } from '../../k8s/rest/object-wri
 import { timestampText } from '../../kvstore/codec/timestamp.ts';
 import type { SliceAddressType } from '../../model/cluster-endpoint-slice.ts';
 import { isObject } from '../../net/fields.ts';
-import { field } from '../collect/field.ts';
+import { field, isBeingDeleted } from '../collect/field.ts';
 import { objectKey } from '../collect/observed-kind.ts';
 import { type RefusedWrite, writeError } from '../collect/reaper.ts';
 import type { Action } from '../collect/rounds.ts';
@@ -278,9 +278,8 @@ export class McsDuty implements Duty {
     const { version } = objects;
     const [namespace = '', name = ''] = key.split('/');
     const found = objects.objects('namespaces').get(`/${namespace}`);
-    const isBeingDeleted = field(found, 'metadata', 'deletionTimestamp') !== undefined;
-    if (version === undefined || version === 'none' || found === undefined || isBeingDeleted)
-      return undefined;
+    if (version === undefined || version === 'none') return undefined;
+    if (found === undefined || isBeingDeleted(found)) return undefined;
     const annotation = field(found, 'metadata', 'annotations', GLOBAL_NAMESPACE);
     const serviceExport = this.#latest('serviceexports', key);
     const service = objects.objects('services').get(key);
