@@ -22,11 +22,14 @@ export async function bundledScript(source: string): Promise<string> {
   return outfile;
 }
 
-/** Runs a script, kills it `afterMs` after its first output, and returns the complete lines that it printed. */
+/**
+ * Runs a script, kills it `afterMs` after it has printed so many lines, however slow it is, and returns the complete lines that it
+ * printed.
+ */
 export async function linesUntilKilled(
   script: string,
   words: readonly (string | number)[],
-  afterMs: number,
+  { lines, afterMs }: { readonly lines: number; readonly afterMs: number },
 ): Promise<readonly string[]> {
   const child = spawn(process.execPath, [script, ...words.map(String)], {
     stdio: ['ignore', 'pipe', 'inherit'],
@@ -36,7 +39,8 @@ export async function linesUntilKilled(
     printed += chunk.toString();
   });
   const exit = once(child, 'close');
-  await Promise.race([once(child.stdout, 'data'), exit]);
+  while (child.exitCode === null && printed.split('\n').length <= lines)
+    await Promise.race([once(child.stdout, 'data'), exit]);
   await new Promise((resolve) => setTimeout(resolve, afterMs));
   child.kill('SIGKILL');
   const [, signal] = await exit;

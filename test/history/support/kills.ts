@@ -11,8 +11,8 @@ import { bundledScript, linesUntilKilled } from '../../base/support/killed-proce
 
 const WRITER = fileURLToPath(new URL('history-writer.ts', import.meta.url));
 const KEYS = 20;
-/** Time of a writer, after its first change. */
-const MIN_MS = 150;
+/** Lines of a writer before it may be killed: some changes, and some of them stored. */
+const LINES = 60;
 const SPREAD_MS = 400;
 /** Wall time and monotonic time are read one after the other, in whole milliseconds. */
 const TOLERANCE_MS = 4;
@@ -37,7 +37,7 @@ interface Run {
 }
 
 async function killed(script: string, path: string, afterMs: number): Promise<Run> {
-  const lines = await linesUntilKilled(script, [path, KEYS], afterMs);
+  const lines = await linesUntilKilled(script, [path, KEYS], { lines: LINES, afterMs });
   const starts = lines.flatMap((line) => /^start (\d+)/.exec(line)?.[1] ?? []);
   const flushes = lines.flatMap((line) => /^flushed (\d+)/.exec(line)?.[1] ?? []);
   const changes = lines.flatMap((line) => {
@@ -67,7 +67,7 @@ export async function killHistories(kills: number): Promise<number> {
   const runs: Run[] = [];
   let certain = 0;
   for (let kill = 0; kill < kills; kill++) {
-    const run = await killed(script, path, MIN_MS + ((kill * 67.3) % SPREAD_MS));
+    const run = await killed(script, path, (kill * 67.3) % SPREAD_MS);
     runs.push(run);
     const disk = { folder: new StateFiles(path), maxBytes: 1 << 20, checksum: crc32 };
     const history = new History({ ipcache: new IPCache(), clock: systemClock, memory: 256 << 10, disk });

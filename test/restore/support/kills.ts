@@ -13,7 +13,7 @@ const SPREAD_MS = 60;
 
 /** Runs the writer from a generation on, kills it at some moment, and returns the last generation that it has written. */
 async function killed(script: string, path: string, first: number, afterMs: number): Promise<number> {
-  const lines = await linesUntilKilled(script, [path, first, ENTRIES], afterMs);
+  const lines = await linesUntilKilled(script, [path, first, ENTRIES], { lines: 1, afterMs });
   return Number(lines.at(-1));
 }
 
