@@ -1,5 +1,5 @@
-/** Shorter than the limit of a test (120 s), so that a failure names the missing condition. */
-const PROGRESS_TIMEOUT_MS = 90_000;
+/** Shorter than the limit of a test (240 s), so that a failure names the missing condition. */
+const PROGRESS_TIMEOUT_MS = 150_000;
 
 /** Waits until `isSo` returns true, independent of the wall clock. Throws with `what` if that takes too long. */
 export async function until(what: string, isSo: () => boolean | Promise<boolean>): Promise<void> {
