@@ -74,10 +74,11 @@ it.each(['http', 'https'])(
   'calls that a server does not answer leave no connection behind (regression: one for each, over %s)',
   async (scheme) => {
     const { server, backend } = await connected(saysNothing, scheme);
-    for (const accepted of [1, 2, 3]) {
+    // If this process is interrupted, the deadline of a call may expire before it connects.
+    for (let calls = 1; server.accepted < 3; calls++) {
       const call = backend.get('key', { deadlineMs: SHORT_MS });
       await expect(call).rejects.toMatchObject({ code: 'deadline' });
-      await until('it has connected', () => server.accepted === accepted);
+      expect(server.accepted).toBeLessThanOrEqual(calls);
     }
     await until('they are closed', () => server.open.size === 0);
   },
