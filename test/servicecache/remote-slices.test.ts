@@ -208,9 +208,11 @@ describe('a service of 50,000 backends over 500 slices', () => {
     const [large, small] = [filled(500), filled(5)];
     expect(large.get(SHOP)?.endpoints.backends.size).toBe(50_000);
     costOf(small); // compiles
-    const ratios = Array.from({ length: 5 }, () => costOf(large) / costOf(small));
+    let ratio = Number.POSITIVE_INFINITY;
+    for (let attempt = 0; attempt < 10 && !(ratio < 10); attempt++)
+      ratio = Math.min(ratio, costOf(large) / costOf(small));
     // A cost of the whole service would be a ratio of 100.
-    expect(Math.min(...ratios)).toBeLessThan(10);
+    expect(ratio).toBeLessThan(10);
   });
 
   it('keeps the objects of unchanged backends', () => {

@@ -228,7 +228,7 @@ describeOnLinux(
         tables.some(({ name, held, upserts }) => name === 'services' && held === 0 && upserts > 0),
       );
       expect(released.waitsFor.length).toBeGreaterThan(0);
-      await client.more(40); // those under way
+      await client.more(200); // those under way
       const before = new Map(client.counts);
       await client.more(1400);
       expect(client.errors).toEqual([]);

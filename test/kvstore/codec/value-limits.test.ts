@@ -179,15 +179,17 @@ describe('one value does not block others', () => {
     ],
   ])('%s', async (_name, fields) => {
     const value = bytes({ ...SERVICE, ...fields });
-    const longest = Math.min(...[1, 2, 3].map(() => longestStep(value)));
     const parsing = await leastCpuTime(() => JSON.parse(manyLabels)); // of a value as large as a value can be
+    let longest = Number.POSITIVE_INFINITY;
+    for (let attempt = 0; attempt < 10 && !(longest < 2 * parsing); attempt++)
+      longest = Math.min(longest, longestStep(value)); // a collection of garbage makes a step longer
     expect(longest).toBeLessThan(2 * parsing); // at most a fifth of it
   });
 
   it('an identity of 100,000 labels is rejected before they are split', async () => {
     const value = bytes('k8s:a=b;'.repeat(150_000));
-    const cost = (limits?: ValueLimits): Promise<number> =>
-      leastCpuTime(() => decodeIdentity('70000', value, 'key', limits));
-    expect(await cost()).toBeLessThan((await cost({ ...VALUE_LIMITS, labels: 200_000 })) / 4); // a twentieth
+    const decode = (limits?: ValueLimits): unknown => decodeIdentity('70000', value, 'key', limits);
+    const limit = (await leastCpuTime(() => decode({ ...VALUE_LIMITS, labels: 200_000 }))) / 4;
+    expect(await leastCpuTime(() => decode(), limit)).toBeLessThan(limit); // a twentieth
   });
 });
