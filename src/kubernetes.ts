@@ -8,6 +8,8 @@ export { TurnGate } from './base/turn-gate.ts';
 export type { FedIPCache } from './k8s/feed/address-holders.ts';
 export type { LabelledPod } from './k8s/feed/endpoint-labels.ts';
 export type { KindStatus } from './k8s/feed/followed-kind.ts';
+export type { HostIPsOptions } from './k8s/feed/host-ips.ts';
+export { HostIPs } from './k8s/feed/host-ips.ts';
 export type { ServiceSelection } from './k8s/feed/kinds.ts';
 export type {
   HandoverResource,
@@ -19,8 +21,6 @@ export { HANDOVER_RESOURCES, KubernetesFeed } from './k8s/feed/kubernetes-feed.t
 export type { HandoverState } from './k8s/feed/kvstore-handover.ts';
 export type { FedNodes } from './k8s/feed/node-readers.ts';
 export type { CauseListener } from './k8s/feed/object-feed.ts';
-export type { OwnAddressesOptions } from './k8s/feed/own-addresses.ts';
-export { OwnAddresses } from './k8s/feed/own-addresses.ts';
 export type { PrefixMetadata } from './k8s/feed/prefix-metadata.ts';
 export type { FedServices } from './k8s/feed/service-readers.ts';
 export type { KubernetesClientOptions, KubernetesClientStatus } from './k8s/kubernetes-client.ts';

@@ -100,7 +100,7 @@ const SUBJECTS: Readonly<Record<string, () => object>> = {
       nodeSuffix: 'n',
       range: api.clusterIdentityRange(1, 255),
     }),
-  IdentityResolver: () => new api.IdentityResolver({ own: ownCluster(), mesh: mesh() }),
+  IdentityResolver: () => new api.IdentityResolver({ local: ownCluster(), mesh: mesh() }),
   KvstoreHealth: () => new api.KvstoreHealth({ backend, clock }),
   MemoryBackend: () => new api.MemoryBackend({ clock, random }),
   MemoryServer: () => new api.MemoryServer({ clock }),

@@ -28,8 +28,8 @@ import type { AgentOptions } from './options.ts';
 
 /** The clusters that an agent follows. */
 export interface Followed {
-  readonly own: LocalCluster;
-  readonly ownID: number;
+  readonly local: LocalCluster;
+  readonly localID: number;
   readonly mesh: ClusterMesh;
   readonly identities: IdentityResolver;
 }
@@ -101,15 +101,15 @@ function watchesOf({ resources }: Pick<LocalClusterStatus, 'resources'>): readon
 
 function statusOfCluster(
   cluster: LocalClusterStatus,
-  { own, ownID }: Pick<Followed, 'own' | 'ownID'>,
+  { local, localID }: Pick<Followed, 'local' | 'localID'>,
 ): ClusterDocument {
   const { name, state, ready, connected, failures, lastFailure, resources } = cluster;
   const counts = Object.entries(resources).map(([resource, { keys }]) => [resource, keys] as const);
-  const isOwn = own.names.includes(name);
+  const isLocal = local.names.includes(name);
   return {
     name,
-    own: isOwn,
-    id: isOwn ? ownID : (cluster.config?.id ?? 0),
+    local: isLocal,
+    id: isLocal ? localID : (cluster.config?.id ?? 0),
     state,
     ready,
     connected,
@@ -144,25 +144,25 @@ export function clusterDetail(followed: Followed, name: string): ClusterDetailDo
 }
 
 function followedStatus(
-  { own, mesh }: Pick<Followed, 'own' | 'mesh'>,
+  { local, mesh }: Pick<Followed, 'local' | 'mesh'>,
   name: string,
 ): LocalClusterStatus | undefined {
-  return own.names.includes(name) ? own.status() : mesh.statusOf(name);
+  return local.names.includes(name) ? local.status() : mesh.statusOf(name);
 }
 
 /** Returns the status of all followed clusters, the local one first. */
 export function clusterStatuses(followed: Followed): readonly ClusterDocument[] {
-  const names = [...followed.own.names, ...followed.mesh.names];
+  const names = [...followed.local.names, ...followed.mesh.names];
   return names.flatMap((name) => clusterStatus(followed, name) ?? []);
 }
 
 /** Yields the metrics of all followed clusters. */
 export function* clusterMetrics({
-  own,
+  local,
   mesh,
-}: Pick<Followed, 'own' | 'mesh'>): Generator<ClusterMetrics, void, void> {
-  for (const name of [...own.names, ...mesh.names]) {
-    const status = followedStatus({ own, mesh }, name);
+}: Pick<Followed, 'local' | 'mesh'>): Generator<ClusterMetrics, void, void> {
+  for (const name of [...local.names, ...mesh.names]) {
+    const status = followedStatus({ local, mesh }, name);
     if (status === undefined) continue;
     const { firstSyncMs, lastSyncMs, kvstore } = status;
     yield { name, firstSyncMs, lastSyncMs, kvstore, watches: watchesOf(status) };
@@ -189,7 +189,7 @@ export function agentStatus({
   const { announced, backends, contested, unknown, listenerFaults } = engines.services.status();
   return {
     cluster: options.clusterName,
-    clusterID: followed?.ownID ?? 0,
+    clusterID: followed?.localID ?? 0,
     kvstore: options.kvstore,
     steps,
     syncedMs,

@@ -64,12 +64,12 @@ export interface AgentContext {
 
 /** Returns the clusters with one stream of changes. */
 function reported(followed: Followed): ReportedClusters {
-  const { own, mesh } = followed;
+  const { local, mesh } = followed;
   return {
-    names: [...own.names, ...mesh.names],
+    names: [...local.names, ...mesh.names],
     statusOf: (name) => clusterStatus(followed, name),
     onChange: (callback) => {
-      const subscriptions = [own.onChange(callback), mesh.onChange(callback)];
+      const subscriptions = [local.onChange(callback), mesh.onChange(callback)];
       return unsubscribeOnce(() => {
         for (const unsubscribe of subscriptions) unsubscribe();
       });
@@ -191,8 +191,8 @@ export class Agent implements ReadModel, PlayStage {
         engines: { ipcache, services, nodes },
         tape: this.#tape?.tape.kubernetes,
         recorded: () => this.#recordedKubernetes?.transport,
-        own: () => this.#mesh.followed?.own,
-        clusterID: () => this.#mesh.followed?.ownID ?? 0,
+        local: () => this.#mesh.followed?.local,
+        clusterID: () => this.#mesh.followed?.localID ?? 0,
         restoredIdentities: () => this.#keeper?.identities() ?? [],
       });
     }
@@ -263,13 +263,13 @@ export class Agent implements ReadModel, PlayStage {
       [mesh.recordedMesh()],
       [this.#firstManifests()],
       ...(this.#recordedKubernetes === undefined ? [] : [[this.#firstObjects(this.#recordedKubernetes)]]),
-      [mesh.ownKvstore(timeout)],
+      [mesh.localKvstore(timeout)],
       [mesh.clusters(), ...(this.#keeper === undefined ? [] : [this.#releaseStep()])],
       ...(this.#kubernetes === undefined
         ? []
         : [[this.#kubernetes.follow(() => this.#releaseAllRestored())]]),
       [
-        mesh.ownSync(timeout),
+        mesh.localSync(timeout),
         mesh.remoteSync(timeout),
         ...(this.#kubernetes === undefined ? [] : [this.#kubernetes.sync(timeout)]),
       ],
@@ -327,13 +327,13 @@ export class Agent implements ReadModel, PlayStage {
   #checkCluster(cluster: string): void {
     const { followed } = this.#mesh;
     if (this.#keeper === undefined || this.#syncedMs === undefined || followed === undefined) return;
-    const { own, mesh } = followed;
-    const isOwn = own.names.includes(cluster);
-    const progress = isOwn ? own.progressOf(cluster) : mesh.progressOf(cluster);
+    const { local, mesh } = followed;
+    const isLocal = local.names.includes(cluster);
+    const progress = isLocal ? local.progressOf(cluster) : mesh.progressOf(cluster);
     // An empty kvstore in memory is complete. An empty etcd may have lost its data.
-    const isEmpty = isOwn && this.#options.kvstore === 'memory' && progress?.settled === true;
+    const isEmpty = isLocal && this.#options.kvstore === 'memory' && progress?.settled === true;
     const isComplete = progress === undefined || progress.synced || isEmpty;
-    const isKubernetesComplete = !isOwn || this.#kubernetes === undefined || this.#kubernetes.synced;
+    const isKubernetesComplete = !isLocal || this.#kubernetes === undefined || this.#kubernetes.synced;
     if (isComplete && isKubernetesComplete) void this.#releaseRestored(this.#keeper, cluster);
     else if (mesh.statusOf(cluster)?.servicesExpired === true) this.#keeper.releaseRestoredOffers(cluster);
   }
@@ -437,9 +437,9 @@ export class Agent implements ReadModel, PlayStage {
       clusterName,
       isInProcess: (cluster) => this.#mesh.isInProcess(cluster),
       versionOf: (cluster, resource, name) => {
-        const { own, mesh } = this.#mesh.followed ?? {};
+        const { local, mesh } = this.#mesh.followed ?? {};
         return cluster === clusterName
-          ? own?.versionOf(resource, name)
+          ? local?.versionOf(resource, name)
           : mesh?.versionOf(cluster, resource, name);
       },
     });

@@ -9,9 +9,9 @@ import type { TurnGate } from '../base/turn-gate.ts';
 import type { LocalCluster } from '../clustermesh/local-cluster.ts';
 import { waitForClusters } from '../clustermesh/sync-deadline.ts';
 import type { IPCache } from '../ipcache/ipcache.ts';
+import { HostIPs } from '../k8s/feed/host-ips.ts';
 import { HANDOVER_RESOURCES, KubernetesFeed } from '../k8s/feed/kubernetes-feed.ts';
 import type { CauseListener } from '../k8s/feed/object-feed.ts';
-import { OwnAddresses } from '../k8s/feed/own-addresses.ts';
 import { KubernetesClient } from '../k8s/kubernetes-client.ts';
 import type { ApiTransport } from '../k8s/rest/api-transport.ts';
 import type { ClusterAccess } from '../k8s/rest/cluster-access.ts';
@@ -50,7 +50,7 @@ export interface KubernetesFollowerContext {
   /** Returns the recorded API server; undefined if a real one is followed. */
   readonly recorded: () => ApiTransport | undefined;
   /** Returns the local cluster; undefined before it is followed. */
-  readonly own: () => LocalCluster | undefined;
+  readonly local: () => LocalCluster | undefined;
   readonly clusterID: () => number;
   /** Returns the identities of the checkpoint. */
   readonly restoredIdentities: () => Iterable<LocalIdentity>;
@@ -80,7 +80,7 @@ export class KubernetesFollower {
   #client: KubernetesClient | undefined;
   #feed: KubernetesFeed | undefined;
   #layer: MetadataLayer | undefined;
-  #addresses: OwnAddresses | undefined;
+  #addresses: HostIPs | undefined;
   #ends: Unsubscribe[] = [];
 
   constructor(options: AgentOptions, kubernetes: KubernetesOptions, context: KubernetesFollowerContext) {
@@ -94,7 +94,7 @@ export class KubernetesFollower {
     return {
       name: 'Kubernetes',
       start: async () => {
-        const { clock, random, gate, log, engines, own } = this.#context;
+        const { clock, random, gate, log, engines, local } = this.#context;
         const onFault = (error: unknown): void => log.error({ err: error }, 'the Kubernetes feed failed');
         this.#client = new KubernetesClient(await this.#accessOrTransport(), {
           clock,
@@ -105,12 +105,12 @@ export class KubernetesFollower {
         const feed = this.#newFeed(this.#client, onFault);
         this.#feed = feed;
         this.#ends.push(feed.onChange(onChange));
-        const cluster = own();
+        const cluster = local();
         if (cluster !== undefined) this.#handOver(feed, cluster);
-        if (this.#kubernetes.ownAddresses) {
+        if (this.#kubernetes.hostIPs) {
           const { ipcache } = engines;
           const addresses = { addresses: machineAddresses, world: this.#world };
-          this.#addresses = new OwnAddresses({ ...addresses, ipcache, clock, onFault });
+          this.#addresses = new HostIPs({ ...addresses, ipcache, clock, onFault });
           this.#addresses.start();
         }
         feed.start();
@@ -303,9 +303,9 @@ export class KubernetesFollower {
   }
 
   /** Reports to the feed if the local kvstore is complete or lost (KUBERNETES 52). An empty kvstore in memory is ignored. */
-  #handOver(feed: KubernetesFeed, own: LocalCluster): void {
+  #handOver(feed: KubernetesFeed, local: LocalCluster): void {
     const look = (): void => {
-      const { connected, ready, resources } = own.status();
+      const { connected, ready, resources } = local.status();
       const isEmpty = Object.values(resources).every(({ keys }) => keys === 0);
       if (this.#options.kvstore === 'memory' && isEmpty) return;
       for (const resource of HANDOVER_RESOURCES) {
@@ -314,6 +314,6 @@ export class KubernetesFollower {
       }
     };
     look();
-    this.#ends.push(own.onChange(look));
+    this.#ends.push(local.onChange(look));
   }
 }

@@ -26,7 +26,7 @@ export class KvstoreRates {
   }
 
   /** The rates for the local etcd. */
-  get own(): RateLimitOptions {
+  get local(): RateLimitOptions {
     return this.#now;
   }
 

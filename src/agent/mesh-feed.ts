@@ -19,8 +19,8 @@ import { MemoryBackend } from '../kvstore/memory/memory-backend.ts';
 import type { KvstoreBackend } from '../kvstore/session/backend.ts';
 import { ConfigFolder } from '../process/config-folder.ts';
 import { InputError, unreadable } from '../process/input-error.ts';
+import { openLocalEtcd, readClusterID } from '../process/local-etcd.ts';
 import type { Logger } from '../process/log.ts';
-import { openOwnEtcd, readClusterID } from '../process/own-etcd.ts';
 import type { Step } from '../process/start-step.ts';
 import { RecordedMesh } from '../recording/recorded-mesh.ts';
 import { clusterStatuses, type Followed } from './agent-status.ts';
@@ -68,10 +68,10 @@ export class MeshFeed {
   readonly #context: MeshFeedContext;
   readonly #recorded: RecordedMesh;
   #reading: string | undefined;
-  #ownKvstore: { readonly backend: KvstoreBackend; readonly id: number } | undefined;
+  #localKvstore: { readonly backend: KvstoreBackend; readonly id: number } | undefined;
   #etcd: EtcdBackend | undefined;
   #etcdProblem: string | undefined;
-  #ownFailure: string | undefined;
+  #localFailure: string | undefined;
   #followed: Followed | undefined;
   #folder: ConfigFollower | undefined;
   /** True if all clusters of the mesh have been added. */
@@ -117,14 +117,14 @@ export class MeshFeed {
   }
 
   /** Returns the step that opens the local kvstore and reads the id of the local cluster. */
-  ownKvstore(timeout: AbortSignal): Step {
+  localKvstore(timeout: AbortSignal): Step {
     return {
       name: 'local kvstore',
       progressTimeoutMs: REACH_MS,
-      waitsFor: () => (this.#ownFailure === undefined ? [] : [this.#ownFailure]),
+      waitsFor: () => (this.#localFailure === undefined ? [] : [this.#localFailure]),
       start: async ({ signal }) => {
         using either = new EitherSignal(signal, timeout);
-        this.#ownKvstore = await this.#openOwn(either.signal);
+        this.#localKvstore = await this.#openLocal(either.signal);
       },
       stop: () => this.#etcd?.close(),
     };
@@ -143,19 +143,19 @@ export class MeshFeed {
       stop: async () => {
         await this.#folder?.stop();
         await this.#followed?.mesh.stop();
-        await this.#followed?.own.stop();
+        await this.#followed?.local.stop();
       },
     };
   }
 
   /** Returns the step that waits for the initial sync of the local cluster, each resource by its progress. */
-  ownSync(timeout: AbortSignal): Step {
+  localSync(timeout: AbortSignal): Step {
     return {
       name: 'initial sync of the local cluster',
       waitsFor: () => this.#missing(true),
       start: async ({ signal }) => {
         using either = new EitherSignal(signal, timeout);
-        await this.#followed?.own.syncedWithin(this.#deadline(either.signal));
+        await this.#followed?.local.syncedWithin(this.#deadline(either.signal));
       },
     };
   }
@@ -224,9 +224,9 @@ export class MeshFeed {
     return false;
   }
 
-  #missing(own: boolean): readonly string[] {
+  #missing(local: boolean): readonly string[] {
     const clusters = this.#followed === undefined ? [] : clusterStatuses(this.#followed);
-    return missingClusters(clusters.filter((cluster) => cluster.own === own));
+    return missingClusters(clusters.filter((cluster) => cluster.local === local));
   }
 
   #deadline(signal: AbortSignal): SyncDeadline {
@@ -249,7 +249,7 @@ export class MeshFeed {
     const { log, onReject } = this.#context;
     for (const path of load) {
       this.#reading = path;
-      await this.#recorded.load(path, { own: clusterName, onReject, onProgress, signal });
+      await this.#recorded.load(path, { local: clusterName, onReject, onProgress, signal });
     }
     this.#reading = undefined;
     if (keys !== undefined) await this.#recorded.store(keys(), { onReject, onProgress, signal });
@@ -261,9 +261,9 @@ export class MeshFeed {
     await this.#recorded.complete(onReject);
   }
 
-  async #openOwn(signal: AbortSignal): Promise<{ readonly backend: KvstoreBackend; readonly id: number }> {
+  async #openLocal(signal: AbortSignal): Promise<{ readonly backend: KvstoreBackend; readonly id: number }> {
     const { clusterName, clusterID, kvstore, kvstoreConfig } = this.#options;
-    if (kvstore === 'memory') return this.#recorded.openOwn(clusterName, clusterID);
+    if (kvstore === 'memory') return this.#recorded.openLocal(clusterName, clusterID);
     if (kvstoreConfig === undefined) throw new InputError('--kvstore etcd requires --kvstore-config <file>');
     const { log, clock, random, onReject } = this.#context;
     const onProblem = (why: string | undefined): void => {
@@ -272,24 +272,24 @@ export class MeshFeed {
         onReject(rejection('unusable-config', 'file', kvstoreConfig, why, '--kvstore-config'));
     };
     const onFailure = (why: string): void => {
-      const isRepeated = this.#ownFailure !== undefined;
-      this.#ownFailure = `the kvstore of cluster ${clusterName} does not answer: ${why}; check the endpoints and certificates of --kvstore-config`;
-      if (!isRepeated) log.warn(`${this.#ownFailure}; retrying for ${REACH_MS / 1000} s`);
+      const isRepeated = this.#localFailure !== undefined;
+      this.#localFailure = `the kvstore of cluster ${clusterName} does not answer: ${why}; check the endpoints and certificates of --kvstore-config`;
+      if (!isRepeated) log.warn(`${this.#localFailure}; retrying for ${REACH_MS / 1000} s`);
     };
     const context = { clock, random, signal, onProblem, onFailure };
-    this.#etcd = await openOwnEtcd(kvstoreConfig, this.#rates.own, context);
+    this.#etcd = await openLocalEtcd(kvstoreConfig, this.#rates.local, context);
     return { backend: this.#etcd, id: clusterID ?? (await readClusterID(this.#etcd, clusterName, context)) };
   }
 
   async #follow(): Promise<void> {
-    assert(this.#ownKvstore !== undefined, 'the local kvstore is open');
-    const { backend, id: ownID } = this.#ownKvstore;
+    assert(this.#localKvstore !== undefined, 'the local kvstore is open');
+    const { backend, id: localID } = this.#localKvstore;
     const { clusterName, clusterID, maxConnectedClusters, network, serviceTTLMs, failStatic } = this.#options;
     const { serviceV2 } = this.#options;
     const { remoteNodeIdentities } = network;
     const { clock, random, gate, onReject, engines } = this.#context;
     const { ipcache, nodes, services, onCause, onWithdrawal, tap } = engines;
-    const own = new LocalCluster({
+    const local = new LocalCluster({
       clusterName,
       engines: { ipcache, nodes, remoteNodeIdentities, onCause, onWithdrawal, tap },
       failStatic,
@@ -301,7 +301,7 @@ export class MeshFeed {
     });
     const mesh = new ClusterMesh({
       clusterName,
-      clusterID: ownID,
+      clusterID: localID,
       maxConnectedClusters,
       serviceTTLMs,
       serviceV2,
@@ -317,9 +317,9 @@ export class MeshFeed {
       gate,
       onReject,
     });
-    const identities = new IdentityResolver({ own, clusterID, mesh, maxConnectedClusters });
-    this.#followed = { own, ownID, mesh, identities };
-    own.start();
+    const identities = new IdentityResolver({ local, clusterID, mesh, maxConnectedClusters });
+    this.#followed = { local, localID, mesh, identities };
+    local.start();
     for (const cluster of this.#recorded.clusters) if (cluster !== clusterName) await this.join(cluster);
   }
 

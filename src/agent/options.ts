@@ -42,7 +42,7 @@ export interface KubernetesOptions {
   readonly serviceProxyName?: string | undefined;
   readonly headlessServices: boolean;
   /** Claim the addresses of this machine as host, and all unknown addresses as world (KUBERNETES 51). */
-  readonly ownAddresses: boolean;
+  readonly hostIPs: boolean;
   /** Use separate identities for the world of IPv4 and of IPv6 (KUBERNETES 50, 51). */
   readonly dualStack: boolean;
   /** Use the annotations of the local Node (KUBERNETES 40). */

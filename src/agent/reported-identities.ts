@@ -27,20 +27,20 @@ export class ReportedIdentities {
   /** Returns the cluster that reports an identity. */
   clusterOf(identity: number): string | undefined {
     const { clusterName, followed, kubernetes } = this.#sources;
-    const { own, mesh } = followed() ?? {};
+    const { local, mesh } = followed() ?? {};
     const isLocal =
-      own?.identities.lookupByID(identity) !== undefined || kubernetes()?.labelsOf(identity) !== undefined;
+      local?.identities.lookupByID(identity) !== undefined || kubernetes()?.labelsOf(identity) !== undefined;
     if (isLocal) return clusterName;
     return mesh?.names.find((name) => mesh.identitiesOf(name)?.lookupByID(identity) !== undefined);
   }
 
   *entries(): Generator<KnownIdentity, void, void> {
     const { clusterName: cluster, followed, kubernetes } = this.#sources;
-    const { own, mesh } = followed() ?? {};
-    if (own === undefined || mesh === undefined) return;
-    for (const [identity, labels] of own.identities.entries()) yield { identity, labels, cluster };
+    const { local, mesh } = followed() ?? {};
+    if (local === undefined || mesh === undefined) return;
+    for (const [identity, labels] of local.identities.entries()) yield { identity, labels, cluster };
     for (const [identity, labels] of kubernetes()?.identities() ?? [])
-      if (own.identities.lookupByID(identity) === undefined) yield { identity, labels, cluster };
+      if (local.identities.lookupByID(identity) === undefined) yield { identity, labels, cluster };
     for (const name of mesh.names) {
       for (const [identity, labels] of mesh.identitiesOf(name)?.entries() ?? [])
         yield { identity, labels, cluster: name };
@@ -50,9 +50,9 @@ export class ReportedIdentities {
   /** Number of changes of {@link entries}. Never decreases. */
   get changes(): number {
     const { followed, kubernetes } = this.#sources;
-    const { own, mesh } = followed() ?? {};
+    const { local, mesh } = followed() ?? {};
     const remote = mesh?.names.map((name) => mesh.identitiesOf(name)?.changes ?? 0) ?? [];
-    const local = (own?.identities.changes ?? 0) + (kubernetes()?.identityChanges ?? 0);
-    return remote.reduce((sum, changes) => sum + 1 + changes, local);
+    const ofCluster = (local?.identities.changes ?? 0) + (kubernetes()?.identityChanges ?? 0);
+    return remote.reduce((sum, changes) => sum + 1 + changes, ofCluster);
   }
 }

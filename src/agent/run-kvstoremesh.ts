@@ -14,7 +14,7 @@ import { SoleWriter } from '../operator/kvstoremesh/sole-writer.ts';
 import { deferred } from '../operator/publish/deferred.ts';
 import { ConfigFolder } from '../process/config-folder.ts';
 import { unreadable } from '../process/input-error.ts';
-import { openOwnEtcd, readClusterID } from '../process/own-etcd.ts';
+import { openLocalEtcd, readClusterID } from '../process/local-etcd.ts';
 import type { RunContext } from '../process/run-context.ts';
 import {
   type ProcessContext,
@@ -68,7 +68,7 @@ class KvstoreMeshProcess implements ServedProcess {
   }
 
   get stages(): readonly (readonly Step[])[] {
-    return [[this.#ownKvstore()], [this.#clusters()]];
+    return [[this.#localKvstore()], [this.#clusters()]];
   }
 
   metrics(scrape: Scrape): readonly Description[] {
@@ -154,7 +154,7 @@ class KvstoreMeshProcess implements ServedProcess {
     return this.#etcdProblem === undefined ? files : [this.#etcdProblem, ...files];
   }
 
-  #ownKvstore(): Step {
+  #localKvstore(): Step {
     const { clusterName, clusterID, kvstoreConfig, rateLimit } = this.#options;
     const { log, clock, random } = this.#context;
     return {
@@ -172,7 +172,7 @@ class KvstoreMeshProcess implements ServedProcess {
         const mayWrite = (): boolean => this.#writer?.mayWrite() === true;
         const reach = { clock, random, signal, onProblem, onFailure };
         const context = { ...reach, mayWrite, witnessLeases: true, gate: this.#gate };
-        this.#etcd = await openOwnEtcd(kvstoreConfig, rateLimit, context);
+        this.#etcd = await openLocalEtcd(kvstoreConfig, rateLimit, context);
         const id = await readClusterID(this.#etcd, clusterName, context);
         this.#clusterID = clusterID ?? id;
       },

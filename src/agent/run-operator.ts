@@ -33,7 +33,7 @@ import type { GlobalNamespacesStatus } from '../operator/publish/global-namespac
 import { namespaceOfKey } from '../operator/publish/namespace-of-key.ts';
 import { ConfigFolder } from '../process/config-folder.ts';
 import { InputError } from '../process/input-error.ts';
-import { openOwnEtcd, type ReachContext } from '../process/own-etcd.ts';
+import { openLocalEtcd, type ReachContext } from '../process/local-etcd.ts';
 import { RejectionReport } from '../process/rejection-report.ts';
 import type { RunContext } from '../process/run-context.ts';
 import {
@@ -329,7 +329,7 @@ class OperatorProcess implements ServedProcess {
         this.#kvstore =
           kvstoreConfig === undefined
             ? new MemoryBackend({ clock, random, gate: this.#gate })
-            : await openOwnEtcd(kvstoreConfig, rateLimit, {
+            : await openLocalEtcd(kvstoreConfig, rateLimit, {
                 clock,
                 random,
                 signal,

@@ -102,7 +102,7 @@ function clusterProblem(cluster: ClusterDocument, now: number): readonly Found[]
         ...found,
         text: textOf(what, served),
         since: connectedSince,
-        remedy: `Run dpcache clustermesh troubleshoot${cluster.own ? '' : ` ${name}`}.`,
+        remedy: `Run dpcache clustermesh troubleshoot${cluster.local ? '' : ` ${name}`}.`,
       },
     ];
   }

@@ -59,7 +59,7 @@ export interface ClusterDetailDocument extends ClusterDocument {
 /** Status of a cluster of the mesh. */
 export interface ClusterDocument extends ReadProgress {
   readonly name: string;
-  readonly own: boolean;
+  readonly local: boolean;
   /** 0 if the cluster has no id or it is not known yet. */
   readonly id: number;
   readonly state: string;

@@ -18,7 +18,7 @@ export interface KubernetesFlags {
   readonly k8sIdentities: KubernetesOptions['identities'];
   readonly k8sServiceProxyName?: string;
   readonly k8sHeadlessServices?: true;
-  readonly k8sOwnAddresses?: true;
+  readonly k8sHostIps?: true;
   readonly k8sDualStack?: true;
   readonly k8sNodeAnnotations?: true;
   readonly k8sEncryptKey?: number;
@@ -81,7 +81,7 @@ export function addKubernetesOptions(command: Command): Command {
     .option('--k8s-service-proxy-name <name>', 'use only services with this proxy name')
     .option('--k8s-headless-services', 'use headless services, too')
     .option(
-      '--k8s-own-addresses',
+      '--k8s-host-ips',
       'addresses of this machine have identity host, and unknown addresses have identity world',
     )
     .option('--k8s-dual-stack', 'unknown IPv4 and IPv6 addresses have different world identities')
@@ -123,7 +123,7 @@ export function kubernetesOptions(
     identities: flags.k8sIdentities,
     serviceProxyName: flags.k8sServiceProxyName,
     headlessServices: flags.k8sHeadlessServices ?? false,
-    ownAddresses: flags.k8sOwnAddresses ?? false,
+    hostIPs: flags.k8sHostIps ?? false,
     dualStack: flags.k8sDualStack ?? false,
     nodeAnnotations: flags.k8sNodeAnnotations ?? false,
     encryptKey: flags.k8sEncryptKey ?? 0,

@@ -51,7 +51,7 @@ export interface AgentDiff {
   /** The first 10,000 services and nodes that differ. */
   readonly documents: readonly DocumentDifference[];
   /** Differences between any two nodes: the local node of each with its addresses, and claims of sources of one node. */
-  readonly expected: { readonly ownNode: number; readonly localSource: number };
+  readonly expected: { readonly localNode: number; readonly localSource: number };
   /** Differences that are counted in `writers` and not listed. */
   readonly notListed: number;
   /** Claims that were not compared, because more than 10,000 of them have the same place in the digest. */
@@ -77,7 +77,7 @@ export async function diffAgents(askA: Ask, askB: Ask): Promise<AgentDiff> {
     );
   const isOneCluster = a.cluster === b.cluster;
   const clusters = isOneCluster ? {} : { clusters: { a: a.cluster, b: b.cluster } };
-  const expected = { ownNode: 0, localSource: 0 };
+  const expected = { localNode: 0, localSource: 0 };
   const pairs: DifferingClaim[] = [];
   const items: DifferingDocument[] = [];
   const writers: AgentDiff['writers'][number][] = [];
@@ -97,11 +97,11 @@ export async function diffAgents(askA: Ask, askB: Ask): Promise<AgentDiff> {
     for await (const part of differingPlaces(askA, askB, writer, Math.max(claimsA, claimsB))) {
       notCompared += part.notCompared;
       for (const pair of part.claims) {
-        if (isOwnNode(pair, a.node, b.node)) expected.ownNode++;
+        if (isLocalNode(pair, a.node, b.node)) expected.localNode++;
         else if (++differ && pairs.length < LISTED) pairs.push(pair);
       }
       for (const pair of part.items) {
-        if (pair.key === a.node || pair.key === b.node) expected.ownNode++;
+        if (pair.key === a.node || pair.key === b.node) expected.localNode++;
         else if (++differ && items.length < LISTED) items.push(pair);
       }
     }
@@ -127,7 +127,7 @@ export async function diffAgents(askA: Ask, askB: Ask): Promise<AgentDiff> {
  * Returns true for an address of a node on which one of the agents runs: its identity is `host` there only, or it has no claim there,
  * because an agent takes its own node from Kubernetes in another way than the others.
  */
-function isOwnNode({ a, b }: DifferingClaim, nodeA: string, nodeB: string): boolean {
+function isLocalNode({ a, b }: DifferingClaim, nodeA: string, nodeB: string): boolean {
   if (a === undefined) return b?.owner === nodeA;
   if (b === undefined) return a.owner === nodeB;
   if (a.owner?.includes('/') !== true) return false;

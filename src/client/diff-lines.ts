@@ -64,7 +64,7 @@ export function diffLines(diff: AgentDiff): readonly string[] {
     .slice(0, SHOWN)
     .map((one) => [`  ${one.writer} ${one.key}`, fieldDifferences(one).join('; '), whyText(one)]);
   const more = Math.max(0, differences.length - SHOWN) + Math.max(0, documents.length - SHOWN) + notListed;
-  const { ownNode, localSource } = expected;
+  const { localNode, localSource } = expected;
   return [
     ...(clusters === undefined
       ? []
@@ -81,6 +81,6 @@ export function diffLines(diff: AgentDiff): readonly string[] {
     ...(notCompared > 0
       ? [`${counted(notCompared, 'claim')} not compared: too many of them have the same place in the digest.`]
       : []),
-    `Expected differences: ${ownNode + localSource} (local nodes and their addresses: ${ownNode}, sources of one node: ${localSource})`,
+    `Expected differences: ${localNode + localSource} (local nodes and their addresses: ${localNode}, sources of one node: ${localSource})`,
   ];
 }

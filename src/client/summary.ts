@@ -47,9 +47,9 @@ export function totalsText({ ipcache, nodes, services }: EngineViews): string {
   return countsText({ prefixes: entries - shadowed, nodes: nodes.size, services: announced, backends });
 }
 
-function clusterRow({ name, own, id, state, keys, rejected }: ClusterDocument): readonly string[] {
+function clusterRow({ name, local, id, state, keys, rejected }: ClusterDocument): readonly string[] {
   const entries = [keys.nodes, keys.services, keys.identities, keys.ip].map((count) => String(count ?? '-'));
-  return [`${name}${own ? ' (own)' : ''}`, String(id), state, ...entries, String(rejected)];
+  return [`${name}${local ? ' (local)' : ''}`, String(id), state, ...entries, String(rejected)];
 }
 
 const CLUSTER_HEADER = ['CLUSTER', 'ID', 'STATE', 'NODES', 'SERVICES', 'IDENTITIES', 'IPS', 'REJECTED'];

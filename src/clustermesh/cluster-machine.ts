@@ -90,13 +90,13 @@ function start(state: ClusterState, next: Destination): ClusterStep {
 }
 
 /** Returns how to follow a cluster. Canaries prove that a remote cluster is complete; the local one needs them only after a loss. */
-function followOptions({ config, own, found, unproven, failStatic, expired }: ClusterState): ClusterFollow {
+function followOptions({ config, local, found, unproven, failStatic, expired }: ClusterState): ClusterFollow {
   const services = !expired || found !== 'gone';
   if (!failStatic) return { config, canaries: false, deletes: 'all', refill: false, services };
   if (found === 'gone') return { config, canaries: false, deletes: 'none', refill: false, services };
-  const canaries = config?.capabilities.syncedCanaries === true && (!own || unproven);
+  const canaries = config?.capabilities.syncedCanaries === true && (!local || unproven);
   const deletes = config === undefined ? 'all' : 'proven';
-  return { config, canaries, deletes, refill: own && unproven && config === undefined, services };
+  return { config, canaries, deletes, refill: local && unproven && config === undefined, services };
 }
 
 /** Decides the next step after a handshake. */
@@ -113,7 +113,7 @@ function afterHandshake(state: ClusterState, { config, replaced, others }: Confi
       ? {}
       : failed(state, found === 'gone' ? CONFIGURATION_DELETED : foreignConfigurations(others));
   const next: ClusterState = { ...state, ...complaint, found, unproven: unproven || gone };
-  if (state.own) return start(next, 'watching');
+  if (state.local) return start(next, 'watching');
   if (gone && isVerifiable(next, others)) return proceed(next, 'watching');
   if (found !== 'none' || next.needsConfig) return start(next, 'unconfigured');
   return enter(next, 'validating', { do: 'validate', config });
@@ -134,7 +134,7 @@ function isVerifiable(
 
 /** Accepts a cluster as part of the mesh. If its id changed, everything read under the former id is withdrawn first. */
 function accept(state: ClusterState): ClusterStep {
-  const id = state.own ? 0 : (state.config?.id ?? 0);
+  const id = state.local ? 0 : (state.config?.id ?? 0);
   const pendingWithdrawal =
     state.id !== 0 && id !== 0 && id !== state.id ? 'everything' : state.pendingWithdrawal;
   return proceed({ ...state, id, pendingWithdrawal }, 'watching');

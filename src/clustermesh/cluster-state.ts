@@ -61,7 +61,7 @@ export interface ClusterState {
   /** Destination of `leaving` and `draining`. */
   readonly next: Destination | undefined;
   /** True for the local cluster. It is followed without its configuration, too, and claims no id. */
-  readonly own: boolean;
+  readonly local: boolean;
   /** If false, all content of the local kvstore is trusted. Remote clusters always fail static. */
   readonly failStatic: boolean;
   /** If true, the cluster is not followed without a configuration, even if it never had one. */
@@ -155,7 +155,7 @@ export const NEW_CLUSTER: ClusterState = {
   phase: 'idle',
   attempt: 0,
   next: undefined,
-  own: false,
+  local: false,
   failStatic: true,
   needsConfig: false,
   hasClient: false,

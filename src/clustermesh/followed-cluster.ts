@@ -276,7 +276,7 @@ export class FollowedCluster {
   async #closeClient(): Promise<void> {
     const backend = this.#backend;
     this.#backend = undefined;
-    if (backend === undefined || this.#state.own) return;
+    if (backend === undefined || this.#state.local) return;
     await this.#runWithin(CLOSE_MS, 'its kvstore client was not closed', () => backend.close()).catch(
       (error: unknown) => this.#status.failed(messageOf(error)),
     );

@@ -12,7 +12,7 @@ import type { LocalCluster } from './local-cluster.ts';
 
 /** Options of {@link IdentityResolver}. */
 export interface IdentityResolverOptions {
-  readonly own: Pick<LocalCluster, 'identities' | 'clusterID'>;
+  readonly local: Pick<LocalCluster, 'identities' | 'clusterID'>;
   /** Id of the local cluster; 0 if it has none. Default: the id of its configuration in the kvstore. */
   readonly clusterID?: number | undefined;
   readonly mesh: Pick<ClusterMesh, 'identitiesFor'>;
@@ -41,10 +41,10 @@ export class IdentityResolver {
       const key = reservedIdentityName(identity);
       return key === undefined ? undefined : [{ source: 'reserved', key, value: '' }];
     }
-    const { own, mesh, maxConnectedClusters } = this.#options;
-    const { clusterID = own.clusterID } = this.#options;
+    const { local, mesh, maxConnectedClusters } = this.#options;
+    const { clusterID = local.clusterID } = this.#options;
     const cluster = clusterIDOf(identity, maxConnectedClusters);
-    if (cluster === clusterID) return own.identities.lookupByID(identity);
+    if (cluster === clusterID) return local.identities.lookupByID(identity);
     for (const identities of mesh.identitiesFor(cluster)) {
       const labels = identities.lookupByID(identity);
       if (labels !== undefined) return labels;

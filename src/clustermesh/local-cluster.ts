@@ -67,7 +67,7 @@ export class LocalCluster implements SyncingClusters {
       refillMs,
       gate,
       onReject,
-      initial: { ...NEW_CLUSTER, own: true, failStatic },
+      initial: { ...NEW_CLUSTER, local: true, failStatic },
       stores: (hooks) =>
         new ClusterStores({
           ...hooks,

@@ -60,8 +60,8 @@ import {
 } from './session/transport.ts';
 import { plainKeyValue } from './session/wire-key-value.ts';
 import { guardedTxn, WriteFence } from './session/write-fence.ts';
+import { ClientWrites, type ReadKey } from './watch/client-writes.ts';
 import { ListAndWatch } from './watch/list-and-watch.ts';
-import { OwnWrites, type ReadKey } from './watch/own-writes.ts';
 import { PageSize } from './watch/page-size.ts';
 import { listPages } from './watch/paged-list.ts';
 import { Reconnects } from './watch/reconnects.ts';
@@ -138,7 +138,7 @@ export class KvstoreClient implements KvstoreBackend {
   readonly #watches = new Set<ListAndWatch>();
   readonly #reconnects = new Reconnects();
   readonly #closed = new AbortController();
-  readonly #ownWrites = new OwnWrites();
+  readonly #clientWrites = new ClientWrites();
   #isComparing = false;
   /** When the store was last found to be replaced or restored. */
   #divergedAt = Number.NEGATIVE_INFINITY;
@@ -173,12 +173,12 @@ export class KvstoreClient implements KvstoreBackend {
         ttlSeconds,
         gate: options.gate,
         onLost: (keys) => {
-          for (const key of keys) this.#ownWrites.forget(key);
+          for (const key of keys) this.#clientWrites.forget(key);
           this.#leaseLosses.lost(keys);
         },
         onLeasesLost: (reported) => this.#leaseLosses.reporting(reported),
         onGranted: (lease) => witnesses?.granted(lease, this.#closed.signal),
-        onRenewed: () => void this.#compareOwnWrites().catch(() => {}), // the supervisor counts the failure
+        onRenewed: () => void this.#compareClientWrites().catch(() => {}), // the supervisor counts the failure
       });
     this.#leases = keeper('leases', leaseSeconds);
     this.#firstExpiringLeases = keeper(
@@ -300,7 +300,7 @@ export class KvstoreClient implements KvstoreBackend {
   async delete(key: string, options: DeleteOptions = {}): Promise<boolean> {
     const { ifModRevision } = options;
     const isOwn = this.#isBound(key);
-    this.#ownWrites.forget(key);
+    this.#clientWrites.forget(key);
     const unbind = this.#unbinding(key);
     const { header, succeeded, deleted } = await this.#txn(
       {
@@ -310,7 +310,7 @@ export class KvstoreClient implements KvstoreBackend {
       options,
     );
     if (succeeded) unbind(header.revision);
-    if (succeeded && isOwn && !this.#isBound(key)) this.#ownWrites.deleted(key, header.revision);
+    if (succeeded && isOwn && !this.#isBound(key)) this.#clientWrites.deleted(key, header.revision);
     return deleted > 0;
   }
 
@@ -325,7 +325,7 @@ export class KvstoreClient implements KvstoreBackend {
     const keeper = this.#keeperOf(options);
     const released = this.#releasedBy(writes, keeper);
     const bindings = (await keeper?.bindAll(puts, options.signal)) ?? [];
-    for (const { key, value } of writes) if (value === undefined) this.#ownWrites.forget(key);
+    for (const { key, value } of writes) if (value === undefined) this.#clientWrites.forget(key);
     const request = transactionOf(writes, bindings);
     let revision = 0;
     let isComplete = false;
@@ -338,8 +338,8 @@ export class KvstoreClient implements KvstoreBackend {
     }
     for (const [holder, binding] of released) holder.unbind(binding, revision);
     for (const { key, value, mayBeEqual = false } of puts)
-      if (keeper === undefined) this.#ownWrites.forget(key);
-      else if (isComplete || !mayBeEqual) this.#ownWrites.put(key, value, revision);
+      if (keeper === undefined) this.#clientWrites.forget(key);
+      else if (isComplete || !mayBeEqual) this.#clientWrites.put(key, value, revision);
     this.#recordDelete(writes, released, revision);
     return { revision, isComplete };
   }
@@ -359,7 +359,7 @@ export class KvstoreClient implements KvstoreBackend {
     const deleted = writes.find(
       ({ key, value }) => value === undefined && leased.has(key) && !this.#isBound(key),
     );
-    if (deleted !== undefined) this.#ownWrites.deleted(deleted.key, revision);
+    if (deleted !== undefined) this.#clientWrites.deleted(deleted.key, revision);
   }
 
   /** Returns the bindings that the writes end: those of deleted keys, and those of put keys in keepers other than `keeper`. */
@@ -376,7 +376,7 @@ export class KvstoreClient implements KvstoreBackend {
   async deletePrefix(prefix: string, options: Omit<DeleteOptions, 'ifModRevision'> = {}): Promise<number> {
     const { gate = OPEN_GATE } = this.#options;
     const previous = this.#keepers.map(({ bindingCount }) => bindingCount);
-    this.#ownWrites.forgetBelow(prefix);
+    this.#clientWrites.forgetBelow(prefix);
     const writes = [{ op: 'delete', range: prefixRange(prefix) } as const];
     const { header, deleted } = await this.#txn({ compare: [], writes }, options);
     await gate.runSteps(this.#unbindBelow(prefix, header.revision, previous));
@@ -387,7 +387,7 @@ export class KvstoreClient implements KvstoreBackend {
   *#unbindBelow(prefix: string, revision: number, previous: readonly number[]): Generator<void, void, void> {
     for (const [index, keeper] of this.#keepers.entries()) {
       for (const keys of keeper.unbindBelow(prefix, revision, previous[index] ?? 0)) {
-        for (const key of keys) if (!this.#isBound(key)) this.#ownWrites.deleted(key, revision);
+        for (const key of keys) if (!this.#isBound(key)) this.#clientWrites.deleted(key, revision);
         yield;
       }
     }
@@ -464,14 +464,14 @@ export class KvstoreClient implements KvstoreBackend {
    * Compares the last own writes with the store. Keepalives do not detect a restore, because a restored store may know a lease, but
    * not the later writes under it.
    */
-  async #compareOwnWrites(): Promise<void> {
+  async #compareClientWrites(): Promise<void> {
     if (this.#isComparing) return;
     this.#isComparing = true;
     const begun = this.#options.clock.now();
     const { signal } = this.#closed;
     const read: ReadKey = async (key, revision = 0) =>
       (await this.#transport.range({ ...keyRange(key), revision }, { signal })).kvs[0];
-    const compare = (): Promise<boolean> => this.#ownWrites.areInHistory(read);
+    const compare = (): Promise<boolean> => this.#clientWrites.areInHistory(read);
     try {
       if (!(await this.#supervisor.run('own writes', compare, { signal }))) this.#diverged(begun);
     } finally {
@@ -486,7 +486,7 @@ export class KvstoreClient implements KvstoreBackend {
   #diverged(followedUntil: number): void {
     if (followedUntil < this.#divergedAt) return;
     this.#divergedAt = this.#options.clock.now();
-    this.#ownWrites.clear();
+    this.#clientWrites.clear();
     for (const keeper of this.#keepers) keeper.loseAll();
     this.#locks.loseAll();
   }
@@ -520,7 +520,7 @@ export class KvstoreClient implements KvstoreBackend {
     const answer = await this.#txn(request, options);
     if (!hasWritten(request, answer)) return answer;
     unbind(answer.header.revision);
-    this.#ownWrites.forget(key);
+    this.#clientWrites.forget(key);
     return answer;
   }
 
@@ -544,7 +544,7 @@ export class KvstoreClient implements KvstoreBackend {
       else keeper.confirm(binding, answer.header.revision);
       if (hasWritten(leased, answer)) unbind(answer.header.revision);
       for (const write of written(leased, answer))
-        if (write.op === 'put') this.#ownWrites.put(key, write.value, answer.header.revision);
+        if (write.op === 'put') this.#clientWrites.put(key, write.value, answer.header.revision);
       return answer;
     } catch (thrown) {
       keeper.confirm(binding);

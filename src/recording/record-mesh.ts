@@ -5,8 +5,8 @@ import type { KvstoreBackend } from '../kvstore/session/backend.ts';
 import { asKvstoreError } from '../kvstore/session/errors.ts';
 import { ConfigFolder } from '../process/config-folder.ts';
 import { InputError, unreadable } from '../process/input-error.ts';
+import { openLocalEtcd } from '../process/local-etcd.ts';
 import type { Logger } from '../process/log.ts';
-import { openOwnEtcd } from '../process/own-etcd.ts';
 import { recordKeys } from './record-keys.ts';
 
 /** The kvstores to record. */
@@ -83,7 +83,7 @@ async function openSources(
     }
   }
   if (kvstoreConfig !== undefined)
-    sources.unshift({ store: clusterName, backend: await openOwnEtcd(kvstoreConfig, undefined, context) });
+    sources.unshift({ store: clusterName, backend: await openLocalEtcd(kvstoreConfig, undefined, context) });
   if (sources.length === 0 && unusable.length === 0)
     throw new InputError('no kvstore to record: check the files of --clustermesh-config');
   return { sources, unusable };

@@ -27,8 +27,8 @@ import { type RecordedKey, readRecordedKeys } from './recorded-keys.ts';
 function strayKey({ store, key, at }: RecordedKey): Rejection | undefined {
   const parsed = parseKey(key);
   if (parsed === undefined) return rejection('unknown-key', 'key', key, 'not a key of a mesh', at);
-  const isOwn = (parsed.kind === 'node' || parsed.kind === 'service') && parsed.layout === 'state';
-  if (isOwn && parsed.cluster !== store) {
+  const isLocal = (parsed.kind === 'node' || parsed.kind === 'service') && parsed.layout === 'state';
+  if (isLocal && parsed.cluster !== store) {
     const why = `the ${parsed.kind} belongs to another cluster than ${store}, the owner of the kvstore`;
     return rejection('wrong-cluster', 'key', key, why, at);
   }
@@ -41,7 +41,7 @@ function strayKey({ store, key, at }: RecordedKey): Rejection | undefined {
 /** Options of loading a recording. */
 export interface LoadOptions {
   /** The cluster of keys without a store. */
-  readonly own: string;
+  readonly local: string;
   readonly onReject: (rejection: Rejection) => void;
   /** Called for each key. */
   readonly onProgress?: (() => void) | undefined;
@@ -73,7 +73,7 @@ export class RecordedMesh {
    * Returns the local kvstore and its id: `id`, or the recorded one, or 0. Adds a cluster configuration if none was recorded, because
    * a kvstore without one is considered lost, but a recording is complete.
    */
-  async openOwn(
+  async openLocal(
     cluster: string,
     id: number | undefined,
   ): Promise<{ readonly backend: MemoryBackend; readonly id: number }> {
@@ -98,13 +98,13 @@ export class RecordedMesh {
    * passed to `onReject`. Returns early if the signal fires. Throws `InputError` if no line is valid.
    */
   async load(path: string, options: LoadOptions): Promise<void> {
-    const { own, onReject } = options;
+    const { local, onReject } = options;
     let lines = 0;
     const rejectLine = (rejected: Rejection): void => {
       lines++;
       onReject(rejected);
     };
-    const keys = await this.store(readRecordedKeys(path, rejectLine, own), options);
+    const keys = await this.store(readRecordedKeys(path, rejectLine, local), options);
     if (keys === 0 && lines > 0)
       throw new InputError(
         `--load ${path}: none of its ${counted(lines, 'line')} is valid; 'dpcache record' writes valid files`,
@@ -114,7 +114,7 @@ export class RecordedMesh {
   /** Stores keys; see {@link RecordedMesh.load}. Returns their number. */
   async store(
     recordedKeys: AsyncIterable<RecordedKey>,
-    { onReject, onProgress, signal }: Omit<LoadOptions, 'own'>,
+    { onReject, onProgress, signal }: Omit<LoadOptions, 'local'>,
   ): Promise<number> {
     let keys = 0;
     let batch: RecordedKey[] = [];

@@ -28,7 +28,7 @@ describe('claimOrigin', () => {
     ['Kubernetes of atlantic, node n1', 'custom-resource', 'atlantic/n1'],
     ['checkpoint of baltic, not confirmed yet', 'restored', 'baltic'],
     ['checkpoint of atlantic, not confirmed yet', 'restored', ''],
-    ['this agent (local, own-addresses)', 'local', 'own-addresses'],
+    ['this agent (local, host-ips)', 'local', 'host-ips'],
     ['this agent (generated)', 'generated', ''],
   ])('%s', (text, source, owner) => {
     expect(textOf(source, owner)).toBe(text);

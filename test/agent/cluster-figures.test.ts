@@ -12,7 +12,7 @@ it('measures the local cluster and each remote one, including one that is unreac
   await agent.add('a', newCluster(clock, 'a', 1));
   await agent.mesh.add('b', () => Promise.reject(new Error('no such certificate')));
   await settle(8);
-  const figures = [...clusterMetrics({ own, mesh: agent.mesh })];
+  const figures = [...clusterMetrics({ local: own, mesh: agent.mesh })];
   expect(
     figures.map(({ name, watches, firstSyncMs, lastSyncMs }) => [
       ...[name, watches.length, firstSyncMs, lastSyncMs],
@@ -34,12 +34,12 @@ it('shows the progress of each store of a cluster, and its configuration', async
   await agent.mesh.add('b', () => Promise.reject(new Error('no such certificate')));
   await settle(8);
   const followed: Followed = {
-    own,
-    ownID: 9,
+    local: own,
+    localID: 9,
     mesh: agent.mesh,
-    identities: new IdentityResolver({ own, mesh: agent.mesh }),
+    identities: new IdentityResolver({ local: own, mesh: agent.mesh }),
   };
-  expect(clusterDetail(followed, OWN)).toMatchObject({ own: true, id: 9 });
+  expect(clusterDetail(followed, OWN)).toMatchObject({ local: true, id: 9 });
   expect(clusterDetail(followed, 'nobody')).toBeUndefined();
   expect(clusterDetail(followed, 'b')?.config).toBeUndefined();
   expect(clusterDetail(followed, 'b')?.stores[0]).toMatchObject({ state: 'stopped', complete: false });

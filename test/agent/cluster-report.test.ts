@@ -12,7 +12,7 @@ const AT = '2026-11-20T12:00:00.000Z';
 function cluster(name: string, stand: Stand = {}): ClusterDocument {
   return {
     name,
-    own: false,
+    local: false,
     id: 2,
     state: 'ready',
     ready: true,

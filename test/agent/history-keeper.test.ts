@@ -52,7 +52,7 @@ class OneCluster implements ReportedClusters {
   is(missing: ClusterDocument['missing'], connected = true): void {
     this.#status = {
       name: 'far',
-      own: false,
+      local: false,
       id: 2,
       state: 'ready',
       ready: true,

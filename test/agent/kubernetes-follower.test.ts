@@ -50,7 +50,7 @@ it('keeps following Kubernetes while the local kvstore is connected and listed, 
         services: new ServiceCache({ clusterName: 'own' }),
       },
       recorded: () => recorded.transport,
-      own: () => own,
+      local: () => own,
     },
   );
   const step = follower.follow(() => {});

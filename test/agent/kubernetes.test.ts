@@ -102,7 +102,7 @@ describe('an agent that follows Kubernetes', () => {
 
   it('applies node identities, annotations of the local Node and its key, if configured (K 18, 40, 51)', async () => {
     const { agent } = await start({
-      ownAddresses: true,
+      hostIPs: true,
       dualStack: true,
       nodeAnnotations: true,
       encryptKey: 7,

@@ -31,14 +31,14 @@ it('new rates apply to existing clients of remote etcds (SIGHUP)', async () => {
   rates.change({ qps: 5, maxInflight: 4 });
   await calls();
   expect(await calls()).toBe(50);
-  expect([rates.remote.maxInflight, rates.own.maxInflight]).toEqual([4, 4]);
+  expect([rates.remote.maxInflight, rates.local.maxInflight]).toEqual([4, 4]);
 });
 
 it('the bootstrap rate applies to the local etcd only', async () => {
   const rates = new KvstoreRates({ qps: 2, bootstrapQps: 10 });
   expect(rates.remote.bootstrapQps).toBeUndefined();
   rates.change({ qps: 2, bootstrapQps: 20 });
-  expect([rates.own.bootstrapQps, rates.remote.bootstrapQps]).toEqual([20, undefined]);
+  expect([rates.local.bootstrapQps, rates.remote.bootstrapQps]).toEqual([20, undefined]);
   const calls = callsInTenSeconds(rates.remote);
   await calls();
   expect(await calls()).toBe(20);
@@ -48,7 +48,7 @@ it('a rate that a change omits gets its default; options given at the start are 
   const given = { qps: 2, maxInflight: 3 };
   const rates = new KvstoreRates(given);
   rates.change({ qps: 4 });
-  expect([rates.own.maxInflight, rates.remote.maxInflight, given.maxInflight]).toEqual([
+  expect([rates.local.maxInflight, rates.remote.maxInflight, given.maxInflight]).toEqual([
     undefined,
     undefined,
     3,

@@ -20,7 +20,7 @@ function found(changes: Partial<StatusDocument>, blockers: readonly string[] = [
 function cluster(name: string, changes: Partial<ClusterDocument>): ClusterDocument {
   return {
     name,
-    own: false,
+    local: false,
     id: 2,
     state: 'connecting',
     ready: false,
@@ -121,7 +121,7 @@ describe('the problems of a status', () => {
     ],
     [
       'an unreachable kvstore whose state was never known',
-      { clusters: [cluster('own', { own: true })] },
+      { clusters: [cluster('own', { local: true })] },
       { severity: 'error', subject: 'cluster own', remedy: 'Run dpcache clustermesh troubleshoot.' },
     ],
     [

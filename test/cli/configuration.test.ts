@@ -99,7 +99,7 @@ const SAID: Readonly<Record<string, { flags: readonly string[]; env?: string; fi
   'k8s-identities': { flags: ['--k8s-identities', 'crd'] },
   'k8s-service-proxy-name': { flags: ['--k8s-service-proxy-name', 'mine'] },
   'k8s-headless-services': { flags: ['--k8s-headless-services'], env: 'true' },
-  'k8s-own-addresses': { flags: ['--k8s-own-addresses'], env: 'true' },
+  'k8s-host-ips': { flags: ['--k8s-host-ips'], env: 'true' },
   'k8s-dual-stack': { flags: ['--k8s-dual-stack'], env: 'true' },
   'k8s-node-annotations': { flags: ['--k8s-node-annotations'], env: 'true' },
   'k8s-encrypt-key': { flags: ['--k8s-encrypt-key', '7'] },

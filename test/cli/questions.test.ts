@@ -163,7 +163,7 @@ describe('dpcache status', () => {
       cluster: 'atlantic',
       clusterID: 1,
       clusters: [
-        { name: 'atlantic', own: true, ready: true },
+        { name: 'atlantic', local: true, ready: true },
         { name: 'baltic', id: 2, state: 'ready', keys: { nodes: 4, services: 4, identities: 5, ip: 86 } },
         { name: 'caspian', id: 3 },
       ],

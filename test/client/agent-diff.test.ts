@@ -212,7 +212,7 @@ describe('services and nodes', () => {
     b.model.nodes.nodeUpdated({ ...node, addresses: [...addresses], encryptionKey: 4 });
     b.model.nodes.nodeUpdated({ cluster: 'own', name: 'here', source: 'k8s' });
     const diff = await diffAgents(asking(a), asking(b));
-    expect(diff).toMatchObject({ differences: [], expected: { ownNode: 1 }, notListed: 0, notCompared: 0 });
+    expect(diff).toMatchObject({ differences: [], expected: { localNode: 1 }, notListed: 0, notCompared: 0 });
     expect(diff.documents.map(({ writer, key, reason, why }) => [writer, key, reason, why])).toEqual([
       ['nodes baltic', 'baltic/node-1', 'incomplete', 'a: cluster baltic is not followed'],
       ['services baltic', 'shop/cart', 'incomplete', 'a: cluster baltic is not followed'],
@@ -451,7 +451,7 @@ describe('the reasons of a difference', () => {
     a.model.ipcache.upsert('10.7.0.3', { identity: 1, ...claim });
     b.model.ipcache.upsert('10.7.0.3', { identity: 6, ...claim });
     const diff = await diffAgents(asking(a), asking(b));
-    expect(diff).toMatchObject({ differences: [], expected: { ownNode: 1 } });
+    expect(diff).toMatchObject({ differences: [], expected: { localNode: 1 } });
     expect(diffLines(diff)).toEqual([
       'No differences.',
       'Expected differences: 1 (local nodes and their addresses: 1, sources of one node: 0)',
@@ -486,7 +486,7 @@ describe('the reasons of a difference', () => {
     };
     const reasons = async (state: string): Promise<unknown> => {
       const { differences, expected } = await diffAgents(running(a, onA, 'watching'), running(b, onB, state));
-      expect(expected.ownNode).toBe(2);
+      expect(expected.localNode).toBe(2);
       return differences.map(({ key, reason, why }) => [key, reason, why]);
     };
     expect(await reasons('watching')).toEqual([['10.7.1.99', 'none-found', '']]);

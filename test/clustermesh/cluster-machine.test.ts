@@ -297,7 +297,7 @@ describe('services of a cluster that is unreachable for too long', () => {
   });
 });
 
-const OWN: ClusterState = { ...NEW_CLUSTER, own: true };
+const OWN: ClusterState = { ...NEW_CLUSTER, local: true };
 const OWN_WATCHING = play(toWatching(9), OWN).state;
 
 describe('the local cluster', () => {

@@ -35,7 +35,7 @@ describe('an identity resolver', () => {
             cacheOf(Object.fromEntries(numbers.map((each) => [identityOf(each), `by-${cluster}`]))),
           );
           const resolver = new IdentityResolver({
-            own: { identities: caches[1] ?? expect.fail(), clusterID: 1 },
+            local: { identities: caches[1] ?? expect.fail(), clusterID: 1 },
             mesh: { identitiesFor: (id) => caches.slice(id, id + 1) },
             maxConnectedClusters,
           });
@@ -53,7 +53,7 @@ describe('an identity resolver', () => {
 
   it('resolves reserved identities by name, and no node-local ones', () => {
     const nothing = { identities: new IdentityCache(), clusterID: 0 };
-    const resolver = new IdentityResolver({ own: nothing, mesh: { identitiesFor: () => [] } });
+    const resolver = new IdentityResolver({ local: nothing, mesh: { identitiesFor: () => [] } });
     expect(resolver.resolve(1)).toEqual([{ source: 'reserved', key: 'host', value: '' }]);
     for (const number of [200, 1 << 24, (1 << 24) + 300, (2 << 24) + 300, -1, 1.5, 2 ** 32])
       expect(resolver.resolve(number)).toBeUndefined();
@@ -61,7 +61,7 @@ describe('an identity resolver', () => {
 
   it('resolves the first allocated identity in a cluster without an id', () => {
     const own = { identities: cacheOf({ 255: 'none', 256: 'first' }), clusterID: 0 };
-    const resolver = new IdentityResolver({ own, mesh: { identitiesFor: () => [] } });
+    const resolver = new IdentityResolver({ local: own, mesh: { identitiesFor: () => [] } });
     expect([255, 256].map((identity) => resolver.resolve(identity)?.[0]?.value)).toEqual([
       undefined,
       'first',
@@ -71,7 +71,7 @@ describe('an identity resolver', () => {
   it('queries all clusters with the id of the number, and none for node-local identities', () => {
     const own = { identities: new IdentityCache(), clusterID: 1 };
     const caches = [cacheOf({}), cacheOf({ 131584: 'b', 16908800: 'local' })];
-    const resolver = new IdentityResolver({ own, mesh: { identitiesFor: () => caches } });
+    const resolver = new IdentityResolver({ local: own, mesh: { identitiesFor: () => caches } });
     expect(resolver.resolve(0x2_0200)?.[0]?.value).toBe('b');
     expect(resolver.resolve(0x102_0200)).toBeUndefined();
   });
@@ -89,7 +89,7 @@ describe('an identity resolver', () => {
     say(b, 0x2_0200, 'b');
     say(old, 0x7_0200, 'old');
     const resolver = new IdentityResolver({
-      own: agent.followOwnOn(agent.connect(OWN, own)),
+      local: agent.followOwnOn(agent.connect(OWN, own)),
       mesh: agent.mesh,
     });
     for (const [name, server] of Object.entries({ a, b, old })) await agent.add(name, server);
@@ -113,7 +113,7 @@ describe('an identity resolver', () => {
     const agent = new Agent(clock);
     const server = new MemoryServer({ clock, clusterID: OWN });
     const own = agent.followOwnOn(agent.connect(OWN, server));
-    const resolver = new IdentityResolver({ own, mesh: agent.mesh });
+    const resolver = new IdentityResolver({ local: own, mesh: agent.mesh });
     await settle(20);
     write(server, 'cilium/state/identities/v1/id/590336', 'k8s:app=mine;');
     write(server, `cilium/cluster-config/${OWN}`, '{"id":9,"capabilities":{"syncedCanaries":false}}');

@@ -18,7 +18,7 @@ async function load(lines: readonly Line[]): Promise<RecordedMesh> {
   const path = join(temporaryFolder({ 'mesh.jsonl': text }), 'mesh.jsonl');
   const mesh = new RecordedMesh(systemClock, Math.random);
   await mesh.load(path, {
-    own: 'own',
+    local: 'own',
     onReject: (rejection) => expect.fail(JSON.stringify(rejection)),
     signal: new AbortController().signal,
   });

@@ -33,7 +33,7 @@ describe('the banner of the overview', () => {
   it('names an unreachable cluster, a waiting step and restored data with its age; nothing is marked as good there', async () => {
     const model = new MeshModel().fill();
     model.clusters = [
-      clusterDocument('own', { own: true }),
+      clusterDocument('own', { local: true }),
       clusterDocument('baltic', {
         ready: false,
         connected: false,
@@ -111,7 +111,7 @@ describe('the list of clusters', () => {
       clusterDocument('c-2'),
       clusterDocument('c-10', { revision: 88_124, p99Ms: 10 }),
       clusterDocument('c-11', { ready: false, connected: false, lastFailure: 'connection refused' }),
-      clusterDocument('own', { own: true }),
+      clusterDocument('own', { local: true }),
     ];
     const { page } = await open('#/clusters', { model });
     const rows = page.locator('tbody tr');
@@ -126,7 +126,7 @@ describe('the list of clusters', () => {
 it('shows ages by the clock of the agent, whatever that of the browser shows', async () => {
   const model = new MeshModel().fill();
   model.clusters = [
-    clusterDocument('own', { own: true }),
+    clusterDocument('own', { local: true }),
     clusterDocument('baltic', { ready: false, connected: false, knownAt: AGO }),
   ];
   const { page } = await open('', { model });
@@ -193,7 +193,7 @@ describe('the mesh map', () => {
     const model = new MeshModel().fill();
     const knownAt = new Date(Date.now() - 130_000).toISOString();
     model.clusters = [
-      clusterDocument('own', { own: true }),
+      clusterDocument('own', { local: true }),
       clusterDocument('baltic', { revision: 88_124, queuedBytes: 0, p99Ms: 10 }),
       clusterDocument('caspian', { revision: 7, queuedBytes: 1_200_000, p99Ms: null }),
       clusterDocument('doggerland', { ready: false, connected: false, knownAt }),
@@ -211,7 +211,7 @@ describe('the mesh map', () => {
     const model = new MeshModel();
     model.clusters = Array.from({ length: 255 }, (_, id) =>
       clusterDocument(`c-${id}`, {
-        own: id === 0,
+        local: id === 0,
         ready: id !== 200,
         connected: id !== 200,
         state: id === 200 ? 'connecting' : 'ready',
@@ -230,7 +230,7 @@ describe('the mesh map', () => {
 
   it('counts the backends of clusters without a column (regression: a service had no backends there)', async () => {
     const model = new MeshModel();
-    model.clusters = Array.from({ length: 20 }, (_, id) => clusterDocument(`c-${id}`, { own: id === 0 }));
+    model.clusters = Array.from({ length: 20 }, (_, id) => clusterDocument(`c-${id}`, { local: id === 0 }));
     const names = Array.from({ length: 18 }, (_, at) => `s-${10 + at}`);
     for (const [at, name] of names.entries()) {
       const id = { namespace: 'shop', name };

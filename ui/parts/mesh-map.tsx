@@ -28,7 +28,7 @@ interface Place {
 
 /** A cluster as a box that leads to its card. */
 function Box({ place: { cluster, x, y }, text }: { place: Place; text?: string | undefined }): VNode {
-  const { name, own, keys, revision, p99Ms } = cluster;
+  const { name, local, keys, revision, p99Ms } = cluster;
   const tone = clusterTone(cluster);
   const figures = [
     counted(keys.nodes ?? 0, 'node'),
@@ -36,13 +36,13 @@ function Box({ place: { cluster, x, y }, text }: { place: Place; text?: string |
     `${countText(keys.ip ?? 0)} IPs`,
   ].filter(Boolean);
   return (
-    <a href={addressOf('cluster', name)} class={`node ${own ? 'own' : ''} ${tone}`}>
+    <a href={addressOf('cluster', name)} class={`node ${local ? 'local' : ''} ${tone}`}>
       <rect x={x} y={y} width={BOX.width} height={BOX.height} rx="8" />
       <text class="name" x={x + 11} y={y + 23}>
         {name.length > 20 ? `${name.slice(0, 19)}…` : name}
       </text>
       <text class="small" x={x + BOX.width - 11} y={y + 23} text-anchor="end">
-        {own ? 'local cluster' : cluster.id === 0 ? '' : `id ${cluster.id}`}
+        {local ? 'local cluster' : cluster.id === 0 ? '' : `id ${cluster.id}`}
       </text>
       <text class={`small ${tone}`} x={x + 11} y={y + 42}>
         {tone === 'good' ? '●' : tone === 'warn' ? '■' : '▲'} {stateText(cluster)}
@@ -66,7 +66,9 @@ function Box({ place: { cluster, x, y }, text }: { place: Place; text?: string |
 /** Returns the remote clusters, those with problems first. */
 function worstFirst(clusters: readonly ClusterDocument[]): readonly ClusterDocument[] {
   const rank = (cluster: ClusterDocument): number => WORST_FIRST.indexOf(clusterTone(cluster));
-  return clusters.filter(({ own }) => !own).sort((a, b) => rank(a) - rank(b) || compareNames(a.name, b.name));
+  return clusters
+    .filter(({ local }) => !local)
+    .sort((a, b) => rank(a) - rank(b) || compareNames(a.name, b.name));
 }
 
 /** Returns the places of the remote clusters: on both sides of the local one, or below it. */
@@ -98,7 +100,7 @@ function placesOf(
 }
 
 /** Returns the number of followed Kubernetes objects as text. */
-function ownText(kinds: readonly KindDocument[]): string {
+function localText(kinds: readonly KindDocument[]): string {
   return `Kubernetes · ${counted(
     kinds.reduce((sum, { objects }) => sum + objects, 0),
     'object',
@@ -119,7 +121,7 @@ export function MeshMap({
   const all = worstFirst(clusters);
   const remote = all.slice(0, isNarrow ? DRAWN_NARROW : DRAWN);
   const others = all.slice(remote.length);
-  const own = clusters.find((cluster) => cluster.own);
+  const local = clusters.find((cluster) => cluster.local);
   const rows = isNarrow ? remote.length + 1 : Math.max(1, Math.ceil(remote.length / 2));
   const height = Math.max(
     BOX.height + 2,
@@ -139,7 +141,9 @@ export function MeshMap({
           {places.map((place) => (
             <Link key={place.cluster.name} place={place} center={center} isNarrow={isNarrow} />
           ))}
-          {own !== undefined && <Box place={{ cluster: own, ...center }} text={kinds && ownText(kinds)} />}
+          {local !== undefined && (
+            <Box place={{ cluster: local, ...center }} text={kinds && localText(kinds)} />
+          )}
           {places.map((place) => (
             <Box key={place.cluster.name} place={place} />
           ))}

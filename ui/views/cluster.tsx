@@ -52,14 +52,14 @@ function figures(
 }
 
 /** Returns the columns of the stores of a cluster. */
-function columns(name: string, isOwn: boolean): readonly Column<StoreDocument>[] {
+function columns(name: string, isLocal: boolean): readonly Column<StoreDocument>[] {
   return [
     {
       name: 'resource',
       by: ({ resource }) => resource,
       cell: ({ resource }) => {
         const list = LISTS[resource];
-        const filter = isOwn && resource !== 'nodes' ? {} : { cluster: name };
+        const filter = isLocal && resource !== 'nodes' ? {} : { cluster: name };
         return list === undefined ? resource : <a href={addressOf(list, '', filter)}>{resource}</a>;
       },
     },
@@ -148,7 +148,7 @@ export function Cluster({ name }: { name: string }): VNode {
               of={[
                 [
                   'role',
-                  cluster.own ? (
+                  cluster.local ? (
                     <Chip key="own" tone="accent">
                       local cluster
                     </Chip>
@@ -194,11 +194,11 @@ export function Cluster({ name }: { name: string }): VNode {
                 label="Table of stores"
                 rows={cluster.stores}
                 keyOf={({ resource }) => resource}
-                columns={columns(name, cluster.own)}
+                columns={columns(name, cluster.local)}
               />
             )}
           </Panel>
-          {!cluster.own && <WhatIfItLeft key={name} cluster={name} />}
+          {!cluster.local && <WhatIfItLeft key={name} cluster={name} />}
         </div>
       )}
     </>

@@ -34,9 +34,9 @@ const COLUMNS: readonly Column<ClusterDocument>[] = [
     name: 'cluster',
     className: 'nowrap',
     by: ({ name }) => name,
-    cell: ({ name, own }) => (
+    cell: ({ name, local }) => (
       <>
-        <ClusterLink name={name} /> {own && <Chip tone="accent">local</Chip>}
+        <ClusterLink name={name} /> {local && <Chip tone="accent">local</Chip>}
       </>
     ),
   },
@@ -96,7 +96,7 @@ const COLUMNS: readonly Column<ClusterDocument>[] = [
 /** Returns the clusters in the order of the list: the local one, those with problems, the others. */
 function inOrder(clusters: readonly ClusterDocument[]): readonly ClusterDocument[] {
   const rank = (cluster: ClusterDocument): number =>
-    cluster.own ? -1 : WORST_FIRST.indexOf(clusterTone(cluster));
+    cluster.local ? -1 : WORST_FIRST.indexOf(clusterTone(cluster));
   return [...clusters].sort((a, b) => rank(a) - rank(b) || compareNames(a.name, b.name));
 }
 

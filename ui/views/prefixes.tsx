@@ -131,7 +131,7 @@ export function Prefixes({ parameters }: { parameters: URLSearchParams }): VNode
   useEffect(() => {
     if (all !== undefined && rows !== undefined) rows.total = all;
   }, [all, rows]);
-  const clusters = (status?.clusters ?? []).filter(({ own }) => !own).map(({ name }) => name);
+  const clusters = (status?.clusters ?? []).filter(({ local }) => !local).map(({ name }) => name);
   const of = (name: string): string => parameters.get(name) ?? '';
   return (
     <>

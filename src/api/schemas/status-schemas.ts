@@ -30,7 +30,7 @@ const READ_PROGRESS = {
 
 const CLUSTER_FIELDS = {
   name: z.string(),
-  own: z.boolean(),
+  local: z.boolean(),
   id: z.int().describe('0: none or unknown'),
   state: z.string(),
   ready: z.boolean().describe('True if the state of the cluster is complete and its kvstore is followed'),

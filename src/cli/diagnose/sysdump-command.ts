@@ -45,7 +45,7 @@ async function serveState(
       endpoints,
       identities: 'crd',
       headlessServices: false,
-      ownAddresses: false,
+      hostIPs: false,
       dualStack: false,
       nodeAnnotations: false,
       encryptKey: 0,

@@ -103,7 +103,7 @@ async function serveState(
     kubernetes: kubernetes && {
       ifInCluster: false,
       load: [],
-      ownAddresses: false,
+      hostIPs: false,
       dualStack: false,
       ...kubernetes,
       watch: KUBERNETES_PARTS.filter((part) => kubernetes.watch.includes(part)),

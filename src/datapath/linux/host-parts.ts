@@ -42,7 +42,7 @@ export class HostParts {
     const { remoteCIDRs } = this.#access.options;
     const paths = new NodePaths(
       table,
-      { mode, ...TUNNEL, device: TUNNEL_DEVICE, ownNode: `${clusterName}/${nodeName}`, remoteCIDRs },
+      { mode, ...TUNNEL, device: TUNNEL_DEVICE, localNode: `${clusterName}/${nodeName}`, remoteCIDRs },
       { ...this.#access.keeping, deletesMayGo: () => hold.passed() },
     );
     return {

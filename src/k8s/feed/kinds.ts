@@ -51,7 +51,7 @@ export function pods(nodeName: string | undefined): ResourceKind {
 }
 
 /** Returns the Node with this name only (KUBERNETES 39). */
-export function ownNode(nodeName: string): ResourceKind {
+export function localNode(nodeName: string): ResourceKind {
   return core('nodes', { fieldSelector: `metadata.name=${nodeName}` });
 }
 

@@ -27,9 +27,9 @@ import {
   CILIUM_NODES,
   CILIUM_POLICIES,
   CLUSTERWIDE_POLICIES,
+  localNode,
   NAMESPACES,
   NETWORK_POLICIES,
-  ownNode,
   pods,
   type ServiceSelection,
   serviceEndpoints,
@@ -228,7 +228,7 @@ export class KubernetesFeed {
     const handedOver = HANDOVER_RESOURCES.filter((resource) => this.#handover.get(resource) !== 'following');
     const resting = new Set(handedOver.flatMap((resource) => this.#delegatedKinds(resource)));
     for (const kind of FIXED_KINDS) if (!resting.has(kind)) this.#kinds.get(kind.plural)?.follow(kind);
-    this.#kinds.get('nodes')?.follow(ownNode(nodeName));
+    this.#kinds.get('nodes')?.follow(localNode(nodeName));
     this.#kinds.get('services')?.follow(services(selection));
     this.#kinds.get('endpointslices')?.expect();
     if (this.#kinds.has('endpointslices')) void this.#chooseServiceEndpoints();

@@ -104,9 +104,9 @@ export class MemoryServer {
   }
 
   /** @internal See {@link MemoryStore.range}. */
-  range(request: RangeRequest, mostExpansions?: number): RangeResponse {
+  range(request: RangeRequest, maxExpansions?: number): RangeResponse {
     this.#finish();
-    return this.#store.range(request, mostExpansions);
+    return this.#store.range(request, maxExpansions);
   }
 
   /** @internal Applies a transaction in this turn of the event loop. */

@@ -153,16 +153,16 @@ export class MemoryStore {
    * Returns the keys of a range as of `revision`. If `minModRevision` is in the kept history, the cost depends on the writes since
    * then and not on the keys in the range. The count of an old revision costs the writes since that revision.
    *
-   * @param mostExpansions ends the page after this number of expanded blocks, with `more` if keys are left. Default: no limit
+   * @param maxExpansions ends the page after this number of expanded blocks, with `more` if keys are left. Default: no limit
    * @throws KvstoreError `compacted`, `future-revision`
    */
-  range(request: RangeRequest, mostExpansions: number = Number.POSITIVE_INFINITY): RangeResponse {
+  range(request: RangeRequest, maxExpansions: number = Number.POSITIVE_INFINITY): RangeResponse {
     const revision = request.revision || this.#revision;
     this.#checkKept(revision);
     const { minModRevision = 0, limit } = request;
     const isRecent = minModRevision > this.#compactRevision;
     const kvs: KeyValue[] = [];
-    const lastExpansion = this.#blocks.expansions + mostExpansions;
+    const lastExpansion = this.#blocks.expansions + maxExpansions;
     let more = false;
     for (const key of isRecent ? this.#changedSince(minModRevision, request) : this.#keysIn(request)) {
       const version = this.#versionAt(key, revision);

@@ -21,8 +21,8 @@ import { GLOBAL_NAMESPACE, isGlobalNamespace } from '../publish/global-namespace
 import type { RemoteClusters } from '../remote-clusters.ts';
 import { readLocalExport } from './local-export.ts';
 import { MCS_KINDS, type McsKindName, type McsObjects } from './mcs-objects.ts';
+import { MutationCache } from './mutation-cache.ts';
 import { derivedName, IMPORT_NAME_LABEL, type McsVersion } from './names.ts';
-import { OwnWrites } from './own-writes.ts';
 import { MCS_PARTS, type McsPlan, type McsState, type PlannedWrite, planName } from './plan.ts';
 import { RemoteExports } from './remote-exports.ts';
 
@@ -105,14 +105,17 @@ export class McsDuty implements Duty {
   /** Names whose import is held, with the reason. */
   readonly #held = new Map<string, string>();
   readonly #settled = new Map<string, Settled>();
-  readonly #own: OwnWrites;
+  readonly #mutations: MutationCache;
   #state: DutyState = 'waiting';
   #writes = 0;
 
   constructor(options: McsDutyOptions) {
     const { clock, random, clusters } = options;
     this.#options = options;
-    this.#own = new OwnWrites(clock, options.isDryRun === true ? Number.POSITIVE_INFINITY : undefined);
+    this.#mutations = new MutationCache(
+      clock,
+      options.isDryRun === true ? Number.POSITIVE_INFINITY : undefined,
+    );
     this.#queue = new DueKeys({ clock, random, backoff: BACKOFF });
     this.#failures = new DutyFailures(this.name, options);
     const engines: Pick<MeshEngines, 'exports'> = {
@@ -177,7 +180,7 @@ export class McsDuty implements Duty {
 
   #forget(): void {
     const maps = [this.#names, this.#ofDerived, this.#conflicts, this.#held, this.#settled];
-    for (const all of [this.#remote, this.#own, ...maps]) all.clear();
+    for (const all of [this.#remote, this.#mutations, ...maps]) all.clear();
     this.#queue.clear();
   }
 
@@ -214,7 +217,7 @@ export class McsDuty implements Duty {
 
   #observe(kind: McsKindName, events: readonly ResourceEvent[]): void {
     for (const event of events) {
-      this.#own.observe(kind, event);
+      this.#mutations.observe(kind, event);
       const key = objectKey(event.object);
       if (kind === 'namespaces')
         for (const name of this.#names.get(key.slice(1)) ?? []) this.#queue.add(name);
@@ -262,7 +265,7 @@ export class McsDuty implements Duty {
     if (failed.size === 0) this.#queue.forget(key);
     else if (!signal.aborted) this.#queue.retry(key);
     // An event that arrived meanwhile may have been of a later version than the write.
-    const waitMs = Math.max(...this.#objectsOf(key).map((of) => this.#own.waitMs(of)));
+    const waitMs = Math.max(...this.#objectsOf(key).map((of) => this.#mutations.waitMs(of)));
     if (waitMs > 0 && Number.isFinite(waitMs)) this.#queue.addAfter(key, waitMs);
   }
 
@@ -352,7 +355,7 @@ export class McsDuty implements Duty {
   /** Remembers the result of a write until the watch delivers it. */
   #hold(planned: PlannedWrite, object: KubernetesObject | undefined): void {
     const { uid = '' } = (object ?? this.#known(planned))?.metadata ?? {};
-    this.#own.set(objectOf(planned), uid, object, this.#observed(planned));
+    this.#mutations.set(objectOf(planned), uid, object, this.#observed(planned));
     const content = contentOf(planned);
     const settled: Settled | undefined =
       object === undefined || content === undefined
@@ -369,12 +372,12 @@ export class McsDuty implements Duty {
   }
 
   #latest(kind: McsKindName, key: string): KubernetesObject | undefined {
-    return this.#own.latest(`${kind} ${key}`, this.#options.objects.objects(kind).get(key));
+    return this.#mutations.latest(`${kind} ${key}`, this.#options.objects.objects(kind).get(key));
   }
 
   /** Returns the latest known state of the object of a write. */
   #known(planned: PlannedWrite): KubernetesObject | undefined {
-    return this.#own.latest(objectOf(planned), this.#observed(planned));
+    return this.#mutations.latest(objectOf(planned), this.#observed(planned));
   }
 
   /** Returns the object of a write as the watch delivered it. */
@@ -417,7 +420,7 @@ export class McsDuty implements Duty {
     try {
       const found = await reader.get(placeOf(planned.write), signal);
       const { uid = '' } = (found ?? this.#known(planned))?.metadata ?? {};
-      this.#own.set(objectOf(planned), uid, found, this.#observed(planned));
+      this.#mutations.set(objectOf(planned), uid, found, this.#observed(planned));
     } catch (error) {
       if (!signal.aborted) this.#failures.add(error);
     }

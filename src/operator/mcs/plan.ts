@@ -169,10 +169,10 @@ function deletes(state: McsState): readonly PlannedWrite[] {
   const { namespace, name, serviceImport, version } = state;
   const why = `no cluster exports ${namespace}/${name}`;
   const writes = derivedDelete(state, why);
-  const isOwn =
+  const isManaged =
     field(serviceImport, 'metadata', 'annotations', FAMILIES_ANNOTATION) !== undefined ||
     field(serviceImport, 'metadata', 'annotations', DERIVED_ANNOTATION) !== undefined;
-  if (serviceImport === undefined || !isOwn) return writes;
+  if (serviceImport === undefined || !isManaged) return writes;
   const write = deleteOf(mcsKind('serviceimports', version), serviceImport);
   return [...writes, { part: 'import', write, why }];
 }

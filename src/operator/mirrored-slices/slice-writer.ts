@@ -23,17 +23,17 @@ export interface KnownSlice extends KubernetesObject {
   readonly labels: unknown;
   readonly digest: string;
   /** True if this program has written it. */
-  readonly isOwn: boolean;
+  readonly isManaged: boolean;
 }
 
 /** Returns the part of a slice that is kept in memory. */
 export function knownSlice(slice: KubernetesObject): KnownSlice {
   const { name, namespace, uid, resourceVersion } = slice.metadata;
   const metadata = { name, uid, resourceVersion, ...(namespace === undefined ? {} : { namespace }) };
-  const isOwn = items(slice, 'metadata', 'managedFields').some(
+  const isManaged = items(slice, 'metadata', 'managedFields').some(
     (entry) => field(entry, 'manager') === FIELD_MANAGER,
   );
-  return { metadata, labels: field(slice, 'metadata', 'labels'), digest: digestOf(slice), isOwn };
+  return { metadata, labels: field(slice, 'metadata', 'labels'), digest: digestOf(slice), isManaged };
 }
 
 /** The slices that a {@link SliceWriter} writes. */
@@ -229,7 +229,7 @@ export class SliceWriter implements Duty {
   #writeOf(key: string): PlannedWrite | undefined {
     const { source } = this.#options;
     const [known, wanted] = [this.#known(key), source.wanted(key)];
-    if (known?.isOwn === false && source.adopts !== true) return undefined;
+    if (known?.isManaged === false && source.adopts !== true) return undefined;
     if (wanted === undefined) {
       const why = known && source.unwanted(known);
       if (known === undefined || why === undefined) return undefined;
@@ -243,7 +243,7 @@ export class SliceWriter implements Duty {
     const { why, namespace, name } = wanted;
     const { uid = '', resourceVersion = '' } = known?.metadata ?? {};
     const metadata = { ...body.metadata, uid, resourceVersion };
-    const written = { metadata, labels: wanted.labels, digest, isOwn: true };
+    const written = { metadata, labels: wanted.labels, digest, isManaged: true };
     const write: ObjectWrite =
       known === undefined
         ? { verb: 'create', kind: ENDPOINT_SLICES, namespace, object: body }

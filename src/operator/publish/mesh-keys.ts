@@ -18,7 +18,7 @@ export interface KeyOwner {
  * How the keys of a resource are leased, which existing keys belong to the cluster, and which values of other writers are
  * equivalent.
  */
-export type KeyRules = Pick<PublishedPrefixOptions, 'leased' | 'isOwn' | 'isAsGood'>;
+export type KeyRules = Pick<PublishedPrefixOptions, 'leased' | 'isOwned' | 'isAsGood'>;
 
 function parseJson(value: Uint8Array): unknown {
   try {
@@ -36,7 +36,7 @@ function parseJson(value: Uint8Array): unknown {
 function nodeRules({ clusterName: cluster }: KeyOwner): KeyRules {
   return {
     leased: false,
-    isOwn: (name, value) => {
+    isOwned: (name, value) => {
       const current = parseJson(value);
       return (
         isObject(current) && current['Cluster'] === cluster && current['Name'] === name && !name.includes('/')
@@ -55,7 +55,7 @@ function nodeRules({ clusterName: cluster }: KeyOwner): KeyRules {
 /** Returns the rules of identities: those of the local cluster, and those allocated before it had an id. */
 function identityRules({ clusterID, maxConnectedClusters }: KeyOwner): KeyRules {
   return {
-    isOwn: (name) => {
+    isOwned: (name) => {
       const id = parseIdentityText(name);
       const owner = id === undefined ? undefined : clusterIDOf(id, maxConnectedClusters);
       return owner === 0 || owner === clusterID;
@@ -73,8 +73,8 @@ export function keyRules(resource: CopiedResource, owner: KeyOwner): KeyRules {
     case 'services':
     case 'endpointslices':
     case 'serviceexports':
-      return { isOwn: (name) => /^[^/]+\/[^/]+$/.test(name) };
+      return { isOwned: (name) => /^[^/]+\/[^/]+$/.test(name) };
     case 'ip':
-      return { isOwn: () => true };
+      return { isOwned: () => true };
   }
 }

@@ -21,7 +21,7 @@ export interface PublishedPrefixOptions {
   /** The key that declares the prefix complete. */
   readonly canary?: string | undefined;
   /** Returns true if an existing key that is not desired was left by an earlier run of this publisher. */
-  readonly isOwn: (name: string, value: Uint8Array) => boolean;
+  readonly isOwned: (name: string, value: Uint8Array) => boolean;
   /**
    * Returns true if a value of another writer is equivalent to the desired one; it is then kept. If set, nothing is put before
    * the existing keys are known. Default: never.
@@ -238,13 +238,13 @@ export class PublishedPrefix {
 
   /** Returns the observer of the existing keys. */
   #present(): StoreObserver<Uint8Array> {
-    const { isOwn, isAsGood } = this.#options;
+    const { isOwned, isAsGood } = this.#options;
     return {
       onUpdate: (name, value) => {
         if (isAsGood !== undefined) this.#found.set(name, value);
         if (isAsGood !== undefined && this.#wanted.has(name)) {
           if (this.#listed) this.#publish(name);
-        } else if (!this.#synced && !this.#isDesired(name) && isOwn(name, value)) this.#leftovers.add(name);
+        } else if (!this.#synced && !this.#isDesired(name) && isOwned(name, value)) this.#leftovers.add(name);
       },
       onDelete: (name) => {
         this.#found.delete(name);

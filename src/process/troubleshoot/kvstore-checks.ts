@@ -31,7 +31,7 @@ export interface CheckedCluster {
   readonly name: string;
   readonly config: EtcdConfig;
   /** True if it is the local cluster, whose agents need neither a cluster-config nor canaries. */
-  readonly isOwn: boolean;
+  readonly local: boolean;
 }
 
 /** Context of the checks of a kvstore. */
@@ -186,7 +186,7 @@ async function checkKeys(
   const { check, config } = await checkConfig(cluster, reader);
   const layout = config?.capabilities.cached === true ? 'cache' : 'state';
   const resources = MESH_RESOURCES.filter((resource) => isRead(resource, cluster, config));
-  const canaries = config?.capabilities.syncedCanaries === true && !cluster.isOwn;
+  const canaries = config?.capabilities.syncedCanaries === true && !cluster.local;
   const prefixes = [
     CLUSTER_CONFIG_PREFIX,
     ...(canaries ? [syncedPrefix(cluster.name)] : []),
@@ -206,11 +206,11 @@ async function checkKeys(
  */
 function isRead(
   resource: MeshResource,
-  { isOwn }: CheckedCluster,
+  { local }: CheckedCluster,
   config: ClusterConfig | undefined,
 ): boolean {
   const capabilities = config?.capabilities ?? {};
-  if (isOwn && isServiceResource(resource)) return false;
+  if (local && isServiceResource(resource)) return false;
   if (resource === 'endpointslices') return !exportsResource('services', capabilities);
   return exportsResource(resource, capabilities);
 }
@@ -243,8 +243,8 @@ async function checkConfig(
   if (isError(answer)) return { check: unreadableCheck(check, answer, cluster) };
   const [kv] = answer.kvs;
   if (kv === undefined) {
-    const status = cluster.isOwn ? 'warning' : 'failed';
-    const remedy = cluster.isOwn
+    const status = cluster.local ? 'warning' : 'failed';
+    const remedy = cluster.local
       ? 'check the name of --cluster; --cluster-id is needed without it'
       : `check that the cluster is named ${cluster.name}, like this file; ${CHECK_WRITER}`;
     return { check: { ...check, status, text: 'does not exist', remedy } };

@@ -25,7 +25,7 @@ export interface ClusterChecks {
   readonly cluster: string;
   /** Path of the configuration. */
   readonly path: string;
-  readonly isOwn: boolean;
+  readonly local: boolean;
   /** True if no check has failed. */
   readonly passed: boolean;
   /** In the order in which a connection is made. After a failure, checks that depend on it are omitted. */
@@ -35,7 +35,7 @@ export interface ClusterChecks {
 interface Target {
   readonly cluster: string;
   readonly path: string;
-  readonly isOwn: boolean;
+  readonly local: boolean;
   /** The reason why the file cannot be used, if it is known. */
   readonly problem?: string;
 }
@@ -50,12 +50,12 @@ export async function troubleshoot(
 ): Promise<readonly ClusterChecks[]> {
   const targets = await listTargets(options);
   return Promise.all(
-    targets.map(async ({ cluster, path, isOwn, problem }) => {
+    targets.map(async ({ cluster, path, local, problem }) => {
       const checks =
         problem === undefined
-          ? await checkCluster({ cluster, path, isOwn }, context)
+          ? await checkCluster({ cluster, path, local }, context)
           : [fileFailure(path, problem)];
-      return { cluster, path, isOwn, passed: checks.every(isPassed), checks };
+      return { cluster, path, local, passed: checks.every(isPassed), checks };
     }),
   );
 }
@@ -63,13 +63,13 @@ export async function troubleshoot(
 async function listTargets(options: TroubleshootOptions): Promise<readonly Target[]> {
   const { clusterName, kvstoreConfig, clustermeshConfig, only } = options;
   const targets: Target[] = [];
-  if (kvstoreConfig !== undefined) targets.push({ cluster: clusterName, path: kvstoreConfig, isOwn: true });
+  if (kvstoreConfig !== undefined) targets.push({ cluster: clusterName, path: kvstoreConfig, local: true });
   if (clustermeshConfig !== undefined) targets.push(...(await listFolder(clustermeshConfig, clusterName)));
   const chosen = targets.filter(({ cluster }) => only === undefined || cluster === only);
   if (chosen.length > 0) return chosen;
   if (only !== undefined && clustermeshConfig !== undefined && only !== clusterName) {
     const path = join(clustermeshConfig, only);
-    return [{ cluster: only, path, isOwn: false, problem: 'is not an etcd configuration in the folder' }];
+    return [{ cluster: only, path, local: false, problem: 'is not an etcd configuration in the folder' }];
   }
   throw new InputError(
     only === undefined
@@ -84,7 +84,7 @@ async function listFolder(folder: string, ownName: string): Promise<readonly Tar
   });
   return [...files].flatMap(([cluster, file]) => {
     if (file.kind === 'other' || cluster === ownName) return [];
-    const target = { cluster, path: join(folder, cluster), isOwn: false };
+    const target = { cluster, path: join(folder, cluster), local: false };
     return [file.kind === 'unusable' ? { ...target, problem: file.reason } : target];
   });
 }
@@ -99,7 +99,7 @@ function fileFailure(path: string, text: string): Check {
 }
 
 async function checkCluster(
-  { cluster, path, isOwn }: Target,
+  { cluster, path, local }: Target,
   context: CheckContext,
 ): Promise<readonly Check[]> {
   let config: EtcdConfig;
@@ -119,7 +119,7 @@ async function checkCluster(
     config.endpoints.map((endpoint) => checkEndpoint(endpoint, config.tls, now)),
   );
   const reached = config.endpoints.filter((_, index) => ways[index]?.every(isPassed));
-  const kvstore = await checkKvstore({ name: cluster, config, isOwn }, reached, context);
+  const kvstore = await checkKvstore({ name: cluster, config, local }, reached, context);
   return [read, ...checkClientCertificate(config.tls ?? {}, now), ...ways.flat(), ...kvstore];
 }
 
@@ -140,8 +140,8 @@ const STEPS: Readonly<Record<Check['step'], string>> = {
 
 /** Returns the checks as text: a title for each cluster, a line for each check. Control characters are escaped. */
 export function checkLines(clusters: readonly ClusterChecks[]): readonly string[] {
-  return clusters.flatMap(({ cluster, isOwn, checks }) => [
-    printable(`cluster ${cluster}${isOwn ? ' (own)' : ''}`),
+  return clusters.flatMap(({ cluster, local, checks }) => [
+    printable(`cluster ${cluster}${local ? ' (local)' : ''}`),
     ...checks.map(({ step, subject, status, text, remedy }) =>
       printable(
         `  ${SIGNS[status]} ${STEPS[step]} ${subject}: ${text}${remedy === undefined ? '' : `: ${remedy}`}`,

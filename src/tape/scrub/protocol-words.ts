@@ -47,7 +47,7 @@ const LABELS = `
 /** Fields of the settings on a tape, of its lines, and their values. */
 const TAPE = `
   clusterName nodeName serviceV2 network kubernetes watch identities serviceProxyName headlessServices nodeAnnotations
-  encryptKey remoteNodeIdentities nodeEncryption hostFirewall underlay crd policies own-addresses
+  encryptKey remoteNodeIdentities nodeEncryption hostFirewall underlay crd policies host-ips
   store rev more snap object scope services everything prefix keeps do start listed lost value value64`;
 
 /** Words that are kept. */

@@ -8,7 +8,7 @@ export const NO_KUBERNETES: KubernetesOptions = {
   endpoints: 'ciliumendpoints',
   identities: 'kvstore',
   headlessServices: false,
-  ownAddresses: false,
+  hostIPs: false,
   dualStack: false,
   nodeAnnotations: false,
   encryptKey: 0,

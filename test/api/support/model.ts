@@ -27,7 +27,7 @@ const CHECKOUT: Labels = [{ source: 'k8s', key: 'app', value: 'checkout' }];
 /** A followed cluster with a store of each state. */
 const BALTIC: ClusterDetailDocument = {
   name: 'baltic',
-  own: false,
+  local: false,
   id: 2,
   state: 'watching',
   ready: false,

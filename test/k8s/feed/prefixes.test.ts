@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { IPCache } from '../../../src/ipcache/ipcache.ts';
-import { OwnAddresses } from '../../../src/k8s/feed/own-addresses.ts';
+import { HostIPs } from '../../../src/k8s/feed/host-ips.ts';
 import { cidrLabels } from '../../../src/metadata/cidr-labels.ts';
 import { formatLabels } from '../../../src/model/labels.ts';
 import { ManualClock } from '../../base/support/manual-clock.ts';
@@ -208,7 +208,7 @@ describe('own addresses', () => {
     const clock = new ManualClock();
     const ipcache = new IPCache();
     let addresses = ['192.0.2.1', 'fd00:0::1', 'fe80::1%eth0'];
-    const own = new OwnAddresses({ ipcache, clock, addresses: () => addresses, world: 'single-stack' });
+    const own = new HostIPs({ ipcache, clock, addresses: () => addresses, world: 'single-stack' });
     own.start();
     const identities = (): unknown =>
       Object.fromEntries([...ipcache.entries()].map((e) => [e.key, e.identity]));
@@ -228,7 +228,7 @@ describe('own addresses', () => {
     const faults: unknown[] = [];
     const addresses = (): readonly string[] => read();
     const onFault = (error: unknown): void => void faults.push(error);
-    const own = new OwnAddresses({ ipcache, clock, addresses, world: 'single-stack', onFault });
+    const own = new HostIPs({ ipcache, clock, addresses, world: 'single-stack', onFault });
     own.start();
     read = () => {
       throw new Error('uv_interface_addresses');
@@ -244,7 +244,7 @@ describe('own addresses', () => {
 
   it('in both families give the world an identity for each (K 51)', () => {
     const ipcache = new IPCache();
-    new OwnAddresses({ ipcache, clock: new ManualClock(), addresses: () => [], world: 'dual-stack' }).start();
+    new HostIPs({ ipcache, clock: new ManualClock(), addresses: () => [], world: 'dual-stack' }).start();
     expect([ipcache.lookup('8.8.8.8')?.identity, ipcache.lookup('fd00::1')?.identity]).toEqual([9, 10]);
   });
 });

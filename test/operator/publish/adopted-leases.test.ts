@@ -31,7 +31,7 @@ class Session {
       clock,
       random: () => 0.5,
       rejections: new RejectionLog(),
-      isOwn: () => true,
+      isOwned: () => true,
       canary: 'synced/p',
     });
     this.#running = this.prefix.run(this.#ended.signal);

@@ -61,7 +61,7 @@ describe('published keys below a prefix', () => {
       clock,
       random: () => 0.5,
       rejections: new RejectionLog(),
-      isOwn: (name) => name.startsWith('own'),
+      isOwned: (name) => name.startsWith('own'),
       ...more,
     });
     running.push(prefix.run(ended.signal));
@@ -137,8 +137,8 @@ describe('published keys below a prefix', () => {
           callback();
         }),
     });
-    const isOwn = (): boolean => ++turn.listed > 0;
-    const prefix = publish({ gate, isOwn, canary: CANARY });
+    const isOwned = (): boolean => ++turn.listed > 0;
+    const prefix = publish({ gate, isOwned, canary: CANARY });
     const desired = names.slice(0, 1000);
     for (const name of desired) prefix.upsert(name, value);
     turn.pending = desired.length;

@@ -101,7 +101,7 @@ function withUser(password = 'secret'): string {
 interface Report {
   readonly clusters: readonly {
     readonly cluster: string;
-    readonly isOwn: boolean;
+    readonly local: boolean;
     readonly passed: boolean;
     readonly checks: readonly {
       readonly step: string;
@@ -244,7 +244,9 @@ describe('dpcache clustermesh troubleshoot', () => {
     const none = await check({ baltic: configuration() }, 'adriatic');
     expect(none.stdout).toMatch(/^cluster adriatic\n {2}✗ file \S+adriatic: is not an etcd configuration/);
     const own = await dpcache('clustermesh', 'troubleshoot', '--kvstore-config', '/nowhere/own');
-    expect(own.stdout).toMatch(/^cluster default \(own\)\n {2}✗ file \/nowhere\/own: no such file or folder/);
+    expect(own.stdout).toMatch(
+      /^cluster default \(local\)\n {2}✗ file \/nowhere\/own: no such file or folder/,
+    );
     const folder = await dpcache('clustermesh', 'troubleshoot', '--clustermesh-config', '/nowhere');
     expect(folder.stderr).toMatch(/^dpcache: --clustermesh-config \/nowhere: no such file or folder/);
     expect([named.status, none.status, own.status, folder.status]).toEqual([1, 1, 1, 1]);
@@ -262,9 +264,9 @@ describe('dpcache clustermesh troubleshoot', () => {
     ];
     const { status, stdout } = await dpcache('clustermesh', 'troubleshoot', ...mesh, '-o', 'json');
     const { clusters } = JSON.parse(stdout) as Report;
-    const found = clusters.map(({ cluster, isOwn, passed, checks }) => {
+    const found = clusters.map(({ cluster, local, passed, checks }) => {
       const config = checks.find(({ step }) => step === 'cluster-config');
-      return [cluster, isOwn, passed, config?.status, config?.text];
+      return [cluster, local, passed, config?.status, config?.text];
     });
     const own = clusters[0]?.checks.filter(({ step }) => step === 'read').map(({ subject }) => subject);
     expect(own).toEqual([

@@ -11,7 +11,7 @@ import { TestModel } from '../../api/support/model.ts';
 export function clusterDocument(name: string, fields: Partial<ClusterDocument> = {}): ClusterDocument {
   return {
     name,
-    own: false,
+    local: false,
     id: 2,
     state: 'ready',
     ready: true,
@@ -30,7 +30,7 @@ export class MeshModel extends TestModel {
   override readonly history: History = new History({ ipcache: this.ipcache, clock: systemClock });
 
   clusters: readonly ClusterDocument[] = [
-    clusterDocument('own', { own: true, id: 1, keys: { nodes: 4, identities: 5, ip: 86 } }),
+    clusterDocument('own', { local: true, id: 1, keys: { nodes: 4, identities: 5, ip: 86 } }),
     clusterDocument('baltic'),
   ];
 

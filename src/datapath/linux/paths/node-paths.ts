@@ -44,7 +44,7 @@ export interface NodePathsOptions {
    * Full name of the local node, `cluster/name`, because a kvstore lists it among all nodes. A node of source `local` is always
    * the local node. Nodes of other clusters are remote: their pod CIDRs are checked, see `RemoteCIDRs`.
    */
-  readonly ownNode?: string | undefined;
+  readonly localNode?: string | undefined;
   /** Ranges that pods of remote clusters may use, in addition to the private ones. */
   readonly remoteCIDRs?: readonly string[] | undefined;
 }
@@ -211,7 +211,7 @@ export class NodePaths implements NodeHandler, Disposable {
   }
 
   #isOwn({ source, fullName }: Node): boolean {
-    return source === 'local' || fullName === this.#options.ownNode;
+    return source === 'local' || fullName === this.#options.localNode;
   }
 
   #setOwn(node: Node | undefined): void {
@@ -228,7 +228,7 @@ export class NodePaths implements NodeHandler, Disposable {
 
   /** Returns true if a node belongs to another cluster. */
   #isRemote({ source, cluster }: Node): boolean {
-    const own = this.#options.ownNode?.split('/')[0] ?? this.#own?.cluster;
+    const own = this.#options.localNode?.split('/')[0] ?? this.#own?.cluster;
     return source === 'clustermesh' || (own !== undefined && cluster !== own);
   }
 

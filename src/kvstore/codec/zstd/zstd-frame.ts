@@ -104,13 +104,13 @@ function readBlocks(
 ): Pick<ZstdFrame, 'maxSize' | 'blockEnds' | 'raw'> {
   const size = frame.length;
   const most = Math.min(window, MAX_BLOCK);
-  const mostBlocks = MAX_WORK / Math.max(window, MAX_BLOCK);
+  const maxBlocks = MAX_WORK / Math.max(window, MAX_BLOCK);
   const blockEnds: number[] = [];
   const raw: Uint8Array[] = [];
   let at = end;
   let maxSize = 0;
   for (let isLast = false; !isLast; blockEnds.push(at)) {
-    if (blockEnds.length >= mostBlocks) tooLarge(size, 'has too many blocks for its window');
+    if (blockEnds.length >= maxBlocks) tooLarge(size, 'has too many blocks for its window');
     if (at + BLOCK_HEADER > size) invalid(size, 'ends before its last block');
     const header = (frame[at] ?? 0) | ((frame[at + 1] ?? 0) << 8) | ((frame[at + 2] ?? 0) << 16);
     const type = (header >> 1) & 3;

@@ -117,7 +117,7 @@ describeOnLinux('paths of a node', ['routes', 'tunnel', 'namespaces', 'ip'], () 
   });
 
   it('are not changed by a remote cluster that announces a pod CIDR of this one', async () => {
-    const one = under({ ownNode: 'c/own', remoteCIDRs: ['203.0.113.0/24'] });
+    const one = under({ localNode: 'c/own', remoteCIDRs: ['203.0.113.0/24'] });
     await one.start();
     const remote = (name: string, cidr: string): Node =>
       node(name, {
@@ -174,7 +174,7 @@ describeOnLinux('paths of a node', ['routes', 'tunnel', 'namespaces', 'ip'], () 
   });
 
   it('are not taken from the local node by another node of its cluster', async () => {
-    const one = under({ ownNode: 'c/own' });
+    const one = under({ localNode: 'c/own' });
     await one.start();
     one.paths.nodeAdd(own);
     const copy = node('a', { addresses: internal('192.168.0.2'), ipv4AllocCIDR: '10.9.0.0/24' });

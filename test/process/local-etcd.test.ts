@@ -4,8 +4,8 @@ import { join } from 'node:path';
 import { expect, it, onTestFinished } from 'vitest';
 import { Agent } from '../../src/agent/agent.ts';
 import type { KvstoreBackend } from '../../src/kvstore/session/backend.ts';
+import { openLocalEtcd, readClusterID } from '../../src/process/local-etcd.ts';
 import { createLog } from '../../src/process/log.ts';
-import { openOwnEtcd, readClusterID } from '../../src/process/own-etcd.ts';
 import { NO_INPUTS } from '../agent/support/agent-under-test.ts';
 import { FakeClock } from '../agent/support/fake-clock.ts';
 import { temporaryFolder } from '../agent/support/temporary-folder.ts';
@@ -49,7 +49,7 @@ it('a configuration of the local etcd that breaks is reported, and again when it
   const clock = new FakeClock();
   const problems: unknown[] = [];
   const { signal } = new AbortController();
-  const backend = await openOwnEtcd(path, undefined, {
+  const backend = await openLocalEtcd(path, undefined, {
     ...REACH,
     clock,
     signal,
@@ -84,7 +84,7 @@ it('an entry that is not a file in place of that configuration ends the start wi
     ['', 'is a folder, not a file'],
     ['nothing', 'no such file or folder'],
   ] as const) {
-    const opened = openOwnEtcd(join(folder, name), undefined, { ...REACH, signal });
+    const opened = openLocalEtcd(join(folder, name), undefined, { ...REACH, signal });
     await expect(opened).rejects.toThrow(`--kvstore-config ${join(folder, name)}: ${why}`);
   }
 });

@@ -20,7 +20,7 @@ type Verdict = 'shown' | 'restored' | 'unknown';
  * nothing, and the put before it is checked. If no put proves anything, the store counts as not restored, because after a restore the
  * client gives up all its leases and locks.
  */
-export class OwnWrites {
+export class ClientWrites {
   readonly #puts = new Anchors();
   /** Their keys, because a transaction with many puts looks for each of them. */
   #keys = new Set<string>();

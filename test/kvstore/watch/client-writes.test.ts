@@ -3,7 +3,7 @@ import { bytesOfText } from '../../../src/kvstore/codec/bytes.ts';
 import { KvstoreError, type KvstoreErrorCode } from '../../../src/kvstore/session/errors.ts';
 import type { KeyValue } from '../../../src/kvstore/session/transport.ts';
 import { Anchors } from '../../../src/kvstore/watch/anchors.ts';
-import { OwnWrites } from '../../../src/kvstore/watch/own-writes.ts';
+import { ClientWrites } from '../../../src/kvstore/watch/client-writes.ts';
 
 type Store = Readonly<Record<string, readonly [modRevision: number, value: string]>>;
 
@@ -14,9 +14,9 @@ type History = Store | KvstoreErrorCode;
 function areShown(
   writes: readonly string[],
   store: Store,
-  { meanwhile, history = {} }: { meanwhile?: (own: OwnWrites) => void; history?: History } = {},
+  { meanwhile, history = {} }: { meanwhile?: (own: ClientWrites) => void; history?: History } = {},
 ): Promise<boolean> {
-  const own = new OwnWrites();
+  const own = new ClientWrites();
   for (const write of writes) {
     const [, removed, key = '', value, revision] = /^(-?)(\w+)(?:=(\w+))?@(\d+)$/.exec(write) ?? [];
     if (removed === '-') own.deleted(key, Number(revision));
@@ -85,7 +85,7 @@ describe('the writes of a client are in its store', () => {
   });
 
   it('once they were forgotten, whatever the store contains', async () => {
-    const own = new OwnWrites();
+    const own = new ClientWrites();
     own.put('a', bytesOfText('1'), 5);
     own.deleted('b', 6);
     own.clear();

@@ -2,7 +2,7 @@ import type { Clock } from '../../base/clock.ts';
 import type { KubernetesObject, ResourceEvent } from '../../k8s/resource.ts';
 import { objectKey } from '../collect/observed-kind.ts';
 
-interface OwnWrite {
+interface Mutation {
   /** The object after the write; undefined if it was deleted. */
   readonly object: KubernetesObject | undefined;
   readonly uid: string;
@@ -16,10 +16,10 @@ const ECHO_MS = 10_000;
  * The results of writes of this process that the watch has not delivered yet. Without them, an object would be written again until its event
  * arrives. Events of earlier versions are ignored.
  */
-export class OwnWrites {
+export class MutationCache {
   readonly #clock: Pick<Clock, 'now'>;
   readonly #echoMs: number;
-  readonly #writes = new Map<string, OwnWrite>();
+  readonly #writes = new Map<string, Mutation>();
 
   /** @param echoMs time after which the object of the watch is used again; infinite if the writes are only printed */
   constructor(clock: Pick<Clock, 'now'>, echoMs: number = ECHO_MS) {
@@ -45,9 +45,9 @@ export class OwnWrites {
 
   /** Returns the latest known state of an object. */
   latest(key: string, observed: KubernetesObject | undefined): KubernetesObject | undefined {
-    const own = this.#writes.get(key);
-    if (own === undefined) return observed;
-    if (own.until > this.#clock.now()) return own.object;
+    const mutation = this.#writes.get(key);
+    if (mutation === undefined) return observed;
+    if (mutation.until > this.#clock.now()) return mutation.object;
     this.#writes.delete(key);
     return observed;
   }
@@ -60,11 +60,13 @@ export class OwnWrites {
   /** Forgets a write when its event arrives. */
   observe(kind: string, { type, object }: ResourceEvent): void {
     const key = `${kind} ${objectKey(object)}`;
-    const own = this.#writes.get(key);
-    if (own === undefined) return;
+    const mutation = this.#writes.get(key);
+    if (mutation === undefined) return;
     const { uid, resourceVersion } = object.metadata;
     const isEcho =
-      type === 'delete' ? uid === own.uid : resourceVersion === own.object?.metadata.resourceVersion;
+      type === 'delete'
+        ? uid === mutation.uid
+        : resourceVersion === mutation.object?.metadata.resourceVersion;
     if (isEcho) this.#writes.delete(key);
   }
 

@@ -9,10 +9,10 @@ import type { FedIPCache } from './address-holders.ts';
 const INTERVAL_MS = 60_000;
 
 /** Keeps these claims apart from those of the node manager, because it uses the local node as owner. */
-const WRITER = { source: 'local', owner: 'own-addresses' } as const;
+const WRITER = { source: 'local', owner: 'host-ips' } as const;
 
-/** Options of {@link OwnAddresses}. */
-export interface OwnAddressesOptions {
+/** Options of {@link HostIPs}. */
+export interface HostIPsOptions {
   readonly ipcache: FedIPCache;
   readonly clock: Clock;
   /** Returns the current addresses of this machine in any notation. */
@@ -26,13 +26,13 @@ export interface OwnAddressesOptions {
  * Claims without an external source (KUBERNETES 51): the addresses of this machine have identity `host`, and all unknown addresses
  * have identity `world`. The claims have source `local` and no host IP, and are updated every minute.
  */
-export class OwnAddresses {
-  readonly #options: OwnAddressesOptions;
+export class HostIPs {
+  readonly #options: HostIPsOptions;
   readonly #guard: CallbackGuard;
   #claimed: ReadonlySet<string> = new Set();
   #timer: Timer | undefined;
 
-  constructor(options: OwnAddressesOptions) {
+  constructor(options: HostIPsOptions) {
     this.#options = options;
     this.#guard = new CallbackGuard(options.onFault);
   }

@@ -28,7 +28,7 @@ export interface ReachContext
 const BACKOFF = { baseMs: 500, capMs: 5_000 };
 
 /** Returns a client of the etcd that the file of `--kvstore-config` describes. Throws `InputError`. */
-export async function openOwnEtcd(
+export async function openLocalEtcd(
   path: string,
   rateLimit: RateLimitOptions | undefined,
   { clock, random, onProblem, leaseSeconds, mayWrite, writeTimeoutMs, witnessLeases, gate }: ReachContext,
