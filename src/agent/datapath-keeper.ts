@@ -152,10 +152,10 @@ export class DatapathKeeper implements DatapathModel {
     this.#cgroup = probe.cgroup;
     for (const { name, state, missing } of datapath.status().parts)
       if (state === 'unavailable')
-        for (const why of missing)
-          log.error({ part: name }, `--datapath linux: ${name} is unavailable: ${why}`);
+        for (const reason of missing)
+          log.error({ part: name }, `--datapath linux: ${name} is unavailable: ${reason}`);
     await datapath.adopt();
-    for (const why of datapath.status().failures) log.error(`--datapath linux: ${why}`);
+    for (const reason of datapath.status().failures) log.error(`--datapath linux: ${reason}`);
     for (const { name, actual } of datapath.found)
       log.info(
         `--datapath linux: ${name}: found ${counted(actual, 'item')}, kept until the caches are complete`,

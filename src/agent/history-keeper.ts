@@ -178,12 +178,12 @@ export class HistoryKeeper {
   }
 
   /** Marks a failure of a handler, unless another one was marked within the last second. */
-  noteFailure(handler: string, why: string): void {
+  noteFailure(handler: string, reason: string): void {
     const now = this.#options.clock.now();
     if (now - (this.#failedAt.get(handler) ?? Number.NEGATIVE_INFINITY) < FAILURE_MS) return;
     if (this.#failedAt.size >= MAX_HANDLERS) this.#failedAt.clear();
     this.#failedAt.set(handler, now);
-    this.history.mark('handler-failed', handler, why.slice(0, MAX_DETAIL));
+    this.history.mark('handler-failed', handler, reason.slice(0, MAX_DETAIL));
   }
 
   /** Marks a change of the state of a cluster. */

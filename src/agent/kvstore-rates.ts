@@ -4,7 +4,7 @@ import type { RateLimitOptions } from '../base/rate-limit.ts';
 const RATES = ['qps', 'bootstrapQps', 'maxInflight'] as const;
 
 /**
- * The request rates for all etcds of an agent. `own` and `remote` are live: after {@link change}, the clients that use them apply
+ * The request rates for all etcds of an agent. `local` and `remote` are live: after {@link change}, the clients that use them apply
  * the new rates from their next call.
  */
 export class KvstoreRates {

@@ -57,8 +57,8 @@ const PROGRESS_TIMEOUT_MS = { memory: 5_000, etcd: 180_000 };
  */
 const FAILURES = { memory: 1, etcd: 3 };
 
-function problemText(folder: string, name: string, why: string): string {
-  return `--clustermesh-config ${join(folder, name)}: ${why}`;
+function problemText(folder: string, name: string, reason: string): string {
+  return `--clustermesh-config ${join(folder, name)}: ${reason}`;
 }
 
 /** Feeds the engines from the kvstores of the local and the remote clusters, recorded or real. */
@@ -100,8 +100,8 @@ export class MeshFeed {
   /** Returns one sentence for each unusable configuration of a remote cluster. */
   folderProblems(): readonly string[] {
     const path = this.#options.clustermeshConfig ?? '';
-    return Object.entries(this.#folder?.status().problems ?? {}).map(([name, why]) =>
-      problemText(path, name, why),
+    return Object.entries(this.#folder?.status().problems ?? {}).map(([name, reason]) =>
+      problemText(path, name, reason),
     );
   }
 
@@ -266,14 +266,14 @@ export class MeshFeed {
     if (kvstore === 'memory') return this.#recorded.openLocal(clusterName, clusterID);
     if (kvstoreConfig === undefined) throw new InputError('--kvstore etcd requires --kvstore-config <file>');
     const { log, clock, random, onReject } = this.#context;
-    const onProblem = (why: string | undefined): void => {
-      this.#etcdProblem = why && `--kvstore-config ${kvstoreConfig}: ${why}`;
-      if (why !== undefined)
-        onReject(rejection('unusable-config', 'file', kvstoreConfig, why, '--kvstore-config'));
+    const onProblem = (reason: string | undefined): void => {
+      this.#etcdProblem = reason && `--kvstore-config ${kvstoreConfig}: ${reason}`;
+      if (reason !== undefined)
+        onReject(rejection('unusable-config', 'file', kvstoreConfig, reason, '--kvstore-config'));
     };
-    const onFailure = (why: string): void => {
+    const onFailure = (reason: string): void => {
       const isRepeated = this.#localFailure !== undefined;
-      this.#localFailure = `the kvstore of cluster ${clusterName} does not answer: ${why}; check the endpoints and certificates of --kvstore-config`;
+      this.#localFailure = `the kvstore of cluster ${clusterName} does not answer: ${reason}; check the endpoints and certificates of --kvstore-config`;
       if (!isRepeated) log.warn(`${this.#localFailure}; retrying for ${REACH_MS / 1000} s`);
     };
     const context = { clock, random, signal, onProblem, onFailure };
@@ -334,8 +334,8 @@ export class MeshFeed {
     const { clock, random, onReject, count } = this.#context;
     const rateLimit = this.#rates.remote;
     const source = new ConfigFolder(path, (config) => new EtcdBackend(config, { clock, random, rateLimit }));
-    const onProblem = (name: string, why: string): void => {
-      const problem = rejection('unusable-config', 'file', name, why, `--clustermesh-config ${path}`);
+    const onProblem = (name: string, reason: string): void => {
+      const problem = rejection('unusable-config', 'file', name, reason, `--clustermesh-config ${path}`);
       // Before the end of the initial sync, the problems are reported with the incomplete inputs.
       if (this.#synced) onReject(problem);
       else count(problem);

@@ -52,7 +52,7 @@ export class ReportedIdentities {
     const { followed, kubernetes } = this.#sources;
     const { local, mesh } = followed() ?? {};
     const remote = mesh?.names.map((name) => mesh.identitiesOf(name)?.changes ?? 0) ?? [];
-    const ofCluster = (local?.identities.changes ?? 0) + (kubernetes()?.identityChanges ?? 0);
-    return remote.reduce((sum, changes) => sum + 1 + changes, ofCluster);
+    const localChanges = (local?.identities.changes ?? 0) + (kubernetes()?.identityChanges ?? 0);
+    return remote.reduce((sum, changes) => sum + 1 + changes, localChanges);
   }
 }

@@ -135,8 +135,8 @@ export async function followMesh(
     reloads?.begin(apply, () => print('Reloaded settings and manifests.'));
     const audience = {
       onStep: (step: { readonly text: string }): void => print(step.text),
-      onFailure: (action: { readonly kind: string }, why: string): void =>
-        log.error(`--play: ${action.kind}: ${why}`),
+      onFailure: (action: { readonly kind: string }, reason: string): void =>
+        log.error(`--play: ${action.kind}: ${reason}`),
     };
     await play(steps, agent, audience, systemClock, signal);
     if (steps.length > 0) await sleep(systemClock, SETTLE_MS, signal);

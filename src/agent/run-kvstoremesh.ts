@@ -149,7 +149,7 @@ class KvstoreMeshProcess implements ServedProcess {
   #configProblems(): readonly string[] {
     const { clustermeshConfig } = this.#options;
     const files = Object.entries(this.#folder?.status().problems ?? {}).map(
-      ([name, why]) => `--clustermesh-config ${join(clustermeshConfig, name)}: ${why}`,
+      ([name, reason]) => `--clustermesh-config ${join(clustermeshConfig, name)}: ${reason}`,
     );
     return this.#etcdProblem === undefined ? files : [this.#etcdProblem, ...files];
   }
@@ -162,12 +162,12 @@ class KvstoreMeshProcess implements ServedProcess {
       progressTimeoutMs: REACH_MS,
       waitsFor: () => (this.#kvstoreFailure === undefined ? [] : [this.#kvstoreFailure]),
       start: async ({ signal }) => {
-        const onProblem = (why: string | undefined): void => {
-          this.#etcdProblem = why && `--kvstore-config ${kvstoreConfig}: ${why}`;
+        const onProblem = (reason: string | undefined): void => {
+          this.#etcdProblem = reason && `--kvstore-config ${kvstoreConfig}: ${reason}`;
           if (this.#etcdProblem !== undefined) log.warn(this.#etcdProblem);
         };
-        const onFailure = (why: string): void => {
-          this.#kvstoreFailure = `the local kvstore does not answer: ${why}; check the endpoints and certificates of --kvstore-config`;
+        const onFailure = (reason: string): void => {
+          this.#kvstoreFailure = `the local kvstore does not answer: ${reason}; check the endpoints and certificates of --kvstore-config`;
         };
         const mayWrite = (): boolean => this.#writer?.mayWrite() === true;
         const reach = { clock, random, signal, onProblem, onFailure };
@@ -224,8 +224,8 @@ class KvstoreMeshProcess implements ServedProcess {
     this.#mesh = mesh;
     const context = { clock, random, rateLimit, gate: this.#gate };
     const source = new ConfigFolder(path, (config) => new EtcdBackend(config, context));
-    const onProblem = (name: string, why: string): void =>
-      log.warn(`--clustermesh-config ${join(path, name)}: ${why}`);
+    const onProblem = (name: string, reason: string): void =>
+      log.warn(`--clustermesh-config ${join(path, name)}: ${reason}`);
     this.#folder = new ConfigFollower({ source, mesh, clock, onProblem });
     const { listed } = this.#folder;
     await this.#folder.start();

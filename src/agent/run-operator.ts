@@ -322,8 +322,8 @@ class OperatorProcess implements ServedProcess {
     return {
       name: 'kvstore',
       start: async ({ signal }) => {
-        const onProblem = (why: string | undefined): void => {
-          this.#kvstoreProblem = why && `--kvstore-config ${kvstoreConfig}: ${why}`;
+        const onProblem = (reason: string | undefined): void => {
+          this.#kvstoreProblem = reason && `--kvstore-config ${kvstoreConfig}: ${reason}`;
           if (this.#kvstoreProblem !== undefined) log.warn(this.#kvstoreProblem);
         };
         this.#kvstore =
@@ -503,8 +503,8 @@ class OperatorProcess implements ServedProcess {
   }
 }
 
-function actionText({ duty, action: what, reason: why, outcome }: Action): string {
-  return `${duty}: ${what} (${outcome}): ${why}`;
+function actionText({ duty, action, reason, outcome }: Action): string {
+  return `${duty}: ${action} (${outcome}): ${reason}`;
 }
 
 /** Runs the duties of an operator until the signal fires. */

@@ -37,8 +37,8 @@ export function addAgentCommand(program: Command, io: CommandIO, run: RunAction)
         if (isDiskSet && flags.historyMemory === 0)
           command.error('dpcache: --history-disk requires --history-memory, which is off');
         const { isInCluster } = await import('../k8s/rest/in-cluster.ts');
-        const why = missingSource(flags, isInCluster({ env: io.env }));
-        if (why !== undefined) command.error(`dpcache: ${why}`);
+        const reason = missingSource(flags, isInCluster({ env: io.env }));
+        if (reason !== undefined) command.error(`dpcache: ${reason}`);
         if (flags.datapath !== undefined) {
           const { readHost } = await import('../datapath/linux/probe.ts');
           const { libraryProblem } = readHost();

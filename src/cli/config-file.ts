@@ -94,6 +94,6 @@ export async function readConfig(path: string, settings: readonly Setting[]): Pr
 export async function loadConfig(path: string, settings: readonly Setting[]): Promise<ConfigFile['values']> {
   const { values, problems } = await readConfig(path, settings);
   if (problems.length > 0)
-    throw new InputError(problems.map((why) => `--config ${path}: ${why}`).join('\ndpcache: '));
+    throw new InputError(problems.map((reason) => `--config ${path}: ${reason}`).join('\ndpcache: '));
   return values;
 }

@@ -64,21 +64,21 @@ function applyEnvironment(command: Command, settings: readonly Setting[], env: C
 /** Sets the options that the file contains and neither a flag nor the environment sets. */
 async function applyFile(
   command: Command,
-  own: readonly Setting[],
+  settings: readonly Setting[],
   path: string,
   known: readonly Setting[],
 ): Promise<void> {
   const { loadConfig } = await import('./config-file.ts');
   const value = await loadConfig(path, known);
-  for (const { attribute } of own) {
+  for (const { attribute } of settings) {
     const source = command.getOptionValueSource(attribute);
     if (attribute in value && source !== 'cli' && source !== 'env')
       command.setOptionValueWithSource(attribute, value[attribute], 'config');
   }
 }
 
-/** Calls {@link addConfiguration} for a command with its own settings instead of those of an agent. */
-export function addOwnConfiguration(command: Command, io: CommandIO): Command {
+/** Calls {@link addConfiguration} for a command whose file contains its own options, not those of an agent. */
+export function addProcessConfiguration(command: Command, io: CommandIO): Command {
   return addConfiguration(command, io, () => settingsOf(command.options));
 }
 
@@ -100,19 +100,19 @@ export function addConfiguration(
     .hook('preAction', async () => {
       const known = settings();
       const options = new Set(command.options.map((option) => option.attributeName()));
-      const own = known.filter(({ attribute }) => options.has(attribute));
-      for (const why of misspelt(io.env, known)) io.stderr.write(`dpcache: ${why}\n`);
-      applyEnvironment(command, own, io.env);
+      const ofCommand = known.filter(({ attribute }) => options.has(attribute));
+      for (const warning of misspelt(io.env, known)) io.stderr.write(`dpcache: ${warning}\n`);
+      applyEnvironment(command, ofCommand, io.env);
       const path = configPath(command, io.env);
-      if (path !== undefined) await applyFile(command, own, path, known);
-      const why =
+      if (path !== undefined) await applyFile(command, ofCommand, path, known);
+      const reason =
         (options.has('kvstore') ? contradiction(command.opts()) : undefined) ??
         (options.has('datapath') ? datapathContradiction(command.opts()) : undefined) ??
         (options.has('deleteAllEndpoints') ? await operatorContradiction(command.opts()) : undefined);
-      if (why === undefined) return;
-      if (own.some(({ attribute }) => command.getOptionValueSource(attribute) === 'config'))
-        throw new InputError(`--config ${path}: ${why}`);
-      command.error(`dpcache: ${why}`);
+      if (reason === undefined) return;
+      if (ofCommand.some(({ attribute }) => command.getOptionValueSource(attribute) === 'config'))
+        throw new InputError(`--config ${path}: ${reason}`);
+      command.error(`dpcache: ${reason}`);
     });
 }
 
@@ -145,8 +145,8 @@ async function readAgain<F extends object>(
   const changes = changed.filter(({ key }) => reloadable.includes(key));
   const now = Object.fromEntries(changes.map(({ attribute }) => [attribute, values[attribute]]));
   const flags = { ...command.opts<F>(), ...now };
-  const why = check(flags);
-  if (why !== undefined) throw new InputError(`--config ${path}: ${why}`);
+  const reason = check(flags);
+  if (reason !== undefined) throw new InputError(`--config ${path}: ${reason}`);
   return { flags, fixed: changed.map(({ key }) => key).filter((key) => !reloadable.includes(key)) };
 }
 
@@ -200,12 +200,12 @@ const CONFIGURED = ['agent', 'operator', 'kvstoremesh'] as const;
  */
 async function agentProblems(values: ConfigFile['values'], readsFiles: boolean): Promise<readonly string[]> {
   const flags: MeshFlags & ServeFlags & DatapathFlags = { ...agentCommand().opts(), ...values };
-  const why = [
+  const reason = [
     contradiction(flags) ?? [],
     datapathContradiction(flags) ?? [],
     await serveProblems(flags),
   ].flat();
-  return why.length > 0 || !readsFiles ? why : fileProblems(flags);
+  return reason.length > 0 || !readsFiles ? reason : fileProblems(flags);
 }
 
 /** Returns the same for the file of an operator or a kvstoremesh. */
@@ -216,8 +216,8 @@ async function processProblems(
 ): Promise<readonly string[]> {
   const flags: OperatorFlags & Partial<MeshFlags> = { ...process.opts(), ...values };
   const contradicts = process.name() === 'operator' ? await operatorContradiction(flags) : undefined;
-  const why = [contradicts ?? [], await serveProblems(flags)].flat();
-  return why.length > 0 || !readsFiles ? why : fileProblems(flags);
+  const reason = [contradicts ?? [], await serveProblems(flags)].flat();
+  return reason.length > 0 || !readsFiles ? reason : fileProblems(flags);
 }
 
 async function fileProblems(flags: Partial<MeshFlags> & ServeFlags): Promise<readonly string[]> {

@@ -53,8 +53,8 @@ export function addDatapathCommands(program: Command, io: CommandIO, run: RunAct
         if (!isUnserved(error)) throw error;
         const { probeHost, readHost } = await import('../datapath/linux/probe.ts');
         const { datapathPins: pinFolder = DEFAULT_PIN_FOLDER, datapathCgroup: cgroup } = flags;
-        const why = `No agent is running at ${socketPath(flags, io.env)}`;
-        return show(hostAnswer(probeHost(readHost(), { pinFolder, cgroup }), why), flags);
+        const reason = `No agent is running at ${socketPath(flags, io.env)}`;
+        return show(hostAnswer(probeHost(readHost(), { pinFolder, cgroup }), reason), flags);
       }
     }),
   );
@@ -83,7 +83,7 @@ export function addDatapathCommands(program: Command, io: CommandIO, run: RunAct
       }
       const { cleanHost } = await import('../datapath/linux/clean-host.ts');
       const outcome = cleanHost(pinFolder);
-      for (const why of outcome.remaining) io.stderr.write(`dpcache: not removed: ${why}\n`);
+      for (const reason of outcome.remaining) io.stderr.write(`dpcache: not removed: ${reason}\n`);
       return show(cleanAnswer(outcome), flags);
     }),
   );

@@ -1,6 +1,6 @@
 import type { Command } from 'commander';
 import type { RateLimitOptions } from '../base/rate-limit.ts';
-import { addOwnConfiguration, processReloads } from './configuration.ts';
+import { addProcessConfiguration, processReloads } from './configuration.ts';
 import { type CommandIO, EXIT, type RunAction } from './io.ts';
 import { addLogOptions, type LogFlags } from './mesh-options.ts';
 import {
@@ -67,6 +67,6 @@ export function addKvstoreMeshCommand(program: Command, io: CommandIO, run: RunA
     );
   addListenOptions(command, KVSTOREMESH.socket);
   addLogOptions(command);
-  addOwnConfiguration(command, io);
+  addProcessConfiguration(command, io);
   addProcessStatus(command, KVSTOREMESH, io, run);
 }

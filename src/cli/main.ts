@@ -20,9 +20,9 @@ for (const signal of ['SIGINT', 'SIGTERM'] as const)
 const stderr = new ProcessOutput(process.stderr, { onClosed: () => {}, onFailed: () => {} });
 const stdout = new ProcessOutput(process.stdout, {
   onClosed: () => stop.abort(OUTPUT_CLOSED),
-  onFailed: (why) => {
+  onFailed: (reason) => {
     process.exitCode = EXIT.failed;
-    stderr.write(`dpcache: cannot write to standard output: ${why}\n`);
+    stderr.write(`dpcache: cannot write to standard output: ${reason}\n`);
     stop.abort(OUTPUT_CLOSED);
   },
 });

@@ -1,5 +1,5 @@
 import type { Command } from 'commander';
-import { addOwnConfiguration, processReloads } from './configuration.ts';
+import { addProcessConfiguration, processReloads } from './configuration.ts';
 import { type CommandIO, EXIT, type RunAction } from './io.ts';
 import { addLogOptions } from './mesh-options.ts';
 import {
@@ -90,6 +90,6 @@ export function addOperatorCommand(program: Command, io: CommandIO, run: RunActi
   );
   addListenOptions(command, OPERATOR.socket);
   addLogOptions(command, 'info'); // the log contains each delete
-  addOwnConfiguration(command, io);
+  addProcessConfiguration(command, io);
   addProcessStatus(command, OPERATOR, io, run);
 }

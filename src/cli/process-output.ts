@@ -21,7 +21,7 @@ export interface OutputFaults {
   /** The reader has closed the pipe (`| head`). Not a failure, but no more output is needed. */
   readonly onClosed: () => void;
   /** Writing has failed with reason `why`. Called once. */
-  readonly onFailed: (why: string) => void;
+  readonly onFailed: (reason: string) => void;
 }
 
 /** An {@link Output} to a stream of the process. Ignores writes after the stream has failed. */

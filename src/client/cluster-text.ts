@@ -12,8 +12,8 @@ export function clusterStateText({ state, ready, connected, knownAt, missing }: 
 
 /** Returns {@link clusterStateText} followed by the last failure, if any. */
 export function troubleText(cluster: ClusterDocument): string {
-  const why = cluster.lastFailure === undefined ? '' : `: ${cluster.lastFailure}`;
-  return `${clusterStateText(cluster)}${why}`;
+  const reason = cluster.lastFailure === undefined ? '' : `: ${cluster.lastFailure}`;
+  return `${clusterStateText(cluster)}${reason}`;
 }
 
 /** Returns one sentence for each cluster that is not ready. */

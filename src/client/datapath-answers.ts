@@ -48,9 +48,9 @@ export function datapathLines(datapath: DatapathDocument): readonly string[] {
   const total = tables.reduce((sum, one) => sum + one.held, 0);
   const rows = parts.flatMap(({ name, state, missing }) => {
     const [first = '', ...others] = missing;
-    return [[name, state, first], ...others.map((why) => ['', '', why])];
+    return [[name, state, first], ...others.map((reason) => ['', '', reason])];
   });
-  const waits = waitsFor.map((why) => `  ${why}`);
+  const waits = waitsFor.map((reason) => `  ${reason}`);
   return [
     placeLine(datapath),
     '',
@@ -95,7 +95,7 @@ export const askDatapathStatus: Question = async (ask) => {
 };
 
 /** Returns the parts that can run on this host. Used if no agent can be asked; `why` is the reason. */
-export function hostAnswer({ kernel, parts, pinFolder, cgroup }: ProbeAnswer, why: string): Answer {
+export function hostAnswer({ kernel, parts, pinFolder, cgroup }: ProbeAnswer, reason: string): Answer {
   const rows = parts.flatMap(({ part, missing }) => {
     const [first = '', ...others] = missing;
     return [
@@ -106,7 +106,7 @@ export function hostAnswer({ kernel, parts, pinFolder, cgroup }: ProbeAnswer, wh
   return {
     json: { kernel, pinFolder, cgroup, parts },
     lines: [
-      printable(`${why}. Parts that could run on this machine:`),
+      printable(`${reason}. Parts that could run on this machine:`),
       '',
       printable(`Linux ${kernel}, pins in ${pinFolder}, cgroup ${cgroup ?? '-'}`),
       '',

@@ -55,14 +55,14 @@ export function diffLines(diff: AgentDiff): readonly string[] {
     const what = writer.startsWith('services') || writer.startsWith('nodes') ? '' : ' claims';
     return `${writer}: ${differ} of ${Math.max(claimsA, claimsB)}${what} ${differ === 1 ? 'differs' : 'differ'}`;
   });
-  const whyText = ({ reason, why }: Pick<ClaimDifference, 'reason' | 'why'>): string =>
-    reason === 'none-found' ? 'no reason found' : why;
+  const detailText = ({ reason, detail }: Pick<ClaimDifference, 'reason' | 'detail'>): string =>
+    reason === 'none-found' ? 'no reason found' : detail;
   const rows = differences
     .slice(0, SHOWN)
-    .map((one) => [`  ${one.key}`, `a: ${claimText(one.a)}`, `b: ${claimText(one.b)}`, whyText(one)]);
+    .map((one) => [`  ${one.key}`, `a: ${claimText(one.a)}`, `b: ${claimText(one.b)}`, detailText(one)]);
   const items = documents
     .slice(0, SHOWN)
-    .map((one) => [`  ${one.writer} ${one.key}`, fieldDifferences(one).join('; '), whyText(one)]);
+    .map((one) => [`  ${one.writer} ${one.key}`, fieldDifferences(one).join('; '), detailText(one)]);
   const more = Math.max(0, differences.length - SHOWN) + Math.max(0, documents.length - SHOWN) + notListed;
   const { localNode, localSource } = expected;
   return [

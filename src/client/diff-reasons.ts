@@ -23,7 +23,7 @@ export type DiffReason =
 /** A reason and one sentence about it, which is empty if no reason was found. */
 export interface Explained {
   readonly reason: DiffReason;
-  readonly why: string;
+  readonly detail: string;
 }
 
 /** One of the two agents. */
@@ -54,8 +54,8 @@ export async function withReasons<T>(
 ): Promise<readonly (T & Explained)[]> {
   const found: (T & Explained)[] = [];
   for (const [at, pair] of pairs.entries()) {
-    const [reason, why] = at < EXPLAINED ? await reasonOf(pair) : (['not-searched', ''] as const);
-    found.push({ ...pair, reason, why });
+    const [reason, detail] = at < EXPLAINED ? await reasonOf(pair) : (['not-searched', ''] as const);
+    found.push({ ...pair, reason, detail });
   }
   return found;
 }

@@ -101,7 +101,7 @@ function kubernetesLines(kubernetes: KubernetesDocument | undefined): readonly s
   const rows = kubernetes.kinds.map((kind) => {
     const { name, state, complete, objects, rejected, lists, lagMs, lastFailure = '' } = kind;
     const isWhole = complete || state === 'resting' || state === 'missing';
-    const why = state === 'watching' || state === 'resting' ? '' : lastFailure;
+    const reason = state === 'watching' || state === 'resting' ? '' : lastFailure;
     const ageText = lagMs === undefined || state === 'resting' ? '-' : `${Math.round(lagMs / 1000)} s ago`;
     const counts = [objects, rejected, Math.max(0, lists - 1)].map(String);
     return [
@@ -109,7 +109,7 @@ function kubernetesLines(kubernetes: KubernetesDocument | undefined): readonly s
       state,
       ...counts,
       ageText,
-      [isWhole ? '' : 'incomplete', behindText(kind), why].filter(Boolean).join(': '),
+      [isWhole ? '' : 'incomplete', behindText(kind), reason].filter(Boolean).join(': '),
     ];
   });
   const head = ['KIND', 'STATE', 'OBJECTS', 'REJECTED', 'RELISTS', 'LAST EVENT', ''];

@@ -186,9 +186,9 @@ export class ClusterStores extends ResourceStores {
     this.skipped = skipped;
     await this.#skipExports(config !== undefined, signal);
     if (format !== undefined || !this.stores.has('services')) return;
-    const why = `exports its services only as slices, which the setting service-v2 ${serviceV2} does not read`;
+    const reason = `exports its services only as slices, which the setting service-v2 ${serviceV2} does not read`;
     rejections.add(
-      rejection('unread-format', 'endpointSlicesExportMode', mode, why, clusterConfigKey(cluster)),
+      rejection('unread-format', 'endpointSlicesExportMode', mode, reason, clusterConfigKey(cluster)),
     );
     this.skipServices();
     // No other format becomes complete, and nothing proves that the services still exist.

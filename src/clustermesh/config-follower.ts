@@ -27,7 +27,7 @@ export interface ConfigFollowerOptions {
   readonly mesh: Pick<ClusterMesh, 'add' | 'remove' | 'check'>;
   readonly clock: Clock;
   /** Receives each new or changed problem once. `name` is the file name, or empty for the directory. */
-  readonly onProblem?: ((name: string, why: string) => void) | undefined;
+  readonly onProblem?: ((name: string, reason: string) => void) | undefined;
 }
 
 /** Delay between the first change and the scan, because editors and kubelets make several changes together. */
@@ -170,8 +170,8 @@ export class ConfigFollower {
 
   /** Reports new and changed problems. Returns true if there are any. */
   #report(previous: ReadonlyMap<string, string>): boolean {
-    const newProblems = [...this.#problems()].filter(([name, why]) => previous.get(name) !== why);
-    for (const [name, why] of newProblems) this.#guard.call(this.#options.onProblem, name, why);
+    const newProblems = [...this.#problems()].filter(([name, reason]) => previous.get(name) !== reason);
+    for (const [name, reason] of newProblems) this.#guard.call(this.#options.onProblem, name, reason);
     return newProblems.length > 0;
   }
 }

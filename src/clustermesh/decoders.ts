@@ -63,8 +63,8 @@ function identityFault(
 ): Decoded<never> | undefined {
   const range = limits.identities;
   if (range === undefined || isAllowed(identity, range)) return undefined;
-  const why = `must be reserved or in the range of the cluster, ${range.min} to ${range.max}`;
-  return rejectedAs('identity-out-of-range', field, identity, why, at);
+  const reason = `must be reserved or in the range of the cluster, ${range.min} to ${range.max}`;
+  return rejectedAs('identity-out-of-range', field, identity, reason, at);
 }
 
 function clusterIDFault(

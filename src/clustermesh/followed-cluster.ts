@@ -302,13 +302,13 @@ export class FollowedCluster {
   /** Runs foreign `work` with a time limit. Rejects with `why` if it takes longer. */
   async #runWithin<T>(
     ms: number,
-    why: string,
+    reason: string,
     work: Work<T>,
     leaving?: AbortSignal,
     discard?: (late: T) => unknown,
   ): Promise<T> {
     const late = new AbortController();
-    const error = new Error(`${why} within ${ms / 1000} s`);
+    const error = new Error(`${reason} within ${ms / 1000} s`);
     const timer = this.#options.clock.after(ms, () => late.abort(error));
     using either = leaving === undefined ? undefined : new EitherSignal(leaving, late.signal);
     const signal = either?.signal ?? late.signal;

@@ -63,9 +63,9 @@ export class DryRunBackend implements KvstoreBackend {
   async updateIfDifferent(key: string, value: Uint8Array): Promise<boolean> {
     const previous = await this.#currentValue(key);
     if (previous !== undefined && equalBytes(previous, value)) return false;
-    const why = previous === undefined ? 'the key does not exist' : `the value is ${shown(previous)}`;
+    const reason = previous === undefined ? 'the key does not exist' : `the value is ${shown(previous)}`;
     this.#writes.set(key, value);
-    this.#print(`put ${key} ${shown(value)}: ${why}`);
+    this.#print(`put ${key} ${shown(value)}: ${reason}`);
     return true;
   }
 

@@ -41,8 +41,8 @@ export class DutyFailures {
   }
 
   /** Reports an incomplete input once. */
-  notReady(why: string): void {
-    if (this.#last?.message !== why) this.add(new NotReadyError(why));
+  notReady(reason: string): void {
+    if (this.#last?.message !== reason) this.add(new NotReadyError(reason));
   }
 
   /** Forgets an incomplete input. */

@@ -91,8 +91,8 @@ export class RemoteClusters implements Duty {
       gate,
       onReject,
     });
-    const onProblem = (name: string, why: string): void =>
-      onReject(rejection('unusable-config', 'file', name, why, 'the configurations of remote clusters'));
+    const onProblem = (name: string, reason: string): void =>
+      onReject(rejection('unusable-config', 'file', name, reason, 'the configurations of remote clusters'));
     const folder = new ConfigFollower({ source, mesh, clock, onProblem });
     this.#mesh = mesh;
     this.#folder = folder;

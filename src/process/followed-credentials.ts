@@ -54,10 +54,10 @@ export async function followCredentials(
       failures++;
       if (failures < 2) continue;
       onFailure();
-      const why = messageOf(error);
-      if (why !== reported)
-        log.error(`cannot reload the credentials of --listen: ${why}; the previous ones stay in use`);
-      reported = why;
+      const reason = messageOf(error);
+      if (reason !== reported)
+        log.error(`cannot reload the credentials of --listen: ${reason}; the previous ones stay in use`);
+      reported = reason;
     }
   }
 }

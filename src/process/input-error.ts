@@ -21,6 +21,6 @@ const REMEDIES: ReadonlyMap<string, string> = new Map([
 export function unreadable(option: string, path: string, cause: unknown): InputError {
   const code = cause instanceof Error && 'code' in cause ? String(cause.code) : '';
   const remedy = REMEDIES.get(code);
-  const why = remedy === undefined ? messageOf(cause) : `${messageOf(cause)}: ${remedy}`;
-  return new InputError(`${option} ${path}: ${why}`, { cause });
+  const reason = remedy === undefined ? messageOf(cause) : `${messageOf(cause)}: ${remedy}`;
+  return new InputError(`${option} ${path}: ${reason}`, { cause });
 }

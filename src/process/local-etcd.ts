@@ -18,11 +18,11 @@ export interface ReachContext
   /** Stops the attempts. */
   readonly signal: AbortSignal;
   /** Receives the reason when the configuration becomes unusable, once for each reason; `undefined` when it is usable again. */
-  readonly onProblem?: ((why: string | undefined) => void) | undefined;
+  readonly onProblem?: ((reason: string | undefined) => void) | undefined;
   /** Time after the last keepalive until the leased keys expire. Default 15 min. */
   readonly leaseSeconds?: number | undefined;
   /** Receives the reason of each failed request. */
-  readonly onFailure?: ((why: string) => void) | undefined;
+  readonly onFailure?: ((reason: string) => void) | undefined;
 }
 
 const BACKOFF = { baseMs: 500, capMs: 5_000 };

@@ -65,10 +65,10 @@ export class ServedApi {
       await this.#listen({ socket, tcp, credentials });
     } catch (error) {
       const remedy = isAddressError(error) ? '; set another address with --listen' : '';
-      const why = `cannot serve the API: ${messageOf(error)}${remedy}`;
+      const reason = `cannot serve the API: ${messageOf(error)}${remedy}`;
       if (!socketIsDefault || socket === undefined || !isForbidden(error))
-        throw new InputError(why, { cause: error });
-      this.#context.log.warn(`${why}; set another socket with --socket, or none with --no-socket`);
+        throw new InputError(reason, { cause: error });
+      this.#context.log.warn(`${reason}; set another socket with --socket, or none with --no-socket`);
       await this.serve({ tcp, credentials });
     }
   }

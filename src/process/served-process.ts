@@ -58,7 +58,7 @@ export interface ProcessContext {
   readonly clock: Clock;
   readonly random: Random;
   /** Ends the process with an error. */
-  readonly end: (why: string) => void;
+  readonly end: (reason: string) => void;
 }
 
 /** A process without engines that runs until its signal fires: an operator or a kvstoremesh. */
@@ -89,7 +89,7 @@ export async function runProcess(
   const clock = systemClock;
   const page = options.serve?.page;
   const ended = new AbortController();
-  const process = make({ log, clock, random: Math.random, end: (why) => ended.abort(why) });
+  const process = make({ log, clock, random: Math.random, end: (reason) => ended.abort(reason) });
   const startup = new Startup({ log, clock });
   const blockers = (): readonly string[] => {
     const open = openSteps(startup.status()).flatMap(({ text, waitsFor }) => [text, ...waitsFor]);

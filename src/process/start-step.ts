@@ -204,16 +204,16 @@ export class StartStep {
   }
 
   #giveUp(resolve: () => void, reject: (error: unknown) => void): void {
-    const why = stalledText(this.status());
+    const reason = stalledText(this.status());
     if (this.#step.onTimeout === 'continue') {
       this.#state = 'overdue';
       this.#reported = true;
-      this.#context.log.warn({ step: this.name }, `${why}; the start continues without it`);
+      this.#context.log.warn({ step: this.name }, `${reason}; the start continues without it`);
       resolve();
       return;
     }
-    this.#end('failed', why);
-    reject(new InputError(why));
+    this.#end('failed', reason);
+    reject(new InputError(reason));
     this.#givenUp.abort();
   }
 }

@@ -77,8 +77,8 @@ export function parseManifestObject({ object, at }: Manifest): Parsed<ManifestVa
   const read = typeof apiVersion === 'string' ? READERS.get(`${groupOf(apiVersion)}/${kind}`) : undefined;
   if (read !== undefined) return read(object, at);
   const named = typeof apiVersion === 'string' && apiVersion !== 'v1' ? `${apiVersion} ${kind}` : kind;
-  const why = 'must be Service, Endpoints or EndpointSlice';
-  return { value: undefined, rejections: [rejection('unknown-kind', 'kind', named, why, at)] };
+  const reason = 'must be Service, Endpoints or EndpointSlice';
+  return { value: undefined, rejections: [rejection('unknown-kind', 'kind', named, reason, at)] };
 }
 
 /**

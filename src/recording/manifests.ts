@@ -27,8 +27,8 @@ async function manifestFiles(path: string): Promise<readonly string[]> {
   return manifests.sort().map((name) => join(path, name));
 }
 
-function malformed(field: string, value: unknown, why: string, at: string): Rejection {
-  return rejection('malformed-manifest', field, value, why, at);
+function malformed(field: string, value: unknown, reason: string, at: string): Rejection {
+  return rejection('malformed-manifest', field, value, reason, at);
 }
 
 /** Returns the first line of a document, for a rejection. */

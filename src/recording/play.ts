@@ -21,7 +21,7 @@ export interface PlayStage {
 /** Receives each step before its actions, and each failed action. */
 export interface PlayAudience {
   onStep(step: PlayStep): void;
-  onFailure(action: PlayAction, why: string): void;
+  onFailure(action: PlayAction, reason: string): void;
 }
 
 /** Returns the merged value (RFC 7386): objects are merged, null removes a field, and other values replace. */

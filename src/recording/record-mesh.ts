@@ -41,7 +41,7 @@ interface Source {
 export async function recordMesh(options: RecordMeshOptions, context: RecordMeshContext): Promise<boolean> {
   const { log, signal } = context;
   const { sources, unusable } = await openSources(options, context);
-  for (const why of unusable) log.error(why);
+  for (const reason of unusable) log.error(reason);
   let complete = unusable.length === 0;
   try {
     for (const { store, backend } of sources) {

@@ -21,8 +21,8 @@ export interface RecordedKey {
 const CONFIG_PREFIX = 'cilium/cluster-config/';
 
 /** Rejects a line. All problems of lines have the reason `malformed-line`. */
-function reject(_reason: string, field: string, value: unknown, why: string): never {
-  return rejectInput('malformed-line', field, value, why);
+function reject(_reason: string, field: string, value: unknown, reason: string): never {
+  return rejectInput('malformed-line', field, value, reason);
 }
 
 function parseJson(line: string): unknown {

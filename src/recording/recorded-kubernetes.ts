@@ -69,8 +69,8 @@ export class RecordedKubernetes {
     onProgress: () => void,
   ): Promise<void> {
     for await (const { object, at } of objects) {
-      const why = await this.apply(object);
-      if (why !== undefined) onReject(rejection('unusable-object', 'object', object, why, at));
+      const reason = await this.apply(object);
+      if (reason !== undefined) onReject(rejection('unusable-object', 'object', object, reason, at));
       onProgress();
     }
   }

@@ -29,13 +29,13 @@ function strayKey({ store, key, at }: RecordedKey): Rejection | undefined {
   if (parsed === undefined) return rejection('unknown-key', 'key', key, 'not a key of a mesh', at);
   const isLocal = (parsed.kind === 'node' || parsed.kind === 'service') && parsed.layout === 'state';
   if (isLocal && parsed.cluster !== store) {
-    const why = `the ${parsed.kind} belongs to another cluster than ${store}, the owner of the kvstore`;
-    return rejection('wrong-cluster', 'key', key, why, at);
+    const reason = `the ${parsed.kind} belongs to another cluster than ${store}, the owner of the kvstore`;
+    return rejection('wrong-cluster', 'key', key, reason, at);
   }
   if (parsed.kind !== 'ip' || parsed.layout !== 'state') return undefined;
   if (parsed.addressSpace === DEFAULT_ADDRESS_SPACE) return undefined;
-  const why = `the address space must be ${DEFAULT_ADDRESS_SPACE}`;
-  return rejection('unknown-address-space', 'key', key, why, at);
+  const reason = `the address space must be ${DEFAULT_ADDRESS_SPACE}`;
+  return rejection('unknown-address-space', 'key', key, reason, at);
 }
 
 /** Options of loading a recording. */
@@ -155,8 +155,8 @@ export class RecordedMesh {
         if (!exportsResource(resource, config.capabilities)) continue;
         const key = syncedKey(cluster, resource, config.capabilities.cached ? 'cache' : 'state');
         if (!(await store.createOnly(key, bytesOfText('')))) continue;
-        const why = 'is missing: the recording may be cut off; its keys are used as if they were complete';
-        onReject(rejection('missing-canary', 'key', key, why, `cluster ${cluster}`));
+        const reason = 'is missing: the recording may be cut off; its keys are used as if they were complete';
+        onReject(rejection('missing-canary', 'key', key, reason, `cluster ${cluster}`));
       }
     }
   }

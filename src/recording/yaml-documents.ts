@@ -68,8 +68,8 @@ function parsePiece(text: string, lineCounter: LineCounter): readonly Document[]
   if (text.length > MAX_CHARS) {
     lineCounter.addNewLine(0);
     const tooLong = new Document(null);
-    const why = `the YAML document has more than ${MAX_CHARS >> 20} Mi characters: convert it to JSON`;
-    tooLong.errors.push(new YAMLParseError([0, 1], 'UNEXPECTED_TOKEN', why));
+    const reason = `the YAML document has more than ${MAX_CHARS >> 20} Mi characters: convert it to JSON`;
+    tooLong.errors.push(new YAMLParseError([0, 1], 'UNEXPECTED_TOKEN', reason));
     return [tooLong];
   }
   // The key check of the parser compares each key with all earlier ones, and formatting an error costs a pass over its line.

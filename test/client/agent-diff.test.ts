@@ -213,7 +213,7 @@ describe('services and nodes', () => {
     b.model.nodes.nodeUpdated({ cluster: 'own', name: 'here', source: 'k8s' });
     const diff = await diffAgents(asking(a), asking(b));
     expect(diff).toMatchObject({ differences: [], expected: { localNode: 1 }, notListed: 0, notCompared: 0 });
-    expect(diff.documents.map(({ writer, key, reason, why }) => [writer, key, reason, why])).toEqual([
+    expect(diff.documents.map(({ writer, key, reason, detail }) => [writer, key, reason, detail])).toEqual([
       ['nodes baltic', 'baltic/node-1', 'incomplete', 'a: cluster baltic is not followed'],
       ['services baltic', 'shop/cart', 'incomplete', 'a: cluster baltic is not followed'],
     ]);
@@ -239,7 +239,7 @@ describe('services and nodes', () => {
     expect(diff.documents).toMatchObject([
       { writer: 'services', key: 'shop/checkout', b: undefined, reason: 'incomplete' },
     ]);
-    expect(diff.documents[0]?.why).toBe('b: kind services is forbidden, incomplete');
+    expect(diff.documents[0]?.detail).toBe('b: kind services is forbidden, incomplete');
     expect(diffLines(diff).join('\n')).toContain('b: none');
   });
 
@@ -424,7 +424,7 @@ describe('the reasons of a difference', () => {
       };
     };
     const { differences } = await diffAgents(changed(a, 70_211), changed(b, 70_198));
-    expect(differences.map(({ key, reason, why }) => [key, reason, why]).sort()).toEqual([
+    expect(differences.map(({ key, reason, detail }) => [key, reason, detail]).sort()).toEqual([
       ['10.7.0.1', 'incomplete', 'b: kind ciliumendpoints is forbidden, incomplete'],
       ['10.7.0.2', 'incomplete', 'a: cluster atlantic is not followed'],
       ['10.7.0.3', 'incomplete', 'a: cluster gulf is not followed'],
@@ -439,7 +439,7 @@ describe('the reasons of a difference', () => {
       return path === '/v1/status' ? { ...document, clusters } : document;
     };
     const again = await diffAgents(following, ofB);
-    expect(again.differences.find(({ key }) => key === '10.7.0.2')?.why).toBe(
+    expect(again.differences.find(({ key }) => key === '10.7.0.2')?.detail).toBe(
       'b: cluster atlantic is failed since TIME, incomplete: ip',
     );
     expect(again.differences.find(({ key }) => key === '10.7.0.5')?.reason).toBe('none-found');
@@ -487,7 +487,7 @@ describe('the reasons of a difference', () => {
     const reasons = async (state: string): Promise<unknown> => {
       const { differences, expected } = await diffAgents(running(a, onA, 'watching'), running(b, onB, state));
       expect(expected.localNode).toBe(2);
-      return differences.map(({ key, reason, why }) => [key, reason, why]);
+      return differences.map(({ key, reason, detail }) => [key, reason, detail]);
     };
     expect(await reasons('watching')).toEqual([['10.7.1.99', 'none-found', '']]);
     expect(await reasons('forbidden')).toEqual([
@@ -509,7 +509,7 @@ describe('the reasons of a difference', () => {
     const { differences } = await diffAgents(asking(a), asking(b));
     expect(differences.find(({ key }) => key === '192.168.9.9')).toMatchObject({
       reason: 'setting',
-      why: expect.stringContaining('nodeEncryption is false at a, true at b'),
+      detail: expect.stringContaining('nodeEncryption is false at a, true at b'),
     });
   });
 });

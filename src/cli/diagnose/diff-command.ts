@@ -56,9 +56,9 @@ async function askOf(text: string, credentials: Credentials, signal: AbortSignal
     } catch (error) {
       if (!(error instanceof ApiError)) throw error;
       const [name, remedy] = [`${socket ?? text}: `, await remedyOf(error)];
-      const why = error.message.startsWith(name) ? error.message.slice(name.length) : error.message;
+      const reason = error.message.startsWith(name) ? error.message.slice(name.length) : error.message;
       const hint = remedy === undefined ? '' : `; ${remedy}`;
-      throw new ApiError(`${text}: ${why}${hint}`, error.problem, error.cause);
+      throw new ApiError(`${text}: ${reason}${hint}`, error.problem, error.cause);
     }
   };
 }

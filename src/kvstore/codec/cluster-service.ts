@@ -29,8 +29,8 @@ class Entries {
   consume(nested: Fields<never>): Fields<never> {
     this.#remaining -= nested.size;
     if (this.#remaining < 0) {
-      const why = `must have at most ${this.#max} addresses, ports, host names and zones in total`;
-      rejectInput('too-many', nested.path, `${nested.size} entries`, why);
+      const reason = `must have at most ${this.#max} addresses, ports, host names and zones in total`;
+      rejectInput('too-many', nested.path, `${nested.size} entries`, reason);
     }
     return nested;
   }

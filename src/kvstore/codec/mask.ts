@@ -43,6 +43,6 @@ export function maskLength(family: Family, text: string): number | undefined {
 export function readMask(family: Family, fields: Fields<never>): number | undefined {
   const text = fields.string('Mask') ?? '';
   if (text === '') return undefined;
-  const why = `is not a contiguous IPv${family} mask in base64`;
-  return maskLength(family, text) ?? fields.reject('Mask', 'invalid-mask', why, text);
+  const reason = `is not a contiguous IPv${family} mask in base64`;
+  return maskLength(family, text) ?? fields.reject('Mask', 'invalid-mask', reason, text);
 }

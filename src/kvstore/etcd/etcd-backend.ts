@@ -32,7 +32,7 @@ export interface OpenEtcdOptions extends EtcdBackendOptions {
   /** Interval at which the files are read again. Default 10 s. */
   readonly reloadIntervalMs?: number | undefined;
   /** Receives the reason if the files are invalid, once per reason. The connection keeps the previous configuration. */
-  readonly onUnusable?: ((why: string) => void) | undefined;
+  readonly onUnusable?: ((reason: string) => void) | undefined;
   /** Called when the files are valid again, changed or not. */
   readonly onUsable?: (() => void) | undefined;
   /** Called when a changed configuration was applied. */
@@ -109,9 +109,9 @@ export class EtcdBackend extends KvstoreClient {
         current = loaded;
         guard.call(options.onReload);
       } catch (error) {
-        const why = messageOf(error);
-        if (why !== reported) guard.call(options.onUnusable, why);
-        reported = why;
+        const reason = messageOf(error);
+        if (reason !== reported) guard.call(options.onUnusable, reason);
+        reported = reason;
       }
     }
   }

@@ -39,8 +39,8 @@ export async function readPem(path: string): Promise<Buffer> {
 }
 
 /** Throws the error of a field. It does not contain passwords, because errors are logged. */
-function reject(_reason: string, field: string, value: unknown, why: string): never {
-  throw new EtcdConfigError(`${field}${field === 'password' ? '' : ` ${showValue(value)}`}: ${why}`);
+function reject(_reason: string, field: string, value: unknown, requirement: string): never {
+  throw new EtcdConfigError(`${field}${field === 'password' ? '' : ` ${showValue(value)}`}: ${requirement}`);
 }
 
 function text(fields: Fields<never>, name: string): string | undefined {
@@ -111,8 +111,8 @@ async function parseFields(content: string): Promise<Fields<never>> {
   try {
     document = yaml.parse(content, { logLevel: 'error' });
   } catch (error) {
-    const [why = ''] = messageOf(error).split('\n', 1);
-    throw new EtcdConfigError(`is not YAML: ${why.endsWith(':') ? why.slice(0, -1) : why}`);
+    const [problem = ''] = messageOf(error).split('\n', 1);
+    throw new EtcdConfigError(`is not YAML: ${problem.endsWith(':') ? problem.slice(0, -1) : problem}`);
   }
   if (!isObject(document)) throw new EtcdConfigError('must be a YAML object with fields such as endpoints');
   return Fields.of(document, reject, 'document');
@@ -151,11 +151,11 @@ function checkPair(certificate: Buffer | undefined, key: Buffer | undefined): vo
   try {
     createSecureContext({ cert: certificate, key });
   } catch (error) {
-    const why = messageOf(error);
+    const reason = messageOf(error);
     throw new EtcdConfigError(
-      why.includes('key values mismatch')
+      reason.includes('key values mismatch')
         ? 'cert-file and key-file: the key does not match the certificate'
-        : `cert-file and key-file: ${why}`,
+        : `cert-file and key-file: ${reason}`,
     );
   }
 }

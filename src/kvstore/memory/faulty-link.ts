@@ -22,7 +22,7 @@ export type LinkState = 'up' | 'down' | 'black-hole';
 const DEADLINE_MS = 10_000;
 const KEEPALIVE_MS = 25_000; // as the etcd transport: a ping after 15 s, and a timeout of 10 s
 
-const unavailable = (why: string): KvstoreError => new KvstoreError('unavailable', why);
+const unavailable = (reason: string): KvstoreError => new KvstoreError('unavailable', reason);
 const forbidden = (): KvstoreError => new KvstoreError('forbidden', 'etcdserver: permission denied');
 const expired = (): KvstoreError => new KvstoreError('invalid-token', 'etcdserver: invalid auth token');
 

@@ -7,8 +7,8 @@ import { KnownKeys, type ListedRows } from './known-keys.ts';
 
 /** The store was replaced, or restored from a backup. */
 export class DivergedError extends KvstoreError {
-  constructor(why: string) {
-    super('future-revision', why);
+  constructor(reason: string) {
+    super('future-revision', reason);
   }
 }
 

@@ -33,8 +33,8 @@ export type Comparison = 'count' | 'revisions' | 'values';
 
 /** The stream cannot resume at the cursor, so the later writes must be read. */
 export class CannotResumeError extends KvstoreError {
-  constructor(why: string) {
-    super('compacted', why);
+  constructor(reason: string) {
+    super('compacted', reason);
   }
 }
 

@@ -71,16 +71,17 @@ export function whyStale(endpoint: KubernetesObject, owners: EndpointOwners): st
   if (isBeingDeleted(endpoint)) return undefined;
   const references = items(endpoint, 'metadata', 'ownerReferences');
   if (references.length === 0) return whyNoPod(endpoint, owners, endpoint.metadata.name);
-  let why: string | undefined;
+  let reason: string | undefined;
   for (const owner of references) {
     const [kind, name, uid] = ['kind', 'name', 'uid'].map((part) => field(owner, part));
-    if (kind === 'Pod') why = whyNoPod(endpoint, owners, String(name), uid);
+    if (kind === 'Pod') reason = whyNoPod(endpoint, owners, String(name), uid);
     else if (kind !== 'CiliumNode') return undefined;
     else
-      why = owners.node(String(name)) === undefined ? `CiliumNode ${String(name)} does not exist` : undefined;
-    if (why === undefined) return undefined;
+      reason =
+        owners.node(String(name)) === undefined ? `CiliumNode ${String(name)} does not exist` : undefined;
+    if (reason === undefined) return undefined;
   }
-  return why;
+  return reason;
 }
 
 /** Returns an endpoint's uid and version. If the version changes, its writer is alive. */
@@ -131,11 +132,11 @@ export class EndpointCollector implements Collector {
 
   async #remove(endpoint: KubernetesObject, report: RoundReport, signal: AbortSignal): Promise<void> {
     const { writer } = this.#options;
-    const why = whyStale(endpoint, await this.#read(endpoint, signal));
-    if (why === undefined) return;
+    const reason = whyStale(endpoint, await this.#read(endpoint, signal));
+    if (reason === undefined) return;
     const { uid, resourceVersion } = endpoint.metadata;
     const place = placeOf(CILIUM_ENDPOINTS, endpoint);
-    const seen = `${why}, in rounds ${report.round - 1} and ${report.round}`;
+    const seen = `${reason}, in rounds ${report.round - 1} and ${report.round}`;
     await collect(writer, { verb: 'delete', place, uid, resourceVersion }, seen, report, signal);
   }
 

@@ -49,8 +49,9 @@ export class EndpointRemoval implements Duty {
       'identity-gc-interval': intervals.identities,
     })) {
       if (interval === 0) continue;
-      const why = 'must be 0 if all CiliumEndpoints are deleted, because identities in use would be deleted';
-      throw new UnsafeSettingError(field, interval === undefined ? 'not 0' : `${interval} ms`, why);
+      const reason =
+        'must be 0 if all CiliumEndpoints are deleted, because identities in use would be deleted';
+      throw new UnsafeSettingError(field, interval === undefined ? 'not 0' : `${interval} ms`, reason);
     }
     this.#options = options;
     this.#tasks = new Supervisor({ clock, random, onFailure });

@@ -160,8 +160,8 @@ export class IdentityCollector implements Collector {
     const annotations = isObject(metadata['annotations']) ? metadata['annotations'] : {};
     const mark = { [IDENTITY_HEARTBEAT]: new Date(clock.wallTime()).toISOString() };
     const object = { ...identity, metadata: { ...metadata, annotations: { ...annotations, ...mark } } };
-    const why = `no endpoint used identity ${name} in all rounds of the timeout, up to round ${report.round}`;
-    await collect(writer, { verb: 'update', place, object }, why, report, signal);
+    const reason = `no endpoint used identity ${name} in all rounds of the timeout, up to round ${report.round}`;
+    await collect(writer, { verb: 'update', place, object }, reason, report, signal);
   }
 
   async #remove(name: string, report: RoundReport, signal: AbortSignal): Promise<void> {
@@ -169,8 +169,14 @@ export class IdentityCollector implements Collector {
     const known = this.#lives.get(name);
     if (identity === undefined || known === undefined) return;
     const { uid, version: resourceVersion } = known;
-    const why = `no endpoint used identity ${name} since it was marked, up to round ${report.round}`;
+    const reason = `no endpoint used identity ${name} since it was marked, up to round ${report.round}`;
     const place = placeOf(CILIUM_IDENTITIES, identity);
-    await collect(this.#options.writer, { verb: 'delete', place, uid, resourceVersion }, why, report, signal);
+    await collect(
+      this.#options.writer,
+      { verb: 'delete', place, uid, resourceVersion },
+      reason,
+      report,
+      signal,
+    );
   }
 }

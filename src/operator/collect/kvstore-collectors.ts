@@ -31,7 +31,7 @@ interface Kind {
   readonly collection: Collection;
   readonly removalsPerSecond: number;
   /** Reason for the deletes. */
-  readonly why: string;
+  readonly reason: string;
 }
 
 /** Deletes keys of the kvstore that were stale and unchanged in two consecutive rounds. */
@@ -40,18 +40,18 @@ class KvstoreCollector implements Collector {
   readonly needs: Collector['needs'] = [];
   readonly #collector: GarbageCollector;
   readonly #leadership: Leadership;
-  readonly #why: string;
+  readonly #reason: string;
   #report: RoundReport | undefined;
 
-  constructor({ name, collection, removalsPerSecond, why }: Kind, options: KvstoreCollectorOptions) {
+  constructor({ name, collection, removalsPerSecond, reason }: Kind, options: KvstoreCollectorOptions) {
     const { clock, leadership, dryRun } = options;
     this.name = name;
     this.#leadership = leadership;
-    this.#why = why;
+    this.#reason = reason;
     const printed: Collection = {
       ...collection,
       remove: (key) => {
-        dryRun?.(`delete ${key}: ${why}`);
+        dryRun?.(`delete ${key}: ${reason}`);
         return Promise.resolve(false);
       },
     };
@@ -62,7 +62,7 @@ class KvstoreCollector implements Collector {
       removalsPerSecond,
       mayDelete: () => this.#leadership.mayDelete(),
       onRemoved: (key, revision, round) => {
-        const seen = `${this.#why}, unchanged since revision ${revision}, in rounds ${round - 1} and ${round}`;
+        const seen = `${this.#reason}, unchanged since revision ${revision}, in rounds ${round - 1} and ${round}`;
         this.#report?.deleted();
         this.#report?.done({ action: `delete ${key}`, reason: seen, outcome: 'done' });
       },
@@ -84,8 +84,8 @@ class KvstoreCollector implements Collector {
 /** Returns the collector of locks of the identity allocator that are never released (OPERATOR 14). */
 export function lockCollector(options: KvstoreCollectorOptions): Collector {
   const collection = lockCollection(options.backend);
-  const why = 'the lock was not released';
-  return new KvstoreCollector({ name: 'lock-gc', collection, removalsPerSecond: 20, why }, options);
+  const reason = 'the lock was not released';
+  return new KvstoreCollector({ name: 'lock-gc', collection, removalsPerSecond: 20, reason }, options);
 }
 
 /**
@@ -105,7 +105,7 @@ export function kvstoreIdentityCollector(
       `must be at least ${AGENT_LEASE_MS / 60_000} min, the lease of an agent, because a running node may have lost its references`,
     );
   const collection = identityCollection(options.backend, range);
-  const why = `no node references the identity`;
+  const reason = `no node references the identity`;
   const removalsPerSecond = IDENTITY_REMOVALS_PER_SECOND;
-  return new KvstoreCollector({ name: 'identity-gc', collection, removalsPerSecond, why }, options);
+  return new KvstoreCollector({ name: 'identity-gc', collection, removalsPerSecond, reason }, options);
 }

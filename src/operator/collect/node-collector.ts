@@ -60,9 +60,9 @@ export class NodeCollector implements Collector {
       if (ciliumNode === undefined) continue;
       const { name, resourceVersion } = ciliumNode.metadata;
       if ((await reader.get({ kind: NODES, name }, signal)) !== undefined) continue;
-      const why = `Node ${name} does not exist, in rounds ${report.round - 1} and ${report.round}`;
+      const reason = `Node ${name} does not exist, in rounds ${report.round - 1} and ${report.round}`;
       const place = placeOf(CILIUM_NODES, ciliumNode);
-      await collect(writer, { verb: 'delete', place, uid, resourceVersion }, why, report, signal);
+      await collect(writer, { verb: 'delete', place, uid, resourceVersion }, reason, report, signal);
       if (signal.aborted) return;
     }
   }

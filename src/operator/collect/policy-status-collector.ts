@@ -130,10 +130,10 @@ export class PolicyStatusCollector implements Collector {
     if (stale.size === 0) return;
     const place = placeOf(policies, policy);
     const rounds = `in rounds ${report.round - 1} and ${report.round}`;
-    const why = `${stale.size === 1 ? '1 node' : `${stale.size} nodes`} of its status not in the kvstore, ${rounds}: ${[...stale.keys()].slice(0, 10).join(', ')}`;
+    const reason = `${stale.size === 1 ? '1 node' : `${stale.size} nodes`} of its status not in the kvstore, ${rounds}: ${[...stale.keys()].slice(0, 10).join(', ')}`;
     for (const operations of removalPatches(stale)) {
       const write = { verb: 'patch', place, part: 'status', operations } as const;
-      if ((await collect(writer, write, why, report, signal)) === 'done')
+      if ((await collect(writer, write, reason, report, signal)) === 'done')
         for (let removed = 0; removed < operations.length; removed += 2) report.deleted();
     }
   }

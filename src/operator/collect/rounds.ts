@@ -108,10 +108,12 @@ export class RoundsDuty implements Duty {
   /** Returns false if no round was run because a dependency is incomplete. */
   async #round(signal: AbortSignal): Promise<boolean> {
     const { clock } = this.#options;
-    const why = this.#collector.needs.map((kind) => kind.blocked()).find((reason) => reason !== undefined);
-    if (why !== undefined) {
+    const reason = this.#collector.needs
+      .map((kind) => kind.blocked())
+      .find((blocker) => blocker !== undefined);
+    if (reason !== undefined) {
       this.#state = 'waiting';
-      this.#failures.notReady(why);
+      this.#failures.notReady(reason);
       return false;
     }
     this.#state = 'running';

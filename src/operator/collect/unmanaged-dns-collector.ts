@@ -79,9 +79,9 @@ export class UnmanagedDnsCollector implements Collector {
       const { uid } = pod.metadata;
       const endpoint = placeOf(CILIUM_ENDPOINTS, pod);
       if ((await reader.get(endpoint, signal)) !== undefined) continue;
-      const why = `the pod is running without a CiliumEndpoint, in round ${report.round}`;
+      const reason = `the pod is running without a CiliumEndpoint, in round ${report.round}`;
       const place = placeOf(pods(undefined), pod);
-      const outcome = await collect(writer, { verb: 'delete', place, uid }, why, report, signal);
+      const outcome = await collect(writer, { verb: 'delete', place, uid }, reason, report, signal);
       if (outcome !== 'done' && outcome !== 'dry-run') continue;
       this.#restarted.set(objectKey(pod), now);
       return;

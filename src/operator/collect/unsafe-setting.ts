@@ -6,8 +6,8 @@ export class UnsafeSettingError extends Error {
   readonly field: string;
   readonly value: string;
 
-  constructor(field: string, value: string, why: string) {
-    super(`${field} is ${value}: ${why}`);
+  constructor(field: string, value: string, reason: string) {
+    super(`${field} is ${value}: ${reason}`);
     this.field = field;
     this.value = value;
   }

@@ -201,8 +201,8 @@ export class McsDuty implements Duty {
         (incomplete === undefined || (isLate && this.#options.clusters.known !== undefined))
       )
         break;
-      const why = blocked ?? `the exports of ${incomplete} are not complete`;
-      if (clock.now() - begun >= SLOW_MS) this.#failures.notReady(why);
+      const reason = blocked ?? `the exports of ${incomplete} are not complete`;
+      if (clock.now() - begun >= SLOW_MS) this.#failures.notReady(reason);
       await sleep(clock, LOOK_MS, signal);
     }
     this.#failures.ready();
@@ -331,14 +331,14 @@ export class McsDuty implements Duty {
   /** Makes a write. Returns true if the next one may follow. */
   async #write(key: string, planned: PlannedWrite, signal: AbortSignal): Promise<boolean> {
     const { writer, onAction } = this.#options;
-    const { write, why, part } = planned;
-    const answer = await writer.write(write, why, signal);
+    const { write, reason, part } = planned;
+    const answer = await writer.write(write, reason, signal);
     if (signal.aborted) return false;
     if (answer.outcome !== 'failed' && !part.endsWith('status'))
       this.#guard.call(onAction, {
         duty: this.name,
         action: writeText(write),
-        reason: why,
+        reason,
         outcome: answer.outcome,
       });
     const isGone = write.verb === 'delete' && answer.outcome === 'not-found';

@@ -108,8 +108,8 @@ export class McsObjects implements Duty {
       return `the server serves no version of ${MCS_GROUP}: install the CRDs of ServiceExport and ServiceImport`;
     if (this.#version === undefined) return `the server has not answered yet if it serves ${MCS_GROUP}`;
     for (const kind of this.#kinds.values()) {
-      const why = kind.blocked();
-      if (why !== undefined) return why;
+      const reason = kind.blocked();
+      if (reason !== undefined) return reason;
     }
     return undefined;
   }

@@ -56,7 +56,7 @@ export interface PlannedWrite {
   readonly part: McsPart;
   readonly write: ObjectWrite;
   /** A sentence without a full stop. */
-  readonly why: string;
+  readonly reason: string;
 }
 
 /** What is done for a name. */
@@ -116,8 +116,8 @@ function exportStatusWrites(
     statusOperations(object, { conditions }),
     'status',
   );
-  const why = wanted.map(({ type, status, reason }) => `${type} is ${status}: ${reason}`).join(', ');
-  return [{ part: 'export status', write, why }];
+  const reason = wanted.map(({ type, status, reason }) => `${type} is ${status}: ${reason}`).join(', ');
+  return [{ part: 'export status', write, reason }];
 }
 
 function exportConditions(
@@ -167,19 +167,19 @@ function exportConditions(
 /** Deletes the derived Service first: a server without garbage collection would keep it. */
 function deletes(state: McsState): readonly PlannedWrite[] {
   const { namespace, name, serviceImport, version } = state;
-  const why = `no cluster exports ${namespace}/${name}`;
-  const writes = derivedDelete(state, why);
+  const reason = `no cluster exports ${namespace}/${name}`;
+  const writes = derivedDelete(state, reason);
   const isManaged =
     field(serviceImport, 'metadata', 'annotations', FAMILIES_ANNOTATION) !== undefined ||
     field(serviceImport, 'metadata', 'annotations', DERIVED_ANNOTATION) !== undefined;
   if (serviceImport === undefined || !isManaged) return writes;
   const write = deleteOf(mcsKind('serviceimports', version), serviceImport);
-  return [...writes, { part: 'import', write, why }];
+  return [...writes, { part: 'import', write, reason }];
 }
 
-function derivedDelete({ derived, name }: McsState, why: string): readonly PlannedWrite[] {
+function derivedDelete({ derived, name }: McsState, reason: string): readonly PlannedWrite[] {
   if (derived === undefined || field(derived, 'metadata', 'labels', IMPORT_NAME_LABEL) !== name) return [];
-  return [{ part: 'derived service', write: deleteOf(SERVICES, derived), why }];
+  return [{ part: 'derived service', write: deleteOf(SERVICES, derived), reason }];
 }
 
 function importWrites(state: McsState, merged: MergedService): readonly PlannedWrite[] {
@@ -275,7 +275,7 @@ function importCreate(wanted: Wanted): PlannedWrite {
     spec: importSpec(wanted),
   };
   const write: ObjectWrite = { verb: 'create', kind: mcsKind('serviceimports', version), namespace, object };
-  return { part: 'import', write, why: exporters(merged) };
+  return { part: 'import', write, reason: exporters(merged) };
 }
 
 function importPatch(wanted: Wanted, serviceImport: KubernetesObject): readonly PlannedWrite[] {
@@ -287,7 +287,7 @@ function importPatch(wanted: Wanted, serviceImport: KubernetesObject): readonly 
   ]);
   if (operations.length === 0) return [];
   const write = patchOf(mcsKind('serviceimports', state.version), serviceImport, operations);
-  return [{ part: 'import', write, why: `${pathsText(operations)} of the merged exports differ` }];
+  return [{ part: 'import', write, reason: `${pathsText(operations)} of the merged exports differ` }];
 }
 
 function importStatus(
@@ -320,7 +320,7 @@ function importStatus(
     conditions: conditions ?? items(serviceImport, 'status', 'conditions'),
   });
   const write = patchOf(mcsKind('serviceimports', version), serviceImport, operations, 'status');
-  return [{ part: 'import status', write, why: `${condition.reason}, ${exporters(merged)}` }];
+  return [{ part: 'import status', write, reason: `${condition.reason}, ${exporters(merged)}` }];
 }
 
 function derivedWrites(wanted: Wanted, serviceImport: KubernetesObject): readonly PlannedWrite[] {
@@ -339,7 +339,7 @@ function derivedWrites(wanted: Wanted, serviceImport: KubernetesObject): readonl
   const operations = derivedOperations(wanted, serviceImport, derived);
   if (operations.length === 0) return [];
   const write = patchOf(SERVICES, derived, operations);
-  return [{ part: 'derived service', write, why: `${pathsText(operations)} of the import differ` }];
+  return [{ part: 'derived service', write, reason: `${pathsText(operations)} of the import differ` }];
 }
 
 function derivedLabels({ state, merged }: Wanted): Readonly<Record<string, string>> {
@@ -406,7 +406,7 @@ function derivedCreate(wanted: Wanted, serviceImport: KubernetesObject): Planned
   return {
     part: 'derived service',
     write,
-    why: `it is the service of the import ${name}; ${exporters(merged)}`,
+    reason: `it is the service of the import ${name}; ${exporters(merged)}`,
   };
 }
 

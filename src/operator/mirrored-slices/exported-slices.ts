@@ -200,9 +200,9 @@ export class ExportedSlices implements SliceSource {
       [...others, slice].sort((a, b) => (a.name < b.name ? -1 : 1)),
     );
     if (others.length > 0) {
-      const why =
+      const reason =
         'the name of its copy is that of another slice of the service; the first one by name is used';
-      this.#rejections.add(rejection('name-collision', 'slice', name, why, copy));
+      this.#rejections.add(rejection('name-collision', 'slice', name, reason, copy));
     }
     const copies = this.#copies.get(service) ?? new Set();
     this.#copies.set(service, copies.add(copy));
@@ -271,7 +271,7 @@ export class ExportedSlices implements SliceSource {
       },
       owner: { name, uid },
       content: `{"addressType":"${addressType}","endpoints":${endpoints},"ports":${JSON.stringify(ports)}}`,
-      why: `${service} is exported, and has slice ${local}`,
+      reason: `${service} is exported, and has slice ${local}`,
     };
   }
 

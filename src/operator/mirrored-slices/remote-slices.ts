@@ -139,7 +139,7 @@ export class RemoteSlices implements SliceSource, ServiceSink {
       },
       owner: { name, uid },
       content: part.content,
-      why: `cluster ${part.cluster} shares ${part.service} in slice ${part.slice}`,
+      reason: `cluster ${part.cluster} shares ${part.service} in slice ${part.slice}`,
     };
   }
 
@@ -169,8 +169,8 @@ export class RemoteSlices implements SliceSource, ServiceSink {
   mergeExternalServiceUpdate({ cluster }: ClusterService): void {
     if (this.#legacy.has(cluster)) return;
     this.#legacy.add(cluster);
-    const why = 'publishes its services without endpoint slices, so its backends get none here';
-    this.#rejections.add(rejection('unread-format', 'cluster', cluster, why));
+    const reason = 'publishes its services without endpoint slices, so its backends get none here';
+    this.#rejections.add(rejection('unread-format', 'cluster', cluster, reason));
   }
 
   mergeExternalServiceDelete(): void {}
@@ -221,9 +221,11 @@ export class RemoteSlices implements SliceSource, ServiceSink {
     const at = after < 0 ? others.length : after;
     this.#parts.set(key, [...others.slice(0, at), part, ...others.slice(at)]);
     if (others.length > 0) {
-      const why =
+      const reason =
         'another slice of the service has the same digest; the first one by cluster and name is used';
-      this.#rejections.add(rejection('name-collision', 'slice', part.slice, why, `${part.cluster} ${key}`));
+      this.#rejections.add(
+        rejection('name-collision', 'slice', part.slice, reason, `${part.cluster} ${key}`),
+      );
     }
     const keys = this.#keys.get(part.service) ?? new Set();
     this.#keys.set(part.service, keys.add(key));

@@ -34,7 +34,7 @@ export interface WantedSlice {
   /** Address type, endpoints and ports as JSON. */
   readonly content: string;
   /** Reason for people, as in `ObjectWriter.write`. */
-  readonly why: string;
+  readonly reason: string;
 }
 
 /** The object of a {@link WantedSlice}, without identity and version. */

@@ -157,9 +157,9 @@ export class SliceWriter implements Duty {
     const { slices, source, clock } = this.#options;
     const begun = clock.now();
     while (!signal.aborted) {
-      const why = slices.blocked() ?? source.blocked();
-      if (why === undefined) return this.#failures.ready();
-      if (clock.now() - begun >= SLOW_MS) this.#failures.notReady(why);
+      const reason = slices.blocked() ?? source.blocked();
+      if (reason === undefined) return this.#failures.ready();
+      if (clock.now() - begun >= SLOW_MS) this.#failures.notReady(reason);
       await sleep(clock, LOOK_MS, signal);
     }
   }
@@ -195,14 +195,14 @@ export class SliceWriter implements Duty {
     this.#pending.delete(key);
     if (planned === undefined) return this.#queue.forget(key);
     this.#pending.add(key);
-    const { write, why } = planned;
-    const answer = await writer.write(write, why, signal);
+    const { write, reason } = planned;
+    const answer = await writer.write(write, reason, signal);
     if (signal.aborted) return;
     if (write.verb !== 'update' && answer.outcome !== 'failed')
       this.#guard.call(this.#options.onAction, {
         duty: this.name,
         action: writeText(write),
-        reason: why,
+        reason,
         outcome: answer.outcome,
       });
     this.#conclude(key, planned, answer);
@@ -231,16 +231,16 @@ export class SliceWriter implements Duty {
     const [known, wanted] = [this.#known(key), source.wanted(key)];
     if (known?.isManaged === false && source.adopts !== true) return undefined;
     if (wanted === undefined) {
-      const why = known && source.unwanted(known);
-      if (known === undefined || why === undefined) return undefined;
+      const reason = known && source.unwanted(known);
+      if (known === undefined || reason === undefined) return undefined;
       const { name, namespace, uid, resourceVersion } = known.metadata;
       const place = { kind: ENDPOINT_SLICES, namespace, name };
-      return { write: { verb: 'delete', place, uid, resourceVersion }, why, written: undefined };
+      return { write: { verb: 'delete', place, uid, resourceVersion }, reason, written: undefined };
     }
     const body = bodyOf(wanted);
     const digest = digestOf(body);
     if (known?.digest === digest) return undefined;
-    const { why, namespace, name } = wanted;
+    const { reason, namespace, name } = wanted;
     const { uid = '', resourceVersion = '' } = known?.metadata ?? {};
     const metadata = { ...body.metadata, uid, resourceVersion };
     const written = { metadata, labels: wanted.labels, digest, isManaged: true };
@@ -252,13 +252,13 @@ export class SliceWriter implements Duty {
             place: { kind: ENDPOINT_SLICES, namespace, name },
             object: { ...body, metadata },
           };
-    return { write, why, written };
+    return { write, reason, written };
   }
 }
 
 interface PlannedWrite {
   readonly write: ObjectWrite;
-  readonly why: string;
+  readonly reason: string;
   /** The slice after the write; undefined if it is deleted. */
   readonly written: KnownSlice | undefined;
 }

@@ -302,17 +302,17 @@ export class GlobalNamespaces implements Duty {
   #report(namespace: string, verb: 'put' | 'delete'): void {
     const objects = this.#complete ? this.#count(namespace) : 0;
     if (objects === 0) return;
-    const why = this.reason(namespace) ?? `namespace ${namespace} is global`;
+    const reason = this.reason(namespace) ?? `namespace ${namespace} is global`;
     const what = `${verb} the keys of ${objects} objects of namespace ${namespace}`;
-    this.#options.onAction?.({ duty: this.name, action: what, reason: why, outcome: 'queued' });
+    this.#options.onAction?.({ duty: this.name, action: what, reason, outcome: 'queued' });
   }
 
   #printWithheld(): void {
     const { print } = this.#options;
     if (print === undefined) return;
     for (const namespace of this.#known.keys()) {
-      const why = this.reason(namespace);
-      if (why !== undefined) print(`leave out objects of ${namespace}: ${why}`);
+      const reason = this.reason(namespace);
+      if (reason !== undefined) print(`leave out objects of ${namespace}: ${reason}`);
     }
   }
 

@@ -37,8 +37,8 @@ function readKey(fields: ObjectFields, context: InputContext): IdentityKey | und
   const isAlwaysExported = namespaces === undefined || isReserved(labels);
   const namespace = isAlwaysExported ? undefined : namespaceOfLabels(labels.labels);
   if (!isAlwaysExported && namespace === undefined) {
-    const why = `must have k8s:${NAMESPACE_LABEL}, because only identities of global namespaces are exported`;
-    return fields.reject('security-labels', 'missing-field', why, formatLabels(labels.labels));
+    const reason = `must have k8s:${NAMESPACE_LABEL}, because only identities of global namespaces are exported`;
+    return fields.reject('security-labels', 'missing-field', reason, formatLabels(labels.labels));
   }
   const value = encodeIdentity(withClusterLabel(labels.labels, clusterName));
   return { name: String(labels.id), value, namespace };

@@ -166,11 +166,11 @@ export class Producer implements Duty {
         ...keyRules(resource, this.#options),
         prefix,
         onSweep: (keys) => {
-          const why = 'an earlier operator wrote them, and no object requires them';
+          const reason = 'an earlier operator wrote them, and no object requires them';
           onAction?.({
             duty: this.name,
             action: `delete ${keys} keys of ${prefix}`,
-            reason: why,
+            reason,
             outcome: 'queued',
           });
         },

@@ -152,8 +152,8 @@ export class PublishedPrefix {
     const { prefix, isAsGood } = this.#options;
     if (value.length + this.#prefixBytes + byteLengthOf(name) > MAX_BYTES) {
       const at = `${prefix}${name}`;
-      const why = `must have at most ${MAX_BYTES} bytes with its key`;
-      this.refuse(name, rejection('too-large', 'value', `${value.length} bytes`, why, at));
+      const reason = `must have at most ${MAX_BYTES} bytes with its key`;
+      this.refuse(name, rejection('too-large', 'value', `${value.length} bytes`, reason, at));
       return;
     }
     if (this.#leftovers.size > 0) this.#leftovers.delete(name);
@@ -165,8 +165,8 @@ export class PublishedPrefix {
   }
 
   /** Counts a value that readers would reject, and deletes the key and its earlier value. */
-  refuse(name: string, why: Rejection): void {
-    this.#options.rejections.add(why);
+  refuse(name: string, reason: Rejection): void {
+    this.#options.rejections.add(reason);
     this.delete(name);
   }
 

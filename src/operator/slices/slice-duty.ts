@@ -121,10 +121,10 @@ export class SliceDuty implements Duty {
   async #begin(signal: AbortSignal): Promise<void> {
     const { endpoints, slices, clock, gate = OPEN_GATE } = this.#options;
     for (;;) {
-      const why = endpoints.blocked() ?? slices.blocked();
+      const reason = endpoints.blocked() ?? slices.blocked();
       if (signal.aborted) return;
-      if (why === undefined) break;
-      this.#failures.notReady(why);
+      if (reason === undefined) break;
+      this.#failures.notReady(reason);
       await sleep(clock, LOOK_MS, signal);
     }
     this.#slices = new EndpointSlices(this.#options);
@@ -239,10 +239,12 @@ export class SliceDuty implements Duty {
     if (slice === undefined) return false;
     const written = new Map(slice.endpoints);
     const write = this.#writeOf(name, slice.namespace, written);
-    const why = `the desired slice has ${written.size === 1 ? '1 endpoint' : `${written.size} endpoints`} of ${slice.namespace}`;
+    const reason = `the desired slice has ${written.size === 1 ? '1 endpoint' : `${written.size} endpoints`} of ${slice.namespace}`;
     const answer: WriteOutcome =
-      write === undefined ? { outcome: 'done', object: undefined } : await writer.write(write, why, signal);
-    this.#report(write, why, answer);
+      write === undefined
+        ? { outcome: 'done', object: undefined }
+        : await writer.write(write, reason, signal);
+    this.#report(write, reason, answer);
     const isGone = write?.verb === 'delete' && answer.outcome === 'not-found';
     if (answer.outcome === 'done' || answer.outcome === 'dry-run' || isGone) {
       if (answer.outcome === 'done' && answer.object !== undefined) this.#hold(answer.object);

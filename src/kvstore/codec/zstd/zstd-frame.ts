@@ -48,13 +48,13 @@ export interface ZstdFrame {
   readonly raw: readonly Uint8Array[] | undefined;
 }
 
-function invalid(size: number, why: string): never {
-  return rejectInput('invalid-zstd', 'value', `${size} bytes`, why);
+function invalid(size: number, reason: string): never {
+  return rejectInput('invalid-zstd', 'value', `${size} bytes`, reason);
 }
 
 /** Rejects content that is too large. */
-export function tooLarge(size: number, why: string): never {
-  return rejectInput('too-large', 'value', `${size} bytes`, why);
+export function tooLarge(size: number, reason: string): never {
+  return rejectInput('too-large', 'value', `${size} bytes`, reason);
 }
 
 /** Returns a little-endian number of 1, 2, 4 or 8 bytes, exact below 2⁵³. */
