@@ -1,11 +1,13 @@
 import { describe, expect, it } from 'vitest';
+import { ManualClock } from '../base/support/manual-clock.ts';
 import { until } from '../base/support/until.ts';
 import { clusterDocument, MeshModel } from './support/mesh-model.ts';
 import { usePages, violations } from './support/open-page.ts';
 
 const { open } = usePages();
 
-const AGO = new Date(Date.now() - 130_000).toISOString();
+/** A time that is shown as 2 h for the next half hour. */
+const AGO = new Date(Date.now() - 9_000_000).toISOString();
 
 describe('the banner of the overview', () => {
   it('says that there are no problems only if the agent is ready and all sources are followed', async () => {
@@ -51,7 +53,7 @@ describe('the banner of the overview', () => {
       ],
       checkpoint: {
         folder: '/state',
-        restored: [{ cluster: 'baltic', knownAt: AGO, ageSeconds: 130 }],
+        restored: [{ cluster: 'baltic', knownAt: AGO, ageSeconds: 9_000 }],
         written: 1,
       },
       configProblems: ['baltic.yaml: endpoints is empty'],
@@ -66,8 +68,8 @@ describe('the banner of the overview', () => {
       expect.arrayContaining([
         'initial sync overdue: cluster baltic: nodes',
         'configuration baltic.yaml: endpoints is empty Correct the file, then run dpcache clustermesh troubleshoot.',
-        'cluster baltic Kvstore unreachable for 2 min: connect ECONNREFUSED 127.0.0.1:2379. The state of 2 min ago is served. Run dpcache clustermesh troubleshoot baltic.',
-        'cluster baltic Restored state that no source has confirmed, 2 min old.',
+        'cluster baltic Kvstore unreachable for 2 h: connect ECONNREFUSED 127.0.0.1:2379. The state of 2 h ago is served. Run dpcache clustermesh troubleshoot baltic.',
+        'cluster baltic Restored state that no source has confirmed, 2 h old.',
       ]),
     );
     expect(await health.locator('.good').count()).toBe(0);
@@ -76,7 +78,8 @@ describe('the banner of the overview', () => {
   });
 
   it('shows that a connection without heartbeats is stale', async () => {
-    const { page } = await open();
+    // The clock of the agent stands still, so that it sends no heartbeat.
+    const { page } = await open('', { clock: new ManualClock() });
     await page.clock.install();
     await page.reload();
     await page.waitForSelector('output.live');
@@ -138,10 +141,10 @@ it('shows ages by the clock of the agent, whatever that of the browser shows', a
       .waitFor();
     await page
       .locator('.mesh')
-      .getByText(/^\d min behind$/)
+      .getByText(/^2 h behind$/)
       .waitFor();
     expect(await page.getByRole('region', { name: 'Health' }).innerText()).toMatch(
-      /The state of \d min ago is served/,
+      /The state of 2 h ago is served/,
     );
     await page.getByRole('button', { name: 'Show the state of an earlier time' }).click();
     const at = new URLSearchParams(new URL(page.url()).hash.split('?')[1]).get('at');
@@ -191,12 +194,11 @@ describe('the mesh map', () => {
 
   it('shows the lag of each link, its revision, and within which time 99 of 100 changes arrive', async () => {
     const model = new MeshModel().fill();
-    const knownAt = new Date(Date.now() - 130_000).toISOString();
     model.clusters = [
       clusterDocument('own', { local: true }),
       clusterDocument('baltic', { revision: 88_124, queuedBytes: 0, p99Ms: 10 }),
       clusterDocument('caspian', { revision: 7, queuedBytes: 1_200_000, p99Ms: null }),
-      clusterDocument('doggerland', { ready: false, connected: false, knownAt }),
+      clusterDocument('doggerland', { ready: false, connected: false, knownAt: AGO }),
     ];
     const { page } = await open('', { model });
     const box = (name: string): Promise<string | null> =>
@@ -204,7 +206,7 @@ describe('the mesh map', () => {
     await page.waitForSelector('.mesh a');
     expect(await box('baltic')).toMatch(/ready.*no lag.*revision 88,124.*p99 ≤ 10 ms/);
     expect(await box('caspian')).toMatch(/1\.2 MB waiting.*revision 7.*p99 > 30 s/);
-    expect(await box('doggerland')).toMatch(/unreachable.*2 min behind/);
+    expect(await box('doggerland')).toMatch(/unreachable.*2 h behind/);
   });
 
   it('draws eight of 255 clusters, those with problems first, and the others as marks', async () => {

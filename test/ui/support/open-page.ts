@@ -7,6 +7,7 @@ import { type Browser, type BrowserContextOptions, chromium, type Page } from 'p
 import { beforeAll, expect, onTestFinished } from 'vitest';
 import type { PageFile } from '../../../src/api/routes/page-routes.ts';
 import { ApiServer } from '../../../src/api/server/api-server.ts';
+import type { Clock } from '../../../src/base/clock.ts';
 import { systemClock } from '../../../src/base/system-clock.ts';
 import { readPage } from '../../../src/process/page-files.ts';
 import type { TestModel } from '../../api/support/model.ts';
@@ -40,6 +41,8 @@ export interface Opener {
 /** Options of {@link Opener.open}. */
 export interface OpenOptions extends BrowserContextOptions {
   readonly model?: TestModel;
+  /** Clock of the agent. Default: that of the machine. */
+  readonly clock?: Clock;
   readonly spoil?: (feed: TestApp['feed']) => void;
 }
 
@@ -89,8 +92,11 @@ export function usePages(): Opener {
     return page;
   };
 
-  const open = async (hash = '', { model, spoil, ...options }: OpenOptions = {}): Promise<Opened> => {
-    const world = testApp(model ?? new MeshModel().fill(), files, systemClock);
+  const open = async (
+    hash = '',
+    { model, clock = systemClock, spoil, ...options }: OpenOptions = {},
+  ): Promise<Opened> => {
+    const world = testApp(model ?? new MeshModel().fill(), files, clock);
     spoil?.(world.feed);
     const server = new ApiServer({ app: world.app, tcp: { host: '127.0.0.1', port: await freePort() } });
     await server.start();
