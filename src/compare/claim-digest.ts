@@ -23,9 +23,10 @@ const ENTRIES_PER_STEP = 256;
 /** Owners and host IPs that are cached. */
 const CACHED_NAMES = 65_536;
 
-/** Seeds of the lanes of keys, and of the part of the lanes that has the pod. */
+/** Seeds of the lanes of keys, and of the parts of the lanes that have the host and the pod. */
 const SEED_A = 0x2545_f491;
 const SEED_B = 0x9e37_79b9;
+const HOST = 0x1b56_c4e9;
 const POD = 0x51ed_270b;
 const META_PRIME = 0x7feb_352d;
 
@@ -66,25 +67,36 @@ function hostHash(hostIP: string | undefined): number {
   return hash;
 }
 
+function isSameHost(a: HeldClaim, b: HeldClaim): boolean {
+  return a.hostIP === b.hostIP && a.encryptKey === b.encryptKey;
+}
+
 function isSamePod({ k8s: a }: HeldClaim, { k8s: b }: HeldClaim): boolean {
   return a === b || (a?.namespace === b?.namespace && a?.podName === b?.podName);
 }
 
 /**
- * Adds a claim on the key of {@link setKey} to two sums, or subtracts it. The pod has a separate term, so that changes of other fields
- * need not hash its texts. `identity` is the hash of the labels for a local identity.
+ * Adds the identity of a claim on the key of {@link setKey} to two sums, or subtracts it. Host and pod have separate terms, so that
+ * changes of other fields need not hash their texts. All terms have the owner, so that two owners cannot swap them unnoticed.
+ * `identity` is the hash of the labels for a local identity.
  */
-function addClaim(
+function addIdentity(sums: Int32Array, at: number, identity: number, owner: number, sign: 1 | -1): void {
+  sums[at] = (sums[at] ?? 0) + sign * mix(mix(keyA, identity), owner);
+  sums[at + 1] = (sums[at + 1] ?? 0) + sign * mixOther(mixOther(keyB, identity), owner);
+}
+
+/** Adds the host and the encryption key of a claim to two sums, or subtracts them. */
+function addHost(
   sums: Int32Array,
   at: number,
   { encryptKey, hostIP }: HeldClaim,
-  identity: number,
   owner: number,
   sign: 1 | -1,
 ): void {
-  const rest = owner ^ mix(hostHash(hostIP), encryptKey);
-  sums[at] = (sums[at] ?? 0) + sign * mix(mix(keyA, identity), rest);
-  sums[at + 1] = (sums[at + 1] ?? 0) + sign * mixOther(mixOther(keyB, identity), rest);
+  if (hostIP === undefined && encryptKey === 0) return;
+  const host = owner ^ mix(hostHash(hostIP), encryptKey);
+  sums[at] = (sums[at] ?? 0) + sign * mix(keyA ^ HOST, host);
+  sums[at + 1] = (sums[at + 1] ?? 0) + sign * mixOther(keyB ^ HOST, host);
 }
 
 /** Adds the pod of a claim to two sums, or subtracts it. */
@@ -126,7 +138,7 @@ export interface ClaimDigestOptions {
 
 /**
  * Sums of the claims of an IPCache for each group of writers, to compare two processes without their lists. A change of a claim costs
- * two hashes. Before {@link ClaimDigest.start} it costs nothing. Its generators yield after each step of less than a millisecond;
+ * two hashes, and two for each text that it changes. Before {@link ClaimDigest.start} it costs nothing. Its generators yield after each step of less than a millisecond;
  * claims may change between steps.
  *
  * Sums are no protection against forged claims: a writer who can choose claims can choose claims with equal sums.
@@ -277,11 +289,19 @@ export class ClaimDigest {
     if (after !== undefined) group.claims++;
     if (before !== old) countLocal(group, key, -1);
     if (after !== next) countLocal(group, key, 1);
-    if (old !== undefined) addClaim(sums, at, old, old.identity, owner, -1);
-    if (next !== undefined) addClaim(sums, at, next, next.identity, owner, 1);
-    if (old !== undefined && next !== undefined && isSamePod(old, next)) return;
-    if (old !== undefined) addPod(sums, at, old, owner, -1);
-    if (next !== undefined) addPod(sums, at, next, owner, 1);
+    const isBoth = old !== undefined && next !== undefined;
+    const isHostKept = isBoth && isSameHost(old, next);
+    const isPodKept = isBoth && isSamePod(old, next);
+    if (old !== undefined) {
+      addIdentity(sums, at, old.identity, owner, -1);
+      if (!isHostKept) addHost(sums, at, old, owner, -1);
+      if (!isPodKept) addPod(sums, at, old, owner, -1);
+    }
+    if (next !== undefined) {
+      addIdentity(sums, at, next.identity, owner, 1);
+      if (!isHostKept) addHost(sums, at, next, owner, 1);
+      if (!isPodKept) addPod(sums, at, next, owner, 1);
+    }
   }
 
   /** Adds a claim with any identity to two sums. */
@@ -290,7 +310,8 @@ export class ClaimDigest {
     const identity = isLocal ? textHash(1, this.#labelsOf(claim.identity)) : claim.identity;
     const owner = textHash(0, claim.owner);
     setKey(key);
-    addClaim(sums, at, claim, identity, owner, 1);
+    addIdentity(sums, at, identity, owner, 1);
+    addHost(sums, at, claim, owner, 1);
     addPod(sums, at, claim, owner, 1);
   }
 

@@ -14,7 +14,7 @@ import { answerJSON } from './answer.ts';
 import { answers } from './route-parts.ts';
 
 /** The version of the hashes. Digests of different versions cannot be compared. */
-const VERSION = 2;
+const VERSION = 3;
 
 /** Maximum number of claims in a response. */
 const MAX_CLAIMS = 10_000;
