@@ -118,7 +118,7 @@ function withoutServerFields({ metadata }: Readonly<Record<string, unknown>>): u
 }
 
 /** Errors of one file, or of an archive within the archive. The others are still read. */
-const BROKEN: ReadonlySet<ArchiveErrorCode> = new Set(['truncated', 'corrupt', 'unsupported']);
+const BROKEN: ReadonlySet<ArchiveErrorCode> = new Set(['truncated', 'corrupt', 'unreadable', 'unsupported']);
 
 /** One reading of an archive. */
 class Sysdump {

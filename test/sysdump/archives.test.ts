@@ -1,3 +1,4 @@
+import { execFileSync } from 'node:child_process';
 import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -141,6 +142,53 @@ describe('archives', () => {
     expect(await codeOf(contents(written(zipOf(files)), { ...DEFAULT_LIMITS, archiveBytes: 1999 }))).toBe(
       'archive-too-large',
     );
+  });
+
+  it('limits the unpacked bytes of all entries of a zip, and of all archives within, together', async () => {
+    const files = Array.from({ length: 5 }, (_, index) => ({ name: `${index}`, content: 'x'.repeat(2000) }));
+    const limits = { ...DEFAULT_LIMITS, archiveBytes: 8_000 };
+    expect(await codeOf(contents(written(zipOf(files)), limits))).toBe('archive-too-large');
+    const inner = tarGzOf([{ name: 'c', content: 'y'.repeat(2000) }]);
+    const outer = zipOf(['a', 'b', 'c'].map((name) => ({ name: `${name}.tar.gz`, content: inner })));
+    const broken: string[] = [];
+    const found = await contents(written(outer), limits, ({ code, path }) => broken.push(`${code} ${path}`));
+    expect(found.map(([name]) => name)).toEqual(['a.tar.gz/c', 'b.tar.gz/c']);
+    expect(broken).toEqual(['archive-too-large c.tar.gz']);
+  });
+
+  it('refuses a FIFO, which has no end', async () => {
+    const path = join(folder, 'fifo');
+    execFileSync('mkfifo', [path]);
+    await expect(examineSysdump(path)).rejects.toThrow('is a FIFO, not a file');
+  });
+
+  it('gives a typed error for a file of a folder that has vanished, and yields the others', async () => {
+    const dump = join(folder, 'vanishing');
+    writeFolder(
+      dump,
+      ['a', 'b', 'c'].map((name) => ({ name, content: name })),
+    );
+    const archive = await openArchive(dump, DEFAULT_LIMITS);
+    const codes: [string, string][] = [];
+    for await (const entry of archive.entries()) {
+      if (entry.name === 'a') for (const name of ['a', 'b']) rmSync(join(dump, name));
+      codes.push([entry.name, await codeOf(readEntry(entry, DEFAULT_LIMITS))]);
+    }
+    expect(codes).toEqual([
+      ['a', 'unreadable'],
+      ['b', 'unreadable'],
+      ['c', 'none'],
+    ]);
+  });
+
+  it('refuses a size in a pax header that is no number', async () => {
+    const header = tarOf([{ name: 'pax', content: '17 size=nonsense\n' }]).subarray(0, 1024);
+    header.write('x', 156);
+    header.write('        ', 148);
+    const sum = header.subarray(0, 512).reduce((total, byte) => total + byte, 0);
+    header.write(`${sum.toString(8).padStart(6, '0')}\0 `, 148);
+    const bytes = Buffer.concat([header, tarOf([{ name: 'a', content: 'x' }])]);
+    expect(await codeOf(contents(written(bytes)))).toBe('corrupt');
   });
 
   it('stops a bomb when the limit is reached, not when it is unpacked', async () => {

@@ -25,6 +25,7 @@ export type ArchiveErrorCode =
   | 'not-an-archive'
   | 'truncated'
   | 'corrupt'
+  | 'unreadable'
   | 'unsupported'
   | 'too-many-entries'
   | 'entry-too-large'
@@ -49,7 +50,7 @@ export interface ArchiveLimits {
   readonly entries: number;
   /** Bytes of one file after decompression, if the file is read as a whole. */
   readonly entryBytes: number;
-  /** Bytes of one archive after decompression. */
+  /** Bytes of one archive after decompression, and of all archives within it together. */
   readonly archiveBytes: number;
 }
 
@@ -59,6 +60,28 @@ export const DEFAULT_LIMITS: ArchiveLimits = {
   entryBytes: 256 << 20,
   archiveBytes: 64 * 2 ** 30,
 };
+
+/** The number of bytes that may still be unpacked. */
+export class ByteBudget {
+  readonly #most: number;
+  #left: number;
+
+  constructor(most: number) {
+    this.#most = most;
+    this.#left = most;
+  }
+
+  /** Takes bytes. Throws {@link ArchiveError} if there are not as many left. */
+  take(bytes: number, path: string): void {
+    this.#left -= bytes;
+    if (this.#left < 0)
+      throw new ArchiveError(
+        'archive-too-large',
+        path,
+        `exceeds the limit of ${this.#most} bytes for unpacked archives: unpack the part that is needed`,
+      );
+  }
+}
 
 /** Throws if there are more entries than allowed. */
 export function checkCount(count: number, path: string, { entries }: ArchiveLimits): void {

@@ -1,9 +1,18 @@
 import { createReadStream } from 'node:fs';
-import { lstat, open, readdir, stat } from 'node:fs/promises';
+import { lstat, readdir, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { createGunzip } from 'node:zlib';
+import { messageOf } from '../../base/failure.ts';
+import { readFileHead } from '../../base/files/regular-file.ts';
 import { unreadable } from '../../process/input-error.ts';
-import { type Archive, type ArchiveEntry, ArchiveError, type ArchiveLimits, checkCount } from './archive.ts';
+import {
+  type Archive,
+  type ArchiveEntry,
+  ArchiveError,
+  type ArchiveLimits,
+  ByteBudget,
+  checkCount,
+} from './archive.ts';
 import { decompressed } from './decompressed.ts';
 import { readTar } from './tar-reader.ts';
 import { ZipArchive } from './zip-reader.ts';
@@ -11,6 +20,8 @@ import { ZipArchive } from './zip-reader.ts';
 /** Folders are read to this depth, and archives within archives to this one. */
 const DEPTH = 8;
 const ARCHIVE_DEPTH = 2;
+/** The first block of a tar file, which has its magic. */
+const HEAD_BYTES = 512;
 const TAR = /\.(tar|tar\.gz|tgz)$/;
 
 function isGzip(name: string): boolean {
@@ -32,6 +43,20 @@ async function* gunzipped(
   }
 }
 
+function unreadableFile(path: string, cause: unknown): ArchiveError {
+  return new ArchiveError('unreadable', path, `${messageOf(cause)}: check its permissions`, { cause });
+}
+
+/** Yields the content of a file. Throws {@link ArchiveError} if it cannot be read. */
+async function* chunksOf(path: string): AsyncGenerator<Uint8Array, void, void> {
+  const chunks: AsyncIterable<Uint8Array> = createReadStream(path, { highWaterMark: 256 << 10 });
+  try {
+    yield* chunks;
+  } catch (cause) {
+    throw unreadableFile(path, cause);
+  }
+}
+
 /** A tar file, compressed or not. Each reading begins at its start. */
 class TarArchive implements Archive {
   readonly #path: string;
@@ -45,7 +70,7 @@ class TarArchive implements Archive {
   }
 
   entries(): AsyncGenerator<ArchiveEntry, void, void> {
-    const file: AsyncIterable<Uint8Array> = createReadStream(this.#path, { highWaterMark: 256 << 10 });
+    const file = chunksOf(this.#path);
     return readTar(this.#compressed ? gunzipped(file, this.#path) : file, this.#path, this.#limits);
   }
 
@@ -77,15 +102,19 @@ class FolderArchive implements Archive {
   }
 
   async *#within(folder: string, depth: number): AsyncGenerator<ArchiveEntry, void, void> {
-    const items = await readdir(join(this.#path, folder), { withFileTypes: true });
+    const parent = join(this.#path, folder);
+    const items = await readdir(parent, { withFileTypes: true }).catch((cause: unknown) => {
+      throw unreadableFile(parent, cause);
+    });
     items.sort((a, b) => (a.name < b.name ? -1 : 1));
     for (const item of items) {
       const name = folder === '' ? item.name : `${folder}/${item.name}`;
       const path = join(this.#path, name);
       if (item.isDirectory() && depth < DEPTH) yield* this.#within(name, depth + 1);
       if (!item.isFile()) continue;
-      const { mtimeMs: modifiedAt } = await lstat(path);
-      yield { name, modifiedAt, content: () => createReadStream(path, { highWaterMark: 256 << 10 }) };
+      // If the file has vanished, its content has the error.
+      const found = await lstat(path).catch(() => undefined);
+      yield { name, modifiedAt: found?.mtimeMs, content: () => chunksOf(path) };
     }
   }
 
@@ -117,16 +146,10 @@ export async function openArchive(path: string, limits: ArchiveLimits): Promise<
   );
 }
 
-/** Returns the first bytes of a file, filled with zeros. */
+/** Returns the first bytes of a file, filled with zeros. Rejects if it is a FIFO or a device, which may block or have no end. */
 async function firstBytes(path: string): Promise<Buffer> {
-  const file = await open(path, 'r');
-  try {
-    const head = Buffer.alloc(512);
-    await file.read(head, 0, head.length, 0);
-    return head;
-  } finally {
-    await file.close();
-  }
+  const { bytes } = await readFileHead(path, HEAD_BYTES);
+  return Buffer.concat([bytes], HEAD_BYTES);
 }
 
 /** Options of {@link allEntries}. */
@@ -134,16 +157,19 @@ export interface NestedOptions {
   readonly limits: ArchiveLimits;
   /** Receives the error of an archive within the archive. Its files up to there were yielded. */
   readonly onBroken: (error: ArchiveError) => void;
+  /** The bytes that the archives within may still have when they are unpacked; default: the limit of an archive. */
+  readonly budget?: ByteBudget;
   /** If false for the name of an archive within the archive, it is yielded as a file. Default: all are opened. */
   readonly opens?: (name: string) => boolean;
 }
 
-/** Yields the files of an archive, and those of tar archives within. */
+/** Yields the files of an archive, and those of tar archives within, which have together at most the bytes of one archive. */
 export async function* allEntries(
   entries: AsyncIterable<ArchiveEntry>,
   options: NestedOptions,
   depth = 1,
 ): AsyncGenerator<ArchiveEntry, void, void> {
+  const { limits, budget = new ByteBudget(limits.archiveBytes) } = options;
   for await (const entry of entries) {
     const { name } = entry;
     if (depth >= ARCHIVE_DEPTH + 1 || !TAR.test(name) || options.opens?.(name) === false) {
@@ -151,9 +177,9 @@ export async function* allEntries(
       continue;
     }
     const content = entry.content();
-    const nested = readTar(isGzip(name) ? gunzipped(content, name) : content, name, options.limits);
+    const nested = readTar(isGzip(name) ? gunzipped(content, name) : content, name, limits, budget);
     try {
-      for await (const inner of allEntries(nested, options, depth + 1))
+      for await (const inner of allEntries(nested, { ...options, budget }, depth + 1))
         yield { ...inner, name: `${name}/${inner.name}` };
     } catch (error) {
       if (!(error instanceof ArchiveError) || error.code === 'entry-too-large') throw error;

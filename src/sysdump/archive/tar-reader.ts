@@ -1,4 +1,4 @@
-import { type ArchiveEntry, ArchiveError, type ArchiveLimits, checkCount } from './archive.ts';
+import { type ArchiveEntry, ArchiveError, type ArchiveLimits, ByteBudget, checkCount } from './archive.ts';
 
 const BLOCK = 512;
 const NUL = 0;
@@ -12,14 +12,13 @@ const FILES: ReadonlySet<string> = new Set(['0', '\0', '7']);
 class BlockSource {
   readonly #chunks: AsyncIterator<Uint8Array>;
   readonly #path: string;
-  readonly #mostBytes: number;
+  readonly #budget: ByteBudget;
   #chunk: Uint8Array = new Uint8Array();
-  #read = 0;
 
-  constructor(stream: AsyncIterable<Uint8Array>, path: string, mostBytes: number) {
+  constructor(stream: AsyncIterable<Uint8Array>, path: string, budget: ByteBudget) {
     this.#chunks = stream[Symbol.asyncIterator]();
     this.#path = path;
-    this.#mostBytes = mostBytes;
+    this.#budget = budget;
   }
 
   /** Returns up to `most` bytes; at the end of the stream, none. */
@@ -27,13 +26,7 @@ class BlockSource {
     while (this.#chunk.length === 0) {
       const next = await this.#chunks.next();
       if (next.done === true) return this.#chunk;
-      this.#read += next.value.length;
-      if (this.#read > this.#mostBytes)
-        throw new ArchiveError(
-          'archive-too-large',
-          this.#path,
-          `has more than ${this.#mostBytes} bytes when unpacked`,
-        );
+      this.#budget.take(next.value.length, this.#path);
       this.#chunk = next.value;
     }
     const part = this.#chunk.subarray(0, most);
@@ -144,8 +137,9 @@ export async function* readTar(
   stream: AsyncIterable<Uint8Array>,
   path: string,
   limits: ArchiveLimits,
+  budget: ByteBudget = new ByteBudget(limits.archiveBytes),
 ): AsyncGenerator<ArchiveEntry, void, void> {
-  const source = new BlockSource(stream, path, limits.archiveBytes);
+  const source = new BlockSource(stream, path, budget);
   let count = 0;
   let long: { readonly name?: string | undefined; readonly size?: number | undefined } = {};
   try {
@@ -180,7 +174,7 @@ export async function* readTar(
       checkCount(++count, path, limits);
       const { name, size: listed, modifiedAt, type } = header(block);
       const size = long.size ?? listed;
-      if (size < 0)
+      if (!Number.isSafeInteger(size) || size < 0)
         throw new ArchiveError('corrupt', path, `has an invalid size at ${name}: copy the archive again`);
       const padding = (BLOCK - (size % BLOCK)) % BLOCK;
       if (type === 'L' || type === 'x' || type === 'g') {

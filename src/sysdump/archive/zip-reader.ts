@@ -1,6 +1,13 @@
 import { type FileHandle, open } from 'node:fs/promises';
 import { crc32, createInflateRaw } from 'node:zlib';
-import { type Archive, type ArchiveEntry, ArchiveError, type ArchiveLimits, checkCount } from './archive.ts';
+import {
+  type Archive,
+  type ArchiveEntry,
+  ArchiveError,
+  type ArchiveLimits,
+  ByteBudget,
+  checkCount,
+} from './archive.ts';
 import { decompressed } from './decompressed.ts';
 
 const END = 0x0605_4b50;
@@ -38,13 +45,11 @@ const EXTRA_TIME = 0x5455;
 export class ZipArchive implements Archive {
   readonly #file: FileHandle;
   readonly #path: string;
-  readonly #limits: ArchiveLimits;
   readonly #listed: readonly Listed[];
 
-  private constructor(file: FileHandle, path: string, limits: ArchiveLimits, listed: readonly Listed[]) {
+  private constructor(file: FileHandle, path: string, listed: readonly Listed[]) {
     this.#file = file;
     this.#path = path;
-    this.#limits = limits;
     this.#listed = listed;
   }
 
@@ -53,7 +58,10 @@ export class ZipArchive implements Archive {
     const file = await open(path, 'r');
     try {
       const listed = await readDirectory(file, path, limits);
-      return new ZipArchive(file, path, limits, listed);
+      // The entries of a bomb may share their packed bytes, so the sizes are added here.
+      const budget = new ByteBudget(limits.archiveBytes);
+      for (const { size } of listed) budget.take(size, path);
+      return new ZipArchive(file, path, listed);
     } catch (error) {
       await file.close();
       throw error;
@@ -80,8 +88,6 @@ export class ZipArchive implements Archive {
         at,
         `has compression method ${method}: unpack the archive into a folder`,
       );
-    if (size > this.#limits.archiveBytes)
-      throw new ArchiveError('archive-too-large', at, `has ${size} bytes when unpacked`);
     const packed = this.#packed(listed);
     const chunks = method === STORED ? packed : inflated(packed, at);
     let sum = 0;
