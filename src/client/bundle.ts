@@ -50,6 +50,11 @@ export function textFile(name: string, text: string): BundleFile {
   return { name, text: withoutSecrets(text) };
 }
 
+/** Returns true if {@link archive} cuts the file. */
+export function isCut({ text }: BundleFile): boolean {
+  return Buffer.byteLength(text) > MAX_FILE;
+}
+
 /** Removes the secrets of a field of a JSON document. Fields are cleaned before they are quoted, so the document stays valid. */
 function cleanField(name: string, value: unknown): unknown {
   if (typeof value !== 'string') return value;

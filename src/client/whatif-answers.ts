@@ -86,8 +86,9 @@ function nodeLine({ nodes }: LineOf<'summary'>): string {
     [nodes.changed, 'changed'],
   ]);
   if (nodes.gone === 0) return `nodes      ${head}`;
+  const addresses = counted(nodes.addresses, 'address', 'addresses');
   const routes = counted(nodes.podCIDRs, 'pod CIDR');
-  return `nodes      ${head}: ${nodes.addresses} addresses, ${routes} (routes of --datapath linux)`;
+  return `nodes      ${head}: ${addresses}, ${routes} (routes of --datapath linux)`;
 }
 
 function serviceLines(

@@ -3,7 +3,7 @@ import { randomBytes } from 'node:crypto';
 import { gunzipSync } from 'node:zlib';
 import { describe, expect, it } from 'vitest';
 import type { Ask } from '../../src/api/api-client.ts';
-import { agentFiles, archive, MAX_BUNDLE, textFile, withoutSecrets } from '../../src/client/bundle.ts';
+import { agentFiles, archive, isCut, MAX_BUNDLE, textFile, withoutSecrets } from '../../src/client/bundle.ts';
 
 const SECRET = 'pl4nted-S3cret';
 
@@ -69,6 +69,11 @@ describe('a bundle', () => {
     expect(files.map(({ name }) => name)).toEqual(['status.json', 'errors.txt']);
     expect(errors.length).toBe(4);
     expect(files[1]?.text).toContain('/v1/digest: no answer');
+  });
+
+  it('knows which files it cuts', () => {
+    expect(isCut({ name: 'a', text: 'x'.repeat(2 << 20) })).toBe(false);
+    expect(isCut({ name: 'a', text: 'ä'.repeat((1 << 20) + 1) })).toBe(true);
   });
 
   it('stays below its limit for any answers', async () => {

@@ -1,6 +1,7 @@
-import { open } from 'node:fs/promises';
+import { open, rm } from 'node:fs/promises';
 import { type Command, Option } from 'commander';
 import { messageOf } from '../../base/failure.ts';
+import { openRegularFile } from '../../base/files/regular-file.ts';
 import { systemClock } from '../../base/system-clock.ts';
 import { InputError, unreadable } from '../../process/input-error.ts';
 import { printable } from '../../process/terminal.ts';
@@ -40,14 +41,19 @@ export function addBundleCommand(program: Command, io: CommandIO, run: RunAction
     .action((flags: BundleFlags) =>
       run(async () => {
         const { ApiClient } = await import('../../api/api-client.ts');
-        const { agentFiles, archive, textFile } = await import('../../client/bundle.ts');
+        const { agentFiles, archive, isCut, textFile } = await import('../../client/bundle.ts');
         const { ask } = new ApiClient(socketPath(flags, io.env), io.signal);
         const { files, errors } = await agentFiles(ask);
         const now = new Date(systemClock.wallTime());
-        const about = { name: 'about.txt', text: `dpcache ${version()}\n${now.toISOString()}\n` };
         const log = flags.logFile === undefined ? [] : [textFile('log.txt', await tail(flags.logFile))];
-        const packed = await archive([about, ...files, ...log], now);
+        const content = [...files, ...log];
+        const cut = content
+          .filter(isCut)
+          .map(({ name }) => `the end of ${name} is missing: it has more than 2 MiB`);
+        const about = [`dpcache ${version()}`, now.toISOString(), ...cut].join('\n');
+        const packed = await archive([{ name: 'about.txt', text: `${about}\n` }, ...content], now);
         await write(flags.out, packed);
+        for (const line of cut) io.stderr.write(`dpcache: ${line}\n`);
         for (const error of errors) io.stderr.write(`dpcache: not in the bundle: ${printable(error)}\n`);
         io.stderr.write(`dpcache: ${packed.length} bytes written to ${printable(flags.out)}\n`);
         return errors.length === 0 ? EXIT.ok : EXIT.failed;
@@ -56,20 +62,27 @@ export function addBundleCommand(program: Command, io: CommandIO, run: RunAction
   addConfiguration(addSocketOption(command), io);
 }
 
-/** Writes a file that only its owner may read. Throws `InputError`, also if the file exists. */
+/** Writes a file that only its owner may read. Throws `InputError`, also if the file exists. A part of a file is not left behind. */
 async function write(path: string, content: Buffer): Promise<void> {
+  const problem = (cause: unknown): InputError =>
+    new InputError(`--out ${path}: ${messageOf(cause)}`, { cause });
+  const file = await open(path, 'wx', 0o600).catch((cause: unknown) => {
+    throw problem(cause);
+  });
   try {
-    await using file = await open(path, 'wx', 0o600);
     await file.writeFile(content);
   } catch (cause) {
-    throw new InputError(`--out ${path}: ${messageOf(cause)}`, { cause });
+    await rm(path, { force: true });
+    throw problem(cause);
+  } finally {
+    await file.close();
   }
 }
 
 /** Returns the end of a file. */
 async function tail(path: string): Promise<string> {
   try {
-    await using file = await open(path, 'r');
+    await using file = await openRegularFile(path);
     const { size } = await file.stat();
     const { buffer, bytesRead } = await file.read({
       buffer: Buffer.alloc(Math.min(size, LOG_TAIL)),
