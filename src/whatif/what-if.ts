@@ -138,6 +138,8 @@ class Preview implements Disposable {
   readonly #found = new Set<Edit>();
   readonly #clusters = new Set<string>();
   #readAgain = 0;
+  /** True if the node manager is closed: it does not change any more, whatever is edited. */
+  #isClosed = false;
   #unknownIdentities = 0;
   #goneAddresses = new Map<string, { readonly addresses: number; readonly podCIDRs: number }>();
   #answer: WhatIfAnswer | undefined;
@@ -248,6 +250,7 @@ class Preview implements Disposable {
   /** Reads what changed since it was read, and the prefixes of changed nodes, until at most one step remains. */
   *#readDirty(): Generator<void, void, void> {
     for (;;) {
+      this.#readClosed();
       let read = 0;
       for (const fullName of take(this.#dirtyNodes, KEYS_PER_STEP)) {
         this.#node(fullName, this.#engines.nodes?.claimsOf(fullName) ?? []);
@@ -265,6 +268,14 @@ class Preview implements Disposable {
     }
   }
 
+  /** Evaluates all nodes again if the node manager was closed meanwhile. */
+  #readClosed(): void {
+    const { nodes } = this.#engines;
+    if (nodes?.closed !== true || this.#isClosed) return;
+    this.#isClosed = true;
+    for (const [fullName] of nodes.claims()) this.#dirtyNodes.add(fullName);
+  }
+
   /** Evaluates a node. Its changed address claims become dirty prefixes. */
   #node(fullName: string, claims: readonly Node[]): void {
     const { nodes } = this.#engines;
@@ -272,9 +283,9 @@ class Preview implements Disposable {
     for (const { source, cluster } of claims) if (source === 'clustermesh') this.#clusters.add(cluster);
     const kept = claims.filter((node) => !this.#edits.some((edit) => this.#removesNode(edit, node)));
     const [effective] = claims;
-    const next = kept.toSorted(this.#compareNodes)[0];
+    const next = nodes.closed ? effective : kept.toSorted(this.#compareNodes)[0];
     const previous = this.#nodePrefixes.get(fullName) ?? [];
-    const isSame = effective === next && !this.#configures && previous.length === 0;
+    const isSame = effective === next && (nodes.closed || (!this.#configures && previous.length === 0));
     const before = effective === undefined || isSame ? [] : nodes.addressClaims(effective);
     const after = next === undefined || isSame ? [] : nodes.addressClaims(next, this.#configuration);
     const changed = isSame ? [] : this.#overlay.setNode(fullName, previous, before, after);

@@ -208,6 +208,27 @@ describe('W3: writes go on during the evaluation', () => {
   });
 });
 
+describe('a node manager that is closed', () => {
+  it('has no changes, because it ignores settings and deletions', async () => {
+    const engines = stateOf([]);
+    const node = {
+      cluster: 'own',
+      name: 'here',
+      addresses: [{ type: 'InternalIP', ip: '192.168.0.1' }],
+    } as const;
+    engines.nodes.nodeUpdated({ ...node, source: 'kvstore' });
+    engines.nodes.nodeDeleted({ ...node, source: 'k8s' });
+    expect(engines.nodes.closed).toBe(true);
+    for (const edit of [
+      { edit: 'setting', settings: { remoteNodeIdentities: false } },
+      { edit: 'remove-node', node: 'own/here' },
+    ] as const) {
+      const { prefixes, nodes, summary } = await whatIf(engines, [edit]);
+      expect([prefixes, nodes, summary.loses]).toEqual([[], [], false]);
+    }
+  });
+});
+
 describe('an edit that names nothing', () => {
   const engines = stateOf([
     { write: 'claim', key: '10.0.0.1', claim: { identity: 1, source: 'clustermesh', owner: 'baltic' } },

@@ -56,14 +56,14 @@ const CLUSTERS = ['baltic', 'caspian'];
 const NAMES = ['cart', 'lobby'];
 const ADDRESSES = ['10.0.0.1', '10.0.0.2', '10.0.0.3'];
 
-const source = fc.constantFrom<Source>(...MOVED, 'generated');
+const source = fc.constantFrom<Source>(...MOVED, 'generated', 'restored');
 const owner = fc.constantFrom('', ...CLUSTERS);
 const addresses = fc.subarray(ADDRESSES);
 
 const nodeName = { cluster: fc.constantFrom('own', ...CLUSTERS), name: fc.constantFrom('n1', 'n2') };
 const node: fc.Arbitrary<NodeSpec> = fc.record({
   ...nodeName,
-  source: fc.constantFrom<Source>('kvstore', 'k8s', 'clustermesh'),
+  source: fc.constantFrom<Source>('kvstore', 'k8s', 'clustermesh', 'custom-resource', 'restored'),
   addresses: fc.subarray([
     { type: 'InternalIP', ip: '192.168.0.1' },
     { type: 'CiliumInternalIP', ip: '10.0.0.1' },
@@ -122,7 +122,10 @@ export const WRITES: fc.Arbitrary<readonly Write[]> = fc.array(WRITE, { maxLengt
 
 export const EDIT: fc.Arbitrary<Edit> = fc.oneof(
   fc.record({ edit: fc.constant('remove-cluster' as const), cluster: fc.constantFrom(...CLUSTERS) }),
-  fc.record({ edit: fc.constant('remove-node' as const), node: fc.constantFrom('own/n1', 'baltic/n2') }),
+  fc.record({
+    edit: fc.constant('remove-node' as const),
+    node: fc.constantFrom('own/n1', 'baltic/n1', 'baltic/n2'),
+  }),
   fc.record({
     edit: fc.constant('remove-source' as const),
     source,
@@ -141,17 +144,33 @@ export const EDIT: fc.Arbitrary<Edit> = fc.oneof(
       { encryption: true },
       { hostFirewall: true },
       { encryption: true, nodeEncryption: true },
+      { underlay: 'ipv6' as const },
+      { underlay: 'ipv6' as const, encryption: true, remoteNodeIdentities: false },
     ),
   }),
   fc.record({
     edit: fc.constant('upsert' as const),
     key: fc.constantFrom(...KEYS),
-    claim: fc.record({ source, owner, identity: fc.constantFrom(2, 9) }),
+    claim: fc.record({
+      source,
+      owner,
+      identity: fc.constantFrom(2, 9),
+      hostIP: fc.constantFrom(undefined, '192.168.0.1'),
+      k8s: fc.constantFrom(undefined, { namespace: '', podName: '' }, { namespace: 'shop', podName: 'a' }),
+    }),
   }),
   fc.record({
     edit: fc.constant('delete' as const),
     key: fc.constantFrom(...KEYS),
-    by: fc.record({ source, owner }),
+    by: fc.record({
+      source,
+      owner,
+      ifPod: fc.constantFrom(
+        undefined,
+        { namespace: 'shop', podName: 'a' },
+        { namespace: 'shop', podName: 'b' },
+      ),
+    }),
   }),
   fc.record({
     edit: fc.constant('service' as const),
@@ -159,7 +178,9 @@ export const EDIT: fc.Arbitrary<Edit> = fc.oneof(
   }),
   fc.record({
     edit: fc.constant('slice' as const),
-    slice: addresses.map((list) => sliceOf('cart', 's1', list)),
+    slice: fc
+      .tuple(fc.constantFrom(...NAMES), fc.constantFrom('s1', 's3'), addresses)
+      .map(([name, slice, list]) => sliceOf(name, slice, list)),
   }),
 );
 
@@ -284,7 +305,8 @@ export function makeEdits(engines: Engines, edits: readonly Edit[], rename: Rena
           if (owner === undefined || owner === cluster) services.withdrawCluster(cluster);
       if (edit.source === 'k8s' && owner === undefined)
         for (const name of NAMES) {
-          for (const slice of ['s1', 's2']) services.deleteEndpoints({ namespace: 'shop', name }, slice);
+          for (const slice of ['s1', 's2', 's3'])
+            services.deleteEndpoints({ namespace: 'shop', name }, slice);
           services.deleteService({ namespace: 'shop', name });
         }
     } else if (edit.edit === 'setting') nodes.configure(edit.settings);
