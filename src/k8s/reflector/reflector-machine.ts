@@ -91,11 +91,11 @@ export function beginReflector(): ReflectorStep {
   return { state: FIRST, effect: { do: 'list', from: FIRST.from } };
 }
 
+/** Returns the step of a list. A kind that was refused is reported as such until a list succeeds, and not anew at each attempt. */
 function list(state: ReflectorState, from: ListSource): ReflectorStep {
-  return {
-    state: { ...state, phase: 'listing', reportedState: 'listing', from },
-    effect: { do: 'list', from },
-  };
+  const { reportedState: last } = state;
+  const reportedState = last === 'forbidden' || last === 'missing' ? last : 'listing';
+  return { state: { ...state, phase: 'listing', reportedState, from }, effect: { do: 'list', from } };
 }
 
 function watch(state: ReflectorState): ReflectorStep {
@@ -245,7 +245,7 @@ export function stepReflector(state: ReflectorState, input: ReflectorInput): Ref
     case 'stop':
       return { state: { ...state, phase: 'stopped', reportedState: 'stopped' }, effect: { do: 'stop' } };
     case 'listed':
-      return watch({ ...state, from: state.preferred, waited: false });
+      return watch({ ...state, reportedState: 'listing', from: state.preferred, waited: false });
     case 'opened':
       return ignore({
         ...state,

@@ -303,6 +303,19 @@ it('has an operation in progress after every answer until it is stopped, and non
   );
 });
 
+it.each(['forbidden', 'missing'] as const)(
+  'a %s kind is reported as such until a list succeeds (regression: its problem disappeared during each attempt)',
+  (code) => {
+    const driven = new Driven(failure(code), failure(code)); // by a stream, then by a list
+    const shown = [driven.shown];
+    for (const one of [WAITED, failure(code), WAITED, LISTED, OPENED]) {
+      driven.answer(one);
+      shown.push(driven.shown);
+    }
+    expect(shown).toEqual([code, code, code, code, 'listing', 'watching']);
+  },
+);
+
 /** What is done after each of the answers, which come so many milliseconds after each other. */
 function effectsOf(
   answers: readonly Answer[],
