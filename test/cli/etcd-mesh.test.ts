@@ -231,18 +231,18 @@ describe('dpcache over three real etcds and a folder of configurations', () => {
     const { port } = silent.address() as AddressInfo;
     const folder = temporaryFolder({ far: `endpoints: ["http://127.0.0.1:${port}"]\n` });
     const mesh = words.with(words.indexOf('--clustermesh-config') + 1, folder);
-    const { status, stdout, stderr } = await dpcache(
-      'node',
-      'list',
-      ...mesh,
-      '--timeout',
-      '1s',
-      '-o',
-      'json',
-    );
-    expect(status).toBe(1);
-    expect(JSON.parse(stdout)).toHaveLength(4);
-    expect(stderr).toMatch(/^error cluster far is incomplete/m);
+    let nodes: unknown[] = [];
+    // On a busy machine the local cluster may take longer than a second, too.
+    for (const timeout of ['1s', '5s', '20s']) {
+      if (nodes.length === 4) break;
+      const { status, stdout, stderr } = await dpcache(
+        ...['node', 'list', ...mesh, '--timeout', timeout, '-o', 'json'],
+      );
+      expect(status).toBe(1);
+      expect(stderr).toMatch(/^error cluster far is incomplete/m);
+      nodes = JSON.parse(stdout);
+    }
+    expect(nodes).toHaveLength(4);
   });
 
   it('prints the state of the other clusters if one etcd is down, and the reason, with status 1', async () => {
