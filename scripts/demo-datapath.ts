@@ -41,7 +41,7 @@ const CLIENT = `const { connect } = require('node:net');
 const once = () => {
   let answer = '';
   const socket = connect(${PORT}, '${CLUSTER_IP}');
-  socket.setTimeout(2000, () => socket.destroy(new Error('timeout')));
+  socket.setTimeout(10_000, () => socket.destroy(new Error('timeout')));
   socket.setEncoding('utf8').on('data', (text) => { answer += text; });
   socket.on('error', ({ code, message }) => console.log('error ' + (code ?? message)));
   socket.on('close', (failed) => { if (!failed) console.log(answer); setTimeout(once, 5); });

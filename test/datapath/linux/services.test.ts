@@ -20,7 +20,7 @@ const SERVER = `for (const ip of process.argv.slice(1)) require('node:net')
 const CLIENT = `const { connect } = require('node:net');
 const once = (service) => {
   let answer = '';
-  const socket = connect(${PORT}, service).setTimeout(5000, () => socket.destroy(new Error('timeout')));
+  const socket = connect(${PORT}, service).setTimeout(30_000, () => socket.destroy(new Error('timeout')));
   socket.setEncoding('utf8').on('data', (text) => { answer += text; });
   socket.on('error', ({ code, message }) => { answer = 'error ' + (code ?? message); });
   socket.on('close', () => { console.log(answer); setImmediate(once, service); });
@@ -225,7 +225,10 @@ describeOnLinux(
       writeFileSync(join(meshes, 'baltic'), unreachable);
       const second = new AgentProcess(scratch, [...words, '--clustermesh-config', meshes]);
       const released = await second.until(({ tables }) =>
-        tables.some(({ name, held, upserts }) => name === 'services' && held === 0 && upserts > 0),
+        tables.some(
+          ({ name, held, pending, upserts }) =>
+            name === 'services' && held === 0 && pending === 0 && upserts > 0,
+        ),
       );
       expect(released.waitsFor.length).toBeGreaterThan(0);
       await client.more(200); // those under way
