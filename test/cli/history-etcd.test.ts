@@ -13,7 +13,7 @@ const store = new EtcdAndWriter();
 const IPS = ['10.1.0.1', '10.1.0.2', '10.1.0.3'];
 const PUTS = 9;
 /** Wall time between a change and the moment that is asked for: both clocks have whole milliseconds. */
-const AFTER_MS = 3;
+const AFTER_MS = 10;
 
 /** The identity of each IP at a moment between two puts. */
 interface Between {

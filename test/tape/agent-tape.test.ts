@@ -145,6 +145,7 @@ describe('the tape of an agent', () => {
     const log = createLog('silent', 'text', { write: () => {} });
     const agent = new Agent(options, { log, clock: systemClock, random: () => 0.5 });
     await agent.start(new AbortController().signal);
+    await until('Kubernetes is synced', () => agent.status().kubernetes?.synced === true);
     await agent.readManifests([], new AbortController().signal);
     await agent.stop();
     const text = textOf(folder);

@@ -162,11 +162,13 @@ async function watchStreams(): Promise<number> {
 it('an answer that arrived while one turn took longer than the deadline counts (regression: late without being read)', async () => {
   const transport = new EtcdTransport({ endpoints: [etcd.url], deadlineMs: 300 }, () => 0);
   await transport.range(keyRange('a'), { deadlineMs: 60_000 }); // connected
-  const answer = transport.range(keyRange('a'));
-  setImmediate(() => Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 1500));
-  try {
-    expect(await answer).toMatchObject({ count: 0 });
-  } finally {
-    await transport.close();
+  const outcomes: unknown[] = [];
+  for (const blockedMs of [1500, 3000, 6000]) {
+    const answer = transport.range(keyRange('a'));
+    setImmediate(() => Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, blockedMs));
+    outcomes.push(await answer.catch(({ code }: { readonly code: string }) => code));
+    if (outcomes.at(-1) !== 'deadline') break; // an etcd on a busy machine may answer later
   }
+  await transport.close();
+  expect(outcomes.at(-1)).toMatchObject({ count: 0 });
 });

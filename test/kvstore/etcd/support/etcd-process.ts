@@ -115,7 +115,7 @@ export class EtcdProcess {
   /** True if the member answers through its cluster. Before etcdctl, because that waits a second for a port that is closed. */
   async isHealthy(): Promise<boolean> {
     if (!(await isOpen(this.clientPort))) return false;
-    return this.ctl(['endpoint', 'health', '--command-timeout=1s']).then(
+    return this.ctl(['endpoint', 'health', '--command-timeout=3s']).then(
       () => true,
       () => false,
     );
@@ -143,7 +143,8 @@ export class EtcdProcess {
   #ctlFlags(): string[] {
     const { tls } = this.#options;
     const secure = tls ? ['--cacert', tls.ca, '--cert', tls.certificate, '--key', tls.key] : [];
-    return ['--endpoints', this.url, ...secure];
+    // The default of 5 s may be too short for a server on a busy machine.
+    return ['--endpoints', this.url, '--command-timeout=15s', ...secure];
   }
 
   #ctlEnvironment(): NodeJS.ProcessEnv {
