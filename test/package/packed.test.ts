@@ -143,7 +143,7 @@ describe('the packed package, installed in another project', () => {
     expect([...loaded].filter((name) => !name.startsWith('/'))).toEqual(others);
     // 30 to 50 ms on a slow core that has nothing else to do; in tests it has.
     let best = Number.POSITIVE_INFINITY;
-    for (let tries = 0; tries < 5 && !(best < 500); tries++)
+    for (let tries = 0; tries < 10 && !(best < 500); tries++)
       best = Math.min(best, importMs(`datapath-cache/${entry}`));
     expect(best).toBeLessThan(500);
   });
