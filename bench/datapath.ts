@@ -137,7 +137,7 @@ function sliceOf(i: number, from: number): EndpointSlice {
 async function benchServices(bpf: Bpf, folder: string, n: number) {
   const cache = new ServiceCache({ clusterName: 'own' });
   const desired = new DesiredServices({ nodePort: { enabled: false }, nodeName: 'here', origin: 'inside' });
-  using pins = new ServicePins(bpf, { folder, room: { slots: 20 * n, backends: 20 * n, clients: 1024 } });
+  using pins = new ServicePins(bpf, { folder, capacity: { slots: 20 * n, backends: 20 * n, clients: 1024 } });
   const table = new ServiceMapTable(pins.maps);
   const kept = new KeptTable(table, desired, CONTEXT);
   await kept.adopt();

@@ -23,7 +23,7 @@ export const ISOLATED: readonly string[] = [
   'datapath/linux/netlink/netlink-socket',
   'datapath/linux/nftables/nft-services',
   'datapath/linux/node-ports',
-  'datapath/linux/own-locks',
+  'datapath/linux/part-locks',
   'datapath/linux/paths/disturbances',
   'datapath/linux/paths/kept-equal',
   'datapath/linux/paths/pod-to-pod',

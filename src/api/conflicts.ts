@@ -48,7 +48,7 @@ const ITEMS_PER_STEP = 256;
 const FRESH_MS = 60_000;
 
 /** Sources of claims of the local cluster. */
-const OWN_SOURCES: ReadonlySet<Source> = new Set<Source>(['local', 'kvstore', 'custom-resource', 'k8s']);
+const LOCAL_SOURCES: ReadonlySet<Source> = new Set<Source>(['local', 'kvstore', 'custom-resource', 'k8s']);
 
 interface PodCIDR extends ConflictSide {
   readonly prefix: Prefix;
@@ -116,7 +116,7 @@ function* prefixConflicts(
     const sides = new Map<string, ConflictSide>();
     for (const { source, owner, identity, hostIP } of claims) {
       const remote = source === 'clustermesh' ? ownerCluster(owner) : undefined;
-      const cluster = remote ?? (OWN_SOURCES.has(source) ? own : undefined);
+      const cluster = remote ?? (LOCAL_SOURCES.has(source) ? own : undefined);
       if (cluster === undefined || sides.has(cluster)) continue;
       const host = hostIP === undefined ? '' : ` on ${hostIP}`;
       sides.set(cluster, { cluster, claim: `identity ${identity}${host}` });

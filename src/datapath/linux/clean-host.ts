@@ -1,24 +1,24 @@
 import { existsSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { Bpf } from './bpf/bpf.ts';
-import type { OwnMap } from './bpf/bpf-map.ts';
+import type { PinnedShape } from './bpf/bpf-map.ts';
 import { type CleanOutcome, cleanAll, cleanPins, cleanTable } from './clean-tables.ts';
+import { IPCACHE_PINS, NFT_TABLE, ROUTE_TABLE, STAGING_SUFFIX, TUNNEL_DEVICE } from './kernel-names.ts';
 import { NftServices } from './nftables/nft-services.ts';
-import { lockFolder, lockNamespace } from './own-locks.ts';
-import { IPCACHE_PINS, NFT_TABLE, ROUTE_TABLE, STAGING_SUFFIX, TUNNEL_DEVICE } from './own-names.ts';
+import { lockFolder, lockNamespace } from './part-locks.ts';
 import { PathTable } from './paths/path-table.ts';
 import { missingFor, probeHost, readHost } from './probe.ts';
-import { serviceMapShapes, serviceRoom } from './services/service-layout.ts';
+import { serviceCapacity, serviceMapShapes } from './services/service-layout.ts';
 import { detachSocketPrograms } from './services/socket-programs.ts';
 import { Kernel } from './syscall/kernel.ts';
 
 /** The maps that this project pins, with their shapes. */
-const OWN_MAPS: Parameters<typeof cleanPins>[1] = new Map<string, OwnMap>([
+const PINNED_SHAPES: Parameters<typeof cleanPins>[1] = new Map<string, PinnedShape>([
   ...Object.values(IPCACHE_PINS)
     .flatMap((name) => [name, name + STAGING_SUFFIX])
     .map((name) => [name, { type: 'lpmTrie', keySize: 24, valueSize: 12 }] as const),
   ...([4, 6] as const).flatMap((family) =>
-    Object.entries(serviceMapShapes(family, serviceRoom())).map(
+    Object.entries(serviceMapShapes(family, serviceCapacity())).map(
       ([name, shape]) => [`${name}${family}`, shape] as const,
     ),
   ),
@@ -54,6 +54,6 @@ export function cleanHost(pinFolder: string): CleanOutcome {
   };
   return cleanAll([paths, rules], () => {
     using _lock = existsSync(pinFolder) ? lockFolder(new Kernel(), pinFolder) : undefined;
-    return cleanAll([programs], () => cleanPins(pinFolder, OWN_MAPS));
+    return cleanAll([programs], () => cleanPins(pinFolder, PINNED_SHAPES));
   });
 }

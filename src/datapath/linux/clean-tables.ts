@@ -2,7 +2,7 @@ import { readdirSync, rmdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { messageOf } from '../../base/failure.ts';
 import { Bpf } from './bpf/bpf.ts';
-import { isPinnedMap, type OwnMap } from './bpf/bpf-map.ts';
+import { isPinnedMap, type PinnedShape } from './bpf/bpf-map.ts';
 import { unpin } from './bpf/pin.ts';
 import type { KernelTable } from './kernel-table.ts';
 import { Kernel } from './syscall/kernel.ts';
@@ -40,7 +40,7 @@ export function* cleanTable<Item>(table: KernelTable<Item>): Generator<string, v
 }
 
 /** Removes our pins: maps with these names and shapes. Reports the other files of the folder, and keeps them. */
-export function cleanPins(folder: string, own: ReadonlyMap<string, OwnMap>): CleanOutcome {
+export function cleanPins(folder: string, own: ReadonlyMap<string, PinnedShape>): CleanOutcome {
   const removed: string[] = [];
   const remaining: string[] = [];
   const names = namesIn(folder);
@@ -88,7 +88,7 @@ function namesIn(folder: string): readonly string[] {
   }
 }
 
-function isShaped(path: string, shape: OwnMap): boolean {
+function isShaped(path: string, shape: PinnedShape): boolean {
   using kernel = new Kernel();
   using bpf = new Bpf(kernel);
   return isPinnedMap(bpf, path, shape);

@@ -5,7 +5,7 @@ import type { HostDatapathContext, HostDatapathOptions } from './host-options.ts
 import type { KeptItems } from './kept-items.ts';
 import type { KeptTableContext } from './kept-table.ts';
 import type { KernelTable } from './kernel-table.ts';
-import { lockFolder, lockNamespace, type NamespacePart, OwnedByAnotherError } from './own-locks.ts';
+import { lockFolder, lockNamespace, type NamespacePart, PartLockedError } from './part-locks.ts';
 import { Kernel } from './syscall/kernel.ts';
 
 /** The access of all parts of a datapath to one host: its kernel, opened when it is needed, the folder of pins, and the locks. */
@@ -87,12 +87,12 @@ export class HostAccess implements Disposable {
   }
 
   /** Runs `retire`. If another agent owns the part, its items are in use, and nothing is removed. */
-  unlessOwned(retire: () => void): void {
+  unlessLocked(retire: () => void): void {
     if (this.options.dryRun) return;
     try {
       retire();
     } catch (error) {
-      if (!(error instanceof OwnedByAnotherError)) throw error;
+      if (!(error instanceof PartLockedError)) throw error;
     }
   }
 

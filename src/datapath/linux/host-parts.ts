@@ -15,8 +15,8 @@ import {
 } from './ipcache-map.ts';
 import { keptItems } from './kept-items.ts';
 import { KeptTable } from './kept-table.ts';
+import { IPCACHE_PINS, ROUTE_TABLE, STAGING_SUFFIX, TUNNEL, TUNNEL_DEVICE } from './kernel-names.ts';
 import type { LinuxPart } from './linux-datapath.ts';
-import { IPCACHE_PINS, ROUTE_TABLE, STAGING_SUFFIX, TUNNEL, TUNNEL_DEVICE } from './own-names.ts';
 import { NodePaths, type NodePathsOptions } from './paths/node-paths.ts';
 import { PathTable } from './paths/path-table.ts';
 import { guardPins, mapPins } from './pin-guard.ts';
@@ -126,7 +126,7 @@ export class HostParts {
 
   /** Removes the routes and the tunnel of an earlier process. */
   retireNodes(): void {
-    this.#access.unlessOwned(() => {
+    this.#access.unlessLocked(() => {
       using _lock = this.#access.lock('routes');
       using table = new PathTable(this.#access.kernel, { routeTable: ROUTE_TABLE, device: TUNNEL_DEVICE });
       for (const _ of cleanTable(table));

@@ -232,25 +232,25 @@ export class IPCacheTable<Map extends BatchedMap = BpfMap> implements KernelTabl
 }
 
 /** The methods of an `IPCache` that are used. */
-export type AskedIPCache = Pick<IPCache, 'lookupByPrefix' | 'entries' | 'size'>;
+export type IPCacheReads = Pick<IPCache, 'lookupByPrefix' | 'entries' | 'size'>;
 
 /** Returns true if an address belongs to this host. */
-export type IsOwnAddress = (address: string) => boolean;
+export type IsLocalAddress = (address: string) => boolean;
 
 const host = prefixRegister();
 
-function itemOf({ identity, hostIP, encryptKey, source }: KeyedEntry, isOwn: IsOwnAddress): IPCacheItem {
+function itemOf({ identity, hostIP, encryptKey, source }: KeyedEntry, isOwn: IsLocalAddress): IPCacheItem {
   const isIPv4 = hostIP !== undefined && !isOwn(hostIP) && scanIPv4(hostIP, host) === hostIP.length;
   return { identity, tunnel: isIPv4 ? host.w0 : 0, encryptKey, flags: 0, strength: sourceRank(source) };
 }
 
 /** The desired content of the map: the visible entries of an `IPCache`, read on demand. */
 export class DesiredIPCache implements DesiredItems<IPCacheItem> {
-  readonly #ipcache: AskedIPCache;
-  readonly #isOwn: IsOwnAddress;
+  readonly #ipcache: IPCacheReads;
+  readonly #isOwn: IsLocalAddress;
 
   /** Addresses of this host get no tunnel (pkg/datapath/ipcache). By default, no address belongs to it. */
-  constructor(ipcache: AskedIPCache, isOwn: IsOwnAddress = () => false) {
+  constructor(ipcache: IPCacheReads, isOwn: IsLocalAddress = () => false) {
     this.#ipcache = ipcache;
     this.#isOwn = isOwn;
   }

@@ -9,7 +9,7 @@ import {
   type LinuxPartName,
   type WantedPart,
 } from '../../../src/datapath/linux/linux-datapath.ts';
-import { OwnedByAnotherError } from '../../../src/datapath/linux/own-locks.ts';
+import { PartLockedError } from '../../../src/datapath/linux/part-locks.ts';
 import type { ProbeAnswer } from '../../../src/datapath/linux/probe.ts';
 import { NOTHING_KNOWN } from '../../../src/datapath/linux/services/desired-services.ts';
 import { FakeTable, ManualTurns } from './support/fake-table.ts';
@@ -281,7 +281,7 @@ describe('a Linux datapath', () => {
     const refusing = (rig: Rig, name: LinuxPartName) => {
       const other = { isRunning: true };
       const datapath = rig.open({}, ABLE, (part, opened) => {
-        if (opened === name && other.isRunning) throw new OwnedByAnotherError('another agent manages it');
+        if (opened === name && other.isRunning) throw new PartLockedError('another agent manages it');
         return part;
       });
       return { other, datapath };
@@ -353,7 +353,7 @@ describe('a Linux datapath', () => {
     let isOwned = true;
     const datapath = rig.open({
       services: () => {
-        if (isOwned) throw new OwnedByAnotherError('another process owns it');
+        if (isOwned) throw new PartLockedError('another process owns it');
         return { ...rig.part('services'), setServiceInputs: (known) => void given.push(known) };
       },
     });
@@ -437,7 +437,7 @@ describe('a Linux datapath', () => {
     let isOwned = true;
     const datapath = rig.open({
       ipcache: () => {
-        if (isOwned) throw new OwnedByAnotherError('another process owns it');
+        if (isOwned) throw new PartLockedError('another process owns it');
         return rig.part('ipcache');
       },
     });

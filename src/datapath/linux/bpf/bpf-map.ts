@@ -231,10 +231,10 @@ export function mapPinState(bpf: Bpf, path: string, map: number): 'pinned' | 're
 }
 
 /** The shape of a map of ours, whatever its capacity. */
-export type OwnMap = Pick<MapShape, 'type' | 'keySize' | 'valueSize'>;
+export type PinnedShape = Pick<MapShape, 'type' | 'keySize' | 'valueSize'>;
 
 /** Returns true if a map of this shape is pinned at the path, or nothing is. */
-export function isPinnedMap(bpf: Bpf, path: string, shape: OwnMap): boolean {
+export function isPinnedMap(bpf: Bpf, path: string, shape: PinnedShape): boolean {
   const fd = openPin(bpf, path);
   if (fd === undefined) return true;
   try {

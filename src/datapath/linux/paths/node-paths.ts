@@ -13,8 +13,8 @@ import type { PathTable, Reach } from './path-table.ts';
 import { RemoteCIDRs } from './remote-cidrs.ts';
 import { linkLocal, tunnelMAC } from './tunnel-address.ts';
 
-/** Groups of rtnetlink: links, neighbours, addresses, routes and rules of both families. */
-export const NODE_PATHS_GROUPS: readonly number[] = [1, 3, 5, 7, 8, 9, 11, 19];
+/** Groups of rtnetlink: links, neighbours, addresses and routes of both families. */
+export const NODE_PATHS_GROUPS: readonly number[] = [1, 3, 5, 7, 9, 11];
 /** Minimum time between reactions to events, which may arrive in thousands. */
 const EVENT_PACE_MS = 1_000;
 /**
@@ -38,8 +38,6 @@ export interface NodePathsOptions {
   readonly port: number;
   /** The name of the VXLAN interface. */
   readonly device: string;
-  /** Priority of rules that let packets of local pods use the table of our routes; by default there are no rules. */
-  readonly rulePriority?: number | undefined;
   /**
    * Full name of the local node, `cluster/name`, because a kvstore lists it among all nodes. A node of source `local` is always
    * the local node. Nodes of other clusters are remote: their pod CIDRs are checked, see `RemoteCIDRs`.
@@ -100,7 +98,7 @@ export class NodePaths implements NodeHandler, Disposable {
   /** Writes the claims to the kernel. */
   readonly kept: KeptTable<PathItem>;
   #underlay: NodeConfiguration['underlay'] = 'ipv4';
-  #own: Node | undefined;
+  #local: Node | undefined;
   #device: DeviceItem | string | undefined;
   #monitor: NetlinkSocket | undefined;
   #poll: Disposable | undefined;
@@ -124,12 +122,12 @@ export class NodePaths implements NodeHandler, Disposable {
     this.#repair = new PacedTask(
       context.clock,
       () => EVENT_PACE_MS,
-      () => this.#noted('cannot read the paths of the kernel', () => this.#repairAll()),
+      () => this.#reported('cannot read the paths of the kernel', () => this.#repairAll()),
     );
     this.#reconsider = new PacedTask(
       context.clock,
       () => Math.max(EVENT_PACE_MS, this.#nodes.size * NODE_PACE_MS),
-      () => this.#noted('cannot resolve the paths to nodes', () => this.#resolveAll()),
+      () => this.#reported('cannot resolve the paths to nodes', () => this.#resolveAll()),
     );
   }
 
@@ -142,12 +140,12 @@ export class NodePaths implements NodeHandler, Disposable {
   }
 
   nodeAdd(node: Node): void {
-    if (this.#isOwn(node)) this.#setOwn(node);
+    if (this.#isLocal(node)) this.#setLocal(node);
     else this.#set(node);
   }
 
   nodeUpdate(old: Node, node: Node): void {
-    if (this.#isOwn(old) !== this.#isOwn(node)) this.nodeDelete(old);
+    if (this.#isLocal(old) !== this.#isLocal(node)) this.nodeDelete(old);
     this.nodeAdd(node);
   }
 
@@ -156,7 +154,7 @@ export class NodePaths implements NodeHandler, Disposable {
     this.#withoutPath.delete(node.fullName);
     this.#nodes.delete(node.fullName);
     this.#reserve(node, []);
-    if (this.#isOwn(node)) this.#setOwn(undefined);
+    if (this.#isLocal(node)) this.#setLocal(undefined);
   }
 
   /** Compares all nodes, but at most once in half a minute, because comparing one node costs nearly as much. */
@@ -210,31 +208,26 @@ export class NodePaths implements NodeHandler, Disposable {
     this.kept[Symbol.dispose]();
   }
 
-  #isOwn({ source, fullName }: Node): boolean {
+  #isLocal({ source, fullName }: Node): boolean {
     return source === 'local' || fullName === this.#options.localNode;
   }
 
-  #setOwn(node: Node | undefined): void {
-    this.#own = node;
+  #setLocal(node: Node | undefined): void {
+    this.#local = node;
     this.#device = undefined;
-    const { rulePriority } = this.#options;
     if (node !== undefined) this.#reserve(node, inUse(node));
-    if (node !== undefined && rulePriority !== undefined) {
-      const item: PathItem = { kind: 'rule', priority: rulePriority };
-      this.#claim(node, new Map(podCIDRs(node).map((cidr) => [pathKey('rule', cidr), item])));
-    }
     void this.#reconsider.request();
   }
 
   /** Returns true if a node belongs to another cluster. */
   #isRemote({ source, cluster }: Node): boolean {
-    const own = this.#options.localNode?.split('/')[0] ?? this.#own?.cluster;
-    return source === 'clustermesh' || (own !== undefined && cluster !== own);
+    const local = this.#options.localNode?.split('/')[0] ?? this.#local?.cluster;
+    return source === 'clustermesh' || (local !== undefined && cluster !== local);
   }
 
   /** Reserves the prefixes of a node of the local cluster, so that pod CIDRs of remote clusters cannot overlap them. */
   #reserve(node: Node, used: readonly string[]): void {
-    const isChanged = this.#remoteCIDRs.setOwnNode(node.fullName, this.#isRemote(node) ? [] : used);
+    const isChanged = this.#remoteCIDRs.setClusterNode(node.fullName, this.#isRemote(node) ? [] : used);
     if (isChanged) void this.#reconsider.request();
   }
 
@@ -270,7 +263,7 @@ export class NodePaths implements NodeHandler, Disposable {
     const hop = tunnelEndpoint(node, cidr.includes(':') ? 'ipv6' : 'ipv4');
     const end = tunnelEndpoint(node, this.#underlay);
     if ([hop, end].some((address) => address !== undefined && holds(cidr, address)))
-      return 'it contains the address of its own node';
+      return 'it contains the address of its node';
     const refusal = this.#refusal(node, cidr);
     if (refusal !== undefined) return refusal;
     const { mode } = this.#options;
@@ -288,13 +281,13 @@ export class NodePaths implements NodeHandler, Disposable {
    */
   #refusal(node: Node, cidr: string): string | undefined {
     if (this.#isRemote(node)) return this.#remoteCIDRs.refusal(cidr);
-    const own = this.#own && podCIDRs(this.#own).find((one) => overlaps(one, cidr));
-    return own && `it overlaps ${own} of this node`;
+    const overlapping = this.#local && podCIDRs(this.#local).find((one) => overlaps(one, cidr));
+    return overlapping && `it overlaps ${overlapping} of this node`;
   }
 
   #addTunnel(cidr: string, end: string | undefined, items: Map<string, PathItem>): string | undefined {
     if (end === undefined) return `the node has no ${this.#underlay} tunnel address`;
-    this.#device ??= this.#ownDevice();
+    this.#device ??= this.#desiredDevice();
     if (typeof this.#device === 'string') return this.#device;
     const mac = tunnelMAC(end);
     const route: RouteItem = { kind: 'route', gateway: tunnelHop(cidr, mac), interface: TUNNEL };
@@ -306,8 +299,8 @@ export class NodePaths implements NodeHandler, Disposable {
   }
 
   /** Returns the local end of the tunnel, or the reason why there is none. */
-  #ownDevice(): DeviceItem | string {
-    const local = this.#own && tunnelEndpoint(this.#own, this.#underlay);
+  #desiredDevice(): DeviceItem | string {
+    const local = this.#local && tunnelEndpoint(this.#local, this.#underlay);
     if (local === undefined) return 'the tunnel address of this node is unknown';
     const mtu = this.#table.mtuAt(local);
     if (mtu === undefined) return `no interface has the tunnel address ${local} of this node`;
@@ -334,15 +327,15 @@ export class NodePaths implements NodeHandler, Disposable {
 
   #readPendingEvents(): void {
     const monitor = this.#monitor;
-    for (let got = monitor?.events(); got !== undefined; got = monitor?.events()) {
-      if (got === 'overrun') {
+    for (let events = monitor?.events(); events !== undefined; events = monitor?.events()) {
+      if (events === 'overrun') {
         this.#overruns++;
         this.#applyEvent({ reach: true, reread: true });
         continue;
       }
-      this.#events += got.length;
-      for (const message of got) {
-        // Own changes are already known, except for items deleted with an interface.
+      this.#events += events.length;
+      for (const message of events) {
+        // Our changes are already known, except for items deleted with an interface.
         if (message.port !== this.#table.port || isAboutLink(message.type))
           this.#applyEvent(this.#table.applyMessage(message));
       }
@@ -366,7 +359,7 @@ export class NodePaths implements NodeHandler, Disposable {
   }
 
   /** Records a failure in the status. The work is retried at the next event or validation. */
-  async #noted(problem: string, work: () => Promise<void>): Promise<void> {
+  async #reported(problem: string, work: () => Promise<void>): Promise<void> {
     try {
       await work();
       this.#problems.delete(problem);

@@ -1,5 +1,5 @@
-/** Protocol number of our routes, neighbours and rules, which distinguishes them from those of others. */
-export const OWN_PROTOCOL = 201;
+/** Protocol number of our routes and neighbours, which distinguishes them from those of others. */
+export const ROUTE_PROTOCOL = 201;
 
 /** The tunnel interface, whatever its index. */
 export const TUNNEL = 'tunnel';
@@ -40,14 +40,8 @@ export interface RouteItem {
   readonly joined?: readonly RouteItem[] | undefined;
 }
 
-/** Packets from a pod CIDR, which is the key, use the table of our routes. */
-export interface RuleItem {
-  readonly kind: 'rule';
-  readonly priority: number;
-}
-
 /** An item in the kernel that is needed to reach pods of other nodes. Its kind is the first word of its key. */
-export type PathItem = DeviceItem | FdbItem | NeighborItem | RouteItem | RuleItem;
+export type PathItem = DeviceItem | FdbItem | NeighborItem | RouteItem;
 
 /** Order of writes: items that others depend on come first. */
 const ORDER: Readonly<Record<PathItem['kind'], number>> = {
@@ -55,7 +49,6 @@ const ORDER: Readonly<Record<PathItem['kind'], number>> = {
   fdb: 1,
   neighbor: 1,
   route: 2,
-  rule: 3,
 };
 
 function isKind(word: string): word is PathItem['kind'] {
@@ -104,8 +97,6 @@ export function printItem(item: PathItem, nameOf: (index: number) => string = St
       return `dst ${item.host}`;
     case 'neighbor':
       return `lladdr ${item.mac}`;
-    case 'rule':
-      return `priority ${item.priority}`;
     case 'route': {
       if (item.joined !== undefined) return item.joined.map((one) => printItem(one, nameOf)).join(', ');
       const dev = item.interface === TUNNEL ? TUNNEL : nameOf(item.interface);

@@ -20,23 +20,22 @@ import {
   writeRouteDump,
   writeRouteQuestion,
 } from '../netlink/route.ts';
-import { RTM_RULE, type Rule, readRule, writeRuleDump } from '../netlink/rule.ts';
 import type { Kernel } from '../syscall/kernel.ts';
 import { SyscallError } from '../syscall/syscall-error.ts';
 import {
   equalItems,
-  OWN_PROTOCOL,
   type PathItem,
   pathKey,
   pathOrder,
   printItem,
+  ROUTE_PROTOCOL,
   type RouteItem,
   splitKey,
   TUNNEL,
 } from './path-item.ts';
-import { neighborRequest, ruleRequest } from './path-requests.ts';
+import { neighborRequest } from './path-requests.ts';
 import { type LenientRequest, RouteLedger } from './route-ledger.ts';
-import { deviceItem, isOwnLink, linkNamed, setDevice } from './tunnel-device.ts';
+import { deviceItem, isManagedLink, linkNamed, setDevice } from './tunnel-device.ts';
 
 const { EEXIST, ENODEV } = constants.errno;
 
@@ -80,7 +79,7 @@ export type Reach =
 
 /**
  * Our items in the kernel that are needed to reach pods of other nodes: one VXLAN interface with its FDB and neighbours,
- * routes, rules. An item is ours if it has our protocol number or is on our interface.
+ * and routes. An item is ours if it has our protocol number or is on our interface.
  *
  * Foreign routes are never changed. The kernel chooses between ours and a foreign one by their metrics, so ours stays beside
  * one with another metric. If a foreign route already has the metric of ours, ours cannot be added. That is an error of its key
@@ -145,14 +144,6 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
         (route) => this.#learnRoute(route),
         (route) => this.#routes.delete(route),
       );
-      const writeRules: NetlinkRequest['write'] = (writer) => writeRuleDump(writer, family);
-      yield* this.#readEntries(
-        socket,
-        { operation: 'rules', type: RTM_RULE.get, write: writeRules },
-        readRule,
-        (rule) => this.#learn(this.#ruleEntry(rule)),
-        (rule) => this.#forget(this.#ruleEntry(rule)),
-      );
     }
   }
 
@@ -185,7 +176,7 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
   has(key: string, item: PathItem | undefined): boolean {
     const [kind, name] = splitKey(key);
     if (item !== undefined) return this.#isInstalled(key, item);
-    return kind === 'route' ? this.#routes.ownRoutes(name).length === 0 : !this.#known.has(key);
+    return kind === 'route' ? this.#routes.managedRoutes(name).length === 0 : !this.#known.has(key);
   }
 
   /** Returns how an address is reached now, without the tunnel. */
@@ -226,13 +217,13 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
 
   /** Returns the MTU of the interface with an address; `undefined` if no interface has it. */
   mtuAt(address: string): number | undefined {
-    const own = this.addresses().find((one) => one.address === address);
-    return own && this.#links.get(own.interface)?.mtu;
+    const found = this.addresses().find((one) => one.address === address);
+    return found && this.#links.get(found.interface)?.mtu;
   }
 
   /** Applies an event, and returns its consequences. */
   applyMessage(message: NetlinkMessage): PathEvent {
-    const isGone = [RTM_ROUTE.delete, RTM_NEIGHBOR.delete, RTM_RULE.delete, RTM_LINK.delete].some(
+    const isGone = [RTM_ROUTE.delete, RTM_NEIGHBOR.delete, RTM_LINK.delete].some(
       (type) => type === message.type,
     );
     const link = readLink(message);
@@ -242,8 +233,6 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
     if (route !== undefined) return this.#applyRoute(route, isGone, isReplacing);
     const neighbor = readNeighbor(message);
     if (neighbor !== undefined) return this.#applyEntry(this.#neighborEntry(neighbor), isGone);
-    const rule = readRule(message);
-    if (rule !== undefined) return this.#applyEntry(this.#ruleEntry(rule), isGone);
     if (readInterfaceAddress(message) === undefined) return {};
     // If an address is deleted, the kernel deletes the routes that need it, without an event for IPv4 routes.
     return { reach: true, reread: message.type === RTM_ADDRESS.delete };
@@ -319,14 +308,14 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
   #learnRoute(route: Route): readonly (readonly [string, PathItem])[] {
     if (route.table !== this.#options.routeTable) return [];
     this.#routes.add(route);
-    return route.protocol === OWN_PROTOCOL
+    return route.protocol === ROUTE_PROTOCOL
       ? [[pathKey('route', route.destination), this.#routeItem(route.destination, route)]]
       : [];
   }
 
   /** Returns an item that is never desired if there are several routes of ours, or one with another metric. */
   #routeItem(destination: string, route: Route): RouteItem {
-    if (this.#routes.ownRoutes(destination).length > 1 || route.metric !== metricOf(destination))
+    if (this.#routes.managedRoutes(destination).length > 1 || route.metric !== metricOf(destination))
       return { kind: 'route', gateway: undefined, interface: 0 };
     const item = this.#hopItem(route);
     return route.hops === undefined ? item : { ...item, joined: route.hops.map((hop) => this.#hopItem(hop)) };
@@ -341,12 +330,7 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
     const { kind, address = '', mac = '', permanent, protocol } = neighbor;
     if (!permanent || neighbor.interface !== this.#device()?.index) return undefined;
     if (kind === 'fdb') return [pathKey('fdb', mac), { kind, host: address }];
-    return protocol === OWN_PROTOCOL ? [pathKey('neighbor', address), { kind, mac }] : undefined;
-  }
-
-  #ruleEntry({ source, table, priority, protocol }: Rule): readonly [string, PathItem] | undefined {
-    if (protocol !== OWN_PROTOCOL || table !== this.#options.routeTable) return undefined;
-    return [pathKey('rule', source), { kind: 'rule', priority }];
+    return protocol === ROUTE_PROTOCOL ? [pathKey('neighbor', address), { kind, mac }] : undefined;
   }
 
   #applyLink(link: Link, isGone: boolean): PathEvent {
@@ -355,27 +339,26 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
     else this.#links.set(link.index, link);
     const { device } = this.#options;
     const isSame = previous?.name === link.name && previous.up === link.up && previous.mtu === link.mtu;
-    // A dump may have read the link before the event. A defect of our own link must be repaired nevertheless.
-    const isAmiss = isOwnLink(link) && deviceItem(link, device)?.defect !== undefined;
-    if (!isGone && isSame && !isAmiss) return {};
-    const isOurs = link.name === device || (previous !== undefined && isOwnLink(previous));
+    // A dump may have read the link before the event. A defect of our link must be repaired nevertheless.
+    const hasDefect = isManagedLink(link) && deviceItem(link, device)?.defect !== undefined;
+    if (!isGone && isSame && !hasDefect) return {};
+    const isOurs = link.name === device || (previous !== undefined && isManagedLink(previous));
     if (isGone) this.#forgetInterface(link.index, isOurs);
     return { reach: true, reread: isGone || isOurs || !link.up };
   }
 
   #forgetInterface(index: number, isOurs: boolean): void {
     this.#routes.deleteInterface(index);
-    if (!isOurs) return;
-    for (const [key, { kind }] of this.#known) if (kind !== 'rule') this.#known.delete(key);
+    if (isOurs) this.#known.clear();
   }
 
   #applyRoute(route: Route, isGone: boolean, isReplacing: boolean): PathEvent {
     if (route.table !== this.#options.routeTable) return {};
     if (isGone) this.#routes.delete(route);
     else this.#routes.add(route);
-    const isForeign = route.protocol !== OWN_PROTOCOL;
+    const isForeign = route.protocol !== ROUTE_PROTOCOL;
     // No event reports the replaced route.
-    const reread = isReplacing && (isForeign || this.#routes.ownRoutes(route.destination).length > 1);
+    const reread = isReplacing && (isForeign || this.#routes.managedRoutes(route.destination).length > 1);
     return { key: pathKey('route', route.destination), reach: isForeign, reread };
   }
 
@@ -393,7 +376,7 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
       const known = this.#known.get(key);
       return known !== undefined && equalItems(known, item);
     }
-    const [ours, ...more] = this.#routes.ownRoutes(name);
+    const [ours, ...more] = this.#routes.managedRoutes(name);
     if (ours === undefined || more.length > 0) return false;
     return equalItems(this.#routeItem(name, ours), item);
   }
@@ -401,7 +384,6 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
   #requests(key: string, item: PathItem | undefined): readonly LenientRequest[] {
     const [kind, name] = splitKey(key);
     if (kind === 'route') return this.#routeRequests(name, item?.kind === 'route' ? item : undefined);
-    if (kind === 'rule') return [ruleRequest(key, item, this.#known.get(key), this.#options.routeTable)];
     const device = this.#device();
     if (device !== undefined) return [neighborRequest(key, item, this.#known.get(key), device.index)];
     if (item === undefined) return [];
@@ -412,7 +394,7 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
     const { routeTable, device } = this.#options;
     if (item === undefined) return this.#routes.deleting(destination, routeTable);
     const equal = this.#routes.equal(destination, metricOf(destination));
-    if (equal !== undefined && this.#routes.ownRoutes(destination).length === 0) {
+    if (equal !== undefined && this.#routes.managedRoutes(destination).length === 0) {
       const words = `a foreign route of protocol ${equal.protocol} with the same metric exists`;
       throw new SyscallError(`add route ${destination}`, EEXIST, words);
     }
@@ -427,7 +409,7 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
     return {
       destination,
       table: this.#options.routeTable,
-      protocol: OWN_PROTOCOL,
+      protocol: ROUTE_PROTOCOL,
       gateway,
       interface: index,
       // A link-local next hop is always on the link.
@@ -454,7 +436,7 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
   #settle({ key, item }: TableChange<PathItem>): void {
     const [kind, name] = splitKey(key);
     if (kind === 'route') {
-      for (const route of this.#routes.ownRoutes(name)) this.#routes.delete(route);
+      for (const route of this.#routes.managedRoutes(name)) this.#routes.delete(route);
       if (item?.kind !== 'route') return;
       const index = item.interface === TUNNEL ? (this.#device()?.index ?? 0) : item.interface;
       this.#routes.add(this.#route(name, item, index));
@@ -466,7 +448,7 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
   #device(): Link | undefined {
     let found: Link | undefined;
     for (const link of this.#links.values())
-      if (isOwnLink(link) && (found === undefined || link.name === this.#options.device)) found = link;
+      if (isManagedLink(link) && (found === undefined || link.name === this.#options.device)) found = link;
     return found;
   }
 

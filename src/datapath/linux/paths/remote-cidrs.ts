@@ -39,7 +39,7 @@ export class RemoteCIDRs {
    * Replaces the pod CIDRs and addresses of a node of the local cluster; empty if the node was deleted. Returns true if they have
    * changed.
    */
-  setOwnNode(fullName: string, used: readonly string[]): boolean {
+  setClusterNode(fullName: string, used: readonly string[]): boolean {
     return this.#reserved.replace(fullName, used);
   }
 

@@ -2,7 +2,7 @@ import { familyOf } from '../netlink/address-bytes.ts';
 import { NLM_F } from '../netlink/message-writer.ts';
 import type { NetlinkRequest } from '../netlink/netlink-socket.ts';
 import { type Route, RTM_ROUTE, writeRoute } from '../netlink/route.ts';
-import { OWN_PROTOCOL } from './path-item.ts';
+import { ROUTE_PROTOCOL } from './path-item.ts';
 
 /** A request, and the errors that mean that it was unnecessary. */
 export interface LenientRequest extends NetlinkRequest {
@@ -10,17 +10,17 @@ export interface LenientRequest extends NetlinkRequest {
 }
 
 /**
- * The routes of one kernel table by destination, our own and foreign ones, as read by dumps and events. Returns the requests
- * that add, replace and delete own routes. They never change a foreign route: a delete names our protocol, and an add does not
+ * The routes of one kernel table by destination, ours and foreign ones, as read by dumps and events. Returns the requests
+ * that add, replace and delete ours. They never change a foreign route: a delete names our protocol, and an add does not
  * replace.
  */
 export class RouteLedger {
-  readonly #ownRoutes = new Map<string, readonly Route[]>();
-  readonly #others = new Map<string, readonly Route[]>();
+  readonly #managed = new Map<string, readonly Route[]>();
+  readonly #foreign = new Map<string, readonly Route[]>();
 
   clear(): void {
-    this.#ownRoutes.clear();
-    this.#others.clear();
+    this.#managed.clear();
+    this.#foreign.clear();
   }
 
   /** Stores a route of the kernel. */
@@ -37,16 +37,14 @@ export class RouteLedger {
     else ledger.set(route.destination, left);
   }
 
-  /** Deletes our routes over an interface that was deleted. Returns their destinations. */
-  deleteInterface(index: number): readonly string[] {
-    const gone = [...this.#ownRoutes.values()].flat().filter((route) => route.interface === index);
-    for (const route of gone) this.delete(route);
-    return gone.map(({ destination }) => destination);
+  /** Deletes our routes over an interface that was deleted. */
+  deleteInterface(index: number): void {
+    for (const route of [...this.#managed.values()].flat()) if (route.interface === index) this.delete(route);
   }
 
   /** Returns our routes to a destination. There should be at most one. */
-  ownRoutes(destination: string): readonly Route[] {
-    return this.#ownRoutes.get(destination) ?? [];
+  managedRoutes(destination: string): readonly Route[] {
+    return this.#managed.get(destination) ?? [];
   }
 
   /**
@@ -54,14 +52,14 @@ export class RouteLedger {
    * among them.
    */
   equal(destination: string, metric: number): Route | undefined {
-    return this.#others.get(destination)?.find((route) => route.metric === metric);
+    return this.#foreign.get(destination)?.find((route) => route.metric === metric);
   }
 
-  /** Returns the foreign routes that the kernel prefers to our own, because their metric is smaller. */
+  /** Returns the foreign routes that the kernel prefers to ours, because their metric is smaller. */
   *preferred(): Generator<Route, void, void> {
-    for (const [destination, [own]] of this.#ownRoutes) {
-      const metric = own?.metric ?? 0;
-      for (const route of this.#others.get(destination) ?? []) if (route.metric < metric) yield route;
+    for (const [destination, [ours]] of this.#managed) {
+      const metric = ours?.metric ?? 0;
+      for (const route of this.#foreign.get(destination) ?? []) if (route.metric < metric) yield route;
     }
   }
 
@@ -70,7 +68,7 @@ export class RouteLedger {
    * deleted, so that no packet is without a route. IPv6 would join both into one route with two next hops.
    */
   replacing(route: Route): readonly LenientRequest[] {
-    const previous = this.ownRoutes(route.destination);
+    const previous = this.managedRoutes(route.destination);
     const only = previous.length === 1 ? previous[0] : undefined;
     if (only !== undefined && familyOf(route.destination) === 4)
       return [addition(route, NLM_F.create), ...deletions(only)];
@@ -82,14 +80,14 @@ export class RouteLedger {
 
   /** Returns the requests that delete our routes to a destination, or any route of ours if none is known. */
   deleting(destination: string, table: number): readonly LenientRequest[] {
-    const previous = this.ownRoutes(destination);
+    const previous = this.managedRoutes(destination);
     if (previous.length > 0) return previous.flatMap(deletions);
     const unknown = { gateway: undefined, interface: 0, onlink: false, metric: 0, isUnicast: true };
-    return deletions({ ...unknown, destination, table, protocol: OWN_PROTOCOL });
+    return deletions({ ...unknown, destination, table, protocol: ROUTE_PROTOCOL });
   }
 
   #ledgerOf({ protocol }: Route): Map<string, readonly Route[]> {
-    return protocol === OWN_PROTOCOL ? this.#ownRoutes : this.#others;
+    return protocol === ROUTE_PROTOCOL ? this.#managed : this.#foreign;
   }
 }
 

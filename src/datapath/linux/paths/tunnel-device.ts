@@ -14,7 +14,7 @@ type LinkSocket = Pick<NetlinkSocket, 'ask' | 'change' | 'dump' | 'transact'>;
 const { EBUSY, EEXIST, EOPNOTSUPP } = constants.errno;
 
 /** Returns true if an interface is ours, whatever its name. */
-export function isOwnLink({ vxlan, alias }: Link): boolean {
+export function isManagedLink({ vxlan, alias }: Link): boolean {
   return vxlan !== undefined && alias === ALIAS;
 }
 
@@ -49,7 +49,7 @@ export function linkNamed(socket: Pick<NetlinkSocket, 'ask'>, name: string): Lin
  */
 export function setDevice(socket: LinkSocket, name: string, item: DeviceItem | undefined): void {
   const named = linkNamed(socket, name);
-  const isForeign = named !== undefined && !isOwnLink(named);
+  const isForeign = named !== undefined && !isManagedLink(named);
   if (isForeign && item !== undefined)
     throw new SyscallError(`add ${name}`, EEXIST, `a foreign interface ${name} exists`);
   const found = isForeign ? renamed(socket) : (named ?? renamed(socket));
@@ -73,7 +73,7 @@ export function setDevice(socket: LinkSocket, name: string, item: DeviceItem | u
 /** Returns our interface if it has another name. */
 function renamed(socket: LinkSocket): Link | undefined {
   const request = { operation: 'links', type: RTM_LINK.get, write: writeLinkQuestion };
-  return socket.dump(request, readLink).find(isOwnLink);
+  return socket.dump(request, readLink).find(isManagedLink);
 }
 
 function isSameTunnel(a: DeviceItem, b: DeviceItem): boolean {

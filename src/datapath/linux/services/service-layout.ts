@@ -15,7 +15,7 @@ export const SERVICE_MAPS = ['services', 'backends', 'members', 'clients', 'peer
 export type ServiceMapName = (typeof SERVICE_MAPS)[number];
 
 /** Capacity of the maps of a family. */
-export interface ServiceRoom {
+export interface ServiceCapacity {
   /** Frontends, and slots of their backends. */
   readonly slots: number;
   readonly backends: number;
@@ -27,7 +27,7 @@ export interface ServiceRoom {
  * Returns the capacity for a number of backends, with five times as many slots. The default has room for 10,000 services of 10
  * distinct backends each, with five frontends: 100,000 backends and 10,000 × 5 × (10 + 1) = 550,000 slots.
  */
-export function serviceRoom(backends = 131_072): ServiceRoom {
+export function serviceCapacity(backends = 131_072): ServiceCapacity {
   return { slots: 5 * backends, backends, clients: Math.ceil(backends / 2) };
 }
 
@@ -40,21 +40,26 @@ export const MAX_BACKENDS_OF_FRONTEND = 65_535;
 /** Returns the shapes of the maps of a family. Those of services and backends are as in Cilium 1.17. */
 export function serviceMapShapes(
   family: Family,
-  room: ServiceRoom,
+  capacity: ServiceCapacity,
 ): Readonly<Record<ServiceMapName, MapShape>> {
   const address = addressBits(family) / 8;
   const isSix = family === 6;
   return {
-    services: { type: 'hash', keySize: address + 8, valueSize: 12, maxEntries: room.slots },
-    backends: { type: 'hash', keySize: 4, valueSize: address + 8, maxEntries: room.backends },
-    members: { type: 'hash', keySize: address + 8, valueSize: 4, maxEntries: room.slots },
-    clients: { type: 'lruHash', keySize: isSix ? 32 : 24, valueSize: 16, maxEntries: room.clients },
-    peers: { type: 'lruHash', keySize: isSix ? 32 : 24, valueSize: address + 4, maxEntries: room.clients },
+    services: { type: 'hash', keySize: address + 8, valueSize: 12, maxEntries: capacity.slots },
+    backends: { type: 'hash', keySize: 4, valueSize: address + 8, maxEntries: capacity.backends },
+    members: { type: 'hash', keySize: address + 8, valueSize: 4, maxEntries: capacity.slots },
+    clients: { type: 'lruHash', keySize: isSix ? 32 : 24, valueSize: 16, maxEntries: capacity.clients },
+    peers: {
+      type: 'lruHash',
+      keySize: isSix ? 32 : 24,
+      valueSize: address + 4,
+      maxEntries: capacity.clients,
+    },
     datagrams: {
       type: 'lruHash',
       keySize: isSix ? 32 : 24,
       valueSize: address + 4,
-      maxEntries: room.clients,
+      maxEntries: capacity.clients,
     },
   };
 }

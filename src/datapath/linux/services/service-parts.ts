@@ -8,11 +8,11 @@ import type { NodePortOptions } from '../../../servicecache/frontends.ts';
 import type { HostAccess } from '../host-access.ts';
 import { type KeptItems, keptItems } from '../kept-items.ts';
 import { KeptTable, type KeptTableContext } from '../kept-table.ts';
+import { NFT_TABLE } from '../kernel-names.ts';
 import type { KernelTable } from '../kernel-table.ts';
 import type { LinuxPart } from '../linux-datapath.ts';
 import { isRulesKey, NftServices } from '../nftables/nft-services.ts';
-import { OwnedByAnotherError } from '../own-locks.ts';
-import { NFT_TABLE } from '../own-names.ts';
+import { PartLockedError } from '../part-locks.ts';
 import { PacedTask } from '../paths/paced-task.ts';
 import { guardPins, mapPins } from '../pin-guard.ts';
 import { networkCookie } from '../syscall/network-cookie.ts';
@@ -24,7 +24,7 @@ import {
   type ServiceItem,
 } from './desired-services.ts';
 import { type AddressesByFamily, HostAddresses } from './host-addresses.ts';
-import { serviceRoom } from './service-layout.ts';
+import { serviceCapacity } from './service-layout.ts';
 import { ServicePins, unpinServiceMaps } from './service-pins.ts';
 import { ServiceMapTable } from './service-table.ts';
 import { attachSocketPrograms, detachSocketPrograms, programPins } from './socket-programs.ts';
@@ -66,8 +66,8 @@ export class ServiceParts {
     const { bpf, kernel } = this.#access;
     const host = networkCookie(kernel);
     const folder = this.#access.folder();
-    const room = serviceRoom(this.#access.options.serviceCapacity);
-    const pins = new ServicePins(bpf, { folder, room, isPinned: !dryRun });
+    const capacity = serviceCapacity(this.#access.options.serviceCapacity);
+    const pins = new ServicePins(bpf, { folder, capacity, isPinned: !dryRun });
     const table = new ServiceMapTable(pins.maps);
     const attach = (): void => {
       if (!dryRun && !pins.isStaged) attachSocketPrograms(bpf, programs());
@@ -113,7 +113,7 @@ export class ServiceParts {
             for (const { listener } of parts) listener.onEvents(events);
           },
         },
-        nodes: this.#ownLabels(parts),
+        nodes: this.#localLabels(parts),
       },
       tables: [sockets, ...(isMissing ? [] : [outside.items]), ...guard.tables],
       problems,
@@ -143,7 +143,7 @@ export class ServiceParts {
         return this.#rules({ ...options, deletesMayGo: () => sockets.flushed() });
       });
     } catch (error) {
-      if (error instanceof SyscallError || error instanceof OwnedByAnotherError) return error.message;
+      if (error instanceof SyscallError || error instanceof PartLockedError) return error.message;
       throw error;
     }
   }
@@ -158,7 +158,7 @@ export class ServiceParts {
       const { desired, items, listener, problems, setNodeLabels: _, ...services } = opened;
       return {
         ...services,
-        datapath: { services: listener, nodes: this.#ownLabels([opened]) },
+        datapath: { services: listener, nodes: this.#localLabels([opened]) },
         tables: [items],
         problems: () => [...affinityIsLost(desired.withAffinity), ...problems()],
         setServiceInputs: (inputs) => desired.setInputs(inputs),
@@ -244,7 +244,7 @@ export class ServiceParts {
   }
 
   /** Returns a handler that passes the labels of the local node to services. The last labels stay if the node is deleted. */
-  #ownLabels(parts: readonly OpenedServices[]): NodeHandler {
+  #localLabels(parts: readonly OpenedServices[]): NodeHandler {
     const { clusterName, nodeName } = this.#access.context;
     const take = ({ cluster, name, labels }: Node): void => {
       if (cluster !== clusterName || name !== nodeName) return;
@@ -257,7 +257,7 @@ export class ServiceParts {
   retirePrograms(): void {
     const { pinFolder } = this.#access.options;
     if (!existsSync(pinFolder)) return;
-    this.#access.unlessOwned(() => {
+    this.#access.unlessLocked(() => {
       const folder = this.#access.folder();
       const { bpf } = this.#access;
       detachSocketPrograms(bpf, folder);
@@ -267,7 +267,7 @@ export class ServiceParts {
 
   /** Removes the rules of an earlier process. */
   retireRules(): void {
-    this.#access.unlessOwned(() => {
+    this.#access.unlessLocked(() => {
       try {
         using _lock = this.#access.lock('rules');
         using table = new NftServices(this.#access.kernel, { table: NFT_TABLE });

@@ -7,14 +7,14 @@ import type { Bpf } from '../bpf/bpf.ts';
 import { BpfMap, ForeignMapError, isPinnedMap } from '../bpf/bpf-map.ts';
 import type { MapShape } from '../bpf/info.ts';
 import { pin, unpin } from '../bpf/pin.ts';
-import { STAGING_SUFFIX } from '../own-names.ts';
+import { STAGING_SUFFIX } from '../kernel-names.ts';
 import {
   FAMILIES,
   SERVICE_MAPS,
+  type ServiceCapacity,
   type ServiceMapName,
-  type ServiceRoom,
+  serviceCapacity,
   serviceMapShapes,
-  serviceRoom,
 } from './service-layout.ts';
 import { type ServiceMapSet, ServiceMaps } from './service-maps.ts';
 
@@ -27,7 +27,7 @@ const WRITTEN_BY_PROGRAMS: readonly ServiceMapName[] = ['clients', 'peers', 'dat
 export interface ServicePinsOptions {
   /** On a bpf file system. */
   readonly folder: string;
-  readonly room: ServiceRoom;
+  readonly capacity: ServiceCapacity;
   /** If false, new maps end with this process and no map is replaced. Default true. */
   readonly isPinned?: boolean | undefined;
 }
@@ -94,13 +94,13 @@ export class ServicePins implements Disposable {
    * a step fails, the old maps remain and `problems` returns the reason.
    */
   *resize(attach: () => void): Generator<undefined, void, void> {
-    const { room } = this.#options;
+    const { capacity } = this.#options;
     if (!this.isResized) return;
     const before = { ...this.#maps };
     const copies: { readonly family: Family; readonly name: ServiceMapName; readonly made: BpfMap }[] = [];
     try {
       for (const { family, name } of this.#resized()) {
-        const made = BpfMap.create(this.#bpf, serviceMapShapes(family, room)[name], `${name}${family}`);
+        const made = BpfMap.create(this.#bpf, serviceMapShapes(family, capacity)[name], `${name}${family}`);
         copies.push({ family, name, made });
         yield* copy(before[family][name], made);
       }
@@ -140,10 +140,10 @@ export class ServicePins implements Disposable {
   }
 
   #resized(): readonly { readonly family: Family; readonly name: ServiceMapName }[] {
-    const { room, isPinned = true } = this.#options;
+    const { capacity, isPinned = true } = this.#options;
     if (!isPinned) return [];
     return FAMILIES.flatMap((family) => {
-      const shapes = serviceMapShapes(family, room);
+      const shapes = serviceMapShapes(family, capacity);
       const isOther = (name: ServiceMapName): boolean =>
         this.#maps[family][name].shape.maxEntries !== shapes[name].maxEntries;
       return SERVICE_MAPS.filter(isOther).map((name) => ({ family, name }));
@@ -151,8 +151,8 @@ export class ServicePins implements Disposable {
   }
 
   #open(family: Family): { readonly maps: OpenMaps; readonly isStaged: boolean } {
-    const { folder, room, isPinned = true } = this.#options;
-    const shapes = serviceMapShapes(family, room);
+    const { folder, capacity, isPinned = true } = this.#options;
+    const shapes = serviceMapShapes(family, capacity);
     const opened: BpfMap[] = [];
     const openAll = (open: (shape: MapShape, name: string) => BpfMap): OpenMaps => {
       const openOne = (name: ServiceMapName): BpfMap => {
@@ -211,7 +211,7 @@ function openOfAnySize(shape: MapShape, open: (shape: MapShape) => BpfMap): BpfM
 /** Removes the pins of our maps; call it after the programs were detached. Maps of other programs remain. */
 export function unpinServiceMaps(bpf: Bpf, folder: string): void {
   for (const family of FAMILIES) {
-    const shapes = serviceMapShapes(family, serviceRoom());
+    const shapes = serviceMapShapes(family, serviceCapacity());
     for (const name of SERVICE_MAPS) {
       const path = join(folder, `${name}${family}`);
       if (isPinnedMap(bpf, path, shapes[name])) unpin(path);

@@ -42,7 +42,7 @@ export interface AttachContext {
  * Number of programs that use each `clsact` added by this process, by `namespace index`. The last program removes it, unless
  * others use it by then.
  */
-const ownDisciplines: Map<string, number> = new Map();
+const createdDisciplines: Map<string, number> = new Map();
 
 /** Numbers of our filter. A program that is attached again replaces the one before. */
 const FILTER = { priority: 20_201, handle: 1 } as const;
@@ -86,9 +86,9 @@ export class AttachedProgram implements Disposable {
       }
       const filter = { interface: ifindex, direction, ...FILTER };
       const discipline = `${namespace ?? ''} ${ifindex}`;
-      if (addClsact(socket, ifindex)) ownDisciplines.set(discipline, 1);
-      else if (ownDisciplines.has(discipline))
-        ownDisciplines.set(discipline, (ownDisciplines.get(discipline) ?? 0) + 1);
+      if (addClsact(socket, ifindex)) createdDisciplines.set(discipline, 1);
+      else if (createdDisciplines.has(discipline))
+        createdDisciplines.set(discipline, (createdDisciplines.get(discipline) ?? 0) + 1);
       try {
         addFilter(socket, program, filter);
       } catch (error) {
@@ -153,13 +153,13 @@ function addClsact(socket: NetlinkSocket, ifindex: number): boolean {
 
 /** Removes `clsact` from an interface if this process has added it, no program of ours uses it, and no filter is left there. */
 function releaseClsact(socket: NetlinkSocket, ifindex: number, discipline: string): void {
-  const users = ownDisciplines.get(discipline);
+  const users = createdDisciplines.get(discipline);
   if (users === undefined) return;
   if (users > 1) {
-    ownDisciplines.set(discipline, users - 1);
+    createdDisciplines.set(discipline, users - 1);
     return;
   }
-  ownDisciplines.delete(discipline);
+  createdDisciplines.delete(discipline);
   if (hasFilters(socket, ifindex)) return;
   const [error] = socket.transact([
     {

@@ -22,7 +22,6 @@ import {
   readRoute,
   writeRoute,
 } from '../../../../src/datapath/linux/netlink/route.ts';
-import { RTM_RULE, type Rule, readRule, writeRule } from '../../../../src/datapath/linux/netlink/rule.ts';
 import { canonicalAddress, Prefix } from '../../../../src/net/prefix.ts';
 import { addressText, cidrText } from '../../../net/support/arbitraries.ts';
 
@@ -84,8 +83,6 @@ const link: fc.Arbitrary<Link> = fc.record({
   vxlan: fc.record({ id: u32, port: fc.nat(65_535), local: address, learning: fc.boolean() }),
 });
 
-const rule: fc.Arbitrary<Rule> = fc.record({ source: prefix, table: u32, priority: u32, protocol: u8 });
-
 describe('a written message is read back unchanged', () => {
   it('of routes', () => {
     fc.assert(
@@ -110,14 +107,6 @@ describe('a written message is read back unchanged', () => {
     fc.assert(
       fc.property(link, (one) => {
         expect(readLink(reread(RTM_LINK.add, (writer) => writeLink(writer, one, 'make')))).toEqual(one);
-      }),
-    );
-  });
-
-  it('of rules', () => {
-    fc.assert(
-      fc.property(rule, (one) => {
-        expect(readRule(reread(RTM_RULE.add, (writer) => writeRule(writer, one)))).toEqual(one);
       }),
     );
   });
@@ -204,26 +193,24 @@ describe('an acknowledgement', () => {
 /** Reads all there is to read of bytes from anywhere. */
 function readEverything(bytes: Uint8Array): void {
   for (const message of readMessages(bytes)) {
-    for (const type of [2, 3, 16, 20, 24, 28, 32, message.type]) {
+    for (const type of [2, 3, 16, 20, 24, 28, message.type]) {
       const one = { ...message, type };
       readRoute(one);
       readNeighbor(one);
       readLink(one);
       readInterfaceAddress(one);
-      readRule(one);
       if (type === 2 || type === 3) errorIn(one, 'read');
     }
   }
 }
 
 describe('hostile input', () => {
-  const legal = fc.tuple(route, neighbor, link, rule).map(([one, two, three, four]) => {
+  const legal = fc.tuple(route, neighbor, link).map(([one, two, three]) => {
     const writer = new MessageWriter();
     for (const [type, write] of [
       [RTM_ROUTE.add, () => writeRoute(writer, one)],
       [RTM_NEIGHBOR.add, () => writeNeighbor(writer, two)],
       [RTM_LINK.add, () => writeLink(writer, three, 'make')],
-      [RTM_RULE.add, () => writeRule(writer, four)],
     ] as const) {
       writer.begin(type, 0, 1);
       write();

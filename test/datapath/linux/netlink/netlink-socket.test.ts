@@ -20,7 +20,6 @@ import {
   writeRouteDump,
   writeRouteQuestion,
 } from '../../../../src/datapath/linux/netlink/route.ts';
-import { RTM_RULE, readRule, writeRuleDump } from '../../../../src/datapath/linux/netlink/rule.ts';
 import { Kernel } from '../../../../src/datapath/linux/syscall/kernel.ts';
 import { SyscallError } from '../../../../src/datapath/linux/syscall/syscall-error.ts';
 import { describeOnLinux } from '../support/requirements.ts';
@@ -159,7 +158,7 @@ describeOnLinux('a netlink socket', ['routes', 'namespaces', 'ip'], () => {
     expect(() => reach('203.0.113.9')).toThrow('203.0.113.9: ENETUNREACH');
   });
 
-  it('reads the same links and rules as ip', () => {
+  it('reads the same links as ip', () => {
     const links = socket.dump(
       { operation: 'links', type: RTM_LINK.get, write: (writer) => writeLinkQuestion(writer) },
       readLink,
@@ -175,24 +174,6 @@ describeOnLinux('a netlink socket', ['routes', 'namespaces', 'ip'], () => {
         index: ifindex,
       })),
     );
-    here.run(
-      'ip',
-      'rule',
-      'add',
-      'from',
-      '10.1.0.0/16',
-      'lookup',
-      '500',
-      'priority',
-      '77',
-      'protocol',
-      '201',
-    );
-    const rules = socket.dump(
-      { operation: 'rules', type: RTM_RULE.get, write: (writer) => writeRuleDump(writer, 4) },
-      readRule,
-    );
-    expect(rules).toContainEqual({ source: '10.1.0.0/16', table: 500, priority: 77, protocol: 201 });
   });
 
   it('calls back for changes of others, and when it has missed some', async () => {

@@ -3,9 +3,9 @@ import { keptItems } from '../../../../src/datapath/linux/kept-items.ts';
 import { type Link, RTM_LINK, readLink } from '../../../../src/datapath/linux/netlink/link.ts';
 import { NetlinkFormatError, readMessages } from '../../../../src/datapath/linux/netlink/message-reader.ts';
 import { MessageWriter, NLM_F } from '../../../../src/datapath/linux/netlink/message-writer.ts';
+import { RTM_NEIGHBOR, writeNeighbor } from '../../../../src/datapath/linux/netlink/neighbor.ts';
 import type { NetlinkRequest, NetlinkSocket } from '../../../../src/datapath/linux/netlink/netlink-socket.ts';
 import { RTM_ROUTE, writeRoute } from '../../../../src/datapath/linux/netlink/route.ts';
-import { RTM_RULE, writeRule } from '../../../../src/datapath/linux/netlink/rule.ts';
 import { pathKey } from '../../../../src/datapath/linux/paths/path-item.ts';
 import { PathTable } from '../../../../src/datapath/linux/paths/path-table.ts';
 import { setDevice } from '../../../../src/datapath/linux/paths/tunnel-device.ts';
@@ -66,22 +66,29 @@ describeOnLinux('paths of a node', ['routes', 'tunnel', 'namespaces', 'ip'], () 
       .filter(Boolean);
 
   it('are unchanged by a late event of the delete of an earlier value', () => {
-    using table = new PathTable(kernel, { namespace: host.path, routeTable: 500, device: DEVICE });
-    const key = pathKey('rule', '10.2.0.0/24');
-    const rules = (): string => host.run('ip', 'rule', 'show', 'table', '500').trim();
-    const tell = (type: number, priority: number): unknown => {
+    using table = new PathTable(kernel, { namespace: host.path, routeTable: 254, device: DEVICE });
+    const device = pathKey('device', DEVICE);
+    const key = pathKey('neighbor', '10.2.0.0');
+    const [mac, earlier] = ['02:dc:00:00:00:02', '02:dc:00:00:00:01'];
+    const tunnel = { kind: 'device', vni: 7, port: 8472, local: '192.168.0.1', mtu: 1450, mac } as const;
+    expect(table.apply([{ key: device, item: tunnel }])).toEqual([undefined]);
+    const index = table.addresses().find(({ address }) => address.startsWith('fe80::dc:'))?.interface ?? 0;
+    const neighbors = (): string => host.run('ip', 'neigh', 'show', '10.2.0.0').trim();
+    const applyEvent = (type: number, lladdr: string): unknown => {
       const writer = new MessageWriter().begin(type, 0, 1);
-      writeRule(writer, { source: '10.2.0.0/24', table: 500, priority, protocol: 201 });
+      const entry = { kind: 'neighbor', interface: index, address: '10.2.0.0', mac: lladdr } as const;
+      writeNeighbor(writer, { ...entry, permanent: true, protocol: 201 });
       writer.end();
       return readMessages(writer.written()).map((message) => table.applyMessage(message));
     };
-    expect(table.apply([{ key, item: { kind: 'rule', priority: 100 } }])).toEqual([undefined]);
-    expect(tell(RTM_RULE.add, 100)).toEqual([{ key }]);
-    expect(rules()).toMatch(/^100:\s/);
-    tell(RTM_RULE.delete, 200);
-    // The rule is still known with its priority, so that it is deleted.
-    table.apply([{ key, item: undefined }]);
-    expect(rules()).toBe('');
+    expect(table.apply([{ key, item: { kind: 'neighbor', mac } }])).toEqual([undefined]);
+    expect(applyEvent(RTM_NEIGHBOR.add, mac)).toEqual([{ key }]);
+    expect(neighbors()).toContain(mac);
+    applyEvent(RTM_NEIGHBOR.delete, earlier);
+    expect(table.has(key, { kind: 'neighbor', mac })).toBe(true);
+    applyEvent(RTM_NEIGHBOR.delete, mac);
+    expect(table.has(key, undefined)).toBe(true);
+    expect(table.apply([{ key: device, item: undefined }])).toEqual([undefined]);
   });
 
   it('are adopted by the next process, which deletes nothing before its inputs are complete', async () => {
@@ -149,7 +156,7 @@ describeOnLinux('paths of a node', ['routes', 'tunnel', 'namespaces', 'ip'], () 
       ['192.168.0.254/32', 'it is in 192.168.0.0/24, a network of this host'],
       ['127.0.0.0/16', 'it overlaps 127.0.0.1/32 of this host'],
       ['8.8.8.0/24', 'it is in a public range; if it is correct, allow it with --datapath-remote-cidrs'],
-      ['0.0.0.0/0', 'it contains the address of its own node'],
+      ['0.0.0.0/0', 'it contains the address of its node'],
     ] as const) {
       expect(() => one.paths.nodeAdd(remote('other', cidr))).toThrow(reason);
       await one.settle();
@@ -457,7 +464,7 @@ describeOnLinux('paths of a node', ['routes', 'tunnel', 'namespaces', 'ip'], () 
   });
 
   it('are deleted if their node becomes the local one, and added if the local one becomes another', async () => {
-    const one = under({ rulePriority: 111 });
+    const one = under();
     await one.start();
     one.paths.nodeAdd(near);
     await one.settle();
@@ -470,13 +477,11 @@ describeOnLinux('paths of a node', ['routes', 'tunnel', 'namespaces', 'ip'], () 
     await one.settle();
     expect(routes()).toEqual([]);
     expect(one.paths.status()).toMatchObject({ nodes: 0, direct: 0 });
-    expect(host.run('ip', 'rule', 'show', 'priority', '111')).toContain('from 10.2.0.0/24');
     one.paths.nodeAdd(far);
     await one.settle();
     expect(routes()).toEqual([`10.3.0.0/24 via 10.3.0.0 dev ${DEVICE} onlink`]);
     one.paths.nodeUpdate(local, near);
     await one.settle();
-    expect(host.run('ip', 'rule', 'show', 'priority', '111')).toBe('');
     expect(routes()).toContain('10.2.0.0/24 via 192.168.0.2 dev eth0');
     // Without an own address there is no tunnel.
     expect(one.paths.status()).toMatchObject({ nodes: 2, direct: 1, tunnel: 0, withoutPath: 1 });
@@ -526,7 +531,7 @@ describeOnLinux('paths of a node', ['routes', 'tunnel', 'namespaces', 'ip'], () 
       '198.51.100.3 is not on a local link: its next hop is 192.168.0.254',
     );
     const greedy = node('greedy', { addresses: internal('192.168.0.7'), ipv4AllocCIDR: '192.168.0.0/16' });
-    expect(() => one.paths.nodeAdd(greedy)).toThrow('it contains the address of its own node');
+    expect(() => one.paths.nodeAdd(greedy)).toThrow('it contains the address of its node');
     one.paths.nodeAdd(near);
     await one.settle();
     expect(routes()).toEqual(['10.2.0.0/24 via 192.168.0.2 dev eth0']);
@@ -556,29 +561,6 @@ describeOnLinux('paths of a node', ['routes', 'tunnel', 'namespaces', 'ip'], () 
       '10.2.0.0/24 via 192.168.0.2 dev eth0',
       `10.3.0.0/24 via 10.3.0.0 dev ${DEVICE} onlink`,
     ]);
-  });
-
-  it('use a table of their own with rules for own pods if configured, and no rule otherwise', async () => {
-    const plain = under();
-    await plain.start();
-    plain.paths.nodeAdd(own);
-    await plain.settle();
-    expect(host.run('ip', 'rule')).not.toContain('10.9.0.0');
-    plain.paths[Symbol.dispose]();
-    const ruled = under({ rulePriority: 111 }, 500);
-    await ruled.start();
-    for (const one of [own, near]) ruled.paths.nodeAdd(one);
-    await ruled.settle();
-    expect(host.run('ip', 'rule', 'show', 'priority', '111')).toMatch(
-      /from 10\.9\.0\.0\/24 lookup 500 proto 201/,
-    );
-    expect(routes('table', '500')).toEqual(['10.2.0.0/24 via 192.168.0.2 dev eth0']);
-    host.run('ip', 'rule', 'delete', 'priority', '111');
-    await ruled.settle();
-    expect(host.run('ip', 'rule', 'show', 'priority', '111')).toContain('lookup 500');
-    ruled.paths.nodeDelete(own);
-    await ruled.settle();
-    expect(host.run('ip', 'rule', 'show', 'priority', '111')).toBe('');
   });
 
   it('are read again completely after events were lost', async () => {

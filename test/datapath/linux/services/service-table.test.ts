@@ -3,7 +3,10 @@ import { describe, expect, it } from 'vitest';
 import { Bpf } from '../../../../src/datapath/linux/bpf/bpf.ts';
 import { KeptTable } from '../../../../src/datapath/linux/kept-table.ts';
 import { DesiredServices } from '../../../../src/datapath/linux/services/desired-services.ts';
-import { type ServiceRoom, serviceRoom } from '../../../../src/datapath/linux/services/service-layout.ts';
+import {
+  type ServiceCapacity,
+  serviceCapacity,
+} from '../../../../src/datapath/linux/services/service-layout.ts';
 import type { ServiceMaps } from '../../../../src/datapath/linux/services/service-maps.ts';
 import { ServicePins } from '../../../../src/datapath/linux/services/service-pins.ts';
 import { ServiceMapTable } from '../../../../src/datapath/linux/services/service-table.ts';
@@ -17,7 +20,7 @@ import { SERVICE_STEP, type ServiceStep, ServiceWorld } from '../support/service
 
 type OpenServiceMaps = (family: Family) => ServiceMaps;
 
-const ROOM: ServiceRoom = { slots: 4096, backends: 1024, clients: 64 };
+const CAPACITY: ServiceCapacity = { slots: 4096, backends: 1024, clients: 64 };
 
 /** A process that keeps the maps equal to a world. */
 function start(open: OpenServiceMaps, world: ServiceWorld) {
@@ -72,7 +75,7 @@ describe('services in the maps of a kernel', () => {
   it('equal a model after any steps', () =>
     fc.assert(
       fc.asyncProperty(fc.array(SERVICE_STEP, { maxLength: 80 }), (steps) =>
-        live(fakeServiceMaps(ROOM), steps, 5),
+        live(fakeServiceMaps(CAPACITY), steps, 5),
       ),
       { numRuns: 200 },
     ));
@@ -80,7 +83,7 @@ describe('services in the maps of a kernel', () => {
   it('always have the slots and backends that they count, after each single write', () =>
     fc.assert(
       fc.asyncProperty(fc.array(SERVICE_STEP, { maxLength: 40 }), async (steps) => {
-        const open = fakeServiceMaps(ROOM);
+        const open = fakeServiceMaps(CAPACITY);
         for (const family of [4, 6] as const) {
           const { services, backends } = open(family).maps;
           if (!(services instanceof FakeMap && backends instanceof FakeMap)) throw new Error('not a fake');
@@ -103,8 +106,8 @@ describe('services in the maps of a kernel', () => {
     number,
     backends: ips.map((ip) => ({ ip, state: 'active', node: 'here' })),
   });
-  const setUp = async (room: ServiceRoom = ROOM) => {
-    const open = fakeServiceMaps(room);
+  const setUp = async (capacity: ServiceCapacity = CAPACITY) => {
+    const open = fakeServiceMaps(capacity);
     const world = new ServiceWorld();
     world.cache.markSynced();
     const process = start(open, world);
@@ -158,7 +161,7 @@ describe('services in the maps of a kernel', () => {
   });
 
   it('remain unchanged if there is no room for another backend, and others are updated', async () => {
-    const { world, turns, table, kept } = await setUp({ ...ROOM, backends: 4 });
+    const { world, turns, table, kept } = await setUp({ ...CAPACITY, backends: 4 });
     kept.allowDeletes();
     world.take(service(1));
     world.take(slice(1, '10.0.0.1'));
@@ -175,7 +178,7 @@ describe('services in the maps of a kernel', () => {
   });
 
   it('name the full map, and are written as soon as another service has fewer backends', async () => {
-    const { world, turns, table, kept } = await setUp({ ...ROOM, backends: 4 });
+    const { world, turns, table, kept } = await setUp({ ...CAPACITY, backends: 4 });
     kept.allowDeletes();
     world.take(service(1));
     world.take(slice(1, '10.0.0.1', '10.0.0.2'));
@@ -303,7 +306,7 @@ describe('services in the maps of a kernel', () => {
 
 describeOnLinux('services in the maps of this kernel', ['maps', 'bpftool'], () => {
   it('have room for 10,000 services of 10 distinct backends each by default (regression: 65,536 backends)', () => {
-    const { backends, slots } = serviceRoom();
+    const { backends, slots } = serviceCapacity();
     expect(backends).toBeGreaterThanOrEqual(100_000);
     // Cluster IP, any other port of it, and four node addresses.
     expect(slots).toBeGreaterThanOrEqual(10_000 * (5 * 11 + 1));
@@ -313,8 +316,8 @@ describeOnLinux('services in the maps of this kernel', ['maps', 'bpftool'], () =
     using scratch = new Scratch();
     const bpf = new Bpf(new Kernel());
     const folder = scratch.bpffs();
-    new ServicePins(bpf, { folder, room: ROOM })[Symbol.dispose]();
-    using pins = new ServicePins(bpf, { folder, room: { ...ROOM, clients: 128 } });
+    new ServicePins(bpf, { folder, capacity: CAPACITY })[Symbol.dispose]();
+    using pins = new ServicePins(bpf, { folder, capacity: { ...CAPACITY, clients: 128 } });
     const before = pins.maps[6].maps;
     const written = ['peers', 'datagrams', 'clients'] as const;
     for (const _ of pins.resize(() => {
@@ -337,7 +340,7 @@ describeOnLinux('services in the maps of this kernel', ['maps', 'bpftool'], () =
     const world = new ServiceWorld();
     world.cache.markSynced();
     {
-      using pins = new ServicePins(bpf, { folder, room: ROOM });
+      using pins = new ServicePins(bpf, { folder, capacity: CAPACITY });
       const { kept, turns } = start((family) => pins.maps[family], world);
       await turns.until(kept.adopt());
       world.take({
@@ -346,7 +349,7 @@ describeOnLinux('services in the maps of this kernel', ['maps', 'bpftool'], () =
       });
       await turns.settle();
     }
-    using pins = new ServicePins(bpf, { folder, room: { ...ROOM, slots: 2 } });
+    using pins = new ServicePins(bpf, { folder, capacity: { ...CAPACITY, slots: 2 } });
     expect(pins.isResized).toBe(true);
     let attached = 0;
     for (const _ of pins.resize(() => void attached++));
@@ -362,8 +365,8 @@ describeOnLinux('services in the maps of this kernel', ['maps', 'bpftool'], () =
     using scratch = new Scratch();
     const bpf = new Bpf(new Kernel());
     const folder = scratch.bpffs();
-    new ServicePins(bpf, { folder, room: ROOM })[Symbol.dispose]();
-    using pins = new ServicePins(bpf, { folder, room: { ...ROOM, clients: 128 } });
+    new ServicePins(bpf, { folder, capacity: CAPACITY })[Symbol.dispose]();
+    using pins = new ServicePins(bpf, { folder, capacity: { ...CAPACITY, clients: 128 } });
     const before = pins.descriptors;
     const fail = (): never => {
       throw new Error('the verifier rejects the program');
@@ -377,7 +380,7 @@ describeOnLinux('services in the maps of this kernel', ['maps', 'bpftool'], () =
   it('use memory per entry: their capacity would be 300 MB', () => {
     using scratch = new Scratch();
     const folder = scratch.bpffs();
-    using _pins = new ServicePins(new Bpf(new Kernel()), { folder, room: serviceRoom() });
+    using _pins = new ServicePins(new Bpf(new Kernel()), { folder, capacity: serviceCapacity() });
     const bytes = ['services', 'backends', 'members'].flatMap((name) =>
       [4, 6].map((family): number => {
         const shown = exec('bpftool', '-j', 'map', 'show', 'pinned', `${folder}/${name}${family}`);
@@ -390,7 +393,7 @@ describeOnLinux('services in the maps of this kernel', ['maps', 'bpftool'], () =
   it('equal a model after a thousand steps', async () => {
     using scratch = new Scratch();
     const bpf = new Bpf(new Kernel());
-    using pins = new ServicePins(bpf, { folder: scratch.bpffs(), room: ROOM });
+    using pins = new ServicePins(bpf, { folder: scratch.bpffs(), capacity: CAPACITY });
     const open: OpenServiceMaps = (family) => pins.maps[family];
     const steps = fc.sample(SERVICE_STEP, { numRuns: 1000, seed: 11 });
     await live(open, steps, 25);

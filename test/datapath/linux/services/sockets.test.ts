@@ -19,7 +19,7 @@ import {
 } from '../../../../src/datapath/linux/bpf/programs/sockets-images.ts';
 import { KeptTable } from '../../../../src/datapath/linux/kept-table.ts';
 import { DesiredServices } from '../../../../src/datapath/linux/services/desired-services.ts';
-import type { ServiceRoom } from '../../../../src/datapath/linux/services/service-layout.ts';
+import type { ServiceCapacity } from '../../../../src/datapath/linux/services/service-layout.ts';
 import { ServicePins, unpinServiceMaps } from '../../../../src/datapath/linux/services/service-pins.ts';
 import { ServiceMapTable } from '../../../../src/datapath/linux/services/service-table.ts';
 import {
@@ -43,7 +43,7 @@ const { TCP, UDP } = PROTOCOL_NUMBERS;
 const ID = { namespace: 'shop', name: 'web' };
 const BACKENDS = ['10.1.0.1', '10.2.0.1', 'fd00:1::1', 'fd00:2::1'];
 const [OWN, REMOTE, OWN6, REMOTE6] = BACKENDS as [string, string, string, string];
-const ROOM: ServiceRoom = { slots: 4096, backends: 256, clients: 4096 };
+const CAPACITY: ServiceCapacity = { slots: 4096, backends: 256, clients: 4096 };
 const FOREIGN_MAP = 'type hash key 4 value 4 entries 5 name foreign';
 const VIP = '172.16.0.10';
 const VIP6 = 'fd00:16::10';
@@ -63,9 +63,9 @@ class Process {
   readonly #folder: string;
   readonly pins: ServicePins;
 
-  constructor(folder: string, room: ServiceRoom = ROOM) {
+  constructor(folder: string, capacity: ServiceCapacity = CAPACITY) {
     this.#folder = folder;
-    this.pins = new ServicePins(this.#bpf, { folder, room });
+    this.pins = new ServicePins(this.#bpf, { folder, capacity });
     this.table = new ServiceMapTable(this.pins.maps);
     const desired = new DesiredServices({
       nodePort: { enabled: true, ipv4: [NODE] },
@@ -295,21 +295,21 @@ describeOnLinux('sockets that connect to services', ['sockets', 'namespaces', 'b
       const sizeOf = (name: string): number =>
         JSON.parse(exec('bpftool', '-j', 'map', 'show', 'pinned', `${folder}/${name}`)).max_entries;
       await peer.do('load', { ip: vip, port: 80, begun: 50 });
-      for (const room of [
-        { ...ROOM, slots: 8192, backends: 512 },
+      for (const capacity of [
+        { ...CAPACITY, slots: 8192, backends: 512 },
         { slots: 2048, backends: 128, clients: 2048 },
-        ROOM,
+        CAPACITY,
       ]) {
         agent.stop();
-        agent = new Process(folder, room);
+        agent = new Process(folder, capacity);
         const served = agent.serve({ [OWN]: 'active', [OWN6]: 'active' }, [REMOTE, REMOTE6]);
         await agent.start(cgroup);
         await served;
         expect(agent.kept.status()).toMatchObject({ upserts: 0, deletes: 0 });
         expect([sizeOf('services4'), sizeOf('backends6'), sizeOf('peers4')]).toEqual([
-          room.slots,
-          room.backends,
-          room.clients,
+          capacity.slots,
+          capacity.backends,
+          capacity.clients,
         ]);
       }
       // As a release with other keys has left them: the programs go on with the maps that they hold.
@@ -328,7 +328,7 @@ describeOnLinux('sockets that connect to services', ['sockets', 'namespaces', 'b
       const served = agent.serve({ [OWN]: 'active', [OWN6]: 'active' }, [REMOTE, REMOTE6]);
       await agent.start(cgroup);
       await served;
-      expect([agent.pins.isStaged, sizeOf('services4')]).toEqual([false, ROOM.slots]);
+      expect([agent.pins.isStaged, sizeOf('services4')]).toEqual([false, CAPACITY.slots]);
       expect(readdirSync(folder).filter((name) => name.includes('_new'))).toEqual([]);
       await agent.serve({ [OWN]: 'active', [OWN6]: 'active' }, []);
       const { errors, connections } = await peer.do('stop');

@@ -1,6 +1,6 @@
 import type { BatchedMap } from '../../../../src/datapath/linux/bpf/bpf-map.ts';
 import {
-  type ServiceRoom,
+  type ServiceCapacity,
   serviceMapShapes,
 } from '../../../../src/datapath/linux/services/service-layout.ts';
 import { ServiceMaps } from '../../../../src/datapath/linux/services/service-maps.ts';
@@ -89,12 +89,12 @@ export class FakeMap implements BatchedMap {
 }
 
 /** The maps of services, in memory: the same ones each time. */
-export function fakeServiceMaps(room: ServiceRoom): (family: Family) => ServiceMaps {
+export function fakeServiceMaps(capacity: ServiceCapacity): (family: Family) => ServiceMaps {
   const families = new Map<Family, ServiceMaps>();
   return (family) => {
     const found = families.get(family);
     if (found !== undefined) return found;
-    const shapes = serviceMapShapes(family, room);
+    const shapes = serviceMapShapes(family, capacity);
     const made = new ServiceMaps(family, {
       services: new FakeMap(shapes.services),
       backends: new FakeMap(shapes.backends),

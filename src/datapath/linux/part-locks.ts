@@ -3,9 +3,9 @@ import type { Kernel } from './syscall/kernel.ts';
 import { SyscallError } from './syscall/syscall-error.ts';
 
 /** Another process owns this part. */
-export class OwnedByAnotherError extends Error {
-  override readonly name: string = 'OwnedByAnotherError';
-  readonly code: 'owned-by-another' = 'owned-by-another';
+export class PartLockedError extends Error {
+  override readonly name: string = 'PartLockedError';
+  readonly code: 'part-locked' = 'part-locked';
 }
 
 /**
@@ -26,7 +26,7 @@ const NAMESPACE_RISKS: Readonly<Record<NamespacePart, string>> = {
 
 /**
  * Locks a part of the network namespace of this process until dispose or until the process ends for any reason. The lock is the
- * name of an abstract socket, which the kernel keeps per namespace. Throws {@link OwnedByAnotherError}.
+ * name of an abstract socket, which the kernel keeps per namespace. Throws {@link PartLockedError}.
  */
 export function lockNamespace(kernel: Kernel, part: NamespacePart): Disposable {
   const fd = kernel.socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -37,7 +37,7 @@ export function lockNamespace(kernel: Kernel, part: NamespacePart): Disposable {
   );
 }
 
-/** Locks a folder of pins in the same way, by an advisory lock on it. Throws {@link OwnedByAnotherError}. */
+/** Locks a folder of pins in the same way, by an advisory lock on it. Throws {@link PartLockedError}. */
 export function lockFolder(kernel: Kernel, folder: string): Disposable {
   const fd = openSync(folder, 'r');
   const words = `another agent uses the pins in ${folder}: stop it, or set another folder with --datapath-pins`;
@@ -49,7 +49,7 @@ function locked(fd: number, conflict: string, words: string, lock: () => void): 
     lock();
   } catch (error) {
     closeSync(fd);
-    if (error instanceof SyscallError && error.code === conflict) throw new OwnedByAnotherError(words);
+    if (error instanceof SyscallError && error.code === conflict) throw new PartLockedError(words);
     throw error;
   }
   let isHeld = true;
