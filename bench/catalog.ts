@@ -54,7 +54,7 @@ export const BENCHES: Readonly<Record<string, Bench>> = {
   },
   shared: {
     summary:
-      'SharedLookup: look-ups of 1 and 2 workers during changes, beside postMessage and copies; --n prefixes (1,000,000)',
+      'SharedLookup: lookups of 1 and 2 workers during changes, beside postMessage and copies; --n prefixes (1,000,000)',
     run: async (options) => (await import('./shared.ts')).benchShared(options),
   },
   tape: {
@@ -62,7 +62,7 @@ export const BENCHES: Readonly<Record<string, Bench>> = {
     run: async (options) => (await import('./tape.ts')).benchTape(options),
   },
   history: {
-    summary: 'history: cost of a record, bytes, look-ups at earlier times; --n prefixes (300,000)',
+    summary: 'history: cost of a record, bytes, lookups at earlier times; --n prefixes (300,000)',
     run: async (options) => (await import('./history.ts')).benchHistory(options),
   },
   answers: {

@@ -146,7 +146,7 @@ async function writeRounds(
   return [...first, ...(await inRounds(n, 'plain writes', rounds - together, main))];
 }
 
-/** Longest matches in tables of all kinds, including a `Map`. They are filled once, because look-ups do not change them. */
+/** Longest matches in tables of all kinds, including a `Map`. They are filled once, because lookups do not change them. */
 async function matchRounds(
   pauses: PauseLog,
   { lookups, plain }: Workloads,

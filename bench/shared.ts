@@ -27,14 +27,14 @@ const GROUP = 16;
 /** Builds the readers of a Go map under a `sync.RWMutex`. This module runs in `dist-bench/bench`. */
 const BUILD_GO: string = fileURLToPath(new URL('../../bench/shared/rwmutex/build.sh', import.meta.url));
 
-/** Look-ups of a number of workers at a rate of changes. */
+/** Lookups of a number of workers at a rate of changes. */
 export interface SharedRow {
   readonly kind: ReaderKind | 'go';
   readonly workers: number;
   /** Changes a second: requested, and applied. */
   readonly rate: number;
   readonly applied: number;
-  /** Look-ups a second of all workers. */
+  /** Lookups a second of all workers. */
   readonly lookups: number;
   /** The same of the CPU time of each worker: what they reach if each of them has a free core. NaN if the main thread answers. */
   readonly lookupsOfCpu: number;
@@ -60,7 +60,7 @@ interface GoReport {
   readonly rows: readonly Omit<SharedRow, 'kind'>[];
 }
 
-/** Measures a Go map of as many addresses under a lock, with GOMAXPROCS=2. Its look-ups are exact. Undefined if there is no Go. */
+/** Measures a Go map of as many addresses under a lock, with GOMAXPROCS=2. Its lookups are exact. Undefined if there is no Go. */
 function measureGo(entries: number): GoReport | undefined {
   const built = spawnSync(BUILD_GO, { encoding: 'utf8' });
   if (built.status !== 0) return undefined;
@@ -218,7 +218,7 @@ async function measure(
   return { rows, copyBytes };
 }
 
-/** Measures look-ups of worker threads in shared memory, beside asking the main thread, and a copy in each worker. */
+/** Measures lookups of worker threads in shared memory, beside asking the main thread, and a copy in each worker. */
 export async function benchShared({
   n: entries = 1_000_000,
   json = false,
@@ -283,15 +283,15 @@ function render({
   const two = rows.find(({ kind, workers, rate }) => kind === 'shared' && workers === 2 && rate === 0);
   const scaling = (two?.lookups ?? 0) / (one?.lookups ?? 0);
   const lookups = one?.lookupsOfCpu ?? 0;
-  return `Look-ups of ${entries.toLocaleString('en')} IPv4 addresses in random order by worker threads, in groups of 16 with \`lookupMany\`, while the main thread
+  return `Lookups of ${entries.toLocaleString('en')} IPv4 addresses in random order by worker threads, in groups of 16 with \`lookupMany\`, while the main thread
 changes identities in batches every ${BATCH_MS} ms. Free cores: the same per CPU second of each worker. Scaling: of two workers, to one.
 
-${textTable(['', 'changes/s', 'applied/s', 'look-ups/s', 'on free cores', 'scaling', 'on free cores'], table)}
+${textTable(['', 'changes/s', 'applied/s', 'lookups/s', 'on free cores', 'scaling', 'on free cores'], table)}
 ${textTable(
   ['', '', 'budget', ''],
   [
     [
-      'look-ups of a worker per CPU second',
+      'lookups of a worker per CPU second',
       Math.round(lookups).toLocaleString('en'),
       BUDGET.lookups.toLocaleString('en'),
       verdict(lookups >= BUDGET.lookups),

@@ -1,5 +1,5 @@
 /**
- * Look-ups from every core, as `datapath-cache/shared`: one `IPCache` in one thread, and any number of worker threads that read its
+ * Lookups from every core, as `datapath-cache/shared`: one `IPCache` in one thread, and any number of worker threads that read its
  * prefixes and identities from shared memory. Loads nothing of Node and no other package.
  */
 

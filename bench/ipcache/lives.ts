@@ -39,7 +39,7 @@ async function timeKeys(
   return meter.cost(count);
 }
 
-/** Measures look-ups and checks the number of hits. */
+/** Measures lookups and checks the number of hits. */
 async function timeReads(
   pauses: PauseLog,
   chunks: Iterable<readonly string[]>,
@@ -50,7 +50,7 @@ async function timeReads(
   const cost = await timeKeys(pauses, chunks, (keys) => {
     hits += read(keys);
   });
-  expect('look-ups that found something', hits, found.expected);
+  expect('lookups that found something', hits, found.expected);
   return cost;
 }
 
@@ -137,7 +137,7 @@ function* texts(strings: FreshStrings): Generator<readonly string[]> {
   for (const chunk of strings.chunks()) yield chunk.texts;
 }
 
-/** Fills a subject with the table of look-ups. */
+/** Fills a subject with the table of lookups. */
 export function fill(subject: Subject, lookups: Lookups): void {
   for (const keys of texts(lookups.keys)) {
     subject.upsertAll(

@@ -46,7 +46,7 @@ const IPV6: Space = {
 const COVER = 50;
 /** Size of the neighbourhood of a prefix in bits: a /24 for an address, a /16 for a /24. */
 const NEIGHBOURHOOD = 8;
-/** Number of look-ups in each round: a sample, because they do not change the table; fewer for a small table. */
+/** Number of lookups in each round: a sample, because they do not change the table; fewer for a small table. */
 const SAMPLE = 20_000;
 const MIN_SAMPLE = 2000;
 const PREFIXES_PER_LOOKUP = 30;
@@ -74,7 +74,7 @@ function fresh(texts: readonly string[]): FreshStrings {
 }
 
 /**
- * A table of `n` prefixes for longest-prefix match, and look-ups in it. One third are addresses, one third subnets
+ * A table of `n` prefixes for longest-prefix match, and lookups in it. One third are addresses, one third subnets
  * (/24; IPv6 /64), and one third CIDRs of all lengths (/8 to /31; IPv6 /32 to /127), as many of each length as of
  * another, except that no length covers more than 2 % of the space; all in random places. With `shadowed`, a
  * tenth of the keys are full-length CIDRs over addresses of the first third.

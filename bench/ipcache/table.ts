@@ -23,7 +23,7 @@ const WRITES: readonly Line[] = [
 ];
 
 const READS: readonly Line[] = [
-  { name: 'exact', what: 'exact look-up', budget: 0.6, sorted: 0.3, go: '304 / 524' },
+  { name: 'exact', what: 'exact lookup', budget: 0.6, sorted: 0.3, go: '304 / 524' },
   { name: 'identityOf', what: 'identity only', budget: 0.4, sorted: 0.15 },
   { name: 'lookupMany', what: '`lookupMany`', budget: 0.3, sorted: 0.12 },
   { name: 'lpmHitExact', what: 'LPM hit on exact', go: '– / 763' },

@@ -6,10 +6,10 @@ import type { SharedHeap } from './shared-memory.ts';
  * Changes identities of published leaves without a copy of the leaf ({@link CHANGED}), of one writer.
  *
  *     batch n        the new identity is added to the table of n, and the slot is marked
- *     begin of n + 1 the new identity is written to the slot: no valid look-up reads the slot for it or for the one before
+ *     begin of n + 1 the new identity is written to the slot: no valid lookup reads the slot for it or for the one before
  *     begin of n + 2 the mark is deleted unless n + 1 has changed the slot again, and the table is emptied
  *
- * So a word that a valid look-up depends on never changes, and the order in which its reads reach the memory does not matter.
+ * So a word that a valid lookup depends on never changes, and the order in which its reads reach the memory does not matter.
  */
 export class ChangedValues {
   readonly #heap: SharedHeap;

@@ -62,7 +62,7 @@ export function stampOf(batch: number): number {
  *
  *     stamp │ before │ count, depth │ before, high │ 20 slots of 3 words: tag, meta, identity; of 6 words for IPv6: also w0, w1, w2
  *
- * Leaves begin at multiples of 16 words. A *reference* to a leaf has its size class in the lower four bits, so that a look-up can
+ * Leaves begin at multiples of 16 words. A *reference* to a leaf has its size class in the lower four bits, so that a lookup can
  * read the header and the slot at the same time.
  */
 export const LEAF = {
@@ -216,7 +216,7 @@ export function findSlot(
  *
  *     slot │ identity │ slot │ identity │ 0 │ …
  *
- * The identity of a marked slot is that in the table of the look-up's batch, if the table contains the slot. Otherwise, and without a
+ * The identity of a marked slot is that in the table of the lookup's batch, if the table contains the slot. Otherwise, and without a
  * mark, it is in the slot.
  */
 export const CHANGED = { words: 4_096, limit: 1_024 } as const;

@@ -10,7 +10,7 @@ const LENGTH_BITS = 7;
 
 /**
  * Lists for readers the prefix lengths a longest match has to try ({@link FILTER}), of one family and written by one thread. The
- * filter contains every length that the look-ups of any revision need: a bit is set before the prefix is published, and deleted
+ * filter contains every length that the lookups of any revision need: a bit is set before the prefix is published, and deleted
  * in the batch after the one that deletes the last prefix.
  */
 export class LengthFilter {
@@ -43,7 +43,7 @@ export class LengthFilter {
     else if (by > 0 && count === 1) this.#set(bit, true);
   }
 
-  /** Deletes the bits that the last batch has left unused. Called when no valid look-up can need them. */
+  /** Deletes the bits that the last batch has left unused. Called when no valid lookup can need them. */
   turn(): void {
     for (let i = 0; i < this.#unused.length; i++) {
       const bit = this.#unused.at(i);

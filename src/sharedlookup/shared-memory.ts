@@ -59,7 +59,7 @@ interface SizeClass {
  * Blocks of words in a growable buffer, of one writer. Every block is a multiple of a cache line.
  *
  * A block that is released may still be read. It is reused after the next {@link SharedHeap.turn}, which the owner calls when
- * the look-ups that may read it have become invalid. Blocks are not joined: memory that IPv4 prefixes had is reused for IPv4 prefixes.
+ * the lookups that may read it have become invalid. Blocks are not joined: memory that IPv4 prefixes had is reused for IPv4 prefixes.
  */
 export class SharedHeap {
   readonly buffer: SharedArrayBuffer;

@@ -207,7 +207,7 @@ export class SharedReader {
     return parsePrefix(ip, this.#key) && this.#key.form === 'endpoint';
   }
 
-  /** Returns the batch that a look-up reads, and maps memory added by the writer. */
+  /** Returns the batch that a lookup reads, and maps memory added by the writer. */
   #begin(): number {
     const batch = Atomics.load(this.#header, HEADER.published);
     const words = this.#header[HEADER.words] ?? 0;
@@ -218,9 +218,9 @@ export class SharedReader {
     return batch;
   }
 
-  /** Returns true if nothing that a look-up of this batch has read was reused, or was beyond the mapped memory. */
+  /** Returns true if nothing that a lookup of this batch has read was reused, or was beyond the mapped memory. */
   #isValid(batch: number): boolean {
-    Atomics.store(this.#fence, 0, 0); // with the load, a full fence: no read of the look-up is later than it
+    Atomics.store(this.#fence, 0, 0); // with the load, a full fence: no read of the lookup is later than it
     const started = Atomics.load(this.#header, HEADER.started);
     return isRecent(batch, started) && this.#header[HEADER.words] === this.#wordCount;
   }
@@ -268,7 +268,7 @@ export class SharedReader {
     const hash = prefixHash(this.#seed, family, key, length);
     let leaf = leafAt(words, directory, hash);
     const stamp = words[leafOf(leaf) + LEAF.stamp] ?? 0;
-    // The unfinished batch has replaced the leaf of this look-up.
+    // The unfinished batch has replaced the leaf of this lookup.
     if (stamp !== 0 && stamp !== stampOf(batch)) leaf = leafBefore(words, leaf, hash);
     return findSlot(words, leaf, key, length, hash);
   }
@@ -282,7 +282,7 @@ export class SharedReader {
     return words[pair] === slot ? (words[pair + 1] ?? 0) : identity;
   }
 
-  /** Returns an entry. Its fields are undefined if the look-up is not valid. */
+  /** Returns an entry. Its fields are undefined if the lookup is not valid. */
   #entryAt(slot: number, batch: number): SharedEntry {
     const words = this.#words;
     const meta = words[slot + SLOT.meta] ?? 0;

@@ -25,7 +25,7 @@ export interface SharedAttributes {
  *
  *     begin: started + 1 ─► what the batch before has released becomes free ─► copies of leaves ─► publish: published + 1
  *
- * A look-up belongs to the last published batch. It is valid if at its end at most one more was started: the memory that it has
+ * A lookup belongs to the last published batch. It is valid if at its end at most one more was started: the memory that it has
  * read was not reused. Readers write nothing that others read, so the end of a reader has no effect.
  */
 export class SharedTable {

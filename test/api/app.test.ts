@@ -211,7 +211,7 @@ describe('a list of several pages', () => {
   });
 });
 
-describe('look-ups', () => {
+describe('lookups', () => {
   it('find the longest prefix, and explain which claim won', async () => {
     expect((await get('/v1/ipcache/lookup/::ffff:10.0.0.1')).body).toEqual(CHECKOUT);
     expect((await get('/v1/ipcache/lookup/10.9.9.9')).body).toEqual(EIGHT);

@@ -11,7 +11,7 @@ describe('the bench of the ipcache', () => {
 
   beforeAll(async () => {
     vi.stubGlobal('gc', () => {}); // figures need `--expose-gc`, their form does not
-    // The bench checks by itself that every look-up finds, or misses, what it should, and what listeners are told.
+    // The bench checks by itself that every lookup finds, or misses, what it should, and what listeners are told.
     const folder = mkdtempSync(join(tmpdir(), 'bench-'));
     const peer = join(folder, 'peer.json');
     writeFileSync(

@@ -58,7 +58,7 @@ function textsOf(table: HashPrefixTable | MapPrefixTable, slots: Iterable<number
 }
 
 describe('the hash prefix table matches a naive table', () => {
-  it('for any history of insertions, removals and look-ups', () => {
+  it('for any history of insertions, removals and lookups', () => {
     fc.assert(
       fc.property(fc.array(step, { maxLength: 80, size: 'max' }), fc.integer(), (steps, seed) => {
         // Several tables by and by, forked from each other: what is written to one must not show in another.

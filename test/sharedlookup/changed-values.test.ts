@@ -19,7 +19,7 @@ function started(): {
 }
 
 describe('an identity that is changed in place', () => {
-  it('keeps its mark while look-ups of the last batch may need it', () => {
+  it('keeps its mark while lookups of the last batch may need it', () => {
     const { changed, words, slot } = started();
     changed.change(slot, 7);
     expect([isMarked(words, slot), words[slot + SLOT.identity]]).toEqual([true, 0]);

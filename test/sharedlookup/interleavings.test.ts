@@ -99,7 +99,7 @@ const writerStep: fc.Arbitrary<WriterStep> = fc.oneof(
   { weight: 1, arbitrary: fc.integer({ min: PREFIXES.length, max: 2 * PREFIXES.length - 1 }) },
 );
 
-/** More than all look-ups of a run read together. */
+/** More than all lookups of a run read together. */
 const MANY_READS = 100_000;
 
 /** Steps of the writer before the next read of a word. */
@@ -120,7 +120,7 @@ function neverTorn({ SharedTable, SharedReader }: Classes): fc.IProperty<unknown
     const map = (buffer: SharedArrayBuffer, words: number): Int32Array =>
       new Proxy(new Int32Array(buffer, 0, words), {
         get: (target, index) => {
-          if (++reads > MANY_READS) expect.fail('no look-up ends');
+          if (++reads > MANY_READS) expect.fail('no lookup ends');
           for (const step of queue.next().value ?? []) writer.step(step);
           return Reflect.get(target, index);
         },
@@ -256,7 +256,7 @@ const MUTANTS: readonly (Patch & { readonly name: string })[] = [
   },
 ];
 
-describe('a look-up between the steps of the writer', () => {
+describe('a lookup between the steps of the writer', () => {
   it('returns one published state, whatever the steps are', () => {
     fc.assert(neverTorn({ SharedTable, SharedReader }));
   });

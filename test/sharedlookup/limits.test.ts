@@ -236,7 +236,7 @@ describe('a wrong use is named', () => {
       expect(() => openLookup({ buffer: new SharedArrayBuffer(bytes) })).toThrow(/not of a SharedLookup/);
   });
 
-  it('in look-ups', () => {
+  it('in lookups', () => {
     const lookup = new SharedLookup(new IPCache(), { maxBytes: MIB });
     const reader = openLookup(lookup.handle);
     expect(() => reader.lookupMany(['10.0.0.1'], new Uint32Array(0))).toThrow(/an element for each address/);

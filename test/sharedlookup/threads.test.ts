@@ -6,7 +6,7 @@ import { openLookup } from '../../src/sharedlookup/shared-reader.ts';
 import { checkedReader, checkInThreads, NumberedBatches, startWorker } from './support/checked-threads.ts';
 import { bundlePatched } from './support/patched.ts';
 
-describe('look-ups in three workers while batches are written', () => {
+describe('lookups in three workers while batches are written', () => {
   it('are never torn or stale, and see all of a batch or nothing', async () => {
     const reports = await checkInThreads(await checkedReader(), { workers: 3, pairs: 100_000, keys: 64 });
     for (const { faults, lookups, revisions } of reports) {

@@ -4,7 +4,7 @@ import { openLookup, type SharedLookupHandle } from '../../../src/sharedlookup/s
 /** What a checking worker is told. */
 export interface CheckTask {
   readonly handle: SharedLookupHandle;
-  /** Number of pairs of look-ups. */
+  /** Number of pairs of lookups. */
   readonly pairs: number;
   readonly keys: number;
   /** Of the order of its addresses. */
@@ -14,7 +14,7 @@ export interface CheckTask {
 /** What it has found. */
 export interface CheckReport {
   readonly lookups: number;
-  /** The first look-ups that were torn, stale, or half of a batch. */
+  /** The first lookups that were torn, stale, or half of a batch. */
   readonly faults: readonly string[];
   /** Number of different revisions that it has seen. */
   readonly revisions: number;
