@@ -3,7 +3,6 @@
  * package, except the other entries, may change in any version.
  */
 
-// ── Restarts: checkpoints, and reserved addresses ──────────────────────────────────────────────────────────
 export { StateFiles } from './agent/state-files.ts';
 export type { StateFile, StateFolder, StateSink } from './base/files/state-folder.ts';
 export type { TurnGateOptions } from './base/turn-gate.ts';
@@ -21,7 +20,6 @@ export type {
   ConfigSource,
 } from './clustermesh/config-follower.ts';
 export { ConfigFollower } from './clustermesh/config-follower.ts';
-// ── Engines ────────────────────────────────────────────────────────────────────────────────────────────────
 export type {
   ExportSink,
   IPSink,
@@ -40,7 +38,6 @@ export type { KeyVersion, ResourceStatuses } from './clustermesh/resource-stores
 export type { ServiceV2 } from './clustermesh/service-v2.ts';
 export type { SyncDeadline, SyncingClusters, SyncProgress } from './clustermesh/sync-deadline.ts';
 export { waitForClusters } from './clustermesh/sync-deadline.ts';
-// ── Sinks: a datapath, and recording listeners ─────────────────────────────────────────────────────────────
 export type {
   ConnectDatapathOptions,
   Datapath,
@@ -57,9 +54,7 @@ export {
   RecordingNodeHandler,
   RecordingServiceHandler,
 } from './datapath/recording.ts';
-// ── Sources: kvstores ──────────────────────────────────────────────────────────────────────────────────────
 export * from './etcd.ts';
-// ── History ────────────────────────────────────────────────────────────────────────────────────────────────
 export type { CauseGroup, NodeOfHost } from './history/causes.ts';
 export type { ChangeLogCounts, UncertainSpan } from './history/change-log.ts';
 export type { VisibleClaim } from './history/changed-prefixes.ts';
@@ -85,7 +80,6 @@ export type {
   When,
 } from './history/types.ts';
 export { UNCERTAINTIES } from './history/types.ts';
-// ── What feeds them: Kubernetes ────────────────────────────────────────────────────────────────────────────
 export type { EndpointSliceID } from './k8s/parse-endpoint-slice.ts';
 export { parseEndpointSlice, parseEndpointSliceID } from './k8s/parse-endpoint-slice.ts';
 export { parseEndpoints } from './k8s/parse-endpoints.ts';
@@ -157,7 +151,6 @@ export type {
 export type { Decoded } from './net/fields.ts';
 export * from './nodemanager.ts';
 export type { DutyRounds, DutyState, DutyStatus, PublishedKeys } from './operator/duty.ts';
-// ── Publishing a cluster ───────────────────────────────────────────────────────────────────────────────────
 export type {
   ClusterPublisherOptions,
   ClusterPublisherStatus,
@@ -169,7 +162,6 @@ export type {
 export { ClusterPublisher } from './operator/publish/cluster-publisher.ts';
 export type { KeyOwner } from './operator/publish/mesh-keys.ts';
 export type { PublishedPrefixStatus } from './operator/publish/published-prefix.ts';
-// ── What feeds them: the mesh ──────────────────────────────────────────────────────────────────────────────
 export { ConfigFolder } from './process/config-folder.ts';
 export type { CheckpointEngines, CheckpointHeader, CheckpointIdentity } from './restore/checkpoint.ts';
 export { checkpointSections } from './restore/checkpoint.ts';
@@ -182,7 +174,6 @@ export { DEFAULT_POOL, IPAM } from './restore/ipam.ts';
 export type { ImportedState, RestorationOptions, RestoreOutcome } from './restore/restoration.ts';
 export { Restoration } from './restore/restoration.ts';
 export * from './servicecache.ts';
-// ── What would change ──────────────────────────────────────────────────────────────────────────────────────
 export type {
   NodeDifference,
   PrefixDifference,
