@@ -1,3 +1,4 @@
+import { KeyedQueue } from '../../base/keyed-queue.ts';
 import { compareWriters, sourceRank } from '../../model/source.ts';
 import type { HeldClaim } from '../row-reader.ts';
 import type { PrefixDeleteOptions, Writer } from '../types.ts';
@@ -19,43 +20,6 @@ interface Waiting {
 }
 
 /**
- * Keys in order of arrival. A persistent cursor finds the first one, because a new iterator would skip every deleted key again.
- */
-class KeyQueue {
-  readonly #keys: Set<string>;
-  readonly #cursor: Iterator<string, undefined>;
-  #first: string | undefined;
-
-  constructor(keys: Iterable<string> = []) {
-    this.#keys = new Set(keys);
-    this.#cursor = this.#keys.values();
-  }
-
-  get size(): number {
-    return this.#keys.size;
-  }
-
-  /** Returns the key that arrived first. The queue must not be empty. */
-  first(): string | undefined {
-    this.#first ??= this.#cursor.next().value;
-    return this.#first;
-  }
-
-  values(): Iterable<string> {
-    return this.#keys.values();
-  }
-
-  add(key: string): void {
-    this.#keys.add(key);
-  }
-
-  delete(key: string): void {
-    this.#keys.delete(key);
-    if (key === this.#first) this.#first = undefined;
-  }
-}
-
-/**
  * The claims that did not fit into a full cache. They are admitted when keys are deleted, the strongest source first, then by
  * arrival. Claims on more than `limit` keys are dropped and counted.
  */
@@ -64,7 +28,7 @@ export class WaitingClaims {
   readonly #waiting = new Map<string, Waiting>();
   readonly #byWriter = new ByWriter<string>(() => new Map());
   /** Keys by rank, in order of arrival. */
-  readonly #ranks = new Map<number, KeyQueue>();
+  readonly #ranks = new Map<number, KeyedQueue<string>>();
   /** Images of keys before each step of a batch, oldest first; undefined outside batches. */
   #previous: { readonly key: string; readonly waiting: Waiting | undefined }[] | undefined;
   #arrivals = 0;
@@ -121,7 +85,7 @@ export class WaitingClaims {
 
   /** Returns the key that is admitted next. */
   next(): string | undefined {
-    return this.#ranks.get(Math.max(...this.#ranks.keys()))?.first();
+    return this.#ranks.get(Math.max(...this.#ranks.keys()))?.first;
   }
 
   /** Removes and returns the claims on a key, strongest first. */
@@ -134,7 +98,7 @@ export class WaitingClaims {
   /** Yields all waiting claims in the order of admission. */
   *list(): Generator<WaitingClaim, void, void> {
     for (const rank of [...this.#ranks.keys()].sort((a, b) => b - a)) {
-      for (const key of this.#ranks.get(rank)?.values() ?? []) yield* this.#on(key);
+      for (const [key] of this.#ranks.get(rank) ?? []) yield* this.#on(key);
     }
   }
 
@@ -184,8 +148,8 @@ export class WaitingClaims {
       return;
     }
     this.#waiting.set(key, waiting);
-    const keys = this.#ranks.get(waiting.rank) ?? new KeyQueue();
-    keys.add(key);
+    const keys = this.#ranks.get(waiting.rank) ?? new KeyedQueue<string>();
+    keys.set(key, undefined);
     this.#ranks.set(waiting.rank, keys);
   }
 
@@ -198,9 +162,10 @@ export class WaitingClaims {
     }
     const arrivalOf = (key: string): number => this.#waiting.get(key)?.arrival ?? 0;
     for (const rank of ranks) {
-      const keys = [...(this.#ranks.get(rank)?.values() ?? [])];
-      if (keys.length > 0)
-        this.#ranks.set(rank, new KeyQueue(keys.sort((a, b) => arrivalOf(a) - arrivalOf(b))));
+      const keys = Array.from(this.#ranks.get(rank) ?? [], ([key]) => key);
+      const sorted = new KeyedQueue<string>();
+      for (const key of keys.sort((a, b) => arrivalOf(a) - arrivalOf(b))) sorted.set(key, undefined);
+      if (sorted.size > 0) this.#ranks.set(rank, sorted);
     }
   }
 }
