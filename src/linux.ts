@@ -22,8 +22,7 @@ export type {
   WantedPart,
 } from './datapath/linux/linux-datapath.ts';
 export type { NodePathsOptions } from './datapath/linux/paths/node-paths.ts';
-export type { PlannedChange, PlannedTable } from './datapath/linux/plan.ts';
-export { formatPlan } from './datapath/linux/plan.ts';
+export type { PlannedChange } from './datapath/linux/plan.ts';
 export type { DatapathPart, PartAnswer, ProbeAnswer } from './datapath/linux/probe.ts';
 export type { ServiceInputs } from './datapath/linux/services/desired-services.ts';
 export { SyscallError } from './datapath/linux/syscall/syscall-error.ts';

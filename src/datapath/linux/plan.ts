@@ -9,9 +9,6 @@ export interface PlannedChange<Item> {
   readonly desired: Item | undefined;
 }
 
-/** The properties of a table that the planner uses. */
-export type PlannedTable<Item> = Pick<KernelTable<Item>, 'name' | 'equal' | 'order' | 'print'>;
-
 /**
  * Yields the differences between a table and its desired content, unordered, and `undefined` for each equal item. Lazy: one
  * step per item of either.
@@ -41,19 +38,4 @@ export function orderPlan<Item>(
   const upserts = all.filter(({ desired }) => desired !== undefined);
   const deletes = all.filter(({ desired }) => desired === undefined);
   return [...upserts.sort((a, b) => place(a) - place(b)), ...deletes.sort((a, b) => place(b) - place(a))];
-}
-
-/** Yields a line for each step: `ipcache + 10.1.2.3/32 identity 4`; `+` adds, `~` changes, `-` deletes. */
-export function* formatPlan<Item>(
-  table: PlannedTable<Item>,
-  steps: Iterable<PlannedChange<Item>>,
-): Generator<string, void, void> {
-  const { name } = table;
-  for (const { key, actual, desired } of steps) {
-    const previous = actual === undefined ? '' : table.print(actual);
-    const after = desired === undefined ? '' : table.print(desired);
-    if (actual === undefined) yield `${name} + ${key} ${after}`;
-    else if (desired === undefined) yield `${name} - ${key} ${previous}`;
-    else yield `${name} ~ ${key} ${previous} → ${after}`;
-  }
 }

@@ -3,7 +3,7 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { Bpf } from '../../../src/datapath/linux/bpf/bpf.ts';
 import { type BatchedMap, BpfMap } from '../../../src/datapath/linux/bpf/bpf-map.ts';
-import { loadProgram, testRun } from '../../../src/datapath/linux/bpf/program.ts';
+import { loadProgram } from '../../../src/datapath/linux/bpf/program.ts';
 import { ipcacheMark } from '../../../src/datapath/linux/bpf/programs/ipcache-images.ts';
 import {
   DesiredIPCache,
@@ -23,6 +23,7 @@ import { ManualTurns } from './support/fake-table.ts';
 import { bitsOf, NaiveTrie } from './support/naive-trie.ts';
 import { describeOnLinux } from './support/requirements.ts';
 import { exec, Scratch } from './support/scratch.ts';
+import { testRun } from './support/test-run.ts';
 
 interface SetUpOptions {
   readonly layout?: IPCacheLayout;

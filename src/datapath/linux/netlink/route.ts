@@ -13,9 +13,6 @@ import type { MessageWriter } from './message-writer.ts';
 /** Types of messages about routes. */
 export const RTM_ROUTE = { add: 24, delete: 25, get: 26 } as const;
 
-/** The main table, used unless a rule selects another one. */
-export const MAIN_TABLE = 254;
-
 const RTN_UNICAST = 1;
 const RT_SCOPE_NOWHERE = 255;
 const RTNH_F_ONLINK = 4;

@@ -1,6 +1,7 @@
 import { closeSync, fstatSync, openSync } from 'node:fs';
 import { constants } from 'node:os';
 import { afterAll, beforeAll, expect, it, vi } from 'vitest';
+import { ROUTE_TABLE } from '../../../../src/datapath/linux/kernel-names.ts';
 import {
   type InterfaceAddress,
   RTM_ADDRESS,
@@ -12,7 +13,6 @@ import { viewOf } from '../../../../src/datapath/linux/netlink/message-reader.ts
 import { NLM_F } from '../../../../src/datapath/linux/netlink/message-writer.ts';
 import { type NetlinkRequest, NetlinkSocket } from '../../../../src/datapath/linux/netlink/netlink-socket.ts';
 import {
-  MAIN_TABLE,
   type Route,
   RTM_ROUTE,
   readRoute,
@@ -31,7 +31,7 @@ function addRoute(destination: string, gateway: string): NetlinkRequest {
   const route: Route = {
     destination,
     gateway,
-    table: MAIN_TABLE,
+    table: ROUTE_TABLE,
     protocol: 201,
     interface: 0,
     onlink: false,
@@ -48,7 +48,7 @@ function addRoute(destination: string, gateway: string): NetlinkRequest {
 }
 
 function routes(socket: NetlinkSocket): Route[] {
-  const write: NetlinkRequest['write'] = (writer) => writeRouteDump(writer, 4, MAIN_TABLE);
+  const write: NetlinkRequest['write'] = (writer) => writeRouteDump(writer, 4, ROUTE_TABLE);
   return socket.dump({ operation: 'routes', type: RTM_ROUTE.get, write }, readRoute);
 }
 
@@ -98,7 +98,7 @@ describeOnLinux('a netlink socket', ['routes', 'namespaces', 'ip'], () => {
     const route: Route = {
       destination: 'fd00:77::/64',
       gateway: undefined,
-      table: MAIN_TABLE,
+      table: ROUTE_TABLE,
       protocol: 201,
       interface: 1,
       onlink: false,
@@ -218,7 +218,7 @@ describeOnLinux('a netlink socket', ['routes', 'namespaces', 'ip'], () => {
       });
     };
     interrupt(2);
-    const write: NetlinkRequest['write'] = (writer) => writeRouteDump(writer, 4, MAIN_TABLE);
+    const write: NetlinkRequest['write'] = (writer) => writeRouteDump(writer, 4, ROUTE_TABLE);
     const pieces = [...socket.dumpPieces({ operation: 'routes', type: RTM_ROUTE.get, write }, readRoute)];
     expect(pieces.filter((piece) => piece === 'again')).toHaveLength(2);
     vi.restoreAllMocks();
