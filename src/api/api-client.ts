@@ -44,14 +44,14 @@ export class ApiClient {
   readonly ask: Ask = async (path, body) => {
     const answer = await this.#send(path, body);
     const document = await this.#document(answer);
-    if (isGood(answer)) return document;
+    if (isSuccess(answer)) return document;
     throw this.#refusal(answer, document);
   };
 
   /** Yields the lines of a stream as they arrive. Throws `ApiError`. */
   async *lines(path: string): AsyncGenerator<string, void, void> {
     const answer = await this.#send(path);
-    if (!isGood(answer)) throw this.#refusal(answer, await this.#document(answer));
+    if (!isSuccess(answer)) throw this.#refusal(answer, await this.#document(answer));
     let rest = '';
     answer.setEncoding('utf8');
     try {
@@ -88,20 +88,20 @@ export class ApiClient {
       ...(token !== undefined && { authorization: `Bearer ${token}` }),
     };
     // A pooled connection could outlive the agent.
-    const how = { method: content === undefined ? 'GET' : 'POST', signal: this.#signal, headers };
+    const options = { method: content === undefined ? 'GET' : 'POST', signal: this.#signal, headers };
     const { request: secureRequest } =
       origin?.startsWith('https:') === true ? await import('node:https') : {};
     return new Promise((resolve, reject) => {
-      const asked =
+      const sent =
         origin === undefined
-          ? request({ ...how, agent: false, socketPath: this.#name, path }, resolve)
+          ? request({ ...options, agent: false, socketPath: this.#name, path }, resolve)
           : secureRequest === undefined
-            ? request(new URL(path, origin), { ...how, agent: false }, resolve)
-            : secureRequest(new URL(path, origin), { ...how, agent: false, ca }, resolve);
-      asked.on('error', (cause) =>
+            ? request(new URL(path, origin), { ...options, agent: false }, resolve)
+            : secureRequest(new URL(path, origin), { ...options, agent: false, ca }, resolve);
+      sent.on('error', (cause) =>
         reject(new ApiError(unreachableText(this.#name, cause), undefined, cause)),
       );
-      asked.end(content);
+      sent.end(content);
     });
   }
 
@@ -112,7 +112,7 @@ export class ApiClient {
   }
 }
 
-function isGood({ statusCode = 0 }: IncomingMessage): boolean {
+function isSuccess({ statusCode = 0 }: IncomingMessage): boolean {
   return statusCode >= 200 && statusCode < 300;
 }
 

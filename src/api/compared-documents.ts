@@ -27,17 +27,17 @@ function* partsOf(
 ): Generator<ComparedDocument, void, void> {
   const key = formatServiceID(state.id);
   const { service } = state;
-  const own = [...state.slices.values()].flatMap((slice) => [
+  const listed = [...state.slices.values()].flatMap((slice) => [
     ...slice.backends.values(),
     ...slice.notReady.values(),
   ]);
-  if (service !== undefined || own.length > 0) {
+  if (service !== undefined || listed.length > 0) {
     const {
       backends: _,
       restored: __,
       ...definition
     } = service === undefined ? ({} as never) : serviceDocument({ service, endpoints: NO_ENDPOINTS }, model);
-    yield { writer: 'services', key, fields: { ...fieldsOf(definition), ...backendField(own) } };
+    yield { writer: 'services', key, fields: { ...fieldsOf(definition), ...backendField(listed) } };
   }
   for (const [cluster, { whole = [], slices }] of state.remotes) {
     const offered = [...slices.values()].flatMap((slice) => [...slice.backends.values()]);

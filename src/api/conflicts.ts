@@ -110,13 +110,13 @@ function* cidrConflicts({ nodes }: ConflictModel): Generator<ConflictDocument | 
 
 function* prefixConflicts(
   { ipcache }: ConflictModel,
-  { cluster: own }: StatusDocument,
+  { cluster: local }: StatusDocument,
 ): Generator<ConflictDocument | undefined, void, void> {
   for (const claims of ipcache.contested()) {
     const sides = new Map<string, ConflictSide>();
     for (const { source, owner, identity, hostIP } of claims) {
       const remote = source === 'clustermesh' ? ownerCluster(owner) : undefined;
-      const cluster = remote ?? (LOCAL_SOURCES.has(source) ? own : undefined);
+      const cluster = remote ?? (LOCAL_SOURCES.has(source) ? local : undefined);
       if (cluster === undefined || sides.has(cluster)) continue;
       const host = hostIP === undefined ? '' : ` on ${hostIP}`;
       sides.set(cluster, { cluster, claim: `identity ${identity}${host}` });

@@ -54,10 +54,10 @@ function sinceText(now: number, iso: string): string {
 /** Returns the first of the conditions, without those that are problems themselves. */
 function waitsText({ waitsFor }: StepDocument, others: readonly Found[]): string {
   const prefixes = others.flatMap(({ blockers = [] }) => blockers);
-  const own = waitsFor.filter((what) => !prefixes.some((prefix) => what.startsWith(prefix)));
-  const more = waitsFor.length - Math.min(own.length, LISTED);
-  const rest = more === 0 ? [] : [own.length === 0 ? `waits for ${counted(more, 'source')}` : `${more} more`];
-  return [...own.slice(0, LISTED), ...rest].join('; ');
+  const listed = waitsFor.filter((what) => !prefixes.some((prefix) => what.startsWith(prefix)));
+  const more = waitsFor.length - Math.min(listed.length, LISTED);
+  const rest = more === 0 ? [] : [listed.length === 0 ? `waits for ${counted(more, 'source')}` : `${more} more`];
+  return [...listed.slice(0, LISTED), ...rest].join('; ');
 }
 
 /** Returns the problem of a step that is not finished, or failed; none if it is pending, done or stopped. */
@@ -121,12 +121,12 @@ function clusterProblem(cluster: ClusterDocument, now: number): readonly Found[]
 
 function checkpointProblems(
   { folder, restored, failure, writtenAt }: CheckpointDocument,
-  own: string,
+  localCluster: string,
   now: number,
 ): readonly Found[] {
   const found: Found[] = restored.map(({ cluster, knownAt, ageSeconds }) => ({
     severity: 'warning',
-    subject: `cluster ${cluster || own}`,
+    subject: `cluster ${cluster || localCluster}`,
     text: `Restored state that no source has confirmed, ${durationText(ageSeconds * 1_000)} old.`,
     since: knownAt,
   }));

@@ -65,7 +65,7 @@ class Task {
   }
 
   /** Releases the parent signal after the task has settled. */
-  over(): void {
+  release(): void {
     this.#unfollow();
   }
 
@@ -94,7 +94,7 @@ export class Supervisor {
   /** Runs `work` once and returns its result. A rejection after the signal has fired is not counted or reported as a failure. */
   run<T>(name: string, work: Work<T>, options: TaskOptions = {}): Promise<T> {
     const task = new Task(name, options.signal);
-    return this.#own(task, async () => {
+    return this.#track(task, async () => {
       try {
         return await work(task.signal);
       } catch (error) {
@@ -115,7 +115,7 @@ export class Supervisor {
   ): Promise<void> {
     const { clock, random } = this.#options;
     const task = new Task(name, signal);
-    return this.#own(task, async () => {
+    return this.#track(task, async () => {
       for (let streak = 1; !task.signal.aborted; streak++) {
         const begun = clock.now();
         try {
@@ -147,14 +147,14 @@ export class Supervisor {
     await Promise.all(tasks.map(({ settled }) => settled));
   }
 
-  #own<T>(task: Task, work: () => Promise<T>): Promise<T> {
+  #track<T>(task: Task, work: () => Promise<T>): Promise<T> {
     this.#tasks.add(task);
     const result = work();
-    const over = (): void => {
+    const settled = (): void => {
       this.#tasks.delete(task);
-      task.over();
+      task.release();
     };
-    task.settled = result.then(over, over);
+    task.settled = result.then(settled, settled);
     return result;
   }
 

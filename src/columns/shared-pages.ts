@@ -2,13 +2,13 @@
  * A list of pages that can be forked. Both lists share every page until one of them writes it; that list then gets its own copy
  * of the page. A discarded list leaves nothing behind, because each list refers only to the pages that it reads.
  *
- *     pages   [ A │ B │ C' ]      own  [ – │ – │ C' ]      C was written after the fork
- *     fork    [ A │ B │ C  ]      own  [ – │ – │ –  ]
+ *     pages   [ A │ B │ C' ]      unshared  [ – │ – │ C' ]      C was written after the fork
+ *     fork    [ A │ B │ C  ]      unshared  [ – │ – │ –  ]
  */
 export class SharedPages<P extends { slice(): P }> {
   #pages: P[] = [];
   /** The unshared pages by index. */
-  #own: (P | undefined)[] = [];
+  #unshared: (P | undefined)[] = [];
 
   get count(): number {
     return this.#pages.length;
@@ -21,26 +21,26 @@ export class SharedPages<P extends { slice(): P }> {
 
   /** Returns a page for writing. A shared page is copied first. */
   writable(index: number): P | undefined {
-    return this.#own[index] ?? this.#copy(index);
+    return this.#unshared[index] ?? this.#copy(index);
   }
 
   push(page: P): void {
     this.#pages.push(page);
-    this.#own.push(page);
+    this.#unshared.push(page);
   }
 
   /** Replaces a page, for example by a longer one. */
   replace(index: number, page: P): void {
     this.#pages[index] = page;
-    this.#own[index] = page;
+    this.#unshared[index] = page;
   }
 
   /** Returns a list with the same content; later writes to either do not affect the other. Costs one word per page. */
   fork(): SharedPages<P> {
     const fork = new SharedPages<P>();
     fork.#pages = this.#pages.slice();
-    fork.#own = new Array<P | undefined>(this.#pages.length).fill(undefined);
-    this.#own = fork.#own.slice();
+    fork.#unshared = new Array<P | undefined>(this.#pages.length).fill(undefined);
+    this.#unshared = fork.#unshared.slice();
     return fork;
   }
 
@@ -53,7 +53,7 @@ export class SharedPages<P extends { slice(): P }> {
     const copy = this.#pages[index]?.slice();
     if (copy === undefined) return undefined;
     this.#pages[index] = copy;
-    this.#own[index] = copy;
+    this.#unshared[index] = copy;
     return copy;
   }
 }

@@ -153,8 +153,8 @@ export class IPCache extends CacheReads {
     while (this.#waiting.holds(by) || this.#state.holds(by)) {
       const withdrawn = this.batch(() => {
         const waited = this.#waiting.withdraw(by, limit);
-        const { withdrawn: stored, on } = this.#state.withdraw(by, this.#key, limit - waited, from);
-        from = on;
+        const { withdrawn: stored, next } = this.#state.withdraw(by, this.#key, limit - waited, from);
+        from = next;
         return waited + stored;
       });
       this.#outcomes.count('deleted', withdrawn);

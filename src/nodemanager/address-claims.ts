@@ -131,13 +131,13 @@ export function tunnelEndpoint(node: Node, underlay: 'ipv4' | 'ipv6'): string | 
 export function addressClaims(
   node: Node,
   configuration: NodeConfiguration,
-  isOwn: boolean = node.source === 'local',
+  isLocal: boolean = node.source === 'local',
 ): NodeClaims {
   const { remoteNodeIdentities, encryption, nodeEncryption, hostFirewall } = configuration;
   const claims = new NodeClaims();
   const tunnel = tunnelEndpoint(node, configuration.underlay);
   const identity =
-    remoteNodeIdentities && !isOwn ? RESERVED_IDENTITIES['remote-node'] : RESERVED_IDENTITIES.host;
+    remoteNodeIdentities && !isLocal ? RESERVED_IDENTITIES['remote-node'] : RESERVED_IDENTITIES.host;
   const allAddresses = encryption || remoteNodeIdentities;
   for (const { type, ip } of node.fields.addresses) {
     const inTunnel = type === 'CiliumInternalIP';

@@ -36,7 +36,7 @@ export interface NodeAddressesOptions {
   /** If true, existing claims are written again. Needed if the IPCache keeps one claim per key, because the last writer wins. */
   readonly rewrite: boolean;
   /** Whether it is the node that this process runs on, whichever source announces it. */
-  isOwn(node: Node): boolean;
+  isLocal(node: Node): boolean;
   /** Returns the node that writes under this owner name. */
   entryOf(owner: string): NodeEntry | undefined;
   /** Called when the owner of an address that the node claims changed. */
@@ -197,7 +197,7 @@ export class NodeAddresses {
     if (node === undefined) return NO_CLAIMS;
     const kept = configuration === this.#configuration ? this.#kept.get(node) : undefined;
     if (kept !== undefined) return kept;
-    const claims = addressClaims(node, configuration, this.#options.isOwn(node));
+    const claims = addressClaims(node, configuration, this.#options.isLocal(node));
     if (claims.size > RECOMPUTED && configuration === this.#configuration) this.#kept.set(node, claims);
     return claims;
   }

@@ -89,7 +89,7 @@ export class NodeManager {
     this.#addresses = new NodeAddresses(options.ipcache, {
       rewrite: !this.#retain,
       configuration: configurationOf(options),
-      isOwn: (node) => node.source === 'local' || (options.localNodeIsHost === true && this.#isLocal(node)),
+      isLocal: (node) => node.source === 'local' || (options.localNodeIsHost === true && this.#isLocal(node)),
       entryOf: (owner) => this.#nodes.find(owner),
       onOwnership: (entry) => this.#announce(entry),
     });

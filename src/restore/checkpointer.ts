@@ -93,13 +93,13 @@ export class Checkpointer {
       const bytes = await writeCheckpoint(folder, sections());
       this.#state = state;
       const { written } = this.#status;
-      this.#now({ written: written + 1, bytes, writtenAt: clock.wallTime(), failure: undefined });
+      this.#setStatus({ written: written + 1, bytes, writtenAt: clock.wallTime(), failure: undefined });
     } catch (error) {
-      this.#now({ ...this.#status, failure: failureOf(error, clock) });
+      this.#setStatus({ ...this.#status, failure: failureOf(error, clock) });
     }
   }
 
-  #now(status: CheckpointerStatus): void {
+  #setStatus(status: CheckpointerStatus): void {
     const previous = this.#status.failure;
     this.#status = status;
     if (status.failure?.message !== previous?.message)

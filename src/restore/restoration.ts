@@ -101,7 +101,7 @@ const NODES_PER_STEP = 32;
 export class Restoration {
   readonly #options: RestorationOptions;
   readonly #reject: (rejection: Rejection) => void;
-  /** Age of the restored state by cluster. */
+  /** Time of the restored state by cluster. */
   readonly #knownAt = new Map<string, number>();
   readonly #identities = new Map<number, CheckpointIdentity>();
   /** Restored identities by cluster, so that the release of a cluster does not scan all of them. */

@@ -58,15 +58,15 @@ export function compareOrigins(a: Origin, b: Origin): number {
   return a.slice < b.slice ? -1 : 1;
 }
 
-/** Returns the claims with `own` inserted in order. */
-function withNew(claims: readonly BackendClaim[], own: BackendClaim): readonly BackendClaim[] {
-  const place = claims.findIndex(({ origin }) => compareOrigins(own.origin, origin) < 0);
-  return place < 0 ? [...claims, own] : claims.toSpliced(place, 0, own);
+/** Returns the claims with `added` inserted in order. */
+function withNew(claims: readonly BackendClaim[], added: BackendClaim): readonly BackendClaim[] {
+  const place = claims.findIndex(({ origin }) => compareOrigins(added.origin, origin) < 0);
+  return place < 0 ? [...claims, added] : claims.toSpliced(place, 0, added);
 }
 
-/** Returns the claims with `own` in place of the claim of the same origin. */
-function withOther(claims: readonly BackendClaim[], own: BackendClaim): readonly BackendClaim[] {
-  return claims.map((claim) => (compareOrigins(claim.origin, own.origin) === 0 ? own : claim));
+/** Returns the claims with `other` in place of the claim of the same origin. */
+function withOther(claims: readonly BackendClaim[], other: BackendClaim): readonly BackendClaim[] {
+  return claims.map((claim) => (compareOrigins(claim.origin, other.origin) === 0 ? other : claim));
 }
 
 /**
@@ -160,10 +160,10 @@ class Correlator {
     const claims = this.#contested.get(address);
     // Replacing the only claim does not need the current winner, unless the service has an affinity.
     const current = isNew || claims || this.#side ? this.#backends.get(address) : undefined;
-    const own: BackendClaim = { origin: this.#change.origin, backend };
-    if (claims !== undefined) this.#contest(address, current, (isNew ? withNew : withOther)(claims, own));
+    const claim: BackendClaim = { origin: this.#change.origin, backend };
+    if (claims !== undefined) this.#contest(address, current, (isNew ? withNew : withOther)(claims, claim));
     else if (isNew && current !== undefined)
-      this.#contest(address, current, withNew([this.#holderOf(current)], own));
+      this.#contest(address, current, withNew([this.#holderOf(current)], claim));
     else this.#setWinner(address, current, backend);
   }
 

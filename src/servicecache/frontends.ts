@@ -48,8 +48,8 @@ export function frontendsOf(service: Service, nodePort: NodePortOptions): readon
   const frontends: Frontend[] = [];
   const add = (kind: FrontendKind, ips: Iterable<string>): void => {
     for (const ip of ips) {
-      for (const [portName, { port, nodePort: own, protocol }] of service.ports) {
-        const served = kind === 'node-port' ? own : port;
+      for (const [portName, { port, nodePort: allocated, protocol }] of service.ports) {
+        const served = kind === 'node-port' ? allocated : port;
         if (served !== 0) frontends.push({ kind, ip, port: served, protocol, portName });
       }
     }

@@ -15,27 +15,27 @@ export interface MatrixRow {
 const COLUMNS = 8;
 
 /** Returns the clusters that have columns: all of a small mesh, else the local one and those that serve most of the rows. */
-function columnsOf(clusters: readonly string[], rows: readonly MatrixRow[], own: string): readonly string[] {
+function columnsOf(clusters: readonly string[], rows: readonly MatrixRow[], local: string): readonly string[] {
   if (clusters.length <= COLUMNS) return clusters;
   const served = new Map<string, number>();
   for (const { counts } of rows)
     for (const name of Object.keys(counts)) served.set(name, (served.get(name) ?? 0) + 1);
-  served.delete(own);
+  served.delete(local);
   const most = [...served].sort(([a, x], [b, y]) => y - x || compareNames(a, b)).map(([name]) => name);
-  return [own, ...most].slice(0, COLUMNS);
+  return [local, ...most].slice(0, COLUMNS);
 }
 
 /** A table of clusters and services with the number of backends, and a bar of each service. */
 export function Matrix({
   clusters,
   rows,
-  own,
+  local,
 }: {
   clusters: readonly string[];
   rows: readonly MatrixRow[];
-  own: string;
+  local: string;
 }): VNode {
-  const columns = columnsOf(clusters, rows, own);
+  const columns = columnsOf(clusters, rows, local);
   const hasOthers = rows.some(({ counts }) => Object.keys(counts).some((name) => !columns.includes(name)));
   return (
     <section class="scroll matrix" tabIndex={0} aria-label="Backends by service and cluster">
@@ -63,7 +63,7 @@ export function Matrix({
               row={row}
               columns={columns}
               hasOthers={hasOthers}
-              own={own}
+              local={local}
               isMesh={clusters.length > 1}
             />
           ))}
@@ -81,17 +81,17 @@ function Row({
   row: { name, global, counts },
   columns,
   hasOthers,
-  own,
+  local,
   isMesh,
 }: {
   row: MatrixRow;
   columns: readonly string[];
   hasOthers: boolean;
-  own: string;
+  local: string;
   isMesh: boolean;
 }): VNode {
   const serving = Object.entries(counts).sort(
-    ([a], [b]) => Number(b === own) - Number(a === own) || compareNames(a, b),
+    ([a], [b]) => Number(b === local) - Number(a === local) || compareNames(a, b),
   );
   const others = serving.reduce((sum, [cluster, count]) => sum + (columns.includes(cluster) ? 0 : count), 0);
   return (
@@ -111,7 +111,7 @@ function Row({
         ) : (
           <div class="bars" aria-hidden="true">
             {serving.map(([cluster, count]) => (
-              <i key={cluster} class={cluster === own ? 'local' : undefined} style={{ flexGrow: count }} />
+              <i key={cluster} class={cluster === local ? 'local' : undefined} style={{ flexGrow: count }} />
             ))}
           </div>
         )}

@@ -24,11 +24,11 @@ export function servicePortsText({
 /** Returns the number of backends of each cluster, the local cluster first. */
 export function countByCluster(
   backends: readonly Pick<BackendDocument, 'cluster'>[],
-  own: string,
+  local: string,
 ): readonly (readonly [cluster: string, count: number])[] {
   const counts = new Map<string, number>();
-  for (const { cluster = own } of backends) counts.set(cluster, (counts.get(cluster) ?? 0) + 1);
-  return [...counts].sort(([a], [b]) => Number(b === own) - Number(a === own) || a.localeCompare(b));
+  for (const { cluster = local } of backends) counts.set(cluster, (counts.get(cluster) ?? 0) + 1);
+  return [...counts].sort(([a], [b]) => Number(b === local) - Number(a === local) || a.localeCompare(b));
 }
 
 /** A bar of the backends of a service: those of the local cluster, and those of each remote one. */
@@ -40,14 +40,14 @@ export function Spread({
   /** False if the counts are shown elsewhere. */
   hasText?: boolean;
 }): VNode {
-  const own = useStatus()?.cluster ?? 'local';
-  const counts = countByCluster(backends, own);
+  const local = useStatus()?.cluster ?? 'local';
+  const counts = countByCluster(backends, local);
   const text = counts.map(([cluster, count]) => `${count} ${cluster}`).join(', ') || 'none';
   return (
     <div title={text}>
       <div class="bars" aria-hidden="true">
         {counts.map(([cluster, count]) => (
-          <i key={cluster} class={cluster === own ? 'local' : undefined} style={{ flexGrow: count }} />
+          <i key={cluster} class={cluster === local ? 'local' : undefined} style={{ flexGrow: count }} />
         ))}
       </div>
       {hasText && <span class="faint">{text}</span>}

@@ -79,7 +79,7 @@ function RoleText({ role }: { role: AddressRoleDocument }): VNode {
   );
 }
 
-/** The node that has an address as its own; undefined if there is none or it is not known yet. */
+/** The node that has this address; undefined if there is none or it is not known yet. */
 function useNodeOf(ip: string | undefined): NodeDocument | undefined {
   const { document } = useAnswer<{ roles?: readonly AddressRoleDocument[] }>(
     ip === undefined ? undefined : `/v1/ipcache/explain/${namePath(ip)}`,
@@ -98,7 +98,7 @@ function serviceOf({ roles = [] }: ExplanationDocument): string | undefined {
 
 /** The backends of the service that has the address. */
 function Backends({ name }: { name: string }): VNode {
-  const own = useStatus()?.cluster ?? 'local';
+  const local = useStatus()?.cluster ?? 'local';
   const { document, problem } = useAnswer<ServiceDocument>(
     `/v1/services/${namePath(name)}`,
     useVersion('service'),
@@ -113,11 +113,11 @@ function Backends({ name }: { name: string }): VNode {
             No prefix contains it. Connections to it go to {counted(document.backends.length, 'backend')}.
           </p>
           <ul class="lines spread-list">
-            {countByCluster(document.backends, own).map(([cluster, count]) => (
+            {countByCluster(document.backends, local).map(([cluster, count]) => (
               <li key={cluster}>
                 <ClusterLink name={cluster} /> <span class="soft">{counted(count, 'backend')}</span>{' '}
                 {document.backends
-                  .filter(({ cluster: of = own }) => of === cluster)
+                  .filter(({ cluster: of = local }) => of === cluster)
                   .slice(0, BACKENDS)
                   .map(({ address }) => (
                     <span key={address}>

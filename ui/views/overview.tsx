@@ -55,16 +55,16 @@ interface Services {
   readonly items: readonly ServiceDocument[];
 }
 
-function rowsOf(services: readonly ServiceDocument[], own: string): readonly MatrixRow[] {
+function rowsOf(services: readonly ServiceDocument[], local: string): readonly MatrixRow[] {
   return services.map(({ namespace, name, global, backends }) => {
     const counts: Record<string, number> = {};
-    for (const { cluster = own } of backends) counts[cluster] = (counts[cluster] ?? 0) + 1;
+    for (const { cluster = local } of backends) counts[cluster] = (counts[cluster] ?? 0) + 1;
     return { name: `${namespace}/${name}`, global, counts };
   });
 }
 
 /** The rows of the matrix: services without backends, those that one cluster serves, the others. */
-function useMatrixRows(own: string, isMesh: boolean): Answered<readonly MatrixRow[]> {
+function useMatrixRows(local: string, isMesh: boolean): Answered<readonly MatrixRow[]> {
   const version = useVersion('service');
   const path = (served?: string): string => withQuery('/v1/services', { served, limit: String(MATRIX_ROWS) });
   const first = useAnswer<Services>(path('nowhere'), version);
@@ -73,7 +73,7 @@ function useMatrixRows(own: string, isMesh: boolean): Answered<readonly MatrixRo
   const { document, problem } = others;
   if (document === undefined) return problem === undefined ? {} : { problem };
   const all = [first, second, others].flatMap(({ document }) => document?.items ?? []);
-  const rows = new Map(rowsOf(all, own).map((row) => [row.name, row]));
+  const rows = new Map(rowsOf(all, local).map((row) => [row.name, row]));
   return { document: [...rows.values()].slice(0, MATRIX_ROWS) };
 }
 
@@ -163,7 +163,7 @@ function Agent({ status }: { status: StatusDocument }): VNode {
           ) : services.document.length === 0 ? (
             <Empty title="No services.">Services come from Kubernetes and --manifests.</Empty>
           ) : (
-            <Matrix clusters={clusters} rows={services.document} own={status.cluster} />
+            <Matrix clusters={clusters} rows={services.document} local={status.cluster} />
           )}
         </Panel>
         <Charts />

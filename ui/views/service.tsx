@@ -15,15 +15,15 @@ import { type Column, Table } from '../parts/table.tsx';
 type Offered = ExplainedServiceDocument['explain']['backends'][number];
 
 /** Returns the columns of the table. A column without any value is left out. */
-function columns(own: string, backends: readonly Offered[]): readonly Column<Offered>[] {
+function columns(local: string, backends: readonly Offered[]): readonly Column<Offered>[] {
   const has = (of: (backend: Offered) => string | undefined): boolean =>
     backends.some((backend) => of(backend));
   const all: readonly (Column<Offered> | false)[] = [
     { name: 'backend', by: ({ address }) => address, cell: ({ address }) => <PrefixLink prefix={address} /> },
     {
       name: 'cluster',
-      by: ({ cluster = own }) => cluster,
-      cell: ({ cluster = own }) => <ClusterLink name={cluster} />,
+      by: ({ cluster = local }) => cluster,
+      cell: ({ cluster = local }) => <ClusterLink name={cluster} />,
     },
     { name: 'ports', cell: ({ ports }) => portsText(ports) },
     {
@@ -36,7 +36,7 @@ function columns(own: string, backends: readonly Offered[]): readonly Column<Off
     has(({ nodeName }) => nodeName) && {
       name: 'node',
       by: ({ nodeName = '' }) => nodeName,
-      cell: ({ nodeName, cluster = own }) =>
+      cell: ({ nodeName, cluster = local }) =>
         nodeName === undefined ? (
           <span class="faint">–</span>
         ) : (
@@ -64,7 +64,7 @@ function columns(own: string, backends: readonly Offered[]): readonly Column<Off
 /** Shows one service: its frontends, and who offers which backend. */
 export function Service({ name }: { name: string }): VNode {
   const at = useMoment();
-  const own = useStatus()?.cluster ?? 'local';
+  const local = useStatus()?.cluster ?? 'local';
   const answer = useAnswer<ExplainedServiceDocument>(
     withQuery(`/v1/services/${namePath(name)}`, { at }),
     useVersion('service'),
@@ -115,7 +115,7 @@ export function Service({ name }: { name: string }): VNode {
             title="Backends by cluster"
             className="half"
             side={
-              countByCluster(document.backends, own).length === 1 && document.global ? (
+              countByCluster(document.backends, local).length === 1 && document.global ? (
                 <Chip tone="warn">only one cluster serves it</Chip>
               ) : undefined
             }
@@ -130,7 +130,7 @@ export function Service({ name }: { name: string }): VNode {
               <>
                 <Spread backends={document.backends} hasText={false} />
                 <ul class="lines spread-list">
-                  {countByCluster(document.backends, own).map(([cluster, count]) => (
+                  {countByCluster(document.backends, local).map(([cluster, count]) => (
                     <li key={cluster}>
                       <ClusterLink name={cluster} /> <span class="soft">{counted(count, 'backend')}</span>
                     </li>
@@ -151,7 +151,7 @@ export function Service({ name }: { name: string }): VNode {
           >
             <Table
               label="Table of backends"
-              columns={columns(own, document.explain.backends)}
+              columns={columns(local, document.explain.backends)}
               rows={document.explain.backends}
               keyOf={({ address, cluster = '', slice }) => `${address} ${cluster} ${slice}`}
             />

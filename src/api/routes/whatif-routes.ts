@@ -126,8 +126,8 @@ async function evaluate(
 ): Promise<WhatIfAnswer> {
   const { ipcache, services, nodes } = model;
   const clusters = function* (): Generator<string> {
-    const { cluster: own, clusters } = model.status();
-    for (const { name } of clusters) if (name !== own) yield name;
+    const { cluster: local, clusters } = model.status();
+    for (const { name } of clusters) if (name !== local) yield name;
   };
   try {
     return await whatIf(

@@ -295,7 +295,7 @@ function checkRequest(
   const asked = new URL(request.url);
   const named = hostName(asked.hostname);
   const hasToken = token !== undefined && isToken(request.headers.get('authorization'), token);
-  if (!hasToken && !isOwnName(named, host, names))
+  if (!hasToken && !isServedName(named, host, names))
     return problemResponse(
       problem('forbidden', 'Unknown Host: add it to the agent with --listen-name.', {
         field: 'Host',
@@ -320,7 +320,7 @@ function checkRequest(
   );
 }
 
-function isOwnName(named: string, host: string, names: readonly string[]): boolean {
+function isServedName(named: string, host: string, names: readonly string[]): boolean {
   if (names.some((name) => hostName(name) === named)) return true;
   if (LOOPBACK.has(named)) return isLoopback(host) || isAnyAddress(host);
   return named === hostName(host) || isAddress(named);

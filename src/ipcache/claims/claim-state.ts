@@ -68,7 +68,7 @@ export const EFFECT = {
 const WAS_AND_IS: number = EFFECT.was | EFFECT.is;
 
 /** Rows that are scanned in the time of one deletion: a scan takes a few ns, a deletion about 1 µs. */
-const LOOKS_PER_CLAIM = 128;
+const SCANNED_PER_CLAIM = 128;
 
 function isFullLengthCIDR(key: Readonly<PrefixRegister>): boolean {
   return key.form === 'cidr' && key.length === addressBits(key.family);
@@ -128,9 +128,9 @@ export class ClaimState {
   /** Sets a claim on a key. `host` is the number of the claim's host IP. */
   put(key: PrefixRegister, claim: Claim, host: number): UpsertOutcome {
     const slot = this.table.find(key);
-    if (slot < 0) return this.#claimFree(key, claim, host);
+    if (slot < 0) return this.#insert(key, claim, host);
     if (this.rows.writer(slot) === this.rows.writers.find(claim))
-      return this.#claimOwn(slot, key, claim, host);
+      return this.#updateEffective(slot, key, claim, host);
     return this.#contest(slot, key, claim, host);
   }
 
@@ -159,10 +159,10 @@ export class ClaimState {
   }
 
   /**
-   * Deletes at most `limit` claims of a writer, overruled ones first, and scans at most {@link LOOKS_PER_CLAIM} rows for each
-   * of them. Returns their number, and `on`, the row at which the next call continues. `key` is a scratch register.
+   * Deletes at most `limit` claims of a writer, overruled ones first, and scans at most {@link SCANNED_PER_CLAIM} rows for each
+   * of them. Returns their number, and `next`, the row at which the next call continues. `key` is a scratch register.
    */
-  withdraw(by: Writer, key: PrefixRegister, limit: number, from = 0): { withdrawn: number; on: number } {
+  withdraw(by: Writer, key: PrefixRegister, limit: number, from = 0): { withdrawn: number; next: number } {
     let withdrawn = 0;
     for (const slot of this.overruled.slotsOf(by).keys()) {
       if (withdrawn === limit) break;
@@ -171,21 +171,21 @@ export class ClaimState {
       this.#removeOverruled(slot, key, by);
       withdrawn++;
     }
-    let on = from;
-    for (let looks = LOOKS_PER_CLAIM * limit; withdrawn < limit && looks > 0; ) {
+    let next = from;
+    for (let left = SCANNED_PER_CLAIM * limit; withdrawn < limit && left > 0; ) {
       const writer = this.rows.writers.find(by);
       if (writer < 0) break;
-      const end = Math.min(this.table.slotLimit, on + looks);
-      const slot = this.rows.findWriter(writer, on, end);
-      looks -= slot + 1 - on;
-      on = slot < this.table.slotLimit ? slot : 0;
+      const end = Math.min(this.table.slotLimit, next + left);
+      const slot = this.rows.findWriter(writer, next, end);
+      left -= slot + 1 - next;
+      next = slot < this.table.slotLimit ? slot : 0;
       if (slot === end) continue;
       this.table.keyOf(slot, key);
       this.#willChange(key, slot);
       this.#promote(slot, key, this.rows.entry(slot));
       withdrawn++;
     }
-    return { withdrawn, on };
+    return { withdrawn, next };
   }
 
   /** Restores the claims of a key from `image`; undefined means none. The sink receives no owner changes. */
@@ -233,7 +233,7 @@ export class ClaimState {
   }
 
   /** Sets the first claim on a free key. */
-  #claimFree(key: PrefixRegister, claim: Claim, host: number): UpsertOutcome {
+  #insert(key: PrefixRegister, claim: Claim, host: number): UpsertOutcome {
     if (this.table.size >= this.#maxEntries) return 'capacity';
     this.#willChange(key, -1);
     const slot = this.#appear(key, claim, host);
@@ -242,7 +242,7 @@ export class ClaimState {
   }
 
   /** Updates the effective claim of the same writer. */
-  #claimOwn(slot: number, key: PrefixRegister, claim: Claim, host: number): UpsertOutcome {
+  #updateEffective(slot: number, key: PrefixRegister, claim: Claim, host: number): UpsertOutcome {
     if (this.rows.holds(slot, claim, host)) return 'unchanged';
     this.#willChange(key, slot);
     const before = this.observer && this.rows.claim(slot);
