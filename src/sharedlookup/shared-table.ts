@@ -38,11 +38,11 @@ export class SharedTable {
   readonly #seed: number;
   readonly #leafPrefetch = new LeafPrefetch();
   #batch = 0;
-  /** Number of leaves at the last prefetch. */
-  #made = 0;
+  /** Number of leaves that had been created at the last prefetch. */
+  #createdLeaves = 0;
   #isOpen = false;
 
-  /** `maxBytes` limits growth. Twice as much is reserved, because a batch may copy every leaf, and some for those that it merges. */
+  /** `maxBytes` limits growth. 2.25 times as much is reserved: a batch may copy every leaf, and merges need a quarter more. */
   constructor(maxBytes: number, seed: number, spareBytes: number = SPARE_BYTES) {
     const heap = new SharedHeap(2.25 * maxBytes + spareBytes, maxBytes, 2 * maxBytes + spareBytes / 2);
     this.#heap = heap;
@@ -96,9 +96,9 @@ export class SharedTable {
    */
   prefetch(block: PrefixBlock, count: number): void {
     const made = this.#ipv4.leaves.made + this.#ipv6.leaves.made;
-    const part = 4 * (made - this.#made) > count ? 'leaf' : 'slot';
+    const part = 4 * (made - this.#createdLeaves) > count ? 'leaf' : 'slot';
     this.#leafPrefetch.read(this.#heap.words, this.#seed, block, count, part);
-    this.#made = made;
+    this.#createdLeaves = made;
   }
 
   /** Adds a prefix or changes its attributes. Returns false, and changes nothing, if there is no room for a new prefix. */

@@ -36,7 +36,7 @@ interface PageOfRows {
   usedAt: number;
 }
 
-async function through(
+async function transformed(
   bytes: Uint8Array,
   stream: CompressionStream | DecompressionStream,
 ): Promise<Uint8Array> {
@@ -163,7 +163,7 @@ export class Rows {
   }
 
   /** Returns the path of the next page to read, and its number. */
-  #due(): { readonly path: string; readonly place: number } | undefined {
+  #nextRequest(): { readonly path: string; readonly place: number } | undefined {
     const total = this.#total;
     const loaded = this.#pages.length;
     if (total === undefined || loaded === 0)
@@ -180,14 +180,14 @@ export class Rows {
   async #load(): Promise<void> {
     if (this.#isLoading) return;
     this.#isLoading = true;
-    for (let due = this.#due(); due !== undefined && !this.#ended.signal.aborted; due = this.#due()) {
+    for (let request = this.#nextRequest(); request !== undefined && !this.#ended.signal.aborted; request = this.#nextRequest()) {
       try {
         const { items, continue: token } = await ask<{ items: readonly EntryDocument[]; continue?: string }>(
-          due.path,
+          request.path,
           this.#ended.signal,
         );
-        this.#add(due.place, items.map(rowOf));
-        this.#read(token);
+        this.#add(request.place, items.map(rowOf));
+        this.#setNext(token);
       } catch (error) {
         if (this.#ended.signal.aborted) break;
         this.problem = error instanceof Error ? error.message : String(error);
@@ -199,8 +199,8 @@ export class Rows {
     this.#isLoading = false;
   }
 
-  /** Notes how to continue after a page. */
-  #read(token: string | undefined): void {
+  /** Sets the path of the next page, and whether the list is complete. */
+  #setNext(token: string | undefined): void {
     if (this.#pages.length === 1 && token === undefined) {
       this.#isRandom = false;
       this.#total = undefined;
@@ -242,12 +242,12 @@ export class Rows {
     const oldest = plain.reduce((a, b) => (a.usedAt < b.usedAt ? a : b));
     const { rows, usedAt } = oldest;
     const text = JSON.stringify(rows?.map(({ labels: _, ...row }) => row));
-    oldest.packed ??= await through(new TextEncoder().encode(text), new CompressionStream('deflate-raw'));
+    oldest.packed ??= await transformed(new TextEncoder().encode(text), new CompressionStream('deflate-raw'));
     if (oldest.usedAt === usedAt) oldest.rows = undefined;
   }
 
   async #unpack(page: PageOfRows, packed: Uint8Array): Promise<void> {
-    const text = new TextDecoder().decode(await through(packed, new DecompressionStream('deflate-raw')));
+    const text = new TextDecoder().decode(await transformed(packed, new DecompressionStream('deflate-raw')));
     const rows: readonly Row[] = JSON.parse(text);
     page.rows ??= rows.map((row) => ({ ...row, labels: this.#labels.get(row.identity) }));
     this.#onChange();

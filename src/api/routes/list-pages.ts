@@ -32,7 +32,7 @@ export interface Listing<T> {
 interface Cursor<T> {
   readonly listing: Listing<T>;
   /** Number of items read. */
-  looked: number;
+  readCount: number;
   /** Token of the next page; `undefined` at the end. */
   token: string | undefined;
   /** The previous page and its token, for a client that did not receive it. */
@@ -93,7 +93,7 @@ export class ListPages<T> {
 
   /** Returns the first page of a list. */
   begin(listing: Listing<T>, limit: number): Page<T> {
-    const from = { looked: 0, token: undefined, last: undefined, lastToken: undefined, usedAt: 0 };
+    const from = { readCount: 0, token: undefined, last: undefined, lastToken: undefined, usedAt: 0 };
     return this.#read({ listing, ...from }, limit);
   }
 
@@ -122,12 +122,12 @@ export class ListPages<T> {
     for (let weight = 0; weight < SCAN_LIMIT && items.length < limit && !done; ) {
       const { done: over, value } = list.next();
       done = over === true;
-      if (!done) cursor.looked++;
+      if (!done) cursor.readCount++;
       if (over !== true && value !== undefined) items.push(value);
       weight += over === true || value === undefined ? 1 : this.#weigh(value);
     }
     cursor.lastToken = cursor.token;
-    cursor.token = done ? undefined : `${name}.${cursor.looked}`;
+    cursor.token = done ? undefined : `${name}.${cursor.readCount}`;
     const page = {
       items,
       revision,

@@ -13,11 +13,11 @@ import {
 import type { ObjectReader } from './object-feed.ts';
 import type { PrefixMetadata } from './prefix-metadata.ts';
 
-/** Maximum number of CIDRs per policy, so that an attack cannot fill the IPCache. */
+/** Maximum number of CIDRs per policy, so that one policy cannot fill the IPCache. */
 const MAX_CIDRS = 65_536;
 
-/** A policy and its written CIDRs. */
-interface Entered {
+/** A policy and the CIDRs that were written for it. */
+interface WrittenPolicy {
   readonly kind: string;
   readonly policy: PolicyCIDRs;
   cidrs: ReadonlySet<string>;
@@ -34,10 +34,10 @@ interface Entered {
 export class PolicyCIDRTable {
   readonly #metadata: PrefixMetadata;
   readonly #world: WorldLabels;
-  readonly #policies = new Map<string, Entered>();
+  readonly #policies = new Map<string, WrittenPolicy>();
   readonly #groups = new Map<string, ParsedCIDRGroup>();
-  /** Resources by the group that they refer to. */
-  readonly #named = new Map<string, Set<string>>();
+  /** Policies by the group that they refer to. */
+  readonly #byGroup = new Map<string, Set<string>>();
   readonly #onReject: (rejection: Rejection) => void;
 
   /** @param onReject receives a policy when it first exceeds the limit of 65,536 CIDRs */
@@ -73,9 +73,9 @@ export class PolicyCIDRTable {
         this.#label(name, current, previous);
         if (current === undefined) this.#groups.delete(name);
         else this.#groups.set(name, current);
-        for (const resource of this.#named.get(name) ?? []) {
-          const entered = this.#policies.get(resource);
-          if (entered !== undefined) this.#enter(resource, entered);
+        for (const resource of this.#byGroup.get(name) ?? []) {
+          const written = this.#policies.get(resource);
+          if (written !== undefined) this.#write(resource, written);
         }
       },
     };
@@ -113,25 +113,25 @@ export class PolicyCIDRTable {
     previous: PolicyCIDRs | undefined,
   ): void {
     const resource = `${prefix}/${(current ?? previous)?.id ?? ''}`;
-    const entered = this.#policies.get(resource);
+    const written = this.#policies.get(resource);
     for (const { group } of previous?.groups ?? []) this.#removeReference(group, resource);
     for (const { group } of current?.groups ?? [])
-      this.#named.set(group, (this.#named.get(group) ?? new Set()).add(resource));
+      this.#byGroup.set(group, (this.#byGroup.get(group) ?? new Set()).add(resource));
     if (current !== undefined) {
-      const { cidrs = new Set<string>(), isCut = false } = entered ?? {};
+      const { cidrs = new Set<string>(), isCut = false } = written ?? {};
       const next = { kind, policy: current, cidrs, isCut };
       this.#policies.set(resource, next);
-      this.#enter(resource, next);
-    } else if (entered !== undefined) {
+      this.#write(resource, next);
+    } else if (written !== undefined) {
       this.#policies.delete(resource);
-      for (const cidr of entered.cidrs) this.#metadata.removeMetadata(cidr, resource);
+      for (const cidr of written.cidrs) this.#metadata.removeMetadata(cidr, resource);
     }
   }
 
   #removeReference(group: string, resource: string): void {
-    const named = this.#named.get(group);
-    named?.delete(resource);
-    if (named?.size === 0) this.#named.delete(group);
+    const resources = this.#byGroup.get(group);
+    resources?.delete(resource);
+    if (resources?.size === 0) this.#byGroup.delete(group);
   }
 
   /** Returns the current CIDRs of a policy including its groups, at most one more than the limit. */
@@ -150,23 +150,23 @@ export class PolicyCIDRTable {
   }
 
   /** Drops the CIDR above the limit. Reports the policy if it did not exceed the limit before. */
-  #cut(entered: Entered, cidrs: Set<string>): void {
-    const wasCut = entered.isCut;
-    entered.isCut = cidrs.size > MAX_CIDRS;
-    if (!entered.isCut) return;
+  #cut(written: WrittenPolicy, cidrs: Set<string>): void {
+    const wasCut = written.isCut;
+    written.isCut = cidrs.size > MAX_CIDRS;
+    if (!written.isCut) return;
     const last = [...cidrs].at(-1) ?? '';
     cidrs.delete(last);
     if (wasCut) return;
-    const { kind, policy } = entered;
+    const { kind, policy } = written;
     const why = `must have at most ${MAX_CIDRS} CIDRs: the others are ignored`;
     this.#onReject(rejection('too-many', 'spec', last, why, `${kind} ${policy.id}`));
   }
 
-  #enter(resource: string, entered: Entered): void {
-    const previous = entered.cidrs;
-    const now = this.#cidrsOf(entered.policy);
-    this.#cut(entered, now);
-    entered.cidrs = now;
+  #write(resource: string, written: WrittenPolicy): void {
+    const previous = written.cidrs;
+    const now = this.#cidrsOf(written.policy);
+    this.#cut(written, now);
+    written.cidrs = now;
     for (const cidr of now)
       if (!previous.has(cidr))
         this.#metadata.upsertMetadata(cidr, 'generated', resource, cidrLabels(cidr, this.#world));

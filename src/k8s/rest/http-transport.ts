@@ -27,7 +27,7 @@ export class HttpTransport implements ApiTransport {
   readonly #access: ClusterAccess;
   readonly #server: URL;
   /** Running requests and their responses. */
-  readonly #open = new Set<Exchanging>();
+  readonly #open = new Set<PendingExchange>();
   #pool: Pool;
 
   constructor(access: ClusterAccess) {
@@ -54,7 +54,7 @@ export class HttpTransport implements ApiTransport {
     }
     if (signal.aborted) throw asError(signal.reason);
     const sent = request({ agent: this.#pool, method, path: pathname.replace(/\/$/, '') + path, headers });
-    const answer = await this.#exchange(new Exchanging(sent), signal, text);
+    const answer = await this.#exchange(new PendingExchange(sent), signal, text);
     const { statusCode: status = 0, headers: rawHeaders } = answer.head;
     if (status === 401) credentials.refused();
     const { 'content-encoding': encoding, 'content-length': length } = rawHeaders;
@@ -78,27 +78,27 @@ export class HttpTransport implements ApiTransport {
   }
 
   #end(pool: Pool, why: string): void {
-    for (const exchanging of this.#open) exchanging.abort(new ApiError('broken', why));
+    for (const pending of this.#open) pending.abort(new ApiError('broken', why));
     pool.destroy();
   }
 
   /** Sends a request and resolves with the head of the response. */
-  async #exchange(exchanging: Exchanging, signal: AbortSignal, text: string): Promise<Answer> {
-    const abort = (): void => exchanging.abort(asError(signal.reason));
+  async #exchange(pending: PendingExchange, signal: AbortSignal, text: string): Promise<Answer> {
+    const abort = (): void => pending.abort(asError(signal.reason));
     signal.addEventListener('abort', abort);
-    this.#open.add(exchanging);
-    exchanging.onOver = () => {
+    this.#open.add(pending);
+    pending.onEnd = () => {
       signal.removeEventListener('abort', abort);
-      this.#open.delete(exchanging);
+      this.#open.delete(pending);
     };
-    return exchanging.send(text);
+    return pending.send(text);
   }
 
   async #connect(): Promise<Socket> {
     const { ca, serverName, insecureSkipVerify, credentials } = this.#access;
     const { protocol, hostname, port } = this.#server;
     const host = withoutBrackets(hostname);
-    const shown = await credentials.certificate();
+    const clientCertificate = await credentials.certificate();
     if (protocol === 'http:')
       return connected(connectPlain({ host, port: Number(port || 80), ...KEEP_ALIVE }), 'connect');
     const servername = serverName ?? (isIP(host) === 0 ? host : undefined);
@@ -109,9 +109,9 @@ export class HttpTransport implements ApiTransport {
       rejectUnauthorized: !insecureSkipVerify,
       ...(servername === undefined ? {} : { servername }),
       ...(ca === undefined ? {} : { ca: await pemText(ca) }),
-      ...(shown === undefined
+      ...(clientCertificate === undefined
         ? {}
-        : { cert: await pemText(shown.certificate), key: await pemText(shown.key) }),
+        : { cert: await pemText(clientCertificate.certificate), key: await pemText(clientCertificate.key) }),
     });
     return connected(socket, 'secureConnect');
   }
@@ -120,15 +120,15 @@ export class HttpTransport implements ApiTransport {
 /** Resolves when the socket is connected. Rejects with an ApiError if the connection fails. */
 function connected(socket: Socket, event: 'connect' | 'secureConnect'): Promise<Socket> {
   return new Promise((resolve, reject) => {
-    const late = setTimeout(() => {
+    const timeout = setTimeout(() => {
       socket.destroy(new Error(`no connection after ${CONNECT_MS / 1000} s`));
     }, CONNECT_MS);
     socket.once(event, () => {
-      clearTimeout(late);
+      clearTimeout(timeout);
       resolve(socket);
     });
     socket.on('error', (cause) => {
-      clearTimeout(late);
+      clearTimeout(timeout);
       reject(new ApiError('unreachable', messageOf(cause), { cause }));
     });
   });
@@ -137,7 +137,7 @@ function connected(socket: Socket, event: 'connect' | 'secureConnect'): Promise<
 /** Pool of open connections and connection attempts. */
 class Pool extends Agent {
   readonly #connect: () => Promise<Socket>;
-  #isOver = false;
+  #isDestroyed = false;
 
   constructor(connect: () => Promise<Socket>) {
     super({ keepAlive: true, timeout: IDLE_MS });
@@ -146,19 +146,19 @@ class Pool extends Agent {
 
   override createConnection(
     _options: object,
-    made?: (error: Error | null, socket: Duplex) => void,
+    callback?: (error: Error | null, socket: Duplex) => void,
   ): undefined {
     this.#connect().then(
       (socket) => {
-        if (this.#isOver) socket.destroy();
-        made?.(null, socket);
+        if (this.#isDestroyed) socket.destroy();
+        callback?.(null, socket);
       },
-      (error: Error) => made?.(error, new Socket()), // the socket is ignored on errors
+      (error: Error) => callback?.(error, new Socket()), // the socket is ignored on errors
     );
   }
 
   override destroy(): void {
-    this.#isOver = true;
+    this.#isDestroyed = true;
     super.destroy();
   }
 }
@@ -169,11 +169,11 @@ interface Answer {
 }
 
 /** A request and its response until it has ended or was cancelled. */
-class Exchanging {
+class PendingExchange {
   readonly #request: ClientRequest;
   #body: AnswerBody | undefined;
   #reject: (error: Error) => void = () => {};
-  onOver: () => void = () => {};
+  onEnd: () => void = () => {};
 
   constructor(request: ClientRequest) {
     this.#request = request;
@@ -202,7 +202,7 @@ class Exchanging {
     this.#body = body;
     head.on('data', (bytes: Uint8Array) => body.push(bytes));
     head.on('end', () => {
-      this.onOver();
+      this.onEnd();
       body.end(null);
     });
     head.on('error', (error) => this.#fail(error));
@@ -210,7 +210,7 @@ class Exchanging {
   }
 
   #fail(error: Error): void {
-    this.onOver();
+    this.onEnd();
     this.#body?.end(error);
     this.#reject(
       error instanceof ApiError ? error : new ApiError('broken', messageOf(error), { cause: error }),

@@ -309,9 +309,9 @@ export function clusterIPKey(ip: string, protocol: number): Uint8Array {
   return bytes;
 }
 
-function keyOf(ip: string, more: number): { bytes: Uint8Array; view: DataView; at: number } {
+function keyOf(ip: string, restBytes: number): { bytes: Uint8Array; view: DataView; at: number } {
   const at = 4 * words(familyOf(ip));
-  const bytes = new Uint8Array(at + more);
+  const bytes = new Uint8Array(at + restBytes);
   bytes.set(addressBytes(ip));
   return { bytes, view: viewOf(bytes), at };
 }
@@ -320,10 +320,10 @@ function keyOf(ip: string, more: number): { bytes: Uint8Array; view: DataView; a
 function readKey(
   bytes: Uint8Array,
   family: Family,
-  more: number,
+  restBytes: number,
 ): { readonly ip: string; readonly rest: DataView } {
   const at = 4 * words(family);
-  if (bytes.length < at + more) throw new NetlinkFormatError(`invalid key: ${bytes.length} bytes`);
+  if (bytes.length < at + restBytes) throw new NetlinkFormatError(`invalid key: ${bytes.length} bytes`);
   return { ip: readAddress(bytes.subarray(0, at)) ?? '', rest: viewOf(bytes.subarray(at)) };
 }
 

@@ -82,7 +82,7 @@ export class DesiredServices implements DesiredItems<ServiceItem> {
   readonly #index: FrontendIndex;
   /** Cluster IPs by service, and the number of services that have each of them. */
   readonly #clusterIPs = new Map<string, Iterable<string>>();
-  readonly #uses = new Map<string, number>();
+  readonly #ipUsers = new Map<string, number>();
   readonly #backends = new Map<string, Backends>();
   readonly #withAffinity = new Set<string>();
   readonly #withExternal = new Set<string>();
@@ -112,7 +112,7 @@ export class DesiredServices implements DesiredItems<ServiceItem> {
     this.#nodeLabels = labels;
     for (const [name, service] of this.#restricted) {
       if (before.get(name) === this.#isHere(service)) continue;
-      this.#place(name, service, touched);
+      this.#setFrontends(name, service, touched);
       for (const frontend of this.#frontendsOf(service)) touched.add(frontend);
     }
     return touched;
@@ -130,13 +130,13 @@ export class DesiredServices implements DesiredItems<ServiceItem> {
   isComplete(key: string): boolean {
     const { isLocalComplete, areClustersKnown, isSynced } = this.#inputs;
     const match = this.#index.get(key);
-    const isPlaced = this.#nodeLabels !== undefined || this.#restricted.size === 0;
-    if (match === undefined) return isLocalComplete && isSynced && isPlaced;
+    const areLabelsKnown = this.#nodeLabels !== undefined || this.#restricted.size === 0;
+    if (match === undefined) return isLocalComplete && isSynced && areLabelsKnown;
     return isLocalComplete && (areClustersKnown || !this.#usesClusters(match));
   }
 
   get size(): number {
-    return this.#index.size + this.#uses.size;
+    return this.#index.size + this.#ipUsers.size;
   }
 
   /** Names of services with session affinity, such as `shop/web`; unordered. */
@@ -152,7 +152,7 @@ export class DesiredServices implements DesiredItems<ServiceItem> {
   get(key: string): ServiceItem | undefined {
     const match = this.#index.get(key);
     if (match !== undefined) return this.#itemOf(match);
-    return this.#uses.size > 0 && this.#isUsedIP(key) ? REFUSED : undefined;
+    return this.#ipUsers.size > 0 && this.#isClusterIP(key) ? REFUSED : undefined;
   }
 
   *entries(): Generator<readonly [string, ServiceItem], void, void> {
@@ -160,7 +160,7 @@ export class DesiredServices implements DesiredItems<ServiceItem> {
       const item = this.get(key);
       if (item !== undefined) yield [key, item];
     }
-    for (const ip of this.#uses.keys()) yield [anyPortOf(ip), REFUSED];
+    for (const ip of this.#ipUsers.keys()) yield [anyPortOf(ip), REFUSED];
   }
 
   /** Returns a listener for the events of a cache that marks the frontends that may have changed. */
@@ -187,7 +187,7 @@ export class DesiredServices implements DesiredItems<ServiceItem> {
     if (!isGone && isExternal(service)) this.#withExternal.add(name);
     else this.#withExternal.delete(name);
     const touched = new Set<string>();
-    this.#place(name, isGone ? undefined : service, touched);
+    this.#setFrontends(name, isGone ? undefined : service, touched);
     for (const one of new Set([service, oldService])) {
       if (one !== undefined) for (const frontend of this.#frontendsOf(one)) touched.add(frontend);
     }
@@ -201,7 +201,7 @@ export class DesiredServices implements DesiredItems<ServiceItem> {
   }
 
   /** Stores the frontends of a service, none if the local node has none. Adds those of its cluster IPs that change to `touched`. */
-  #place(name: string, service: Service | undefined, touched: Set<string>): void {
+  #setFrontends(name: string, service: Service | undefined, touched: Set<string>): void {
     const here = service !== undefined && this.#isHere(service) ? service : undefined;
     this.#index.update(name, here);
     this.#setClusterIPs(name, here?.clusterIPs ?? NO_ITEMS, (ip) => touched.add(anyPortOf(ip)));
@@ -220,21 +220,21 @@ export class DesiredServices implements DesiredItems<ServiceItem> {
     else this.#clusterIPs.set(name, after);
     for (const ip of after) {
       if (before.delete(ip)) continue;
-      this.#uses.set(ip, (this.#uses.get(ip) ?? 0) + 1);
+      this.#ipUsers.set(ip, (this.#ipUsers.get(ip) ?? 0) + 1);
       changed(ip);
     }
     for (const ip of before) {
-      const left = (this.#uses.get(ip) ?? 0) - 1;
-      if (left > 0) this.#uses.set(ip, left);
-      else this.#uses.delete(ip);
+      const left = (this.#ipUsers.get(ip) ?? 0) - 1;
+      if (left > 0) this.#ipUsers.set(ip, left);
+      else this.#ipUsers.delete(ip);
       changed(ip);
     }
   }
 
   /** Returns true if a key stands for all ports of a current cluster IP. */
-  #isUsedIP(key: string): boolean {
+  #isClusterIP(key: string): boolean {
     const ip = ANY_PORT.exec(key)?.[1];
-    return ip !== undefined && this.#uses.has(ip);
+    return ip !== undefined && this.#ipUsers.has(ip);
   }
 
   #itemOf({ id, service, frontend }: FrontendMatch): ServiceItem {
