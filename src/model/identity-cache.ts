@@ -3,8 +3,7 @@ import { formatLabels, type Labels } from './labels.ts';
 import type { NumericIdentity } from './numeric-identity.ts';
 
 /**
- * The identities of one cluster: number ↔ labels. One for each cluster for as long as that cluster is known:
- * a reconnect continues with it, so that nothing reads an abandoned copy and none is leaked.
+ * The identities of one cluster: number ↔ labels. A cluster has the same cache while it is known, also after a reconnect.
  *
  * Several numbers may have the same labels, for example while a cluster replaces one by another. The first one in the
  * order of the cluster is returned, by default the smallest.
@@ -20,8 +19,8 @@ export class IdentityCache {
   #changes = 0;
 
   /**
-   * @param compare which of two numbers with the same labels is first; default: the smaller. It must give two numbers the same
-   *   order for as long as both are in the cache
+   * @param compare orders two numbers with the same labels; default: the smaller first. The order of two numbers must not change
+   *   while both are in the cache
    */
   constructor(compare: (a: NumericIdentity, b: NumericIdentity) => number = (a, b) => a - b) {
     this.#compare = compare;
@@ -31,23 +30,23 @@ export class IdentityCache {
     return this.#byID.size;
   }
 
-  /** Goes up with every change. */
+  /** Increases with every change. */
   get changes(): number {
     return this.#changes;
   }
 
-  /** The labels behind an identity. */
+  /** Returns the labels of an identity. */
   lookupByID(id: number): Labels | undefined {
     return this.#byID.get(id)?.labels;
   }
 
-  /** The identity of exactly these labels. */
+  /** Returns the identity with exactly these labels. */
   lookupByLabels(labels: Labels): NumericIdentity | undefined {
     const found = this.#byLabels.get(formatLabels(labels));
     return typeof found === 'object' ? found.first : found;
   }
 
-  /** Every identity with its labels, in no particular order. */
+  /** Yields all identities with their labels, in any order. */
   *entries(): Generator<readonly [number, Labels]> {
     for (const [id, { labels }] of this.#byID) yield [id, labels];
   }
@@ -63,7 +62,7 @@ export class IdentityCache {
     else this.#byLabels.set(key, this.#with(others, id));
   }
 
-  /** Returns whether the identity was known. */
+  /** Returns true if the identity was known. */
   delete(id: number): boolean {
     const entry = this.#byID.get(id);
     if (entry === undefined) return false;
