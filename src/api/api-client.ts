@@ -98,9 +98,7 @@ export class ApiClient {
           : secureRequest === undefined
             ? request(new URL(path, origin), { ...options, agent: false }, resolve)
             : secureRequest(new URL(path, origin), { ...options, agent: false, ca }, resolve);
-      sent.on('error', (cause) =>
-        reject(new ApiError(unreachableText(this.#name, cause), undefined, cause)),
-      );
+      sent.on('error', (cause) => reject(new ApiError(unreachableText(this.#name, cause), undefined, cause)));
       sent.end(content);
     });
   }

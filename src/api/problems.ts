@@ -56,7 +56,8 @@ function waitsText({ waitsFor }: StepDocument, others: readonly Found[]): string
   const prefixes = others.flatMap(({ blockers = [] }) => blockers);
   const listed = waitsFor.filter((what) => !prefixes.some((prefix) => what.startsWith(prefix)));
   const more = waitsFor.length - Math.min(listed.length, LISTED);
-  const rest = more === 0 ? [] : [listed.length === 0 ? `waits for ${counted(more, 'source')}` : `${more} more`];
+  const rest =
+    more === 0 ? [] : [listed.length === 0 ? `waits for ${counted(more, 'source')}` : `${more} more`];
   return [...listed.slice(0, LISTED), ...rest].join('; ');
 }
 

@@ -180,7 +180,11 @@ export class Rows {
   async #load(): Promise<void> {
     if (this.#isLoading) return;
     this.#isLoading = true;
-    for (let request = this.#nextRequest(); request !== undefined && !this.#ended.signal.aborted; request = this.#nextRequest()) {
+    for (
+      let request = this.#nextRequest();
+      request !== undefined && !this.#ended.signal.aborted;
+      request = this.#nextRequest()
+    ) {
       try {
         const { items, continue: token } = await ask<{ items: readonly EntryDocument[]; continue?: string }>(
           request.path,

@@ -15,7 +15,11 @@ export interface MatrixRow {
 const COLUMNS = 8;
 
 /** Returns the clusters that have columns: all of a small mesh, else the local one and those that serve most of the rows. */
-function columnsOf(clusters: readonly string[], rows: readonly MatrixRow[], local: string): readonly string[] {
+function columnsOf(
+  clusters: readonly string[],
+  rows: readonly MatrixRow[],
+  local: string,
+): readonly string[] {
   if (clusters.length <= COLUMNS) return clusters;
   const served = new Map<string, number>();
   for (const { counts } of rows)
