@@ -139,18 +139,24 @@ export class PastReader {
     }));
     const asked = await this.#cutOf(reading, when);
     if (asked.cut === undefined) return this.#moment(reading, address, asked, new Map());
+    const life = this.#lifeOf(reading, asked.cut);
+    // In an earlier life, a prefix of any length may have existed before the records and ended after them.
+    const unknown = life.isLive ? undefined : this.#unknown(life, asked.cut);
     let none: Moment | undefined;
     let uncertainty: Uncertainty | undefined;
-    for (const { key, now } of candidates) {
+    for (const [index, { key, now }] of candidates.entries()) {
       const moment = await this.#moment(reading, key, asked, now);
-      uncertainty ??= moment.reason;
+      const isSkipped = key.length !== addressBits(key.family) - index;
+      uncertainty ??= moment.reason ?? (isSkipped ? unknown : undefined);
       const reason = uncertainty ?? (reading.isLost ? 'lost' : undefined);
       const judged = { ...moment, certain: reason === undefined, reason };
       if (moment.effective !== undefined) return judged;
       // The first candidate is the prefix of the address itself.
       none = { ...judged, ...(none && { prefix: none.prefix }) };
     }
-    return none;
+    const isComplete = candidates.length > addressBits(address.family);
+    const reason = none?.reason ?? (isComplete ? undefined : unknown);
+    return none && { ...none, certain: reason === undefined, reason };
   }
 
   /**

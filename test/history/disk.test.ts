@@ -204,6 +204,31 @@ describe('a history on disk', () => {
     expect(await history.past.lookup('10.0.0.1', at)).toMatchObject({ certain: true });
   });
 
+  it('of an earlier process does not know prefixes that existed before its records and ended after them', async () => {
+    const machine = new Machine();
+    const { clock } = machine;
+    const first = await machine.start();
+    const at = clock.wallTime();
+    clock.advance(10);
+    for (const key of ['10.9.0.1', '10.9.0.1/32']) first.cache.upsert(key, podClaim(1));
+    first.cache.upsert('10.9.0.0/16', podClaim(2));
+    const later = clock.wallTime();
+    clock.advance(10);
+    for (const key of ['10.9.0.1', '10.9.0.1/32']) first.cache.delete(key, KVSTORE);
+    const last = clock.wallTime();
+    clock.advance(10);
+    await end(first);
+    const second = await machine.start();
+    // No prefix, the address itself, and a shorter prefix: of the lengths between, none has a record.
+    expect(await second.history.past.lookup('10.9.0.1', at)).toMatchObject({ certain: false });
+    expect(await second.history.past.lookup('10.9.0.1', later)).toMatchObject({ certain: true });
+    expect(await second.history.past.lookup('10.9.0.1', last)).toMatchObject({
+      certain: false,
+      reason: 'agent-not-running',
+      prefix: '10.9.0.0/16',
+    });
+  });
+
   it('keeps services and nodes over a restart', async () => {
     const machine = new Machine();
     const first = await machine.start();
