@@ -2,7 +2,8 @@ import type { Clock } from '../base/clock.ts';
 import type { PrefixRegister } from '../net/prefix.ts';
 import { type LifeClock, RunningLife } from './life-clock.ts';
 import type { CertaintyInputs } from './lives.ts';
-import { type ClaimChange, KIND, Segment, type TextChange, WITHDRAWAL } from './segment.ts';
+import { type ClaimChange, KIND, type TextChange, WITHDRAWAL } from './record-reader.ts';
+import { Segment } from './segment.ts';
 import type { ChangeCause, MarkKind, Uncertainty } from './types.ts';
 
 /** Memory of a segment, unless a sixteenth of all memory is less. */

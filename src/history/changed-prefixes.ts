@@ -3,7 +3,7 @@ import { compareWriters } from '../model/source.ts';
 import { formatKey, type PrefixRegister, parseKey, prefixRegister } from '../net/prefix.ts';
 import { writerText } from './claim-codec.ts';
 import { keysOf } from './prefix-timeline.ts';
-import type { ClaimChange } from './segment.ts';
+import type { ClaimChange } from './record-reader.ts';
 
 /** The visible claim of a prefix at a moment, and its key. */
 export interface VisibleClaim extends HeldClaim {

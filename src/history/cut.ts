@@ -1,13 +1,53 @@
 import { copyRegister, formatKey, type PrefixRegister } from '../net/prefix.ts';
+import type { ChangeLog } from './change-log.ts';
+import { isFloorOf, uncertaintyAt } from './lives.ts';
 import type { PastPrefix } from './prefix-timeline.ts';
 import type { RecordPlace } from './records.ts';
-import type { Held, Moment, PastClaim, Uncertainty } from './types.ts';
+import type { Held, Moment, PastClaim, Uncertainty, When } from './types.ts';
 
 /** The place of a moment between the records. */
 export interface Cut {
   readonly ms: number;
   /** The sequence number of the first later record. Undefined: records with a time after `ms` are later. */
   readonly endSequence: number | undefined;
+}
+
+/** A moment that was asked for. Without `cut`, it is not held. */
+export interface Asked<C extends Cut = Cut> {
+  readonly cut: C | undefined;
+  /** Why answers for it are not certain. */
+  readonly reason: Uncertainty | undefined;
+}
+
+/** A moment before the held changes. */
+export const NOT_HELD: Asked<never> = { cut: undefined, reason: 'before-held' };
+
+/** Returns the place of a moment between the records in memory. `now` is the wall time. Call `checkWall` of the log before. */
+export function cutIn(log: ChangeLog, when: When, now: number): Asked {
+  if (typeof when === 'object') return cutOfSequence(log, when.sequence);
+  const { clock } = log.life;
+  const times = clock.timesOf(when);
+  const ms = times.at(-1);
+  if (ms === undefined) {
+    // The clock was set forward over this time: the state is that of the moment at which it was set.
+    const piece = clock.pieces.find((one) => one.ms + one.offset > when);
+    return { cut: { ms: (piece?.ms ?? log.life.now()) - 1, endSequence: undefined }, reason: 'clock' };
+  }
+  if (ms < log.floorMs || !Number.isFinite(ms)) return NOT_HELD;
+  const cut = { ms, endSequence: undefined };
+  const isUnclear = times.length > 1 || clock.isUnclear(ms) || when > now;
+  return { cut, reason: isUnclear ? 'clock' : uncertaintyAt(log, cut) };
+}
+
+function cutOfSequence(log: ChangeLog, sequence: number): Asked {
+  const [first] = log.segments;
+  // Directly before the first record. With a number of an earlier life, it is a moment of that life.
+  const isFloor = first !== undefined && isFloorOf(first, sequence);
+  const segment = log.segments.find((one) => sequence >= one.firstSequence && sequence < one.endSequence);
+  if (segment === undefined && !isFloor) return NOT_HELD;
+  const ms = segment === undefined ? log.floorMs : segment.msAt(segment.positionOf(sequence));
+  const cut = { ms, endSequence: sequence + 1 };
+  return { cut, reason: uncertaintyAt(log, cut) };
 }
 
 /** Returns a function that tells if a record is later than a cut. It reads lengths only in the segment of the cut. */

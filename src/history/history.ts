@@ -16,20 +16,30 @@ import { OPEN_GATE, type TurnGate } from '../base/turn-gate.ts';
 import { sameEntry } from '../ipcache/change.ts';
 import type { IPCache } from '../ipcache/ipcache.ts';
 import type { HeldClaim } from '../ipcache/row-reader.ts';
-import { addressBits, type Family } from '../net/address-words.ts';
+import type { Family } from '../net/address-words.ts';
 import { formatKey, type PrefixRegister, parseKey, prefixRegister } from '../net/prefix.ts';
 import { type CauseGroup, CauseGroups, type NodeOfHost } from './causes.ts';
 import { ChangeLog, type ChangeLogCounts, type UncertainSpan } from './change-log.ts';
-import { type Cut, isLaterThan, momentOf, unheldMoment } from './cut.ts';
+import { type Asked, type Cut, cutIn, isLaterThan, momentOf, NOT_HELD, unheldMoment } from './cut.ts';
 import { type HistoryDisk, SegmentArchive } from './disk/segment-archive.ts';
 import { SegmentWriter } from './disk/segment-writer.ts';
 import { type DocumentChange, type PastFields, undoChange } from './document-change.ts';
-import { isFloorOf, isUndoUncertain, uncertaintyAt } from './lives.ts';
-import { type Lengths, PastLookups } from './past-lookups.ts';
-import { covering, PastReader, placesIn } from './past-reader.ts';
+import { isUndoUncertain } from './lives.ts';
+import { PastLookups } from './past-lookups.ts';
+import { PastReader } from './past-reader.ts';
+import { covering, lengthsOf } from './prefix-lengths.ts';
 import { PrefixTimeline, visibleBefore } from './prefix-timeline.ts';
-import { changeAt, inRange, prefixRecord, type RecordPlace, recordAt, textRecord } from './records.ts';
-import { KIND, type Segment } from './segment.ts';
+import { KIND } from './record-reader.ts';
+import {
+  changeAt,
+  inRange,
+  placesIn,
+  prefixRecord,
+  type RecordPlace,
+  recordAt,
+  textRecord,
+} from './records.ts';
+import type { Segment } from './segment.ts';
 import type {
   ChangeCause,
   DocumentMoment,
@@ -97,8 +107,6 @@ export interface AroundOptions {
 }
 
 const MAX_GROUPS = 100;
-
-const NOT_STARTED: Asked = { cut: undefined, reason: 'before-held' };
 
 /**
  * The history of the claims on prefixes, and of services and nodes. Records every change of a claim of an `IPCache` from {@link
@@ -299,8 +307,12 @@ export class History {
     const hasRoom =
       times.length >= count && identities.length >= count && (certain?.length ?? count) >= count;
     assert(hasRoom, 'lookupMany: times and identities must have an element for each address');
-    const lookups = new PastLookups(this.#options.ipcache, this.#segments(), this.#lengths());
+    const lookups = new PastLookups(this.#options.ipcache, this.#segments(), {
+      4: this.#lengths(4),
+      6: this.#lengths(6),
+    });
     const register = prefixRegister();
+    const { clock } = this.#options;
     const log = this.#log;
     log?.checkWall();
     let found = 0;
@@ -308,7 +320,7 @@ export class History {
       const ip = addresses[i] as string; // below count
       identities[i] = 0;
       const { cut, reason } =
-        log === undefined ? NOT_STARTED : this.#cutOfChecked(log, times[i] ?? Number.NaN);
+        log === undefined ? NOT_HELD : cutIn(log, times[i] ?? Number.NaN, clock.wallTime());
       if (certain !== undefined) certain[i] = reason === undefined ? 1 : 0;
       if (cut === undefined || !parseKey(ip, register) || register.form !== 'endpoint') continue;
       const identity = lookups.identityAt(ip, register, cut.ms);
@@ -440,36 +452,9 @@ export class History {
   /** Returns the place of a moment between the records, and why answers for it are not certain. */
   #cutOf(when: When): Asked {
     const log = this.#log;
-    if (log === undefined) return NOT_STARTED;
+    if (log === undefined) return NOT_HELD;
     log.checkWall();
-    return this.#cutOfChecked(log, when);
-  }
-
-  #cutOfChecked(log: ChangeLog, when: When): Asked {
-    if (typeof when === 'object') return this.#cutOfSequence(log, when.sequence);
-    const { clock } = log.life;
-    const times = clock.timesOf(when);
-    const ms = times.at(-1);
-    if (ms === undefined) {
-      // The clock was set forward over this time: the state is that of the moment at which it was set.
-      const piece = clock.pieces.find((one) => one.ms + one.offset > when);
-      return { cut: { ms: (piece?.ms ?? log.life.now()) - 1, endSequence: undefined }, reason: 'clock' };
-    }
-    if (ms < log.floorMs || !Number.isFinite(ms)) return { cut: undefined, reason: 'before-held' };
-    const cut = { ms, endSequence: undefined };
-    const isUnclear = times.length > 1 || clock.isUnclear(ms) || when > this.#options.clock.wallTime();
-    return { cut, reason: isUnclear ? 'clock' : uncertaintyAt(log, cut) };
-  }
-
-  #cutOfSequence(log: ChangeLog, sequence: number): Asked {
-    const [first] = log.segments;
-    // Directly before the first record. With a number of an earlier life, it is a moment of that life.
-    const isFloor = first !== undefined && isFloorOf(first, sequence);
-    const segment = log.segments.find((one) => sequence >= one.firstSequence && sequence < one.endSequence);
-    if (segment === undefined && !isFloor) return { cut: undefined, reason: 'before-held' };
-    const ms = segment === undefined ? log.floorMs : segment.msAt(segment.positionOf(sequence));
-    const cut = { ms, endSequence: sequence + 1 };
-    return { cut, reason: uncertaintyAt(log, cut) };
+    return cutIn(log, when, this.#options.clock.wallTime());
   }
 
   #timeline(key: Readonly<PrefixRegister>): PrefixTimeline {
@@ -489,7 +474,7 @@ export class History {
     address: Readonly<PrefixRegister>,
     cut: Cut,
   ): { readonly key: PrefixRegister; readonly claim: HeldClaim } | undefined {
-    for (const key of covering(address, this.#lengths()[address.family])) {
+    for (const key of covering(address, this.#lengths(address.family))) {
       const claim = this.#visibleAt(key, cut);
       if (claim !== undefined) return { key, claim };
     }
@@ -501,30 +486,11 @@ export class History {
     return visibleBefore(key, claimsOf, this.#segments(), isLaterThan(cut));
   }
 
-  /** Returns the lengths of the current and the recorded prefixes, longest first. */
-  #lengths(): Lengths {
-    const { ipv4, ipv6 } = this.#options.ipcache.status();
-    const ofFamily = (
-      family: Family,
-      counts: { readonly cidrs: Readonly<Record<string, number>> },
-    ): number[] => {
-      const bits = addressBits(family);
-      const all = Array.from({ length: bits + 1 }, (_, index) => bits - index);
-      return all.filter(
-        (length) =>
-          length === bits ||
-          counts.cidrs[length] !== undefined ||
-          this.#segments().some((segment) => segment.hasLength(family, length)),
-      );
-    };
-    return { 4: ofFamily(4, ipv4), 6: ofFamily(6, ipv6) };
+  #lengths(family: Family): readonly number[] {
+    const isRecorded = (length: number): boolean =>
+      this.#segments().some((segment) => segment.hasLength(family, length));
+    return lengthsOf(this.#options.ipcache, family, isRecorded);
   }
-}
-
-/** A moment that was asked for. Without `cut`, it is not held. */
-interface Asked {
-  readonly cut: Cut | undefined;
-  readonly reason: Uncertainty | undefined;
 }
 
 const WHEN: Check = (value) =>

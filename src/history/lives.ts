@@ -22,7 +22,9 @@ export interface SegmentPart {
   mayContain(hash: number): boolean;
   /** Returns true if it has a record of a prefix of this length. */
   hasLength(family: 4 | 6, length: number): boolean;
+  /** Returns the segment. It is valid until {@link SegmentPart.release}, which must be called once, unless the promise rejects. */
   load(): Segment | Promise<Segment>;
+  release(segment: Segment): void;
 }
 
 /** The inputs of the decision whether answers for a life are certain. */
@@ -129,6 +131,7 @@ function memoryPart(segment: Segment): SegmentPart {
     mayContain: (hash) => filter === undefined || mayContain(filter, hash),
     hasLength: (family, length) => segment.hasLength(family, length),
     load: () => segment,
+    release: () => {},
   };
 }
 

@@ -3,7 +3,8 @@ import type { IPCache } from '../ipcache/ipcache.ts';
 import { addressBits, type Family, maskWords } from '../net/address-words.ts';
 import { formatKey, type PrefixRegister, prefixRegister } from '../net/prefix.ts';
 import { claimsBefore, keysOf } from './prefix-timeline.ts';
-import { keyHash, type Segment } from './segment.ts';
+import { keyHash } from './record-reader.ts';
+import type { Segment } from './segment.ts';
 
 /** Lengths of prefixes, longest first. */
 export type Lengths = Readonly<Record<Family, readonly number[]>>;

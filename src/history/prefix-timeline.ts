@@ -6,7 +6,8 @@ import { compareWriters } from '../model/source.ts';
 import { addressBits } from '../net/address-words.ts';
 import { copyRegister, formatKey, type PrefixRegister } from '../net/prefix.ts';
 import { writerText } from './claim-codec.ts';
-import { type ClaimChange, keyHash, type Segment } from './segment.ts';
+import { type ClaimChange, keyHash } from './record-reader.ts';
+import type { Segment } from './segment.ts';
 import type { PastClaim } from './types.ts';
 
 /** A change of one of the keys of a prefix, and where it is recorded. */
@@ -42,28 +43,38 @@ function claimName(key: string, writer: ClaimWriter): string {
   return `${key} ${writerText(writer)}`;
 }
 
+/** A claim, and the time of the change that ended it; undefined if it is live, or older than the moment. */
+interface DatedClaim {
+  readonly claim: HeldClaim;
+  readonly until: number | undefined;
+}
+
+/** A claim of the moment. */
+type StateClaim = Omit<PastClaim, 'since'>;
+
 /** The claims on the keys of one prefix, which changes move back in time, newest first. */
 export class PastState {
   /** Claims by key and writer. */
-  readonly #claims: Map<string, Map<string, HeldClaim>>;
-  readonly #until = new Map<string, number>();
+  readonly #claims: Map<string, Map<string, DatedClaim>>;
   #effectiveUntil: number | undefined;
   /** The state at the moment, once an earlier change was seen. */
-  #moment: readonly (HeldClaim & { readonly key: string; readonly effective: boolean })[] | undefined;
+  #moment: readonly StateClaim[] | undefined;
   readonly #since = new Map<string, number>();
   #effectiveSince: number | undefined;
 
   constructor(now: ClaimsByKey) {
     this.#claims = new Map(
-      Array.from(now, ([key, claims]) => [key, new Map(claims.map((claim) => [writerText(claim), claim]))]),
+      Array.from(now, ([key, claims]) => [
+        key,
+        new Map(claims.map((claim) => [writerText(claim), { claim, until: undefined }])),
+      ]),
     );
   }
 
   /** Undoes a change after the moment. */
   undo(change: TimelineChange): void {
     const after = this.visible();
-    this.#put(change);
-    this.#until.set(claimName(change.key, change.writer), change.ms);
+    this.#put(change, change.ms);
     if (!sameVisible(after, this.visible())) this.#effectiveUntil = change.ms;
   }
 
@@ -71,9 +82,9 @@ export class PastState {
   note(change: TimelineChange): boolean {
     const moment = this.#fix();
     const name = claimName(change.key, change.writer);
-    const exists = moment.some(({ key, ...claim }) => claimName(key, claim) === name);
+    const exists = moment.some((claim) => claimName(claim.key, claim) === name);
     if (exists && !this.#since.has(name)) this.#since.set(name, change.ms);
-    this.#put(change);
+    this.#put(change, undefined);
     if (this.#effectiveSince === undefined && !sameVisible(moment[0], this.visible()))
       this.#effectiveSince = change.ms;
     return this.#effectiveSince !== undefined && this.#since.size === moment.length;
@@ -83,46 +94,41 @@ export class PastState {
   visible(): HeldClaim | undefined {
     for (const claims of this.#claims.values()) {
       let strongest: HeldClaim | undefined;
-      for (const claim of claims.values())
+      for (const { claim } of claims.values())
         if (strongest === undefined || compareWriters(claim, strongest) < 0) strongest = claim;
       if (strongest !== undefined) return strongest;
     }
     return undefined;
   }
 
-  /** Returns the current claims by key. */
-  now(): ClaimsByKey {
-    return new Map(Array.from(this.#claims, ([key, claims]) => [key, [...claims.values()]]));
-  }
-
   result(): PastPrefix {
-    const claims = this.#fix().map(({ key, ...claim }) => {
-      const name = claimName(key, claim);
-      return { ...claim, key, since: this.#since.get(name), until: this.#until.get(name) };
-    });
+    const claims = this.#fix().map((claim) => ({
+      ...claim,
+      since: this.#since.get(claimName(claim.key, claim)),
+    }));
     const decidedBy = decidingRule(claims.map((claim) => ({ ...claim, shadowed: false })));
     const times = { effectiveSince: this.#effectiveSince, effectiveUntil: this.#effectiveUntil };
     return { claims, decidedBy, ...times };
   }
 
   /** Keeps the claims of the moment. They are in the order of `explain`: the endpoint's, then the CIDR's, strongest first (I4). */
-  #fix(): readonly (HeldClaim & { readonly key: string; readonly effective: boolean })[] {
+  #fix(): readonly StateClaim[] {
     this.#moment ??= this.#sorted();
     return this.#moment;
   }
 
-  #sorted(): readonly (HeldClaim & { readonly key: string; readonly effective: boolean })[] {
+  #sorted(): readonly StateClaim[] {
     return Array.from(this.#claims, ([key, claims]) =>
       [...claims.values()]
-        .sort(compareWriters)
-        .map((claim, index) => ({ ...claim, key, effective: index === 0 })),
+        .sort((a, b) => compareWriters(a.claim, b.claim))
+        .map(({ claim, until }, index) => ({ ...claim, key, until, effective: index === 0 })),
     ).flat();
   }
 
-  #put({ key, writer, before }: TimelineChange): void {
+  #put({ key, writer, before }: TimelineChange, until: number | undefined): void {
     const claims = this.#claims.get(key);
     if (before === undefined) claims?.delete(writerText(writer));
-    else claims?.set(writerText(writer), before);
+    else claims?.set(writerText(writer), { claim: before, until });
   }
 }
 
@@ -238,8 +244,9 @@ function* changesIn(segment: Segment, key: PrefixRegister): Generator<TimelineCh
   let at = segment.ofPrefix(segment.newest(keyHash(key)), key);
   while (at >= 0) {
     const ms = segment.msAt(at);
-    const change = segment.claimAt(at);
-    yield { ...change, key: text, segment, position: at, ms };
+    // Written out, because a spread takes longer than the decoding.
+    const { writer, before, after, effect } = segment.claimAt(at);
+    yield { writer, before, after, effect, key: text, segment, position: at, ms };
     at = segment.ofPrefix(segment.previous(at), key);
   }
 }

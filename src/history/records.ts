@@ -3,7 +3,8 @@ import { parseJSON } from './claim-codec.ts';
 import type { DocumentChange, PastFields } from './document-change.ts';
 import type { LifeClock } from './life-clock.ts';
 import type { TimelineChange } from './prefix-timeline.ts';
-import { KIND, type Segment, WITHDRAWAL } from './segment.ts';
+import { KIND, textHash, WITHDRAWAL } from './record-reader.ts';
+import type { Segment } from './segment.ts';
 import type {
   ChangeCause,
   DocumentRecord,
@@ -99,4 +100,17 @@ function causeOf(segment: Segment, position: number): ChangeCause | undefined {
     ...(kind !== undefined && { kind }),
     ...(writer === WITHDRAWAL && { withdrawal: true }),
   };
+}
+
+/** Yields the places of the records of a service or a node in a segment, newest first. */
+export function* placesIn(
+  segment: Segment,
+  kind: 'service' | 'node',
+  key: string,
+): Generator<RecordPlace, void, void> {
+  let at = segment.ofText(segment.newest(textHash(KIND[kind], key)), KIND[kind], key);
+  while (at >= 0) {
+    yield { segment, position: at, ms: segment.msAt(at) };
+    at = segment.ofText(segment.previous(at), KIND[kind], key);
+  }
 }

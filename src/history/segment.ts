@@ -1,36 +1,28 @@
-import { mix } from '../columns/mix.ts';
-import type { HeldClaim } from '../ipcache/row-reader.ts';
 import type { ClaimWriter } from '../ipcache/types.ts';
-import { MAX_CLUSTER_ID } from '../model/numeric-identity.ts';
-import { addressBits } from '../net/address-words.ts';
-import { copyRegister, type PrefixRegister, prefixRegister, sameKey } from '../net/prefix.ts';
+import type { PrefixRegister } from '../net/prefix.ts';
 import { ByteBuffer, DamagedError } from './byte-buffer.ts';
-import { parseWriter, readClaim, readIdentity, skipClaim, writeClaim, writerText } from './claim-codec.ts';
+import { skipClaim, writeClaim, writerText } from './claim-codec.ts';
 import { addToFilter, emptyFilter } from './key-filter.ts';
 import { Names } from './names.ts';
 import { indexAtMost } from './positions.ts';
-
-/** Kinds of records in a segment. */
-export const KIND = { prefix: 0, service: 1, node: 2, mark: 3, batch: 4 } as const;
-
-/** One of {@link KIND}. */
-export type Kind = (typeof KIND)[keyof typeof KIND];
-
-/** The writer of a batch head whose changes withdraw the state of a store. */
-export const WITHDRAWAL = 'withdrawal';
-
-const LAST_KIND: number = KIND.batch;
-
-// Flags of the record of a prefix.
-const IS_CIDR = 1;
-const IS_IPV6 = 2;
-const HAS_BEFORE = 4;
-/** `before` is the `after` of the last earlier record of the same key and writer in this segment. */
-const LINKED_BEFORE = 8;
-const HAS_AFTER = 16;
-const EFFECT_SHIFT = 5; // two bits
-/** The key is in the address space of a cluster, whose id follows. */
-const HAS_SPACE = 128;
+import {
+  type ClaimChange,
+  EFFECT_SHIFT,
+  HAS_AFTER,
+  HAS_BEFORE,
+  HAS_SPACE,
+  IS_CIDR,
+  IS_IPV6,
+  KIND,
+  type Kind,
+  keyHash,
+  LINKED_BEFORE,
+  LONG,
+  LONG_HEAD,
+  RecordReader,
+  type TextChange,
+  textHash,
+} from './record-reader.ts';
 
 /** Records between two entries of the sparse index of positions. */
 const INDEX_EVERY = 64;
@@ -42,27 +34,6 @@ const MAX_LINK_STEPS = 12;
 const BYTES_PER_BUCKET = 64;
 
 const FIRST_BYTES = 65_536;
-
-/** The length of a long record follows as 32 bits. */
-const LONG = 255;
-const LONG_HEAD = 5;
-
-/** A change of one claim on a prefix, as it is recorded. */
-export interface ClaimChange {
-  readonly writer: ClaimWriter;
-  readonly before: HeldClaim | undefined;
-  readonly after: HeldClaim | undefined;
-  /** Sum of `EFFECT` of the IPCache. */
-  readonly effect: number;
-}
-
-/** A change of a part of a service or of a claim on a node, or a mark: texts only. */
-export interface TextChange {
-  /** The source of the change: a cluster, a source of nodes. */
-  readonly writer: string;
-  readonly before: string | undefined;
-  readonly after: string | undefined;
-}
 
 /** A record whose head was read. */
 export interface RecordHead {
@@ -109,43 +80,14 @@ export const LENGTHS = 129;
 /** Records that {@link Segment.reindex} reads in one step. */
 const RECORDS_PER_STEP = 512;
 
-/** Returns the hash of a prefix key: the same for an endpoint and the CIDR of its prefix. */
-export function keyHash(key: Readonly<PrefixRegister>): number {
-  const word = (key.family === 6 ? 256 : 0) + key.length + 1024 * key.clusterID;
-  const hash = mix(mix(0, word), key.w0);
-  return key.family === 4 ? hash : mix(mix(mix(hash, key.w1), key.w2), key.w3);
-}
-
-/** Returns the hash of the key of a service or a node. */
-export function textHash(kind: Kind, key: string): number {
-  let hash = mix(0x5bd1, kind);
-  for (let i = 0; i < key.length; i++) hash = mix(hash, key.charCodeAt(i));
-  return hash;
-}
-
-/**
- * Consecutive records of one life, appended to one buffer and readable by key:
- *
- *     record: length of the rest (8; 255 and 32 bits if it may be long) │ kind(8) │ ms since the segment began │ distance to the previous record of the bucket │ body
- *
- *     heads[hash of key] ─► last record of the bucket ─► previous one ─► …
- *
- * Integers are groups of 7 bits. Each segment begins with its own names, so that any segment can be dropped.
- */
-export class Segment {
+/** Consecutive records of one life in one buffer. Each segment has its own names, so that any segment can be dropped. */
+export class Segment extends RecordReader {
   /** Consecutive number in its life, from 0. */
   readonly number: number;
   /** Sequence number of the first record. */
   readonly firstSequence: number;
-  /** Milliseconds of the life at which the segment began: state after that time can be computed from it and later segments. */
-  readonly startMs: number;
   /** Keys that have a record; undefined if the segment is not stored on disk. */
   readonly filter: Uint8Array | undefined;
-  readonly #bytes: ByteBuffer;
-  readonly #names: Names;
-  readonly #heads: Int32Array;
-  readonly #bucketMask: number;
-  readonly #scratch: PrefixRegister = prefixRegister();
   /** Positions of every 64th record. */
   readonly #positions: number[];
   /** Positions of batch heads, ascending. */
@@ -158,9 +100,6 @@ export class Segment {
   #writerNumber = 0;
   /** One bit for the hash of each prefix in a bucket: most have no earlier record to link to. Empty if no more records follow. */
   #tags: Uint8Array;
-  /** Kind and time of the record that was entered last. */
-  #kind: Kind = KIND.prefix;
-  #ms = 0;
   #count: number;
   #lastMs: number;
   /** Records before this position are not linked, because changes were lost after them. */
@@ -168,15 +107,13 @@ export class Segment {
 
   constructor(options: SegmentOptions) {
     const { number, firstSequence, startMs, maxBytes, isStored = false, content, index } = options;
+    const buffer = content ?? new Uint8Array(Math.min(maxBytes, FIRST_BYTES));
+    const bytes = new ByteBuffer(buffer, maxBytes, content?.length);
+    const buckets = 2 ** Math.ceil(Math.log2(Math.max(64, maxBytes / BYTES_PER_BUCKET)));
+    const heads = index?.heads ?? new Int32Array(buckets).fill(-1);
+    super(startMs, bytes, new Names(bytes, maxBytes, index?.names), heads);
     this.number = number;
     this.firstSequence = firstSequence;
-    this.startMs = startMs;
-    const bytes = content ?? new Uint8Array(Math.min(maxBytes, FIRST_BYTES));
-    this.#bytes = new ByteBuffer(bytes, maxBytes, content?.length);
-    this.#names = new Names(this.#bytes, maxBytes, index?.names);
-    const buckets = 2 ** Math.ceil(Math.log2(Math.max(64, maxBytes / BYTES_PER_BUCKET)));
-    this.#heads = index?.heads ?? new Int32Array(buckets).fill(-1);
-    this.#bucketMask = this.#heads.length - 1;
     this.#tags = new Uint8Array(content === undefined ? buckets : 0);
     this.#positions = Array.from(index?.positions ?? []);
     this.#batches = Array.from(index?.batches ?? []);
@@ -205,30 +142,30 @@ export class Segment {
   get used(): number {
     const positions = 8 * (this.#positions.length + this.#batches.length);
     const filter = this.filter?.length ?? 0;
-    return this.#bytes.length + this.#heads.byteLength + this.#names.used + positions + filter;
+    return this.bytes.length + this.heads.byteLength + this.names.used + positions + filter;
   }
 
   /** Memory in bytes, with the unused part of the buffer and the tables of the writer. */
   get memory(): number {
-    const writing = this.#bytes.capacity - this.#bytes.length + this.#tags.length;
-    return this.used + this.#names.memory - this.#names.used + writing;
+    const writing = this.bytes.capacity - this.bytes.length + this.#tags.length;
+    return this.used + this.names.memory - this.names.used + writing;
   }
 
   /** Returns the bytes of the records from a position on. */
   bytesFrom(position: number): Uint8Array {
-    return this.#bytes.from(position);
+    return this.bytes.from(position);
   }
 
   /** Length of the records in bytes. */
   get length(): number {
-    return this.#bytes.length;
+    return this.bytes.length;
   }
 
   /** Returns the index. `filter` is empty if the segment is not stored. */
   index(): SegmentIndex {
     return {
-      heads: this.#heads,
-      names: this.#names.positions,
+      heads: this.heads,
+      names: this.names.positions,
       positions: Int32Array.from(this.#positions),
       batches: Int32Array.from(this.#batches),
       lengths4: this.#lengths4,
@@ -244,22 +181,22 @@ export class Segment {
    * record is invalid.
    */
   *reindex(): Generator<void, void, void> {
-    const bytes = this.#bytes;
-    const learn = (): void => this.#names.learn();
+    const bytes = this.bytes;
+    const learn = (): void => this.names.learn();
     for (let at = 0; at < bytes.length; ) {
-      const end = this.#after(at);
+      const end = this.after(at);
       if (end > bytes.length || end <= at) throw new DamagedError('a record ends after the segment');
-      this.#enter(at);
-      if (this.#ms < this.#lastMs) throw new DamagedError('a record is older than the one before');
+      this.enter(at);
+      if (this.ms < this.#lastMs) throw new DamagedError('a record is older than the one before');
       const hash = this.#learnBody(learn);
       if (bytes.at !== end) throw new DamagedError('a record has another length');
       if (this.#count % INDEX_EVERY === 0) this.#positions.push(at);
-      if (this.#kind === KIND.batch) this.#batches.push(at);
+      if (this.kind === KIND.batch) this.#batches.push(at);
       if (hash !== undefined) {
-        this.#heads[hash & this.#bucketMask] = at;
+        this.heads[hash & this.bucketMask] = at;
         if (this.filter !== undefined) addToFilter(this.filter, hash);
       }
-      this.#lastMs = this.#ms;
+      this.#lastMs = this.ms;
       this.#count++;
       at = end;
       if (this.#count % RECORDS_PER_STEP === 0) yield;
@@ -268,10 +205,10 @@ export class Segment {
 
   /** Reads the body of the entered record, and returns the hash of its key; undefined if it has none. */
   #learnBody(learn: () => void): number | undefined {
-    const bytes = this.#bytes;
-    if (this.#kind === KIND.prefix) {
-      const key = this.#scratch;
-      const flags = this.#readKey(key);
+    const bytes = this.bytes;
+    if (this.kind === KIND.prefix) {
+      const key = this.scratch;
+      const flags = this.readKey(key);
       (key.family === 4 ? this.#lengths4 : this.#lengths6)[key.length] = 1;
       learn();
       if (flags & HAS_BEFORE) skipClaim(bytes, learn);
@@ -283,33 +220,33 @@ export class Segment {
     learn();
     const end = bytes.at;
     bytes.at = start;
-    const key = this.#names.read();
+    const key = this.names.read();
     bytes.at = end;
     learn();
     if (flags & HAS_BEFORE) bytes.skipText();
     if (flags & HAS_AFTER) bytes.skipText();
-    return this.#kind === KIND.service || this.#kind === KIND.node ? textHash(this.#kind, key) : undefined;
+    return this.kind === KIND.service || this.kind === KIND.node ? textHash(this.kind, key) : undefined;
   }
 
   /** Prevents links to records before now, because changes after them were not recorded. */
   unlink(): void {
-    this.#linkFloor = this.#bytes.length;
+    this.#linkFloor = this.bytes.length;
   }
 
   /** Frees the memory that only the writer needs. */
   seal(): void {
-    this.#bytes.trim();
-    this.#names.seal();
+    this.bytes.trim();
+    this.names.seal();
     this.#tags = new Uint8Array(0);
   }
 
   /** Appends the change of a claim. */
   addClaim(ms: number, key: Readonly<PrefixRegister>, change: ClaimChange): void {
     const { before, after, effect } = change;
-    const bytes = this.#bytes;
+    const bytes = this.bytes;
     const hash = keyHash(key);
     if (this.filter !== undefined) addToFilter(this.filter, hash);
-    const bucket = hash & this.#bucketMask;
+    const bucket = hash & this.bucketMask;
     const writer = this.#numberOf(change.writer);
     const tag = 1 << (hash >>> 29);
     const tags = this.#tags[bucket] ?? 0;
@@ -335,10 +272,10 @@ export class Segment {
       bytes.word(key.w3);
     }
     (key.family === 4 ? this.#lengths4 : this.#lengths6)[key.length] = 1;
-    if (writer === 0) this.#writerNumber = this.#names.write(writerText(change.writer));
-    else this.#names.writeNumber(writer);
-    if (stored !== undefined) writeClaim(bytes, this.#names, stored, undefined);
-    if (after !== undefined) writeClaim(bytes, this.#names, after, stored);
+    if (writer === 0) this.#writerNumber = this.names.write(writerText(change.writer));
+    else this.names.writeNumber(writer);
+    if (stored !== undefined) writeClaim(bytes, this.names, stored, undefined);
+    if (after !== undefined) writeClaim(bytes, this.names, after, stored);
     this.#end(start);
   }
 
@@ -347,131 +284,20 @@ export class Segment {
     const isKeyed = kind === KIND.service || kind === KIND.node;
     const hash = isKeyed ? textHash(kind, key) : 0;
     if (isKeyed && this.filter !== undefined) addToFilter(this.filter, hash);
-    const bucket = isKeyed ? hash & this.#bucketMask : -1;
-    if (kind === KIND.batch) this.#batches.push(this.#bytes.length);
+    const bucket = isKeyed ? hash & this.bucketMask : -1;
+    if (kind === KIND.batch) this.#batches.push(this.bytes.length);
     const start = this.#begin(kind, ms, bucket, true);
-    this.#bytes.byte((before === undefined ? 0 : HAS_BEFORE) | (after === undefined ? 0 : HAS_AFTER));
-    this.#names.write(key);
-    this.#names.write(writer);
-    if (before !== undefined) this.#bytes.text(before);
-    if (after !== undefined) this.#bytes.text(after);
+    this.bytes.byte((before === undefined ? 0 : HAS_BEFORE) | (after === undefined ? 0 : HAS_AFTER));
+    this.names.write(key);
+    this.names.write(writer);
+    if (before !== undefined) this.bytes.text(before);
+    if (after !== undefined) this.bytes.text(after);
     this.#end(start);
   }
 
   /** Returns true if the segment has a record of a prefix of this length. */
   hasLength(family: 4 | 6, length: number): boolean {
     return (family === 4 ? this.#lengths4 : this.#lengths6)[length] === 1;
-  }
-
-  /** Returns the position of the newest record in the bucket of a hash, or -1. */
-  newest(hash: number): number {
-    return this.#heads[hash & this.#bucketMask] ?? -1;
-  }
-
-  /** Returns the position of the newest record of a prefix at or before `position`, or -1. */
-  ofPrefix(position: number, key: Readonly<PrefixRegister>): number {
-    let at = position;
-    while (at >= 0) {
-      const previous = this.#enter(at);
-      if (this.#kind === KIND.prefix && this.#readsKey(key)) return at;
-      at = previous;
-    }
-    return -1;
-  }
-
-  /** Returns true if a prefix with this hash has a change later than a time, in any of its forms. */
-  hasPrefixAfter(hash: number, prefix: Readonly<PrefixRegister>, ms: number): boolean {
-    let at = this.newest(hash);
-    while (at >= 0) {
-      const previous = this.#enter(at);
-      if (this.#ms <= ms) return false;
-      if (this.#kind === KIND.prefix && this.#readsPrefix(prefix)) return true;
-      at = previous;
-    }
-    return false;
-  }
-
-  /** Returns the position of the oldest change of a key with this hash that is later than a time, or -1. */
-  oldestAfter(hash: number, key: Readonly<PrefixRegister>, ms: number): number {
-    let oldest = -1;
-    let at = this.newest(hash);
-    while (at >= 0) {
-      const previous = this.#enter(at);
-      if (this.#ms <= ms) break;
-      if (this.#kind === KIND.prefix && this.#readsKey(key)) oldest = at;
-      at = previous;
-    }
-    return oldest;
-  }
-
-  /** Returns the effect of a change of a prefix. */
-  effectAt(position: number): number {
-    this.#enter(position);
-    return (this.#bytes.readByte() >>> EFFECT_SHIFT) & 3;
-  }
-
-  /** Returns the identity of `before` of a change of a prefix; undefined if there was no claim. */
-  identityBefore(position: number): number | undefined {
-    this.#enter(position);
-    const flags = this.#readKey(this.#scratch);
-    if (flags & LINKED_BEFORE) return this.claimAt(position).before?.identity;
-    if ((flags & HAS_BEFORE) === 0) return undefined;
-    this.#names.skip();
-    return readIdentity(this.#bytes);
-  }
-
-  /** Returns the position of the newest record of a service or node at or before `position`, or -1. */
-  ofText(position: number, kind: Kind, key: string): number {
-    let at = position;
-    while (at >= 0) {
-      const previous = this.#enter(at);
-      if (this.#kind === kind) {
-        this.#bytes.readByte();
-        if (this.#names.read() === key) return at;
-      }
-      at = previous;
-    }
-    return -1;
-  }
-
-  /** Returns the position of the previous record in the bucket of a record, or -1. */
-  previous(position: number): number {
-    return this.#enter(position);
-  }
-
-  /** Returns the time of a record in milliseconds of the life. */
-  msAt(position: number): number {
-    this.#enter(position);
-    return this.#ms;
-  }
-
-  /** Returns the kind of a record. */
-  kindAt(position: number): Kind {
-    this.#enter(position);
-    return this.#kind;
-  }
-
-  /** Reads the change of a prefix. Its key is read into `key` if that is passed. */
-  claimAt(position: number, key: PrefixRegister = this.#scratch): ClaimChange {
-    const previous = this.#enter(position);
-    const flags = this.#readKey(key);
-    const name = this.#names.read();
-    const writer = parseWriter(name);
-    const stored = flags & HAS_BEFORE ? readClaim(this.#bytes, this.#names, writer, undefined) : undefined;
-    const after = flags & HAS_AFTER ? readClaim(this.#bytes, this.#names, writer, stored) : undefined;
-    const before = flags & LINKED_BEFORE ? this.#linkedAfter(previous, key, writer, name) : stored;
-    return { writer, before, after, effect: (flags >>> EFFECT_SHIFT) & 3 };
-  }
-
-  /** Reads the key and the texts of another record. */
-  textAt(position: number): TextChange & { readonly key: string } {
-    this.#enter(position);
-    const flags = this.#bytes.readByte();
-    const key = this.#names.read();
-    const writer = this.#names.read();
-    const before = flags & HAS_BEFORE ? this.#bytes.readText() : undefined;
-    const after = flags & HAS_AFTER ? this.#bytes.readText() : undefined;
-    return { key, writer, before, after };
   }
 
   /** Returns the position of the batch head of a record, or -1. */
@@ -483,28 +309,28 @@ export class Segment {
   sequenceOf(position: number): number {
     const block = indexAtMost(this.#positions, this.#positions.length, position);
     let sequence = this.firstSequence + block * INDEX_EVERY;
-    for (let at = this.#positions[block] ?? 0; at < position; sequence++) at = this.#after(at);
+    for (let at = this.#positions[block] ?? 0; at < position; sequence++) at = this.after(at);
     return sequence;
   }
 
   /** Returns the position of a sequence number, or the end of the records. */
   positionOf(sequence: number): number {
     const index = Math.max(0, sequence - this.firstSequence);
-    if (index >= this.#count) return this.#bytes.length;
+    if (index >= this.#count) return this.bytes.length;
     let at = this.#positions[Math.floor(index / INDEX_EVERY)] ?? 0;
-    for (let skip = index % INDEX_EVERY; skip > 0; skip--) at = this.#after(at);
+    for (let skip = index % INDEX_EVERY; skip > 0; skip--) at = this.after(at);
     return at;
   }
 
   /** Yields the heads of the records with their sequence numbers, newest first, and reads no more of them than it has to. */
   *newestHeads(): Generator<RecordHead & { readonly sequence: number }, void, void> {
-    let end = this.#bytes.length;
+    let end = this.bytes.length;
     for (let block = this.#positions.length - 1; block >= 0; block--) {
       const heads: RecordHead[] = [];
       const start = this.#positions[block] as number; // below the length
-      for (let at = start; at < end; at = this.#after(at)) {
-        this.#enter(at);
-        heads.push({ position: at, kind: this.#kind, ms: this.#ms });
+      for (let at = start; at < end; at = this.after(at)) {
+        this.enter(at);
+        heads.push({ position: at, kind: this.kind, ms: this.ms });
       }
       for (let index = heads.length - 1; index >= 0; index--) {
         const head = heads[index] as RecordHead; // below the length
@@ -514,33 +340,8 @@ export class Segment {
     }
   }
 
-  /** Reads the head of a record into the fields. Returns the position of the previous record of the bucket, or -1. */
-  #enter(position: number): number {
-    const bytes = this.#bytes;
-    bytes.at = position;
-    this.#readLength();
-    const kind = bytes.readByte();
-    if (kind > LAST_KIND) throw new DamagedError(`unknown kind of record ${kind}`);
-    this.#kind = kind as Kind; // checked
-    this.#ms = this.startMs + bytes.readNumber();
-    const back = bytes.readNumber();
-    if (back > position) throw new DamagedError('a record links before the segment');
-    return back === 0 ? -1 : position - back;
-  }
-
-  #after(position: number): number {
-    this.#bytes.at = position;
-    const length = this.#readLength();
-    return this.#bytes.at + length;
-  }
-
-  #readLength(): number {
-    const length = this.#bytes.readByte();
-    return length === LONG ? this.#bytes.readWord() >>> 0 : length;
-  }
-
   #begin(kind: Kind, ms: number, bucket: number, isLong: boolean): number {
-    const bytes = this.#bytes;
+    const bytes = this.bytes;
     const start = bytes.length;
     if (this.#count % INDEX_EVERY === 0) this.#positions.push(start);
     this.#count++;
@@ -549,9 +350,9 @@ export class Segment {
     if (isLong) bytes.word(0);
     bytes.byte(kind);
     bytes.number(Math.max(0, ms - this.startMs));
-    const head = bucket < 0 ? -1 : (this.#heads[bucket] ?? -1);
+    const head = bucket < 0 ? -1 : (this.heads[bucket] ?? -1);
     bytes.number(head < 0 ? 0 : start - head);
-    if (bucket >= 0) this.#heads[bucket] = start;
+    if (bucket >= 0) this.heads[bucket] = start;
     return start;
   }
 
@@ -559,14 +360,14 @@ export class Segment {
   #numberOf(writer: ClaimWriter): number {
     if (writer.source !== this.#writer.source || writer.owner !== this.#writer.owner) {
       this.#writer = { source: writer.source, owner: writer.owner };
-      this.#writerNumber = this.#names.numberOf(writerText(writer));
+      this.#writerNumber = this.names.numberOf(writerText(writer));
     }
     return this.#writerNumber;
   }
 
   /** Writes the length of the record that begins at `start`. */
   #end(start: number): void {
-    const bytes = this.#bytes;
+    const bytes = this.bytes;
     if (bytes.byteAt(start) !== LONG) {
       const length = bytes.length - start - 1;
       if (length < LONG) {
@@ -574,7 +375,7 @@ export class Segment {
         return;
       }
       bytes.insert(start + 1, LONG_HEAD - 1);
-      this.#names.shift(start, LONG_HEAD - 1);
+      this.names.shift(start, LONG_HEAD - 1);
       bytes.putByte(start, LONG);
     }
     bytes.putWord(start + 1, bytes.length - start - LONG_HEAD);
@@ -583,67 +384,12 @@ export class Segment {
   /** Returns true if the bucket has an earlier record of this key and the writer with this number, near enough. */
   #isLinked(bucket: number, key: Readonly<PrefixRegister>, number: number): boolean {
     if (number === 0) return false;
-    let at = this.#heads[bucket] ?? -1;
+    let at = this.heads[bucket] ?? -1;
     for (let steps = MAX_LINK_STEPS; at >= this.#linkFloor && at >= 0 && steps > 0; steps--) {
-      const previous = this.#enter(at);
-      if (this.#kind === KIND.prefix && this.#readsKey(key) && this.#names.readNumber() === number)
-        return true;
+      const previous = this.enter(at);
+      if (this.kind === KIND.prefix && this.readsKey(key) && this.names.readNumber() === number) return true;
       at = previous;
     }
     return false;
-  }
-
-  /** Returns `after` of the newest record of a key and writer from `position` back. */
-  #linkedAfter(
-    position: number,
-    key: Readonly<PrefixRegister>,
-    writer: ClaimWriter,
-    name: string,
-  ): HeldClaim | undefined {
-    const sought = key === this.#scratch ? copyRegister(key) : key;
-    for (let at = position; at >= 0; ) {
-      const previous = this.#enter(at);
-      if (this.#kind === KIND.prefix) {
-        const flags = this.#readKey(this.#scratch);
-        if (sameKey(this.#scratch, sought) && this.#names.read() === name) {
-          if ((flags & HAS_AFTER) === 0) break;
-          const stored =
-            flags & HAS_BEFORE ? readClaim(this.#bytes, this.#names, writer, undefined) : undefined;
-          return readClaim(this.#bytes, this.#names, writer, stored);
-        }
-      }
-      at = previous;
-    }
-    throw new DamagedError('a record links to none');
-  }
-
-  /** Reads the flags and the key of the record at the position of the buffer. Returns true if it is `key`. */
-  #readsKey(key: Readonly<PrefixRegister>): boolean {
-    this.#readKey(this.#scratch);
-    return sameKey(this.#scratch, key);
-  }
-
-  /** Like {@link Segment.#readsKey}, and ignores the form. */
-  #readsPrefix(prefix: Readonly<PrefixRegister>): boolean {
-    this.#readKey(this.#scratch);
-    this.#scratch.form = prefix.form;
-    return sameKey(this.#scratch, prefix);
-  }
-
-  /** Reads flags and key of a prefix; returns the flags. */
-  #readKey(out: PrefixRegister): number {
-    const bytes = this.#bytes;
-    const flags = bytes.readByte();
-    out.family = flags & IS_IPV6 ? 6 : 4;
-    out.form = flags & IS_CIDR ? 'cidr' : 'endpoint';
-    out.length = flags & IS_CIDR ? bytes.readByte() : addressBits(out.family);
-    if (out.length > addressBits(out.family)) throw new DamagedError(`a prefix has length ${out.length}`);
-    out.clusterID = flags & HAS_SPACE ? bytes.readNumber() : 0;
-    if (out.clusterID > MAX_CLUSTER_ID) throw new DamagedError(`an address space has id ${out.clusterID}`);
-    out.w0 = bytes.readWord();
-    out.w1 = flags & IS_IPV6 ? bytes.readWord() : 0;
-    out.w2 = flags & IS_IPV6 ? bytes.readWord() : 0;
-    out.w3 = flags & IS_IPV6 ? bytes.readWord() : 0;
-    return flags;
   }
 }

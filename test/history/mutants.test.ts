@@ -4,7 +4,7 @@ type Laws = typeof import('./support/lives.ts') &
   typeof import('./support/laws.ts') &
   typeof import('./support/visible-claims.ts');
 type Codec = typeof import('../../src/history/claim-codec.ts');
-type Reader = typeof import('../../src/history/past-reader.ts');
+type Lengths = typeof import('../../src/history/prefix-lengths.ts');
 type Segments = typeof import('../../src/history/segment.ts');
 type Logs = typeof import('../../src/history/change-log.ts');
 type Clocks = typeof import('../../src/history/life-clock.ts');
@@ -16,13 +16,13 @@ const LIVES = '../../src/history/lives.ts';
 const FILTER = '../../src/history/key-filter.ts';
 const FILE = '../../src/history/disk/segment-file.ts';
 const CODEC = '../../src/history/claim-codec.ts';
-const READER = '../../src/history/past-reader.ts';
+const LENGTHS = '../../src/history/prefix-lengths.ts';
 const SEGMENT = '../../src/history/segment.ts';
 const LOG = '../../src/history/change-log.ts';
 const CLOCK = '../../src/history/life-clock.ts';
 
 afterEach(() => {
-  for (const path of [LIVES, FILTER, FILE, CODEC, READER, SEGMENT, LOG, CLOCK]) vi.doUnmock(path);
+  for (const path of [LIVES, FILTER, FILE, CODEC, LENGTHS, SEGMENT, LOG, CLOCK]) vi.doUnmock(path);
   vi.resetModules();
 });
 
@@ -95,7 +95,7 @@ it('H3 detects a record without one attribute of a claim', async () => {
 });
 
 it('H4 detects a look-up that tries the longest prefix only', async () => {
-  const laws = await lawsWith<Reader>(READER, ({ covering }) => ({
+  const laws = await lawsWith<Lengths>(LENGTHS, ({ covering }) => ({
     covering: (address, lengths) => covering(address, lengths.slice(0, 1)),
   }));
   expect(() => laws.H4_findsTheLongestPrefix(true, { numRuns: 60 })).toThrow();

@@ -1,6 +1,7 @@
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
-import { KIND, Segment } from '../../src/history/segment.ts';
+import { KIND } from '../../src/history/record-reader.ts';
+import { Segment } from '../../src/history/segment.ts';
 import type { HeldClaim } from '../../src/ipcache/row-reader.ts';
 import type { NumericIdentity } from '../../src/model/numeric-identity.ts';
 import { copyRegister, parseKey, prefixRegister } from '../../src/net/prefix.ts';

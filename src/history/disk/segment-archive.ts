@@ -5,6 +5,7 @@ import { mayContain } from '../key-filter.ts';
 import type { SegmentPart } from '../lives.ts';
 import type { Segment } from '../segment.ts';
 import { type Checksum, NewerVersionError, PREAMBLE } from './frames.ts';
+import { type Buffers, SegmentCache } from './segment-cache.ts';
 import { endFrameAt, readEnd, readHead, readSegment, type StoredFacts } from './segment-file.ts';
 
 /** Where the segments of a history are stored. */
@@ -16,9 +17,6 @@ export interface HistoryDisk {
   /** CRC-32, such as that of `node:zlib`. */
   readonly checksum: Checksum;
 }
-
-/** Segments that stay in memory after they were read, because the next page of a list reads them again. */
-const CACHED = 4;
 
 /** Bytes that contain the head of a segment. */
 const HEAD_BYTES = 4096;
@@ -35,11 +33,11 @@ export function segmentName({ life, number }: { readonly life: number; readonly 
 export class StoredSegment implements SegmentPart {
   readonly facts: StoredFacts;
   readonly endPosition: number = Number.POSITIVE_INFINITY;
-  readonly #load: (stored: StoredSegment) => Promise<Segment>;
+  readonly #cache: SegmentCache;
 
-  constructor(facts: StoredFacts, load: (stored: StoredSegment) => Promise<Segment>) {
+  constructor(facts: StoredFacts, cache: SegmentCache) {
     this.facts = facts;
-    this.#load = load;
+    this.#cache = cache;
   }
 
   get stored(): StoredSegment {
@@ -78,7 +76,11 @@ export class StoredSegment implements SegmentPart {
 
   /** Reads the segment. Rejects with an error of the file system, or `DamagedError`. */
   load(): Promise<Segment> {
-    return this.#load(this);
+    return this.#cache.load(this);
+  }
+
+  release(segment: Segment): void {
+    this.#cache.release(this, segment);
   }
 }
 
@@ -88,7 +90,7 @@ export class SegmentArchive {
   readonly #gate: TurnGate;
   #stored: StoredSegment[] = [];
   #life = 1;
-  readonly #cache = new Map<StoredSegment, Promise<Segment>>();
+  readonly #cache = new SegmentCache((stored, into) => this.#loadSegment(stored, into));
   #dropped = 0;
 
   constructor(disk: HistoryDisk, gate: TurnGate) {
@@ -131,7 +133,7 @@ export class SegmentArchive {
     this.#life = Math.max(0, ...lives) + 1;
     for (const name of names.filter((one) => NAME.test(one))) {
       const facts = await this.#readFacts(name);
-      if (facts !== undefined) this.#stored.push(new StoredSegment(facts, this.#load));
+      if (facts !== undefined) this.#stored.push(new StoredSegment(facts, this.#cache));
     }
     this.#stored.sort((a, b) => a.facts.head.life - b.facts.head.life || a.number - b.number);
     await this.makeRoom(0);
@@ -139,7 +141,7 @@ export class SegmentArchive {
 
   /** Adds a segment that was written. */
   add(facts: StoredFacts): void {
-    this.#stored = [...this.#stored, new StoredSegment(facts, this.#load)];
+    this.#stored = [...this.#stored, new StoredSegment(facts, this.#cache)];
   }
 
   /** Removes the oldest segments until there is room for another one of `bytes`. Rejects with an error of the file system. */
@@ -155,7 +157,7 @@ export class SegmentArchive {
   drop(stored: StoredSegment): void {
     this.#dropped++;
     this.#stored = this.#stored.filter((one) => one !== stored);
-    this.#cache.delete(stored);
+    this.#cache.forget(stored);
     // Ignored, because the file is only one that is not used any more.
     this.disk.folder.remove(segmentName(stored.facts.head)).catch(() => {});
   }
@@ -195,23 +197,12 @@ export class SegmentArchive {
     return facts;
   }
 
-  readonly #load = (stored: StoredSegment): Promise<Segment> => {
-    const cached = this.#cache.get(stored);
-    if (cached !== undefined) return cached;
-    const segment = this.#loadSegment(stored);
-    this.#cache.set(stored, segment);
-    segment.catch(() => this.#cache.delete(stored));
-    const [oldest] = this.#cache.keys();
-    if (this.#cache.size > CACHED && oldest !== undefined) this.#cache.delete(oldest);
-    return segment;
-  };
-
-  async #loadSegment({ facts }: StoredSegment): Promise<Segment> {
+  async #loadSegment({ facts }: StoredSegment, into: Buffers): Promise<Segment> {
     const name = segmentName(facts.head);
     const file = await this.disk.folder.open(name);
     if (file === undefined) throw new DamagedError(`${name} was removed`);
     try {
-      const { segment } = await this.#read(await readPart(file, 0, file.size));
+      const { segment } = await this.#read(await readInto(file, 0, into(file.size)));
       if (segment.endSequence === facts.head.firstSequence + facts.count) return segment;
       throw new DamagedError(`${name} has changed`);
     } finally {
@@ -231,8 +222,11 @@ export class SegmentArchive {
   }
 }
 
-async function readPart(file: StateFile, from: number, to: number): Promise<Uint8Array> {
-  const bytes = new Uint8Array(Math.max(0, to - from));
+function readPart(file: StateFile, from: number, to: number): Promise<Uint8Array> {
+  return readInto(file, from, new Uint8Array(Math.max(0, to - from)));
+}
+
+async function readInto(file: StateFile, from: number, bytes: Uint8Array): Promise<Uint8Array> {
   const read = await file.read(bytes, from);
   return bytes.subarray(0, read);
 }

@@ -49,8 +49,9 @@ const decoder = new TextDecoder();
 const RECORDS_HEAD = 12;
 /** Bytes of the number at the end of the last frame: the length of its payload. */
 const LENGTH_BYTES = 4;
-/** Number of lists in the last frame. */
+/** Number of lists in the last frame, and of those at its end that consist of words. */
 const LISTS = 7;
+const WORD_LISTS = 4;
 
 /** Returns the first bytes of the file of a segment. */
 export function headBytes(head: SegmentHead, checksum: Checksum): Uint8Array {
@@ -147,7 +148,8 @@ const BYTES_PER_STEP: number = 256 << 10;
 /**
  * Reads the whole file of a segment, in steps. The result is the segment and its facts. A file that is not complete is read up to
  * its last valid frame, and its index is built. Throws {@link DamagedError} if a valid frame has invalid contents, and
- * `NewerVersionError` if a later version wrote it.
+ * `NewerVersionError` if a later version wrote it. Owns `bytes`, which become the records and the index of the segment: copies would
+ * have the garbage collector mark all objects after each few segments, because they are memory outside of its heap.
  */
 export function* readSegment(
   bytes: Uint8Array,
@@ -156,7 +158,6 @@ export function* readSegment(
   const start = readHead(bytes, checksum);
   if (start === undefined) throw new DamagedError('the head of a segment is torn');
   const { head } = start;
-  const content = new Uint8Array(bytes.length);
   let [at, length, endMs] = [start.end, 0, head.startMs];
   let [frames, stepStart] = [0, at];
   let state: LifeState = { pieces: [], spans: [] };
@@ -171,14 +172,15 @@ export function* readSegment(
       const read = parseRecords(frame.payload);
       endMs = read.endMs;
       state = read.state ?? state;
-      content.set(read.records, length);
+      // The frames before are longer than their records, so this overwrites nothing that is still to be read.
+      bytes.set(read.records, length);
       length += read.records.length;
     }
     if (++frames < FRAMES_PER_STEP && at - stepStart < BYTES_PER_STEP) continue;
     [frames, stepStart] = [0, at];
     yield;
   }
-  const records = content.subarray(0, length);
+  const records = bytes.subarray(0, length);
   const segment = new Segment({ ...head, isStored: true, content: records, index: end?.index });
   if (end !== undefined) {
     return { segment, facts: { ...end.facts, bytes: at } };
@@ -216,24 +218,24 @@ function parseEnd(
   let at = start;
   const lists = Array.from({ length: LISTS + 1 }, (_, index) => {
     const length = view.getUint32(4 * index);
-    // A copy, because the index outlives the bytes of the file, and because of the alignment of words.
-    const list = new Uint8Array(payload.subarray(at, at + length));
+    const list = payload.subarray(at, at + length);
     if (list.length !== length) throw new DamagedError('the last frame is too short');
     at += length;
     return list;
   });
-  const [json, lengths4, lengths6, filter, ...rest] = lists as [
+  // Copies, because the facts outlive the segment.
+  const [json, lengths4, lengths6, filter] = lists.slice(0, -WORD_LISTS).map((list) => list.slice()) as [
     Uint8Array,
     Uint8Array,
     Uint8Array,
     Uint8Array,
   ]; // LISTS + 1
-  const [heads, names, positions, batches] = (rest as readonly Uint8Array[]).map(words) as [
+  const [heads, names, positions, batches] = lists.slice(-WORD_LISTS).map(words) as [
     Int32Array,
     Int32Array,
     Int32Array,
     Int32Array,
-  ]; // LISTS + 1
+  ]; // WORD_LISTS
   if (lengths4.length !== LENGTHS || lengths6.length !== LENGTHS) throw new DamagedError('invalid lengths');
   if (!isPowerOfTwo(heads.length) || !isPowerOfTwo(filter.length)) throw new DamagedError('an invalid index');
   const fields = parseFields(json);
@@ -248,9 +250,12 @@ function parseEnd(
   return { index, facts: { ...facts, filter, lengths4, lengths6 } };
 }
 
+/** Returns bytes as words. Moves them to the aligned position before them. */
 function words(bytes: Uint8Array): Int32Array {
   if (bytes.length % 4 !== 0) throw new DamagedError('a list of an index is torn');
-  return new Int32Array(bytes.buffer, bytes.byteOffset, bytes.length / 4);
+  const from = bytes.byteOffset & ~3;
+  new Uint8Array(bytes.buffer, from, bytes.length).set(bytes);
+  return new Int32Array(bytes.buffer, from, bytes.length / 4);
 }
 
 function isPowerOfTwo(value: number): boolean {

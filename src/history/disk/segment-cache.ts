@@ -1,0 +1,89 @@
+import type { Segment } from '../segment.ts';
+import type { StoredSegment } from './segment-archive.ts';
+
+/** Segments that stay in memory after they were read, because the next page of a list reads them again. */
+const CACHED = 4;
+
+/** Additional bytes of a buffer, so that it has room for a segment that is a little larger. */
+const SLACK: number = 64 << 10;
+
+/** Returns a buffer of this size for the file of a segment. */
+export type Buffers = (size: number) => Uint8Array;
+
+interface Use {
+  /** The memory of the segment; undefined until its file is open. */
+  buffer: ArrayBufferLike | undefined;
+  /** Undefined until it is loaded. */
+  segment: Segment | undefined;
+  /** Number of questions that read it. */
+  users: number;
+}
+
+/**
+ * Stored segments in memory. The buffer of a segment that no question reads any more is used for the next one. If each segment had a
+ * new one, its megabytes outside of the heap would cause a full garbage collection after about three segments.
+ */
+export class SegmentCache {
+  readonly #read: (stored: StoredSegment, buffers: Buffers) => Promise<Segment>;
+  /** The segment that was loaded first is first. */
+  readonly #cached = new Map<StoredSegment, { readonly loading: Promise<Segment>; readonly use: Use }>();
+  #spare: ArrayBufferLike | undefined;
+
+  constructor(read: (stored: StoredSegment, buffers: Buffers) => Promise<Segment>) {
+    this.#read = read;
+  }
+
+  /** Returns a segment. It is valid until {@link SegmentCache.release}, which must be called once, unless the promise rejects. */
+  load(stored: StoredSegment): Promise<Segment> {
+    const known = this.#cached.get(stored);
+    if (known !== undefined) {
+      known.use.users++;
+      return known.loading;
+    }
+    this.#shrink(CACHED - 1);
+    const use: Use = { buffer: undefined, segment: undefined, users: 1 };
+    const loading = this.#read(stored, (size) => {
+      use.buffer = this.#take(size);
+      return new Uint8Array(use.buffer, 0, size);
+    });
+    this.#cached.set(stored, { loading, use });
+    loading.then(
+      (segment) => {
+        use.segment = segment;
+      },
+      () => this.forget(stored),
+    );
+    return loading;
+  }
+
+  /** Ends the use of a segment. */
+  release(stored: StoredSegment, segment: Segment): void {
+    const use = this.#cached.get(stored)?.use;
+    // Else it was forgotten.
+    if (use?.segment !== segment) return;
+    use.users--;
+    this.#shrink(CACHED);
+  }
+
+  /** Removes a segment. Questions that read it keep its memory. */
+  forget(stored: StoredSegment): void {
+    this.#cached.delete(stored);
+  }
+
+  /** Removes the oldest segments without a user until at most `count` are left. */
+  #shrink(count: number): void {
+    for (const [stored, { use }] of this.#cached) {
+      if (this.#cached.size <= count) return;
+      if (use.users > 0) continue;
+      this.#cached.delete(stored);
+      this.#spare = use.buffer;
+    }
+  }
+
+  /** Returns memory of at least `size` bytes. */
+  #take(size: number): ArrayBufferLike {
+    const spare = this.#spare;
+    this.#spare = undefined;
+    return spare !== undefined && spare.byteLength >= size ? spare : new ArrayBuffer(size + SLACK);
+  }
+}

@@ -1,0 +1,92 @@
+import { isLaterThan } from './cut.ts';
+import { type DocumentChange, type PastFields, undoChange } from './document-change.ts';
+import { isLostBetween } from './lives.ts';
+import type { LifeCut, Reading } from './reading.ts';
+import { changeAt } from './records.ts';
+
+/** A change of a service or a node, and its time. */
+interface DatedChange {
+  readonly ms: number;
+  readonly change: DocumentChange;
+}
+
+/** A service or a node that was asked for. */
+interface AskedDocument {
+  readonly kind: 'service' | 'node';
+  readonly key: string;
+  /** Its fields of now. */
+  readonly current: PastFields | undefined;
+}
+
+/** A service or a node at a moment. Times are milliseconds of the life. */
+interface FoundDocument {
+  readonly document: PastFields | undefined;
+  /** True if the records prove it. */
+  readonly isKnown: boolean;
+  readonly since: number | undefined;
+  readonly until: number | undefined;
+}
+
+/** Returns a service or a node at a moment. */
+export async function documentIn(
+  reading: Reading,
+  asked: AskedDocument,
+  cut: LifeCut,
+): Promise<FoundDocument> {
+  const { kind, key, current } = asked;
+  const life = reading.lifeOf(cut);
+  const isLater = isLaterThan(cut);
+  const later: DatedChange[] = [];
+  const earlier: DatedChange[] = [];
+  let document = current;
+  let [since, until]: (number | undefined)[] = [];
+  for await (const places of reading.placesOf(life, kind, key)) {
+    for (const place of places) {
+      const change = changeAt(place);
+      const wasLater = isLater(place);
+      if (wasLater) until = place.ms;
+      else since ??= place.ms;
+      if (!life.isLive) (wasLater ? later : earlier).push({ ms: place.ms, change });
+      else if (wasLater) document = undoChange(document, change);
+    }
+    if (life.isLive && since !== undefined) break;
+  }
+  if (life.isLive) return { document, isKnown: true, since, until };
+  const found = provenDocument(kind, later, earlier);
+  const isHeld =
+    found !== undefined && !isLostBetween(life, Math.min(found.ms, cut.ms), Math.max(found.ms, cut.ms));
+  if (found !== undefined) return { document: found.document, isKnown: isHeld, since, until };
+  const next = cut.life + 1;
+  if (next >= reading.lives.length) return { document: undefined, isKnown: false, since, until };
+  const after = await documentIn(reading, asked, { life: next, ms: -1, endSequence: undefined });
+  document = after.document;
+  for (const { change } of later) document = undoChange(document, change);
+  return { document, isKnown: false, since, until };
+}
+
+/**
+ * Returns a document at a moment of an ended life, from the nearest record that has all of it. `later` and `earlier` are newest first.
+ * A record of a service has all of it if it was created or deleted; a record of a node always has.
+ */
+function provenDocument(
+  kind: 'service' | 'node',
+  later: readonly DatedChange[],
+  earlier: readonly DatedChange[],
+): { readonly document: PastFields | undefined; readonly ms: number } | undefined {
+  const isWhole = ({ change: { before, after } }: DatedChange): boolean =>
+    kind === 'node' || before === undefined || after === undefined;
+  const left = earlier.findIndex(isWhole);
+  const begun = earlier[left];
+  if (begun !== undefined) {
+    let document = begun.change.after;
+    for (const { change } of earlier.slice(0, left).reverse())
+      document = undoChange(document, { before: change.after, after: change.before });
+    return { document, ms: begun.ms };
+  }
+  const right = later.findLastIndex(isWhole);
+  const ended = later[right];
+  if (ended === undefined) return undefined;
+  let document = ended.change.before;
+  for (const { change } of later.slice(right + 1)) document = undoChange(document, change);
+  return { document, ms: ended.ms };
+}

@@ -1,0 +1,194 @@
+import { assert } from '../base/assert.ts';
+import type { TurnGate } from '../base/turn-gate.ts';
+import type { PrefixRegister } from '../net/prefix.ts';
+import { DamagedError } from './byte-buffer.ts';
+import { type Asked, type Cut, NOT_HELD } from './cut.ts';
+import type { StoredSegment } from './disk/segment-archive.ts';
+import { isFloorOf, type Life, type SegmentPart, uncertaintyAt } from './lives.ts';
+import { changesOfKeys, type TimelineChange } from './prefix-timeline.ts';
+import { KIND, keyHash, textHash } from './record-reader.ts';
+import { placesIn, type RecordPlace } from './records.ts';
+import type { Segment } from './segment.ts';
+import type { Held, When } from './types.ts';
+
+/** Records that are read in one step: 1 to 2 ms, because each is decoded and undone. */
+export const PER_SLICE = 128;
+
+/** The place of a moment between the records of all lives. */
+export interface LifeCut extends Cut {
+  /** Index of its life. */
+  readonly life: number;
+}
+
+/** Options of a {@link Reading}. */
+export interface ReadingOptions {
+  /** Oldest first. The last one is the current one. */
+  readonly lives: readonly Life[];
+  /** Sequence number of the next record. */
+  readonly nextSequence: number;
+  readonly gate: TurnGate;
+  /** Returns the wall time. */
+  readonly now: () => number;
+  /** Forgets a segment that cannot be read. */
+  readonly drop: (stored: StoredSegment) => void;
+}
+
+/** The lives as they were when a question was asked, and the reading of their segments in slices of a `TurnGate`. */
+export class Reading {
+  readonly #options: ReadingOptions;
+  readonly lives: readonly Life[];
+  readonly nextSequence: number;
+  /** True if a segment could not be read, or was dropped, since the question. */
+  isLost = false;
+
+  constructor(options: ReadingOptions) {
+    this.#options = options;
+    this.lives = options.lives;
+    this.nextSequence = options.nextSequence;
+  }
+
+  /** The interval of the held changes. Between two processes there are no changes. */
+  get held(): Held {
+    const now = this.#options.now();
+    const from = this.lives.reduce((oldest, life) => Math.min(oldest, life.clock.wallOf(life.floorMs)), now);
+    return { from, to: now };
+  }
+
+  /** Returns the life of a moment. */
+  lifeOf({ life }: LifeCut): Life {
+    const found = this.lives[life];
+    assert(found !== undefined, 'a moment is in a held life');
+    return found;
+  }
+
+  /** Lets other work run, if this turn has done enough. */
+  pass(): Promise<boolean> {
+    const { gate } = this.#options;
+    return gate.pass(gate.slice);
+  }
+
+  /** Returns the place of a moment between the records, and why answers for it are not certain. */
+  async cutOf(when: When): Promise<Asked<LifeCut>> {
+    if (typeof when === 'object') return this.#cutOfSequence(when.sequence);
+    const { lives } = this;
+    let cut: LifeCut | undefined;
+    let times = 0;
+    for (let life = lives.length - 1; life >= 0; life--) {
+      const { clock, floorMs, endMs } = lives[life] as Life; // below the length
+      for (const ms of clock.timesOf(when).toReversed()) {
+        if (ms < 0 || ms >= endMs) continue;
+        times++;
+        if (ms >= floorMs) cut ??= { life, ms, endSequence: undefined };
+      }
+    }
+    if (cut === undefined) return outsideOf(lives, when);
+    if (times > 1 || when > this.#options.now()) return { cut, reason: 'clock' };
+    return { cut, reason: uncertaintyAt(this.lifeOf(cut), cut) };
+  }
+
+  async #cutOfSequence(sequence: number): Promise<Asked<LifeCut>> {
+    for (const [index, life] of this.lives.entries()) {
+      const [first] = life.parts;
+      // Directly before the first record.
+      const isFloor = first !== undefined && isFloorOf(first, sequence);
+      const part = life.parts.find(
+        ({ firstSequence, endSequence }) => sequence >= firstSequence && sequence < endSequence,
+      );
+      if (part === undefined && !isFloor) continue;
+      let ms = part === undefined ? life.floorMs : undefined;
+      if (part !== undefined)
+        for await (const segment of this.segment(part)) ms = segment.msAt(segment.positionOf(sequence));
+      if (ms === undefined) break;
+      const cut = { life: index, ms, endSequence: sequence + 1 };
+      return { cut, reason: uncertaintyAt(life, cut) };
+    }
+    return NOT_HELD;
+  }
+
+  /** Yields the segment, unless it cannot be read: it is dropped then, and its moments are reported as lost. It is valid until the next step. */
+  async *segment(part: SegmentPart): AsyncGenerator<Segment, void, void> {
+    let segment: Segment;
+    try {
+      segment = await part.load();
+    } catch {
+      this.#drop(part);
+      return;
+    }
+    try {
+      yield segment;
+    } finally {
+      part.release(segment);
+    }
+  }
+
+  /** Yields the changes of the keys of a prefix in a life, newest first, in slices. */
+  async *changesOf(
+    life: Life,
+    keys: readonly PrefixRegister[],
+  ): AsyncGenerator<readonly TimelineChange[], void, void> {
+    const hashes = keys.map(keyHash);
+    for (const part of life.parts.toReversed()) {
+      if (!hashes.some((hash) => part.mayContain(hash))) continue;
+      for await (const segment of this.segment(part)) yield* this.#slices(part, changesOfKeys(segment, keys));
+    }
+  }
+
+  /** Yields the places of the records of a service or a node in a life, newest first, in slices. */
+  async *placesOf(
+    life: Life,
+    kind: 'service' | 'node',
+    key: string,
+  ): AsyncGenerator<readonly RecordPlace[], void, void> {
+    const hash = textHash(KIND[kind], key);
+    for (const part of life.parts.toReversed()) {
+      if (!part.mayContain(hash)) continue;
+      for await (const segment of this.segment(part)) yield* this.#slices(part, placesIn(segment, kind, key));
+    }
+  }
+
+  /** Yields what a segment contains in slices, without what was recorded after the question. */
+  async *#slices<T extends { readonly position: number }>(
+    part: SegmentPart,
+    items: Iterator<T, void, void>,
+  ): AsyncGenerator<readonly T[], void, void> {
+    for (let isMore = true; isMore; ) {
+      const slice: T[] = [];
+      try {
+        while (slice.length < PER_SLICE) {
+          const { value } = items.next();
+          if (value === undefined) {
+            isMore = false;
+            break;
+          }
+          if (value.position < part.endPosition) slice.push(value);
+        }
+      } catch (error) {
+        if (!(error instanceof DamagedError) || part.stored === undefined) throw error;
+        this.#drop(part);
+        isMore = false;
+      }
+      yield slice;
+      if (isMore) await this.pass();
+    }
+  }
+
+  #drop({ stored }: SegmentPart): void {
+    if (stored !== undefined) this.#options.drop(stored);
+    this.isLost = true;
+  }
+}
+
+/** Returns the place of a time that is in no life: at the end of the one before, or where its clock was set forward. */
+function outsideOf(lives: readonly Life[], when: number): Asked<LifeCut> {
+  for (let life = lives.length - 1; life >= 0; life--) {
+    const { clock, floorMs, endMs, afterEnd, isLive } = lives[life] as Life; // below the length
+    if (clock.wallOf(floorMs) > when) continue;
+    // The clock was set forward over this time: the state is that of the moment at which it was set.
+    const piece = clock.pieces.find(({ ms, offset }) => ms > floorMs && ms < endMs && ms + offset > when);
+    if (piece !== undefined && clock.timesOf(when).length === 0)
+      return { cut: { life, ms: piece.ms - 1, endSequence: undefined }, reason: 'clock' };
+    if (isLive) continue;
+    return { cut: { life, ms: endMs, endSequence: undefined }, reason: afterEnd };
+  }
+  return NOT_HELD;
+}

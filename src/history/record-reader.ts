@@ -1,0 +1,287 @@
+import { mix } from '../columns/mix.ts';
+import type { HeldClaim } from '../ipcache/row-reader.ts';
+import type { ClaimWriter } from '../ipcache/types.ts';
+import { MAX_CLUSTER_ID } from '../model/numeric-identity.ts';
+import { addressBits } from '../net/address-words.ts';
+import { copyRegister, type PrefixRegister, prefixRegister, sameKey } from '../net/prefix.ts';
+import { type ByteBuffer, DamagedError } from './byte-buffer.ts';
+import { parseWriter, readClaim, readIdentity } from './claim-codec.ts';
+import type { Names } from './names.ts';
+
+/** Kinds of records in a segment. */
+export const KIND = { prefix: 0, service: 1, node: 2, mark: 3, batch: 4 } as const;
+
+/** One of {@link KIND}. */
+export type Kind = (typeof KIND)[keyof typeof KIND];
+
+/** The writer of a batch head whose changes withdraw the state of a store. */
+export const WITHDRAWAL = 'withdrawal';
+
+const LAST_KIND: number = KIND.batch;
+
+// Flags of the record of a prefix, and of the texts.
+export const IS_CIDR = 1;
+export const IS_IPV6 = 2;
+export const HAS_BEFORE = 4;
+/** `before` is the `after` of the last earlier record of the same key and writer in this segment. */
+export const LINKED_BEFORE = 8;
+export const HAS_AFTER = 16;
+export const EFFECT_SHIFT = 5; // two bits
+/** The key is in the address space of a cluster, whose id follows. */
+export const HAS_SPACE = 128;
+
+/** The length of a long record follows as 32 bits. */
+export const LONG = 255;
+export const LONG_HEAD = 5;
+
+/** A change of one claim on a prefix, as it is recorded. */
+export interface ClaimChange {
+  readonly writer: ClaimWriter;
+  readonly before: HeldClaim | undefined;
+  readonly after: HeldClaim | undefined;
+  /** Sum of `EFFECT` of the IPCache. */
+  readonly effect: number;
+}
+
+/** A change of a part of a service or of a claim on a node, or a mark: texts only. */
+export interface TextChange {
+  /** The source of the change: a cluster, a source of nodes. */
+  readonly writer: string;
+  readonly before: string | undefined;
+  readonly after: string | undefined;
+}
+
+/** Returns the hash of a prefix key: the same for an endpoint and the CIDR of its prefix. */
+export function keyHash(key: Readonly<PrefixRegister>): number {
+  const word = (key.family === 6 ? 256 : 0) + key.length + 1024 * key.clusterID;
+  const hash = mix(mix(0, word), key.w0);
+  return key.family === 4 ? hash : mix(mix(mix(hash, key.w1), key.w2), key.w3);
+}
+
+/** Returns the hash of the key of a service or a node. */
+export function textHash(kind: Kind, key: string): number {
+  let hash = mix(0x5bd1, kind);
+  for (let i = 0; i < key.length; i++) hash = mix(hash, key.charCodeAt(i));
+  return hash;
+}
+
+/**
+ * Finds and reads the records of a segment:
+ *
+ *     record: length of the rest (8; 255 and 32 bits if it may be long) │ kind(8) │ ms since the segment began │ distance to the previous record of the bucket │ body
+ *
+ *     heads[hash of key] ─► last record of the bucket ─► previous one ─► …
+ *
+ * Integers are groups of 7 bits.
+ */
+export class RecordReader {
+  /** Milliseconds of the life at which the segment began: state after that time can be computed from it and later segments. */
+  readonly startMs: number;
+  protected readonly bytes: ByteBuffer;
+  protected readonly names: Names;
+  /** Position of the newest record of each bucket. */
+  protected readonly heads: Int32Array;
+  protected readonly bucketMask: number;
+  protected readonly scratch: PrefixRegister = prefixRegister();
+  /** Kind and time of the record that was entered last. */
+  protected kind: Kind = KIND.prefix;
+  protected ms = 0;
+
+  protected constructor(startMs: number, bytes: ByteBuffer, names: Names, heads: Int32Array) {
+    this.startMs = startMs;
+    this.bytes = bytes;
+    this.names = names;
+    this.heads = heads;
+    this.bucketMask = heads.length - 1;
+  }
+
+  /** Returns the position of the newest record in the bucket of a hash, or -1. */
+  newest(hash: number): number {
+    return this.heads[hash & this.bucketMask] ?? -1;
+  }
+
+  /** Returns the position of the newest record of a prefix at or before `position`, or -1. */
+  ofPrefix(position: number, key: Readonly<PrefixRegister>): number {
+    let at = position;
+    while (at >= 0) {
+      const previous = this.enter(at);
+      if (this.kind === KIND.prefix && this.readsKey(key)) return at;
+      at = previous;
+    }
+    return -1;
+  }
+
+  /** Returns true if a prefix with this hash has a change later than a time, in any of its forms. */
+  hasPrefixAfter(hash: number, prefix: Readonly<PrefixRegister>, ms: number): boolean {
+    let at = this.newest(hash);
+    while (at >= 0) {
+      const previous = this.enter(at);
+      if (this.ms <= ms) return false;
+      if (this.kind === KIND.prefix && this.#readsPrefix(prefix)) return true;
+      at = previous;
+    }
+    return false;
+  }
+
+  /** Returns the position of the oldest change of a key with this hash that is later than a time, or -1. */
+  oldestAfter(hash: number, key: Readonly<PrefixRegister>, ms: number): number {
+    let oldest = -1;
+    let at = this.newest(hash);
+    while (at >= 0) {
+      const previous = this.enter(at);
+      if (this.ms <= ms) break;
+      if (this.kind === KIND.prefix && this.readsKey(key)) oldest = at;
+      at = previous;
+    }
+    return oldest;
+  }
+
+  /** Returns the effect of a change of a prefix. */
+  effectAt(position: number): number {
+    this.enter(position);
+    return (this.bytes.readByte() >>> EFFECT_SHIFT) & 3;
+  }
+
+  /** Returns the identity of `before` of a change of a prefix; undefined if there was no claim. */
+  identityBefore(position: number): number | undefined {
+    this.enter(position);
+    const flags = this.readKey(this.scratch);
+    if (flags & LINKED_BEFORE) return this.claimAt(position).before?.identity;
+    if ((flags & HAS_BEFORE) === 0) return undefined;
+    this.names.skip();
+    return readIdentity(this.bytes);
+  }
+
+  /** Returns the position of the newest record of a service or node at or before `position`, or -1. */
+  ofText(position: number, kind: Kind, key: string): number {
+    let at = position;
+    while (at >= 0) {
+      const previous = this.enter(at);
+      if (this.kind === kind) {
+        this.bytes.readByte();
+        if (this.names.read() === key) return at;
+      }
+      at = previous;
+    }
+    return -1;
+  }
+
+  /** Returns the position of the previous record in the bucket of a record, or -1. */
+  previous(position: number): number {
+    return this.enter(position);
+  }
+
+  /** Returns the time of a record in milliseconds of the life. */
+  msAt(position: number): number {
+    this.enter(position);
+    return this.ms;
+  }
+
+  /** Returns the kind of a record. */
+  kindAt(position: number): Kind {
+    this.enter(position);
+    return this.kind;
+  }
+
+  /** Reads the change of a prefix. Its key is read into `key` if that is passed. */
+  claimAt(position: number, key: PrefixRegister = this.scratch): ClaimChange {
+    const previous = this.enter(position);
+    const flags = this.readKey(key);
+    const name = this.names.read();
+    const writer = parseWriter(name);
+    const stored = flags & HAS_BEFORE ? readClaim(this.bytes, this.names, writer, undefined) : undefined;
+    const after = flags & HAS_AFTER ? readClaim(this.bytes, this.names, writer, stored) : undefined;
+    const before = flags & LINKED_BEFORE ? this.#linkedAfter(previous, key, writer, name) : stored;
+    return { writer, before, after, effect: (flags >>> EFFECT_SHIFT) & 3 };
+  }
+
+  /** Reads the key and the texts of another record. */
+  textAt(position: number): TextChange & { readonly key: string } {
+    this.enter(position);
+    const flags = this.bytes.readByte();
+    const key = this.names.read();
+    const writer = this.names.read();
+    const before = flags & HAS_BEFORE ? this.bytes.readText() : undefined;
+    const after = flags & HAS_AFTER ? this.bytes.readText() : undefined;
+    return { key, writer, before, after };
+  }
+
+  /** Reads the head of a record into the fields. Returns the position of the previous record of the bucket, or -1. */
+  protected enter(position: number): number {
+    const bytes = this.bytes;
+    bytes.at = position;
+    this.#readLength();
+    const kind = bytes.readByte();
+    if (kind > LAST_KIND) throw new DamagedError(`unknown kind of record ${kind}`);
+    this.kind = kind as Kind; // checked
+    this.ms = this.startMs + bytes.readNumber();
+    const back = bytes.readNumber();
+    if (back > position) throw new DamagedError('a record links before the segment');
+    return back === 0 ? -1 : position - back;
+  }
+
+  protected after(position: number): number {
+    this.bytes.at = position;
+    const length = this.#readLength();
+    return this.bytes.at + length;
+  }
+
+  #readLength(): number {
+    const length = this.bytes.readByte();
+    return length === LONG ? this.bytes.readWord() >>> 0 : length;
+  }
+
+  /** Returns `after` of the newest record of a key and writer from `position` back. */
+  #linkedAfter(
+    position: number,
+    key: Readonly<PrefixRegister>,
+    writer: ClaimWriter,
+    name: string,
+  ): HeldClaim | undefined {
+    const sought = key === this.scratch ? copyRegister(key) : key;
+    for (let at = position; at >= 0; ) {
+      const previous = this.enter(at);
+      if (this.kind === KIND.prefix) {
+        const flags = this.readKey(this.scratch);
+        if (sameKey(this.scratch, sought) && this.names.read() === name) {
+          if ((flags & HAS_AFTER) === 0) break;
+          const stored =
+            flags & HAS_BEFORE ? readClaim(this.bytes, this.names, writer, undefined) : undefined;
+          return readClaim(this.bytes, this.names, writer, stored);
+        }
+      }
+      at = previous;
+    }
+    throw new DamagedError('a record links to none');
+  }
+
+  /** Reads the flags and the key of the record at the position of the buffer. Returns true if it is `key`. */
+  protected readsKey(key: Readonly<PrefixRegister>): boolean {
+    this.readKey(this.scratch);
+    return sameKey(this.scratch, key);
+  }
+
+  /** Like {@link RecordReader.readsKey}, and ignores the form. */
+  #readsPrefix(prefix: Readonly<PrefixRegister>): boolean {
+    this.readKey(this.scratch);
+    this.scratch.form = prefix.form;
+    return sameKey(this.scratch, prefix);
+  }
+
+  /** Reads flags and key of a prefix; returns the flags. */
+  protected readKey(out: PrefixRegister): number {
+    const bytes = this.bytes;
+    const flags = bytes.readByte();
+    out.family = flags & IS_IPV6 ? 6 : 4;
+    out.form = flags & IS_CIDR ? 'cidr' : 'endpoint';
+    out.length = flags & IS_CIDR ? bytes.readByte() : addressBits(out.family);
+    if (out.length > addressBits(out.family)) throw new DamagedError(`a prefix has length ${out.length}`);
+    out.clusterID = flags & HAS_SPACE ? bytes.readNumber() : 0;
+    if (out.clusterID > MAX_CLUSTER_ID) throw new DamagedError(`an address space has id ${out.clusterID}`);
+    out.w0 = bytes.readWord();
+    out.w1 = flags & IS_IPV6 ? bytes.readWord() : 0;
+    out.w2 = flags & IS_IPV6 ? bytes.readWord() : 0;
+    out.w3 = flags & IS_IPV6 ? bytes.readWord() : 0;
+    return flags;
+  }
+}
