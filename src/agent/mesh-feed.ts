@@ -14,13 +14,13 @@ import type { MeshEngines } from '../clustermesh/engines.ts';
 import { IdentityResolver } from '../clustermesh/identity-resolver.ts';
 import { LocalCluster } from '../clustermesh/local-cluster.ts';
 import type { SyncDeadline } from '../clustermesh/sync-deadline.ts';
-import { EtcdBackend } from '../kvstore/etcd/etcd-backend.ts';
+import type { EtcdBackend } from '../kvstore/etcd/etcd-backend.ts';
 import { MemoryBackend } from '../kvstore/memory/memory-backend.ts';
 import type { KvstoreBackend } from '../kvstore/session/backend.ts';
-import { ConfigFolder } from '../process/config-folder.ts';
 import { InputError, unreadable } from '../process/input-error.ts';
 import { openLocalEtcd, readClusterID } from '../process/local-etcd.ts';
 import type { Logger } from '../process/log.ts';
+import { remoteEtcds } from '../process/remote-etcds.ts';
 import type { Step } from '../process/start-step.ts';
 import { RecordedMesh } from '../recording/recorded-mesh.ts';
 import { clusterStatuses, type Followed } from './agent-status.ts';
@@ -82,7 +82,7 @@ export class MeshFeed {
     this.#rates = new KvstoreRates(options.rateLimit);
     this.#options = options;
     this.#context = context;
-    this.#recorded = new RecordedMesh(context.clock, context.random);
+    this.#recorded = new RecordedMesh(context.clock, context.random, context.gate);
   }
 
   /** The followed clusters; undefined before the start has reached them. */
@@ -214,10 +214,10 @@ export class MeshFeed {
   async join(cluster: string): Promise<boolean> {
     const server = this.#recorded.get(cluster)?.server;
     if (server === undefined || this.#followed === undefined) return false;
-    const { clock, random, onReject } = this.#context;
+    const { clock, random, gate, onReject } = this.#context;
     const outcome = await this.#followed.mesh.add(
       cluster,
-      () => new MemoryBackend({ server, clock, random }),
+      () => new MemoryBackend({ server, clock, random, gate }),
     );
     if (outcome === 'added' || outcome === 'reconnected') return true;
     onReject(rejection('invalid-cluster', 'store', cluster, `cannot be a remote cluster: ${outcome}`));
@@ -265,7 +265,7 @@ export class MeshFeed {
     const { clusterName, clusterID, kvstore, kvstoreConfig } = this.#options;
     if (kvstore === 'memory') return this.#recorded.openLocal(clusterName, clusterID);
     if (kvstoreConfig === undefined) throw new InputError('--kvstore etcd requires --kvstore-config <file>');
-    const { log, clock, random, onReject } = this.#context;
+    const { log, clock, random, gate, onReject } = this.#context;
     const onProblem = (reason: string | undefined): void => {
       this.#etcdProblem = reason && `--kvstore-config ${kvstoreConfig}: ${reason}`;
       if (reason !== undefined)
@@ -276,7 +276,7 @@ export class MeshFeed {
       this.#localFailure = `the kvstore of cluster ${clusterName} does not answer: ${reason}; check the endpoints and certificates of --kvstore-config`;
       if (!isRepeated) log.warn(`${this.#localFailure}; retrying for ${REACH_MS / 1000} s`);
     };
-    const context = { clock, random, signal, onProblem, onFailure };
+    const context = { clock, random, gate, signal, onProblem, onFailure };
     this.#etcd = await openLocalEtcd(kvstoreConfig, this.#rates.local, context);
     return { backend: this.#etcd, id: clusterID ?? (await readClusterID(this.#etcd, clusterName, context)) };
   }
@@ -331,9 +331,8 @@ export class MeshFeed {
   async #followFolder(path: string): Promise<void> {
     assert(this.#followed !== undefined, 'the clusters are followed');
     const { mesh } = this.#followed;
-    const { clock, random, onReject, count } = this.#context;
-    const rateLimit = this.#rates.remote;
-    const source = new ConfigFolder(path, (config) => new EtcdBackend(config, { clock, random, rateLimit }));
+    const { clock, random, gate, onReject, count } = this.#context;
+    const source = remoteEtcds(path, { clock, random, gate, rateLimit: this.#rates.remote });
     const onProblem = (name: string, reason: string): void => {
       const problem = rejection('unusable-config', 'file', name, reason, `--clustermesh-config ${path}`);
       // Before the end of the initial sync, the problems are reported with the incomplete inputs.

@@ -8,13 +8,13 @@ import type { RateLimitOptions } from '../base/rate-limit.ts';
 import { interruptible, Supervisor } from '../base/supervisor.ts';
 import { TurnGate } from '../base/turn-gate.ts';
 import { ConfigFollower } from '../clustermesh/config-follower.ts';
-import { EtcdBackend } from '../kvstore/etcd/etcd-backend.ts';
+import type { EtcdBackend } from '../kvstore/etcd/etcd-backend.ts';
 import { KvstoreMesh, type KvstoreMeshStatus } from '../operator/kvstoremesh/kvstore-mesh.ts';
 import { SoleWriter } from '../operator/kvstoremesh/sole-writer.ts';
 import { deferred } from '../operator/publish/deferred.ts';
-import { ConfigFolder } from '../process/config-folder.ts';
 import { unreadable } from '../process/input-error.ts';
 import { openLocalEtcd, readClusterID } from '../process/local-etcd.ts';
+import { remoteEtcds } from '../process/remote-etcds.ts';
 import type { RunContext } from '../process/run-context.ts';
 import {
   type ProcessContext,
@@ -222,8 +222,7 @@ class KvstoreMeshProcess implements ServedProcess {
     const local = { clusterName, clusterID: this.#clusterID, local: this.#etcd };
     const mesh = new KvstoreMesh({ ...local, clock, random, gate: this.#gate });
     this.#mesh = mesh;
-    const context = { clock, random, rateLimit, gate: this.#gate };
-    const source = new ConfigFolder(path, (config) => new EtcdBackend(config, context));
+    const source = remoteEtcds(path, { clock, random, gate: this.#gate, rateLimit });
     const onProblem = (name: string, reason: string): void =>
       log.warn(`--clustermesh-config ${join(path, name)}: ${reason}`);
     this.#folder = new ConfigFollower({ source, mesh, clock, onProblem });

@@ -11,7 +11,6 @@ import type { RemoteClusterStatus } from '../clustermesh/cluster-status.ts';
 import type { ConfigSource } from '../clustermesh/config-follower.ts';
 import { KubernetesClient } from '../k8s/kubernetes-client.ts';
 import { clusterConfigKey } from '../kvstore/codec/keys.ts';
-import { EtcdBackend } from '../kvstore/etcd/etcd-backend.ts';
 import { MemoryBackend } from '../kvstore/memory/memory-backend.ts';
 import type { KvstoreBackend } from '../kvstore/session/backend.ts';
 import { allowManyListeners } from '../kvstore/session/shared-signal.ts';
@@ -31,10 +30,10 @@ import { KvstoreReach } from '../operator/kvstore-reach.ts';
 import type { McsStatus } from '../operator/mcs/mcs-duty.ts';
 import type { GlobalNamespacesStatus } from '../operator/publish/global-namespaces.ts';
 import { namespaceOfKey } from '../operator/publish/namespace-of-key.ts';
-import { ConfigFolder } from '../process/config-folder.ts';
 import { InputError } from '../process/input-error.ts';
 import { openLocalEtcd, type ReachContext } from '../process/local-etcd.ts';
 import { RejectionReport } from '../process/rejection-report.ts';
+import { remoteEtcds } from '../process/remote-etcds.ts';
 import type { RunContext } from '../process/run-context.ts';
 import {
   type ProcessContext,
@@ -456,9 +455,7 @@ class OperatorProcess implements ServedProcess {
   #remotes(): ConfigSource | undefined {
     const { clustermeshConfig: path, rateLimit } = this.#options;
     const { clock, random } = this.#context;
-    return path === undefined
-      ? undefined
-      : new ConfigFolder(path, (config) => new EtcdBackend(config, { clock, random, rateLimit }));
+    return path === undefined ? undefined : remoteEtcds(path, { clock, random, gate: this.#gate, rateLimit });
   }
 
   /** Returns the reason why a dry run would delete a key. */

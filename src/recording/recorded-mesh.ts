@@ -1,6 +1,7 @@
 import type { Clock, Random } from '../base/clock.ts';
 import { type Rejection, rejection } from '../base/rejection.ts';
 import { counted } from '../base/show-value.ts';
+import type { TurnGate } from '../base/turn-gate.ts';
 import { bytesOfText } from '../kvstore/codec/bytes.ts';
 import {
   type ClusterConfig,
@@ -53,10 +54,13 @@ export class RecordedMesh {
   readonly #stores = new Map<string, MemoryBackend>();
   readonly #clock: Clock;
   readonly #random: Random;
+  readonly #gate: TurnGate | undefined;
 
-  constructor(clock: Clock, random: Random) {
+  /** @param gate slices listings of the kvstores */
+  constructor(clock: Clock, random: Random, gate?: TurnGate) {
     this.#clock = clock;
     this.#random = random;
+    this.#gate = gate;
   }
 
   /** Names of the clusters with a kvstore, in order of their first key. */
@@ -88,7 +92,7 @@ export class RecordedMesh {
   #open(cluster: string): MemoryBackend {
     const known = this.#stores.get(cluster);
     if (known !== undefined) return known;
-    const store = new MemoryBackend({ clock: this.#clock, random: this.#random });
+    const store = new MemoryBackend({ clock: this.#clock, random: this.#random, gate: this.#gate });
     this.#stores.set(cluster, store);
     return store;
   }

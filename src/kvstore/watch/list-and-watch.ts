@@ -37,7 +37,7 @@ export interface ListAndWatchOptions {
   readonly onState?: ((state: WatchState) => void) | undefined;
   /** Shared by the watches of a client. Default: the watch retries independently. */
   readonly reconnects?: Reconnects | undefined;
-  /** Shared by the watches and readers of a process. Listings pass it in slices. Default: a slice takes a turn. */
+  /** Shared by the watches and readers of a process. Listings pass it, one slice at a time. Default: a slice takes a turn. */
   readonly gate?: TurnGate | undefined;
   /** Called if the store was replaced or restored from a backup, with the time until which the watch followed the previous one. */
   readonly onDiverged?: ((followedUntil: number) => void) | undefined;
@@ -311,6 +311,7 @@ export class ListAndWatch implements Watch {
       size: this.#size,
       limits: this.#limits,
       read: (request) => session.range(request),
+      admit: () => this.#admit(),
       yieldTurn: () => this.#yield(),
       onListing: () => {
         this.#listings++;
@@ -373,11 +374,16 @@ export class ListAndWatch implements Watch {
     this.#queue.flush();
   }
 
+  /** Waits until this turn has room for a slice. Throws if the watch has ended. */
+  async #admit(): Promise<void> {
+    await this.#options.gate?.pass(this.#limits.sliceKeys, this.#ended.signal);
+    this.#ended.signal.throwIfAborted();
+  }
+
   /** Lets the reader take queued events, and other work run. Throws if the watch has ended. */
   async #yield(): Promise<void> {
-    const { gate } = this.#options;
     this.#flush();
-    await (gate === undefined ? eventLoopTurn() : gate.pass(this.#limits.sliceKeys, this.#ended.signal));
+    if (this.#options.gate === undefined) await eventLoopTurn();
     await this.#queue.room();
     this.#ended.signal.throwIfAborted();
   }

@@ -19,6 +19,8 @@ export interface SyncOptions {
   readonly size: PageSize;
   readonly limits: WatchLimits;
   readonly clock: Pick<Clock, 'now'>;
+  /** Waits until this turn of the event loop has room for a slice. Throws if the watch has ended. */
+  admit(): Promise<void>;
   /** Lets the reader take queued events, and other work run. Throws if the watch has ended. */
   yieldTurn(): Promise<void>;
   /** Called when a listing of the whole prefix begins. */
@@ -38,13 +40,17 @@ export class CannotResumeError extends KvstoreError {
   }
 }
 
-/** Runs many small steps, one slice per turn. */
+/** Runs many small steps in slices. */
 async function inSlices(
   steps: Iterable<void>,
-  { limits, yieldTurn }: Pick<SyncOptions, 'limits' | 'yieldTurn'>,
+  { limits, admit, yieldTurn }: Pick<SyncOptions, 'limits' | 'admit' | 'yieldTurn'>,
 ): Promise<void> {
   let done = 0;
-  for (const _step of steps) if (++done % limits.sliceKeys === 0) await yieldTurn();
+  for (const _step of steps) {
+    if (++done % limits.sliceKeys !== 0) continue;
+    await yieldTurn();
+    await admit();
+  }
 }
 
 /**
@@ -216,17 +222,24 @@ class Sync {
 
   /** Compares the revisions of keys that must all be known. */
   async #compareRevisions(kvs: readonly KeyValue[], listed: ListedRows): Promise<void> {
-    for (const kv of kvs)
-      if (this.#cursor.known.markListed(kv, listed) !== kv.modRevision)
-        throw new DivergedError(`${kv.key} has another revision than the one that was read`);
-    await this.#options.yieldTurn();
+    for await (const slice of this.#slices(kvs))
+      for (const kv of slice)
+        if (this.#cursor.known.markListed(kv, listed) !== kv.modRevision)
+          throw new DivergedError(`${kv.key} has another revision than the one that was read`);
   }
 
-  /** Compares read keys with the known ones, one slice per turn, and never far ahead of the reader. Adds them to `listed`. */
+  /** Compares read keys with the known ones, never far ahead of the reader. Adds them to `listed`. */
   async #compare(kvs: readonly KeyValue[], isCovered: boolean, listed?: ListedRows): Promise<void> {
-    const { limits, yieldTurn } = this.#options;
+    for await (const slice of this.#slices(kvs))
+      for (const kv of slice) this.#cursor.list(kv, isCovered, listed);
+  }
+
+  /** Admits the keys of a page in slices, and yields after each. */
+  async *#slices(kvs: readonly KeyValue[]): AsyncGenerator<readonly KeyValue[], void, void> {
+    const { limits, admit, yieldTurn } = this.#options;
     for (let at = 0; at < kvs.length; at += limits.sliceKeys) {
-      for (const kv of kvs.slice(at, at + limits.sliceKeys)) this.#cursor.list(kv, isCovered, listed);
+      await admit();
+      yield kvs.slice(at, at + limits.sliceKeys);
       await yieldTurn();
     }
   }

@@ -38,6 +38,7 @@ async function prove(followed: History, server: History, backlogRevisions = 1_00
     size,
     limits,
     clock,
+    admit: async () => {},
     yieldTurn: async () => {},
     onListing: () => {},
   };

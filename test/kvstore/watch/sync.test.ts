@@ -60,6 +60,7 @@ class Known {
       size: new PageSize(limits),
       limits,
       clock,
+      admit: async () => {},
       yieldTurn,
     };
     try {

@@ -1,0 +1,20 @@
+import type { Clock, Random } from '../base/clock.ts';
+import type { RateLimitOptions } from '../base/rate-limit.ts';
+import type { TurnGate } from '../base/turn-gate.ts';
+import { EtcdBackend } from '../kvstore/etcd/etcd-backend.ts';
+import { ConfigFolder } from './config-folder.ts';
+
+/** Context of the clients of remote etcds. */
+export interface RemoteEtcdsContext {
+  readonly clock: Clock;
+  readonly random: Random;
+  /** The gate of the process. The listings of all clusters share its turns. */
+  readonly gate: TurnGate;
+  /** For each etcd. Default: no limit. */
+  readonly rateLimit?: RateLimitOptions | undefined;
+}
+
+/** Returns the folder of `--clustermesh-config`, with a client of its etcd for each configuration. */
+export function remoteEtcds(path: string, context: RemoteEtcdsContext): ConfigFolder {
+  return new ConfigFolder(path, (config) => new EtcdBackend(config, context));
+}
