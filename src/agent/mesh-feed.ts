@@ -57,6 +57,12 @@ const PROGRESS_TIMEOUT_MS = { memory: 5_000, etcd: 180_000 };
  */
 const FAILURES = { memory: 1, etcd: 3 };
 
+/**
+ * Maximum time without progress of a cluster that has failed. A silent server fails after 10 s, and many unreachable clusters take
+ * turns, so that the third failure can take minutes.
+ */
+const FAILED_DEADLINE_MS = 60_000;
+
 function problemText(folder: string, name: string, reason: string): string {
   return `--clustermesh-config ${join(folder, name)}: ${reason}`;
 }
@@ -232,7 +238,12 @@ export class MeshFeed {
   #deadline(signal: AbortSignal): SyncDeadline {
     const { kvstore, clustermeshConfig } = this.#options;
     const kind = kvstore === 'etcd' || clustermeshConfig !== undefined ? 'etcd' : 'memory';
-    return { deadlineMs: PROGRESS_TIMEOUT_MS[kind], failures: FAILURES[kind], signal };
+    return {
+      deadlineMs: PROGRESS_TIMEOUT_MS[kind],
+      failedDeadlineMs: Math.min(PROGRESS_TIMEOUT_MS[kind], FAILED_DEADLINE_MS),
+      failures: FAILURES[kind],
+      signal,
+    };
   }
 
   /** Waits until the folder of remote clusters has been read once, because its first read may fail. */

@@ -20,6 +20,8 @@ export interface SyncDeadline {
    * meshes and too long for others.
    */
   readonly deadlineMs: number;
+  /** Like `deadlineMs`, for a cluster that has failed since it was last followed. Default: `deadlineMs`. */
+  readonly failedDeadlineMs?: number | undefined;
   /** Number of failures of a cluster after which the wait for it ends. Default: no limit. */
   readonly failures?: number | undefined;
   /** Ends the wait. */
@@ -89,7 +91,7 @@ class SyncWait {
   }
 
   #check(name: string): void {
-    const { clock, deadlineMs, failures = Number.POSITIVE_INFINITY } = this.#deadline;
+    const { clock, failures = Number.POSITIVE_INFINITY } = this.#deadline;
     const cluster = this.#clusters.progressOf(name);
     const now = clock.now();
     if (cluster !== undefined && !this.#startTimes.has(name)) this.#startTimes.set(name, now);
@@ -98,13 +100,25 @@ class SyncWait {
       !cluster.synced &&
       !cluster.settled &&
       cluster.failures < failures &&
-      now < this.#startOf(cluster) + deadlineMs;
-    if (isAwaited) this.#awaitedClusters.add(name);
-    else this.#awaitedClusters.delete(name);
+      now < this.#endOf(cluster);
+    if (!isAwaited) {
+      this.#awaitedClusters.delete(name);
+      return;
+    }
+    this.#awaitedClusters.add(name);
+    if (this.#timer !== undefined && this.#endOf(cluster) < this.#timer.at) this.#cancelTimer();
   }
 
-  #startOf({ name, progressAt }: SyncProgress): number {
-    return Math.max(progressAt, this.#startTimes.get(name) ?? 0);
+  /** Returns the time until which a cluster is awaited if it makes no progress. */
+  #endOf({ name, progressAt, failures }: SyncProgress): number {
+    const { deadlineMs, failedDeadlineMs = deadlineMs } = this.#deadline;
+    const start = Math.max(progressAt, this.#startTimes.get(name) ?? 0);
+    return start + (failures > 0 ? failedDeadlineMs : deadlineMs);
+  }
+
+  #cancelTimer(): void {
+    this.#timer?.timer.cancel();
+    this.#timer = undefined;
   }
 
   /** Ends the wait if no cluster is awaited. Otherwise sets the timer to the earliest deadline, unless it is set. */
@@ -113,10 +127,10 @@ class SyncWait {
       this.#end();
       return;
     }
-    const { clock, deadlineMs } = this.#deadline;
+    const { clock } = this.#deadline;
     if (this.#timer !== undefined) return;
-    const starts = [...this.#awaitedClusters].flatMap((name) => this.#clusters.progressOf(name) ?? []);
-    const at = Math.min(...starts.map((cluster) => this.#startOf(cluster))) + deadlineMs;
+    const awaited = [...this.#awaitedClusters].flatMap((name) => this.#clusters.progressOf(name) ?? []);
+    const at = Math.min(...awaited.map((cluster) => this.#endOf(cluster)));
     this.#timer = { at, timer: clock.after(at - clock.now(), () => this.#onTimer(at)) };
   }
 
@@ -130,7 +144,7 @@ class SyncWait {
 
   readonly #end = (): void => {
     this.#unsubscribe?.();
-    this.#timer?.timer.cancel();
+    this.#cancelTimer();
     this.#deadline.signal?.removeEventListener('abort', this.#end);
     const isMissing = (name: string): boolean => this.#clusters.progressOf(name)?.synced === false;
     this.#resolve(this.#clusters.names.filter(isMissing));

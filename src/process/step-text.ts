@@ -4,9 +4,17 @@ function seconds(ms = 0): string {
   return `${Math.round(ms / 1000)} s`;
 }
 
-/** Describes a step without progress: `manifests: no progress for 15 s: reading --manifests a.yaml`. */
+/** Sentences in one line of the log: a mesh can have 255 unreachable clusters. */
+const MAX_SENTENCES = 10;
+
+/**
+ * Describes a step without progress: `manifests: no progress for 15 s: reading --manifests a.yaml`. Names at most ten inputs; the
+ * status has all of them.
+ */
 export function stalledText({ name, idleMs, waitsFor }: StepDocument): string {
-  const what = waitsFor.length === 0 ? '' : `: ${waitsFor.join('; ')}`;
+  const named = waitsFor.slice(0, MAX_SENTENCES).join('; ');
+  const more = waitsFor.length > MAX_SENTENCES ? `; and ${waitsFor.length - MAX_SENTENCES} more` : '';
+  const what = waitsFor.length === 0 ? '' : `: ${named}${more}`;
   return `${name}: no progress for ${seconds(idleMs)}${what}`;
 }
 

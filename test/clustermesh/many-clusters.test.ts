@@ -141,6 +141,47 @@ it('a cluster that was unreachable for one second is followed again within two, 
   }
 });
 
+it('with 249 of 255 unreachable, the others are complete at once, the wait ends within a minute, and memory, timers and retries are bounded', async () => {
+  const clock = new ManualClock();
+  const agent = new Agent(clock);
+  const idle = clock.pending;
+  const dead = new MemoryServer({ clock });
+  let clients = 0;
+  let attempts = 0;
+  const connectDead = (): FaultyMemoryBackend => {
+    clients++;
+    const backend = new FaultyMemoryBackend({ server: dead, clock, random: () => 0.5 });
+    const range = backend.link.range.bind(backend.link);
+    backend.link.range = (...words) => {
+      attempts++;
+      return range(...words);
+    };
+    backend.link.down();
+    return backend;
+  };
+  for (let i = 0; i < 255; i++)
+    if (i % 43 === 0) await agent.add(`c${i}`, cluster(clock, i));
+    else await agent.mesh.add(`c${i}`, connectDead);
+  let missing: readonly string[] | undefined;
+  void agent.mesh.clustersSynced({ deadlineMs: 180_000, failures: 3 }).then((names) => {
+    missing = names;
+  });
+  await advance(clock, 1_000);
+  const ready = (): number => agent.mesh.status().clusters.filter((of) => of.ready).length;
+  expect([ready(), agent.ipcache.size]).toEqual([6, 6 * IPS]);
+  await advance(clock, 60_000);
+  expect(missing).toHaveLength(249);
+  expect(attempts).toBeLessThanOrEqual(249 + 12 * 61);
+  const before = attempts;
+  await advance(clock, 300_000);
+  expect(attempts - before).toBeLessThanOrEqual(2 * 300 + 1);
+  expect(clients).toBe(249);
+  expect(clock.pending).toBeLessThanOrEqual(255 + 6 * 6); // one for each cluster, and one for each watch of the others
+  expect(ready()).toBe(6);
+  await agent.stop();
+  expect(clock.pending).toBeLessThanOrEqual(idle + 1); // of the nodes
+});
+
 it('clusters that return together are followed soon: each reconnection releases four others', async () => {
   const clock = new ManualClock();
   const agent = new Agent(clock);

@@ -151,6 +151,22 @@ describe('the deadline of a first sync', () => {
     expect(waiting.missing).toEqual(['b']);
   });
 
+  it('is earlier for a cluster that has failed, however long its next attempt takes (regression: 249 silent clusters, 3 min)', async () => {
+    const waiting = new Waiting();
+    waiting.set('slow', {});
+    waiting.set('silent', {});
+    waiting.begin({ deadlineMs: 3000, failedDeadlineMs: 1000, failures: 3 });
+    await advance(waiting.clock, 500);
+    waiting.set('silent', { failures: 1 });
+    waiting.set('slow', { failures: 1 });
+    waiting.set('slow', { failures: 0, progressAt: 500 });
+    await advance(waiting.clock, 499);
+    waiting.set('slow', { synced: true });
+    expect(waiting.missing).toBeUndefined();
+    await advance(waiting.clock, 1);
+    expect(waiting.missing).toEqual(['silent']);
+  });
+
   it('is skipped for clusters that have failed too often or have nothing to follow, when the signal fires, and when everything is complete', async () => {
     const failed = new Waiting();
     failed.set('a', { failures: 2 });

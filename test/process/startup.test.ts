@@ -236,6 +236,15 @@ describe('a step without progress', () => {
     ]);
   });
 
+  it('names at most ten inputs in a line of the log (regression: 249 unreachable clusters in one line)', async () => {
+    const trial = new Trial();
+    const inputs = Array.from({ length: 249 }, (_, i) => `c${i}`);
+    void trial.start([trial.step('one', { start: () => NEVER, waitsFor: () => inputs })]);
+    await trial.clock.advance(20_000);
+    const ten = inputs.slice(0, 10).join('; ');
+    expect(trial.logged).toEqual([`warn  one: no progress for 15 s: ${ten}; and 239 more`]);
+  });
+
   it('is reported as slow at most once, even if it progresses and stops again', async () => {
     const trial = new Trial();
     let progress = (): void => {};
