@@ -12,13 +12,20 @@ export interface WorkQueueOptions {
   readonly onDue?: (() => void) | undefined;
 }
 
+/** The entries of a {@link WorkQueue} by key: a `Map`, or a field of each key. */
+export interface EntryTable<K> {
+  get(key: K): WorkEntry<K> | undefined;
+  set(key: K, entry: WorkEntry<K>): unknown;
+  delete(key: K): unknown;
+}
+
 interface Delay {
   readonly at: number;
   readonly timer: Timer;
 }
 
 /** A key that is due or worked on. */
-interface Entry<K> extends Link<Entry<K>> {
+export interface WorkEntry<K> extends Link<WorkEntry<K>> {
   readonly key: K;
   isWorking: boolean;
   /** While the key is worked on, the time when it is due again. */
@@ -43,19 +50,24 @@ const BACKOFF: Backoff = { baseMs: 100, capMs: 60_000 };
 export class WorkQueue<K> {
   readonly #options: WorkQueueOptions;
   /** The keys that are due or worked on. */
-  readonly #entries = new Map<K, Entry<K>>();
-  readonly #due = new LinkedList<Entry<K>>();
+  readonly #entries: EntryTable<K>;
+  /** Number of these keys. */
+  #count = 0;
+  readonly #due = new LinkedList<WorkEntry<K>>();
+  readonly #inWork = new LinkedList<WorkEntry<K>>();
   #working = 0;
   readonly #delayed = new Map<K, Delay>();
   readonly #failures = new Map<K, number>();
 
-  constructor(options: WorkQueueOptions) {
+  /** @param entries stores the entries of this queue alone. Default: a `Map`, which moves all of them when it grows. */
+  constructor(options: WorkQueueOptions, entries: EntryTable<K> = new Map<K, WorkEntry<K>>()) {
     this.#options = options;
+    this.#entries = entries;
   }
 
   /** Number of keys that are due, delayed or worked on. */
   get size(): number {
-    return this.#entries.size + this.#delayed.size;
+    return this.#count + this.#delayed.size;
   }
 
   /** Number of keys between `get` and `done`. */
@@ -65,12 +77,13 @@ export class WorkQueue<K> {
 
   /** Returns true if the key is due, delayed or worked on. */
   has(key: K): boolean {
-    return this.#entries.has(key) || (this.#delayed.size > 0 && this.#delayed.has(key));
+    return this.#entries.get(key) !== undefined || (this.#delayed.size > 0 && this.#delayed.has(key));
   }
 
   /** Iterates over all keys in any order. */
   *keys(): Generator<K, void, void> {
-    yield* this.#entries.keys();
+    for (const list of [this.#due, this.#inWork])
+      for (let entry = list.first; entry !== undefined; entry = entry.next) yield entry.key;
     yield* this.#delayed.keys();
   }
 
@@ -82,8 +95,9 @@ export class WorkQueue<K> {
       return;
     }
     this.#undelay(key);
-    const entry: Entry<K> = { key, isWorking: false, dueAt: NEVER, previous: undefined, next: undefined };
+    const entry: WorkEntry<K> = { key, isWorking: false, dueAt: NEVER, previous: undefined, next: undefined };
     this.#entries.set(key, entry);
+    this.#count++;
     this.#due.append(entry);
   }
 
@@ -136,6 +150,7 @@ export class WorkQueue<K> {
     const { first } = this.#due;
     if (first === undefined) return undefined;
     this.#due.remove(first);
+    this.#inWork.append(first);
     first.isWorking = true;
     first.dueAt = NEVER;
     this.#working++;
@@ -149,7 +164,7 @@ export class WorkQueue<K> {
   done(key: K): boolean {
     const entry = this.#entries.get(key);
     if (entry?.isWorking !== true) return false;
-    this.#entries.delete(key);
+    this.#remove(entry);
     this.#working--;
     const { dueAt } = entry;
     if (dueAt === NEVER) return true;
@@ -179,14 +194,14 @@ export class WorkQueue<K> {
     for (const { timer } of this.#delayed.values()) timer.cancel();
     this.#delayed.clear();
     this.#failures.clear();
-    for (const entry of this.#entries.values())
-      if (entry.isWorking) entry.dueAt = NEVER;
-      else this.#remove(entry);
+    for (let entry = this.#inWork.first; entry !== undefined; entry = entry.next) entry.dueAt = NEVER;
+    for (let entry = this.#due.first; entry !== undefined; entry = this.#due.first) this.#remove(entry);
   }
 
-  #remove(entry: Entry<K>): void {
+  #remove(entry: WorkEntry<K>): void {
     this.#entries.delete(entry.key);
-    this.#due.remove(entry);
+    this.#count--;
+    (entry.isWorking ? this.#inWork : this.#due).remove(entry);
   }
 
   #undelay(key: K): void {

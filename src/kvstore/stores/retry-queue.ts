@@ -2,7 +2,7 @@ import { backoffDelay } from '../../base/backoff.ts';
 import type { Clock, Random } from '../../base/clock.ts';
 import { type Failure, failureOf } from '../../base/failure.ts';
 import { sleep } from '../../base/sleep.ts';
-import { WorkQueue } from '../../base/work-queue.ts';
+import { type EntryTable, WorkQueue } from '../../base/work-queue.ts';
 import { asKvstoreError, type KvstoreError, type KvstoreErrorCode } from '../session/errors.ts';
 import { allowManyListeners } from '../session/shared-signal.ts';
 
@@ -31,6 +31,8 @@ export interface RetryQueueOptions<J> {
   attempt(job: J, signal: AbortSignal): Promise<void>;
   /** Combines jobs. Default: each job has its own attempt. */
   readonly batches?: Batching<J> | undefined;
+  /** See {@link WorkQueue}. */
+  readonly entries?: EntryTable<J> | undefined;
   /** Receives the jobs that have succeeded together and were not added again during their attempt. */
   onDone?(jobs: readonly J[]): void;
 }
@@ -76,8 +78,8 @@ export class RetryQueue<J> {
 
   constructor(options: RetryQueueOptions<J>) {
     this.#options = options;
-    const { clock, random } = options;
-    this.#jobs = new WorkQueue({ clock, random, onDue: () => this.#wake() });
+    const { clock, random, entries } = options;
+    this.#jobs = new WorkQueue({ clock, random, onDue: () => this.#wake() }, entries);
   }
 
   /** Number of unfinished jobs. */

@@ -1,3 +1,4 @@
+import type { EntryTable, WorkEntry } from '../../base/work-queue.ts';
 import type { LeaseID } from '../session/transport.ts';
 
 /** The last event of a key that the watch delivered during a write of it. */
@@ -5,6 +6,25 @@ interface WatchedWrite {
   readonly isDesired: boolean;
   readonly modRevision: number;
 }
+
+/** The canary of a prefix, which is written like a key. */
+export class Canary {
+  entry: WorkEntry<Job> | undefined;
+}
+
+/** A job of the queue. */
+export type Job = SyncKey | Canary;
+
+/** The entries of the queue, each a field of its job. A `Map` of 100,000 entries takes milliseconds in one turn when it grows. */
+export const JOB_ENTRIES: EntryTable<Job> = {
+  get: (job) => job.entry,
+  set: (job, entry) => {
+    job.entry = entry;
+  },
+  delete: (job) => {
+    job.entry = undefined;
+  },
+};
 
 /** The state of a name that is wanted, queued, being written, or left by an earlier session. */
 export class SyncKey {
@@ -29,6 +49,8 @@ export class SyncKey {
   order = 0;
   /** True while the queue has the key. */
   isPending = false;
+  /** The entry of the queue while the key is due or worked on. */
+  entry: WorkEntry<Job> | undefined;
   /** The value that an earlier session has left, while its leases are adopted. */
   found: FoundValue | undefined;
 

@@ -22,7 +22,7 @@ import type { LeaseID } from '../session/transport.ts';
 import { CanaryWaits } from './canary-waits.ts';
 import { ContestedKeys } from './contested-keys.ts';
 import { type Batching, RetryQueue } from './retry-queue.ts';
-import { isLanded, SyncKey } from './sync-key.ts';
+import { Canary, isLanded, JOB_ENTRIES, type Job, SyncKey } from './sync-key.ts';
 
 /** Options of {@link SyncStore}. */
 export interface SyncStoreOptions {
@@ -81,7 +81,6 @@ export interface SyncStoreStatus {
   readonly canaryWritten: boolean;
 }
 
-const CANARY = Symbol('canary');
 /** One transaction is prepared while the other is in flight. */
 const CONCURRENT_BATCHES = 2;
 /** Weight of a write at the gate: preparing, sending and landing it takes about 10 µs, and an event 2 to 3 µs. */
@@ -136,8 +135,9 @@ export class SyncStore {
   readonly #allListed: Promise<void>;
   #markListed: () => void = () => {};
   #isListed = false;
-  readonly #queue: RetryQueue<SyncKey | typeof CANARY>;
-  readonly #contested: ContestedKeys<string | typeof CANARY>;
+  readonly #canary = new Canary();
+  readonly #queue: RetryQueue<Job>;
+  readonly #contested: ContestedKeys<string | Canary>;
   #puts = 0;
   /** True if the watch has read the prefix and follows its changes, so that it shows each later delete. */
   #isWatching = false;
@@ -179,9 +179,10 @@ export class SyncStore {
       concurrency,
       attempt: async (job, signal) => {
         if (this.#isCanaryFalse) await this.#deleteCanary(signal);
-        await (job === CANARY ? this.#syncCanary(signal) : this.#sync(job, signal));
+        await (job instanceof Canary ? this.#syncCanary(signal) : this.#sync(job, signal));
       },
       batches: batched === true ? this.#batches() : undefined,
+      entries: JOB_ENTRIES,
       onDone: (jobs) => this.#settled(jobs),
     });
     this.#contested = new ContestedKeys({ clock, random, putBack: (key) => this.#putBack(key) });
@@ -393,8 +394,8 @@ export class SyncStore {
   /** Receives an event of a watch of the canary. Call it for each event if `followCanary` is false. Ignores other keys. */
   canaryObserved({ type, key }: WatchEvent): void {
     if (key !== this.#options.canary) return;
-    if (type !== 'delete') this.#contested.cancel(CANARY);
-    else if (this.#isCanaryTrue) this.#contested.deleted(CANARY);
+    if (type !== 'delete') this.#contested.cancel(this.#canary);
+    else if (this.#isCanaryTrue) this.#contested.deleted(this.#canary);
   }
 
   /** Declares the content complete. Resolves when all writes queued before have landed and the canary is written. */
@@ -465,10 +466,11 @@ export class SyncStore {
     }
   }
 
-  #putBack(key: string | typeof CANARY): void {
-    if (key === CANARY && !this.#isCanaryTrue) return;
-    const lost = key === CANARY ? undefined : this.#keys.get(key);
-    if (key !== CANARY && lost?.wanted === undefined) return;
+  #putBack(key: string | Canary): void {
+    const isCanary = key instanceof Canary;
+    if (isCanary && !this.#isCanaryTrue) return;
+    const lost = isCanary ? undefined : this.#keys.get(key);
+    if (!isCanary && lost?.wanted === undefined) return;
     this.#putBacks++;
     if (lost !== undefined) {
       lost.isOther = true;
@@ -517,13 +519,13 @@ export class SyncStore {
     this.#canaryWrite?.abort();
     if (!this.#isCanaryTrue) return;
     this.#isCanaryTrue = false;
-    if (this.#isCanaryThere) this.#queue.add(CANARY);
+    if (this.#isCanaryThere) this.#queue.add(this.#canary);
     void this.markSynced();
   }
 
   /** Number of names that are queued or being written. */
   get #pending(): number {
-    return this.#queue.has(CANARY) ? this.#queue.size - 1 : this.#queue.size;
+    return this.#queue.has(this.#canary) ? this.#queue.size - 1 : this.#queue.size;
   }
 
   #enqueue(key: SyncKey): void {
@@ -551,17 +553,17 @@ export class SyncStore {
     }
   }
 
-  #batches(): Batching<SyncKey | typeof CANARY> {
+  #batches(): Batching<Job> {
     return {
       jobs: MAX_WRITES,
       weight: 1,
-      weightOf: (job) => (job === CANARY ? Number.POSITIVE_INFINITY : this.#weightOf(job)),
+      weightOf: (job) => (job instanceof Canary ? Number.POSITIVE_INFINITY : this.#weightOf(job)),
       attempt: async (jobs, signal) => {
         const { gate = OPEN_GATE } = this.#options;
         if (this.#isCanaryFalse) await this.#deleteCanary(signal);
         if (!(await gate.pass(jobs.length * WRITE_WEIGHT, signal))) throw abortedError();
         await this.#syncAll(
-          jobs.filter((job) => job !== CANARY),
+          jobs.filter((job) => job instanceof SyncKey),
           signal,
         );
       },
@@ -688,9 +690,9 @@ export class SyncStore {
     return (await backend.updateIfDifferent(path, value, options)) ? UNKNOWN_REVISION : undefined;
   }
 
-  #settled(jobs: readonly (SyncKey | typeof CANARY)[]): void {
+  #settled(jobs: readonly Job[]): void {
     for (const job of jobs) {
-      if (job === CANARY) continue;
+      if (job instanceof Canary) continue;
       job.isPending = false;
       this.#forgetUnneeded(job);
       this.#canaries.written(job.name);
@@ -702,7 +704,7 @@ export class SyncStore {
 
   /** Queues the canary if it would be true now, or if it exists and is false. */
   #offerCanary(): void {
-    if (this.#isCanaryFalse || this.#canaries.due().length > 0) this.#queue.add(CANARY);
+    if (this.#isCanaryFalse || this.#canaries.due().length > 0) this.#queue.add(this.#canary);
   }
 
   get #isCanaryFalse(): boolean {
