@@ -1,15 +1,11 @@
 import type { EntryTable, WorkEntry } from '../../base/work-queue.ts';
 import type { LeaseID } from '../session/transport.ts';
+import type { Canary } from './canary.ts';
 
 /** The last event of a key that the watch delivered during a write of it. */
 interface WatchedWrite {
   readonly isDesired: boolean;
   readonly modRevision: number;
-}
-
-/** The canary of a prefix, which is written like a key. */
-export class Canary {
-  entry: WorkEntry<Job> | undefined;
 }
 
 /** A job of the queue. */

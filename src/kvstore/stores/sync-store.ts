@@ -2,14 +2,12 @@ import { BYTES, checkArguments, NUMBER, objectWith, SIGNAL, TEXT } from '../../b
 import { assert } from '../../base/assert.ts';
 import type { Clock, Random } from '../../base/clock.ts';
 import type { Failure } from '../../base/failure.ts';
-import { EitherSignal, fired } from '../../base/follow-signal.ts';
+import { fired } from '../../base/follow-signal.ts';
 import { sleep } from '../../base/sleep.ts';
 import { OPEN_GATE, type TurnGate } from '../../base/turn-gate.ts';
 import { SplitMap } from '../../columns/split-map.ts';
 import { bytesOfCharacters, charactersOf, equalsCharacters } from '../codec/bytes.ts';
-import { encodeTimestamp } from '../codec/timestamp.ts';
 import {
-  type KeyWrite,
   type KvstoreBackend,
   MAX_COMPARED_WRITES,
   MAX_WRITES,
@@ -19,10 +17,12 @@ import {
 } from '../session/backend.ts';
 import { abortedError } from '../session/errors.ts';
 import type { LeaseID } from '../session/transport.ts';
+import { Canary } from './canary.ts';
 import { CanaryWaits } from './canary-waits.ts';
 import { ContestedKeys } from './contested-keys.ts';
+import { type Attempt, KeyWriter, UNKNOWN_REVISION } from './key-writer.ts';
 import { type Batching, RetryQueue } from './retry-queue.ts';
-import { Canary, isLanded, JOB_ENTRIES, type Job, SyncKey } from './sync-key.ts';
+import { isLanded, JOB_ENTRIES, type Job, SyncKey } from './sync-key.ts';
 
 /** Options of {@link SyncStore}. */
 export interface SyncStoreOptions {
@@ -90,22 +90,6 @@ const BATCH_BYTES = 512 * 1024;
 /** After an interruption, a watch shows an earlier write within this time. A later echo costs one comparison. */
 const ECHO_MS = 10_000;
 
-/** A write that is about to be sent. */
-interface Attempt {
-  readonly key: SyncKey;
-  /** Undefined if the key is deleted. */
-  readonly wanted: string | undefined;
-  /** True if the kvstore may have the wanted value already. */
-  readonly mayBeThere: boolean;
-  /** The lease of an earlier session, if the kvstore has the wanted value under it. */
-  readonly adoptable: LeaseID | undefined;
-  /** True if the watch does not have to show a value that the kvstore already has. It may not know a failed write that has landed. */
-  readonly isEqualSeen: boolean;
-}
-
-/** The revision of a write whose answer does not contain it. */
-const UNKNOWN_REVISION = 0;
-
 /**
  * Keeps keys of a kvstore equal to the wanted ones of their owner (SEMANTICS 5). The owner sets keys and values; the store writes
  * the difference, one write per key at a time, only the latest value, and retries until it has landed. If a lease of the session is
@@ -135,7 +119,8 @@ export class SyncStore {
   readonly #allListed: Promise<void>;
   #markListed: () => void = () => {};
   #isListed = false;
-  readonly #canary = new Canary();
+  readonly #canary: Canary;
+  readonly #writer: KeyWriter;
   readonly #queue: RetryQueue<Job>;
   readonly #contested: ContestedKeys<string | Canary>;
   #puts = 0;
@@ -145,13 +130,6 @@ export class SyncStore {
   readonly #landings = new CanaryWaits(() => this.#pending + this.#losses);
   /** Number of losses of leases whose keys are not yet reported completely. */
   #losses = 0;
-  /** Aborts the write of the canary if a key is lost during it. */
-  #canaryWrite: AbortController | undefined;
-  /** The running delete of a false canary. */
-  #canaryDelete: Promise<void> | undefined;
-  /** True if the canary may exist in the kvstore. */
-  #isCanaryThere = false;
-  #isCanaryTrue = false;
   #writes = 0;
   #putBacks = 0;
 
@@ -173,12 +151,15 @@ export class SyncStore {
     this.#allListed = new Promise((resolve) => {
       this.#markListed = resolve;
     });
+    const { backend, prefix, canary, leased = true, canaryLeased = leased } = options;
+    this.#canary = new Canary({ backend, clock, key: canary, leased: canaryLeased });
+    this.#writer = new KeyWriter({ backend, prefix, leased });
     this.#queue = new RetryQueue({
       clock,
       random,
       concurrency,
       attempt: async (job, signal) => {
-        if (this.#isCanaryFalse) await this.#deleteCanary(signal);
+        if (this.#canary.isFalse) await this.#canary.deleteFalse(signal);
         await (job instanceof Canary ? this.#syncCanary(signal) : this.#sync(job, signal));
       },
       batches: batched === true ? this.#batches() : undefined,
@@ -197,7 +178,7 @@ export class SyncStore {
       putBacks: this.#putBacks,
       failures,
       lastFailure,
-      canaryWritten: this.#isCanaryTrue,
+      canaryWritten: this.#canary.isTrue,
     };
   }
 
@@ -395,7 +376,7 @@ export class SyncStore {
   canaryObserved({ type, key }: WatchEvent): void {
     if (key !== this.#options.canary) return;
     if (type !== 'delete') this.#contested.cancel(this.#canary);
-    else if (this.#isCanaryTrue) this.#contested.deleted(this.#canary);
+    else if (this.#canary.isTrue) this.#contested.deleted(this.#canary);
   }
 
   /** Declares the content complete. Resolves when all writes queued before have landed and the canary is written. */
@@ -468,7 +449,7 @@ export class SyncStore {
 
   #putBack(key: string | Canary): void {
     const isCanary = key instanceof Canary;
-    if (isCanary && !this.#isCanaryTrue) return;
+    if (isCanary && !this.#canary.isTrue) return;
     const lost = isCanary ? undefined : this.#keys.get(key);
     if (!isCanary && lost?.wanted === undefined) return;
     this.#putBacks++;
@@ -476,8 +457,7 @@ export class SyncStore {
       lost.isOther = true;
       this.#putAgain(lost);
     } else {
-      this.#isCanaryTrue = false;
-      this.#isCanaryThere = false;
+      this.#canary.deleted();
       void this.markSynced();
     }
   }
@@ -487,7 +467,7 @@ export class SyncStore {
     const { prefix, canary, leased = true, canaryLeased = leased } = this.#options;
     for (const key of keys) {
       if (key === canary && canaryLeased) {
-        this.#isCanaryThere = false;
+        this.#canary.expired();
         this.#retractCanary();
       }
       const lost = key.startsWith(prefix) ? this.#keys.get(key.slice(prefix.length)) : undefined;
@@ -510,16 +490,14 @@ export class SyncStore {
     key.stored = undefined;
     this.#canaries.invalidated(key.name);
     this.#landings.invalidated(key.name);
-    this.#canaryWrite?.abort();
+    this.#canary.abortWrite();
     this.#add(key);
   }
 
   /** Deletes the canary before lost keys are put again, and writes it again after them. */
   #retractCanary(): void {
-    this.#canaryWrite?.abort();
-    if (!this.#isCanaryTrue) return;
-    this.#isCanaryTrue = false;
-    if (this.#isCanaryThere) this.#queue.add(this.#canary);
+    if (!this.#canary.retract()) return;
+    if (this.#canary.isThere) this.#queue.add(this.#canary);
     void this.markSynced();
   }
 
@@ -546,7 +524,7 @@ export class SyncStore {
     const attempt = this.#begin(key);
     try {
       if ((await this.#adoptAll([attempt], signal)).length === 0) return;
-      this.#end(attempt, await this.#write(attempt, signal));
+      this.#end(attempt, await this.#writer.write(attempt, signal));
     } catch (error) {
       this.#hasFailed(key);
       throw error;
@@ -560,7 +538,7 @@ export class SyncStore {
       weightOf: (job) => (job instanceof Canary ? Number.POSITIVE_INFINITY : this.#weightOf(job)),
       attempt: async (jobs, signal) => {
         const { gate = OPEN_GATE } = this.#options;
-        if (this.#isCanaryFalse) await this.#deleteCanary(signal);
+        if (this.#canary.isFalse) await this.#canary.deleteFalse(signal);
         if (!(await gate.pass(jobs.length * WRITE_WEIGHT, signal))) throw abortedError();
         await this.#syncAll(
           jobs.filter((job) => job instanceof SyncKey),
@@ -578,19 +556,11 @@ export class SyncStore {
 
   /** Writes several keys in one transaction. */
   async #syncAll(keys: readonly SyncKey[], signal: AbortSignal): Promise<void> {
-    const { backend, prefix, leased = true } = this.#options;
     const attempts = keys.map((key) => this.#begin(key));
     try {
       const due = await this.#adoptAll(attempts, signal);
       if (due.length === 0) return;
-      const writes = due.map(
-        ({ key, wanted, mayBeThere }): KeyWrite => ({
-          key: `${prefix}${key.name}`,
-          value: wanted === undefined ? undefined : bytesOfCharacters(wanted),
-          mayBeEqual: mayBeThere,
-        }),
-      );
-      const { revision, isComplete } = await backend.writeAll(writes, { fenced: true, leased, signal });
+      const { revision, isComplete } = await this.#writer.writeAll(due, signal);
       for (const attempt of due) this.#end(attempt, isComplete || !attempt.mayBeThere ? revision : undefined);
     } catch (error) {
       for (const key of keys) if (key.stored === undefined) this.#hasFailed(key);
@@ -598,25 +568,8 @@ export class SyncStore {
     }
   }
 
-  /** Adopts leases of an earlier session. Returns the attempts that must be written. */
-  async #adoptAll(attempts: readonly Attempt[], signal: AbortSignal): Promise<readonly Attempt[]> {
-    if (attempts.every(({ adoptable }) => adoptable === undefined)) return attempts;
-    const { backend, prefix } = this.#options;
-    const due: Attempt[] = [];
-    const byLease = new Map<LeaseID, Attempt[]>();
-    for (const attempt of attempts) {
-      const { adoptable } = attempt;
-      const same = adoptable === undefined ? due : byLease.get(adoptable);
-      if (same !== undefined) same.push(attempt);
-      else if (adoptable !== undefined) byLease.set(adoptable, [attempt]);
-    }
-    for (const [lease, same] of byLease) {
-      const keys = same.map(({ key }) => `${prefix}${key.name}`);
-      if (await backend.adoptLease?.(lease, keys, { signal }))
-        for (const attempt of same) this.#land(attempt);
-      else due.push(...same);
-    }
-    return due;
+  #adoptAll(attempts: readonly Attempt[], signal: AbortSignal): Promise<readonly Attempt[]> {
+    return this.#writer.adoptAll(attempts, signal, (attempt) => this.#land(attempt));
   }
 
   /** Returns true if the kvstore may have the wanted value of a key. */
@@ -675,21 +628,6 @@ export class SyncStore {
     }
   }
 
-  /** Writes or deletes the key. Returns its revision; 0 if unknown, and undefined if the kvstore had the wanted value. */
-  async #write(attempt: Attempt, signal: AbortSignal): Promise<number | undefined> {
-    const { key, wanted, mayBeThere } = attempt;
-    const { backend, prefix, leased = true } = this.#options;
-    const path = `${prefix}${key.name}`;
-    const options = { fenced: true, leased, signal };
-    if (wanted === undefined) {
-      await backend.delete(path, options);
-      return UNKNOWN_REVISION;
-    }
-    const value = bytesOfCharacters(wanted);
-    if (!mayBeThere) return backend.update(path, value, options);
-    return (await backend.updateIfDifferent(path, value, options)) ? UNKNOWN_REVISION : undefined;
-  }
-
   #settled(jobs: readonly Job[]): void {
     for (const job of jobs) {
       if (job instanceof Canary) continue;
@@ -704,50 +642,12 @@ export class SyncStore {
 
   /** Queues the canary if it would be true now, or if it exists and is false. */
   #offerCanary(): void {
-    if (this.#isCanaryFalse || this.#canaries.due().length > 0) this.#queue.add(this.#canary);
-  }
-
-  get #isCanaryFalse(): boolean {
-    return this.#isCanaryThere && !this.#isCanaryTrue && this.#canaryWrite === undefined;
-  }
-
-  /** Deletes a false canary before any other write. Concurrent attempts share the delete. */
-  #deleteCanary(signal: AbortSignal): Promise<void> {
-    this.#canaryDelete ??= this.#deleteCanaryOnce(signal).finally(() => {
-      this.#canaryDelete = undefined;
-    });
-    return this.#canaryDelete;
-  }
-
-  async #deleteCanaryOnce(signal: AbortSignal): Promise<void> {
-    const { backend, canary } = this.#options;
-    if (canary !== undefined) await backend.delete(canary, { fenced: true, signal });
-    this.#isCanaryThere = false;
+    if (this.#canary.isFalse || this.#canaries.due().length > 0) this.#queue.add(this.#canary);
   }
 
   async #syncCanary(signal: AbortSignal): Promise<void> {
-    const { canary } = this.#options;
     const due = this.#canaries.due();
-    if (canary === undefined) this.#canaries.complete(due);
-    else if (due.length > 0) await this.#writeCanary(canary, signal);
-  }
-
-  async #writeCanary(canary: string, signal: AbortSignal): Promise<void> {
-    const { backend, clock, leased: keysLeased = true, canaryLeased: leased = keysLeased } = this.#options;
-    const due = this.#canaries.due();
-    const write = new AbortController();
-    this.#canaryWrite = write;
-    this.#isCanaryThere = true;
-    try {
-      using either = new EitherSignal(signal, write.signal);
-      const value = encodeTimestamp(clock.wallTime());
-      await backend.update(canary, value, { fenced: true, leased, signal: either.signal });
-    } catch (error) {
-      if (!write.signal.aborted) throw error;
-    } finally {
-      this.#canaryWrite = undefined;
-    }
-    if (!write.signal.aborted && this.#canaries.complete(due)) this.#isCanaryTrue = true;
+    if (due.length > 0) await this.#canary.write(signal, () => this.#canaries.complete(due));
   }
 }
 

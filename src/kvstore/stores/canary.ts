@@ -1,0 +1,105 @@
+import type { Clock } from '../../base/clock.ts';
+import { EitherSignal } from '../../base/follow-signal.ts';
+import type { WorkEntry } from '../../base/work-queue.ts';
+import { encodeTimestamp } from '../codec/timestamp.ts';
+import type { KvstoreBackend, WriteOptions } from '../session/backend.ts';
+import type { Job } from './sync-key.ts';
+
+/** Options of a {@link Canary}. */
+export interface CanaryOptions {
+  readonly backend: KvstoreBackend;
+  readonly clock: Clock;
+  /** Undefined if the prefix has no canary. */
+  readonly key: string | undefined;
+  readonly leased: WriteOptions['leased'];
+}
+
+/** The canary of a prefix, which is true while the kvstore has all keys that were wanted before it. It is written like a key. */
+export class Canary {
+  /** The entry of the queue while the canary is due or worked on. */
+  entry: WorkEntry<Job> | undefined;
+  readonly #options: CanaryOptions;
+  /** Aborts the running write if a key is lost during it. */
+  #write: AbortController | undefined;
+  /** The running delete of a false canary. */
+  #delete: Promise<void> | undefined;
+  #isThere = false;
+  #isTrue = false;
+
+  constructor(options: CanaryOptions) {
+    this.#options = options;
+  }
+
+  get isTrue(): boolean {
+    return this.#isTrue;
+  }
+
+  /** True if the canary may exist in the kvstore. */
+  get isThere(): boolean {
+    return this.#isThere;
+  }
+
+  /** True if the canary may exist although keys are missing, and is not being written. */
+  get isFalse(): boolean {
+    return this.#isThere && !this.#isTrue && this.#write === undefined;
+  }
+
+  abortWrite(): void {
+    this.#write?.abort();
+  }
+
+  /** Records that keys are missing. Returns true if the canary was true. */
+  retract(): boolean {
+    this.abortWrite();
+    const wasTrue = this.#isTrue;
+    this.#isTrue = false;
+    return wasTrue;
+  }
+
+  /** Records that the canary has expired. */
+  expired(): void {
+    this.#isThere = false;
+  }
+
+  /** Records that another client has deleted the canary. */
+  deleted(): void {
+    this.#isTrue = false;
+    this.#isThere = false;
+  }
+
+  /** Deletes a false canary before any other write. Concurrent attempts share the delete. */
+  deleteFalse(signal: AbortSignal): Promise<void> {
+    this.#delete ??= this.#deleteOnce(signal).finally(() => {
+      this.#delete = undefined;
+    });
+    return this.#delete;
+  }
+
+  async #deleteOnce(signal: AbortSignal): Promise<void> {
+    const { backend, key } = this.#options;
+    if (key !== undefined) await backend.delete(key, { fenced: true, signal });
+    this.#isThere = false;
+  }
+
+  /** Writes the canary. It is true if no key was lost meanwhile and `isComplete` returns true then. */
+  async write(signal: AbortSignal, isComplete: () => boolean): Promise<void> {
+    const { backend, clock, key, leased } = this.#options;
+    if (key === undefined) {
+      isComplete();
+      return;
+    }
+    const write = new AbortController();
+    this.#write = write;
+    this.#isThere = true;
+    try {
+      using either = new EitherSignal(signal, write.signal);
+      const value = encodeTimestamp(clock.wallTime());
+      await backend.update(key, value, { fenced: true, leased, signal: either.signal });
+    } catch (error) {
+      if (!write.signal.aborted) throw error;
+    } finally {
+      this.#write = undefined;
+    }
+    if (!write.signal.aborted && isComplete()) this.#isTrue = true;
+  }
+}
