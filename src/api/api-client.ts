@@ -61,7 +61,7 @@ export class ApiClient {
         yield* lines;
       }
     } catch (cause) {
-      throw this.#gone(cause);
+      throw this.#interrupted(cause);
     }
   }
 
@@ -71,12 +71,12 @@ export class ApiClient {
     try {
       for await (const part of answer) text += part;
     } catch (cause) {
-      throw this.#gone(cause);
+      throw this.#interrupted(cause);
     }
     return parsed(this.#name, answer.headers['content-type'], text);
   }
 
-  #gone(cause: unknown): ApiError {
+  #interrupted(cause: unknown): ApiError {
     return new ApiError(`${this.#name}: the agent has stopped`, undefined, cause);
   }
 

@@ -21,7 +21,7 @@ const MAX_ENDPOINTS = 16_384;
  * Returns true if the number is present but invalid. Such a number must not be treated as absent, because that has another
  * meaning.
  */
-function isSpoilt(fields: ObjectFields, name: string, read: number | undefined): boolean {
+function isInvalid(fields: ObjectFields, name: string, read: number | undefined): boolean {
   return read === undefined && fields.value(name) !== undefined;
 }
 
@@ -41,7 +41,7 @@ function readEndpoint(
   const ips = readListedIPs(networking.list('addressing', MAX_ADDRESSES), ['ipv4', 'ipv6']);
   const encryption = fields.map('encryption');
   const key = encryption.integer('key', 0, 255);
-  if (hostIP === undefined || ips.length === 0 || isSpoilt(encryption, 'key', key)) return undefined;
+  if (hostIP === undefined || ips.length === 0 || isInvalid(encryption, 'key', key)) return undefined;
   const namedPorts = readPortsByName([fields.list('named-ports')], 'port');
   const serviceAccount = fields.string('service-account');
   const parsed = { ips, identity, hostIP, encryptKey: key ?? 0, namedPorts, serviceAccount };
@@ -62,7 +62,7 @@ export function readCiliumEndpoint(fields: ObjectFields, shared: SharedParts): E
   const status = fields.map('status');
   const parsed = status.map('identity');
   const identity = parsed.integer('id', 0, MAX_IDENTITY);
-  if (isSpoilt(parsed, 'id', identity)) return undefined;
+  if (isInvalid(parsed, 'id', identity)) return undefined;
   return readEndpoint(status, id, readRank(fields), identity, shared);
 }
 
@@ -116,7 +116,7 @@ export function readCiliumEndpointSlice(
     const id = `${namespace}/${endpoint}`;
     const identity = item.integer('id', 0, MAX_IDENTITY);
     const known = identity === 0 ? undefined : identity;
-    const parsed = isSpoilt(item, 'id', identity)
+    const parsed = isInvalid(item, 'id', identity)
       ? undefined
       : readEndpoint(item, { namespace, name: endpoint }, rank, known, shared);
     endpoints.set(id, parsed);

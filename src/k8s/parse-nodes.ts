@@ -123,17 +123,17 @@ class NodeAnnotations {
   }
 
   /** Returns the current name of an annotation if it is present, else the old name. */
-  #nameOf(what: keyof typeof ANNOTATED): string {
-    const name = `network.cilium.io/${ANNOTATED[what]}`;
-    return this.#annotations?.value(name) === undefined ? `io.cilium.network.${ANNOTATED[what]}` : name;
+  #nameOf(annotation: keyof typeof ANNOTATED): string {
+    const name = `network.cilium.io/${ANNOTATED[annotation]}`;
+    return this.#annotations?.value(name) === undefined ? `io.cilium.network.${ANNOTATED[annotation]}` : name;
   }
 
-  address(family: 4 | 6, what: keyof typeof ANNOTATED): string | undefined {
-    return this.#annotations?.addressOf(family, this.#nameOf(what));
+  address(family: 4 | 6, annotation: keyof typeof ANNOTATED): string | undefined {
+    return this.#annotations?.addressOf(family, this.#nameOf(annotation));
   }
 
-  cidr(what: keyof typeof ANNOTATED): string | undefined {
-    return this.#annotations?.cidr(this.#nameOf(what));
+  cidr(annotation: keyof typeof ANNOTATED): string | undefined {
+    return this.#annotations?.cidr(this.#nameOf(annotation));
   }
 
   get key(): number {

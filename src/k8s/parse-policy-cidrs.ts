@@ -47,7 +47,7 @@ class Collected {
   block(fields: ObjectFields): void {
     const listed = fields.list('except', MAX_EXCEPTIONS);
     const except = prefixes(listed);
-    if (except.length < listed.size || (listed.size === 0 && this.#hasSpoiltExceptions(fields))) return;
+    if (except.length < listed.size || (listed.size === 0 && this.#hasInvalidExceptions(fields))) return;
     const group = fields.string('cidrGroupRef') ?? '';
     if (group !== '') this.groups.push({ group, except });
     const text = fields.string('cidr');
@@ -56,7 +56,7 @@ class Collected {
     else if (text !== undefined) fields.reject('cidr', 'invalid-cidr', 'is not a valid CIDR');
   }
 
-  #hasSpoiltExceptions(fields: ObjectFields): boolean {
+  #hasInvalidExceptions(fields: ObjectFields): boolean {
     const except = fields.value('except');
     return except !== undefined && !(Array.isArray(except) && except.length === 0);
   }

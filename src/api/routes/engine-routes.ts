@@ -162,10 +162,10 @@ export function addEngineRoutes(app: ApiApp, { model, feed, clock, instance, gat
     return answerJSON(c, page);
   });
   app.openapi(COUNT_SERVICES, async (c) => {
-    const wanted = serviceFilter(c.req.valid('query'));
+    const isMatch = serviceFilter(c.req.valid('query'));
     const { revision } = feed;
     return answerJSON(c, {
-      count: await countItems(gate, matching(values(services.snapshot()), wanted)),
+      count: await countItems(gate, matching(values(services.snapshot()), isMatch)),
       revision,
     });
   });
@@ -207,9 +207,9 @@ export function addEngineRoutes(app: ApiApp, { model, feed, clock, instance, gat
     return answerJSON(c, page);
   });
   app.openapi(COUNT_NODES, async (c) => {
-    const wanted = nodeFilter(c.req.valid('query'));
+    const isMatch = nodeFilter(c.req.valid('query'));
     const { revision } = feed;
-    return answerJSON(c, { count: await countItems(gate, matching(nodes.nodes(), wanted)), revision });
+    return answerJSON(c, { count: await countItems(gate, matching(nodes.nodes(), isMatch)), revision });
   });
 
   app.openapi(GET_NODE, async (c) => {
@@ -247,9 +247,9 @@ export function addEngineRoutes(app: ApiApp, { model, feed, clock, instance, gat
     return answerJSON(c, page);
   });
   app.openapi(COUNT_IDENTITIES, async (c) => {
-    const wanted = identityFilter(c.req.valid('query'));
+    const isMatch = identityFilter(c.req.valid('query'));
     const { revision } = feed;
-    return answerJSON(c, { count: await countItems(gate, matching(model.identities(), wanted)), revision });
+    return answerJSON(c, { count: await countItems(gate, matching(model.identities(), isMatch)), revision });
   });
 
   app.openapi(GET_IDENTITY, (c) => {
@@ -338,8 +338,8 @@ function* values<V>(keyed: Iterable<readonly [string, V]>): Generator<V, void, v
 }
 
 /** Yields each value that matches the filter, and `undefined` for each other value. */
-function* matching<V>(all: Iterable<V>, wanted: (value: V) => boolean): Generator<V | undefined, void, void> {
-  for (const value of all) yield wanted(value) ? value : undefined;
+function* matching<V>(all: Iterable<V>, isMatch: (value: V) => boolean): Generator<V | undefined, void, void> {
+  for (const value of all) yield isMatch(value) ? value : undefined;
 }
 
 function* documents<V extends object, T>(

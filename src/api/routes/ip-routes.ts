@@ -217,18 +217,18 @@ export function addIPRoutes(app: ApiApp, { model, feed, clock, instance, gate }:
 }
 
 /** Returns the claims on the prefix of an IP, and its roles. An IP of a service may have no prefix. */
-function explainedIP(model: ReadModel, asked: string, ip: string): ExplanationDocument {
+function explainedIP(model: ReadModel, requested: string, ip: string): ExplanationDocument {
   const roles = addressRoles(model, ip);
   const entry = model.ipcache.lookup(ip);
   if (entry === undefined && roles.length > 0)
     return { prefix: Prefix.parse(ip)?.toString() ?? ip, claims: [], roles };
-  return { ...explained(model, asked, entry), roles };
+  return { ...explained(model, requested, entry), roles };
 }
 
-function explained(model: ReadModel, asked: string, entry: KeyedEntry | undefined): ExplanationDocument {
+function explained(model: ReadModel, requested: string, entry: KeyedEntry | undefined): ExplanationDocument {
   const explanation = entry && model.ipcache.explain(entry.key);
   const document = explanation && explanationDocument(explanation, model);
-  if (document === undefined) throw unknown('ip', asked);
+  if (document === undefined) throw unknown('ip', requested);
   const kernel = model.datapath?.kernelEntry(document.prefix);
   return kernel === undefined ? document : { ...document, kernel };
 }

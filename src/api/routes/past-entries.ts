@@ -43,29 +43,29 @@ export function unknown(field: string, value: string): ProblemError {
 }
 
 /** Returns the moment, if it is held and has claims. */
-function heldMoment(asked: string, moment: Moment | undefined): Moment {
+function heldMoment(requested: string, moment: Moment | undefined): Moment {
   if (moment?.reason === 'before-held') throw notHeld(moment.held);
-  if (moment === undefined) throw unknown('ip', asked);
-  if (moment.effective === undefined) throw notFoundAt('ip', asked, moment);
+  if (moment === undefined) throw unknown('ip', requested);
+  if (moment.effective === undefined) throw notFoundAt('ip', requested, moment);
   return moment;
 }
 
 /** Returns the claims of a moment. Throws `ProblemError` if it is not held or has no claims. */
 export function pastExplained(
   model: ReadModel,
-  asked: string,
+  requested: string,
   moment: Moment | undefined,
 ): ExplanationDocument {
-  const document = pastExplanation(heldMoment(asked, moment), model);
-  if (document === undefined) throw unknown('ip', asked);
+  const document = pastExplanation(heldMoment(requested, moment), model);
+  if (document === undefined) throw unknown('ip', requested);
   return document;
 }
 
 /** Returns the entry of a moment. Throws `ProblemError` if it is not held or has no claims. */
-export function pastEntry(model: ReadModel, asked: string, moment: Moment | undefined): EntryDocument {
-  const past = heldMoment(asked, moment);
+export function pastEntry(model: ReadModel, requested: string, moment: Moment | undefined): EntryDocument {
+  const past = heldMoment(requested, moment);
   const { effective } = past;
-  if (effective === undefined) throw unknown('ip', asked);
+  if (effective === undefined) throw unknown('ip', requested);
   return { ...entryDocument({ ...effective, shadowed: false }, model), past: pastDocument(past) };
 }
 
@@ -120,9 +120,9 @@ function* pastEntries(
   model: ReadModel,
   { snapshot, changed, filters: { exact, matches }, past }: PastList,
 ): Generator<EntryDocument | undefined, void, void> {
-  const asked = exact?.toString();
+  const requested = exact?.toString();
   const isMatch = (entry: KeyedEntry): boolean =>
-    (asked === undefined || prefixOfKey(entry.key) === asked) && matches(entry);
+    (requested === undefined || prefixOfKey(entry.key) === requested) && matches(entry);
   for (const entry of snapshot.entries()) {
     const isSame = !changed.prefixes.has(prefixOfKey(entry.key));
     yield isSame && isMatch(entry) ? { ...entryDocument(entry, model), past } : undefined;

@@ -292,8 +292,8 @@ function checkRequest(
     readonly open: ReadonlySet<string>;
   },
 ): Verdict {
-  const asked = new URL(request.url);
-  const named = hostName(asked.hostname);
+  const requested = new URL(request.url);
+  const named = hostName(requested.hostname);
   const hasToken = token !== undefined && isToken(request.headers.get('authorization'), token);
   if (!hasToken && !isServedName(named, host, names))
     return problemResponse(
@@ -303,7 +303,7 @@ function checkRequest(
       }),
     );
   const origin = request.headers.get('origin');
-  if (origin !== null && !isSameOrigin(origin, asked))
+  if (origin !== null && !isSameOrigin(origin, requested))
     return problemResponse(
       problem('forbidden', 'The Origin differs from the requested host.', {
         field: 'Origin',
@@ -311,7 +311,7 @@ function checkRequest(
       }),
     );
   if (token === undefined || hasToken) return 'accepted';
-  if (open.has(asked.pathname)) return 'open';
+  if (open.has(requested.pathname)) return 'open';
   return problemResponse(
     problem('unauthorized', 'No valid token: send Authorization: Bearer with the token of the agent.'),
     {
@@ -331,8 +331,8 @@ function hostName(name: string): string {
   return name.toLowerCase().replace(/\.$/, '');
 }
 
-function isSameOrigin(origin: string, asked: URL): boolean {
-  return URL.canParse(origin) && new URL(origin).host === asked.host;
+function isSameOrigin(origin: string, requested: URL): boolean {
+  return URL.canParse(origin) && new URL(origin).host === requested.host;
 }
 
 function isAnyAddress(host: string): boolean {

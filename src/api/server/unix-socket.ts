@@ -109,7 +109,7 @@ function servingPid(path: string): Promise<number | undefined> {
       agent: false,
       signal: AbortSignal.timeout(ANSWER_MS),
     };
-    const asked = request(options, (answer) => {
+    const sent = request(options, (answer) => {
       let text = '';
       answer.setEncoding('utf8');
       answer.on('data', (part: string) => {
@@ -118,7 +118,7 @@ function servingPid(path: string): Promise<number | undefined> {
       answer.on('error', () => undefined); // connection closed early: the text so far may contain the pid
       answer.on('close', () => resolve(Number(/"pid":(\d{1,10})/.exec(text)?.[1]) || undefined));
     });
-    asked.on('error', () => resolve(undefined));
-    asked.end();
+    sent.on('error', () => resolve(undefined));
+    sent.end();
   });
 }

@@ -49,18 +49,18 @@ export class ForeignMapError extends Error {
   /** Capacity of the pinned map. */
   readonly maxEntries: number;
 
-  constructor(path: string, found: MapInfo, wanted: MapShape) {
+  constructor(path: string, found: MapInfo, desired: MapShape) {
     const words = (type: number, keySize: number, valueSize: number, maxEntries: number): string =>
       `type ${type}, key ${keySize} B, value ${valueSize} B, max_entries ${maxEntries}`;
-    const { keySize, valueSize, maxEntries } = wanted;
+    const { keySize, valueSize, maxEntries } = desired;
     const was = words(found.type, found.keySize, found.valueSize, found.maxEntries);
     super(
-      `${path} is a different map: found ${was}; expected ${words(MAP_TYPES[wanted.type], keySize, valueSize, maxEntries)}`,
+      `${path} is a different map: found ${was}; expected ${words(MAP_TYPES[desired.type], keySize, valueSize, maxEntries)}`,
     );
     this.path = path;
     this.maxEntries = found.maxEntries;
-    this.isOtherLayout = found.type === MAP_TYPES[wanted.type] && found.name === basename(path).slice(0, 15);
-    this.isResized = hasShape({ ...found, maxEntries: wanted.maxEntries }, wanted);
+    this.isOtherLayout = found.type === MAP_TYPES[desired.type] && found.name === basename(path).slice(0, 15);
+    this.isResized = hasShape({ ...found, maxEntries: desired.maxEntries }, desired);
   }
 }
 

@@ -127,12 +127,12 @@ function listRequests(
 
 /** Assigns backends to slots. Backends that remain keep their slots, because fewer elements change then. */
 function place(previous: readonly string[], backends: readonly string[]): string[] {
-  const wanted = new Set(backends);
+  const desired = new Set(backends);
   const slots = backends.map((_, slot) => {
     const backend = previous[slot];
-    return backend !== undefined && wanted.delete(backend) ? backend : undefined;
+    return backend !== undefined && desired.delete(backend) ? backend : undefined;
   });
-  const rest = wanted.values();
+  const rest = desired.values();
   return slots.map((backend) => backend ?? rest.next().value ?? '');
 }
 

@@ -212,10 +212,10 @@ function be32(attributes: Attributes, type: number): number | undefined {
 /**
  * Returns true if an expression of the kernel equals the desired one. Other attributes are ignored because they are defaults.
  */
-export function isExpression({ name, attributes }: FoundExpression, wanted: NftExpression): boolean {
-  const { numbers = {}, registers = {}, set, byte, value } = wanted;
+export function isExpression({ name, attributes }: FoundExpression, desired: NftExpression): boolean {
+  const { numbers = {}, registers = {}, set, byte, value } = desired;
   return (
-    name === wanted.name &&
+    name === desired.name &&
     (set === undefined || attributes.text(1) === set) &&
     Object.entries(numbers).every(([type, number]) => be32(attributes, Number(type)) === number) &&
     Object.entries(registers).every(([type, number]) => {

@@ -50,23 +50,23 @@ export function readStructure(socket: NetlinkSocket, table: NftTable, family: Fa
   const defects: string[] = [];
   const repair: NetlinkRequest[] = [];
   const picks = new Set<number>();
-  const compare = (wanted: NftChain): void => {
-    const found = chains.get(wanted.name);
+  const compare = (desired: NftChain): void => {
+    const found = chains.get(desired.name);
     if (found === undefined) {
-      defects.push(`chain ${wanted.name} is missing`);
-      repair.push(...addChain(table, wanted));
+      defects.push(`chain ${desired.name} is missing`);
+      repair.push(...addChain(table, desired));
       return;
     }
-    const why = rulesDefect(rules.get(wanted.name) ?? [], wanted);
+    const why = rulesDefect(rules.get(desired.name) ?? [], desired);
     if (why === undefined) return;
-    defects.push(`chain ${wanted.name}: ${why}`);
-    repair.push(...replaceRules(table, wanted));
+    defects.push(`chain ${desired.name}: ${why}`);
+    repair.push(...replaceRules(table, desired));
   };
-  for (const wanted of baseChains(family)) {
-    const found = chains.get(wanted.name);
+  for (const desired of baseChains(family)) {
+    const found = chains.get(desired.name);
     // The hook of a chain cannot be changed.
-    if (found !== undefined && !hasBase(found, wanted)) return NONE;
-    compare(wanted);
+    if (found !== undefined && !hasBase(found, desired)) return NONE;
+    compare(desired);
   }
   const own = new Set(baseChains(family).map(({ name }) => name));
   for (const name of chains.keys()) {
@@ -96,22 +96,22 @@ function hasSets(socket: NetlinkSocket, table: NftTable, family: Family): boolea
   });
 }
 
-function hasBase(found: Pick<NftChain, 'base'>, wanted: Pick<NftChain, 'base'>): boolean {
+function hasBase(found: Pick<NftChain, 'base'>, desired: Pick<NftChain, 'base'>): boolean {
   const { base: a } = found;
-  const { base: b } = wanted;
+  const { base: b } = desired;
   return a?.type === b?.type && a?.hook === b?.hook && a?.priority === b?.priority;
 }
 
 /** Returns the difference of rules from the desired ones as text; undefined if there is none. */
 function rulesDefect(found: Rules, { rules }: NftChain): string | undefined {
   if (found.length !== rules.length) return `found ${found.length} rules, expected ${rules.length}`;
-  const at = rules.findIndex((wanted, index) => {
+  const at = rules.findIndex((desired, index) => {
     const rule = found[index] ?? [];
-    return rule.length !== wanted.length || !wanted.every((each, step) => isRule(rule[step], each));
+    return rule.length !== desired.length || !desired.every((each, step) => isRule(rule[step], each));
   });
   return at < 0 ? undefined : `rule ${at + 1} was changed`;
 }
 
-function isRule(found: FoundExpression | undefined, wanted: Parameters<typeof isExpression>[1]): boolean {
-  return found !== undefined && isExpression(found, wanted);
+function isRule(found: FoundExpression | undefined, desired: Parameters<typeof isExpression>[1]): boolean {
+  return found !== undefined && isExpression(found, desired);
 }

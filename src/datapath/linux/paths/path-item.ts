@@ -61,7 +61,7 @@ export function pathKey(kind: PathItem['kind'], name: string): string {
 }
 
 /** Returns the parts of a {@link pathKey}. */
-export function splitKey(key: string): readonly [kind: PathItem['kind'], what: string] {
+export function splitKey(key: string): readonly [kind: PathItem['kind'], name: string] {
   const space = key.indexOf(' ');
   const kind = key.slice(0, space);
   if (!isKind(kind)) throw new RangeError(`${key} is not a path key`);

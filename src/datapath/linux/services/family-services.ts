@@ -28,7 +28,7 @@ export interface FrontendStep {
   readonly endpoint: Endpoint;
   readonly installed: InstalledFrontend;
   /** Undefined if the frontend is to be deleted. */
-  readonly wanted: { readonly backends: readonly string[]; readonly affinitySeconds: number } | undefined;
+  readonly desired: { readonly backends: readonly string[]; readonly affinitySeconds: number } | undefined;
   error: SyscallError | undefined;
 }
 
@@ -145,8 +145,8 @@ export class FamilyServices {
   #addBackends(steps: readonly FrontendStep[]): void {
     const batch = new MapBatch(this.maps.maps.backends, 'update');
     const refused = new Map<string, SyscallError>();
-    for (const { wanted } of steps) {
-      for (const text of wanted?.backends ?? []) {
+    for (const { desired } of steps) {
+      for (const text of desired?.backends ?? []) {
         if (this.#backends.has(text)) continue;
         const row: BackendRow = { number: this.#nextNumber++, endpoint: parseEndpoint(text), uses: 0 };
         this.#backends.set(text, row);
@@ -163,16 +163,16 @@ export class FamilyServices {
     batch.flush();
     if (refused.size === 0) return;
     for (const text of refused.keys()) this.#backends.delete(text);
-    for (const step of steps) step.error ??= firstOf(refused, step.wanted?.backends ?? []);
+    for (const step of steps) step.error ??= firstOf(refused, step.desired?.backends ?? []);
   }
 
   #writeSlots(steps: readonly FrontendStep[]): void {
     const slots = new MapBatch(this.maps.maps.services, 'update');
     const members = new MapBatch(this.maps.maps.members, 'update');
     for (const step of steps) {
-      const { wanted, installed, endpoint } = step;
-      if (wanted === undefined || step.error !== undefined) continue;
-      for (const [index, text] of rearranged(installed.slots, wanted.backends)) {
+      const { desired, installed, endpoint } = step;
+      if (desired === undefined || step.error !== undefined) continue;
+      for (const [index, text] of rearranged(installed.slots, desired.backends)) {
         const number = this.#backends.get(text)?.number ?? 0;
         const write = (keyAt: number, valueAt: number): void => {
           this.maps.writeServiceKey(keyAt, endpoint, index + 1);
@@ -183,7 +183,7 @@ export class FamilyServices {
           if (error === undefined) this.#setSlot(installed, index, text);
         });
       }
-      for (const text of wanted.affinitySeconds === 0 ? [] : wanted.backends) {
+      for (const text of desired.affinitySeconds === 0 ? [] : desired.backends) {
         const row = this.#backends.get(text);
         if (row === undefined || installed.members.has(text)) continue;
         members.add(
@@ -206,10 +206,10 @@ export class FamilyServices {
     const deletes = new MapBatch(this.maps.maps.services, 'delete');
     // Two passes, because both batches share the memory of their map.
     for (const step of steps) {
-      const { wanted, installed, endpoint } = step;
-      if (wanted === undefined || step.error !== undefined) continue;
-      const count = wanted.backends.length;
-      const { affinitySeconds } = wanted;
+      const { desired, installed, endpoint } = step;
+      if (desired === undefined || step.error !== undefined) continue;
+      const count = desired.backends.length;
+      const { affinitySeconds } = desired;
       if (installed.count === count && installed.affinitySeconds === affinitySeconds) continue;
       const write = (keyAt: number, valueAt: number): void => {
         this.maps.writeServiceKey(keyAt, endpoint, 0);
@@ -222,8 +222,8 @@ export class FamilyServices {
     }
     upserts.flush();
     for (const step of steps) {
-      const { wanted, installed, endpoint } = step;
-      if (wanted !== undefined || installed.count === undefined) continue;
+      const { desired, installed, endpoint } = step;
+      if (desired !== undefined || installed.count === undefined) continue;
       deletes.add(
         (keyAt) => this.maps.writeServiceKey(keyAt, endpoint, 0),
         (error) => {
@@ -240,9 +240,9 @@ export class FamilyServices {
     const slots = new MapBatch(this.maps.maps.services, 'delete');
     const members = new MapBatch(this.maps.maps.members, 'delete');
     for (const step of steps) {
-      const { wanted, installed, endpoint } = step;
+      const { desired, installed, endpoint } = step;
       if (step.error !== undefined) continue;
-      for (let index = wanted?.backends.length ?? 0; index < installed.slots.length; index++) {
+      for (let index = desired?.backends.length ?? 0; index < installed.slots.length; index++) {
         slots.add(
           (keyAt) => this.maps.writeServiceKey(keyAt, endpoint, index + 1),
           (error) => {
@@ -251,7 +251,7 @@ export class FamilyServices {
           },
         );
       }
-      const staying = new Set(wanted === undefined || wanted.affinitySeconds === 0 ? [] : wanted.backends);
+      const staying = new Set(desired === undefined || desired.affinitySeconds === 0 ? [] : desired.backends);
       for (const text of installed.members) {
         if (staying.has(text)) continue;
         const number = this.#backends.get(text)?.number ?? Number(text.split('#').at(-1));
@@ -352,10 +352,10 @@ function firstOf(
 /** Yields the slots that get another backend. Backends that remain keep their slots. */
 function* rearranged(
   slots: readonly (string | undefined)[],
-  wanted: readonly string[],
+  desired: readonly string[],
 ): Generator<readonly [index: number, backend: string], void, void> {
-  const missing = new Set(wanted);
-  const kept = wanted.map((_, index) => {
+  const missing = new Set(desired);
+  const kept = desired.map((_, index) => {
     const text = slots[index];
     return text !== undefined && missing.delete(text);
   });

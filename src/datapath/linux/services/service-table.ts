@@ -76,13 +76,13 @@ export class ServiceMapTable implements KernelTable<ServiceItem> {
     });
   }
 
-  #stepOf(frontend: string, wanted: ServiceItem | undefined): FrontendStep {
+  #stepOf(frontend: string, desired: ServiceItem | undefined): FrontendStep {
     const endpoint = parseEndpoint(frontend);
     const family = endpoint.ip.includes(':') ? 6 : 4;
     const installed = this.families[family].installed(frontend);
-    const isTooMuch = (wanted?.backends.length ?? 0) > MAX_BACKENDS_OF_FRONTEND;
+    const isTooMuch = (desired?.backends.length ?? 0) > MAX_BACKENDS_OF_FRONTEND;
     const error = isTooMuch ? new SyscallError('a frontend has at most 65,535 backends', E2BIG) : undefined;
-    return { frontend, endpoint, installed, wanted, error };
+    return { frontend, endpoint, installed, desired, error };
   }
 
   #release(key: string): SyscallError | undefined {
