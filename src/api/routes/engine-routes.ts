@@ -338,7 +338,10 @@ function* values<V>(keyed: Iterable<readonly [string, V]>): Generator<V, void, v
 }
 
 /** Yields each value that matches the filter, and `undefined` for each other value. */
-function* matching<V>(all: Iterable<V>, isMatch: (value: V) => boolean): Generator<V | undefined, void, void> {
+function* matching<V>(
+  all: Iterable<V>,
+  isMatch: (value: V) => boolean,
+): Generator<V | undefined, void, void> {
   for (const value of all) yield isMatch(value) ? value : undefined;
 }
 
