@@ -154,7 +154,7 @@ describe('dpcache service list and node list', () => {
 describe('dpcache status', () => {
   it('shows clusters, counts and rejections', async () => {
     const rows = await lines('status');
-    expect(rows[1]).toMatch(/^atlantic \(own\) +1 +ready +4 +- +5 +86 +0$/);
+    expect(rows[1]).toMatch(/^atlantic \(local\) +1 +ready +4 +- +5 +86 +0$/);
     expect(rows.join('\n')).toContain(
       '339 prefixes, 12 nodes, 5 services with 156 backends; 0 overruled claims, 3 CIDRs shadowed',
     );
