@@ -1,32 +1,25 @@
-import { checkArguments, FUNCTION, NUMBER, objectWith, optional, SIGNAL, TEXT } from '../base/arguments.ts';
-import type { Clock, Random } from '../base/clock.ts';
-import type { Unsubscribe } from '../base/subscription.ts';
+import type { Random } from '../base/clock.ts';
 import type { ClusterConfig } from '../kvstore/codec/cluster-config.ts';
 import type { CopiedResource } from '../kvstore/codec/keys.ts';
 import type { IdentityCache } from '../model/identity-cache.ts';
 import type { MaxConnectedClusters } from '../model/numeric-identity.ts';
-import type { OnClusterChange } from './cluster-changes.ts';
-import { type AddClusterOutcome, ClusterSet } from './cluster-set.ts';
+import { ClusterSet, type ClusterSetOptions } from './cluster-set.ts';
 import { NEW_CLUSTER } from './cluster-state.ts';
 import type { RemoteClusterStatus } from './cluster-status.ts';
 import { ClusterStores } from './cluster-stores.ts';
 import { clusterLimits } from './decoders.ts';
 import type { MeshEngines } from './engines.ts';
-import { type ConnectKvstore, FollowedCluster, type FollowingOptions } from './followed-cluster.ts';
+import { FollowedCluster, type FollowingOptions } from './followed-cluster.ts';
 import { GlobalServices } from './global-services.ts';
 import type { KeyVersion } from './resource-stores.ts';
 import type { ServiceV2 } from './service-v2.ts';
-import type { SyncDeadline, SyncingClusters, SyncProgress } from './sync-deadline.ts';
 
 /** Options of {@link ClusterMesh}. */
-export interface ClusterMeshOptions extends MeshEngines, FollowingOptions {
-  /** Name of the local cluster, which is never followed as a remote one. */
-  readonly clusterName: string;
+export interface ClusterMeshOptions extends ClusterSetOptions, MeshEngines, FollowingOptions {
   /** Id of the local cluster, which no other may have; 0 if it has none. */
   readonly clusterID: number;
   /** Default 255. Clusters with another value are rejected, because their identities have a different layout. */
   readonly maxConnectedClusters?: MaxConnectedClusters | undefined;
-  readonly clock: Clock;
   readonly random: Random;
   /**
    * Time after which the service backends of a cluster are withdrawn if its services cannot be followed. They return when the
@@ -54,71 +47,21 @@ export interface ClusterMeshStatus {
  * Follows the remote clusters of a mesh into the engines (SEMANTICS 6). `add` and `remove` change the set of clusters. Faults of
  * one cluster do not affect the others.
  */
-export class ClusterMesh implements SyncingClusters {
+export class ClusterMesh extends ClusterSet {
   readonly #options: ClusterMeshOptions;
-  readonly #clusters: ClusterSet;
   /** Index of shared services of remote clusters. Only the mesh may change it. */
   readonly globalServices: GlobalServices = new GlobalServices();
   /** Clusters by id, as of the last lookup. The id may have changed since; a removed cluster has none. */
   readonly #byID = new Map<number, FollowedCluster>();
 
   constructor(options: ClusterMeshOptions) {
+    super(options);
     this.#options = options;
-    const { clusterName, clock } = options;
-    this.#clusters = new ClusterSet({ clusterName, clock, create: (name) => this.#newCluster(name) });
-  }
-
-  /** Names of all clusters, ascending. */
-  get names(): readonly string[] {
-    return this.#clusters.names;
-  }
-
-  /**
-   * Follows the cluster `name` with the client that `connect` returns. If the cluster is known, it changes to the new client and
-   * keeps its state until the new lists no longer contain it. Resolves when the previous attempt has ended; does not wait for the
-   * connection.
-   */
-  add(name: string, connect: ConnectKvstore): Promise<AddClusterOutcome> {
-    return this.#clusters.add(name, connect);
-  }
-
-  /** Returns the reason why this name cannot be added; `undefined` if it can. */
-  check(name: string): 'local-cluster' | 'invalid-name' | undefined {
-    return this.#clusters.check(name);
-  }
-
-  /** Removes a cluster and withdraws all its state (I10). Resolves to false if the cluster is unknown. */
-  remove(name: string): Promise<boolean> {
-    return this.#clusters.remove(name);
-  }
-
-  /** Resolves when every current cluster has been complete once. */
-  synced(): Promise<void> {
-    return this.#clusters.synced();
-  }
-
-  /**
-   * Waits until every cluster has been complete once or has made no progress for the deadline. Includes clusters that are added
-   * during the wait. Resolves to the names of the incomplete clusters, ascending; empty if all are complete. Never rejects; if
-   * the signal fires, it resolves to the clusters incomplete by then.
-   */
-  clustersSynced(deadline: SyncDeadline): Promise<readonly string[]> {
-    return this.#clusters.clustersSynced(deadline);
-  }
-
-  /** Returns the progress of a cluster's first sync; `undefined` if the cluster is unknown. */
-  progressOf(name: string): SyncProgress | undefined {
-    return this.#clusters.progressOf(name);
-  }
-
-  /** Calls back when a cluster is added or removed, and when its state, `connected`, its failures or their reason changes. */
-  onChange(callback: OnClusterChange): Unsubscribe {
-    return this.#clusters.onChange(callback);
   }
 
   /** Returns the identities of a cluster; `undefined` if the cluster is unknown. */
   identitiesOf(name: string): IdentityCache | undefined {
-    return this.#clusters.get(name)?.identities;
+    return this.clusters.get(name)?.identities;
   }
 
   /**
@@ -129,7 +72,7 @@ export class ClusterMesh implements SyncingClusters {
   identitiesFor(clusterID: number): readonly IdentityCache[] {
     const known = this.#byID.get(clusterID);
     if (known !== undefined && known.clusterID === clusterID) return [known.identities];
-    const clusters = [...this.#clusters.values()];
+    const clusters = [...this.clusters.values()];
     const found = clusters.find((cluster) => cluster.clusterID === clusterID && clusterID !== 0);
     if (found === undefined) {
       this.#byID.delete(clusterID);
@@ -141,26 +84,22 @@ export class ClusterMesh implements SyncingClusters {
 
   /** Like `LocalCluster.versionOf`, for a remote cluster; `undefined` also if the cluster is unknown. */
   versionOf(cluster: string, resource: CopiedResource, name: string): KeyVersion | undefined {
-    return this.#clusters.get(cluster)?.versionOf(resource, name);
+    return this.clusters.get(cluster)?.versionOf(resource, name);
   }
 
   /** Returns the status of a cluster; `undefined` if it is unknown. */
   statusOf(name: string): RemoteClusterStatus | undefined {
-    return this.#clusters.get(name)?.status();
+    return this.clusters.get(name)?.status();
   }
 
   /** Returns the status of the mesh. Costs a few µs per cluster, independent of its size. */
   status(): ClusterMeshStatus {
-    const clusters = this.#clusters.statuses();
+    const clusters = this.statuses();
     return { ready: clusters.every(({ ready }) => ready), clusters };
   }
 
-  /** Stops following all clusters. The engines keep their state (SEMANTICS 6: stopping the agent withdraws nothing). */
-  stop(): Promise<void> {
-    return this.#clusters.stop();
-  }
-
-  #newCluster(name: string): FollowedCluster {
+  /** @internal */
+  protected override newCluster(name: string): FollowedCluster {
     const {
       clock,
       random,
@@ -178,7 +117,7 @@ export class ClusterMesh implements SyncingClusters {
       random,
       serviceTTLMs,
       onReject,
-      retries: this.#clusters.retries,
+      retries: this.retries,
       initial: { ...NEW_CLUSTER, needsConfig },
       gate,
       stores: (hooks) =>
@@ -204,7 +143,7 @@ export class ClusterMesh implements SyncingClusters {
           limits: (config) => clusterLimits(config?.id ?? 0, maxConnectedClusters),
         }),
       objection: (config) => this.#objection(name, config),
-      onChange: () => this.#clusters.notify(name),
+      onChange: () => this.notify(name),
     });
   }
 
@@ -224,7 +163,7 @@ export class ClusterMesh implements SyncingClusters {
     if (id === 0) return undefined;
     const { clusterID, clusterName } = this.#options;
     if (id === clusterID) return `cluster ${name} has id ${id}, the same as this cluster (${clusterName})`;
-    for (const other of this.#clusters.values()) {
+    for (const other of this.clusters.values()) {
       if (other.name !== name && other.clusterID === id) {
         return `cluster ${name} has id ${id}, the same as cluster ${other.name}`;
       }
@@ -232,10 +171,3 @@ export class ClusterMesh implements SyncingClusters {
     return undefined;
   }
 }
-
-checkArguments(ClusterMesh, {
-  add: { name: TEXT, connect: FUNCTION },
-  remove: { name: TEXT },
-  clustersSynced: { deadline: objectWith({ deadlineMs: NUMBER, signal: optional(SIGNAL) }) },
-  onChange: { callback: FUNCTION },
-});

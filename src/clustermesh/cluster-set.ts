@@ -1,3 +1,4 @@
+import { checkArguments, FUNCTION, NUMBER, objectWith, optional, SIGNAL, TEXT } from '../base/arguments.ts';
 import { assert } from '../base/assert.ts';
 import type { Clock } from '../base/clock.ts';
 import type { Unsubscribe } from '../base/subscription.ts';
@@ -23,43 +24,46 @@ export interface ClusterSetOptions {
   /** Name of the local cluster, which is never followed as a remote one. */
   readonly clusterName: string;
   readonly clock: Clock;
-  /** Returns a new cluster without a connection. It must report its changes to {@link ClusterSet.notify}. */
-  readonly create: (name: string) => FollowedCluster;
 }
 
 // A name is a part of kvstore keys.
 const CLUSTER_NAME = /^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$/;
 
 /** The set of followed remote clusters. Operations on a cluster run one after the other. */
-export class ClusterSet implements SyncingClusters {
-  readonly #options: ClusterSetOptions;
+export abstract class ClusterSet implements SyncingClusters {
+  readonly #clusterName: string;
+  readonly #clock: Clock;
   readonly #clusters = new Map<string, FollowedCluster>();
   readonly #turns = new Map<string, Promise<void>>();
   readonly #changes = new ClusterChanges();
-  /** Paces the retries of unreachable clusters. */
-  readonly retries: RetryPacer;
+  /** @internal Paces the retries of unreachable clusters. */
+  protected readonly retries: RetryPacer;
   #stopped = false;
 
-  constructor(options: ClusterSetOptions) {
-    this.#options = options;
-    this.retries = new RetryPacer(options.clock);
+  constructor({ clusterName, clock }: ClusterSetOptions) {
+    this.#clusterName = clusterName;
+    this.#clock = clock;
+    this.retries = new RetryPacer(clock);
   }
+
+  /** @internal Returns a new cluster without a connection. It must report its changes to {@link ClusterSet.notify}. */
+  protected abstract newCluster(name: string): FollowedCluster;
 
   /** Names of all clusters, ascending. */
   get names(): readonly string[] {
     return [...this.#clusters.keys()].sort();
   }
 
-  /** Returns all clusters, unordered. */
-  values(): Iterable<FollowedCluster> {
-    return this.#clusters.values();
+  /** @internal All clusters by name, unordered. */
+  protected get clusters(): ReadonlyMap<string, FollowedCluster> {
+    return this.#clusters;
   }
 
-  get(name: string): FollowedCluster | undefined {
-    return this.#clusters.get(name);
-  }
-
-  /** See `ClusterMesh.add`. Throws if the set has been stopped before the call. */
+  /**
+   * Follows the cluster `name` with the client that `connect` returns. If the cluster is known, it changes to the new client and
+   * keeps its state until the new lists no longer contain it. Resolves when the previous attempt has ended; does not wait for the
+   * connection.
+   */
   add(name: string, connect: ConnectKvstore): Promise<AddClusterOutcome> {
     assert(!this.#stopped, 'the mesh has been stopped');
     const fault = this.check(name);
@@ -67,7 +71,7 @@ export class ClusterSet implements SyncingClusters {
     return this.#inTurn(name, async () => {
       if (this.#stopped) return 'stopped';
       const known = this.#clusters.get(name);
-      const cluster = known ?? this.#options.create(name);
+      const cluster = known ?? this.newCluster(name);
       this.#clusters.set(name, cluster);
       const connecting = cluster.connect(connect);
       this.notify(name);
@@ -78,11 +82,11 @@ export class ClusterSet implements SyncingClusters {
 
   /** Returns the reason why this name cannot be added; `undefined` if it can. */
   check(name: string): 'local-cluster' | 'invalid-name' | undefined {
-    if (name === this.#options.clusterName) return 'local-cluster';
+    if (name === this.#clusterName) return 'local-cluster';
     return CLUSTER_NAME.test(name) ? undefined : 'invalid-name';
   }
 
-  /** See `ClusterMesh.remove`. */
+  /** Removes a cluster and withdraws all its state (I10). Resolves to false if the cluster is unknown. */
   remove(name: string): Promise<boolean> {
     return this.#inTurn(name, async () => {
       const cluster = this.#clusters.get(name);
@@ -99,29 +103,36 @@ export class ClusterSet implements SyncingClusters {
     await Promise.all([...this.#clusters.values()].map((cluster) => cluster.synced()));
   }
 
-  /** See `ClusterMesh.clustersSynced`. */
+  /**
+   * Waits until every cluster has been complete once or has made no progress for the deadline. Includes clusters that are added
+   * during the wait. Resolves to the names of the incomplete clusters, ascending; empty if all are complete. Never rejects; if
+   * the signal fires, it resolves to the clusters incomplete by then.
+   */
   clustersSynced(deadline: SyncDeadline): Promise<readonly string[]> {
-    return waitForClusters(this, { ...deadline, clock: this.#options.clock });
+    return waitForClusters(this, { ...deadline, clock: this.#clock });
   }
 
+  /** Returns the progress of a cluster's first sync; `undefined` if the cluster is unknown. */
   progressOf(name: string): SyncProgress | undefined {
     return this.#clusters.get(name)?.progress();
   }
 
-  statuses(): readonly RemoteClusterStatus[] {
+  /** @internal Returns the status of each cluster, by name, ascending. */
+  protected statuses(): readonly RemoteClusterStatus[] {
     return this.names.flatMap((name) => this.#clusters.get(name)?.status() ?? []);
   }
 
+  /** Calls back when a cluster is added or removed, and when its state, `connected`, its failures or their reason changes. */
   onChange(callback: OnClusterChange): Unsubscribe {
     return this.#changes.add(callback);
   }
 
-  /** Notifies the callbacks of a change of a cluster. */
-  notify(name: string): void {
+  /** @internal Notifies the callbacks of a change of a cluster. */
+  protected notify(name: string): void {
     this.#changes.notify(name);
   }
 
-  /** Stops following all clusters. Withdraws nothing. */
+  /** Stops following all clusters. Withdraws nothing (SEMANTICS 6). */
   async stop(): Promise<void> {
     this.#stopped = true;
     await Promise.all(this.#turns.values());
@@ -145,3 +156,10 @@ export class ClusterSet implements SyncingClusters {
     return turn;
   }
 }
+
+checkArguments(ClusterSet, {
+  add: { name: TEXT, connect: FUNCTION },
+  remove: { name: TEXT },
+  clustersSynced: { deadline: objectWith({ deadlineMs: NUMBER, signal: optional(SIGNAL) }) },
+  onChange: { callback: FUNCTION },
+});

@@ -1,8 +1,6 @@
 import { assert } from '../../base/assert.ts';
 import type { Clock, Random } from '../../base/clock.ts';
-import type { Unsubscribe } from '../../base/subscription.ts';
 import { Supervisor } from '../../base/supervisor.ts';
-import type { OnClusterChange } from '../../clustermesh/cluster-changes.ts';
 import { type AddClusterOutcome, ClusterSet } from '../../clustermesh/cluster-set.ts';
 import { NEW_CLUSTER } from '../../clustermesh/cluster-state.ts';
 import type { RemoteClusterStatus } from '../../clustermesh/cluster-status.ts';
@@ -62,9 +60,8 @@ interface Mirrored {
  * (OPERATOR 13). Fails static: the copy of a cluster is kept, also over restarts of this process, until the cluster's own
  * kvstore, complete and with its configuration, shows that it is gone, or until the cluster is removed.
  */
-export class KvstoreMesh {
+export class KvstoreMesh extends ClusterSet {
   readonly #options: KvstoreMeshOptions;
-  readonly #clusters: ClusterSet;
   readonly #mirrored = new Map<string, Mirrored>();
   /** The next action for a cluster, started when the current one ends; `undefined` removes the cluster. */
   readonly #wanted = new Map<string, ConnectKvstore | undefined>();
@@ -78,18 +75,17 @@ export class KvstoreMesh {
   #stopped = false;
 
   constructor(options: KvstoreMeshOptions) {
+    super(options);
     this.#options = options;
-    const { clusterName, clock } = options;
     this.#tasks = new Supervisor(options);
-    this.#startedAt = clock.now();
-    this.#clusters = new ClusterSet({ clusterName, clock, create: (name) => this.#newCluster(name) });
+    this.#startedAt = options.clock.now();
   }
 
   /**
    * Starts to copy the cluster `name` from the client that `connect` returns. If the cluster is being removed, the copy starts
    * after the removal. Returns without waiting; returns `stopped` after {@link stop}.
    */
-  add(name: string, connect: ConnectKvstore): Promise<AddClusterOutcome> {
+  override add(name: string, connect: ConnectKvstore): Promise<AddClusterOutcome> {
     const fault = this.#stopped ? 'stopped' : this.check(name);
     if (fault !== undefined) return Promise.resolve(fault);
     const isKnown = this.#mirrored.has(name);
@@ -101,21 +97,11 @@ export class KvstoreMesh {
    * Stops copying a cluster. Its configuration is deleted immediately, the other keys after the time for readers to disconnect.
    * Returns without waiting; returns false if the cluster is unknown.
    */
-  remove(name: string): Promise<boolean> {
+  override remove(name: string): Promise<boolean> {
     if (this.#stopped || (!this.#mirrored.has(name) && !this.#wanted.has(name)))
       return Promise.resolve(false);
     this.#want(name, undefined);
     return Promise.resolve(true);
-  }
-
-  /** Returns the reason if a cluster of this name cannot be copied. */
-  check(name: string): 'local-cluster' | 'invalid-name' | undefined {
-    return this.#clusters.check(name);
-  }
-
-  /** Calls back when a cluster is added or removed, or its state changes. */
-  onChange(callback: OnClusterChange): Unsubscribe {
-    return this.#clusters.onChange(callback);
   }
 
   /** Declares that all initially configured clusters have been added. Before that, readiness cannot be decided. */
@@ -142,17 +128,17 @@ export class KvstoreMesh {
   }
 
   /** Stops copying. The copies remain until the leases of the local kvstore's client expire. */
-  async stop(): Promise<void> {
+  override async stop(): Promise<void> {
     this.#stopped = true;
     this.#wanted.clear();
     await Promise.all([...this.#mirrored.values()].map(({ stores }) => stores.close()));
     await Promise.all(this.#reconciling.values());
-    await this.#clusters.stop();
+    await super.stop();
     await this.#tasks.stop();
   }
 
   #statuses(): readonly MirroredClusterStatus[] {
-    return this.#clusters.statuses().flatMap((status) => {
+    return this.statuses().flatMap((status) => {
       const mirrored = this.#mirrored.get(status.name);
       if (mirrored === undefined) return [];
       const returns = this.#wanted.get(status.name) !== undefined;
@@ -179,7 +165,7 @@ export class KvstoreMesh {
     const now = this.#options.clock.now();
     if (now - this.#startedAt >= READY_MS) return [];
     const coming = [...this.#reconciling.keys()].filter((name) => !this.#mirrored.has(name));
-    const incomplete = this.#clusters.statuses().flatMap(({ name, connected }) => {
+    const incomplete = this.statuses().flatMap(({ name, connected }) => {
       const mirrored = this.#mirrored.get(name);
       if (mirrored === undefined || mirrored.stores.isSynced) return [];
       return !connected && now - mirrored.since >= CONNECT_MS ? [] : name;
@@ -197,10 +183,10 @@ export class KvstoreMesh {
     while (this.#wanted.has(name)) {
       const connect = this.#wanted.get(name);
       this.#wanted.delete(name);
-      if (connect !== undefined) await this.#clusters.add(name, connect);
+      if (connect !== undefined) await super.add(name, connect);
       else {
         this.#mirrored.get(name)?.stores.leave();
-        await this.#clusters.remove(name);
+        await super.remove(name);
         if (!this.#stopped) this.#mirrored.delete(name);
       }
     }
@@ -226,14 +212,14 @@ export class KvstoreMesh {
     for (const { stores } of this.#mirrored.values()) stores.configWatchState(state);
   }
 
-  #newCluster(name: string): FollowedCluster {
+  protected override newCluster(name: string): FollowedCluster {
     const { local, clock, random, gate, drainMs } = this.#options;
     return new FollowedCluster({
       name,
       clock,
       random,
       gate,
-      retries: this.#clusters.retries,
+      retries: this.retries,
       initial: { ...NEW_CLUSTER, needsConfig: true },
       stores: (hooks) => {
         assert(!this.#mirrored.has(name), 'the cluster is copied once');
@@ -254,7 +240,7 @@ export class KvstoreMesh {
       },
       // The readers check values and ids (OPERATOR 47).
       objection: () => undefined,
-      onChange: () => this.#clusters.notify(name),
+      onChange: () => this.notify(name),
     });
   }
 }
