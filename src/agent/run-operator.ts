@@ -14,12 +14,11 @@ import { clusterConfigKey } from '../kvstore/codec/keys.ts';
 import { MemoryBackend } from '../kvstore/memory/memory-backend.ts';
 import type { KvstoreBackend } from '../kvstore/session/backend.ts';
 import { allowManyListeners } from '../kvstore/session/shared-signal.ts';
-import type { Action } from '../operator/collect/rounds.ts';
 import { UnsafeSettingError } from '../operator/collect/unsafe-setting.ts';
 import { DryRunBackend } from '../operator/dry-run-backend.ts';
 import { type OperatorDuties, type OperatorDutiesOptions, operatorDuties } from '../operator/duties.ts';
-import type { DutyStatus } from '../operator/duty.ts';
-import { NotReadyError } from '../operator/duty-failures.ts';
+import type { Action, DutyStatus } from '../operator/duty.ts';
+import { NotReadyError } from '../operator/duty-report.ts';
 import {
   type ElectionTimes,
   electionIdentity,

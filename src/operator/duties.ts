@@ -1,4 +1,4 @@
-import type { Clock, Random } from '../base/clock.ts';
+import type { Random } from '../base/clock.ts';
 import type { Rejection } from '../base/rejection.ts';
 import type { TurnGate } from '../base/turn-gate.ts';
 import type { ConfigSource } from '../clustermesh/config-follower.ts';
@@ -8,8 +8,8 @@ import type { KvstoreBackend } from '../kvstore/session/backend.ts';
 import { clusterIdentityRange, type MaxConnectedClusters } from '../model/numeric-identity.ts';
 import { type CollectorIntervals, collectors } from './collect/collectors.ts';
 import { EndpointRemoval } from './collect/endpoint-removal.ts';
-import type { Action } from './collect/rounds.ts';
 import type { Duty } from './duty.ts';
+import type { DutyOptions } from './duty-report.ts';
 import { type LeaderElection, SOLE_LEADER } from './elect/leader-election.ts';
 import { exportSync } from './mcs/export-sync.ts';
 import { McsDuty, type McsDutyOptions } from './mcs/mcs-duty.ts';
@@ -39,7 +39,7 @@ export interface PublishSwitches {
 }
 
 /** The tasks of an operator for its cluster, and their dependencies. */
-export interface OperatorDutiesOptions {
+export interface OperatorDutiesOptions extends DutyOptions {
   readonly clusterName: string;
   readonly clusterID: number;
   readonly maxConnectedClusters: MaxConnectedClusters;
@@ -77,12 +77,9 @@ export interface OperatorDutiesOptions {
   readonly election?: LeaderElection | undefined;
   /** Prints each write to Kubernetes instead of making it. */
   readonly dryRun?: ((line: string) => void) | undefined;
-  readonly clock: Clock;
   readonly random: Random;
   readonly gate: TurnGate;
   readonly onReject: (rejection: Rejection) => void;
-  readonly onFailure: (error: unknown, duty: string) => void;
-  readonly onAction: (action: Action) => void;
 }
 
 /** Options of the synchronization of EndpointSlices. */
@@ -189,7 +186,7 @@ export function operatorDuties(options: OperatorDutiesOptions): OperatorDuties {
   const isInMesh = clusterID !== 0 && clusterName !== 'default';
   const published = [...producers, ...(publish.clusterConfig && isInMesh ? [config] : [])];
   const heartbeat = publish.heartbeat
-    ? [new HeartbeatDuty(backend, clock, { random, onFailure: (error) => onFailure(error, 'heartbeat') })]
+    ? [new HeartbeatDuty(backend, clock, { random, onFailure: (error) => onFailure?.(error, 'heartbeat') })]
     : [];
   const filter = namespaces === undefined ? [] : [namespaces];
   const clusters = remoteClusters(options);

@@ -18,6 +18,17 @@ export interface Duty {
  */
 export type DutyState = 'off' | 'waiting' | 'running' | 'ended';
 
+/** A write that a duty made, or would have made in a dry run. */
+export interface Action {
+  readonly duty: string;
+  /** `delete ciliumendpoints.cilium.io/v2 shop/web-0`. */
+  readonly action: string;
+  /** Reason without a final period, with the rounds that found the object. */
+  readonly reason: string;
+  /** `done`, `conflict`, `not-found`, `dry-run` … */
+  readonly outcome: string;
+}
+
 /** The status of a duty. */
 export interface DutyStatus {
   readonly name: string;

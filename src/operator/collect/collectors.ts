@@ -1,4 +1,4 @@
-import type { Clock, Random } from '../../base/clock.ts';
+import type { Random } from '../../base/clock.ts';
 import type { TurnGate } from '../../base/turn-gate.ts';
 import {
   CILIUM_ENDPOINT_SLICES,
@@ -16,6 +16,7 @@ import { DryRunWriter, type ObjectWriter, type ObjectWriterOptions } from '../..
 import type { KvstoreBackend } from '../../kvstore/session/backend.ts';
 import type { IdentityRange } from '../../model/numeric-identity.ts';
 import type { Duty, DutyStatus } from '../duty.ts';
+import type { DutyOptions } from '../duty-report.ts';
 import { type Leadership, SOLE_LEADER } from '../elect/leader-election.ts';
 import type { EndpointSlicesOptions } from '../slices/endpoint-slices.ts';
 import { SliceDuty } from '../slices/slice-duty.ts';
@@ -34,7 +35,7 @@ import {
 import { NODE_GC_INTERVAL_MS, NODES, NodeCollector } from './node-collector.ts';
 import { ObservedKind } from './observed-kind.ts';
 import { PolicyStatusCollector } from './policy-status-collector.ts';
-import { type Action, type Collector, RoundsDuty } from './rounds.ts';
+import { type Collector, RoundsDuty } from './rounds.ts';
 import { type Shape, trimTo } from './trim.ts';
 import { UNMANAGED_DNS_SELECTOR, UnmanagedDnsCollector } from './unmanaged-dns-collector.ts';
 
@@ -63,8 +64,7 @@ interface KubernetesOfCollectors extends ResourceSource {
 }
 
 /** Options of {@link collectors}. */
-export interface CollectorsOptions {
-  readonly clock: Clock;
+export interface CollectorsOptions extends DutyOptions {
   /** Default: always the leader, because there are no other operators. */
   readonly leadership?: (Leadership & { readonly writeMs?: number }) | undefined;
   readonly intervals?: CollectorIntervals | undefined;
@@ -82,9 +82,6 @@ export interface CollectorsOptions {
   readonly random?: Random | undefined;
   /** If set, receives each write with its reason, and nothing is written. */
   readonly dryRun?: ((line: string) => void) | undefined;
-  readonly onFailure?: ((error: unknown, duty: string) => void) | undefined;
-  /** Receives each write and delete with its reason. */
-  readonly onAction?: ((action: Action) => void) | undefined;
 }
 
 const DELETES_PER_SECOND = 20;

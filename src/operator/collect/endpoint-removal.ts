@@ -1,25 +1,22 @@
-import type { Clock, Random } from '../../base/clock.ts';
+import type { Random } from '../../base/clock.ts';
 import { Supervisor } from '../../base/supervisor.ts';
 import { CILIUM_ENDPOINTS } from '../../k8s/feed/kinds.ts';
 import type { KubernetesObject } from '../../k8s/resource.ts';
 import { ApiError } from '../../k8s/rest/api-error.ts';
 import type { ObjectReader } from '../../k8s/rest/object-reader.ts';
 import type { ObjectWriter } from '../../k8s/rest/object-writer.ts';
-import type { Duty, DutyState, DutyStatus } from '../duty.ts';
+import type { Action, Duty, DutyState, DutyStatus } from '../duty.ts';
+import type { DutyOptions } from '../duty-report.ts';
 import { collect, placeOf } from './reaper.ts';
-import type { Action } from './rounds.ts';
 import { UnsafeSettingError } from './unsafe-setting.ts';
 
 /** Options of {@link EndpointRemoval}. */
-export interface EndpointRemovalOptions {
+export interface EndpointRemovalOptions extends DutyOptions {
   readonly reader: ObjectReader;
   readonly writer: ObjectWriter;
-  readonly clock: Clock;
   readonly random: Random;
   /** Intervals of the collectors of endpoints and identities. Both must be 0 (off). */
   readonly intervals: { readonly endpoints?: number | undefined; readonly identities?: number | undefined };
-  readonly onFailure?: ((error: unknown, duty: string) => void) | undefined;
-  readonly onAction?: ((action: Action) => void) | undefined;
 }
 
 const BACKOFF = { baseMs: 1000, capMs: 60_000 };

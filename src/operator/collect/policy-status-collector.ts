@@ -5,7 +5,7 @@ import { type ObjectWriter, type PatchOperation, pointer } from '../../k8s/rest/
 import { nodeKey, resourcePrefix } from '../../kvstore/codec/keys.ts';
 import type { KvstoreBackend } from '../../kvstore/session/backend.ts';
 import { isObject } from '../../net/fields.ts';
-import { NotReadyError } from '../duty-failures.ts';
+import { NotReadyError } from '../duty-report.ts';
 import { field } from './field.ts';
 import { collect, placeOf } from './reaper.ts';
 import type { Collector, RoundReport } from './rounds.ts';

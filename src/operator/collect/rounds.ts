@@ -1,20 +1,7 @@
-import type { Clock } from '../../base/clock.ts';
-import { CallbackGuard } from '../../base/guard.ts';
 import { sleep } from '../../base/sleep.ts';
-import type { Duty, DutyState, DutyStatus } from '../duty.ts';
-import { DutyFailures } from '../duty-failures.ts';
+import type { Action, Duty, DutyState, DutyStatus } from '../duty.ts';
+import { type DutyOptions, DutyReport } from '../duty-report.ts';
 import type { Observed } from './observed-kind.ts';
-
-/** A write that a collector made, or would have made: action, reason and outcome. */
-export interface Action {
-  readonly duty: string;
-  /** `delete ciliumendpoints.cilium.io/v2 shop/web-0`. */
-  readonly action: string;
-  /** Reason without a final period, with the rounds that found the object. */
-  readonly reason: string;
-  /** `done`, `conflict`, `not-found`, `dry-run` … */
-  readonly outcome: string;
-}
 
 /** Receives the results of a round. */
 export interface RoundReport {
@@ -37,12 +24,9 @@ export interface Collector {
 }
 
 /** Options of {@link RoundsDuty}. */
-export interface RoundsOptions {
-  readonly clock: Clock;
+export interface RoundsOptions extends DutyOptions {
   /** Time between the starts of two rounds. */
   readonly intervalMs: number;
-  readonly onFailure?: ((error: unknown, duty: string) => void) | undefined;
-  readonly onAction?: ((action: Action) => void) | undefined;
 }
 
 /** Time between checks for a dependency that is not ready. */
@@ -57,8 +41,7 @@ export class RoundsDuty implements Duty {
   readonly name: string;
   readonly #collector: Collector;
   readonly #options: RoundsOptions;
-  readonly #guard = new CallbackGuard();
-  readonly #failures: DutyFailures;
+  readonly #report: DutyReport;
   #state: DutyState = 'waiting';
   #rounds = 0;
   #marked = 0;
@@ -71,7 +54,7 @@ export class RoundsDuty implements Duty {
     this.name = collector.name;
     this.#collector = collector;
     this.#options = options;
-    this.#failures = new DutyFailures(this.name, options);
+    this.#report = new DutyReport(this.name, options);
   }
 
   async run(signal: AbortSignal): Promise<void> {
@@ -93,7 +76,7 @@ export class RoundsDuty implements Duty {
     return {
       name: this.name,
       state: this.#state,
-      ...this.#failures.status(),
+      ...this.#report.status(),
       rounds: {
         rounds: this.#rounds,
         marked: this.#marked,
@@ -113,23 +96,22 @@ export class RoundsDuty implements Duty {
       .find((blocker) => blocker !== undefined);
     if (reason !== undefined) {
       this.#state = 'waiting';
-      this.#failures.notReady(reason);
+      this.#report.notReady(reason);
       return false;
     }
     this.#state = 'running';
-    this.#failures.ready();
+    this.#report.ready();
     this.#lastRoundMs = clock.wallTime();
     try {
-      await this.#collector.round(this.#report(), signal);
+      await this.#collector.round(this.#roundReport(), signal);
       this.#rounds++;
     } catch (error) {
-      if (!signal.aborted) this.#failures.add(error);
+      if (!signal.aborted) this.#report.add(error);
     }
     return true;
   }
 
-  #report(): RoundReport {
-    const { onAction } = this.#options;
+  #roundReport(): RoundReport {
     return {
       round: this.#rounds + 1,
       marked: (count) => {
@@ -141,9 +123,7 @@ export class RoundsDuty implements Duty {
       conflict: () => {
         this.#conflicts++;
       },
-      done: (action) => {
-        this.#guard.call(onAction, { ...action, duty: this.name });
-      },
+      done: (action) => this.#report.action(action),
     };
   }
 }

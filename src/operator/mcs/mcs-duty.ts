@@ -1,6 +1,4 @@
-import type { Clock, Random } from '../../base/clock.ts';
-import { CallbackGuard } from '../../base/guard.ts';
-import { sleep } from '../../base/sleep.ts';
+import type { Random } from '../../base/clock.ts';
 import { OPEN_GATE, type TurnGate } from '../../base/turn-gate.ts';
 import type { MeshEngines } from '../../clustermesh/engines.ts';
 import { jsonPatch } from '../../k8s/memory/json-patch.ts';
@@ -13,10 +11,9 @@ import { isObject } from '../../net/fields.ts';
 import { field, isBeingDeleted } from '../collect/field.ts';
 import { objectKey } from '../collect/observed-kind.ts';
 import { type RefusedWrite, writeError } from '../collect/reaper.ts';
-import type { Action } from '../collect/rounds.ts';
 import { DueKeys } from '../due-keys.ts';
 import type { Duty, DutyState, DutyStatus } from '../duty.ts';
-import { DutyFailures } from '../duty-failures.ts';
+import { type DutyOptions, DutyReport } from '../duty-report.ts';
 import { GLOBAL_NAMESPACE, isGlobalNamespace } from '../publish/global-namespaces.ts';
 import type { RemoteClusters } from '../remote-clusters.ts';
 import { readLocalExport } from './local-export.ts';
@@ -26,8 +23,8 @@ import { derivedName, IMPORT_NAME_LABEL, type McsVersion } from './names.ts';
 import { MCS_PARTS, type McsPlan, type McsState, type PlannedWrite, planName } from './plan.ts';
 import { RemoteExports } from './remote-exports.ts';
 
-/** Options of {@link McsDuty}. */
-export interface McsDutyOptions {
+/** Options of {@link McsDuty}. Writes of the status are not reported to `onAction`. */
+export interface McsDutyOptions extends DutyOptions {
   readonly clusterName: string;
   /** The families of the Services of the local cluster. */
   readonly families: readonly SliceAddressType[];
@@ -40,12 +37,8 @@ export interface McsDutyOptions {
   readonly writer: ObjectWriter;
   /** True if the writer only prints. */
   readonly isDryRun?: boolean | undefined;
-  readonly clock: Clock;
   readonly random: Random;
   readonly gate?: TurnGate | undefined;
-  readonly onFailure?: ((error: unknown, duty: string) => void) | undefined;
-  /** Receives each write, except of the status, with its reason. */
-  readonly onAction?: ((action: Action) => void) | undefined;
 }
 
 /** The numbers of a {@link McsDuty}. */
@@ -71,7 +64,6 @@ interface Settled {
 
 /** The wait for the first sync of the other clusters, so that an import is not written once for each of them. */
 const FIRST_SYNC_MS = 60_000;
-const LOOK_MS = 500;
 /** Time after which the reason of a wait is reported. */
 const SLOW_MS = 5000;
 const BACKOFF = { baseMs: 500, capMs: 60_000 };
@@ -93,9 +85,8 @@ const MAX_WRITES = 8;
 export class McsDuty implements Duty {
   readonly name = 'mcs-api';
   readonly #options: McsDutyOptions;
-  readonly #guard = new CallbackGuard();
   readonly #queue: DueKeys;
-  readonly #failures: DutyFailures;
+  readonly #report: DutyReport;
   readonly #remote = new RemoteExports();
   /** The names that have objects or exports, by namespace. */
   readonly #names = new Map<string, Set<string>>();
@@ -117,7 +108,7 @@ export class McsDuty implements Duty {
       options.isDryRun === true ? Number.POSITIVE_INFINITY : undefined,
     );
     this.#queue = new DueKeys({ clock, random, backoff: BACKOFF });
-    this.#failures = new DutyFailures(this.name, options);
+    this.#report = new DutyReport(this.name, options);
     const engines: Pick<MeshEngines, 'exports'> = {
       exports: {
         exportUpdated: (service) => this.#queue.add(this.#remote.set(service, service)),
@@ -148,7 +139,7 @@ export class McsDuty implements Duty {
     return {
       name: this.name,
       state: this.#state,
-      ...this.#failures.status(),
+      ...this.#report.status(),
       published: {
         synced: this.#state === 'running' && pending === 0 && this.#held.size === 0,
         keys: objects.objects('serviceimports').size,
@@ -187,25 +178,18 @@ export class McsDuty implements Duty {
   // ── Inputs ─────────────────────────────────────────────────────────────────────────────────────────────
 
   /** Waits until the objects are complete, and the exports of the other clusters unless one of them makes no progress. */
-  async #awaitInputs(signal: AbortSignal): Promise<void> {
-    const { objects, clock } = this.#options;
-    const begun = clock.now();
+  #awaitInputs(signal: AbortSignal): Promise<void> {
+    const { objects, clusters, clock } = this.#options;
     let since: number | undefined;
-    while (!signal.aborted) {
-      const blocked = objects.blocked();
+    const blocked = (): string | undefined => {
+      const reason = objects.blocked();
+      if (reason !== undefined) return reason;
+      since ??= clock.now();
       const incomplete = this.#firstIncomplete();
-      if (blocked === undefined) since ??= clock.now();
-      const isLate = since !== undefined && clock.now() - since >= FIRST_SYNC_MS;
-      if (
-        blocked === undefined &&
-        (incomplete === undefined || (isLate && this.#options.clusters.known !== undefined))
-      )
-        break;
-      const reason = blocked ?? `the exports of ${incomplete} are not complete`;
-      if (clock.now() - begun >= SLOW_MS) this.#failures.notReady(reason);
-      await sleep(clock, LOOK_MS, signal);
-    }
-    this.#failures.ready();
+      const isLate = clock.now() - since >= FIRST_SYNC_MS && clusters.known !== undefined;
+      return incomplete === undefined || isLate ? undefined : `the exports of ${incomplete} are not complete`;
+    };
+    return this.#report.whenReady(blocked, SLOW_MS, signal);
   }
 
   /** Returns a cluster whose exports are not completely known. */
@@ -330,17 +314,12 @@ export class McsDuty implements Duty {
 
   /** Makes a write. Returns true if the next one may follow. */
   async #write(key: string, planned: PlannedWrite, signal: AbortSignal): Promise<boolean> {
-    const { writer, onAction } = this.#options;
+    const { writer } = this.#options;
     const { write, reason, part } = planned;
     const answer = await writer.write(write, reason, signal);
     if (signal.aborted) return false;
     if (answer.outcome !== 'failed' && !part.endsWith('status'))
-      this.#guard.call(onAction, {
-        duty: this.name,
-        action: writeText(write),
-        reason,
-        outcome: answer.outcome,
-      });
+      this.#report.action({ action: writeText(write), reason, outcome: answer.outcome });
     const isGone = write.verb === 'delete' && answer.outcome === 'not-found';
     if (answer.outcome !== 'done' && answer.outcome !== 'dry-run' && !isGone) {
       await this.#refused(key, planned, answer, signal);
@@ -415,14 +394,14 @@ export class McsDuty implements Duty {
   ): Promise<void> {
     const { reader } = this.#options;
     const isOutdated = answer.outcome === 'conflict' || answer.outcome === 'not-found';
-    if (!isOutdated || this.#queue.failures(key) > 2) this.#failures.add(writeError(planned.write, answer));
+    if (!isOutdated || this.#queue.failures(key) > 2) this.#report.add(writeError(planned.write, answer));
     if (!isOutdated) return;
     try {
       const found = await reader.get(placeOf(planned.write), signal);
       const { uid = '' } = (found ?? this.#known(planned))?.metadata ?? {};
       this.#mutations.set(objectOf(planned), uid, found, this.#observed(planned));
     } catch (error) {
-      if (!signal.aborted) this.#failures.add(error);
+      if (!signal.aborted) this.#report.add(error);
     }
   }
 }

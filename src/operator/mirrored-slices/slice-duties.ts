@@ -1,11 +1,11 @@
-import type { Clock, Random } from '../../base/clock.ts';
+import type { Random } from '../../base/clock.ts';
 import type { Rejection } from '../../base/rejection.ts';
 import type { TurnGate } from '../../base/turn-gate.ts';
 import type { KubernetesClient } from '../../k8s/kubernetes-client.ts';
 import { DryRunWriter, type ObjectWriter } from '../../k8s/rest/object-writer.ts';
 import { ObservedKind } from '../collect/observed-kind.ts';
-import type { Action } from '../collect/rounds.ts';
 import type { Duty } from '../duty.ts';
+import type { DutyOptions } from '../duty-report.ts';
 import { type Leadership, SOLE_LEADER } from '../elect/leader-election.ts';
 import { ExportedSlices, type ExportedSlicesOptions, MCS_CONTROLLER } from './exported-slices.ts';
 import { MESH_CONTROLLER, RemoteSlices, type RemoteSlicesOptions } from './remote-slices.ts';
@@ -13,7 +13,7 @@ import { ENDPOINT_SLICES, FIELD_MANAGER, MANAGED_BY } from './slice-content.ts';
 import { knownSlice, type SliceSource, SliceWriter } from './slice-writer.ts';
 
 /** Options of all duties that write EndpointSlices. */
-export interface SliceDutyContext {
+export interface SliceDutyContext extends DutyOptions {
   readonly kubernetes: Pick<KubernetesClient, 'follow' | 'firstServed' | 'writer'>;
   /** Default: always the leader, because there are no other operators. */
   readonly election?: (Leadership & { readonly writeMs?: number }) | undefined;
@@ -23,12 +23,9 @@ export interface SliceDutyContext {
   readonly writer?: ObjectWriter | undefined;
   /** Time in which changes are gathered. Default 500 ms. */
   readonly batchMs?: number | undefined;
-  readonly clock: Clock;
   readonly random: Random;
   readonly gate?: TurnGate | undefined;
   readonly onReject: (rejection: Rejection) => void;
-  readonly onFailure?: ((error: unknown, duty: string) => void) | undefined;
-  readonly onAction?: ((action: Action) => void) | undefined;
 }
 
 const WRITES_PER_SECOND = 20;

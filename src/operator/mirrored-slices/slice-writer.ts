@@ -1,5 +1,4 @@
-import type { Clock, Random } from '../../base/clock.ts';
-import { CallbackGuard } from '../../base/guard.ts';
+import type { Random } from '../../base/clock.ts';
 import { sleep } from '../../base/sleep.ts';
 import { OPEN_GATE, type TurnGate } from '../../base/turn-gate.ts';
 import type { KubernetesObject, ResourceEvent } from '../../k8s/resource.ts';
@@ -12,10 +11,9 @@ import {
 import { field, items } from '../collect/field.ts';
 import { type ObservedKind, objectKey } from '../collect/observed-kind.ts';
 import { writeError } from '../collect/reaper.ts';
-import type { Action } from '../collect/rounds.ts';
 import { DueKeys } from '../due-keys.ts';
 import type { Duty, DutyState, DutyStatus } from '../duty.ts';
-import { DutyFailures } from '../duty-failures.ts';
+import { type DutyOptions, DutyReport } from '../duty-report.ts';
 import { bodyOf, digestOf, ENDPOINT_SLICES, FIELD_MANAGER, type WantedSlice } from './slice-content.ts';
 
 /** A slice of the server: what is kept of it. */
@@ -56,8 +54,8 @@ export interface SliceSource {
   readonly refused: number;
 }
 
-/** Options of {@link SliceWriter}. */
-export interface SliceWriterOptions {
+/** Options of {@link SliceWriter}. Updates are not reported to `onAction`, because every new pod causes one. */
+export interface SliceWriterOptions extends DutyOptions {
   readonly source: SliceSource;
   /** The slices with the label of this duty, trimmed by {@link knownSlice}. */
   readonly slices: Pick<ObservedKind<KnownSlice>, 'objects' | 'blocked' | 'use' | 'listen'>;
@@ -65,12 +63,8 @@ export interface SliceWriterOptions {
   readonly writer: ObjectWriter;
   /** Time in which changes are gathered. Default 500 ms. */
   readonly batchMs?: number | undefined;
-  readonly clock: Clock;
   readonly random: Random;
   readonly gate?: TurnGate | undefined;
-  readonly onFailure?: ((error: unknown, duty: string) => void) | undefined;
-  /** Receives created and deleted slices. Updates are not reported, because every new pod causes one. */
-  readonly onAction?: ((action: Action) => void) | undefined;
 }
 
 /** As upstream's `clustermesh-endpoint-updates-batch-period`. */
@@ -78,7 +72,6 @@ export const BATCH_MS = 500;
 /** No slice is written more often. */
 const REST_MS = 1000;
 const BACKOFF = { baseMs: 1000, capMs: 100_000 };
-const LOOK_MS = 1000;
 /** Time after which the reason of a wait is reported. */
 const SLOW_MS = 5000;
 /** Comparing a slice of 100 endpoints takes about 0.3 ms. */
@@ -97,9 +90,8 @@ const COMPARE_WEIGHT = 128;
 export class SliceWriter implements Duty {
   readonly name: string;
   readonly #options: SliceWriterOptions;
-  readonly #guard = new CallbackGuard();
   readonly #queue: DueKeys;
-  readonly #failures: DutyFailures;
+  readonly #report: DutyReport;
   /** Keys whose difference is not written yet. */
   readonly #pending = new Set<string>();
   /** Time of the last write of each key, for {@link REST_MS}. */
@@ -114,7 +106,7 @@ export class SliceWriter implements Duty {
     this.name = source.name;
     this.#options = options;
     this.#queue = new DueKeys({ clock, random, backoff: BACKOFF });
-    this.#failures = new DutyFailures(this.name, options);
+    this.#report = new DutyReport(this.name, options);
   }
 
   async run(signal: AbortSignal): Promise<void> {
@@ -125,7 +117,7 @@ export class SliceWriter implements Duty {
     slices.use(signal);
     slices.listen((events) => this.#observe(events), signal);
     source.start((key) => this.#changed(key), signal);
-    await this.#awaitInputs(signal);
+    await this.#report.whenReady(() => slices.blocked() ?? source.blocked(), SLOW_MS, signal);
     if (!signal.aborted) this.#state = 'running';
     for (const key of slices.objects.keys()) this.#changed(key);
     while (!signal.aborted) {
@@ -142,7 +134,7 @@ export class SliceWriter implements Duty {
     return {
       name: this.name,
       state: this.#state,
-      ...this.#failures.status(),
+      ...this.#report.status(),
       published: {
         synced: this.#state === 'running' && this.#pending.size === 0,
         keys: slices.objects.size,
@@ -151,17 +143,6 @@ export class SliceWriter implements Duty {
         refused: source.refused,
       },
     };
-  }
-
-  async #awaitInputs(signal: AbortSignal): Promise<void> {
-    const { slices, source, clock } = this.#options;
-    const begun = clock.now();
-    while (!signal.aborted) {
-      const reason = slices.blocked() ?? source.blocked();
-      if (reason === undefined) return this.#failures.ready();
-      if (clock.now() - begun >= SLOW_MS) this.#failures.notReady(reason);
-      await sleep(clock, LOOK_MS, signal);
-    }
   }
 
   #changed(key: string): void {
@@ -199,12 +180,7 @@ export class SliceWriter implements Duty {
     const answer = await writer.write(write, reason, signal);
     if (signal.aborted) return;
     if (write.verb !== 'update' && answer.outcome !== 'failed')
-      this.#guard.call(this.#options.onAction, {
-        duty: this.name,
-        action: writeText(write),
-        reason,
-        outcome: answer.outcome,
-      });
+      this.#report.action({ action: writeText(write), reason, outcome: answer.outcome });
     this.#conclude(key, planned, answer);
   }
 
@@ -222,7 +198,7 @@ export class SliceWriter implements Duty {
       return;
     }
     this.#queue.retry(key);
-    this.#failures.add(writeError(write, answer));
+    this.#report.add(writeError(write, answer));
   }
 
   /** Returns the write that makes a slice equal to the wanted one; undefined if none is needed or possible. */

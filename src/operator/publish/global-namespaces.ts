@@ -7,8 +7,7 @@ import { NAMESPACES } from '../../k8s/feed/kinds.ts';
 import { ObjectFeed, type ObjectReader } from '../../k8s/feed/object-feed.ts';
 import { readClusterScopedName } from '../../k8s/parse-object.ts';
 import type { ResourceSource } from '../../k8s/resource.ts';
-import type { Action } from '../collect/rounds.ts';
-import type { Duty, DutyState, DutyStatus } from '../duty.ts';
+import type { Action, Duty, DutyState, DutyStatus } from '../duty.ts';
 import { deferred } from './deferred.ts';
 import { latest } from './published-prefix.ts';
 

@@ -1,5 +1,3 @@
-import type { Clock } from '../../base/clock.ts';
-import { CallbackGuard } from '../../base/guard.ts';
 import { sleep } from '../../base/sleep.ts';
 import { OPEN_GATE, type TurnGate } from '../../base/turn-gate.ts';
 import { CILIUM_ENDPOINT_SLICES } from '../../k8s/feed/kinds.ts';
@@ -14,9 +12,8 @@ import {
 } from '../../k8s/rest/object-writer.ts';
 import { type ObservedKind, objectKey } from '../collect/observed-kind.ts';
 import { writeError } from '../collect/reaper.ts';
-import type { Action } from '../collect/rounds.ts';
 import type { Duty, DutyState, DutyStatus } from '../duty.ts';
-import { DutyFailures } from '../duty-failures.ts';
+import { type DutyOptions, DutyReport } from '../duty-report.ts';
 import { WakeableSleep } from '../wakeable-sleep.ts';
 import {
   type CoreEndpoint,
@@ -28,8 +25,8 @@ import {
 /** A kind whose events are followed. */
 type Listened = Pick<ObservedKind, 'objects' | 'blocked' | 'use' | 'listen'>;
 
-/** Options of {@link SliceDuty}. */
-export interface SliceDutyOptions extends EndpointSlicesOptions {
+/** Options of {@link SliceDuty}. Updates are not reported to `onAction`, because every new pod causes one. */
+export interface SliceDutyOptions extends EndpointSlicesOptions, DutyOptions {
   /** With identity, networking, encryption and named ports. */
   readonly endpoints: Listened;
   /** With all fields. */
@@ -37,18 +34,13 @@ export interface SliceDutyOptions extends EndpointSlicesOptions {
   readonly reader: ObjectReader;
   /** Must allow 10 writes a second. */
   readonly writer: ObjectWriter;
-  readonly clock: Clock;
   /** Spreads the start over turns of the event loop. Default: one turn. */
   readonly gate?: TurnGate | undefined;
-  readonly onFailure?: ((error: unknown, duty: string) => void) | undefined;
-  /** Receives created and deleted slices. Updates are not reported because every new pod causes one. */
-  readonly onAction?: ((action: Action) => void) | undefined;
 }
 
 /** Delay in which changes are collected before they are written. */
 const GATHER_MS = 500;
 const BACKOFF_MS = { first: 1000, cap: 100_000 };
-const LOOK_MS = 1000;
 /** Endpoints added in one step when taking over: about 1 ms. */
 const STEP_WEIGHT = 256;
 /** Comparing a slice of 100 endpoints takes as long as adding this number of endpoints. */
@@ -62,7 +54,6 @@ const SLICE_WEIGHT = 16;
 export class SliceDuty implements Duty {
   readonly name = 'endpoint-slices';
   readonly #options: SliceDutyOptions;
-  readonly #guard = new CallbackGuard();
   #slices: EndpointSlices;
   #state: DutyState = 'waiting';
   /** True if all initially existing slices have been taken over. */
@@ -76,14 +67,14 @@ export class SliceDuty implements Duty {
   /** Endpoints without a valid slice entry, by {@link objectKey}. */
   readonly #refused = new Set<string>();
   readonly #idle: WakeableSleep;
-  readonly #failures: DutyFailures;
+  readonly #report: DutyReport;
   #writes = 0;
 
   constructor(options: SliceDutyOptions) {
     this.#options = options;
     this.#slices = new EndpointSlices(options);
     this.#idle = new WakeableSleep(options.clock);
-    this.#failures = new DutyFailures(this.name, options);
+    this.#report = new DutyReport(this.name, options);
   }
 
   async run(signal: AbortSignal): Promise<void> {
@@ -106,7 +97,7 @@ export class SliceDuty implements Duty {
     return {
       name: this.name,
       state: this.#state,
-      ...this.#failures.status(),
+      ...this.#report.status(),
       published: {
         synced: this.#state === 'running' && pending === 0,
         keys: this.#slices.size,
@@ -119,14 +110,9 @@ export class SliceDuty implements Duty {
 
   /** Waits until both kinds are complete, then takes over the existing slices. */
   async #begin(signal: AbortSignal): Promise<void> {
-    const { endpoints, slices, clock, gate = OPEN_GATE } = this.#options;
-    for (;;) {
-      const reason = endpoints.blocked() ?? slices.blocked();
-      if (signal.aborted) return;
-      if (reason === undefined) break;
-      this.#failures.notReady(reason);
-      await sleep(clock, LOOK_MS, signal);
-    }
+    const { endpoints, slices, gate = OPEN_GATE } = this.#options;
+    await this.#report.whenReady(() => endpoints.blocked() ?? slices.blocked(), 0, signal);
+    if (signal.aborted) return;
     this.#slices = new EndpointSlices(this.#options);
     this.#known.clear();
     this.#failed.clear();
@@ -244,7 +230,8 @@ export class SliceDuty implements Duty {
       write === undefined
         ? { outcome: 'done', object: undefined }
         : await writer.write(write, reason, signal);
-    this.#report(write, reason, answer);
+    if (write !== undefined && write.verb !== 'update' && answer.outcome !== 'failed')
+      this.#report.action({ action: writeText(write), reason, outcome: answer.outcome });
     const isGone = write?.verb === 'delete' && answer.outcome === 'not-found';
     if (answer.outcome === 'done' || answer.outcome === 'dry-run' || isGone) {
       if (answer.outcome === 'done' && answer.object !== undefined) this.#hold(answer.object);
@@ -262,13 +249,8 @@ export class SliceDuty implements Duty {
     const delay = Math.min(BACKOFF_MS.cap, BACKOFF_MS.first * 2 ** (times - 1));
     this.#failed.set(name, { at: clock.now() + delay, times });
     if (answer.outcome === 'conflict' || answer.outcome === 'not-found') await this.#look(name, signal);
-    else if (write !== undefined) this.#failures.add(writeError(write, answer));
+    else if (write !== undefined) this.#report.add(writeError(write, answer));
     return false;
-  }
-
-  #report(write: ObjectWrite | undefined, reason: string, { outcome }: WriteOutcome): void {
-    if (write === undefined || write.verb === 'update' || outcome === 'failed') return;
-    this.#guard.call(this.#options.onAction, { duty: this.name, action: writeText(write), reason, outcome });
   }
 
   #hold(slice: KubernetesObject): void {
@@ -306,7 +288,7 @@ export class SliceDuty implements Duty {
       if (found === undefined) this.#known.delete(name);
       else this.#known.set(name, found);
     } catch (error) {
-      if (!signal.aborted) this.#failures.add(error);
+      if (!signal.aborted) this.#report.add(error);
     }
   }
 }

@@ -6,7 +6,7 @@ import { MemoryApiTransport } from '../../../src/k8s/memory/memory-api-transport
 import { CLUSTER_TYPES } from '../../../src/k8s/memory/resource-types.ts';
 import { MemoryBackend } from '../../../src/kvstore/memory/memory-backend.ts';
 import type { CollectorIntervals } from '../../../src/operator/collect/collectors.ts';
-import type { Action } from '../../../src/operator/collect/rounds.ts';
+import type { Action } from '../../../src/operator/duty.ts';
 import { operatorDuties } from '../../../src/operator/duties.ts';
 import type { Duty } from '../../../src/operator/duty.ts';
 import { ManualClock } from '../../base/support/manual-clock.ts';

@@ -4,14 +4,13 @@ import { ApiError } from '../../../src/k8s/rest/api-error.ts';
 import type { ObjectWrite, WriteOutcome } from '../../../src/k8s/rest/object-writer.ts';
 import { CollectError, collect } from '../../../src/operator/collect/reaper.ts';
 import {
-  type Action,
   type Collector,
   type RoundReport,
   RoundsDuty,
   type RoundsOptions,
 } from '../../../src/operator/collect/rounds.ts';
-import type { DutyStatus } from '../../../src/operator/duty.ts';
-import { NotReadyError } from '../../../src/operator/duty-failures.ts';
+import type { Action, DutyStatus } from '../../../src/operator/duty.ts';
+import { NotReadyError } from '../../../src/operator/duty-report.ts';
 import { ManualClock } from '../../base/support/manual-clock.ts';
 import { advance, settle } from '../../kvstore/support/settle.ts';
 

@@ -7,7 +7,7 @@ import { bytesOfText, textOfBytes } from '../../../src/kvstore/codec/bytes.ts';
 import { prefixRange } from '../../../src/kvstore/codec/key-range.ts';
 import { MemoryBackend } from '../../../src/kvstore/memory/memory-backend.ts';
 import { MemoryServer } from '../../../src/kvstore/memory/memory-server.ts';
-import type { Action } from '../../../src/operator/collect/rounds.ts';
+import type { Action } from '../../../src/operator/duty.ts';
 import { DryRunBackend } from '../../../src/operator/dry-run-backend.ts';
 import { type OperatorDuties, operatorDuties } from '../../../src/operator/duties.ts';
 import { namespaceOfKey } from '../../../src/operator/publish/namespace-of-key.ts';
