@@ -32,7 +32,7 @@ export interface DatapathKeeperOptions {
 }
 
 /** Interval of checking the inputs while found items are held. */
-const LOOK_MS = 1_000;
+const POLL_MS = 1_000;
 /**
  * Limits of the pause between two repairs. Repairs are periodic because the kernel does not notify of map entries that other
  * processes change. Reading 500,000 entries takes one second of one core, so the pause is 200 times the duration of the last
@@ -95,7 +95,7 @@ export class DatapathKeeper implements DatapathModel {
     this.#releaseServices(this.#datapath);
     if (this.#isSynced) this.#waitsFor = this.#options.blockers();
     if (this.#waitsFor.length > 0) {
-      this.#timer = this.#options.clock.after(LOOK_MS, () => this.#check());
+      this.#timer = this.#options.clock.after(POLL_MS, () => this.#check());
       return;
     }
     this.#complete = true;

@@ -286,17 +286,17 @@ export class KubernetesFollower {
     });
     layer.identities.withhold(this.#context.restoredIdentities());
     this.#layer = layer;
-    const look = (node: Node): void => {
+    const refresh = (node: Node): void => {
       for (const { ip } of node.fields.addresses) layer.refresh(ip);
     };
     const handler: NodeHandler = {
       name: 'labels of prefixes',
-      nodeAdd: look,
+      nodeAdd: refresh,
       nodeUpdate: (old, now) => {
-        look(old);
-        look(now);
+        refresh(old);
+        refresh(now);
       },
-      nodeDelete: look,
+      nodeDelete: refresh,
     };
     this.#ends.push(engines.nodes.subscribe(handler));
     return layer;
@@ -304,7 +304,7 @@ export class KubernetesFollower {
 
   /** Reports to the feed if the local kvstore is complete or lost (KUBERNETES 52). An empty kvstore in memory is ignored. */
   #handOver(feed: KubernetesFeed, local: LocalCluster): void {
-    const look = (): void => {
+    const report = (): void => {
       const { connected, ready, resources } = local.status();
       const isEmpty = Object.values(resources).every(({ keys }) => keys === 0);
       if (this.#options.kvstore === 'memory' && isEmpty) return;
@@ -313,7 +313,7 @@ export class KubernetesFollower {
         else if (ready && resources[resource]?.synced === true) feed.kvstore(resource, 'complete');
       }
     };
-    look();
-    this.#ends.push(local.onChange(look));
+    report();
+    this.#ends.push(local.onChange(report));
   }
 }

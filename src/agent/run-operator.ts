@@ -288,13 +288,13 @@ class OperatorProcess implements ServedProcess {
   }
 
   /** True if this operator runs with an election: not in a dry run or with recorded objects. */
-  get #elects(): boolean {
+  get #hasElection(): boolean {
     return this.#recorded === undefined && this.#options.dryRun === undefined;
   }
 
   /** True while no other operator can lead. False as soon as the Lease may have expired, even if the duties have not ended yet. */
   get #isLeader(): boolean {
-    return !this.#elects || this.#election?.mayDelete() === true;
+    return !this.#hasElection || this.#election?.mayDelete() === true;
   }
 
   #statuses(): readonly DutyStatus[] {
@@ -348,7 +348,7 @@ class OperatorProcess implements ServedProcess {
    */
   #fence(): Pick<ReachContext, 'mayWrite' | 'writeTimeoutMs'> {
     const { leaseMs, renewDeadlineMs } = this.#options.electionTimes;
-    if (!this.#elects) return {};
+    if (!this.#hasElection) return {};
     return {
       mayWrite: () => this.#election?.mayDelete() === true,
       writeTimeoutMs: leaseMs - renewDeadlineMs,
@@ -376,7 +376,7 @@ class OperatorProcess implements ServedProcess {
         const { clock, random, log } = this.#context;
         const client = this.#kubernetes;
         assert(client !== undefined, 'the Kubernetes client exists');
-        if (this.#elects) {
+        if (this.#hasElection) {
           const identity = electionIdentity(hostname(), random);
           const reach = this.#newReach();
           this.#reach = reach;

@@ -15,7 +15,7 @@ export function worldLabel(cidr: string, world: WorldLabels): Label {
 }
 
 /** Prefix of labels that only Cilium sets. */
-const OWN_PREFIX = 'io.cilium.k8s';
+const CILIUM_PREFIX = 'io.cilium.k8s';
 
 /**
  * Returns the labels of the CIDRs of a CiliumCIDRGroup (KUBERNETES 50, as in 1.17): those of the group, its name, and the world.
@@ -27,9 +27,9 @@ export function cidrGroupLabels(
   cidr: string,
   world: WorldLabels,
 ): Labels {
-  const own = [...labels].filter(([key]) => !key.startsWith(OWN_PREFIX));
+  const kept = [...labels].filter(([key]) => !key.startsWith(CILIUM_PREFIX));
   return [
-    ...own.map(([key, value]) => ({ source: 'cidrgroup', key, value })),
+    ...kept.map(([key, value]) => ({ source: 'cidrgroup', key, value })),
     { source: 'cidrgroup', key: `io.cilium.policy.cidrgroupname/${name}`, value: '' },
     worldLabel(cidr, world),
   ];

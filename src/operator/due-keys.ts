@@ -21,7 +21,7 @@ export class DueKeys extends WorkQueue<string> {
   }
 
   /** Works on the keys that are due, one after the other. Each passes the gate with `weight`. */
-  async drain(
+  async processDue(
     gate: TurnGate,
     weight: number,
     work: (key: string) => Promise<void>,

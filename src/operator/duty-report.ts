@@ -18,7 +18,7 @@ export interface DutyOptions {
   readonly onAction?: ((action: Action) => void) | undefined;
 }
 
-const LOOK_MS = 500;
+const POLL_MS = 500;
 
 /** Reports the failures, waits and writes of a duty. */
 export class DutyReport {
@@ -68,7 +68,7 @@ export class DutyReport {
       const reason = blocked();
       if (reason === undefined) return this.ready();
       if (clock.now() - begun >= quietMs) this.notReady(reason);
-      await sleep(clock, LOOK_MS, signal);
+      await sleep(clock, POLL_MS, signal);
     }
   }
 }

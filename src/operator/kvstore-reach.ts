@@ -13,7 +13,7 @@ export interface KvstoreReachOptions {
 }
 
 /** Time between two reads, and the precision of {@link KvstoreReach.outageOf}. */
-const LOOK_MS = 2_000;
+const POLL_MS = 2_000;
 
 /**
  * Reports if the kvstore answers, from a read every 2 seconds. An error sent by a server, such as a missing permission, is an
@@ -43,8 +43,8 @@ export class KvstoreReach {
   /** Reads until the signal fires. Once at a time. */
   async run(signal: AbortSignal): Promise<void> {
     while (!signal.aborted) {
-      await this.#look(signal);
-      await sleep(this.#options.clock, LOOK_MS, signal);
+      await this.#poll(signal);
+      await sleep(this.#options.clock, POLL_MS, signal);
     }
   }
 
@@ -54,12 +54,12 @@ export class KvstoreReach {
     while (!signal.aborted) {
       const leftMs = (this.#downSince ?? clock.now()) + ms - clock.now();
       if (leftMs <= 0) return true;
-      await sleep(clock, Math.min(leftMs, LOOK_MS), signal);
+      await sleep(clock, Math.min(leftMs, POLL_MS), signal);
     }
     return false;
   }
 
-  async #look(signal: AbortSignal): Promise<void> {
+  async #poll(signal: AbortSignal): Promise<void> {
     const { backend, clock, key } = this.#options;
     const sentAt = clock.now();
     try {

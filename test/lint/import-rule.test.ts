@@ -12,8 +12,8 @@ const BELOW_PROCESSES: readonly string[] = [
 ];
 const BELOW_AGENT: readonly string[] = [...BELOW_PROCESSES, 'process', 'recording', 'tape', 'client'];
 
-/** The table "Rooms": what each room may import of ours, besides its own files. */
-const ROOMS: Readonly<Record<string, readonly string[]>> = {
+/** The table "Folders of the source": what each folder may import of ours, besides its own files. */
+const FOLDERS: Readonly<Record<string, readonly string[]>> = {
   base: [],
   columns: ['base'],
   net: ['base'],
@@ -38,7 +38,7 @@ const ROOMS: Readonly<Record<string, readonly string[]>> = {
   tape: [...BELOW_PROCESSES, 'process', 'recording'],
   client: [...BELOW_PROCESSES, 'process'],
   sysdump: [
-    ...BELOW_PROCESSES.filter((room) => room !== 'sharedlookup'),
+    ...BELOW_PROCESSES.filter((folder) => folder !== 'sharedlookup'),
     'process',
     'recording',
     'ciliumdump',
@@ -47,8 +47,8 @@ const ROOMS: Readonly<Record<string, readonly string[]>> = {
   cli: [...BELOW_AGENT, 'ciliumdump', 'sysdump', 'agent'],
 };
 
-/** What each room of `src/kvstore` may import of the others. */
-const KVSTORE_ROOMS: Readonly<Record<string, readonly string[]>> = {
+/** What each folder of `src/kvstore` may import of the others. */
+const KVSTORE_FOLDERS: Readonly<Record<string, readonly string[]>> = {
   codec: [],
   session: ['codec'],
   watch: ['codec', 'session'],
@@ -67,8 +67,8 @@ const ENGINES = [
   'history',
   'sharedlookup',
   'ciliumdump',
-].filter((room) => room !== 'base');
-const NAMES = Object.keys(ROOMS);
+].filter((folder) => folder !== 'base');
+const NAMES = Object.keys(FOLDERS);
 const REPO = new URL('../..', import.meta.url).pathname;
 const BIOME = join(REPO, 'node_modules/.bin/biome');
 
@@ -79,23 +79,23 @@ function source(path: string, text: string, breaks: string | undefined): void {
   SOURCES[path] = { text, breaks };
 }
 
-for (const room of NAMES) {
-  source(`src/${room}/leaf.ts`, 'export const leaf: number = 1;\n', undefined);
-  for (const target of NAMES.filter((name) => name !== room)) {
+for (const folder of NAMES) {
+  source(`src/${folder}/leaf.ts`, 'export const leaf: number = 1;\n', undefined);
+  for (const target of NAMES.filter((name) => name !== folder)) {
     const text = `import { leaf } from '../${target}/leaf.ts';\n\nexport const here: number = leaf;\n`;
-    const legal = ROOMS[room]?.includes(target);
-    source(`src/${room}/imports-${target}.ts`, text, legal ? undefined : 'noRestrictedImports');
+    const legal = FOLDERS[folder]?.includes(target);
+    source(`src/${folder}/imports-${target}.ts`, text, legal ? undefined : 'noRestrictedImports');
   }
 }
-for (const [room, may] of Object.entries(KVSTORE_ROOMS)) {
-  source(`src/kvstore/${room}/leaf.ts`, 'export const leaf: number = 1;\n', undefined);
-  for (const target of Object.keys(KVSTORE_ROOMS).filter((name) => name !== room)) {
+for (const [folder, may] of Object.entries(KVSTORE_FOLDERS)) {
+  source(`src/kvstore/${folder}/leaf.ts`, 'export const leaf: number = 1;\n', undefined);
+  for (const target of Object.keys(KVSTORE_FOLDERS).filter((name) => name !== folder)) {
     const text = `import { leaf } from '../${target}/leaf.ts';\n\nexport const here: number = leaf;\n`;
     const rule = may.includes(target) ? undefined : 'noRestrictedImports';
-    source(`src/kvstore/${room}/imports-${target}.ts`, text, rule);
+    source(`src/kvstore/${folder}/imports-${target}.ts`, text, rule);
   }
   const up = "import { leaf } from '../../clustermesh/leaf.ts';\n\nexport const here: number = leaf;\n";
-  source(`src/kvstore/${room}/imports-up.ts`, up, 'noRestrictedImports');
+  source(`src/kvstore/${folder}/imports-up.ts`, up, 'noRestrictedImports');
 }
 source('src/net/exports-up.ts', "export { leaf } from '../agent/leaf.ts';\n", 'noRestrictedImports');
 source('src/net/type-up.ts', "export type { leaf } from '../ipcache/leaf.ts';\n", 'noRestrictedImports');
@@ -104,12 +104,12 @@ source(
   "export const later: Promise<unknown> = import('../ipcache/leaf.ts');\n",
   'noRestrictedImports',
 );
-for (const room of ENGINES) {
+for (const folder of ENGINES) {
   const node = "import { readFileSync } from 'node:fs';\n\nexport const read: unknown = readFileSync;\n";
-  source(`src/${room}/uses-node.ts`, node, 'noNodejsModules');
+  source(`src/${folder}/uses-node.ts`, node, 'noNodejsModules');
   for (const name of ['setTimeout', 'setInterval', 'Date', 'process', 'console', 'performance', 'Buffer']) {
     const text = `export const impure: unknown = ${name};\n`;
-    source(`src/${room}/uses-${name.toLowerCase()}.ts`, text, 'noRestrictedGlobals');
+    source(`src/${folder}/uses-${name.toLowerCase()}.ts`, text, 'noRestrictedGlobals');
   }
 }
 source(

@@ -17,11 +17,11 @@ describe('the projects of Vitest', () => {
   it('name files and folders that exist', () => {
     for (const names of [ISOLATED, SLOWEST])
       expect(names.filter((name) => !NAMES.includes(name))).toEqual([]);
-    expect(ELSEWHERE.filter((room) => !existsSync(join(TEST, room)))).toEqual([]);
+    expect(ELSEWHERE.filter((folder) => !existsSync(join(TEST, folder)))).toEqual([]);
   });
 
   it('run each file once', () => {
-    const isElsewhere = (name: string): boolean => ELSEWHERE.some((room) => name.startsWith(`${room}/`));
+    const isElsewhere = (name: string): boolean => ELSEWHERE.some((folder) => name.startsWith(`${folder}/`));
     expect(ISOLATED.filter(isElsewhere)).toEqual([]);
     expect(new Set(ISOLATED).size).toBe(ISOLATED.length);
     // Both configurations select by these endings.

@@ -1,12 +1,12 @@
 import { parseArgs } from 'node:util';
-import { ROOMS } from './rooms.ts';
+import { FOLDERS } from './folders.ts';
 
 /** What to mutate, and how. */
 export interface MutateCommand {
-  readonly room: string;
-  /** Files of the room, or parts of them (`FILE:10-20`); all of it when there are none. */
+  readonly folder: string;
+  /** Files of the folder, or parts of them (`FILE:10-20`); all of it when there are none. */
   readonly files: readonly string[];
-  /** What the names of test files contain that are run, any of these; all test files of the room when there are none. */
+  /** What the names of test files contain that are run, any of these; all test files of the folder when there are none. */
   readonly tests: readonly string[];
   readonly concurrency: number;
   /** How often a property runs for each mutant. */
@@ -16,18 +16,18 @@ export interface MutateCommand {
 }
 
 /** How the command is used. */
-export const USAGE: string = `usage: npm run mutate -- ROOM [FILE…] [--tests TEXT]… [--concurrency N] [--runs N] [--fresh]
+export const USAGE: string = `usage: npm run mutate -- FOLDER [FILE…] [--tests TEXT]… [--concurrency N] [--runs N] [--fresh]
 
-Changes the sources of a room a little, one change at a time, and runs the room's tests: each change that no test
-notices is printed. FILE limits it to a file of the room, or to lines of it (FILE:10-20).
+Changes the sources of a folder a little, one change at a time, and runs the folder's tests: each change that no test
+notices is printed. FILE limits it to a file of the folder, or to lines of it (FILE:10-20).
 
-  ROOM               ${Object.keys(ROOMS).join(', ')}
+  FOLDER               ${Object.keys(FOLDERS).join(', ')}
   --tests TEXT       only test files with this in their names: quicker, and what survives may be detected by others
   --concurrency N    test processes at a time (2)
   --runs N           how often a property runs for each change (50)
   --fresh            run every change again, also those that were detected before
 
-Exit status 0: the score of the room is reached. 1: it is not, or a listed equivalent is none. 2: the command line is wrong.`;
+Exit status 0: the score of the folder is reached. 1: it is not, or a listed equivalent is none. 2: the command line is wrong.`;
 
 const OPTIONS = {
   tests: { type: 'string', multiple: true },
@@ -39,11 +39,11 @@ const OPTIONS = {
 /** Reads the command line; throws an `Error` that says what is wrong with it. */
 export function parseCommandLine(words: readonly string[]): MutateCommand {
   const { values, positionals } = parseArgs({ args: [...words], allowPositionals: true, options: OPTIONS });
-  const [room = '', ...files] = positionals;
-  if (!Object.hasOwn(ROOMS, room)) throw new Error(`unknown room '${room}'`);
-  const outside = files.find((file) => !file.startsWith(`src/${room}/`));
-  if (outside !== undefined) throw new Error(`${outside}: not in src/${room}/`);
+  const [folder = '', ...files] = positionals;
+  if (!Object.hasOwn(FOLDERS, folder)) throw new Error(`unknown folder '${folder}'`);
+  const outside = files.find((file) => !file.startsWith(`src/${folder}/`));
+  if (outside !== undefined) throw new Error(`${outside}: not in src/${folder}/`);
   const [concurrency, runs] = [Number(values.concurrency), Number(values.runs)];
   if (!(concurrency >= 1 && runs >= 1)) throw new Error('--concurrency and --runs take a number above 0');
-  return { room, files, tests: values.tests ?? [], concurrency, runs, fresh: values.fresh };
+  return { folder, files, tests: values.tests ?? [], concurrency, runs, fresh: values.fresh };
 }

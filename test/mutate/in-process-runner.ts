@@ -1,7 +1,7 @@
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { performance } from 'node:perf_hooks';
 import { fileURLToPath } from 'node:url';
-import { deeperTests } from './rooms.ts';
+import { deeperTests } from './folders.ts';
 import { RunTimers } from './run-timers.ts';
 import { TestBundle, testFilesOf } from './test-bundle.ts';
 import { type TestCase, TestTree, TookTooLong } from './test-tree.ts';
@@ -118,7 +118,7 @@ class Run {
 }
 
 /**
- * A test runner for Stryker that keeps the compiled tests of a room in its process: a mutant costs the tests that
+ * A test runner for Stryker that keeps the compiled tests of a folder in its process: a mutant costs the tests that
  * cover it, not the start of a worker and the loading of all modules, which take ten times as long.
  */
 export class InProcessRunner {

@@ -4,8 +4,8 @@ import { Stryker } from '@stryker-mutator/core';
 import { type MutateCommand, parseCommandLine, USAGE } from './command-line.ts';
 import { forgetSurvivors } from './earlier-results.ts';
 import { EQUIVALENTS } from './equivalents.ts';
+import { FOLDERS } from './folders.ts';
 import { describeMutant, type Mutant } from './mutant.ts';
-import { ROOMS } from './rooms.ts';
 import { type Score, scoreOf } from './score.ts';
 import { incrementalFile, strykerOptions } from './stryker-options.ts';
 
@@ -14,10 +14,10 @@ const FEW_RUNS = 8;
 
 /** Runs Stryker; gives the mutants of the files that were asked for. */
 async function runStryker(command: MutateCommand): Promise<readonly Mutant[]> {
-  const { room, runs, tests } = command;
+  const { folder, runs, tests } = command;
   const withoutSlow = runs <= FEW_RUNS ? 'yes' : '';
   Object.assign(process.env, {
-    MUTATED_ROOM: room,
+    MUTATED_ROOM: folder,
     PROPERTY_RUNS: String(runs),
     WITHOUT_SLOW_TESTS: withoutSlow,
     MUTATED_TESTS: JSON.stringify(tests),
@@ -46,27 +46,27 @@ async function mutate(command: MutateCommand): Promise<Score> {
   ];
   let score = scoreOf([], listed);
   for (const pass of passes) {
-    forgetSurvivors(incrementalFile(command.room), EQUIVALENTS);
+    forgetSurvivors(incrementalFile(command.folder), EQUIVALENTS);
     score = scoreOf(await runStryker(pass), listed);
     if (score.survivors.length === 0 || pass.runs === command.runs) break;
   }
   return score;
 }
 
-function isAskedFor(file: string, { room, files }: MutateCommand): boolean {
-  if (files.length === 0) return file.startsWith(`src/${room}/`);
+function isAskedFor(file: string, { folder, files }: MutateCommand): boolean {
+  if (files.length === 0) return file.startsWith(`src/${folder}/`);
   return files.some((asked) => asked.replace(/:.*/, '') === file);
 }
 
-function print({ survivors, stale, ...score }: Score, room: string, threshold: number): void {
+function print({ survivors, stale, ...score }: Score, folder: string, threshold: number): void {
   for (const { file, lineNumber, status, original, replacement } of survivors) {
     const covered = status === 'NoCoverage' ? ' (in no test)' : '';
     console.log(`${file}:${lineNumber}: ${original} → ${replacement}${covered}`);
   }
   for (const key of stale) console.log(`listed as equivalent, but detected or gone: ${key}`);
   const { mutants, killed, timeout, equivalent, percent } = score;
-  console.log(`| room | mutants | killed | timeout | survived | equivalent | score |`);
-  const counts = [room, mutants, killed, timeout, survivors.length, equivalent, `${percent.toFixed(1)} %`];
+  console.log(`| folder | mutants | killed | timeout | survived | equivalent | score |`);
+  const counts = [folder, mutants, killed, timeout, survivors.length, equivalent, `${percent.toFixed(1)} %`];
   console.log(`| ${counts.join(' | ')} |   (wanted: ${threshold} %)`);
 }
 
@@ -78,9 +78,9 @@ async function main(words: readonly string[]): Promise<number> {
     console.error(`${error instanceof Error ? error.message : error}\n\n${USAGE}`);
     return 2;
   }
-  const threshold = ROOMS[command.room] ?? 100;
+  const threshold = FOLDERS[command.folder] ?? 100;
   const score = await mutate(command);
-  print(score, command.room, threshold);
+  print(score, command.folder, threshold);
   return score.percent >= threshold && score.stale.length === 0 ? 0 : 1;
 }
 

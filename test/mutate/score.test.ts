@@ -101,8 +101,8 @@ describe('the place of a mutant', () => {
 
 describe('the command line of mutate', () => {
   it.each([
-    [[], "unknown room ''"],
-    [['cli'], "unknown room 'cli'"],
+    [[], "unknown folder ''"],
+    [['cli'], "unknown folder 'cli'"],
     [['net', 'src/model/labels.ts'], 'src/model/labels.ts: not in src/net/'],
     [['net', '--runs', '0'], '--concurrency and --runs take a number above 0'],
   ])('%j is rejected', (words, reason) => {

@@ -4,20 +4,20 @@ import type { MutateCommand } from './command-line.ts';
 /** Results of earlier runs and copies of the sources; ignored by git, the linter and the tests. */
 export const CACHE = '.mutate';
 
-/** Where the results of a room are kept between runs. */
-export function incrementalFile(room: string): string {
-  return `${CACHE}/${room}.json`;
+/** Where the results of a folder are kept between runs. */
+export function incrementalFile(folder: string): string {
+  return `${CACHE}/${folder}.json`;
 }
 
 /** The configuration of Stryker for one run. */
 export function strykerOptions({
-  room,
+  folder,
   files,
   concurrency,
   fresh,
 }: MutateCommand): ConstructorParameters<typeof Stryker>[0] {
   return {
-    mutate: files.length > 0 ? [...files] : [`src/${room}/**/*.ts`],
+    mutate: files.length > 0 ? [...files] : [`src/${folder}/**/*.ts`],
     testRunner: 'in-process',
     plugins: [
       new URL('in-process-plugin.mjs', import.meta.url).href,
@@ -27,7 +27,7 @@ export function strykerOptions({
     coverageAnalysis: 'perTest',
     concurrency,
     incremental: true,
-    incrementalFile: incrementalFile(room),
+    incrementalFile: incrementalFile(folder),
     force: fresh,
     // An endless loop is noticed by its count of rounds; the time is for what hangs, on a machine that is busy.
     timeoutMS: 30_000,

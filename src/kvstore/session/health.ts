@@ -36,7 +36,7 @@ export interface KvstoreHealthOptions {
 /** Interval of heartbeats (SEMANTICS 5). */
 export const HEARTBEAT_INTERVAL_MS = 60_000;
 const STALE_MS: number = 2 * HEARTBEAT_INTERVAL_MS;
-const LOOK_MS = 15_000;
+const POLL_MS = 15_000;
 
 /** Checks the quorum, the heartbeat and each endpoint every 15 s. */
 export class KvstoreHealth {
@@ -64,7 +64,7 @@ export class KvstoreHealth {
   async run(signal: AbortSignal): Promise<void> {
     while (!signal.aborted) {
       await this.check(signal);
-      await sleep(this.#options.clock, LOOK_MS, signal);
+      await sleep(this.#options.clock, POLL_MS, signal);
     }
   }
 

@@ -16,8 +16,8 @@ import type {
   WatchStream,
 } from './transport.ts';
 
-/** Failures that are unrelated to the server. */
-const OWN: ReadonlySet<KvstoreErrorCode> = new Set(['aborted', 'closed']);
+/** Failures that prove nothing about the server. */
+const LOCAL: ReadonlySet<KvstoreErrorCode> = new Set(['aborted', 'closed']);
 
 /** A transport that records the state of the server from its calls and streams. Any answer or event proves that it is reachable. */
 export class ObservedTransport implements Transport {
@@ -169,7 +169,7 @@ export class ObservedTransport implements Transport {
 
   #failed(thrown: unknown): void {
     const { code } = asKvstoreError(thrown);
-    if (!OWN.has(code)) this.#lastFailure = failureOf(thrown, this.#clock);
+    if (!LOCAL.has(code)) this.#lastFailure = failureOf(thrown, this.#clock);
     if (code !== 'aborted') this.#connected = code !== 'closed' && !OUT_OF_REACH.has(code);
     if (code === 'forbidden') this.#onRefused();
   }

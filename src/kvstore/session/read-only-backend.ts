@@ -241,7 +241,7 @@ class SourceWatch implements Watch {
   #listings = 0;
   #failures = 0;
   /** Failures since the last listing. */
-  #inARow = 0;
+  #failuresInRow = 0;
   #lastFailure: Failure | undefined;
 
   constructor(prefix: string, options: SourceWatchOptions) {
@@ -298,7 +298,7 @@ class SourceWatch implements Watch {
       const entries = await this.#options.list(either.signal);
       yield* this.#batches(this.#differences(entries));
       this.#listings++;
-      this.#inARow = 0;
+      this.#failuresInRow = 0;
       if (!this.#listed) yield [{ type: 'list-done', key: '', value: NO_VALUE, modRevision: this.#revision }];
       this.#listed = true;
       this.#enter('watching');
@@ -360,7 +360,7 @@ class SourceWatch implements Watch {
     const { clock, random } = this.#options;
     if (signal.aborted) return Promise.resolve();
     this.#enter('waiting');
-    return sleep(clock, backoffDelay(++this.#inARow, RETRY, random), signal);
+    return sleep(clock, backoffDelay(++this.#failuresInRow, RETRY, random), signal);
   }
 
   #enter(state: WatchState): void {

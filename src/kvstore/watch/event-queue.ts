@@ -77,13 +77,13 @@ export class EventQueue {
         this.#wakeReader = resolve;
       });
     }
-    const batch = this.drain();
+    const batch = this.take();
     if (this.#bytes < this.#limits.lowWaterBytes) this.#openGate();
     return batch;
   }
 
   /** Resolves when the source may continue. */
-  async room(): Promise<void> {
+  async whenNotFull(): Promise<void> {
     if (!this.isFull || this.#isEnded) return;
     await new Promise<void>((resolve) => {
       this.#wakeSource = resolve;
@@ -104,7 +104,7 @@ export class EventQueue {
    * Returns the next batch, or an empty one if none is queued. A batch ends after `list-done`. The writes of one revision are in
    * one batch unless there are more than `batchEvents`.
    */
-  drain(): readonly WatchEvent[] {
+  take(): readonly WatchEvent[] {
     const end = this.#batchEnd();
     const isAll = this.#head === 0 && end === this.#items.length;
     const batch = isAll ? this.#items : this.#items.slice(this.#head, end);

@@ -232,7 +232,7 @@ export class ListAndWatch implements Watch {
           if (clock.now() - this.#rightsShownAt >= RIGHTS_MS) this.checkRights();
         },
         isFull: () => this.#queue.isFull,
-        room: () => this.#queue.room(),
+        whenNotFull: () => this.#queue.whenNotFull(),
       });
       this.#compareAt = clock.now(); // the lifetime of the stream is over
     } finally {
@@ -384,7 +384,7 @@ export class ListAndWatch implements Watch {
   async #yield(): Promise<void> {
     this.#flush();
     if (this.#options.gate === undefined) await eventLoopTurn();
-    await this.#queue.room();
+    await this.#queue.whenNotFull();
     this.#ended.signal.throwIfAborted();
   }
 

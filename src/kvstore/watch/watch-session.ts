@@ -37,9 +37,9 @@ export interface FollowOptions {
   onProgress(header: ResponseHeader): void;
   /** Called every minute while the stream is healthy. */
   onAlive(): void;
-  /** True if the reader lags. The stream then pauses until `room` resolves. */
+  /** True if the reader lags. The stream then pauses until `whenNotFull` resolves. */
   isFull(): boolean;
-  room(): Promise<void>;
+  whenNotFull(): Promise<void>;
 }
 
 // An idle stream is probed after `IDLE_MS`. If there is no answer within `ANSWER_MS`, it fails.
@@ -187,7 +187,7 @@ class StreamFollower {
     const ready = this.#revision.add(events, partial);
     if (ready.events.length === 0) return;
     this.#options.onEvents(ready.events, ready.isPartial);
-    if (this.#options.isFull()) this.#pause(this.#options.room());
+    if (this.#options.isFull()) this.#pause(this.#options.whenNotFull());
   }
 
   onProgress(header: ResponseHeader, requested: boolean): void {

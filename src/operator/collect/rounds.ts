@@ -30,7 +30,7 @@ export interface RoundsOptions extends DutyOptions {
 }
 
 /** Time between checks for a dependency that is not ready. */
-const LOOK_MS = 5000;
+const POLL_MS = 5000;
 
 /**
  * Runs the rounds of a collector one after the other. If a round fails, it is counted, and the next one starts as planned. If a
@@ -64,7 +64,7 @@ export class RoundsDuty implements Duty {
     while (!signal.aborted) {
       const begun = clock.now();
       const isReady = await this.#round(signal);
-      const waitMs = isReady ? begun + intervalMs - clock.now() : Math.min(LOOK_MS, intervalMs);
+      const waitMs = isReady ? begun + intervalMs - clock.now() : Math.min(POLL_MS, intervalMs);
       this.#nextRoundMs = clock.wallTime() + Math.max(0, waitMs);
       await sleep(clock, Math.max(0, waitMs), signal);
     }

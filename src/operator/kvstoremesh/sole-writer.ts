@@ -19,7 +19,7 @@ export interface SoleWriterOptions {
 /** The lock of all processes that copy into one kvstore. Every user that may write keys may write it. */
 export const WRITER_LOCK: string = `${INIT_LOCKS_PREFIX}kvstoremesh`;
 /** Time between two reads of the lock's holder while waiting for the lock. */
-const LOOK_MS = 2000;
+const POLL_MS = 2000;
 /** The lock is passed on within 5 s: a holder seen in this number of reads keeps it. */
 const LOOKS = 4;
 
@@ -110,7 +110,7 @@ export class SoleWriter {
   async #checkHolder(signal: AbortSignal, onLockLost: () => void): Promise<void> {
     const { clock } = this.#options;
     for (let looks = 1; !signal.aborted; ) {
-      await sleep(clock, LOOK_MS, signal);
+      await sleep(clock, POLL_MS, signal);
       if (signal.aborted) break;
       const previous = this.#holder;
       await this.#readHolder(signal);

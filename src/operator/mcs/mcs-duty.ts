@@ -160,7 +160,7 @@ export class McsDuty implements Duty {
     const leave = clusters.onChange(() => this.#reviewHeld());
     this.#touchAll();
     while (!signal.aborted) {
-      await this.#queue.drain(gate, NAME_WEIGHT, (key) => this.#reconcile(key, signal), signal);
+      await this.#queue.processDue(gate, NAME_WEIGHT, (key) => this.#reconcile(key, signal), signal);
       await this.#queue.whenDue(signal);
     }
     unlisten();

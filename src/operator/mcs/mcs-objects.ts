@@ -59,7 +59,7 @@ function trimmed(service: KubernetesObject): KubernetesObject {
 }
 
 /** Time between two questions if the API server is served by no version of the group, or if a list is incomplete. */
-const LOOK_MS = { version: 30_000, lists: 500 };
+const POLL_MS = { version: 30_000, lists: 500 };
 
 /**
  * The objects of the multi-cluster services API, followed once for all duties that need them. The first served version of the API
@@ -143,11 +143,11 @@ export class McsObjects implements Duty {
       this.#version = 'none';
       this.#missing = failureOf(new Error(this.blocked()), clock);
       this.#complete();
-      await sleep(clock, LOOK_MS.version, signal);
+      await sleep(clock, POLL_MS.version, signal);
     }
     this.#missing = undefined;
     this.#observe(signal);
-    while (!signal.aborted && this.blocked() !== undefined) await sleep(clock, LOOK_MS.lists, signal);
+    while (!signal.aborted && this.blocked() !== undefined) await sleep(clock, POLL_MS.lists, signal);
     if (signal.aborted) return;
     this.#complete();
     await fired(signal);

@@ -121,7 +121,7 @@ export class SliceWriter implements Duty {
     if (!signal.aborted) this.#state = 'running';
     for (const key of slices.objects.keys()) this.#changed(key);
     while (!signal.aborted) {
-      await this.#queue.drain(gate, COMPARE_WEIGHT, (key) => this.#reconcile(key, signal), signal);
+      await this.#queue.processDue(gate, COMPARE_WEIGHT, (key) => this.#reconcile(key, signal), signal);
       await this.#queue.whenDue(signal);
       await sleep(clock, batchMs, signal);
     }

@@ -248,7 +248,7 @@ export class SliceDuty implements Duty {
     const times = (this.#failed.get(name)?.times ?? 0) + 1;
     const delay = Math.min(BACKOFF_MS.cap, BACKOFF_MS.first * 2 ** (times - 1));
     this.#failed.set(name, { at: clock.now() + delay, times });
-    if (answer.outcome === 'conflict' || answer.outcome === 'not-found') await this.#look(name, signal);
+    if (answer.outcome === 'conflict' || answer.outcome === 'not-found') await this.#readAgain(name, signal);
     else if (write !== undefined) this.#report.add(writeError(write, answer));
     return false;
   }
@@ -282,7 +282,7 @@ export class SliceDuty implements Duty {
   }
 
   /** Reads the slice again before the next retry, because another writer has changed it. */
-  async #look(name: string, signal: AbortSignal): Promise<void> {
+  async #readAgain(name: string, signal: AbortSignal): Promise<void> {
     try {
       const found = await this.#options.reader.get({ kind: CILIUM_ENDPOINT_SLICES, name }, signal);
       if (found === undefined) this.#known.delete(name);

@@ -26,12 +26,12 @@ function listed(
   cursor.check(header(revision));
   for (const each of kvs) cursor.list(each, false);
   cursor.cover(cursor.range.end, revision);
-  queue.drain();
+  queue.take();
   return { cursor, queue };
 }
 
 const told = (queue: EventQueue): readonly string[] =>
-  queue.drain().map(({ type, key, modRevision }) => `${type} ${key} ${modRevision}`);
+  queue.take().map(({ type, key, modRevision }) => `${type} ${key} ${modRevision}`);
 
 describe('a header of another history', () => {
   it.each([

@@ -132,7 +132,7 @@ class Comparison {
   }
 
   take(): void {
-    expect(told(this.#queue.drain())).toEqual(this.#model.take());
+    expect(told(this.#queue.take())).toEqual(this.#model.take());
     this.compare();
   }
 
@@ -162,7 +162,7 @@ describe('the queue between a watch and its reader', () => {
             } else if (happens.do === 'delete') both.push(happens.key, undefined, happens.isNew);
             else both[happens.do]();
           }
-          both.drain();
+          both.take();
         },
       ),
     );
@@ -171,7 +171,7 @@ describe('the queue between a watch and its reader', () => {
   it('splits the writes of one revision only if they exceed a batch', () => {
     const queue = new EventQueue(LIMITS);
     for (let i = 0; i < 7; i++) queue.push(created(`k${i}`, i < 2 ? 1 : 2, new Uint8Array(1)));
-    const sizes = Array.from({ length: 4 }, () => queue.drain().length);
+    const sizes = Array.from({ length: 4 }, () => queue.take().length);
     expect(sizes).toEqual([2, 3, 2, 0]);
   });
 
@@ -180,15 +180,15 @@ describe('the queue between a watch and its reader', () => {
     for (let i = 0; i < 150_000; i++) queue.push(created(`k${i}`, i + 1));
     queue.pushListDone();
     queue.relieve();
-    expect(told(queue.drain())).toEqual(['create k0 = 1', 'create k1 = 2', 'create k2 = 3']);
+    expect(told(queue.take())).toEqual(['create k0 = 1', 'create k1 = 2', 'create k2 = 3']);
   });
 
   it('keeps nothing after its end', () => {
     const queue = new EventQueue(LIMITS);
     for (let i = 0; i < 7; i++) queue.push(created(`k${i}`, i, new Uint8Array(9)));
-    queue.drain();
+    queue.take();
     queue.end();
-    expect([queue.isEmpty, queue.bytes, queue.drain()]).toEqual([true, 0, []]);
+    expect([queue.isEmpty, queue.bytes, queue.take()]).toEqual([true, 0, []]);
   });
 });
 
@@ -227,9 +227,9 @@ describe('the two sides of the queue', () => {
   it('pauses the source above its high-water mark, until the reader is below the low one', async () => {
     const queue = new EventQueue(ONE_BY_ONE);
     push(queue, 'a', 'b');
-    expect([queue.isFull, await isSettled(queue.room())]).toEqual([false, true]);
+    expect([queue.isFull, await isSettled(queue.whenNotFull())]).toEqual([false, true]);
     push(queue, 'c');
-    const room = queue.room();
+    const room = queue.whenNotFull();
     expect([queue.isFull, await isSettled(room)]).toEqual([true, false]);
     await queue.next();
     expect([queue.isFull, await isSettled(room)]).toEqual([false, false]);
@@ -247,10 +247,10 @@ describe('the two sides of the queue', () => {
     expect(await queue.next()).toEqual([]);
     const full = new EventQueue(ONE_BY_ONE);
     push(full, 'a', 'b', 'c');
-    const room = full.room();
+    const room = full.whenNotFull();
     full.end();
     expect([await isSettled(room), full.isEmpty]).toEqual([true, true]);
     push(full, 'a', 'b', 'c');
-    expect(await isSettled(full.room())).toBe(true);
+    expect(await isSettled(full.whenNotFull())).toBe(true);
   });
 });

@@ -85,7 +85,7 @@ class Known {
   }
 
   #take(): void {
-    for (let batch = this.queue.drain(); batch.length > 0; batch = this.queue.drain()) {
+    for (let batch = this.queue.take(); batch.length > 0; batch = this.queue.take()) {
       for (const { type, key, value } of batch) {
         if ((type === 'create') === this.#given.has(key)) throw new Error(`${type} of ${key}`);
         if (type === 'delete') this.#given.delete(key);
@@ -274,10 +274,10 @@ describe('the sync of a watch', () => {
     const { known } = new Cursor(P, queue);
     known.apply(eventAt('a=1', 1));
     known.apply(eventAt('b=1', 2));
-    queue.drain();
+    queue.take();
     known.apply(eventAt('-a', 3));
     queue.relieve();
-    expect(queue.drain().map(({ type, key: gone }) => `${type} ${gone}`)).toEqual([`delete ${P}a`]);
+    expect(queue.take().map(({ type, key: gone }) => `${type} ${gone}`)).toEqual([`delete ${P}a`]);
   });
 
   it('reads everything at one revision', async () => {

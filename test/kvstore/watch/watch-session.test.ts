@@ -87,7 +87,7 @@ describe('a session', () => {
     onProgress: ({ revision }) => delivered.push(`progress ${revision}`),
     onAlive: () => delivered.push('alive'),
     isFull: () => full !== undefined,
-    room: () => full ?? Promise.resolve(),
+    whenNotFull: () => full ?? Promise.resolve(),
   };
 
   /** Opened and followed; what becomes of it. */

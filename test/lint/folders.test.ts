@@ -44,15 +44,15 @@ function names(readme: string, path: string): boolean {
 
 const SOURCES = foldersBelow('src');
 
-describe('the rooms', () => {
+describe('the folders', () => {
   it('hold at most 25 files directly', () => {
     const large = [...SOURCES, ...foldersBelow('test')].filter(({ files }) => files.length > MAX_FILES);
     expect(large.map(({ path }) => path)).toEqual([]);
   });
 
   it('have a README of at most 60 lines', () => {
-    const rooms = SOURCES.filter(({ path }) => dirname(path) === 'src').map(({ path }) => path);
-    expect(rooms.filter((room) => !existsSync(join(REPO, room, 'README.md')))).toEqual([]);
+    const folders = SOURCES.filter(({ path }) => dirname(path) === 'src').map(({ path }) => path);
+    expect(folders.filter((folder) => !existsSync(join(REPO, folder, 'README.md')))).toEqual([]);
     const readmes = SOURCES.filter(({ files }) => files.includes('README.md')).map(({ path }) => path);
     const lines = (path: string): number =>
       readFileSync(join(REPO, path, 'README.md'), 'utf8')

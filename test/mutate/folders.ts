@@ -1,10 +1,10 @@
 import { readdirSync } from 'node:fs';
 
 /**
- * The rooms of `src/` that can be mutated, with the percentage of mutants that their own tests must detect. In `kvstore`
+ * The folders of `src/` that can be mutated, with the percentage of mutants that their own tests must detect. In `kvstore`
  * the tests over memory count, not those with a real etcd.
  */
-export const ROOMS: Readonly<Record<string, number>> = {
+export const FOLDERS: Readonly<Record<string, number>> = {
   columns: 90,
   net: 90,
   lpm: 90,
@@ -20,7 +20,7 @@ export const ROOMS: Readonly<Record<string, number>> = {
   operator: 85,
 };
 
-/** Tests of a room that lie deeper than the others, without `.test.ts`. A name that ends in `/` is a folder: all of its tests. */
+/** Tests of a folder that lie deeper than the others, without `.test.ts`. A name that ends in `/` is a folder: all of its tests. */
 const DEEPER: Readonly<Record<string, readonly string[]>> = {
   k8s: [
     ...['rest/api-error', 'rest/connection-health', 'rest/discovery', 'rest/http-transport'],
@@ -50,12 +50,12 @@ const DEEPER: Readonly<Record<string, readonly string[]>> = {
   ],
 };
 
-/** Returns the test files of a room that lie deeper than the others. */
-export function deeperTests(room: string): readonly string[] {
-  return (DEEPER[room] ?? []).flatMap((name) => {
-    if (!name.endsWith('/')) return `test/${room}/${name}.test.ts`;
-    const folder = `test/${room}/${name}`;
-    const files = readdirSync(new URL(`../../${folder}`, import.meta.url));
-    return files.filter((file) => file.endsWith('.test.ts')).map((file) => `${folder}${file}`);
+/** Returns the test files of a folder that lie deeper than the others. */
+export function deeperTests(folder: string): readonly string[] {
+  return (DEEPER[folder] ?? []).flatMap((name) => {
+    if (!name.endsWith('/')) return `test/${folder}/${name}.test.ts`;
+    const path = `test/${folder}/${name}`;
+    const files = readdirSync(new URL(`../../${path}`, import.meta.url));
+    return files.filter((file) => file.endsWith('.test.ts')).map((file) => `${path}${file}`);
   });
 }
