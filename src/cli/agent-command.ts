@@ -66,9 +66,9 @@ export function addAgentCommand(program: Command, io: CommandIO, run: RunAction)
           tape,
           datapath,
         };
-        const run = { serve, reload: agentReloads(command, io) };
         const quiet = flags.logFormat === 'json';
-        await followMesh(options, { script, all, quiet, ...run }, context);
+        const reload = agentReloads(command, io);
+        await followMesh(options, { script, all, quiet, serve, reload }, context);
         return EXIT.ok;
       }),
     );

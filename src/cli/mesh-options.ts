@@ -69,12 +69,12 @@ function parseTimeout(text: string): number {
 /** Returns the contradiction between the flags, if any. An option without effect is rejected, too (I12). */
 export function contradiction(flags: MeshFlags): string | undefined {
   const { kvstore, kvstoreConfig, kvstoreOpt, clustermeshConfig, load = [] } = flags;
-  const own = kvstore === 'etcd';
-  if (own && kvstoreConfig === undefined) return '--kvstore etcd requires --kvstore-config <file>';
-  if (own && load.length > 0)
+  const isEtcd = kvstore === 'etcd';
+  if (isEtcd && kvstoreConfig === undefined) return '--kvstore etcd requires --kvstore-config <file>';
+  if (isEtcd && load.length > 0)
     return '--load and --kvstore etcd cannot be combined, because --load fills the in-memory kvstore';
-  if (!own && kvstoreConfig !== undefined) return '--kvstore-config requires --kvstore etcd';
-  if (!own && kvstoreOpt !== undefined && clustermeshConfig === undefined)
+  if (!isEtcd && kvstoreConfig !== undefined) return '--kvstore-config requires --kvstore etcd';
+  if (!isEtcd && kvstoreOpt !== undefined && clustermeshConfig === undefined)
     return '--kvstore-opt requires an etcd: add --kvstore etcd or --clustermesh-config';
   return kubernetesContradiction(flags, otherSources(flags));
 }

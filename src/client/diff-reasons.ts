@@ -108,7 +108,7 @@ export class DiffReasons {
     const behind = behindText(pair, a, b);
     if (behind !== undefined) return ['revision-behind', behind];
     for (const side of ['a', 'b'] as const) {
-      const rejected = this.#rejections[side].recent.find(({ message }) => names(message, pair.key));
+      const rejected = this.#rejections[side].recent.find(({ message }) => containsKey(message, pair.key));
       if (rejected !== undefined) return ['rejected', `${side} rejected ${rejected.message}`];
     }
     const other = otherSource(pair, a, b);
@@ -136,9 +136,9 @@ export class DiffReasons {
   /** Returns the settings that differ, if the claim is of a node. */
   #setting({ a, b }: DifferingClaim): string | undefined {
     if ((a ?? b)?.owner?.includes('/') !== true) return undefined;
-    const [mine, theirs] = [this.#digests.a.settings, this.#digests.b.settings];
-    const texts = Object.entries(mine).flatMap(([name, value]) => {
-      const other: unknown = Reflect.get(theirs, name);
+    const { a: digestA, b: digestB } = this.#digests;
+    const texts = Object.entries(digestA.settings).flatMap(([name, value]) => {
+      const other: unknown = Reflect.get(digestB.settings, name);
       return value === other ? [] : `${name} is ${value} at a, ${other} at b`;
     });
     return texts.length === 0 ? undefined : texts.join('; ');
@@ -165,8 +165,8 @@ export class DiffReasons {
   }
 }
 
-/** Returns true if a text names exactly this key, not a longer one that begins with it. */
-function names(text: string, key: string): boolean {
+/** Returns true if a text contains exactly this key, not a longer one that begins with it. */
+function containsKey(text: string, key: string): boolean {
   const address = key.split(/[/@]/, 1)[0] ?? key;
   return new RegExp(`(^|[^0-9a-f.:])${address.replaceAll('.', '\\.')}([^0-9a-f.:]|[.:](?![0-9a-f:])|$)`).test(
     text,
@@ -192,8 +192,8 @@ function incompleteText(status: StatusDocument, { writer, a, b }: DifferingClaim
   }
   if (source === 'restored') return 'the claims are restored and not confirmed';
   if (source === 'clustermesh') return incompleteCluster(status, owner ?? '');
-  const own = status.clusters.find(({ name }) => name === status.cluster);
-  return own && incompleteCluster(status, own.name);
+  const local = status.clusters.find(({ name }) => name === status.cluster);
+  return local && incompleteCluster(status, local.name);
 }
 
 /** Returns the incomplete parts of the source of a service or a node of a cluster. */

@@ -54,10 +54,10 @@ export function monitorEvents(
   client: Pick<ApiClient, 'lines'>,
   { types, from }: Pick<MonitorOptions, 'types' | 'from'>,
 ): AsyncGenerator<SentEvent, void, void> {
-  const asked = new URLSearchParams();
-  if (types !== undefined) asked.set('types', types);
-  if (from !== undefined) asked.set('from', from);
-  return events(client.lines(`/v1/monitor?${asked}`));
+  const query = new URLSearchParams();
+  if (types !== undefined) query.set('types', types);
+  if (from !== undefined) query.set('from', from);
+  return events(client.lines(`/v1/monitor?${query}`));
 }
 
 /** Yields the events of a stream (WHATWG, "Server-sent events"). Parses only the fields that the agent uses. */

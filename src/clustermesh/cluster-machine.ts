@@ -28,7 +28,7 @@ function enter(
   };
 }
 
-function ignore(state: ClusterState): ClusterStep {
+function stay(state: ClusterState): ClusterStep {
   return { state, effects: [] };
 }
 
@@ -108,11 +108,11 @@ function afterHandshake(state: ClusterState, { config, replaced, others }: Confi
   // state would be deleted.
   const gone = state.config !== undefined && state.failStatic;
   const found: ClusterState['found'] = gone ? 'gone' : others.length > 0 ? 'others' : 'none';
-  const complaint =
+  const failure =
     found === 'none' || found === state.found
       ? {}
       : failed(state, found === 'gone' ? CONFIGURATION_DELETED : foreignConfigurations(others));
-  const next: ClusterState = { ...state, ...complaint, found, unproven: unproven || gone };
+  const next: ClusterState = { ...state, ...failure, found, unproven: unproven || gone };
   if (state.local) return start(next, 'watching');
   if (gone && isVerifiable(next, others)) return proceed(next, 'watching');
   if (found !== 'none' || next.needsConfig) return start(next, 'unconfigured');
@@ -168,7 +168,7 @@ function answer(state: ClusterState, input: ClusterInput): ClusterStep {
       return drained(state);
     case 'complete':
       if (phase !== 'watching') break;
-      return ignore({ ...state, unproven: state.unproven && followOptions(state).refill, wasComplete: true });
+      return stay({ ...state, unproven: state.unproven && followOptions(state).refill, wasComplete: true });
     case 'refilled':
       if (phase !== 'watching') break;
       return leave(state, 'handshake', { unproven: false });
@@ -186,7 +186,7 @@ function answer(state: ClusterState, input: ClusterInput): ClusterStep {
       return start(state, 'handshake');
     default:
   }
-  return ignore(state);
+  return stay(state);
 }
 
 /** Phase that continues after an interruption, by interrupted phase. */
@@ -206,13 +206,13 @@ const RESUME_AT: Readonly<Record<ClusterPhase, Destination | undefined>> = {
 
 /** Starts the withdrawal of the services. Ends all readers, so that the services are listed again afterwards. */
 function expire(state: ClusterState): ClusterStep {
-  if (state.expired || isEnding(state)) return ignore(state);
+  if (state.expired || isEnding(state)) return stay(state);
   const change = {
     expired: true,
     pendingWithdrawal: state.pendingWithdrawal === 'everything' ? state.pendingWithdrawal : 'services',
   } as const;
   const next = RESUME_AT[state.phase];
-  return next === undefined ? ignore({ ...state, ...change }) : leave(state, next, change);
+  return next === undefined ? stay({ ...state, ...change }) : leave(state, next, change);
 }
 
 /**
@@ -222,15 +222,15 @@ function expire(state: ClusterState): ClusterStep {
 export function stepCluster(state: ClusterState, input: ClusterInput): ClusterStep {
   switch (input.type) {
     case 'connect':
-      return isEnding(state) ? ignore(state) : leave(state, 'connecting', { streak: 0 });
+      return isEnding(state) ? stay(state) : leave(state, 'connecting', { streak: 0 });
     case 'stop':
-      return isEnding(state) ? ignore(state) : leave(state, 'stopped');
+      return isEnding(state) ? stay(state) : leave(state, 'stopped');
     case 'remove':
-      if (state.phase === 'removed' || state.next === 'removed') return ignore(state);
+      if (state.phase === 'removed' || state.next === 'removed') return stay(state);
       return leave(state, 'removed', { pendingWithdrawal: 'everything' });
     case 'expired':
       return expire(state);
     default:
-      return input.attempt === state.attempt ? answer(state, input) : ignore(state);
+      return input.attempt === state.attempt ? answer(state, input) : stay(state);
   }
 }

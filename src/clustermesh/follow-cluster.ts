@@ -41,7 +41,7 @@ export async function readHandshake(
   return { read, config: undefined, others };
 }
 
-/** Returns true if the kvstore is known to be replaced or restored since the read `before`. */
+/** Returns true if the kvstore is known to be replaced or restored since the `previous` read. */
 export function isReplaced(previous: KeyRead | undefined, now: KeyRead): boolean {
   if (previous === undefined) return false;
   const { clusterID, revision } = previous.header;

@@ -98,7 +98,7 @@ export class RecordedMesh {
   }
 
   /**
-   * Stores the keys of a file; see `readRecordedKeys`, also for `own`. Invalid lines, and keys that no reader would find, are
+   * Stores the keys of a file; see `readRecordedKeys`. Invalid lines, and keys that no reader would find, are
    * passed to `onReject`. Returns early if the signal fires. Throws `InputError` if no line is valid.
    */
   async load(path: string, options: LoadOptions): Promise<void> {

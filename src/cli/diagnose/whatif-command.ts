@@ -1,13 +1,13 @@
 import { Argument, type Command, InvalidArgumentError, Option } from 'commander';
 import { counted } from '../../base/show-value.ts';
-import { isNumericIdentity } from '../../model/numeric-identity.ts';
 import { SOURCES } from '../../model/source.ts';
-import { canonicalAddress, canonicalKey } from '../../net/prefix.ts';
+import { canonicalAddress } from '../../net/prefix.ts';
 import { InputError } from '../../process/input-error.ts';
 import { writeLines } from '../../process/terminal.ts';
 import { addConfiguration } from '../configuration.ts';
 import { type CommandIO, EXIT, type RunAction } from '../io.ts';
 import { outputOption, parseName, parsePath } from '../option-table.ts';
+import { parseIdentity, parseIP, parseTwoNames } from '../questions/question-arguments.ts';
 import { addSocketOption, type SocketFlags, socketPath } from '../serve-options.ts';
 
 interface WhatIfFlags extends SocketFlags {
@@ -29,21 +29,10 @@ Exit status: 3 if the change would lose a prefix, a service, or the last backend
 
 const SETTINGS = ['remote-node-identities', 'encryption', 'node-encryption', 'host-firewall', 'underlay'];
 
-function parseKey(text: string): string {
-  if (canonicalKey(text) !== undefined) return text;
-  throw new InvalidArgumentError('It must be an IP address or a CIDR.');
-}
-
 function parseHost(text: string): string {
   const address = canonicalAddress(text);
   if (address !== undefined) return address;
   throw new InvalidArgumentError('It must be an IP address.');
-}
-
-function parseIdentity(text: string): number {
-  const identity = /^\d{1,10}$/.test(text) ? Number(text) : Number.NaN;
-  if (isNumericIdentity(identity)) return identity;
-  throw new InvalidArgumentError('It must be a number from 0 to 4294967295.');
 }
 
 function parseEncryptKey(text: string): number {
@@ -56,11 +45,6 @@ function parsePod(text: string): NonNullable<ClaimFlags['pod']> {
   const [, namespace, podName] = /^([^/]+)\/([^/]+)$/.exec(text) ?? [];
   if (namespace !== undefined && podName !== undefined) return { namespace, podName };
   throw new InvalidArgumentError('It must be namespace/name.');
-}
-
-function parseNode(text: string): string {
-  if (/^[^/]+\/[^/]+$/.test(text)) return text;
-  throw new InvalidArgumentError('It must be cluster/name.');
 }
 
 function parseSetting(text: string): { readonly name: string; readonly value: string } {
@@ -82,13 +66,14 @@ export function addWhatIfCommands(program: Command, io: CommandIO, run: RunActio
     const one = whatif.command(name).description(description).addOption(outputOption());
     return addConfiguration(addSocketOption(one), io);
   };
-  const ask = (flags: WhatIfFlags, edit: object): Promise<void> =>
+  const ask = (flags: WhatIfFlags, edit: object | Promise<object>): Promise<void> =>
     run(async () => {
+      const edits = [await edit];
       const { askAgent } = await import('../../client/ask-agent.ts');
       const { askWhatIf } = await import('../../client/whatif-answers.ts');
       const { lines, json, loses } = await askAgent(
         socketPath(flags, io.env),
-        (client) => askWhatIf(client.ask, [edit], { wide: false, width: io.stdout.columns }),
+        (client) => askWhatIf(client.ask, edits, { wide: false, width: io.stdout.columns }),
         io.signal,
       );
       writeLines(
@@ -109,7 +94,7 @@ export function addWhatIfCommands(program: Command, io: CommandIO, run: RunActio
     .argument('<name>', 'name of the cluster', parseName)
     .action((cluster: string, flags: WhatIfFlags) => ask(flags, { edit: 'remove-cluster', cluster }));
   command('remove-node', 'all claims on a node are deleted')
-    .argument('<node>', 'cluster/name', parseNode)
+    .argument('<node>', 'cluster/name', parseTwoNames('cluster/name'))
     .action((node: string, flags: WhatIfFlags) => ask(flags, { edit: 'remove-node', node }));
   command('remove-source', 'all claims of a source, or of one owner of it, are deleted')
     .addArgument(source('<source>'))
@@ -128,7 +113,7 @@ export function addWhatIfCommands(program: Command, io: CommandIO, run: RunActio
     .argument('<setting>', `SETTING=VALUE; settings: ${SETTINGS.join(', ')}`, parseSetting)
     .action((setting: object, flags: WhatIfFlags) => ask(flags, { edit: 'setting', ...setting }));
   addWriter(command('upsert', 'a source claims a prefix'))
-    .argument('<key>', 'IP address or CIDR', parseKey)
+    .argument('<key>', 'IP address or CIDR', parseIP)
     .addOption(
       new Option('--identity <n>', 'identity of the claim').argParser(parseIdentity).makeOptionMandatory(),
     )
@@ -142,31 +127,24 @@ export function addWhatIfCommands(program: Command, io: CommandIO, run: RunActio
       ) => ask(flags, { edit: 'upsert', key, identity, source: from, owner, hostIP, encryptKey, ...pod }),
     );
   addWriter(command('delete', 'the claim of a source on a prefix is deleted'))
-    .argument('<key>', 'IP address or CIDR', parseKey)
+    .argument('<key>', 'IP address or CIDR', parseIP)
     .action((key: string, { source: from, owner, ...flags }: ClaimFlags) =>
       ask(flags, { edit: 'delete', key, source: from, owner }),
     );
   command('manifest', 'Services, Endpoints and EndpointSlices of a file are created or replaced')
     .argument('<file>', 'YAML or JSON, a file or a folder', parsePath)
-    .action(async (file: string, flags: WhatIfFlags) => {
-      const { readManifests } = await import('../../recording/manifests.ts');
-      const objects: unknown[] = [];
-      const rejected: string[] = [];
-      const read = async (): Promise<void> => {
-        for await (const { object } of readManifests(
-          file,
-          ({ message }) => rejected.push(message),
-          'manifest',
-        ))
-          objects.push(object);
-        const [first] = rejected;
-        if (first !== undefined)
-          throw new InputError(`${counted(rejected.length, 'invalid document')}, the first one: ${first}`);
-      };
-      await run(async () => {
-        await read();
-        return EXIT.ok;
-      });
-      await ask(flags, { edit: 'manifest', objects });
-    });
+    .action((file: string, flags: WhatIfFlags) => ask(flags, manifestEdit(file)));
+}
+
+/** Returns the edit that creates the objects of a file. Throws `InputError` if one of them is invalid. */
+async function manifestEdit(file: string): Promise<object> {
+  const { readManifests } = await import('../../recording/manifests.ts');
+  const objects: unknown[] = [];
+  const rejected: string[] = [];
+  for await (const { object } of readManifests(file, ({ message }) => rejected.push(message), 'manifest'))
+    objects.push(object);
+  const [first] = rejected;
+  if (first !== undefined)
+    throw new InputError(`${counted(rejected.length, 'invalid document')}, the first one: ${first}`);
+  return { edit: 'manifest', objects };
 }

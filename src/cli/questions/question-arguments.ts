@@ -29,8 +29,8 @@ export function parseKey(text: string): string {
   throw new InvalidArgumentError('It must be an IP address, a CIDR, or a name with one /.');
 }
 
-/** Returns a parser of a name with two parts. */
-export function parsePath(what: string): (text: string) => string {
+/** Returns a parser of two names with a slash between them. */
+export function parseTwoNames(what: string): (text: string) => string {
   return (text) => {
     if (/^[^/]+\/[^/]+$/.test(text)) return text;
     throw new InvalidArgumentError(`It must be ${what}.`);

@@ -20,7 +20,7 @@ import {
   parseLimit,
   parseMoment,
   parseMomentAt,
-  parsePath,
+  parseTwoNames,
 } from './question-arguments.ts';
 import { type ListFlags, NO_NAMES, Questioner } from './questioner.ts';
 
@@ -85,7 +85,7 @@ function addIPCacheCommands(program: Command, questioner: Questioner, io: Comman
     )
     .option('--of-cluster <name>', 'only prefixes whose effective claim is from this remote cluster')
     .option('--label <label>', 'only prefixes whose identity has this label, such as app=web or k8s:app=web')
-    .option('--pod <namespace/name>', 'only prefixes of this pod', parsePath('namespace/name'))
+    .option('--pod <namespace/name>', 'only prefixes of this pod', parseTwoNames('namespace/name'))
     .option('--node <ip>', 'only prefixes on the node with this IP', parseIP)
     .addOption(atOption().conflicts(['count', 'watch']));
   questioner.list<ClusterFlags>(prefixes, 'ip', async ({ ofCluster: cluster, ...flags }) =>
@@ -230,7 +230,7 @@ function addServiceCommands(program: Command, questioner: Questioner): void {
   );
   questioner
     .command(service, 'get', 'print a service and its backends')
-    .argument('<service>', 'namespace/name', parsePath('namespace/name'))
+    .argument('<service>', 'namespace/name', parseTwoNames('namespace/name'))
     .addOption(atOption())
     .action((name: string, flags: PastFlags) =>
       questioner.answer(flags, async () => (await ofServices()).getService(name, flags.at)),
@@ -242,7 +242,7 @@ function addServiceCommands(program: Command, questioner: Questioner): void {
       'print all backends that are offered to a service, and whether and why they are used',
       NO_NAMES,
     )
-    .argument('<service>', 'namespace/name', parsePath('namespace/name'))
+    .argument('<service>', 'namespace/name', parseTwoNames('namespace/name'))
     .addOption(atOption())
     .action((name: string, flags: PastFlags) =>
       questioner.answer(flags, async () => (await ofServices()).explainService(name, flags.at)),
@@ -259,7 +259,7 @@ function addNodeCommands(program: Command, questioner: Questioner): void {
   );
   questioner
     .command(node, 'get', 'print a node and the claims of each source')
-    .argument('<node>', 'cluster/name', parsePath('cluster/name'))
+    .argument('<node>', 'cluster/name', parseTwoNames('cluster/name'))
     .addOption(atOption())
     .action((name: string, flags: PastFlags) =>
       questioner.answer(flags, async () => (await ofNodes()).getNode(name, flags.at)),

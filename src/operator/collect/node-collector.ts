@@ -35,8 +35,8 @@ export function staleNodes(
 }
 
 /**
- * Deletes CiliumNodes without a Node: those without one in two consecutive rounds and in etcd. If the Node returns, the mark is
- * removed. If an agent has written the CiliumNode since it was read, it is kept.
+ * Deletes a CiliumNode if its Node is missing in two consecutive rounds and in a read from the server. If an agent has written the
+ * CiliumNode since it was read, it is kept.
  */
 export class NodeCollector implements Collector {
   readonly name = 'node-gc';
