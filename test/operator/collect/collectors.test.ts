@@ -8,8 +8,7 @@ import { IDENTITY_LOCKS_PREFIX, identityKey, identityValueKey } from '../../../s
 import { MemoryBackend } from '../../../src/kvstore/memory/memory-backend.ts';
 import { KvstoreError } from '../../../src/kvstore/session/errors.ts';
 import { type CollectorsOptions, collectors } from '../../../src/operator/collect/collectors.ts';
-import type { Action } from '../../../src/operator/duty.ts';
-import type { Duty, DutyStatus } from '../../../src/operator/duty.ts';
+import type { Action, Duty, DutyStatus } from '../../../src/operator/duty.ts';
 import { ManualClock } from '../../base/support/manual-clock.ts';
 import { ApiUser } from '../../k8s/support/api-user.ts';
 import { advance } from '../../kvstore/support/settle.ts';

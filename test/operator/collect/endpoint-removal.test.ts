@@ -6,9 +6,8 @@ import { MemoryApiTransport } from '../../../src/k8s/memory/memory-api-transport
 import { CLUSTER_TYPES } from '../../../src/k8s/memory/resource-types.ts';
 import { MemoryBackend } from '../../../src/kvstore/memory/memory-backend.ts';
 import type { CollectorIntervals } from '../../../src/operator/collect/collectors.ts';
-import type { Action } from '../../../src/operator/duty.ts';
 import { operatorDuties } from '../../../src/operator/duties.ts';
-import type { Duty } from '../../../src/operator/duty.ts';
+import type { Action, Duty } from '../../../src/operator/duty.ts';
 import { ManualClock } from '../../base/support/manual-clock.ts';
 import { ApiUser } from '../../k8s/support/api-user.ts';
 import { advance } from '../../kvstore/support/settle.ts';
