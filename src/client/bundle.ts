@@ -24,21 +24,28 @@ export interface BundleFile {
   readonly text: string;
 }
 
+/** Milliseconds that an answer may take, because the agent may be the problem. The largest answer takes a few seconds. */
+const ANSWER_MS = 30_000;
+
 /**
  * Returns the answers of an agent, and `errors.txt` with the questions that it did not answer. One failure does not affect the other
- * questions.
+ * questions. `askUntil` returns requests that are aborted when the signal fires.
  */
-export async function agentFiles(ask: Ask): Promise<{
+export async function agentFiles(
+  askUntil: (signal: AbortSignal) => Ask,
+  timeout: () => AbortSignal = () => AbortSignal.timeout(ANSWER_MS),
+): Promise<{
   readonly files: readonly BundleFile[];
   readonly errors: readonly string[];
 }> {
   const files: BundleFile[] = [];
   const errors: string[] = [];
   for (const [name, path] of QUESTIONS) {
+    const late = timeout();
     try {
-      files.push({ name, text: `${JSON.stringify(await ask(path), cleanField, 1)}\n` });
+      files.push({ name, text: `${JSON.stringify(await askUntil(late)(path), cleanField, 1)}\n` });
     } catch (error) {
-      errors.push(`${path}: ${messageOf(error)}`);
+      errors.push(`${path}: ${late.aborted ? `no answer for ${ANSWER_MS / 1000} s` : messageOf(error)}`);
     }
   }
   if (errors.length > 0) files.push(textFile('errors.txt', `${errors.join('\n')}\n`));

@@ -168,12 +168,7 @@ class Sysdump {
           others.set(`${cluster}/${name} ${podCIDR}`, { node: `${cluster}/${name}`, podCIDR });
       },
     });
-    if (nodes.length === 0 && builder.counts.size === 0)
-      throw new ArchiveError(
-        'not-an-archive',
-        this.#path,
-        'has no output of cilium-bugtool (a folder cmd) and no Kubernetes objects: name a Cilium sysdump, a bug report, or a folder with one',
-      );
+    if (nodes.length === 0 && builder.counts.size === 0) throw this.#nothingRead();
     this.#addDisagreements(disagreements);
     this.#addOverlaps(truth, others.values());
     for (const [name, { message }] of this.#broken)
@@ -340,6 +335,20 @@ class Sysdump {
       this.#noteBroken(error);
       return undefined;
     }
+  }
+
+  /** Returns the error of an archive without objects and reports. */
+  #nothingRead(): ArchiveError {
+    const [broken] = this.#broken.values();
+    const [rejected] = this.#rejections.status().recent;
+    const why = broken?.message ?? rejected?.message;
+    if (why !== undefined)
+      return new ArchiveError('corrupt', this.#path, `has nothing that can be read; ${why}`);
+    return new ArchiveError(
+      'not-an-archive',
+      this.#path,
+      'has no output of cilium-bugtool (a folder cmd) and no Kubernetes objects: name a Cilium sysdump, a bug report, or a folder with one',
+    );
   }
 
   #noteBroken(error: ArchiveError): void {

@@ -126,6 +126,16 @@ describe('archives', () => {
     await expect(examineSysdump(empty)).rejects.toThrow('has no files');
   });
 
+  it('names what it could not read, if it could read nothing', async () => {
+    const invalid = zipOf([{ name: 'ciliumnodes.yaml', content: '['.repeat(1000) }]);
+    await expect(examineSysdump(written(invalid))).rejects.toThrow(
+      /has nothing that can be read; ciliumnodes\.yaml/,
+    );
+    const inner = tarGzOf([{ name: 'cmd/hostname', content: 'node' }]).subarray(0, 40);
+    const cut = zipOf([{ name: 'cilium-bugtool.tar.gz', content: inner }]);
+    await expect(examineSysdump(written(cut))).rejects.toThrow(/cilium-bugtool\.tar\.gz: ends early/);
+  });
+
   it('limits files, bytes of a file and bytes of an archive', async () => {
     const files = Array.from({ length: 5 }, (_, index) => ({
       name: String(index),

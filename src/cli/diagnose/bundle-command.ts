@@ -2,6 +2,7 @@ import { open, rm } from 'node:fs/promises';
 import { type Command, Option } from 'commander';
 import { messageOf } from '../../base/failure.ts';
 import { openRegularFile } from '../../base/files/regular-file.ts';
+import { EitherSignal } from '../../base/follow-signal.ts';
 import { systemClock } from '../../base/system-clock.ts';
 import { InputError, unreadable } from '../../process/input-error.ts';
 import { printable } from '../../process/terminal.ts';
@@ -42,8 +43,12 @@ export function addBundleCommand(program: Command, io: CommandIO, run: RunAction
       run(async () => {
         const { ApiClient } = await import('../../api/api-client.ts');
         const { agentFiles, archive, isCut, textFile } = await import('../../client/bundle.ts');
-        const { ask } = new ApiClient(socketPath(flags, io.env), io.signal);
-        const { files, errors } = await agentFiles(ask);
+        const socket = socketPath(flags, io.env);
+        const { files, errors } = await agentFiles((late) => async (path) => {
+          using either = new EitherSignal(io.signal, late);
+          return await new ApiClient(socket, either.signal).ask(path);
+        });
+        io.signal.throwIfAborted();
         const now = new Date(systemClock.wallTime());
         const log = flags.logFile === undefined ? [] : [textFile('log.txt', await tail(flags.logFile))];
         const content = [...files, ...log];

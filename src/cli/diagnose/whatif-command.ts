@@ -1,6 +1,7 @@
 import { Argument, type Command, InvalidArgumentError, Option } from 'commander';
 import { counted } from '../../base/show-value.ts';
 import { SOURCES } from '../../model/source.ts';
+import { isObject } from '../../net/fields.ts';
 import { canonicalAddress } from '../../net/prefix.ts';
 import { InputError } from '../../process/input-error.ts';
 import { writeLines } from '../../process/terminal.ts';
@@ -26,6 +27,9 @@ interface ClaimFlags extends WhatIfFlags {
 const HELP = `
 Nothing is written: the running agent evaluates the change.
 Exit status: 3 if the change would lose a prefix, a service, or the last backend of one; 1 if a name is unknown.`;
+
+/** These commands have no sources of their own, as questions have. */
+const START = 'start one with dpcache agent, or set its socket with --socket';
 
 const SETTINGS = ['remote-node-identities', 'encryption', 'node-encryption', 'host-firewall', 'underlay'];
 
@@ -56,6 +60,20 @@ function parseSetting(text: string): { readonly name: string; readonly value: st
   );
 }
 
+/** Returns an error of the agent about an object of a manifest with the position of the object. */
+function placed(error: unknown, places: readonly string[]): unknown {
+  const { cause } = error instanceof InputError ? error : {};
+  const field = cause instanceof Error && 'problem' in cause ? fieldOf(cause.problem) : '';
+  const place = places[Number(/^edits\.0\.objects\.(\d+)/.exec(field)?.[1])];
+  return place === undefined || !(error instanceof InputError)
+    ? error
+    : new InputError(`${place}: ${error.message}`, { cause });
+}
+
+function fieldOf(problem: unknown): string {
+  return isObject(problem) && typeof problem['field'] === 'string' ? problem['field'] : '';
+}
+
 /** Adds `dpcache whatif`. */
 export function addWhatIfCommands(program: Command, io: CommandIO, run: RunAction): void {
   const whatif = program
@@ -66,7 +84,11 @@ export function addWhatIfCommands(program: Command, io: CommandIO, run: RunActio
     const one = whatif.command(name).description(description).addOption(outputOption());
     return addConfiguration(addSocketOption(one), io);
   };
-  const ask = (flags: WhatIfFlags, edit: object | Promise<object>): Promise<void> =>
+  const ask = (
+    flags: WhatIfFlags,
+    edit: object | Promise<object>,
+    places: readonly string[] = [],
+  ): Promise<void> =>
     run(async () => {
       const edits = [await edit];
       const { askAgent } = await import('../../client/ask-agent.ts');
@@ -75,7 +97,10 @@ export function addWhatIfCommands(program: Command, io: CommandIO, run: RunActio
         socketPath(flags, io.env),
         (client) => askWhatIf(client.ask, edits, { wide: false, width: io.stdout.columns }),
         io.signal,
-      );
+        START,
+      ).catch((error: unknown) => {
+        throw placed(error, places);
+      });
       writeLines(
         io.stdout,
         `${flags.output === 'json' ? JSON.stringify(json, null, 1) : lines.join('\n')}\n`,
@@ -106,9 +131,11 @@ export function addWhatIfCommands(program: Command, io: CommandIO, run: RunActio
     .addArgument(source('<source>'))
     .addArgument(new Argument('<place>', 'above or below').choices(['above', 'below']))
     .addArgument(source('<other>'))
-    .action((from: string, place: string, other: string, flags: WhatIfFlags) =>
-      ask(flags, { edit: 'rank', source: from, place, other }),
-    );
+    .action((from: string, place: string, other: string, flags: WhatIfFlags, command: Command) => {
+      if (from === other)
+        return command.error(`dpcache: invalid rank '${from} ${place} ${other}': name two different sources`);
+      return ask(flags, { edit: 'rank', source: from, place, other });
+    });
   command('setting', 'a setting for node addresses gets another value')
     .argument('<setting>', `SETTING=VALUE; settings: ${SETTINGS.join(', ')}`, parseSetting)
     .action((setting: object, flags: WhatIfFlags) => ask(flags, { edit: 'setting', ...setting }));
@@ -133,18 +160,32 @@ export function addWhatIfCommands(program: Command, io: CommandIO, run: RunActio
     );
   command('manifest', 'Services, Endpoints and EndpointSlices of a file are created or replaced')
     .argument('<file>', 'YAML or JSON, a file or a folder', parsePath)
-    .action((file: string, flags: WhatIfFlags) => ask(flags, manifestEdit(file)));
+    .action((file: string, flags: WhatIfFlags) => {
+      const places: string[] = [];
+      return ask(flags, manifestEdit(file, places), places);
+    });
 }
 
-/** Returns the edit that creates the objects of a file. Throws `InputError` if one of them is invalid. */
-async function manifestEdit(file: string): Promise<object> {
+/**
+ * Returns the edit that creates the objects of a file, and adds the position of each to `places`. Throws `InputError` if one of them
+ * is invalid, or if there is none.
+ */
+async function manifestEdit(file: string, places: string[]): Promise<object> {
   const { readManifests } = await import('../../recording/manifests.ts');
   const objects: unknown[] = [];
   const rejected: string[] = [];
-  for await (const { object } of readManifests(file, ({ message }) => rejected.push(message), 'manifest'))
+  for await (const { object, at } of readManifests(
+    file,
+    ({ message }) => rejected.push(message),
+    'manifest',
+  )) {
     objects.push(object);
+    places.push(at);
+  }
   const [first] = rejected;
   if (first !== undefined)
     throw new InputError(`${counted(rejected.length, 'invalid document')}, the first one: ${first}`);
+  if (objects.length === 0)
+    throw new InputError(`manifest ${file}: contains no objects: name a file or folder of YAML or JSON`);
   return { edit: 'manifest', objects };
 }
