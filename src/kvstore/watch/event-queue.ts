@@ -59,9 +59,14 @@ export class EventQueue {
     this.push(LIST_DONE);
   }
 
-  /** Coalesces a long queue. Call it after events of a stream. A listing has each key once, so it would gain nothing. */
+  /**
+   * Coalesces a long queue. Call it after events of a stream. A listing has each key once, and so has a revision, such as the delete
+   * of a prefix: it would gain nothing.
+   */
   relieve(): void {
-    if (this.#bytes > this.#coalesceAt) this.#coalesce();
+    if (this.#bytes <= this.#coalesceAt) return;
+    const isOneRevision = this.#items[this.#head]?.modRevision === this.#items.at(-1)?.modRevision;
+    if (!isOneRevision) this.#coalesce();
   }
 
   /** Wakes a waiting reader after the source has pushed events. */

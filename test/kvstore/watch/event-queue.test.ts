@@ -42,6 +42,7 @@ class NaiveQueue {
   /** Of each key the last write on each side of the end of the list, without those that came and went. */
   relieve(): void {
     if (this.bytes <= this.#coalesceAbove) return;
+    if (this.#items[0]?.revision === this.#items.at(-1)?.revision) return;
     const done = this.#items.findIndex(({ key }) => key === undefined);
     const sides = [this.#items.slice(0, done + 1), this.#items.slice(done + 1)];
     const known = new Set(this.#reader);
@@ -106,12 +107,18 @@ class Comparison {
   readonly #queue = new EventQueue(LIMITS);
   readonly #model = new NaiveQueue();
   readonly #exists = new Set<string>();
+  /** The keys that the latest revision has written. It has each once. */
+  readonly #written = new Set<string>();
   #revision = 1;
 
   push(of: string, value: string | undefined, isNew: boolean): void {
-    if (isNew) this.#revision++;
     const known = this.#exists.has(of);
     if (value === undefined && !known) return; // nobody deletes what is not there
+    if (isNew || this.#written.has(of)) {
+      this.#revision++;
+      this.#written.clear();
+    }
+    this.#written.add(of);
     const type = value === undefined ? 'delete' : known ? 'modify' : 'create';
     this.#queue.push({ type, key: of, value: bytesOfText(value ?? ''), modRevision: this.#revision });
     this.#model.push({ key: of, revision: this.#revision, ...(value === undefined ? {} : { value }) });
@@ -173,6 +180,25 @@ describe('the queue between a watch and its reader', () => {
     for (let i = 0; i < 7; i++) queue.push(created(`k${i}`, i < 2 ? 1 : 2, new Uint8Array(1)));
     const sizes = Array.from({ length: 4 }, () => queue.take().length);
     expect(sizes).toEqual([2, 3, 2, 0]);
+  });
+
+  it('compares no keys of one revision, because each is there once (regression: 40 ms in one turn for ten deleted prefixes)', () => {
+    const queue = new EventQueue(LIMITS);
+    let reads = 0;
+    for (let i = 0; i < 1000; i++)
+      queue.push({
+        type: 'delete',
+        modRevision: 7,
+        value: new Uint8Array(0),
+        get key() {
+          reads++;
+          return `k${i}`;
+        },
+      });
+    const before = reads;
+    queue.relieve();
+    expect(queue.isFull).toBe(true);
+    expect(reads).toBe(before);
   });
 
   it('coalesces 150,000 listed keys (regression: passed all of them as arguments of one call, and threw)', () => {
