@@ -92,6 +92,30 @@ describe('a history on disk', () => {
     expect(records.length).toBeGreaterThan(30_000);
   });
 
+  it('does not use the memory of a segment again while a list reads it', async () => {
+    const machine = new Machine();
+    const started = await machine.start({}, 16 * MIB);
+    const { from } = started.history.held;
+    await write(machine, started, 20_000);
+    const { past } = started.history;
+    const list = async (each: (slice: number) => Promise<unknown>): Promise<readonly unknown[]> => {
+      const all: unknown[] = [];
+      let slices = 0;
+      for await (const slice of past.records()) {
+        all.push(...slice);
+        await each(slices++);
+      }
+      return all;
+    };
+    const alone = await list(async () => {});
+    const interrupted = await list(async (slice) => {
+      // Reads all segments that have a record of the prefix.
+      if (slice % 10 === 5) await past.at(`10.0.${slice % 7}.${slice % 256}`, from);
+    });
+    expect(interrupted).toEqual(alone);
+    expect(started.history.status().disk).toMatchObject({ damaged: 0 });
+  });
+
   it('H5: stays below its maximum, and the oldest segments are dropped first', async () => {
     const machine = new Machine();
     const started = await machine.start();
