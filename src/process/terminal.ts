@@ -14,7 +14,7 @@ export interface Output {
 /** Emphasis of a text. */
 export type Tone = 'plain' | 'strong' | 'faint' | 'added' | 'changed' | 'removed';
 
-/** Number of unread bytes from which on a reader is considered stopped. */
+/** A reader with this number of unread bytes is considered stopped. */
 const BACKED_UP_BYTES: number = 1 << 20;
 
 /** Returns true if the reader of an output is far behind. */

@@ -58,7 +58,7 @@ async function replaceText(
 }
 
 /** Performs an action. Returns the reason if it failed. */
-async function act(action: PlayAction, stage: PlayStage): Promise<string | undefined> {
+async function perform(action: PlayAction, stage: PlayStage): Promise<string | undefined> {
   if (action.kind === 'leave' || action.kind === 'join') {
     return (await stage[action.kind](action.cluster)) ? undefined : 'not a remote cluster';
   }
@@ -99,7 +99,7 @@ export async function play(
     if (signal.aborted) return;
     audience.onStep(step);
     for (const action of step.actions) {
-      const failure = await act(action, stage).catch((error: unknown) => String(error));
+      const failure = await perform(action, stage).catch((error: unknown) => String(error));
       if (failure !== undefined) audience.onFailure(action, failure);
     }
   }

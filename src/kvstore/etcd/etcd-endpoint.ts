@@ -92,7 +92,7 @@ export class EtcdEndpoint {
   }
 
   /**
-   * Invalidates the token, so that the next call fetches another one. A token fetched after `before`, by `performance.now`, is
+   * Invalidates the token, so that the next call fetches another one. A token fetched after `failedCallAt`, by `performance.now`, is
    * kept, because the failure was caused by an older one.
    */
   invalidateToken(failedCallAt: number): void {
@@ -103,7 +103,7 @@ export class EtcdEndpoint {
 
   /**
    * Returns the error to report for a failure. etcd 3.4 answers a watch without a valid token with "permission denied". That counts
-   * as forbidden only if the token was fetched after `begun`, the start of the watch.
+   * as forbidden only if the token was fetched after `startedAt`, the start of the watch.
    */
   explain(error: KvstoreError, startedAt: number = Number.NEGATIVE_INFINITY): KvstoreError {
     if (error.code !== 'invalid-token' && error.code !== 'forbidden') return error;

@@ -136,7 +136,7 @@ export class EtcdTransport implements Transport {
   /**
    * Handles a failed call. Many calls may fail for one reason, so only the first one switches to the next endpoint. A token belongs
    * to the whole cluster. If one is invalid, for example after a restart, those of the other endpoints are invalid too, and each
-   * would cost a backoff. Tokens fetched after `begun` are kept.
+   * would cost a backoff. Tokens fetched after `startedAt` are kept.
    */
   #failed(endpoint: EtcdEndpoint, error: KvstoreError, startedAt: number): void {
     if (TOKEN_IN_DOUBT.has(error.code)) for (const each of this.#endpoints) each.invalidateToken(startedAt);

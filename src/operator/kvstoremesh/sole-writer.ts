@@ -20,8 +20,8 @@ export interface SoleWriterOptions {
 export const WRITER_LOCK: string = `${INIT_LOCKS_PREFIX}kvstoremesh`;
 /** Time between two reads of the lock's holder while waiting for the lock. */
 const POLL_MS = 2000;
-/** The lock is passed on within 5 s: a holder seen in this number of reads keeps it. */
-const LOOKS = 4;
+/** Number of consecutive reads with one holder after which the lock is taken: a lock that is passed on has another holder within 5 s. */
+const READS = 4;
 
 /**
  * Lets one process at a time copy into a kvstore. The others wait for its lock, which expires 25 s after its holder has died. A
@@ -34,7 +34,7 @@ export class SoleWriter {
   readonly #options: SoleWriterOptions;
   readonly #tasks: Supervisor;
   /** The keys of our own entries in the queue. */
-  readonly #own = new Set<string>();
+  readonly #entries = new Set<string>();
   #holder: string | undefined;
   #held: KvstoreLock | undefined;
   /** True if there is no permission to write the lock. */
@@ -83,13 +83,13 @@ export class SoleWriter {
   }
 
   /** Returns the lock, or `undefined` if the signal has fired or there is no permission to write the lock. */
-  async #lock(signal: AbortSignal, onLockLost: () => void): Promise<KvstoreLock | undefined> {
+  async #lock(signal: AbortSignal, onTaken: () => void): Promise<KvstoreLock | undefined> {
     const { backend } = this.#options;
     // Existing entries are not ours.
     await this.#readHolder(signal);
     const over = new AbortController();
     using either = new EitherSignal(signal, over.signal);
-    const looking = this.#checkHolder(either.signal, onLockLost);
+    const checking = this.#checkHolder(either.signal, onTaken);
     let lock: KvstoreLock | undefined;
     const acquire = async (until: AbortSignal): Promise<void> => {
       try {
@@ -101,21 +101,21 @@ export class SoleWriter {
     };
     await this.#tasks.runWithRestart('lock of the writer', acquire, { signal });
     over.abort();
-    await looking;
+    await checking;
     this.#held = lock;
-    if (lock !== undefined) this.#own.add(lock.key);
+    if (lock !== undefined) this.#entries.add(lock.key);
     return lock;
   }
 
-  async #checkHolder(signal: AbortSignal, onLockLost: () => void): Promise<void> {
+  async #checkHolder(signal: AbortSignal, onTaken: () => void): Promise<void> {
     const { clock } = this.#options;
-    for (let looks = 1; !signal.aborted; ) {
+    for (let reads = 1; !signal.aborted; ) {
       await sleep(clock, POLL_MS, signal);
       if (signal.aborted) break;
       const previous = this.#holder;
       await this.#readHolder(signal);
-      looks = this.#holder !== undefined && this.#holder === previous ? looks + 1 : 1;
-      if (looks >= LOOKS) onLockLost();
+      reads = this.#holder !== undefined && this.#holder === previous ? reads + 1 : 1;
+      if (reads >= READS) onTaken();
     }
     this.#holder = undefined;
   }
@@ -125,7 +125,7 @@ export class SoleWriter {
     const places = await backend.listPrefix(`${WRITER_LOCK}/`, { signal }).catch(() => []);
     const [first] = [...places].sort((a, b) => a.createRevision - b.createRevision);
     const previous = this.#holder;
-    this.#holder = first !== undefined && !this.#own.has(first.key) ? first.key : undefined;
+    this.#holder = first !== undefined && !this.#entries.has(first.key) ? first.key : undefined;
     if (previous === undefined && this.#holder !== undefined) onStandby?.();
   }
 }

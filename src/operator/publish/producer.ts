@@ -70,7 +70,7 @@ export interface ProducerKind {
 }
 
 /** The state of one run. It is kept unchanged after the run for the status. */
-interface Life {
+interface Run {
   readonly keys: PublishedPrefix;
   readonly rejections: RejectionLog;
   inputs?: FollowedInputs;
@@ -89,7 +89,7 @@ export class Producer implements Duty {
   readonly resource: CopiedResource;
   readonly #kind: ProducerKind;
   readonly #options: ProducerOptions;
-  #life: Life;
+  #run: Run;
   #state: DutyState = 'waiting';
   /** Resolves when the inputs are complete and their keys are written: in this run, or between runs in the next one. */
   #complete: Deferred = deferred();
@@ -99,11 +99,11 @@ export class Producer implements Duty {
     this.resource = kind.resource;
     this.#kind = kind;
     this.#options = options;
-    this.#life = this.#newLife();
+    this.#run = this.#newRun();
   }
 
   status(): DutyStatus {
-    const { keys, inputs } = this.#life;
+    const { keys, inputs } = this.#run;
     const { failures, lastFailure, ...published } = keys.status();
     const followed = (inputs?.kinds ?? []).flatMap(({ resource }) => resource ?? []);
     const isWaiting = this.#state === 'running' && inputs?.complete !== true;
@@ -119,22 +119,22 @@ export class Producer implements Duty {
   /** Resolves when everything published so far, and the canary, is in the kvstore. Waits for a run and for complete inputs. */
   async synced(): Promise<void> {
     await this.#complete.promise;
-    await this.#life.keys.markSynced();
+    await this.#run.keys.markSynced();
   }
 
   async run(signal: AbortSignal): Promise<void> {
-    const life = this.#newLife();
-    const { keys, rejections } = life;
-    this.#life = life;
+    const run = this.#newRun();
+    const { keys, rejections } = run;
+    this.#run = run;
     this.#state = 'running';
     let isMarked = false;
     const onChange = (): void => {
-      if (isMarked || life.inputs?.complete !== true || signal.aborted) return;
+      if (isMarked || run.inputs?.complete !== true || signal.aborted) return;
       isMarked = true;
       void keys.markSynced().then(this.#complete.resolve);
     };
     const inputs = this.#kind.follow({ ...this.#options, keys, rejections, onChange });
-    life.inputs = inputs;
+    run.inputs = inputs;
     onChange();
     const stop = (): void => void inputs.stop();
     signal.addEventListener('abort', stop, { once: true });
@@ -145,7 +145,7 @@ export class Producer implements Duty {
     this.#state = 'ended';
   }
 
-  #newLife(): Life {
+  #newRun(): Run {
     const { backend, clusterName, clock, random, gate, canaries = true } = this.#options;
     const { onReject, onFailure, onAction, sweepAfter } = this.#options;
     const { resource, keepWhenEmpty } = this.#kind;
