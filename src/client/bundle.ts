@@ -28,8 +28,8 @@ export interface BundleFile {
 const ANSWER_MS = 30_000;
 
 /**
- * Returns the answers of an agent, and `errors.txt` with the questions that it did not answer. One failure does not affect the other
- * questions. `askUntil` returns requests that are aborted when the signal fires.
+ * Returns the answers of an agent, and `errors.txt` with the questions that it did not answer, by reason. One failure does not affect
+ * the other questions. `askUntil` returns requests that are aborted when the signal fires.
  */
 export async function agentFiles(
   askUntil: (signal: AbortSignal) => Ask,
@@ -39,15 +39,17 @@ export async function agentFiles(
   readonly errors: readonly string[];
 }> {
   const files: BundleFile[] = [];
-  const errors: string[] = [];
+  const unanswered = new Map<string, string[]>();
   for (const [name, path] of QUESTIONS) {
     const late = timeout();
     try {
       files.push({ name, text: `${JSON.stringify(await askUntil(late)(path), cleanField, 1)}\n` });
     } catch (error) {
-      errors.push(`${path}: ${late.aborted ? `no answer for ${ANSWER_MS / 1000} s` : messageOf(error)}`);
+      const reason = late.aborted ? `no answer for ${ANSWER_MS / 1000} s` : messageOf(error);
+      unanswered.set(reason, [...(unanswered.get(reason) ?? []), path]);
     }
   }
+  const errors = Array.from(unanswered, ([reason, paths]) => `${paths.join(', ')}: ${reason}`);
   if (errors.length > 0) files.push(textFile('errors.txt', `${errors.join('\n')}\n`));
   return { files, errors };
 }

@@ -63,6 +63,9 @@ describe('dpcache tape and replay', () => {
     const replay = await dpcache('replay', out, '--ignore-version');
     expect(replay).toMatchObject({ status: 0, stderr: '' });
     expect(replay.stdout).toMatch(/, 66 events, scrubbed, without digests\n$/);
+    const other = join(temporaryFolder({}), 'other');
+    const asJson = await dpcache('tape', 'scrub', TAPE, '--out', other, '-o', 'json');
+    expect(JSON.parse(asJson.stdout)).toEqual({ path: other, files: 1, events: 66 });
     const again = await dpcache('tape', 'scrub', TAPE, '--out', out);
     expect(again).toMatchObject({ status: 1, stdout: '' });
     expect(again.stderr).toContain('--out: the folder is not empty: tape-000001.jsonl.gz');

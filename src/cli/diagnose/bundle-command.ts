@@ -9,11 +9,12 @@ import { printable } from '../../process/terminal.ts';
 import { version } from '../../process/version.ts';
 import { addConfiguration } from '../configuration.ts';
 import { type CommandIO, EXIT, type RunAction } from '../io.ts';
-import { parsePath } from '../option-table.ts';
+import { outputOption, parsePath } from '../option-table.ts';
 import { addSocketOption, type SocketFlags, socketPath } from '../serve-options.ts';
 
 interface BundleFlags extends SocketFlags {
   readonly out: string;
+  readonly output: 'text' | 'json';
   readonly logFile?: string;
 }
 
@@ -38,6 +39,7 @@ export function addBundleCommand(program: Command, io: CommandIO, run: RunAction
         .default('dpcache-bundle.tar.gz'),
     )
     .option('--log-file <file>', 'add the last 1 MiB of this log', parsePath)
+    .addOption(outputOption())
     .addHelpText('after', HELP)
     .action((flags: BundleFlags) =>
       run(async () => {
@@ -52,15 +54,25 @@ export function addBundleCommand(program: Command, io: CommandIO, run: RunAction
         const now = new Date(systemClock.wallTime());
         const log = flags.logFile === undefined ? [] : [textFile('log.txt', await tail(flags.logFile))];
         const content = [...files, ...log];
-        const cut = content
-          .filter(isCut)
-          .map(({ name }) => `the end of ${name} is missing: it has more than 2 MiB`);
+        const cutFiles = content.filter(isCut).map(({ name }) => name);
+        const cut = cutFiles.map((name) => `the end of ${name} is missing: it has more than 2 MiB`);
         const about = [`dpcache ${version()}`, now.toISOString(), ...cut].join('\n');
         const packed = await archive([{ name: 'about.txt', text: `${about}\n` }, ...content], now);
         await write(flags.out, packed);
-        for (const line of cut) io.stderr.write(`dpcache: ${line}\n`);
-        for (const error of errors) io.stderr.write(`dpcache: not in the bundle: ${printable(error)}\n`);
-        io.stderr.write(`dpcache: ${packed.length} bytes written to ${printable(flags.out)}\n`);
+        if (flags.output === 'json') {
+          const names = ['about.txt', ...content.map(({ name }) => name)];
+          const document = { path: flags.out, bytes: packed.length, files: names, cut: cutFiles, errors };
+          io.stdout.write(`${JSON.stringify(document, null, 1)}\n`);
+        } else {
+          for (const line of cut) io.stderr.write(`dpcache: ${line}\n`);
+          for (const error of errors) io.stderr.write(`dpcache: not in the bundle: ${printable(error)}\n`);
+          io.stderr.write(`dpcache: ${packed.length} bytes written to ${printable(flags.out)}\n`);
+        }
+        const isUnanswered = errors.length > 0 && files.length === 1;
+        if (isUnanswered)
+          io.stderr.write(
+            'dpcache: no agent answered: start one with dpcache agent, or set its socket with --socket\n',
+          );
         return errors.length === 0 ? EXIT.ok : EXIT.failed;
       }),
     );

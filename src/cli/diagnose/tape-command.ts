@@ -139,14 +139,19 @@ export function addTapeCommands(program: Command, io: CommandIO, run: RunAction)
     .description('copy a tape and replace names and addresses, so that the copy can be shared')
     .argument('<path>', 'folder of the tape, or one of its files', parsePath)
     .requiredOption('--out <folder>', 'new or empty folder of the copy', parsePath)
-    .action((path: string, { out }: { readonly out: string }) =>
+    .addOption(outputOption())
+    .action((path: string, { out, output }: CheckFlags & { readonly out: string }) =>
       run(async () => {
         const { StateFiles } = await import('../../agent/state-files.ts');
         const { scrubTape } = await import('../../tape/scrub/scrub-tape.ts');
         const { writeLines } = await import('../../process/terminal.ts');
         const { files, events } = await scrubTape(path, new StateFiles(out), io.signal);
         const written = `${countText(events, 'event')} in ${countText(files, 'file')}`;
-        writeLines(io.stdout, `${out}: ${written}, with other names and addresses\n`);
+        const text =
+          output === 'json'
+            ? JSON.stringify({ path: out, files, events }, null, 1)
+            : `${out}: ${written}, with other names and addresses`;
+        writeLines(io.stdout, `${text}\n`);
         return EXIT.ok;
       }),
     );

@@ -1,0 +1,34 @@
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, expect, it } from 'vitest';
+import { temporaryFolder } from '../agent/support/temporary-folder.ts';
+import { dpcache } from './support/run.ts';
+
+describe('dpcache bundle without an agent', () => {
+  it('names the reason once, and the remedy, and writes what there is', async () => {
+    const folder = temporaryFolder({});
+    const socket = join(folder, 'none.sock');
+    const out = join(folder, 'bundle.tar.gz');
+    const { status, stdout, stderr } = await dpcache('bundle', '--socket', socket, '--out', out);
+    expect({ status, stdout }).toEqual({ status: 1, stdout: '' });
+    expect(stderr.match(/no process listens on this socket/g)).toHaveLength(1);
+    expect(stderr).toContain('start one with dpcache agent, or set its socket with --socket\n');
+    expect(existsSync(out)).toBe(true);
+  });
+
+  it('says so as JSON', async () => {
+    const folder = temporaryFolder({});
+    const out = join(folder, 'bundle.tar.gz');
+    const { status, stdout } = await dpcache(
+      ...['bundle', '--socket', join(folder, 'none.sock'), '--out', out, '-o', 'json'],
+    );
+    expect(status).toBe(1);
+    expect(JSON.parse(stdout)).toEqual({
+      path: out,
+      bytes: expect.any(Number),
+      files: ['about.txt', 'errors.txt'],
+      cut: [],
+      errors: [expect.stringMatching(/^\/v1\/status, .*: no process listens on this socket$/)],
+    });
+  });
+});
