@@ -24,28 +24,20 @@ export interface BundleFile {
   readonly text: string;
 }
 
-/** Milliseconds that an answer may take, because the agent may be the problem. The largest answer takes a few seconds. */
-const ANSWER_MS = 30_000;
-
 /**
  * Returns the answers of an agent, and `errors.txt` with the questions that it did not answer, by reason. One failure does not affect
- * the other questions. `askUntil` returns requests that are aborted when the signal fires.
+ * the other questions.
  */
 export async function agentFiles(
-  askUntil: (signal: AbortSignal) => Ask,
-  timeout: () => AbortSignal = () => AbortSignal.timeout(ANSWER_MS),
-): Promise<{
-  readonly files: readonly BundleFile[];
-  readonly errors: readonly string[];
-}> {
+  ask: Ask,
+): Promise<{ readonly files: readonly BundleFile[]; readonly errors: readonly string[] }> {
   const files: BundleFile[] = [];
   const unanswered = new Map<string, string[]>();
   for (const [name, path] of QUESTIONS) {
-    const late = timeout();
     try {
-      files.push({ name, text: `${JSON.stringify(await askUntil(late)(path), cleanField, 1)}\n` });
+      files.push({ name, text: `${JSON.stringify(await ask(path), cleanField, 1)}\n` });
     } catch (error) {
-      const reason = late.aborted ? `no answer for ${ANSWER_MS / 1000} s` : messageOf(error);
+      const reason = messageOf(error);
       unanswered.set(reason, [...(unanswered.get(reason) ?? []), path]);
     }
   }

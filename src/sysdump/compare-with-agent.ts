@@ -1,4 +1,5 @@
-import { ApiClient, ApiError, type Ask } from '../api/api-client.ts';
+import { ApiError, type Ask } from '../api/api-client.ts';
+import { askInTime, NoAnswerError } from '../api/ask-in-time.ts';
 import type { EntryDocument, NodeDocument, ServiceDocument } from '../api/documents.ts';
 import type { StatusDocument } from '../api/status-document.ts';
 import { readFileHead } from '../base/files/regular-file.ts';
@@ -267,7 +268,7 @@ async function askCilium(
   signal: AbortSignal,
   rejections: RejectionLog,
 ): Promise<Parts> {
-  const { ask } = new ApiClient(path, signal);
+  const ask = askInTime(path, signal);
   const answer = async (route: string): Promise<string> => {
     try {
       return JSON.stringify(await ask(route));
@@ -276,7 +277,8 @@ async function askCilium(
       const why = cause.message.startsWith(`${path}: `)
         ? `cilium:${cause.message}`
         : `${at}: ${cause.message}`;
-      throw new InputError(`${why}; check the path, and run as root`, { cause });
+      const remedy = cause instanceof NoAnswerError ? cause.remedy : 'check the path, and run as root';
+      throw new InputError(`${why}; ${remedy}`, { cause });
     }
   };
   const onReject = rejections.add.bind(rejections);

@@ -2,6 +2,7 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { temporaryFolder } from '../agent/support/temporary-folder.ts';
+import { hangingAgent } from './support/hanging-agent.ts';
 import { dpcache } from './support/run.ts';
 
 describe('dpcache bundle without an agent', () => {
@@ -29,6 +30,16 @@ describe('dpcache bundle without an agent', () => {
       files: ['about.txt', 'errors.txt'],
       cut: [],
       errors: [expect.stringMatching(/^\/v1\/status, .*: no process listens on this socket$/)],
+    });
+  });
+
+  it('has the limit in its errors if the agent hangs', async () => {
+    const socket = await hangingAgent();
+    const out = join(temporaryFolder({}), 'bundle.tar.gz');
+    const { status, stdout } = await dpcache('bundle', '--socket', socket, '--out', out, '-o', 'json');
+    expect(status).toBe(1);
+    expect(JSON.parse(stdout)).toMatchObject({
+      errors: [expect.stringMatching(/^\/v1\/status, .*: no answer for 30 s$/)],
     });
   });
 });

@@ -4,6 +4,7 @@ import { describe, expect, it, onTestFinished } from 'vitest';
 import { ApiServer } from '../../src/api/server/api-server.ts';
 import { temporaryFolder } from '../agent/support/temporary-folder.ts';
 import { testApp } from '../api/support/test-app.ts';
+import { hangingAgent } from './support/hanging-agent.ts';
 import { dpcache } from './support/run.ts';
 
 /** Serves an agent with one own claim. Returns its operand. */
@@ -84,6 +85,23 @@ describe('dpcache diff names the agent and the remedy', () => {
     const { status, stderr } = await dpcache('diff', await agent(7), none);
     const why = 'no process listens on this socket; check the path, and run as root';
     expect([status, stderr]).toEqual([1, `dpcache: ${none}: ${why}\n`]);
+  });
+
+  it('if an agent never answers', async () => {
+    const hanging = await hangingAgent();
+    const late = 'no answer for 30 s; see the log and the load of this agent, and repeat the command';
+    const table = join(temporaryFolder({ list: '[]' }), 'list');
+    for (const operands of [
+      [await agent(7), `unix:${hanging}`],
+      [`unix:${hanging}`, table],
+    ])
+      expect(await dpcache('diff', ...operands)).toEqual({
+        status: 1,
+        stdout: '',
+        stderr: `dpcache: unix:${hanging}: ${late}\n`,
+      });
+    const { stderr } = await dpcache('diff', await agent(7), `cilium:${hanging}`);
+    expect(stderr).toBe(`dpcache: cilium:${hanging}: ${late}\n`);
   });
 
   it('if an agent refuses a question', async () => {

@@ -27,7 +27,7 @@ describe('a bundle', () => {
   it('contains no planted secret, in any file', async () => {
     const ask: Ask = (path) =>
       Promise.resolve({ path, failures: PLANTED, password: SECRET, nested: JSON.stringify(PLANTED) });
-    const { files, errors } = await agentFiles(() => ask);
+    const { files, errors } = await agentFiles(ask);
     expect(errors).toEqual([]);
     for (const { text } of files) expect(() => JSON.parse(text)).not.toThrow();
     const log = textFile(
@@ -65,27 +65,10 @@ describe('a bundle', () => {
   it('has what answers, and the failures', async () => {
     const ask: Ask = (path) =>
       path === '/v1/status' ? Promise.resolve({ ok: 1 }) : Promise.reject(new Error('no answer'));
-    const { files, errors } = await agentFiles(() => ask);
+    const { files, errors } = await agentFiles(ask);
     expect(files.map(({ name }) => name)).toEqual(['status.json', 'errors.txt']);
     expect(errors).toEqual(['/v1/rejections, /v1/conflicts, /v1/digest, /v1/history?limit=1000: no answer']);
     expect(files[1]?.text).toBe(`${errors.join('')}\n`);
-  });
-
-  it('has what answers if the agent hangs', async () => {
-    const ends = new AbortController();
-    const { files, errors } = await agentFiles(
-      (late) => (path) =>
-        path === '/v1/status'
-          ? Promise.resolve({ ok: 1 })
-          : new Promise((_, reject) => {
-              if (late.aborted) reject(new Error('aborted'));
-              late.addEventListener('abort', () => reject(new Error('aborted')));
-              ends.abort();
-            }),
-      () => ends.signal,
-    );
-    expect(files.map(({ name }) => name)).toEqual(['status.json', 'errors.txt']);
-    expect(errors).toEqual([expect.stringMatching(/^\/v1\/rejections, .*: no answer for 30 s$/)]);
   });
 
   it('knows which files it cuts', () => {
@@ -95,7 +78,7 @@ describe('a bundle', () => {
 
   it('stays below its limit for any answers', async () => {
     const ask: Ask = () => Promise.resolve({ noise: randomBytes(6 << 20).toString('latin1') });
-    const { files } = await agentFiles(() => ask);
+    const { files } = await agentFiles(ask);
     const log = { name: 'log.txt', text: randomBytes(1 << 20).toString('latin1') };
     const packed = await archive([...files, log], new Date(0));
     expect(packed.length).toBeLessThan(MAX_BUNDLE);

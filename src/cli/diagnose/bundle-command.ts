@@ -2,7 +2,6 @@ import { open, rm } from 'node:fs/promises';
 import { type Command, Option } from 'commander';
 import { messageOf } from '../../base/failure.ts';
 import { openRegularFile } from '../../base/files/regular-file.ts';
-import { EitherSignal } from '../../base/follow-signal.ts';
 import { systemClock } from '../../base/system-clock.ts';
 import { InputError, unreadable } from '../../process/input-error.ts';
 import { printable } from '../../process/terminal.ts';
@@ -43,13 +42,9 @@ export function addBundleCommand(program: Command, io: CommandIO, run: RunAction
     .addHelpText('after', HELP)
     .action((flags: BundleFlags) =>
       run(async () => {
-        const { ApiClient } = await import('../../api/api-client.ts');
+        const { askInTime } = await import('../../api/ask-in-time.ts');
         const { agentFiles, archive, isCut, textFile } = await import('../../client/bundle.ts');
-        const socket = socketPath(flags, io.env);
-        const { files, errors } = await agentFiles((late) => async (path) => {
-          using either = new EitherSignal(io.signal, late);
-          return await new ApiClient(socket, either.signal).ask(path);
-        });
+        const { files, errors } = await agentFiles(askInTime(socketPath(flags, io.env), io.signal));
         io.signal.throwIfAborted();
         const now = new Date(systemClock.wallTime());
         const log = flags.logFile === undefined ? [] : [textFile('log.txt', await tail(flags.logFile))];

@@ -34,7 +34,10 @@ const REMEDIES: Readonly<Partial<Record<ConnectionProblem, string>>> = {
 };
 
 /** Returns the remedy for a failed request; undefined if the message of the agent is sufficient. */
-async function remedyOf({ problem, cause }: ApiError): Promise<string | undefined> {
+async function remedyOf(error: ApiError): Promise<string | undefined> {
+  const { NoAnswerError } = await import('../../api/ask-in-time.ts');
+  if (error instanceof NoAnswerError) return error.remedy;
+  const { problem, cause } = error;
   if (problem !== undefined)
     return problem.status === 401 ? 'give the token of the agent with --token-file' : undefined;
   if (cause instanceof SyntaxError) return 'check the operand';
@@ -46,10 +49,11 @@ async function remedyOf({ problem, cause }: ApiError): Promise<string | undefine
 
 /** Returns requests to the agent of an operand; undefined if it is not an agent. Their failures name the operand and the remedy. */
 async function askOf(text: string, credentials: Credentials, signal: AbortSignal): Promise<Ask | undefined> {
-  const { ApiClient, ApiError } = await import('../../api/api-client.ts');
+  const { ApiError } = await import('../../api/api-client.ts');
+  const { askInTime } = await import('../../api/ask-in-time.ts');
   const socket = socketOf(text);
   if (socket === undefined && !isOrigin(text)) return undefined;
-  const { ask } = new ApiClient(socket ?? { origin: text, ...credentials }, signal);
+  const ask = askInTime(socket ?? { origin: text, ...credentials }, signal);
   return async (path, body) => {
     try {
       return await ask(path, body);

@@ -1,0 +1,36 @@
+import { EitherSignal } from '../base/follow-signal.ts';
+import { ApiClient, ApiError, type ApiOrigin, type Ask } from './api-client.ts';
+
+/** Milliseconds that an answer may take, because the agent may be the problem. The largest answer takes a few seconds. */
+const ANSWER_MS = 30_000;
+
+/** The {@link ApiError} of an agent that does not answer in time. */
+export class NoAnswerError extends ApiError {
+  readonly remedy = 'see the log and the load of this agent, and repeat the command';
+
+  constructor(name: string) {
+    super(`${name}: no answer for ${ANSWER_MS / 1000} s`);
+    this.name = 'NoAnswerError';
+  }
+}
+
+/**
+ * Returns requests to an agent that fail with {@link NoAnswerError} if an answer is not complete after 30 s. A request is aborted
+ * when `signal` fires.
+ */
+export function askInTime(
+  target: string | ApiOrigin,
+  signal: AbortSignal,
+  timeout: () => AbortSignal = () => AbortSignal.timeout(ANSWER_MS),
+): Ask {
+  return async (path, body) => {
+    const late = timeout();
+    using either = new EitherSignal(signal, late);
+    try {
+      return await new ApiClient(target, either.signal).ask(path, body);
+    } catch (error) {
+      if (signal.aborted || !late.aborted) throw error;
+      throw new NoAnswerError(typeof target === 'string' ? target : target.origin);
+    }
+  };
+}
