@@ -47,8 +47,10 @@ interface DifferenceDocument {
 /** Larger files are rejected. */
 const MAX_BYTES: number = 512 << 20;
 const PAGE = 1_000;
-/** Differences that are printed as text. `-o json` has all. */
+/** Differences that are printed as text. */
 const MAX_LINES = 100;
+/** Differences that are listed in `-o json`; further ones are counted. */
+const LISTED = 10_000;
 
 /** The parts of a table. Those that the operand does not have are undefined. */
 interface Parts {
@@ -70,6 +72,10 @@ export async function compareWithTable(
   const parts = await readParts(operand, signal, rejections);
   const truth = await agentTruth(ask, parts);
   const differences: DifferenceDocument[] = [];
+  let total = 0;
+  const add = (difference: () => DifferenceDocument): void => {
+    if (++total <= LISTED) differences.push(difference());
+  };
   const expected = new Map<ExpectedKind, number>();
   let compared = 0;
   if (parts.entries !== undefined) {
@@ -78,46 +84,44 @@ export async function compareWithTable(
     const result = comparison.finish();
     compared += result.entries;
     for (const [kind, count] of Object.entries(result.expected)) expected.set(kind as ExpectedKind, count);
-    for (const difference of result.differences) differences.push(prefixDocument(difference));
+    for (const difference of result.differences) add(() => prefixDocument(difference));
   }
   if (parts.services !== undefined) {
     compared += parts.services.length;
     for (const { kind, frontend, service, lacking, surplus } of compareServices(truth, parts.services)) {
-      const [only, more] = [lacking, surplus].map((backends) =>
-        backends.length === 0 ? undefined : backends.join(' '),
-      );
       const subject = service === '' ? frontend : `${service} ${frontend}`;
-      differences.push({ kind: `service-${kind}`, subject, agent: only, table: more });
+      add(() => ({ kind: `service-${kind}`, subject, agent: joined(lacking), table: joined(surplus) }));
     }
   }
   if (parts.nodes !== undefined) {
     compared += parts.nodes.length;
-    for (const { kind, node, actual, truth: known } of compareNodes(truth, parts.nodes)) {
-      const [agent, other] = [known, actual].map((addresses) =>
-        addresses.length === 0 ? undefined : addresses.join(' '),
-      );
-      differences.push({ kind: `node-${kind}`, subject: node, agent, table: other });
-    }
+    for (const { kind, node, actual, truth: known } of compareNodes(truth, parts.nodes))
+      add(() => ({ kind: `node-${kind}`, subject: node, agent: joined(known), table: joined(actual) }));
   }
   const unread = rejections.status();
   const json = {
     operand: operand.text,
     compared,
     differences,
+    notListed: total - differences.length,
     expected: Object.fromEntries(expected),
     unread,
   };
   return {
     json,
-    lines: diffLines(operand, compared, differences, expected, unread.total),
-    differences: differences.length,
+    lines: diffLines(operand, compared, { total, differences }, expected, unread.total),
+    differences: total,
   };
+}
+
+function joined(texts: readonly string[]): string | undefined {
+  return texts.length === 0 ? undefined : texts.join(' ');
 }
 
 function diffLines(
   { text }: TableOperand,
   compared: number,
-  differences: readonly DifferenceDocument[],
+  { total, differences }: { readonly total: number; readonly differences: readonly DifferenceDocument[] },
   expected: ReadonlyMap<ExpectedKind, number>,
   unread: number,
 ): readonly string[] {
@@ -127,12 +131,14 @@ function diffLines(
       ({ kind, subject, agent, table }) =>
         `  ${kind} ${subject}   agent: ${agent ?? 'none'}   table: ${table ?? 'none'}`,
     );
-  const more = differences.length - shown.length;
+  const more = total - shown.length;
+  const notListed = total - differences.length;
   const apart = Array.from(expected, ([kind, count]) => `${kind} ${count}`);
   return [
-    `${text}: ${counted(compared, 'item')} compared, ${differences.length === 0 ? 'no differences' : counted(differences.length, 'difference')}`,
+    `${text}: ${counted(compared, 'item')} compared, ${total === 0 ? 'no differences' : counted(total, 'difference')}`,
     ...shown,
     ...(more > 0 ? [`… and ${more} more: see -o json`] : []),
+    ...(notListed > 0 ? [`Truncated: -o json lists all except ${counted(notListed, 'difference')}.`] : []),
     ...(unread === 0 ? [] : [`${counted(unread, 'value')} of ${text} not read: see -o json`]),
     ...(apart.length === 0 ? [] : [`expected differences: ${apart.join(', ')}`]),
   ].map((line) => printable(line));

@@ -103,8 +103,11 @@ describe('dpcache diff unix:SOCKET TABLE', () => {
 
   async function differences(operand: TableOperand): Promise<readonly string[]> {
     const report = await compareWithTable(ask, operand, { signal });
-    const { differences: all } = report.json as { readonly differences: readonly Difference[] };
-    expect(report.differences).toBe(all.length);
+    const { differences: all, notListed } = report.json as {
+      readonly differences: readonly Difference[];
+      readonly notListed: number;
+    };
+    expect([report.differences, notListed]).toEqual([all.length, 0]);
     return all.map(({ kind, subject }) => `${kind} ${subject}`);
   }
 
@@ -209,7 +212,7 @@ describe('dpcache diff unix:SOCKET TABLE', () => {
     await expect(compareWithTable(ask, fileOf(content), { signal })).rejects.toThrow(message);
   });
 
-  it('counts 300,000 prefixes that a table lacks', async () => {
+  it('counts 300,000 prefixes that a table lacks, and lists the first 10,000, so that the JSON is not too long for a text', async () => {
     const items = Array.from({ length: 300_000 }, (_, at) => ({
       prefix: `10.${at >> 16}.${(at >> 8) & 255}.${at & 255}/32`,
       identity: 4711,
@@ -221,6 +224,12 @@ describe('dpcache diff unix:SOCKET TABLE', () => {
     writeFileSync(path, '[]');
     const report = await compareWithTable(askMany, { kind: 'file', text: path, path }, { signal });
     expect(report.differences).toBe(300_000);
+    const json = report.json as { readonly differences: readonly Difference[]; readonly notListed: number };
+    expect([json.differences.length, json.notListed]).toEqual([10_000, 290_000]);
+    expect(report.lines.slice(-2)).toEqual([
+      '… and 299900 more: see -o json',
+      'Truncated: -o json lists all except 290000 differences.',
+    ]);
   });
 
   it('refuses a missing file and a missing socket', async () => {
