@@ -54,6 +54,11 @@ export interface AgentDiff {
   readonly expected: { readonly localNode: number; readonly localSource: number };
   /** Differences that are counted in `writers` and not listed. */
   readonly notListed: number;
+  /**
+   * Groups whose digests differ although no entry does: they changed during the comparison, or the agents compute digests in
+   * different ways.
+   */
+  readonly digestsOnly: readonly string[];
   /** Claims that were not compared, because more than 10,000 of them have the same place in the digest. */
   readonly notCompared: number;
 }
@@ -81,6 +86,7 @@ export async function diffAgents(askA: Ask, askB: Ask): Promise<AgentDiff> {
   const pairs: DifferingClaim[] = [];
   const items: DifferingDocument[] = [];
   const writers: AgentDiff['writers'][number][] = [];
+  const digestsOnly: string[] = [];
   let [all, notCompared] = [0, 0];
   const names = [...new Set([...a.writers, ...b.writers].map(({ writer }) => writer))].sort();
   for (const writer of names) {
@@ -94,6 +100,7 @@ export async function diffAgents(askA: Ask, askB: Ask): Promise<AgentDiff> {
       continue;
     }
     let differ = 0;
+    const others = expected.localNode + notCompared;
     for await (const part of differingPlaces(askA, askB, writer, Math.max(claimsA, claimsB))) {
       notCompared += part.notCompared;
       for (const pair of part.claims) {
@@ -107,10 +114,11 @@ export async function diffAgents(askA: Ask, askB: Ask): Promise<AgentDiff> {
     }
     all += differ;
     if (differ > 0) writers.push({ writer, claimsA, claimsB, differ });
+    else if (expected.localNode + notCompared === others) digestsOnly.push(writer);
   }
   const notListed = all - pairs.length - items.length;
-  if (all === 0)
-    return { ...clusters, writers, differences: [], documents: [], expected, notListed, notCompared };
+  const counts = { expected, notListed, notCompared, digestsOnly };
+  if (all === 0) return { ...clusters, writers, differences: [], documents: [], ...counts };
   for (const [side, ask, { instance }] of [
     ['a', askA, a],
     ['b', askB, b],
@@ -120,7 +128,7 @@ export async function diffAgents(askA: Ask, askB: Ask): Promise<AgentDiff> {
   const reasons = await DiffReasons.read({ a: askA, b: askB }, { a, b });
   const differences = await withReasons(pairs, (pair) => reasons.of(pair));
   const documents = await withReasons(items, async (pair) => reasons.ofItem(pair));
-  return { ...clusters, writers, differences, documents, expected, notListed, notCompared };
+  return { ...clusters, writers, differences, documents, ...counts };
 }
 
 /**

@@ -50,7 +50,7 @@ function firstOf(texts: readonly string[]): string {
 
 /** Returns the differences as text: groups, claims, services and nodes with reasons, and the expected ones in the last line. */
 export function diffLines(diff: AgentDiff): readonly string[] {
-  const { clusters, writers, differences, documents, expected, notListed, notCompared } = diff;
+  const { clusters, writers, differences, documents, expected, notListed, notCompared, digestsOnly } = diff;
   const heads = writers.map(({ writer, differ, claimsA, claimsB }) => {
     const what = writer.startsWith('services') || writer.startsWith('nodes') ? '' : ' claims';
     return `${writer}: ${differ} of ${Math.max(claimsA, claimsB)}${what} ${differ === 1 ? 'differs' : 'differ'}`;
@@ -73,7 +73,7 @@ export function diffLines(diff: AgentDiff): readonly string[] {
             `The agents are of clusters ${clusters.a} and ${clusters.b}: only other clusters are compared.`,
           ),
         ]),
-    ...(heads.length === 0 ? ['No differences.'] : heads.map(printable)),
+    ...(heads.length + digestsOnly.length === 0 ? ['No differences.'] : heads.map(printable)),
     ...alignColumns(rows.map((row) => row.map(printable))),
     ...alignColumns(items.map((row) => row.map(printable))),
     ...(more > 0 ? [`  and ${more} more`] : []),
@@ -81,6 +81,11 @@ export function diffLines(diff: AgentDiff): readonly string[] {
     ...(notCompared > 0
       ? [`${counted(notCompared, 'claim')} not compared: too many of them have the same place in the digest.`]
       : []),
+    ...digestsOnly.map((writer) =>
+      printable(
+        `${writer}: the digests differ, but no entry does: the group changed during the comparison, or the agents run different versions: repeat the command`,
+      ),
+    ),
     `Expected differences: ${localNode + localSource} (local nodes and their addresses: ${localNode}, sources of one node: ${localSource})`,
   ];
 }

@@ -85,7 +85,9 @@ describe('D1: the difference of two agents is that of their full dumps', () => {
         await diffAgents(asking(a), asking(b));
         write(a, onlyA);
         write(b, onlyB);
-        expect(named(await diffAgents(asking(a), asking(b)))).toEqual(dumpDiff(a, b));
+        const diff = await diffAgents(asking(a), asking(b));
+        expect(named(diff)).toEqual(dumpDiff(a, b));
+        expect(diff.digestsOnly).toEqual([]);
       }),
       { numRuns: Number(process.env['PROPERTY_RUNS'] ?? 20) },
     );
@@ -261,19 +263,19 @@ describe('services and nodes', () => {
   });
 });
 
-describe('many differences', () => {
-  /** Returns an app whose claims of a cluster have this identity. */
-  const filled = (count: number, identity: number): TestApp => {
-    const test = testApp();
-    for (let i = 0; i < count; i++)
-      test.model.ipcache.upsert(`10.${i >> 16}.${(i >> 8) & 255}.${i & 255}`, {
-        identity,
-        source: 'clustermesh',
-        owner: 'baltic',
-      });
-    return test;
-  };
+/** Returns an app whose claims of a cluster have this identity. */
+const filled = (count: number, identity: number): TestApp => {
+  const test = testApp();
+  for (let i = 0; i < count; i++)
+    test.model.ipcache.upsert(`10.${i >> 16}.${(i >> 8) & 255}.${i & 255}`, {
+      identity,
+      source: 'clustermesh',
+      owner: 'baltic',
+    });
+  return test;
+};
 
+describe('many differences', () => {
   it('are all counted, listed up to 10,000, and the text says so', async () => {
     const [a, b] = [filled(21_000, 300), filled(21_000, 301)];
     b.model.ipcache.delete('10.0.7.7', { source: 'clustermesh', owner: 'baltic' });
@@ -331,6 +333,52 @@ describe('many differences', () => {
     const { app } = testApp();
     for (const query of ['place=5-4', 'place=65536', 'bucket=3-256', 'place=1-', 'bucket=1,,2'])
       expect((await app.request(`/v1/digest/kvstore?${query}`)).status).toBe(400);
+  });
+});
+
+describe('digests that differ although no entry does', () => {
+  it('are reported if the group has become equal meanwhile (regression: the text was "No differences.")', async () => {
+    const [a, b] = [filled(10, 300), filled(10, 301)];
+    const ask = asking(b);
+    let isFirst = true;
+    const ofB: Ask = async (path) => {
+      const document = await ask(path);
+      if (isFirst)
+        for (let i = 0; i < 10; i++)
+          b.model.ipcache.upsert(`10.0.0.${i}`, { identity: 300, source: 'clustermesh', owner: 'baltic' });
+      isFirst = false;
+      return document;
+    };
+    const diff = await diffAgents(asking(a), ofB);
+    expect(diff).toMatchObject({ writers: [], differences: [], digestsOnly: ['clustermesh baltic'] });
+    expect(diffLines(diff)).toEqual([
+      'clustermesh baltic: the digests differ, but no entry does: the group changed during the comparison, or the agents run different versions: repeat the command',
+      'Expected differences: 0 (local nodes and their addresses: 0, sources of one node: 0)',
+    ]);
+    expect(await diffAgents(asking(a), asking(b))).toMatchObject({ digestsOnly: [] });
+  });
+
+  it('are reported if the agents have other hashes', async () => {
+    const [a, b] = [filled(10, 300), filled(10, 300)];
+    const ask = asking(b);
+    const swap = (sum: string): string => sum.slice(8) + sum.slice(0, 8);
+    const ofB: Ask = async (path) => {
+      const document = (await ask(path)) as GroupDigestDocument & {
+        readonly writers?: readonly { readonly sum: string }[];
+      };
+      const { writers, buckets, places } = document;
+      return {
+        ...document,
+        ...(writers && { writers: writers.map((one) => ({ ...one, sum: swap(one.sum) })) }),
+        ...(buckets && { buckets: buckets.map(swap) }),
+        ...(places && {
+          places: Object.fromEntries(Object.entries(places).map(([place, sum]) => [place, swap(sum)])),
+        }),
+      };
+    };
+    const diff = await diffAgents(asking(a), ofB);
+    expect(diff).toMatchObject({ writers: [], differences: [], documents: [] });
+    expect(diff.digestsOnly).toContain('clustermesh baltic');
   });
 });
 

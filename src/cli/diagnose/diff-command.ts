@@ -141,7 +141,9 @@ export function addDiffCommand(program: Command, io: CommandIO, run: RunAction):
           const { diffAgents } = await import('../../client/agent-diff.ts');
           const { diffLines } = await import('../../client/diff-lines.ts');
           const json = await diffAgents(ask, askOther);
-          return { json, lines: diffLines(json), differences: json.writers.length + json.notCompared };
+          const { writers, notCompared, digestsOnly } = json;
+          const differences = writers.length + notCompared + digestsOnly.length;
+          return { json, lines: diffLines(json), differences };
         };
         const report = await compare().catch((cause: unknown) => {
           throw cause instanceof ApiError ? new InputError(cause.message, { cause }) : cause;
