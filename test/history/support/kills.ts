@@ -11,9 +11,9 @@ import { bundledScript, linesUntilKilled } from '../../base/support/killed-proce
 
 const WRITER = fileURLToPath(new URL('history-writer.ts', import.meta.url));
 const KEYS = 20;
-/** Lines of a writer before it may be killed: some changes, and some of them stored. */
-const LINES = 60;
-const SPREAD_MS = 400;
+/** Lines of a writer before it is killed: at least some changes, and some of them stored; at most a few segments. */
+const MIN_LINES = 60;
+const MAX_LINES = 400;
 /** Wall time and monotonic time are read one after the other, in whole milliseconds. */
 const TOLERANCE_MS = 4;
 /** Questions after each kill. */
@@ -36,8 +36,8 @@ interface Run {
   readonly flushed: number;
 }
 
-async function killed(script: string, path: string, afterMs: number): Promise<Run> {
-  const lines = await linesUntilKilled(script, [path, KEYS], { lines: LINES, afterMs });
+async function killed(script: string, path: string, count: number): Promise<Run> {
+  const lines = await linesUntilKilled(script, [path, KEYS], { lines: count, afterMs: 0 });
   const starts = lines.flatMap((line) => /^start (\d+)/.exec(line)?.[1] ?? []);
   const flushes = lines.flatMap((line) => /^flushed (\d+)/.exec(line)?.[1] ?? []);
   const changes = lines.flatMap((line) => {
@@ -57,7 +57,7 @@ function possible({ from, changes }: Run, key: number, at: number): ReadonlySet<
 }
 
 /**
- * Kills a process that stores a history, again and again, at random moments. After each kill, everything that was stored must be found,
+ * Kills a process that stores a history, again and again, each time after another number of changes. After each kill, everything that was stored must be found,
  * and no certain answer may be wrong. Returns the number of certain answers.
  */
 export async function killHistories(kills: number): Promise<number> {
@@ -67,7 +67,7 @@ export async function killHistories(kills: number): Promise<number> {
   const runs: Run[] = [];
   let certain = 0;
   for (let kill = 0; kill < kills; kill++) {
-    const run = await killed(script, path, (kill * 67.3) % SPREAD_MS);
+    const run = await killed(script, path, MIN_LINES + ((kill * 67) % (MAX_LINES - MIN_LINES)));
     runs.push(run);
     const disk = { folder: new StateFiles(path), maxBytes: 1 << 20, checksum: crc32 };
     const history = new History({ ipcache: new IPCache(), clock: systemClock, memory: 256 << 10, disk });
@@ -95,13 +95,20 @@ async function expectStored(history: History, { from, changes, flushed }: Run): 
   expect([...found].filter((identity) => !written.has(identity))).toEqual([]);
 }
 
+/** Returns a random time: half of them anywhere in or around the lives, the others near a change. */
+function randomTime(runs: readonly Run[], n: number): number {
+  const newest = runs.at(-1) as Run; // there is one
+  const random = (count: number): number => Math.floor(Math.random() * count);
+  const run = n % 2 === 0 ? newest : (runs[random(runs.length)] ?? newest);
+  // Near a change, because the share of the certain answers must not depend on the speed of the process and of its end.
+  const near = run.changes[random(run.changes.length)];
+  if (n % 4 > 1 && near !== undefined) return near.ended - 10 + random(20);
+  return run.from - 50 + random(newest.to - run.from + 100);
+}
+
 /** Asks for a random key and time. Returns 1 if the answer is certain. */
 async function ask(history: History, runs: readonly Run[], n: number, readAt: number): Promise<number> {
-  const first = runs[0]?.from ?? 0;
-  const newest = runs.at(-1) as Run; // there is one
-  // Half of them in the last life.
-  const from = n % 2 === 0 ? newest.from : first;
-  const at = Math.min(readAt - 1, Math.floor(from - 50 + Math.random() * (newest.to - from + 100)));
+  const at = Math.min(readAt - 1, randomTime(runs, n));
   const key = Math.floor(Math.random() * KEYS);
   const moment = await history.past.at(`10.0.0.${key}`, at);
   if (moment?.certain !== true) return 0;
