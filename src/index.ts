@@ -55,13 +55,13 @@ export {
   RecordingServiceHandler,
 } from './datapath/recording.ts';
 export * from './etcd.ts';
-export type { CauseGroup, NodeOfHost } from './history/causes.ts';
+export type { AroundOptions, CauseGroup, NodeOfHost } from './history/causes.ts';
 export type { ChangeLogCounts, UncertainSpan } from './history/change-log.ts';
 export type { VisibleClaim } from './history/changed-prefixes.ts';
 export type { Checksum } from './history/disk/frames.ts';
 export type { HistoryDisk } from './history/disk/segment-archive.ts';
 export type { DocumentChange, PastFields } from './history/document-change.ts';
-export type { AroundOptions, HistoryDiskStatus, HistoryOptions, HistoryStatus } from './history/history.ts';
+export type { HistoryDiskStatus, HistoryOptions, HistoryStatus } from './history/history.ts';
 export { History } from './history/history.ts';
 export type { ChangedSince, PastReader } from './history/past-reader.ts';
 export type {

@@ -3,6 +3,8 @@ import type { HistoryRecord } from './types.ts';
 
 const SAMPLES = 3;
 
+const MAX_GROUPS = 100;
+
 /** Changes of one window that have a common cause, or a mark. */
 export interface CauseGroup {
   /** Wall time of the first change. */
@@ -33,6 +35,18 @@ export interface CauseGroup {
 
 /** Returns the full name of the node that has this host address. */
 export type NodeOfHost = (host: string) => string | undefined;
+
+/** Options of {@link History.around}. */
+export interface AroundOptions {
+  /** Milliseconds before and after the moment. */
+  readonly windowMs: number;
+  /** Maximum number of groups; default 100. */
+  readonly limit?: number | undefined;
+  /** Names the node of a host address. */
+  readonly nodeOf?: NodeOfHost | undefined;
+  /** Returns true if a service that changed in the window has no backends at its end, but had some before. */
+  readonly isEmptied?: ((service: string) => boolean) | undefined;
+}
 
 type Mutable = { -readonly [K in keyof CauseGroup]: CauseGroup[K] } & {
   revisions: [string, string];
@@ -75,6 +89,16 @@ export class CauseGroups {
   sorted(): readonly CauseGroup[] {
     return [...this.#groups.values()].sort((a, b) => sizeOf(b) - sizeOf(a) || a.at - b.at);
   }
+}
+
+/** Returns the groups of records, which are oldest first; the largest group is first. */
+export function causeGroups(
+  records: readonly HistoryRecord[],
+  { limit = MAX_GROUPS, nodeOf = () => undefined, isEmptied }: AroundOptions,
+): readonly CauseGroup[] {
+  const groups = new CauseGroups(nodeOf, isEmptied);
+  for (const record of records) groups.add(record);
+  return groups.sorted().slice(0, limit);
 }
 
 function sizeOf({ added, changed, deleted }: CauseGroup): number {

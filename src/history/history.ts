@@ -18,27 +18,19 @@ import type { IPCache } from '../ipcache/ipcache.ts';
 import type { HeldClaim } from '../ipcache/row-reader.ts';
 import type { Family } from '../net/address-words.ts';
 import { formatKey, type PrefixRegister, parseKey, prefixRegister } from '../net/prefix.ts';
-import { type CauseGroup, CauseGroups, type NodeOfHost } from './causes.ts';
+import { type AroundOptions, type CauseGroup, causeGroups } from './causes.ts';
 import { ChangeLog, type ChangeLogCounts, type UncertainSpan } from './change-log.ts';
 import { type Asked, type Cut, cutIn, isLaterThan, momentOf, NOT_HELD, unheldMoment } from './cut.ts';
 import { type HistoryDisk, SegmentArchive } from './disk/segment-archive.ts';
 import { SegmentWriter } from './disk/segment-writer.ts';
-import { type DocumentChange, type PastFields, undoChange } from './document-change.ts';
+import type { DocumentChange, PastFields } from './document-change.ts';
 import { isUndoUncertain } from './lives.ts';
+import { documentBefore, documentRecords, memoryRecords } from './memory-records.ts';
 import { PastLookups } from './past-lookups.ts';
 import { PastReader } from './past-reader.ts';
 import { covering, lengthsOf } from './prefix-lengths.ts';
 import { PrefixTimeline, visibleBefore } from './prefix-timeline.ts';
-import { KIND } from './record-reader.ts';
-import {
-  changeAt,
-  inRange,
-  placesIn,
-  prefixRecord,
-  type RecordPlace,
-  recordAt,
-  textRecord,
-} from './records.ts';
+import { inRange, prefixRecord } from './records.ts';
 import type { Segment } from './segment.ts';
 import type {
   ChangeCause,
@@ -93,20 +85,6 @@ export interface HistoryStatus extends ChangeLogCounts {
   /** Undefined without a disk. */
   readonly disk: HistoryDiskStatus | undefined;
 }
-
-/** Options of {@link History.around}. */
-export interface AroundOptions {
-  /** Milliseconds before and after the moment. */
-  readonly windowMs: number;
-  /** Maximum number of groups; default 100. */
-  readonly limit?: number | undefined;
-  /** Names the node of a host address. */
-  readonly nodeOf?: NodeOfHost | undefined;
-  /** Returns true if a service that changed in the window has no backends at its end, but had some before. */
-  readonly isEmptied?: ((service: string) => boolean) | undefined;
-}
-
-const MAX_GROUPS = 100;
 
 /**
  * The history of the claims on prefixes, and of services and nodes. Records every change of a claim of an `IPCache` from {@link
@@ -362,30 +340,13 @@ export class History {
   ): DocumentMoment {
     const { cut, reason } = this.#cutOf(when);
     const { held } = this;
-    const certain = reason === undefined;
-    if (cut === undefined)
-      return {
-        at: held.from,
-        document: undefined,
-        since: undefined,
-        until: undefined,
-        certain,
-        reason,
-        held,
-      };
-    const isLater = isLaterThan(cut);
-    let document = current;
-    let until: number | undefined;
-    let since: number | undefined;
-    for (const place of this.#placesOf(kind, key)) {
-      if (!isLater(place)) {
-        since = this.#wallOf(place.ms);
-        break;
-      }
-      document = undoChange(document, changeAt(place));
-      until = this.#wallOf(place.ms);
-    }
-    return { at: this.#wallOf(cut.ms), document, since, until, certain, reason, held };
+    const certainty = { certain: reason === undefined, reason, held };
+    if (this.#log === undefined || cut === undefined)
+      return { at: held.from, document: undefined, since: undefined, until: undefined, ...certainty };
+    const { document, since, until } = documentBefore(this.#log, { kind, key, current }, cut);
+    const wall = (ms: number | undefined): number | undefined =>
+      ms === undefined ? undefined : this.#wallOf(ms);
+    return { at: this.#wallOf(cut.ms), document, since: wall(since), until: wall(until), ...certainty };
   }
 
   /** Yields the changes of a service or a node, newest first. */
@@ -394,39 +355,12 @@ export class History {
     key: string,
     range: HistoryRange = {},
   ): Generator<HistoryRecord, void, void> {
-    const isInRange = inRange(range);
-    let rest = range.limit ?? Number.POSITIVE_INFINITY;
-    for (const { segment, position, ms } of this.#placesOf(kind, key)) {
-      const sequence = segment.sequenceOf(position);
-      const at = this.#wallOf(ms);
-      if (!isInRange({ sequence, at })) continue;
-      if (rest-- <= 0) return;
-      yield textRecord(segment, position, { sequence, at, kind: KIND[kind] });
-    }
-  }
-
-  /** Yields the places of the records of a service or a node, newest first. */
-  *#placesOf(kind: 'service' | 'node', key: string): Generator<RecordPlace, void, void> {
-    for (const segment of this.#segments().toReversed()) yield* placesIn(segment, kind, key);
+    if (this.#log !== undefined) yield* documentRecords(this.#log, { kind, key }, range);
   }
 
   /** Yields all records of a range, newest first, without the visible claims of prefixes. */
   *records(range: HistoryRange = {}): Generator<HistoryRecord, void, void> {
-    const isInRange = inRange(range);
-    let rest = range.limit ?? Number.POSITIVE_INFINITY;
-    for (const segment of this.#segments().toReversed()) {
-      if (range.before !== undefined && segment.firstSequence >= range.before) continue;
-      if (range.since !== undefined && segment.endSequence <= range.since) continue;
-      if (range.from !== undefined && this.#wallOf(segment.lastMs) < range.from) continue;
-      if (range.to !== undefined && this.#wallOf(segment.startMs) > range.to) continue;
-      for (const { position, kind, ms, sequence } of segment.newestHeads()) {
-        if (kind === KIND.batch) continue;
-        const at = this.#wallOf(ms);
-        if (!isInRange({ sequence, at })) continue;
-        if (rest-- <= 0) return;
-        yield recordAt(segment, position, sequence, at);
-      }
-    }
+    if (this.#log !== undefined) yield* memoryRecords(this.#log, range);
   }
 
   /**
@@ -434,11 +368,8 @@ export class History {
    * pass over the segments of the window.
    */
   around(when: number, options: AroundOptions): readonly CauseGroup[] {
-    const { windowMs, limit = MAX_GROUPS, nodeOf = () => undefined, isEmptied } = options;
-    const records = [...this.records({ from: when - windowMs, to: when + windowMs })].reverse();
-    const groups = new CauseGroups(nodeOf, isEmptied);
-    for (const record of records) groups.add(record);
-    return groups.sorted().slice(0, limit);
+    const range = { from: when - options.windowMs, to: when + options.windowMs };
+    return causeGroups([...this.records(range)].reverse(), options);
   }
 
   #segments(): readonly Segment[] {

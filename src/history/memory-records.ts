@@ -1,0 +1,75 @@
+import type { ChangeLog } from './change-log.ts';
+import { type Cut, isLaterThan } from './cut.ts';
+import { type PastFields, undoChange } from './document-change.ts';
+import { KIND } from './record-reader.ts';
+import { changeAt, inRange, placesIn, type RecordPlace, recordAt, textRecord } from './records.ts';
+import type { HistoryRange, HistoryRecord } from './types.ts';
+
+/** A service (`namespace/name`) or a node (`cluster/name`). */
+interface DocumentKey {
+  readonly kind: 'service' | 'node';
+  readonly key: string;
+}
+
+/** Yields the records of a range in memory, newest first, without the visible claims of prefixes. */
+export function* memoryRecords(log: ChangeLog, range: HistoryRange): Generator<HistoryRecord, void, void> {
+  const isInRange = inRange(range);
+  const { clock } = log.life;
+  let rest = range.limit ?? Number.POSITIVE_INFINITY;
+  for (const segment of log.segments.toReversed()) {
+    if (range.before !== undefined && segment.firstSequence >= range.before) continue;
+    if (range.since !== undefined && segment.endSequence <= range.since) continue;
+    if (range.from !== undefined && clock.wallOf(segment.lastMs) < range.from) continue;
+    if (range.to !== undefined && clock.wallOf(segment.startMs) > range.to) continue;
+    for (const { position, kind, ms, sequence } of segment.newestHeads()) {
+      if (kind === KIND.batch) continue;
+      const at = clock.wallOf(ms);
+      if (!isInRange({ sequence, at })) continue;
+      if (rest-- <= 0) return;
+      yield recordAt(segment, position, sequence, at);
+    }
+  }
+}
+
+/** Yields the records of a service or a node in memory, newest first. */
+export function* documentRecords(
+  log: ChangeLog,
+  asked: DocumentKey,
+  range: HistoryRange,
+): Generator<HistoryRecord, void, void> {
+  const isInRange = inRange(range);
+  let rest = range.limit ?? Number.POSITIVE_INFINITY;
+  for (const { segment, position, ms } of placesOf(log, asked)) {
+    const sequence = segment.sequenceOf(position);
+    const at = log.life.clock.wallOf(ms);
+    if (!isInRange({ sequence, at })) continue;
+    if (rest-- <= 0) return;
+    yield textRecord(segment, position, { sequence, at, kind: KIND[asked.kind] });
+  }
+}
+
+/** Returns a service or a node at a moment: its fields of now, with the later changes undone. Times are milliseconds of the life. */
+export function documentBefore(
+  log: ChangeLog,
+  asked: DocumentKey & { readonly current: PastFields | undefined },
+  cut: Cut,
+): {
+  readonly document: PastFields | undefined;
+  readonly since: number | undefined;
+  readonly until: number | undefined;
+} {
+  const isLater = isLaterThan(cut);
+  let document = asked.current;
+  let until: number | undefined;
+  for (const place of placesOf(log, asked)) {
+    if (!isLater(place)) return { document, since: place.ms, until };
+    document = undoChange(document, changeAt(place));
+    until = place.ms;
+  }
+  return { document, since: undefined, until };
+}
+
+/** Yields the places of the records of a service or a node, newest first. */
+function* placesOf(log: ChangeLog, { kind, key }: DocumentKey): Generator<RecordPlace, void, void> {
+  for (const segment of log.segments.toReversed()) yield* placesIn(segment, kind, key);
+}
