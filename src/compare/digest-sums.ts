@@ -1,5 +1,8 @@
 import { mix } from '../columns/mix.ts';
 
+/** The version of the hashes. Digests of different versions cannot be compared. */
+export const DIGEST_VERSION = 3;
+
 /** Number of buckets of a digest, and of places of each bucket. */
 export const BUCKETS = 256;
 

@@ -9,7 +9,7 @@ import { readTapeSettings } from './tape-settings.ts';
 export interface ReplayOptions {
   /** Wall time of the last line in milliseconds since the epoch. Default: the end of the tape. */
   readonly at?: number | undefined;
-  /** Refuses a tape that another version of the program has written, because its digests may differ. Default: accepts any. */
+  /** Refuses a tape that another version of the program has written, because its state may differ. Default: accepts any. */
   readonly version?: string | undefined;
   readonly onReject?: ((rejection: Rejection) => void) | undefined;
   /** Called with a replay before its first line: once, and once more after each cut. */
@@ -39,6 +39,8 @@ export interface ReplayReport {
   readonly isComplete: boolean;
   /** True if names and addresses were replaced. The tape has no digests then. */
   readonly isScrubbed: boolean;
+  /** The version of digests that were not compared, because this program has another one; 0 if the tape does not name it. */
+  readonly otherDigests: number | undefined;
   /** The digest that differs, and its position. The replay has ended there. */
   readonly difference: (DigestDifference & { readonly at: string }) | undefined;
 }
@@ -67,6 +69,7 @@ class TapeReplayer {
   #to = 0;
   #events = 0;
   #digests = 0;
+  #otherDigests: number | undefined;
   #difference: ReplayReport['difference'];
 
   constructor(parts: readonly TapePart[], options: ReplayOptions) {
@@ -94,6 +97,7 @@ class TapeReplayer {
       cuts: this.#cuts,
       isComplete: replay.isComplete,
       isScrubbed: head?.head.scrubbed === true,
+      otherDigests: this.#otherDigests,
       difference: this.#difference,
     };
   }
@@ -150,7 +154,11 @@ class TapeReplayer {
 
   #applied(part: TapePart, { line, number }: PlacedLine, difference: DigestDifference | undefined): boolean {
     if (difference !== undefined) this.#difference = { ...difference, at: `${part.path}:${number}` };
-    else if (line.ev === 'digest' && this.#replay?.isComplete === true) this.#digests++;
+    else if (line.ev === 'digest' && this.#replay?.isComplete === true) {
+      const { otherDigests } = this.#replay;
+      if (otherDigests === undefined) this.#digests++;
+      else this.#otherDigests = otherDigests;
+    }
     return difference === undefined;
   }
 

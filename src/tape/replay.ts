@@ -1,6 +1,7 @@
 import type { Rejection } from '../base/rejection.ts';
 import { GlobalServices } from '../clustermesh/global-services.ts';
 import { ClaimDigest } from '../compare/claim-digest.ts';
+import { DIGEST_VERSION } from '../compare/digest-sums.ts';
 import { IPCache } from '../ipcache/ipcache.ts';
 import { NodeManager } from '../nodemanager/node-manager.ts';
 import { ServiceCache } from '../servicecache/service-cache.ts';
@@ -41,6 +42,7 @@ export class Replay {
   readonly #recent: { readonly store: string; readonly key: string }[] = [];
   /** False until a snapshot is complete. Digests are then not compared. */
   #isComplete = true;
+  #otherDigests: number | undefined;
 
   constructor(settings: TapeSettings, onReject: (rejection: Rejection) => void = () => {}) {
     const { clusterName, nodeName, network } = settings;
@@ -70,6 +72,14 @@ export class Replay {
   }
 
   /**
+   * The version of the digests of the tape if it is not that of this program; 0 if the tape does not name it. The digests are then
+   * not compared.
+   */
+  get otherDigests(): number | undefined {
+    return this.#otherDigests;
+  }
+
+  /**
    * Applies a line. Returns a difference if the line is a digest that differs; a promise if the engines do not have the line yet, but
    * when it resolves.
    */
@@ -77,6 +87,9 @@ export class Replay {
     if (line.ms > this.clock.now()) this.clock.advanceTo(line.ms);
     switch (line.ev) {
       case 'tape':
+        this.clock.wall = line.wall;
+        this.#otherDigests = line.digests === DIGEST_VERSION ? undefined : (line.digests ?? 0);
+        return undefined;
       case 'clock':
         this.clock.wall = line.wall;
         return undefined;
@@ -84,7 +97,7 @@ export class Replay {
         this.#isComplete = true;
         return undefined;
       case 'digest':
-        return this.#isComplete ? this.#compare(line.sums) : undefined;
+        return this.#isComplete && this.#otherDigests === undefined ? this.#compare(line.sums) : undefined;
       case 'complete':
         this.services.markSynced();
         return undefined;

@@ -42,6 +42,8 @@ export type TapeEntry =
       readonly ev: 'tape';
       readonly format: number;
       readonly version: string;
+      /** Version of the digests; absent in a copy without them, and in tapes that were written before the field existed. */
+      readonly digests?: number;
       readonly life: string;
       readonly wall: number;
       readonly settings: Readonly<Record<string, unknown>>;
@@ -110,6 +112,7 @@ type FieldKind =
   | 'resource'
   | 'scope'
   | 'start or listed'
+  | 'number?'
   | 'one?'
   | 'true?'
   | 'text?';
@@ -122,6 +125,7 @@ const SHAPES: Readonly<Record<TapeEvent, Readonly<Record<string, FieldKind>>>> =
   tape: {
     format: 'number',
     version: 'text',
+    digests: 'number?',
     life: 'text',
     wall: 'time',
     settings: 'object',
@@ -160,6 +164,7 @@ const CHECKS: Readonly<Record<FieldKind, (value: unknown) => boolean>> = {
   resource: (value) => COPIED_RESOURCES.some((resource) => resource === value),
   scope: (value) => value === 'services' || value === 'everything',
   'start or listed': (value) => value === 'start' || value === 'listed',
+  'number?': (value) => value === undefined || typeof value === 'number',
   'one?': (value) => value === undefined || value === 1,
   'true?': (value) => value === undefined || value === true,
   'text?': (value) => value === undefined || typeof value === 'string',

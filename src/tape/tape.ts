@@ -4,6 +4,7 @@ import type { StateFolder } from '../base/files/state-folder.ts';
 import type { TurnGate } from '../base/turn-gate.ts';
 import type { MeshTap } from '../clustermesh/mesh-tap.ts';
 import { ClaimDigest } from '../compare/claim-digest.ts';
+import { DIGEST_VERSION } from '../compare/digest-sums.ts';
 import type { IPCache } from '../ipcache/ipcache.ts';
 import { KubernetesTape } from './kubernetes-tape.ts';
 import { contentOf, MeshTape } from './mesh-tape.ts';
@@ -150,6 +151,7 @@ export class Tape {
       ev: 'tape',
       format: TAPE_FORMAT,
       version,
+      digests: DIGEST_VERSION,
       life,
       wall: this.#wall,
       settings: { ...settings },

@@ -86,6 +86,19 @@ describe('dpcache tape and replay', () => {
     expect(JSON.parse(stdout).difference.keys).toHaveLength(10);
   });
 
+  it('replay a tape with digests of another version: they are not compared, and the result says so', async () => {
+    const text = gunzipSync(readFileSync(TAPE)).toString();
+    const other = text.replace('"k8s":"7b46dd1229f4cb93"', '"k8s":"0"').replace('"digests":3', '"digests":1');
+    const path = join(temporaryFolder({}), 'tape-000001.jsonl.gz');
+    writeFileSync(path, gzipSync(other));
+    const { status, stdout } = await dpcache('replay', path, '--ignore-version');
+    expect(stdout).toMatch(/, 66 events, digests of version 1 not compared\n$/);
+    expect(status).toBe(0);
+    const json = JSON.parse((await dpcache('replay', path, '--ignore-version', '-o', 'json')).stdout);
+    expect(json).toMatchObject({ digests: 0, otherDigests: 1, complete: true });
+    expect(json).not.toHaveProperty('difference');
+  });
+
   it.each([
     [['replay', TAPE, '--at', 'noon'], 2, "invalid --at 'noon'"],
     [['replay', '/nowhere'], 1, 'tape /nowhere: no such file or folder: check the path'],

@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import { gunzipSync, gzipSync } from 'node:zlib';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { DIGEST_VERSION } from '../../src/compare/digest-sums.ts';
 import { checkTape } from '../../src/tape/check-tape.ts';
 import { TapeError } from '../../src/tape/tape-line.ts';
 import { type Happening, happenings } from '../clustermesh/support/mesh-laws.ts';
@@ -259,6 +260,22 @@ describe('the tape of a mesh under faults', () => {
       const line = text.split('\n')[report.events - 1];
       expect(line).toContain('"ev":"digest"');
       expect(difference?.at).toBe(`${file}:${report.events}`);
+    });
+  });
+
+  it('with digests of another version is replayed without a comparison, and the report names that version', async () => {
+    await withFolder(async (folder) => {
+      await tapeMesh(folder, SCRIPT.slice(0, 3));
+      const [file = ''] = await filesOf(folder);
+      const text = gunzipSync(await readFile(file)).toString();
+      expect(text).toContain(`"digests":${DIGEST_VERSION},`);
+      const other = text
+        .replace(`"digests":${DIGEST_VERSION},`, '"digests":1,')
+        .replaceAll(/("ev":"digest","sums":\{"[^"]+":)"[^"]*"/g, '$1"0"');
+      await writeFile(file, gzipSync(other));
+      const { report } = await replayMesh(file);
+      expect(report).toMatchObject({ digests: 0, difference: undefined, otherDigests: 1 });
+      expect(report.events).toBe(text.trimEnd().split('\n').length);
     });
   });
 

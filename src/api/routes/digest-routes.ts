@@ -1,7 +1,7 @@
 import { createRoute, z } from '@hono/zod-openapi';
 import type { TurnGate } from '../../base/turn-gate.ts';
 import { ClaimDigest } from '../../compare/claim-digest.ts';
-import { BUCKETS, type GroupDigest, PLACES } from '../../compare/digest-sums.ts';
+import { BUCKETS, DIGEST_VERSION, type GroupDigest, PLACES } from '../../compare/digest-sums.ts';
 import { type ComparedDocument, DocumentDigest, weightOf } from '../../compare/document-digest.ts';
 import type { HeldClaim } from '../../ipcache/row-reader.ts';
 import { formatLabels } from '../../model/labels.ts';
@@ -12,9 +12,6 @@ import { comparedDocuments } from '../compared-documents.ts';
 import { ProblemError } from '../problem.ts';
 import { answerJSON } from './answer.ts';
 import { answers } from './route-parts.ts';
-
-/** The version of the hashes. Digests of different versions cannot be compared. */
-const VERSION = 3;
 
 /** Maximum number of claims in a response. */
 const MAX_CLAIMS = 10_000;
@@ -244,7 +241,7 @@ export function addDigestRoutes(app: ApiApp, { model, instance, gate }: RouteCon
   app.openapi(GET_DIGEST, async (c) => {
     await ready();
     const document: DigestDocument = {
-      version: VERSION,
+      version: DIGEST_VERSION,
       cluster: model.status().cluster,
       node: nodeFullName(model.nodes.localNode),
       instance,

@@ -50,16 +50,24 @@ function summaryDocument({ from, to, ...summary }: TapeSummary): object {
 
 /** Returns the result of a replay for `-o json`. */
 function replayDocument(report: ReplayReport): object {
-  const { to, events, digests, cuts, isComplete, isScrubbed, difference } = report;
-  const at = new Date(to).toISOString();
-  return { to: at, events, digests, cuts, complete: isComplete, scrubbed: isScrubbed, difference };
+  const { to, isComplete: complete, isScrubbed: scrubbed, replay: _, ...rest } = report;
+  return { to: new Date(to).toISOString(), ...rest, complete, scrubbed };
+}
+
+/** Returns the number of equal digests as text, or why they are not compared. */
+function digestText({ digests, isScrubbed, otherDigests }: ReplayReport): string {
+  if (isScrubbed) return 'scrubbed, without digests';
+  const equal = `${countText(digests, 'digest')} equal`;
+  if (otherDigests === undefined) return equal;
+  const version = otherDigests === 0 ? 'an unknown version' : `version ${otherDigests}`;
+  const other = `digests of ${version} not compared`;
+  return digests === 0 ? other : `${equal}, ${other}`;
 }
 
 /** Returns the result of a replay as lines. */
 function replayLines(report: ReplayReport): readonly string[] {
-  const { to, events, digests, cuts, isComplete, isScrubbed, difference } = report;
-  const equal = isScrubbed ? 'scrubbed, without digests' : `${countText(digests, 'digest')} equal`;
-  const lines = [`replayed to ${clockText(to)}, ${countText(events, 'event')}, ${equal}`];
+  const { to, events, cuts, isComplete, difference } = report;
+  const lines = [`replayed to ${clockText(to)}, ${countText(events, 'event')}, ${digestText(report)}`];
   for (const { at, lost } of cuts)
     lines.push(
       lost === 0 ? `${at}: the agent was restarted` : `${at}: ${countText(lost, 'line')} missing before it`,
@@ -168,7 +176,7 @@ export function addTapeCommands(program: Command, io: CommandIO, run: RunAction)
       'afterwards, serve the page with that state until Ctrl-C, at a port (of loopback) or address:port',
       parseListen,
     )
-    .option('--ignore-version', 'replay a tape of another version of dpcache, whose digests may differ')
+    .option('--ignore-version', 'replay a tape of another version of dpcache, whose state may differ')
     .action((path: string, { at: time, serve, ignoreVersion, output }: ReplayFlags) =>
       run(async () => {
         const at = time === undefined ? undefined : parseWhen(time, systemClock.wallTime());
