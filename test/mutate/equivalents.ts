@@ -343,7 +343,7 @@ export const EQUIVALENTS: readonly Equivalent[] = [
   },
   {
     file: 'src/kvstore/session/lock-keeper.ts',
-    symbol: 'LockKeeper.#turn',
+    symbol: 'LockKeeper.#waitForTurn',
     changes: ['{if (_(_) === _) _(_);} → {}', '_(_) === _ → false'],
     reason: 'what is over is waited for no longer: only memory tells',
   },
@@ -364,12 +364,6 @@ export const EQUIVALENTS: readonly Equivalent[] = [
     symbol: 'lastBefore',
     changes: ['_ > (_?._?? 0) → _ >= (_?._?? 0)'],
     reason: 'no two places are of one revision',
-  },
-  {
-    file: 'src/kvstore/session/lock-keeper.ts',
-    symbol: 'orAborted',
-    changes: ['\'abort\' → ""'],
-    reason: 'the signal is of this call alone: only memory tells',
   },
   {
     file: 'src/kvstore/memory/memory-server.ts',
@@ -420,20 +414,14 @@ export const EQUIVALENTS: readonly Equivalent[] = [
     reason: 'the gate has run the step: the fallback is for the compiler',
   },
   {
-    file: 'src/kvstore/stores/sync-store.ts',
-    symbol: 'SyncStore.#settled',
-    changes: ['_ !== _ → true'],
-    reason: 'nobody waits for a name that is the canary',
-  },
-  {
-    file: 'src/kvstore/stores/sync-store.ts',
-    symbol: 'SyncStore.#writeCanary',
+    file: 'src/kvstore/stores/canary.ts',
+    symbol: 'Canary.write',
     changes: ['{_ = undefined;} → {}'],
     reason: 'to give up a write that has ended does nothing',
   },
   {
     file: 'src/kvstore/watch/last-deletes.ts',
-    symbol: 'LastDeletes.#kept',
+    symbol: 'LastDeletes.#deletes',
     changes: ['[] → ["Stryker was here"]'],
     reason: 'what has no revision counts as deleted at 0: nobody asks for it, and it is the first to go',
   },
@@ -1131,19 +1119,19 @@ export const EQUIVALENTS: readonly Equivalent[] = [
   },
   {
     file: 'src/restore/restoration.ts',
-    symbol: 'Restoration.#letGo',
+    symbol: 'Restoration.#release',
     changes: ['[] → ["Stryker was here"]'],
     reason: 'there is no node of that name to delete',
   },
   {
     file: 'src/restore/restoration.ts',
-    symbol: 'Restoration.#nodeTaken',
+    symbol: 'Restoration.#noteNode',
     changes: ['[] → ["Stryker was here"]'],
     reason: 'there is no node of that name to delete',
   },
   {
     file: 'src/restore/restoration.ts',
-    symbol: 'Restoration.#takeNode',
+    symbol: 'Restoration.#restoreNode',
     changes: [
       "typeof _ === 'string' && typeof _ === 'string' → true",
       "typeof _ === 'string' && typeof _ === 'string' → typeof _ === 'string' || typeof _ === 'string'",
@@ -1195,13 +1183,13 @@ export const EQUIVALENTS: readonly Equivalent[] = [
   },
   {
     file: 'src/servicecache/announcement.ts',
-    symbol: 'countsAlike',
+    symbol: 'haveSameSelection',
     changes: ['{return (_?._ === _?._ && _?._ === _?._ && _(_) … → {}'],
     reason: 'compares all of them; to compare what has changed saves time',
   },
   {
     file: 'src/servicecache/announcement.ts',
-    symbol: 'countsAlike',
+    symbol: 'haveSameSelection',
     changes: ['_?._ → _'],
     reason: 'what is announced has a service: for the compiler',
   },
@@ -1351,19 +1339,19 @@ export const EQUIVALENTS: readonly Equivalent[] = [
   },
   {
     file: 'src/servicecache/offer-difference.ts',
-    symbol: 'OrderedMatcher.take',
+    symbol: 'OrderedMatcher.pull',
     changes: ['_?._ === _ → false', '{_(); return _;} → {}'],
     reason: 'what is left is looked up, and found there; it only takes longer',
   },
   {
     file: 'src/servicecache/offer-difference.ts',
-    symbol: 'OrderedMatcher.take',
+    symbol: 'OrderedMatcher.pull',
     changes: ['_ !== undefined → true'],
     reason: 'deletes what is not there',
   },
   {
     file: 'src/servicecache/offer-difference.ts',
-    symbol: 'OrderedMatcher.take',
+    symbol: 'OrderedMatcher.pull',
     changes: ['_?.delete → _'],
     reason: 'it was found in there',
   },
@@ -1420,12 +1408,6 @@ export const EQUIVALENTS: readonly Equivalent[] = [
     symbol: 'offeredBySlice',
     changes: ['_ === 0 → false'],
     reason: 'merges with nothing',
-  },
-  {
-    file: 'src/servicecache/service-state.ts',
-    symbol: 'holderIn',
-    changes: ['_(_, _) === 0 → false'],
-    reason: 'who asks has not claimed the address yet',
   },
   {
     file: 'src/servicecache/service-state.ts',

@@ -1,6 +1,8 @@
+import { existsSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { parseCommandLine } from './command-line.ts';
-import type { Equivalent } from './equivalents.ts';
+import { EQUIVALENTS, type Equivalent } from './equivalents.ts';
 import { describeMutant, type Mutant } from './mutant.ts';
 import { scoreOf } from './score.ts';
 import { operatorsOf, symbolAt } from './source-place.ts';
@@ -42,6 +44,22 @@ describe('the score of a mutation run', () => {
     const [stale] = scoreOf([{ ...survivor, status: 'Killed' }], [listed]).stale;
     expect(stale).toBe('src/net/port.ts: Port.before: _ < _ → _ <= _');
     expect(scoreOf([], [listed]).stale).toHaveLength(1);
+  });
+});
+
+const REPO = join(import.meta.dirname, '../..');
+
+function symbolsOf(file: string): ReadonlySet<string> {
+  const path = join(REPO, file);
+  const lines = existsSync(path) ? readFileSync(path, 'utf8').split('\n') : [];
+  return new Set(lines.map((_, index) => symbolAt(lines, index + 1)));
+}
+
+describe('the list of equivalent mutants', () => {
+  it('names symbols that exist (regression: nine had other names, so that their mutants counted as not detected)', () => {
+    const files = new Map(EQUIVALENTS.map(({ file }) => [file, symbolsOf(file)]));
+    const unknown = EQUIVALENTS.filter(({ file, symbol }) => files.get(file)?.has(symbol) !== true);
+    expect(unknown.map(({ file, symbol }) => `${file}: ${symbol}`)).toEqual([]);
   });
 });
 
