@@ -39,7 +39,11 @@ export async function linesUntilKilled(
     printed += chunk.toString();
   });
   const exit = once(child, 'close');
-  while (child.exitCode === null && printed.split('\n').length <= lines)
+  let hasEnded = false;
+  void exit.then(() => {
+    hasEnded = true;
+  });
+  while (!hasEnded && printed.split('\n').length <= lines)
     await Promise.race([once(child.stdout, 'data'), exit]);
   await new Promise((resolve) => setTimeout(resolve, afterMs));
   child.kill('SIGKILL');
