@@ -39,7 +39,7 @@ const config: ViteUserConfig = defineConfig({
         test: {
           name: 'pure',
           include: ['test/**/*.test.ts'],
-          exclude: [...ELSEWHERE.map((room) => `test/${room}/**`), ...ISOLATED.map(fileOf)],
+          exclude: [...ELSEWHERE.map((folder) => `test/${folder}/**`), ...ISOLATED.map(fileOf)],
           isolate: false,
           restoreMocks: true,
         },

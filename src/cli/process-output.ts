@@ -20,7 +20,7 @@ type Stream = NodeJS.WriteStream;
 export interface OutputFaults {
   /** The reader has closed the pipe (`| head`). Not a failure, but no more output is needed. */
   readonly onClosed: () => void;
-  /** Writing has failed with reason `why`. Called once. */
+  /** Receives the reason of a failed write. Called once. */
   readonly onFailed: (reason: string) => void;
 }
 

@@ -94,7 +94,7 @@ export const askDatapathStatus: Question = async (ask) => {
   return { json: datapath, lines: datapathLines(datapath), found: isHealthy(datapath) };
 };
 
-/** Returns the parts that can run on this host. Used if no agent can be asked; `why` is the reason. */
+/** Returns the parts that can run on this host. Used if no agent can be asked, for this `reason`. */
 export function hostAnswer({ kernel, parts, pinFolder, cgroup }: ProbeAnswer, reason: string): Answer {
   const rows = parts.flatMap(({ part, missing }) => {
     const [first = '', ...others] = missing;

@@ -6,7 +6,7 @@ export type ConfigFile =
   | { readonly kind: 'config'; readonly hash: string; readonly connect: ConnectKvstore }
   /** Another file, such as a certificate: it has no `endpoints:`. */
   | { readonly kind: 'other' }
-  /** Not a file, unreadable, or an invalid configuration. `why` is the problem. */
+  /** Not a file, unreadable, or an invalid configuration. `reason` is the problem. */
   | { readonly kind: 'unusable'; readonly reason: string };
 
 /** Files of the directory by name, without hidden files such as `..data`. */

@@ -299,7 +299,7 @@ export class FollowedCluster {
     this.#dispatch({ type: 'connected', attempt });
   }
 
-  /** Runs foreign `work` with a time limit. Rejects with `why` if it takes longer. */
+  /** Runs foreign `work` with a time limit. Rejects with `reason` if it takes longer. */
   async #runWithin<T>(
     ms: number,
     reason: string,

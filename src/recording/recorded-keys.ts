@@ -51,11 +51,11 @@ export function parseRecordedKey(line: string, at: string): Decoded<RecordedKey>
 async function* parseLine(
   line: string,
   at: string,
-  own: string,
+  local: string,
 ): AsyncGenerator<Decoded<RecordedKey>, void, void> {
   const kvs = line.includes('"kvs"') ? await etcdctlKeys(line) : undefined;
   if (kvs === undefined) return yield parseRecordedKey(line, at);
-  const store = clusterOf(kvs) ?? own;
+  const store = clusterOf(kvs) ?? local;
   for (const [index, kv] of kvs.entries()) {
     const place = `${at} kvs[${index}]`;
     yield decodeWith(place, () => readEtcdctlKey(kv, store, place));
@@ -105,14 +105,14 @@ function textOf(path: string): Readable {
 /**
  * Yields the keys of a recorded mesh, JSON lines of `{"store", "key", "value"}`, or with `value64` in base64 for bytes that are not
  * UTF-8. The file is streamed, because it may be larger than the memory. A line may also be a whole response of `etcdctl get --prefix cilium -w json`. If it contains exactly one cluster
- * configuration, its keys belong to that cluster, else to `own`. A file of a tape (`.gz`) has the keys of its beginning: those before
+ * configuration, its keys belong to that cluster, else to `local`. A file of a tape (`.gz`) has the keys of its beginning: those before
  * the end of the initial sync, or of the snapshot. Empty lines are ignored. An invalid line or key is passed to
  * `onReject` with `file:line`, and the next one is read. Throws {@link InputError} if the file cannot be read.
  */
 export async function* readRecordedKeys(
   path: string,
   onReject: (rejection: Rejection) => void,
-  own: string,
+  local: string,
 ): AsyncGenerator<RecordedKey, void, void> {
   const input = textOf(path);
   let number = 0;
@@ -124,7 +124,7 @@ export async function* readRecordedKeys(
       const event = TAPE_EVENT.exec(text)?.[1];
       if (event === 'complete' || event === 'whole') break; // changes follow
       if (event !== undefined && (event !== 'config' || !text.includes('"value'))) continue;
-      for await (const parsed of parseLine(text, `${path}:${number}`, own)) {
+      for await (const parsed of parseLine(text, `${path}:${number}`, local)) {
         if (parsed.ok) yield parsed.value;
         else onReject(parsed.rejection);
       }

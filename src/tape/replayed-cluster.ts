@@ -112,8 +112,8 @@ export class ReplayedCluster {
     const { clusterName, maxConnectedClusters, serviceV2, network } = settings;
     const { ipcache, nodes, services } = engines;
     const { remoteNodeIdentities } = network;
-    const isOwn = name === clusterName;
-    const of: Pick<ClusterStoresOptions, 'writer' | 'engines' | 'limits'> = isOwn
+    const isLocal = name === clusterName;
+    const of: Pick<ClusterStoresOptions, 'writer' | 'engines' | 'limits'> = isLocal
       ? {
           writer: { source: 'kvstore' },
           engines: { ipcache, nodes, remoteNodeIdentities },
@@ -127,7 +127,7 @@ export class ReplayedCluster {
     this.#stores = new ClusterStores({
       ...of,
       cluster: name,
-      globalServices: isOwn ? undefined : globalServices,
+      globalServices: isLocal ? undefined : globalServices,
       serviceV2,
       identities: this.identities,
       rejections: new RejectionLog(onReject),

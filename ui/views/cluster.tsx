@@ -149,7 +149,7 @@ export function Cluster({ name }: { name: string }): VNode {
                 [
                   'role',
                   cluster.local ? (
-                    <Chip key="own" tone="accent">
+                    <Chip key="local" tone="accent">
                       local cluster
                     </Chip>
                   ) : (

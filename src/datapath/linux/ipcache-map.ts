@@ -239,20 +239,20 @@ export type IsLocalAddress = (address: string) => boolean;
 
 const host = prefixRegister();
 
-function itemOf({ identity, hostIP, encryptKey, source }: KeyedEntry, isOwn: IsLocalAddress): IPCacheItem {
-  const isIPv4 = hostIP !== undefined && !isOwn(hostIP) && scanIPv4(hostIP, host) === hostIP.length;
+function itemOf({ identity, hostIP, encryptKey, source }: KeyedEntry, isLocal: IsLocalAddress): IPCacheItem {
+  const isIPv4 = hostIP !== undefined && !isLocal(hostIP) && scanIPv4(hostIP, host) === hostIP.length;
   return { identity, tunnel: isIPv4 ? host.w0 : 0, encryptKey, flags: 0, strength: sourceRank(source) };
 }
 
 /** The desired content of the map: the visible entries of an `IPCache`, read on demand. */
 export class DesiredIPCache implements DesiredItems<IPCacheItem> {
   readonly #ipcache: IPCacheReads;
-  readonly #isOwn: IsLocalAddress;
+  readonly #isLocal: IsLocalAddress;
 
   /** Addresses of this host get no tunnel (pkg/datapath/ipcache). By default, no address belongs to it. */
-  constructor(ipcache: IPCacheReads, isOwn: IsLocalAddress = () => false) {
+  constructor(ipcache: IPCacheReads, isLocal: IsLocalAddress = () => false) {
     this.#ipcache = ipcache;
-    this.#isOwn = isOwn;
+    this.#isLocal = isLocal;
   }
 
   /** Includes entries that an endpoint shadows. */
@@ -262,11 +262,11 @@ export class DesiredIPCache implements DesiredItems<IPCacheItem> {
 
   get(key: string): IPCacheItem | undefined {
     const entry = this.#ipcache.lookupByPrefix(key);
-    return entry && itemOf(entry, this.#isOwn);
+    return entry && itemOf(entry, this.#isLocal);
   }
 
   *entries(): Generator<readonly [string, IPCacheItem], void, void> {
-    for (const entry of this.#ipcache.entries()) yield [prefixOfKey(entry.key), itemOf(entry, this.#isOwn)];
+    for (const entry of this.#ipcache.entries()) yield [prefixOfKey(entry.key), itemOf(entry, this.#isLocal)];
   }
 }
 

@@ -37,7 +37,7 @@ import {
 } from './kinds.ts';
 import { KubernetesIdentities } from './kubernetes-identities.ts';
 import { type HandoverEvent, type HandoverState, handover } from './kvstore-handover.ts';
-import { ciliumNodeReader, type FedNodes, ownNodeReader } from './node-readers.ts';
+import { ciliumNodeReader, type FedNodes, localNodeReader } from './node-readers.ts';
 import {
   type AnyFeed,
   type CauseListener,
@@ -352,7 +352,7 @@ export class KubernetesFeed {
       this.#guard.call(this.#options.onHostLabels, labels);
     };
     this.#add('ciliumnodes', ciliumNodeReader(engine, this.#options.keepRestoredNodes));
-    this.#add('nodes', ownNodeReader(engine, { annotations: nodeAnnotations, onLabels }));
+    this.#add('nodes', localNodeReader(engine, { annotations: nodeAnnotations, onLabels }));
   }
 
   #addServices(): void {

@@ -54,8 +54,8 @@ export function ciliumNodeReader(engine: NodeEngine, keepRestored = false): Obje
   };
 }
 
-/** Options of {@link ownNodeReader}. */
-export interface OwnNodeOptions {
+/** Options of {@link localNodeReader}. */
+export interface LocalNodeOptions {
   /** If true, annotations are read (KUBERNETES 40). */
   readonly annotations: boolean;
   /** Receives the labels, which are the labels of the host endpoint, with every change of the Node. */
@@ -63,9 +63,9 @@ export interface OwnNodeOptions {
 }
 
 /** Returns a reader that writes the local Node to the node manager. Other Nodes are ignored (KUBERNETES 39). */
-export function ownNodeReader(
+export function localNodeReader(
   engine: NodeEngine,
-  { annotations, onLabels }: OwnNodeOptions,
+  { annotations, onLabels }: LocalNodeOptions,
 ): ObjectReader<NodeSpec> {
   const reader = nodeReader('Node', NODE_FIELDS, engine, (fields) => {
     const node = readNode(fields, engine, annotations);

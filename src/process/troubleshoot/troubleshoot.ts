@@ -78,12 +78,12 @@ async function listTargets(options: TroubleshootOptions): Promise<readonly Targe
   );
 }
 
-async function listFolder(folder: string, ownName: string): Promise<readonly Target[]> {
+async function listFolder(folder: string, clusterName: string): Promise<readonly Target[]> {
   const files = await new ConfigFolder(folder, connectNever).list().catch((cause: unknown) => {
     throw unreadable('--clustermesh-config', folder, cause);
   });
   return [...files].flatMap(([cluster, file]) => {
-    if (file.kind === 'other' || cluster === ownName) return [];
+    if (file.kind === 'other' || cluster === clusterName) return [];
     const target = { cluster, path: join(folder, cluster), local: false };
     return [file.kind === 'unusable' ? { ...target, problem: file.reason } : target];
   });
