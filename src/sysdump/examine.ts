@@ -80,7 +80,7 @@ export async function examineSysdump(path: string, options: ExamineOptions = {})
 
 /**
  * Yields the Kubernetes objects of a sysdump with their API version and kind, for an agent that serves them. Throws
- * {@link ArchiveError}.
+ * {@link ArchiveError}. Broken files are omitted.
  */
 export async function* sysdumpObjects(
   path: string,
@@ -90,7 +90,8 @@ export async function* sysdumpObjects(
   try {
     for await (const entry of allEntries(archive.entries(), { limits, onBroken: () => {} })) {
       if (commandFile(entry.name) !== undefined || !isObjectFile(entry.name)) continue;
-      const text = (await readEntry(entry, limits)).toString('utf8');
+      const text = await textUnlessBroken(readEntry(entry, limits), () => {});
+      if (text === undefined) continue;
       for await (const { kind, object } of objectsOf(text, entry.name, () => {})) {
         const type = PLURALS.has(kind) ? CLUSTER_TYPES.find((one) => one.kind === kind) : undefined;
         const apiVersion =
@@ -119,6 +120,20 @@ function withoutServerFields({ metadata }: Readonly<Record<string, unknown>>): u
 
 /** Errors of one file, or of an archive within the archive. The others are still read. */
 const BROKEN: ReadonlySet<ArchiveErrorCode> = new Set(['truncated', 'corrupt', 'unreadable', 'unsupported']);
+
+/** Returns the content of a file as text; undefined if the file is broken, after a call of `onBroken`. Throws if it is too large. */
+async function textUnlessBroken(
+  content: Promise<Buffer>,
+  onBroken: (error: ArchiveError) => void,
+): Promise<string | undefined> {
+  try {
+    return (await content).toString('utf8');
+  } catch (error) {
+    if (!(error instanceof ArchiveError) || !BROKEN.has(error.code)) throw error;
+    onBroken(error);
+    return undefined;
+  }
+}
 
 /** One reading of an archive. */
 class Sysdump {
@@ -206,7 +221,8 @@ class Sysdump {
       if (kind !== undefined) kinds.add(kind);
       ofServices.add(serviceEndpointsIn(entry.name));
       if (!isConfigFile(entry.name)) continue;
-      const text = (await readEntry(entry, this.#limits)).toString('utf8');
+      const text = await this.#text(readEntry(entry, this.#limits));
+      if (text === undefined) continue;
       for await (const { object } of objectsOf(text, entry.name, this.#onReject))
         if (isObject(object['data'])) settings = object['data'];
     }
@@ -231,7 +247,8 @@ class Sysdump {
       const { name, modifiedAt } = entry;
       if (commandFile(name) !== undefined || !isObjectFile(name)) continue;
       this.#options.onProgress?.(`reading ${name}`);
-      const text = (await readEntry(entry, this.#limits)).toString('utf8');
+      const text = await this.#text(readEntry(entry, this.#limits));
+      if (text === undefined) continue;
       for await (const object of objectsOf(text, name, this.#onReject)) {
         builder.add(object);
       }
@@ -309,7 +326,7 @@ class Sysdump {
       if (current?.path !== command.report) finish();
       // Of an output that is not compared, the end is read, because it has the error if the command failed.
       const isRead = outputKind(command.file) !== undefined;
-      const text = await this.#readOutput(entry, isRead);
+      const text = await this.#text(isRead ? readEntry(entry, this.#limits) : readTail(entry, TAIL_BYTES));
       if (text === undefined) continue;
       current ??= new NodeDumpBuilder(command.report);
       bytes += text.length;
@@ -325,16 +342,9 @@ class Sysdump {
     return nodes;
   }
 
-  /** Returns the text of an output, or its end only; undefined if it is broken, which is then noted. Throws if it is too large. */
-  async #readOutput(entry: ArchiveEntry, isRead: boolean): Promise<string | undefined> {
-    try {
-      const content = await (isRead ? readEntry(entry, this.#limits) : readTail(entry, TAIL_BYTES));
-      return content.toString('utf8');
-    } catch (error) {
-      if (!(error instanceof ArchiveError) || !BROKEN.has(error.code)) throw error;
-      this.#noteBroken(error);
-      return undefined;
-    }
+  /** Returns {@link textUnlessBroken}. A broken file becomes a finding. */
+  #text(content: Promise<Buffer>): Promise<string | undefined> {
+    return textUnlessBroken(content, (error) => this.#noteBroken(error));
   }
 
   /** Returns the error of an archive without objects and reports. */

@@ -15,7 +15,7 @@ import {
   readTail,
 } from '../../src/sysdump/archive/archive.ts';
 import { allEntries, openArchive } from '../../src/sysdump/archive/open-archive.ts';
-import { examineSysdump } from '../../src/sysdump/examine.ts';
+import { examineSysdump, sysdumpObjects } from '../../src/sysdump/examine.ts';
 import { tarGzOf, tarOf, type WrittenFile, writeFolder, zipOf } from './support/archive-writer.ts';
 import { dumpedCluster } from './support/dumped-cluster.ts';
 
@@ -296,6 +296,27 @@ describe('archives', () => {
       'unreadable two/cmd/hostname',
     ]);
   });
+
+  it.each(['ciliumendpoints', 'cilium-configmap'])(
+    'names a broken file of objects, and reads the others (regression: %s ended the command)',
+    async (kind) => {
+      const name = HEALTHY.map((file) => file.name).find((path) => path.includes(kind)) ?? '';
+      expect(name).not.toBe('');
+      const bytes = zipOf(HEALTHY);
+      const at = bytes.indexOf(name) + name.length;
+      bytes.fill(0xff, at, at + 3);
+      const path = written(bytes);
+      const report = await examineSysdump(path);
+      expect(report.findings.filter(({ kind: found }) => found === 'unreadable')).toMatchObject([
+        { subject: expect.stringContaining(name) },
+      ]);
+      expect(report.nodes.length).toBeGreaterThan(0);
+      expect(report.objects['CiliumNode']).toBeGreaterThan(0);
+      let served = 0;
+      for await (const _ of sysdumpObjects(path)) served++;
+      expect(served).toBeGreaterThan(0);
+    },
+  );
 
   it('takes the time 0 of a tar as unknown, so that not all differences are young', async () => {
     const bytes = tarOf([{ name: 'a', content: 'one' }]);
