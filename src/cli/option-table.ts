@@ -88,6 +88,11 @@ export function outputOption(text = 'output format'): Option {
   return choice('-o, --output <format>', text, ['text', 'json'], 'text');
 }
 
+/** Returns `--quiet` of a command that prints its progress. */
+export function quietOption(): Option {
+  return new Option('-q, --quiet', 'do not print the progress on stderr');
+}
+
 /** Returns `--cluster`. */
 export function clusterOption(): Option {
   return new Option('--cluster <name>', 'name of the local cluster').argParser(parseName).default('default');

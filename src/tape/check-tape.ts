@@ -1,6 +1,6 @@
 import type { TapeCut } from './replay-tape.ts';
 import { TapeError } from './tape-line.ts';
-import { linesLost, openTape, readTapePart } from './tape-reader.ts';
+import { linesLost, type OnProgress, openTape, progressLine, readTapePart } from './tape-reader.ts';
 import { readTapeSettings } from './tape-settings.ts';
 
 /** What a tape contains. Times are wall times in milliseconds since the epoch. */
@@ -16,14 +16,18 @@ export interface TapeSummary {
 }
 
 /** Reads a whole tape and checks every line. Throws {@link TapeError} with the first invalid line. Replays nothing. */
-export async function checkTape(path: string, signal: AbortSignal): Promise<TapeSummary> {
+export async function checkTape(
+  path: string,
+  signal: AbortSignal,
+  onProgress?: OnProgress,
+): Promise<TapeSummary> {
   const parts = await openTape(path);
   const cuts: TapeCut[] = [];
   const clusters = new Set<string>();
   let [to, events, seq] = [0, 0, 0];
   let from: number | undefined;
   let life: string | undefined;
-  for (const part of parts) {
+  for (const [index, part] of parts.entries()) {
     const { path: file, head } = part;
     readTapeSettings(head.settings, `${file}:1`);
     const lost = head.life === life ? linesLost(part, seq) : 0;
@@ -34,6 +38,7 @@ export async function checkTape(path: string, signal: AbortSignal): Promise<Tape
     let { wall } = head;
     for await (const lines of readTapePart(file)) {
       signal.throwIfAborted();
+      onProgress?.(progressLine('checking', part, index + 1, parts.length, lines));
       for (const { line, number } of lines) {
         if (line.seq !== seq + 1)
           throw new TapeError(`${file}:${number}`, `seq: must be ${seq + 1}, but is ${line.seq}`);

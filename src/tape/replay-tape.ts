@@ -2,7 +2,15 @@ import type { Rejection } from '../base/rejection.ts';
 import { InputError } from '../process/input-error.ts';
 import { type DigestDifference, Replay } from './replay.ts';
 import { TapeError, type TapeLine } from './tape-line.ts';
-import { linesLost, openTape, type PlacedLine, readTapePart, type TapePart } from './tape-reader.ts';
+import {
+  linesLost,
+  type OnProgress,
+  openTape,
+  type PlacedLine,
+  progressLine,
+  readTapePart,
+  type TapePart,
+} from './tape-reader.ts';
 import { readTapeSettings } from './tape-settings.ts';
 
 /** Options of {@link replayTape}. */
@@ -17,6 +25,7 @@ export interface ReplayOptions {
   /** Called with each line before it is applied. */
   readonly onLine?: ((line: TapeLine) => void) | undefined;
   readonly signal?: AbortSignal | undefined;
+  readonly onProgress?: OnProgress | undefined;
 }
 
 /** A part of a tape that is missing. */
@@ -104,8 +113,10 @@ class TapeReplayer {
 
   /** Applies the lines of a part. Returns false at the end of the replay. */
   async #part(part: TapePart, at: number): Promise<boolean> {
-    const { signal } = this.#options;
+    const { signal, onProgress } = this.#options;
+    const file = this.#parts.indexOf(part) + 1;
     for await (const lines of readTapePart(part.path)) {
+      onProgress?.(progressLine('replaying', part, file, this.#parts.length, lines));
       for (const [index, placed] of lines.entries()) {
         const result = this.#line(part, placed, at);
         if (!(typeof result === 'boolean' ? result : await result)) return false;

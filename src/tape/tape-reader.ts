@@ -1,5 +1,5 @@
 import { readdir, stat } from 'node:fs/promises';
-import { join } from 'node:path';
+import { basename, join } from 'node:path';
 import { pipeline } from 'node:stream';
 import { constants, createGunzip } from 'node:zlib';
 import { messageOf } from '../base/failure.ts';
@@ -19,6 +19,9 @@ export interface PlacedLine {
   /** Number of the line in its file, from 1. */
   readonly number: number;
 }
+
+/** Receives a line for each step of a reader. */
+export type OnProgress = (line: string) => void;
 
 /** A file of a tape. */
 export interface TapePart {
@@ -78,6 +81,17 @@ async function* decompressed(path: string, lines: () => number): AsyncGenerator<
   } finally {
     stream.destroy();
   }
+}
+
+/** Returns a line about the position of a reader in a tape. */
+export function progressLine(
+  verb: string,
+  { path }: TapePart,
+  file: number,
+  files: number,
+  lines: readonly PlacedLine[],
+): string {
+  return `${verb} ${basename(path)}, file ${file} of ${files}, line ${lines.at(-1)?.number ?? 0}`;
 }
 
 /** Returns the files of a tape, oldest first, or the file itself. Throws `InputError` if there is none, or if one is not a tape. */

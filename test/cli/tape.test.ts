@@ -1,8 +1,11 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { gunzipSync, gzipSync } from 'node:zlib';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, onTestFinished, vi } from 'vitest';
+import { systemClock } from '../../src/base/system-clock.ts';
+import { slowProgress } from '../../src/cli/diagnose/progress.ts';
 import { temporaryFolder } from '../agent/support/temporary-folder.ts';
+import { ManualClock } from '../base/support/manual-clock.ts';
 import { dpcache } from './support/run.ts';
 
 const TAPE = new URL('../tapes/late-delete-of-a-reused-ip.jsonl.gz', import.meta.url).pathname;
@@ -97,6 +100,34 @@ describe('dpcache tape and replay', () => {
     const json = JSON.parse((await dpcache('replay', path, '--ignore-version', '-o', 'json')).stdout);
     expect(json).toMatchObject({ digests: 0, otherDigests: 1, complete: true });
     expect(json).not.toHaveProperty('difference');
+  });
+
+  it('print their progress on stderr if they take longer than 5 s, unless -q', async () => {
+    let now = 0;
+    vi.spyOn(systemClock, 'now').mockImplementation(() => (now += 5_000));
+    onTestFinished(() => void vi.restoreAllMocks());
+    const file = 'late-delete-of-a-reused-ip.jsonl.gz, file 1 of 1, line 66';
+    const out = (): string => join(temporaryFolder({}), 'copy');
+    for (const [words, stderr] of [
+      [['tape', 'check', TAPE], `checking ${file}\n`],
+      [['tape', 'scrub', TAPE, '--out', out()], `reading ${file}\ncopying ${file}\n`],
+      [['replay', TAPE, '--ignore-version'], `replaying ${file}\n`],
+    ] as const) {
+      expect((await dpcache(...words)).stderr).toBe(stderr);
+      const quiet = words.map((word) => (word.endsWith('/copy') ? out() : word));
+      expect(await dpcache(...quiet, '-q')).toMatchObject({ status: 0, stderr: '' });
+    }
+  });
+
+  it('print no progress before 5 s, and then a line every 5 s', () => {
+    const clock = new ManualClock();
+    const lines: string[] = [];
+    const progress = slowProgress({ write: (text) => lines.push(text) }, clock);
+    for (let second = 0; second <= 11; second++) {
+      progress(`second ${second}`);
+      clock.advance(1_000);
+    }
+    expect(lines).toEqual(['second 5\n', 'second 10\n']);
   });
 
   it.each([

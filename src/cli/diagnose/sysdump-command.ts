@@ -2,7 +2,7 @@ import type { Command } from 'commander';
 import type { AgentOptions } from '../../agent/options.ts';
 import type { SysdumpReport } from '../../sysdump/examine.ts';
 import { type CommandIO, EXIT, type RunAction } from '../io.ts';
-import { outputOption, parsePath } from '../option-table.ts';
+import { outputOption, parsePath, quietOption } from '../option-table.ts';
 import { type ListenAddress, parseListen, serveOptions } from '../serve-options.ts';
 
 interface SysdumpFlags {
@@ -70,7 +70,7 @@ export function addSysdumpCommand(program: Command, io: CommandIO, run: RunActio
       'afterwards, serve the page with the state of the objects until Ctrl-C, at a port (of loopback) or address:port',
       parseListen,
     )
-    .option('-q, --quiet', 'do not print the progress on stderr')
+    .addOption(quietOption())
     .action((file: string, { output, quiet, serve }: SysdumpFlags) =>
       run(async () => {
         const { examineSysdump } = await import('../../sysdump/examine.ts');

@@ -7,11 +7,13 @@ import type { ReplayReport } from '../../tape/replay-tape.ts';
 import type { TapeSettings } from '../../tape/tape-settings.ts';
 import type { TapeState } from '../../tape/tape-state.ts';
 import { type CommandIO, EXIT, type RunAction } from '../io.ts';
-import { outputOption, parsePath } from '../option-table.ts';
+import { outputOption, parsePath, quietOption } from '../option-table.ts';
 import { type ListenAddress, parseListen, serveOptions } from '../serve-options.ts';
+import { slowProgress } from './progress.ts';
 
 interface CheckFlags {
   readonly output: 'text' | 'json';
+  readonly quiet?: true;
 }
 
 interface ReplayFlags extends CheckFlags {
@@ -123,6 +125,10 @@ async function serveState(
   await followMesh(options, { script: undefined, all: false, quiet: false, serve }, context);
 }
 
+function progressOf({ stderr }: CommandIO, quiet: true | undefined): ((line: string) => void) | undefined {
+  return quiet === true ? undefined : slowProgress(stderr, systemClock);
+}
+
 /** Adds `dpcache tape check`, `dpcache tape scrub` and `dpcache replay`. */
 export function addTapeCommands(program: Command, io: CommandIO, run: RunAction): void {
   const tape = program.command('tape').description('check or copy a tape of dpcache agent --tape');
@@ -131,11 +137,12 @@ export function addTapeCommands(program: Command, io: CommandIO, run: RunAction)
     .description('check each line of a tape; print its times, events, cuts and clusters')
     .argument('<path>', 'folder of the tape, or one of its files', parsePath)
     .addOption(outputOption())
-    .action((path: string, { output }: CheckFlags) =>
+    .addOption(quietOption())
+    .action((path: string, { output, quiet }: CheckFlags) =>
       run(async () => {
         const { checkTape } = await import('../../tape/check-tape.ts');
         const { writeLines } = await import('../../process/terminal.ts');
-        const summary = await checkTape(path, io.signal);
+        const summary = await checkTape(path, io.signal, progressOf(io, quiet));
         const text =
           output === 'json' ? JSON.stringify(summaryDocument(summary), null, 1) : summaryLine(summary);
         writeLines(io.stdout, `${text}\n`);
@@ -148,12 +155,18 @@ export function addTapeCommands(program: Command, io: CommandIO, run: RunAction)
     .argument('<path>', 'folder of the tape, or one of its files', parsePath)
     .requiredOption('--out <folder>', 'new or empty folder of the copy', parsePath)
     .addOption(outputOption())
-    .action((path: string, { out, output }: CheckFlags & { readonly out: string }) =>
+    .addOption(quietOption())
+    .action((path: string, { out, output, quiet }: CheckFlags & { readonly out: string }) =>
       run(async () => {
         const { StateFiles } = await import('../../agent/state-files.ts');
         const { scrubTape } = await import('../../tape/scrub/scrub-tape.ts');
         const { writeLines } = await import('../../process/terminal.ts');
-        const { files, events } = await scrubTape(path, new StateFiles(out), io.signal);
+        const { files, events } = await scrubTape(
+          path,
+          new StateFiles(out),
+          io.signal,
+          progressOf(io, quiet),
+        );
         const written = `${countText(events, 'event')} in ${countText(files, 'file')}`;
         const text =
           output === 'json'
@@ -170,6 +183,7 @@ export function addTapeCommands(program: Command, io: CommandIO, run: RunAction)
     )
     .argument('<path>', 'folder of the tape, or one of its files', parsePath)
     .addOption(outputOption())
+    .addOption(quietOption())
     .option('--at <time>', `end at this time: ${TIME_FORMS} (default: the end of the tape)`)
     .option(
       '--serve <address>',
@@ -177,7 +191,7 @@ export function addTapeCommands(program: Command, io: CommandIO, run: RunAction)
       parseListen,
     )
     .option('--ignore-version', 'replay a tape of another version of dpcache, whose state may differ')
-    .action((path: string, { at: time, serve, ignoreVersion, output }: ReplayFlags) =>
+    .action((path: string, { at: time, serve, ignoreVersion, output, quiet }: ReplayFlags) =>
       run(async () => {
         const at = time === undefined ? undefined : parseWhen(time, systemClock.wallTime());
         if (time !== undefined && typeof at !== 'number')
@@ -191,6 +205,7 @@ export function addTapeCommands(program: Command, io: CommandIO, run: RunAction)
           at: typeof at === 'number' ? at : undefined,
           version: ignoreVersion === true ? undefined : version(),
           signal: io.signal,
+          onProgress: progressOf(io, quiet),
           onReplay: () => {
             state = new TapeState();
           },

@@ -3,7 +3,7 @@ import type { StateFolder } from '../../base/files/state-folder.ts';
 import { systemClock } from '../../base/system-clock.ts';
 import { InputError } from '../../process/input-error.ts';
 import type { TapeLine } from '../tape-line.ts';
-import { openTape, readTapePart } from '../tape-reader.ts';
+import { type OnProgress, openTape, progressLine, readTapePart } from '../tape-reader.ts';
 import { TapeWriter } from '../tape-writer.ts';
 import { LineScrub } from './scrub-lines.ts';
 
@@ -28,6 +28,7 @@ export async function scrubTape(
   path: string,
   folder: StateFolder,
   signal: AbortSignal,
+  onProgress?: OnProgress,
 ): Promise<ScrubReport> {
   const parts = await openTape(path);
   const [present] = await folder.names();
@@ -35,10 +36,11 @@ export async function scrubTape(
   // The secret is not kept, because it reveals the addresses.
   const scrub = new LineScrub(randomBytes(32));
   const lengths: number[] = [];
-  for (const part of parts) {
+  for (const [index, part] of parts.entries()) {
     let length = 0;
     for await (const lines of readTapePart(part.path)) {
       signal.throwIfAborted();
+      onProgress?.(progressLine('reading', part, index + 1, parts.length, lines));
       for (const { line } of lines) scrub.learn(line);
       length += lines.length;
     }
@@ -52,6 +54,7 @@ export async function scrubTape(
     const length = lengths[index] ?? 0;
     for await (const lines of readTapePart(part.path)) {
       signal.throwIfAborted();
+      onProgress?.(progressLine('copying', part, index + 1, parts.length, lines));
       for (const { line, number } of lines) if (number <= length) writer.add(textOf(scrub.line(line)));
       await writer.flush();
       const { failure } = writer;
