@@ -1,6 +1,6 @@
 /**
- * The datapath of the Linux host on which a program runs, as `datapath-cache/linux`: connects the engines to the kernel, and
- * keeps its tables equal to their content. Importing this loads nothing that calls foreign functions; opening a datapath does.
+ * `datapath-cache/linux`: the datapath of this Linux host. Keeps the tables of the kernel equal to the content of the engines.
+ * An import loads no native code; opening a datapath loads koffi.
  */
 
 export type { Datapath, DatapathEngines, ServiceHandler } from './datapath/datapath.ts';

@@ -309,7 +309,7 @@ export class Agent implements ReadModel, PlayStage {
   /** Withdraws the restored state of a cluster. Never rejects. */
   async #releaseRestored(keeper: StateKeeper, cluster: string): Promise<void> {
     try {
-      await this.#kubernetes?.labelled();
+      await this.#kubernetes?.waitForLabels();
       await keeper.releaseRestored(cluster);
       if (cluster === this.#options.clusterName) this.#kubernetes?.releaseWithheld();
     } catch (error) {

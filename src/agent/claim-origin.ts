@@ -21,7 +21,7 @@ export function claimOrigin(
 ): OriginDocument {
   const ofCluster = ownerCluster(owner);
   const cluster = ofCluster || clusterName;
-  // Claims on the addresses of a node have the owner `cluster/name` (SEMANTICS 6).
+  // Claims on the addresses of a node have the owner `cluster/name` (SEMANTICS 4).
   const node = ofCluster === owner ? undefined : owner.slice(ofCluster.length + 1);
   switch (source) {
     case 'kvstore':

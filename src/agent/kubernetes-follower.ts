@@ -31,7 +31,7 @@ import type { FollowedKinds } from './history-keeper.ts';
 import { kubernetesAccess } from './kubernetes-access.ts';
 import type { AgentOptions, KubernetesOptions } from './options.ts';
 
-/** Context of {@link KubernetesFollower}. */
+/** The parts of the agent that a {@link KubernetesFollower} uses. */
 export interface KubernetesFollowerContext {
   readonly log: Logger;
   readonly clock: Clock;
@@ -45,7 +45,7 @@ export interface KubernetesFollowerContext {
   readonly onReject: (rejection: Rejection) => void;
   /** See `KubernetesFeedOptions`. */
   readonly onCause: CauseListener;
-  /** Receives the objects and the id of the local cluster before they are applied. */
+  /** Receives the id of the local cluster once, and each object before it is applied. */
   readonly tape?: Pick<KubernetesTape, 'begin' | 'tap'> | undefined;
   /** Returns the recorded API server; undefined if a real one is followed. */
   readonly recorded: () => ApiTransport | undefined;
@@ -58,10 +58,10 @@ export interface KubernetesFollowerContext {
 
 /** Maximum time without progress of a first list before the start continues without it (KUBERNETES 55). */
 const PROGRESS_TIMEOUT_MS = 180_000;
-/** Number of failures until the start continues without a list. More than one, because a first failure may be accidental. */
-const FAILURES = 3;
+/** Number of failures of a first list before the start continues without it. More than one, because one failure may be transient. */
+const MAX_FAILURES = 3;
 
-/** Returns the addresses of this machine except internal ones (loopback). */
+/** Returns the addresses of this machine, without loopback. */
 function machineAddresses(): readonly string[] {
   return Object.values(networkInterfaces()).flatMap((addresses = []) =>
     addresses.filter(({ internal }) => !internal).map(({ address }) => address),
@@ -80,8 +80,8 @@ export class KubernetesFollower {
   #client: KubernetesClient | undefined;
   #feed: KubernetesFeed | undefined;
   #layer: MetadataLayer | undefined;
-  #addresses: HostIPs | undefined;
-  #ends: Unsubscribe[] = [];
+  #hostIPs: HostIPs | undefined;
+  #subscriptions: Unsubscribe[] = [];
 
   constructor(options: AgentOptions, kubernetes: KubernetesOptions, context: KubernetesFollowerContext) {
     this.#options = options;
@@ -89,7 +89,7 @@ export class KubernetesFollower {
     this.#context = context;
   }
 
-  /** Returns the step that starts the feed. It fails if the kubeconfig cannot be used, but not because of the API server. */
+  /** Returns the step that starts the feed. It fails if the kubeconfig is invalid. It does not wait for the API server. */
   follow(onChange: () => void): Step {
     return {
       name: 'Kubernetes',
@@ -104,27 +104,31 @@ export class KubernetesFollower {
         });
         const feed = this.#newFeed(this.#client, onFault);
         this.#feed = feed;
-        this.#ends.push(feed.onChange(onChange));
+        this.#subscriptions.push(feed.onChange(onChange));
         const cluster = local();
         if (cluster !== undefined) this.#handOver(feed, cluster);
         if (this.#kubernetes.hostIPs) {
-          const { ipcache } = engines;
-          const addresses = { addresses: machineAddresses, world: this.#world };
-          this.#addresses = new HostIPs({ ...addresses, ipcache, clock, onFault });
-          this.#addresses.start();
+          this.#hostIPs = new HostIPs({
+            addresses: machineAddresses,
+            world: this.#world,
+            ipcache: engines.ipcache,
+            clock,
+            onFault,
+          });
+          this.#hostIPs.start();
         }
         feed.start();
       },
       stop: async () => {
-        for (const end of this.#ends.splice(0)) end();
-        this.#addresses?.stop();
+        for (const unsubscribe of this.#subscriptions.splice(0)) unsubscribe();
+        this.#hostIPs?.stop();
         await this.#feed?.stop();
         await this.#client?.close();
       },
     };
   }
 
-  /** Returns the step that waits for all first lists, each by its progress. */
+  /** Returns the step that waits for all first lists. The deadline of each list restarts whenever the list makes progress. */
   sync(timeout: AbortSignal): Step {
     return {
       name: 'initial lists of Kubernetes',
@@ -135,7 +139,7 @@ export class KubernetesFollower {
         const deadline = {
           clock,
           deadlineMs: PROGRESS_TIMEOUT_MS,
-          failures: FAILURES,
+          failures: MAX_FAILURES,
           signal: either.signal,
         };
         if (this.#feed !== undefined) await waitForClusters(this.#feed, deadline);
@@ -163,28 +167,28 @@ export class KubernetesFollower {
     return this.#feed?.synced === true;
   }
 
-  /** Returns the labels of an identity from its CiliumIdentity, or of an identity that is local to this node. */
+  /** Returns the labels of an identity: those of its CiliumIdentity, or of the node-local identity. */
   labelsOf(identity: number): Labels | undefined {
     return this.#feed?.identities.lookupByID(identity) ?? this.#layer?.identities.labelsOf(identity);
   }
 
-  /** Releases the numbers of restored local identities that were not requested again (AGENT 19). */
+  /** Releases the numbers of restored node-local identities that no prefix uses (AGENT 19). */
   releaseWithheld(): void {
     this.#layer?.releaseWithheld();
   }
 
-  /** Resolves when the labels of all prefixes received so far are stored as claims. */
-  async labelled(): Promise<void> {
+  /** Resolves when the IPCache has the claims for all labels of prefixes received so far. */
+  async waitForLabels(): Promise<void> {
     await this.#layer?.waitForRevision();
   }
 
-  /** Yields the identities of CiliumIdentities and those that are local to this node. */
+  /** Yields all known identities with their labels: those of CiliumIdentities, then node-local ones. */
   *identities(): Generator<readonly [number, Labels], void, void> {
     yield* this.#feed?.identities.entries() ?? [];
     for (const { identity, labels } of this.#layer?.identities.entries() ?? []) yield [identity, labels];
   }
 
-  /** Number of changes of {@link identities}. Never decreases. */
+  /** Counts the changes of {@link identities}. */
   get identityChanges(): number {
     return (this.#feed?.identities.changes ?? 0) + (this.#layer?.identities.changes ?? 0);
   }
@@ -253,7 +257,7 @@ export class KubernetesFollower {
       nodes: watch.includes('nodes') ? engines.nodes : undefined,
       identities: watch.includes('identities') ? identities : 'none',
       endpoints,
-      metadata: this.#labelled(),
+      metadata: this.#newMetadataLayer(),
       policies: watch.includes('policies'),
       world: this.#world,
       nodeAnnotations,
@@ -273,10 +277,10 @@ export class KubernetesFollower {
   }
 
   /**
-   * Returns a new layer for the labels of prefixes. It is refreshed for the addresses of a node that changes, because their
-   * identity changes with it (KUBERNETES 43).
+   * Returns a new layer for the labels of prefixes. If a node changes, the layer is refreshed for its addresses, because their
+   * identity depends on the node (KUBERNETES 43).
    */
-  #labelled(): MetadataLayer {
+  #newMetadataLayer(): MetadataLayer {
     const { engines, onReject } = this.#context;
     const layer = new MetadataLayer({
       ipcache: engines.ipcache,
@@ -298,11 +302,14 @@ export class KubernetesFollower {
       },
       nodeDelete: refresh,
     };
-    this.#ends.push(engines.nodes.subscribe(handler));
+    this.#subscriptions.push(engines.nodes.subscribe(handler));
     return layer;
   }
 
-  /** Reports to the feed if the local kvstore is complete or lost (KUBERNETES 52). An empty kvstore in memory is ignored. */
+  /**
+   * Reports to the feed when the local kvstore is complete or lost (KUBERNETES 52). An empty kvstore in memory is not reported,
+   * because every agent without an etcd has one.
+   */
   #handOver(feed: KubernetesFeed, local: LocalCluster): void {
     const report = (): void => {
       const { connected, ready, resources } = local.status();
@@ -314,6 +321,6 @@ export class KubernetesFollower {
       }
     };
     report();
-    this.#ends.push(local.onChange(report));
+    this.#subscriptions.push(local.onChange(report));
   }
 }

@@ -2,9 +2,9 @@ import { KeyedQueue } from './keyed-queue.ts';
 
 /** Callbacks and signal of a {@link CoalescingReader}. */
 export interface CoalescingReaderOptions<T> {
-  /** Takes the next value for the consumer out of `waiting` and returns it; returns undefined if there is none. */
+  /** Removes the next value from `waiting` and returns it; undefined if there is none. */
   readonly shift: () => T | undefined;
-  /** Called once when the reader ends. Not called if the reader was created with a signal that had fired. */
+  /** Called once when the reader ends, unless the signal had fired before the reader was created. */
   readonly onEnd: () => void;
   /** Ends the reader. */
   readonly signal?: AbortSignal | undefined;
@@ -16,7 +16,7 @@ export interface CoalescingReaderOptions<T> {
  * `next` waits; waiting values are dropped.
  */
 export class CoalescingReader<V, T> implements AsyncIterableIterator<T> {
-  /** Values for the consumer by key, in the order of the first additions of their keys. */
+  /** Pending values by key. A value that replaces another keeps its place in the order. */
   readonly waiting: KeyedQueue<string, V> = new KeyedQueue();
   readonly #options: CoalescingReaderOptions<T>;
   readonly #end = (): void => this.close();
@@ -33,7 +33,7 @@ export class CoalescingReader<V, T> implements AsyncIterableIterator<T> {
     return this.#closed;
   }
 
-  /** Wakes up waiting calls of `next`, because there may be a value. */
+  /** Must be called after each addition to `waiting`: lets pending calls of `next` call `shift` again. */
   wake(): void {
     for (const wake of this.#wakes.splice(0)) wake();
   }

@@ -7,16 +7,18 @@ import { InputError, unreadable } from '../process/input-error.ts';
 import { parseYaml } from '../recording/yaml-documents.ts';
 import { type Setting, SWITCH_VALUES } from './settings.ts';
 
-/** The contents of a file: values by commander's attribute, and one sentence for each problem. */
+/** The contents of a file. */
 export interface ConfigFile {
+  /** By commander's attribute name. Empty if there is a problem. */
   readonly values: Readonly<Record<string, unknown>>;
+  /** One sentence each. */
   readonly problems: readonly string[];
 }
 
-/** Returns the value of `make`. If it throws an `InvalidArgumentError`, adds a problem of the file. */
-function checked(make: () => unknown, context: z.RefinementCtx): unknown {
+/** Returns the result of `parse`. If it throws an `InvalidArgumentError`, adds an issue to `context`. */
+function parsedOrIssue(parse: () => unknown, context: z.RefinementCtx): unknown {
   try {
-    return make();
+    return parse();
   } catch (error) {
     if (!(error instanceof InvalidArgumentError)) throw error;
     context.addIssue({ code: 'custom', message: error.message });
@@ -34,19 +36,19 @@ function schemaOf({ kind, isNegatable, parse }: Setting): z.ZodType {
     return z
       .preprocess((value) => (Array.isArray(value) ? value : [value]), z.array(TEXT))
       .transform((items, context) =>
-        items.length === 0 ? undefined : checked(() => parse(items.map(String)), context),
+        items.length === 0 ? undefined : parsedOrIssue(() => parse(items.map(String)), context),
       );
   }
   const one = isNegatable
     ? z.union([TEXT, z.literal(false)], { error: 'It must be a string or false.' })
     : TEXT;
   return one.transform((value, context) =>
-    value === false ? false : checked(() => parse([String(value)]), context),
+    value === false ? false : parsedOrIssue(() => parse([String(value)]), context),
   );
 }
 
-/** Returns the problems of an issue, each with the key, its value and the allowed values. */
-function sentences(issue: z.core.$ZodIssue, settings: object, keys: readonly string[]): readonly string[] {
+/** Returns one problem for each unknown key of an issue, otherwise one with the key, its value and the allowed values. */
+function problemsOf(issue: z.core.$ZodIssue, settings: object, keys: readonly string[]): readonly string[] {
   if (issue.code === 'unrecognized_keys')
     return issue.keys.map((key) => {
       const meant = nearest(key, keys);
@@ -68,7 +70,7 @@ export function parseConfig(text: string, settings: readonly Setting[]): ConfigF
   const shape = settings.map((setting) => [setting.key, schemaOf(setting).optional()] as const);
   const result = z.strictObject(Object.fromEntries(shape)).safeParse(settingValues);
   if (!result.success) {
-    const problems = result.error.issues.flatMap((issue) => sentences(issue, settingValues, keys));
+    const problems = result.error.issues.flatMap((issue) => problemsOf(issue, settingValues, keys));
     return { values: {}, problems };
   }
   const values = settings.map(({ key, attribute }) => [attribute, result.data[key]] as const);
@@ -79,8 +81,8 @@ export function parseConfig(text: string, settings: readonly Setting[]): ConfigF
 const MAX_BYTES = 1024 * 1024;
 
 /**
- * Reads a file. Throws `InputError` if it cannot be read, is not a regular file or is too large: opening a FIFO would block,
- * and a reload reads the file again. Invalid contents are returned as problems.
+ * Returns the contents of a file. Throws `InputError` if it cannot be read, is too large, or is not a regular file, because opening a
+ * FIFO would block. Invalid contents are returned as problems.
  */
 export async function readConfig(path: string, settings: readonly Setting[]): Promise<ConfigFile> {
   const { bytes, isWhole } = await readFileHead(path, MAX_BYTES).catch((cause: unknown) => {

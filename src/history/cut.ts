@@ -5,25 +5,26 @@ import type { PastPrefix } from './prefix-timeline.ts';
 import type { RecordPlace } from './records.ts';
 import type { Held, Moment, PastClaim, Uncertainty, When } from './types.ts';
 
-/** The place of a moment between the records. */
+/** A position between two records: the state of a moment is that after all earlier records. */
 export interface Cut {
   readonly ms: number;
-  /** The sequence number of the first later record. Undefined: records with a time after `ms` are later. */
+  /** Sequence number of the first later record. If undefined, the records with a time after `ms` are later. */
   readonly endSequence: number | undefined;
 }
 
-/** A moment that was asked for. Without `cut`, it is not held. */
-export interface Asked<C extends Cut = Cut> {
+/** The cut of a requested moment. */
+export interface RequestedMoment<C extends Cut = Cut> {
+  /** Undefined if the moment is not held. */
   readonly cut: C | undefined;
-  /** Why answers for it are not certain. */
+  /** Why answers are not certain; undefined if they are. */
   readonly reason: Uncertainty | undefined;
 }
 
-/** A moment before the held changes. */
-export const NOT_HELD: Asked<never> = { cut: undefined, reason: 'before-held' };
+/** The result for a moment before the oldest held change. */
+export const NOT_HELD: RequestedMoment<never> = { cut: undefined, reason: 'before-held' };
 
-/** Returns the place of a moment between the records in memory. `now` is the wall time. Call `checkWall` of the log before. */
-export function cutIn(log: ChangeLog, when: When, now: number): Asked {
+/** Returns the cut of a moment in memory. `now` is the wall time. The caller must have called `checkWall` of the log. */
+export function cutIn(log: ChangeLog, when: When, now: number): RequestedMoment {
   if (typeof when === 'object') return cutOfSequence(log, when.sequence);
   const { clock } = log.life;
   const times = clock.timesOf(when);
@@ -39,9 +40,9 @@ export function cutIn(log: ChangeLog, when: When, now: number): Asked {
   return { cut, reason: isUnclear ? 'clock' : uncertaintyAt(log, cut) };
 }
 
-function cutOfSequence(log: ChangeLog, sequence: number): Asked {
+function cutOfSequence(log: ChangeLog, sequence: number): RequestedMoment {
   const [first] = log.segments;
-  // Directly before the first record. With a number of an earlier life, it is a moment of that life.
+  // The state before the first record has the number before it, unless this is the number of a record of an earlier life.
   const isFloor = first !== undefined && isFloorOf(first, sequence);
   const segment = log.segments.find((one) => sequence >= one.firstSequence && sequence < one.endSequence);
   if (segment === undefined && !isFloor) return NOT_HELD;
@@ -50,7 +51,7 @@ function cutOfSequence(log: ChangeLog, sequence: number): Asked {
   return { cut, reason: uncertaintyAt(log, cut) };
 }
 
-/** Returns a function that tells if a record is later than a cut. It reads lengths only in the segment of the cut. */
+/** Returns a predicate: true if a record is later than the cut. It decodes records only in the segment of the cut. */
 export function isLaterThan({ ms, endSequence }: Cut): (place: RecordPlace) => boolean {
   if (endSequence === undefined) return (place) => place.ms > ms;
   return ({ segment, position }) =>
@@ -62,7 +63,7 @@ function cidrOf(key: Readonly<PrefixRegister>): string {
   return formatKey({ ...copyRegister(key), form: 'cidr' });
 }
 
-/** Returns the answer for a prefix at a moment that is not held. */
+/** Returns the answer for a prefix at a moment that is not held: no claims, not certain. */
 export function unheldMoment(
   key: Readonly<PrefixRegister>,
   held: Held,
@@ -74,11 +75,11 @@ export function unheldMoment(
   return { at: held.from, prefix: cidrOf(key), ...none, ...times, ...certainty, held };
 }
 
-/** The claims on a prefix at a moment, and what is known of them. */
+/** The claims on a prefix at a moment, and how certain they are. */
 export interface MomentParts {
   readonly ms: number;
   readonly past: PastPrefix;
-  /** Returns the wall time of a time of the life. */
+  /** Converts a time of the life to wall time. */
   readonly wallOf: (ms: number) => number;
   readonly claimsComplete: boolean;
   /** Why the answer is not certain. */
@@ -86,7 +87,7 @@ export interface MomentParts {
   readonly held: Held;
 }
 
-/** Returns the answer for a prefix at a moment, with wall times. */
+/** Returns the answer for a prefix at a held moment. Its times are wall times. */
 export function momentOf(
   key: Readonly<PrefixRegister>,
   { ms, past, wallOf, claimsComplete, reason, held }: MomentParts,

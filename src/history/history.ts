@@ -20,7 +20,15 @@ import type { Family } from '../net/address-words.ts';
 import { formatKey, type PrefixRegister, parseKey, prefixRegister } from '../net/prefix.ts';
 import { type AroundOptions, type CauseGroup, causeGroups } from './causes.ts';
 import { ChangeLog, type ChangeLogCounts, type UncertainSpan } from './change-log.ts';
-import { type Asked, type Cut, cutIn, isLaterThan, momentOf, NOT_HELD, unheldMoment } from './cut.ts';
+import {
+  type Cut,
+  cutIn,
+  isLaterThan,
+  momentOf,
+  NOT_HELD,
+  type RequestedMoment,
+  unheldMoment,
+} from './cut.ts';
 import { type HistoryDisk, SegmentArchive } from './disk/segment-archive.ts';
 import { SegmentWriter } from './disk/segment-writer.ts';
 import type { DocumentChange, PastFields } from './document-change.ts';
@@ -381,7 +389,7 @@ export class History {
   }
 
   /** Returns the place of a moment between the records, and why answers for it are not certain. */
-  #cutOf(when: When): Asked {
+  #cutOf(when: When): RequestedMoment {
     const log = this.#log;
     if (log === undefined) return NOT_HELD;
     log.checkWall();
@@ -392,7 +400,7 @@ export class History {
     return new PrefixTimeline(key, (text) => this.#options.ipcache.claimsOf(text), this.#segments());
   }
 
-  #moment(key: Readonly<PrefixRegister>, { cut, reason }: Asked): Moment {
+  #moment(key: Readonly<PrefixRegister>, { cut, reason }: RequestedMoment): Moment {
     const { held } = this;
     if (cut === undefined) return unheldMoment(key, held, reason);
     const past = this.#timeline(key).before(isLaterThan(cut));

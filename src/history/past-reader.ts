@@ -6,7 +6,7 @@ import { addressBits } from '../net/address-words.ts';
 import { formatKey, type PrefixRegister, parseKey, prefixRegister } from '../net/prefix.ts';
 import type { ChangeLog } from './change-log.ts';
 import { ChangedPrefixes, type VisibleClaim } from './changed-prefixes.ts';
-import { type Asked, isLaterThan, momentOf, unheldMoment } from './cut.ts';
+import { isLaterThan, momentOf, type RequestedMoment, unheldMoment } from './cut.ts';
 import type { SegmentArchive, StoredSegment } from './disk/segment-archive.ts';
 import type { PastFields } from './document-change.ts';
 import { EndedState } from './ended-state.ts';
@@ -331,7 +331,7 @@ export class PastReader {
   async #moment(
     reading: Reading,
     key: Readonly<PrefixRegister>,
-    { cut, reason }: Asked<LifeCut>,
+    { cut, reason }: RequestedMoment<LifeCut>,
     now: ClaimsByKey,
   ): Promise<Moment> {
     const held = reading.held;

@@ -2,7 +2,7 @@ import { assert } from '../base/assert.ts';
 import type { TurnGate } from '../base/turn-gate.ts';
 import type { PrefixRegister } from '../net/prefix.ts';
 import { DamagedError } from './byte-buffer.ts';
-import { type Asked, type Cut, NOT_HELD } from './cut.ts';
+import { type Cut, NOT_HELD, type RequestedMoment } from './cut.ts';
 import type { StoredSegment } from './disk/segment-archive.ts';
 import { isFloorOf, type Life, type SegmentPart, uncertaintyAt } from './lives.ts';
 import { changesOfKeys, type TimelineChange } from './prefix-timeline.ts';
@@ -68,7 +68,7 @@ export class Reading {
   }
 
   /** Returns the place of a moment between the records, and why answers for it are not certain. */
-  async cutOf(when: When): Promise<Asked<LifeCut>> {
+  async cutOf(when: When): Promise<RequestedMoment<LifeCut>> {
     if (typeof when === 'object') return this.#cutOfSequence(when.sequence);
     const { lives } = this;
     let cut: LifeCut | undefined;
@@ -86,7 +86,7 @@ export class Reading {
     return { cut, reason: uncertaintyAt(this.lifeOf(cut), cut) };
   }
 
-  async #cutOfSequence(sequence: number): Promise<Asked<LifeCut>> {
+  async #cutOfSequence(sequence: number): Promise<RequestedMoment<LifeCut>> {
     for (const [index, life] of this.lives.entries()) {
       const [first] = life.parts;
       // Directly before the first record.
@@ -179,7 +179,7 @@ export class Reading {
 }
 
 /** Returns the place of a time that is in no life: at the end of the one before, or where its clock was set forward. */
-function outsideOf(lives: readonly Life[], when: number): Asked<LifeCut> {
+function outsideOf(lives: readonly Life[], when: number): RequestedMoment<LifeCut> {
   for (let life = lives.length - 1; life >= 0; life--) {
     const { clock, floorMs, endMs, afterEnd, isLive } = lives[life] as Life; // below the length
     if (clock.wallOf(floorMs) > when) continue;

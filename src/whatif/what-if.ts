@@ -57,7 +57,7 @@ export interface EngineRevisions {
   readonly nodes: number;
 }
 
-/** The numbers of differences, and the revisions between which they were read. */
+/** The numbers of differences, and the revisions of the engines at the begin and the end of the evaluation. */
 export interface WhatIfSummary {
   readonly prefixes: Readonly<Record<PrefixKind, number>>;
   readonly nodes: {
@@ -86,28 +86,28 @@ export interface WhatIfAnswer {
   readonly summary: WhatIfSummary;
 }
 
-const KEPT = 1_000;
+const DEFAULT_LIMIT = 1_000;
 
-/** Keys, nodes and services that one step reads: less than a millisecond. */
+/** Numbers of keys, nodes, services and identities that one step reads, so that a step takes less than a millisecond. */
 const KEYS_PER_STEP = 256;
 const NODES_PER_STEP = 128;
 const SERVICES_PER_STEP = 128;
 const IDENTITIES_PER_STEP = 2_048;
 
-/** Backends after which a step ends, because the cost of a service is linear in the backends that change. */
+/** A step also ends after this number of compared backends, because the cost of a service grows with its backends. */
 const BACKENDS_PER_STEP = 256;
 
 /**
  * Returns the changes that listeners of the engines would receive if the edits were made in their order, and what would be lost.
  * Writes nothing and calls no listener. The engines may change meanwhile: the answer is that of the moment at which it ends.
  *
- * Throws {@link EditError} if an edit names a cluster, a node or a claim that does not exist, or is invalid; the reason of the
- * signal if it fires. Cost: about 2 µs for each claim that the edits touch, and a scan of the pages of all claims.
+ * Throws {@link EditError} if an edit is invalid, or names a cluster, a node or a claim that does not exist. If the signal fires,
+ * throws its reason. Cost: about 2 µs for each claim that the edits touch, and a scan of the pages of all claims.
  */
 export async function whatIf(
   engines: WhatIfEngines,
   edits: readonly Edit[],
-  { gate = OPEN_GATE, limit = KEPT, signal }: WhatIfOptions = {},
+  { gate = OPEN_GATE, limit = DEFAULT_LIMIT, signal }: WhatIfOptions = {},
 ): Promise<WhatIfAnswer> {
   using preview = new Preview(engines, edits, limit);
   const isComplete = await gate.runSteps(preview.steps(), signal);
@@ -115,30 +115,31 @@ export async function whatIf(
   return preview.answer();
 }
 
-/** One evaluation of edits. */
+/** One evaluation of edits. Between its steps the engines may change; observers then mark keys as dirty. */
 class Preview implements Disposable {
   readonly #engines: WhatIfEngines;
   readonly #edits: readonly Edit[];
   readonly #overlay: ClaimOverlay;
   readonly #configuration: NodeConfiguration | undefined;
-  readonly #configures: boolean;
+  readonly #changesConfiguration: boolean;
   readonly #compare: ReturnType<typeof comparison>;
   readonly #prefixes: Differences<PrefixDifference>;
   readonly #nodes: Differences<NodeDifference>;
   readonly #services: Differences<ServiceDifference>;
   readonly #began: EngineRevisions;
   readonly #subscriptions: readonly Unsubscribe[];
-  /** Changed since they were read, or not read yet. */
+  /** Prefixes, nodes and services to read: they have changed since they were read, or were never read. */
   readonly #dirtyPrefixes = new Set<string>();
   readonly #dirtyNodes = new Set<string>();
   readonly #dirtyServices = new Map<string, ServiceID>();
-  /** The prefixes of each node with other claims. */
+  /** By node: the prefixes on which the edits change its claims. */
   readonly #nodePrefixes = new Map<string, readonly string[]>();
-  /** The edits of existing things. */
-  readonly #found = new Set<Edit>();
+  /** The edits that match a node or an offer. */
+  readonly #matchedEdits = new Set<Edit>();
+  /** The remote clusters with a claim or an offer. */
   readonly #clusters = new Set<string>();
   #readAgain = 0;
-  /** True if the node manager is closed: it does not change any more, whatever is edited. */
+  /** True if the node manager is known to be closed: then edits do not change nodes. */
   #isClosed = false;
   #unknownIdentities = 0;
   #goneAddresses = new Map<string, { readonly addresses: number; readonly podCIDRs: number }>();
@@ -151,7 +152,7 @@ class Preview implements Disposable {
     this.#overlay = new ClaimOverlay(edits);
     this.#compare = comparison(orderAfter(edits));
     const settings = edits.flatMap((edit) => (edit.edit === 'setting' ? [edit.settings] : []));
-    this.#configures = settings.length > 0;
+    this.#changesConfiguration = settings.length > 0;
     this.#configuration = nodes && Object.assign({}, nodes.configuration, ...settings);
     this.#prefixes = new Differences(limit);
     this.#nodes = new Differences(limit);
@@ -184,7 +185,7 @@ class Preview implements Disposable {
     return this.#answer;
   }
 
-  /** Yields after each step. The last step evaluates what changed meanwhile, and makes the answer. */
+  /** Yields after each step. The last step reads the remaining dirty keys and builds the answer, in one turn. */
   *steps(): Generator<void, void, void> {
     yield* this.#readNodes();
     yield* this.#readServices();
@@ -247,7 +248,7 @@ class Preview implements Disposable {
     }
   }
 
-  /** Reads what changed since it was read, and the prefixes of changed nodes, until at most one step remains. */
+  /** Reads the dirty nodes, services and prefixes until none is left. Yields between steps, but not after the last one. */
   *#readDirty(): Generator<void, void, void> {
     for (;;) {
       this.#readClosed();
@@ -285,7 +286,8 @@ class Preview implements Disposable {
     const [effective] = claims;
     const next = nodes.closed ? effective : kept.toSorted(this.#compareNodes)[0];
     const previous = this.#nodePrefixes.get(fullName) ?? [];
-    const isSame = effective === next && (nodes.closed || (!this.#configures && previous.length === 0));
+    const isSame =
+      effective === next && (nodes.closed || (!this.#changesConfiguration && previous.length === 0));
     const before = effective === undefined || isSame ? [] : nodes.addressClaims(effective);
     const after = next === undefined || isSame ? [] : nodes.addressClaims(next, this.#configuration);
     const changed = isSame ? [] : this.#overlay.setNode(fullName, previous, before, after);
@@ -302,7 +304,7 @@ class Preview implements Disposable {
 
   #removesNode(edit: Edit, node: Node): boolean {
     const removes = removesNode(edit, node);
-    if (removes) this.#found.add(edit);
+    if (removes) this.#matchedEdits.add(edit);
     return removes;
   }
 
@@ -335,7 +337,7 @@ class Preview implements Disposable {
     const removed = removedOffers(edit);
     for (const cluster of state.remotes.keys()) {
       if (removed !== cluster && removed !== '*') continue;
-      this.#found.add(edit);
+      this.#matchedEdits.add(edit);
       next = withoutCluster(next, cluster);
     }
     return next;
@@ -359,7 +361,7 @@ class Preview implements Disposable {
     return { kind: isRevealed ? 'revealed' : 'changed', ...about };
   }
 
-  /** Throws if an edit named nothing. */
+  /** Throws {@link EditError} if an edit names a cluster, a node or a claim that does not exist. */
   #checkNames(): void {
     const writers = this.#engines.ipcache.writers();
     for (const { source, owner } of writers) if (source === 'clustermesh') this.#clusters.add(owner);
@@ -367,7 +369,7 @@ class Preview implements Disposable {
     // The owners of the claims of nodes are full names.
     const known = [...new Set([...this.#clusters, ...followed])].filter((name) => !name.includes('/')).sort();
     for (const [index, edit] of this.#edits.entries()) {
-      if (this.#found.has(edit) || writers.some((writer) => removesWriter(edit, writer))) continue;
+      if (this.#matchedEdits.has(edit) || writers.some((writer) => removesWriter(edit, writer))) continue;
       if (edit.edit === 'remove-cluster' && !followed.has(edit.cluster))
         throw new EditError('no such remote cluster', {
           index,
@@ -443,7 +445,7 @@ class Preview implements Disposable {
     };
   }
 
-  /** Adds to each lost prefix the longest remaining prefix that contains it. */
+  /** Adds to each prefix that would be gone the longest remaining prefix that contains it. */
   #withCovering(kept: readonly PrefixDifference[]): readonly PrefixDifference[] {
     const { ipv4, ipv6 } = this.#engines.ipcache.status();
     const named = this.#edits.flatMap((edit) =>

@@ -381,7 +381,7 @@ describe('an agent that is restarted', () => {
     const waiting = new Promise<void>((resolve) => {
       labelled = resolve;
     });
-    vi.spyOn(KubernetesFollower.prototype, 'labelled').mockReturnValue(waiting);
+    vi.spyOn(KubernetesFollower.prototype, 'waitForLabels').mockReturnValue(waiting);
     const kubernetes = unreachableKubernetes();
     const changed = [config('own', 1), ip('own', '10.1.0.9', 66_000)];
     const { agent } = await startAgent(changed, '', { stateDir, kubernetes });

@@ -30,7 +30,7 @@ export class AgentMetrics extends ProcessMetrics {
     const readings = readingsOf(model, scrape);
     const monitors: Description = {
       name: 'dpcache_api_monitors',
-      help: 'Connected monitors.',
+      help: 'Connected clients of `/v1/monitor`.',
       type: 'gauge',
       samples: () => [{ value: this.monitors }],
     };

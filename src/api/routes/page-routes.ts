@@ -2,13 +2,14 @@ import type { ApiApp } from '../api-context.ts';
 
 /** A file of the page. */
 export interface PageFile {
-  /** `index.html` is served at `/`, the others under their names. */
+  /** The path below `/`; see {@link pagePath}. */
   readonly name: string;
+  /** Content type without a charset. */
   readonly type: string;
   readonly text: string;
 }
 
-/** Headers that restrict the page to its own script and agent and forbid other pages to embed it. */
+/** The page runs only its own script and connects only to its own agent. Other pages cannot embed it. */
 const HEADERS = {
   'content-security-policy':
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
@@ -17,12 +18,12 @@ const HEADERS = {
   'cache-control': 'no-cache',
 };
 
-/** Returns the path that serves a file of the page. */
+/** Returns the path that serves a file: `/` for `index.html`, otherwise its name. */
 export function pagePath({ name }: Pick<PageFile, 'name'>): string {
   return name === 'index.html' ? '/' : `/${name}`;
 }
 
-/** Adds a route for each file of the page. */
+/** Adds the routes of the page. The API server must serve them without a token. */
 export function addPageRoutes(app: ApiApp, files: readonly PageFile[]): void {
   for (const file of files) {
     const { type, text } = file;

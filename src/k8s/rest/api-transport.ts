@@ -20,8 +20,8 @@ export interface ApiAnswer {
   /** Delay that the server requests, in milliseconds; 0 if none. */
   readonly retryAfterMs: number;
   /**
-   * The caller must read it to its end or abort the request's signal. A chunk is valid until the next one is requested. Throws if
-   * the connection breaks.
+   * The caller must read it to its end or abort the request's signal. A chunk is valid until the next one is requested. If the
+   * connection breaks, the iteration throws.
    */
   readonly body: AsyncIterable<Uint8Array>;
 }
@@ -40,20 +40,16 @@ export interface ApiTransport {
 
 const MAX_TEXT_LENGTH = 1024 * 1024;
 
-/**
- * Returns the body as text.
- *
- * @param most maximum number of characters; the rest is dropped. Default: one MiB
- */
+/** Returns the body as text. Drops the characters after the first `maxLength`, and stops reading there. */
 export async function textOf(
   body: AsyncIterable<Uint8Array>,
-  most: number = MAX_TEXT_LENGTH,
+  maxLength: number = MAX_TEXT_LENGTH,
 ): Promise<string> {
   const decoder = new TextDecoder();
   let text = '';
   for await (const bytes of body) {
     text += decoder.decode(bytes, { stream: true });
-    if (text.length > most) break;
+    if (text.length > maxLength) break;
   }
-  return text.slice(0, most);
+  return text.slice(0, maxLength);
 }

@@ -13,16 +13,16 @@ const HTML_ESCAPES: Readonly<Record<string, string>> = {
   '\u2029': '\\u2029',
 };
 
-/** Matches text without a character that may have to be escaped: printable ASCII except `"`, `&`, `<`, `>` and the backslash. */
+/** Matches text that needs no escape: printable ASCII without `"`, `&`, `<`, `>` and the backslash. */
 const PLAIN = /^[ !#-%'-;=?-[\]-~]*$/;
 
-/** Returns a string literal. Most need no escape, and the test takes a fifth of the time of `JSON.stringify`. */
+/** Returns a string literal. Most texts need no escape, and to test that takes a fifth of the time of `JSON.stringify`. */
 export function jsonString(text: string): string {
   if (PLAIN.test(text)) return `"${text}"`;
   return JSON.stringify(text).replace(/[<>&\u2028\u2029]/g, (char) => HTML_ESCAPES[char] ?? char);
 }
 
-/** Returns an object of encoded fields. Fields that are `undefined` are omitted (`omitempty`). */
+/** Returns an object with the given fields, whose values are JSON already. A field that is undefined is omitted (`omitempty`). */
 export function jsonObject(fields: readonly (readonly [name: string, json: string | undefined])[]): string {
   let members = '';
   for (const [name, json] of fields)
@@ -30,23 +30,21 @@ export function jsonObject(fields: readonly (readonly [name: string, json: strin
   return `{${members}}`;
 }
 
-/** Returns a map; `{}` if it is empty. */
+/** Returns a map as an object with sorted keys. An empty map is `{}`; see {@link nullIfEmpty} for a nil one. */
 export function jsonMap<V>(map: ReadonlyMap<string, V>, write: (value: V) => string): string {
   const keys = [...map].sort(([a], [b]) => compareKeys(a, b));
   return jsonObject(keys.map(([key, value]) => [key, write(value)]));
 }
 
-/** Returns a map of strings. */
 export function jsonStringMap(map: ReadonlyMap<string, string>): string {
   return jsonMap(map, jsonString);
 }
 
-/** Returns an array. */
 export function jsonArray<T>(items: readonly T[], write: (item: T) => string): string {
   return `[${items.map(write).join(',')}]`;
 }
 
-/** Returns `null` for an empty collection, like Go for nil. */
+/** Returns `json`, or `null` if `size` is 0: Go encodes a nil map or slice as `null`. */
 export function nullIfEmpty(size: number, json: string): string {
   return size === 0 ? 'null' : json;
 }

@@ -4,7 +4,7 @@ import type { PortProtocol } from '../../net/port.ts';
 import type { Backends } from '../../servicecache/backend.ts';
 import type { Service } from '../../servicecache/service.ts';
 
-/** The cluster of a service. */
+/** The cluster that publishes a service. */
 export interface ServiceCluster {
   readonly clusterName: string;
   readonly clusterID: number;
@@ -18,16 +18,14 @@ export function isShared({ shared, global }: Service, version: FormatVersion): b
   return shared && (version === '1.8' || global);
 }
 
-/** Returns a copy without the fields that only the local cluster uses. */
+/** Returns the ports without the fields that are not published. */
 function plainPorts(ports: Iterable<readonly [string, PortProtocol]>): ReadonlyMap<string, PortProtocol> {
   return new Map(Array.from(ports, ([name, { port, protocol }]) => [name, { port, protocol }]));
 }
 
 /**
- * Returns the value of a service's key (OPERATOR 6): its cluster IPs, of which 1.8 has only the first, and the backends that
- * accept new connections. Returns `undefined` if the service is not shared, because it has no key then. Pure.
- *
- * @param backends the local cluster's
+ * Returns the value of a service's key (OPERATOR 6): its cluster IPs (in the format of 1.8 only the first) and its active backends.
+ * Returns undefined if the service has no key, because it is not shared. `backends` are those of the local cluster.
  */
 export function serviceValue(
   service: Service,
