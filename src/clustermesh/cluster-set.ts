@@ -1,4 +1,4 @@
-import { checkArguments, FUNCTION, NUMBER, objectWith, optional, SIGNAL, TEXT } from '../base/arguments.ts';
+import { checkArguments, FUNCTION, TEXT } from '../base/arguments.ts';
 import { assert } from '../base/assert.ts';
 import type { Clock } from '../base/clock.ts';
 import type { Unsubscribe } from '../base/subscription.ts';
@@ -7,6 +7,7 @@ import type { RemoteClusterStatus } from './cluster-status.ts';
 import type { ConnectKvstore, FollowedCluster } from './followed-cluster.ts';
 import { RetryPacer } from './retry-pacer.ts';
 import {
+  SYNC_DEADLINE,
   type SyncDeadline,
   type SyncingClusters,
   type SyncProgress,
@@ -160,6 +161,6 @@ export abstract class ClusterSet implements SyncingClusters {
 checkArguments(ClusterSet, {
   add: { name: TEXT, connect: FUNCTION },
   remove: { name: TEXT },
-  clustersSynced: { deadline: objectWith({ deadlineMs: NUMBER, signal: optional(SIGNAL) }) },
+  clustersSynced: { deadline: SYNC_DEADLINE },
   onChange: { callback: FUNCTION },
 });

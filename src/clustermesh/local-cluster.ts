@@ -1,4 +1,4 @@
-import { checkArguments, FUNCTION, NUMBER, objectWith, optional, SIGNAL } from '../base/arguments.ts';
+import { checkArguments, FUNCTION } from '../base/arguments.ts';
 import type { Clock, Random } from '../base/clock.ts';
 import type { Unsubscribe } from '../base/subscription.ts';
 import { systemClock } from '../base/system-clock.ts';
@@ -14,6 +14,7 @@ import type { MeshEngines } from './engines.ts';
 import { FollowedCluster, type FollowingOptions } from './followed-cluster.ts';
 import type { KeyVersion } from './resource-stores.ts';
 import {
+  SYNC_DEADLINE,
   type SyncDeadline,
   type SyncingClusters,
   type SyncProgress,
@@ -141,6 +142,6 @@ export class LocalCluster implements SyncingClusters {
 }
 
 checkArguments(LocalCluster, {
-  syncedWithin: { deadline: objectWith({ deadlineMs: NUMBER, signal: optional(SIGNAL) }) },
+  syncedWithin: { deadline: SYNC_DEADLINE },
   onChange: { callback: FUNCTION },
 });

@@ -1,3 +1,4 @@
+import { type Check, NUMBER, objectWith, optional, SIGNAL } from '../base/arguments.ts';
 import type { Clock, Timer } from '../base/clock.ts';
 import type { Unsubscribe } from '../base/subscription.ts';
 
@@ -27,6 +28,14 @@ export interface SyncDeadline {
   /** Ends the wait. */
   readonly signal?: AbortSignal | undefined;
 }
+
+/** Accepts a {@link SyncDeadline}. */
+export const SYNC_DEADLINE: Check = objectWith({
+  deadlineMs: NUMBER,
+  failedDeadlineMs: optional(NUMBER),
+  failures: optional(NUMBER),
+  signal: optional(SIGNAL),
+});
 
 /** The clusters of a wait. Clusters may be added and removed. */
 export interface SyncingClusters {

@@ -2,6 +2,7 @@ import { describe, expect, it, onTestFinished } from 'vitest';
 import type { Clock } from '../../src/base/clock.ts';
 import { type Unsubscribe, unsubscribeOnce } from '../../src/base/subscription.ts';
 import {
+  SYNC_DEADLINE,
   type SyncDeadline,
   type SyncingClusters,
   type SyncProgress,
@@ -149,6 +150,11 @@ describe('the deadline of a first sync', () => {
     expect(waiting.missing).toBeUndefined();
     await advance(waiting.clock, 1);
     expect(waiting.missing).toEqual(['b']);
+  });
+
+  it.each(['deadlineMs', 'failedDeadlineMs', 'failures'])('is rejected if its %s is no number', (name) => {
+    expect(SYNC_DEADLINE({ deadlineMs: 1000, [name]: '3' })).toContain(name);
+    expect(SYNC_DEADLINE({ deadlineMs: 1000, [name]: 3 })).toBeUndefined();
   });
 
   it('is earlier for a cluster that has failed, however long its next attempt takes (regression: 249 silent clusters, 3 min)', async () => {
