@@ -1,6 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { TurnGate } from '../../src/base/turn-gate.ts';
+import { History } from '../../src/history/history.ts';
 import { IPCache } from '../../src/ipcache/ipcache.ts';
 import { IPCacheSnapshot } from '../../src/ipcache/snapshot.ts';
 import { type Edit, EditError } from '../../src/whatif/edits.ts';
@@ -67,7 +68,7 @@ async function answerOf(
   gate?: TurnGate,
 ): Promise<WhatIfAnswer | undefined> {
   try {
-    return await whatIf(engines, edits, gate && { gate });
+    return await whatIf(engines, edits, { gate, limit: Number.POSITIVE_INFINITY });
   } catch (error) {
     if (error instanceof EditError) return undefined;
     throw error;
@@ -88,60 +89,102 @@ function plain(answer: WhatIfAnswer) {
   };
 }
 
+/**
+ * Expects that the answer to the edits is the difference after they are made on a copy. Returns false if an edit names something
+ * unknown. `begin` returns the engines before the writes.
+ */
+async function expectDifference(
+  begin: (rename?: ReturnType<typeof renaming>) => Engines,
+  writes: readonly Write[],
+  edits: readonly Edit[],
+): Promise<boolean> {
+  const engines = begin();
+  for (const write of writes) apply(engines, write);
+  const answer = await answerOf(engines, edits);
+  if (answer === undefined) return false;
+  const rename = renaming(edits);
+  const copy = begin(rename);
+  for (const write of writes) apply(copy, write, rename);
+  makeEdits(copy, edits, rename);
+
+  const changes = IPCacheSnapshot.diff(engines.ipcache.snapshot(), copy.ipcache.snapshot());
+  expect(prefixText(answer.prefixes)).toEqual(prefixText(changes));
+  for (const { prefix, kind, coveredBy } of answer.prefixes)
+    if (kind === 'gone') {
+      const found = copy.ipcache.lookup(prefix.replace(/\/\d+/, ''));
+      expect(coveredBy?.claim.identity).toEqual(found === undefined ? undefined : coveredBy?.claim.identity);
+      if (/\/(32|128)/.test(prefix)) expect(coveredBy?.claim.identity).toBe(found?.identity);
+    }
+
+  const [nodesBefore, nodesAfter] = [nodeTexts(engines), nodeTexts(copy)];
+  const gone = [...nodesBefore.keys()].filter((name) => !nodesAfter.has(name));
+  expect(
+    answer.nodes
+      .filter(({ kind }) => kind === 'gone')
+      .map(({ node }) => node)
+      .sort(),
+  ).toEqual(gone.sort());
+  for (const [name, text] of nodesBefore)
+    if (nodesAfter.has(name) && nodesAfter.get(name) !== text)
+      expect(answer.nodes.map(({ node }) => node)).toContain(name);
+
+  const [before, after] = [backendsOf(engines), backendsOf(copy)];
+  for (const [key, backends] of before) {
+    const change = answer.services.find(({ service }) => service === key);
+    const then = after.get(key);
+    const lost = backends.filter((address) => then?.includes(address) !== true).length;
+    expect(change?.lost ?? 0).toBe(lost);
+    expect(change?.kind === 'gone').toBe(then === undefined);
+    expect(change?.kind === 'empty').toBe(backends.length > 0 && then?.length === 0);
+    if (change !== undefined) expect(change.after).toBe(then?.length ?? 0);
+  }
+  const created = [...after.keys()].filter((key) => !before.has(key));
+  expect(
+    answer.services
+      .filter(({ kind }) => kind === 'created')
+      .map(({ service }) => service)
+      .sort(),
+  ).toEqual(created.sort());
+  return true;
+}
+
+/** Returns engines with a history, and with claims of one cluster that all have one identity. */
+function equalIdentities(count: number): (rename?: ReturnType<typeof renaming>) => Engines {
+  return (rename = (source) => source) => {
+    const engines = newEngines();
+    new History({ ipcache: engines.ipcache, clock: new ManualClock() }).start();
+    for (let i = 0; i < count; i++)
+      engines.ipcache.upsert(`10.0.${i >> 8}.${i & 255}`, {
+        identity: 7,
+        source: rename('clustermesh'),
+        owner: 'baltic',
+      });
+    return engines;
+  };
+}
+
 describe('W1: the answer is the difference after the edits are made on a copy', () => {
   it('for random states and edits', async () => {
     await fc.assert(
       fc.asyncProperty(WRITES, EDITS, async (writes, edits) => {
-        const engines = stateOf(writes);
-        const answer = await answerOf(engines, edits);
-        fc.pre(answer !== undefined);
-        const rename = renaming(edits);
-        const copy = stateOf(writes, rename);
-        makeEdits(copy, edits, rename);
-
-        const changes = IPCacheSnapshot.diff(engines.ipcache.snapshot(), copy.ipcache.snapshot());
-        expect(prefixText(answer.prefixes)).toEqual(prefixText(changes));
-        for (const { prefix, kind, coveredBy } of answer.prefixes)
-          if (kind === 'gone') {
-            const found = copy.ipcache.lookup(prefix.replace(/\/\d+/, ''));
-            expect(coveredBy?.claim.identity).toEqual(
-              found === undefined ? undefined : coveredBy?.claim.identity,
-            );
-            if (/\/(32|128)/.test(prefix)) expect(coveredBy?.claim.identity).toBe(found?.identity);
-          }
-
-        const [nodesBefore, nodesAfter] = [nodeTexts(engines), nodeTexts(copy)];
-        const gone = [...nodesBefore.keys()].filter((name) => !nodesAfter.has(name));
-        expect(
-          answer.nodes
-            .filter(({ kind }) => kind === 'gone')
-            .map(({ node }) => node)
-            .sort(),
-        ).toEqual(gone.sort());
-        for (const [name, text] of nodesBefore)
-          if (nodesAfter.has(name) && nodesAfter.get(name) !== text)
-            expect(answer.nodes.map(({ node }) => node)).toContain(name);
-
-        const [before, after] = [backendsOf(engines), backendsOf(copy)];
-        for (const [key, backends] of before) {
-          const change = answer.services.find(({ service }) => service === key);
-          const then = after.get(key);
-          const lost = backends.filter((address) => then?.includes(address) !== true).length;
-          expect(change?.lost ?? 0).toBe(lost);
-          expect(change?.kind === 'gone').toBe(then === undefined);
-          expect(change?.kind === 'empty').toBe(backends.length > 0 && then?.length === 0);
-          if (change !== undefined) expect(change.after).toBe(then?.length ?? 0);
-        }
-        const created = [...after.keys()].filter((key) => !before.has(key));
-        expect(
-          answer.services
-            .filter(({ kind }) => kind === 'created')
-            .map(({ service }) => service)
-            .sort(),
-        ).toEqual(created.sort());
+        fc.pre(await expectDifference(newEngines, writes, edits));
       }),
       { numRuns: process.env['PROPERTY_RUNS'] === undefined ? 400 : Number(process.env['PROPERTY_RUNS']) },
     );
+  });
+
+  it('with a history, for 5,000 claims of one identity', async () => {
+    await fc.assert(
+      fc.asyncProperty(WRITES, EDITS, async (writes, edits) => {
+        fc.pre(await expectDifference(equalIdentities(5_000), writes, edits));
+      }),
+      { numRuns: Math.ceil(Number(process.env['PROPERTY_RUNS'] ?? 400) / 50) },
+    );
+  });
+
+  it('with a history, if a cluster of 65,000 claims of one identity is removed', async () => {
+    const edits = [{ edit: 'remove-cluster', cluster: 'baltic' }] as const;
+    expect(await expectDifference(equalIdentities(65_000), [], edits)).toBe(true);
   });
 });
 
