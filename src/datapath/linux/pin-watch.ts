@@ -3,7 +3,7 @@ import type { Clock, Timer } from '../../base/clock.ts';
 import { PacedTask } from './paths/paced-task.ts';
 
 /** Time between checks, because a detached link causes no event. A check takes about 20 system calls. */
-const LOOK_MS = 10_000;
+const POLL_MS = 10_000;
 /** Events of one change within this delay are merged. */
 const EVENT_PACE_MS = 200;
 
@@ -34,7 +34,7 @@ export class PinWatch implements Disposable {
   }
 
   #scheduleCheck(): void {
-    this.#timer = this.#clock.after(LOOK_MS, () => {
+    this.#timer = this.#clock.after(POLL_MS, () => {
       this.#watchAgain();
       void this.#task.request();
       this.#scheduleCheck();
