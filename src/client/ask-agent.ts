@@ -11,12 +11,24 @@ export async function askAgent<T>(
   signal: AbortSignal,
   advice: string = START,
 ): Promise<T> {
+  return withInputErrors(
+    () => use(new ApiClient(socket, signal)),
+    ({ problem }) => (problem === undefined ? advice : undefined),
+  );
+}
+
+/** Returns the result of `ask`. If a request fails, throws an `InputError` with the advice of `adviceOf`. */
+export async function withInputErrors<T>(
+  ask: () => Promise<T>,
+  adviceOf: (error: ApiError) => string | undefined,
+): Promise<T> {
   try {
-    return await use(new ApiClient(socket, signal));
+    return await ask();
   } catch (error) {
     if (!(error instanceof ApiError)) throw error;
-    const hint = error.problem === undefined ? `; ${advice}` : '';
-    throw new InputError(`${error.message}${hint}`, { cause: error });
+    const advice = adviceOf(error);
+    const message = advice === undefined ? error.message : `${error.message.replace(/\.$/, '')}; ${advice}`;
+    throw new InputError(message, { cause: error });
   }
 }
 

@@ -96,7 +96,12 @@ export class Questioner {
       const { createLog } = await import('../../process/log.ts');
       const { askMesh } = await import('../../agent/run-agent.ts');
       const log = createLog(flags.logLevel, flags.logFormat, stderr);
-      return askMesh(agentOptions(flags), use, { log, signal });
+      const { withInputErrors } = await import('../../client/ask-agent.ts');
+      const advice = 'to ask a running agent, remove the options that name a source';
+      return withInputErrors(
+        () => askMesh(agentOptions(flags), use, { log, signal }),
+        () => advice,
+      );
     }
     const { askAgent } = await import('../../client/ask-agent.ts');
     const answer = await askAgent(socketPath(flags, env), ({ ask }) => use(ask), signal);
