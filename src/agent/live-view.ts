@@ -21,9 +21,9 @@ import { alignColumns, printable, type Terminal, type Tone } from '../process/te
 const COALESCE_MS = 100;
 
 /** Maximum number of changes of a kind that are shown individually. The others are only counted. */
-const SHOWN = 8;
-/** The same with `all`. Reached only if the reader has stopped reading. */
-const SHOWN_OF_ALL = 10_000;
+const MAX_SHOWN = 8;
+/** This maximum with the option `all`. Reached only if the reader has stopped reading. */
+const MAX_SHOWN_ALL = 10_000;
 
 const KINDS: readonly ChangeKind[] = ['node', 'service', 'ip'];
 const NOUNS: Readonly<Record<ChangeKind, readonly [string, string?]>> = {
@@ -34,12 +34,12 @@ const NOUNS: Readonly<Record<ChangeKind, readonly [string, string?]>> = {
 const TONES: Readonly<Record<ChangeSign, Tone>> = { '+': 'added', '~': 'changed', '-': 'removed' };
 
 /** Pending changes of one kind. Bounded for any number of changes (I11). */
-interface CoalescedChange {
+interface CoalescedChanges {
   readonly first: ChangeText[];
   readonly counts: Record<ChangeSign, number>;
 }
 
-function nothingGathered(): CoalescedChange {
+function noChanges(): CoalescedChanges {
   return { first: [], counts: { '+': 0, '~': 0, '-': 0 } };
 }
 
@@ -50,41 +50,41 @@ export interface LiveViewOptions {
 }
 
 /**
- * Shows each change of the agent's state in one line with its time. Of a burst it shows the first changes and the number of the
- * others. The state at the time of subscribing is not shown. While the reader of the terminal is far behind, changes are only
- * counted; they are shown when it has caught up.
+ * Shows each change of the agent's state in one line with its time. In a burst, it shows the first changes of each kind and the
+ * number of the others. The state at the time of subscribing is not shown. While the reader of the terminal is far behind, changes
+ * are only counted; they are shown when it has caught up.
  */
 export class LiveView {
-  readonly #knowledge: EngineViews;
+  readonly #views: EngineViews;
   readonly #terminal: Terminal;
   readonly #clock: Clock;
-  readonly #coalesced = new Map<ChangeKind, CoalescedChange>();
+  readonly #coalesced = new Map<ChangeKind, CoalescedChanges>();
   readonly #shown: number;
   #timer: Timer | undefined;
 
-  constructor(knowledge: EngineViews, terminal: Terminal, clock: Clock, options: LiveViewOptions = {}) {
-    this.#shown = options.all === true ? SHOWN_OF_ALL : SHOWN;
-    this.#knowledge = knowledge;
+  constructor(views: EngineViews, terminal: Terminal, clock: Clock, options: LiveViewOptions = {}) {
+    this.#shown = options.all === true ? MAX_SHOWN_ALL : MAX_SHOWN;
+    this.#views = views;
     this.#terminal = terminal;
     this.#clock = clock;
   }
 
-  /** Follows until the caller unsubscribes. Pending changes are shown then. */
+  /** Shows changes until the caller unsubscribes, which also shows the pending changes. */
   follow(): Unsubscribe {
     let live = false;
-    const gather = (change: ChangeText): void => {
+    const onChange = (change: ChangeText): void => {
       if (live) this.#coalesce(change);
     };
-    const { ipcache, services, nodes } = this.#knowledge;
-    const names = identityNames(this.#knowledge);
+    const { ipcache, services, nodes } = this.#views;
+    const names = identityNames(this.#views);
     const subscriptions = [
-      nodes.subscribe(nodeListener(gather)),
-      services.subscribe({ onEvents: (events) => events.map(serviceChangeText).forEach(gather) }),
+      nodes.subscribe(nodeListener(onChange)),
+      services.subscribe({ onEvents: (events) => events.map(serviceChangeText).forEach(onChange) }),
       ipcache.subscribe(
         {
           onChanges: (changes) => {
             for (const change of changes)
-              gather(prefixChangeText(change, names, sourceOf(ipcache, change.prefix)));
+              onChange(prefixChangeText(change, names, sourceOf(ipcache, change.prefix)));
           },
         },
         { replay: false },
@@ -116,20 +116,20 @@ export class LiveView {
     }
     for (const kind of KINDS) this.#show(kind, this.#coalesced.get(kind));
     this.#coalesced.clear();
-    this.#terminal.line(this.#terminal.paint('faint', `         ${totalsText(this.#knowledge)}`));
+    this.#terminal.line(this.#terminal.paint('faint', `         ${totalsText(this.#views)}`));
   }
 
   #coalesce(change: ChangeText): void {
-    const gathered = this.#coalesced.get(change.kind) ?? nothingGathered();
-    this.#coalesced.set(change.kind, gathered);
-    gathered.counts[change.sign]++;
-    if (gathered.first.length < this.#shown) gathered.first.push(change);
+    const coalesced = this.#coalesced.get(change.kind) ?? noChanges();
+    this.#coalesced.set(change.kind, coalesced);
+    coalesced.counts[change.sign]++;
+    if (coalesced.first.length < this.#shown) coalesced.first.push(change);
     this.#timer ??= this.#clock.after(COALESCE_MS, () => this.flush());
   }
 
-  #show(kind: ChangeKind, gathered: CoalescedChange | undefined): void {
-    if (gathered === undefined) return;
-    const { first, counts } = gathered;
+  #show(kind: ChangeKind, coalesced: CoalescedChanges | undefined): void {
+    if (coalesced === undefined) return;
+    const { first, counts } = coalesced;
     const lines = alignColumns(
       first.map(({ subject, detail }) => [kind, printable(subject), printable(detail)]),
     );
@@ -154,11 +154,11 @@ function sourceOf(ipcache: EngineViews['ipcache'], prefix: string): Source | und
   return ((address && ipcache.get(address)) || ipcache.get(prefix))?.source;
 }
 
-function nodeListener(gather: (change: ChangeText) => void): NodeHandler {
+function nodeListener(onChange: (change: ChangeText) => void): NodeHandler {
   return {
     name: 'live-view',
-    nodeAdd: (node) => gather(nodeChangeText(undefined, node)),
-    nodeUpdate: (old, node) => gather(nodeChangeText(old, node)),
-    nodeDelete: (node) => gather(nodeChangeText(node, undefined)),
+    nodeAdd: (node) => onChange(nodeChangeText(undefined, node)),
+    nodeUpdate: (old, node) => onChange(nodeChangeText(old, node)),
+    nodeDelete: (node) => onChange(nodeChangeText(node, undefined)),
   };
 }

@@ -1,8 +1,6 @@
 import type { RateLimitOptions } from '../base/rate-limit.ts';
 import type { ServiceV2 } from '../clustermesh/service-v2.ts';
-
 import type { HostDatapathOptions } from '../datapath/linux/host-options.ts';
-
 import type { MaxConnectedClusters } from '../model/numeric-identity.ts';
 import type { NodeConfiguration } from '../nodemanager/address-claims.ts';
 import type { Manifest } from '../recording/manifests.ts';
@@ -25,7 +23,7 @@ export const KUBERNETES_ENDPOINTS = ['ciliumendpoints', 'ciliumendpointslices', 
 
 /** Options for following a Kubernetes API server. */
 export interface KubernetesOptions {
-  /** Follow it only in a pod with a service account. */
+  /** Follow the API server only if the process runs in a pod with a service account. */
   readonly ifInCluster: boolean;
   /** Path of a kubeconfig; `undefined`: use the pod's service account. */
   readonly kubeconfig?: string | undefined;
@@ -71,7 +69,7 @@ export interface AgentOptions {
   readonly rateLimit?: RateLimitOptions | undefined;
   /** Folder with an etcd configuration for each remote cluster. */
   readonly clustermeshConfig?: string | undefined;
-  /** Time after which an unreachable remote cluster loses its services; default: never. */
+  /** Time after which the service backends of an unreachable remote cluster are removed; default: never. */
   readonly serviceTTLMs?: number | undefined;
   /** The format of the services of remote clusters; default `auto`. */
   readonly serviceV2?: ServiceV2 | undefined;
@@ -95,7 +93,7 @@ export interface AgentOptions {
   readonly kubernetes?: KubernetesOptions | undefined;
   /** Files with recorded meshes, read in order; for kvstore `memory` only. */
   readonly load: readonly string[];
-  /** Returns keys of another source than files. If present, the kvstores in memory have them, too. */
+  /** Returns keys that are put into the kvstores in memory in addition to those of `load`. */
   readonly keys?: (() => AsyncIterable<RecordedKey>) | undefined;
   /** Files or folders with Kubernetes manifests, read in order. */
   readonly manifests: readonly string[];

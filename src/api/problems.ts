@@ -8,7 +8,7 @@ import type {
   StepDocument,
 } from './status-document.ts';
 
-/** Severities, the worst first. `error`: answers are missing or wrong. `warning`: they may become so, or are old. */
+/** Severities, the worst first. `error`: answers are missing or wrong. `warning`: answers are old, or may become wrong. */
 export const SEVERITIES = ['error', 'warning'] as const;
 
 /** A current problem of an agent. */
@@ -35,12 +35,12 @@ export interface ProblemsDocument {
 type ProblemSource = Pick<StatusDocument, 'steps'> & Partial<StatusDocument>;
 
 /** A problem, and the beginnings of the blockers that report the same problem. */
-interface Found extends HealthProblem {
+interface ReportedProblem extends HealthProblem {
   readonly blockers?: readonly string[];
 }
 
 /** Maximum number of conditions in the text of a step. */
-const LISTED = 3;
+const MAX_CONDITIONS = 3;
 
 function isoBefore(now: number, ms: number | undefined): string | undefined {
   return ms === undefined ? undefined : new Date(now - ms).toISOString();
@@ -51,24 +51,24 @@ function sinceText(now: number, iso: string): string {
   return durationText(now - Date.parse(iso));
 }
 
-/** Returns the first of the conditions, without those that are problems themselves. */
-function waitsText({ waitsFor }: StepDocument, others: readonly Found[]): string {
+/** Returns the first conditions that a step waits for, without those that another problem reports, and the number of the others. */
+function waitsText({ waitsFor }: StepDocument, others: readonly ReportedProblem[]): string {
   const prefixes = others.flatMap(({ blockers = [] }) => blockers);
   const listed = waitsFor.filter((what) => !prefixes.some((prefix) => what.startsWith(prefix)));
-  const more = waitsFor.length - Math.min(listed.length, LISTED);
+  const more = waitsFor.length - Math.min(listed.length, MAX_CONDITIONS);
   const rest =
     more === 0 ? [] : [listed.length === 0 ? `waits for ${counted(more, 'source')}` : `${more} more`];
-  return [...listed.slice(0, LISTED), ...rest].join('; ');
+  return [...listed.slice(0, MAX_CONDITIONS), ...rest].join('; ');
 }
 
-/** Returns the problem of a step that is not finished, or failed; none if it is pending, done or stopped. */
+/** Returns the problem of a step; none if the step is pending, done or stopped. */
 function stepProblem(
   step: StepDocument,
   index: number,
   { steps }: ProblemSource,
-  others: readonly Found[],
+  others: readonly ReportedProblem[],
   now: number,
-): readonly Found[] {
+): readonly ReportedProblem[] {
   const { name, state, ms, idleMs = 0, waitsFor, failure } = step;
   if (state === 'pending' || state === 'done' || state === 'stopped') return [];
   const idle = state === 'running' && idleMs > 1_000 ? `, no progress for ${durationText(idleMs)}` : '';
@@ -78,13 +78,13 @@ function stepProblem(
       subject: name,
       text: [`${state}${idle}`, failure, waitsText(step, others)].filter(Boolean).join(': '),
       since: state === 'running' ? isoBefore(now, ms) : undefined,
-      remedy: state === 'failed' || state === 'hanging' ? 'The log has the whole error.' : undefined,
+      remedy: state === 'failed' || state === 'hanging' ? 'See the whole error in the log.' : undefined,
       blockers: [`step ${index + 1} of ${steps.length}, ${name}: `, ...waitsFor],
     },
   ];
 }
 
-function clusterProblem(cluster: ClusterDocument, now: number): readonly Found[] {
+function clusterProblem(cluster: ClusterDocument, now: number): readonly ReportedProblem[] {
   const { name, state, ready, connected, connectedSince, knownAt, missing, lastFailure } = cluster;
   if (ready) return [];
   const served = knownAt && `The state of ${sinceText(now, knownAt)} ago is served.`;
@@ -124,8 +124,8 @@ function checkpointProblems(
   { folder, restored, failure, writtenAt }: CheckpointDocument,
   localCluster: string,
   now: number,
-): readonly Found[] {
-  const found: Found[] = restored.map(({ cluster, knownAt, ageSeconds }) => ({
+): readonly ReportedProblem[] {
+  const found: ReportedProblem[] = restored.map(({ cluster, knownAt, ageSeconds }) => ({
     severity: 'warning',
     subject: `cluster ${cluster || localCluster}`,
     text: `Restored state that no source has confirmed, ${durationText(ageSeconds * 1_000)} old.`,
@@ -141,7 +141,7 @@ function checkpointProblems(
   return found;
 }
 
-function kindProblem(kind: KindDocument, now: number): readonly Found[] {
+function kindProblem(kind: KindDocument, now: number): readonly ReportedProblem[] {
   const { name, state, behindMs, lastFailure } = kind;
   if (state !== 'forbidden' && state !== 'stopped' && behindMs === undefined) return [];
   const behind = behindMs === undefined ? '' : `, behind for ${durationText(behindMs)}`;
@@ -157,7 +157,11 @@ function kindProblem(kind: KindDocument, now: number): readonly Found[] {
   ];
 }
 
-function* datapathProblems({ failures, parts, tables }: DatapathDocument): Generator<Found, void, void> {
+function* datapathProblems({
+  failures,
+  parts,
+  tables,
+}: DatapathDocument): Generator<ReportedProblem, void, void> {
   const severity = 'error';
   for (const text of failures) yield { severity, subject: 'datapath', text };
   for (const { name, state, failing, noRoom } of tables)
@@ -173,7 +177,10 @@ function* datapathProblems({ failures, parts, tables }: DatapathDocument): Gener
 }
 
 /** Yields the problems of an agent, except those of its steps. */
-function* agentProblems(status: Partial<StatusDocument>, now: number): Generator<Found, void, void> {
+function* agentProblems(
+  status: Partial<StatusDocument>,
+  now: number,
+): Generator<ReportedProblem, void, void> {
   const { clusters = [], checkpoint, configProblems = [], kubernetes, datapath, history, tape } = status;
   for (const cluster of clusters) yield* clusterProblem(cluster, now);
   if (checkpoint !== undefined) yield* checkpointProblems(checkpoint, status.cluster ?? '', now);
@@ -207,7 +214,7 @@ function* agentProblems(status: Partial<StatusDocument>, now: number): Generator
       severity: 'warning',
       subject: 'listeners',
       text: `${counted(faults, 'call')} failed since the start.`,
-      remedy: 'The log has the error of each call.',
+      remedy: 'See the error of each call in the log.',
     };
   const contested = status.services?.contested ?? 0;
   if (contested > 0)
@@ -220,8 +227,7 @@ function* agentProblems(status: Partial<StatusDocument>, now: number): Generator
 }
 
 /**
- * Returns the current problems, the worst first. The list is empty only if there are no blockers. A blocker is omitted if a
- * problem of the status reports the same.
+ * Returns the current problems, the worst first. Each blocker is a problem, unless a problem of the status reports the same.
  *
  * @param blockers - The blockers of `/readyz`.
  * @param now - Wall-clock time in milliseconds.
@@ -237,7 +243,7 @@ export function healthProblems(
   const prefixes = known.flatMap((problem) => problem.blockers ?? []);
   const unknown = blockers
     .filter((text) => !prefixes.some((prefix) => text.startsWith(prefix)))
-    .map((text): Found => ({ severity: 'error', subject: 'not ready', text }));
+    .map((text): ReportedProblem => ({ severity: 'error', subject: 'not ready', text }));
   const found = [...unknown, ...known].map(({ blockers: _, ...problem }): HealthProblem => problem);
   return SEVERITIES.flatMap((severity) => found.filter((problem) => problem.severity === severity));
 }

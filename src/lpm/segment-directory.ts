@@ -9,7 +9,7 @@ const FAN = 256;
 /** A split leaves at least 1/MIN_PART of the keys on each side, unless the last octet does not allow it. */
 const MIN_PART = 4;
 
-/** Addresses of a segment that is split, four words each. */
+/** Addresses, four words each. */
 export type AddressColumn = Int32Array;
 
 /** Reads the address at `index` into the words of `out`. The family of `out` is not changed. */
@@ -60,8 +60,8 @@ interface Cut {
  *                  A … A (63) │ B … B
  *
  * An entry is 0 (no segment yet), the offset of a node, or the complement of a segment number. A lookup reads one entry for each
- * octet until segments differ: two or three in most tables. Splits follow the keys, so all segments are well filled even if
- * the addresses are unevenly distributed. A node takes 1 KiB and refers to about a hundred segments.
+ * octet until it reaches a segment: two or three entries in most tables. Splits follow the keys, so all segments are well filled
+ * even if the addresses are unevenly distributed. A node takes 1 KiB and refers to about a hundred segments.
  */
 export class SegmentDirectory {
   readonly #levels: number;
@@ -72,8 +72,8 @@ export class SegmentDirectory {
   #shared = false;
   readonly #counts = new Int32Array(FAN);
   /**
-   * Start of a lookup if the address has the common leading octets: the first node with several child nodes, its level, and
-   * these octets. Without it, a table of hosts in one IPv6 subnet would read 16 nodes for each lookup.
+   * The first node that has not exactly one child node, its level, and the octets on the path to it. A lookup of an address that
+   * begins with these octets starts there. Otherwise it would read 16 nodes in a table of hosts in one IPv6 subnet.
    */
   #start = 0;
   #startLevel = 0;
@@ -191,7 +191,7 @@ export class SegmentDirectory {
     const nodes = [0];
     const octets: number[] = [];
     let below = 0;
-    let left = count;
+    let remaining = count;
     let level = 0;
     for (const common = commonOctets(addresses, count); level < common; level++) {
       const octet = octetAt(addresses, 0, level);
@@ -199,7 +199,7 @@ export class SegmentDirectory {
       octets.push(octet);
     }
     for (; ; level++) {
-      this.#countOctets(addresses, left, level);
+      this.#countOctets(addresses, remaining, level);
       const { octet, part, middle, sumBeforeMiddle } = this.#bestOctet(below, count);
       const isLast = level === this.#levels - 1;
       if (part * MIN_PART >= count || isLast) {
@@ -208,7 +208,7 @@ export class SegmentDirectory {
       }
       nodes.push(this.#nodeBelow(nodes[level] ?? 0, middle, ~segment));
       octets.push(middle);
-      if (this.#counts[middle] !== left) left = keepOctet(addresses, left, level, middle);
+      if (this.#counts[middle] !== remaining) remaining = keepOctet(addresses, remaining, level, middle);
       below = sumBeforeMiddle;
     }
   }
@@ -264,7 +264,7 @@ export class SegmentDirectory {
     this.#shared = false;
   }
 
-  /** Replaces a leaf from an entry on, up to the first other leaf. Returns true if this node has no other leaf. */
+  /** Replaces a leaf in all entries from `from` to the first other leaf. Returns false if there is another leaf. */
   #replace(node: number, from: number, leaf: number, by: number): boolean {
     for (let at = node + from; at < node + FAN; at++) {
       const entry = this.#nodes[at] ?? 0;
@@ -278,9 +278,9 @@ export class SegmentDirectory {
 /** Returns the number of leading octets that all addresses share. */
 function commonOctets(addresses: AddressColumn, count: number): number {
   for (let word = 0; word < 4; word++) {
-    let unlike = 0;
-    for (let i = 1; i < count; i++) unlike |= (addresses[4 * i + word] ?? 0) ^ (addresses[word] ?? 0);
-    if (unlike !== 0) return 4 * word + (Math.clz32(unlike) >>> 3);
+    let differing = 0;
+    for (let i = 1; i < count; i++) differing |= (addresses[4 * i + word] ?? 0) ^ (addresses[word] ?? 0);
+    if (differing !== 0) return 4 * word + (Math.clz32(differing) >>> 3);
   }
   return 0;
 }

@@ -30,7 +30,7 @@ export interface NodeDifference {
   readonly podCIDRs: number;
 }
 
-/** The kind of a change of a service. `gone`: deleted. `empty`: it has backends now, and would have none. `fewer`: it would lose some of them. `changed`: else. */
+/** The kind of a change of a service. `gone`: deleted. `empty`: it has backends now, and would have none. `fewer`: it would lose some of them. `created`: a new service. `changed`: else. */
 export type ServiceKind = 'gone' | 'empty' | 'fewer' | 'changed' | 'created';
 
 /** The change of an announced service. */
