@@ -68,11 +68,12 @@ export interface WhatIfSummary {
     readonly podCIDRs: number;
   };
   readonly services: Readonly<Record<ServiceKind, number>>;
+  /** Allocated identities of removed clusters: their labels would be unknown. */
   readonly identities: { readonly unknown: number };
   /** True if a prefix or a service would be gone, or a service would have no backend left. */
   readonly loses: boolean;
   readonly began: EngineRevisions;
-  /** The answer is exact for this moment: keys that changed since `began` were read again. */
+  /** The answer is exact for this moment. */
   readonly ended: EngineRevisions;
   /** Number of changes since `began`. Their keys were read again. */
   readonly readAgain: number;
