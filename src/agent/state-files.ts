@@ -46,9 +46,11 @@ export class StateFiles implements StateFolder {
   async open(name: string): Promise<StateFile | undefined> {
     try {
       const handle = await openRegularFile(join(this.#path, name));
-      const { size } = await handle.stat();
+      const { size, dev, ino, mtimeNs, ctimeNs } = await handle.stat({ bigint: true });
       return {
-        size,
+        size: Number(size),
+        // The time of the change cannot be set by a program, as that of the modification can.
+        version: [dev, ino, size, mtimeNs, ctimeNs].join(' '),
         read: (into, position) => readFrom(handle, into, position),
         close: () => handle.close(),
       };

@@ -86,6 +86,8 @@ export class RecordReader {
   /** Kind and time of the record that was entered last. */
   protected kind: Kind = KIND.prefix;
   protected ms = 0;
+  /** The claim that a later record was linked to, because its own record is usually read next. */
+  #linked: { readonly position: number; readonly after: HeldClaim } | undefined;
 
   protected constructor(startMs: number, bytes: ByteBuffer, names: Names, heads: Int32Array) {
     this.startMs = startMs;
@@ -190,7 +192,9 @@ export class RecordReader {
     const name = this.names.read();
     const writer = parseWriter(name);
     const stored = flags & HAS_BEFORE ? readClaim(this.bytes, this.names, writer, undefined) : undefined;
-    const after = flags & HAS_AFTER ? readClaim(this.bytes, this.names, writer, stored) : undefined;
+    const linked = this.#linked?.position === position ? this.#linked.after : undefined;
+    const after =
+      linked ?? (flags & HAS_AFTER ? readClaim(this.bytes, this.names, writer, stored) : undefined);
     const before = flags & LINKED_BEFORE ? this.#linkedAfter(previous, key, writer, name) : stored;
     return { writer, before, after, effect: (flags >>> EFFECT_SHIFT) & 3 };
   }
@@ -247,7 +251,9 @@ export class RecordReader {
           if ((flags & HAS_AFTER) === 0) break;
           const stored =
             flags & HAS_BEFORE ? readClaim(this.bytes, this.names, writer, undefined) : undefined;
-          return readClaim(this.bytes, this.names, writer, stored);
+          const after = readClaim(this.bytes, this.names, writer, stored);
+          this.#linked = { position: at, after };
+          return after;
         }
       }
       at = previous;

@@ -2,6 +2,11 @@
 export interface StateFile {
   /** Size in bytes when the file was opened. */
   readonly size: number;
+  /**
+   * Text that differs after each change of the contents, such as inode, size and times. A reader that has verified the contents may
+   * skip that if it finds the same version later. Undefined: the contents are verified each time.
+   */
+  readonly version?: string | undefined;
   /** Reads from `position` until the buffer is full or the file ends; returns the number of bytes. */
   read(into: Uint8Array, position: number): Promise<number>;
   close(): Promise<void>;

@@ -73,13 +73,17 @@ export interface Frame {
   readonly end: number;
 }
 
-/** Returns the frame at a position; undefined if it is torn. Throws {@link NewerVersionError} if its kind is unknown. */
-export function readFrame(bytes: Uint8Array, at: number, checksum: Checksum): Frame | undefined {
+/**
+ * Returns the frame at a position; undefined if it is torn. Without `checksum`, its contents are not verified. Throws {@link
+ * NewerVersionError} if its kind is unknown.
+ */
+export function readFrame(bytes: Uint8Array, at: number, checksum: Checksum | undefined): Frame | undefined {
   if (at + FRAME_BYTES > bytes.length) return undefined;
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
   const end = at + FRAME_BYTES + view.getUint32(at);
   if (end > bytes.length) return undefined;
-  if (view.getUint32(end - TAIL) !== checksum(bytes.subarray(at, end - TAIL))) return undefined;
+  const sum = checksum?.(bytes.subarray(at, end - TAIL));
+  if (sum !== undefined && view.getUint32(end - TAIL) !== sum) return undefined;
   const kind = view.getUint8(at + 4);
   const known = Object.values<number>(FRAME).includes(kind);
   if (!known) throw new NewerVersionError(`unknown frame ${kind}`);

@@ -6,7 +6,14 @@ import type { SegmentPart } from '../lives.ts';
 import type { Segment } from '../segment.ts';
 import { type Checksum, NewerVersionError, PREAMBLE } from './frames.ts';
 import { type Buffers, SegmentCache } from './segment-cache.ts';
-import { endFrameAt, readEnd, readHead, readSegment, type StoredFacts } from './segment-file.ts';
+import {
+  endFrameAt,
+  type ReadSegment,
+  readEnd,
+  readHead,
+  readSegment,
+  type StoredFacts,
+} from './segment-file.ts';
 
 /** Where the segments of a history are stored. */
 export interface HistoryDisk {
@@ -33,6 +40,8 @@ export function segmentName({ life, number }: { readonly life: number; readonly 
 export class StoredSegment implements SegmentPart {
   readonly facts: StoredFacts;
   readonly endPosition: number = Number.POSITIVE_INFINITY;
+  /** Version of the file whose checksums were verified; undefined if none was. */
+  verified: string | undefined;
   readonly #cache: SegmentCache;
 
   constructor(facts: StoredFacts, cache: SegmentCache) {
@@ -197,21 +206,28 @@ export class SegmentArchive {
     return facts;
   }
 
-  async #loadSegment({ facts }: StoredSegment, into: Buffers): Promise<Segment> {
+  /** Reads a segment. Its checksums are verified once, and again if its file has changed. */
+  async #loadSegment(stored: StoredSegment, into: Buffers): Promise<Segment> {
+    const { facts } = stored;
     const name = segmentName(facts.head);
     const file = await this.disk.folder.open(name);
     if (file === undefined) throw new DamagedError(`${name} was removed`);
     try {
-      const { segment } = await this.#read(await readInto(file, 0, into(file.size)));
-      if (segment.endSequence === facts.head.firstSequence + facts.count) return segment;
-      throw new DamagedError(`${name} has changed`);
+      const isVerified = file.version !== undefined && file.version === stored.verified;
+      const bytes = await readInto(file, 0, into(file.size));
+      const { segment, isComplete } = await this.#read(bytes, isVerified ? facts : undefined);
+      if (segment.endSequence !== facts.head.firstSequence + facts.count)
+        throw new DamagedError(`${name} has changed`);
+      // A torn segment is verified each time, because its last valid frame must be found.
+      if (isComplete) stored.verified = file.version;
+      return segment;
     } finally {
       await file.close();
     }
   }
 
-  async #read(bytes: Uint8Array): Promise<{ readonly segment: Segment; readonly facts: StoredFacts }> {
-    const steps = readSegment(bytes, this.disk.checksum);
+  async #read(bytes: Uint8Array, verified?: StoredFacts): Promise<ReadSegment> {
+    const steps = readSegment(bytes, this.disk.checksum, verified);
     for (;;) {
       let step = { done: false } as ReturnType<typeof steps.next>;
       await this.#gate.run(this.#gate.slice, () => {

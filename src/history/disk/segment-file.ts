@@ -49,9 +49,8 @@ const decoder = new TextDecoder();
 const RECORDS_HEAD = 12;
 /** Bytes of the number at the end of the last frame: the length of its payload. */
 const LENGTH_BYTES = 4;
-/** Number of lists in the last frame, and of those at its end that consist of words. */
+/** Number of lists in the last frame after the JSON. */
 const LISTS = 7;
-const WORD_LISTS = 4;
 
 /** Returns the first bytes of the file of a segment. */
 export function headBytes(head: SegmentHead, checksum: Checksum): Uint8Array {
@@ -112,14 +111,13 @@ export function readEnd(
 ): StoredFacts | undefined {
   const frame = readFrame(end, 0, checksum);
   if (frame?.kind !== FRAME.end || frame.end !== end.length) return undefined;
-  const { facts } = parseEnd(head, frame.payload);
-  return { ...facts, bytes: size };
+  return factsIn(head, listsOf(frame.payload), size);
 }
 
 /** Returns the head of a file, and the position after it; undefined if it is torn. */
 export function readHead(
   bytes: Uint8Array,
-  checksum: Checksum,
+  checksum: Checksum | undefined,
 ): { readonly head: SegmentHead; readonly end: number } | undefined {
   checkPreamble(bytes);
   const frame = readFrame(bytes, PREAMBLE, checksum);
@@ -145,17 +143,28 @@ const MAX_BYTES: number = 64 << 20;
 const FRAMES_PER_STEP = 64;
 const BYTES_PER_STEP: number = 256 << 10;
 
+/** A segment that was read from a file. */
+export interface ReadSegment {
+  readonly segment: Segment;
+  readonly facts: StoredFacts;
+  /** False if the file has no index. */
+  readonly isComplete: boolean;
+}
+
 /**
  * Reads the whole file of a segment, in steps. The result is the segment and its facts. A file that is not complete is read up to
  * its last valid frame, and its index is built. Throws {@link DamagedError} if a valid frame has invalid contents, and
  * `NewerVersionError` if a later version wrote it. Owns `bytes`, which become the records and the index of the segment: copies would
- * have the garbage collector mark all objects after each few segments, because they are memory outside of its heap.
+ * have the garbage collector mark all objects after each few segments, because they are memory outside of its heap. `verified` are the
+ * facts of a complete segment with the same bytes that was read before: its checksums and facts are not read again.
  */
 export function* readSegment(
   bytes: Uint8Array,
   checksum: Checksum,
-): Generator<void, { readonly segment: Segment; readonly facts: StoredFacts }, void> {
-  const start = readHead(bytes, checksum);
+  verified?: StoredFacts,
+): Generator<void, ReadSegment, void> {
+  const check = verified === undefined ? checksum : undefined;
+  const start = readHead(bytes, check);
   if (start === undefined) throw new DamagedError('the head of a segment is torn');
   const { head } = start;
   let [at, length, endMs] = [start.end, 0, head.startMs];
@@ -163,11 +172,14 @@ export function* readSegment(
   let state: LifeState = { pieces: [], spans: [] };
   let end: { readonly index: SegmentIndex; readonly facts: StoredFacts } | undefined;
   while (end === undefined) {
-    const frame = readFrame(bytes, at, checksum);
+    const frame = readFrame(bytes, at, check);
     if (frame === undefined) break;
     at = frame.end;
-    if (frame.kind === FRAME.end) end = parseEnd(head, frame.payload);
-    else if (frame.kind !== FRAME.records) throw new DamagedError('a second head');
+    if (frame.kind === FRAME.end) {
+      const lists = listsOf(frame.payload);
+      const facts = verified ?? factsIn(head, lists, at);
+      end = { index: indexIn(lists, facts), facts };
+    } else if (frame.kind !== FRAME.records) throw new DamagedError('a second head');
     else {
       const read = parseRecords(frame.payload);
       endMs = read.endMs;
@@ -182,14 +194,12 @@ export function* readSegment(
   }
   const records = bytes.subarray(0, length);
   const segment = new Segment({ ...head, isStored: true, content: records, index: end?.index });
-  if (end !== undefined) {
-    return { segment, facts: { ...end.facts, bytes: at } };
-  }
+  if (end !== undefined) return { segment, facts: end.facts, isComplete: true };
   yield* segment.reindex();
   const { filter, lengths4, lengths6, count, lastMs } = segment.index();
   const torn = at < bytes.length;
   const facts = { head, ...state, bytes: bytes.length, count, lastMs, endMs, stopped: false, torn };
-  return { segment, facts: { ...facts, filter, lengths4, lengths6 } };
+  return { segment, facts: { ...facts, filter, lengths4, lengths6 }, isComplete: false };
 }
 
 function parseRecords(payload: Uint8Array): {
@@ -208,10 +218,16 @@ function parseRecords(payload: Uint8Array): {
   return { endMs, state, records: payload.subarray(from) };
 }
 
-function parseEnd(
-  head: SegmentHead,
-  payload: Uint8Array,
-): { readonly index: SegmentIndex; readonly facts: StoredFacts } {
+/** The parts of the last frame. */
+interface EndLists {
+  readonly json: Uint8Array;
+  readonly lengths4: Uint8Array;
+  readonly lengths6: Uint8Array;
+  readonly filter: Uint8Array;
+  readonly words: readonly Uint8Array[];
+}
+
+function listsOf(payload: Uint8Array): EndLists {
   const view = new DataView(payload.buffer, payload.byteOffset, payload.length);
   const start = 4 * (LISTS + 1);
   if (payload.length < start) throw new DamagedError('the last frame is too short');
@@ -223,31 +239,51 @@ function parseEnd(
     at += length;
     return list;
   });
-  // Copies, because the facts outlive the segment.
-  const [json, lengths4, lengths6, filter] = lists.slice(0, -WORD_LISTS).map((list) => list.slice()) as [
+  const [json, lengths4, lengths6, filter, ...words] = lists as [
     Uint8Array,
     Uint8Array,
     Uint8Array,
     Uint8Array,
+    ...Uint8Array[],
   ]; // LISTS + 1
-  const [heads, names, positions, batches] = lists.slice(-WORD_LISTS).map(words) as [
-    Int32Array,
-    Int32Array,
-    Int32Array,
-    Int32Array,
-  ]; // WORD_LISTS
+  return { json, lengths4, lengths6, filter, words };
+}
+
+/** Returns the facts of a complete segment. Its lists are copies, because the facts outlive the segment. */
+function factsIn(
+  head: SegmentHead,
+  { json, lengths4, lengths6, filter }: EndLists,
+  bytes: number,
+): StoredFacts {
   if (lengths4.length !== LENGTHS || lengths6.length !== LENGTHS) throw new DamagedError('invalid lengths');
-  if (!isPowerOfTwo(heads.length) || !isPowerOfTwo(filter.length)) throw new DamagedError('an invalid index');
+  if (!isPowerOfTwo(filter.length)) throw new DamagedError('an invalid filter');
   const fields = parseFields(json);
-  const [count, lastMs, endMs] = ['count', 'lastMs', 'endMs'].map((name) => numberField(fields, name)) as [
-    number,
-    number,
-    number,
-  ];
-  const stopped = fields['stopped'] === true;
-  const index = { heads, names, positions, batches, lengths4, lengths6, filter, count, lastMs };
-  const facts = { head, ...readState(fields), bytes: 0, count, lastMs, endMs, stopped, torn: false };
-  return { index, facts: { ...facts, filter, lengths4, lengths6 } };
+  const number = (name: string): number => numberField(fields, name);
+  return {
+    head,
+    ...readState(fields),
+    bytes,
+    count: number('count'),
+    lastMs: number('lastMs'),
+    endMs: number('endMs'),
+    stopped: fields['stopped'] === true,
+    torn: false,
+    filter: filter.slice(),
+    lengths4: lengths4.slice(),
+    lengths6: lengths6.slice(),
+  };
+}
+
+function indexIn({ words: lists }: EndLists, facts: StoredFacts): SegmentIndex {
+  const [heads, names, positions, batches] = lists.map(words) as [
+    Int32Array,
+    Int32Array,
+    Int32Array,
+    Int32Array,
+  ]; // LISTS + 1
+  if (!isPowerOfTwo(heads.length)) throw new DamagedError('an invalid index');
+  const { lengths4, lengths6, filter, count, lastMs } = facts;
+  return { heads, names, positions, batches, lengths4, lengths6, filter, count, lastMs };
 }
 
 /** Returns bytes as words. Moves them to the aligned position before them. */
