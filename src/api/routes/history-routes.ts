@@ -1,6 +1,6 @@
 import { createRoute, z } from '@hono/zod-openapi';
 import { CauseGroups } from '../../history/causes.ts';
-import type { PastReader } from '../../history/past-reader.ts';
+import type { PastReader } from '../../history/past/past-reader.ts';
 import type { HistoryRange, HistoryRecord, When } from '../../history/types.ts';
 import { Prefix } from '../../net/prefix.ts';
 import type { ApiApp, RouteContext } from '../api-context.ts';

@@ -1,5 +1,5 @@
 import type { Clock } from '../../base/clock.ts';
-import type { ChangedSince } from '../../history/past-reader.ts';
+import type { ChangedSince } from '../../history/past/past-reader.ts';
 import type { Moment } from '../../history/types.ts';
 import type { IPCacheSnapshot } from '../../ipcache/snapshot.ts';
 import type { KeyedEntry } from '../../ipcache/types.ts';

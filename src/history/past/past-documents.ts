@@ -1,8 +1,8 @@
-import { isLaterThan } from './cut.ts';
-import { type DocumentChange, type PastFields, undoChange } from './document-change.ts';
-import { isLostBetween } from './lives.ts';
+import { isLaterThan } from '../cut.ts';
+import { type DocumentChange, type PastFields, undoChange } from '../document-change.ts';
+import { isLostBetween } from '../lives.ts';
+import { changeAt } from '../records.ts';
 import type { LifeCut, Reading } from './reading.ts';
-import { changeAt } from './records.ts';
 
 /** A change of a service or a node, and its time. */
 interface DatedChange {

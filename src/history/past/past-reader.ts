@@ -1,15 +1,14 @@
-import type { Clock } from '../base/clock.ts';
-import type { TurnGate } from '../base/turn-gate.ts';
-import { EFFECT } from '../ipcache/claims/claim-state.ts';
-import type { IPCache } from '../ipcache/ipcache.ts';
-import { addressBits } from '../net/address-words.ts';
-import { formatKey, type PrefixRegister, parseKey, prefixRegister } from '../net/prefix.ts';
-import type { ChangeLog } from './change-log.ts';
-import { ChangedPrefixes, type VisibleClaim } from './changed-prefixes.ts';
-import { isLaterThan, momentOf, type RequestedMoment, unheldMoment } from './cut.ts';
-import type { SegmentArchive, StoredSegment } from './disk/segment-archive.ts';
-import type { PastFields } from './document-change.ts';
-import { EndedState } from './ended-state.ts';
+import type { Clock } from '../../base/clock.ts';
+import type { TurnGate } from '../../base/turn-gate.ts';
+import { EFFECT } from '../../ipcache/claims/claim-state.ts';
+import type { IPCache } from '../../ipcache/ipcache.ts';
+import { addressBits } from '../../net/address-words.ts';
+import { formatKey, type PrefixRegister, parseKey, prefixRegister } from '../../net/prefix.ts';
+import type { ChangeLog } from '../change-log.ts';
+import { ChangedPrefixes, type VisibleClaim } from '../changed-prefixes.ts';
+import { isLaterThan, momentOf, type RequestedMoment, unheldMoment } from '../cut.ts';
+import type { SegmentArchive, StoredSegment } from '../disk/segment-archive.ts';
+import type { PastFields } from '../document-change.ts';
 import {
   currentLife,
   endedLives,
@@ -17,9 +16,8 @@ import {
   isUndoUncertain,
   type Life,
   uncertaintyAt,
-} from './lives.ts';
-import { documentIn } from './past-documents.ts';
-import { covering, lengthsOf } from './prefix-lengths.ts';
+} from '../lives.ts';
+import { covering, lengthsOf } from '../prefix-lengths.ts';
 import {
   type ClaimsByKey,
   claimsByKey,
@@ -27,11 +25,10 @@ import {
   type PastPrefix,
   PastState,
   type TimelineChange,
-} from './prefix-timeline.ts';
-import { type LifeCut, PER_SLICE, Reading } from './reading.ts';
-import { type ClaimChange, KIND } from './record-reader.ts';
-import { inRange, prefixRecord, recordAt, textRecord } from './records.ts';
-import type { Segment } from './segment.ts';
+} from '../prefix-timeline.ts';
+import { type ClaimChange, KIND } from '../record-reader.ts';
+import { inRange, prefixRecord, recordAt, textRecord } from '../records.ts';
+import type { Segment } from '../segment.ts';
 import type {
   DocumentMoment,
   Held,
@@ -41,7 +38,10 @@ import type {
   PrefixRecord,
   Uncertainty,
   When,
-} from './types.ts';
+} from '../types.ts';
+import { EndedState } from './ended-state.ts';
+import { documentIn } from './past-documents.ts';
+import { type LifeCut, PER_SLICE, Reading } from './reading.ts';
 
 const NONE: readonly StoredSegment[] = [];
 

@@ -1,11 +1,11 @@
-import { sameEntry } from '../ipcache/change.ts';
-import { EFFECT } from '../ipcache/claims/claim-state.ts';
-import { decidingRule } from '../ipcache/deciding-rule.ts';
-import type { HeldClaim } from '../ipcache/row-reader.ts';
-import type { ClaimWriter } from '../ipcache/types.ts';
-import { compareWriters } from '../model/source.ts';
-import { writerText } from './claim-codec.ts';
-import type { PastPrefix, TimelineChange } from './prefix-timeline.ts';
+import { sameEntry } from '../../ipcache/change.ts';
+import { EFFECT } from '../../ipcache/claims/claim-state.ts';
+import { decidingRule } from '../../ipcache/deciding-rule.ts';
+import type { HeldClaim } from '../../ipcache/row-reader.ts';
+import type { ClaimWriter } from '../../ipcache/types.ts';
+import { compareWriters } from '../../model/source.ts';
+import { writerText } from '../claim-codec.ts';
+import type { PastPrefix, TimelineChange } from '../prefix-timeline.ts';
 
 /** What is known of the effective claim of a key: nothing, that there was none, or the claim. */
 type Known = { readonly claim: HeldClaim | undefined } | undefined;

@@ -1,10 +1,10 @@
-import { EFFECT } from '../ipcache/claims/claim-state.ts';
-import type { IPCache } from '../ipcache/ipcache.ts';
-import { addressBits, type Family, maskWords } from '../net/address-words.ts';
-import { formatKey, type PrefixRegister, prefixRegister } from '../net/prefix.ts';
-import { claimsBefore, keysOf } from './prefix-timeline.ts';
-import { keyHash } from './record-reader.ts';
-import type { Segment } from './segment.ts';
+import { EFFECT } from '../../ipcache/claims/claim-state.ts';
+import type { IPCache } from '../../ipcache/ipcache.ts';
+import { addressBits, type Family, maskWords } from '../../net/address-words.ts';
+import { formatKey, type PrefixRegister, prefixRegister } from '../../net/prefix.ts';
+import { claimsBefore, keysOf } from '../prefix-timeline.ts';
+import { keyHash } from '../record-reader.ts';
+import type { Segment } from '../segment.ts';
 
 /** Lengths of prefixes, longest first. */
 export type Lengths = Readonly<Record<Family, readonly number[]>>;

@@ -1,15 +1,15 @@
-import { assert } from '../base/assert.ts';
-import type { TurnGate } from '../base/turn-gate.ts';
-import type { PrefixRegister } from '../net/prefix.ts';
-import { DamagedError } from './byte-buffer.ts';
-import { type Cut, NOT_HELD, type RequestedMoment } from './cut.ts';
-import type { StoredSegment } from './disk/segment-archive.ts';
-import { isFloorOf, type Life, type SegmentPart, uncertaintyAt } from './lives.ts';
-import { changesOfKeys, type TimelineChange } from './prefix-timeline.ts';
-import { KIND, keyHash, textHash } from './record-reader.ts';
-import { placesIn, type RecordPlace } from './records.ts';
-import type { Segment } from './segment.ts';
-import type { Held, When } from './types.ts';
+import { assert } from '../../base/assert.ts';
+import type { TurnGate } from '../../base/turn-gate.ts';
+import type { PrefixRegister } from '../../net/prefix.ts';
+import { DamagedError } from '../byte-buffer.ts';
+import { type Cut, NOT_HELD, type RequestedMoment } from '../cut.ts';
+import type { StoredSegment } from '../disk/segment-archive.ts';
+import { isFloorOf, type Life, type SegmentPart, uncertaintyAt } from '../lives.ts';
+import { changesOfKeys, type TimelineChange } from '../prefix-timeline.ts';
+import { KIND, keyHash, textHash } from '../record-reader.ts';
+import { placesIn, type RecordPlace } from '../records.ts';
+import type { Segment } from '../segment.ts';
+import type { Held, When } from '../types.ts';
 
 /** Records that are read in one step: 1 to 2 ms, because each is decoded and undone. */
 export const PER_SLICE = 128;
