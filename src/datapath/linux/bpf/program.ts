@@ -1,3 +1,4 @@
+import { constants } from 'node:os';
 import { type Bpf, refusal, setAddress, setName } from './bpf.ts';
 
 /** Program types, numbered as in `linux/bpf.h`. */
@@ -45,6 +46,8 @@ const BPF_PSEUDO_MAP_FD = 1;
 const LICENSE = 'Apache-2.0';
 const LOG_BYTES = 1 << 18;
 const LOG_LINES = 24;
+/** Number of further attempts if signals interrupt the verifier (EAGAIN). A busy process receives several in a row. */
+const MAX_INTERRUPTED = 9;
 
 /** Returns the instructions with the descriptors of their maps inserted. */
 export function linkImage(image: ProgramImage, maps: ReadonlyMap<string, number>): Uint8Array {
@@ -102,7 +105,7 @@ function tryLoad(
   using memory = bpf.alloc(code.length + LICENSE.length + 1);
   memory.bytes.set(code);
   memory.bytes.set(Buffer.from(LICENSE), code.length);
-  const load = (logAddress: number): number => {
+  const attempt = (logAddress: number): number => {
     const attributes = bpf.attributes();
     attributes.setUint32(0, PROGRAM_TYPES[type], true);
     attributes.setUint32(4, code.length / INSTRUCTION_BYTES, true);
@@ -117,10 +120,15 @@ function tryLoad(
     attributes.setUint32(68, attachType === undefined ? 0 : ATTACH_TYPES[attachType], true);
     return bpf.try('PROG_LOAD');
   };
+  const load = (logAddress: number): number => {
+    let result = attempt(logAddress);
+    for (let left = MAX_INTERRUPTED; result === -constants.errno.EAGAIN && left > 0; left--)
+      result = attempt(logAddress);
+    return result;
+  };
   const fd = load(0);
   if (fd >= 0) return fd;
   using log = bpf.alloc(LOG_BYTES);
-  // A signal during verification causes EAGAIN; the second attempt then succeeds.
   const again = load(log.address);
   if (again >= 0) return again;
   return {
