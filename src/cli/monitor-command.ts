@@ -3,7 +3,7 @@ import { CHANGE_TYPES } from '../api/change-types.ts';
 import { addConfiguration } from './configuration.ts';
 import { type CommandIO, EXIT, type RunAction } from './io.ts';
 import { outputOption } from './option-table.ts';
-import { addSocketOption, type SocketFlags, socketPath } from './serve-options.ts';
+import { addSocketOption, type SocketFlags, socketAdvice, socketPath } from './serve-options.ts';
 
 interface MonitorFlags extends SocketFlags {
   readonly type?: string;
@@ -50,7 +50,7 @@ export function addMonitorCommand(program: Command, io: CommandIO, run: RunActio
           socket,
           (client) => monitor(client, { types: type, from, format: output }, context),
           io.signal,
-          'start one with dpcache agent, or set its socket with --socket',
+          socketAdvice(),
         );
         if (io.signal.aborted) return EXIT.ok;
         io.stderr.write('dpcache: the agent has stopped\n');

@@ -3,7 +3,7 @@ import type { Question } from '../client/answer.ts';
 import { writeLines } from '../process/terminal.ts';
 import { type CommandIO, EXIT, type RunAction } from './io.ts';
 import { outputOption } from './option-table.ts';
-import { addSocketOption, type SocketFlags, socketPath } from './serve-options.ts';
+import { addSocketOption, type SocketFlags, socketAdvice, socketPath } from './serve-options.ts';
 
 /** A process other than the agent, with its own socket. */
 export interface AskedProcess {
@@ -39,8 +39,7 @@ export function addProcessStatus(
         const view = { wide: false, width: io.stdout.columns };
         // The parent has the same option, and commander assigns it to the parent at any position.
         const path = socketPath({ ...flags, ...parent.opts<SocketFlags>() }, io.env, socket);
-        const advice = `start one with dpcache ${name}, or set its socket with --socket`;
-        const answer = await askAgent(path, (client) => ask(client.ask, view), io.signal, advice);
+        const answer = await askAgent(path, (client) => ask(client.ask, view), io.signal, socketAdvice(name));
         const { json, lines, found: isReady } = answer;
         const text = flags.output === 'json' ? [JSON.stringify(json, null, 1)] : lines;
         if (flags.quiet !== true) writeLines(io.stdout, text.map((line) => `${line}\n`).join(''));

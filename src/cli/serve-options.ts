@@ -118,6 +118,11 @@ export function addSocketOption(command: Command, of = 'agent', name = 'dpcache.
   );
 }
 
+/** Returns the remedy if no process answers at the socket of a command without other sources. */
+export function socketAdvice(process = 'agent'): string {
+  return `start one with dpcache ${process}, or set its socket with --socket`;
+}
+
 /** Returns the socket of the process to ask. */
 export function socketPath({ socket }: SocketFlags, env: CommandIO['env'], name?: string): string {
   return socket || defaultSocketPath(env, name);

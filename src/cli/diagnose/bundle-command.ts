@@ -9,7 +9,7 @@ import { version } from '../../process/version.ts';
 import { addConfiguration } from '../configuration.ts';
 import { type CommandIO, EXIT, type RunAction } from '../io.ts';
 import { outputOption, parsePath } from '../option-table.ts';
-import { addSocketOption, type SocketFlags, socketPath } from '../serve-options.ts';
+import { addSocketOption, type SocketFlags, socketAdvice, socketPath } from '../serve-options.ts';
 
 interface BundleFlags extends SocketFlags {
   readonly out: string;
@@ -64,10 +64,7 @@ export function addBundleCommand(program: Command, io: CommandIO, run: RunAction
           io.stderr.write(`dpcache: ${packed.length} bytes written to ${printable(flags.out)}\n`);
         }
         const isUnanswered = errors.length > 0 && files.length === 1;
-        if (isUnanswered)
-          io.stderr.write(
-            'dpcache: no agent answered: start one with dpcache agent, or set its socket with --socket\n',
-          );
+        if (isUnanswered) io.stderr.write(`dpcache: no agent answered: ${socketAdvice()}\n`);
         return errors.length === 0 ? EXIT.ok : EXIT.failed;
       }),
     );

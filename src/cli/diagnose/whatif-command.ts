@@ -9,7 +9,7 @@ import { addConfiguration } from '../configuration.ts';
 import { type CommandIO, EXIT, type RunAction } from '../io.ts';
 import { outputOption, parseName, parsePath } from '../option-table.ts';
 import { parseIdentity, parseIP, parseTwoNames } from '../questions/question-arguments.ts';
-import { addSocketOption, type SocketFlags, socketPath } from '../serve-options.ts';
+import { addSocketOption, type SocketFlags, socketAdvice, socketPath } from '../serve-options.ts';
 
 interface WhatIfFlags extends SocketFlags {
   readonly output: 'text' | 'json';
@@ -27,9 +27,6 @@ interface ClaimFlags extends WhatIfFlags {
 const HELP = `
 Nothing is written: the running agent evaluates the change.
 Exit status: 3 if the change would lose a prefix, a service, or the last backend of one; 1 if a name is unknown.`;
-
-/** These commands have no sources of their own, as questions have. */
-const START = 'start one with dpcache agent, or set its socket with --socket';
 
 const SETTINGS = ['remote-node-identities', 'encryption', 'node-encryption', 'host-firewall', 'underlay'];
 
@@ -97,7 +94,7 @@ export function addWhatIfCommands(program: Command, io: CommandIO, run: RunActio
         socketPath(flags, io.env),
         (client) => askWhatIf(client.ask, edits, { wide: false, width: io.stdout.columns }),
         io.signal,
-        START,
+        socketAdvice(),
       ).catch((error: unknown) => {
         throw placed(error, places);
       });
