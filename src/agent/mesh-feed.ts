@@ -1,5 +1,4 @@
 import { readdir } from 'node:fs/promises';
-import { join } from 'node:path';
 import { assert } from '../base/assert.ts';
 import type { Clock, Random } from '../base/clock.ts';
 import { EitherSignal } from '../base/follow-signal.ts';
@@ -20,7 +19,7 @@ import type { KvstoreBackend } from '../kvstore/session/backend.ts';
 import { InputError, unreadable } from '../process/input-error.ts';
 import { openLocalEtcd, readClusterID } from '../process/local-etcd.ts';
 import type { Logger } from '../process/log.ts';
-import { remoteEtcds } from '../process/remote-etcds.ts';
+import { remoteEtcdProblem, remoteEtcds } from '../process/remote-etcds.ts';
 import type { Step } from '../process/start-step.ts';
 import { RecordedMesh } from '../recording/recorded-mesh.ts';
 import { clusterStatuses, type Followed } from './agent-status.ts';
@@ -63,10 +62,6 @@ const FAILURES = { memory: 1, etcd: 3 };
  */
 const FAILED_DEADLINE_MS = 60_000;
 
-function problemText(folder: string, name: string, reason: string): string {
-  return `--clustermesh-config ${join(folder, name)}: ${reason}`;
-}
-
 /** Feeds the engines from the kvstores of the local and the remote clusters, recorded or real. */
 export class MeshFeed {
   readonly #options: AgentOptions;
@@ -107,7 +102,7 @@ export class MeshFeed {
   folderProblems(): readonly string[] {
     const path = this.#options.clustermeshConfig ?? '';
     return Object.entries(this.#folder?.status().problems ?? {}).map(([name, reason]) =>
-      problemText(path, name, reason),
+      remoteEtcdProblem(path, name, reason),
     );
   }
 

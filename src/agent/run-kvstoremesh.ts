@@ -1,5 +1,4 @@
 import { readdir } from 'node:fs/promises';
-import { join } from 'node:path';
 import type { Description } from '../api/metrics/description.ts';
 import type { Scrape } from '../api/metrics/scrape.ts';
 import { assert } from '../base/assert.ts';
@@ -14,7 +13,7 @@ import { SoleWriter } from '../operator/kvstoremesh/sole-writer.ts';
 import { deferred } from '../operator/publish/deferred.ts';
 import { unreadable } from '../process/input-error.ts';
 import { openLocalEtcd, readClusterID } from '../process/local-etcd.ts';
-import { remoteEtcds } from '../process/remote-etcds.ts';
+import { remoteEtcdProblem, remoteEtcds } from '../process/remote-etcds.ts';
 import type { RunContext } from '../process/run-context.ts';
 import {
   type ProcessContext,
@@ -148,8 +147,8 @@ class KvstoreMeshProcess implements ServedProcess {
 
   #configProblems(): readonly string[] {
     const { clustermeshConfig } = this.#options;
-    const files = Object.entries(this.#folder?.status().problems ?? {}).map(
-      ([name, reason]) => `--clustermesh-config ${join(clustermeshConfig, name)}: ${reason}`,
+    const files = Object.entries(this.#folder?.status().problems ?? {}).map(([name, reason]) =>
+      remoteEtcdProblem(clustermeshConfig, name, reason),
     );
     return this.#etcdProblem === undefined ? files : [this.#etcdProblem, ...files];
   }
@@ -223,8 +222,7 @@ class KvstoreMeshProcess implements ServedProcess {
     const mesh = new KvstoreMesh({ ...local, clock, random, gate: this.#gate });
     this.#mesh = mesh;
     const source = remoteEtcds(path, { clock, random, gate: this.#gate, rateLimit });
-    const onProblem = (name: string, reason: string): void =>
-      log.warn(`--clustermesh-config ${join(path, name)}: ${reason}`);
+    const onProblem = (name: string, reason: string): void => log.warn(remoteEtcdProblem(path, name, reason));
     this.#folder = new ConfigFollower({ source, mesh, clock, onProblem });
     const { listed } = this.#folder;
     await this.#folder.start();

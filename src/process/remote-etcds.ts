@@ -1,3 +1,4 @@
+import { join } from 'node:path';
 import type { Clock, Random } from '../base/clock.ts';
 import type { RateLimitOptions } from '../base/rate-limit.ts';
 import type { TurnGate } from '../base/turn-gate.ts';
@@ -17,4 +18,9 @@ export interface RemoteEtcdsContext {
 /** Returns the folder of `--clustermesh-config`, with a client of its etcd for each configuration. */
 export function remoteEtcds(path: string, context: RemoteEtcdsContext): ConfigFolder {
   return new ConfigFolder(path, (config) => new EtcdBackend(config, context));
+}
+
+/** Returns the problem of a file in the folder of `--clustermesh-config`, or of the folder if `name` is empty. */
+export function remoteEtcdProblem(folder: string, name: string, reason: string): string {
+  return `--clustermesh-config ${join(folder, name)}: ${reason}`;
 }
