@@ -11,6 +11,11 @@ interface DocumentKey {
   readonly key: string;
 }
 
+/** A service or a node, and its fields of now. */
+export interface CurrentDocument extends DocumentKey {
+  readonly current: PastFields | undefined;
+}
+
 /** Yields the records of a range in memory, newest first, without the visible claims of prefixes. */
 export function* memoryRecords(log: ChangeLog, range: HistoryRange): Generator<HistoryRecord, void, void> {
   const isInRange = inRange(range);
@@ -34,24 +39,24 @@ export function* memoryRecords(log: ChangeLog, range: HistoryRange): Generator<H
 /** Yields the records of a service or a node in memory, newest first. */
 export function* documentRecords(
   log: ChangeLog,
-  asked: DocumentKey,
+  requested: DocumentKey,
   range: HistoryRange,
 ): Generator<HistoryRecord, void, void> {
   const isInRange = inRange(range);
   let rest = range.limit ?? Number.POSITIVE_INFINITY;
-  for (const { segment, position, ms } of placesOf(log, asked)) {
+  for (const { segment, position, ms } of placesOf(log, requested)) {
     const sequence = segment.sequenceOf(position);
     const at = log.life.clock.wallOf(ms);
     if (!isInRange({ sequence, at })) continue;
     if (rest-- <= 0) return;
-    yield textRecord(segment, position, { sequence, at, kind: KIND[asked.kind] });
+    yield textRecord(segment, position, { sequence, at, kind: KIND[requested.kind] });
   }
 }
 
 /** Returns a service or a node at a moment: its fields of now, with the later changes undone. Times are milliseconds of the life. */
 export function documentBefore(
   log: ChangeLog,
-  asked: DocumentKey & { readonly current: PastFields | undefined },
+  requested: CurrentDocument,
   cut: Cut,
 ): {
   readonly document: PastFields | undefined;
@@ -59,9 +64,9 @@ export function documentBefore(
   readonly until: number | undefined;
 } {
   const isLater = isLaterThan(cut);
-  let document = asked.current;
+  let document = requested.current;
   let until: number | undefined;
-  for (const place of placesOf(log, asked)) {
+  for (const place of placesOf(log, requested)) {
     if (!isLater(place)) return { document, since: place.ms, until };
     document = undoChange(document, changeAt(place));
     until = place.ms;

@@ -1,6 +1,7 @@
 import { isLaterThan } from '../cut.ts';
 import { type DocumentChange, type PastFields, undoChange } from '../document-change.ts';
 import { isLostBetween } from '../lives.ts';
+import type { CurrentDocument } from '../memory-records.ts';
 import { changeAt } from '../records.ts';
 import type { LifeCut, Reading } from './reading.ts';
 
@@ -8,14 +9,6 @@ import type { LifeCut, Reading } from './reading.ts';
 interface DatedChange {
   readonly ms: number;
   readonly change: DocumentChange;
-}
-
-/** A service or a node that was asked for. */
-interface AskedDocument {
-  readonly kind: 'service' | 'node';
-  readonly key: string;
-  /** Its fields of now. */
-  readonly current: PastFields | undefined;
 }
 
 /** A service or a node at a moment. Times are milliseconds of the life. */
@@ -30,10 +23,10 @@ interface FoundDocument {
 /** Returns a service or a node at a moment. */
 export async function documentIn(
   reading: Reading,
-  asked: AskedDocument,
+  requested: CurrentDocument,
   cut: LifeCut,
 ): Promise<FoundDocument> {
-  const { kind, key, current } = asked;
+  const { kind, key, current } = requested;
   const life = reading.lifeOf(cut);
   const isLater = isLaterThan(cut);
   const later: DatedChange[] = [];
@@ -58,7 +51,7 @@ export async function documentIn(
   if (found !== undefined) return { document: found.document, isKnown: isHeld, since, until };
   const next = cut.life + 1;
   if (next >= reading.lives.length) return { document: undefined, isKnown: false, since, until };
-  const after = await documentIn(reading, asked, { life: next, ms: -1, endSequence: undefined });
+  const after = await documentIn(reading, requested, { life: next, ms: -1, endSequence: undefined });
   document = after.document;
   for (const { change } of later) document = undoChange(document, change);
   return { document, isKnown: false, since, until };
