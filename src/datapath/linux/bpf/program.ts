@@ -105,7 +105,7 @@ function tryLoad(
   using memory = bpf.alloc(code.length + LICENSE.length + 1);
   memory.bytes.set(code);
   memory.bytes.set(Buffer.from(LICENSE), code.length);
-  const attempt = (logAddress: number): number => {
+  const load = (logAddress: number): number => {
     const attributes = bpf.attributes();
     attributes.setUint32(0, PROGRAM_TYPES[type], true);
     attributes.setUint32(4, code.length / INSTRUCTION_BYTES, true);
@@ -118,12 +118,9 @@ function tryLoad(
     }
     setName(attributes, 48, name);
     attributes.setUint32(68, attachType === undefined ? 0 : ATTACH_TYPES[attachType], true);
-    return bpf.try('PROG_LOAD');
-  };
-  const load = (logAddress: number): number => {
-    let result = attempt(logAddress);
+    let result = bpf.try('PROG_LOAD');
     for (let left = MAX_INTERRUPTED; result === -constants.errno.EAGAIN && left > 0; left--)
-      result = attempt(logAddress);
+      result = bpf.try('PROG_LOAD');
     return result;
   };
   const fd = load(0);
