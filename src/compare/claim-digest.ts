@@ -138,8 +138,8 @@ export interface ClaimDigestOptions {
 
 /**
  * Sums of the claims of an IPCache for each group of writers, to compare two processes without their lists. A change of a claim costs
- * two hashes, and two for each text that it changes. Before {@link ClaimDigest.start} it costs nothing. Its generators yield after each step of less than a millisecond;
- * claims may change between steps.
+ * two hashes, and two for each text that it changes. Before {@link ClaimDigest.start} it costs nothing. Its generators yield after each
+ * step of less than a millisecond; claims may change between steps.
  *
  * Sums are no protection against forged claims: a writer who can choose claims can choose claims with equal sums.
  */

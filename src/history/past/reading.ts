@@ -105,7 +105,7 @@ export class Reading {
     return NOT_HELD;
   }
 
-  /** Yields the segment, unless it cannot be read: it is dropped then, and its moments are reported as lost. It is valid until the next step. */
+  /** Yields the segment, valid until the next step. A segment that cannot be read is dropped, and its moments are reported as lost. */
   async *segment(part: SegmentPart): AsyncGenerator<Segment, void, void> {
     let segment: Segment;
     try {
