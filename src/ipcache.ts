@@ -9,6 +9,7 @@ export type { CacheReads } from './ipcache/cache-reads.ts';
 export type { ReadOptions } from './ipcache/change-hub.ts';
 export type { EntryMirror } from './ipcache/change-journal.ts';
 export type { ChangeBatch } from './ipcache/change-reader.ts';
+export type { ClaimTracker, RowReceiver } from './ipcache/claims/changed-rows.ts';
 export type { ClaimObserver } from './ipcache/claims/claim-state.ts';
 export { EFFECT } from './ipcache/claims/claim-state.ts';
 export type { WaitingClaim } from './ipcache/claims/waiting-claims.ts';

@@ -12,6 +12,7 @@ import { prefixChange } from './change.ts';
 import { ChangeHub, type ReadOptions } from './change-hub.ts';
 import { ChangeJournal, type EntryMirror } from './change-journal.ts';
 import type { ChangeBatch } from './change-reader.ts';
+import { ChangedRows, type ClaimTracker } from './claims/changed-rows.ts';
 import { claimFault, hostFault, keyFault, writerFault } from './claims/claim-intake.ts';
 import { type ClaimObserver, ClaimState } from './claims/claim-state.ts';
 import { type WaitingClaim, WaitingClaims } from './claims/waiting-claims.ts';
@@ -303,6 +304,29 @@ export class IPCache extends CacheReads {
     return unsubscribeOnce(() => {
       this.#state.observer = this.#journal.observe(observer, false);
     });
+  }
+
+  /**
+   * Returns a reader of the keys whose claims change from now on, effective or not; all current keys count as changed. A change costs
+   * a few ns, whatever it contains, and the reader one bit a key.
+   */
+  trackClaims(): ClaimTracker {
+    const { table, rows, overruled } = this.#state;
+    const changed = new ChangedRows(table.slotLimit);
+    this.#state.changedSlots = [...this.#state.changedSlots, changed];
+    const key = prefixRegister();
+    return {
+      read: (limit, receive) =>
+        changed.take(limit, (slot) => {
+          if (!rows.isUsed(slot)) return receive(slot, key, undefined, NO_CLAIMS);
+          table.keyOf(slot, key);
+          receive(slot, key, rows.claim(slot), overruled.of(slot));
+        }),
+      mark: (row) => changed.add(row),
+      stop: () => {
+        this.#state.changedSlots = this.#state.changedSlots.filter((other) => other !== changed);
+      },
+    };
   }
 
   /** The revision. It increases by one with every write or batch that changes visible entries. */

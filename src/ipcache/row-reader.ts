@@ -107,6 +107,11 @@ export class RowReader {
     return this.columns.rows.get(slot, WRITER_AND_FLAGS) >>> FLAG_BITS;
   }
 
+  /** Returns true if a row has a claim. */
+  isUsed(slot: number): boolean {
+    return this.writer(slot) !== NO_WRITER_ID;
+  }
+
   identity(slot: number): NumericIdentity {
     return identityOf(this.columns.rows.get(slot, IDENTITY));
   }
@@ -165,7 +170,7 @@ export class RowReader {
     const lists = new IdentityLists(this.#seed);
     const { rows } = this.columns;
     for (let slot = 0; slot < rows.limit; slot++) {
-      if (this.writer(slot) !== NO_WRITER_ID) lists.add(slot, rows.get(slot, IDENTITY));
+      if (this.isUsed(slot)) lists.add(slot, rows.get(slot, IDENTITY));
     }
     this.lists = lists;
     return lists;

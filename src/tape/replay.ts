@@ -63,7 +63,6 @@ export class Replay {
       onReject,
     });
     this.#digest = new ClaimDigest({ ipcache: this.ipcache });
-    for (const _ of this.#digest.start());
   }
 
   /** True if the state is that of the agent at the last line. False between the beginning of a snapshot and its end. */
@@ -163,6 +162,7 @@ export class Replay {
   }
 
   #compare(sums: Readonly<Record<string, unknown>>): DigestDifference | undefined {
+    for (const _ of this.#digest.read());
     const replayed = new Map(this.#digest.groups().map(({ writer, sum }) => [writer, sum]));
     const writers = new Set([...Object.keys(sums), ...replayed.keys()]);
     for (const writer of writers) {

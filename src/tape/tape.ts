@@ -71,7 +71,8 @@ export class Tape {
   #partAt = 0;
   #retryAt = 0;
   #ticks = 0;
-  #isDigestReady = false;
+  /** True while the digest is read. */
+  #isReading = false;
   #isSnapshotting = false;
   #timer: Timer | undefined;
   #failure: Failure | undefined;
@@ -96,12 +97,8 @@ export class Tape {
 
   /** Begins the tape. Call it before the engines have any state. */
   start(): void {
-    const { gate } = this.#options;
     this.#begin();
     this.#writer.markWhole();
-    void gate.runSteps(this.#digest.start()).then((isDone) => {
-      this.#isDigestReady = isDone;
-    });
     this.#tick();
   }
 
@@ -123,7 +120,8 @@ export class Tape {
   /** Writes the last lines and closes the files. */
   async stop(): Promise<void> {
     this.#timer?.cancel();
-    this.#addDigest();
+    // In one turn, because claims that are withdrawn from now on are not on the tape.
+    for (const _ of this.#addDigest());
     await this.#writer.close();
     this.#digest.stop();
   }
@@ -165,7 +163,7 @@ export class Tape {
     this.#timer = clock.after(FLUSH_MS, () => {
       this.#tick();
       this.#checkClock();
-      if (++this.#ticks % (DIGEST_MS / FLUSH_MS) === 0) this.#addDigest();
+      if (++this.#ticks % (DIGEST_MS / FLUSH_MS) === 0) void this.#readDigest();
       this.#checkPart();
       void this.#writer.flush().then(() => this.#report());
     });
@@ -179,8 +177,16 @@ export class Tape {
     this.#entry({ ev: 'clock', wall });
   }
 
-  #addDigest(): void {
-    if (!this.#isDigestReady) return;
+  async #readDigest(): Promise<void> {
+    if (this.#isReading) return;
+    this.#isReading = true;
+    await this.#options.gate.runSteps(this.#addDigest());
+    this.#isReading = false;
+  }
+
+  /** Adds the digest of the lines so far: the last step reads the last claims and adds the line. */
+  *#addDigest(): Generator<void, void, void> {
+    yield* this.#digest.read();
     const sums = Object.fromEntries(this.#digest.groups().map(({ writer, sum }) => [writer, sum]));
     this.#entry({ ev: 'digest', sums });
   }

@@ -125,7 +125,7 @@ const GET_DIGEST = createRoute({
   method: 'get',
   path: '/v1/digest',
   summary:
-    'Returns sums of the claims of each group of writers, and of the services and nodes of each cluster, to compare two agents. The first request computes them; later changes update them',
+    'Returns sums of the claims of each group of writers, and of the services and nodes of each cluster, to compare two agents. The first request reads all claims, later ones those that changed since',
   responses: answers(DIGEST, 'The digests'),
 });
 
@@ -231,15 +231,13 @@ export function addDigestRoutes(app: ApiApp, { model, instance, gate }: RouteCon
     documents: () => comparedDocuments(model),
     revision: () => `${model.services.revision} ${model.nodes.revision}`,
   });
-  let started: Promise<unknown> | undefined;
-  const ready = async (): Promise<void> => {
-    started ??= gate.runSteps(claims.start());
-    await started;
+  const read = async (): Promise<void> => {
     await gate.runSteps(documents.read());
+    await gate.runSteps(claims.read());
   };
 
   app.openapi(GET_DIGEST, async (c) => {
-    await ready();
+    await read();
     const document: DigestDocument = {
       version: DIGEST_VERSION,
       cluster: model.status().cluster,
@@ -247,17 +245,17 @@ export function addDigestRoutes(app: ApiApp, { model, instance, gate }: RouteCon
       instance,
       settings: model.nodes.configuration,
       revision: model.ipcache.revision,
-      writers: [...(await resultOf(gate, claims.groupsInSteps())), ...documents.groups()],
+      writers: [...claims.groups(), ...documents.groups()],
     };
     return answerJSON(c, document);
   });
 
   app.openapi(GET_GROUP, async (c) => {
-    await ready();
+    await read();
     const { writer } = c.req.valid('param');
     const { bucket, place } = c.req.valid('query');
     const documentBuckets = documents.buckets(writer);
-    const buckets = documentBuckets ?? (await resultOf(gate, claims.buckets(writer)));
+    const buckets = documentBuckets ?? claims.buckets(writer);
     if (buckets === undefined)
       throw new ProblemError('not-found', 'No such group of writers: see /v1/digest.', {
         field: 'writer',

@@ -15,6 +15,7 @@ import type {
   UpsertOutcome,
   Writer,
 } from '../types.ts';
+import type { ChangedRows } from './changed-rows.ts';
 import { OverruledClaims } from './overruled-claims.ts';
 
 /** The claims on one key at some moment, the effective one first. */
@@ -90,6 +91,8 @@ export class ClaimState {
   readonly overruled: OverruledClaims = new OverruledClaims();
   /** Receives the changes of claims; undefined if there is no observer. */
   observer: ClaimObserver | undefined;
+  /** Each receives the slots whose claims may have changed, those of a batch that throws included. */
+  changedSlots: readonly ChangedRows[] = [];
   readonly #sink: ClaimSink;
   readonly #retainOverruled: boolean;
   readonly #maxEntries: number;
@@ -192,12 +195,14 @@ export class ClaimState {
   restore(key: PrefixRegister, image: KeyImage | undefined): void {
     const slot = this.table.find(key);
     if (slot >= 0) {
+      this.#touch(slot);
       this.overruled.set(slot, []);
       this.#disappear(slot, key, this.rows.entry(slot));
     }
     const [effective, ...overruled] = image?.claims ?? [];
     if (effective === undefined) return;
     const again = this.#appear(key, effective, this.rows.hosts.resolve(effective.hostIP));
+    this.#touch(again);
     this.overruled.set(again, overruled);
     this.rows.mark(again, FLAG.contested, image?.contested === true);
   }
@@ -220,6 +225,10 @@ export class ClaimState {
     return index;
   }
 
+  #touch(slot: number): void {
+    for (const slots of this.changedSlots) slots.add(slot);
+  }
+
   #willChange(key: Readonly<PrefixRegister>, slot: number): void {
     if (this.#sink.inBatch) this.#sink.willChange(key, slot < 0 ? undefined : this.#image(slot));
   }
@@ -237,6 +246,7 @@ export class ClaimState {
     if (this.table.size >= this.#maxEntries) return 'capacity';
     this.#willChange(key, -1);
     const slot = this.#appear(key, claim, host);
+    this.#touch(slot);
     if (this.observer !== undefined) this.#observe(key, undefined, this.rows.claim(slot), WAS_AND_IS);
     return 'applied';
   }
@@ -245,6 +255,7 @@ export class ClaimState {
   #updateEffective(slot: number, key: PrefixRegister, claim: Claim, host: number): UpsertOutcome {
     if (this.rows.holds(slot, claim, host)) return 'unchanged';
     this.#willChange(key, slot);
+    this.#touch(slot);
     const before = this.observer && this.rows.claim(slot);
     const old = this.rows.entry(slot);
     this.rows.update(slot, claim, host);
@@ -256,6 +267,7 @@ export class ClaimState {
   /** Handles a claim on a key of another writer. The stronger claim is effective (I4); the other is kept if `retainOverruled`. */
   #contest(slot: number, key: PrefixRegister, claim: Claim, host: number): UpsertOutcome {
     this.#willChange(key, slot);
+    this.#touch(slot);
     this.rows.mark(slot, FLAG.contested, true);
     const holder = this.rows.claim(slot);
     const challenger = { source: claim.source, owner: claim.owner ?? '' };
@@ -286,6 +298,7 @@ export class ClaimState {
   }
 
   #removeOverruled(slot: number, key: PrefixRegister, by: Writer): void {
+    this.#touch(slot);
     const before = this.observer && this.overruled.find(slot, by);
     this.overruled.remove(slot, by);
     if (before !== undefined) this.#observe(key, before, undefined, 0);
@@ -303,6 +316,7 @@ export class ClaimState {
 
   /** Deletes the effective claim of a key. The strongest overruled claim becomes effective; without one, the key is deleted. */
   #promote(slot: number, key: PrefixRegister, old: IPCacheEntry): void {
+    this.#touch(slot);
     const before = this.observer && this.rows.claim(slot);
     const isLast = this.#promoteNext(slot, key, old);
     if (before !== undefined) this.#observe(key, before, undefined, isLast ? WAS_AND_IS : EFFECT.was);
