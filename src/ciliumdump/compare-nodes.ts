@@ -12,9 +12,11 @@ export interface NodeDifference {
   readonly truth: readonly string[];
 }
 
-/** Compares the nodes that an agent knows with those of the sources. Nodes of other clusters are not compared, unless the sources have them. */
-export function compareNodes(truth: Truth, listed: readonly ListedNode[]): readonly NodeDifference[] {
-  const differences: NodeDifference[] = [];
+/** Yields the differences of the nodes that an agent knows from those of the sources. Nodes of other clusters are not compared, unless the sources have them. */
+export function* compareNodes(
+  truth: Truth,
+  listed: readonly ListedNode[],
+): Generator<NodeDifference, void, void> {
   const seen = new Set<string>();
   for (const { cluster, name, primary } of listed) {
     // Before 1.8, the name has no cluster.
@@ -23,13 +25,12 @@ export function compareNodes(truth: Truth, listed: readonly ListedNode[]): reado
     seen.add(node);
     if (known !== undefined) {
       const isOther = primary.some((ip) => !known.addresses.includes(ip));
-      if (isOther) differences.push({ kind: 'address', node, actual: primary, truth: known.addresses });
+      if (isOther) yield { kind: 'address', node, actual: primary, truth: known.addresses };
     } else if (truth.hasAllClusters || cluster === '' || cluster === truth.clusterName)
-      differences.push({ kind: 'stale', node, actual: primary, truth: [] });
+      yield { kind: 'stale', node, actual: primary, truth: [] };
   }
   for (const [node, { addresses }] of truth.nodes)
-    if (!seen.has(node)) differences.push({ kind: 'missing', node, actual: [], truth: addresses });
-  return differences;
+    if (!seen.has(node)) yield { kind: 'missing', node, actual: [], truth: addresses };
 }
 
 /** A node with one of its prefixes of pods. */

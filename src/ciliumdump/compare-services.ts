@@ -16,14 +16,13 @@ export interface ServiceDifference {
 }
 
 /**
- * Compares the frontends of a node with the cluster IPs of the sources. Frontends of other types (node ports, external addresses)
+ * Yields the differences of the frontends of a node from the cluster IPs of the sources. Frontends of other types (node ports, external addresses)
  * are not compared. Backends of services with a local traffic policy or topology hints are compared only with none. Linear.
  */
-export function compareServices(
+export function* compareServices(
   truth: Truth,
   listed: readonly ListedService[],
-): readonly ServiceDifference[] {
-  const differences: ServiceDifference[] = [];
+): Generator<ServiceDifference, void, void> {
   const actual = new Map<string, ListedService>();
   // A frontend with scope `internal` selects backends of the node itself; the other one is compared.
   for (const one of listed)
@@ -32,7 +31,7 @@ export function compareServices(
     const { frontend, service, active, perNode } = known;
     const found = actual.get(frontend);
     if (found === undefined) {
-      differences.push({ kind: 'missing', frontend, service, lacking: active, surplus: [] });
+      yield { kind: 'missing', frontend, service, lacking: active, surplus: [] };
       continue;
     }
     if (found.isLocal) continue;
@@ -40,17 +39,16 @@ export function compareServices(
     const lacking = active.filter((backend) => !has.has(backend));
     if (found.active.length === 0 && active.length > 0) {
       // Terminating backends serve while there are no others.
-      differences.push({ kind: 'no-backends', frontend, service, lacking, surplus: [] });
+      yield { kind: 'no-backends', frontend, service, lacking, surplus: [] };
       continue;
     }
     const expected = new Set(active);
     const surplus = known.global ? [] : found.active.filter((backend) => !expected.has(backend));
     if (!perNode && (lacking.length > 0 || surplus.length > 0))
-      differences.push({ kind: 'backends', frontend, service, lacking, surplus });
+      yield { kind: 'backends', frontend, service, lacking, surplus };
   }
   for (const { frontend, service, type, cluster } of actual.values()) {
     const isKnown = truth.frontends.has(frontend) || type !== 'ClusterIP' || cluster !== '' || service === '';
-    if (!isKnown) differences.push({ kind: 'stale', frontend, service, lacking: [], surplus: [] });
+    if (!isKnown) yield { kind: 'stale', frontend, service, lacking: [], surplus: [] };
   }
-  return differences;
 }

@@ -64,7 +64,7 @@ const DIFFERENCES: ReadonlySet<string> = new Set<DifferenceKind>([
   'duplicate',
 ]);
 
-function isDifference(verdict: DifferenceKind | ExpectedKind): verdict is DifferenceKind {
+function isDifference(verdict: Verdict): verdict is DifferenceKind {
   return DIFFERENCES.has(verdict);
 }
 
@@ -73,7 +73,6 @@ export interface TableComparisonResult {
   readonly entries: number;
   /** Number of entries that are equal to the sources. */
   readonly equal: number;
-  readonly differences: readonly Difference[];
   readonly expected: Readonly<Partial<Record<ExpectedKind, number>>>;
 }
 
@@ -106,36 +105,38 @@ function addressOf(prefix: string): string | undefined {
 
 /**
  * Compares one table of a node with the sources. Call {@link TableComparison.add} for each entry of the table, in any order, then
- * {@link TableComparison.finish} once. Memory: one reference for each prefix of the table, and its differences. Encryption keys
- * are not compared, because they belong to the settings of each node.
+ * {@link TableComparison.finish} once. Memory: a few references for each entry of the table; differences are passed on and not kept.
+ * Encryption keys are not compared, because they belong to the settings of each node.
  */
 export class TableComparison {
   readonly #truth: Truth;
   readonly #owner: TableOwner;
   readonly #seen = new Set<string>();
-  readonly #differences: Difference[] = [];
+  readonly #onDifference: (difference: Difference) => void;
   /** Entries without a host, of pods on other nodes. They are faults only if other entries have a host. */
-  readonly #hostless: Difference[] = [];
+  readonly #hostless: TableEntry[] = [];
   readonly #expected: Partial<Record<ExpectedKind, number>> = {};
   #entries = 0;
   #equal = 0;
   /** True if the entry of a pod of another node has a host. */
   #hasHosts = false;
 
-  constructor(truth: Truth, owner: TableOwner) {
+  constructor(truth: Truth, owner: TableOwner, onDifference: (difference: Difference) => void) {
     this.#truth = truth;
     this.#owner = owner;
+    this.#onDifference = onDifference;
   }
 
   /** Compares an entry and returns the verdict. `hostless` becomes `host` or `native-routing` at the end. */
   add(entry: TableEntry): Verdict {
-    const { prefix, identity, hostIP } = entry;
+    const { prefix } = entry;
     const truth = this.#truth.prefixes.get(prefix);
     this.#entries++;
     const isRepeated = this.#seen.has(prefix);
     this.#seen.add(prefix);
     const verdict = isRepeated ? 'duplicate' : this.#judge(entry, truth);
-    this.#record(verdict, prefix, { identity, hostIP }, truth);
+    if (verdict === 'hostless') this.#hostless.push(entry);
+    else this.#record(verdict, prefix, entry, truth);
     return verdict;
   }
 
@@ -143,28 +144,29 @@ export class TableComparison {
   finish(): TableComparisonResult {
     for (const [prefix, truth] of this.#truth.prefixes)
       if (!this.#seen.has(prefix)) this.#record(this.#judgeMissing(prefix, truth), prefix, undefined, truth);
-    for (const difference of this.#hostless) {
-      if (this.#hasHosts) this.#differences.push(difference);
-      else this.#expect('native-routing');
-    }
+    for (const entry of this.#hostless)
+      this.#record(
+        this.#hasHosts ? 'host' : 'native-routing',
+        entry.prefix,
+        entry,
+        this.#truth.prefixes.get(entry.prefix),
+      );
     return {
       entries: this.#entries,
       equal: this.#equal,
-      differences: this.#differences,
       expected: this.#expected,
     };
   }
 
   #record(
-    verdict: Verdict,
+    verdict: Exclude<Verdict, 'hostless'>,
     prefix: string,
     actual: PrefixValue | undefined,
     truth: KnownPrefix | undefined,
   ): void {
     if (verdict === 'equal') this.#equal++;
-    else if (verdict === 'hostless') this.#hostless.push({ kind: 'host', prefix, actual, truth });
-    else if (isDifference(verdict)) this.#differences.push({ kind: verdict, prefix, actual, truth });
-    else this.#expect(verdict);
+    else if (isDifference(verdict)) this.#onDifference({ kind: verdict, prefix, actual, truth });
+    else this.#expected[verdict] = (this.#expected[verdict] ?? 0) + 1;
   }
 
   #judge(entry: TableEntry, truth: KnownPrefix | undefined): Verdict {
@@ -203,7 +205,7 @@ export class TableComparison {
     return this.#sameNode(hostIP, value.hostIP) ? 'equal' : 'host';
   }
 
-  #judgeMissing(prefix: string, { kind, identity }: KnownPrefix): Verdict {
+  #judgeMissing(prefix: string, { kind, identity }: KnownPrefix): DifferenceKind | ExpectedKind {
     const address = addressOf(prefix);
     if (identity === unmanaged) return 'unfinished';
     if (isLocal(identity)) return 'local-identity';
@@ -219,10 +221,6 @@ export class TableComparison {
       this.#truth.prefixes.get(`${ip}${ip.includes(':') ? '/128' : '/32'}`),
     );
     return one?.kind === 'node' && other?.kind === 'node' && one.name !== '' && one.name === other.name;
-  }
-
-  #expect(kind: ExpectedKind): void {
-    this.#expected[kind] = (this.#expected[kind] ?? 0) + 1;
   }
 }
 

@@ -49,7 +49,7 @@ const MAX_BYTES: number = 512 << 20;
 const PAGE = 1_000;
 /** Differences that are printed as text. */
 const MAX_LINES = 100;
-/** Differences that are listed in `-o json`; further ones are counted. */
+/** Differences of each kind that are listed in `-o json`; further ones are counted. */
 const LISTED = 10_000;
 
 /** The parts of a table. Those that the operand does not have are undefined. */
@@ -72,36 +72,43 @@ export async function compareWithTable(
   const parts = await readParts(operand, signal, rejections);
   const truth = await agentTruth(ask, parts);
   const differences: DifferenceDocument[] = [];
+  const counts: Record<string, number> = {};
   let total = 0;
-  const add = (difference: () => DifferenceDocument): void => {
-    if (++total <= LISTED) differences.push(difference());
+  const add = (kind: string, difference: () => Omit<DifferenceDocument, 'kind'>): void => {
+    const count = (counts[kind] ?? 0) + 1;
+    counts[kind] = count;
+    total++;
+    if (count <= LISTED) differences.push({ kind, ...difference() });
   };
   const expected = new Map<ExpectedKind, number>();
   let compared = 0;
   if (parts.entries !== undefined) {
-    const comparison = new TableComparison(truth, ownerOf(truth, parts.entries, parts.nodes));
+    const owner = ownerOf(truth, parts.entries, parts.nodes);
+    const comparison = new TableComparison(truth, owner, (difference) =>
+      add(difference.kind, () => prefixDocument(difference)),
+    );
     for (const entry of parts.entries) comparison.add(entry);
     const result = comparison.finish();
     compared += result.entries;
     for (const [kind, count] of Object.entries(result.expected)) expected.set(kind as ExpectedKind, count);
-    for (const difference of result.differences) add(() => prefixDocument(difference));
   }
   if (parts.services !== undefined) {
     compared += parts.services.length;
     for (const { kind, frontend, service, lacking, surplus } of compareServices(truth, parts.services)) {
       const subject = service === '' ? frontend : `${service} ${frontend}`;
-      add(() => ({ kind: `service-${kind}`, subject, agent: joined(lacking), table: joined(surplus) }));
+      add(`service-${kind}`, () => ({ subject, agent: joined(lacking), table: joined(surplus) }));
     }
   }
   if (parts.nodes !== undefined) {
     compared += parts.nodes.length;
     for (const { kind, node, actual, truth: known } of compareNodes(truth, parts.nodes))
-      add(() => ({ kind: `node-${kind}`, subject: node, agent: joined(known), table: joined(actual) }));
+      add(`node-${kind}`, () => ({ subject: node, agent: joined(known), table: joined(actual) }));
   }
   const unread = rejections.status();
   const json = {
     operand: operand.text,
     compared,
+    counts,
     differences,
     notListed: total - differences.length,
     expected: Object.fromEntries(expected),
@@ -109,7 +116,7 @@ export async function compareWithTable(
   };
   return {
     json,
-    lines: diffLines(operand, compared, { total, differences }, expected, unread.total),
+    lines: diffLines(operand, compared, { total, counts, differences }, expected, unread.total),
     differences: total,
   };
 }
@@ -121,7 +128,15 @@ function joined(texts: readonly string[]): string | undefined {
 function diffLines(
   { text }: TableOperand,
   compared: number,
-  { total, differences }: { readonly total: number; readonly differences: readonly DifferenceDocument[] },
+  {
+    total,
+    counts,
+    differences,
+  }: {
+    readonly total: number;
+    readonly counts: Readonly<Record<string, number>>;
+    readonly differences: readonly DifferenceDocument[];
+  },
   expected: ReadonlyMap<ExpectedKind, number>,
   unread: number,
 ): readonly string[] {
@@ -133,11 +148,12 @@ function diffLines(
     );
   const more = total - shown.length;
   const notListed = total - differences.length;
+  const byKind = Object.entries(counts).map(([kind, count]) => `${kind} ${count}`);
   const apart = Array.from(expected, ([kind, count]) => `${kind} ${count}`);
   return [
     `${text}: ${counted(compared, 'item')} compared, ${total === 0 ? 'no differences' : counted(total, 'difference')}`,
     ...shown,
-    ...(more > 0 ? [`… and ${more} more: see -o json`] : []),
+    ...(more > 0 ? [`… and ${more} more: see -o json; by kind: ${byKind.join(', ')}`] : []),
     ...(notListed > 0 ? [`Truncated: -o json lists all except ${counted(notListed, 'difference')}.`] : []),
     ...(unread === 0 ? [] : [`${counted(unread, 'value')} of ${text} not read: see -o json`]),
     ...(apart.length === 0 ? [] : [`expected differences: ${apart.join(', ')}`]),
@@ -148,10 +164,9 @@ function valueText({ identity, hostIP }: PrefixValue): string {
   return hostIP === undefined ? `identity ${identity}` : `identity ${identity} at host ${hostIP}`;
 }
 
-function prefixDocument({ kind, prefix, actual, truth }: Difference): DifferenceDocument {
+function prefixDocument({ prefix, actual, truth }: Difference): Omit<DifferenceDocument, 'kind'> {
   const name = truth === undefined || truth.name === '' ? '' : ` of ${truth.name}`;
   return {
-    kind,
     subject: prefix,
     agent: truth === undefined ? undefined : `${valueText(truth)}${name}`,
     table: actual === undefined ? undefined : valueText(actual),

@@ -134,7 +134,15 @@ class NodeExamination {
   ): TableCounts | undefined {
     if (output === undefined) return undefined;
     const { truth, disagreements, onReject } = this.#examination;
-    const comparison = new TableComparison(truth, this.#owner);
+    const counts: Partial<Record<Difference['kind'], number>> = {};
+    let younger = 0;
+    const comparison = new TableComparison(truth, this.#owner, (difference) => {
+      if (this.#isYounger(difference.prefix)) younger++;
+      else {
+        counts[difference.kind] = (counts[difference.kind] ?? 0) + 1;
+        this.#addDifference(table, difference);
+      }
+    });
     const at = this.#at(table === 'agent' ? 'ip list' : 'bpf ipcache list');
     if (isOnly) disagreements.begin(this.#name);
     const isRead = read(output, {
@@ -159,16 +167,7 @@ class NodeExamination {
       );
       return undefined;
     }
-    const { entries, equal, differences, expected } = comparison.finish();
-    const counts: Partial<Record<Difference['kind'], number>> = {};
-    let younger = 0;
-    for (const difference of differences) {
-      if (this.#isYounger(difference.prefix)) younger++;
-      else {
-        counts[difference.kind] = (counts[difference.kind] ?? 0) + 1;
-        this.#addDifference(table, difference);
-      }
-    }
+    const { entries, equal, expected } = comparison.finish();
     return {
       entries,
       equal,
