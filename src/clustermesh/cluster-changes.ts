@@ -10,9 +10,10 @@ export class ClusterChanges {
   readonly #callbacks = new Set<OnClusterChange>();
 
   add(callback: OnClusterChange): Unsubscribe {
-    const own: OnClusterChange = (cluster) => callback(cluster);
-    this.#callbacks.add(own);
-    return unsubscribeOnce(() => this.#callbacks.delete(own));
+    // A new function, so that the same callback can be added twice.
+    const added: OnClusterChange = (cluster) => callback(cluster);
+    this.#callbacks.add(added);
+    return unsubscribeOnce(() => this.#callbacks.delete(added));
   }
 
   notify(cluster: string): void {

@@ -89,7 +89,10 @@ function start(state: ClusterState, next: Destination): ClusterStep {
   }
 }
 
-/** Returns how to follow a cluster. Canaries prove that a remote cluster is complete; the local one needs them only after a loss. */
+/**
+ * Returns how to follow a cluster. A remote cluster is complete when its canaries exist. The local one needs them only while it
+ * is `unproven`.
+ */
 function followOptions({ config, local, found, unproven, failStatic, expired }: ClusterState): ClusterFollow {
   const services = !expired || found !== 'gone';
   if (!failStatic) return { config, canaries: false, deletes: 'all', refill: false, services };
@@ -120,9 +123,10 @@ function afterHandshake(state: ClusterState, { config, replaced, others }: Confi
 }
 
 /**
- * Returns true if additions and changes can be followed while the configuration is gone, because a publisher may write its
- * configuration minutes after its other keys. Values are checked against the former id of the cluster. If the kvstore now belongs
- * to other clusters, this is not enough, because values with reserved identities contain no id.
+ * Returns true if additions and changes can be followed while the configuration is gone. A publisher may write its
+ * configuration minutes after its other keys. Values are checked against the cluster's former id. If the kvstore has
+ * configurations of other clusters and is not a cache, this check is not enough, because values with reserved identities
+ * contain no id.
  */
 function isVerifiable(
   { config, wasComplete, needsConfig }: ClusterState,
@@ -149,7 +153,7 @@ function drained(state: ClusterState): ClusterStep {
   return start({ ...state, ...forget, wasComplete, pendingWithdrawal: 'nothing' }, next);
 }
 
-/** Processes an input expected by the current phase. Ignores all others, because they are late or early. */
+/** Processes an input if the current phase expects it. Ignores it otherwise. */
 function answer(state: ClusterState, input: ClusterInput): ClusterStep {
   const { phase } = state;
   const follows = phase === 'watching' || phase === 'unconfigured';
@@ -189,7 +193,7 @@ function answer(state: ClusterState, input: ClusterInput): ClusterStep {
   return stay(state);
 }
 
-/** Phase that continues after an interruption, by interrupted phase. */
+/** The phase to enter after the services were withdrawn, by interrupted phase. Undefined: the phase is not interrupted. */
 const RESUME_AT: Readonly<Record<ClusterPhase, Destination | undefined>> = {
   connecting: 'connecting',
   handshake: 'handshake',
@@ -216,8 +220,8 @@ function expire(state: ClusterState): ClusterStep {
 }
 
 /**
- * Returns the next state and effects of a cluster. Pure; README.md in this folder has a drawing. At most one effect runs at a
- * time: reading, following and withdrawing end before the next one starts.
+ * Returns the next state and effects of a cluster. Pure. README.md in this folder has a drawing. At most one effect runs at a
+ * time.
  */
 export function stepCluster(state: ClusterState, input: ClusterInput): ClusterStep {
   switch (input.type) {

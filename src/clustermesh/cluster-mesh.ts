@@ -18,7 +18,10 @@ import type { ServiceV2 } from './service-v2.ts';
 export interface ClusterMeshOptions extends ClusterSetOptions, MeshEngines, FollowingOptions {
   /** Id of the local cluster, which no other may have; 0 if it has none. */
   readonly clusterID: number;
-  /** Default 255. Clusters with another value are rejected, because their identities have a different layout. */
+  /**
+   * Maximum number of clusters in the mesh; default 255. Clusters with another maximum are rejected, because their identities
+   * have a different layout.
+   */
   readonly maxConnectedClusters?: MaxConnectedClusters | undefined;
   readonly random: Random;
   /**
@@ -29,8 +32,8 @@ export interface ClusterMeshOptions extends ClusterSetOptions, MeshEngines, Foll
   /** The format of the services to read. Default `auto`. */
   readonly serviceV2?: ServiceV2 | undefined;
   /**
-   * If true, a cluster is not followed before its kvstore has its configuration (1.13). Otherwise an empty kvstore without one is a
-   * complete cluster at the first connection. Default false.
+   * If true, a cluster is not followed before its kvstore contains its configuration, which Cilium 1.13 and later write. If
+   * false, an empty kvstore without a configuration counts as complete at the first connection. Default false.
    */
   readonly needsConfig?: boolean | undefined;
 }
@@ -51,7 +54,7 @@ export class ClusterMesh extends ClusterSet {
   readonly #options: ClusterMeshOptions;
   /** Index of shared services of remote clusters. Only the mesh may change it. */
   readonly globalServices: GlobalServices = new GlobalServices();
-  /** Clusters by id, as of the last lookup. The id may have changed since; a removed cluster has none. */
+  /** Results of `identitiesFor`. Each is checked before use, because a cluster may change its id or be removed. */
   readonly #byID = new Map<number, FollowedCluster>();
 
   constructor(options: ClusterMeshOptions) {
@@ -150,11 +153,11 @@ export class ClusterMesh extends ClusterSet {
   /** Returns the reason why a cluster with this configuration cannot be part of the mesh. */
   #objection(name: string, config: ClusterConfig | undefined): string | undefined {
     if (config === undefined) return undefined;
-    const { maxConnectedClusters: own = 255 } = this.#options;
-    const { maxConnectedClusters: theirs = 255 } = config.capabilities;
-    if (theirs !== own)
-      return `cluster ${name} has maxConnectedClusters ${theirs}, but this cluster has ${own}`;
-    if (config.id > own) return `cluster ${name} has id ${config.id}, but the maximum is ${own}`;
+    const { maxConnectedClusters: localMax = 255 } = this.#options;
+    const { maxConnectedClusters: remoteMax = 255 } = config.capabilities;
+    if (remoteMax !== localMax)
+      return `cluster ${name} has maxConnectedClusters ${remoteMax}, but this cluster has ${localMax}`;
+    if (config.id > localMax) return `cluster ${name} has id ${config.id}, but the maximum is ${localMax}`;
     return this.#conflict(name, config.id);
   }
 

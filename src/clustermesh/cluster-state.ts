@@ -47,7 +47,7 @@ export interface ClusterFollow {
    * off; `none`: no delete, because the configuration is gone.
    */
   readonly deletes: 'proven' | 'all' | 'none';
-  /** If true, complete lists delete nothing, because the kvstore is being refilled. `refilled` follows when its time is over. */
+  /** If true, complete lists delete nothing, because the kvstore is being refilled. The input `refilled` ends this. */
   readonly refill: boolean;
   /** If false, the services are not followed, because they have expired and the configuration is still gone. */
   readonly services: boolean;
@@ -68,7 +68,7 @@ export interface ClusterState {
   readonly needsConfig: boolean;
   /** True if there is a client. If not, a retry connects first. */
   readonly hasClient: boolean;
-  /** Cluster id of the held state, which no other cluster may have; 0 if there is none. */
+  /** Cluster id under which the current state was read; 0 if there is none. No other cluster may have this id. */
   readonly id: number;
   /**
    * The configuration that was read last; undefined for clusters older than 1.13. It belongs to the cluster, not to a
@@ -76,8 +76,8 @@ export interface ClusterState {
    */
   readonly config: ClusterConfig | undefined;
   /**
-   * Configurations in the kvstore that was read last. `read`: of the cluster. `gone`: none of the cluster, although it had one.
-   * `others`: only of other clusters. `none`: none at all.
+   * The configurations that the last handshake found. `read`: that of the cluster. `gone`: none of the cluster, although it
+   * once had one. `others`: only those of other clusters. `none`: none at all.
    */
   readonly found: 'none' | 'read' | 'gone' | 'others';
   /** True if the kvstore was replaced or lost the configuration, and has not been proven complete since. */
@@ -89,6 +89,7 @@ export interface ClusterState {
   readonly expired: boolean;
   /** Number of failures since the cluster was last watched: the exponent of the backoff. */
   readonly streak: number;
+  /** Number of all failures. */
   readonly failures: number;
   readonly lastFailure: string | undefined;
 }

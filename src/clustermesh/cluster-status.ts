@@ -32,11 +32,9 @@ export interface RemoteClusterStatus {
   readonly connected: boolean;
   /** Time of the last change of `connected`. */
   readonly connectedSince: number;
-  /**
-   * Milliseconds until all resources were complete, failed attempts included: since the first connection, and since the cluster
-   * was last incomplete. Undefined until it is complete for the first time.
-   */
+  /** Duration of the first sync, failed attempts included; undefined until all resources have been complete once. */
   readonly firstSyncMs: number | undefined;
+  /** Like `firstSyncMs`, for the last sync. */
   readonly lastSyncMs: number | undefined;
   /** Status of the current client, whose counters start at 0; undefined if there is none. */
   readonly kvstore: BackendStatus | undefined;

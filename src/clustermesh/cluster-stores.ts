@@ -62,7 +62,10 @@ export interface ClusterStoresOptions extends StoreHooks {
   readonly serviceV2?: ServiceV2 | undefined;
 }
 
-/** Returns the format of the services of a cluster; `undefined` if it does not export one that may be read. */
+/**
+ * Returns the format in which the services of a cluster are read; `undefined` if `setting` excludes all formats that it
+ * exports.
+ */
 export function serviceFormat(
   setting: ServiceV2,
   mode: EndpointSlicesExportMode | undefined,
@@ -77,7 +80,7 @@ function withdrawalOf(cluster: string): MeshCause {
   return { store: cluster, revision: '', withdrawal: true };
 }
 
-/** Returns the observer, which reports the revision of each event before it is applied. */
+/** Returns an observer that calls `onCause` with the revision of each event before it applies the event. */
 function withCause<T>(
   tappedObserver: Pick<WatchStoreOptions<T>, 'observer' | 'onEvent'>,
   cluster: string,
@@ -88,7 +91,7 @@ function withCause<T>(
   const { observer, onEvent } = tappedObserver;
   const batch = (apply: () => void): void => {
     try {
-      // The deletes of a withdrawal are no events.
+      // A withdrawal deletes without kvstore events.
       if (isWithdrawing()) onCause(withdrawalOf(cluster));
       if (observer.batch === undefined) apply();
       else observer.batch(apply);
@@ -191,11 +194,13 @@ export class ClusterStores extends ResourceStores {
       rejection('unread-format', 'endpointSlicesExportMode', mode, reason, clusterConfigKey(cluster)),
     );
     this.skipServices();
-    // No other format becomes complete, and nothing proves that the services still exist.
+    // Otherwise the old services would stay forever, because they are withdrawn only when another format is complete.
     await this.#withdrawSkipped(signal);
   }
 
-  /** Waits for no service exports if the cluster has none, and withdraws those of an earlier configuration. */
+  /**
+   * If the cluster does not export `serviceexports`, stops waiting for them and withdraws those of an earlier configuration.
+   */
   async #skipExports(isConfigured: boolean, signal: AbortSignal): Promise<void> {
     if (!this.skipped.has('serviceexports')) return;
     this.skipExports();
@@ -203,8 +208,8 @@ export class ClusterStores extends ResourceStores {
   }
 
   /**
-   * Follows one resource. If it is a format of services, the state that was read in the other format is withdrawn when this one is
-   * complete, so that no service loses a backend that both have. Until then, both are served.
+   * Follows one resource. If the cluster changed to another format of services, the state in the old format is served until the
+   * new one is complete, and is then withdrawn. So no service loses a backend that both contain.
    */
   override async follow(resource: CopiedResource, request: FollowRequest): Promise<FollowEnd> {
     const { engines, cluster } = this.#options;
@@ -266,10 +271,10 @@ export class ClusterStores extends ResourceStores {
   }
 
   /**
-   * Withdraws everything (I10): key by key in slices, one resource after the other, nodes last because the others refer to them.
-   * Then withdraws the writer from the engines, in case faults have left claims. No resource may be followed any more. If the
-   * signal fires, the rest stays and it must be called again. If an engine throws, the other steps still run; then it rejects
-   * with the first error and must be called again.
+   * Withdraws everything (I10): key by key in slices, one resource after the other, nodes last because the others refer to
+   * them. Then withdraws the writer from the engines, in case faults have left claims. No resource may be followed any more. If
+   * the signal fires, the remaining state stays and the caller must call again. If an engine throws, the other steps still run.
+   * The call then rejects with the first error and must be repeated.
    */
   withdraw(signal: AbortSignal): Promise<void> {
     const { cluster, writer, engines, identities } = this.#options;

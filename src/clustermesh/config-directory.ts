@@ -4,7 +4,7 @@ import type { ConnectKvstore } from './followed-cluster.ts';
 export type ConfigFile =
   /** A kvstore configuration. `hash` covers all content that `connect` depends on. */
   | { readonly kind: 'config'; readonly hash: string; readonly connect: ConnectKvstore }
-  /** Another file, such as a certificate: it has no `endpoints:`. */
+  /** A file without `endpoints:`, such as a certificate. */
   | { readonly kind: 'other' }
   /** Not a file, unreadable, or an invalid configuration. `reason` is the problem. */
   | { readonly kind: 'unusable'; readonly reason: string };
@@ -22,7 +22,7 @@ export interface DirectoryState {
 
 interface FollowedConfig {
   readonly hash: string;
-  /** Time since when the file exists without being a configuration. */
+  /** Start of the time in which the file exists but has no `endpoints:`. */
   readonly invalidSince: number | undefined;
 }
 

@@ -168,7 +168,7 @@ export class ConfigFollower {
     else await mesh.add(change.name, change.connect);
   }
 
-  /** Reports new and changed problems. Returns true if there are any. */
+  /** Reports new and changed problems. Returns true if there is at least one. */
   #report(previous: ReadonlyMap<string, string>): boolean {
     const newProblems = [...this.#problems()].filter(([name, reason]) => previous.get(name) !== reason);
     for (const [name, reason] of newProblems) this.#guard.call(this.#options.onProblem, name, reason);

@@ -85,10 +85,10 @@ export function ipDecoder(
   return (name, value, at) => {
     const decoded = decodeIPIdentityPair(name, value, at, valueLimits);
     if (!decoded.ok) return decoded;
-    const of = limits();
+    const current = limits();
     return (
-      clusterIDFault(addressSpaceOf(decoded.value), 'key', of, at) ??
-      identityFault(decoded.value.identity, 'ID', of, at) ??
+      clusterIDFault(addressSpaceOf(decoded.value), 'key', current, at) ??
+      identityFault(decoded.value.identity, 'ID', current, at) ??
       decoded
     );
   };

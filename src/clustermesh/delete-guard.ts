@@ -27,12 +27,14 @@ const BACKOFF = { baseMs: 50, capMs: 5_000 };
  * publisher dies, its lease expires and deletes the configuration with everything else in one revision. Such deletes do not mean
  * that objects of the cluster were deleted.
  *
- * The proof is a quorum read after the receipt of a delete at revision R. The store is then at R or later, and if the key has
- * the revision of the handshake, it existed unchanged at R. Its value matters, too: a cluster that changes the format of its
- * services writes the new format to its configuration and then deletes the old keys. Equal values are no proof, because the
- * cluster may have changed to another format and back in the meantime. A configuration that was written again without a change
- * therefore ends the guard, too, which costs one handshake. One read proves all deletes up to the revision of the store, so a
- * burst costs one read. There is at most one read at a time.
+ * The proof is a quorum read after the receipt of a delete at revision R. The store is then at R or later. If the key still has
+ * the mod revision of the handshake, it existed unchanged at R. One read proves all deletes up to the revision of the store, so
+ * a burst costs one read. At most one read runs at a time.
+ *
+ * A cluster that changes the format of its services first writes the new format to its configuration, and then deletes the old
+ * keys. Such deletes must not be applied before the next handshake. Equal values are no proof, because the cluster may have
+ * changed the format and changed it back. Therefore any write of the configuration ends the guard. If the value is the same,
+ * this costs one handshake.
  */
 export class DeleteGuard {
   readonly #options: DeleteGuardOptions;

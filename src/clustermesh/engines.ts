@@ -37,11 +37,11 @@ export interface ExportSink {
   exportDeleted(service: ServiceExportKey): unknown;
 }
 
-/** The kvstore event because of which engines change. */
+/** The kvstore event or the withdrawal that causes changes of the engines. */
 export interface MeshCause {
-  /** The cluster. */
+  /** Name of the cluster. */
   readonly store: string;
-  /** Revision of its kvstore; empty if the state of the cluster is withdrawn. */
+  /** Revision of the event in the cluster's kvstore; empty if the state of the cluster is withdrawn. */
   readonly revision: string;
   /** True if the state of the cluster is withdrawn. */
   readonly withdrawal?: boolean | undefined;

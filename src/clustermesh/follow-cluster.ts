@@ -21,7 +21,7 @@ export interface Handshake {
   readonly read: KeyRead;
   /** The cluster's configuration; undefined if the kvstore has none. */
   readonly config: Decoded<ClusterConfig> | undefined;
-  /** If there is none: the names of the clusters with a configuration in the kvstore. */
+  /** If `config` is undefined: the names of the clusters whose configurations the kvstore has. */
   readonly others: readonly string[];
 }
 
@@ -78,7 +78,7 @@ export async function followCluster(cluster: FollowParams, signal: AbortSignal):
   using either = new EitherSignal(signal, stop.signal);
   const request = requestOf(cluster, either.signal, leave);
   const failures: unknown[] = [];
-  /** Runs a reader. Its end stops the other readers, whatever the reason is. Never rejects. */
+  /** Runs a reader. When it ends for any reason, the other readers are stopped. Never rejects. */
   const run = async (reader: () => Promise<FollowEnd>): Promise<FollowEnd> => {
     try {
       return await reader();
@@ -135,7 +135,7 @@ function requestOf(cluster: FollowParams, signal: AbortSignal, leave: () => void
 
 type ConfiguredCluster = Pick<FollowParams, 'backend' | 'name' | 'read'>;
 
-/** Resolves when the configuration of the cluster differs from `read`. */
+/** Resolves when the configuration differs from `read`, the kvstore turns out to be replaced, or the signal fires. */
 async function watchConfig(
   { backend, name, read }: ConfiguredCluster,
   { signal, onReading }: Pick<FollowRequest, 'signal' | 'onReading'>,
@@ -173,8 +173,8 @@ export function awaitConfig(
 }
 
 /**
- * Calls `follow` for each resource when its canary appears. If a cluster writes canaries, its kvstore may be empty because it has
- * just restarted. A complete list before the canary would then delete valid keys (SEMANTICS 6).
+ * Calls `follow` for each resource when its canary appears. The kvstore of a cluster with canaries may be empty because it has
+ * just restarted. A list that was complete before the canary would then delete valid keys (SEMANTICS 6).
  */
 async function watchCanaries(
   { backend, name, stores }: FollowParams,

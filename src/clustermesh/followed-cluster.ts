@@ -69,7 +69,7 @@ export interface FollowedClusterOptions extends Pick<FollowingOptions, 'gate' | 
 
 type TaskEffect = Exclude<ClusterEffect, { readonly do: 'leave' | 'validate' }>;
 
-/** Gate weight of creating a client with its handshake, in events: about 2 ms. */
+/** Weight at the gate of creating a client, handshake included. It takes about 2 ms, as long as this number of events. */
 const CONNECT_WEIGHT = 1024;
 /** Time limit for creating a client. */
 const CONNECT_MS = 30_000;
@@ -77,8 +77,8 @@ const CONNECT_MS = 30_000;
 const CLOSE_MS = 5_000;
 const BACKOFF = { baseMs: 200, capMs: 15_000 };
 const RECENT_BACKOFF = { ...BACKOFF, capMs: RECENT_OUTAGE_CAP_MS };
-/** Maximum number of attempts of a withdrawal. After them it is abandoned, because nothing may wait for it forever. */
-const WITHDRAWALS = 5;
+/** Maximum number of attempts of a withdrawal. It is then abandoned, because nothing may wait for it forever. */
+const MAX_WITHDRAWALS = 5;
 /** Lifetime of a lease. Within it, every live client has written its keys again. */
 const REFILL_MS = 15 * 60_000;
 
@@ -130,7 +130,7 @@ export class FollowedCluster {
     return this.#options.name;
   }
 
-  /** The id that the cluster has claimed; 0 if none. */
+  /** The id under which the cluster was accepted into the mesh; 0 if none. */
   get clusterID(): number {
     return this.#state.id;
   }
@@ -178,8 +178,8 @@ export class FollowedCluster {
   }
 
   /**
-   * Follows the cluster with a new client from now on. State from an earlier client stays until the lists of the new one no
-   * longer contain it. Resolves when the earlier client is closed.
+   * Follows the cluster with a new client from now on. State from an earlier client stays until the new client has listed, and
+   * is then deleted if the lists do not contain it. Resolves when the earlier client is closed.
    */
   async connect(connect: ConnectKvstore): Promise<void> {
     this.#connect = connect;
@@ -345,7 +345,7 @@ export class FollowedCluster {
 
   async #withdraw(attempt: number, scope: Withdrawal, signal: AbortSignal): Promise<void> {
     const { clock, random } = this.#options;
-    for (let tries = 1; tries <= WITHDRAWALS && !signal.aborted; tries++) {
+    for (let tries = 1; tries <= MAX_WITHDRAWALS && !signal.aborted; tries++) {
       try {
         if (scope === 'services') await this.#stores.withdrawServices(signal);
         else await this.#stores.withdraw(signal);
@@ -353,7 +353,7 @@ export class FollowedCluster {
       } catch (error) {
         this.#status.failed(`an engine failed to delete the state of the cluster: ${messageOf(error)}`);
       }
-      if (tries < WITHDRAWALS) await sleep(clock, backoffDelay(tries, BACKOFF, random), signal);
+      if (tries < MAX_WITHDRAWALS) await sleep(clock, backoffDelay(tries, BACKOFF, random), signal);
     }
     if (signal.aborted) return;
     if (scope === 'everything') this.#status.forget();

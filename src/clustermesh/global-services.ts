@@ -1,6 +1,6 @@
 /** Maps services to the remote clusters that share them (SEMANTICS 6). Holds names only; the service cache has the content. */
 export class GlobalServices {
-  /** By service and cluster: the names of its slices; the empty name is a whole offer. */
+  /** By service, then by cluster: the names of the cluster's slices. The empty name stands for the whole service. */
   readonly #clusters = new Map<string, Map<string, Set<string>>>();
 
   /** Number of shared services. */
@@ -21,7 +21,7 @@ export class GlobalServices {
     return [...this.#clusters.keys()].sort().map((service) => [service, this.clustersOf(service)] as const);
   }
 
-  /** Adds the offer of a cluster: the whole service, or a slice of it. */
+  /** Records that a cluster shares a service, or one slice of it. */
   add(service: string, cluster: string, slice: string = ''): void {
     const clusters = this.#clusters.get(service) ?? new Map<string, Set<string>>();
     this.#clusters.set(service, clusters);
@@ -30,7 +30,7 @@ export class GlobalServices {
     else slices.add(slice);
   }
 
-  /** Deletes an offer. The cluster shares the service as long as it has another one. */
+  /** Deletes the record of a service or slice. The cluster shares the service as long as another record of it exists. */
   delete(service: string, cluster: string, slice: string = ''): void {
     const clusters = this.#clusters.get(service);
     const slices = clusters?.get(cluster);

@@ -16,7 +16,7 @@ export interface IdentityResolverOptions {
   /** Id of the local cluster; 0 if it has none. Default: the id of its configuration in the kvstore. */
   readonly clusterID?: number | undefined;
   readonly mesh: Pick<ClusterMesh, 'identitiesFor'>;
-  /** The value of the mesh. It determines which bits of an identity are the cluster id. Default 255. */
+  /** Maximum number of clusters in the mesh. It determines which bits of an identity are the cluster id. Default 255. */
   readonly maxConnectedClusters?: MaxConnectedClusters | undefined;
 }
 

@@ -37,8 +37,8 @@ export interface LocalClusterOptions extends FollowingOptions {
    */
   readonly failStatic?: boolean | undefined;
   /**
-   * Time after which a replaced kvstore without a configuration is trusted, unless it is empty, because nothing else shows that
-   * it is refilled. Default 15 min, the lifetime of a lease: within it, every live client has written its keys again.
+   * Time after which a replaced kvstore without a configuration is trusted if it is not empty. Default 15 min, the lifetime of
+   * a lease: within it, every live client has written its keys again.
    */
   readonly refillMs?: number | undefined;
 }

@@ -5,8 +5,8 @@ import type { StoreObserver, WatchStoreOptions } from '../kvstore/stores/watch-s
 import type { OnReading } from './resource-stores.ts';
 
 /**
- * Receives what one store applies, in the order in which it is applied. A batch of the engines is one call of `onApplied` after the
- * calls of its keys.
+ * Receives the input that one store applies, in order. After the calls for the keys of an engine batch, `onApplied` is called
+ * once.
  */
 export interface StoreTap {
   /** Called with each event before its value is decoded. */

@@ -48,7 +48,10 @@ export function nodeObserver(nodes: NodeSink, cluster: string, source: Source): 
   };
 }
 
-/** Returns an observer for the services of a remote cluster. It writes them into the cache and shared ones into the index. */
+/**
+ * Returns an observer for the services of a remote cluster. It writes them into the cache, and the names of shared ones into
+ * the index.
+ */
 export function serviceObserver(
   services: ServiceSink,
   cluster: string,

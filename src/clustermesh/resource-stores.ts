@@ -23,7 +23,9 @@ export interface StoreHooks {
   readonly onFault: FaultListener;
 }
 
-/** Reason why following ended. `ended`: normally, as after the signal. `diverged`: the kvstore was replaced. */
+/**
+ * Reason why following ended. `ended`: the signal fired, or the configuration changed. `diverged`: the kvstore was replaced.
+ */
 export type FollowEnd = 'ended' | 'diverged';
 
 /** Parameters of {@link ResourceStores.follow}. */
@@ -85,7 +87,7 @@ export abstract class ResourceStores {
     this.skipExports = resolve;
   });
 
-  /** The followed resources. What is skipped is not waited for, because its canary may never be written. */
+  /** The followed resources. Skipped ones are not among them, because their canaries may never be written. */
   get resources(): readonly CopiedResource[] {
     return [...this.stores.keys()].filter((resource) => !this.skipped.has(resource));
   }

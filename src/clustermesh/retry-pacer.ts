@@ -29,7 +29,7 @@ export class RetryPacer implements RetryTurns {
     this.#clock = clock;
   }
 
-  /** See `RetryTurns`. Resolves immediately if no other retry took the same pace just before. */
+  /** See `RetryTurns`. Resolves immediately if no retry was released within the last step of one of the two paces. */
   turn(downSince: number, signal: AbortSignal): Promise<void> {
     if (signal.aborted) return Promise.resolve();
     return new Promise((resolve) => {

@@ -29,7 +29,7 @@ export interface SyncDeadline {
   readonly signal?: AbortSignal | undefined;
 }
 
-/** Accepts a {@link SyncDeadline}. */
+/** Checks that an argument is a {@link SyncDeadline}. */
 export const SYNC_DEADLINE: Check = objectWith({
   deadlineMs: NUMBER,
   failedDeadlineMs: optional(NUMBER),
@@ -68,7 +68,7 @@ class SyncWait {
   readonly #deadline: SyncDeadline & { readonly clock: Clock };
   readonly #resolve: (missing: readonly string[]) => void;
   readonly #awaitedClusters = new Set<string>();
-  /** Earliest start of each cluster's time: when the wait first saw the cluster, or the end of a suspension of the process. */
+  /** Earliest start of each cluster's deadline: the first check of the cluster, or the end of a suspension of the process. */
   #startTimes = new Map<string, number>();
   #timer: { readonly at: number; readonly timer: Timer } | undefined;
   #unsubscribe: Unsubscribe | undefined;

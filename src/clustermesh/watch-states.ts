@@ -1,6 +1,6 @@
 import type { WatchState } from '../kvstore/session/backend.ts';
 
-/** The states of a cluster's readers, and if its kvstore answers them. Pure. */
+/** The watch states of a cluster's readers. Derives from them if the kvstore answers. Pure. */
 export class WatchStates {
   readonly #states = new Map<string, WatchState>();
 

@@ -13,10 +13,10 @@ import type { ServiceCache } from '../servicecache/service-cache.ts';
 import { formatServiceID } from '../servicecache/service-id.ts';
 import { PREFIXES, type ReconciledListener, Reconciler, SERVICES } from './reconciler.ts';
 
-/** Applies services to a datapath. Same contract as any listener of the service cache. */
+/** A listener of the service cache that applies services to a datapath. */
 export type ServiceHandler = ServiceListener;
 
-/** The parts of a datapath, each a listener of an engine. A part that is omitted receives nothing. */
+/** The parts of a datapath, each a listener of an engine. Omitted parts are not connected. */
 export interface Datapath {
   readonly ipcache?: IPCacheListener | undefined;
   readonly services?: ServiceHandler | undefined;
@@ -46,13 +46,17 @@ export interface ConnectDatapathOptions {
   readonly previous?: DatapathContent | undefined;
   /** Slices the deletes of stale content. Default: not sliced. */
   readonly gate?: TurnGate | undefined;
-  /** Receives exceptions of the datapath when stale content is deleted, because engines do not make those calls. */
+  /**
+   * Receives the exceptions that the datapath throws while stale content is deleted. No engine makes these calls, so no engine
+   * reports their exceptions.
+   */
   readonly onListenerFault?: FaultListener | undefined;
 }
 
 /**
- * Outcome of `DatapathConnection.synced`. `synced`: the datapath has the state of the engines, except for nodes whose call failed and is retried. `ended`: the
- * connection, the node manager, or a part of the connection that failed in its replay ended before.
+ * Outcome of `DatapathConnection.synced`. `synced`: the datapath has the state of the engines, except for nodes whose call
+ * failed and is retried. `ended`: the connection or the node manager ended before, or a part of the connection ended because
+ * its replay failed.
  */
 export type DatapathSyncOutcome = 'synced' | 'ended';
 
@@ -63,8 +67,8 @@ export interface DatapathConnection extends Unsubscribe {
 }
 
 /**
- * Connects a datapath to the engines. Each part receives the current state, then every change. Nodes are delivered first, so
- * that the tunnels exist that entries and backends refer to. Ending the connection does not change the datapath.
+ * Connects a datapath to the engines. Each part receives the current state, then every change. Nodes are delivered first,
+ * because entries and backends refer to their tunnels. Ending the connection does not change the datapath.
  *
  * With `previous` (SEMANTICS 9), equal content is not written again. Different content is delivered as a change
  * whose `old` is the datapath's content. Stale content is deleted when the inputs are complete, from a microtask after `markSynced`

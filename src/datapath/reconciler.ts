@@ -13,10 +13,10 @@ import { formatServiceID } from '../servicecache/service-id.ts';
 /** Maximum number of deletes in one call and one step. */
 const SWEEP_CHUNK = 1024;
 
-/** How changes of one kind of entry are compared with the content of a datapath. */
+/** Compares changes of one kind of entry with the earlier content of a datapath. */
 export interface ChangeKind<Entry, Change> {
   keyOf(change: Change): string;
-  /** Returns the change for a datapath that has `previous`, or undefined if it is up to date. */
+  /** Returns the change for a datapath that has `previous`; undefined if the datapath is up to date. */
   since(previous: Entry, change: Change): Change | undefined;
   deleteOf(key: string, previous: Entry): Change;
 }
@@ -77,7 +77,7 @@ export class Reconciler<Entry, Change> {
       this.#previous.size === 0 ? changes : changes.flatMap((change) => this.#since(change) ?? []);
     if (relevant.length === 0) return;
     if (!this.#deliveries.running) return this.#listener.onChanges(relevant);
-    // Written by a callback during the sweep, so delivered after the current call.
+    // A callback caused this change during the sweep, so it is delivered after the current call.
     this.#deliveries.run(() => (this.#ended ? undefined : this.#listener.onChanges(relevant)));
   }
 

@@ -16,7 +16,7 @@ import { type AddressList, countAddresses, readAddress, readIPv4Number } from '.
 import { FLAG, type RowReader } from './row-reader.ts';
 import type { KeyedEntry } from './types.ts';
 
-// Buffers of `lookupMany`. One of each is enough because it is not re-entrant.
+// Buffers of `lookupMany`. All caches share them, because the function is synchronous and not re-entrant.
 const block = new PrefixBlock();
 const slots = new Int32Array(BLOCK_KEYS);
 
@@ -87,8 +87,8 @@ export class CacheReads {
 
   /**
    * Returns the canonical keys of all entries with this identity (I5), unordered, shadowed ones included. The first call scans
-   * all entries, about 30 ns each, so call it while the cache is empty. The lists take 8 bytes an entry. Later calls are
-   * linear in their result. After the first call on a snapshot, the cache and later snapshots have the lists, too.
+   * all entries, about 30 ns each, so call it while the cache is empty. The lists take 8 bytes an entry. Later calls are linear
+   * in their result. A first call on a snapshot also makes the cache and later snapshots keep the lists.
    */
   lookupByIdentity(identity: number): readonly string[] {
     return Array.from(this.rows.slotsOfIdentity(identity), (slot) => this.keyAt(slot));
@@ -100,9 +100,10 @@ export class CacheReads {
   }
 
   /**
-   * Returns the visible entries whose prefixes are in `prefix` (a CIDR or an IP), ordered by address, a prefix before those that
-   * it contains. Returns an empty list if `prefix` is invalid. Cost: a scan of the result and about a thousand neighbours (a
-   * few µs), and a sort. With `limit`, returns any `limit` of them, and the cost does not grow with the others.
+   * Returns the visible entries whose prefixes are in `prefix` (a CIDR or an IP), ordered by address. A prefix comes before the
+   * prefixes that it contains. Returns an empty list if `prefix` is invalid. Cost: a scan of the result and about a thousand
+   * neighbours (a few µs), and a sort. With `limit`, returns at most that number of them, in no defined selection, and costs no
+   * more than a result of this size.
    */
   within(prefix: string, limit: number = Number.POSITIVE_INFINITY): readonly KeyedEntry[] {
     const around = prefixRegister();
@@ -120,8 +121,7 @@ export class CacheReads {
 
   /**
    * Yields the visible entries, with `includeShadowed` all entries, unordered. If the cache is written during the iteration, an
-   * entry that exists all the time is yielded once. `skip`: the number of entries to leave out at the beginning, which costs some
-   * 10 ns each.
+   * entry that exists all the time is yielded once. `skip`: the number of entries to omit at the beginning, about 10 ns each.
    */
   *entries(
     options: { readonly includeShadowed?: boolean; readonly skip?: number } = {},
@@ -133,7 +133,10 @@ export class CacheReads {
     }
   }
 
-  /** Returns the slot that listeners see at a prefix: the endpoint, else the CIDR (I4), else -1. Changes the form of `key`. */
+  /**
+   * Returns the slot whose entry listeners see at a prefix: the endpoint's, else the CIDR's (I4), else -1. Changes the form of
+   * `key`.
+   */
   protected visible(key: PrefixRegister): number {
     if (key.length === addressBits(key.family)) {
       key.form = 'endpoint';

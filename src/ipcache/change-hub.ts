@@ -58,7 +58,10 @@ export class ChangeHub {
     this.#revision++;
   }
 
-  /** Must be called before visible entries change, because a running replay shows the state at its start. */
+  /**
+   * Must be called before visible entries change: a running replay then reads its remaining entries, so that it shows the state
+   * at its start.
+   */
   beforeChange(): void {
     this.#listeners.beforeChange();
   }
@@ -74,7 +77,7 @@ export class ChangeHub {
       if (changes.length > 0) this.#listeners.notify(deliverChanges, changes);
       return;
     }
-    // Deferred, so that deliveries caused by these listeners follow all three.
+    // Deferred, so that writes of these listeners are delivered after all three kinds of changes.
     this.#deliveries.deferUntilReturn(() => {
       if (changes.length > 0) this.#listeners.notify(deliverChanges, changes);
       if (ownerChanges.length > 0) this.#ownerListeners.notify(deliverOwnerChanges, ownerChanges);
@@ -82,7 +85,10 @@ export class ChangeHub {
     });
   }
 
-  /** Subscribes a listener. It receives the chunks of `visible`, then `onSynced`, then every change; without it only the changes. */
+  /**
+   * Subscribes a listener. It receives the chunks of `visible`, then `onSynced`, then every change. If `visible` is undefined,
+   * it receives only the changes.
+   */
   subscribe(listener: IPCacheListener, visible?: () => Iterable<readonly IPCacheChange[]>): Unsubscribe {
     if (visible === undefined) return this.#listeners.subscribe(listener);
     return this.#listeners.subscribe(listener, {

@@ -23,17 +23,17 @@ interface HeldBackClaim {
 }
 
 /**
- * Copies the visible entries of a cache. A change reaches it as it happens, without the text and the objects of an
- * {@link IPCacheChange}. If a batch throws, the mirror receives the changes that undo it. It must not throw and must not write to the
- * cache.
+ * Copies the visible entries of a cache. Each change is passed on immediately, without the text and the objects of an {@link
+ * IPCacheChange}. If a batch throws, the mirror receives the changes that undo it. A mirror must not throw and must not write
+ * to the cache.
  */
 export interface EntryMirror {
   /**
-   * Replaces the entry `old` of a prefix by `next`. Undefined means none; one of them may be undefined. `key` is a reused register.
-   * Within a batch, a prefix may be set repeatedly.
+   * Replaces the entry `old` of a prefix by `next`. At most one of them is undefined, which means no entry. `key` is a reused
+   * register. Within a batch, a prefix may be set repeatedly.
    */
   set(key: Readonly<PrefixRegister>, old: IPCacheEntry | undefined, next: IPCacheEntry | undefined): void;
-  /** Called at the end of a write or batch, before listeners. All entries set so far are those of this revision. */
+  /** Called at the end of a write or batch, before listeners. The mirror now equals the cache at this revision. */
   publish(revision: number): void;
 }
 
@@ -44,12 +44,12 @@ export class ChangeJournal implements ClaimSink {
   #changes: IPCacheChange[] = NO_CHANGES;
   /** Hashes of the prefixes that the current batch changed. */
   readonly #hashes = new Set<number>();
-  /** True if all changes are known to have different prefixes. Hashes are cheaper to compare than text. */
+  /** True if all changes are known to have different prefixes, because their hashes differ. */
   #distinct = false;
-  /** False if changes outside batches have no receiver. `#skipped` is true if such a change was not recorded. */
+  /** False if changes outside batches have no receiver. Such changes are not recorded, and set `#skipped`. */
   #hasAudience = true;
   #skipped = false;
-  /** The text of the key that is written, or empty. */
+  /** Text of the key of the current write; empty if unknown. */
   #text = '';
   #ownerChanges: OwnerChange[] = [];
   /** Images of keys before each step of a batch, oldest first; undefined outside batches. */
@@ -79,7 +79,7 @@ export class ChangeJournal implements ClaimSink {
       return;
     }
     const change = prefixChange(key, old, next, this.#text);
-    // Most writes make one change. A literal of one element is the cheapest array, and listeners receive it.
+    // Most writes make one change. An array literal of one element is the cheapest to create.
     if (this.#changes.length === 0) this.#changes = [change];
     else this.#changes.push(change);
     if (this.#previousImages === undefined) this.#distinct = false;
@@ -161,14 +161,14 @@ export class ChangeJournal implements ClaimSink {
   }
 
   /**
-   * Sets whether changes outside a batch are recorded. If not, the next write must make at most one change, because a second
-   * one could undo the first.
+   * Sets if changes outside a batch are recorded. If false, the next write must make at most one change, because a second one
+   * could undo the first.
    */
   setAudience(hasAudience: boolean): void {
     this.#hasAudience = hasAudience;
   }
 
-  /** Sets the text from which the next changed keys were parsed. Empty means unknown. */
+  /** Sets the text from which the keys of the next changes were parsed. Empty means unknown. */
   setText(text: string): void {
     this.#text = text;
   }

@@ -12,7 +12,7 @@ export type ChangeBatch =
       readonly changes: readonly IPCacheChange[];
     }
   | {
-      /** Replace all state by this snapshot: the first batch of a reader, or the reader fell too far behind. */
+      /** A snapshot that replaces all state of the reader: its first batch, or the batch after it fell too far behind. */
       readonly kind: 'resync';
       readonly revision: number;
       readonly snapshot: IPCacheSnapshot;

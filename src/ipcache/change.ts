@@ -14,8 +14,8 @@ export function sameEntry(a: IPCacheEntry | undefined, b: IPCacheEntry | undefin
 }
 
 /**
- * Returns the change of one prefix as plain data. At least one of `old` and `next` is defined. `text`, from which the key was
- * parsed, saves formatting of most prefixes.
+ * Returns the change of one prefix as plain data. At least one of `old` and `next` is defined. If `text`, from which the key
+ * was parsed, is canonical, it is not formatted again.
  */
 export function prefixChange(
   key: Readonly<PrefixRegister>,

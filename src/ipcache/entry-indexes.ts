@@ -11,7 +11,7 @@ export interface EntryIndex {
 
 const NONE: readonly number[] = [];
 
-/** Slots by a text of their entries. A single slot is stored as a number, because most pods have one address. */
+/** Sets of slots by a string key. A single slot is stored as a number, because most pods have one address. */
 class SlotsByText {
   readonly #slots = new Map<string, number | Set<number>>();
 

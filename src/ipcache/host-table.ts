@@ -4,7 +4,7 @@ import type { PrefixTable } from '../lpm/prefix-table.ts';
 import { formatAddress } from '../net/format-address.ts';
 import { type PrefixRegister, parsePrefix, prefixRegister } from '../net/prefix.ts';
 
-/** The number of a host IP while an entry refers to it; {@link NO_HOST} for none. */
+/** The number of a host IP, valid while an entry refers to it. {@link NO_HOST} means no host IP. */
 export type HostID = number;
 export const NO_HOST: HostID = 0;
 
@@ -18,7 +18,7 @@ export class HostTable {
   /** Canonical text of each host in use, at the index number − 1. */
   readonly texts: ObjectColumn<string> = new ObjectColumn();
   readonly #references = new Int32Rows(1);
-  /** The last resolved host if it was new. It is removed unless it is retained. */
+  /** The host that the last `resolve` added and that nothing has retained yet. The next `resolve` removes it. */
   #unclaimed: HostID = NO_HOST;
   /** The last resolved text and its host, if still in use. Claims often arrive in runs of one host. */
   #lastText = '';

@@ -49,7 +49,7 @@ export class IdentityLists {
     }
   }
 
-  /** Yields the identities that have slots, unordered. The lists must not be written during the iteration. */
+  /** Yields the identities with at least one slot, unordered. The lists must not be written during the iteration. */
   *identities(): Generator<number, void, void> {
     for (const key of this.#heads.keys()) yield (key ^ this.#seed) >>> 0;
   }

@@ -41,10 +41,12 @@ import type {
 /** Maximum number of entries in one call of a replay. */
 const REPLAY_CHUNK = 1024;
 
-/** Claims that one step of a withdrawal deletes; it takes about 1 ms. */
+/** Number of claims that one step of a withdrawal deletes. A step takes about 1 ms. */
 const CLAIMS_PER_STEP = 512;
 
-/** Rows that one step of {@link IPCache.keysOfWriters} scans (about 0.5 ms), and the maximum number of keys that it yields. */
+/**
+ * Number of rows that one step of {@link IPCache.keysOfWriters} scans (about 0.5 ms), and the maximum number of keys in a step.
+ */
 const ROWS_PER_STEP = 16_384;
 const KEYS_PER_STEP = 256;
 
@@ -71,9 +73,10 @@ export interface PrefixClaims {
  * promoted if the stronger one is deleted. If `retainOverruled` is false, each key has one claim, and overruled or overwritten
  * claims are dropped.
  *
- * The cache is synchronous and single-threaded. When a write returns, reads show it and listeners have received it. Within a
- * batch or a callback, listeners receive it afterwards. Writes and exact lookups cost O(1). A longest match costs a few probes,
- * for IPv6 at most one for each eight bits. No cost depends on the number of entries. Nothing here does I/O.
+ * The cache is synchronous and single-threaded. When a write returns, reads show it and listeners have received it. If the
+ * write is part of a batch or of a callback, listeners receive it after the batch or callback. Writes and exact lookups cost
+ * O(1). A longest match costs a few probes, for IPv6 at most one for each eight bits. No cost depends on the number of entries.
+ * Nothing here does I/O.
  */
 export class IPCache extends CacheReads {
   readonly #journal: ChangeJournal;
@@ -85,7 +88,7 @@ export class IPCache extends CacheReads {
   readonly #hub: ChangeHub;
   readonly #rejections: RejectionLog;
   readonly #outcomes = new OutcomeCounts();
-  /** The key of the current call. It is not needed any more when listeners are called. */
+  /** The key of the current call. Listeners may overwrite it, so it is not read after they were called. */
   readonly #key: PrefixRegister = prefixRegister();
   #namedPorts: NamedPortIndex | undefined;
   #pods: PodIndex | undefined;
@@ -136,9 +139,9 @@ export class IPCache extends CacheReads {
   }
 
   /**
-   * Like {@link IPCache.withdraw}, in steps. Each step is a batch that deletes at most `limit` claims and yields their number;
-   * 0 if it scanned 128 entries for each of these without a match. `TurnGate.runSteps` spreads the steps over turns of the
-   * event loop; its `slice` is a suitable limit.
+   * Does the work of {@link IPCache.withdraw} in steps. Each step is a batch that deletes at most `limit` claims and yields
+   * their number. A step that scans 128 × `limit` entries without a match yields 0. `TurnGate.runSteps` spreads the steps over
+   * turns of the event loop; its `slice` is a suitable limit.
    *
    * The cache is consistent after each step, and may be read and written between steps. The generator ends when the writer has
    * no claims, so claims that it adds between steps are deleted, too. If the caller stops early, the remaining claims stay.
@@ -230,9 +233,9 @@ export class IPCache extends CacheReads {
   explain(key: string): Explanation | undefined {
     if (!parseKey(key, this.#key)) return undefined;
     const prefix = formatPrefixOf('', this.#key);
-    const own = this.#state.table.find(this.#key);
+    const keySlot = this.#state.table.find(this.#key);
     const counterpart = this.#state.counterpart(this.#key);
-    const claims = (this.#key.form === 'endpoint' ? [own, counterpart] : [counterpart, own])
+    const claims = (this.#key.form === 'endpoint' ? [keySlot, counterpart] : [counterpart, keySlot])
       .filter((slot) => slot >= 0)
       .flatMap((slot) => this.#explainSlot(slot));
     return { prefix, claims, decidedBy: decidingRule(claims) };
@@ -248,11 +251,11 @@ export class IPCache extends CacheReads {
   claimsOfPrefix(key: string): PrefixClaims | undefined {
     if (!parseKey(key, this.#key)) return undefined;
     const prefix = formatPrefixOf(key, this.#key);
-    const own = this.#claimsAt(this.#state.table.find(this.#key));
-    const other = this.#claimsAt(this.#state.counterpart(this.#key));
+    const claims = this.#claimsAt(this.#state.table.find(this.#key));
+    const counterpart = this.#claimsAt(this.#state.counterpart(this.#key));
     return this.#key.form === 'endpoint'
-      ? { prefix, endpoint: own, cidr: other }
-      : { prefix, endpoint: other, cidr: own };
+      ? { prefix, endpoint: claims, cidr: counterpart }
+      : { prefix, endpoint: counterpart, cidr: claims };
   }
 
   /** Returns the writers with at least one claim, effective or overruled, unordered. */
@@ -261,9 +264,9 @@ export class IPCache extends CacheReads {
   }
 
   /**
-   * Yields the canonical keys with a claim of a wanted writer, unordered, in steps that take less than 1 ms; a step may be empty.
-   * Claims may change between steps: a key that has such a claim all the time is yielded, once or twice. Keys for which `matches` is
-   * false are omitted; its argument is a reused register.
+   * Yields the canonical keys with a claim of a wanted writer, unordered, in steps that take less than 1 ms; a step may be
+   * empty. Claims may change between steps. A key that has such a claim during the whole iteration is yielded once or twice.
+   * Keys for which `matches` returns false are omitted. `matches` receives a reused register.
    */
   *keysOfWriters(
     isWanted: (writer: ClaimWriter) => boolean,
@@ -282,7 +285,7 @@ export class IPCache extends CacheReads {
       yield keys;
       keys = [];
     }
-    // Numbers that are assigned later belong to claims that are written later.
+    // Writers that appear during the iteration are omitted: their claims did not exist at its start.
     const wanted = rows.writers.ids(isWanted);
     for (let from = 0; from < table.slotLimit; ) {
       const end = Math.min(table.slotLimit, from + ROWS_PER_STEP);
@@ -351,7 +354,7 @@ export class IPCache extends CacheReads {
    * entries in chunks of 1,024. If a callback writes during the replay, the remaining entries are read before the write. Must
    * not be called within a batch.
    *
-   * @param options if `replay` is false, the listener receives only later changes, and `onSynced` is not called, which costs nothing
+   * @param options if `replay` is false, the listener receives only later changes and `onSynced` is not called
    */
   subscribe(
     listener: IPCacheListener,
@@ -385,10 +388,10 @@ export class IPCache extends CacheReads {
   }
 
   /**
-   * Returns changes for a slow consumer, such as the edge of a process, in batches that contain each prefix once with its latest
-   * state. If `from`, the last revision that the consumer knows, is recent enough, the reader resumes from there. Otherwise,
-   * and if it falls too far behind, it receives a `resync` with the whole state. It ends if `signal` aborts or the consumer
-   * stops. Revisions of different caches are unrelated.
+   * Returns changes for a slow consumer, such as the edge of a process, in batches that contain each prefix once with its
+   * latest state. If `from`, the last revision that the consumer knows, is recent enough, the reader resumes from there. If
+   * not, or if the consumer falls too far behind, it receives a `resync` with the whole state. The iteration ends if `signal`
+   * aborts or the consumer stops. Revisions of different caches are unrelated.
    */
   changes(options: ReadOptions = {}): AsyncIterableIterator<ChangeBatch> {
     assert(!this.#journal.inBatch, 'changes must not be called inside a batch');
@@ -438,7 +441,7 @@ export class IPCache extends CacheReads {
     this.#journal.setAudience(this.#hub.hasAudience || this.#waiting.size > 0); // a waiting claim may change the same key again
   }
 
-  /** Upserts the key in the register. `isKey` is false if `key` is invalid. */
+  /** Sets the claim on the key in the register. `isKey` is false if `key` is invalid. */
   #claim(key: string, isKey: boolean, claim: Claim): UpsertOutcome {
     this.#beginWrite(key);
     const outcome = isKey ? this.#upsert(key, claim) : this.#reject(keyFault(key));
@@ -507,7 +510,7 @@ export class IPCache extends CacheReads {
     return this.#waiting.remove(formatKey(this.#key), by) ? 'applied' : outcome;
   }
 
-  /** Returns the fault of a writer. A writer with effective claims was checked at its first write. */
+  /** Returns the fault of a writer; undefined if it is valid. A writer with effective claims was checked at its first write. */
   #writerFault(writer: Writer, key: string): Rejection | undefined {
     const known = typeof writer === 'object' && writer !== null && this.#state.rows.writers.find(writer) >= 0;
     return known ? undefined : writerFault(writer, key);

@@ -11,7 +11,7 @@ export interface HeldClaim extends IPCacheEntry {
   readonly owner: string;
 }
 
-// Columns of a row. See the drawing below.
+// Columns of a row, and their number. See the drawing below.
 export const IDENTITY = 0;
 export const HOST_AND_KEY = 1;
 export const WRITER_AND_FLAGS = 2;
@@ -36,7 +36,7 @@ const KEY_MASK: number = (1 << KEY_BITS) - 1;
 const NO_WRITER_ID = 0;
 const NO_WRITER: ClaimWriter = { source: 'unspec', owner: '' };
 
-/** The columns that rows consist of. */
+/** The columns of all rows, and the tables that they refer to. */
 export interface EntryColumns {
   readonly rows: Int32Rows;
   readonly k8s: ObjectColumn<K8sMetadata>;
@@ -51,8 +51,8 @@ export interface EntryColumns {
  *                           │           │
  *                       HostTable   WriterTable       no writer: the row is empty
  *
- * A row takes 12 bytes, plus 8 for the reference to the caller's metadata object. The lists by identity take 8 bytes more. They
- * are built by the first lookup by identity.
+ * A row takes 12 bytes, plus 8 for the reference to the caller's metadata object. The lists by identity take 8 bytes more. The
+ * lists are built by the first lookup by identity.
  */
 export class RowReader {
   protected readonly columns: EntryColumns;
@@ -83,7 +83,7 @@ export class RowReader {
     return this.columns.rows.sharesPage(other.columns.rows, slot);
   }
 
-  /** Returns true if a row is identical in another reader. If false, the entries may still be equal. */
+  /** Returns true if a row has the same content in another reader. If false, the entries may still be equal. */
   holdsSame(slot: number, other: RowReader): boolean {
     const [mine, theirs] = [this.columns, other.columns];
     const [page, otherPage] = [mine.rows.pageOf(slot), theirs.rows.pageOf(slot)];
@@ -153,13 +153,13 @@ export class RowReader {
     return this.#allLists().of(identity);
   }
 
-  /** Yields the identities of all entries, unordered. The first call costs the same scan. */
+  /** Yields the identities of all entries, unordered. The first call scans all rows. */
   identities(): Generator<number, void, void> {
     this.#wanted.lists = true;
     return this.#allLists().identities();
   }
 
-  /** Returns the number of these slots. The first call costs the same scan. */
+  /** Returns the number of slots with this identity. The first call scans all rows. */
   countOfIdentity(identity: number): number {
     this.#wanted.lists = true;
     return this.#allLists().count(identity);

@@ -160,7 +160,7 @@ export class RowStore extends RowReader {
     );
   }
 
-  /** Returns a claim as it is kept outside the rows. `host` is the number of its host IP. */
+  /** Returns a claim as an object to store outside the rows. `host` is the number of its host IP. */
   stored(claim: Claim, host: number): HeldClaim {
     return {
       identity: claim.identity as NumericIdentity, // checked by claimFault

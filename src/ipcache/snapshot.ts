@@ -11,9 +11,9 @@ import type { IPCacheChange, KeyedEntry } from './types.ts';
  * The immutable entries of an `IPCache` at one revision, returned by `IPCache.snapshot`. Its reads are those of the cache and
  * cost the same. Nothing is built for them, except the lists by identity if the cache has none.
  *
- * It shares with the cache all pages (1,024 entries each) that were not written since. The cache copies a page before the first
- * write to it; a snapshot has no other cost. The cache does not reference its snapshots. A snapshot retains the old copies of
- * the pages that were written since.
+ * A snapshot shares with the cache all pages (1,024 entries each) that were not written since. The cache copies a page before
+ * the first write to it; a snapshot has no other cost. The cache does not reference its snapshots. A snapshot retains the old
+ * copies of the pages that were written since.
  */
 export class IPCacheSnapshot extends CacheReads {
   /** The empty snapshot, before the first revision. */

@@ -76,7 +76,7 @@ export interface IPCacheChange {
 }
 
 /**
- * Receives every change synchronously and in order, after the state changed, each prefix at most once in a call. On
+ * Receives every change synchronously and in order, after the state changed. A call contains each prefix at most once. On
  * subscription it receives every visible entry as an `upsert` without `old`, then `onSynced`, then changes.
  *
  * A listener may read, write, subscribe and unsubscribe, also during its replay. Its writes are applied immediately and

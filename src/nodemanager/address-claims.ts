@@ -7,11 +7,11 @@ import type { Node } from './node.ts';
 export interface NodeConfiguration {
   /** If true, all nodes except the local one have identity `remote-node`. If false, all have `host`. */
   readonly remoteNodeIdentities: boolean;
-  /** Traffic between endpoints is encrypted, so that every address is reached through the tunnel. */
+  /** True if traffic between endpoints is encrypted. Every address is then reached through the tunnel. */
   readonly encryption: boolean;
-  /** Traffic between nodes is encrypted, too. Internal and external addresses have the node's key. */
+  /** True if traffic between nodes is encrypted, too. Internal and external addresses then have the node's key. */
   readonly nodeEncryption: boolean;
-  /** The host firewall needs the identity of the sender, so that every address is reached through the tunnel. */
+  /** True if the host firewall is on. It needs the sender's identity, so every address is then reached through the tunnel. */
   readonly hostFirewall: boolean;
   /** Family of the network under the tunnel. */
   readonly underlay: 'ipv4' | 'ipv6';
@@ -54,7 +54,7 @@ export class AddressClaim implements Claim {
   }
 }
 
-/** Up to this number of claims, a scan is faster than an index. Most nodes have a few addresses. */
+/** Maximum number of claims without an index. Up to it, a scan is faster. Most nodes have a few addresses. */
 const SCANNED = 16;
 
 /** The claims of one node, one for each address, in the order of the node's list. */
@@ -120,11 +120,11 @@ export function tunnelEndpoint(node: Node, underlay: 'ipv4' | 'ipv6'): string | 
 }
 
 /**
- * Returns the claims of a node in the IPCache, one for each address (SEMANTICS 4). If an address is listed twice, the later one
- * is used; a health IP replaces an address. Linear in the number of addresses.
+ * Returns the claims of a node in the IPCache, one for each address (SEMANTICS 4). If an address is listed twice, the later
+ * entry is used. A health IP replaces a listed address. Linear in the number of addresses.
  * - Addresses have identity `host` or `remote-node`. Without encryption and remote-node identities, only `CiliumInternalIP`
- *   addresses are claimed. These have the tunnel endpoint as host; all addresses have it if encryption or the host firewall is
- *   on. Internal and external addresses have key 0 unless node encryption is on.
+ *   addresses are claimed. These addresses have the tunnel endpoint as host. If encryption or the host firewall is on, all
+ *   addresses have it. Internal and external addresses have key 0 unless node encryption is on.
  * - Health IPs have identity `health`, and always the key and the tunnel endpoint.
  * Ingress IPs are part of the node but are not claimed here, because the proxy that terminates their traffic owns them.
  */

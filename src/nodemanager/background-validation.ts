@@ -1,6 +1,6 @@
 import type { Clock, Random, Timer } from '../base/clock.ts';
 
-/** At most ten turns a second. With more nodes, several share a turn. */
+/** Shortest turn: at most ten turns a second. With more nodes, a turn validates several. */
 const MIN_TURN_MS = 100;
 
 /** Options of {@link BackgroundValidation}. */
@@ -10,7 +10,10 @@ export interface ValidationOptions<T> {
   /** Returns the duration of one round for the current number of items; above 0. */
   intervalMs(): number;
   size(): number;
-  /** Returns an iterator over the items. It tolerates changes: an item that exists all the time is returned once. */
+  /**
+   * Returns an iterator over the items. Items may change during the iteration: an item that exists all the time is returned
+   * once.
+   */
   items(): Iterator<T>;
   validate(item: T): void;
 }
@@ -23,7 +26,7 @@ export class BackgroundValidation<T> {
   readonly #options: ValidationOptions<T>;
   #items: Iterator<T> | undefined;
   #timer: Timer | undefined;
-  /** Number of due items, with a fraction because turns do not divide rounds evenly. */
+  /** Number of due items. It has a fraction, because turns do not divide rounds evenly. */
   #due = 0;
 
   constructor(options: ValidationOptions<T>) {
@@ -40,7 +43,10 @@ export class BackgroundValidation<T> {
     this.#timer = undefined;
   }
 
-  /** Returns the time between two items, at least the shortest turn; the whole round if there are no items. */
+  /**
+   * Returns the length of a turn: the time between two items, but at least the shortest turn; the whole round if there are no
+   * items.
+   */
   #turnMs(): number {
     const { intervalMs, size } = this.#options;
     return Math.max(MIN_TURN_MS, intervalMs() / Math.max(1, size()));

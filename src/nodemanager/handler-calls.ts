@@ -103,7 +103,7 @@ export class HandlerCalls {
     return SUCCEEDED;
   }
 
-  /** Calls `succeed` or `fail` when a call has ended: synchronously if it already has, never after `stop`. */
+  /** Calls `succeed` or `fail` when a call has ended: synchronously if it has ended already, never after `stop`. */
   follow(outcome: CallOutcome, succeed: () => void, fail: (error: unknown) => void): void {
     if (outcome.ended === 'later') {
       this.#await(outcome, succeed, fail);
@@ -126,7 +126,7 @@ export class HandlerCalls {
     attempt.error = failureOf(error, this.#options.clock);
     const retryInMs = backoffDelay(failures, HANDLER_BACKOFF, this.#options.random);
     again(retryInMs);
-    // Last, because the receiver of the report may stop everything, and that must cancel the retry.
+    // After `again`, because the receiver of the report may stop everything, which must cancel the scheduled retry.
     this.#report({ handler: this.handler, call, node, error, failures, retryInMs });
   }
 

@@ -26,11 +26,11 @@ export interface HandlerFeedOptions extends Omit<HandlerCallsOptions, 'resume'> 
   readonly concurrency: number;
   /** The nodes that the handler already has. */
   readonly previous?: Iterable<Node> | undefined;
-  /** Called when the lane has applied a change or is done. */
+  /** Called when a lane has applied a change or is deleted. */
   onProgress(lane: NodeLane): void;
 }
 
-/** Waits until a call for each of the lanes has ended, successfully or not. */
+/** A wait until a call for each of the lanes has ended, successfully or not. */
 interface AttemptWaiter {
   readonly lanes: Set<NodeLane>;
   readonly done: (outcome: SweepOutcome) => unknown;
@@ -38,15 +38,15 @@ interface AttemptWaiter {
 
 /**
  * Keeps one handler up to date (contract: {@link NodeHandler}). A synchronous handler that is up to date is called directly and
- * costs no memory. A {@link NodeLane} exists only for a node whose call is running, waiting or failed. Nodes wait until the
- * handler has accepted the configuration.
+ * costs no memory. A {@link NodeLane}, the state of one node for this handler, exists only while a call for the node is
+ * running, waiting or failed. Calls for nodes wait until the handler has accepted the configuration.
  */
 export class HandlerFeed {
   readonly handler: NodeHandler;
   readonly #options: HandlerFeedOptions;
   readonly #calls: HandlerCalls;
   readonly #lanes = new Map<string, NodeLane>();
-  /** Waiting lanes. Those whose call failed are delayed. */
+  /** Waiting lanes. Lanes whose call failed are delayed. */
   readonly #ready: WorkQueue<NodeLane>;
   /** The nodes that the handler had, by full name, until their first change. */
   readonly #previous: Map<string, Node>;
@@ -91,17 +91,17 @@ export class HandlerFeed {
       this.#startReady();
       return;
     }
-    const has = old ?? this.#previous.get(node);
+    const applied = old ?? this.#previous.get(node);
     this.#previous.delete(node);
-    const step = stepBetween(has, target);
+    const step = stepBetween(applied, target);
     if (step === undefined) return;
     if (!this.#mayStart()) {
-      const waiting = this.#addLane(node, has);
+      const waiting = this.#addLane(node, applied);
       waiting.retarget(target, revision);
       this.#ready.add(waiting);
       return;
     }
-    this.#callDirectly(step, node, has, revision);
+    this.#callDirectly(step, node, applied, revision);
   }
 
   /** Called at the end of the replay. */
@@ -137,7 +137,9 @@ export class HandlerFeed {
     this.#startReady();
   }
 
-  /** Stops: aborts running calls and makes no others, except one `nodeDelete` for each node of `remove` that the handler has. */
+  /**
+   * Aborts running calls and makes no further calls, except one `nodeDelete` for each node of `remove` that the handler has.
+   */
   stop(remove: readonly AnnouncedNode[] = []): void {
     const known = remove.map(({ fullName, announced }) => {
       const lane = this.#lanes.get(fullName);
@@ -197,7 +199,7 @@ export class HandlerFeed {
 
   /** Starts waiting calls. Must be called within a delivery. */
   #startReady(): void {
-    this.#endWaits(); // before calls start for which the waiters do not wait
+    this.#endWaits(); // before new calls start, for which these waiters need not wait
     this.#startNodes();
     this.#endWaits();
   }
@@ -253,7 +255,7 @@ export class HandlerFeed {
     );
   }
 
-  /** Calls `done` within a delivery, when each lane has made a call, successfully or not, or has none to make. */
+  /** Calls `done` within a delivery, when a call of each current lane has ended, successfully or not, or none was needed. */
   #whenAttempted(done: AttemptWaiter['done']): void {
     if (this.stopped) {
       done('ended');

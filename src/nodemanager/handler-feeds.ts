@@ -47,7 +47,7 @@ export class HandlerFeeds {
   readonly #options: HandlerFeedsOptions;
   readonly #deliveries: DeliveryQueue;
   readonly #feeds: ListenerSet<HandlerFeed>;
-  /** Includes handlers whose replay has not started. */
+  /** The subscription of each handler, even before its replay has started. */
   readonly #subscriptions = new Map<NodeHandler, Unsubscribe>();
   readonly #waiters = new Set<Waiter>();
 
@@ -105,7 +105,7 @@ export class HandlerFeeds {
   /** Resolves when every handler has applied all changes up to `revision`, or those of `node` if it is given. */
   whenApplied(revision: number, node: string | undefined): Promise<AppliedOutcome> {
     return new Promise((resolve) => {
-      // After the current delivery, because its lanes do not exist before.
+      // After the current delivery, because only then all its lanes exist.
       this.#deliveries.run(() => {
         const lanes = new Set<NodeLane>();
         for (const feed of this.#feeds.current) {

@@ -15,8 +15,8 @@ import type { NodeEntry } from './node-entry.ts';
 
 const NO_CLAIMS = new NodeClaims();
 
-/** The claims of nodes with more addresses are cached, because they are looked up for each owner change of an address. */
-const RECOMPUTED = 16;
+/** Claims of nodes with more addresses than this are cached, because each owner change of an address looks them up. */
+const MAX_UNCACHED = 16;
 
 /** The part of an `IPCache` that the node manager uses. */
 export type NodeIPCache = Pick<IPCache, 'upsert' | 'delete' | 'batch' | 'get' | 'subscribeOwners'>;
@@ -37,7 +37,7 @@ export interface NodeAddressesOptions {
   readonly rewrite: boolean;
   /** Whether it is the node that this process runs on, whichever source announces it. */
   isLocal(node: Node): boolean;
-  /** Returns the node that writes under this owner name. */
+  /** Returns the node whose claims have this owner name. */
   entryOf(owner: string): NodeEntry | undefined;
   /** Called when the owner of an address that the node claims changed. */
   onOwnership(entry: NodeEntry): void;
@@ -51,11 +51,11 @@ export class NodeAddresses {
   readonly #ipcache: NodeIPCache;
   readonly #options: NodeAddressesOptions;
   readonly #unsubscribe: Unsubscribe;
-  /** By address: the nodes that claim it and do not hold it. */
+  /** For each address, the nodes that claim it while another writer holds it. */
   readonly #overruledClaims = new Map<string, Set<NodeEntry>>();
   #configuration: NodeConfiguration;
-  /** The cached claims of nodes with many addresses, under the current configuration. */
-  #kept = new WeakMap<Node, NodeClaims>();
+  /** Cached claims of nodes with many addresses, under the current configuration. */
+  #cached = new WeakMap<Node, NodeClaims>();
   #ownerChanges: OwnerChange[] = [];
   #writing = false;
 
@@ -99,9 +99,9 @@ export class NodeAddresses {
       this.#ipcache.batch(() => {
         for (const entry of entries) this.#replace(entry, configuration);
       });
-      if (configuration !== this.#configuration) this.#kept = new WeakMap();
+      if (configuration !== this.#configuration) this.#cached = new WeakMap();
       this.#configuration = configuration;
-      // One node may have taken an address that another one had just written. The net owner change does not name the latter.
+      // A node of the batch may have taken an address that another one wrote earlier in the batch. The net owner change does not name the other one.
       for (const entry of entries) this.#verify(entry);
     } finally {
       this.#end();
@@ -195,10 +195,10 @@ export class NodeAddresses {
 
   #claims(node: Node | undefined, configuration: NodeConfiguration): NodeClaims {
     if (node === undefined) return NO_CLAIMS;
-    const kept = configuration === this.#configuration ? this.#kept.get(node) : undefined;
-    if (kept !== undefined) return kept;
+    const cached = configuration === this.#configuration ? this.#cached.get(node) : undefined;
+    if (cached !== undefined) return cached;
     const claims = addressClaims(node, configuration, this.#options.isLocal(node));
-    if (claims.size > RECOMPUTED && configuration === this.#configuration) this.#kept.set(node, claims);
+    if (claims.size > MAX_UNCACHED && configuration === this.#configuration) this.#cached.set(node, claims);
     return claims;
   }
 
@@ -223,7 +223,7 @@ export class NodeAddresses {
     this.#mark(entry, claim.ip, true);
   }
 
-  /** Records if the node holds the address (or does not claim it), or has lost it. */
+  /** Records if the node has lost the address. `isHeld` is true if the node holds it or does not claim it. */
   #mark(entry: NodeEntry, ip: string, isHeld: boolean): void {
     if (isHeld) {
       if (entry.lost?.delete(ip) !== true) return;
@@ -269,10 +269,10 @@ export class NodeAddresses {
   }
 
   /**
-   * Writes claims again that the IPCache did not keep. On a free address: all of them. On a held address of a single-slot cache:
-   * those of stronger sources, which win, and of weaker ones, because the cache only reports owner changes of addresses with an
-   * overruled claim; not those of equal rank, which would take it from each other. The strongest is written last, because the
-   * last writer of equal rank wins.
+   * Writes claims on an address again that the IPCache did not keep. If the address is free: all of them. If another writer
+   * holds it in a single-slot cache: those of stronger sources, which win, and those of weaker ones, because the cache reports
+   * owner changes only for addresses with an overruled claim. Claims of equal rank are not written, because nodes would take
+   * the address from each other. The strongest claim is written last, because the last writer of equal rank wins.
    */
   #reclaim(key: string, interested: ReadonlySet<NodeEntry>): void {
     const holder = this.#ipcache.get(key);

@@ -18,7 +18,7 @@ export class NodeEntry {
   effective: Node | undefined;
   /** The version that handlers received last. */
   announced: Node | undefined;
-  /** The version whose claims are in the IPCache: the effective one, except during a change. */
+  /** The version whose claims are in the IPCache: the effective one, or during a change the previous one. */
   written: Node | undefined;
   /** Addresses of `written` that another writer holds in the IPCache. */
   lost: Set<string> | undefined;

@@ -15,9 +15,9 @@ export type HandlerResult = void | Promise<void>;
  * last successful call. Calls for different nodes are not ordered.
  *
  * A call that throws or rejects is retried with exponential backoff and full jitter until it succeeds, so calls must be
- * idempotent. A failed call may have done a part of its work. If the node has changed since, this is repaired first: a failed
- * `nodeDelete` is completed, a failed `nodeAdd` is undone by `nodeDelete`, a failed `nodeUpdate` is undone by a `nodeUpdate`
- * back (or, if the node was deleted, by a `nodeDelete` of either version).
+ * idempotent. A failed call may have done a part of its work. If the node has changed since, that part is repaired first. A
+ * failed `nodeDelete` is completed. A failed `nodeAdd` is undone by `nodeDelete`. A failed `nodeUpdate` is undone by a
+ * `nodeUpdate` to the old version, or, if the node was deleted, by a `nodeDelete` of either version.
  *
  * Handlers may call the node manager. Their changes are delivered after the current delivery (SEMANTICS 9).
  *
@@ -42,8 +42,8 @@ export interface NodeHandler {
 }
 
 /**
- * Outcome of a sweep of a handler. `swept`: a call was made for every node that the handler lacked, had in another version, or had in excess; failed ones are
- * retried. `ended`: the subscription or the manager ended before.
+ * Outcome of a sweep of a handler. `swept`: a call was made for every node that the handler lacked, had in another version, or
+ * must delete. Failed calls are retried. `ended`: the subscription or the manager ended before.
  */
 export type SweepOutcome = 'swept' | 'ended';
 

@@ -28,8 +28,8 @@ export interface NodeIDPair {
  * Allocates ids from 1 to 65,535 for node addresses, for datapaths without room for an address. Health and ingress IPs have no id.
  *
  * Ids are stable: an address that is deleted and added again has the same id, and ids of an earlier run can be restored. If all
- * ids have been allocated once, the one that is unused longest is reused, so that traffic with an old id is not attributed to
- * another node.
+ * ids have been allocated once, the one that has been unused longest is reused. So traffic with an old id is not soon
+ * attributed to another node.
  *
  * It is a handler. Subscribe it before the handlers that query it. Then they find the id of each node.
  */
@@ -38,13 +38,13 @@ export class NodeIDs implements NodeHandler {
   readonly #max: number;
   readonly #ids = new Map<string, number>();
   readonly #ips = new Map<number, string>();
-  /** Number of nodes with an address; absent if it is unused. */
+  /** Number of nodes that have the address. Unused addresses are absent. */
   readonly #uses = new Map<string, number>();
   /** The counted addresses of each node, by full name. */
   readonly #counted = new Map<string, ReadonlySet<string>>();
   /** Addresses without a node, in the order in which they were freed. */
   readonly #unused = new KeyedQueue<string>();
-  /** All ids from this one on were never allocated. */
+  /** The lowest id that no call has allocated; all higher ones are free, too, except restored ones. */
   #fresh = 1;
 
   constructor(max: number = MAX_NODE_ID) {
@@ -93,7 +93,10 @@ export class NodeIDs implements NodeHandler {
     this.#count(node.fullName, NONE);
   }
 
-  /** Sets the addresses of a node. It compares with the counted ones, because a failed call is undone by another one. */
+  /**
+   * Sets the addresses of a node. It compares them with the counted ones, because after a failed call the counted ones are not
+   * those of `old`.
+   */
   #count(node: string, after: ReadonlySet<string>): void {
     const previous = this.#counted.get(node) ?? NONE;
     this.#acquireAll([...after].filter((ip) => !previous.has(ip)));

@@ -8,7 +8,7 @@ import type { HandlerFault } from './node-handler.ts';
 
 /** Options of a `NodeManager`. */
 export interface NodeManagerOptions extends Partial<NodeConfiguration> {
-  /** The IPCache for the nodes' addresses. If `retainOverruled` is false here, it must be false there, too. */
+  /** The IPCache for the nodes' addresses. If `retainOverruled` is false, the IPCache's must be false, too. */
   readonly ipcache: NodeIPCache;
   readonly clock: Clock;
   /** Source of jitter; default `Math.random`. */
@@ -43,7 +43,10 @@ export interface NodeManagerOptions extends Partial<NodeConfiguration> {
 export interface NodeSubscribeOptions {
   /** Maximum number of concurrent asynchronous calls, each for another node; default 16. */
   readonly concurrency?: number | undefined;
-  /** The nodes that it already has. Equal ones are not added again, others are updated, and `sweep` deletes unknown ones. */
+  /**
+   * The nodes that the handler already has. Equal nodes are not added again, changed nodes are updated, and `sweep` deletes
+   * those that are not announced.
+   */
   readonly previous?: Iterable<Node> | undefined;
 }
 

@@ -62,7 +62,7 @@ const VALIDATION_BASE_MS = 60_000;
  *
  * Synchronous: when a write returns, reads and the IPCache show it, and synchronous handlers that are up to date have been
  * called. If a handler writes, handlers are called after the current delivery. The cost of a write depends on its addresses and
- * handlers, not on the number of nodes. No I/O; time is read from the given clock.
+ * handlers, not on the number of nodes. It does no I/O.
  */
 export class NodeManager {
   readonly #options: NodeManagerOptions;
@@ -280,7 +280,7 @@ export class NodeManager {
     return this.#nodes.find(fullName)?.claims ?? NONE;
   }
 
-  /** Returns the claims that a node has in the IPCache while it is effective, or would have under another configuration. */
+  /** Returns the claims that an effective node has in the IPCache under a configuration; default: the current one. */
   addressClaims(node: Node, configuration: NodeConfiguration = this.configuration): Iterable<AddressClaim> {
     return this.#addresses.claimsOf(node, configuration);
   }
@@ -353,7 +353,10 @@ export class NodeManager {
     return 'applied';
   }
 
-  /** Handles an equal update. In single-slot mode it writes the addresses again, because another writer may have taken them. */
+  /**
+   * Handles an update that equals the source's claim. In single-slot mode it writes the addresses again, because another writer
+   * may have taken them.
+   */
   #repeated(entry: NodeEntry, claim: Node): NodeUpdateOutcome {
     if (entry.effective !== claim) return 'overruled';
     if (this.#addresses.mayRefresh(entry)) this.#write(entry);
@@ -380,7 +383,7 @@ export class NodeManager {
     return 'applied';
   }
 
-  /** Writes addresses again for which the IPCache had no room, and lets handlers validate the node. */
+  /** Writes the addresses again for which the IPCache had no room. Then handlers validate the node. */
   #validate(entry: NodeEntry): void {
     if (this.#addresses.mayRefresh(entry)) this.#write(entry);
     if (entry.announced !== undefined) this.#feeds.validate(entry.announced);

@@ -7,8 +7,8 @@ export function nodeFullName({ cluster, name }: NodeName): string {
 }
 
 /**
- * A node as a source describes it: the result of the kvstore codec and the source. Absent fields have the zero value. Its lists
- * and maps are kept, so callers must not change them.
+ * A node as a source describes it: the fields that the kvstore codec returns, and the source. Absent fields have the zero
+ * value. Lists and maps are kept, so callers must not change them.
  */
 export interface NodeSpec extends NodeName, Optional<Omit<ClusterNode, keyof NodeName>> {
   readonly source: Source;
@@ -30,7 +30,7 @@ export interface PlainNode extends Omit<NodeFields, 'labels' | 'annotations'> {
 }
 
 export function plainNode(fields: NodeFields): PlainNode {
-  // `fromEntries` defines own properties for all names and never sets a prototype.
+  // `fromEntries` is safe for untrusted names: even `__proto__` becomes an ordinary property.
   return {
     ...fields,
     labels: Object.fromEntries(fields.labels),

@@ -34,7 +34,7 @@ export interface NodeExplanation {
   readonly fullName: string;
   /** The claim of each source, strongest first. The first one is effective. */
   readonly claims: readonly Node[];
-  /** The version that handlers received. It lags behind the effective node while that is held back. */
+  /** The version that handlers received. While the change is held back, it is older than the effective node. */
   readonly announced: Node | undefined;
   /** True if the change is held back because a stronger source holds one of the addresses. */
   readonly heldBack: boolean;

@@ -17,8 +17,8 @@ type CIDRField = 'ipv4AllocCIDR' | 'ipv6AllocCIDR';
 /**
  * Parses a node: addresses and CIDRs become canonical, and each field is checked. If a field that identifies the node or
  * determines how it is reached (name, cluster, source, cluster id, key) is invalid, the node is rejected: `undefined`. An
- * invalid address or CIDR is dropped, and the rest is kept. Every rejection is passed to `onReject` with the field name. Equal
- * parts of `known`, another version of the node, are reused.
+ * invalid address or CIDR is dropped without rejecting the node. Every rejection is passed to `onReject` with the field name.
+ * Equal parts of `known`, another version of the node, are reused.
  */
 export function parseNode(
   spec: NodeSpec,

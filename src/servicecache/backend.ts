@@ -14,9 +14,9 @@ export const NO_PORTS: Ports = ImmutableMap();
 export const NO_ZONES: ImmutableSet<string> = ImmutableSet();
 
 /**
- * The state of a backend. `active`: accepts new connections. `terminating`: still serving, used for new connections only if no
- * other backend exists. `not-ready`: used only if the service publishes not-ready addresses. `maintenance`: weight 0; never used for
- * new connections.
+ * The state of a backend. `active`: accepts new connections. `terminating`: still serving, accepts new connections only if no
+ * backend is active. `not-ready`: used only if the service publishes not-ready addresses. `maintenance`: weight 0; never used
+ * for new connections.
  */
 export type BackendState = 'active' | 'terminating' | 'not-ready' | 'maintenance';
 
@@ -32,11 +32,13 @@ export interface Backend {
   /** The host name of the pod, for headless services; empty if there is none. */
   readonly hostname: string;
   readonly state: BackendState;
-  /** 0 to 65,535, of the slice's annotation `service.cilium.io/weight`. Only 0 has an effect here: see {@link BackendState}. */
+  /**
+   * 0 to 65,535, from the slice's annotation `service.cilium.io/weight`. Only 0 has an effect here: see {@link BackendState}.
+   */
   readonly weight: number;
   /** Zones whose clients should use this backend (topology hints). */
   readonly forZones: ImmutableSet<string>;
-  /** The remote cluster that offers it; empty for the local cluster, which sorts first and therefore wins (I4). */
+  /** Name of the backend's cluster if it is remote; empty for the local cluster, which sorts first and therefore wins (I4). */
   readonly cluster: string;
 }
 
@@ -65,13 +67,15 @@ export interface EndpointSlice {
   /** Unique within the service. */
   readonly name: string;
   readonly backends: Backends;
-  /** Backends that are not ready: used only if the service publishes them. No address is in both maps. */
+  /**
+   * Backends that are not ready. They are used only if the service publishes not-ready addresses. No address is in both maps.
+   */
   readonly notReady: Backends;
 }
 
 /**
- * Returns the state for the conditions of an endpoint. If `ready` is missing, it is true. A terminating endpoint that still serves
- * is kept as the last resort.
+ * Returns the state for the conditions of an endpoint. A missing `ready` counts as true. A terminating endpoint that still
+ * serves is `terminating`, not `not-ready`.
  */
 export function stateOfConditions({ ready = true, serving, terminating }: EndpointConditions): BackendState {
   if (terminating === true) return (serving ?? ready) ? 'terminating' : 'not-ready';
@@ -137,7 +141,7 @@ export interface EndpointSliceFields {
   readonly notReady?: Iterable<Backend> | undefined;
 }
 
-/** Returns a slice. If several backends have the same address, the last one is used, and a ready one precedes a not-ready one. */
+/** Returns a slice. If several backends have the same address, the last ready one is used, or else the last not-ready one. */
 export function createEndpointSlice(fields: EndpointSliceFields): EndpointSlice {
   const { service, name = service.name } = fields;
   const backends = byAddress(fields.backends);

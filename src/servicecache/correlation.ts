@@ -11,7 +11,10 @@ import {
 } from './backend.ts';
 import { everyDifference } from './offer-difference.ts';
 
-/** The origin of a backend: a slice of the local cluster (`cluster` is empty) or of a remote one, or a whole offer (`slice` is empty). */
+/**
+ * The origin of a backend: a slice of the local cluster (`cluster` is empty), a slice of a remote cluster, or a remote service
+ * that is not in slices (`slice` is empty).
+ */
 export interface Origin {
   readonly cluster: string;
   readonly slice: string;
@@ -70,8 +73,9 @@ function withOther(claims: readonly BackendClaim[], other: BackendClaim): readon
 }
 
 /**
- * Returns the winner's backend with the ports that all slices of its cluster have for its address. Of equal names the strongest
- * claim's port is used. One pod can be in several slices of a service, each with other ports.
+ * Returns the winner's backend with the ports that all slices of its cluster have for its address, because a pod can be in
+ * several slices of a service, each with other ports. If several slices have a port of the same name, that of the strongest
+ * claim is used.
  */
 function withMergedPorts(winner: BackendClaim, claims: readonly BackendClaim[]): Backend {
   let { ports } = winner.backend;
@@ -90,8 +94,8 @@ export interface OriginChange {
 }
 
 /**
- * Returns the claim of an uncontested address whose winner is `winner`; its origin is not `except`. Called only when a second
- * claim of an address is added.
+ * Returns the claim behind `winner`, the only backend of its address so far. Its origin is not `except`. Called only when an
+ * address gets a second claim.
  */
 export type HolderLookup = (winner: Backend, except: Origin) => BackendClaim | undefined;
 
@@ -103,7 +107,10 @@ function finished<T>(
   return draft.wasAltered() ? draft.asImmutable() : original;
 }
 
-/** Returns NO_BACKENDS for an empty map, also for one of another copy of `immutable`, because states are compared by reference. */
+/**
+ * Returns `NO_BACKENDS` for an empty map, because states are compared by reference and another copy of `immutable` has another
+ * empty map.
+ */
 function withoutEmpty(backends: Backends): Backends {
   return backends.size === 0 ? NO_BACKENDS : backends;
 }

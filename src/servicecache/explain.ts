@@ -6,10 +6,10 @@ import type { ServiceID } from './service-id.ts';
 import { isReady, offeredAt, type ServiceState } from './service-state.ts';
 
 /**
- * The verdict on a claim on a backend. `effective`: used. `merged`: another slice of its cluster is effective, and gets the
- * ports of this one as well. `overruled`: a stronger claim on the address exists (local cluster, smaller
- * cluster name). `not-global`: a remote offer, but the service is not global. `not-ready`: not ready, and
- * the service does not publish such backends. `affinity`: the service prefers other backends. `maintenance`: its weight is 0.
+ * The verdict on a claim on a backend. `effective`: used. `merged`: the address is also in another slice of the same cluster.
+ * That claim is effective, and gets the ports of this one. `overruled`: a stronger claim on the address exists (local cluster,
+ * smaller cluster name). `not-global`: a remote offer, but the service is not global. `not-ready`: not ready, and the service
+ * does not publish such backends. `affinity`: the service prefers other backends. `maintenance`: its weight is 0.
  */
 export type BackendVerdict =
   | 'effective'
@@ -46,7 +46,7 @@ export interface ServiceExplanation {
   readonly service: Service | undefined;
   readonly ready: boolean;
   readonly announced: boolean;
-  /** The strongest first. */
+  /** Strongest first. */
   readonly origins: readonly ExplainedOrigin[];
   /** By address, the strongest claim first. */
   readonly backends: readonly ExplainedBackend[];

@@ -83,7 +83,7 @@ export class FrontendIndex {
     return touched;
   }
 
-  /** Returns the service of an address in any spelling. The match is exact: `0.0.0.0` matches itself only. */
+  /** Returns the service of an address in any spelling. The match is exact: `0.0.0.0` is no wildcard. */
   lookup(ip: string, port: number, protocol: number): FrontendMatch | undefined {
     const address = canonicalAddress(ip);
     return address === undefined ? undefined : this.get(formatFrontend({ ip: address, port, protocol }));

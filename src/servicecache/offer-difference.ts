@@ -7,8 +7,8 @@ import {
 } from './backend.ts';
 
 /**
- * Matches the backends of one version of an offer with those of another. Both usually list them in the same order, so they are
- * iterated side by side without lookups. At the first difference the remaining backends are indexed by address.
+ * Finds the backends of one version of an offer by the addresses of another version. Both usually list them in the same order,
+ * so this iterates over the backends without lookups. At the first difference it indexes the remaining ones by address.
  */
 export class OrderedMatcher {
   readonly #walk: IterableIterator<Backend>;
@@ -34,7 +34,7 @@ export class OrderedMatcher {
     return found;
   }
 
-  /** Yields the backends that were not taken, and ends the iteration. */
+  /** Yields the backends that {@link OrderedMatcher.pull} has not returned, and ends the iteration. */
   *remaining(): Generator<Backend, void, void> {
     if (this.#next !== undefined) yield this.#next;
     yield* this.#remaining?.values() ?? this.#walk;
@@ -68,7 +68,7 @@ export function everyDifference(
     const old = earlier.pull(backend.address);
     if ((old === undefined || !equal(old, backend)) && !visit(old, backend)) return false;
   }
-  for (const gone of earlier.remaining()) if (!visit(gone, undefined)) return false;
+  for (const removed of earlier.remaining()) if (!visit(removed, undefined)) return false;
   return true;
 }
 
@@ -77,7 +77,10 @@ export function equalBackendMaps(a: Backends, b: Backends): boolean {
   return a === b || (a.size === b.size && everyDifference(a, b, () => false));
 }
 
-/** Returns the backends of `next`. Those that are equal in `previous` are the same objects; `previous` itself if all are. */
+/**
+ * Returns the backends of `next`, with the objects of `previous` for equal backends. Returns `previous` itself if all are
+ * equal.
+ */
 function shareBackends(previous: Backends, next: Backends): Backends {
   if (previous.size === 0 || next.size === 0) return previous.size === next.size ? previous : next;
   const shared = previous.asMutable();

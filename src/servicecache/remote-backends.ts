@@ -40,8 +40,8 @@ export function isSameOffer(known: readonly Backend[], service: ClusterService):
 }
 
 /**
- * Returns the backends of an offer. Backends that are equal in `known`, the earlier offer, are the same objects. Addresses reuse
- * its strings, and backends with equal ports share one port map, so that later comparisons compare references.
+ * Returns the backends of an offer. Backends and address strings that are equal in `known`, the earlier offer, are reused.
+ * Backends with equal ports share one port map. So later comparisons mostly compare references.
  */
 export function remoteBackends(
   service: ClusterService,

@@ -17,7 +17,9 @@ import { serviceOfSlice } from './service-id.ts';
 const HOSTNAME_TOPOLOGY = 'kubernetes.io/hostname';
 const ZONE_TOPOLOGY = 'topology.kubernetes.io/zone';
 
-/** Returns the weight in the annotation of a slice. The decoder has rejected an invalid one, which has no effect. */
+/**
+ * Returns the weight in the annotation of a slice. An invalid one, which the decoder has counted as rejected, has no effect.
+ */
 function weightOf({ annotations }: ClusterEndpointSlice): number {
   return parseWeight(annotations.get(WEIGHT_ANNOTATION) ?? '') ?? DEFAULT_WEIGHT;
 }

@@ -2,7 +2,10 @@ import type { Backend, Backends } from './backend.ts';
 import type { FrontendKind } from './frontends.ts';
 import type { Service, TrafficPolicy } from './service.ts';
 
-/** The input of a selection: the frontend that received the traffic, the origin of the client, and the place of this node. */
+/**
+ * The input of a selection: the frontend that received the traffic, the location of the client, and the name and zone of this
+ * node.
+ */
 export interface SelectionContext {
   readonly service: Service;
   /** The internal traffic policy applies to cluster IPs; the external one to all others, for clients outside the cluster. */
@@ -51,15 +54,16 @@ function inZone(backends: Backends, zone: string): Backends {
  * The default selection, equivalent to kube-proxy. It applies, in this order:
  *
  * 1. **Traffic policy.** `Local`: only backends on the local node; if there are none, traffic is dropped. `Cluster`: all.
- * 2. **State.** Active backends and published not-ready ones. If there are none, terminating ones. Never one in maintenance.
- * 3. **Traffic distribution**, only with policy `Cluster`. `prefer-same-node`: backends on the local node, if any. Otherwise, and
- *    for `prefer-close` and `prefer-same-zone`: backends whose topology hints name the local zone. Hints are used only if every
- *    remaining backend has some and at least one names the local zone.
+ * 2. **State.** Active backends and published not-ready ones. If there are none, terminating ones. Never backends in
+ * maintenance.
+ * 3. **Traffic distribution**, only with policy `Cluster`. `prefer-same-node`: backends on the local node, if any. If there are
+ *    none, or with `prefer-close` or `prefer-same-zone`: backends whose topology hints name the local zone. Hints are used only
+ *    if every remaining backend has some and at least one names the local zone.
  *
  * Weights other than 0 have no effect: Cilium uses them for Maglev alone, which has no counterpart here.
  *
- * It does not balance over zones, ignores a backend's own zone (the hints already consider zones and load),
- * and knows no health beyond the state. Service affinity was applied before. Costs one pass over the backends.
+ * It does not balance over zones and ignores a backend's own zone, because the hints already consider zones and load. Service
+ * affinity was applied before. Costs one pass over the backends.
  */
 export const selectBackends: BackendSelection = (backends, context) => {
   const { service, nodeName, zone } = context;

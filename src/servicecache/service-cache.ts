@@ -65,7 +65,7 @@ import { countServices, type ServiceCacheStatus } from './status.ts';
 
 /** Options of {@link ServiceCache}. */
 export interface ServiceCacheOptions {
-  /** Name of the local cluster. Offers that name it as remote cluster are rejected. */
+  /** Name of the local cluster. Remote services and slices under this name are rejected. */
   readonly clusterName: string;
   /** Off by default. If off, node ports, external IPs and ingress IPs are removed from every service. */
   readonly nodePort?: NodePortOptions | undefined;
@@ -84,7 +84,10 @@ export interface ServiceCacheOptions {
   readonly onListenerFault?: FaultListener | undefined;
 }
 
-/** Outcome of `ServiceCache.updateService`. `applied`: the service changed. `unchanged`: it is equal. `unsupported`: such a service is not served; it was removed if it existed. */
+/**
+ * Outcome of `ServiceCache.updateService`. `applied`: the service changed. `unchanged`: an equal service was stored already.
+ * `unsupported`: such a service is not served; an earlier version was removed.
+ */
 export type UpdateServiceOutcome = 'applied' | 'unchanged' | 'unsupported';
 
 /** Outcome of adding a slice or an offer. `invalid`: the input was rejected and counted; `status()` describes it. Nothing changed. */
@@ -104,7 +107,7 @@ export type RemoveOutcome = 'applied' | 'not-found' | 'invalid';
 
 const NODE_PORTS_OFF: NodePortOptions = { enabled: false };
 
-/** Services that one step of a withdrawal scans; it takes about 1 ms. */
+/** Number of services that one step of a withdrawal scans. A step takes about 1 ms. */
 const SERVICES_PER_STEP = 128;
 
 function familiesOf(options: ServiceCacheOptions): NodePortOptions {
@@ -119,9 +122,13 @@ function familiesOf(options: ServiceCacheOptions): NodePortOptions {
 /**
  * Maps services to their backends over all clusters (SEMANTICS 3).
  *
- * It joins Kubernetes services, endpoint slices and the shared services of remote clusters, in any order, and notifies listeners
- * of services and their endpoints. It is pure and synchronous: when a call returns, it has taken effect and listeners have
- * received it; within a batch or a callback, listeners receive it afterwards. Values are kept, so callers must not change them.
+ * It joins Kubernetes services, endpoint slices and the shared services of remote clusters, in any order, and notifies
+ * listeners of services and their endpoints. An *offer* is what a remote cluster shares of a service: its backends as a whole,
+ * or in slices.
+ *
+ * The cache is pure and synchronous. When a write returns, reads show it and listeners have received it. If the write is part
+ * of a batch or of a callback, listeners receive it after the batch or callback. Values are kept, so callers must not change
+ * them.
  */
 export class ServiceCache {
   readonly #clusterName: string;
@@ -153,7 +160,7 @@ export class ServiceCache {
    */
   updateService(service: Service): UpdateServiceOutcome {
     const old = this.#stateOf(service.id);
-    // The stored service is served, so an equal one is served, too.
+    // An equal service is served, because the stored one is.
     if (old?.service !== undefined && equalServices(old.service, service))
       return this.#confirm(old, partName('service'));
     if (!this.#serves(service)) {
@@ -257,8 +264,8 @@ export class ServiceCache {
   }
 
   /**
-   * Yields the whole state as parts of services, for a checkpoint; {@link ServiceCache.restorePart} reads them back. The reader
-   * may be slow: each service is yielded in its state at that moment.
+   * Yields the whole state as parts of services, for a checkpoint; {@link ServiceCache.restorePart} reads them back. The state
+   * may change during the iteration: each service is yielded as it is at that moment.
    */
   *parts(): Generator<ServicePart, void, void> {
     for (const state of this.#table.values()) yield* servicePartsOf(state);
@@ -276,8 +283,9 @@ export class ServiceCache {
   }
 
   /**
-   * Returns the event that listeners would receive if the changes were made to the inputs of a service, in one batch; `undefined` if
-   * there would be none. It writes nothing. The first change receives the current state, an empty one for an unknown service.
+   * Returns the event that listeners would receive if `changes` were applied to the state of a service in one batch;
+   * `undefined` if there would be no event. Writes nothing. The first change receives the current state, or an empty state if
+   * the service is unknown.
    */
   preview(
     id: ServiceID,
@@ -289,13 +297,16 @@ export class ServiceCache {
     return changeBetween(old, shareAnnounced(old, next));
   }
 
-  /** Returns a service without the frontends that are not served here; `undefined` if the service is not served. */
+  /**
+   * Returns a service as this cache would store it: without frontends that are not served here; `undefined` if it would not
+   * store it.
+   */
   served(service: Service): Service | undefined {
     return this.#serves(service) ? this.#asServed(service) : undefined;
   }
 
   /**
-   * Adds a part of a checkpoint, unless that part is known. It stays until its source sets or deletes it, or
+   * Adds a part of a checkpoint, unless the cache already has that part. It stays until its source sets or deletes it, or until
    * {@link ServiceCache.withdrawRestoredSteps} removes it. Returns false if it was not added.
    */
   restorePart(part: ServicePart): boolean {
@@ -368,7 +379,7 @@ export class ServiceCache {
     return new ServiceStream(this, signal);
   }
 
-  /** Counts an input of this cache that a parser rejected. */
+  /** Counts and reports an input that the caller's parser rejected. */
   reject(rejection: Rejection): void {
     this.#rejections.add(rejection);
   }
@@ -404,7 +415,7 @@ export class ServiceCache {
   /**
    * Returns the service of an address (in any spelling), port and protocol number: cluster IPs, node ports, external IPs and
    * ingress IPs. The match is exact: a node port on `0.0.0.0` is found at `0.0.0.0` and at the configured node addresses only.
-   * Costs a map lookup, and an index update for the changes since the last call.
+   * Costs a map lookup, and an index update for each service that changed since the last call.
    */
   lookupFrontend(ip: string, port: number, protocol: number): FrontendMatch | undefined {
     this.#frontends ??= new FrontendIndex(this.#nodePort);
@@ -413,8 +424,8 @@ export class ServiceCache {
   }
 
   /**
-   * Returns the services and frontends on an address (in any spelling): each port on it as a cluster IP, external IP, ingress IP or
-   * configured address of node ports. The cost is that of {@link ServiceCache.lookupFrontend}.
+   * Returns the services and frontends on an address (in any spelling): each port on it as a cluster IP, external IP, ingress
+   * IP or configured address of node ports. Costs the same as {@link ServiceCache.lookupFrontend}.
    */
   lookupAddress(ip: string): readonly FrontendMatch[] {
     this.#frontends ??= new FrontendIndex(this.#nodePort);
@@ -424,7 +435,7 @@ export class ServiceCache {
 
   /**
    * Returns the backends for traffic to a frontend of that kind on this node: the endpoints, filtered by the selection (default
-   * {@link selectBackends}). An empty result means that traffic must be rejected; `undefined` that the service is unknown.
+   * {@link selectBackends}). An empty result means that traffic must be rejected, `undefined` that the service is unknown.
    * Costs one pass over the backends.
    */
   select(id: ServiceID, frontend: FrontendKind): Backends | undefined {
@@ -436,8 +447,8 @@ export class ServiceCache {
 
   /**
    * Returns the effective backends at a port of a service, by port name or by number (all protocols of that number). An empty
-   * result means that traffic must be rejected; `undefined` that the service is unknown or has no such port. Unlike
-   * {@link ServiceCache.select} it does not filter for this node. Costs one pass over the backends.
+   * result means that traffic must be rejected, `undefined` that the service is unknown or has no such port. Unlike {@link
+   * ServiceCache.select}, `resolve` does not filter for this node. Costs one pass over the backends.
    */
   resolve(id: ServiceID, port: string | number): readonly ResolvedBackend[] | undefined {
     const announced = this.get(id);
@@ -578,7 +589,7 @@ export class ServiceCache {
       this.#listeners.notify(deliverEvents, events);
       return;
     }
-    // Deferred, so that deliveries caused by listeners of the events follow both.
+    // Deferred, so that writes of these listeners are delivered after the events and `onInputsComplete`.
     this.#deliveries.deferUntilReturn(() => {
       if (events.length > 0) this.#listeners.notify(deliverEvents, events);
       this.#listeners.notify(deliverInputsComplete, undefined);

@@ -10,7 +10,7 @@ import {
   withSlice,
 } from './service-state.ts';
 
-/** One input of a service. A checkpoint consists of these. */
+/** One input of a service. A checkpoint of a `ServiceCache` is a list of parts. */
 export type ServicePart =
   | { readonly kind: 'service'; readonly id: ServiceID; readonly service: Service }
   | { readonly kind: 'slice'; readonly id: ServiceID; readonly slice: EndpointSlice }

@@ -56,7 +56,7 @@ export interface Offer {
   readonly slices: ImmutableMap<string, EndpointSlice>;
 }
 
-/** The offer of a cluster that offers nothing. */
+/** An empty offer. */
 export const NO_OFFER: Offer = { whole: undefined, slices: ImmutableMap() };
 
 const NONE_RESTORED: ReadonlySet<string> = new Set();
@@ -76,9 +76,9 @@ export function partName(
 
 function withoutPart(restored: ReadonlySet<string>, part: string): ReadonlySet<string> {
   if (!restored.has(part)) return restored;
-  const rest = new Set(restored);
-  rest.delete(part);
-  return rest.size === 0 ? NONE_RESTORED : rest;
+  const remaining = new Set(restored);
+  remaining.delete(part);
+  return remaining.size === 0 ? NONE_RESTORED : remaining;
 }
 
 /** Returns the state with a part marked as restored or confirmed. */
@@ -135,7 +135,7 @@ export function offeredAt(
   return slice.notReady.get(address);
 }
 
-/** Returns the whole offer of a remote cluster for this service: none unless the service is global. */
+/** Returns the backends that a remote cluster offers as a whole; none unless the service is global. */
 function offeredByCluster(
   whole: readonly Backend[] | undefined,
   service: Service | undefined,
@@ -166,7 +166,9 @@ function originLookup(state: ServiceState): HolderLookup {
   };
 }
 
-/** Returns `state` with some fields replaced. All states have one hidden class, for the reason given at `backendOf`. */
+/**
+ * Returns `state` with some fields replaced. All states have one hidden class, which makes comparisons fast (see `backendOf`).
+ */
 function change(state: ServiceState, parts: Partial<Omit<ServiceState, 'id' | 'key'>>): ServiceState {
   return {
     id: state.id,
@@ -182,8 +184,9 @@ function change(state: ServiceState, parts: Partial<Omit<ServiceState, 'id' | 'k
 }
 
 /**
- * Returns the endpoints of a correlation; `state.endpoints` if the old correlation selects the same map. It does not compare with the
- * map in `state.endpoints`, because that may be an equal, older map which listeners have received ({@link withAnnouncedParts}).
+ * Returns the endpoints of a correlation; `state.endpoints` if the old correlation selects the same map. The map in
+ * `state.endpoints` itself is not compared, because it may be an older, equal map that listeners have received ({@link
+ * withAnnouncedParts}).
  */
 function endpointsOf(state: ServiceState, correlation: Correlation): Endpoints {
   const selected = selectSide(correlation); // the preferred side if it has an active backend, else all
@@ -247,9 +250,9 @@ export function withRemoteSlice(
   const after = offeredByRemoteSlice(slice, state.service);
   const origin = { cluster, slice: name };
   const correlation = applyOriginChange(state.correlation, { origin, before, after }, originLookup(state));
-  const rest = slice === undefined ? slices.delete(name) : slices.set(name, slice);
+  const newSlices = slice === undefined ? slices.delete(name) : slices.set(name, slice);
   return change(state, {
-    remotes: withOffer(state, cluster, { whole, slices: rest }),
+    remotes: withOffer(state, cluster, { whole, slices: newSlices }),
     correlation,
     endpoints: endpointsOf(state, correlation),
     restored: withoutPart(state.restored, partName('remote-slice', cluster, name)),
@@ -300,7 +303,10 @@ export function withAnnounced(state: ServiceState, announced: boolean): ServiceS
   return announced === state.announced ? state : change(state, { announced });
 }
 
-/** Returns the state with other objects for service and endpoints: equal ones that listeners have received, so that they are shared. */
+/**
+ * Returns the state with the given objects for service and endpoints. They are equal to the old ones and known to listeners, so
+ * that states share them.
+ */
 export function withAnnouncedParts(
   state: ServiceState,
   service: Service,

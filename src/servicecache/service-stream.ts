@@ -12,7 +12,7 @@ export interface StreamedServiceEvent extends ServiceEvent {
   acknowledge(): void;
 }
 
-/** The error of `servicesSynced()` if the stream was closed before. */
+/** The error of `servicesSynced()` if the stream is closed before it resolves. */
 export class ServiceStreamClosedError extends Error {
   override readonly name = 'ServiceStreamClosedError';
   readonly code = 'stream-closed';
@@ -67,8 +67,8 @@ function eventBetween(
 /**
  * The events of a service cache for one slow consumer: an async iterable that coalesces per service. The consumer always
  * receives the latest state of a service, and only if it differs from the last one it received. A service that was added and
- * deleted in between is not reported. Services are ordered by their first change. It holds one state for each pending service,
- * and one for each delivered service (I11).
+ * deleted between two reads is not reported. Services are ordered by their first change. It holds one state for each pending
+ * service, and one for each delivered service (I11).
  *
  * Leaving the `for await` loop closes the stream. It never throws. Only one loop may read it at a time.
  */
@@ -78,7 +78,10 @@ export class ServiceStream implements AsyncIterable<StreamedServiceEvent>, Dispo
   readonly #seen = new Map<string, AnnouncedService>();
   /** The last unacknowledged event of each service. */
   readonly #unacknowledged = new Map<string, Delivered>();
-  /** The sequence up to which each service that was known when the inputs were complete must be acknowledged. */
+  /**
+   * The sequence up to which a service must be acknowledged before `servicesSynced` resolves, for each service known when the
+   * inputs were complete.
+   */
   readonly #awaited = new Map<string, number>();
   readonly #waiters: { readonly resolve: () => void; readonly reject: (error: Error) => void }[] = [];
   #unsubscribe: Unsubscribe | undefined;
@@ -124,7 +127,10 @@ export class ServiceStream implements AsyncIterable<StreamedServiceEvent>, Dispo
     return this.#reader;
   }
 
-  /** Unsubscribes, drops pending events and ends the loop. An event that was already taken is still delivered. Idempotent. */
+  /**
+   * Unsubscribes, drops pending events and ends the loop. An event that the loop has already requested is still delivered.
+   * Idempotent.
+   */
   close(): void {
     this.#reader.close();
   }

@@ -37,7 +37,7 @@ export class ServiceTable {
   readonly #forSnapshot = new TouchedKeys();
   #snapshot: ImmutableMap<string, AnnouncedService> = ImmutableMap();
   readonly #forFrontends = new TouchedKeys();
-  /** Receive every write of a state, also one that a failed batch rolls back. */
+  /** Callbacks for every write of a state, writes that roll back a failed batch included. */
   readonly observers: Set<StateObserver> = new Set();
 
   constructor(publish: Publish) {
@@ -138,7 +138,10 @@ export class ServiceTable {
     }
   }
 
-  /** Sets `announced`: a service is announced when it is known and ready, or known and the inputs are complete. It stays so until it is deleted. */
+  /**
+   * Returns the state with `announced` set. A service is announced as soon as it is known and either it is ready or the inputs
+   * are complete. It stays announced until it is deleted.
+   */
   settle(state: ServiceState): ServiceState {
     const known = state.service !== undefined;
     return withAnnounced(state, known && (state.announced || this.#synced || isReady(state)));
@@ -160,7 +163,9 @@ export class ServiceTable {
     for (const observer of this.observers) observer(key, before, after);
   }
 
-  /** Publishes the net effect of a batch. Parts that returned to their old value are the old objects (I3). */
+  /**
+   * Publishes the net effect of a batch. Parts that are equal to those before the batch are replaced by the old objects (I3).
+   */
   #commit(undo: Undo, wasSynced: boolean): void {
     const events: ServiceEvent[] = [];
     for (const [key, old] of undo) {

@@ -9,8 +9,8 @@ import type { ServiceID } from './service-id.ts';
 export type ServiceType = 'ClusterIP' | 'NodePort' | 'LoadBalancer' | 'ExternalName' | 'unknown';
 
 /**
- * Whether a service has a cluster IP. `assigned`: it has one, even if its text is invalid. `headless`: `clusterIP: None`. `unassigned`: it has
- * none; only external IPs can make it reachable.
+ * States if a service has a cluster IP. `assigned`: it has one, even if its text is invalid. `headless`: `clusterIP: None`.
+ * `unassigned`: it has none; only external IPs can make it reachable.
  */
 export type Addressing = 'assigned' | 'headless' | 'unassigned';
 
@@ -20,7 +20,10 @@ export type TrafficPolicy = 'Cluster' | 'Local';
 /** The clusters whose backends are preferred. Literal `none`, unset and unknown values mean `none`. */
 export type ServiceAffinity = 'none' | 'local' | 'remote';
 
-/** The backends that clients prefer. Unknown values mean `none`. Topology mode `Auto` means `prefer-close`. The selection applies it. */
+/**
+ * The backends that clients prefer. Unknown values mean `none`. Topology mode `Auto` means `prefer-close`. {@link
+ * ServiceCache.select} applies it.
+ */
 export type TrafficDistribution = 'none' | 'prefer-close' | 'prefer-same-zone' | 'prefer-same-node';
 
 /** A port that a service offers. */

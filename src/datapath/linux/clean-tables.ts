@@ -7,7 +7,7 @@ import { unpin } from './bpf/pin.ts';
 import type { KernelTable } from './kernel-table.ts';
 import { Kernel } from './syscall/kernel.ts';
 
-/** The removed items, and the items that could not be removed or are not ours, one sentence each. */
+/** The removed items, and the remaining ones, which could not be removed or are not ours. One sentence each. */
 export interface CleanOutcome {
   readonly removed: readonly string[];
   readonly remaining: readonly string[];
@@ -39,14 +39,14 @@ export function* cleanTable<Item>(table: KernelTable<Item>): Generator<string, v
   if (failures.length > 0) throw new Error(failures.join('; '));
 }
 
-/** Removes our pins: maps with these names and shapes. Reports the other files of the folder, and keeps them. */
-export function cleanPins(folder: string, own: ReadonlyMap<string, PinnedShape>): CleanOutcome {
+/** Removes our pins from a folder: maps with these names and shapes. Keeps and reports the other files of the folder. */
+export function cleanPins(folder: string, shapes: ReadonlyMap<string, PinnedShape>): CleanOutcome {
   const removed: string[] = [];
   const remaining: string[] = [];
   const names = namesIn(folder);
   for (const name of names) {
     const path = join(folder, name);
-    const shape = own.get(name);
+    const shape = shapes.get(name);
     if (shape === undefined) remaining.push(`${path} is foreign`);
     else if (!isShaped(path, shape)) remaining.push(`${path} is a foreign map`);
     else {
@@ -58,7 +58,7 @@ export function cleanPins(folder: string, own: ReadonlyMap<string, PinnedShape>)
   return { removed, remaining };
 }
 
-/** Runs all steps, even if some fail. */
+/** Runs all steps, even if some fail, and then `pins`. Returns the outcome of all. */
 export function cleanAll(steps: readonly CleanStep[], pins: () => CleanOutcome): CleanOutcome {
   const removed: string[] = [];
   const remaining: string[] = [];

@@ -1,19 +1,21 @@
 import type { Clock, Timer } from '../../base/clock.ts';
 import type { KeptItems } from './kept-items.ts';
 
-/** Time for connections to backends chosen before the change to be established. */
+/**
+ * Delay of deletes after the last change. Connections to backends that were selected before the change are established by then.
+ */
 const SETTLE_MS = 500;
-/** Maximum time for which one table holds the deletes of another if it cannot be written. */
+/** Maximum time for which a table that cannot be written delays the deletes of another one. */
 const MAX_HOLD_MS = 10_000;
 
 /** A table that deletes wait for. */
 export type DependentTable = Pick<KeptItems, 'flushed' | 'missing'>;
 
 /**
- * Holds the deletes of a table until the tables that lead to it have their desired content. Two tables cannot change together,
- * and if a route is deleted before the backends behind it, clients see errors. Deletes are released half a second after those
- * tables have no pending changes, if no item of theirs is missing then. The delay lets connections be established. After ten
- * seconds deletes are released in any case.
+ * Delays the deletes of a table until the tables that refer to its items have their desired content. For example, a service
+ * refers to the route to its backend. Two tables cannot change together, and if the route is deleted first, clients see errors.
+ * Deletes are released half a second after the referring tables have no pending changes, if no item of theirs is missing then.
+ * After ten seconds they are released in any case.
  */
 export class DeleteHold implements Disposable {
   readonly #clock: Pick<Clock, 'now' | 'after'>;
@@ -27,7 +29,10 @@ export class DeleteHold implements Disposable {
     this.#dependencies = dependents;
   }
 
-  /** Resolves when deletes that are due now may be applied, or on dispose. Resolves immediately if there are no such tables. */
+  /**
+   * Resolves when deletes that are due now may be applied, or on dispose. Resolves immediately if no table refers to the
+   * deleted items.
+   */
   async passed(): Promise<void> {
     const tables = [...this.#dependencies];
     const end = this.#clock.now() + MAX_HOLD_MS;

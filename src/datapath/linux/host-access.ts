@@ -25,7 +25,7 @@ export class HostAccess implements Disposable {
     this.keeping = { clock, random, nextTurn: setImmediate };
   }
 
-  /** Releases the lock, so that another process may own the pins. Dispose of all parts before. */
+  /** Releases the lock, so that another process may own the pins. Call it after all parts were disposed of. */
   [Symbol.dispose](): void {
     this.#folderLock?.[Symbol.dispose]();
   }
@@ -38,7 +38,7 @@ export class HostAccess implements Disposable {
     return this.#open().bpf;
   }
 
-  /** Tables that lead to pods of other nodes. Paths are deleted after their items. */
+  /** The tables of prefixes and services. Routes and tunnels are deleted after the items of these tables. */
   get leading(): readonly KeptItems[] {
     return this.#leading;
   }
@@ -86,7 +86,7 @@ export class HostAccess implements Disposable {
     return this.options.dryRun ? undefined : lockNamespace(this.kernel, part);
   }
 
-  /** Runs `retire`. If another agent owns the part, its items are in use, and nothing is removed. */
+  /** Runs `retire`, unless another agent owns the part and therefore uses its items. */
   unlessLocked(retire: () => void): void {
     if (this.options.dryRun) return;
     try {

@@ -21,7 +21,7 @@ export interface HostDatapathOptions {
   readonly capacity?: number | undefined;
   /** Maximum number of service backends per family, and five times as many slots; default 131,072. */
   readonly serviceCapacity?: number | undefined;
-  /** Compares only, and writes nothing. */
+  /** If true, the kernel is compared with the engines, and nothing is written. */
   readonly dryRun: boolean;
 }
 
@@ -30,7 +30,7 @@ export interface HostDatapathContext {
   readonly engines: DatapathEngines & { readonly ipcache: IPCache };
   readonly clock: Clock;
   readonly random: Random;
-  /** The local node. It needs no path, and traffic policies prefer it. */
+  /** Name of the local node. No route leads to it, and traffic policies prefer its backends. */
   readonly nodeName: string;
   readonly clusterName: string;
 }

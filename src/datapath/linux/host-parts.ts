@@ -76,7 +76,8 @@ export class HostParts {
     const desired = new DesiredIPCache(ipcache, (address) => addresses.has(address));
     const kept = new KeptTable(table, desired, this.#access.keeping);
     const repair = async (): Promise<void> => void (await kept.repair());
-    // Finds the entries with a changed endpoint in the same way as changes by others. Failures remain until the next repair.
+    // If addresses of this host change, some entries get another tunnel endpoint. A repair finds them like changes by others.
+    // If it fails, the next repair finds them.
     addresses.follow(() => void repair().catch(() => {}));
     const end = ipcache.subscribeOwners(rerankPrefixes((prefix) => kept.rerank(prefix)));
     const pinned = (): string => (isSwapped ? path : path + STAGING_SUFFIX);
@@ -94,7 +95,7 @@ export class HostParts {
         isSwapped = true;
         for (const name of Object.values(IPCACHE_PINS)) {
           if (name !== IPCACHE_PINS[layout]) unpin(join(folder, name));
-          // Left by an agent that ended before it had filled the map.
+          // Delete the map of an agent that ended before it had filled it.
           unpin(join(folder, name + STAGING_SUFFIX));
         }
       },
@@ -107,7 +108,10 @@ export class HostParts {
     };
   }
 
-  /** Returns the table. If the pinned one has another capacity, returns a new one beside it, and the mismatch. */
+  /**
+   * Returns the table of the pinned map. If that map has another capacity, returns the table of a new map beside it, and the
+   * mismatch as text.
+   */
   #ipcacheTable(
     path: string,
     options: Omit<IPCacheMapOptions, 'path'>,
@@ -118,7 +122,7 @@ export class HostParts {
     } catch (error) {
       if (!(error instanceof ForeignMapError) || !error.isResized) throw error;
       const staging = path + STAGING_SUFFIX;
-      // May have yet another size if an agent ended before it had filled it.
+      // An agent that ended before it had filled the map may have left one of a third size.
       if (options.isPinned !== false) unpin(staging);
       return { table: IPCacheTable.open(bpf, { path: staging, ...options }), resized: error.message };
     }

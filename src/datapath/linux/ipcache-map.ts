@@ -37,9 +37,9 @@ export interface IPCacheItem {
   readonly tunnel: number;
   readonly encryptKey: number;
   /**
-   * Flag bits defined by Cilium; none in layout 1.8. 1.17 has `skip tunnel` (1), which an agent sets for prefixes that are not
-   * routed through a tunnel. None of our inputs contains it, so it is always 0. `has tunnel endpoint` (2) and `IPv6 tunnel
-   * endpoint` (4) belong to the 24-byte values of 1.18 (pkg/maps/ipcache).
+   * Flag bits defined by Cilium; none in layout 1.8. In layout 1.17, `skip tunnel` (1) marks prefixes that are not routed
+   * through a tunnel. No input contains it, so we always write 0. `has tunnel endpoint` (2) and `IPv6 tunnel endpoint` (4)
+   * belong to the 24-byte values of 1.18 (pkg/maps/ipcache).
    */
   readonly flags: number;
   /** Strength of the source, used when the map is full. Not in the kernel; 0 in a dump. */
@@ -132,8 +132,8 @@ export class IPCacheTable<Map extends BatchedMap = BpfMap> implements KernelTabl
   }
 
   /**
-   * Returns what a program finds for a prefix: the item of the longest prefix that contains it. May be called while a dump is
-   * read. Throws `SyscallError`.
+   * Returns the item of the longest prefix in the map that contains a prefix, as a program finds it. May be called while a dump
+   * is read. Throws `SyscallError`.
    */
   lookup(key: string): IPCacheItem | undefined {
     const { keys, values } = this.map;
@@ -249,7 +249,7 @@ export class DesiredIPCache implements DesiredItems<IPCacheItem> {
   readonly #ipcache: IPCacheReads;
   readonly #isLocal: IsLocalAddress;
 
-  /** Addresses of this host get no tunnel (pkg/datapath/ipcache). By default, no address belongs to it. */
+  /** Entries whose host IP is local get no tunnel endpoint (pkg/datapath/ipcache). By default, no address is local. */
   constructor(ipcache: IPCacheReads, isLocal: IsLocalAddress = () => false) {
     this.#ipcache = ipcache;
     this.#isLocal = isLocal;

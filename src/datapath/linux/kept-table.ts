@@ -36,7 +36,7 @@ export interface FailingKey {
 /** The status of a table. */
 export interface KeptTableStatus {
   readonly name: string;
-  /** `holding`: none of the initially found items has been deleted yet. `degraded`: see `failing` and `noRoom`. */
+  /** `holding`: deletes of initially found items are not allowed yet. `degraded`: see `failing` and `noRoom`. */
   readonly state: 'unread' | 'holding' | 'kept' | 'degraded';
   /** Number of desired items. */
   readonly desired: number;
@@ -48,14 +48,14 @@ export interface KeptTableStatus {
   readonly waiting: number;
   /** Number of initially found keys that no change has confirmed yet. They are kept until deletes are allowed. */
   readonly held: number;
-  /** Number of keys without room, and number of writes that failed for lack of room. */
+  /** Number of keys without room in the table. */
   readonly noRoom: number;
   readonly noRoomErrors: number;
   /** Number of keys that are retried, and some of them. */
   readonly failing: number;
   readonly failures: readonly FailingKey[];
   readonly capacity: number | undefined;
-  /** `actual` divided by `capacity`, or usage of the fullest of `maps`, from 0 to 1; undefined without either. */
+  /** Used fraction of the table, or of the fullest of `maps`, from 0 to 1; undefined if there is no capacity. */
   readonly pressure: number | undefined;
   /** Usage of each map if an item takes entries of several maps. */
   readonly maps: readonly MapUse[];
@@ -64,7 +64,7 @@ export interface KeptTableStatus {
 }
 
 const CHUNK = 256;
-/** Minimum number of turns for writes between two reads. If the last read took more turns, writes get as many. */
+/** Minimum number of turns for writes between two reads. Writes get at least as many turns as the last read took. */
 const WRITE_TURNS = 16;
 const BACKOFF: Backoff = { baseMs: 200, capMs: 30_000 };
 const SHOWN_FAILURES = 16;
@@ -74,11 +74,11 @@ const HELD_RANK = Number.MAX_SAFE_INTEGER;
 const NO_ROOM: ReadonlySet<string> = new Set(['ENOSPC', 'E2BIG']);
 
 /**
- * Keeps a table of the kernel equal to its desired content. It is the only reconciler of the Linux datapath. The owner reports
- * changed keys (`mark`). The desired item is read when the key is written, so several changes of a key cause one write. At most
- * one chunk is written in a turn of the event loop. Failed writes are retried with backoff. Writes without room are retried
- * when something was deleted. Initially found items are kept until deletes are allowed, because a missing key may be unknown
- * until the inputs are complete.
+ * Keeps a table of the kernel equal to its desired content. It is the only reconciler of the Linux datapath. The owner calls
+ * `mark` with each changed key. The desired item is read when the key is written, so several changes of a key cause one write.
+ * At most one chunk is written in a turn of the event loop. Failed writes are retried with backoff. Writes without room are
+ * retried when something was deleted. Initially found items are kept until deletes are allowed, because a missing key may be
+ * unknown until the inputs are complete.
  *
  *     mark ─► dirty ─► chunk ─► apply ─► actual
  *               ▲                 │ ENOSPC ─► without room ─┐
@@ -102,10 +102,10 @@ export class KeptTable<Item> implements Disposable {
   readonly #counts = { upserts: 0, deletes: 0, noRoomErrors: 0 };
   #state: 'unread' | 'holding' | 'kept' | 'closed' = 'unread';
   #deletesAllowed = false;
-  /** True while the table is read. Nothing is written during that time. */
+  /** True while the table is being read. Nothing is written during that time. */
   #isRead = false;
   #exclusive: Promise<unknown> = Promise.resolve();
-  /** A plan that waits for its read. Callers share it. */
+  /** The plan that waits for the next read. All callers until then share it. */
   #nextPlan: Promise<readonly PlannedChange<Item>[]> | undefined;
   #readTurns = 0;
   #scheduled = false;
@@ -122,7 +122,10 @@ export class KeptTable<Item> implements Disposable {
     if (mayGo !== undefined) this.#waiting = new WaitingDeletes({ clock, nextTurn, mayGo, allow });
   }
 
-  /** Returns what the kernel finds for a key, and the desired item; `undefined` if the table has no lookup of single keys. */
+  /**
+   * Returns the item that the kernel finds for a key, and the desired item; `undefined` if the table has no lookup of single
+   * keys.
+   */
   lookup(key: string): Pick<PlannedChange<Item>, 'actual' | 'desired'> | undefined {
     if (this.#table.lookup === undefined) return undefined;
     return { actual: this.#table.lookup(key), desired: this.#desired.get(key) };
@@ -136,7 +139,7 @@ export class KeptTable<Item> implements Disposable {
 
   /**
    * Must be called when only the rank of a key's desired item has changed. Writes nothing, unless this item or a stronger one
-   * waits for room. Costs a lookup.
+   * has no room. Costs a lookup.
    */
   rerank(key: string): void {
     if (this.#table.rank === undefined || this.#foundItems.has(key)) return;
@@ -146,16 +149,15 @@ export class KeptTable<Item> implements Disposable {
   }
 
   /**
-   * Reads the existing items, for instance of an earlier process. Writes start afterwards. Rejects if the dump throws, and may
-   * be called again then.
+   * Reads the existing items, for instance those of an earlier process. Writes start afterwards. Rejects if the dump throws;
+   * may then be called again.
    */
   async adopt(): Promise<void> {
     await this.#runExclusive(async () => {
       const found = await this.#read();
       await this.#inTurns(found.keys(), (key) => this.#actual.set(key, HELD_RANK));
       this.#foundItems = found;
-      // Items that are already correct are not marked, unless something is marked anyway. After a restart, most items are
-      // correct.
+      // Correct items need no mark if nothing else is marked. After a restart, most items are correct.
       const isUnmarked = this.#dirty.size === 0;
       await this.#inTurns(this.#desired.entries(), ([key, item]) => {
         if (this.#mustStay(key, item)) return;
@@ -191,8 +193,8 @@ export class KeptTable<Item> implements Disposable {
   }
 
   /**
-   * Returns the differences from the desired content, in the order of their writes. Calls that wait for a read
-   * share it. Between two reads, pending writes get as many turns as the first read took.
+   * Returns the differences from the desired content, in the order of their writes. Calls that wait for the same read share its
+   * result. Between two reads, pending writes get as many turns as the first read took.
    */
   plan(): Promise<readonly PlannedChange<Item>[]> {
     this.#nextPlan ??= this.#runExclusive(async () => {
@@ -378,8 +380,8 @@ export class KeptTable<Item> implements Disposable {
       else this.#failed(change.key, error);
     });
     if (full.length > 0) freed += this.#makeRoom(full);
-    // If an item takes entries of several maps, an update may have released some. So one more item is tried after each
-    // successful write.
+    // If an item takes entries of several maps, an update may have released some of them. So one more item without room is
+    // tried after each successful write.
     const hasWritten = this.#table.maps !== undefined && outcomes.includes(undefined);
     this.#admit(hasWritten ? Math.max(freed, 1) : freed);
   }
@@ -388,14 +390,14 @@ export class KeptTable<Item> implements Disposable {
     try {
       return this.#table.apply(changes);
     } catch (error) {
-      // Applied one by one, so that an item that the table rejects does not block the others of its chunk.
+      // Apply the changes one by one, so that a rejected item does not block the others of its chunk.
       if (changes.length > 1) return changes.flatMap((change) => this.#apply([change]));
       const known = error instanceof SyscallError ? error : new SyscallError(String(error), 0);
       return changes.map(() => known);
     }
   }
 
-  /** Records a successful change. Returns the number of released entries. */
+  /** Records a successful change. Returns the number of entries that it released. */
   #done({ key, item }: TableChange<Item>): number {
     if (this.#failing.size > 0) this.#failing.delete(key);
     if (this.#foundItems.size > 0) this.#foundItems.delete(key);
@@ -420,7 +422,7 @@ export class KeptTable<Item> implements Disposable {
   #failed(key: string, error: SyscallError): void {
     const attempts = (this.#failing.get(key)?.attempts ?? 0) + 1;
     const { clock, random } = this.#context;
-    // At least half of the base, because a table whose writes all fail would otherwise be retried immediately.
+    // At least half of the base: jitter alone could retry a table whose writes all fail immediately.
     const due = clock.now() + BACKOFF.baseMs / 2 + backoffDelay(attempts, BACKOFF, random);
     this.#failing.set(key, { error, attempts, due });
     this.#noRoom.delete(key);
@@ -509,7 +511,7 @@ export class KeptTable<Item> implements Disposable {
     else if (this.#foundItems.delete(key)) this.#actual.delete(key);
   }
 
-  /** Returns true if a difference is not caused by others: the key is held, waits, fails or has no room. */
+  /** Returns true if this table itself is the reason for a difference: the key is held, waits, fails or has no room. */
   #isKnown({ key, actual, desired }: PlannedChange<Item>): boolean {
     if (this.#mustStay(key, desired)) return true;
     if (desired === undefined) return this.#isWaiting(key);
@@ -524,7 +526,7 @@ export class KeptTable<Item> implements Disposable {
     return this.#state === 'closed';
   }
 
-  /** Runs one piece of work at a time without writes, because the table's memory is used for reading. */
+  /** Runs one piece of work at a time, without writes during it, because reads and writes share the table's memory. */
   #runExclusive<T>(work: () => Promise<T>): Promise<T> {
     const run = this.#exclusive.then(async () => {
       await this.#writePending();
@@ -557,7 +559,7 @@ export class KeptTable<Item> implements Disposable {
 
   async #read(): Promise<Map<string, Item>> {
     const found = new Map<string, Item>();
-    // The descriptors for reading may be closed by then.
+    // Disposed during a pause: the descriptors for reading may be closed.
     if (this.#isClosed) return found;
     await this.#inTurns(this.#table.dump(), (entry) => {
       if (entry !== undefined) found.set(entry[0], entry[1]);

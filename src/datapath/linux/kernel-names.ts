@@ -1,14 +1,15 @@
 import type { IPCacheLayout } from './ipcache-map.ts';
 
 /**
- * Names of pins by layout. Both layouts have the same sizes but different offsets. A bpf file system allows no dots in names.
+ * Names of pins by layout. The names differ, because both layouts have the same sizes but different offsets. A bpf file system
+ * allows no dots in names.
  */
 export const IPCACHE_PINS: Readonly<Record<IPCacheLayout, string>> = {
   '1.17': 'ipcache',
   '1.8': 'ipcache-1_8',
 };
 
-/** Suffix of a map that is filled beside one of another size. */
+/** Suffix of the pin of a new map, while it is filled beside a map of another size. */
 export const STAGING_SUFFIX = '_new';
 
 /** Our nftables table, in each family. */

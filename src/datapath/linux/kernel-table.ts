@@ -7,7 +7,7 @@ export interface TableChange<Item> {
   readonly item: Item | undefined;
 }
 
-/** Usage of a map. */
+/** Number of used entries and capacity of a map. */
 export interface MapUse {
   readonly name: string;
   readonly used: number;
@@ -27,15 +27,16 @@ export interface KernelTable<Item> {
   /** Number of changes in one call of `apply`, which blocks the event loop. Default and maximum: 256. */
   readonly chunk?: number | undefined;
   /**
-   * Returns our items, read during the iteration. If a key is returned twice, the last one counts. `undefined` is not an item,
-   * but marks the end of a step that took as long as many items.
+   * Yields our items, which are read during the iteration. If a key is yielded twice, the last item counts. `undefined` is no
+   * item: it marks the end of a step that took long, so that the caller may pause.
    */
   dump(): Iterable<readonly [key: string, item: Item] | undefined>;
   /** Returns the item that the kernel finds for a key now. Absent if it has no lookup of single keys. */
   lookup?(key: string): Item | undefined;
   equal(a: Item, b: Item): boolean;
   /**
-   * Returns a small integer. All upserts are applied first, in ascending order, then deletes in descending order. Default 0.
+   * Returns the position of a key in the order of writes, a small integer. All upserts are applied first, in ascending order,
+   * then deletes in descending order. Default 0.
    */
   order?(key: string): number;
   /**

@@ -1,5 +1,6 @@
 /**
- * A queue of keys, first in first out per order, a small integer. A key that is added again while it is queued is queued once.
+ * A priority queue of keys. The priority (`order`) is a small integer; keys of the same order are first in, first out. A queued
+ * key that is added again stays queued once.
  */
 export class KeyQueue {
   readonly #lanes: Lane[] = [];
@@ -28,8 +29,8 @@ export class KeyQueue {
 }
 
 /**
- * Keys are added to one set and taken from another. Taken keys are not deleted from their set, because that costs as much as
- * adding. Only keys that were added again since are deleted.
+ * The keys of one order. New keys are added to one set, and keys are removed by iterating over another one. They are not
+ * deleted from that set, which would cost as much as adding. Only keys that were added again since are deleted.
  */
 class Lane {
   #added = new Set<string>();

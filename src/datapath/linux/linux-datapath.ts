@@ -17,13 +17,16 @@ export interface LinuxPart extends Disposable {
   /** Must be called when more inputs of services are known. */
   setServiceInputs?(inputs: ServiceInputs): void;
   /**
-   * Must be called when the caches are complete and written to the tables: removes the items of an earlier process that have
-   * another form.
+   * Must be called when the caches are complete and written to the tables. Removes the items that an earlier process wrote in
+   * another form, for example as rules instead of maps.
    */
   retire?(): void;
 }
 
-/** A requested part: its requirements, and how it is opened. If `open` throws, the part cannot run for that reason. */
+/**
+ * A requested part: its requirements, and how to open it. If `open` throws, the part does not run, and the status contains the
+ * reason.
+ */
 export interface WantedPart {
   readonly name: LinuxPartName;
   readonly needs: readonly DatapathPart[];
@@ -55,16 +58,16 @@ interface OpenedPart {
   readonly missing: readonly string[];
   readonly retire?: (() => void) | undefined;
   /**
-   * Set if the part could not be opened because another process owns it, or because a pin belongs to others. Each repair
-   * tries again.
+   * Set if the part could not be opened because another process owns it, or because a pin belongs to others. Each repair tries
+   * to open it again.
    */
   readonly refused?: WantedPart | undefined;
 }
 
 /**
- * The datapath of the kernel that this process runs on. Parts that can run do; for the others, the missing requirements are
- * reported. Items of an earlier process are adopted: they keep working, are compared with the engines as entries arrive, and
- * are deleted only when the inputs are complete (`allowDeletes`).
+ * The datapath of the kernel that this process runs on. It runs each requested part that can run, and reports the missing
+ * requirements of the others. Items of an earlier process are adopted: they keep working, are compared with the engines as
+ * entries arrive, and are deleted only when the inputs are complete (`allowDeletes`).
  *
  *     open ─► adopt ─► connect ─► setServiceInputs … ─► allowDeletes
  *               │         │             └ each found service is released when its own inputs are known,
@@ -145,8 +148,8 @@ export class LinuxDatapath implements Disposable {
   }
 
   /**
-   * Returns what the kernel finds for a prefix in the map of prefixes, and what the engines say; `undefined` if that part does not
-   * run. Costs one system call. Throws `SyscallError`.
+   * Returns the entry that the kernel finds for a prefix in the ipcache map, and the desired one; `undefined` if that part does
+   * not run. Costs one system call. Throws `SyscallError`.
    */
   lookupPrefix(prefix: string): PrintedStep | undefined {
     const { part } = this.#parts.find(({ name }) => name === 'ipcache') ?? {};
@@ -199,7 +202,10 @@ export class LinuxDatapath implements Disposable {
     this.#shared?.[Symbol.dispose]();
   }
 
-  /** Removes the items of an earlier process. A part whose tables cannot be read yet does not delay others. */
+  /**
+   * Removes the items that an earlier process wrote in another form. A part whose tables cannot be read yet does not delay
+   * other parts.
+   */
   async #retire(opened: OpenedPart): Promise<void> {
     const { name, part, retire = part?.retire } = opened;
     if (retire === undefined) return;
@@ -249,7 +255,10 @@ export class LinuxDatapath implements Disposable {
     }
   }
 
-  /** Calls a table. Does nothing after dispose, because the table may have released its descriptors. */
+  /**
+   * Runs a call of a table, and records its failure. Does nothing after dispose, because the table may have released its
+   * descriptors.
+   */
   async #tried<T>({ name }: KeptItems, use: () => Promise<T>): Promise<T | undefined> {
     if (this.#isDisposed) return undefined;
     try {
@@ -263,7 +272,7 @@ export class LinuxDatapath implements Disposable {
   }
 }
 
-/** Throws if a table is incomplete, because the items of an earlier process still serve the missing ones. */
+/** Throws if a table is incomplete: until then, items of an earlier process are still needed. */
 function assertWhole(table: KeptItems): void {
   const { name } = table;
   const missing = table.missing();

@@ -2,15 +2,15 @@ import { closeSync, openSync } from 'node:fs';
 import type { Kernel } from './syscall/kernel.ts';
 import { SyscallError } from './syscall/syscall-error.ts';
 
-/** Another process owns this part. */
+/** Thrown if another process owns a part. */
 export class PartLockedError extends Error {
   override readonly name: string = 'PartLockedError';
   readonly code: 'part-locked' = 'part-locked';
 }
 
 /**
- * The parts of a network namespace that one agent owns: routes and tunnels, or rules of nftables. Both are identified by name
- * or number.
+ * A part of a network namespace that only one agent may own: routes and tunnels, or nftables rules. Their names and protocol
+ * numbers are the same for all agents.
  */
 export type NamespacePart = 'routes' | 'rules';
 
@@ -37,7 +37,7 @@ export function lockNamespace(kernel: Kernel, part: NamespacePart): Disposable {
   );
 }
 
-/** Locks a folder of pins in the same way, by an advisory lock on it. Throws {@link PartLockedError}. */
+/** Locks a folder of pins like {@link lockNamespace}, by an advisory lock on it. Throws {@link PartLockedError}. */
 export function lockFolder(kernel: Kernel, folder: string): Disposable {
   const fd = openSync(folder, 'r');
   const words = `another agent uses the pins in ${folder}: stop it, or set another folder with --datapath-pins`;

@@ -16,8 +16,8 @@ export interface GuardedPin {
 export type GuardedPins = () => ReadonlyMap<string, GuardedPin>;
 
 /**
- * The pins of a part as a table. A pin that others remove or detach is a difference like any other. Each item is the state of a
- * pin as text. Nothing is deleted.
+ * The pins of a part as a table, so that a pin that others remove or detach is repaired like any other difference. Each item is
+ * the state of a pin as text. Nothing is deleted.
  */
 export class PinTable implements KernelTable<string> {
   readonly name: string;
@@ -58,7 +58,7 @@ export class PinTable implements KernelTable<string> {
       const pin = this.#pins().get(key);
       if (pin === undefined || item === undefined) return undefined;
       try {
-        // May have been restored by another change of the same call.
+        // Another change of the same call may have restored this pin already.
         if (pin.read() !== pin.desired) pin.restore();
         return undefined;
       } catch (error) {

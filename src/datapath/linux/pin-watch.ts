@@ -41,7 +41,7 @@ export class PinWatch implements Disposable {
     });
   }
 
-  /** Watches the folder that has the name now. */
+  /** Watches the folder that currently exists at the path. */
   #watchAgain(): void {
     const inode = statSync(this.#folder, { throwIfNoEntry: false })?.ino;
     if (inode === this.#watcher?.inode) return;
@@ -53,7 +53,7 @@ export class PinWatch implements Disposable {
       watcher.on('error', () => this.#unwatch());
       this.#watcher = { inode, watcher };
     } catch {
-      // This user has no watches left. The periodic checks continue.
+      // The limit of watches is reached. The periodic checks continue.
     }
   }
 

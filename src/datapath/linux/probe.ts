@@ -34,7 +34,7 @@ export interface ProbeOptions {
   readonly cgroup?: string | undefined;
 }
 
-/** The requirements that a part lacks, one sentence each with a remedy. Empty if the part can run. */
+/** A part and its missing requirements, one sentence each with a remedy. `missing` is empty if the part can run. */
 export interface PartAnswer {
   readonly part: DatapathPart;
   readonly missing: readonly string[];
@@ -86,8 +86,8 @@ export function readHost(proc = '/proc'): HostFacts {
 }
 
 /**
- * Returns the parts of a datapath that can run on a host, and the missing requirements of the others. Changes nothing, and does
- * not try anything out.
+ * Returns the parts of a datapath that can run on a host, and the missing requirements of the others. Decides by the facts
+ * alone: changes nothing and makes no trial call.
  */
 export function probeHost(host: HostFacts, { pinFolder, cgroup }: ProbeOptions): ProbeAnswer {
   const mounts = mountsOf(host.mounts);
@@ -141,14 +141,17 @@ function lacksKernel({ release: version }: HostFacts, needed: string): readonly 
   return isOld ? [`kernel ${version} is too old: Linux ${needed} or later is required`] : [];
 }
 
-/** Returns a problem if all of the capabilities are missing, because one is enough. It names the first. */
+/** Returns a problem if all of these capabilities are missing; one is enough. The problem names the first. */
 function lacksCapability({ status }: HostFacts, ...names: readonly Capability[]): readonly string[] {
   const effective = BigInt(`0x${/^CapEff:\s*([0-9a-f]+)/m.exec(status)?.[1] ?? '0'}`);
   const has = names.some((name) => (effective >> BigInt(CAPABILITIES[name])) & 1n);
   return has ? [] : [`${names[0]} is missing: run as root, or add the capability`];
 }
 
-/** `bpf()` requires capabilities of the initial user namespace. Those of another namespace apply to its own network only. */
+/**
+ * `bpf()` requires capabilities of the initial user namespace. Capabilities of another user namespace apply only to its own
+ * network.
+ */
 function lacksBpfNamespace({ uidMap }: HostFacts): readonly string[] {
   const [inside, outside, count] = uidMap.trim().split(/\s+/);
   if (uidMap === '' || (inside === '0' && outside === '0' && count === '4294967295')) return [];
@@ -183,7 +186,7 @@ function mountsOf(text: string): readonly Mount[] {
   });
 }
 
-/** Returns the mount that contains a path: the deepest one, and the last of several at one place. */
+/** Returns the mount that contains a path: the deepest one, or the last of several at the same mount point. */
 function mountOf(mounts: readonly Mount[], path: string): Mount | undefined {
   const over = mounts.filter(({ at }) => at === '/' || path === at || path.startsWith(`${at}/`));
   return over.reduce<Mount | undefined>(

@@ -1,6 +1,6 @@
 /**
- * Keys with a rank. Returns the key with the lowest (`first` −1) or the highest (1) rank on demand. It is then searched among
- * all keys, and keys of equal rank are queued. So a table that is never full pays only for a `Map`.
+ * Keys with a rank. `first()` returns the key with the lowest (`first` −1) or the highest (1) rank. It searches all keys, and
+ * queues those of equal rank for the next calls. So a table that is never full pays only for a `Map`.
  */
 export class RankedKeys {
   readonly #first: 1 | -1;

@@ -8,8 +8,8 @@ import { MAP_TYPES, type MapInfo, type MapShape, type MapType, mapInfo } from '.
 import { kindOf, openPin, pin } from './pin.ts';
 
 /**
- * Allocates memory per entry. LPM tries require it. Hash maps of services would otherwise take 300 MB for their capacity;
- * Cilium does the same (`preallocate-bpf-maps`). LRU maps are preallocated.
+ * Allocates memory when an entry is added. LPM tries require this flag. Without it, hash maps of services would take 300 MB for
+ * their capacity. Cilium sets it, too (`preallocate-bpf-maps`). LRU maps are preallocated.
  */
 const BPF_F_NO_PREALLOC = 1;
 const BY_ENTRY: ReadonlySet<MapType> = new Set(['lpmTrie', 'hash']);
@@ -20,7 +20,7 @@ const ENOSPC = 28;
 /** Maximum number of attempts for a batch that was interrupted before its first entry. */
 const TRIES = 8;
 
-/** Entries of one batch: a write, or about 1 ms of reading. */
+/** Maximum number of entries of one batch. Reading a batch takes about 1 ms. */
 export const BATCH_ENTRIES = 1024;
 
 /** The methods of a `BpfMap` for reads and writes. Tests may use another implementation. */
@@ -126,7 +126,8 @@ export class BpfMap implements BatchedMap {
   }
 
   /**
-   * Writes the first `count` entries. Returns one outcome each: undefined, or the error. A failed entry does not affect others.
+   * Writes the first `count` entries. Returns one outcome for each entry: undefined, or the error. A failed entry does not
+   * affect others.
    */
   update(count: number): readonly (SyscallError | undefined)[] {
     return this.#batch('MAP_UPDATE_BATCH', count);
@@ -138,8 +139,8 @@ export class BpfMap implements BatchedMap {
   }
 
   /**
-   * Looks up the first key and stores its value in the first place of `values`. Returns false if there is none. An LPM trie
-   * returns the longest match.
+   * Looks up the first key of `keys` and stores its value as the first of `values`. Returns false if the map has no such key.
+   * An LPM trie returns the longest match.
    */
   lookup(): boolean {
     const attributes = this.#bpf.attributes();
@@ -168,8 +169,8 @@ export class BpfMap implements BatchedMap {
       attributes.setUint32(36, this.fd, true);
       const result = this.#bpf.try('MAP_LOOKUP_BATCH');
       const count = attributes.getUint32(32, true);
-      // Before 6.14, a trie returns EINTR if others delete the next key, possibly several times. The dump continues after the
-      // entries that were returned.
+      // Before Linux 6.14, reading a trie fails with EINTR if others delete the next key, possibly several times. The dump then
+      // continues after the entries that were returned.
       if (result === -EINTR && count === 0 && ++interrupted < TRIES) {
         round--;
         continue;
@@ -196,7 +197,7 @@ export class BpfMap implements BatchedMap {
   ): readonly (SyscallError | undefined)[] {
     const outcomes: (SyscallError | undefined)[] = new Array(count).fill(undefined);
     const { keySize, valueSize } = this.shape;
-    // The kernel stops at a failing entry and returns the number of entries done before.
+    // The kernel stops at a failing entry and returns the number of entries that it processed before.
     for (let at = 0; at < count; at++) {
       const attributes = this.#bpf.attributes();
       setAddress(attributes, 16, this.keys.address + at * keySize);
@@ -206,7 +207,7 @@ export class BpfMap implements BatchedMap {
       const result = this.#bpf.try(command);
       if (result >= 0) break;
       const done = attributes.getUint32(32, true);
-      // The kernel has not started, because the count is unchanged.
+      // The count is unchanged, so the kernel has processed no entry.
       if (done === count - at) return outcomes.fill(refusal(command, -result), at);
       at += done;
       if (command === 'MAP_UPDATE_BATCH' || result !== -ENOENT) outcomes[at] = refusal(command, -result);
@@ -230,7 +231,7 @@ export function mapPinState(bpf: Bpf, path: string, map: number): 'pinned' | 're
   }
 }
 
-/** The shape of a map of ours, whatever its capacity. */
+/** The shape of a map without its capacity. */
 export type PinnedShape = Pick<MapShape, 'type' | 'keySize' | 'valueSize'>;
 
 /** Returns true if a map of this shape is pinned at the path, or nothing is. */

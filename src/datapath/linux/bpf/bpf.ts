@@ -25,11 +25,11 @@ const COMMANDS = {
 /** A command of `bpf()`. */
 export type BpfCommand = keyof typeof COMMANDS;
 
-/** The part of `union bpf_attr` that is used here. */
+/** Number of bytes of `union bpf_attr` that are used here. */
 const ATTRIBUTE_BYTES = 128;
 const SCRATCH_BYTES = 1 << 16;
 
-/** Calls `bpf()`: writes the attributes, makes the call, reports the error. Each call reuses the memory. */
+/** Makes `bpf()` calls with attributes in memory that each call reuses. */
 export class Bpf implements Disposable {
   readonly #kernel: Kernel;
   readonly #attributes: Arena;

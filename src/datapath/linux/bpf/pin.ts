@@ -17,7 +17,7 @@ export function openPin(bpf: Bpf, path: string): number | undefined {
   return bpf.call('OBJ_GET', path);
 }
 
-/** Our pin's path holds an object of others. */
+/** Thrown if an object of another program is pinned at the path of one of our pins. */
 export class ForeignPinError extends Error {
   override readonly name: string = 'ForeignPinError';
   readonly code: 'foreign-pin' = 'foreign-pin';

@@ -18,7 +18,7 @@ export const ATTACH_TYPES = {
   tcxEgress: 47,
 } as const;
 
-/** A place for programs. */
+/** The kind of hook that a program is attached to. */
 export type AttachType = keyof typeof ATTACH_TYPES;
 
 /** A program compiled by `scripts/build-bpf.ts`. It refers to maps by name; descriptors are inserted when it is loaded. */
@@ -26,21 +26,21 @@ export interface ProgramImage {
   readonly name: string;
   /** Instructions of 8 bytes, base64. */
   readonly code: string;
-  /** Instructions that refer to a map, with its name. */
+  /** Indexes of the instructions that refer to a map, with the map's name. */
   readonly maps: readonly (readonly [instruction: number, map: string])[];
 }
 
 /** Options of {@link loadProgram}. */
 export interface ProgramOptions {
   readonly type: keyof typeof PROGRAM_TYPES;
-  /** The attach type. The kernel checks some types of programs for it. */
+  /** The attach type. For some program types, the kernel checks the program against it. */
   readonly attachType?: AttachType | undefined;
   /** Descriptors by the names of the image. */
   readonly maps: ReadonlyMap<string, number>;
 }
 
 const INSTRUCTION_BYTES = 8;
-/** Flag in the upper half of the second byte of an instruction: its number is a map's descriptor. */
+/** Flag in the upper half of the second byte of an instruction: its immediate value is a map's descriptor. */
 const BPF_PSEUDO_MAP_FD = 1;
 /** No helper that requires the GPL is called. */
 const LICENSE = 'Apache-2.0';
@@ -82,8 +82,8 @@ export function withoutHelper(code: Uint8Array, helper: number): Uint8Array {
 }
 
 /**
- * Loads a program and returns its descriptor. Before kernel 5.18, a program that refuses a connection cannot set the error
- * code, so it is loaded without that call. Throws `SyscallError` with the end of the verifier's log.
+ * Loads a program and returns its descriptor. Before Linux 5.18, a program cannot set the error code of a refused connection
+ * (`bpf_set_retval`), so it is loaded without that call. Throws `SyscallError` with the end of the verifier's log.
  */
 export function loadProgram(bpf: Bpf, image: ProgramImage, options: ProgramOptions): number {
   const code = linkImage(image, options.maps);

@@ -19,7 +19,7 @@ export interface Vxlan {
   readonly port: number;
   /** The local address of the tunnel. */
   readonly local: string | undefined;
-  /** True if it learns addresses from received packets, in addition to entries. */
+  /** True if the interface learns FDB entries from received packets. */
   readonly learning: boolean;
 }
 
@@ -40,9 +40,9 @@ export interface Link {
 }
 
 /**
- * Writes the body of a message that creates a VXLAN interface, without the alias, which the kernel accepts only in a change. A
- * change applies to the interface with this index or, if that is 0, with this name, and changes everything except `vxlan`.
- * Without a name, the interface keeps its name.
+ * Writes the body of a message that creates or changes a VXLAN interface. `make` omits the alias, which the kernel accepts only
+ * in a change. `change` applies to the interface with this index or, if the index is 0, with this name, and changes everything
+ * except `vxlan`. If the name is empty, the interface keeps its name.
  */
 export function writeLink(writer: MessageWriter, link: Link, change: 'make' | 'change'): void {
   const { index, name, mac, mtu, alias, vxlan, up } = link;

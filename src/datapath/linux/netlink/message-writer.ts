@@ -26,7 +26,7 @@ const FIRST_CAPACITY = 4096;
 
 /**
  * Writes messages one after the other, each a header, a fixed part and attributes: `begin`, the content, `end`. Numbers are
- * little-endian, like all supported processors; `be` in a name means network order. The owner reuses the writer.
+ * little-endian, as on all supported processors; `be` in a name means network order. The owner reuses the writer.
  */
 export class MessageWriter {
   #bytes = new Uint8Array(FIRST_CAPACITY);

@@ -20,7 +20,8 @@ const NTF_SELF = 2;
 const NDA = { address: 1, mac: 2, ifindex: 8, protocol: 12 } as const;
 
 /**
- * A neighbour: the hardware address of an address on a link. In an FDB: the host behind which a hardware address is reached.
+ * A neighbour entry maps an address on a link to its hardware address. An FDB entry maps a hardware address to the host behind
+ * which it is reached.
  */
 export interface Neighbor {
   readonly kind: 'neighbor' | 'fdb';
@@ -29,7 +30,7 @@ export interface Neighbor {
   readonly address: string | undefined;
   readonly mac: string | undefined;
   readonly permanent: boolean;
-  /** Number of the creator, as for routes. An FDB does not store it. */
+  /** Protocol number of the creator, as for routes. An FDB does not store it. */
   readonly protocol: number;
 }
 

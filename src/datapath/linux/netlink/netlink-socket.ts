@@ -28,11 +28,11 @@ const ADDRESS_BYTES = 12;
 /** Maximum size of one send: the buffer of a system call without the address, which is in the same buffer. */
 const SEND_BYTES = (1 << 16) - ADDRESS_BYTES;
 /**
- * Size of the receive buffer. Each message of a send may cause an error. 64 KB are at most 2,300 requests of 28 bytes, and an
- * error takes 1 KB in the buffer.
+ * Size of the receive buffer. Each request of a send may cause an error answer. A send of 64 KB contains at most 2,300 requests
+ * of 28 bytes, and an answer takes 1 KB in the buffer.
  */
 const RECEIVE_BYTES = 4 << 20;
-/** Maximum number of reads of a dump whose table changes. */
+/** Maximum number of attempts to dump a table that changes during the dump. */
 const DUMP_TRIES = 8;
 
 /** One request: a description, its type and flags, and its body. */
@@ -110,8 +110,9 @@ export class NetlinkSocket implements Disposable {
   }
 
   /**
-   * Returns all objects of a kind for which `read` does not return `undefined`. If the table changes during the dump, it is
-   * repeated. If the table changes all the time, the last dump is returned, and missing changes arrive as events.
+   * Returns all objects of a kind for which `read` does not return `undefined`. If the table changes during the dump, the dump
+   * is repeated. If the table changes during every attempt, the last dump is returned; the changes that it misses arrive as
+   * events.
    */
   dump<T>(request: Omit<NetlinkRequest, 'flags'>, read: (message: NetlinkMessage) => T | undefined): T[] {
     let found: T[] = [];
@@ -123,8 +124,9 @@ export class NetlinkSocket implements Disposable {
   }
 
   /**
-   * Like {@link dump}, in pieces of one system call each, so that the event loop can run between them. The socket must not be
-   * used for other requests during that time. `again` means that the table has changed and is read from the start.
+   * Does the work of {@link dump} in pieces of one system call each, so that the event loop can run between them. The socket
+   * must not be used for other requests during that time. The piece `again` means that the table has changed and is read from
+   * the start.
    */
   *dumpPieces<T>(
     request: Omit<NetlinkRequest, 'flags'>,
@@ -180,7 +182,7 @@ export class NetlinkSocket implements Disposable {
     try {
       set(SOL_SOCKET, SO_RCVBUFFORCE, RECEIVE_BYTES);
     } catch {
-      // In a user namespace: limited by the system setting for all users.
+      // Without the privilege, as in a user namespace, the system setting limits the size.
       set(SOL_SOCKET, SO_RCVBUF, RECEIVE_BYTES);
     }
     this.#kernel.bind(this.#fd, socketAddress(0));
@@ -258,8 +260,8 @@ export class NetlinkSocket implements Disposable {
   }
 
   /**
-   * Sends the written requests and receives until nothing is left, because the kernel has all answers ready by then. Returns
-   * false if an answer was lost.
+   * Sends the written requests and receives until the queue is empty. The kernel has all answers ready when the send returns.
+   * Returns false if an answer was lost.
    */
   #exchange(receive: (message: NetlinkMessage) => void): boolean {
     this.#send();

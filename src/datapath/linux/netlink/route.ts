@@ -49,7 +49,7 @@ export interface Route {
 
 /**
  * Writes the body of a message that adds or deletes a route. In a delete, zero and absent fields match anything. Type and scope
- * match anything as well, so that routes on the link itself and routes that forward nothing are matched.
+ * match anything as well, so a delete also matches routes on the link itself and blackholes.
  */
 export function writeRoute(writer: MessageWriter, route: Route, change: 'add' | 'delete' = 'add'): void {
   const isDelete = change === 'delete';

@@ -11,7 +11,7 @@ export const RTM_TC = {
 
 /** `tcmsg`: handle and parent of the discipline `clsact`, which exists only for filters. */
 const CLSACT = { handle: 0xffff0000, parent: 0xfffffff1 } as const;
-/** Its hooks for filters (`TC_H_MIN_INGRESS`, `TC_H_MIN_EGRESS`). */
+/** Hooks of `clsact` for filters (`TC_H_MIN_INGRESS`, `TC_H_MIN_EGRESS`). */
 const HOOKS = { ingress: 0xfffffff2, egress: 0xfffffff3 } as const;
 const TCA = { kind: 1, options: 2 } as const;
 const BPF = { fd: 6, name: 7, flags: 8 } as const;

@@ -14,7 +14,7 @@ import {
   slotKey,
 } from './service-layout.ts';
 
-/** Keeps a message of IPv6 elements below the size limit of netlink. */
+/** Maximum number of elements in a message, so that a message of IPv6 elements stays below the size limit of netlink. */
 const ELEMENTS_A_MESSAGE = 256;
 
 const NONE: ReadonlySet<number> = new Set();
@@ -26,10 +26,10 @@ export const EMPTY_SLOT = '';
 export interface KnownFrontend {
   /** A cluster IP with any port. */
   readonly isAny: boolean;
-  /** Number of backends to pick from; 0: it refuses connections; `undefined`: it is in no set of frontends. */
+  /** Number of backends to select from. 0: connections are refused. `undefined`: no set of frontends contains it. */
   backends: number | undefined;
   readonly slots: string[];
-  /** Protocols whose masquerade set, or set of cluster IPs, contains it. */
+  /** Protocols whose masquerade set or set of cluster IPs contains it. */
   readonly listed: Set<number>;
 }
 
@@ -136,7 +136,10 @@ function place(previous: readonly string[], backends: readonly string[]): string
   return slots.map((backend) => backend ?? rest.next().value ?? '');
 }
 
-/** Returns the requests that change the number of backends of a frontend; `undefined`: no frontend, 0: it refuses. */
+/**
+ * Returns the requests that change the number of backends of a frontend from `before` to `after`. `undefined`: the frontend
+ * does not exist. 0: it refuses connections.
+ */
 function frontendRequests(
   table: NftTable,
   frontend: Endpoint,

@@ -36,8 +36,8 @@ const NFT = {
   deleteElement: 14,
 } as const;
 /**
- * First register of 4 bytes. Registers of 16 bytes have numbers 1 to 4. The kernel reports the first of four short registers by
- * the number of the long one.
+ * Number of the first register of 4 bytes. Registers of 16 bytes have numbers 1 to 4 and consist of four short ones. The kernel
+ * reports the first short register of a long one by the number of the long one.
  */
 const SHORT_REGISTER = 8;
 const HEADER_BYTES = 4;
@@ -52,13 +52,15 @@ export interface NftTable {
   readonly name: string;
 }
 
-/** A set, or a map if it has `data`. Types are numbers with six bits per part, which only tools for people use. */
+/**
+ * A set, or a map if it has `data`. A type is a number with six bits per part of a key. The kernel ignores it; `nft` shows it.
+ */
 export interface NftSet {
   readonly name: string;
   readonly keyType: number;
   readonly keyBytes: number;
   readonly data?: { readonly type: number; readonly bytes: number } | 'verdict' | undefined;
-  /** The expressions that name the types, as `nft` stores them for `typeof`. The kernel stores them without using them. */
+  /** The expressions that name the types, in the format of `nft` for `typeof`. The kernel stores them without using them. */
   readonly typeOf?: Uint8Array | undefined;
 }
 
@@ -69,7 +71,7 @@ export interface NftElement {
   readonly chain?: string | undefined;
 }
 
-/** A step of a rule: its name, and its numbers by attribute. */
+/** A step of a rule: its name, and its numeric attributes by attribute type. */
 export interface NftExpression {
   readonly name: string;
   readonly numbers?: Readonly<Record<number, number>> | undefined;

@@ -48,11 +48,14 @@ import {
 import { readStructure, type TableStructure } from './table-structure.ts';
 
 const FAMILIES = [4, 6] as const;
-/** Limit of attempts to read a table completely. */
+/** Maximum number of attempts to read a table completely. */
 const READ_TRIES = 8;
-/** A transaction, with its begin and end messages, must fit into one send. */
+/** Maximum size of a transaction, which must fit into one send with its begin and end messages. */
 const BATCH_BYTES = 60_000;
-/** The kernel checks all frontends in each transaction, so large transactions are cheaper; a chunk still blocks the event loop. */
+/**
+ * Changes per transaction. The kernel checks all frontends in each transaction, so larger ones are cheaper. But each one blocks
+ * the event loop.
+ */
 const CHUNK = 64;
 /** Prefix of the key that reports defects of the rules of a family; no frontend has such a key. */
 const RULES = 'rules of ';
@@ -71,13 +74,13 @@ export function isRulesKey(key: string): boolean {
 }
 
 /**
- * Balances services by rules of nftables, for packets that no program at a cgroup translates. Frontends and backends are map
- * elements. Each *number* of backends has one chain, shared by all services of that size. The cost of a change grows with the
- * service, not with the number of services.
+ * Balances services by nftables rules, for packets that no socket program translates. Frontends and backends are map elements.
+ * Each *number* of backends has one chain, shared by all services of that size. The cost of a change grows with the service,
+ * not with the number of services.
  *
  *     services      frontend → goto pick-N      refused      frontends without backends
  *     pick-N        numgen random mod N → slot  backends-*   frontend, slot → backend → dnat
- *     masquerade-*  frontends whose clients are masqueraded  cluster-ips  refuse ports that they do not have
+ * masquerade-* frontends whose clients are masqueraded cluster-ips refuse ports that they do not have
  *
  * Backends are added before their frontend and deleted after it. Connection tracking keeps a connection at its backend. Each
  * family has one table, which exists while it has a frontend. Other tables are never changed.
@@ -120,10 +123,10 @@ export class NftServices implements KernelTable<ServiceItem>, Disposable {
     const tables = FAMILIES.map((family) => this.#tableOf(family));
     const events = monitor.onEvents(() => {
       let isChanged = false;
-      for (let got = monitor.events(); got !== undefined; got = monitor.events()) {
+      for (let received = monitor.events(); received !== undefined; received = monitor.events()) {
         isChanged ||=
-          got === 'overrun' ||
-          got.some(
+          received === 'overrun' ||
+          received.some(
             (message) =>
               message.port !== this.#socket.port && tables.some((table) => isAbout(message, table)),
           );
@@ -312,8 +315,7 @@ export class NftServices implements KernelTable<ServiceItem>, Disposable {
       for (const { change } of batch) this.#settle(change);
       return;
     }
-    // One change has failed, so the whole transaction has. The tables are read again because they may differ from the known
-    // state.
+    // One failed change fails the whole transaction. The tables are read again, because they may differ from the known state.
     for (const _ of this.#readAll());
     const [only] = batch;
     if (batch.length === 1 && only !== undefined) outcomes[only.at] = error;
@@ -387,8 +389,7 @@ export class NftServices implements KernelTable<ServiceItem>, Disposable {
   /** Returns the requests that create the chain for a number of backends, if it is missing. */
   #newPick(family: Family, backends: number): readonly NetlinkRequest[] {
     if (backends === 0 || this.#picks[family].has(backends)) return [];
-    // Two changes of a batch may need the chain. If the batch fails, its changes are applied one by one, when the chain is
-    // known.
+    // Recorded now, because another change of the batch may need the same chain.
     this.#picks[family].set(backends, 0);
     return addChain(this.#tableOf(family), pickChain(family, backends));
   }

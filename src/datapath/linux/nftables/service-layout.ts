@@ -29,8 +29,8 @@ const SNAT_PRIORITY = 100;
 const PORT_UNREACHABLE = { 4: 3, 6: 4 } as const;
 
 /**
- * A protocol of services. Each has its own maps, because `nft` loads a rule that rewrites a port only if the rule matches one
- * protocol. `header` is its number in `typeof` expressions.
+ * A protocol of services. Each protocol has its own maps, because `nft` loads a rule that rewrites a port only if the rule
+ * matches one protocol. `header` is the protocol's number in `typeof` expressions.
  */
 interface Protocol {
   readonly name: 'tcp' | 'udp' | 'sctp';
@@ -45,7 +45,7 @@ export const PROTOCOLS: readonly Protocol[] = [
   { name: 'sctp', number: 132, header: 10 },
 ];
 
-/** Names the version of the layout. A table without this chain has another layout. */
+/** Name of an empty chain that marks the version of the layout. A table without this chain has another layout. */
 export const LAYOUT_CHAIN = 'layout-2';
 
 /** The sets of a table that all protocols share; see also {@link backendsOf} and {@link masqueradeOf}. */
@@ -130,8 +130,8 @@ const PORT_FIELD = 2;
 const RANDOM = 1;
 
 /**
- * Returns `typeof ip daddr . tcp dport . numgen random mod 2 : ip daddr . tcp dport`. Without it, nft lists a ruleset that it
- * cannot load again, because the type of a random number has no name.
+ * Returns `typeof ip daddr . tcp dport . numgen random mod 2 : ip daddr . tcp dport`. Without these expressions, nft lists a
+ * ruleset that it cannot load again, because the type of a random number has no name.
  */
 function backendTypes(family: Family, { header }: Protocol): Uint8Array {
   const record = (type: number, ...parts: readonly (readonly number[])[]): readonly number[] => {
@@ -290,7 +290,7 @@ export function frontendKey({ ip, port, protocol }: Endpoint): Uint8Array {
 export function slotKey({ ip, port }: Endpoint, slot: number): Uint8Array {
   const { bytes, view, at } = keyOf(ip, 8);
   view.setUint16(at, port);
-  // A number computed by the rule is in processor order.
+  // The slot is computed by the rule, so it is in processor order.
   view.setUint32(at + 4, slot, true);
   return bytes;
 }

@@ -68,9 +68,9 @@ export function readStructure(socket: NetlinkSocket, table: NftTable, family: Fa
     if (found !== undefined && !hasBase(found, desired)) return NONE;
     compare(desired);
   }
-  const own = new Set(baseChains(family).map(({ name }) => name));
+  const baseNames = new Set(baseChains(family).map(({ name }) => name));
   for (const name of chains.keys()) {
-    if (own.has(name)) continue;
+    if (baseNames.has(name)) continue;
     const backends = pickedOf(name);
     if (backends !== undefined && Number.isSafeInteger(backends) && backends > 0) {
       picks.add(backends);

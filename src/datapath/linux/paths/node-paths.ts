@@ -18,11 +18,11 @@ export const NODE_PATHS_GROUPS: readonly number[] = [1, 3, 5, 7, 9, 11];
 /** Minimum time between reactions to events, which may arrive in thousands. */
 const EVENT_PACE_MS = 1_000;
 /**
- * Pause per node between two lookups of all routes. A lookup takes about 20 µs, so they use at most 2 % of a processor however
- * often foreign routes change.
+ * Pause per node between two lookups of the routes to all nodes. A lookup takes about 20 µs, so lookups use at most 2 % of a
+ * processor, however often foreign routes change.
  */
 const NODE_PACE_MS = 1;
-/** Validations of single nodes are answered by one comparison of everything for this time. */
+/** Time for which one comparison of everything answers the validations of single nodes. */
 const VALIDATION_AGE_MS = 30_000;
 const NODES_A_TURN = 64;
 const MAX_REPORTED = 16;
@@ -62,10 +62,10 @@ export interface NodePathsStatus {
   readonly tunnel: number;
   readonly withoutPath: number;
   readonly failures: readonly NodeWithoutPath[];
-  /** Claims on a pod CIDR or a tunnel address that another node claims as well; some of them. */
+  /** Some of the overruled claims: another node claims the same pod CIDR or tunnel address. */
   readonly overruled: readonly { readonly key: string; readonly owner: string; readonly by: string }[];
   readonly events: number;
-  /** Number of times that events were lost. Everything is read again then. */
+  /** Number of times that events were lost. After each, everything is read again. */
   readonly overruns: number;
   readonly repairs: number;
   readonly lastFailure: Failure | undefined;
@@ -81,8 +81,8 @@ export class NoPathError extends Error {
 
 /**
  * Maintains routes and tunnels to the pods of other nodes. Derives the desired items from each node and keeps them in the
- * kernel: if others remove an item, its event is received and the item is restored. A call fails if there is no path to a node;
- * the node manager retries it.
+ * kernel. If another process removes an item, the kernel reports it and the item is restored. A handler call fails if there is
+ * no path to the node; the node manager retries the call.
  */
 export class NodePaths implements NodeHandler, Disposable {
   readonly name = 'paths';
@@ -157,7 +157,7 @@ export class NodePaths implements NodeHandler, Disposable {
     if (this.#isLocal(node)) this.#setLocal(undefined);
   }
 
-  /** Compares all nodes, but at most once in half a minute, because comparing one node costs nearly as much. */
+  /** Compares all nodes, at most once in half a minute, because comparing a single node costs nearly as much. */
   async nodeValidateImplementation(node: Node): Promise<void> {
     if (this.#repair.age > VALIDATION_AGE_MS) await this.#repair.request();
     const reason = this.#withoutPath.get(node.fullName);
@@ -335,7 +335,7 @@ export class NodePaths implements NodeHandler, Disposable {
       }
       this.#events += events.length;
       for (const message of events) {
-        // Our changes are already known, except for items deleted with an interface.
+        // Our own changes are recorded already, except for items that were deleted with an interface.
         if (message.port !== this.#table.port || isAboutLink(message.type))
           this.#applyEvent(this.#table.applyMessage(message));
       }

@@ -14,7 +14,7 @@ export interface DeviceItem {
   readonly local: string;
   readonly mtu: number;
   readonly mac: string;
-  /** An unwanted change by others: another name, or down. Never desired. */
+  /** An unwanted change by others: the interface has another name, or is down. Never set in a desired item. */
   readonly defect?: string | undefined;
 }
 
@@ -36,7 +36,10 @@ export interface RouteItem {
   readonly gateway: string | undefined;
   /** The index of an interface, which does not change if the interface is renamed. */
   readonly interface: number | typeof TUNNEL;
-  /** Never desired. IPv6 joins a route with foreign ones of the same metric; these are the next hops of all of them. */
+  /**
+   * Never set in a desired item. IPv6 joins a route with foreign ones of the same metric; these are the next hops of all joined
+   * routes.
+   */
   readonly joined?: readonly RouteItem[] | undefined;
 }
 

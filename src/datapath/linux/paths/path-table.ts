@@ -58,11 +58,11 @@ export interface PathTableOptions {
 
 /** The consequences of an event of the kernel. */
 export interface PathEvent {
-  /** Our item of this key has changed. */
+  /** Key of our item that has changed. */
   readonly key?: string | undefined;
-  /** The way to next hops may have changed. */
+  /** True if the routes to next hops may have changed. */
   readonly reach?: boolean | undefined;
-  /** Our items may have been removed without an event. */
+  /** True if some of our items may have been removed without an event. */
   readonly reread?: boolean | undefined;
 }
 
@@ -81,9 +81,8 @@ export type Reach =
  * Our items in the kernel that are needed to reach pods of other nodes: one VXLAN interface with its FDB and neighbours,
  * and routes. An item is ours if it has our protocol number or is on our interface.
  *
- * Foreign routes are never changed. The kernel chooses between ours and a foreign one by their metrics, so ours stays beside
- * one with another metric. If a foreign route already has the metric of ours, ours cannot be added. That is an error of its key
- * until the foreign route is deleted.
+ * Foreign routes are never changed. The kernel chooses between our route and a foreign one to the same destination by their
+ * metrics. If both have the same metric, ours cannot be added: that is an error of its key until the foreign route is deleted.
  */
 export class PathTable implements KernelTable<PathItem>, Disposable {
   readonly name = 'paths';
@@ -172,14 +171,14 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
     return outcomes;
   }
 
-  /** Returns true if the desired state of a key is reached according to the received events. */
+  /** Returns true if the kernel has the desired item of a key, according to the received events. */
   has(key: string, item: PathItem | undefined): boolean {
     const [kind, name] = splitKey(key);
     if (item !== undefined) return this.#isInstalled(key, item);
     return kind === 'route' ? this.#routes.managedRoutes(name).length === 0 : !this.#known.has(key);
   }
 
-  /** Returns how an address is reached now, without the tunnel. */
+  /** Returns how an address is reached now, tunnel routes excluded. */
   reach(address: string): Reach {
     try {
       const write: NetlinkRequest['write'] = (writer) => writeRouteQuestion(writer, address);
@@ -265,8 +264,8 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
   }
 
   /**
-   * Each piece is applied when it is read, because events may follow. If the dump was interrupted, its items are removed,
-   * because they may not exist any more.
+   * Reads entries in pieces. Each piece is recorded when it is read, because events about it may follow. If the dump starts
+   * again, the recorded items are removed, because they may not exist any more.
    */
   *#readEntries<T>(
     socket: NetlinkSocket,
@@ -313,7 +312,10 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
       : [];
   }
 
-  /** Returns an item that is never desired if there are several routes of ours, or one with another metric. */
+  /**
+   * Returns a route as an item. If we have several routes to the destination, or one with another metric, the item equals no
+   * desired one.
+   */
   #routeItem(destination: string, route: Route): RouteItem {
     if (this.#routes.managedRoutes(destination).length > 1 || route.metric !== metricOf(destination))
       return { kind: 'route', gateway: undefined, interface: 0 };
@@ -339,7 +341,7 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
     else this.#links.set(link.index, link);
     const { device } = this.#options;
     const isSame = previous?.name === link.name && previous.up === link.up && previous.mtu === link.mtu;
-    // A dump may have read the link before the event. A defect of our link must be repaired nevertheless.
+    // A dump may have read the link before this event, which then reports no change. A defect of our link must be repaired nevertheless.
     const hasDefect = isManagedLink(link) && deviceItem(link, device)?.defect !== undefined;
     if (!isGone && isSame && !hasDefect) return {};
     const isOurs = link.name === device || (previous !== undefined && isManagedLink(previous));

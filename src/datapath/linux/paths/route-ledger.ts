@@ -72,13 +72,16 @@ export class RouteLedger {
     const only = previous.length === 1 ? previous[0] : undefined;
     if (only !== undefined && familyOf(route.destination) === 4)
       return [addition(route, NLM_F.create), ...deletions(only)];
-    // An exclusive add would fail if a foreign route had the same metric, and our route would be lost.
+    // If a foreign route has the same metric, an exclusive add fails and our route is lost.
     const isExclusive = this.equal(route.destination, route.metric) === undefined;
     const flags = NLM_F.create | (isExclusive ? NLM_F.exclusive : NLM_F.append);
     return [...previous.flatMap(deletions), addition(route, flags)];
   }
 
-  /** Returns the requests that delete our routes to a destination, or any route of ours if none is known. */
+  /**
+   * Returns the requests that delete our routes to a destination. If none is known, returns one that deletes any route with our
+   * protocol number.
+   */
   deleting(destination: string, table: number): readonly LenientRequest[] {
     const previous = this.managedRoutes(destination);
     if (previous.length > 0) return previous.flatMap(deletions);
@@ -99,7 +102,8 @@ function addition(route: Route, flags: number): LenientRequest {
 }
 
 /**
- * Returns a request for each next hop, because a delete without one would also delete the foreign routes that IPv6 has joined.
+ * Returns a delete request for each next hop, because a request without next hop would also delete the foreign routes that IPv6
+ * has joined.
  */
 function deletions({ hops, ...route }: Route): readonly LenientRequest[] {
   const operation = `delete route ${route.destination}`;

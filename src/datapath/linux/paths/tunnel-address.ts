@@ -18,8 +18,8 @@ function octetsOf(address: string): readonly number[] {
 
 /**
  * Returns the hardware address of the node with this tunnel address, locally administered: `02:dc` and the four octets of an
- * IPv4 address, or `02:d6` and the FNV-1a hash of an IPv6 address. Among 10,000 nodes with IPv6, two have the same one with a
- * probability of 1 %. Then one of them is overruled.
+ * IPv4 address, or `02:d6` and the FNV-1a hash of an IPv6 address. Among 10,000 nodes with IPv6, the probability that two have
+ * the same hardware address is 1 %. One of the two is then overruled.
  */
 export function tunnelMAC(address: string): string {
   const octets = octetsOf(address);

@@ -10,11 +10,11 @@ import type { DesiredItems } from '../kernel-table.ts';
 
 /** Desired treatment of traffic to a frontend. */
 export interface ServiceItem {
-  /** `10.0.0.1:8080/TCP`, `[fd00::1]:8080/TCP`: each once, sorted. None: traffic is refused. */
+  /** Backends such as `10.0.0.1:8080/TCP` and `[fd00::1]:8080/TCP`, each once, sorted. If empty, traffic is refused. */
   readonly backends: readonly string[];
   /** Time for which a client stays with its backend; 0: as long as its connection. */
   readonly affinitySeconds: number;
-  /** The backend sees an address of this host instead of the client's, so that it answers through this host. */
+  /** True if the client's address is replaced by one of this host, so that the backend answers through this host. */
   readonly masquerade?: boolean | undefined;
 }
 
@@ -23,13 +23,13 @@ export function isAnyPort({ port, protocol }: { readonly port: number; readonly 
   return port === 0 && protocol === 0;
 }
 
-/** How complete the inputs of services are. */
+/** States which inputs of services are complete. */
 export interface ServiceInputs {
-  /** Services and endpoints of the local cluster are complete. */
+  /** True if services and endpoints of the local cluster are complete. */
   readonly isLocalComplete: boolean;
-  /** The offers of each remote cluster are complete, or restored from a checkpoint. */
+  /** True if the services of each remote cluster are complete, or restored from a checkpoint. */
   readonly areClustersKnown: boolean;
-  /** The cache has announced every service that it knows. */
+  /** True if the cache has announced every service that it knows. */
   readonly isSynced: boolean;
 }
 
@@ -48,7 +48,7 @@ export interface DesiredServicesOptions {
   readonly nodeName: string;
   /** Origin of the traffic: `externalTrafficPolicy` applies only to clients outside of the cluster. */
   readonly origin: 'inside' | 'outside';
-  /** `external`: cluster IPs are left out. Default: all. */
+  /** `external`: all except cluster IPs. Default: all. */
   readonly frontends?: 'all' | 'external' | undefined;
   readonly zone?: string | undefined;
   readonly selection?: BackendSelection | undefined;
@@ -86,7 +86,7 @@ export class DesiredServices implements DesiredItems<ServiceItem> {
   readonly #backends = new Map<string, Backends>();
   readonly #withAffinity = new Set<string>();
   readonly #withExternal = new Set<string>();
-  /** Services that only some nodes have. */
+  /** Services whose frontends exist on some nodes only. */
   readonly #restricted = new Map<string, Service>();
   #nodeLabels: NodeLabels | undefined;
   #inputs: ServiceInputs = NOTHING_KNOWN;
@@ -103,8 +103,8 @@ export class DesiredServices implements DesiredItems<ServiceItem> {
   }
 
   /**
-   * Sets the labels of the local node. Services that only some nodes have are left out until then. Returns the frontends that may
-   * have changed.
+   * Sets the labels of the local node. Before the first call, services whose frontends exist on some nodes only are omitted.
+   * Returns the frontends that may have changed.
    */
   setNodeLabels(labels: NodeLabels): ReadonlySet<string> {
     const touched = new Set<string>();
@@ -125,7 +125,8 @@ export class DesiredServices implements DesiredItems<ServiceItem> {
 
   /**
    * Returns true if all inputs of a frontend are known, so that the state of an earlier process may be replaced. A service that
-   * uses no remote cluster waits for none. For an unknown frontend it returns false until the cache has announced all services.
+   * uses no remote cluster need not wait for remote clusters. For an unknown frontend, returns false until the cache has
+   * announced all services.
    */
   isComplete(key: string): boolean {
     const { isLocalComplete, areClustersKnown, isSynced } = this.#inputs;

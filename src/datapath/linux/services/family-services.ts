@@ -18,7 +18,7 @@ export interface InstalledFrontend {
   /** Undefined if there are slots but no frontend. */
   count: number | undefined;
   affinitySeconds: number;
-  /** Backends that clients with affinity may use. */
+  /** Backends that clients with session affinity may use. */
   readonly members: Set<string>;
 }
 
@@ -33,8 +33,8 @@ export interface FrontendStep {
 }
 
 /**
- * The services of one family in the kernel, as read and written: numbers of backends and references to them. Numbers are kept
- * over restarts, and never reused in the life of a process.
+ * The services of one family in the kernel, as read and written: numbers of backends and references to them. A backend keeps
+ * its number over restarts, and no number is reused during the life of a process.
  */
 export class FamilyServices {
   maps: ServiceMaps;
@@ -136,7 +136,7 @@ export class FamilyServices {
     this.#deleteUnused();
   }
 
-  /** Deletes a found backend unless it is used by now. */
+  /** Deletes a backend without references, unless a reference was added since. */
   release(backend: string): SyscallError | undefined {
     this.#unused.add(backend);
     return this.#deleteUnused();

@@ -80,7 +80,7 @@ export class HostAddresses implements Disposable {
     this.#monitor[Symbol.dispose]();
   }
 
-  /** Discards the events, because everything is read again. So lost events need no special treatment. */
+  /** Discards the events and schedules a read of all addresses. So lost events need no special treatment. */
   #readEvents(): void {
     try {
       while (this.#monitor.events() !== undefined);

@@ -32,11 +32,12 @@ import { attachSocketPrograms, detachSocketPrograms, programPins } from './socke
 /** Errors of a kernel without nftables. */
 const NO_NFTABLES: ReadonlySet<string> = new Set(['EOPNOTSUPP', 'EPROTONOSUPPORT']);
 
-/** Repairs of rules that others change wait this long, or this many times the duration of the last repair if that is longer. */
+/** Minimum time between the starts of two repairs of rules that others change. */
 const RULES_PACE_MS = 500;
-const REPAIR_SHARE = 10;
+/** After a slow repair, the minimum time is the duration of that repair times this factor, so that repairs take a tenth of the time. */
+const REPAIR_PACE_FACTOR = 10;
 
-/** The services of a table, and the condition for its deletes. */
+/** The options of the services of a table, and the condition for its deletes. */
 type ServicesOptions = Pick<DesiredServicesOptions, 'origin' | 'frontends'> &
   Pick<KeptTableContext, 'deletesMayGo'>;
 
@@ -57,9 +58,9 @@ export class ServiceParts {
   }
 
   /**
-   * Opens programs for the sockets of this host. If the kernel has nftables, also opens rules for packets from outside, which
-   * reach node ports, external IPs and load-balancer addresses. Maps are opened before the programs that read them. Programs of
-   * an earlier process stay attached.
+   * Opens services as socket programs of this host. If the kernel has nftables, also opens rules for packets from outside to
+   * node ports, external IPs and load-balancer addresses. Maps are opened before the programs that read them. Programs of an
+   * earlier process stay attached.
    */
   sockets(cgroup: string): LinuxPart {
     const { dryRun } = this.#access.options;
@@ -82,7 +83,7 @@ export class ServiceParts {
         if (pins.isResized) {
           for (const _ of pins.resize(attach)) await new Promise<void>((resolve) => setImmediate(resolve));
           table.replaceMaps(pins.maps);
-          // The old programs stay in use if they could not be replaced.
+          // If the programs cannot be replaced, the old ones stay in use.
           attach();
         }
         await items.adopt();
@@ -149,8 +150,8 @@ export class ServiceParts {
   }
 
   /**
-   * Opens services as rules. Socket programs of an earlier agent are removed when the rules are complete, because both lead to
-   * the same backends.
+   * Opens services as rules. Socket programs of an earlier agent are removed when the rules are complete. Until then both
+   * select from the same backends.
    */
   nftables(): LinuxPart {
     return this.#access.holding('rules', () => {
@@ -180,7 +181,7 @@ export class ServiceParts {
       let tookMs = 0;
       const repairing = new PacedTask(
         clock,
-        () => Math.max(RULES_PACE_MS, REPAIR_SHARE * tookMs),
+        () => Math.max(RULES_PACE_MS, REPAIR_PACE_FACTOR * tookMs),
         async () => {
           const begun = clock.now();
           // Failures are retried by the next repair of all tables.
@@ -202,7 +203,7 @@ export class ServiceParts {
     }
   }
 
-  /** Opens services in a table, and disposes of `owner` with them. Node ports follow the addresses of this host. */
+  /** Opens services in a table. Disposing of them also disposes of `owner`. Node ports follow the addresses of this host. */
   #services(
     table: KernelTable<ServiceItem>,
     owner: Disposable,

@@ -71,7 +71,7 @@ export class ServicePins implements Disposable {
     );
   }
 
-  /** True while new maps replace maps of another layout and are not complete: programs must not read them yet. */
+  /** True while the new maps for maps of another layout are incomplete. Programs must not read them yet. */
   get isStaged(): boolean {
     return this.#staged.length > 0;
   }
@@ -121,7 +121,7 @@ export class ServicePins implements Disposable {
     }
   }
 
-  /** Pins the new maps in place of those of another layout. Call it after the programs were switched. */
+  /** Pins the new maps in place of those of another layout. Must be called after the programs were switched. */
   settle(): void {
     for (const family of this.#staged)
       for (const name of SERVICE_MAPS) this.#pinOver(this.#maps[family][name], `${name}${family}`);

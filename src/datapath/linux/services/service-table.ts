@@ -7,7 +7,7 @@ import { FAMILIES, MAX_BACKENDS_OF_FRONTEND, parseEndpoint } from './service-lay
 import type { ServiceMapSet } from './service-maps.ts';
 
 const E2BIG = 7;
-/** Prefix of the keys of backends in the kernel that no frontend uses: `unused backend 10.0.0.1:8080/TCP`. */
+/** Prefix of the keys of backends that exist in the kernel but no frontend uses: `unused backend 10.0.0.1:8080/TCP`. */
 const UNUSED = 'unused backend ';
 /** Added to the backends of a damaged frontend. No desired frontend has this backend, so a damaged one is always rewritten. */
 const DAMAGED = '(damaged)';
@@ -65,10 +65,10 @@ export class ServiceMapTable implements KernelTable<ServiceItem> {
       key.startsWith(UNUSED) ? undefined : this.#stepOf(key, item),
     );
     for (const family of FAMILIES) {
-      const own = steps.filter(
+      const stepsOfFamily = steps.filter(
         (step) => step !== undefined && step.error === undefined && isOf(step, family),
       );
-      this.families[family].apply(own.filter((step) => step !== undefined));
+      this.families[family].apply(stepsOfFamily.filter((step) => step !== undefined));
     }
     return changes.map(({ key }, at) => {
       const step = steps[at];

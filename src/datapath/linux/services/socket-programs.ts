@@ -71,7 +71,7 @@ export function attachSocketPrograms(bpf: Bpf, { folder, cgroup, maps, host }: S
   }
 }
 
-/** Detaches the programs, in reverse order. Connected sockets stay connected. Pins foreign are kept. */
+/** Detaches the programs, in reverse order. Connected sockets stay connected. Foreign pins are kept. */
 export function detachSocketPrograms(bpf: Bpf, folder: string): void {
   for (const [attachType, image] of PROGRAMS.toReversed()) {
     const path = join(folder, image.name);

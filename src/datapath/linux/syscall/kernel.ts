@@ -114,7 +114,7 @@ export class Kernel implements Disposable {
     this.#buffer[Symbol.dispose]();
   }
 
-  /** Returns the address of these bytes, concatenated, valid until the next call. */
+  /** Copies the bytes one after the other into the buffer. Returns its address, valid until the next call. */
   #lend(...parts: readonly Uint8Array[]): number {
     let at = 0;
     for (const part of parts) {

@@ -39,8 +39,8 @@ export interface AttachContext {
 }
 
 /**
- * Number of programs that use each `clsact` added by this process, by `namespace index`. The last program removes it, unless
- * others use it by then.
+ * Number of programs that use each `clsact` added by this process, by `namespace index`. When the last of our programs ends,
+ * the discipline is removed, unless others use it.
  */
 const createdDisciplines: Map<string, number> = new Map();
 
@@ -61,8 +61,8 @@ export class AttachedProgram implements Disposable {
   }
 
   /**
-   * Attaches by TCX if this kernel supports it, unless `by` is given. Throws `SyscallError`; `ENODEV` if the interface does not
-   * exist.
+   * Attaches a program by the method `by`; default: TCX if this kernel supports it. Throws `SyscallError`; `ENODEV` if the
+   * interface does not exist.
    */
   static attach(
     context: AttachContext,
