@@ -144,9 +144,9 @@ async function flow(model: BenchModel, prefixes: number, seconds: number): Promi
   for (let now = 0; now < seconds * 1000; now = performance.now() - begun) {
     const due = Math.min(Math.floor((now * CHANGES_PER_SECOND) / 1000), done + MOST_CHANGES);
     const first = (done * 1000) / CHANGES_PER_SECOND;
-    const had = done;
+    const doneBefore = done;
     for (; done < due; done++) model.write((done * 7919) % prefixes);
-    if (done > had) late.push(performance.now() - begun - first);
+    if (done > doneBefore) late.push(performance.now() - begun - first);
     await new Promise((resolve) => setTimeout(resolve, 1));
   }
   return late;

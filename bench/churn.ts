@@ -114,16 +114,16 @@ async function run(pauses: PauseLog, pods: number, rounds: number): Promise<Chur
   expect('entries', life.cache.size, pods);
   expect('entries of the map', life.map.size, pods);
   expect('changes told', life.told, pods + 2 * rounds * pods);
-  const of = (stage: string): Cost => medianCost(costs.flatMap((cost) => cost[stage] ?? []));
+  const costOf = (stage: string): Cost => medianCost(costs.flatMap((cost) => cost[stage] ?? []));
   return {
     pods,
     clusters: mesh.clusters,
     rounds,
     events: 2 * rounds * pods,
-    decodeNs: of('decode').cpuNs,
-    engineNs: of('engine').cpuNs,
-    mapNs: of('map').cpuNs,
-    eventsPerSecond: 1e9 / (of('decode').wallNs + of('engine').wallNs),
+    decodeNs: costOf('decode').cpuNs,
+    engineNs: costOf('engine').cpuNs,
+    mapNs: costOf('map').cpuNs,
+    eventsPerSecond: 1e9 / (costOf('decode').wallNs + costOf('engine').wallNs),
     growthPerEntry: (life.cache.status().bytes - bytes) / pods,
   };
 }

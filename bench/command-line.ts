@@ -54,9 +54,9 @@ export function parseCommandLine(words: readonly string[]): BenchCommand {
   const unknown = names.find((name) => !Object.hasOwn(BENCHES, name));
   if (unknown !== undefined) return { kind: 'wrong', reason: `unknown bench '${unknown}'` };
   const { json, peers, peer } = values;
-  const given = { json, peers, ...(peer !== undefined && { peer }) };
-  if (values.n === undefined) return { kind: 'run', names, options: given };
+  const options = { json, peers, ...(peer !== undefined && { peer }) };
+  if (values.n === undefined) return { kind: 'run', names, options };
   const n = Number(values.n.replaceAll('_', ''));
   if (!Number.isSafeInteger(n) || n < 1) return { kind: 'wrong', reason: `--n ${values.n}: not a count` };
-  return { kind: 'run', names, options: { n, ...given } };
+  return { kind: 'run', names, options: { n, ...options } };
 }

@@ -271,7 +271,7 @@ export async function benchMesh({ n = 250, json = false }: MeshBenchOptions = {}
   const few = await delayDuring(() => change(servers.slice(0, FEW_CLUSTERS), follower.ipcache, count));
   const events = await delayDuring(() => change(servers, follower.ipcache, count));
   await follower.stop();
-  const taken = await takeAway(endpoints);
+  const removed = await takeAway(endpoints);
   const report: MeshBenchReport = {
     clusters: servers.length,
     nodes: servers.length * NODES,
@@ -285,7 +285,7 @@ export async function benchMesh({ n = 250, json = false }: MeshBenchOptions = {}
     eventDelay: events.delay,
     fewEventsPerSecond: Math.round((count * 1000) / few.ms),
     fewEventDelay: few.delay,
-    ...taken,
+    ...removed,
   };
   if (!json) process.stdout.write(render(report));
   return report;

@@ -65,13 +65,13 @@ async function changes(transport: HttpTransport, services: number, cache: Servic
   const user = new ApiUser(transport, SLICES, NAMESPACE);
   const lags: number[] = [];
   for (let i = 0; i < CHANGES; i++) {
-    const which = i % services;
+    const index = i % services;
     const address = `10.200.${i >> 8}.${i & 255}`;
     const begun = performance.now();
-    await user.patch(`svc-${which}-a`, {
+    await user.patch(`svc-${index}-a`, {
       endpoints: [{ addresses: [address], conditions: { ready: true } }],
     });
-    const id = { namespace: NAMESPACE, name: `svc-${which}` };
+    const id = { namespace: NAMESPACE, name: `svc-${index}` };
     while (cache.explain(id)?.backends.some((one) => one.address === address) !== true) await turn();
     lags.push(performance.now() - begun);
   }

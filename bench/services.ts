@@ -259,8 +259,8 @@ function sizeScenarios(size: number): readonly Scenario[] {
     prepare: (run) => {
       const cache = filled();
       return (at) => {
-        const which = at % slices;
-        const slice = sliceOf(0, `slice-${which}`, which * SLICE_SIZE, SLICE_SIZE, changed, run * 1000 + at);
+        const index = at % slices;
+        const slice = sliceOf(0, `slice-${index}`, index * SLICE_SIZE, SLICE_SIZE, changed, run * 1000 + at);
         const update = (): unknown => cache.updateEndpoints(slice);
         return () => {
           if (inBatch) cache.batch(update);
@@ -309,8 +309,8 @@ function meshScenario(): Scenario {
     prepare: (run) => {
       const cache = filled();
       return (at) => {
-        const which = at % clusters;
-        const offer = offerOf(0, `cluster-${which}`, which * size, size, 9000 + run * 10 + (at >> 8));
+        const index = at % clusters;
+        const offer = offerOf(0, `cluster-${index}`, index * size, size, 9000 + run * 10 + (at >> 8));
         return () => {
           cache.mergeExternalServiceUpdate(offer);
         };

@@ -117,11 +117,11 @@ class Reference {
   }
 
   #page(entry: (typeof ENTRIES)[number]): string {
-    const own = this.#of(entry);
+    const items = this.#of(entry);
     const others = (this.#namesOf.get(entry) ?? []).filter(
       (name) => this.#described.get(name)?.entry !== entry,
     );
-    const rows = own.map((described) => {
+    const rows = items.map((described) => {
       const summary = this.#linked(summaryOf(described), entry);
       return `| ${this.#link(described.name, entry)} | ${described.kind} | ${summary} |`;
     });
@@ -132,7 +132,7 @@ class Reference {
       this.#linked(this.#intros.get(entry) ?? '', entry),
       ['| name | | |', '|---|---|---|', ...rows].join('\n'),
       ...more,
-      ...own.map((described) => this.#section(described)),
+      ...items.map((described) => this.#section(described)),
     ].join('\n\n')}\n`;
   }
 

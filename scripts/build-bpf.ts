@@ -134,14 +134,14 @@ function compile(source: string): readonly Program[] {
 }
 
 function printed(source: string, compiler: string, programs: readonly Program[]): string {
-  const words = new Map<string, string>();
+  const codeWords = new Map<string, string>();
   const constants = programs.map(({ name, code, maps }) => {
     const word = name.replaceAll(/_(.)/g, (_, letter: string) => letter.toUpperCase());
     const head = `/** The program \`${name}\` of ${source}. */\nexport const ${word}: ProgramImage = {`;
     const content = JSON.stringify([code, maps]);
-    const same = words.get(content);
+    const same = codeWords.get(content);
     if (same !== undefined) return `${head} ...${same}, name: '${name}' };\n`;
-    words.set(content, word);
+    codeWords.set(content, word);
     const lines = code.match(new RegExp(`.{1,${LINE}}`, 'g')) ?? [];
     const pairs = maps.map(([at, map]) => `[${at}, '${map}'],`);
     const mapLines = Array.from({ length: Math.ceil(pairs.length / MAPS_OF_LINE) }, (_, line) =>

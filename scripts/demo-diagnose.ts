@@ -126,8 +126,8 @@ class HomeCluster {
 
   async #write(method: string, path: string, object: object): Promise<void> {
     const { signal: closed } = new AbortController();
-    const how = { method, authorization: 'Bearer admin', contentType: 'application/json', closed };
-    await this.#api.handle({ ...how, path, body: JSON.stringify(object) });
+    const request = { method, authorization: 'Bearer admin', contentType: 'application/json', closed };
+    await this.#api.handle({ ...request, path, body: JSON.stringify(object) });
   }
 }
 

@@ -89,7 +89,7 @@ function load({ url, prefixes, monitors, requestsPerSecond, seconds }: LoadOptio
     const due = Math.min(seconds, (performance.now() - begun) / 1000) * requestsPerSecond;
     while (asked < due) ask(asked++);
   }, 5);
-  const over = (): void => {
+  const finish = (): void => {
     clearInterval(timer);
     report({
       requests: took.length,
@@ -101,7 +101,7 @@ function load({ url, prefixes, monitors, requestsPerSecond, seconds }: LoadOptio
       seenP99: percentile(seen, 0.99),
     });
   };
-  setTimeout(over, seconds * 1000 + 500);
+  setTimeout(finish, seconds * 1000 + 500);
 }
 
 async function readPages({ url, pages }: PagesOptions): Promise<void> {

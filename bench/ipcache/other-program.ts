@@ -20,8 +20,8 @@ export function timesFaster(
   const ours = { ...rows, bytesPerEntry: { wallNs: bytesPerEntry } };
   return Object.fromEntries(
     Object.entries(ours).flatMap(([name, { wallNs }]) => {
-      const theirs = other[name];
-      return theirs === undefined ? [] : [[name, theirs / wallNs]];
+      const otherValue = other[name];
+      return otherValue === undefined ? [] : [[name, otherValue / wallNs]];
     }),
   );
 }

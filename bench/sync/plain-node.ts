@@ -27,7 +27,7 @@ export function follow({ endpoint, prefix, keys }: FollowerTask): Following {
   let changes = 0;
   let awaited = Number.POSITIVE_INFINITY;
   let onAwaited = (): void => {};
-  const put = ({ key, value }: Pick<IKeyValue, 'key' | 'value'>): void => {
+  const store = ({ key, value }: Pick<IKeyValue, 'key' | 'value'>): void => {
     entries.set(key.toString().slice(prefix.length), entryOf(value));
     first ||= performance.now();
   };
@@ -37,7 +37,7 @@ export function follow({ endpoint, prefix, keys }: FollowerTask): Following {
     for (let start = prefix, more = true; more; ) {
       const page = await client.getAll().inRange({ start, end }).limit(PAGE).revision(revision).exec();
       revision = page.header.revision;
-      for (const kv of page.kvs) put(kv);
+      for (const kv of page.kvs) store(kv);
       more = page.more;
       start = `${page.kvs.at(-1)?.key.toString()}\0`;
     }
@@ -55,7 +55,7 @@ export function follow({ endpoint, prefix, keys }: FollowerTask): Following {
         .startRevision(String(Number(revision) + 1))
         .create();
       watcher.on('put', (kv) => {
-        put(kv);
+        store(kv);
         if (++changes >= awaited) onAwaited();
       });
       watcher.on('delete', ({ key }) => void entries.delete(key.toString().slice(prefix.length)));

@@ -80,7 +80,7 @@ function reported(followed: Followed): ReportedClusters {
 /** Maximum time without progress while manifests or recorded Kubernetes objects are read. */
 const READ_MS = 180_000;
 
-/** Returns where the history is stored: in the folder of the state, unless that is off. */
+/** Returns the folder and maximum size of the stored history; undefined if it is not stored. */
 function historyDisk({ stateDir, historyDisk: maxBytes = 0 }: AgentOptions): HistoryKeeperOptions['disk'] {
   if (stateDir === undefined || maxBytes === 0) return undefined;
   return { path: join(resolve(stateDir), 'history'), maxBytes };
@@ -95,7 +95,7 @@ export class Agent implements ReadModel, PlayStage {
   readonly #context: AgentContext;
   readonly #rejected: RejectionReport;
   readonly #manifests: FollowedManifests;
-  /** The manifests that were read last. */
+  /** Paths of the manifests that were read last. */
   #manifestPaths: readonly string[];
   readonly #mesh: MeshFeed;
   readonly #startup: Startup;
@@ -129,7 +129,7 @@ export class Agent implements ReadModel, PlayStage {
       nodeName,
       onReject,
       onListenerFault,
-      // The datapath and the API add the addresses of nodes themselves.
+      // Without addresses: the datapath and the API add those of nodes themselves.
       nodePort: { enabled: true },
     });
     this.nodes = new NodeManager({
@@ -143,8 +143,8 @@ export class Agent implements ReadModel, PlayStage {
       onReject,
       onHandlerFault: ({ handler, error, node }) => {
         log.error({ err: error, node }, 'a node handler failed');
-        const of = node === undefined ? '' : `${node}: `;
-        this.#history?.noteFailure(handler.name ?? 'node handler', `${of}${messageOf(error)}`);
+        const prefix = node === undefined ? '' : `${node}: `;
+        this.#history?.noteFailure(handler.name ?? 'node handler', `${prefix}${messageOf(error)}`);
       },
     });
     const { ipcache, services, nodes } = this;
@@ -237,7 +237,7 @@ export class Agent implements ReadModel, PlayStage {
   }
 
   /**
-   * Runs the steps of the start, `first` before its own. Resolves when the initial sync is complete or has timed out, and returns one
+   * Runs the steps of `first`, then the agent's own steps. Resolves when the initial sync is complete or has timed out, to one
    * sentence for each incomplete input. Throws `InputError` if an input cannot be used. May be called once only.
    */
   async start(signal: AbortSignal, first: readonly Step[] = []): Promise<readonly string[]> {
@@ -249,8 +249,8 @@ export class Agent implements ReadModel, PlayStage {
   }
 
   /**
-   * Returns the steps in the order of the start; the stop uses the reverse order. First the state on disk, then all feeds, then the
-   * wait for complete inputs, then the steps that need them. Steps of one row run concurrently.
+   * Returns the steps in the order of the start; the stop uses the reverse order. The state on disk comes first, then all
+   * feeds, then the wait for complete inputs, then the steps that need complete inputs. Steps of one row run concurrently.
    */
   #stages(timeout: AbortSignal): readonly (readonly Step[])[] {
     const mesh = this.#mesh;
@@ -288,7 +288,9 @@ export class Agent implements ReadModel, PlayStage {
     };
   }
 
-  /** Releases the restored state of a cluster when its sources are complete or the cluster is no longer followed. */
+  /**
+   * Returns the step that withdraws the restored state of each cluster when its sources are complete or it has left the mesh.
+   */
   #releaseStep(): Step {
     let ends: (() => void) | undefined;
     return {
@@ -321,8 +323,8 @@ export class Agent implements ReadModel, PlayStage {
   }
 
   /**
-   * Releases the restored state of a cluster if its sources are complete. Does nothing before the end of the initial sync, because
-   * another source may still provide the missing entries.
+   * Withdraws the restored state of a cluster if its sources are complete. Does nothing before the end of the initial sync,
+   * because another source may still provide entries that exist only in the restored state.
    */
   #checkCluster(cluster: string): void {
     const { followed } = this.#mesh;
@@ -330,7 +332,7 @@ export class Agent implements ReadModel, PlayStage {
     const { local, mesh } = followed;
     const isLocal = local.names.includes(cluster);
     const progress = isLocal ? local.progressOf(cluster) : mesh.progressOf(cluster);
-    // An empty kvstore in memory is complete. An empty etcd may have lost its data.
+    // An empty kvstore in memory has no further keys. An empty etcd may have lost its data.
     const isEmpty = isLocal && this.#options.kvstore === 'memory' && progress?.settled === true;
     const isComplete = progress === undefined || progress.synced || isEmpty;
     const isKubernetesComplete = !isLocal || this.#kubernetes === undefined || this.#kubernetes.synced;
@@ -361,7 +363,9 @@ export class Agent implements ReadModel, PlayStage {
     };
   }
 
-  /** Marks the engines as synced when the inputs are complete or their wait has timed out. */
+  /**
+   * Returns the step that marks the engines as synced. It runs when the inputs are complete or the wait for them has timed out.
+   */
   #complete(): Step {
     const { log, clock } = this.#context;
     const begun = clock.now();
@@ -403,7 +407,7 @@ export class Agent implements ReadModel, PlayStage {
     this.#manifestPaths = paths;
   }
 
-  /** Changes the rates of requests to each etcd; see `RateLimitOptions`. */
+  /** Changes the rates of requests to each etcd. See `RateLimitOptions`. */
   changeRates(rateLimit: RateLimitOptions): void {
     this.#tape?.tape.note('the rates of requests are set again');
     const changes = this.#mesh.changeRates(rateLimit);

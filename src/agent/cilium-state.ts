@@ -30,7 +30,7 @@ interface EndpointDocument extends Omit<CiliumEndpoint, 'labels' | 'identityLabe
   readonly identityLabels: readonly string[];
 }
 
-/** A problem of a file, or the reason why it was ignored. */
+/** A problem of a file, or the reason why the file was ignored. */
 interface ProblemDocument {
   readonly file: string;
   readonly reason: string;
@@ -322,7 +322,10 @@ const OUTCOME_TEXTS: Readonly<Record<EndpointKind, string>> = {
   ingress: 'not imported',
 };
 
-/** Returns a state directory as text: its contents and their use after a restart. Problems are not included; see `problems`. */
+/**
+ * Returns a state directory as lines of text: its contents, and what an agent does with them after a restart. The problems are
+ * not included; they are in `problems`.
+ */
 export function ciliumStateLines(state: CiliumStateDocument): readonly string[] {
   const endpoints = state.endpoints.map((endpoint) => [
     String(endpoint.id),

@@ -4,17 +4,17 @@ import type { ExplainedClaim } from '../ipcache/types.ts';
 import type { CopiedResource } from '../kvstore/codec/keys.ts';
 import { ownerCluster } from '../model/source.ts';
 
-/** What {@link claimOrigin} asks. */
+/** The sources of {@link claimOrigin}. */
 export interface OriginSources {
   /** Name of the local cluster. */
   readonly clusterName: string;
-  /** True if the kvstore of a cluster is in the process. */
+  /** Returns true if the kvstore of a cluster is in the memory of this process. */
   readonly isInProcess: (cluster: string) => boolean;
-  /** Returns the key and revision of a resource of a cluster; `undefined` if it is not held. */
+  /** Returns the kvstore key of an object of a cluster and its revision; `undefined` if the cluster has no such object. */
   readonly versionOf: (cluster: string, resource: CopiedResource, name: string) => KeyVersion | undefined;
 }
 
-/** Returns the origin of a claim, with the present key and revision in the store. Costs two lookups. */
+/** Returns the origin of a claim, with its current key and revision in the store. Costs two lookups. */
 export function claimOrigin(
   { key, source, owner, k8s }: Pick<ExplainedClaim, 'key' | 'source' | 'owner' | 'k8s'>,
   { clusterName, isInProcess, versionOf }: OriginSources,
@@ -35,9 +35,14 @@ export function claimOrigin(
     case 'k8s':
     case 'custom-resource': {
       const pod = k8s?.podName ? `pod ${k8s.namespace}/${k8s.podName}` : undefined;
-      const of = node === undefined ? pod : `node ${node}`;
-      const text = `Kubernetes of ${clusterName}${of === undefined ? '' : `, ${of}`}`;
-      return { text, cluster: clusterName, store: 'kubernetes', ...(of !== undefined && { key: of }) };
+      const object = node === undefined ? pod : `node ${node}`;
+      const text = `Kubernetes of ${clusterName}${object === undefined ? '' : `, ${object}`}`;
+      return {
+        text,
+        cluster: clusterName,
+        store: 'kubernetes',
+        ...(object !== undefined && { key: object }),
+      };
     }
     case 'restored':
       return { text: `checkpoint of ${cluster}, not confirmed yet`, cluster, store: 'checkpoint' };

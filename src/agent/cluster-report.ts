@@ -4,7 +4,7 @@ import type { Unsubscribe } from '../base/subscription.ts';
 import { troubleText } from '../client/cluster-text.ts';
 import type { Logger } from '../process/log.ts';
 
-/** Shorter trouble is not reported. */
+/** Problems that end within this time are not logged. */
 const GRACE_MS = 1_000;
 
 /** The reported clusters. */
@@ -16,7 +16,7 @@ export interface ReportedClusters {
   onChange(callback: (name: string) => void): Unsubscribe;
 }
 
-/** Interval between the first two lines about one trouble. It doubles with each line up to the maximum. */
+/** Interval between the first two lines about a problem. It doubles with each line up to the maximum. */
 const REASON_MS = 10_000;
 const REASON_MAX_MS = 600_000;
 
@@ -30,9 +30,10 @@ interface ClusterProblem {
 }
 
 /**
- * Logs when a cluster becomes unreachable or loses its configuration, when the reason changes, when the cluster is complete again,
- * and which clusters join and leave. The agent still serves the known state (SEMANTICS 6), so nothing else would show the trouble.
- * The end of a trouble has the same log level as its beginning, because a reader of one needs the other.
+ * Logs when a cluster becomes unreachable or loses its configuration, when the reason changes, and when the cluster is complete
+ * again. Also logs which clusters join and leave. The agent serves the known state all the time (SEMANTICS 6), so nothing else
+ * would show the problem. The end of a problem has the same log level as its beginning, so that a filter by level shows both or
+ * none.
  */
 export class ClusterReport {
   readonly #clusters: ReportedClusters;
@@ -48,9 +49,7 @@ export class ClusterReport {
     this.#clock = clock;
   }
 
-  /**
-   * Starts with the current state. Clusters that are not ready now are not logged again, because the initial sync has reported them.
-   */
+  /** Starts with the current state. Current problems are not logged, because the initial sync has reported them. */
   start(): void {
     const since = this.#clock.now();
     for (const name of this.#clusters.names) {

@@ -31,7 +31,7 @@ export interface DatapathKeeperOptions {
   readonly onRepairFailed?: ((error: unknown) => void) | undefined;
 }
 
-/** Interval of checking the inputs while found items are held. */
+/** Interval of checking the inputs while items of an earlier agent are kept. */
 const POLL_MS = 1_000;
 /**
  * Limits of the pause between two repairs. Repairs are periodic because the kernel does not notify of map entries that other
@@ -42,8 +42,8 @@ const REPAIR_MS = { shortest: 10_000, longest: 300_000 } as const;
 const PAUSE_FACTOR = 200;
 
 /**
- * Runs the datapath of an agent: opens it as a step of the start, releases found items when the caches are complete, and repairs
- * the kernel periodically.
+ * Runs the datapath of an agent. Opens it as a step of the start, releases the items of an earlier agent (*found* items) when
+ * the caches are complete, and repairs the kernel periodically.
  */
 export class DatapathKeeper implements DatapathModel {
   readonly #options: DatapathKeeperOptions;
@@ -82,13 +82,13 @@ export class DatapathKeeper implements DatapathModel {
     };
   }
 
-  /** Marks the initial sync as complete, so that found items may be released. Idempotent. */
+  /** Marks the initial sync as complete, after which found items may be deleted. Idempotent. */
   firstSyncOver(): void {
     this.#isSynced = true;
     this.#check();
   }
 
-  /** Releases the found items with complete inputs. Checks again later until all inputs are complete. */
+  /** Releases the found items whose inputs are complete. Checks again later until all inputs are complete. */
   #check(): void {
     if (this.#datapath === undefined || this.#complete) return;
     this.#timer?.cancel();

@@ -21,7 +21,7 @@ const CHECK_MS = 1000;
 
 /** Minimum time between two marks for failures of one handler, because a handler may fail for each node. */
 const FAILURE_MS = 1000;
-/** Handlers whose last failure is remembered. An agent has fewer. */
+/** Maximum number of handlers whose last failure is remembered. An agent has fewer handlers. */
 const MAX_HANDLERS = 64;
 /** Maximum length of the reason in the mark of a failure. */
 const MAX_DETAIL = 200;
@@ -46,13 +46,16 @@ export interface HistoryKeeperOptions {
   readonly log: Logger;
 }
 
-/** Records the changes of the agent from the end of the initial sync on, and marks what happens to its clusters. */
+/**
+ * Records the changes of the engines from the end of the initial sync on, and marks failures and states of clusters in the
+ * history.
+ */
 export class HistoryKeeper {
   readonly history: History;
   readonly #options: HistoryKeeperOptions;
   #timer: Timer | undefined;
   #subscriptions: Unsubscribe[] = [];
-  /** The last reported state of each cluster: `complete`, `unreachable` or neither. */
+  /** The last reported state of each cluster. */
   readonly #states = new Map<string, string>();
   #failure: string | undefined;
   /** The monotonic time of the last mark of each handler. */
@@ -69,7 +72,7 @@ export class HistoryKeeper {
     });
   }
 
-  /** Returns the step that reads the segments of earlier processes, and completes those of this one at the stop. */
+  /** Returns the step that reads the segments of earlier processes. Its stop writes the last segment of this process. */
   step(): Step {
     return {
       name: 'history',
@@ -191,7 +194,7 @@ export class HistoryKeeper {
     const status = clusters.statusOf(name);
     const before = this.#states.get(name);
     const seen = status === undefined ? 'left' : stateOf(status);
-    // A cluster that joins is not connected at first.
+    // A cluster that joins is unreachable only after it was connected once.
     const state = seen === 'unreachable' && (before ?? 'joining') === 'joining' ? 'joining' : seen;
     this.#noteCompleteness(name, status !== undefined && status.missing.length > 0);
     if (before === state) return;

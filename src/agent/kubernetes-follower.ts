@@ -58,7 +58,10 @@ export interface KubernetesFollowerContext {
 
 /** Maximum time without progress of a first list before the start continues without it (KUBERNETES 55). */
 const PROGRESS_TIMEOUT_MS = 180_000;
-/** Number of failures of a first list before the start continues without it. More than one, because one failure may be transient. */
+/**
+ * Number of failures of a first list after which the start continues without it. More than one, because one failure may be
+ * transient.
+ */
 const MAX_FAILURES = 3;
 
 /** Returns the addresses of this machine, without loopback. */
@@ -89,7 +92,9 @@ export class KubernetesFollower {
     this.#context = context;
   }
 
-  /** Returns the step that starts the feed. It fails if the kubeconfig is invalid. It does not wait for the API server. */
+  /**
+   * Returns the step that starts the feed. The step fails if the kubeconfig is invalid. It does not wait for the API server.
+   */
   follow(onChange: () => void): Step {
     return {
       name: 'Kubernetes',
@@ -177,7 +182,7 @@ export class KubernetesFollower {
     this.#layer?.releaseWithheld();
   }
 
-  /** Resolves when the IPCache has the claims for all labels of prefixes received so far. */
+  /** Resolves when all labels of prefixes received so far are claims in the IPCache. */
   async waitForLabels(): Promise<void> {
     await this.#layer?.waitForRevision();
   }
@@ -188,7 +193,7 @@ export class KubernetesFollower {
     for (const { identity, labels } of this.#layer?.identities.entries() ?? []) yield [identity, labels];
   }
 
-  /** Counts the changes of {@link identities}. */
+  /** Number of changes of {@link identities}. Never decreases. */
   get identityChanges(): number {
     return (this.#feed?.identities.changes ?? 0) + (this.#layer?.identities.changes ?? 0);
   }

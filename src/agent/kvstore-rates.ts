@@ -4,8 +4,8 @@ import type { RateLimitOptions } from '../base/rate-limit.ts';
 const RATES = ['qps', 'bootstrapQps', 'maxInflight'] as const;
 
 /**
- * The request rates for all etcds of an agent. `local` and `remote` are live: after {@link change}, the clients that use them apply
- * the new rates from their next call.
+ * The request rates for all etcds of an agent. Clients read `local` and `remote` on each call, so a {@link change} applies from
+ * their next call on.
  */
 export class KvstoreRates {
   readonly #now: { -readonly [Field in keyof RateLimitOptions]: RateLimitOptions[Field] };

@@ -22,7 +22,7 @@ const COALESCE_MS = 100;
 
 /** Maximum number of changes of a kind that are shown individually. The others are only counted. */
 const MAX_SHOWN = 8;
-/** This maximum with the option `all`. Reached only if the reader has stopped reading. */
+/** The same maximum with the option `all`. It is reached only if the reader of the terminal has stopped reading. */
 const MAX_SHOWN_ALL = 10_000;
 
 const KINDS: readonly ChangeKind[] = ['node', 'service', 'ip'];
@@ -51,8 +51,8 @@ export interface LiveViewOptions {
 
 /**
  * Shows each change of the agent's state in one line with its time. In a burst, it shows the first changes of each kind and the
- * number of the others. The state at the time of subscribing is not shown. While the reader of the terminal is far behind, changes
- * are only counted; they are shown when it has caught up.
+ * number of the others. The state at the time of subscribing is not shown. While the reader of the terminal is far behind,
+ * changes are counted. They are shown when it has caught up.
  */
 export class LiveView {
   readonly #views: EngineViews;
@@ -94,7 +94,7 @@ export class LiveView {
     return unsubscribeOnce(() => {
       for (const unsubscribe of subscriptions) unsubscribe();
       this.flush();
-      this.#timer?.cancel(); // does not wait for a reader that is far behind
+      this.#timer?.cancel(); // the pending changes are shown now, even if the reader is far behind
     });
   }
 

@@ -45,20 +45,20 @@ const READ_MS = 180_000;
 const REACH_MS = 30_000;
 
 /**
- * Maximum time without progress of the initial sync of a cluster before the agent starts without the missing state. After a
- * short silence a kvstore in memory has no more events; a kvstore behind a network may still have some (SEMANTICS 8).
+ * Maximum time without progress of a cluster's initial sync. After it the agent starts without the missing state. A kvstore in
+ * memory has no more events after a short silence; one behind a network may have some (SEMANTICS 8).
  */
 const PROGRESS_TIMEOUT_MS = { memory: 5_000, etcd: 180_000 };
 
 /**
- * Number of failures until the start does not wait for a cluster. More than one for etcd, because a first failure may be
- * accidental.
+ * Number of failures after which the start does not wait for a cluster. More than one for etcd, because one failure may be
+ * transient.
  */
 const FAILURES = { memory: 1, etcd: 3 };
 
 /**
- * Maximum time without progress of a cluster that has failed. A silent server fails after 10 s, and many unreachable clusters take
- * turns, so that the third failure can take minutes.
+ * Maximum time without progress of a cluster that has failed. Without it, the third failure could take minutes: a silent server
+ * fails after 10 s, and many unreachable clusters are retried in turn.
  */
 const FAILED_DEADLINE_MS = 60_000;
 
@@ -86,7 +86,7 @@ export class MeshFeed {
     this.#recorded = new RecordedMesh(context.clock, context.random, context.gate);
   }
 
-  /** The followed clusters; undefined before the start has reached them. */
+  /** The followed clusters; undefined before the step that follows them. */
   get followed(): Followed | undefined {
     return this.#followed;
   }
@@ -149,7 +149,7 @@ export class MeshFeed {
     };
   }
 
-  /** Returns the step that waits for the initial sync of the local cluster, each resource by its progress. */
+  /** Returns the step that waits for the initial sync of the local cluster as long as it makes progress. */
   localSync(timeout: AbortSignal): Step {
     return {
       name: 'initial sync of the local cluster',
@@ -161,7 +161,7 @@ export class MeshFeed {
     };
   }
 
-  /** Returns the step that waits for the initial sync of the remote clusters, each by its progress. */
+  /** Returns the step that waits for the initial sync of each remote cluster as long as that cluster makes progress. */
   remoteSync(timeout: AbortSignal): Step {
     return {
       name: 'initial sync of the remote clusters',
@@ -181,8 +181,8 @@ export class MeshFeed {
   }
 
   /**
-   * Returns true if the services of all remote clusters are known: a cluster is complete, its services have expired, or
-   * `isRestored` returns true because a checkpoint contains it. Returns false before the clusters are followed.
+   * Returns true if the services of all remote clusters are known. Those of a cluster are known if it is complete, its services
+   * have expired, or a checkpoint contains it (`isRestored`). Returns false before the clusters are followed.
    */
   offersKnown(isRestored: (cluster: string) => boolean): boolean {
     if (this.#followed === undefined || !this.#isListed || this.folderProblems().length > 0) return false;

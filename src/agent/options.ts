@@ -23,7 +23,7 @@ export const KUBERNETES_ENDPOINTS = ['ciliumendpoints', 'ciliumendpointslices', 
 
 /** Options for following a Kubernetes API server. */
 export interface KubernetesOptions {
-  /** Follow the API server only if the process runs in a pod with a service account. */
+  /** If true, the API server is followed only if the process runs in a pod with a service account. */
   readonly ifInCluster: boolean;
   /** Path of a kubeconfig; `undefined`: use the pod's service account. */
   readonly kubeconfig?: string | undefined;
@@ -31,19 +31,22 @@ export interface KubernetesOptions {
   readonly context?: string | undefined;
   /** Files or folders with recorded objects. If not empty, an API server in this process serves them instead of a real one. */
   readonly load: readonly string[];
-  /** Returns recorded objects of another source than files. If present, the API server in this process serves them, too. */
+  /**
+   * Returns recorded objects from another source than files. If set, the API server in this process serves them in addition to
+   * those of `load`.
+   */
   readonly objects?: (() => AsyncIterable<Manifest>) | undefined;
   readonly watch: readonly KubernetesPart[];
   readonly endpoints: (typeof KUBERNETES_ENDPOINTS)[number];
-  /** `crd`: CiliumIdentities are also used beside a kvstore; `kvstore`: only without one. */
+  /** `crd`: CiliumIdentities are always used. `kvstore`: they are used only if there is no kvstore. */
   readonly identities: 'kvstore' | 'crd';
   readonly serviceProxyName?: string | undefined;
   readonly headlessServices: boolean;
-  /** Claim the addresses of this machine as host, and all unknown addresses as world (KUBERNETES 51). */
+  /** If true, the addresses of this machine get identity `host`, and all unknown addresses `world` (KUBERNETES 51). */
   readonly hostIPs: boolean;
-  /** Use separate identities for the world of IPv4 and of IPv6 (KUBERNETES 50, 51). */
+  /** If true, the world has separate identities for IPv4 and IPv6 (KUBERNETES 50, 51). */
   readonly dualStack: boolean;
-  /** Use the annotations of the local Node (KUBERNETES 40). */
+  /** If true, the annotations of the local Node are used (KUBERNETES 40). */
   readonly nodeAnnotations: boolean;
   /** Encryption key of the local node, for its pods (KUBERNETES 18); 0: none. */
   readonly encryptKey: number;
@@ -53,7 +56,8 @@ export interface KubernetesOptions {
 export interface AgentOptions {
   readonly kvstore: KvstoreKind;
   /**
-   * Name of the local cluster. Recorded keys of its store are in the local kvstore; those of other stores belong to remote clusters.
+   * Name of the local cluster. Recorded keys of the store with this name are put into the local kvstore; those of other stores
+   * belong to remote clusters.
    */
   readonly clusterName: string;
   /** Id of the local cluster; `undefined`: the id in its kvstore, or 0. */
@@ -73,7 +77,10 @@ export interface AgentOptions {
   readonly serviceTTLMs?: number | undefined;
   /** The format of the services of remote clusters; default `auto`. */
   readonly serviceV2?: ServiceV2 | undefined;
-  /** Keep the state of the local kvstore while it has lost its configuration; default true. See `LocalClusterOptions`. */
+  /**
+   * If true, the state of the local kvstore is kept while the kvstore has lost its configuration. Default true. See
+   * `LocalClusterOptions`.
+   */
   readonly failStatic?: boolean | undefined;
   /** Maximum duration of the initial sync; default: unlimited while it makes progress. */
   readonly timeoutMs?: number | undefined;

@@ -10,12 +10,12 @@ import type { ServiceEvent } from '../servicecache/events.ts';
 import type { ServiceCache } from '../servicecache/service-cache.ts';
 import { formatServiceID } from '../servicecache/service-id.ts';
 
-/** Ages of restored state are not part of what changed. */
+/** Omits the ages of restored state, because an age is no change. */
 const NO_AGE = { restoredOf: (): undefined => undefined };
 
 /**
- * Records the changes of services and nodes. Their current content is not a change. A change of a service contains only the fields and
- * the backends that differ, so its size does not depend on the number of backends.
+ * Records the later changes of services and nodes in a history. A change of a service contains only the fields and the backends
+ * that differ, so its size does not depend on the number of backends.
  */
 export function recordDocuments(
   history: History,

@@ -43,8 +43,8 @@ export interface ShowContext extends RunContext {
 }
 
 /**
- * Runs an agent until `use` has settled. Calls it when the initial sync is complete or has stalled. Throws `InputError` if the signal
- * fires before the initial sync is complete, because there is nothing to show then.
+ * Starts an agent, calls `use` when the initial sync is complete or has stalled, and stops the agent when `use` has settled.
+ * Throws `InputError` if the signal fires before the initial sync is complete.
  */
 function withAgent<T>(
   options: AgentOptions,
@@ -80,7 +80,7 @@ export function printState(
   });
 }
 
-/** An answer, and true in `complete` if all sources were complete. */
+/** An answer. `complete` is true if all sources were complete. */
 export interface LoadedSource<T> {
   readonly answer: T;
   readonly complete: boolean;
@@ -102,9 +102,12 @@ export function askMesh<T>(
 export interface FollowOptions extends RunOptions<AgentSettings> {
   /** Path of a script of changes to play. */
   readonly script: string | undefined;
-  /** Shows all changes of a burst. */
+  /** If true, all changes of a burst are shown. */
   readonly all: boolean;
-  /** Shows no changes and writes headlines to the log, for collectors that read the log and the output as one stream. */
+  /**
+   * If true, no changes are shown and headlines are written to the log, for collectors that read the log and the output as one
+   * stream.
+   */
   readonly quiet: boolean;
 }
 

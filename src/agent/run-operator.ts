@@ -65,8 +65,8 @@ export interface OperatorOptions
     | 'mcs'
   > {
   /**
-   * Path of the etcd configuration of the local kvstore. `undefined` selects one in the memory of this process, for a dry run or
-   * recorded objects.
+   * Path of the etcd configuration of the local kvstore. If undefined, the kvstore is in the memory of this process, for a dry
+   * run or recorded objects.
    */
   readonly kvstoreConfig: string | undefined;
   readonly rateLimit: RateLimitOptions | undefined;
@@ -83,7 +83,7 @@ export interface OperatorOptions
   readonly electionTimes: ElectionTimes;
   /** Time after which a leader releases the Lease if its kvstore does not answer. */
   readonly kvstoreDeadlineMs: number;
-  /** If set, writes are printed here and not performed. */
+  /** If set, writes are printed to this output and not performed. */
   readonly dryRun: Output | undefined;
 }
 
@@ -94,12 +94,12 @@ export interface OperatorDocument extends ProcessDocument {
   readonly kvstore: string;
   readonly kubernetes: string | undefined;
   readonly dryRun: boolean;
-  /** Undefined: it runs without an election. */
+  /** Undefined if the operator runs without an election. */
   readonly election: LeaderElectionStatus | undefined;
   readonly duties: readonly DutyStatus[];
-  /** The namespaces whose objects are published. Undefined: all namespaces. */
+  /** The namespaces whose objects are published. Undefined if all namespaces are published. */
   readonly namespaces: GlobalNamespacesStatus | undefined;
-  /** The numbers of the multi-cluster services API. Undefined: it is off. */
+  /** Counts of the multi-cluster services API. Undefined if it is off. */
   readonly mcs: McsStatus | undefined;
   /** The followed remote clusters; empty if no duty reads them. */
   readonly clusters: readonly Pick<RemoteClusterStatus, 'name' | 'state' | 'ready' | 'lastFailure'>[];
@@ -292,7 +292,10 @@ class OperatorProcess implements ServedProcess {
     return this.#recorded === undefined && this.#options.dryRun === undefined;
   }
 
-  /** True while no other operator can lead. False as soon as the Lease may have expired, even if the duties have not ended yet. */
+  /**
+   * True while this operator holds a valid Lease or runs without an election. False as soon as the Lease may have expired, even
+   * if the duties have not ended yet.
+   */
   get #isLeader(): boolean {
     return !this.#hasElection || this.#election?.mayDelete() === true;
   }
@@ -343,8 +346,8 @@ class OperatorProcess implements ServedProcess {
   }
 
   /**
-   * Returns options that reject writes without a valid Lease. A process that was suspended and then continues must not overwrite
-   * the keys of the next leader.
+   * Returns the options by which the kvstore client rejects writes without a valid Lease. A process that continues after a
+   * suspension must not overwrite the keys of the next leader.
    */
   #fence(): Pick<ReachContext, 'mayWrite' | 'writeTimeoutMs'> {
     const { leaseMs, renewDeadlineMs } = this.#options.electionTimes;
@@ -412,8 +415,8 @@ class OperatorProcess implements ServedProcess {
   }
 
   /**
-   * Runs the duties, with an election if required. A process that has lost or released the Lease ends; its restart begins with
-   * fresh state (OPERATOR 1).
+   * Runs the duties, if required after an election. When the Lease is lost or released, the process ends, so that its restart
+   * begins with fresh state (OPERATOR 1).
    */
   async #run(signal: AbortSignal): Promise<void> {
     const { log, end } = this.#context;
@@ -484,7 +487,7 @@ class OperatorProcess implements ServedProcess {
         gate: this.#gate,
         onReject: (rejection) => this.#rejected.add(rejection),
         onFailure: (error, duty) => {
-          // The status shows what a duty waits for at its start.
+          // A duty that waits at its start is no failure, and the status shows the reason.
           const level = error instanceof NotReadyError ? 'info' : 'warn';
           log[level]({ err: error, duty }, `${duty} failed; retrying`);
         },

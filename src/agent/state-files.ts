@@ -49,7 +49,7 @@ export class StateFiles implements StateFolder {
       const { size, dev, ino, mtimeNs, ctimeNs } = await handle.stat({ bigint: true });
       return {
         size: Number(size),
-        // The time of the change cannot be set by a program, as that of the modification can.
+        // A program can set the modification time, but not the time of the last status change (ctime).
         version: [dev, ino, size, mtimeNs, ctimeNs].join(' '),
         read: (into, position) => readFrom(handle, into, position),
         close: () => handle.close(),

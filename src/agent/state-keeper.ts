@@ -39,12 +39,12 @@ export interface StateKeeperOptions {
 /** Maximum time without progress while a checkpoint is read. */
 const READ_MS = 180_000;
 
-/** Maximum duration of writing the last checkpoint. One with 10,000,000 entries takes about half of it. */
+/** Maximum duration of writing the last checkpoint, twice the time for 10,000,000 entries. */
 const WRITE_MS = 60_000;
 
 /**
  * Keeps the state of the agent over a restart (`src/restore`), in the file system. Reads the checkpoint in a step of the start.
- * Writes one each minute if anything has changed, and one at the end. Reports the age of restored state.
+ * Writes a new one each minute if anything has changed, and one at the stop. Reports the age of restored state.
  */
 export class StateKeeper {
   readonly #options: StateKeeperOptions;
@@ -90,7 +90,7 @@ export class StateKeeper {
       name: 'checkpoint',
       progressTimeoutMs: READ_MS,
       onTimeout: 'continue',
-      // Only a write takes long. A read that blocks is abandoned like any other step.
+      // Only the write of the last checkpoint may take long. A read that blocks is abandoned like any other step.
       get stopMs() {
         return complete ? WRITE_MS : STOP_MS;
       },
@@ -100,7 +100,7 @@ export class StateKeeper {
         const outcome = await this.#restoration.read(signal, progress);
         this.#log(outcome);
         if (outcome.kind !== 'restored' && outcome.kind !== 'interrupted') await this.#import();
-        // The engines contain only a part of the checkpoint, so writing one would lose the rest.
+        // After an interrupted restore, the engines contain only a part of the checkpoint, so a new one would lose the rest.
         if (outcome.kind === 'interrupted') return;
         complete = true;
         this.#checkpointer.start();
@@ -153,7 +153,7 @@ export class StateKeeper {
     return this.#restoration.clusterOf(identity);
   }
 
-  /** Returns all restored identities, including those that a source provides, too. */
+  /** Returns all restored identities, even those that a source provides by now. */
   identities(): Iterable<KnownIdentity> {
     return this.#restoration.identities();
   }
@@ -189,7 +189,7 @@ export class StateKeeper {
     return [ipcache.revision, nodes.revision, services.revision, identityChanges(), awaited].join('/');
   }
 
-  /** Imports the state of a Cilium agent. The agent starts in any case (AGENT 14, 21). */
+  /** Imports the state of a Cilium agent. A failure is logged, and the agent starts without this state (AGENT 14, 21). */
   async #import(): Promise<void> {
     const { importFrom, clusterName, nodeName, log, onReject } = this.#options;
     if (importFrom === undefined) return;

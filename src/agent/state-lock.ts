@@ -21,9 +21,8 @@ export class StateLock {
   }
 
   /**
-   * Locks the folder. Throws `InputError` if another process holds the lock. If no socket can be created in the folder, such as on
-   * a read-only disk, it is used without a lock, because no checkpoint can be written there either, or an existing one stays
-   * intact.
+   * Locks the folder. Throws `InputError` if another process holds the lock. If no socket can be created in the folder, for
+   * example on a read-only disk, this is logged and the folder is used without a lock.
    */
   async acquire(): Promise<void> {
     const server = createServer((_request, response) => response.end(JSON.stringify({ pid: process.pid })));

@@ -10,7 +10,10 @@ export interface AddressRoleDocument {
   readonly kind: 'service' | 'node';
   /** `namespace/name` of the service, `cluster/name` of the node. */
   readonly name: string;
-  /** Such as `cluster-ip`, `external-ip`, `ingress-ip` or `InternalIP`. */
+  /**
+   * The kind of the address: of a service `cluster-ip`, `external-ip`, `ingress-ip` or `node-port`, of a node its type such as
+   * `InternalIP`.
+   */
   readonly as: string;
   /** The ports of a service on this address: `80/TCP`. */
   readonly ports?: readonly string[] | undefined;

@@ -2,7 +2,7 @@ import { type IncomingMessage, request } from 'node:http';
 import { messageOf } from '../base/failure.ts';
 import type { ProblemDocument } from './problem.ts';
 
-/** The agent is unreachable or answered with a problem. */
+/** Thrown if the agent is unreachable or answers with a problem. */
 export class ApiError extends Error {
   /** The problem that the agent returned; `undefined` if it was unreachable. */
   readonly problem: ProblemDocument | undefined;
@@ -27,10 +27,13 @@ export interface ApiOrigin {
   readonly ca?: string | undefined;
 }
 
-/** Sends requests to an agent over its unix socket, or over TCP. Follows no redirect, because it could get the token. */
+/**
+ * Sends requests to an agent over its unix socket, or over TCP. Follows no redirect, because the target of a redirect would
+ * receive the token.
+ */
 export class ApiClient {
   readonly #target: ApiOrigin | undefined;
-  /** The socket or the origin. */
+  /** The path of the socket, or the origin, for messages. */
   readonly #name: string;
   readonly #signal: AbortSignal;
 
@@ -87,7 +90,7 @@ export class ApiClient {
       ...(content !== undefined && { 'content-type': 'application/json' }),
       ...(token !== undefined && { authorization: `Bearer ${token}` }),
     };
-    // A pooled connection could outlive the agent.
+    // No pool: a pooled connection could outlive the agent.
     const options = { method: content === undefined ? 'GET' : 'POST', signal: this.#signal, headers };
     const { request: secureRequest } =
       origin?.startsWith('https:') === true ? await import('node:https') : {};
@@ -128,8 +131,8 @@ function parsed(name: string, type: string | undefined, text: string): unknown {
   try {
     return parseAnswer(type, text);
   } catch (cause) {
-    const what = name.includes('://') ? 'an agent' : 'the socket of an agent';
-    throw new ApiError(`${name}: not ${what}: its answer is not JSON`, undefined, cause);
+    const target = name.includes('://') ? 'an agent' : 'the socket of an agent';
+    throw new ApiError(`${name}: not ${target}: its answer is not JSON`, undefined, cause);
   }
 }
 

@@ -20,12 +20,12 @@ export interface ApiContext {
   readonly onFault: (error: unknown) => void;
 }
 
-/** Context of routes that read lists or many items. They share one gate, which spreads their work over turns of the event loop. */
+/** Context of all routes. Routes that read many items share one gate, which spreads their work over turns of the event loop. */
 export interface RouteContext extends ApiContext {
   readonly gate: TurnGate;
 }
 
-/** Bindings of a request: its connection, if any. */
+/** Environment of a request: its connection, if there is one. */
 export interface ApiEnv {
   readonly Bindings: Partial<HttpBindings>;
 }

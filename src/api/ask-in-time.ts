@@ -1,7 +1,7 @@
 import { EitherSignal } from '../base/follow-signal.ts';
 import { ApiClient, ApiError, type ApiOrigin, type Ask } from './api-client.ts';
 
-/** Milliseconds that an answer may take, because the agent may be the problem. The largest answer takes a few seconds. */
+/** Maximum time for an answer. The largest answer takes a few seconds; an agent that hangs never answers. */
 const ANSWER_MS = 30_000;
 
 /** The {@link ApiError} of an agent that does not answer in time. */

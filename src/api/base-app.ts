@@ -55,14 +55,14 @@ export function describe(app: ApiApp, version: string, description: string): voi
   });
 }
 
-/** The fields of a schema issue that are used here. */
+/** The used fields of an issue of zod. */
 interface SchemaIssue {
   readonly code: string;
   readonly path: readonly PropertyKey[];
   readonly message: string;
   /** Names of unknown fields. */
   readonly keys?: readonly string[];
-  /** The kind of value with a limit, such as `array`, and the limit. */
+  /** The kind of the limited value, such as `array`. */
   readonly origin?: string;
   readonly maximum?: number | bigint;
   readonly minimum?: number | bigint;
@@ -72,7 +72,7 @@ interface SchemaIssue {
 
 const METHODS = new Set(['GET', 'HEAD', 'POST']);
 
-/** Returns true if a route serves the path. Middleware of all requests does not count. */
+/** Returns true if a route serves the path. Middleware for all paths is no route. */
 function serves(app: ApiApp, method: string, path: string): boolean {
   const [handlers] = app.router.match(method, path);
   return handlers.some(([[, route]]) => route.method === method);
@@ -92,7 +92,7 @@ function fieldProblem(
   });
 }
 
-/** Units of a limit by the kind of value. */
+/** Unit of a limit, by the kind of the value. */
 const UNITS: Readonly<Record<string, string>> = { string: ' characters', array: ' items' };
 
 /** Names of types in messages. */

@@ -22,17 +22,23 @@ export interface FeedRead {
   readonly changes: readonly FeedChange[];
   /** Revision to continue from. */
   readonly revision: number;
-  /** True if changes after the requested revision are no longer held, or if it is unknown. `changes` is then empty. */
+  /** True if some changes after the requested revision were dropped, or if the revision is unknown. `changes` is then empty. */
   readonly missed: boolean;
 }
 
 /** Number of changes that the feed keeps. */
 const HISTORY_SIZE = 65_536;
 
-/** Number of full tables that hold the latest revision of each key. Each covers an equal share of the changes. */
+/**
+ * Number of complete generations. A generation is a table with the latest revision of each key; each covers an equal share of
+ * the changes.
+ */
 const GENERATIONS = 8;
 
-/** Delay between a change and the wake-up of readers. One wake-up covers all changes in between, and its readers share results. */
+/**
+ * Delay between a change and the wake-up of readers. One wake-up covers all changes of that time, and readers at one revision
+ * share the encoded result.
+ */
 const GATHERED_MS = 50;
 
 /** Maximum number of positions that one read examines. Limits its time. */
@@ -40,9 +46,9 @@ const SCAN_LIMIT = 4_096;
 
 /**
  * Numbers the changes of the three engines and keeps the keys of the last 65,536. It keeps no values: a reader reads the
- * *current* value of a key from its engine, so it receives a key once even if the key changed many times. A reader is a
- * revision and costs nothing between reads. If a slow reader misses changes, `missed` reports it; other readers are not
- * delayed (I11).
+ * *current* value of a key from its engine, so it receives a key once even if the key changed many times. The only state of a
+ * reader is its revision, so it costs nothing between reads. If a slow reader misses changes, `missed` reports it; other
+ * readers are not delayed (I11).
  *
  * Each feed starts at revision 0.
  */
@@ -142,15 +148,15 @@ export class ChangeFeed {
       const type = CHANGE_TYPES[this.#types[slot] ?? 0];
       const key = this.#keys[slot];
       assert(type !== undefined && key !== undefined, 'a stored change must have a type and a key');
-      if (!types.has(type) || !this.#isLatest(type, key, at)) continue; // a later change has this key
+      if (!types.has(type) || !this.#isLatest(type, key, at)) continue; // the key has a later change
       changes.push({ revision: at, type, key, at: this.#times[slot] ?? 0 });
     }
     return { changes, revision: at, missed };
   }
 
   /**
-   * Resolves if there is a change after `revision`, the time is over, the feed has ended or the signal fires. It resolves 50 ms
-   * after the change, so that further changes join it.
+   * Resolves 50 ms after the first change after `revision`, so that further changes join it. Also resolves when the time is
+   * over, the feed ends or the signal fires.
    */
   async changed(revision: number, signal: AbortSignal, withinMs: number): Promise<void> {
     if (this.ended || signal.aborted || revision !== this.#revision) return;

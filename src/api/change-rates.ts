@@ -1,6 +1,6 @@
 import { CHANGE_TYPES, type ChangeType } from './change-types.ts';
 
-/** Length of an interval, and the number of complete intervals that are kept: one hour. */
+/** Length of an interval. 360 complete intervals, one hour, are kept. */
 const INTERVAL_MS = 10_000;
 const INTERVALS = 360;
 
@@ -16,7 +16,7 @@ export interface RatesDocument {
 /** Counts changes in intervals of 10 s over the last hour. Counting costs some 10 ns; memory does not grow. */
 export class ChangeRates {
   readonly #begun: number;
-  /** One more than the complete intervals, for the current one. */
+  /** Counts by interval and type: of the complete intervals and of the current one. */
   readonly #counts = new Uint32Array((INTERVALS + 1) * CHANGE_TYPES.length);
   /** The current interval. */
   #last: number;
@@ -46,7 +46,7 @@ export class ChangeRates {
     return { intervalMs: INTERVAL_MS, from, counts };
   }
 
-  /** Makes the interval of `nowMs` the current one. Clears those in between, at most all. */
+  /** Makes the interval of `nowMs` the current one. Clears the counts of the intervals since the previous one. */
   #advance(nowMs: number): void {
     const now = Math.floor(nowMs / INTERVAL_MS);
     for (let interval = Math.max(this.#last + 1, now - INTERVALS); interval <= now; interval++)

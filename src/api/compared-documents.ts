@@ -9,9 +9,9 @@ import type { ReadModel } from './read-model.ts';
 type Fields = ComparedDocument['fields'];
 
 /**
- * Yields what two agents should have in common: for each service the definition and the backends of the local cluster (`services`), and
- * the offer of each remote cluster (`services baltic`); for each cluster its nodes (`nodes baltic`). Sources are not part of it.
- * Services and nodes may change during the iteration.
+ * Yields the documents that should be equal in two agents. For each service: its definition with the backends of the local
+ * cluster (group `services`), and the offer of each remote cluster (`services baltic`). For each cluster: its nodes (`nodes
+ * baltic`). Sources are omitted, because they may differ. Services and nodes may change during the iteration.
  */
 export function* comparedDocuments(
   model: Pick<ReadModel, 'services' | 'nodes' | 'restoredOf'>,
@@ -46,7 +46,7 @@ function* partsOf(
 }
 
 function backendField(backends: readonly Backend[]): Fields {
-  // The cluster is part of the group. Several slices may offer the same backend.
+  // Without the cluster, which the name of the group contains. Several slices may offer the same backend.
   const texts = backends.map((backend) => {
     const { address, cluster: _, ports, state, ...others } = backendDocument(backend);
     const extra = Object.entries(others).map(([name, value]) => `${name} ${value}`);

@@ -9,15 +9,15 @@ import type { StatusDocument } from './status-document.ts';
 export const CONFLICT_KINDS = ['pod-cidr', 'prefix', 'cluster-id'] as const;
 
 /**
- * `pod-cidr`: CIDRs of pods of nodes of different clusters overlap. `prefix`: several clusters claim it. `cluster-id`: several
- * clusters have it.
+ * `pod-cidr`: pod CIDRs of nodes of different clusters overlap. `prefix`: several clusters claim the same prefix. `cluster-id`:
+ * several clusters have the same id.
  */
 export type ConflictKind = (typeof CONFLICT_KINDS)[number];
 
 /** One side of a conflict. */
 export interface ConflictSide {
   readonly cluster: string;
-  /** What the cluster claims: `10.0.0.0/16 of node n1`, `identity 131328 on 192.168.0.1`. */
+  /** The claim of the cluster: `10.0.0.0/16 of node n1`, `identity 131328 on 192.168.0.1`. */
   readonly claim: string;
 }
 
@@ -37,12 +37,12 @@ export interface ConflictsDocument {
   readonly items: readonly ConflictDocument[];
 }
 
-/** What conflicts are found in. */
+/** The state that is searched for conflicts. */
 export type ConflictModel = Pick<ReadModel, 'ipcache' | 'nodes' | 'status'>;
 
 /** Maximum number of listed conflicts of a kind; all are counted. */
 const MAX_SHOWN = 1_000;
-/** Items that are examined in one step; takes about 1 ms. */
+/** Number of items that are examined in one step: about 1 ms. */
 const ITEMS_PER_STEP = 256;
 /** Age after which counts are renewed when they are read. */
 const FRESH_MS = 60_000;
@@ -66,7 +66,7 @@ function* cidrsOf(fields: NodeFields): Generator<PodCIDR, void, void> {
   }
 }
 
-/** The CIDRs of pods of all nodes: for each CIDR, one node of each cluster. */
+/** The pod CIDRs of all nodes, with one node of each cluster for each CIDR. */
 class PodCIDRs {
   readonly #byText = new Map<string, Map<string, PodCIDR>>();
   readonly #lengths = { 4: new Set<number>(), 6: new Set<number>() };
@@ -81,7 +81,10 @@ class PodCIDRs {
     this.all.push(cidr);
   }
 
-  /** Returns a CIDR of another cluster that contains this one. Of equal CIDRs, only one is in conflict with the other. */
+  /**
+   * Returns a CIDR of another cluster that contains this one. Of a pair of equal CIDRs, only one call returns the other, so
+   * that the conflict is counted once.
+   */
   containing({ cluster, prefix, text }: PodCIDR): PodCIDR | undefined {
     const [address] = text.split('/');
     for (const length of this.#lengths[prefix.family]) {
@@ -167,7 +170,10 @@ export class ConflictScan {
     return this.#running;
   }
 
-  /** Returns the counts of the last scan, and starts the next one if it is older than a minute. Undefined before the first. */
+  /**
+   * Returns the counts of the last scan; undefined before the first one. Starts a new scan if the last one is older than a
+   * minute.
+   */
   counts(): ConflictsDocument['counts'] | undefined {
     if (this.#last === undefined || this.#clock.now() - this.#lastAt >= FRESH_MS) void this.scan();
     return this.#last?.counts;

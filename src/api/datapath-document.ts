@@ -22,7 +22,7 @@ export interface DatapathMapDocument {
   readonly capacity: number;
 }
 
-/** State of a kernel table with content from the caches: a map or the routes. */
+/** State of a kernel table that is kept equal to the caches: a map or the routes. */
 export interface DatapathTableDocument {
   readonly name: string;
   /**
@@ -43,7 +43,7 @@ export interface DatapathTableDocument {
   readonly pending: number;
   /** Number of pending deletes that wait until other tables no longer refer to their keys. */
   readonly waiting: number;
-  /** Number of keys found at the start and in no cache. */
+  /** Number of keys that were found at the start and that no cache contains. */
   readonly held: number;
   /** Number of keys without room in the table, and number of writes that failed for lack of room. */
   readonly noRoom: number;

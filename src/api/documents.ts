@@ -35,7 +35,10 @@ export interface EntryDocument {
   readonly past?: PastDocument | undefined;
 }
 
-/** Stores of claims. `memory`: a kvstore in the process, such as a recorded one. `agent`: no store, the process makes the claim. */
+/**
+ * Stores of claims. `memory`: a kvstore in the process, such as a recorded one. `agent`: the process makes the claim itself,
+ * without a store.
+ */
 export const STORES = ['etcd', 'memory', 'kubernetes', 'checkpoint', 'agent'] as const;
 
 /** The origin of a claim. */
@@ -71,7 +74,7 @@ export interface ExplanationDocument {
   readonly prefix: string;
   /** Absent if there are no claims. */
   readonly decidedBy?: DecidingRule | undefined;
-  /** Empty for the address of a service that no prefix contains. */
+  /** Strongest first. Empty for the address of a service that no prefix contains. */
   readonly claims: readonly ClaimDocument[];
   /** The services and nodes with the requested IP. Empty for a CIDR, and absent for an earlier moment. */
   readonly roles?: readonly AddressRoleDocument[] | undefined;
@@ -204,7 +207,7 @@ export function ascending(a: string, b: string): number {
   return a < b ? -1 : Number(a > b);
 }
 
-/** Returns a record with sorted keys. `fromEntries` defines all keys as own fields, `__proto__` too. */
+/** Returns a record with sorted keys. `fromEntries` is safe for untrusted keys: even `__proto__` becomes an ordinary field. */
 export function sortedRecord<V, W>(
   entries: Iterable<readonly [string, V]>,
   write: (value: V) => W,

@@ -31,7 +31,10 @@ export interface HistoryRecordDocument {
   /** The claim or part before and after the change; absent: none. */
   readonly before?: unknown;
   readonly after?: unknown;
-  /** The visible identity of the prefix before and after the change; absent if the list is not of one prefix, or if it is unknown. */
+  /**
+   * The visible identity of the prefix before and after the change. Absent if it is unknown, or if the list is of more than one
+   * prefix.
+   */
   readonly effective?: { readonly before: number | null; readonly after: number | null } | undefined;
   readonly cause?:
     | {
@@ -163,14 +166,17 @@ function documentPast(moment: DocumentMoment): PastDocument {
   return pastDocument({ ...moment, effectiveSince: moment.since, effectiveUntil: moment.until });
 }
 
-/** Returns the fields of a document moment. Throws `ProblemError` if it is not held or the object did not exist. */
+/**
+ * Returns the recorded fields of a service or node at a moment. Throws `ProblemError` if the moment is not held or the object
+ * did not exist.
+ */
 function heldFields(moment: DocumentMoment, name: string): PastFields {
   if (moment.reason === 'before-held') throw notHeld(moment.held);
   if (moment.document !== undefined) return moment.document;
   throw notFoundAt('name', name, moment);
 }
 
-/** Returns the problem of something that did not exist at a moment, as far as it is known. */
+/** Returns the problem that an object did not exist at a moment. If that is not certain, the problem states why. */
 export function notFoundAt(
   field: string,
   value: string,
@@ -215,11 +221,11 @@ export function recordDocument(record: HistoryRecord): HistoryRecordDocument {
     return { ...head, mark, ...(subject && { subject }), ...(detail && { detail }) };
   }
   const { key, cause, before, after } = record;
-  const of = { key, ...(cause !== undefined && { cause }) };
+  const common = { key, ...(cause !== undefined && { cause }) };
   if (record.kind !== 'prefix')
     return {
       ...head,
-      ...of,
+      ...common,
       source: record.writer,
       ...(before !== undefined && { before }),
       ...(after !== undefined && { after }),
@@ -227,7 +233,7 @@ export function recordDocument(record: HistoryRecord): HistoryRecordDocument {
   const { writer, effective } = record;
   return {
     ...head,
-    ...of,
+    ...common,
     source: writer.source,
     ...(writer.owner && { owner: writer.owner }),
     ...(record.before !== undefined && { before: claimFields(record.before) }),
@@ -269,14 +275,14 @@ export function whenParameter(field: string, text: string, now: number): When {
   });
 }
 
-/** Returns the problem of a list of a moment before the running process. */
+/** Returns the problem that a list of an earlier moment cannot be produced. */
 export function notListed(held: Held): ProblemError {
   const detail =
     'The moment is not held, or is before the start of this agent: of an earlier one, only single prefixes can be queried.';
   return new ProblemError('not-held', detail, { held: heldDocument(held) });
 }
 
-/** Returns the problem of a moment that is not held. */
+/** Returns the problem that a moment is not held. */
 export function notHeld(held: Held): ProblemError {
   const document = heldDocument(held);
   return new ProblemError('not-held', `Changes are held from ${document.from} on.`, { held: document });

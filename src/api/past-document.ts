@@ -6,7 +6,7 @@ export interface HeldDocument {
   readonly to: string;
 }
 
-/** Why an answer is not certain, as a clause. */
+/** Texts of the reasons why an answer is not certain. Each is a clause without a full stop. */
 export const UNCERTAINTY_TEXTS: Readonly<Record<Uncertainty, string>> = {
   'before-held': 'the history no longer contains the changes of that time',
   'cluster-incomplete': 'a cluster had not delivered all its entries at that time',

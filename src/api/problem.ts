@@ -15,7 +15,7 @@ export interface ProblemDocument {
   readonly allowed?: string | undefined;
   /** The interval for which the history holds changes, ISO 8601. Set if the requested time is outside of it. */
   readonly held?: { readonly from: string; readonly to: string } | undefined;
-  /** Why it is not certain that nothing existed at the requested time. Absent if it is. */
+  /** Why it is not certain that nothing existed at the requested time. Absent if it is certain. */
   readonly reason?: Uncertainty | undefined;
 }
 
@@ -41,7 +41,7 @@ const PROBLEMS = {
 /** Kind of a problem. */
 export type ProblemKind = keyof typeof PROBLEMS;
 
-/** What a problem is about. */
+/** The optional fields of a problem. */
 export type ProblemDetails = Pick<ProblemDocument, 'field' | 'value' | 'allowed' | 'held' | 'reason'>;
 
 /** An error of a handler. The response is its document. */

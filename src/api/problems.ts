@@ -14,12 +14,12 @@ export const SEVERITIES = ['error', 'warning'] as const;
 /** A current problem of an agent. */
 export interface HealthProblem {
   readonly severity: (typeof SEVERITIES)[number];
-  /** What has the problem: `cluster baltic`, `configuration`, a step of the start. */
+  /** The part with the problem: `cluster baltic`, `configuration`, a step of the start. */
   readonly subject: string;
   readonly text: string;
   /** Start of the problem, or time of the state that is served because of it, ISO 8601. */
   readonly since?: string | undefined;
-  /** What to do, one sentence. */
+  /** The recommended action, one sentence. */
   readonly remedy?: string | undefined;
 }
 
@@ -34,7 +34,7 @@ export interface ProblemsDocument {
 /** The status of an agent, or the steps of another process. */
 type ProblemSource = Pick<StatusDocument, 'steps'> & Partial<StatusDocument>;
 
-/** A problem, and the beginnings of the blockers that report the same problem. */
+/** A problem, and the beginnings of the blockers that report the same problem and are therefore omitted. */
 interface ReportedProblem extends HealthProblem {
   readonly blockers?: readonly string[];
 }
@@ -51,7 +51,10 @@ function sinceText(now: number, iso: string): string {
   return durationText(now - Date.parse(iso));
 }
 
-/** Returns the first conditions that a step waits for, without those that another problem reports, and the number of the others. */
+/**
+ * Returns the first conditions that a step waits for, without those that another problem reports, and the number of omitted
+ * ones.
+ */
 function waitsText({ waitsFor }: StepDocument, others: readonly ReportedProblem[]): string {
   const prefixes = others.flatMap(({ blockers = [] }) => blockers);
   const listed = waitsFor.filter((what) => !prefixes.some((prefix) => what.startsWith(prefix)));
@@ -97,11 +100,11 @@ function clusterProblem(cluster: ClusterDocument, now: number): readonly Reporte
   const textOf = (...parts: readonly (string | undefined)[]): string => parts.filter(Boolean).join(' ');
   if (!connected) {
     const why = lastFailure === undefined ? '' : `: ${lastFailure}`;
-    const what = `Kvstore unreachable for ${sinceText(now, connectedSince)}${why}.`;
+    const problem = `Kvstore unreachable for ${sinceText(now, connectedSince)}${why}.`;
     return [
       {
         ...found,
-        text: textOf(what, served),
+        text: textOf(problem, served),
         since: connectedSince,
         remedy: `Run dpcache clustermesh troubleshoot${cluster.local ? '' : ` ${name}`}.`,
       },
@@ -227,7 +230,7 @@ function* agentProblems(
 }
 
 /**
- * Returns the current problems, the worst first. Each blocker is a problem, unless a problem of the status reports the same.
+ * Returns the current problems, the worst first. Each blocker is a problem, unless another problem reports it already.
  *
  * @param blockers - The blockers of `/readyz`.
  * @param now - Wall-clock time in milliseconds.

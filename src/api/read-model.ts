@@ -12,7 +12,7 @@ import type { DatapathStepDocument, KernelEntryDocument } from './datapath-docum
 import type { OriginDocument } from './documents.ts';
 import type { ClusterDetailDocument, StatusDocument } from './status-document.ts';
 
-/** Age of state restored from a checkpoint and not confirmed by a source. */
+/** Age of state that was restored from a checkpoint and that no source has confirmed. */
 export interface RestoredDocument {
   /** Time of the checkpointed state, ISO 8601. */
   readonly knownAt: string;
@@ -70,7 +70,7 @@ export interface ClusterMetrics {
 
 /** The datapath as the API uses it. */
 export interface DatapathModel {
-  /** Returns the entry of a prefix in the kernel now; `undefined` if no map of prefixes is kept. */
+  /** Returns the current entry of a prefix in the kernel; `undefined` if the datapath has no ipcache map. */
   kernelEntry(prefix: string): KernelEntryDocument | undefined;
   /** Returns the current differences between the kernel and the caches, in the order of their writes. */
   diff(): Promise<readonly DatapathStepDocument[]>;
@@ -78,7 +78,7 @@ export interface DatapathModel {
   repair(): Promise<readonly DatapathStepDocument[]>;
 }
 
-/** A parsed Kubernetes object; the first rejection if it is unusable. */
+/** A parsed Kubernetes object, or the first rejection if the object is unusable. */
 export type ParsedManifest =
   | { readonly service: Service }
   | { readonly slice: EndpointSlice }
@@ -102,7 +102,7 @@ export interface ReadModel extends EngineViews {
   readonly restoredIdentity: (identity: number) => RestoredDocument | undefined;
   /** Returns the status of a cluster with its stores; `undefined` if it is not followed. */
   cluster(name: string): ClusterDetailDocument | undefined;
-  /** Returns the figures of all followed clusters. */
+  /** Returns the metrics of all followed clusters. */
   clusterMetrics(): Iterable<ClusterMetrics>;
   status(): StatusDocument;
   rejections(): RejectionStatus;

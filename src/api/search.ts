@@ -25,7 +25,10 @@ export const SEARCH_KINDS = [
 /** One of {@link SEARCH_KINDS}. */
 export type SearchKind = (typeof SEARCH_KINDS)[number];
 
-/** How a result matches, best first: it is the query, it starts with the query, it contains the query, or it belongs to a match. */
+/**
+ * How a result matches, best first. `exact`: it equals the query. `start`: it starts with the query. `part`: it contains the
+ * query. `related`: it belongs to another match.
+ */
 export const SEARCH_MATCHES = ['exact', 'start', 'part', 'related'] as const;
 
 /** One of {@link SEARCH_MATCHES}. */
@@ -45,7 +48,10 @@ export interface SearchResultDocument {
 /** The results of one kind, best first. */
 export interface SearchGroupDocument {
   readonly kind: SearchKind;
-  /** Number of results that were found; more than `items` if the limit was reached. Of prefixes, at most one more is counted. */
+  /**
+   * Number of results that were found; larger than the length of `items` if the limit was reached. For prefixes, the count
+   * stops at one more than the limit.
+   */
   readonly total: number;
   readonly items: readonly SearchResultDocument[];
 }
@@ -59,14 +65,14 @@ export interface SearchDocument {
   readonly groups: readonly SearchGroupDocument[];
 }
 
-/** Maximum number of items of a kind that one search compares. Pods and identities take about 10 and 6 ms. */
+/** Maximum number of items of a kind that one search compares. At the maximum, pods take about 10 ms and identities 6 ms. */
 export const MAX_COMPARED = { service: 50_000, node: 50_000, pod: 60_000, identity: 4_000 } as const;
 
-/** Names compared in one step, and identities, which have about ten labels each: less than a millisecond. */
+/** Number of names that are compared in one step: less than a millisecond. Identities have about ten labels each. */
 const NAMES_PER_STEP = 4_096;
 const IDENTITIES_PER_STEP = 256;
 
-/** Partial addresses are completed to at most this many CIDRs: `1` matches 1, 10 to 19 and 100 to 199. */
+/** Largest octet. An incomplete octet stands for several: `1` for 1, 10 to 19 and 100 to 199. */
 const MAX_OCTET = 255;
 
 /** An incomplete IPv4 address: `10.`, `10.0.1`. */
@@ -89,7 +95,7 @@ function rank({ match }: Pick<SearchResultDocument, 'match'>): number {
   return SEARCH_MATCHES.indexOf(match);
 }
 
-/** A found name. Its title and detail are written only if it is shown. */
+/** A found name. The title and the detail are formatted only for the names that are shown. */
 interface Found {
   readonly key: string;
   readonly match: SearchMatch;
@@ -99,7 +105,7 @@ function compareFound(a: Found, b: Found): number {
   return rank(a) - rank(b) || a.key.length - b.key.length || ascending(a.key, b.key);
 }
 
-/** Kinds that are found by several objects, such as the label of many identities. Each counts once. */
+/** Kinds whose keys several objects have, such as a label of many identities. Each key counts once. */
 const SHARED_KINDS: ReadonlySet<SearchKind> = new Set<SearchKind>([
   'identity',
   'label',
@@ -159,7 +165,7 @@ class Search {
     this.#exact();
     yield;
     const name = this.#query.toLowerCase();
-    // No name contains `=`, and an address is found by its prefixes.
+    // A query with `=` is a label, and an address is found by its prefixes. Names need not be compared then.
     const isLabel = name.includes('=');
     const isAddress = PARTIAL_ADDRESS.test(name) || Prefix.parseAnnotated(name) !== undefined;
     if (!isLabel) yield* this.#names(name);
@@ -174,7 +180,7 @@ class Search {
     best.add(key, match);
   }
 
-  /** Calls `add` for at most {@link MAX_COMPARED} items of a kind, in steps. The other kinds are compared in any case. */
+  /** Calls `add` for at most {@link MAX_COMPARED} items of a kind, in steps. Each kind has its own limit. */
   *#some<T>(
     items: Iterable<T>,
     kind: keyof typeof MAX_COMPARED,

@@ -8,14 +8,13 @@ export interface ReadProgress {
   /** Bytes that were received and are not yet applied. */
   readonly queuedBytes?: number | undefined;
   /**
-   * Upper bound in milliseconds of the time from the arrival to the application of 99 of 100 changes, since the kvstore was
-   * connected: one of `LATENCY_BOUNDS_MS`; null if it is above all of them. Absent if there was no change. Changes of lists are
-   * not counted.
+   * 99 of 100 changes since the kvstore was connected were applied within this time after their arrival, in milliseconds: one
+   * of `LATENCY_BOUNDS_MS`, or null if above all of them. Absent if there was no change. Items of lists are not counted.
    */
   readonly p99Ms?: number | null | undefined;
 }
 
-/** State of the watch of a resource; `stopped` while its kvstore is not followed. The others: see `WatchState`. */
+/** States of the watch of a resource. `stopped`: its kvstore is not followed. For the others see `WatchState`. */
 export const STORE_STATES = [
   'listing',
   'watching',
@@ -33,7 +32,7 @@ export interface StoreDocument extends ReadProgress {
   /** True if its list was complete once. */
   readonly complete: boolean;
   readonly keys: number;
-  /** Number of keys whose present value is rejected. */
+  /** Number of keys whose current value is rejected. */
   readonly rejected: number;
   /** Number of lists. All except the first are relists. */
   readonly lists: number;
@@ -50,7 +49,7 @@ export interface ClusterDetailDocument extends ClusterDocument {
   readonly config?:
     | {
         readonly id: number;
-        /** By name, unknown ones included. */
+        /** Capabilities by name, unknown ones included. */
         readonly capabilities: Readonly<Record<string, boolean | number | string>>;
       }
     | undefined;

@@ -12,14 +12,14 @@ export type WhatIfLine =
       readonly prefix: string;
       readonly old?: EntryDocument | undefined;
       readonly new?: EntryDocument | undefined;
-      /** If the prefix would be gone: the entry of the longest prefix that would contain it. */
+      /** If the prefix would be removed: the entry of the longest prefix that would contain it. */
       readonly coveredBy?: EntryDocument | undefined;
     }
   | {
       readonly type: 'node';
       readonly kind: 'gone' | 'changed';
       readonly node: string;
-      /** The source of the effective claim now and then. */
+      /** The source of the effective claim before the edits. */
       readonly oldSource: string;
       readonly newSource?: string | undefined;
       readonly addresses: number;

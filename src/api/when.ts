@@ -22,7 +22,7 @@ export function parseWhen(text: string, now: number): When | undefined {
   const sequence = /^#(\d{1,15})$/.exec(text)?.[1];
   if (sequence !== undefined) return { sequence: Number(sequence) };
   if (text === 'now') return now;
-  // Without a zone, the time is local: `dpcache` prints times of other days so.
+  // A time without a zone is local, because `dpcache` prints times of other days in this form.
   if (RFC_3339.test(text) || LOCAL.test(text)) {
     const at = Date.parse(text.replace(' ', 'T').toUpperCase());
     return Number.isNaN(at) ? undefined : at;

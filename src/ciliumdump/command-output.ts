@@ -44,8 +44,8 @@ const PROGRAM = /^(?:kubectl-exec-.*----)?cilium(?:-dbg)?-(.*)$/;
 export function outputKind(file: string): OutputKind | undefined {
   const command = file.replace(/\.(md|json|txt)$/, '');
   if (command === 'hostname') return 'hostname';
-  const words = PROGRAM.exec(command)?.[1];
-  return words === undefined ? undefined : COMMANDS.find(([pattern]) => pattern.test(words))?.[1];
+  const programName = PROGRAM.exec(command)?.[1];
+  return programName === undefined ? undefined : COMMANDS.find(([pattern]) => pattern.test(programName))?.[1];
 }
 
 const FAILURE = '> Error while running ';

@@ -35,8 +35,8 @@ export function* compareServices(
       continue;
     }
     if (found.isLocal) continue;
-    const has = new Set(found.active);
-    const lacking = active.filter((backend) => !has.has(backend));
+    const foundActive = new Set(found.active);
+    const lacking = active.filter((backend) => !foundActive.has(backend));
     if (found.active.length === 0 && active.length > 0) {
       // Terminating backends serve while there are no others.
       yield { kind: 'no-backends', frontend, service, lacking, surplus: [] };

@@ -7,11 +7,11 @@ import { InputError, unreadable } from '../process/input-error.ts';
 import { parseYaml } from '../recording/yaml-documents.ts';
 import { type Setting, SWITCH_VALUES } from './settings.ts';
 
-/** The contents of a file. */
+/** The contents of a configuration file. */
 export interface ConfigFile {
   /** By commander's attribute name. Empty if there is a problem. */
   readonly values: Readonly<Record<string, unknown>>;
-  /** One sentence each. */
+  /** The problems of the file, one sentence each. */
   readonly problems: readonly string[];
 }
 
@@ -47,7 +47,10 @@ function schemaOf({ kind, isNegatable, parse }: Setting): z.ZodType {
   );
 }
 
-/** Returns one problem for each unknown key of an issue, otherwise one with the key, its value and the allowed values. */
+/**
+ * Returns the problems of an issue of zod: one for each unknown key, otherwise one with the key, its value and the allowed
+ * values.
+ */
 function problemsOf(issue: z.core.$ZodIssue, settings: object, keys: readonly string[]): readonly string[] {
   if (issue.code === 'unrecognized_keys')
     return issue.keys.map((key) => {

@@ -77,7 +77,7 @@ async function applyFile(
   }
 }
 
-/** Calls {@link addConfiguration} for a command whose file contains its own options, not those of an agent. */
+/** Calls {@link addConfiguration} for the command of another process than the agent, whose file contains its own options. */
 export function addProcessConfiguration(command: Command, io: CommandIO): Command {
   return addConfiguration(command, io, () => settingsOf(command.options));
 }
@@ -195,8 +195,8 @@ export function processReloads(
 const CONFIGURED = ['agent', 'operator', 'kvstoremesh'] as const;
 
 /**
- * Returns one sentence for each contradiction in the file of an agent. If there are none, returns one for each problem of the files
- * it names.
+ * Returns one sentence for each contradiction in the file of an agent. If there are none, returns one for each problem of the
+ * files that the file names.
  */
 async function agentProblems(values: ConfigFile['values'], readsFiles: boolean): Promise<readonly string[]> {
   const flags: MeshFlags & ServeFlags & DatapathFlags = { ...agentCommand().opts(), ...values };
@@ -208,7 +208,7 @@ async function agentProblems(values: ConfigFile['values'], readsFiles: boolean):
   return reason.length > 0 || !readsFiles ? reason : fileProblems(flags);
 }
 
-/** Returns the same for the file of an operator or a kvstoremesh. */
+/** Like {@link agentProblems}, for the file of an operator or a kvstoremesh. */
 async function processProblems(
   process: Command,
   values: ConfigFile['values'],

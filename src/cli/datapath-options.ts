@@ -2,7 +2,7 @@ import { type Command, InvalidArgumentError, Option } from 'commander';
 import type { HostDatapathOptions } from '../datapath/linux/host-options.ts';
 import { canonicalCIDR } from '../net/prefix.ts';
 
-/** Not the folder of Cilium, which is `/sys/fs/bpf/tc/globals`. */
+/** Default folder of the pins. It is not that of Cilium, `/sys/fs/bpf/tc/globals`. */
 export const DEFAULT_PIN_FOLDER = '/sys/fs/bpf/dpcache';
 
 // The first value of each is the default.
@@ -29,7 +29,7 @@ export interface DatapathFlags {
   readonly datapathDryRun?: true;
 }
 
-/** Parses an absolute path. The next agent must find the pins, even if it has another working directory. */
+/** Parses an absolute path, because the next agent must find the pins even if it has another working directory. */
 function parseAbsolute(path: string): string {
   if (path.startsWith('/')) return path;
   throw new InvalidArgumentError('It must be an absolute path.');
@@ -56,7 +56,7 @@ function parseNumberTo(max: number): (text: string) => number {
 }
 
 const parseCapacity = parseNumberTo(MAX_CAPACITY);
-/** The limit is lower because there are five times as many slots. */
+/** Parses a number of backends. The limit is a fifth, because the maps have five times as many slots. */
 const parseServiceCapacity = parseNumberTo(Math.floor(MAX_CAPACITY / 5));
 
 /** Adds `--datapath-pins` and `--datapath-cgroup` to a command that reads the kernel. */

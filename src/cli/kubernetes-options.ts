@@ -24,7 +24,7 @@ export interface KubernetesFlags {
   readonly k8sEncryptKey?: number;
 }
 
-/** Other sources of the command. If there are any, the service account of the pod is not used by default. */
+/** The other sources that a command names. If there is one, the service account of the pod is not used by default. */
 export interface OtherSources {
   readonly manifests: boolean;
   readonly mesh: boolean;

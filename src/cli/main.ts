@@ -4,7 +4,10 @@ import { EXIT, OUTPUT_CLOSED } from './io.ts';
 import { exitSoon, LogOutput, ProcessOutput } from './process-output.ts';
 import { runCommand } from './program.ts';
 
-/** Longer than any process needs to stop its steps. Kubernetes kills a container after 30 s. */
+/**
+ * Maximum time from a signal to the end of the process. It is longer than any process needs to stop its steps; Kubernetes kills
+ * a container after 30 s.
+ */
 const STOP_MS = 28_000;
 
 const stop = new AbortController();
@@ -13,7 +16,7 @@ let isSignalUsed = false;
 for (const signal of ['SIGINT', 'SIGTERM'] as const)
   process.once(signal, () => {
     stop.abort();
-    // A command may never settle, for example because a disk does not answer.
+    // The command may never settle, for example because a disk does not answer.
     setTimeout(() => exitSoon(EXIT.failed), isSignalUsed ? STOP_MS : 0).unref();
   });
 
@@ -30,7 +33,7 @@ const stdout = new ProcessOutput(process.stdout, {
 const status = await runCommand(process.argv.slice(2), {
   stdout,
   stderr: new LogOutput(stderr),
-  // Opened only by a command that reads it, because an open stdin keeps the process alive.
+  // A getter, because an open stdin keeps the process alive and most commands do not read it.
   get stdin() {
     return process.stdin;
   },

@@ -84,7 +84,7 @@ function otherSources({ kvstore, clustermeshConfig, load = [], manifests = [] }:
   return { mesh, manifests: manifests.length > 0 };
 }
 
-/** Returns true if the flags name a source. Then a question is answered from that source, and no running agent is asked. */
+/** Returns true if the flags name a source. If they do, a question is answered from that source instead of a running agent. */
 export function followsMesh(flags: MeshFlags): boolean {
   const { mesh, manifests } = otherSources(flags);
   return mesh || manifests || namesKubernetes(flags);
@@ -106,7 +106,9 @@ export function addFollowNothing(command: Command): Command {
     .optionsGroup('Options:');
 }
 
-/** Returns the problem if an agent has no source by mistake, because it would answer "unknown" to every question. */
+/**
+ * Returns the problem if an agent has no source and `--follow-nothing` is not set: it would answer "unknown" to every question.
+ */
 export function missingSource(
   flags: MeshFlags & FollowNothingFlags & { readonly play?: string },
   isInCluster: boolean,

@@ -259,8 +259,8 @@ export function addOperatorOptions(command: Command): Command {
 }
 
 /**
- * Returns the reason if an operator has no etcd but needs one. Without etcd, agents could not read its published keys, which would
- * be in the memory of its process, but its collectors would still delete objects of a real API server.
+ * Returns the problem if an operator needs an etcd but has none. Its published keys would be in the memory of its process,
+ * where no agent can read them, while its collectors would delete objects of a real API server.
  */
 export function missingKvstore({
   kvstoreConfig,
@@ -273,7 +273,7 @@ export function missingKvstore({
   return 'no kvstore: add --kvstore-config <file>, or run without one with --dry-run or --k8s-load';
 }
 
-/** Life of the lease of an agent's references to identities. */
+/** Lifetime of the lease of an agent's references to identities. */
 const AGENT_LEASE_MS: number = 15 * 60_000;
 
 /** Returns the contradiction between the flags, if any, before the operator starts. */

@@ -3,8 +3,8 @@ import type { RateLimitOptions } from '../base/rate-limit.ts';
 import { MAX_CLUSTER_ID } from '../model/numeric-identity.ts';
 
 /*
- * The options of more than one command, each with its only text, parser and default. The key in a configuration file and the
- * environment variable are derived from the option (settings.ts).
+ * The options that several commands have. The text, parser and default of each are defined only here. The key in a
+ * configuration file and the environment variable are derived from the option (settings.ts).
  */
 
 /** An option that may be repeated. Each use adds to the previous values. */
@@ -27,7 +27,7 @@ export function parseDuration(text: string): number {
 
 const SIZE_UNITS: Readonly<Record<string, number>> = { B: 1, KiB: 2 ** 10, MiB: 2 ** 20, GiB: 2 ** 30 };
 
-/** The least size that is not off: smaller histories hold nothing of use. */
+/** Minimum size, because a smaller history would contain too little to be useful. */
 const MIN_SIZE: number = 2 ** 20;
 
 /** Parses a size such as `64MiB`, at least 1 MiB, or `off`. Returns bytes; 0 for `off`. */
@@ -113,7 +113,7 @@ export function maxClustersOption(): Option {
   );
 }
 
-/** Returns `--kvstore-config`. `condition`: when the option is used or required. */
+/** Returns `--kvstore-config`. `condition`: text about when the option is used or required. */
 export function kvstoreConfigOption(condition = ''): Option {
   const text = `Cilium etcd configuration of the local kvstore${condition}`;
   return new Option('--kvstore-config <file>', text).argParser(parsePath);
@@ -143,7 +143,7 @@ export function clustermeshConfigOption(): Option {
   ).argParser(parsePath);
 }
 
-/** Returns `--kubeconfig`. `otherwise`: the access without this option. */
+/** Returns `--kubeconfig`. `otherwise`: text about the access without this option. */
 export function kubeconfigOption(otherwise = ''): Option {
   return new Option('--kubeconfig <file>', `kubeconfig of the API server${otherwise}`).argParser(parsePath);
 }

@@ -18,7 +18,7 @@ type Stream = NodeJS.WriteStream;
 
 /** Receives the failures of an output. */
 export interface OutputFaults {
-  /** The reader has closed the pipe (`| head`). Not a failure, but no more output is needed. */
+  /** Called if the reader has closed the pipe (`| head`). This is no failure, but no more output is needed. */
   readonly onClosed: () => void;
   /** Receives the reason of a failed write. Called once. */
   readonly onFailed: (reason: string) => void;
@@ -98,7 +98,7 @@ export class LogOutput implements Output {
 /** Requests of the thread pool in `process.getActiveResourcesInfo`. */
 const POOLED = /^(FSReq|Get(Addr|Name)Info)/;
 
-/** Interval of the checks whether requests of the thread pool have ended, and their maximum number: one second in total. */
+/** Interval of the checks if requests of the thread pool have ended, and the maximum number of checks: one second in total. */
 const POOL_CHECK = { everyMs: 50, count: 20 };
 
 /**
@@ -110,8 +110,9 @@ export function exitSoon(status: ExitStatus = EXIT.ok): void {
 }
 
 /**
- * Ends the process when no thread of the pool is busy. A thread that is blocked in a system call, such as `open(2)` on a lost disk,
- * also blocks `process.exit()`. If a thread is still busy at the last check, the process ends by SIGTERM, and its status is lost.
+ * Ends the process when no thread of the pool is busy, because a thread that is blocked in a system call, such as `open(2)` on
+ * a lost disk, also blocks `process.exit()`. If a thread is busy at the last check, the process ends by SIGTERM without its
+ * exit status.
  */
 function exitWithPool(status: ExitStatus, checks: number): void {
   if (process.getActiveResourcesInfo().some((type) => POOLED.test(type))) {

@@ -75,7 +75,7 @@ export async function runCommand(words: readonly string[], io: CommandIO): Promi
   } catch (error) {
     if (error instanceof CommanderError) return error.exitCode === 0 ? EXIT.ok : EXIT.usage;
     if (!(error instanceof InputError)) throw error;
-    // Escaped, because it may quote files and servers.
+    // Escaped, because the message may quote files and servers.
     io.stderr.write(`dpcache: ${printableLines(error.message)}\n`);
     return EXIT.failed;
   }

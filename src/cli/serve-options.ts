@@ -7,7 +7,7 @@ import { parsePath, parseSize, RepeatableOption } from './option-table.ts';
 
 /** The socket of the agent to ask. */
 export interface SocketFlags {
-  /** False if an agent's settings contain `--no-socket`. */
+  /** Path of the socket; false if the settings contain `--no-socket`. */
   readonly socket?: string | false;
 }
 

@@ -21,7 +21,9 @@ export interface Setting {
   readonly parse: (texts: readonly string[]) => unknown;
 }
 
-/** Options for a single run. In a file they would change the result of a command unexpectedly. */
+/**
+ * Options for a single run. They are not settings, because in a file they would change the result of a command unexpectedly.
+ */
 const NOT_SETTINGS: ReadonlySet<string> = new Set(['once', 'output', 'play', 'all', 'config', 'dryRun']);
 
 /** Returns the settings among the options of a command, in their order. */
@@ -70,13 +72,13 @@ export function environmentValue(
   return { value: setting.parse(setting.kind === 'list' ? text.split(',') : [text]) };
 }
 
-/** Returns one sentence for each variable that is probably a misspelt setting, with the setting. */
+/** Returns one sentence for each environment variable that is probably a misspelt setting. It names the setting. */
 export function misspelt(env: CommandIO['env'], settings: readonly Setting[]): readonly string[] {
   const known = ['DPCACHE_CONFIG', ...settings.map(({ variable }) => variable)];
   return Object.keys(env)
     .filter((name) => name.startsWith('DPCACHE_') && !known.includes(name))
     .flatMap((name) => {
-      // Other variables may have the same prefix: Kubernetes sets DPCACHE_SERVICE_HOST if a service has that name.
+      // Not every other variable with the prefix is misspelt: if a service is named dpcache, Kubernetes sets DPCACHE_SERVICE_HOST.
       const meant = nearest(name, known);
       return meant === undefined || distance(name, meant) > 2
         ? []

@@ -23,7 +23,7 @@ const RANGES_PER_REQUEST = 128;
 /** Buckets of one request: a quarter of all, so that an answer has at most 16,384 sums. */
 const BUCKETS_PER_REQUEST = 64;
 
-/** Claims that one request asks for, if they are spread evenly; an answer has at most 10,000. */
+/** Expected number of claims in an answer, if claims are spread evenly over places. The maximum is 10,000. */
 const CLAIMS_PER_REQUEST = 8_000;
 
 /** Differences that are listed; further ones are counted. */
@@ -50,9 +50,12 @@ export interface AgentDiff {
   readonly differences: readonly ClaimDifference[];
   /** The first 10,000 services and nodes that differ. */
   readonly documents: readonly DocumentDifference[];
-  /** Differences between any two nodes: the local node of each with its addresses, and claims of sources of one node. */
+  /**
+   * Numbers of the differences that exist between any two nodes. `localNode`: the local node of each agent and its addresses.
+   * `localSource`: claims of sources that each node has for itself.
+   */
   readonly expected: { readonly localNode: number; readonly localSource: number };
-  /** Differences that are counted in `writers` and not listed. */
+  /** Number of differences that `writers` counts but that are not listed. */
   readonly notListed: number;
   /**
    * Groups whose digests differ although no entry does: they changed during the comparison, or the agents compute digests in
@@ -67,9 +70,9 @@ export interface AgentDiff {
 const LOCAL_SOURCES: ReadonlySet<string> = new Set(['local', 'generated', 'api', 'unspec']);
 
 /**
- * Returns the claims, services and nodes in which two agents differ, with the reasons. It compares sums, then the buckets that
- * differ, so equal agents exchange a few KiB. Memory: the listed differences, and two answers. Throws `ApiError`, or
- * `InputError` if the agents cannot be compared, or if one of them restarts during the comparison.
+ * Returns the claims, services and nodes in which two agents differ, with the reasons. It compares sums first, and then only
+ * the buckets with different sums, so equal agents exchange a few KiB. Memory: the listed differences, and two answers. Throws
+ * `ApiError`, or `InputError` if the agents cannot be compared, or if one of them restarts during the comparison.
  */
 export async function diffAgents(askA: Ask, askB: Ask): Promise<AgentDiff> {
   const [a, b] = (await Promise.all([askA('/v1/digest'), askB('/v1/digest')])) as [
@@ -132,8 +135,8 @@ export async function diffAgents(askA: Ask, askB: Ask): Promise<AgentDiff> {
 }
 
 /**
- * Returns true for an address of a node on which one of the agents runs: its identity is `host` there only, or it has no claim there,
- * because an agent takes its own node from Kubernetes in another way than the others.
+ * Returns true if a difference is about an address of a node on which one of the agents runs. That agent gives the address
+ * identity `host`, or has no such claim, because it reads its own node from another source than the other agents do.
  */
 function isLocalNode({ a, b }: DifferingClaim, nodeA: string, nodeB: string): boolean {
   if (a === undefined) return b?.owner === nodeA;
@@ -177,7 +180,7 @@ async function* differingPlaces(
   for (let at = 0; at < places.length; ) {
     const { ranges, end } = rangesOf(places, at, perRequest);
     const [inA, inB] = await both(`?place=${ranges.join(',')}`);
-    // Only places that both have answered are compared.
+    // Only places that both answers contain are compared.
     const next = Math.min(inA.next ?? PLACES, inB.next ?? PLACES);
     const skipped = [inA, inB].flatMap(({ tooMany }) => tooMany ?? []);
     const isCompared = ({ place }: { readonly place: number }): boolean =>
@@ -195,8 +198,8 @@ async function* differingPlaces(
 }
 
 /**
- * Returns places from an index on as ranges of at most `count` places in total, and the index of the next place.
- * Small gaps are covered, too, so that the number of requests does not depend on the number of places.
+ * Returns places from an index on as ranges of at most `count` places in total, and the index of the next place. A range may
+ * include small gaps, which limits the number of ranges and requests.
  */
 function rangesOf(
   places: readonly number[],
@@ -240,10 +243,10 @@ function pairsOf<T extends { readonly key: string; readonly place: number }>(
   return pairs;
 }
 
-/** Returns a part of a group; an empty one if the agent has no such group. */
+/** Returns a part of a group's digest; an empty one if the agent has no such group. */
 async function groupOf(ask: Ask, writer: string, path: string): Promise<GroupDigestDocument> {
   try {
-    return (await ask(path)) as GroupDigestDocument; // the version of both was compared
+    return (await ask(path)) as GroupDigestDocument; // both agents have the same version of digests
   } catch (error) {
     if (error instanceof ApiError && error.problem?.status === 404)
       return { writer, buckets: [], places: {}, claims: [], documents: [] };
@@ -251,7 +254,7 @@ async function groupOf(ask: Ask, writer: string, path: string): Promise<GroupDig
   }
 }
 
-/** Returns the indexes at which sums differ. A missing sum is that of no claims. */
+/** Returns the indexes at which sums differ. A missing sum equals the sum of no claims. */
 function unequal(a: readonly string[], b: readonly string[]): readonly number[] {
   const none = '0'.repeat(16);
   const length = Math.max(a.length, b.length);

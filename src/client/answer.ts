@@ -69,7 +69,10 @@ export function hinted(lines: readonly string[], hint: string): readonly string[
   return lines.length > 1 ? lines : [hint];
 }
 
-/** Returns the document at a path; `undefined` if the API responds with 404, and this is certain. */
+/**
+ * Returns the document at a path; `undefined` if the API responds that the object certainly does not exist (404 without
+ * `reason`).
+ */
 export async function find<T>(ask: Ask, path: string): Promise<T | undefined> {
   try {
     return (await ask(path)) as T;
@@ -127,6 +130,6 @@ export function portsCell(
  */
 export function statusOf<T extends object>(status: unknown, field: keyof T & string, process: string): T {
   const isExpected = isObject(status) && (Array.isArray(status[field]) || isObject(status[field]));
-  if (isExpected) return status as T; // the same version of this package wrote it
+  if (isExpected) return status as T; // a process of the same version sent it
   throw new InputError(`the socket does not belong to ${process}: set another one with --socket`);
 }

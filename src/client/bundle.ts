@@ -9,7 +9,7 @@ export const MAX_BUNDLE: number = 20 * 1000 * 1000;
 /** Maximum size of one file before compression. The sum of all files is below {@link MAX_BUNDLE} even if they cannot be compressed. */
 const MAX_FILE: number = 2 << 20;
 
-/** The answers of a bundle by file name. */
+/** The requests of a bundle: the name of the file and the path of the API. */
 const QUESTIONS: readonly (readonly [file: string, path: string])[] = [
   ['status.json', '/v1/status'],
   ['rejections.json', '/v1/rejections'],
@@ -69,7 +69,7 @@ const SECRET_NAME = new RegExp(NAMES, 'i');
 /** Possible secrets, and their replacements. Repetitions of words are bounded, so that the cost is linear in the text. */
 const SECRETS: readonly (readonly [RegExp, string])[] = [
   [/-----BEGIN [^-\n]*-----[\s\S]*?(-----END [^-\n]*-----|$)/g, '[removed]'],
-  // The begin is missing if the end of a file is read.
+  // A key whose begin is missing, because only the end of a file was read.
   [/^[\s\S]{0,8192}?-----END [^-\n]*-----/, '[removed]'],
   [/\b(bearer|basic)\s+[\w.~+/=-]+/gi, '$1 [removed]'],
   [/\beyJ[\w-]+\.[\w-]+\.[\w-]*/g, '[removed]'],

@@ -35,7 +35,7 @@ export function identityNames({ labelsOf }: EngineViews): IdentityName {
   };
 }
 
-/** Maximum number of backends that are listed by address; more are only counted. */
+/** Maximum number of backends that are listed by address. If there are more, only their number is shown. */
 const NAMED_BACKENDS = 3;
 
 const ARROW = '→';
@@ -109,19 +109,19 @@ function addressText({ type, ip }: NodeAddress): string {
 
 /** Returns the changed addresses of each type: `InternalIP 10.0.0.1 → 10.0.0.2`. */
 function addressDifferences(before: List<NodeAddress>, after: List<NodeAddress>): string[] {
-  const gone = before.filterNot((address) =>
+  const removed = before.filterNot((address) =>
     after.some((other) => addressText(other) === addressText(address)),
   );
   const come = after.filterNot((address) =>
     before.some((other) => addressText(other) === addressText(address)),
   );
-  const types = new Set([...gone, ...come].map(({ type }) => type));
+  const types = new Set([...removed, ...come].map(({ type }) => type));
   const list = (addresses: List<NodeAddress>, type: string): string | undefined =>
     addresses
       .filter((address) => address.type === type)
       .map(({ ip }) => ip)
       .join(' ') || undefined;
-  return [...types].flatMap((type) => difference(type, list(gone, type), list(come, type)));
+  return [...types].flatMap((type) => difference(type, list(removed, type), list(come, type)));
 }
 
 function nodeDifference(before: Node, after: Node): string {
@@ -173,8 +173,8 @@ function namedBackends(sign: string, addresses: readonly string[]): string[] {
 function backendDifference(before: Backends, after: Backends): string {
   if (before === after) return '';
   const come = [...after.keys()].filter((address) => !before.has(address));
-  const gone = [...before.keys()].filter((address) => !after.has(address));
-  return [...namedBackends('+', come), ...namedBackends('-', gone)].join(' ');
+  const removed = [...before.keys()].filter((address) => !after.has(address));
+  return [...namedBackends('+', come), ...namedBackends('-', removed)].join(' ');
 }
 
 /** Returns the number of backends, in total and by cluster: `24 backends (12 baltic, 12 caspian)`. */
@@ -195,6 +195,6 @@ export function serviceChangeText(event: ServiceEvent): ChangeText {
   if (event.action === 'delete') return { sign: '-', kind: 'service', subject, detail };
   if (event.oldEndpoints === undefined) return { sign: '+', kind: 'service', subject, detail };
   const difference = backendDifference(event.oldEndpoints.backends, backends);
-  const what = difference === '' ? 'ports, addresses or annotations' : difference;
-  return { sign: '~', kind: 'service', subject, detail: `${what}, now ${detail}` };
+  const changedParts = difference === '' ? 'ports, addresses or annotations' : difference;
+  return { sign: '~', kind: 'service', subject, detail: `${changedParts}, now ${detail}` };
 }

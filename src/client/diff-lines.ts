@@ -3,10 +3,10 @@ import { counted } from '../base/show-value.ts';
 import { alignColumns, printable } from '../process/terminal.ts';
 import type { AgentDiff, ClaimDifference, DocumentDifference } from './agent-diff.ts';
 
-/** Lines of the text. `-o json` has all differences. */
+/** Maximum number of differences in the text. `-o json` contains more. */
 const SHOWN = 50;
 
-/** Items of a list in the text. */
+/** Maximum number of items of a list in the text. */
 const SHOWN_ITEMS = 3;
 
 function claimText(claim: DigestClaim | undefined): string {
@@ -17,7 +17,10 @@ function claimText(claim: DigestClaim | undefined): string {
   return `${identity}${pod}${hostIP === undefined ? '' : ` at ${hostIP}`}${key}`;
 }
 
-/** Returns the differences of two versions of a service or node, by field. Of lists, returns the items of one agent only. */
+/**
+ * Returns the differences of two versions of a service or node, by field. For a field with a list, returns the items that only
+ * one agent has.
+ */
 function fieldDifferences({ a, b }: Pick<DocumentDifference, 'a' | 'b'>): readonly string[] {
   if (a === undefined || b === undefined) return [a === undefined ? 'a: none' : 'b: none'];
   const names = [...new Set([...Object.keys(a), ...Object.keys(b)])];
@@ -52,8 +55,8 @@ function firstOf(texts: readonly string[]): string {
 export function diffLines(diff: AgentDiff): readonly string[] {
   const { clusters, writers, differences, documents, expected, notListed, notCompared, digestsOnly } = diff;
   const heads = writers.map(({ writer, differ, claimsA, claimsB }) => {
-    const what = writer.startsWith('services') || writer.startsWith('nodes') ? '' : ' claims';
-    return `${writer}: ${differ} of ${Math.max(claimsA, claimsB)}${what} ${differ === 1 ? 'differs' : 'differ'}`;
+    const noun = writer.startsWith('services') || writer.startsWith('nodes') ? '' : ' claims';
+    return `${writer}: ${differ} of ${Math.max(claimsA, claimsB)}${noun} ${differ === 1 ? 'differs' : 'differ'}`;
   });
   const detailText = ({ reason, detail }: Pick<ClaimDifference, 'reason' | 'detail'>): string =>
     reason === 'none-found' ? 'no reason found' : detail;

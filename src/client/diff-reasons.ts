@@ -3,10 +3,10 @@ import type { ExplanationDocument } from '../api/documents.ts';
 import type { DigestClaim, DigestDocument, DigestItem } from '../api/routes/digest-routes.ts';
 import type { StatusDocument } from '../api/status-document.ts';
 
-/** Keys for which a reason is searched; it takes a few requests each. */
+/** Maximum number of keys for which a reason is searched. Each takes a few requests. */
 const EXPLAINED = 100;
 
-/** Changes that are younger may not have reached the other agent. */
+/** Maximum age of a change that may not have reached the other agent yet. */
 const RECENT_MS = 5_000;
 
 /** Why two agents differ in a key. The reasons are searched in this order. */
@@ -90,7 +90,7 @@ export class DiffReasons {
   ): Promise<DiffReasons> {
     const read = async <T>(path: string): Promise<Readonly<Record<Side, T>>> => {
       const [a, b] = await Promise.all([asks.a(path), asks.b(path)]);
-      return { a: a as T, b: b as T }; // the same version wrote them
+      return { a: a as T, b: b as T }; // agents of the same version sent them
     };
     const statuses = await read<StatusDocument>('/v1/status');
     return new DiffReasons(asks, digests, statuses, await read<RejectionsDocument>('/v1/rejections'));

@@ -37,7 +37,7 @@ export function pastLines(past: PastDocument | undefined): readonly string[] {
   return [`as of ${timeText(at)}; unchanged from ${since} to ${until}`, ...uncertaintyLines(past)];
 }
 
-/** Returns the question for all claims on a prefix at a moment, as the API takes it. */
+/** Returns the question for all claims on a prefix at the moment `at`, a text that the API accepts. */
 export function explainPast(key: string, at: string): Question {
   return async (ask, view) => {
     const path = `/v1/ipcache/explain/${namePath(key)}`;
@@ -97,7 +97,7 @@ function nowText(current: ExplanationDocument | undefined): string {
     .join(' ');
 }
 
-/** A range of the history, as the API takes it. */
+/** A range of the history, as parameters of the API. */
 export interface HistoryQuery {
   readonly key?: string | undefined;
   readonly from?: string | undefined;
@@ -116,10 +116,10 @@ export async function* historyPages(
   let after: number | undefined;
   for (let rest = limit; rest > 0; ) {
     const fields = { ...query, after, limit: Math.min(rest, PAGE) };
-    const given = Object.entries(fields).flatMap(([name, value]) =>
+    const setFields = Object.entries(fields).flatMap(([name, value]) =>
       value === undefined ? [] : [`${name}=${encodeURIComponent(String(value))}`],
     );
-    const page = (await ask(`/v1/history?${given.join('&')}`)) as HistoryDocument;
+    const page = (await ask(`/v1/history?${setFields.join('&')}`)) as HistoryDocument;
     yield page;
     after = page.items.at(-1)?.sequence;
     if (!page.more || after === undefined) return;

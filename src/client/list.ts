@@ -16,10 +16,7 @@ export interface List<T> {
   readonly nameOf: (item: T) => string;
   /** Text that is shown if the list is empty. */
   readonly hint: string;
-  /**
-   * Sorts a list of at most {@link SORTED} items. Larger lists keep the order of the API, and so does every list if it is
-   * undefined.
-   */
+  /** Sorts a list of at most {@link SORTED} items. Larger lists keep the order of the API. If undefined, all lists keep it. */
   readonly sort?: (items: readonly T[]) => readonly T[];
   /** Returns the lines below a list of an earlier moment, even if it is empty. */
   readonly footer?: (past: PastDocument) => readonly string[];
@@ -40,8 +37,9 @@ export interface PrintOptions {
 /** A list that is printed page by page. */
 export interface Listing {
   /**
-   * Writes the list in parts. Each part is written after `write` has resolved for the previous one. Holds at most two pages. Throws
-   * {@link ApiError} if no item of an earlier moment was found, this is not certain, and the format cannot state it.
+   * Writes the list in parts. Each part is written after `write` has resolved for the previous one. Holds at most two pages.
+   * Throws {@link ApiError} if a list of an earlier moment is empty, its emptiness is not certain, and the format cannot state
+   * that.
    */
   print(ask: Ask, options: PrintOptions, write: (text: string) => Promise<void>): Promise<void>;
   /** Returns the number of items. The agent counts them. */
@@ -149,13 +147,13 @@ async function* pages<T>(
     const read =
       page.continue === undefined || remaining <= 0 ? undefined : asking({ continue: page.continue });
     next = read?.();
-    next?.catch(() => {}); // it is thrown when it is awaited, if at all
+    next?.catch(() => {}); // the rejection is handled where the page is awaited
     using _held = read && hold(read, clock);
     if (page.items.length > 0) yield page.items;
   }
 }
 
-/** Requests a page periodically until it is disposed, so that the agent does not release the list. */
+/** Requests a page periodically until dispose, so that the agent does not release the list. */
 function hold(read: () => Promise<unknown>, clock: Clock): Disposable {
   const ended = new AbortController();
   void (async () => {

@@ -5,7 +5,7 @@ import { type Output, writeLines } from '../process/terminal.ts';
 /** Maximum number of IPs in one request. */
 const ADDRESSES_PER_REQUEST = 1_000;
 
-/** Longer than any address. Longer lines are cut for their error. */
+/** Maximum length of a line in an error. It is longer than any address. */
 const IP_LENGTH = 64;
 
 /**

@@ -7,7 +7,10 @@ const RESULT_COLUMNS: readonly Column<SearchResultDocument>[] = [
   { title: 'DETAILS', cell: ({ detail }) => detail },
 ];
 
-/** Returns the question for everything that matches a text, the best kind first. `limit` is the maximum number of results of a kind. */
+/**
+ * Returns the question for all objects that match a text. The kind with the best match is first. `limit` is the maximum number
+ * of results of a kind.
+ */
 export function askSearch(text: string, limit: number): Question {
   return async (ask, view) => {
     const query = new URLSearchParams({ q: text, limit: String(limit) });

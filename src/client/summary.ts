@@ -178,7 +178,8 @@ async function readiness(ask: Ask): Promise<Readiness> {
 }
 
 /**
- * Returns a key for similar entries. Only one entry of each key is shown. The key contains the writer and the presence of a pod.
+ * Returns a key that similar entries share: it contains the writer and whether the entry has a pod. One entry of each key is
+ * shown.
  */
 function sampleKind({ key, source, owner, k8s, identity }: KeyedEntry): string {
   const writer = source === 'clustermesh' || source === 'kvstore' ? ownerCluster(owner) : owner;
@@ -186,7 +187,10 @@ function sampleKind({ key, source, owner, k8s, identity }: KeyedEntry): string {
 }
 
 const SAMPLES = 8;
-/** Entries that are searched for samples, because a large mesh of one kind would be searched to its end: about 5 ms. */
+/**
+ * Maximum number of entries that are searched for samples (about 5 ms). Without it, a large mesh of similar entries would be
+ * searched completely.
+ */
 const SEARCHED = 10_000;
 
 /** Returns a few entries of different kinds, as examples. */

@@ -5,7 +5,7 @@ import { counted } from '../base/show-value.ts';
 import { printable } from '../process/terminal.ts';
 import { identityCell, table, type View } from './answer.ts';
 
-/** Prefixes and services that the text shows; all are counted, and `-o json` has more. */
+/** Maximum number of prefixes, and of services, that the text shows. All are counted, and `-o json` has more. */
 const SHOWN = 20;
 
 type LineOf<T extends WhatIfLine['type']> = Extract<WhatIfLine, { type: T }>;
@@ -20,15 +20,15 @@ export interface WhatIfText {
 
 /** Sends edits to `/v1/whatif` and returns the answer. */
 export async function askWhatIf(ask: Ask, edits: readonly object[], view: View): Promise<WhatIfText> {
-  const answer = (await ask('/v1/whatif', { edits })) as readonly WhatIfLine[]; // the same version wrote it
-  const of = <T extends WhatIfLine['type']>(type: T): readonly LineOf<T>[] =>
+  const answer = (await ask('/v1/whatif', { edits })) as readonly WhatIfLine[]; // a process of the same version sent it
+  const linesOfType = <T extends WhatIfLine['type']>(type: T): readonly LineOf<T>[] =>
     answer.filter((line): line is LineOf<T> => line.type === type);
-  const [summary] = of('summary');
+  const [summary] = linesOfType('summary');
   if (summary === undefined) throw new Error('what-if: the answer has no summary');
   const lines = [
-    ...prefixLines(of('prefix'), summary, view),
+    ...prefixLines(linesOfType('prefix'), summary, view),
     nodeLine(summary),
-    ...serviceLines(of('service'), summary),
+    ...serviceLines(linesOfType('service'), summary),
     ...(summary.identities.unknown === 0
       ? []
       : [`identities ${count(summary.identities.unknown)} no longer known`]),
@@ -40,7 +40,7 @@ function count(number: number): string {
   return number.toLocaleString('en-US');
 }
 
-/** Returns counts with their words; those that are 0 are omitted. */
+/** Returns counts with their words, without those that are 0. */
 function counts(of: readonly (readonly [number, string])[]): string {
   const named = of.filter(([number]) => number > 0).map(([number, word]) => `${count(number)} ${word}`);
   return named.length === 0 ? 'no changes' : named.join(', ');
@@ -57,7 +57,7 @@ function prefixLines(
     [all.revealed, 'become visible'],
     [all.created, 'new'],
   ]);
-  // Changed ones first, because a list of deleted prefixes is long and its items are similar.
+  // Changed prefixes first, because a list of deleted ones is long and its items are similar.
   const order = ['changed', 'revealed', 'created', 'gone'];
   const sorted = prefixes.toSorted((a, b) => order.indexOf(a.kind) - order.indexOf(b.kind));
   const rows = sorted.slice(0, SHOWN).map(({ prefix, old, new: next, coveredBy, kind }) => {

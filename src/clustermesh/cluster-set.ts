@@ -146,13 +146,13 @@ export abstract class ClusterSet implements SyncingClusters {
    */
   #inTurn<T>(name: string, work: () => Promise<T>): Promise<T> {
     const turn = (this.#turns.get(name) ?? Promise.resolve()).then(work);
-    const over = turn.then(
+    const settled = turn.then(
       () => {},
       () => {},
     );
-    this.#turns.set(name, over);
-    void over.then(() => {
-      if (this.#turns.get(name) === over) this.#turns.delete(name);
+    this.#turns.set(name, settled);
+    void settled.then(() => {
+      if (this.#turns.get(name) === settled) this.#turns.delete(name);
     });
     return turn;
   }

@@ -407,7 +407,8 @@ export class FollowedCluster {
     const isChanged = this.#status.update(this.#state, { connected, complete: this.#complete, known, keys });
     this.#watchExpiry();
     const { phase } = this.#state;
-    if (phase === 'removed' || phase === 'stopped') for (const over of this.#endWaiters.splice(0)) over();
+    if (phase === 'removed' || phase === 'stopped')
+      for (const resolve of this.#endWaiters.splice(0)) resolve();
     if (isChanged) this.#options.onChange();
   }
 

@@ -33,13 +33,13 @@ export class RetryPacer implements RetryTurns {
   turn(downSince: number, signal: AbortSignal): Promise<void> {
     if (signal.aborted) return Promise.resolve();
     return new Promise((resolve) => {
-      const go = (): void => {
-        this.#waiting.delete(go);
-        signal.removeEventListener('abort', go);
+      const release = (): void => {
+        this.#waiting.delete(release);
+        signal.removeEventListener('abort', release);
         resolve();
       };
-      signal.addEventListener('abort', go, { once: true });
-      this.#waiting.set(go, downSince);
+      signal.addEventListener('abort', release, { once: true });
+      this.#waiting.set(release, downSince);
       if (this.#timer === undefined) this.#step();
       if (this.#recentTimer === undefined) this.#stepRecent();
     });

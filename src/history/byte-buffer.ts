@@ -1,13 +1,13 @@
-/** The bytes are not a valid record or segment. */
+/** Thrown if bytes are not a valid record or segment. */
 export class DamagedError extends Error {}
 
 const encoder = new TextEncoder();
 const decoder = new TextDecoder('utf-8', { ignoreBOM: true });
 
-/** Texts up to this length are decoded by character, which is faster than a call of the decoder. */
+/** Texts up to this length are decoded one character at a time, which is faster than a call of the decoder. */
 const SHORT = 24;
 
-/** Initial room for a loaded text. Names of Kubernetes have up to 253 bytes. */
+/** Initial size of the memory for loaded texts. Names of Kubernetes have up to 253 bytes. */
 const LOADED = 1024;
 
 /** Appends values to a buffer that grows by doubling, and reads values at a position. Reads throw {@link DamagedError} at the end. */
@@ -20,7 +20,10 @@ export class ByteBuffer {
   readonly #maxDoubled: number;
   #loaded: Uint8Array = new Uint8Array(LOADED);
 
-  /** Owns `bytes`; the first `length` of them are the content. The buffer doubles up to `maxDoubled` bytes, then grows as needed. */
+  /**
+   * Takes ownership of `bytes`; the first `length` of them are the content. The buffer grows by doubling up to `maxDoubled`
+   * bytes, and then only as needed.
+   */
   constructor(bytes: Uint8Array, maxDoubled: number, length = 0) {
     this.#bytes = bytes;
     this.#maxDoubled = maxDoubled;
@@ -107,7 +110,7 @@ export class ByteBuffer {
     return from + length;
   }
 
-  /** The bytes of the loaded texts, and more. */
+  /** The memory of {@link ByteBuffer.load}. It may be longer than the loaded texts. */
   get loaded(): Uint8Array {
     return this.#loaded;
   }
@@ -123,7 +126,7 @@ export class ByteBuffer {
     this.#length = end;
   }
 
-  /** Returns true if the text at a position is the first loaded bytes. */
+  /** Returns true if the text at a position equals the first `length` loaded bytes. */
   isLoaded(position: number, length: number): boolean {
     this.at = position;
     if (this.readNumber() !== length) return false;

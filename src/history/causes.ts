@@ -5,18 +5,18 @@ const SAMPLES = 3;
 
 const MAX_GROUPS = 100;
 
-/** Changes of one window that have a common cause, or a mark. */
+/** Changes of a window of time that have a common cause, or one mark. */
 export interface CauseGroup {
   /** Wall time of the first change. */
   readonly at: number;
   readonly until: number;
-  /** The store, the source of the claims if no store is known, or the kind of a mark. */
+  /** The store of the changes; the source of the claims if no store is known; the kind, if the group is a mark. */
   readonly store: string;
   /** First and last revision; empty if unknown. */
   readonly revisions: readonly [first: string, last: string];
-  /** The host of all changed claims, if they have the same one. */
+  /** The host IP of all changed claims, if it is the same. */
   readonly host: string | undefined;
-  /** Full name of the node that has this host address, if it is known. */
+  /** Full name of the node with this host IP, if it is known. */
   readonly node: string | undefined;
   readonly added: number;
   readonly changed: number;
@@ -56,9 +56,9 @@ type Mutable = { -readonly [K in keyof CauseGroup]: CauseGroup[K] } & {
 };
 
 /**
- * Groups records by their cause. Changes of claims belong together if they come from one store and were on one host: a node that
- * dies takes its pods with it, at many revisions. Other changes belong together if they come from one store. The withdrawal of a
- * store is one group. A mark is its own group.
+ * Groups records by their cause. Changes of claims belong together if they have one store and one host, because a failed node
+ * deletes its pods at many revisions. Other changes belong together if they have one store. The withdrawal of a store is one
+ * group. A mark is its own group.
  */
 export class CauseGroups {
   readonly #groups = new Map<string, Mutable>();
@@ -70,7 +70,7 @@ export class CauseGroups {
     this.#isEmptied = isEmptied;
   }
 
-  /** Adds a record that is newer than the ones before. */
+  /** Adds a record that is newer than all added before. */
   add(record: HistoryRecord): void {
     const { store, host, revision, withdrawal } = originOf(record);
     const node = withdrawal
@@ -91,7 +91,7 @@ export class CauseGroups {
   }
 }
 
-/** Returns the groups of records, which are oldest first; the largest group is first. */
+/** Returns the groups of `records`, which must be oldest first. The largest group is first. */
 export function causeGroups(
   records: readonly HistoryRecord[],
   { limit = MAX_GROUPS, nodeOf = () => undefined, isEmptied }: AroundOptions,

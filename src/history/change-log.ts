@@ -6,25 +6,28 @@ import { type ClaimChange, KIND, type TextChange, WITHDRAWAL } from './record-re
 import { Segment } from './segment.ts';
 import type { ChangeCause, MarkKind, Uncertainty } from './types.ts';
 
-/** Memory of a segment, unless a sixteenth of all memory is less. */
+/** Maximum size of a segment. A segment has a sixteenth of all memory, within these limits. */
 const MAX_SEGMENT: number = 4 << 20;
 const MIN_SEGMENT: number = 16 << 10;
 const SEGMENTS = 16;
 
-/** Prefix changes a second that are recorded without limit, and the seconds above it after which they are counted as lost. */
+/**
+ * Prefix changes are counted as lost, and not recorded, if more than `MAX_RATE` arrived in each of the last `FAST_SECONDS`
+ * seconds.
+ */
 const MAX_RATE = 20_000;
 const FAST_SECONDS = 5;
 
-/** A change of the wall time that is smaller has no mark. */
+/** Minimum change of the wall time that is marked. */
 const MARKED_MS = 1000;
 
-/** Memory that is reserved for the segment that is written, in segments: its buffer may be half empty. */
+/** Memory that is reserved for the current segment, in segment sizes. Its buffer may be half empty. */
 const RESERVED = 2;
 
 /** An interval of uncertain answers. */
 export interface UncertainSpan {
   readonly reason: Uncertainty;
-  /** The cluster, or empty for all. */
+  /** The cluster; empty if all answers are uncertain. */
   readonly subject: string;
   readonly fromMs: number;
   /** Undefined if it has not ended. */
@@ -95,11 +98,13 @@ export class ChangeLog implements CertaintyInputs {
   #lost = 0;
   #tooLarge = 0;
   #losing: UncertainSpan | undefined;
-  /** By owner: the time before which claims that were released may be missing. */
+  /**
+   * By owner: the interval in which restored claims of the owner were released. Answers for moments in it may lack such claims.
+   */
   readonly #omitted = new Map<string, UncertainSpan>();
   /** Begins when the recording ended. */
   #end: UncertainSpan | undefined;
-  /** By how much the wall clock was set since the last mark. */
+  /** Milliseconds by which the wall clock was set since the last mark. */
   #clockSet = 0;
   #lostInSpan = 0;
   #stateVersion = 0;
@@ -122,12 +127,12 @@ export class ChangeLog implements CertaintyInputs {
     return this.#segmentBytes;
   }
 
-  /** Changes whenever {@link ChangeLog.spans} or the pieces of the clock do. */
+  /** Increases with each change of {@link ChangeLog.spans} or of the pieces of the clock. */
   get stateVersion(): number {
     return this.#stateVersion;
   }
 
-  /** Compares the wall time with the time of the life. */
+  /** Compares the wall time with the time of the life, and adjusts the clock of the life if the wall clock was set. */
   checkWall(): void {
     const set = this.life.checkWall();
     if (set === 0) return;
@@ -143,12 +148,12 @@ export class ChangeLog implements CertaintyInputs {
     this.#clockSet = 0;
   }
 
-  /** Later changes are not recorded, so nothing can be computed backwards from now any more. */
+  /** Ends the recording. Later changes are missing, so answers cannot be computed backwards from the current state any more. */
   end(): void {
     this.#end ??= this.beginSpan('lost', '');
   }
 
-  /** Time from which on, inclusively, changes are not recorded; undefined while they are. */
+  /** Time of the end of the recording, from which on (inclusive) changes are missing; undefined while changes are recorded. */
   get endedMs(): number | undefined {
     return this.#end?.fromMs;
   }
@@ -163,7 +168,7 @@ export class ChangeLog implements CertaintyInputs {
     this.#mustRoll = true;
   }
 
-  /** The held segments, oldest first. The last one is written. */
+  /** The held segments, oldest first. Records are appended to the last one. */
   get segments(): readonly Segment[] {
     return this.#segments;
   }
@@ -200,7 +205,10 @@ export class ChangeLog implements CertaintyInputs {
     this.#cause = cause;
   }
 
-  /** Appends a change of a prefix, unless there are too many. `continues`: it has the time of the change before. */
+  /**
+   * Appends a change of a prefix, unless there are too many. If `continues` is true, it has the same time as the previous
+   * change.
+   */
   addClaim(key: Readonly<PrefixRegister>, change: ClaimChange, continues = false): void {
     const ms = continues ? this.#batchMs : this.life.now();
     this.#batchMs = ms;

@@ -11,12 +11,12 @@ export interface VisibleClaim extends HeldClaim {
 }
 
 /**
- * The claims that changed after a moment, as they were then: for each key and writer, `before` of the oldest change after the moment.
- * Other claims are as they are now.
+ * The claims at a moment that have changed since: for each key and writer, `before` of the oldest change after the moment. All
+ * other claims are unchanged, and are read from the IPCache.
  */
 export class ChangedPrefixes {
   readonly #claimsOf: (key: string) => readonly HeldClaim[];
-  /** Claims of the moment by key and writer; undefined: there was none. */
+  /** The changed claims at the moment, by key and writer; undefined if there was none. */
   readonly #before = new Map<string, Map<string, HeldClaim | undefined>>();
 
   constructor(claimsOf: (key: string) => readonly HeldClaim[]) {
@@ -28,12 +28,12 @@ export class ChangedPrefixes {
     return this.#before.size;
   }
 
-  /** Adds a change that is older than the ones before. */
+  /** Adds a change that is older than all added before. */
   addOlder(key: string, { writer, before }: ClaimChange): void {
     this.#of(key).set(writerText(writer), before);
   }
 
-  /** Adds a change that is newer than all others. */
+  /** Adds a change that is newer than all added before. */
   addNewer(key: string, { writer, before }: ClaimChange): void {
     const claims = this.#of(key);
     const name = writerText(writer);

@@ -15,17 +15,17 @@ const HAS_KEY = 4;
 const HAS_POD = 8;
 const HAS_ACCOUNT = 16;
 const HAS_PORTS = 32;
-/** The pod with all its parts is that of the claim before it in the record. */
+/** All parts of the pod are those of the previous claim in the record. */
 const SAME_POD = 64;
-/** A namespace that is too long for the name of the pod is before it. */
+/** The namespace is written before the pod name, because it is too long for one name with it. */
 const LONG_NAMESPACE = 128;
 
-/** How the host is written. As `previous`: that of the claim before it in the record. */
+/** How the host is written. `previous`: the host of the previous claim in the record. */
 const HOST_AS = { none: 0, name: 1, ipv4: 2, previous: 3 } as const;
 
 const host: AddressWords = { family: 4, w0: 0, w1: 0, w2: 0, w3: 0 };
 
-/** Returns how a host is written. An IPv4 address is left in `host`. */
+/** Returns how a host is written. An IPv4 address is parsed into `host`. */
 function hostAs(hostIP: string | undefined, previous: HeldClaim | undefined): number {
   if (hostIP === undefined) return HOST_AS.none;
   if (previous?.hostIP === hostIP) return HOST_AS.previous;
@@ -53,8 +53,9 @@ export function parseWriter(text: string): ClaimWriter {
  *
  *     flags │ identity │ host │ key │ namespace and first part of the pod name │ the rest of it │ service account │ named ports
  *
- * The pods of a ReplicaSet differ in the text after the last `-` only, so the part up to it is a name. A typical pod takes about
- * 16 bytes. `previous` is the claim before it in the record: most changes of a claim keep its pod and its host.
+ * The names of a ReplicaSet's pods differ only after the last `-`, so the part up to it is one of the repeated {@link Names}. A
+ * typical pod takes about 16 bytes. `previous` is the previous claim in the record: most changes of a claim keep its pod and
+ * its host.
  */
 export function writeClaim(
   out: ByteBuffer,
@@ -66,7 +67,7 @@ export function writeClaim(
   const isSamePod = previous?.k8s !== undefined && sameMetadata(previous.k8s, claim.k8s);
   const k8s = isSamePod ? undefined : claim.k8s;
   const { namespace = '', podName = '', serviceAccount = '', namedPorts } = k8s ?? {};
-  // The lengths are read together, because each text may be far from the others in memory.
+  // Reads the lengths of all texts first, because the texts may be far apart in memory.
   out.reserve(CLAIM_BYTES + 3 * ((hostIP?.length ?? 0) + namespace.length + podName.length));
   const hasPorts = namedPorts !== undefined && namedPorts.size > 0;
   const isLong = namespace.length > MAX_NAMESPACE;
@@ -90,7 +91,7 @@ export function writeClaim(
   if (hasPorts) names.write(portsText(namedPorts));
 }
 
-/** Reads the attributes of a claim of a writer. `previous` is the claim before it in the record. */
+/** Reads the attributes of a claim of a writer. `previous` is the previous claim in the record. */
 export function readClaim(
   from: ByteBuffer,
   names: Names,

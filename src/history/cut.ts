@@ -5,7 +5,7 @@ import type { PastPrefix } from './prefix-timeline.ts';
 import type { RecordPlace } from './records.ts';
 import type { Held, Moment, PastClaim, Uncertainty, When } from './types.ts';
 
-/** A position between two records: the state of a moment is that after all earlier records. */
+/** A position between two records that stands for a moment: the state of the moment is the state after all earlier records. */
 export interface Cut {
   readonly ms: number;
   /** Sequence number of the first later record. If undefined, the records with a time after `ms` are later. */
@@ -16,7 +16,7 @@ export interface Cut {
 export interface RequestedMoment<C extends Cut = Cut> {
   /** Undefined if the moment is not held. */
   readonly cut: C | undefined;
-  /** Why answers are not certain; undefined if they are. */
+  /** Why answers are not certain; undefined if they are certain. */
   readonly reason: Uncertainty | undefined;
 }
 
@@ -30,7 +30,7 @@ export function cutIn(log: ChangeLog, when: When, now: number): RequestedMoment 
   const times = clock.timesOf(when);
   const ms = times.at(-1);
   if (ms === undefined) {
-    // The clock was set forward over this time: the state is that of the moment at which it was set.
+    // The clock was set forward over this time. The state is that of the moment when the clock was set.
     const piece = clock.pieces.find((one) => one.ms + one.offset > when);
     return { cut: { ms: (piece?.ms ?? log.life.now()) - 1, endSequence: undefined }, reason: 'clock' };
   }
@@ -42,7 +42,7 @@ export function cutIn(log: ChangeLog, when: When, now: number): RequestedMoment 
 
 function cutOfSequence(log: ChangeLog, sequence: number): RequestedMoment {
   const [first] = log.segments;
-  // The state before the first record has the number before it, unless this is the number of a record of an earlier life.
+  // The state before the first record has the preceding sequence number, unless a record of an earlier life has that number.
   const isFloor = first !== undefined && isFloorOf(first, sequence);
   const segment = log.segments.find((one) => sequence >= one.firstSequence && sequence < one.endSequence);
   if (segment === undefined && !isFloor) return NOT_HELD;

@@ -29,8 +29,8 @@ export function undoChange(
   Object.assign(fields, before);
   if (!Object.hasOwn(before, 'backends') && !Object.hasOwn(after, 'backends')) return fields;
   const changed = new Set([...backendsOf(before), ...backendsOf(after)].map(addressOf));
-  const kept = backendsOf(current).filter((backend) => !changed.has(addressOf(backend)));
-  const all = [...kept, ...backendsOf(before)];
+  const unchanged = backendsOf(current).filter((backend) => !changed.has(addressOf(backend)));
+  const all = [...unchanged, ...backendsOf(before)];
   fields['backends'] = all.sort((a, b) => (String(addressOf(a)) < String(addressOf(b)) ? -1 : 1));
   return fields;
 }

@@ -68,7 +68,7 @@ export interface HistoryOptions {
   readonly clock: Clock;
   /** Maximum memory of records and indexes in bytes; default 16 MiB, minimum 256 KiB. */
   readonly memory?: number | undefined;
-  /** Where segments are stored; default: only in memory. */
+  /** The storage of segments; default: none, so records are in memory only. */
   readonly disk?: HistoryDisk | undefined;
   /** Slices the work of {@link History.past}. */
   readonly gate?: TurnGate | undefined;
@@ -96,11 +96,11 @@ export interface HistoryStatus extends ChangeLogCounts {
 
 /**
  * The history of the claims on prefixes, and of services and nodes. Records every change of a claim of an `IPCache` from {@link
- * History.start} on, and answers for any earlier moment that is held: it takes the present claims and undoes each later change,
- * newest first. The rules of SEMANTICS 2 then select the effective one.
+ * History.start} on. For a question about an earlier moment, it takes the current claims and undoes each later change, newest
+ * first. The rules of SEMANTICS 2 then select the effective claim.
  *
- * A record costs 1 to 2 µs and about 34 bytes. The oldest records are dropped when the memory is full. With a disk, they are
- * appended to files each time {@link History.flush} is called, and {@link History.past} answers from these, too, even of earlier
+ * A record costs 1 to 2 µs and about 34 bytes. The oldest records are dropped when the memory is full. With a disk, each {@link
+ * History.flush} appends records to files. {@link History.past} also answers from the files, even from those of earlier
  * processes. All other methods answer from memory.
  */
 export class History {
@@ -126,8 +126,8 @@ export class History {
   }
 
   /**
-   * Reads what earlier processes have stored. Without it, or if it resolves after {@link History.start}, changes are recorded in
-   * memory only. Never rejects: if the folder cannot be read, the status has the failure.
+   * Reads the segments that earlier processes have stored. Must resolve before {@link History.start}; otherwise changes are
+   * recorded in memory only. Never rejects: if the folder cannot be read, the status has the failure.
    */
   async open(): Promise<void> {
     assert(this.#log === undefined, 'open must be called before start');
@@ -139,7 +139,9 @@ export class History {
     }
   }
 
-  /** Writes what was recorded since the last call to the disk. Call it each second. Never rejects; the status has the failure. */
+  /**
+   * Writes the records since the last call to the disk. Must be called each second. Never rejects; the status has the failure.
+   */
   async flush(): Promise<void> {
     await this.#writer?.flush();
   }
@@ -150,7 +152,10 @@ export class History {
     this.#writer = undefined;
   }
 
-  /** Starts to record. States from now on are held. Call it when the first lists are complete, because they are not changes. */
+  /**
+   * Starts to record. States from now on are held. Must be called when the first lists are complete, because their items are
+   * not changes.
+   */
   start(): void {
     assert(this.#log === undefined, 'start must be called once');
     const { ipcache, clock, memory = DEFAULT_MEMORY } = this.#options;
@@ -168,7 +173,8 @@ export class History {
     this.#writer = archive && new SegmentWriter(archive, log, clock);
     log.addMark('start', '');
     this.#observing = ipcache.observeClaims((key, writer, before, after, effect, continues) => {
-      // A restored claim that a source has confirmed. Recording each one would fill the memory after every restart.
+      // The end of a restored claim that a source has confirmed is not recorded, because these would fill the memory after
+      // every restart.
       const isReleased = writer.source === 'restored' && after === undefined && effect === 0;
       if (isReleased && sameEntry(ipcache.get(formatKey(key)), before)) {
         log.omit(writer.owner, continues);
@@ -178,7 +184,7 @@ export class History {
     });
   }
 
-  /** Ends the recording. Later answers are not certain, because the claims of now may have changed since. */
+  /** Ends the recording. Later answers are not certain, because current claims may have changed without a record. */
   stop(): void {
     this.#observing?.();
     this.#observing = undefined;
@@ -264,8 +270,8 @@ export class History {
   }
 
   /**
-   * Returns the claims on the longest prefix that contained `ip` at a moment. If none did, there are no claims, and `prefix` is that
-   * of `ip`. Returns undefined if `ip` is invalid.
+   * Returns the claims on the longest prefix that contained `ip` at a moment. If no prefix contained it, there are no claims,
+   * and `prefix` is that of `ip` itself. Returns undefined if `ip` is invalid.
    */
   lookup(ip: string, when: When): Moment | undefined {
     const register = prefixRegister();
@@ -280,8 +286,8 @@ export class History {
    * to the same index of `identities`, 0 if it is unknown. If `certain` is passed, it gets 1 for each certain answer, else 0.
    * Returns the number of addresses that were found. An address without later changes costs little more than a lookup of now.
    *
-   * Answers from memory only. A time that is not held in it ({@link History.held}) gives 0 and is not certain, even if the disk holds
-   * it: ask {@link History.past} for these, as `POST /v1/lookup` does. A time in the future gives the identity of now, not certain.
+   * Answers from memory only. For a time before {@link History.held}, the identity is 0 and not certain, even if the disk has
+   * it; {@link History.past} answers for such times. For a time in the future, the result is the current identity, not certain.
    */
   lookupMany(
     addresses: readonly string[],
@@ -339,7 +345,7 @@ export class History {
     }
   }
 
-  /** Returns a service or a node at a moment. `current` is its document of now, undefined if it does not exist. */
+  /** Returns a service or a node at a moment. `current` is its current document, undefined if it does not exist. */
   documentAt(
     kind: 'service' | 'node',
     key: string,
@@ -372,8 +378,8 @@ export class History {
   }
 
   /**
-   * Returns what changed within `windowMs` of a wall time, grouped by cause, the largest group first; see {@link CauseGroups}. Costs a
-   * pass over the segments of the window.
+   * Returns the changes within `windowMs` before and after a wall time, grouped by cause, the largest group first; see {@link
+   * CauseGroups}. Costs a pass over the segments of the window.
    */
   around(when: number, options: AroundOptions): readonly CauseGroup[] {
     const range = { from: when - options.windowMs, to: when + options.windowMs };

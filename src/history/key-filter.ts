@@ -1,9 +1,11 @@
 import { mix } from '../columns/mix.ts';
 
-/** Bytes of records for each byte of a filter: with records of 40 bytes of different keys, about 10 bits for each key. */
+/**
+ * Bytes of records for each byte of a filter. A record has about 40 bytes, so a filter has at least about 10 bits for each key.
+ */
 const BYTES_PER_FILTER_BYTE = 32;
 
-/** Bits that are set for each key. With 10 bits for each key, about 1.2 % of the absent keys are found. */
+/** Bits that are set for each key. With 10 bits for each key, about 1.2 % of the absent keys are false positives. */
 const PROBES = 5;
 
 /** Returns an empty Bloom filter for the keys of a segment of `maxBytes`. Its length is a power of two. */

@@ -1,15 +1,18 @@
 import type { Clock } from '../base/clock.ts';
 
-/** A smaller change of the wall time against the monotonic time is an error of measurement: both are whole milliseconds. */
+/**
+ * Minimum step of the wall time against the monotonic time. A smaller one is an error of measurement, because both are whole
+ * milliseconds.
+ */
 const STEP_MS = 20;
 
 /** Wall time and monotonic time are compared only if both were read within this time. */
 const READ_MS = 2;
 
-/** Reads at the begin of a life before one that took longer is used. */
+/** Maximum number of reads at the begin of a life. If all took longer than {@link READ_MS}, the fastest is used. */
 const READ_ATTEMPTS = 10;
 
-/** From this time of the life on, wall time is `offset` more than it. */
+/** A period without a step of the wall clock. From `ms` of the life on, the wall time is the time of the life plus `offset`. */
 export interface ClockPiece {
   readonly ms: number;
   readonly offset: number;
@@ -20,7 +23,7 @@ export interface ClockPiece {
 /** The time of one life in milliseconds since it began, and the wall time of each. Wall time may be set while the process runs. */
 export class LifeClock {
   readonly #pieces: ClockPiece[];
-  /** The last time at which the wall time was as the last piece says. */
+  /** The last time of the life at which the wall time agreed with the last piece. */
   #agreedMs: number;
 
   /** `pieces` are ordered; the first has `ms` 0. */
@@ -33,7 +36,7 @@ export class LifeClock {
     return this.#pieces;
   }
 
-  /** Records that it is `wall` now. Returns the milliseconds of its step, or 0. */
+  /** Records the wall time of a time of the life. Returns the step of the wall clock in milliseconds, or 0. */
   observe(ms: number, wall: number): number {
     const offset = wall - ms;
     const change = offset - (this.#pieces.at(-1)?.offset ?? offset);
@@ -71,7 +74,10 @@ export class LifeClock {
   }
 }
 
-/** Returns the monotonic time and the wall time of one moment, from the fastest of several reads: a busy host interrupts some. */
+/**
+ * Returns the monotonic time and the wall time of one moment, from the fastest of several reads, because a busy host may
+ * interrupt a read.
+ */
 function readTogether(time: Clock): { readonly ms: number; readonly wall: number } {
   let best = { ms: 0, wall: 0, took: Number.POSITIVE_INFINITY };
   for (let attempt = 0; attempt < READ_ATTEMPTS && best.took > READ_MS; attempt++) {
@@ -103,7 +109,7 @@ export class RunningLife {
     return this.#last;
   }
 
-  /** Compares the wall time with the time of the life. Returns the milliseconds of its step, or 0. */
+  /** Compares the wall time with the time of the life. Returns the step of the wall clock in milliseconds, or 0. */
   checkWall(): number {
     const ms = this.now();
     const wall = this.#time.wallTime();

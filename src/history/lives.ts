@@ -14,7 +14,7 @@ export interface SegmentPart {
   readonly endSequence: number;
   readonly startMs: number;
   readonly lastMs: number;
-  /** Records from this position on were written after the question. */
+  /** End of the records that existed at the time of the question. */
   readonly endPosition: number;
   /** The segment on disk; undefined if it is in memory. */
   readonly stored: StoredSegment | undefined;
@@ -34,7 +34,7 @@ export interface CertaintyInputs {
   readonly spans: readonly UncertainSpan[];
 }
 
-/** The held records of one process. Times are milliseconds of the life. */
+/** The held records of one *life*, which is one process that recorded. Times are milliseconds since the life began. */
 export interface Life extends CertaintyInputs {
   /** The state is held from `floorMs`, inclusive, until `endMs`, exclusive. */
   readonly floorMs: number;
@@ -58,7 +58,7 @@ export function endedLives(stored: readonly StoredSegment[], life: number): read
   return Array.from(earlier.values(), endedLife);
 }
 
-/** Returns the current life without later records: the segments in memory, and those stored ones that have left it. */
+/** Returns the current life as of now: its segments in memory, and the stored ones that have left the memory. */
 export function currentLife(stored: readonly StoredSegment[], life: number, log: ChangeLog): Life {
   const oldest = log.segments[0]?.number ?? 0;
   return liveLife(
@@ -136,8 +136,8 @@ function memoryPart(segment: Segment): SegmentPart {
 }
 
 /**
- * Returns why answers for a moment of a life are not certain. A loss between the moment and a record of an ended life is judged by the
- * question.
+ * Returns why answers for a moment of a life are not certain; undefined if they are. For an ended life, the caller must check
+ * if changes between the moment and the used records were lost.
  */
 export function uncertaintyAt(
   { isLive, spans, clock }: CertaintyInputs,
@@ -146,16 +146,16 @@ export function uncertaintyAt(
   const isSequence = endSequence !== undefined;
   if (!isSequence && clock.isUnclear(ms)) return 'clock';
   return spans.find(({ reason, fromMs, toMs = Number.POSITIVE_INFINITY }) => {
-    // The end of an interval may be later than the record, although both have the same time.
+    // The interval may have ended after the record although both have the same time.
     const isBefore = ms < toMs || (isSequence && ms === toMs);
-    // In the current life, a lost change is missing when the state is computed backwards from now.
+    // In the current life, the state is computed backwards from now, so a lost change affects all moments before it.
     return isBefore && (reason === 'lost' ? isLive : ms >= fromMs);
   })?.reason;
 }
 
 /**
- * Returns true if the claims at a time of the current life may differ from those that the undo of later changes gives: a later
- * change was lost, or the release of a restored claim was not recorded (see `ChangeLog.omit`).
+ * Returns true if undoing the later changes may not lead to the claims at a time of the current life: a later change was lost,
+ * or the release of a restored claim was not recorded (see `ChangeLog.omit`).
  */
 export function isUndoUncertain({ spans }: CertaintyInputs, ms: number): boolean {
   return spans.some(({ reason, fromMs, toMs }) => {

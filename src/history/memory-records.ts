@@ -11,7 +11,7 @@ interface DocumentKey {
   readonly key: string;
 }
 
-/** A service or a node, and its fields of now. */
+/** A service or a node, and its current fields. */
 export interface CurrentDocument extends DocumentKey {
   readonly current: PastFields | undefined;
 }
@@ -53,7 +53,10 @@ export function* documentRecords(
   }
 }
 
-/** Returns a service or a node at a moment: its fields of now, with the later changes undone. Times are milliseconds of the life. */
+/**
+ * Returns a service or a node at a moment: its current fields, with the later changes undone. Times are milliseconds of the
+ * life.
+ */
 export function documentBefore(
   log: ChangeLog,
   requested: CurrentDocument,

@@ -5,13 +5,16 @@ import { indexAtMost } from './positions.ts';
 /** Maximum number of numbered names of a segment. Limits the memory of its writer and readers. */
 const MAX_NAMES = 32_768;
 
-/** Followed by a text without a number. */
+/** Number that precedes a text without a number of its own. */
 const UNNUMBERED = 0;
-/** Followed by a text that gets the next number. */
+/** Number that precedes a text that gets the next number. */
 const NEXT_NUMBER = 1;
 const FIRST_NUMBER = 2;
 
-/** Slots of the writer's table that are searched for a name. If all have other names, it is written without a number. */
+/**
+ * Maximum number of slots of the writer's table that are searched for a name. If all contain other names, the name is written
+ * without a number.
+ */
 const MAX_PROBES = 16;
 
 /** Bytes of records for each name that the writer may number, because its table takes memory in addition to the segment. */
@@ -22,7 +25,7 @@ const FIRST_SLOTS = 128;
 /** Length of the longest namespace of {@link Names.writePod}. Those of Kubernetes have at most 63. */
 export const MAX_NAMESPACE = 127;
 
-/** The part of a pod name after this character does not repeat. */
+/** The character that ends the repeating part of a pod name. */
 const DASH = 45; // '-'
 
 /** Returns a hash of the first bytes. */
@@ -34,8 +37,8 @@ function hashOf(bytes: Uint8Array, length: number): number {
 }
 
 /**
- * The repeating texts of a segment: writers, namespaces with first parts of pod names. The first use of a name is written in
- * full, each later use as a number. Readers keep the positions of the texts instead of the texts.
+ * The repeating texts (*names*) of a segment: writers, hosts, and namespaces with the first parts of pod names. The first use
+ * of a name is written in full, each later use as a number. Readers keep the positions of the texts instead of the texts.
  *
  *     writer: text ─► hash ─► slot: hash │ number ─► position of the text in the records
  */
@@ -48,7 +51,10 @@ export class Names {
   #positions: Int32Array = new Int32Array(64);
   #count = 0;
 
-  /** `positions` are those of the numbered texts in `bytes`. A writer of `maxBytes` of records numbers as many names as are worth it. */
+  /**
+   * `positions`: the positions of the numbered texts in `bytes`. `maxBytes`: the size of the records, which limits the number
+   * of numbered names.
+   */
   constructor(bytes: ByteBuffer, maxBytes: number, positions?: Int32Array) {
     this.#bytes = bytes;
     this.#maxNames = Math.min(MAX_NAMES, maxBytes / BYTES_PER_NAME);
@@ -118,7 +124,9 @@ export class Names {
     return number;
   }
 
-  /** Returns the slot of the first loaded bytes, or the free one for them; -1 if there is none near enough. */
+  /**
+   * Returns the slot of the first loaded bytes, or a free slot for them; -1 if {@link MAX_PROBES} slots contain other names.
+   */
   #slotOf(length: number, hash: number): number {
     const slots = this.#slots;
     for (let probe = 0; probe < MAX_PROBES; probe++) {
@@ -146,7 +154,10 @@ export class Names {
     return number;
   }
 
-  /** Doubles the table of the writer. A name that has no free slot near its own is not found any more. */
+  /**
+   * Doubles the table of the writer. A name without a free slot near its hash is dropped from the table and is later written
+   * again.
+   */
   #grow(): void {
     const old = this.#slots;
     const slots = new Int32Array(Math.max(FIRST_SLOTS, 2 * old.length));
@@ -190,7 +201,7 @@ export class Names {
     return name;
   }
 
-  /** Returns the number of the name at the position of the buffer. A name that is written there in full has the number of that text. */
+  /** Returns the number of the name at the position of the buffer, even if it is written there in full. */
   readNumber(): number {
     const number = this.#bytes.readNumber();
     if (number >= FIRST_NUMBER) return number;

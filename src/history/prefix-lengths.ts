@@ -2,7 +2,7 @@ import type { IPCache } from '../ipcache/ipcache.ts';
 import { addressBits, type Family, maskWords } from '../net/address-words.ts';
 import { copyRegister, type PrefixRegister } from '../net/prefix.ts';
 
-/** Returns the lengths of current and recorded prefixes and of addresses, longest first. */
+/** Returns the lengths of all current and recorded prefixes, and the length of an address, longest first. */
 export function lengthsOf(
   ipcache: IPCache,
   family: Family,

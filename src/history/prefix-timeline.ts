@@ -10,7 +10,7 @@ import { type ClaimChange, keyHash } from './record-reader.ts';
 import type { Segment } from './segment.ts';
 import type { PastClaim } from './types.ts';
 
-/** A change of one of the keys of a prefix, and where it is recorded. */
+/** A change of one of the keys of a prefix, and the place of its record. */
 export interface TimelineChange extends ClaimChange {
   readonly key: string;
   readonly segment: Segment;
@@ -52,7 +52,7 @@ interface DatedClaim {
 /** A claim of the moment. */
 type StateClaim = Omit<PastClaim, 'since'>;
 
-/** The claims on the keys of one prefix, which changes move back in time, newest first. */
+/** The claims on the keys of one prefix. Each undone change moves them back in time; changes must be passed newest first. */
 export class PastState {
   /** Claims by key and writer. */
   readonly #claims: Map<string, Map<string, DatedClaim>>;
@@ -71,14 +71,17 @@ export class PastState {
     );
   }
 
-  /** Undoes a change after the moment. */
+  /** Undoes a change that happened after the moment. */
   undo(change: TimelineChange): void {
     const after = this.visible();
     this.#put(change, change.ms);
     if (!sameVisible(after, this.visible())) this.#effectiveUntil = change.ms;
   }
 
-  /** Notes a change at or before the moment: since when a claim existed. Returns true if no older change matters. */
+  /**
+   * Processes a change at or before the moment, which shows since when a claim existed. Returns true if older changes are not
+   * needed.
+   */
   note(change: TimelineChange): boolean {
     const moment = this.#fix();
     const name = claimName(change.key, change.writer);
@@ -111,7 +114,7 @@ export class PastState {
     return { claims, decidedBy, ...times };
   }
 
-  /** Keeps the claims of the moment. They are in the order of `explain`: the endpoint's, then the CIDR's, strongest first (I4). */
+  /** Returns the claims of the moment, in the order of `explain`: the endpoint's, then the CIDR's, strongest first (I4). */
   #fix(): readonly StateClaim[] {
     this.#moment ??= this.#sorted();
     return this.#moment;
@@ -147,7 +150,10 @@ export interface EffectiveChange {
   readonly visibleAfter: HeldClaim | undefined;
 }
 
-/** The held changes of one prefix in the current life, and its claims at any time between them: an undo log from now. */
+/**
+ * The held changes of one prefix in the current life. Computes its claims at any earlier time by undoing changes of the current
+ * claims.
+ */
 export class PrefixTimeline {
   readonly #now: ClaimsByKey;
   readonly #keys: readonly PrefixRegister[];
@@ -165,7 +171,7 @@ export class PrefixTimeline {
     this.#segments = segments.toReversed();
   }
 
-  /** Yields the changes, newest first, each read when it is asked for. */
+  /** Yields the changes, newest first. Each is read when it is requested. */
   *#changes(): Generator<TimelineChange, void, void> {
     for (const segment of this.#segments) yield* changesOfKeys(segment, this.#keys);
   }
@@ -244,7 +250,7 @@ function* changesIn(segment: Segment, key: PrefixRegister): Generator<TimelineCh
   let at = segment.ofPrefix(segment.newest(keyHash(key)), key);
   while (at >= 0) {
     const ms = segment.msAt(at);
-    // Written out, because a spread takes longer than the decoding.
+    // Fields are listed one by one, because a spread takes longer than the decoding.
     const { writer, before, after, effect } = segment.claimAt(at);
     yield { writer, before, after, effect, key: text, segment, position: at, ms };
     at = segment.ofPrefix(segment.previous(at), key);

@@ -19,11 +19,11 @@ export const WITHDRAWAL = 'withdrawal';
 
 const LAST_KIND: number = KIND.batch;
 
-// Flags of the record of a prefix, and of the texts.
+// Flags of the record of a prefix. `HAS_BEFORE` and `HAS_AFTER` are also used for records with texts.
 export const IS_CIDR = 1;
 export const IS_IPV6 = 2;
 export const HAS_BEFORE = 4;
-/** `before` is the `after` of the last earlier record of the same key and writer in this segment. */
+/** `before` is omitted: it is `after` of the last earlier record of the same key and writer in this segment. */
 export const LINKED_BEFORE = 8;
 export const HAS_AFTER = 16;
 export const EFFECT_SHIFT = 5; // two bits
@@ -66,7 +66,7 @@ export function textHash(kind: Kind, key: string): number {
 }
 
 /**
- * Finds and reads the records of a segment:
+ * Finds and reads the records of a segment. A bucket is a linked list of the records whose keys have the same hash:
  *
  *     record: length of the rest (8; 255 and 32 bits if it may be long) │ kind(8) │ ms since the segment began │ distance to the previous record of the bucket │ body
  *
@@ -75,7 +75,7 @@ export function textHash(kind: Kind, key: string): number {
  * Integers are groups of 7 bits.
  */
 export class RecordReader {
-  /** Milliseconds of the life at which the segment began: state after that time can be computed from it and later segments. */
+  /** Milliseconds of the life at which the segment began. Later states can be computed from this segment and its successors. */
   readonly startMs: number;
   protected readonly bytes: ByteBuffer;
   protected readonly names: Names;
@@ -83,10 +83,10 @@ export class RecordReader {
   protected readonly heads: Int32Array;
   protected readonly bucketMask: number;
   protected readonly scratch: PrefixRegister = prefixRegister();
-  /** Kind and time of the record that was entered last. */
+  /** Kind of the record whose head was read last. */
   protected kind: Kind = KIND.prefix;
   protected ms = 0;
-  /** The claim that a later record was linked to, because its own record is usually read next. */
+  /** The last claim that a link led to, and its position, because its record is usually read next. */
   #linked: { readonly position: number; readonly after: HeldClaim } | undefined;
 
   protected constructor(startMs: number, bytes: ByteBuffer, names: Names, heads: Int32Array) {
@@ -113,7 +113,7 @@ export class RecordReader {
     return -1;
   }
 
-  /** Returns true if a prefix with this hash has a change later than a time, in any of its forms. */
+  /** Returns true if the endpoint or the CIDR of a prefix with this hash has a change later than a time. */
   hasPrefixAfter(hash: number, prefix: Readonly<PrefixRegister>, ms: number): boolean {
     let at = this.newest(hash);
     while (at >= 0) {
@@ -210,7 +210,7 @@ export class RecordReader {
     return { key, writer, before, after };
   }
 
-  /** Reads the head of a record into the fields. Returns the position of the previous record of the bucket, or -1. */
+  /** Reads the head of a record: sets `kind` and `ms`. Returns the position of the previous record of the bucket, or -1. */
   protected enter(position: number): number {
     const bytes = this.bytes;
     bytes.at = position;
@@ -235,7 +235,7 @@ export class RecordReader {
     return length === LONG ? this.bytes.readWord() >>> 0 : length;
   }
 
-  /** Returns `after` of the newest record of a key and writer from `position` back. */
+  /** Returns `after` of the newest record of a key and writer at or before `position`. */
   #linkedAfter(
     position: number,
     key: Readonly<PrefixRegister>,
@@ -267,7 +267,7 @@ export class RecordReader {
     return sameKey(this.scratch, key);
   }
 
-  /** Like {@link RecordReader.readsKey}, and ignores the form. */
+  /** Like {@link RecordReader.readsKey}, but ignores the form of the key. */
   #readsPrefix(prefix: Readonly<PrefixRegister>): boolean {
     this.readKey(this.scratch);
     this.scratch.form = prefix.form;

@@ -15,7 +15,7 @@ import type {
   PrefixRecord,
 } from './types.ts';
 
-/** Where a record is. */
+/** The place of a record. */
 export type RecordPlace = Pick<TimelineChange, 'segment' | 'position' | 'ms'>;
 
 /** Returns the record at a position. */

@@ -24,10 +24,10 @@ import {
   textHash,
 } from './record-reader.ts';
 
-/** Records between two entries of the sparse index of positions. */
+/** The sparse index has the position of every 64th record. */
 const INDEX_EVERY = 64;
 
-/** Maximum number of earlier records that are searched for a record to link to. */
+/** Maximum number of earlier records that are searched for one to link to. */
 const MAX_LINK_STEPS = 12;
 
 /** Bytes of records for each bucket: about two records. */
@@ -93,7 +93,7 @@ export class Segment extends RecordReader {
   readonly number: number;
   /** Sequence number of the first record. */
   readonly firstSequence: number;
-  /** Keys that have a record; undefined if the segment is not stored on disk. */
+  /** Bloom filter of the keys with a record; undefined if the segment is not stored on disk. */
   readonly filter: Uint8Array | undefined;
   /** Positions of every 64th record. */
   readonly #positions: number[];
@@ -102,14 +102,17 @@ export class Segment extends RecordReader {
   /** Lengths of the recorded prefixes by family: 1 if there is one. */
   readonly #lengths4: Uint8Array;
   readonly #lengths6: Uint8Array;
-  /** Changes arrive in runs of one writer. Its number is 0 if it was not written yet. */
+  /** The writer of the last change, because changes arrive in runs of one writer. Its number is 0 if it was not written yet. */
   #writer: ClaimWriter = { source: 'unspec', owner: '' };
   #writerNumber = 0;
-  /** One bit for the hash of each prefix in a bucket: most have no earlier record to link to. Empty if no more records follow. */
+  /**
+   * For each bucket, one bit for the hash of each prefix in it. It shows that most prefixes have no earlier record to link to.
+   * Empty if the segment is full.
+   */
   #tags: Uint8Array;
   #count: number;
   #lastMs: number;
-  /** Records before this position are not linked, because changes were lost after them. */
+  /** Records before this position are no targets of links, because changes were lost after them. */
   #linkFloor = 0;
 
   constructor(options: SegmentOptions) {
@@ -145,7 +148,7 @@ export class Segment extends RecordReader {
     return this.#lastMs;
   }
 
-  /** Bytes of the records and the indexes that are kept with them. */
+  /** Size of the records and of the indexes that stay with them, in bytes. */
   get used(): number {
     const positions = 8 * (this.#positions.length + this.#batches.length);
     const filter = this.filter?.length ?? 0;
@@ -235,7 +238,7 @@ export class Segment extends RecordReader {
     return this.kind === KIND.service || this.kind === KIND.node ? textHash(this.kind, key) : undefined;
   }
 
-  /** Prevents links to records before now, because changes after them were not recorded. */
+  /** Prevents links to the existing records, because changes after them were not recorded. */
   unlink(): void {
     this.#linkFloor = this.bytes.length;
   }
@@ -329,7 +332,7 @@ export class Segment extends RecordReader {
     return at;
   }
 
-  /** Yields the heads of the records with their sequence numbers, newest first, and reads no more of them than it has to. */
+  /** Yields the heads of the records with their sequence numbers, newest first. Reads 64 heads at a time. */
   *newestHeads(): Generator<RecordHead & { readonly sequence: number }, void, void> {
     let end = this.bytes.length;
     for (let block = this.#positions.length - 1; block >= 0; block--) {
@@ -388,7 +391,9 @@ export class Segment extends RecordReader {
     bytes.putWord(start + 1, bytes.length - start - LONG_HEAD);
   }
 
-  /** Returns true if the bucket has an earlier record of this key and the writer with this number, near enough. */
+  /**
+   * Returns true if one of the last {@link MAX_LINK_STEPS} records of the bucket has this key and the writer with this number.
+   */
   #isLinked(bucket: number, key: Readonly<PrefixRegister>, number: number): boolean {
     if (number === 0) return false;
     let at = this.heads[bucket] ?? -1;

@@ -12,10 +12,10 @@ export interface Held {
 }
 
 /**
- * Why an answer is not certain. `before-held`: the history no longer contains the changes of that time. `lost`: changes after that time
- * were not recorded. `cluster-incomplete`: a cluster or a kind of Kubernetes objects was incomplete. `withdrawing`: entries of a
- * cluster were being removed. `agent-not-running`: no agent ran. `clock`: the clock was changed around that time, or the time is in the
- * future.
+ * Why an answer is not certain. `before-held`: the history no longer contains the changes of that time. `lost`: changes after
+ * that time were not recorded. `cluster-incomplete`: a cluster or a kind of Kubernetes objects was incomplete. `withdrawing`:
+ * entries of a cluster were being removed. `agent-not-running`: no agent ran, or the records of an earlier agent do not prove
+ * the answer. `clock`: the clock was changed around that time, or the time is in the future.
  */
 export const UNCERTAINTIES = [
   'before-held',
@@ -35,9 +35,9 @@ export interface PastClaim extends HeldClaim {
   readonly key: string;
   /** True for the strongest claim of its key. */
   readonly effective: boolean;
-  /** Time of the change that set it; undefined if it was set before the held changes. */
+  /** Time of the change that set the claim; undefined if it was set before the held changes. */
   readonly since: number | undefined;
-  /** Time of the change that ended it; undefined if it is live. */
+  /** Time of the change that ended the claim; undefined if it is live. */
   readonly until: number | undefined;
 }
 
@@ -55,9 +55,9 @@ export interface Moment {
   /** Times between which this claim was effective without interruption; undefined if not held, or if it is effective now. */
   readonly effectiveSince: number | undefined;
   readonly effectiveUntil: number | undefined;
-  /** True if this was the effective claim, or if there was none, as far as the recorder can know. */
+  /** True if `effective` is proven: this claim was effective, or there was none. */
   readonly certain: boolean;
-  /** False in the life of an earlier process: only claims that a record names are known. */
+  /** False for a moment of an earlier process: only claims in records are known. */
   readonly claimsComplete: boolean;
   /** Present if the answer is not certain. */
   readonly reason: Uncertainty | undefined;
@@ -162,7 +162,7 @@ export interface HistoryRange {
   readonly to?: number | undefined;
   /** Only records with this sequence number or a higher one. */
   readonly since?: number | undefined;
-  /** Only records with lower sequence numbers: the last one that was read, to continue. */
+  /** Only records with lower sequence numbers. To continue, pass the number of the last record that was read. */
   readonly before?: number | undefined;
   /** Maximum number of records. */
   readonly limit?: number | undefined;

@@ -40,16 +40,14 @@ function exists(path: string): Promise<boolean> {
   );
 }
 
-/**
- * Returns a hash of all parts. Each part is hashed with its length, so that moving text from one part to the next changes the hash.
- */
+/** Returns a hash of all parts and their lengths. So text that moves from one part to the next changes the hash. */
 function hashOf(parts: readonly (string | Uint8Array)[]): string {
   const hash = createHash('sha256');
   for (const part of parts) hash.update(`${Buffer.byteLength(part)}:`).update(part);
   return hash.digest('hex');
 }
 
-/** The result of loading a configuration. */
+/** A loaded configuration, with the contents that it was loaded from. */
 interface KnownConfig {
   readonly content: string;
   /** Files that the configuration names. */
@@ -69,8 +67,8 @@ function readingOnce(): ReadPem {
 
 /**
  * A folder with one etcd configuration for each remote cluster, named after the cluster. Kubernetes mounts such a folder from a
- * secret: its files are links through `..data`, and an update replaces that link. Therefore the folder is watched instead of the
- * files, and the contents of the files and their certificates are compared.
+ * secret. Its files are links through `..data`, and an update replaces the link `..data`. Therefore the folder is watched
+ * instead of the files, and the contents of the files and their certificates are compared.
  */
 export class ConfigFolder implements ConfigSource {
   readonly #path: string;
@@ -106,7 +104,7 @@ export class ConfigFolder implements ConfigSource {
     });
   }
 
-  /** Starts the watcher unless it exists. If the folder does not exist, the next listing tries again. */
+  /** Starts the watcher unless it runs. If the folder does not exist, the next listing tries again. */
   #arm(): void {
     if (this.#watcher !== undefined || this.#onChange === undefined) return;
     try {
@@ -130,7 +128,7 @@ export class ConfigFolder implements ConfigSource {
     this.#watcher = undefined;
   }
 
-  /** Returns undefined if the file was deleted after the listing. */
+  /** Reads one file of the folder. Returns undefined if it was deleted after the listing. */
   async #read(name: string, read: ReadPem, known: Map<string, KnownConfig>): Promise<ConfigFile | undefined> {
     const path = join(this.#path, name);
     try {
@@ -159,8 +157,8 @@ export class ConfigFolder implements ConfigSource {
 }
 
 /**
- * Returns true if the files still have the same contents. Saves parsing and checking certificates, which cost more than comparing
- * bytes.
+ * Returns true if the configuration and its files still have the same contents. Comparing bytes costs less than parsing and
+ * checking certificates again.
  */
 async function isUnchanged(previous: KnownConfig, content: string, read: ReadPem): Promise<boolean> {
   if (content !== previous.content) return false;

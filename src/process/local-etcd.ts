@@ -15,7 +15,7 @@ export interface ReachContext
   extends Pick<EtcdBackendOptions, 'mayWrite' | 'writeTimeoutMs' | 'witnessLeases' | 'gate'> {
   readonly clock: Clock;
   readonly random: Random;
-  /** Stops the attempts. */
+  /** Ends the attempts to connect. */
   readonly signal: AbortSignal;
   /** Receives the reason when the configuration becomes unusable, once for each reason; `undefined` when it is usable again. */
   readonly onProblem?: ((reason: string | undefined) => void) | undefined;

@@ -20,8 +20,8 @@ export interface NamedFiles {
 }
 
 /**
- * Returns one sentence for each file that cannot be read, and for each invalid configuration, certificate or token in them. For
- * recorded keys and manifests only the access is checked, because they may be large. Connects to no server.
+ * Returns one sentence for each file that cannot be read, and for each invalid configuration, certificate or token in them. Of
+ * recorded keys and manifests, which may be large, only the access is checked. Connects to no server.
  */
 export async function namedFileProblems(files: NamedFiles): Promise<readonly string[]> {
   const { kvstoreConfig, clustermeshConfig, kubeconfig, context, load, manifests, k8sLoad, serve } = files;
@@ -40,7 +40,10 @@ export async function namedFileProblems(files: NamedFiles): Promise<readonly str
   return (await Promise.all(checks)).flat();
 }
 
-/** Returns the message of the error of `read`. `what` precedes it unless it is an `InputError`. */
+/**
+ * Returns the message of the error that `read` throws; empty if it succeeds. The message begins with `what`, unless the error
+ * is an `InputError`.
+ */
 async function problemOf(what: string, read: () => Promise<unknown>): Promise<readonly string[]> {
   try {
     await read();
@@ -74,7 +77,7 @@ async function checkAccess(option: string, path: string): Promise<void> {
   try {
     const found = await stat(path);
     if (found.isDirectory()) await readdir(path);
-    // Recorded keys may also come from a pipe, which can be read only once.
+    // `--load` may name a pipe, which must not be opened here, because it can be read only once.
     else if (found.isFile() || option !== '--load') await (await openRegularFile(path)).close();
   } catch (cause) {
     throw unreadable(option, path, cause);

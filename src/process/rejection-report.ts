@@ -17,8 +17,8 @@ interface Period {
 }
 
 /**
- * Counts all rejections of the agent and logs them at a bounded rate. If all keys of a mesh are invalid, they have one cause, and
- * one line per key would hide it.
+ * Counts all rejections of the agent and logs them at a bounded rate. If all keys of a mesh are invalid for one reason, a line
+ * per key would hide other messages.
  */
 export class RejectionReport {
   readonly #log: Logger;

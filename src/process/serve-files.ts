@@ -45,7 +45,7 @@ async function readCredentials(files: ServeSource['files']): Promise<TCPCredenti
   if (token === '') throw new InputError(`--listen-token ${files.token}: the file is empty`);
   if (cert === undefined || key === undefined) return { token };
   check(`--listen-cert ${files.cert}, --listen-key ${files.key}`, () => createSecureContext({ cert, key }));
-  // A secure context accepts any text as an authority, and then rejects all clients.
+  // Checked here, because a secure context accepts any text as an authority and then rejects all clients.
   if (clientCA !== undefined)
     check(`--listen-client-ca ${files.clientCA}`, () => new X509Certificate(clientCA));
   return { token, tls: { cert, key, clientCA } };

@@ -16,7 +16,10 @@ export interface ServeOptions {
   /** True if the socket is the default one. If its folder cannot be used, the agent runs without a socket. */
   readonly socketIsDefault?: boolean | undefined;
   readonly tcp?: TCPOptions | undefined;
-  /** Reads the credentials of `tcp` again; changed ones replace those in use. If undefined, they are never replaced. */
+  /**
+   * Reads the credentials of `tcp` again. Changed credentials replace those in use. If undefined, credentials are never
+   * replaced.
+   */
   readonly credentials?: (() => Promise<TCPCredentials>) | undefined;
   /** The files of the page, which is served over TCP. */
   readonly page?: readonly PageFile[] | undefined;

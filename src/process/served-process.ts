@@ -26,15 +26,15 @@ export interface RunOptions<S extends ReloadedSettings = ReloadedSettings> {
 
 /** A process that starts in steps and stops in the reverse order. */
 export interface SteppedProcess<T> {
-  /** Runs `first`, then its own steps. */
+  /** Runs the steps of `first`, then those of the process. */
   start(signal: AbortSignal, first: readonly Step[]): Promise<T>;
   stop(): Promise<unknown>;
 }
 
 /**
- * Runs an agent, an operator or a kvstoremesh. Serves the API from the beginning, so that a long start can be observed, runs the
- * steps of the start, and calls `use` with its result. Finally stops everything, also after a failure. Reload requests are deferred
- * until `use` handles them; they do not end the process.
+ * Runs an agent, an operator or a kvstoremesh. Serves the API from the beginning, so that a long start can be observed, runs
+ * the steps of the start, and calls `use` with its result. Finally stops everything, also after a failure. A reload request
+ * (SIGHUP) that arrives earlier does not end the process: it waits until `use` handles requests.
  */
 export async function runStepped<T, R, S extends ReloadedSettings>(
   process: SteppedProcess<T>,

@@ -20,14 +20,18 @@ export interface Step {
   readonly name: string;
   /** Resolves when later steps may begin. If it throws, the start fails. */
   readonly start: (context: StepContext) => unknown;
-  /** Undoes the work of `start`, complete or not. Called after `start` has settled, or when the time of stopping is over. */
+  /**
+   * Undoes the work of `start`, even if `start` has not completed. Called after `start` has settled, or when the time of
+   * stopping is over.
+   */
   readonly stop?: () => unknown;
-  /** Returns one sentence for each thing that the step currently waits for. */
+  /** Returns a phrase for each reason why the step currently waits. */
   readonly waitsFor?: () => readonly string[];
   /** Maximum time without progress; default: unlimited. */
   readonly progressTimeoutMs?: number;
   /**
-   * Action after that time: `fail` (the default) fails the start, `continue` continues without the step, which may still finish later.
+   * The result of a progress timeout. `fail` (the default): the start fails. `continue`: the start continues without the step,
+   * which may still finish later.
    */
   readonly onTimeout?: 'fail' | 'continue';
   /** Maximum duration of stopping; default {@link STOP_MS}. */
@@ -40,7 +44,9 @@ export interface StepsContext {
   readonly clock: Clock;
 }
 
-/** Time without progress after which a step is reported, once. Upstream: a slow status probe (pkg/status). */
+/**
+ * Time without progress after which a step is logged, once. Upstream uses the same time for a slow status probe (pkg/status).
+ */
 const SLOW_MS = 15_000;
 /** If a timer fires this much too late, the process was suspended, and the delay is not counted as time without progress. */
 const STALL_MS = 1_000;
@@ -93,7 +99,7 @@ export class StartStep {
    * start fails.
    */
   begin(interrupt: AbortSignal): Promise<boolean> {
-    // Not disposed, because the step may keep the signal. There is only one for each step of the process.
+    // Not disposed of, because the step may keep the signal.
     const { signal } = new EitherSignal(interrupt, this.#givenUp.signal);
     const { clock } = this.#context;
     this.#state = 'running';
@@ -125,16 +131,16 @@ export class StartStep {
   }
 
   /**
-   * Undoes the work of the step after `start` has settled. The caller must have interrupted it. Resolves to true if all of it has
-   * ended in time. Never rejects.
+   * Calls the step's `stop` after its `start` has settled. The caller must have interrupted `start`. Resolves to true if both
+   * have ended in time. Never rejects.
    */
   async stop(): Promise<boolean> {
     if (this.#state === 'pending') return true;
     const { stop, stopMs = STOP_MS, name } = this.#step;
     const { clock, log } = this.#context;
     this.#end('stopping');
-    const over = new AbortController();
-    const deadline = sleep(clock, stopMs, over.signal);
+    const ended = new AbortController();
+    const deadline = sleep(clock, stopMs, ended.signal);
     const stopping = (async () => {
       await Promise.race([this.#settled, deadline]);
       await stop?.();
@@ -146,7 +152,7 @@ export class StartStep {
       log.error({ err: error, step: name }, `${name}: cannot stop`);
     });
     await Promise.race([stopping, deadline]);
-    over.abort();
+    ended.abort();
     if (this.#state !== 'stopping') return true;
     this.#state = 'hanging';
     log.error({ step: name }, `${name} did not stop within ${stopMs / 1000} s: abandoned`);

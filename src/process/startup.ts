@@ -4,9 +4,9 @@ import { EitherSignal } from '../base/follow-signal.ts';
 import { StartStep, type Step, type StepsContext } from './start-step.ts';
 
 /**
- * Runs a start in steps, and the stop in the reverse order. Steps of one stage run concurrently, stages one after the other. A step
- * without progress is logged with its reason. If its time is over, counted from its last progress, it is abandoned. All started
- * steps are stopped: after a failure, in the middle of the start, and even if others hang.
+ * Runs a start in steps, and the stop in the reverse order. Steps of one stage run concurrently, stages one after the other. A
+ * step without progress is logged with its reason. A step is abandoned if its time is over, counted from its last progress. The
+ * stop also works after a failure and in the middle of the start, and stops all started steps even if some hang.
  */
 export class Startup {
   readonly #context: StepsContext;

@@ -14,8 +14,8 @@ const MAX_SENTENCES = 10;
 export function stalledText({ name, idleMs, waitsFor }: StepDocument): string {
   const named = waitsFor.slice(0, MAX_SENTENCES).join('; ');
   const more = waitsFor.length > MAX_SENTENCES ? `; and ${waitsFor.length - MAX_SENTENCES} more` : '';
-  const what = waitsFor.length === 0 ? '' : `: ${named}${more}`;
-  return `${name}: no progress for ${seconds(idleMs)}${what}`;
+  const reasons = waitsFor.length === 0 ? '' : `: ${named}${more}`;
+  return `${name}: no progress for ${seconds(idleMs)}${reasons}`;
 }
 
 /** Returns the state of a step in words; undefined for a step that is pending, done or stopped. */

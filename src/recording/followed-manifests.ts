@@ -7,9 +7,9 @@ import type { ServiceCache } from '../servicecache/service-cache.ts';
 import { type ManifestObject, readManifestObject } from './manifest-object.ts';
 import { readManifests } from './manifests.ts';
 
-/** Gate cost of parsing an object, in events: about 80 µs. */
+/** Weight of parsing an object at the gate, in events: about 80 µs. */
 const READ_WEIGHT = 48;
-/** Gate cost of storing or removing an object, in events: about 20 µs. */
+/** Weight of storing or removing an object at the gate, in events: about 20 µs. */
 const APPLY_WEIGHT = 16;
 /** Interval of log lines while manifests are read. */
 const PROGRESS_MS = 2_000;
@@ -25,7 +25,10 @@ export interface FollowedManifestsOptions {
 
 interface Reading {
   readonly objects: Map<string, ManifestObject>;
-  /** True if a part of the manifests is invalid. This part may contain objects that earlier reads found. */
+  /**
+   * True if a part of the manifests is invalid. That part may contain objects of earlier reads, so no missing object is
+   * removed.
+   */
   partial: boolean;
   readonly signal: AbortSignal;
   readonly onProgress: () => void;
@@ -54,9 +57,9 @@ export class FollowedManifests {
 
   /**
    * Reads all manifests, stores their objects in the cache, then removes the objects of earlier reads that are missing. If a
-   * part of the manifests is invalid, such as a half-written file, it removes none. Throws `InputError` if a file cannot be read.
-   * The cache is unchanged then, and also if the signal fires before all files were read. Works in turns of the event loop and
-   * calls `onProgress` for each object. Only one reading may run at a time.
+   * part of the manifests is invalid, such as a half-written file, no object is removed. Throws `InputError` if a file cannot
+   * be read. If it throws, or if the signal fires before all files were read, the cache is unchanged. Works in turns of the
+   * event loop and calls `onProgress` for each object. Only one reading may run at a time.
    */
   async read(
     paths: readonly string[],
@@ -77,7 +80,7 @@ export class FollowedManifests {
 
   async #apply({ objects, partial, signal, onProgress }: Reading): Promise<void> {
     const { gate, log } = this.#options;
-    const gone = [...this.#applied.values()].filter(({ key }) => !objects.has(key));
+    const removed = [...this.#applied.values()].filter(({ key }) => !objects.has(key));
     for (const object of objects.values()) {
       object.apply();
       this.#applied.set(object.key, object);
@@ -86,11 +89,11 @@ export class FollowedManifests {
     }
     this.#isRead = true;
     if (partial) {
-      if (gone.length > 0)
-        log.warn(`--manifests: kept ${counted(gone.length, 'missing object')}, because a part is invalid`);
+      if (removed.length > 0)
+        log.warn(`--manifests: kept ${counted(removed.length, 'missing object')}, because a part is invalid`);
       return;
     }
-    for (const object of gone) {
+    for (const object of removed) {
       object.withdraw();
       this.#applied.delete(object.key);
       if (!(await gate.pass(APPLY_WEIGHT, signal))) return;

@@ -71,7 +71,9 @@ const IMPLIED_API_VERSIONS: ReadonlyMap<unknown, string> = new Map([
   ['EndpointSlice', 'discovery.k8s.io/v1'],
 ]);
 
-/** Parses a Service, Endpoints or EndpointSlice. The only rejection of an object of another kind has the reason `unknown-kind`. */
+/**
+ * Parses a Service, Endpoints or EndpointSlice. An object of another kind has one rejection, with the reason `unknown-kind`.
+ */
 export function parseManifestObject({ object, at }: Manifest): Parsed<ManifestValue> {
   const { kind, apiVersion = IMPLIED_API_VERSIONS.get(kind) ?? 'v1' } = object;
   const read = typeof apiVersion === 'string' ? READERS.get(`${groupOf(apiVersion)}/${kind}`) : undefined;

@@ -10,7 +10,7 @@ export type PlayAction =
   | { readonly kind: 'delete'; readonly store: string; readonly key: string }
   /** Changes fields of a key's JSON value (RFC 7386: null removes a field). */
   | { readonly kind: 'patch'; readonly store: string; readonly key: string; readonly patch: unknown }
-  /** Replaces a text in all values under a prefix. */
+  /** Replaces `text` by `by` in all values under a prefix. */
   | {
       readonly kind: 'replace';
       readonly store: string;
@@ -50,7 +50,7 @@ function readStep(step: Fields<never>): PlayStep {
   };
 }
 
-/** Returns a value of any type except null. */
+/** Returns a required field. It may have any value except null. */
 function required(fields: Fields<never>, name: string): unknown {
   return fields.value(name) ?? fields.reject(name, 'missing-field', 'is missing');
 }
@@ -61,19 +61,19 @@ function objectOf(action: Fields<never>, name: string): Readonly<Record<string, 
 }
 
 function readAction(action: Fields<never>): PlayAction {
-  const has = (name: string): boolean => action.value(name) !== undefined;
-  if (has('leave')) return { kind: 'leave', cluster: action.text('leave') };
-  if (has('join')) return { kind: 'join', cluster: action.text('join') };
-  if (has('apply')) return { kind: 'apply', object: objectOf(action, 'apply') };
-  if (has('remove')) return { kind: 'remove', object: objectOf(action, 'remove') };
+  const isSet = (name: string): boolean => action.value(name) !== undefined;
+  if (isSet('leave')) return { kind: 'leave', cluster: action.text('leave') };
+  if (isSet('join')) return { kind: 'join', cluster: action.text('join') };
+  if (isSet('apply')) return { kind: 'apply', object: objectOf(action, 'apply') };
+  if (isSet('remove')) return { kind: 'remove', object: objectOf(action, 'remove') };
   const store = action.text('store');
-  if (has('put')) {
+  if (isSet('put')) {
     const value = required(action, 'value');
     const text = typeof value === 'string' ? value : JSON.stringify(value);
     return { kind: 'put', store, key: action.text('put'), value: text };
   }
-  if (has('delete')) return { kind: 'delete', store, key: action.text('delete') };
-  if (has('patch'))
+  if (isSet('delete')) return { kind: 'delete', store, key: action.text('delete') };
+  if (isSet('patch'))
     return { kind: 'patch', store, key: action.text('patch'), patch: required(action, 'with') };
   const [prefix, text, by] = [action.text('under'), action.text('replace'), action.text('with')];
   return { kind: 'replace', store, prefix, text, by };

@@ -6,7 +6,7 @@ import { isObject } from '../net/fields.ts';
 import type { PlayAction, PlayStep } from './play-script.ts';
 import type { RecordedKubernetes } from './recorded-kubernetes.ts';
 
-/** The objects that a script can change. */
+/** The kvstores, clusters and Kubernetes objects that a script can change. */
 export interface PlayStage {
   /** Returns the kvstore of a cluster; `undefined` if the cluster is unknown. */
   kvstore(cluster: string): KvstoreBackend | undefined;
@@ -24,7 +24,7 @@ export interface PlayAudience {
   onFailure(action: PlayAction, reason: string): void;
 }
 
-/** Returns the merged value (RFC 7386): objects are merged, null removes a field, and other values replace. */
+/** Returns the merged value (RFC 7386): objects are merged, null removes a field, and any other value replaces the old one. */
 export function mergePatch(target: unknown, patch: unknown): unknown {
   if (!isObject(patch)) return patch;
   const merged = new Map(Object.entries(isObject(target) ? target : {}));

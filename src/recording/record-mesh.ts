@@ -13,9 +13,9 @@ import { recordKeys } from './record-keys.ts';
 export interface RecordMeshOptions {
   /** Name of the local cluster. */
   readonly clusterName: string;
-  /** Path of the etcd configuration of the local kvstore; undefined: it is not recorded. */
+  /** Path of the etcd configuration of the local kvstore. If undefined, the local kvstore is not recorded. */
   readonly kvstoreConfig: string | undefined;
-  /** Folder with an etcd configuration for each remote cluster; undefined: they are not recorded. */
+  /** Folder with an etcd configuration for each remote cluster. If undefined, no remote cluster is recorded. */
   readonly clustermeshConfig: string | undefined;
 }
 

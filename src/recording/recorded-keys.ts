@@ -20,7 +20,7 @@ export interface RecordedKey {
 
 const CONFIG_PREFIX = 'cilium/cluster-config/';
 
-/** Rejects a line. All problems of lines have the reason `malformed-line`. */
+/** Rejects a line. The reason is always `malformed-line`, whatever the reason of the field. */
 function reject(_reason: string, field: string, value: unknown, reason: string): never {
   return rejectInput('malformed-line', field, value, reason);
 }
@@ -85,13 +85,13 @@ function etcdctlName(kv: unknown): string {
   return typeof key === 'string' ? keyOfBytes(Buffer.from(key, 'base64')) : '';
 }
 
-/** Returns the cluster with a configuration among the keys, if there is exactly one. */
+/** Returns the cluster whose configuration is among the keys; undefined if there is none or more than one. */
 function clusterOf(kvs: readonly unknown[]): string | undefined {
   const clusters = kvs.map(etcdctlName).filter((name) => name.startsWith(CONFIG_PREFIX));
   return clusters.length === 1 ? clusters[0]?.slice(CONFIG_PREFIX.length) : undefined;
 }
 
-/** The kind of a line of a tape that is no put. */
+/** Matches a line of a tape other than a put. The group is its kind. */
 const TAPE_EVENT = /^\{"seq":\d+,"ms":\d+,"ev":"([a-z]+)"/;
 
 /** Returns the text of a file, decompressed if its name ends in `.gz`. A torn file is read up to its end. */
@@ -103,11 +103,12 @@ function textOf(path: string): Readable {
 }
 
 /**
- * Yields the keys of a recorded mesh, JSON lines of `{"store", "key", "value"}`, or with `value64` in base64 for bytes that are not
- * UTF-8. The file is streamed, because it may be larger than the memory. A line may also be a whole response of `etcdctl get --prefix cilium -w json`. If it contains exactly one cluster
- * configuration, its keys belong to that cluster, else to `local`. A file of a tape (`.gz`) has the keys of its beginning: those before
- * the end of the initial sync, or of the snapshot. Empty lines are ignored. An invalid line or key is passed to
- * `onReject` with `file:line`, and the next one is read. Throws {@link InputError} if the file cannot be read.
+ * Yields the keys of a recorded mesh, JSON lines of `{"store", "key", "value"}`, or with `value64` in base64 for bytes that are
+ * not UTF-8. The file is streamed, because it may be larger than the memory. A line may also be a whole response of `etcdctl
+ * get --prefix cilium -w json`. If it contains exactly one cluster configuration, its keys belong to that cluster, else to
+ * `local`. From a file of a tape (`.gz`), only the keys at its beginning are read: those before the end of the initial sync or
+ * of the snapshot. Empty lines are ignored. An invalid line or key is passed to `onReject` with `file:line`, and the next one
+ * is read. Throws {@link InputError} if the file cannot be read.
  */
 export async function* readRecordedKeys(
   path: string,

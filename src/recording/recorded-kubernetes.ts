@@ -21,7 +21,7 @@ interface Place {
 
 const CONFLICT = 409;
 
-/** Containers in containers. The stack suffices for several thousand in each Node.js. */
+/** Maximum nesting of lists and objects. The stack of each Node.js release suffices for several thousand. */
 const MAX_DEPTH = 1_000;
 
 function placeOf(object: RecordedObject): Place | string {
@@ -76,8 +76,8 @@ export class RecordedKubernetes {
   }
 
   /**
-   * Creates the Namespaces that stored objects are in and that were not recorded, because an API server has an object only in an
-   * existing namespace.
+   * Creates the Namespaces of stored objects that were not recorded, because in an API server each namespace of an object
+   * exists.
    */
   async addNamespaces(): Promise<void> {
     for (const namespace of this.#namespaces) {
@@ -122,7 +122,7 @@ function bodyOf(object: RecordedObject): string | undefined {
     const body = JSON.stringify(object);
     return body.length > 2 * MAX_DEPTH && isTooDeep(object) ? undefined : body;
   } catch {
-    return undefined; // so deep that the stack does not suffice
+    return undefined; // JSON.stringify exceeds the stack
   }
 }
 

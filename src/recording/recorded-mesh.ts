@@ -74,8 +74,8 @@ export class RecordedMesh {
   }
 
   /**
-   * Returns the local kvstore and its id: `id`, or the recorded one, or 0. Adds a cluster configuration if none was recorded, because
-   * a kvstore without one is considered lost, but a recording is complete.
+   * Returns the local kvstore and its cluster id: `id`, or the recorded one, or 0. Adds a cluster configuration if none was
+   * recorded, because a kvstore without one counts as incomplete, but a recording is complete.
    */
   async openLocal(
     cluster: string,

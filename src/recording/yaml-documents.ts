@@ -34,8 +34,8 @@ function countLines(text: string): number {
 }
 
 /**
- * Yields the text in pieces, each up to the next marker. A marker ends any document, even in a block scalar. Directives precede a
- * marker.
+ * Yields the text in pieces, each up to the next marker. A marker always ends a document, even within a block scalar.
+ * Directives precede a marker.
  */
 function* pieces(text: string): Generator<Piece, void, void> {
   let linesBefore = 0;
@@ -72,7 +72,8 @@ function parsePiece(text: string, lineCounter: LineCounter): readonly Document[]
     tooLong.errors.push(new YAMLParseError([0, 1], 'UNEXPECTED_TOKEN', reason));
     return [tooLong];
   }
-  // The key check of the parser compares each key with all earlier ones, and formatting an error costs a pass over its line.
+  // The options avoid quadratic costs: the key check of the parser compares each key with all earlier ones, and formatting an
+  // error costs a pass over its line.
   const documents = parseAllDocuments(text, { lineCounter, uniqueKeys: false, prettyErrors: false });
   for (const document of documents) addRepeatedKeys(document);
   return documents;

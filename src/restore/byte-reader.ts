@@ -1,9 +1,9 @@
 import { FIRST_NUMBER, MAX_KNOWN_TEXTS, NEXT_NUMBER, UNNUMBERED } from './byte-writer.ts';
 
-/** The bytes are not part of a valid checkpoint. */
+/** Thrown if bytes are not part of a valid checkpoint. */
 export class CorruptError extends Error {}
 
-/** Texts that a `ByteWriter` has numbered, across all sections of a file. */
+/** The texts that a `ByteWriter` has numbered, in the order of their numbers. All sections of a file share them. */
 export type TextNumbers = string[];
 
 /** Reads the output of a `ByteWriter`. Throws {@link CorruptError} if the bytes are invalid. */

@@ -1,9 +1,9 @@
 /** Maximum number of numbered texts. Limits the memory of writer and reader. */
 export const MAX_KNOWN_TEXTS = 65_536;
 
-/** Followed by a text without a number. */
+/** Number that precedes a text without a number of its own. */
 export const UNNUMBERED = 0;
-/** Followed by a text that gets the next number. */
+/** Number that precedes a text that gets the next number. */
 export const NEXT_NUMBER = 1;
 /** The number of the first text. */
 export const FIRST_NUMBER = 2;

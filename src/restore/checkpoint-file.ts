@@ -18,17 +18,17 @@ const PREAMBLE = MAGIC.length + 1;
 
 /** The kinds of sections of a checkpoint. */
 export const SECTION = {
-  /** JSON: a `CheckpointHeader`. Always the first section, never a later one. */
+  /** A `CheckpointHeader` as JSON. Always the first section, never a later one. */
   header: 1,
   /** A sequence of IPCache entries. */
   entries: 2,
-  /** JSON: a list of nodes. */
+  /** A list of nodes as JSON. */
   nodes: 3,
-  /** JSON: a list of parts of services. */
+  /** A list of parts of services as JSON. */
   services: 4,
-  /** JSON: a list of identities with their labels. */
+  /** A list of identities with their labels as JSON. */
   identities: 5,
-  /** JSON: the counts. Always the last section, never an earlier one. */
+  /** The counts as JSON. Always the last section, never an earlier one. */
   end: 255,
 } as const;
 
@@ -56,7 +56,7 @@ export interface Section {
  */
 export type CheckpointFault = 'torn' | 'foreign' | 'newer' | 'too-large';
 
-/** The file cannot be restored. */
+/** Thrown if a file cannot be restored. */
 export class CheckpointError extends Error {
   readonly fault: CheckpointFault;
 
@@ -96,7 +96,7 @@ export async function writeCheckpoint(folder: StateFolder, sections: Iterable<Se
     await folder.rename(unfinished, CHECKPOINT);
     return size;
   } catch (error) {
-    // Ignored, because an error of the cleanup would hide the first error.
+    // An error of the cleanup is ignored, because it would hide the first error.
     await folder.remove(unfinished).catch(() => {});
     throw error;
   }
@@ -192,7 +192,7 @@ function isSectionKind(kind: number): kind is SectionKind {
   return Object.values<number>(SECTION).includes(kind);
 }
 
-/** A file as a byte sequence, read in large chunks. */
+/** Reads a file sequentially, in large chunks. */
 class FileBytes {
   readonly #file: StateFile;
   #buffer = Buffer.alloc(0);

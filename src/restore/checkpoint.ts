@@ -29,13 +29,16 @@ export interface CheckpointHeader {
   readonly cluster: string;
   /** Wall time, milliseconds since the epoch. */
   readonly writtenAt: number;
-  /** Wall time of the state of each cluster whose state was only restored when the checkpoint was written. */
+  /**
+   * For each cluster whose state was itself restored and not confirmed when the checkpoint was written: the wall time of that
+   * state.
+   */
   readonly knownAt: ReadonlyMap<string, number>;
 }
 
 /** Entries per section: about 0.5 ms to write, 1 ms to read. */
 const ENTRIES_PER_SECTION = 256;
-/** A section of entries ends after this size, because some entries have a thousand named ports. */
+/** Size after which a section of entries ends, because some entries have a thousand named ports. */
 const BYTES_PER_SECTION = 65_536;
 /** Records per JSON section. A record is a node, an identity or at most a few hundred backends. */
 const RECORDS_PER_SECTION = 64;

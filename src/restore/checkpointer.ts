@@ -13,7 +13,7 @@ export interface CheckpointerOptions {
   readonly clock: Clock;
   /** Returns the sections of a checkpoint of the current state; see `checkpointSections`. */
   readonly sections: () => Iterable<Section>;
-  /** Returns a text that is equal if the checkpoints would be equal. */
+  /** Returns a text that changes with the state. If it is equal to the previous one, no checkpoint is written. */
   readonly state: () => string;
   /** Default: 1 minute. */
   readonly intervalMs?: number | undefined;

@@ -16,17 +16,17 @@ export interface CiliumEndpoint {
   readonly containerID: string;
   readonly ipv4Pool: string;
   readonly ipv6Pool: string;
-  /** `init` (5) if none was written. */
+  /** `init` (5) if the file contains no identity. */
   readonly identity: number;
   readonly labels: Labels;
-  /** Labels that determine the identity: those of the orchestrator, and custom ones. */
+  /** Labels that determine the identity: orchestrator labels and custom labels. */
   readonly identityLabels: Labels;
   readonly kind: EndpointKind;
 }
 
 /**
- * Determines the treatment of an endpoint (AGENT 10): a `pod` is restored, the one of `cilium-health` is not, and those of the
- * host and of ingress are created again.
+ * Determines the treatment of an endpoint (AGENT 10): a `pod` is restored, `health` (of `cilium-health`) is not, and `host` and
+ * `ingress` are created again.
  */
 export type EndpointKind = 'pod' | 'health' | 'host' | 'ingress';
 

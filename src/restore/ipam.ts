@@ -22,15 +22,15 @@ export interface ReservedAddress extends AddressOwner {
 }
 
 /**
- * Outcome of `IPAM.reserve`. `reserved`: the owner has the address, now or already before. `in-use`: another owner has it and keeps it. `outside`: no CIDR of
- * the pool contains it. `unknown-pool`: the pool does not exist. `invalid`: not an address.
+ * Outcome of `IPAM.reserve`. `reserved`: the owner has the address now, or had it already. `in-use`: another owner has it and
+ * keeps it. `outside`: no CIDR of the pool contains it. `unknown-pool`: the pool does not exist. `invalid`: not an address.
  */
 export type ReserveOutcome = 'reserved' | 'in-use' | 'outside' | 'unknown-pool' | 'invalid';
 
 interface Pool {
   /** The valid CIDRs. */
   readonly cidrs: readonly Prefix[];
-  /** True if the pool has no CIDRs. A pool with invalid CIDRs only is not such a pool. */
+  /** True if the pool was created without CIDRs. A pool with only invalid CIDRs accepts no address. */
   readonly acceptsAny: boolean;
   /** Reserved addresses in canonical form. */
   readonly reserved: Map<string, ReservedAddress>;

@@ -47,15 +47,15 @@ export interface RestorationOptions extends CheckpointEngines {
   /** Name of the local cluster. A checkpoint of another cluster is not restored. */
   readonly clusterName: string;
   readonly gate: TurnGate;
-  /** A larger file is not read. Default 2 GiB: about 50 million entries. */
+  /** Maximum size of a checkpoint in bytes. A larger file is not read. Default 2 GiB: about 50 million entries. */
   readonly maxBytes?: number | undefined;
   /** Receives every invalid record. The other records are restored. */
   readonly onReject?: ((rejection: Rejection) => void) | undefined;
 }
 
 /**
- * Result of reading the checkpoint at a start. `set-aside`: the checkpoint cannot be restored and was renamed. `unreadable`: the
- * file system returned an error. In both cases the agent starts without a checkpoint, and `message` has the reason.
+ * Result of reading the checkpoint at a start. `set-aside`: the checkpoint cannot be restored and was renamed. `unreadable`:
+ * the file system returned an error. After both, the agent starts without a checkpoint, and `message` has the reason.
  */
 export type RestoreOutcome =
   | { readonly kind: 'none' }
@@ -197,8 +197,9 @@ export class Restoration {
   }
 
   /**
-   * Withdraws the restored state of a cluster in slices, because its sources are complete and the rest is outdated. Resolves when
-   * all is withdrawn. If the cluster has no restored state, changes nothing; a second call returns the same promise.
+   * Withdraws the restored state of a cluster in slices. Call it when the cluster's sources are complete, because unconfirmed
+   * state is then outdated. Resolves when all of it is withdrawn. If the cluster has no restored state, changes nothing; a
+   * second call returns the same promise.
    */
   release(cluster: string): Promise<void> {
     const leaving = this.#leaving.get(cluster);

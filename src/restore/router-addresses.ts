@@ -6,16 +6,16 @@ export interface RouterAddresses {
   readonly ipv6: string | undefined;
 }
 
-/** Patterns by family, preferred first: a comment, then the definition in older headers. */
+/** Patterns by family, in the order of preference: a comment, then the definition in older headers. */
 const PLACES = {
   4: [/cilium\.v4\.internal\.raw[ \t]+([^\r\n]*)/, /#define[ \t]+IPV4_GATEWAY[ \t]+([^\r\n]*)/],
   6: [/cilium\.v6\.internal\.raw[ \t]+([^\r\n]*)/, /#define[ \t]+ROUTER_IP[ \t]+([^\r\n]*)/],
 } as const;
 
 /**
- * Reads `node_config.h` (AGENT 17). A value is a list of bytes in network order, `0xa, 0x1, …`, for IPv4 the 16 bytes of a mapped
- * address. A single number has the first byte of the address in its lowest bits, as stored in memory. If a value is not an
- * address, the result is undefined.
+ * Returns the addresses in `node_config.h` (AGENT 17). A value is a list of bytes in network order, `0xa, 0x1, …`, which for
+ * IPv4 are the 16 bytes of a mapped address. If a value is a single number, its lowest bits are the first byte of the address.
+ * If a value is not an address, the result is undefined.
  */
 export function readRouterAddresses(header: string): RouterAddresses {
   return { ipv4: find(header, 4), ipv6: find(header, 6) };
@@ -30,8 +30,8 @@ function find(header: string, family: 4 | 6): string | undefined {
   return undefined;
 }
 
-function bytesOf(said: string): readonly number[] {
-  const numbers = said
+function bytesOf(text: string): readonly number[] {
+  const numbers = text
     .split(/\s*,\s*/)
     .map((text) => (/^0x[0-9a-f]{1,8}$/i.test(text) ? Number(text) : Number.NaN));
   const [single = 0] = numbers;

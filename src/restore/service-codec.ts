@@ -21,7 +21,7 @@ import {
 import type { ServiceID } from '../servicecache/service-id.ts';
 import type { ServicePart } from '../servicecache/service-parts.ts';
 
-/** A record ends after this number of characters. A larger slice or offer is divided into several records. */
+/** Number of characters after which a record ends. A larger slice or offer is divided into several records. */
 const CHARACTERS_PER_RECORD = 32_768;
 
 const TYPES: readonly ServiceType[] = ['ClusterIP', 'NodePort', 'LoadBalancer'];
@@ -49,8 +49,8 @@ export function* servicePartRecords(part: ServicePart): Generator<object, void, 
   }
   const all = part.kind === 'offer' ? part.backends : [...part.slice.backends.values()];
   const notReady = part.kind === 'offer' ? [] : [...part.slice.notReady.values()];
-  const of = part.kind === 'slice' ? part.slice.name : part.cluster;
-  const head = { ...named, of, ...(part.kind === 'remote-slice' && { slice: part.slice.name }) };
+  const source = part.kind === 'slice' ? part.slice.name : part.cluster;
+  const head = { ...named, source, ...(part.kind === 'remote-slice' && { slice: part.slice.name }) };
   let record: { readonly backends: object[]; readonly notReady: object[] } = { backends: [], notReady: [] };
   let characters = 0;
   for (const [list, backends] of [
@@ -137,8 +137,8 @@ export class ServicePartReader {
   }
 
   /**
-   * Returns the part if this record completes it, else undefined. An invalid record is passed to `onReject` and its part is
-   * dropped.
+   * Processes a record. Returns the part if the record completes one, else undefined. An invalid record is passed to
+   * `onReject`, and its part is dropped.
    */
   read(record: unknown): ServicePart | undefined {
     const decoded = decodeWith('checkpoint, service', () =>
@@ -154,10 +154,10 @@ export class ServicePartReader {
     const kind = fields.word('kind', KINDS) ?? fields.reject('kind', 'missing-field', 'is missing');
     const id: ServiceID = { namespace: fields.text('namespace'), name: fields.text('name') };
     if (kind === 'service') return { kind, id, service: readService(id, fields.item('service')) };
-    const of = fields.text('of');
-    const cluster = kind === 'slice' ? '' : of;
-    const name = kind === 'remote-slice' ? fields.text('slice') : of;
-    const title = [kind, of, name, id.namespace, id.name].join('/');
+    const source = fields.text('of');
+    const cluster = kind === 'slice' ? '' : source;
+    const name = kind === 'remote-slice' ? fields.text('slice') : source;
+    const title = [kind, source, name, id.namespace, id.name].join('/');
     const previous = this.#unfinished?.title === title ? this.#unfinished : undefined;
     const backends = previous?.backends ?? [];
     const notReady = previous?.notReady ?? [];

@@ -129,12 +129,12 @@ class SideDraft {
 
   replace(address: string, old: Backend | undefined, next: Backend | undefined): void {
     const { remote } = this.#original;
-    const was = old !== undefined && isOnSide(old, remote) ? old : undefined;
-    const is = next !== undefined && isOnSide(next, remote) ? next : undefined;
-    if (was?.state === 'active') this.#active--;
-    if (is?.state === 'active') this.#active++;
-    if (is !== undefined) this.#backends.set(address, is);
-    else if (was !== undefined) this.#backends.delete(address);
+    const before = old !== undefined && isOnSide(old, remote) ? old : undefined;
+    const after = next !== undefined && isOnSide(next, remote) ? next : undefined;
+    if (before?.state === 'active') this.#active--;
+    if (after?.state === 'active') this.#active++;
+    if (after !== undefined) this.#backends.set(address, after);
+    else if (before !== undefined) this.#backends.delete(address);
   }
 
   finish(): PreferredSide {

@@ -3,10 +3,10 @@ import { NumberList } from './number-list.ts';
 import type { SharedHeap } from './shared-memory.ts';
 
 /**
- * Changes identities of published leaves without a copy of the leaf ({@link CHANGED}), of one writer.
+ * Changes identities in published leaves without copying the leaves ({@link CHANGED}). One writer uses it.
  *
  *     batch n        the new identity is added to the table of n, and the slot is marked
- *     begin of n + 1 the new identity is written to the slot: no valid lookup reads the slot for it or for the one before
+ * begin of n + 1 the new identity is written to the slot: no valid lookup reads the slot for it or for the one before
  *     begin of n + 2 the mark is deleted unless n + 1 has changed the slot again, and the table is emptied
  *
  * So a word that a valid lookup depends on never changes, and the order in which its reads reach the memory does not matter.
@@ -19,7 +19,7 @@ export class ChangedValues {
   /** Positions of the pairs in these tables. */
   #pairs = new NumberList();
   #pairsBefore = new NumberList();
-  /** What was prefetched. Storing it prevents the compiler from removing the reads. */
+  /** Sum of the prefetched words. Storing it prevents the compiler from removing the reads. */
   #read = 0;
   /** For each pair of both tables: 1 if the leaf was copied after the change, so that its block may be reused. */
   readonly #isCopied = new Uint8Array(2 * CHANGED.words);
@@ -49,7 +49,10 @@ export class ChangedValues {
     this.#pairsBefore = pairs;
   }
 
-  /** Changes the identity of a slot of a published leaf. Returns false, and changes nothing, if the batch has changed too many. */
+  /**
+   * Changes the identity of a slot of a published leaf. Returns false, and changes nothing, if the batch has changed too many
+   * identities in place.
+   */
   change(slot: number, identity: number): boolean {
     const { words } = this.#heap;
     const pair = findChanged(words, this.#table, slot);
@@ -64,7 +67,7 @@ export class ChangedValues {
     return true;
   }
 
-  /** Gives the copy of a marked slot its latest identity, and deletes its mark. */
+  /** Writes the latest identity of a marked slot to the copy of the slot, and deletes the mark of the copy. */
   copied(slot: number, copy: number): void {
     const { words } = this.#heap;
     words[copy + SLOT.meta] = (words[copy + SLOT.meta] ?? 0) & ~MARK;

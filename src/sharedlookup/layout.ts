@@ -10,11 +10,11 @@ export const LAYOUT = 0x6c70_0002;
 export const HEADER = {
   layout: 0,
   seed: 1,
-  /** Number of the batch that is written, or was written last. */
+  /** Number of the batch that was started last. */
   started: 16,
   /** Number of the last complete batch. */
   published: 17,
-  /** Number of words that a reader has to map. */
+  /** Number of words that a reader must map. */
   words: 18,
   /** Directories of IPv4 and IPv6. */
   directory4: 19,
@@ -28,7 +28,7 @@ export const HEADER = {
   closed: 24,
   /** Two tables of changed identities. */
   changed: 25,
-  /** Revision (two words) and number of entries, of even and of odd batches. */
+  /** Revision (two words) and number of entries: first of even batches, then of odd ones. */
   state: 32,
 } as const;
 export const HEADER_WORDS = 64;
@@ -68,7 +68,7 @@ export function stampOf(batch: number): number {
 export const LEAF = {
   /** {@link stampOf} the batch that wrote the leaf, until the next batch starts; then 0. */
   stamp: 0,
-  /** Reference to the leaf that had these entries before that batch: if the batch has merged two leaves, to the lower one. */
+  /** Reference to the leaf that had these entries before the batch. If the batch has merged two leaves: to the lower one. */
   before: 1,
   /** Number of entries in bits 0 to 15, depth above. */
   shape: 2,
@@ -112,7 +112,7 @@ export function leafWords(family: Family, sizeClass: number): number {
  */
 export const SLOT = { tag: 0, meta: 1, identity: 2, w0: 3, w1: 4, w2: 5 } as const;
 const LENGTH_MASK = 0xff;
-/** Set in `meta` if one of the last two batches has changed the identity in place ({@link CHANGED}). */
+/** Bit of `meta` that is set if one of the last two batches has changed the identity in place ({@link CHANGED}). */
 export const MARK: number = 1 << 31;
 const PEER_SHIFT = 8;
 
@@ -183,7 +183,10 @@ export function homeOf(hash: number, capacity: number): number {
   return ((hash & 0xffff) * capacity) >>> 16;
 }
 
-/** Returns the position of the slot of a prefix in a leaf, or 0. Ends for any content, because the leaf may be overwritten during the search. */
+/**
+ * Returns the position of the slot of a prefix in a leaf, or 0. Ends for any content of the memory, because the leaf may be
+ * overwritten during the search.
+ */
 export function findSlot(
   words: Readonly<Int32Array>,
   reference: number,
@@ -216,8 +219,8 @@ export function findSlot(
  *
  *     slot │ identity │ slot │ identity │ 0 │ …
  *
- * The identity of a marked slot is that in the table of the lookup's batch, if the table contains the slot. Otherwise, and without a
- * mark, it is in the slot.
+ * If a slot is marked and the table of the lookup's batch contains it, its identity is in the table. Otherwise it is in the
+ * slot.
  */
 export const CHANGED = { words: 4_096, limit: 1_024 } as const;
 const CHANGED_BITS = 11; // 2,048 pairs
@@ -227,7 +230,10 @@ export function changedTable(tables: number, batch: number): number {
   return tables + (batch & 1) * CHANGED.words;
 }
 
-/** Returns the position of the pair of a slot in a table, or of the empty pair where it belongs. Ends for any content. */
+/**
+ * Returns the position of the pair of a slot in a table, or of the empty pair to use for it. Ends for any content of the
+ * memory.
+ */
 export function findChanged(words: Readonly<Int32Array>, table: number, slot: number): number {
   let at = (Math.imul(slot, GOLDEN) >>> (32 - CHANGED_BITS)) * 2;
   for (let probes = 0; probes < CHANGED.words / 2; probes++) {

@@ -23,12 +23,12 @@ const positions = new Int32Array(BLOCK_KEYS);
 
 /** Reads the leaves of many prefixes before they are searched or written, so that their cache misses overlap. */
 export class LeafPrefetch {
-  /** What was read. Storing it prevents the compiler from removing the reads. */
+  /** Sum of the words that were read. Storing it prevents the compiler from removing the reads. */
   #read = 0;
 
   /**
-   * Reads a part of the leaf of each of the first `count` keys of a block: the first slot that is probed, to change it in place; also
-   * the header, to look it up; or all, to copy it.
+   * Reads a part of the leaf of each of the first `count` keys of a block. The part is the first probed slot if the slot will
+   * be changed in place, also the header for a lookup, or the whole leaf if it will be copied.
    */
   read(
     words: Readonly<Int32Array>,

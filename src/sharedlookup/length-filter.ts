@@ -9,9 +9,9 @@ import type { SharedHeap } from './shared-memory.ts';
 const LENGTH_BITS = 7;
 
 /**
- * Lists for readers the prefix lengths a longest match has to try ({@link FILTER}), of one family and written by one thread. The
- * filter contains every length that the lookups of any revision need: a bit is set before the prefix is published, and deleted
- * in the batch after the one that deletes the last prefix.
+ * The prefix lengths of one family that a longest match must try ({@link FILTER}). One thread writes it, readers of other
+ * threads read it. The filter contains every length that the lookups of any revision need: a bit is set before the prefix is
+ * published, and deleted in the batch after the one that deletes the last prefix.
  */
 export class LengthFilter {
   readonly #heap: SharedHeap;
@@ -43,7 +43,10 @@ export class LengthFilter {
     else if (by > 0 && count === 1) this.#set(bit, true);
   }
 
-  /** Deletes the bits that the last batch has left unused. Called when no valid lookup can need them. */
+  /**
+   * Deletes the bits of lengths that had no prefix at the end of the last batch. Must be called when no valid lookup can need
+   * them.
+   */
   turn(): void {
     for (let i = 0; i < this.#unused.length; i++) {
       const bit = this.#unused.at(i);

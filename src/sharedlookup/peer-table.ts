@@ -52,7 +52,7 @@ export class PeerTable {
     if (peer.uses === 0) this.#unused.push(peer);
   }
 
-  /** Deletes the peers that are still unused. Called when no valid lookup can read them. */
+  /** Deletes the peers that are still unused. Must be called when no valid lookup can read them. */
   turn(): void {
     if (this.#unused.length === 0) return;
     for (const peer of this.#unused) {

@@ -27,18 +27,18 @@ import {
 import { NumberList } from './number-list.ts';
 import type { SharedHeap } from './shared-memory.ts';
 
-/** Two leaves of 20 slots that have together no more prefixes than this are merged: the result has room for four more. */
+/** Maximum number of prefixes of two leaves of 20 slots that are merged. The merged leaf has room for four more. */
 const MERGED_PREFIXES = 16;
-/** The number of prefixes of a leaf from which a deletion tries to merge it. With more, its sibling is not read. */
+/** Maximum number of prefixes of a leaf that a deletion tries to merge. If it has more, its sibling is not read. */
 const SPARSE_PREFIXES = 12;
-/** A directory doubles if it has fewer references than this for each leaf. Otherwise a full leaf becomes larger. */
+/** A directory doubles if it has fewer references per leaf than this. If it has more, a full leaf becomes larger instead. */
 const REFERENCES_PER_LEAF = 4;
 
 /** Results of {@link PrefixLeaves.set} other than a peer. */
 export const ADDED = -1;
 export const FULL = -2;
 
-/** The prefix of a slot that is moved. One is enough because moves are not re-entrant. */
+/** Buffer for the prefix of a slot that is moved. All tables share it, because moves are not re-entrant. */
 const moved: AddressWords = { family: 4, w0: 0, w1: 0, w2: 0, w3: 0 };
 
 /**
@@ -125,14 +125,14 @@ export class PrefixLeaves {
   }
 
   /**
-   * Changes the identity of a prefix. Returns false if the table does not contain it. Copies its leaf only if the batch has changed too
-   * many in place.
+   * Changes the identity of a prefix. Returns false if the table does not contain it. Copies its leaf only if the batch has
+   * changed too many identities in place.
    */
   setIdentity(key: Readonly<PrefixRegister>, identity: number): boolean {
     const found = this.#find(key);
     if (found === 0) return false;
     const [reference, hash] = [this.#found, this.#hash];
-    // Without a leaf of this batch, the header of this one is not read, which may be a cache miss.
+    // If the batch has written no leaf, the header need not be read, which may be a cache miss.
     const isOfBatch =
       this.#stamped.length > 0 && this.#heap.words[leafOf(reference) + LEAF.stamp] === this.#stamp;
     if (!isOfBatch && this.#changed.change(found, identity)) return true;
@@ -186,7 +186,7 @@ export class PrefixLeaves {
     words[gap + SLOT.meta] = 0;
   }
 
-  /** Returns a leaf of this batch with the same content in the same slots: this one, or its copy. */
+  /** Returns a leaf of this batch with the same content in the same slots: `reference` itself, or a copy of it. */
   #writable(reference: number, hash: number): number {
     const { words } = this.#heap;
     const leaf = leafOf(reference);
@@ -260,7 +260,10 @@ export class PrefixLeaves {
     this.#release(old);
   }
 
-  /** Writes a reference to a part of the directory. Atomic, so that the header is visible to all who see the reference. */
+  /**
+   * Writes a reference to a part of the directory. The write is atomic, so that the header of the leaf is visible to every
+   * reader that sees the reference.
+   */
   #install(reference: number, part: number, depth: number): void {
     const { words } = this.#heap;
     const copies = 1 << (this.#bits - depth);

@@ -15,10 +15,10 @@ const DEFAULT_MAX_BYTES: number = 512 << 20;
 /** Positions have 31 bits; twice as much is reserved. */
 const MAX_BYTES = 3 * 2 ** 30;
 
-/** Changes whose memory is read together: few enough for the L1 cache. */
+/** Number of changes whose memory is prefetched together: few enough for the L1 cache. */
 const GROUP = 128;
 
-/** Waiting prefixes that are tried for each deleted one. */
+/** Number of waiting prefixes that are tried for each deleted one. */
 const TRIES_PER_DELETE = 8;
 
 /** The part of an `IPCache` that a `SharedLookup` uses. */
@@ -29,8 +29,9 @@ export interface SharedLookupSource {
 /** Options of a `SharedLookup`. */
 export interface SharedLookupOptions {
   /**
-   * Limit of the shared memory in bytes, 1 MiB to 3 GiB, default 512 MiB: about 20 bytes an IPv4 prefix, 40 an IPv6 prefix. Twice
-   * as much address space is reserved, but memory is only taken for entries. Further prefixes wait until others are deleted.
+   * Limit of the shared memory in bytes, 1 MiB to 3 GiB, default 512 MiB: about 20 bytes an IPv4 prefix, 40 an IPv6 prefix.
+   * Twice as much address space is reserved, but memory is only used for entries. If the limit is reached, further prefixes
+   * wait until others are deleted.
    */
   readonly maxBytes?: number | undefined;
   /** Seed of the address hash. Pass a random number if untrusted parties choose addresses, as for an `IPCache`. */
@@ -51,7 +52,7 @@ export interface SharedLookupStatus {
   /** The revision of the cache that readers see. */
   readonly revision: number;
   readonly closed: boolean;
-  /** The error that has closed it: memory could not grow. Undefined if there was none. */
+  /** The error that has closed the lookup because memory could not grow; undefined if there was none. */
   readonly failure: string | undefined;
 }
 
@@ -66,7 +67,7 @@ export interface SharedLookupStatus {
  * When a write or batch of the cache returns, all readers see it, as a whole. Cost: about
  * 0.5 µs a change. Readers do not slow down the writer. A reader that stops or dies has no effect on the others.
  *
- * If memory cannot grow, it closes itself, and the cache is not affected.
+ * If memory cannot grow, the lookup closes itself. The cache is not affected.
  *
  * After {@link SharedLookup.close}, readers keep the last state. The memory is released when no thread refers to the lookup, its
  * handle or a reader.
@@ -80,9 +81,9 @@ export class SharedLookup {
   /** The last changes, up to {@link GROUP}, which are not written yet. */
   readonly #block = new PrefixBlock();
   readonly #entries: (IPCacheEntry | undefined)[] = new Array(GROUP).fill(undefined);
-  /** Identities of those that change only the identity. Their entries are undefined. */
+  /** New identities of the changes that change only the identity. Their entries are undefined. */
   readonly #identities = new Int32Array(GROUP);
-  /** 1 if only the identity changes. */
+  /** For each change: 1 if only the identity changes. */
   readonly #isIdentity = new Uint8Array(GROUP);
   #count = 0;
   readonly #key: PrefixRegister = prefixRegister();
@@ -158,7 +159,8 @@ export class SharedLookup {
     else this.#entries[at] = next;
     if (this.#count < GROUP) return;
     this.#write();
-    // No reader exists during the initial load. In one batch, memory of replaced blocks could not be used again.
+    // Each group of the initial load is its own batch, because memory of replaced blocks is reused only in later batches. No
+    // reader exists yet.
     if (this.#unsubscribe === undefined && this.#failure === undefined) this.#table.publish(0);
   }
 
@@ -183,7 +185,10 @@ export class SharedLookup {
     }
   }
 
-  /** Closes the lookup, because later changes need those that were not written. Readers keep the last complete batch. */
+  /**
+   * Closes the lookup after an error, because later changes depend on those that were not written. Readers keep the last
+   * complete batch.
+   */
   #fail(error: unknown): void {
     this.#failure = error;
     if (this.#unsubscribe !== undefined) this.close(); // otherwise the constructor throws
@@ -232,8 +237,8 @@ export class SharedLookup {
   }
 
   /**
-   * Tries to add as many waiting prefixes, because there may be room now where their hashes belong. Those that do not fit wait at
-   * the end of the queue.
+   * Tries to add up to `tries` waiting prefixes, because their leaves may have room now. Prefixes that do not fit wait at the
+   * end of the queue.
    */
   #admit(tries: number): void {
     let left = Math.min(tries, this.#waiting.size);

@@ -8,10 +8,13 @@ import { NumberList } from './number-list.ts';
 /** The unit of growth. */
 const STEP_BYTES: number = 1 << 20;
 
-/** Free blocks of this size and above are divided: 16 KiB. */
+/** Minimum number of lines of a large block (16 KiB). Free large blocks are divided for smaller ones. */
 const LARGE_LINES = 256;
 
-/** Shared memory is not available. `unsupported`: the runtime does not provide it. `refused`: it could not be reserved. */
+/**
+ * Thrown if shared memory is not available. `unsupported`: the runtime does not provide it. `refused`: it could not be
+ * reserved.
+ */
 export class SharedMemoryError extends Error {
   override readonly name = 'SharedMemoryError';
   readonly code: 'unsupported' | 'refused';
@@ -46,9 +49,9 @@ export function requireSharedMemory(platform: SharingPlatform): void {
     );
 }
 
-/** The blocks of one size, or all large ones. */
+/** The blocks of one size, or all large blocks. */
 interface SizeClass {
-  /** Blocks that can be used. Empty for large ones. */
+  /** Free blocks. Empty in the class of large blocks. */
   readonly free: NumberList;
   /** Words of all blocks that were made, and of those in use. */
   made: number;
@@ -56,10 +59,11 @@ interface SizeClass {
 }
 
 /**
- * Blocks of words in a growable buffer, of one writer. Every block is a multiple of a cache line.
+ * Allocates blocks of words in a growable shared buffer, for one writer. The size of a block is a multiple of a cache line.
  *
  * A block that is released may still be read. It is reused after the next {@link SharedHeap.turn}, which the owner calls when
- * the lookups that may read it have become invalid. Blocks are not joined: memory that IPv4 prefixes had is reused for IPv4 prefixes.
+ * the lookups that may read it have become invalid. Free blocks are not joined, so the memory of deleted IPv4 prefixes is
+ * reused only for IPv4 prefixes.
  */
 export class SharedHeap {
   readonly buffer: SharedArrayBuffer;
@@ -74,13 +78,13 @@ export class SharedHeap {
   }));
   readonly #maxWords: number;
   readonly #copiedWords: number;
-  /** Words of all blocks, if a batch copied each one in use. */
+  /** Number of words of all blocks after a batch that copies each block in use. */
   #copied = 0;
   /** Blocks that were released since the last turn, each with its number of lines. */
   readonly #released = new NumberList();
   #releasedWords = 0;
   #unused = 0;
-  /** Free blocks that are divided: replaced directories and the largest leaves. There are few of them. */
+  /** Free large blocks, which may be divided: replaced directories and the largest leaves. There are few of them. */
   readonly #large: { readonly at: number; lines: number }[] = [];
 
   /**
@@ -128,8 +132,8 @@ export class SharedHeap {
   }
 
   /**
-   * Returns true if one more block may be used. Each block in use can be copied afterwards in one batch without an error: a class
-   * then has twice as many blocks as are in use, or those that it had before.
+   * Returns true if one more block may be used. It must remain possible to copy each block in use in one batch. A class then
+   * needs twice as many blocks as are in use, or as many as it has already.
    */
   hasRoom(words: number): boolean {
     if (this.used >= this.#maxWords) return false;
@@ -148,13 +152,13 @@ export class SharedHeap {
     this.#account(lines, 0, -lines * LINE_WORDS);
   }
 
-  /** Adds words to those of a size class that were made, and to those in use. */
+  /** Adds to the counts of a size class: `made` words of new blocks, `used` words of blocks in use. */
   #account(lines: number, made: number, used: number): void {
-    const of = this.#classOf(lines);
-    const before = Math.max(of.made, 2 * of.used);
-    of.made += made;
-    of.used += used;
-    this.#copied += Math.max(of.made, 2 * of.used) - before;
+    const sizeClass = this.#classOf(lines);
+    const before = Math.max(sizeClass.made, 2 * sizeClass.used);
+    sizeClass.made += made;
+    sizeClass.used += used;
+    this.#copied += Math.max(sizeClass.made, 2 * sizeClass.used) - before;
   }
 
   #classOf(lines: number): SizeClass {
@@ -177,7 +181,7 @@ export class SharedHeap {
     return large.at + large.lines * LINE_WORDS;
   }
 
-  /** Makes the blocks available that were released before. */
+  /** Makes the blocks available that were released since the last turn. */
   turn(): void {
     const released = this.#released;
     for (let i = 0; i < released.length; i += 2) {
@@ -196,7 +200,7 @@ export class SharedHeap {
     assert(bytes >= end * 4, 'the memory of a batch exceeds the reserved memory');
     this.buffer.grow(bytes);
     this.words = new Int32Array(this.buffer, 0, bytes / 4);
-    // Before any block of the new memory is installed: readers that see the block see this, too.
+    // Stored before any block of the new memory is installed, so that readers that see the block also see this length.
     Atomics.store(this.words, HEADER.words, this.words.length);
   }
 }

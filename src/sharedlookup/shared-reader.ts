@@ -32,7 +32,10 @@ import {
 } from './layout.ts';
 import { LeafPrefetch } from './leaf-prefetch.ts';
 
-/** Number of addresses that `lookupMany` validates together: few, because two batches must not begin during a group. */
+/**
+ * Number of addresses that `lookupMany` validates together. It is small, because the group must be repeated if two batches
+ * begin during it.
+ */
 const GROUP = 16;
 
 /** Posted to a worker, which passes it to `openLookup`. Its fields are internal. */
@@ -65,7 +68,10 @@ export class SharedReader {
   readonly #map: MapWords;
   readonly #header: Int32Array;
   readonly #seed: number;
-  /** Only for {@link SharedReader.#isValid}: a store to it is a part of a fence. It is shared, so that no engine may omit the store. */
+  /**
+   * A store to this word is a part of the fence in {@link SharedReader.#isValid}. The word is shared memory, so that no engine
+   * may omit the store.
+   */
   readonly #fence = new Int32Array(new SharedArrayBuffer(4));
   #words: Int32Array;
   #wordCount: number;
@@ -86,7 +92,7 @@ export class SharedReader {
     this.#words = map(buffer, this.#wordCount);
   }
 
-  /** The revision of the `IPCache` whose state the next call returns, or an older one than that. It never decreases. */
+  /** Lower bound of the `IPCache` revision whose state the next call returns. It never decreases. */
   get revision(): number {
     for (;;) {
       const batch = this.#begin();
@@ -207,7 +213,7 @@ export class SharedReader {
     return parsePrefix(ip, this.#key) && this.#key.form === 'endpoint';
   }
 
-  /** Returns the batch that a lookup reads, and maps memory added by the writer. */
+  /** Returns the batch that the next lookup reads. If the writer has added memory, maps it. */
   #begin(): number {
     const batch = Atomics.load(this.#header, HEADER.published);
     const words = this.#header[HEADER.words] ?? 0;
@@ -218,7 +224,7 @@ export class SharedReader {
     return batch;
   }
 
-  /** Returns true if nothing that a lookup of this batch has read was reused, or was beyond the mapped memory. */
+  /** Returns true if a lookup of this batch is valid: no memory that it has read was reused, and all of it was mapped. */
   #isValid(batch: number): boolean {
     Atomics.store(this.#fence, 0, 0); // with the load, a full fence: no read of the lookup is later than it
     const started = Atomics.load(this.#header, HEADER.started);
@@ -268,7 +274,7 @@ export class SharedReader {
     const hash = prefixHash(this.#seed, family, key, length);
     let leaf = leafAt(words, directory, hash);
     const stamp = words[leafOf(leaf) + LEAF.stamp] ?? 0;
-    // The unfinished batch has replaced the leaf of this lookup.
+    // A later, unpublished batch has written this leaf. Use the leaf that it replaced.
     if (stamp !== 0 && stamp !== stampOf(batch)) leaf = leafBefore(words, leaf, hash);
     return findSlot(words, leaf, key, length, hash);
   }

@@ -9,7 +9,7 @@ import { PeerTable } from './peer-table.ts';
 import { ADDED, FULL, PrefixLeaves } from './prefix-leaves.ts';
 import { SharedHeap } from './shared-memory.ts';
 
-/** Reserved memory besides the entries. */
+/** Reserved memory in addition to that of the entries. */
 const SPARE_BYTES: number = 16 << 20;
 
 /** The attributes of a prefix that readers receive. */
@@ -25,8 +25,9 @@ export interface SharedAttributes {
  *
  *     begin: started + 1 ─► what the batch before has released becomes free ─► copies of leaves ─► publish: published + 1
  *
- * A lookup belongs to the last published batch. It is valid if at its end at most one more was started: the memory that it has
- * read was not reused. Readers write nothing that others read, so the end of a reader has no effect.
+ * A lookup belongs to the last published batch. It is valid if at most one further batch was started before its end, because
+ * the memory that it has read was then not reused. Readers write nothing that others read, so the end of a reader has no
+ * effect.
  */
 export class SharedTable {
   readonly #heap: SharedHeap;
@@ -42,7 +43,10 @@ export class SharedTable {
   #createdLeaves = 0;
   #isOpen = false;
 
-  /** `maxBytes` limits growth. 2.25 times as much is reserved: a batch may copy every leaf, and merges need a quarter more. */
+  /**
+   * `maxBytes` limits growth. 2.25 times as much is reserved, because a batch may copy every leaf, and merges need a quarter
+   * more.
+   */
   constructor(maxBytes: number, seed: number, spareBytes: number = SPARE_BYTES) {
     const heap = new SharedHeap(2.25 * maxBytes + spareBytes, maxBytes, 2 * maxBytes + spareBytes / 2);
     this.#heap = heap;
@@ -91,8 +95,8 @@ export class SharedTable {
   }
 
   /**
-   * Reads the memory of the first `count` prefixes of a block, which are written next: whole leaves if the last prefixes needed copies
-   * of leaves.
+   * Prefetches the memory of the first `count` prefixes of a block, which are written next. Reads whole leaves if the last
+   * prefixes needed copies of leaves.
    */
   prefetch(block: PrefixBlock, count: number): void {
     const made = this.#ipv4.leaves.made + this.#ipv6.leaves.made;
@@ -138,7 +142,7 @@ export class SharedTable {
     this.#isOpen = false;
   }
 
-  /** Marks the memory as final. */
+  /** Marks the memory as closed, so that readers know that nothing changes any more. */
   close(): void {
     Atomics.store(this.#heap.words, HEADER.closed, 1);
   }

@@ -68,13 +68,13 @@ class NodeExamination {
     this.#examination = examination;
     const nodes = dump.outputs.get('node-list');
     this.#nodes = nodes === undefined ? undefined : readNodeList(nodes, this.#at('node list'), onReject);
-    const own = this.#nodes?.find(({ source }) => source === 'local');
-    this.#name = own?.name ?? this.#nameOfPod();
+    const localNode = this.#nodes?.find(({ source }) => source === 'local');
+    this.#name = localNode?.name ?? this.#nameOfPod();
     const known = truth.nodes.get(`${truth.clusterName}/${this.#name}`);
     const endpoints = dump.outputs.get('endpoint-list');
     this.#owner = {
       name: known?.name,
-      addresses: new Set([...(known?.addresses ?? []), ...(own?.addresses ?? [])]),
+      addresses: new Set([...(known?.addresses ?? []), ...(localNode?.addresses ?? [])]),
       endpoints:
         endpoints === undefined
           ? new Set()
@@ -285,8 +285,13 @@ class NodeExamination {
         lacking.length === 0 ? '' : `lacks ${shortList(lacking)}`,
         surplus.length === 0 ? '' : `has also ${shortList(surplus)}`,
       ];
-      const what = parts.filter((part) => part !== '').join('; ');
-      const text = kind === 'stale' ? 'no source has it' : what === '' ? 'the service has no backends' : what;
+      const differences = parts.filter((part) => part !== '').join('; ');
+      const text =
+        kind === 'stale'
+          ? 'no source has it'
+          : differences === ''
+            ? 'the service has no backends'
+            : differences;
       this.#add(kinds[kind], service === '' ? frontend : `${service} ${frontend}`, text);
     }
     return listed.length;

@@ -54,9 +54,9 @@ function nodesText(nodes: readonly string[]): string {
 }
 
 function lastText({ node, at, action, identity, error }: LastEvent): string {
-  const what = identity === undefined ? action : `${action} to identity ${identity}`;
+  const summary = identity === undefined ? action : `${action} to identity ${identity}`;
   const failed = error === undefined ? '' : `, failed: ${error}`;
-  return `; last write on ${node}: ${what}${at === undefined ? '' : ` at ${at}`}${failed}`;
+  return `; last write on ${node}: ${summary}${at === undefined ? '' : ` at ${at}`}${failed}`;
 }
 
 /** Returns a finding as one line: subject, nodes, difference, and last write. */
@@ -122,7 +122,7 @@ export function reportLines(report: SysdumpReport): readonly string[] {
   const tail = tailLines(report);
   const kinds = FINDING_KINDS.filter((kind) => (report.counts[kind] ?? 0) > 0);
   if (kinds.length === 0) return [...head, 'no faults found', ...tail];
-  const of = (kind: FindingKind): readonly Finding[] =>
+  const findingsOf = (kind: FindingKind): readonly Finding[] =>
     report.findings.filter((finding) => finding.kind === kind);
   // A title for each kind; then examples, one for each kind in turn, worst first.
   let room = MAX_LINES - head.length - tail.length - kinds.length;
@@ -131,7 +131,7 @@ export function reportLines(report: SysdumpReport): readonly string[] {
     before = room;
     for (const kind of kinds) {
       const count = shown.get(kind) ?? 0;
-      if (room === 0 || count >= of(kind).length) continue;
+      if (room === 0 || count >= findingsOf(kind).length) continue;
       shown.set(kind, count + 1);
       room--;
     }
@@ -143,7 +143,7 @@ export function reportLines(report: SysdumpReport): readonly string[] {
     const [singular, plural] = TITLES[kind];
     return [
       `${total} ${nounOf(total, singular, plural)}${rest}`,
-      ...of(kind).slice(0, count).map(findingLine),
+      ...findingsOf(kind).slice(0, count).map(findingLine),
     ];
   });
   return [...head, ...body, ...tail];

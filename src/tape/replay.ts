@@ -168,8 +168,10 @@ export class Replay {
     for (const writer of writers) {
       const recorded = Object.hasOwn(sums, writer) ? String(sums[writer]) : undefined;
       if (recorded === replayed.get(writer) || !isTaped(writer)) continue;
-      const of = this.#recent.filter(({ store }) => store === this.#storeOf(writer)).map(({ key }) => key);
-      const keys = [...new Set(of.reverse())].slice(0, REPORTED_KEYS);
+      const recentKeys = this.#recent
+        .filter(({ store }) => store === this.#storeOf(writer))
+        .map(({ key }) => key);
+      const keys = [...new Set(recentKeys.reverse())].slice(0, REPORTED_KEYS);
       return { writer, recorded, replayed: replayed.get(writer), keys };
     }
     this.#recent.length = 0;

@@ -113,7 +113,7 @@ export class ReplayedCluster {
     const { ipcache, nodes, services } = engines;
     const { remoteNodeIdentities } = network;
     const isLocal = name === clusterName;
-    const of: Pick<ClusterStoresOptions, 'writer' | 'engines' | 'limits'> = isLocal
+    const options: Pick<ClusterStoresOptions, 'writer' | 'engines' | 'limits'> = isLocal
       ? {
           writer: { source: 'kvstore' },
           engines: { ipcache, nodes, remoteNodeIdentities },
@@ -125,7 +125,7 @@ export class ReplayedCluster {
           limits: (config) => clusterLimits(config?.id ?? 0, maxConnectedClusters),
         };
     this.#stores = new ClusterStores({
-      ...of,
+      ...options,
       cluster: name,
       globalServices: isLocal ? undefined : globalServices,
       serviceV2,

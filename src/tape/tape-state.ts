@@ -66,19 +66,19 @@ export class TapeState {
   /** Yields the keys of all kvstores, with a canary for each complete resource. */
   async *keys(): AsyncGenerator<RecordedKey, void, void> {
     for (const [store, { config, keys, prefixes, listed }] of this.#stores) {
-      const of = (key: string, value: TapeValue): RecordedKey => ({
+      const recorded = (key: string, value: TapeValue): RecordedKey => ({
         store,
         key,
         at: `tape ${store}`,
         value: bytesIn(value) ?? new Uint8Array(),
       });
-      if (config !== undefined) yield of(...config);
-      for (const values of keys.values()) for (const [key, value] of values) yield of(key, value);
+      if (config !== undefined) yield recorded(...config);
+      for (const values of keys.values()) for (const [key, value] of values) yield recorded(key, value);
       for (const resource of COPIED_RESOURCES) {
         // Nothing waits for a resource that the agent did not follow.
         if (prefixes.has(resource) && !listed.has(resource)) continue;
         const isCache = prefixes.get(resource) === resourcePrefix(resource, store, 'cache');
-        yield of(syncedKey(store, resource, isCache ? 'cache' : 'state'), EMPTY);
+        yield recorded(syncedKey(store, resource, isCache ? 'cache' : 'state'), EMPTY);
       }
     }
   }

@@ -283,9 +283,9 @@ class Preview implements Disposable {
     const { nodes } = this.#engines;
     if (nodes === undefined || this.#configuration === undefined) return;
     for (const { source, cluster } of claims) if (source === 'clustermesh') this.#clusters.add(cluster);
-    const kept = claims.filter((node) => !this.#edits.some((edit) => this.#removesNode(edit, node)));
+    const remaining = claims.filter((node) => !this.#edits.some((edit) => this.#removesNode(edit, node)));
     const [effective] = claims;
-    const next = nodes.closed ? effective : kept.toSorted(this.#compareNodes)[0];
+    const next = nodes.closed ? effective : remaining.toSorted(this.#compareNodes)[0];
     const previous = this.#nodePrefixes.get(fullName) ?? [];
     const isSame =
       effective === next && (nodes.closed || (!this.#changesConfiguration && previous.length === 0));

@@ -53,18 +53,18 @@ export function problemsOf(
   readiness: Readiness | undefined,
   feed: Feed,
 ): readonly HealthProblem[] {
-  const own = status === undefined || isAgent(status) ? [] : processProblems(status);
-  const known = own.map(({ subject, text }) => `${subject} ${text}`);
+  const processLines = status === undefined || isAgent(status) ? [] : processProblems(status);
+  const known = processLines.map(({ subject, text }) => `${subject} ${text}`);
   const blockers = (readiness?.blockers ?? []).filter(
     (text) =>
       !known.some((other) => other.includes(text)) &&
-      !own.some(({ subject }) => text.startsWith(`${subject} `)),
+      !processLines.some(({ subject }) => text.startsWith(`${subject} `)),
   );
   const source = isAgent(status) ? status : { steps: status?.steps ?? [] };
   const found = [
     ...connectionProblems(feed, processName(status)),
     ...healthProblems(source, blockers, agentNow()),
-    ...own,
+    ...processLines,
   ];
   return SEVERITIES.flatMap((severity) => found.filter((problem) => problem.severity === severity));
 }

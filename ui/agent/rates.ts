@@ -20,15 +20,15 @@ function ratesOf({ intervalMs, from, counts }: RatesDocument): Rates {
   const intervals = HOUR_MS / intervalMs;
   const before = intervals - counts.ip.length;
   const begin = Date.parse(from) - before * intervalMs;
-  const of = (type: ChangeType): readonly (number | null)[] => [
+  const seriesOf = (type: ChangeType): readonly (number | null)[] => [
     ...new Array<null>(before).fill(null),
     ...counts[type].map((count) => count / (intervalMs / 1_000)),
   ];
   return {
     times: Array.from({ length: intervals }, (_, at) => (begin + at * intervalMs) / 1_000),
-    prefixes: of('ip'),
-    services: of('service'),
-    nodes: of('node'),
+    prefixes: seriesOf('ip'),
+    services: seriesOf('service'),
+    nodes: seriesOf('node'),
   };
 }
 

@@ -81,7 +81,7 @@ export function MomentBar({ address }: { address: Address }): VNode | null {
   const at = momentOf(address);
   const [problem, setProblem] = useState('');
   const [isStepping, setStepping] = useState(false);
-  const go = (isLater: boolean): void => {
+  const openNeighbor = (isLater: boolean): void => {
     if (isStepping) return;
     setStepping(true);
     step(address, at, isLater)
@@ -96,7 +96,7 @@ export function MomentBar({ address }: { address: Address }): VNode | null {
     const pressed = (event: KeyboardEvent): void => {
       const isField = document.activeElement?.matches('input, select, textarea, .virtual, .scroll') === true;
       if (isField || event.ctrlKey || event.metaKey || event.altKey) return;
-      if (event.key === 'ArrowLeft' || event.key === 'ArrowRight') go(event.key === 'ArrowRight');
+      if (event.key === 'ArrowLeft' || event.key === 'ArrowRight') openNeighbor(event.key === 'ArrowRight');
     };
     addEventListener('keydown', pressed);
     return () => removeEventListener('keydown', pressed);
@@ -123,10 +123,10 @@ export function MomentBar({ address }: { address: Address }): VNode | null {
           }}
         />
       </label>
-      <button type="button" onClick={() => go(false)} title="Previous change (←)">
+      <button type="button" onClick={() => openNeighbor(false)} title="Previous change (←)">
         ← previous change
       </button>
-      <button type="button" onClick={() => go(true)} title="Next change (→)">
+      <button type="button" onClick={() => openNeighbor(true)} title="Next change (→)">
         next change →
       </button>
       {problem !== '' && <span role="alert">{problem}</span>}

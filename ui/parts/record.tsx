@@ -63,19 +63,19 @@ function PrefixChange({ from, to }: { from: Recorded | undefined; to: Recorded |
     ['on', from?.hostIP, to?.hostIP],
     ['key', from?.encryptKey?.toString(), to?.encryptKey?.toString()],
   ];
-  const is = to?.identity ?? from?.identity;
-  const was = from?.identity;
+  const newIdentity = to?.identity ?? from?.identity;
+  const oldIdentity = from?.identity;
   return (
     <span class="fields">
-      {was !== undefined && to !== undefined && was !== is && (
+      {oldIdentity !== undefined && to !== undefined && oldIdentity !== newIdentity && (
         <>
           <del>
-            <NamedIdentity identity={was} />
+            <NamedIdentity identity={oldIdentity} />
           </del>
           <span class="arrow">→</span>
         </>
       )}
-      {is !== undefined && <NamedIdentity identity={is} />}{' '}
+      {newIdentity !== undefined && <NamedIdentity identity={newIdentity} />}{' '}
       {fields.map(([name, old, now]) =>
         old === undefined && now === undefined ? null : (
           <span key={name}>

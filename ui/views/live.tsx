@@ -60,8 +60,12 @@ export function Live({ parameters }: { parameters: URLSearchParams }): VNode {
   const feed = useFeed();
   const { records, problem } = useRecords();
   const [held, setHeld] = useState<readonly HistoryRecordDocument[]>();
-  const of = (name: string): string => parameters.get(name) ?? '';
-  const [kind, sign, contains] = [of('type') === 'ip' ? 'prefix' : of('type'), of('change'), of('contains')];
+  const parameter = (name: string): string => parameters.get(name) ?? '';
+  const [kind, sign, contains] = [
+    parameter('type') === 'ip' ? 'prefix' : parameter('type'),
+    parameter('change'),
+    parameter('contains'),
+  ];
   const all = held ?? records ?? [];
   const changes = all.filter(
     (record) =>

@@ -132,7 +132,7 @@ export function Prefixes({ parameters }: { parameters: URLSearchParams }): VNode
     if (all !== undefined && rows !== undefined) rows.total = all;
   }, [all, rows]);
   const clusters = (status?.clusters ?? []).filter(({ local }) => !local).map(({ name }) => name);
-  const of = (name: string): string => parameters.get(name) ?? '';
+  const parameter = (name: string): string => parameters.get(name) ?? '';
   return (
     <>
       <Title
@@ -155,17 +155,17 @@ export function Prefixes({ parameters }: { parameters: URLSearchParams }): VNode
         Prefixes
       </Title>
       <search class="filters" aria-label="Filters of the prefixes">
-        <TextFilter name="within" label="within CIDR" value={of('within')} example="10.10.0.0/24" />
-        <TextFilter name="identity" label="identity" value={of('identity')} example="66536" />
-        <TextFilter name="label" label="label" value={of('label')} example="app=checkout" />
-        <TextFilter name="pod" label="pod" value={of('pod')} example="shop/web-0" />
-        <TextFilter name="node" label="host IP" value={of('node')} example="192.168.10.1" />
-        <Choice name="source" label="source" value={of('source')} options={SOURCES} />
-        <Choice name="cluster" label="remote cluster" value={of('cluster')} options={clusters} />
+        <TextFilter name="within" label="within CIDR" value={parameter('within')} example="10.10.0.0/24" />
+        <TextFilter name="identity" label="identity" value={parameter('identity')} example="66536" />
+        <TextFilter name="label" label="label" value={parameter('label')} example="app=checkout" />
+        <TextFilter name="pod" label="pod" value={parameter('pod')} example="shop/web-0" />
+        <TextFilter name="node" label="host IP" value={parameter('node')} example="192.168.10.1" />
+        <Choice name="source" label="source" value={parameter('source')} options={SOURCES} />
+        <Choice name="cluster" label="remote cluster" value={parameter('cluster')} options={clusters} />
         <Choice
           name="family"
           label="family"
-          value={of('family')}
+          value={parameter('family')}
           options={['4', '6']}
           text={(name) => `IPv${name}`}
         />

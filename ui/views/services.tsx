@@ -64,7 +64,7 @@ const COLUMNS: readonly Column<ServiceDocument>[] = [
 
 /** Shows all services. */
 export function Services({ parameters }: { parameters: URLSearchParams }): VNode {
-  const of = (name: string): string => parameters.get(name) ?? '';
+  const parameter = (name: string): string => parameters.get(name) ?? '';
   return (
     <Listing
       view="services"
@@ -76,12 +76,17 @@ export function Services({ parameters }: { parameters: URLSearchParams }): VNode
       keyOf={({ namespace, name }) => `${namespace}/${name}`}
       hint="Services come from Kubernetes and --manifests; remote clusters add backends to global services."
     >
-      <TextFilter name="namespace" label="namespace" value={of('namespace')} example="shop" />
-      <TextFilter name="cluster" label="backends in remote cluster" value={of('cluster')} example="baltic" />
+      <TextFilter name="namespace" label="namespace" value={parameter('namespace')} example="shop" />
+      <TextFilter
+        name="cluster"
+        label="backends in remote cluster"
+        value={parameter('cluster')}
+        example="baltic"
+      />
       <Choice
         name="served"
         label="served by"
-        value={of('served')}
+        value={parameter('served')}
         options={['nowhere', 'one-cluster']}
         text={(name) => (name === 'nowhere' ? 'no cluster' : 'one cluster')}
       />

@@ -15,13 +15,13 @@ import { tapeDescriptions } from './tape-metrics.ts';
 
 /**
  * Metrics of an agent in the Prometheus text format. Names end with their unit, counters with `_total`. Labels are clusters,
- * sources, reasons and the like, but never a prefix, a pod or a service, so the number of series does not grow with the number
- * of entries. Costs two additions per request except during a scrape.
+ * sources, reasons and similar, never a prefix, a pod or a service. So the number of series does not grow with the number of
+ * entries. Costs two additions per request, except during a scrape.
  */
 export class AgentMetrics extends ProcessMetrics {
   /** Number of connected monitors. */
   monitors = 0;
-  /** Returns the number of conflicts between clusters by kind, if they have been counted. */
+  /** Returns the number of conflicts between clusters by kind; undefined if they have not been counted. */
   conflicts: () => ConflictsDocument['counts'] | undefined = () => undefined;
   readonly #readings: MetricSources;
 

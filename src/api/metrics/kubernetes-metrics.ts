@@ -69,7 +69,7 @@ export function kubernetesDescriptions(model: Pick<MetricSources, 'status'>): re
   ];
 }
 
-/** Returns true if a kind is followed. A missing kind has no CRD; a resting one is provided by a kvstore. */
+/** Returns true if a kind is followed. A `missing` kind has no CRD. The data of a `resting` kind comes from a kvstore. */
 function isFollowed(state: KindDocument['state']): boolean {
   return state !== 'resting' && state !== 'missing' && state !== 'stopped';
 }

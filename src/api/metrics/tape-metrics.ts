@@ -3,7 +3,7 @@ import { type Description, type MetricSources, one, type Sample } from './descri
 
 /** Returns the metrics of the tape. They have no samples without one. */
 export function tapeDescriptions({ status }: Pick<MetricSources, 'status'>): readonly Description[] {
-  const of = (read: (tape: TapeDocument) => number): (() => readonly Sample[]) => {
+  const sampled = (read: (tape: TapeDocument) => number): (() => readonly Sample[]) => {
     return () => {
       const { tape } = status();
       return tape === undefined ? [] : one(read(tape));
@@ -14,19 +14,19 @@ export function tapeDescriptions({ status }: Pick<MetricSources, 'status'>): rea
       name: 'dpcache_tape_bytes',
       type: 'gauge',
       help: 'Size of the files of the tape.',
-      samples: of(({ bytes }) => bytes),
+      samples: sampled(({ bytes }) => bytes),
     },
     {
       name: 'dpcache_tape_lines_total',
       type: 'counter',
       help: 'Lines of the tape since the start, lost ones included.',
-      samples: of(({ lines }) => lines),
+      samples: sampled(({ lines }) => lines),
     },
     {
       name: 'dpcache_tape_lost_total',
       type: 'counter',
       help: 'Lines that the tape has lost because of a failure of the disk.',
-      samples: of(({ lost }) => lost),
+      samples: sampled(({ lost }) => lost),
     },
   ];
 }

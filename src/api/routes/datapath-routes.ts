@@ -41,7 +41,10 @@ const REPAIR = createRoute({
 /** Paths that the base app refuses over TCP before it reads a body. */
 export const SOCKET_ONLY_PATHS: readonly string[] = [GET_DIFF.path, REPAIR.path];
 
-/** Adds the routes of the datapath. Requests read the kernel one after the other; waiting diffs share one read. */
+/**
+ * Adds the routes of the datapath. Requests read the kernel one after the other. Diff requests that wait for the same read
+ * share its result.
+ */
 export function addDatapathRoutes(app: ApiApp, { model }: ApiContext): void {
   let reading: Promise<unknown> = Promise.resolve();
   let nextDiff: Promise<DatapathDiffDocument> | undefined;

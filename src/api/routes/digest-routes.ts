@@ -33,20 +33,29 @@ export interface DigestDocument {
   readonly writers: readonly GroupDigest[];
 }
 
-/** The digest of a group of writers, or a part of it. */
+/** The digest of a group of writers, or a part of the digest. */
 export interface GroupDigestDocument {
   readonly writer: string;
   /** The sum of each of the 256 buckets. */
   readonly buckets?: readonly string[] | undefined;
-  /** The sums of the requested buckets by place, a number of 16 bits whose upper 8 bits are the bucket. */
+  /**
+   * The sums of the requested buckets by place. A place is the hash of a key as a number of 16 bits; its upper 8 bits are the
+   * bucket.
+   */
   readonly places?: Readonly<Record<string, string>> | undefined;
   /** All claims at the requested places, except those of `next` and `tooMany`. */
   readonly claims?: readonly DigestClaim[] | undefined;
   /** All services or nodes at the requested places, if the group has documents and no claims. */
   readonly documents?: readonly DigestItem[] | undefined;
-  /** The first requested place that is not in this response, because the limit of claims is reached. Request it and the following ones again. */
+  /**
+   * The first requested place that is not in this response, because the limit of claims is reached. Request this place and the
+   * following ones again.
+   */
   readonly next?: number | undefined;
-  /** The first requested place and its number of claims, if this place alone exceeds the limit. Its claims are not returned. */
+  /**
+   * The first requested place and its number of claims, if the claims of this place alone exceed the limit. They are not
+   * returned.
+   */
   readonly tooMany?: { readonly place: number; readonly claims: number } | undefined;
 }
 
@@ -148,7 +157,7 @@ const GET_GROUP = createRoute({
   responses: answers(GROUP_DIGEST, 'The sums or the claims'),
 });
 
-/** Returns the value that a generator returns after its steps, which run through the gate. */
+/** Runs the steps of a generator through the gate and resolves to its return value. */
 async function resultOf<T>(gate: TurnGate, steps: Generator<unknown, T, void>): Promise<T> {
   const values: T[] = [];
   const run = function* (): Generator<unknown, void, void> {
@@ -159,7 +168,7 @@ async function resultOf<T>(gate: TurnGate, steps: Generator<unknown, T, void>): 
   return value as T; // all steps ran, because there is no signal
 }
 
-/** Returns the selected numbers as a bit for each, or `undefined` if one is not below `max`. */
+/** Returns the selected numbers as a bit set, or `undefined` if one of them is not below `max`. */
 function selection(text: string, max: number): Uint8Array | undefined {
   const selected = new Uint8Array(max);
   for (const range of text.split(',')) {
@@ -170,7 +179,10 @@ function selection(text: string, max: number): Uint8Array | undefined {
   return selected;
 }
 
-/** Collects the items of the selected places up to a total weight. If they exceed it, the places with the highest numbers are left out. */
+/**
+ * Collects the items of the selected places up to a total weight. If their weight exceeds it, the places with the highest
+ * numbers are left out.
+ */
 class PlacePage<T> {
   readonly #byPlace = new Map<number, T[]>();
   readonly #limit: number;

@@ -9,8 +9,8 @@ export const EVENT_STREAM_HEADERS: Readonly<Record<string, string>> = {
 };
 
 /**
- * Writes parts to a connection with backpressure, at most one per turn of the event loop, because the socket buffer of a fast
- * client could otherwise accept parts without a pause. Resolves when all parts are written or the connection is closed. If the
+ * Writes parts to a connection with backpressure. Writes at most one part per turn of the event loop, because a fast client
+ * could otherwise accept parts without a pause. Resolves when all parts are written or the connection is closed. If the
  * generator throws, closes the connection and rejects with the error.
  */
 export async function writeEvents(
@@ -19,23 +19,25 @@ export async function writeEvents(
 ): Promise<void> {
   connection.writeHead(200, EVENT_STREAM_HEADERS);
   connection.flushHeaders();
-  const gone = new AbortController();
-  connection.once('close', () => gone.abort());
+  const disconnected = new AbortController();
+  connection.once('close', () => disconnected.abort());
   try {
     for await (const part of parts) {
       if (connection.destroyed) return;
-      if (!connection.write(part)) await once(connection, 'drain', { signal: gone.signal });
+      if (!connection.write(part)) await once(connection, 'drain', { signal: disconnected.signal });
       await nextTurn();
     }
     connection.end();
   } catch (error) {
-    if (gone.signal.aborted) return;
+    if (disconnected.signal.aborted) return;
     connection.destroy();
     throw error;
   }
 }
 
-/** Returns the parts as a stream, for requests within the process. Calls `onEnd` once at the end, a failure or a cancel. */
+/**
+ * Returns the parts as a stream, for requests within the process. Calls `onEnd` once: at the end, on a failure or on a cancel.
+ */
 export function streamOf(
   parts: AsyncGenerator<Uint8Array, void, void>,
   onEnd: () => void,

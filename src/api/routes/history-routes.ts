@@ -123,7 +123,9 @@ export function addHistoryRoutes(app: ApiApp, { model, clock, gate }: RouteConte
   });
 }
 
-/** Returns empty groups that know the names of the nodes of that time and the services that lost their last backend. */
+/**
+ * Returns groups without records. They have the names of the nodes of that time and the services that lost their last backend.
+ */
 async function causeGroups(
   model: ReadModel,
   past: PastReader,
@@ -140,7 +142,7 @@ async function causeGroups(
   const nodeByHost = new Map<string, string>();
   for (const node of model.nodes.nodes())
     for (const { ip } of node.fields.addresses) nodeByHost.set(ip, node.fullName);
-  // Nodes that existed only then.
+  // Add the nodes that exist no longer.
   for (const record of records) {
     if (record.kind !== 'node') continue;
     const { addresses = [] } = (record.before ?? record.after) as { addresses?: readonly { ip: string }[] };
@@ -191,7 +193,10 @@ function isAfter(a: When | undefined, b: When | undefined): boolean {
   return a !== undefined && typeof b === 'object' && a.sequence > b.sequence;
 }
 
-/** Returns the range from one moment to another one, both included. Records with one time may have different sequence numbers. */
+/**
+ * Returns the range from one moment to another, both included. A moment is a time or a sequence number; several records may
+ * have the same time.
+ */
 async function rangeOf(
   past: PastReader,
   from: When | undefined,

@@ -29,7 +29,7 @@ export interface IPFilters {
   readonly exact: Prefix | undefined;
   readonly within: Prefix | undefined;
   readonly identity: number | undefined;
-  /** True for identities with the requested label. */
+  /** Returns true if an identity has the requested label; undefined if no label is requested. */
   readonly hasLabel: ((identity: number) => boolean) | undefined;
   readonly pod: readonly [namespace: string, name: string] | undefined;
   readonly host: string | undefined;
@@ -61,7 +61,7 @@ export function parseFilters(filters: FilterValues, { labelsOf }: Pick<ReadModel
   };
 }
 
-/** Returns a filter that looks up the labels of an identity once, so that all pages of a list agree. */
+/** Returns a filter by label. It looks up the labels of each identity once, so that all pages of a list use the same labels. */
 function labelFilter(
   matches: (labels: Labels) => boolean,
   labelsOf: ReadModel['labelsOf'],
@@ -102,7 +102,9 @@ export function* matching(
     yield entry !== undefined && filters.matches(entry) ? entry : undefined;
 }
 
-/** Returns the entries to filter, from the most selective index, and `undefined` for other items of the index. */
+/**
+ * Yields the entries to filter, read from the most selective index, and `undefined` for index items without a visible entry.
+ */
 function candidates(
   ipcache: IPCache,
   snapshot: IPCacheSnapshot,

@@ -22,11 +22,11 @@ export const ORDERS: readonly (Column | `-${Column}`)[] = COLUMNS.flatMap(
 /** Number of entries that are compared per step: about a millisecond. */
 const COMPARED = 1_024;
 
-/** A candidate with the value of the column; undefined if it has none. */
+/** An entry with its value in the column of the order; `value` is undefined if the entry has none. */
 interface Candidate {
   readonly entry: KeyedEntry;
   readonly value: number | string | PrefixRegister | undefined;
-  /** Parsed when it is needed. */
+  /** The parsed prefix; undefined until it is needed. */
   key: PrefixRegister | undefined;
 }
 
@@ -66,9 +66,9 @@ function comparison(sign: number): (a: Candidate, b: Candidate) => number {
 }
 
 /**
- * Appends the first {@link MAX_SORTED} entries in an order to `sorted`, in steps. Skips `undefined`. `after`: only the entries that
- * follow this prefix in the order `prefix` or `-prefix`. Holds at most twice as many entries. Cost: some 100 ns an entry, and one sort
- * for each {@link MAX_SORTED} entries that were the first ones when they were read.
+ * Appends the first {@link MAX_SORTED} entries in an order to `sorted`, in steps. Skips `undefined`. `after`: only the entries
+ * that follow this prefix in the order `prefix` or `-prefix`. Holds at most 2 × {@link MAX_SORTED} entries. Cost: about 100 ns
+ * an entry, and a sort each time that {@link MAX_SORTED} further candidates have been collected.
  */
 export function* selectSorted(
   entries: Iterable<KeyedEntry | undefined>,

@@ -140,7 +140,7 @@ export function addIPRoutes(app: ApiApp, { model, feed, clock, instance, gate }:
   const pages = new ListPages<EntryDocument>(clock, feed.end);
   const views = new SnapshotViews(model, feed, clock);
   const pastLists = new PastLists(model, views, clock, instance);
-  // The first call of each scans all entries to build its index. Call them now, because the cache is still empty.
+  // The first call of each function builds an index by a scan of all entries. Call them now, while the cache is empty.
   ipcache.countByIdentity(0);
   ipcache.lookupByPod('', '');
   ipcache.lookupByHost('');
@@ -162,7 +162,7 @@ export function addIPRoutes(app: ApiApp, { model, feed, clock, instance, gate }:
     const page = await readPage(pages, gate, query, async () => {
       if (at !== undefined) return pastLists.list(at, rest);
       const filters = parseFilters(query, model);
-      // The indexes by pod and host show the current cache, so the snapshot must be current, too.
+      // The indexes by pod and host are those of the current cache, so the snapshot must be current, too.
       const isOfNow = filters.pod !== undefined || filters.host !== undefined;
       const view = views.snapshot(pages.isFull && !isOfNow);
       const { snapshot, revision } = view;
@@ -216,7 +216,7 @@ export function addIPRoutes(app: ApiApp, { model, feed, clock, instance, gate }:
   });
 }
 
-/** Returns the claims on the prefix of an IP, and its roles. An IP of a service may have no prefix. */
+/** Returns the claims on the prefix of an IP, and the roles of the IP. An IP of a service may have no prefix. */
 function explainedIP(model: ReadModel, requested: string, ip: string): ExplanationDocument {
   const roles = addressRoles(model, ip);
   const entry = model.ipcache.lookup(ip);
@@ -233,7 +233,7 @@ function explained(model: ReadModel, requested: string, entry: KeyedEntry | unde
   return kernel === undefined ? document : { ...document, kernel };
 }
 
-/** Throws `ProblemError` if the parameters of the order or the position contradict others. */
+/** Throws `ProblemError` if `sort`, `after` or `offset` contradicts another parameter. */
 function checkOrder(query: Readonly<Record<string, string | number | undefined>>): void {
   const { at, sort, after, offset, limit: _, ...filters } = query; // `continue` is refused with all of them
   const refuse = (field: string, why: string): never => {

@@ -18,7 +18,7 @@ export interface Page<T> {
  * limits the number of items it reads.
  */
 export interface Listing<T> {
-  /** Lists with the same name have the same items in the same order. */
+  /** Lists with equal names have the same items in the same order. */
   readonly name: string;
   readonly revision: number;
   /** The snapshot behind the list, if any. Several lists may share one. */
@@ -58,9 +58,9 @@ const SCAN_LIMIT = 10_000;
  * it then, because a view costs memory for every later change. A repeated request returns the same page and holds the list for
  * another minute. The problem `expired` is returned for older pages and released lists.
  *
- * The token of a page consists of the name of the list and the number of items before the page. If a list has not changed, its
- * first page is therefore the same each time, and so is its ETag. Clients with equal tokens may share a cursor or use each
- * other's, because the following items are the same.
+ * The token of a page consists of the name of the list and the number of items before the page. Therefore the first page of an
+ * unchanged list, and its ETag, are the same each time. Clients with equal tokens share a cursor, because the following items
+ * are the same.
  */
 export class ListPages<T> {
   readonly #clock: Clock;

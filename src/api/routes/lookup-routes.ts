@@ -56,7 +56,7 @@ const LOOKUP_MANY = createRoute({
 /** Adds the route that looks up many IPs. */
 export function addLookupRoutes(app: ApiApp, { model, feed, clock, gate }: RouteContext): void {
   const { ipcache } = model;
-  /** Moments in memory are answered immediately, because a request may have many. */
+  /** Returns the moment of a key if it is in memory. Only a moment on the disk needs a promise. */
   const entryOf = (key: string, at: string): PastAnswer => {
     const history = historyOf(model);
     const when = whenParameter('at', at, clock.wallTime());
@@ -85,10 +85,10 @@ interface LookupError {
   readonly detail: string;
 }
 
-/** The answer of a lookup of an earlier moment, or a function that reads it from the disk. */
+/** The result of a lookup of an earlier moment, or a function that reads the result from the disk. */
 type PastAnswer = Moment | undefined | (() => Promise<Moment | undefined>);
 
-/** An item that is answered from the disk. */
+/** An item whose moment must be read from the disk. */
 interface StoredLookup {
   readonly index: number;
   readonly ip: string;

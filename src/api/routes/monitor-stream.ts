@@ -47,10 +47,10 @@ export interface HeartbeatDocument {
 const CHANGES_AT_A_TIME = 256;
 const PART_LENGTH = 65_536;
 
-/** Bytes of parts kept for monitors that reach the same revision later. */
+/** Maximum size of the parts that are kept for monitors that reach the same revision later. */
 const HELD_BYTES: number = 2 << 20;
 
-/** The changes after a revision. */
+/** A group of encoded changes after a revision. */
 interface Part {
   /** Encoded events. */
   readonly bytes: Uint8Array;

@@ -25,7 +25,7 @@ import type { SnapshotViews } from './snapshot-views.ts';
 /** Maximum number of prefixes that changed since the moment of a list. Limits its memory: about 300 bytes each. */
 const CHANGED = 200_000;
 
-/** Reads the moment `at` of an IP or a CIDR. Resolves to undefined if nothing is known of it. */
+/** Reads the moment `at` of an IP or a CIDR. Resolves to undefined if the history knows nothing about it. */
 export function momentOf(
   model: ReadModel,
   clock: Clock,
@@ -42,7 +42,7 @@ export function unknown(field: string, value: string): ProblemError {
   return new ProblemError('not-found', `No entry for ${value}.`, { field, value });
 }
 
-/** Returns the moment, if it is held and has claims. */
+/** Returns the moment. Throws `ProblemError` if it is not held or has no claims. */
 function heldMoment(requested: string, moment: Moment | undefined): Moment {
   if (moment?.reason === 'before-held') throw notHeld(moment.held);
   if (moment === undefined) throw unknown('ip', requested);
@@ -89,7 +89,7 @@ export class PastLists {
     const { past: reader } = historyOf(this.#model);
     const filters = parseFilters(query, this.#model);
     const when = whenParameter('at', at, this.#clock.wallTime());
-    // Together, so that the changes are those since the snapshot.
+    // In the same turn as the read of the history, so that its changes lead to this snapshot.
     const { snapshot, revision } = this.#views.snapshot(false);
     const changed = await reader.changedSince(when, CHANGED);
     if (changed === 'earlier') throw notListed(reader.held);
@@ -98,7 +98,7 @@ export class PastLists {
         field: 'at',
         value: at.slice(0, 120),
       });
-    // No two of these lists are shared, because the agent does not compare them.
+    // A unique name, so that no two of these lists share a cursor.
     const title = `ipcache ${++this.#count}`;
     const name = listName(this.#instance, title, snapshot.revision, { limit: 0, ...query });
     const past = pastDocument({ ...changed, effectiveSince: undefined, effectiveUntil: undefined });

@@ -109,7 +109,7 @@ export const COUNT: z.ZodType<CountDocument> = z
   .object({ count: z.int(), revision: z.int() })
   .openapi('Count');
 
-/** Returns the number of items of a list without `undefined`. Counts in turns of the event loop. */
+/** Returns the number of items that are not `undefined`. Counts in turns of the event loop. */
 export async function countItems(gate: TurnGate, items: Iterable<unknown>): Promise<number> {
   let count = 0;
   function* steps(): Generator<void, void, void> {
@@ -123,7 +123,10 @@ export async function countItems(gate: TurnGate, items: Iterable<unknown>): Prom
   return count;
 }
 
-/** Parses a parameter that is an IP or a CIDR, in any address space. Throws `ProblemError` if it is invalid. */
+/**
+ * Parses a parameter that is an IP or a CIDR. It may have an address space (`10.0.0.1@5`). Throws `ProblemError` if it is
+ * invalid.
+ */
 export function prefixParameter(field: string, text: string): Prefix {
   const prefix = Prefix.parseAnnotated(text);
   if (prefix !== undefined) return prefix;
@@ -135,12 +138,18 @@ export function prefixParameter(field: string, text: string): Prefix {
   });
 }
 
-/** Parses a parameter that is an IP, in any address space. Returns its canonical form. Throws `ProblemError` if it is invalid. */
+/**
+ * Parses a parameter that is an IP. It may have an address space (`10.0.0.1@5`). Returns the canonical form. Throws
+ * `ProblemError` if it is invalid.
+ */
 export function endpointParameter(field: string, text: string): string {
   return canonicalEndpoint(text) ?? addressParameter(field, text);
 }
 
-/** Parses a parameter that is an IP. Returns its canonical form. Throws `ProblemError` if it is invalid. */
+/**
+ * Parses a parameter that is an IP without an address space. Returns the canonical form. Throws `ProblemError` if it is
+ * invalid.
+ */
 export function addressParameter(field: string, text: string): string {
   const address = canonicalAddress(text);
   if (address !== undefined) return address;
@@ -215,7 +224,7 @@ export const NAME: z.ZodType<string, string> = z
   .describe('`.` and `..` are written as `~.` and `~..`')
   .transform(segmentName);
 
-/** The query of routes that answer for an earlier moment, too. */
+/** The query of routes that can also answer for an earlier moment. */
 export const AT: z.ZodObject<{ at: z.ZodOptional<z.ZodString> }, z.core.$strict> = z.strictObject({
   at: filterParameter('Answer for this moment: RFC 3339, `-10m` or `#SEQUENCE`'),
 });

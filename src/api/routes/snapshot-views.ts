@@ -9,7 +9,7 @@ export interface SnapshotView {
   readonly revision: number;
 }
 
-/** While many snapshots are held, new lists share the last one if it is younger than this. */
+/** If the limit of held snapshots is reached, new lists share the last snapshot if it is younger than this. */
 const SHARED_MS = 10_000;
 
 /** Takes the snapshots of lists. Lists of the same revision share a snapshot while one of them is held. */
@@ -26,7 +26,7 @@ export class SnapshotViews {
     this.#clock = clock;
   }
 
-  /** Returns a current view; if `many`, it may be up to {@link SHARED_MS} old. */
+  /** Returns a current view. If `many` is true, the view may be up to {@link SHARED_MS} old. */
   snapshot(many: boolean): SnapshotView {
     const { ipcache } = this.#model;
     const { revision } = this.#feed;

@@ -17,7 +17,7 @@ export class SortedView<V> {
     this.#gate = gate;
   }
 
-  /** Returns the sorted content. `held` is called only if the version changed. Its result must not change during the sort. */
+  /** Returns the sorted content. `items` is called only if the version changed. Its result must not change during the sort. */
   of(version: unknown, items: () => Iterable<Keyed<V>>): Promise<readonly Keyed<V>[]> {
     if (this.#last === undefined || this.#last.version !== version)
       this.#last = { version, values: this.#sort(items()) };

@@ -174,7 +174,7 @@ export function addStatusRoutes(app: ApiApp, context: RouteContext): void {
       types: typesParameter(types),
       from: fromParameter(context, c.req.valid('header')['last-event-id'] ?? from),
     };
-    // The body of a HEAD request has no reader, so a stream would never end.
+    // A stream would never end, because the body of a HEAD request has no reader.
     if (c.req.method === 'HEAD') return new Response(null, { headers: EVENT_STREAM_HEADERS });
     if (metrics.monitors >= MONITORS)
       throw new ProblemError('too-many', `More than ${MONITORS} concurrent monitors: try again later.`);
@@ -197,9 +197,9 @@ export function addStatusRoutes(app: ApiApp, context: RouteContext): void {
 function typesParameter(text: string | undefined): ReadonlySet<ChangeType> {
   if (text === undefined) return ALL_TYPES;
   const isType = (word: string): word is ChangeType => CHANGE_TYPES.some((type) => type === word);
-  const words = text.split(',');
-  const types = words.filter(isType);
-  if (types.length === words.length) return new Set(types);
+  const names = text.split(',');
+  const types = names.filter(isType);
+  if (types.length === names.length) return new Set(types);
   throw new ProblemError('invalid-parameter', 'types contains an unknown type.', {
     field: 'types',
     value: text,

@@ -20,7 +20,7 @@ const EVALUATIONS = 4;
 /** Lines of an answer in one turn of the event loop. */
 const LINES_PER_PART = 256;
 
-/** Names that are compared with an unknown one; each costs a few µs. */
+/** Maximum number of names that are compared with an unknown name; each comparison costs a few µs. */
 const COMPARED_NAMES = 1_000;
 
 const NAME = z.string().min(1).max(512);

@@ -54,7 +54,9 @@ export interface ApiServerOptions {
   /** Path of a unix socket. A client that can open it may send any request. */
   readonly socket?: string | undefined;
   readonly tcp?: TCPOptions | undefined;
-  /** Paths that need no token: the files of the page, which prompts for the token. They contain no data of the agent. */
+  /**
+   * Paths that need no token: the files of the page, which asks the user for the token. The files contain no data of the agent.
+   */
   readonly open?: ReadonlySet<string> | undefined;
   /** Time limit in ms of a client that reads nothing of an answer, or of a monitor's events. Default: 60 s. */
   readonly unreadMs?: number | undefined;
@@ -211,7 +213,7 @@ function listener(
   return async (incoming, outgoing) => {
     if (!(incoming instanceof IncomingMessage) || !(outgoing instanceof ServerResponse)) return;
     trackAnswer(incoming, outgoing);
-    // Answers accumulate in memory if the client does not read. A pipelined answer has no socket yet, so close the connection.
+    // Unread answers accumulate in memory. Close the connection, because a pipelined request cannot be answered before the earlier ones.
     if (openAnswers(incoming.socket) > PIPELINED) incoming.socket.destroy();
     else if (hostCount(incoming) > 1)
       refuse(outgoing, problem('bad-request', 'The request has several Host headers: send one.'));
@@ -230,9 +232,9 @@ function refuse(outgoing: ServerResponse, document: ProblemDocument): void {
 }
 
 /**
- * Closes a connection without traffic if it is idle, or if bytes wait for its client. Node.js stops reading requests from such a
- * client, so the limit of unanswered requests does not detect it. An answer that is not ready, or a monitor without events, has
- * no such bytes.
+ * Called when a connection had no traffic for some time. Closes it if it is idle, or if bytes of an answer wait for its client.
+ * Node.js stops reading requests from such a client, so the limit of unanswered requests does not detect it. An answer that is
+ * not ready, or a monitor without events, has no waiting bytes and stays open.
  */
 function closeUnread(socket: Socket): void {
   if (openAnswers(socket) === 0 || socket.writableLength > 0) socket.destroy();
@@ -274,9 +276,9 @@ type Verdict = 'accepted' | 'open' | Response;
 
 /**
  * Checks the access of a request over TCP. A page of another site must not reach the API through the browser of an authorized
- * user (DNS rebinding). The request of such a page has a foreign `Host`, or an `Origin` that differs from the requested host. If
- * a request has the token, any `Host` is accepted, because the page must know the token to send it. A client certificate is no
- * such proof, because browsers send it automatically.
+ * user (DNS rebinding). The request of such a page has a foreign `Host`, or an `Origin` that differs from the requested host.
+ * If a request has the token, any `Host` is accepted, because a foreign page does not know the token. A client certificate
+ * proves less, because browsers send it automatically.
  */
 function checkRequest(
   request: Request,

@@ -22,7 +22,7 @@ export function trackAnswer({ socket }: IncomingMessage, answer: ServerResponse)
 function trackConnection(socket: Duplex): Set<ServerResponse> {
   const open = new Set<ServerResponse>();
   OPEN.set(socket, open);
-  // In a later turn, because Node.js emits its own events first.
+  // In a later turn, so that Node.js can emit its own events first.
   socket.once('close', () => setImmediate(closeAll, open));
   return open;
 }

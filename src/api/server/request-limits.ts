@@ -6,13 +6,16 @@ import { ProblemError } from '../problem.ts';
 /** Maximum size of a request body in bytes. 10,000 addresses of 64 characters fit. */
 const MAX_BODY_BYTES: number = 1 << 20;
 
-/** Maximum number of concurrent requests with a body over TCP, and the same over the unix socket: 64 MiB of bodies in total. */
+/**
+ * Maximum number of concurrent requests with a body over TCP. The unix socket has the same maximum, so all bodies take at most
+ * 64 MiB.
+ */
 const MAX_BODIES = 32;
 
 /** Methods without a request body. Node.js discards it. */
 const WITHOUT_BODY: ReadonlySet<string> = new Set(['GET', 'HEAD']);
 
-/** Rejects requests over TCP before their bodies are read. */
+/** Middleware that rejects requests over TCP before their bodies are read. */
 export const socketOnly: MiddlewareHandler<ApiEnv> = (c, next) => {
   if (!isLocal(c))
     throw new ProblemError('forbidden', 'Forbidden over TCP: use the unix socket of the agent.');
@@ -29,9 +32,9 @@ function isLocal(c: Context<ApiEnv>): boolean {
 }
 
 /**
- * Limits the size of a body and the number of requests with a body. Returns `body-too-large` for a declared length before
- * anything is read, and for an undeclared one after at most {@link MAX_BODY_BYTES}; `too-many` before anything is read.
- * Requests over TCP do not take the places of those over the unix socket.
+ * Middleware that limits the size of a body and the number of concurrent requests with a body. A body with a declared length is
+ * refused before anything is read, one without after {@link MAX_BODY_BYTES} (`body-too-large`). Too many requests are refused
+ * before anything is read (`too-many`). Requests over TCP and over the unix socket are counted separately.
  */
 export function limitBodies(): MiddlewareHandler<ApiEnv> {
   const serving = { local: 0, tcp: 0 };

@@ -7,7 +7,7 @@ import { createConnection } from 'node:net';
 import { dirname, join } from 'node:path';
 import { listen } from './listen.ts';
 
-/** The error if another process listens on the socket. */
+/** Thrown if another process listens on the socket. */
 export class SocketInUseError extends Error {
   /** The process that listens, such as `the agent with pid 12`. */
   readonly holder: string;
@@ -43,7 +43,7 @@ export async function listenOnSocket(server: Server, path: string): Promise<void
   process.umask(previous);
   await listening;
   try {
-    // On close, libuv deletes the bound path even if it is another socket by then. So bind a temporary path and link it.
+    // On close, libuv deletes the bound path even if another process has put a socket there. So bind a temporary path, and link the path to it.
     const { ino, dev } = await lstat(aside);
     server.once('close', () => {
       const found = lstatSync(path, { throwIfNoEntry: false });
@@ -59,7 +59,7 @@ export async function listenOnSocket(server: Server, path: string): Promise<void
 }
 
 /**
- * Removes a stale socket. Rejects if the path is anything else. Moves the socket aside and tests it again before the removal, so
+ * Removes a stale socket. Rejects if the path is not a socket. Moves the socket aside and tests it again before the removal, so
  * that two agents that start concurrently do not remove each other's sockets.
  */
 async function removeStale(path: string, aside: string): Promise<void> {
@@ -82,7 +82,10 @@ function codeOf(error: unknown): unknown {
   return error instanceof Error && 'code' in error ? error.code : undefined;
 }
 
-/** Returns true if a process listens on the socket. Rejects if that is unknown, as without permission to open it. */
+/**
+ * Returns true if a process listens on the socket. Rejects if this cannot be determined, for example without permission to open
+ * the socket.
+ */
 function isServed(path: string): Promise<boolean> {
   return new Promise((resolve, reject) => {
     const socket = createConnection({ path });

@@ -71,7 +71,10 @@ export function addBundleCommand(program: Command, io: CommandIO, run: RunAction
   addConfiguration(addSocketOption(command), io);
 }
 
-/** Writes a file that only its owner may read. Throws `InputError`, also if the file exists. A part of a file is not left behind. */
+/**
+ * Writes a file that only its owner may read. Throws `InputError` if the file exists or cannot be written completely. An
+ * incomplete file is removed.
+ */
 async function write(path: string, content: Buffer): Promise<void> {
   const problem = (cause: unknown): InputError =>
     new InputError(`--out ${path}: ${messageOf(cause)}`, { cause });

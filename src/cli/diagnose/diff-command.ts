@@ -47,7 +47,10 @@ async function remedyOf(error: ApiError): Promise<string | undefined> {
   return (failed && REMEDIES[failed]) ?? 'check that this agent runs, and repeat the command';
 }
 
-/** Returns requests to the agent of an operand; undefined if it is not an agent. Their failures name the operand and the remedy. */
+/**
+ * Returns requests to the agent that an operand names; undefined if the operand is not an agent. The error of a failed request
+ * names the operand and the remedy.
+ */
 async function askOf(text: string, credentials: Credentials, signal: AbortSignal): Promise<Ask | undefined> {
   const { ApiError } = await import('../../api/api-client.ts');
   const { askInTime } = await import('../../api/ask-in-time.ts');
@@ -67,7 +70,7 @@ async function askOf(text: string, credentials: Credentials, signal: AbortSignal
   };
 }
 
-/** Returns why an operand is refused, because the token would be sent in clear text to another machine. */
+/** Returns the problem if the token would be sent in clear text to another machine. */
 async function clearTextProblem(text: string, token: string | undefined): Promise<string | undefined> {
   if (token === undefined || !text.startsWith('http:')) return undefined;
   const { isLoopback } = await import('../../api/server/api-server.ts');
@@ -118,7 +121,7 @@ export function addDiffCommand(program: Command, io: CommandIO, run: RunAction):
         const { writeLines } = await import('../../process/terminal.ts');
         const token = await textOf('--token-file', tokenFile);
         const credentials = { token, ca: await textOf('--ca-file', caFile) };
-        // Such a text is not repeated, because it may contain a password.
+        // The operand is not repeated in the message, because it may contain a password.
         if ([agent, other].some((text) => /^https?:/.test(text) && !isOrigin(text)))
           return command.error(
             'dpcache: invalid URL of an agent: it must be https://HOST:PORT without user, path or query',

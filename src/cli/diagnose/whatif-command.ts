@@ -57,7 +57,10 @@ function parseSetting(text: string): { readonly name: string; readonly value: st
   );
 }
 
-/** Returns an error of the agent about an object of a manifest with the position of the object. */
+/**
+ * If an error of the agent is about an object of a manifest, returns it with the position of the object. Returns other errors
+ * unchanged.
+ */
 function placed(error: unknown, places: readonly string[]): unknown {
   const { cause } = error instanceof InputError ? error : {};
   const field = cause instanceof Error && 'problem' in cause ? fieldOf(cause.problem) : '';

@@ -20,7 +20,7 @@ export function addAskOptions(command: Command, io: CommandIO): Command {
   const log = new Set(addLogOptions(new Command()).options.map((option) => option.attributeName()));
   const ofMesh = command.options.slice(known).filter((option) => !log.has(option.attributeName()));
   addSocketOption(command).hook('preAction', () => {
-    // Only flags select sources. The environment and the file of an agent do not cause a second agent to run.
+    // Only flags select sources: the environment and the configuration file belong to the running agent.
     const readsMesh = followsMesh(command.opts());
     command.setOptionValue('readsMesh', readsMesh);
     const ignored = ofMesh.find((option) => command.getOptionValueSource(option.attributeName()) === 'cli');

@@ -4,26 +4,28 @@ import { systemClock } from '../../base/system-clock.ts';
 import { isNumericIdentity } from '../../model/numeric-identity.ts';
 import { Prefix } from '../../net/prefix.ts';
 
-/** Returns a numeric identity. Like all parsers here, throws `InvalidArgumentError`. */
+/** Parses a numeric identity. Like all parsers of this file, throws `InvalidArgumentError` for other text. */
 export function parseIdentity(text: string): number {
   const identity = /^\d{1,10}$/.test(text) ? Number(text) : Number.NaN;
   if (isNumericIdentity(identity)) return identity;
   throw new InvalidArgumentError('It must be a number from 0 to 4294967295.');
 }
 
-/** Returns a maximum number of items. */
+/** Parses a maximum number of items. */
 export function parseLimit(text: string): number {
   if (/^[1-9]\d{0,8}$/.test(text)) return Number(text);
   throw new InvalidArgumentError('It must be a number from 1 to 999999999.');
 }
 
-/** Returns the text unchanged. Rejects an invalid one before a mesh is synced for the answer. */
+/**
+ * Checks an IP or CIDR and returns the text unchanged. So an invalid one is rejected before a mesh is synced for the answer.
+ */
 export function parseIP(text: string): string {
   if (Prefix.parseAnnotated(text) !== undefined) return text;
   throw new InvalidArgumentError('It must be an IP address or a CIDR.');
 }
 
-/** Returns a key of the history unchanged. */
+/** Checks a key of the history and returns the text unchanged. */
 export function parseKey(text: string): string {
   if (Prefix.parse(text) !== undefined || /^[^/]+\/[^/]+$/.test(text)) return text;
   throw new InvalidArgumentError('It must be an IP address, a CIDR, or a name with one /.');
@@ -37,12 +39,12 @@ export function parseTwoNames(what: string): (text: string) => string {
   };
 }
 
-/** Returns a moment as text. A relative one counts from now. */
+/** Parses a moment. Returns it as text that the API accepts. A relative moment counts from now. */
 export function parseMoment(text: string): string {
   return parseMomentAt(systemClock.wallTime(), text);
 }
 
-/** Returns a moment as text. A relative one counts from `now`. */
+/** Like {@link parseMoment}, but a relative moment counts from `now`. */
 export function parseMomentAt(now: number, text: string): string {
   const when = parseWhen(text, now);
   if (when !== undefined) return whenText(when);

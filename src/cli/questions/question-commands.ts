@@ -135,7 +135,7 @@ function addIPCacheCommands(program: Command, questioner: Questioner, io: Comman
 }
 
 function addHistoryCommand(program: Command, questioner: Questioner, io: CommandIO, run: RunAction): void {
-  const now = systemClock.wallTime(); // one for both, so that `--to -1h --from -1h` is no inverted range
+  const now = systemClock.wallTime(); // the same time for both options, so that `--to -1h --from -1h` is a valid range
   const parseBoundary = (text: string): string => parseMomentAt(now, text);
   questioner
     .command(

@@ -28,7 +28,10 @@ export const NO_NAMES: readonly ListFormat[] = ['text', 'wide', 'json', 'yaml'];
 /** Moves the cursor to the top and clears the screen (ECMA-48: CUP, ED). */
 const CLEAR_SCREEN = '\u001B[H\u001B[2J';
 
-/** Maximum length of a watched list that is compared with its last output: 1 MiB. It is shown again only if it differs. */
+/**
+ * Maximum length of a watched list that is compared with its last output (1 MiB). A list of at most this length is shown again
+ * only if it differs.
+ */
 const MAX_COMPARED: number = 1 << 20;
 
 async function textOf({ json, lines, names = [] }: Answer, output: ListFormat): Promise<string> {
@@ -89,7 +92,7 @@ export class Questioner {
       });
   }
 
-  /** Calls `use` with the running agent, or with one that is run for the answer. */
+  /** Calls `use` with requests to the running agent, or to an agent that is run only for the answer. */
   async ask<T>(flags: QuestionFlags, use: (ask: Ask) => Promise<T>): Promise<LoadedSource<T>> {
     const { stderr, signal, env } = this.#io;
     if (flags.readsMesh) {
@@ -120,7 +123,7 @@ export class Questioner {
       const forPrograms = output === 'json' || output === 'yaml';
       if (!found && !forPrograms) stderr.write(lines.map((line) => `dpcache: ${line}\n`).join(''));
       else if (!quiet) writeLines(stdout, await textOf(answer, output));
-      // An incomplete mesh still gives an answer, but the exit status must be different for scripts.
+      // The answer of an incomplete mesh is printed, but scripts must be able to detect it by the exit status.
       return found && complete ? EXIT.ok : EXIT.failed;
     });
   }

@@ -30,9 +30,9 @@ const NAMESPACE_RISKS: Readonly<Record<NamespacePart, string>> = {
  */
 export function lockNamespace(kernel: Kernel, part: NamespacePart): Disposable {
   const fd = kernel.socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  const words = `another agent manages the ${part} of this network namespace: stop it, or start this one with ${NAMESPACE_RISKS[part]}`;
+  const message = `another agent manages the ${part} of this network namespace: stop it, or start this one with ${NAMESPACE_RISKS[part]}`;
   const name = Buffer.from(`\0datapath-cache/${part}`);
-  return locked(fd, 'EADDRINUSE', words, () =>
+  return locked(fd, 'EADDRINUSE', message, () =>
     kernel.bind(fd, Buffer.concat([Buffer.from([AF_UNIX, 0]), name])),
   );
 }
@@ -40,8 +40,8 @@ export function lockNamespace(kernel: Kernel, part: NamespacePart): Disposable {
 /** Locks a folder of pins like {@link lockNamespace}, by an advisory lock on it. Throws {@link PartLockedError}. */
 export function lockFolder(kernel: Kernel, folder: string): Disposable {
   const fd = openSync(folder, 'r');
-  const words = `another agent uses the pins in ${folder}: stop it, or set another folder with --datapath-pins`;
-  return locked(fd, 'EAGAIN', words, () => void kernel.call('flock', fd, LOCK_EXCLUSIVE_NOW));
+  const message = `another agent uses the pins in ${folder}: stop it, or set another folder with --datapath-pins`;
+  return locked(fd, 'EAGAIN', message, () => void kernel.call('flock', fd, LOCK_EXCLUSIVE_NOW));
 }
 
 function locked(fd: number, conflict: string, words: string, lock: () => void): Disposable {

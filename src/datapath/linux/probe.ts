@@ -144,8 +144,8 @@ function lacksKernel({ release: version }: HostFacts, needed: string): readonly 
 /** Returns a problem if all of these capabilities are missing; one is enough. The problem names the first. */
 function lacksCapability({ status }: HostFacts, ...names: readonly Capability[]): readonly string[] {
   const effective = BigInt(`0x${/^CapEff:\s*([0-9a-f]+)/m.exec(status)?.[1] ?? '0'}`);
-  const has = names.some((name) => (effective >> BigInt(CAPABILITIES[name])) & 1n);
-  return has ? [] : [`${names[0]} is missing: run as root, or add the capability`];
+  const isPresent = names.some((name) => (effective >> BigInt(CAPABILITIES[name])) & 1n);
+  return isPresent ? [] : [`${names[0]} is missing: run as root, or add the capability`];
 }
 
 /**
@@ -188,8 +188,8 @@ function mountsOf(text: string): readonly Mount[] {
 
 /** Returns the mount that contains a path: the deepest one, or the last of several at the same mount point. */
 function mountOf(mounts: readonly Mount[], path: string): Mount | undefined {
-  const over = mounts.filter(({ at }) => at === '/' || path === at || path.startsWith(`${at}/`));
-  return over.reduce<Mount | undefined>(
+  const containing = mounts.filter(({ at }) => at === '/' || path === at || path.startsWith(`${at}/`));
+  return containing.reduce<Mount | undefined>(
     (best, mount) => (best === undefined || mount.at.length >= best.at.length ? mount : best),
     undefined,
   );

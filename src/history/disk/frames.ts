@@ -1,11 +1,14 @@
 import { DamagedError } from '../byte-buffer.ts';
 
-/** Returns the CRC-32 of bytes, as `crc32` of `node:zlib` does. It is passed in, because the history imports no Node module. */
+/**
+ * Returns the CRC-32 of bytes, like `crc32` of `node:zlib`. The function is a parameter, because the history imports no Node
+ * module.
+ */
 export type Checksum = (bytes: Uint8Array) => number;
 
 const MAGIC: Uint8Array = new TextEncoder().encode('dphist\n');
 
-/** The version that is written, and the only one that can be read. */
+/** The version of written files. Other versions cannot be read. */
 const VERSION = 2;
 
 /** Bytes before the first frame. */
@@ -19,9 +22,9 @@ export const FRAME_BYTES: number = HEAD + TAIL;
 
 /** Kinds of frames. */
 export const FRAME = {
-  /** JSON: a `SegmentHead`. Always the first frame. */
+  /** A `SegmentHead` as JSON. Always the first frame. */
   head: 1,
-  /** Records, with the time until which they are complete. */
+  /** Records, and the time until which they are complete. */
   records: 2,
   /** The index. Always the last frame of a complete segment. */
   end: 3,
@@ -30,7 +33,7 @@ export const FRAME = {
 /** One of {@link FRAME}. */
 export type FrameKind = (typeof FRAME)[keyof typeof FRAME];
 
-/** The file was written by a later version. */
+/** Thrown if a later version has written the file. */
 export class NewerVersionError extends Error {}
 
 /** Returns the first bytes of a file. */

@@ -15,7 +15,7 @@ import {
   type StoredFacts,
 } from './segment-file.ts';
 
-/** Where the segments of a history are stored. */
+/** The storage of the segments of a history. */
 export interface HistoryDisk {
   /** A folder for segments only. */
   readonly folder: StateFolder;
@@ -40,7 +40,7 @@ export function segmentName({ life, number }: { readonly life: number; readonly 
 export class StoredSegment implements SegmentPart {
   readonly facts: StoredFacts;
   readonly endPosition: number = Number.POSITIVE_INFINITY;
-  /** Version of the file whose checksums were verified; undefined if none was. */
+  /** Version of the file at the last verification of its checksums; undefined if they were never verified. */
   verified: string | undefined;
   readonly #cache: SegmentCache;
 
@@ -93,7 +93,7 @@ export class StoredSegment implements SegmentPart {
   }
 }
 
-/** The stored segments of all lives, oldest first. At most a few are in memory; of the others, only their facts. */
+/** The stored segments of all lives, oldest first. The facts of all are in memory, the records only of a few. */
 export class SegmentArchive {
   readonly disk: HistoryDisk;
   readonly #gate: TurnGate;
@@ -107,7 +107,7 @@ export class SegmentArchive {
     this.#gate = gate;
   }
 
-  /** The segments, in the order of their lives and numbers. Another list after each change. */
+  /** The segments, in the order of their lives and numbers. Each change creates a new list. */
   get stored(): readonly StoredSegment[] {
     return this.#stored;
   }
@@ -167,7 +167,7 @@ export class SegmentArchive {
     this.#dropped++;
     this.#stored = this.#stored.filter((one) => one !== stored);
     this.#cache.forget(stored);
-    // Ignored, because the file is only one that is not used any more.
+    // An error is ignored, because the file is not used any more.
     this.disk.folder.remove(segmentName(stored.facts.head)).catch(() => {});
   }
 

@@ -1,10 +1,10 @@
 import type { Segment } from '../segment.ts';
 import type { StoredSegment } from './segment-archive.ts';
 
-/** Segments that stay in memory after they were read, because the next page of a list reads them again. */
+/** Number of segments that stay in memory after they were read, because the next page of a list reads them again. */
 const CACHED = 4;
 
-/** Additional bytes of a buffer, so that it has room for a segment that is a little larger. */
+/** Additional bytes of a buffer, so that it can be reused for a slightly larger segment. */
 const SLACK: number = 64 << 10;
 
 /** Returns a buffer of this size for the file of a segment. */
@@ -15,17 +15,17 @@ interface Use {
   buffer: ArrayBufferLike | undefined;
   /** Undefined until it is loaded. */
   segment: Segment | undefined;
-  /** Number of questions that read it. */
+  /** Number of questions that currently read the segment. */
   users: number;
 }
 
 /**
- * Stored segments in memory. The buffer of a segment that no question reads any more is used for the next one. If each segment had a
- * new one, its megabytes outside of the heap would cause a full garbage collection after about three segments.
+ * Stored segments in memory. The buffer of a segment that no question reads any more is reused for the next segment. New
+ * buffers would cause a full garbage collection after about three segments, because they are megabytes outside of the heap.
  */
 export class SegmentCache {
   readonly #read: (stored: StoredSegment, buffers: Buffers) => Promise<Segment>;
-  /** The segment that was loaded first is first. */
+  /** Cached segments in the order of their loading, oldest first. */
   readonly #cached = new Map<StoredSegment, { readonly loading: Promise<Segment>; readonly use: Use }>();
   #spare: ArrayBufferLike | undefined;
 
@@ -59,7 +59,7 @@ export class SegmentCache {
   /** Ends the use of a segment. */
   release(stored: StoredSegment, segment: Segment): void {
     const use = this.#cached.get(stored)?.use;
-    // Else it was forgotten.
+    // If it is another segment, this one was forgotten.
     if (use?.segment !== segment) return;
     use.users--;
     this.#shrink(CACHED);

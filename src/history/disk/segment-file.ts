@@ -16,7 +16,7 @@ export interface SegmentHead {
   readonly maxBytes: number;
 }
 
-/** The known facts about a life, without its records. */
+/** The clock and the uncertain intervals of a life, as far as they are known. */
 export interface LifeState {
   readonly pieces: readonly ClockPiece[];
   readonly spans: readonly UncertainSpan[];
@@ -31,7 +31,7 @@ export interface StoredFacts extends LifeState {
   readonly count: number;
   /** Time of the newest record. */
   readonly lastMs: number;
-  /** Time until which, exclusively, all changes are contained. */
+  /** The segment contains all changes before this time (exclusive). */
   readonly endMs: number;
   /** True if the process ended in order at `endMs`. */
   readonly stopped: boolean;
@@ -47,7 +47,7 @@ const decoder = new TextDecoder();
 
 /** Bytes of the first values of a frame of records: the time, and the length of the state. */
 const RECORDS_HEAD = 12;
-/** Bytes of the number at the end of the last frame: the length of its payload. */
+/** Size of the number at the end of the last frame, which is the length of its payload. */
 const LENGTH_BYTES = 4;
 /** Number of lists in the last frame after the JSON. */
 const LISTS = 7;
@@ -81,10 +81,10 @@ export function endFrame(
 ): Uint8Array {
   const { heads, names, positions, batches, lengths4, lengths6, filter, count, lastMs } = segment.index();
   const json = encoder.encode(JSON.stringify({ ...state, endMs, stopped, count, lastMs }));
-  const words = [heads, names, positions, batches].map(
+  const sections = [heads, names, positions, batches].map(
     ({ buffer, byteOffset, byteLength }) => new Uint8Array(buffer, byteOffset, byteLength),
   );
-  const lists = [json, lengths4, lengths6, filter, ...words];
+  const lists = [json, lengths4, lengths6, filter, ...sections];
   const lengths = new Uint8Array(4 * lists.length);
   const view = new DataView(lengths.buffer);
   for (const [index, { length }] of lists.entries()) view.setUint32(4 * index, length);
@@ -139,7 +139,7 @@ export function readHead(
 /** Maximum size of a segment. Limits the memory that a file needs if it is not a segment. */
 const MAX_BYTES: number = 64 << 20;
 
-/** Frames and their bytes after which {@link readSegment} lets other work run. A frame has the records of a second. */
+/** Limits of one step of {@link readSegment}, in frames and in bytes. A frame has the records of a second. */
 const FRAMES_PER_STEP = 64;
 const BYTES_PER_STEP: number = 256 << 10;
 
@@ -152,11 +152,11 @@ export interface ReadSegment {
 }
 
 /**
- * Reads the whole file of a segment, in steps. The result is the segment and its facts. A file that is not complete is read up to
- * its last valid frame, and its index is built. Throws {@link DamagedError} if a valid frame has invalid contents, and
- * `NewerVersionError` if a later version wrote it. Owns `bytes`, which become the records and the index of the segment: copies would
- * have the garbage collector mark all objects after each few segments, because they are memory outside of its heap. `verified` are the
- * facts of a complete segment with the same bytes that was read before: its checksums and facts are not read again.
+ * Reads the whole file of a segment, in steps. The result is the segment and its facts. An incomplete file is read up to its
+ * last valid frame, and its index is built. Throws {@link DamagedError} if a valid frame has invalid contents, and
+ * `NewerVersionError` if a later version wrote it. Takes ownership of `bytes`, which become the records and the index of the
+ * segment. Copies would cause a full garbage collection every few segments. `verified`: the facts from an earlier read of the
+ * same bytes of a complete segment; if set, checksums and facts are not read again.
  */
 export function* readSegment(
   bytes: Uint8Array,
@@ -184,7 +184,7 @@ export function* readSegment(
       const read = parseRecords(frame.payload);
       endMs = read.endMs;
       state = read.state ?? state;
-      // The frames before are longer than their records, so this overwrites nothing that is still to be read.
+      // Frames are longer than their records, so this overwrites no unread frame.
       bytes.set(read.records, length);
       length += read.records.length;
     }
@@ -286,7 +286,7 @@ function indexIn({ words: lists }: EndLists, facts: StoredFacts): SegmentIndex {
   return { heads, names, positions, batches, lengths4, lengths6, filter, count, lastMs };
 }
 
-/** Returns bytes as words. Moves them to the aligned position before them. */
+/** Returns bytes as 32-bit words. If their position is not aligned, moves them to the aligned position before it. */
 function words(bytes: Uint8Array): Int32Array {
   if (bytes.length % 4 !== 0) throw new DamagedError('a list of an index is torn');
   const from = bytes.byteOffset & ~3;

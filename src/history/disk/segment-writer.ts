@@ -6,17 +6,20 @@ import type { Segment } from '../segment.ts';
 import { type SegmentArchive, segmentName } from './segment-archive.ts';
 import { endFrame, headBytes, type LifeState, recordsFrame, type SegmentHead } from './segment-file.ts';
 
-/** Time after a failure until the segment is written again. */
+/** Delay of the next attempt after a failure. */
 const RETRY_MS = 10_000;
 
-/** Room for one file, in segments: records, index, and the times and states that are appended each second. */
+/**
+ * Room on the disk for one file, in segment sizes: the records, the index, and the times and states that are appended each
+ * second.
+ */
 const ROOM = 3;
 
 interface OpenFile {
   readonly segment: Segment;
   readonly head: SegmentHead;
   readonly sink: StateSink;
-  /** Bytes of the file, and of the records in it. */
+  /** Size of the file. */
   bytes: number;
   records: number;
   /** Version of the written state of the life. */
@@ -24,8 +27,8 @@ interface OpenFile {
 }
 
 /**
- * Appends the records of a life to files: those of the current segment with each {@link SegmentWriter.flush}, and the index when a
- * segment is full. If a write fails, the segment is written again from its beginning later, while it is in memory. Never rejects.
+ * Appends the records of a life to files. Each {@link SegmentWriter.flush} appends the new records, and the index when a
+ * segment is full. If a write fails, the whole segment is written again later, as long as it is in memory. Never rejects.
  */
 export class SegmentWriter {
   readonly #archive: SegmentArchive;
@@ -52,7 +55,7 @@ export class SegmentWriter {
     return this.#failure;
   }
 
-  /** Bytes of the file that is written. */
+  /** Size of the file of the current segment. */
   get bytes(): number {
     return this.#file?.bytes ?? 0;
   }
@@ -96,7 +99,8 @@ export class SegmentWriter {
     if (segment === undefined) return false;
     const following = segments[index + 1];
     const file = await this.#openFile(segment);
-    // Read together, before the next record. Times up to `endMs` have the wall time of the written state.
+    // Read the time and the state together, before the next record, so that the written state has the wall time of all times up
+    // to `endMs`.
     this.#log.checkWall();
     const endMs = Math.min(
       following?.startMs ?? Number.POSITIVE_INFINITY,
@@ -110,7 +114,7 @@ export class SegmentWriter {
     file.state = version;
     const { checksum } = this.#archive.disk;
     await append(file, recordsFrame(endMs, records, changed, checksum));
-    // Only times were appended for hours.
+    // The file grows even without records, because each flush appends the time. Begin a new one.
     if (file.bytes - file.records > this.#log.segmentBytes / 2) this.#log.roll();
     if (following === undefined && !isLast) return false;
     const stopped = following === undefined;
@@ -126,13 +130,13 @@ export class SegmentWriter {
     return !stopped;
   }
 
-  /** Returns the file of a segment. Creates it if it is another one than the last, or if a write has failed. */
+  /** Returns the open file of a segment. Creates a new one for another segment than the last, or after a failed write. */
   async #openFile(segment: Segment): Promise<OpenFile> {
     if (this.#file?.segment === segment) return this.#file;
     const { disk } = this.#archive;
     const { number, firstSequence, startMs } = segment;
     if (this.#file !== undefined) {
-      // Its segment has left the memory before it was complete.
+      // The file of a segment that left the memory before the file was complete.
       const abandoned = this.#file;
       this.#file = undefined;
       await abandoned.sink.close();

@@ -7,10 +7,10 @@ import { compareWriters } from '../../model/source.ts';
 import { writerText } from '../claim-codec.ts';
 import type { PastPrefix, TimelineChange } from '../prefix-timeline.ts';
 
-/** What is known of the effective claim of a key: nothing, that there was none, or the claim. */
+/** The known effective claim of a key. Undefined if nothing is known; `claim` is undefined if there certainly was none. */
 type Known = { readonly claim: HeldClaim | undefined } | undefined;
 
-/** A claim at the moment, from the newest change before it or else the oldest one after it. */
+/** A claim at the moment, from the newest change before the moment, or else from the oldest change after it. */
 interface NamedClaim {
   readonly claim: HeldClaim | undefined;
   readonly since: number | undefined;
@@ -20,7 +20,7 @@ interface NamedClaim {
 /** The changes of one key, read newest first. */
 class EndedKey {
   readonly claims = new Map<string, NamedClaim & { readonly writer: ClaimWriter }>();
-  /** The nearest changes of the effective claim at or before the moment, and after it. */
+  /** The nearest changes of the effective claim: the last one at or before the moment, and the first one after it. */
   #left: TimelineChange | undefined;
   #right: TimelineChange | undefined;
 
@@ -61,8 +61,9 @@ export interface EndedPrefix extends PastPrefix {
 }
 
 /**
- * The claims on a prefix at a moment of a life that has ended. There is no present to go back from, so only claims that a record names
- * are known: the newest change of a writer before the moment has it as `after`, else the oldest later one as `before`.
+ * The claims on a prefix at a moment of a life that has ended. The final claims of such a life are not stored, so only claims
+ * in records are known. A writer's claim is `after` of its newest change before the moment, or else `before` of its oldest
+ * later change.
  */
 export class EndedState {
   readonly #keys: ReadonlyMap<string, EndedKey>;
@@ -77,7 +78,7 @@ export class EndedState {
     return this.#changes > 0;
   }
 
-  /** Adds a change, older than the ones before. */
+  /** Adds a change that is older than all added before. */
   add(change: TimelineChange, isLater: boolean): void {
     this.#changes++;
     this.#keys.get(change.key)?.add(change, isLater);
@@ -104,8 +105,8 @@ export class EndedState {
       );
       const first = known?.claim;
       const isFirst = (claim: ClaimWriter): boolean => writerText(claim) === (first && writerText(first));
-      const own = named.find(isFirst);
-      const effective = first && { ...first, since: own?.since, until: own?.until };
+      const matching = named.find(isFirst);
+      const effective = first && { ...first, since: matching?.since, until: matching?.until };
       const others = known !== undefined && first === undefined ? [] : named.filter((one) => !isFirst(one));
       return [...(effective === undefined ? [] : [effective]), ...others.sort(compareWriters)].map(
         (claim, index) => ({ ...claim, key, effective: index === 0 }),

@@ -14,7 +14,7 @@ interface DatedChange {
 /** A service or a node at a moment. Times are milliseconds of the life. */
 interface FoundDocument {
   readonly document: PastFields | undefined;
-  /** True if the records prove it. */
+  /** True if the records prove the document. */
   readonly isKnown: boolean;
   readonly since: number | undefined;
   readonly until: number | undefined;
@@ -58,8 +58,9 @@ export async function documentIn(
 }
 
 /**
- * Returns a document at a moment of an ended life, from the nearest record that has all of it. `later` and `earlier` are newest first.
- * A record of a service has all of it if it was created or deleted; a record of a node always has.
+ * Returns a document at a moment of an ended life, computed from the nearest record that contains the whole document. Such a
+ * record is the creation or the deletion of a service, or any record of a node. `later` and `earlier` are the changes after and
+ * before the moment, newest first.
  */
 function provenDocument(
   kind: 'service' | 'node',

@@ -10,9 +10,9 @@ import type { Segment } from '../segment.ts';
 export type Lengths = Readonly<Record<Family, readonly number[]>>;
 
 /**
- * Looks up addresses at times of the current life, until the next change. Most addresses have not changed since their time, so
- * that one walk over the records of their buckets and a look-up of now are enough. If the oldest later change of a key names the
- * effective claim before it, no other change of the key is read.
+ * Looks up addresses at times of the current life. Must not be used after the next change. Most addresses have not changed
+ * since their time: a walk over the records of their buckets and a lookup in the current cache are enough. If the oldest later
+ * change of a key names the effective claim before it, no other change of the key is read.
  */
 export class PastLookups {
   readonly #ipcache: IPCache;
@@ -73,7 +73,7 @@ export class PastLookups {
     return this.#ipcache.claimsOf(formatKey(key))[0]?.identity;
   }
 
-  /** Returns the prefix of an address with this length, in a register that is used again. */
+  /** Returns the prefix of an address with this length, in a reused register. */
   #prefixOf(address: Readonly<PrefixRegister>, length: number): PrefixRegister {
     const key = this.#key;
     key.family = address.family;

@@ -58,14 +58,14 @@ export interface PastReaderOptions {
 
 /** The prefixes that changed after a moment; see {@link PastReader.changedSince}. */
 export interface ChangedSince extends Pick<Moment, 'at' | 'certain' | 'reason' | 'held'> {
-  /** The visible claim of the moment by CIDR; undefined: there was none. Prefixes that are not contained are as they are now. */
+  /** The visible claim at the moment by CIDR; undefined if there was none. All other prefixes have not changed since. */
   readonly prefixes: ReadonlyMap<string, VisibleClaim | undefined>;
 }
 
 /**
- * Answers like `History`, also from the segments on disk: those of the current process and of earlier ones. Work is done in slices
- * of a `TurnGate`. An answer is as of the call: later changes have no influence. If a segment cannot be read, it is dropped, and
- * the answer is not certain (`lost`).
+ * Answers like `History`, but also from the segments on disk, of the current process and of earlier ones. Work is done in
+ * slices of a `TurnGate`. An answer reflects the records at the time of the call. If a segment cannot be read, it is dropped,
+ * and the answer is not certain (`lost`).
  */
 export class PastReader {
   readonly #options: PastReaderOptions;
@@ -89,7 +89,7 @@ export class PastReader {
     return cut && reading.lifeOf(cut).clock.wallOf(cut.ms);
   }
 
-  /** See `History.at`. In an earlier life, only claims that a record names are known (`claimsComplete`). */
+  /** See `History.at`. In an earlier life, only claims in records are known (`claimsComplete`). */
   async at(key: string, when: When): Promise<Moment | undefined> {
     const register = prefixRegister();
     if (!parseKey(key, register)) return undefined;
@@ -114,7 +114,7 @@ export class PastReader {
     const asked = await reading.cutOf(when);
     if (asked.cut === undefined) return this.#moment(reading, address, asked, new Map());
     const life = reading.lifeOf(asked.cut);
-    // In an earlier life, a prefix of any length may have existed before the records and ended after them.
+    // In an earlier life, a prefix of any length may have existed without a record: it began before the first record and ended after the last one.
     const unknown = life.isLive ? undefined : this.#unknown(life, asked.cut);
     let none: Moment | undefined;
     let uncertainty: Uncertainty | undefined;
@@ -134,9 +134,9 @@ export class PastReader {
   }
 
   /**
-   * Returns the prefixes that changed after a moment of the current process, as they were then: together with a snapshot that was
-   * taken at the call, all prefixes of the moment. Resolves to `earlier` if the moment is not in the current process, to
-   * `too-many` if more than `maxKeys` keys have changed. Costs a pass over all later records.
+   * Returns the state at a moment of all prefixes that have changed since. Together with a snapshot that was taken at the call,
+   * it is the whole state at the moment. Resolves to `earlier` if the moment is in an earlier process, to `too-many` if more
+   * than `maxKeys` keys have changed. Costs a pass over all later records.
    */
   async changedSince(when: When, maxKeys: number): Promise<ChangedSince | 'earlier' | 'too-many'> {
     const reading = this.#read();
@@ -176,7 +176,10 @@ export class PastReader {
     return { at: life.clock.wallOf(cut.ms), ...certainty, prefixes };
   }
 
-  /** Adds the changes from a sequence number on, because they are not in the claims of now. Returns the next sequence number. */
+  /**
+   * Adds the changes that were recorded since the question, from a sequence number on, because the current claims include them.
+   * Returns the next sequence number.
+   */
   #addLater(reading: Reading, changed: ChangedPrefixes, from: number): number {
     const log = this.#options.log();
     if (log === undefined) return from;
@@ -195,7 +198,10 @@ export class PastReader {
     return log.nextSequence;
   }
 
-  /** See `History.of`. Yields slices. In an earlier life, `effective` is present only if the record proves both sides. */
+  /**
+   * See `History.of`. Yields slices. In an earlier life, `effective` is present only if the record proves both the old and the
+   * new claim.
+   */
   async *of(key: string, range: HistoryRange = {}): AsyncGenerator<readonly PrefixRecord[], void, void> {
     const register = prefixRegister();
     if (!parseKey(key, register)) return;
@@ -385,8 +391,8 @@ export class PastReader {
 }
 
 /**
- * Returns true if the effective claims of a key are those of its prefix, too. A full-length prefix has two keys: the claim of the
- * endpoint is visible, and the other one only if there is none (I4).
+ * Returns true if the effective claim of a key is also the visible claim of its prefix. A full-length prefix has two keys: the
+ * claim of the CIDR is visible only if the endpoint has none (I4).
  */
 function isVisible({ key, before, after }: TimelineChange, keys: number): boolean {
   const isEndpoint = !key.includes('/');

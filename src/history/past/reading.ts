@@ -11,7 +11,7 @@ import { placesIn, type RecordPlace } from '../records.ts';
 import type { Segment } from '../segment.ts';
 import type { Held, When } from '../types.ts';
 
-/** Records that are read in one step: 1 to 2 ms, because each is decoded and undone. */
+/** Number of records that are read in one step. Each is decoded and undone, so a step takes 1 to 2 ms. */
 export const PER_SLICE = 128;
 
 /** The place of a moment between the records of all lives. */
@@ -33,7 +33,7 @@ export interface ReadingOptions {
   readonly drop: (stored: StoredSegment) => void;
 }
 
-/** The lives as they were when a question was asked, and the reading of their segments in slices of a `TurnGate`. */
+/** Reads the segments of all lives for one question, in slices of a `TurnGate`. Records since the question are ignored. */
 export class Reading {
   readonly #options: ReadingOptions;
   readonly lives: readonly Life[];
@@ -89,7 +89,7 @@ export class Reading {
   async #cutOfSequence(sequence: number): Promise<RequestedMoment<LifeCut>> {
     for (const [index, life] of this.lives.entries()) {
       const [first] = life.parts;
-      // Directly before the first record.
+      // The moment directly before the first record.
       const isFloor = first !== undefined && isFloorOf(first, sequence);
       const part = life.parts.find(
         ({ firstSequence, endSequence }) => sequence >= firstSequence && sequence < endSequence,
@@ -105,7 +105,7 @@ export class Reading {
     return NOT_HELD;
   }
 
-  /** Yields the segment, valid until the next step. A segment that cannot be read is dropped, and its moments are reported as lost. */
+  /** Yields the segment, valid until the next step. If a segment cannot be read, it is dropped and `isLost` is set. */
   async *segment(part: SegmentPart): AsyncGenerator<Segment, void, void> {
     let segment: Segment;
     try {
@@ -146,7 +146,7 @@ export class Reading {
     }
   }
 
-  /** Yields what a segment contains in slices, without what was recorded after the question. */
+  /** Yields items of a segment in slices, without those that were recorded after the question. */
   async *#slices<T extends { readonly position: number }>(
     part: SegmentPart,
     items: Iterator<T, void, void>,
@@ -178,7 +178,10 @@ export class Reading {
   }
 }
 
-/** Returns the place of a time that is in no life: at the end of the one before, or where its clock was set forward. */
+/**
+ * Returns the place of a time that is in no life: the end of the life before it, or the moment when a clock was set forward
+ * over it.
+ */
 function outsideOf(lives: readonly Life[], when: number): RequestedMoment<LifeCut> {
   for (let life = lives.length - 1; life >= 0; life--) {
     const { clock, floorMs, endMs, afterEnd, isLive } = lives[life] as Life; // below the length

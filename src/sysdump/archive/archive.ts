@@ -120,9 +120,9 @@ export async function readTail(entry: ArchiveEntry, most: number): Promise<Buffe
     if (size < 64 * most) continue;
     const joined = Buffer.concat(tail);
     // Copied, so that the rest of the chunks can be freed.
-    const kept = Buffer.from(joined.subarray(Math.max(0, joined.length - most)));
-    tail = [kept];
-    size = kept.length;
+    const lastBytes = Buffer.from(joined.subarray(Math.max(0, joined.length - most)));
+    tail = [lastBytes];
+    size = lastBytes.length;
   }
   const joined = Buffer.concat(tail);
   return joined.subarray(Math.max(0, joined.length - most));

@@ -162,13 +162,13 @@ export class LineScrub {
     const slice: ClusterEndpointSlice = decoded.value;
     const texts = (map: ReadonlyMap<string, string>): ReadonlyMap<string, string> =>
       new Map([...map].map(([label, value]) => [this.text(label), this.text(value)]));
-    const of = <T>(value: T): T => this.#json(value) as T;
+    const scrubJSON = <T>(value: T): T => this.#json(value) as T;
     const scrubbed: ClusterEndpointSlice = {
-      ...of({ ...slice, labels: undefined, annotations: undefined, endpoints: [] }),
+      ...scrubJSON({ ...slice, labels: undefined, annotations: undefined, endpoints: [] }),
       labels: texts(slice.labels),
       annotations: texts(slice.annotations),
       endpoints: slice.endpoints.map((endpoint) => ({
-        ...of({ ...endpoint, deprecatedTopology: undefined }),
+        ...scrubJSON({ ...endpoint, deprecatedTopology: undefined }),
         deprecatedTopology: texts(endpoint.deprecatedTopology),
       })),
     };

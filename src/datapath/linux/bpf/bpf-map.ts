@@ -50,12 +50,12 @@ export class ForeignMapError extends Error {
   readonly maxEntries: number;
 
   constructor(path: string, found: MapInfo, desired: MapShape) {
-    const words = (type: number, keySize: number, valueSize: number, maxEntries: number): string =>
+    const shapeText = (type: number, keySize: number, valueSize: number, maxEntries: number): string =>
       `type ${type}, key ${keySize} B, value ${valueSize} B, max_entries ${maxEntries}`;
     const { keySize, valueSize, maxEntries } = desired;
-    const was = words(found.type, found.keySize, found.valueSize, found.maxEntries);
+    const actual = shapeText(found.type, found.keySize, found.valueSize, found.maxEntries);
     super(
-      `${path} is a different map: found ${was}; expected ${words(MAP_TYPES[desired.type], keySize, valueSize, maxEntries)}`,
+      `${path} is a different map: found ${actual}; expected ${shapeText(MAP_TYPES[desired.type], keySize, valueSize, maxEntries)}`,
     );
     this.path = path;
     this.maxEntries = found.maxEntries;

@@ -261,17 +261,17 @@ export class NftServices implements KernelTable<ServiceItem>, Disposable {
   }
 
   #recordElement(family: Family, set: string, { key, value, chain = '' }: NftElement): void {
-    const of = setKind(set);
+    const contents = setKind(set);
     if (set === SETS.clusterIPs) {
       const { ip, protocol } = readClusterIP(key, family);
       this.#knownAt(family, { ip, port: 0, protocol: 0 }).listed.add(protocol);
-    } else if (of === undefined) {
+    } else if (contents === undefined) {
       this.#knownAt(family, readFrontend(key, family)).backends = pickedOf(chain) ?? 0;
-    } else if (of.kind === 'masquerade') {
-      const { protocol } = of;
+    } else if (contents.kind === 'masquerade') {
+      const { protocol } = contents;
       this.#knownAt(family, { ...readPort(key, family), protocol }).listed.add(protocol);
     } else {
-      const { protocol } = of;
+      const { protocol } = contents;
       const { slot, ...frontend } = readSlot(key, family);
       const { slots } = this.#knownAt(family, { ...frontend, protocol });
       while (slots.length < slot) slots.push(EMPTY_SLOT);

@@ -15,13 +15,13 @@ export function neighborRequest(
   index: number,
 ): LenientRequest {
   const [kind, name] = splitKey(key);
-  const of = item ?? known;
+  const entry = item ?? known;
   const neighbor: Neighbor =
     kind === 'fdb'
       ? {
           kind,
           interface: index,
-          address: of?.kind === 'fdb' ? of.host : undefined,
+          address: entry?.kind === 'fdb' ? entry.host : undefined,
           mac: name,
           permanent: true,
           protocol: 0,
@@ -32,7 +32,7 @@ export function neighborRequest(
           address: name,
           permanent: true,
           protocol: ROUTE_PROTOCOL,
-          mac: of?.kind === 'neighbor' ? of.mac : undefined,
+          mac: entry?.kind === 'neighbor' ? entry.mac : undefined,
         };
   const write: NetlinkRequest['write'] = (writer) => writeNeighbor(writer, neighbor);
   return item === undefined

@@ -397,8 +397,8 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
     if (item === undefined) return this.#routes.deleting(destination, routeTable);
     const equal = this.#routes.equal(destination, metricOf(destination));
     if (equal !== undefined && this.#routes.managedRoutes(destination).length === 0) {
-      const words = `a foreign route of protocol ${equal.protocol} with the same metric exists`;
-      throw new SyscallError(`add route ${destination}`, EEXIST, words);
+      const message = `a foreign route of protocol ${equal.protocol} with the same metric exists`;
+      throw new SyscallError(`add route ${destination}`, EEXIST, message);
     }
     const index = item.interface === TUNNEL ? this.#device()?.index : item.interface;
     if (index === undefined)

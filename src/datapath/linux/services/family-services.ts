@@ -355,12 +355,12 @@ function* rearranged(
   desired: readonly string[],
 ): Generator<readonly [index: number, backend: string], void, void> {
   const missing = new Set(desired);
-  const kept = desired.map((_, index) => {
+  const unmoved = desired.map((_, index) => {
     const text = slots[index];
     return text !== undefined && missing.delete(text);
   });
   const rest = missing.values();
-  for (const [index, isKept] of kept.entries()) {
+  for (const [index, isKept] of unmoved.entries()) {
     const next = isKept ? undefined : rest.next().value;
     if (next !== undefined) yield [index, next];
   }

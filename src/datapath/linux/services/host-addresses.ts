@@ -109,9 +109,9 @@ export class HostAddresses implements Disposable {
     const request = { operation: 'addresses', type: RTM_ADDRESS.get, write: writeAddressDump };
     using socket = this.#open();
     const all = socket.dump(request, readInterfaceAddress).map(({ address }) => address);
-    const of = (isSix: boolean): readonly string[] =>
+    const ofFamily = (isSix: boolean): readonly string[] =>
       [...new Set(all)].filter((one) => one.includes(':') === isSix && !isOfLink(one)).sort();
-    return { ipv4: of(false), ipv6: of(true) };
+    return { ipv4: ofFamily(false), ipv6: ofFamily(true) };
   }
 }
 

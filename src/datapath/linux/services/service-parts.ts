@@ -247,11 +247,16 @@ export class ServiceParts {
   /** Returns a handler that passes the labels of the local node to services. The last labels stay if the node is deleted. */
   #localLabels(parts: readonly OpenedServices[]): NodeHandler {
     const { clusterName, nodeName } = this.#access.context;
-    const take = ({ cluster, name, labels }: Node): void => {
+    const setLabels = ({ cluster, name, labels }: Node): void => {
       if (cluster !== clusterName || name !== nodeName) return;
       for (const part of parts) part.setNodeLabels(labels);
     };
-    return { name: 'own labels', nodeAdd: take, nodeUpdate: (_, node) => take(node), nodeDelete: () => {} };
+    return {
+      name: 'own labels',
+      nodeAdd: setLabels,
+      nodeUpdate: (_, node) => setLabels(node),
+      nodeDelete: () => {},
+    };
   }
 
   /** Removes the socket programs of an earlier process, and the maps that only they read. */
