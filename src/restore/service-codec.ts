@@ -50,7 +50,7 @@ export function* servicePartRecords(part: ServicePart): Generator<object, void, 
   const all = part.kind === 'offer' ? part.backends : [...part.slice.backends.values()];
   const notReady = part.kind === 'offer' ? [] : [...part.slice.notReady.values()];
   const source = part.kind === 'slice' ? part.slice.name : part.cluster;
-  const head = { ...named, source, ...(part.kind === 'remote-slice' && { slice: part.slice.name }) };
+  const head = { ...named, of: source, ...(part.kind === 'remote-slice' && { slice: part.slice.name }) };
   let record: { readonly backends: object[]; readonly notReady: object[] } = { backends: [], notReady: [] };
   let characters = 0;
   for (const [list, backends] of [
