@@ -1,5 +1,5 @@
+import { processGate } from '../src/base/process-gate.ts';
 import { systemClock } from '../src/base/system-clock.ts';
-import { TurnGate } from '../src/base/turn-gate.ts';
 import { encodeClusterConfig } from '../src/kvstore/codec/cluster-config.ts';
 import { encodeIPIdentityPair } from '../src/kvstore/codec/ip-identity-pair.ts';
 import { clusterConfigKey, resourcePrefix } from '../src/kvstore/codec/keys.ts';
@@ -60,7 +60,7 @@ class Copier {
   readonly #local: EtcdBackend;
 
   constructor(local: string, remote: string) {
-    const gate = new TurnGate({ clock: systemClock, nextTurn: setImmediate });
+    const gate = processGate(systemClock);
     this.#local = new EtcdBackend({ endpoints: [local] }, { ...RUNTIME, gate });
     const own = { clusterName: 'own', clusterID: 255, local: this.#local };
     this.mesh = new KvstoreMesh({ ...own, ...RUNTIME, gate, drainMs: 0 });

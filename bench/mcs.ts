@@ -1,5 +1,5 @@
+import { processGate } from '../src/base/process-gate.ts';
 import { systemClock } from '../src/base/system-clock.ts';
-import { TurnGate } from '../src/base/turn-gate.ts';
 import { KubernetesClient } from '../src/k8s/kubernetes-client.ts';
 import type { ResourceKind } from '../src/k8s/resource.ts';
 import { HttpTransport } from '../src/k8s/rest/http-transport.ts';
@@ -206,7 +206,7 @@ export async function benchMcs({
   const api = await startApiServer({ services: 0, nodes: 0, backends: 0 });
   const transport = new HttpTransport(api.access);
   await new ApiUser(transport, NAMESPACES).create(NAMESPACE);
-  const gate = new TurnGate({ clock: systemClock, nextTurn: setImmediate });
+  const gate = processGate(systemClock);
   const source = new KubernetesClient(api.access, { gate });
   const stop = new AbortController();
   const before = usedMemory();

@@ -1,5 +1,6 @@
+import { processGate } from '../src/base/process-gate.ts';
 import { systemClock } from '../src/base/system-clock.ts';
-import { TurnGate } from '../src/base/turn-gate.ts';
+import type { TurnGate } from '../src/base/turn-gate.ts';
 import { ClusterMesh } from '../src/clustermesh/cluster-mesh.ts';
 import { IPCache } from '../src/ipcache/ipcache.ts';
 import { bytesOfText } from '../src/kvstore/codec/bytes.ts';
@@ -164,7 +165,7 @@ async function change(servers: readonly MemoryServer[], ipcache: IPCache, count:
 
 /** Returns a gate of turns of the event loop. */
 export function gate(): TurnGate {
-  return new TurnGate({ clock: systemClock, nextTurn: setImmediate });
+  return processGate(systemClock);
 }
 
 /** The part of an agent in the mesh: engines and their sources. */

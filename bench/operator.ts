@@ -1,8 +1,8 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
+import { processGate } from '../src/base/process-gate.ts';
 import { systemClock } from '../src/base/system-clock.ts';
-import { TurnGate } from '../src/base/turn-gate.ts';
 import { ClusterMesh } from '../src/clustermesh/cluster-mesh.ts';
 import { IPCache } from '../src/ipcache/ipcache.ts';
 import { KubernetesClient } from '../src/k8s/kubernetes-client.ts';
@@ -125,7 +125,7 @@ export async function benchOperator({
   if (etcd === undefined) throw new Error('no etcd');
   const api = await startApiServer({ services, nodes, backends: BACKENDS });
   const transport = new HttpTransport(api.access);
-  const gate = new TurnGate({ clock: systemClock, nextTurn: setImmediate });
+  const gate = processGate(systemClock);
   const source = new KubernetesClient(api.access, { gate });
   const own = new EtcdBackend({ endpoints: [etcd.url] }, RUNTIME);
   const stop = new AbortController();

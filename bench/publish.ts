@@ -1,3 +1,4 @@
+import { processGate } from '../src/base/process-gate.ts';
 import { systemClock } from '../src/base/system-clock.ts';
 import type { IPIdentityPair } from '../src/kvstore/codec/ip-identity-pair.ts';
 import { resourcePrefix } from '../src/kvstore/codec/keys.ts';
@@ -51,8 +52,12 @@ class Publisher {
   readonly #running: Promise<void>;
 
   constructor(endpoint: string) {
-    this.backend = new EtcdBackend({ endpoints: [endpoint] }, { clock: systemClock, random: Math.random });
-    this.publisher = new ClusterPublisher({ ...NAMES, backend: this.backend });
+    const gate = processGate(systemClock);
+    this.backend = new EtcdBackend(
+      { endpoints: [endpoint] },
+      { clock: systemClock, random: Math.random, gate },
+    );
+    this.publisher = new ClusterPublisher({ ...NAMES, backend: this.backend, gate });
     this.#running = this.publisher.run(this.#stop.signal);
   }
 

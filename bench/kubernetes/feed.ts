@@ -1,5 +1,5 @@
+import { processGate } from '../../src/base/process-gate.ts';
 import { systemClock } from '../../src/base/system-clock.ts';
-import { TurnGate } from '../../src/base/turn-gate.ts';
 import { IPCache } from '../../src/ipcache/ipcache.ts';
 import { KubernetesFeed } from '../../src/k8s/feed/kubernetes-feed.ts';
 import { ServiceCache } from '../../src/servicecache/service-cache.ts';
@@ -10,7 +10,7 @@ import type { Follow } from './following.ts';
 export const follow: Follow = (task) => {
   const ipcache = new IPCache();
   const services = new ServiceCache({ clusterName: 'own' });
-  const gate = new TurnGate({ clock: systemClock, nextTurn: setImmediate });
+  const gate = processGate(systemClock);
   const feed = new KubernetesFeed({
     source: clientOf(task),
     clusterName: 'own',

@@ -1,5 +1,5 @@
+import { processGate } from '../../src/base/process-gate.ts';
 import { systemClock } from '../../src/base/system-clock.ts';
-import { TurnGate } from '../../src/base/turn-gate.ts';
 import { ClusterMesh } from '../../src/clustermesh/cluster-mesh.ts';
 import { IPCache } from '../../src/ipcache/ipcache.ts';
 import { EtcdBackend } from '../../src/kvstore/etcd/etcd-backend.ts';
@@ -13,7 +13,7 @@ import type { CopiesReport, CopiesTask } from './protocol.ts';
 const { endpoints, clusters, ips }: CopiesTask = JSON.parse(process.argv[2] ?? '');
 const runtime = { clock: systemClock, random: Math.random };
 const ipcache = new IPCache({ maxEntries: 2 * clusters * ips });
-const gate = new TurnGate({ clock: systemClock, nextTurn: setImmediate });
+const gate = processGate(systemClock);
 const mesh = new ClusterMesh({ ...runtime, ipcache, gate, clusterName: 'own', clusterID: 255 });
 
 const { ms, delay } = await delayDuring(async () => {

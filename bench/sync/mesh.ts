@@ -1,6 +1,6 @@
 import type { Clock } from '../../src/base/clock.ts';
+import { processGate } from '../../src/base/process-gate.ts';
 import { systemClock } from '../../src/base/system-clock.ts';
-import { TurnGate } from '../../src/base/turn-gate.ts';
 import { ClusterMesh } from '../../src/clustermesh/cluster-mesh.ts';
 import { IPCache } from '../../src/ipcache/ipcache.ts';
 import { EtcdBackend } from '../../src/kvstore/etcd/etcd-backend.ts';
@@ -19,7 +19,7 @@ export function follow({ endpoint, cluster, keys }: FollowerTask): Following {
   const clock: Clock = { ...systemClock, now: () => systemClock.now() + shiftMs };
   const runtime = { clock, random: Math.random };
   const ipcache = new IPCache();
-  const gate = new TurnGate({ clock, nextTurn: setImmediate });
+  const gate = processGate(clock);
   const mesh = new ClusterMesh({ ...runtime, ipcache, gate, clusterName: 'own', clusterID: 255 });
   const begun = performance.now();
   let changes = 0;

@@ -11,10 +11,10 @@ import type {
 import type { ClusterDetailDocument, StatusDocument } from '../api/status-document.ts';
 import type { Clock, Random } from '../base/clock.ts';
 import { messageOf } from '../base/failure.ts';
+import { processGate } from '../base/process-gate.ts';
 import type { RateLimitOptions } from '../base/rate-limit.ts';
 import { type Rejection, type RejectionStatus, rejection } from '../base/rejection.ts';
 import { unsubscribeOnce } from '../base/subscription.ts';
-import { TurnGate } from '../base/turn-gate.ts';
 import { missingClusters } from '../client/cluster-text.ts';
 import type { EngineContents } from '../client/state-document.ts';
 import type { ServiceInputs } from '../datapath/linux/services/desired-services.ts';
@@ -117,7 +117,7 @@ export class Agent implements ReadModel, PlayStage {
     this.#context = context;
     this.#manifestPaths = options.manifests;
     this.#startup = new Startup(context);
-    const gate = new TurnGate({ clock, nextTurn: setImmediate });
+    const gate = processGate(clock);
     this.#rejected = new RejectionReport(log, clock);
     const onReject = (rejection: Rejection): void => this.#rejected.add(rejection);
     const onListenerFault = (error: unknown): void => log.error({ err: error }, 'a listener failed');

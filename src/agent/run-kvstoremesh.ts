@@ -3,9 +3,10 @@ import type { Description } from '../api/metrics/description.ts';
 import type { Scrape } from '../api/metrics/scrape.ts';
 import { assert } from '../base/assert.ts';
 import { messageOf } from '../base/failure.ts';
+import { processGate } from '../base/process-gate.ts';
 import type { RateLimitOptions } from '../base/rate-limit.ts';
 import { interruptible, Supervisor } from '../base/supervisor.ts';
-import { TurnGate } from '../base/turn-gate.ts';
+import type { TurnGate } from '../base/turn-gate.ts';
 import { ConfigFollower } from '../clustermesh/config-follower.ts';
 import type { EtcdBackend } from '../kvstore/etcd/etcd-backend.ts';
 import { KvstoreMesh, type KvstoreMeshStatus } from '../operator/kvstoremesh/kvstore-mesh.ts';
@@ -63,7 +64,7 @@ class KvstoreMeshProcess implements ServedProcess {
     this.#options = options;
     this.#context = context;
     this.#tasks = new Supervisor(context);
-    this.#gate = new TurnGate({ clock: context.clock, nextTurn: setImmediate });
+    this.#gate = processGate(context.clock);
   }
 
   get stages(): readonly (readonly Step[])[] {

@@ -1,4 +1,4 @@
-import { TurnGate } from '../base/turn-gate.ts';
+import { processGate } from '../base/process-gate.ts';
 import type { ApiApp, ApiContext } from './api-context.ts';
 import { createBaseApp, describe } from './base-app.ts';
 import { addDatapathRoutes, SOCKET_ONLY_PATHS } from './routes/datapath-routes.ts';
@@ -23,7 +23,7 @@ export interface AppOptions extends ApiContext {
 /** Creates the application with all routes of the agent. It answers requests from a socket or direct calls. */
 export function createApp(options: AppOptions): ApiApp {
   const app = createBaseApp({ ...options, socketOnly: SOCKET_ONLY_PATHS });
-  const gate = new TurnGate({ clock: options.clock, nextTurn: setImmediate });
+  const gate = processGate(options.clock);
   addIPRoutes(app, { ...options, gate });
   addLookupRoutes(app, { ...options, gate });
   addEngineRoutes(app, { ...options, gate });

@@ -7,10 +7,15 @@ export interface TurnGateOptions {
   readonly clock: Pick<Clock, 'now'>;
   /** Calls `callback` in a later turn of the event loop, after other callbacks: `setImmediate`. */
   readonly nextTurn: (callback: () => void) => unknown;
-  /** Weight of one turn, in events. Default 4096: about 10 ms of decoding and engine work, at 2 to 3 µs each. */
+  /** Weight of one turn, in events. Default 2048: about 5 ms of decoding and engine work, at 2 to 3 µs each. */
   readonly weightPerTurn?: number | undefined;
   /** Duration of one turn, after which no piece is started. Default 5 ms. */
   readonly msPerTurn?: number | undefined;
+  /**
+   * Returns the time that the event loop was not idle. With it, a turn lasts from the end of the pieces of the previous one, so that
+   * it includes received messages and other callbacks. Default: a turn begins with its first piece.
+   */
+  readonly activeMs?: (() => number) | undefined;
 }
 
 interface Piece {
@@ -19,10 +24,10 @@ interface Piece {
   readonly run: () => void;
 }
 
-const WEIGHT_PER_TURN = 4096;
+const WEIGHT_PER_TURN = 2048;
 const MS_PER_TURN = 5;
 /** Slices are short, so that a turn ends soon after its time: a slice of 512 events takes about 1 ms. */
-const SLICES_PER_TURN = 8;
+const SLICES_PER_TURN = 4;
 
 /**
  * Admits pieces of work so that independent producers do not block the event loop together. A batch of events is small, but 250
@@ -106,13 +111,18 @@ export class TurnGate {
   }
 
   #hasRoom(): boolean {
-    const { clock, weightPerTurn = WEIGHT_PER_TURN, msPerTurn = MS_PER_TURN } = this.#options;
+    const { weightPerTurn = WEIGHT_PER_TURN, msPerTurn = MS_PER_TURN } = this.#options;
     if (this.#spent === 0) return true;
-    return this.#spent < weightPerTurn && clock.now() - this.#begun < msPerTurn;
+    return this.#spent < weightPerTurn && this.#now() - this.#begun < msPerTurn;
+  }
+
+  #now(): number {
+    const { clock, activeMs } = this.#options;
+    return activeMs === undefined ? clock.now() : activeMs();
   }
 
   #do({ weight, run }: Piece): void {
-    if (this.#spent === 0) this.#begun = this.#options.clock.now();
+    if (this.#spent === 0 && this.#options.activeMs === undefined) this.#begun = this.#now();
     this.#spent += Math.max(1, weight);
     this.#askForTurn();
     run();
@@ -129,10 +139,11 @@ export class TurnGate {
     this.#spent = 0;
     while (this.#hasRoom()) {
       const next = this.#waiting.shift();
-      if (next === undefined) return;
+      if (next === undefined) break;
       const [piece] = next;
       this.#do(piece);
     }
+    this.#begun = this.#now();
   }
 }
 

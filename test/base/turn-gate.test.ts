@@ -56,6 +56,33 @@ describe('a gate to the event loop', () => {
     expect(world.gate.waiting).toBe(0);
   });
 
+  it('counts the time of all callbacks of a turn (regression: received messages and pieces added up)', async () => {
+    const loop = new ManualClock();
+    const callbacks: (() => void)[] = [];
+    const gate = new TurnGate({
+      clock: new ManualClock(),
+      nextTurn: (callback) => callbacks.push(callback),
+      msPerTurn: 5,
+      activeMs: () => loop.now(),
+    });
+    const pieces: number[] = [];
+    const all = Array.from({ length: 12 }, (_, i) =>
+      gate.run(1, () => {
+        pieces.push(i);
+        loop.advance(1);
+      }),
+    );
+    const inTurn = (receivedMs: number): number => {
+      const before = pieces.length;
+      loop.advance(receivedMs);
+      for (const callback of callbacks.splice(0)) callback();
+      return pieces.length - before;
+    };
+    expect(pieces).toHaveLength(5);
+    expect([inTurn(0), inTurn(3), inTurn(20), inTurn(0)]).toEqual([1, 2, 1, 3]);
+    await Promise.all(all);
+  });
+
   it('admits one slice per turn, however heavy it is', async () => {
     const world = new GateWorld();
     for (const name of ['a', 'b']) void world.run(name, 1000);
@@ -118,8 +145,8 @@ describe('a gate to the event loop', () => {
       })();
     const a = world.gate.runSteps(steps('a'));
     const b = world.gate.runSteps(steps('b'), left.signal);
-    expect(world.gate.slice).toBe(1); // an eighth of 10
-    expect(await world.turn()).toHaveLength(10);
+    expect(world.gate.slice).toBe(2); // a quarter of 10
+    expect(await world.turn()).toHaveLength(5);
     left.abort();
     expect(await b).toBe(false);
     for (let i = 0; i < 3; i++) await world.turn();

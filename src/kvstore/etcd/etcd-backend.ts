@@ -10,7 +10,6 @@ import { KvstoreClient, type KvstoreClientOptions } from '../kvstore-client.ts';
 import { abortedError } from '../session/errors.ts';
 import type { EtcdConfig } from './etcd-config.ts';
 import { type LoadedEtcdConfig, loadEtcdConfigFile } from './etcd-config-file.ts';
-import { loadDefinitions } from './etcd-endpoint.ts';
 import { EtcdTransport } from './etcd-transport.ts';
 
 /** Options of {@link EtcdBackend}. */
@@ -49,7 +48,7 @@ export class EtcdBackend extends KvstoreClient {
 
   constructor(config: EtcdConfig, options: EtcdBackendOptions = {}) {
     const { random = Math.random, clock = systemClock } = options;
-    const transport = new EtcdTransport(config, random);
+    const transport = new EtcdTransport(config, random, options.gate);
     const rateLimit = options.rateLimit && new RateLimit(options.rateLimit, clock, abortedError);
     super({ ...options, kind: 'etcd', transport, clock, random, rateLimit });
     this.#transport = transport;
@@ -63,8 +62,6 @@ export class EtcdBackend extends KvstoreClient {
    */
   static async open(path: string, options: OpenEtcdOptions = {}): Promise<EtcdBackend> {
     const loaded = await loadEtcdConfigFile(path);
-    // A publisher needs leases. The first one would load the definitions, in a turn of 100 ms while thousands of keys wait.
-    if (options.witnessLeases === true) await loadDefinitions();
     const backend = new EtcdBackend(loaded.config, options);
     void backend.#followFile(path, loaded, options);
     return backend;

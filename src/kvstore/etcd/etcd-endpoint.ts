@@ -17,12 +17,7 @@ const NO_USERS = 'authentication is not enabled';
 
 const passThrough = (bytes: Buffer): Buffer => bytes;
 
-/** Loads the definitions of etcd3. Otherwise, the first rare call loads them. */
-export async function loadDefinitions(): Promise<void> {
-  await import('./etcd-definitions.ts');
-}
-
-/** Returns a call in the encoding of etcd3, which takes 150 ms to load: a client that only lists and watches does not need it. */
+/** Returns a call in the encoding of etcd3, which takes 150 ms to load. A client without a user does not need it. */
 async function encoded<T>(service: EtcdService, method: string, payload: object): Promise<UnaryCall<T>> {
   const { encodedCall } = await import('./etcd-definitions.ts');
   return encodedCall<T>(service, method, payload);

@@ -1,3 +1,4 @@
+import { OPEN_GATE, type TurnGate } from '../../base/turn-gate.ts';
 import { prefixRange } from '../codec/key-range.ts';
 import { KvstoreError } from '../session/errors.ts';
 import type {
@@ -14,13 +15,17 @@ import type { EtcdEndpoint } from './etcd-endpoint.ts';
 import { codeOfMessage, etcdError } from './etcd-errors.ts';
 import { decodeWatch, encodeWatchCreate, encodeWatchProgress, type WatchAnswer } from './messages.ts';
 
-// Events that are decoded in one turn: about a millisecond.
+// Events that are decoded and compared in one turn: about a millisecond.
 const SLICE_EVENTS = 512;
+// Bytes of a message for each event of its weight, up to that of a slice. A put has 250 bytes, a delete 60.
+const BYTES_OF_WEIGHT = 128;
 
 /** Options of an {@link EtcdWatchStream}, and callbacks of its transport. */
 export interface EtcdWatchOptions {
   /** Allows the server to split an answer that would be too large. */
   readonly fragment: boolean;
+  /** Admits each message and each slice of its events. Default: not shared. */
+  readonly gate?: TurnGate | undefined;
   /** Reads from the endpoint of the stream. */
   range(request: RangeRequest, options?: CallOptions): Promise<RangeResponse>;
   /** Receives the reason of the end; returns the error for the observer. */
@@ -42,6 +47,8 @@ export class EtcdWatchStream implements WatchStream {
   /** True if a message was requested and has not arrived. */
   #reading = false;
   #arrived: Buffer | undefined;
+  /** True while a message or a slice waits at the gate. */
+  #isWaiting = false;
   #isEnded = false;
   #progressRequested = 0;
 
@@ -85,7 +92,7 @@ export class EtcdWatchStream implements WatchStream {
   resume(): void {
     this.#paused = false;
     if (this.#delivering === undefined) this.#next();
-    else this.#immediate ??= setImmediate(this.#deliver);
+    else this.#immediate ??= setImmediate(this.#continue);
   }
 
   requestProgress(): void {
@@ -117,16 +124,35 @@ export class EtcdWatchStream implements WatchStream {
 
   /** Requests and delivers one message after the other. Unrequested messages remain on the server. */
   #next(): void {
-    if (this.#isEnded || this.#paused || this.#reading || this.#delivering !== undefined) return;
+    if (this.#isEnded || this.#paused || this.#reading || this.#isWaiting || this.#delivering !== undefined)
+      return;
     const answer = this.#arrived;
     if (answer === undefined) {
       this.#reading = true;
       this.#stream?.read();
       return;
     }
-    this.#arrived = undefined;
-    this.#guarded(() => this.#receive(decodeWatch(answer)));
-    this.#next();
+    const weight = 1 + Math.floor(answer.length / BYTES_OF_WEIGHT);
+    this.#admit(weight, () => {
+      this.#arrived = undefined;
+      this.#receive(decodeWatch(answer));
+      this.#next();
+    });
+  }
+
+  /** Runs `act` when the gate has room, unless the stream has ended or is paused. Ends the stream if an answer cannot be decoded. */
+  #admit(weight: number, act: () => void): void {
+    const { gate = OPEN_GATE } = this.#options;
+    this.#isWaiting = true;
+    void gate.run(Math.min(SLICE_EVENTS, weight), () => {
+      this.#isWaiting = false;
+      if (this.#isEnded || this.#paused) return;
+      try {
+        act();
+      } catch (error) {
+        this.#end(etcdError(error));
+      }
+    });
   }
 
   #end(error: KvstoreError): void {
@@ -145,7 +171,7 @@ export class EtcdWatchStream implements WatchStream {
     else if (events.isEmpty) this.#progress(answer);
     else {
       this.#delivering = answer;
-      this.#deliver();
+      this.#deliver(answer);
     }
   }
 
@@ -160,29 +186,22 @@ export class EtcdWatchStream implements WatchStream {
   }
 
   /** Delivers a slice of the events, and the next slice in a later turn; none while paused. */
-  readonly #deliver = (): void => {
+  #deliver(answer: WatchAnswer): void {
+    const events = answer.events.takeEvents(SLICE_EVENTS);
+    const { isEmpty: isLast, nextRevision } = answer.events;
+    if (isLast) this.#delivering = undefined;
+    const isPartial = isLast ? answer.fragment : nextRevision === events.at(-1)?.modRevision;
+    this.#observer.onEvents(events, answer.header, isPartial);
+    if (isLast) this.#next();
+    else this.#immediate ??= setImmediate(this.#continue);
+  }
+
+  readonly #continue = (): void => {
     this.#immediate = undefined;
     const answer = this.#delivering;
-    if (answer === undefined || this.#isEnded || this.#paused) return;
-    this.#guarded(() => {
-      const events = answer.events.takeEvents(SLICE_EVENTS);
-      const { isEmpty: isLast, nextRevision } = answer.events;
-      if (isLast) this.#delivering = undefined;
-      const isPartial = isLast ? answer.fragment : nextRevision === events.at(-1)?.modRevision;
-      this.#observer.onEvents(events, answer.header, isPartial);
-      if (isLast) this.#next();
-      else this.#immediate ??= setImmediate(this.#deliver);
-    });
+    if (answer === undefined || this.#isWaiting || this.#isEnded || this.#paused) return;
+    this.#admit(SLICE_EVENTS, () => this.#deliver(answer));
   };
-
-  /** Ends the stream if an answer cannot be decoded. */
-  #guarded(act: () => void): void {
-    try {
-      act();
-    } catch (error) {
-      this.#end(etcdError(error));
-    }
-  }
 
   /**
    * Reports progress. An answer to a request and a notification of the server look alike, so the first one counts as the answer.

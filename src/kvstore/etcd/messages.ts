@@ -1,4 +1,5 @@
 import { setImmediate as eventLoopTurn } from 'node:timers/promises';
+import type { TurnGate } from '../../base/turn-gate.ts';
 import { bytesOfKey } from '../codec/bytes.ts';
 import type { KeyRange } from '../codec/key-range.ts';
 import { ProtoReader } from '../codec/proto-reader.ts';
@@ -53,6 +54,15 @@ export function encodeWatchProgress(): Buffer {
   return message(bytesField(3, EMPTY));
 }
 
+/** Returns a request for a lease whose id the server chooses. */
+export function encodeLeaseGrant(ttlSeconds: number): Buffer {
+  return message(numberField(1, ttlSeconds));
+}
+
+export function encodeLeaseRevoke(lease: LeaseID): Buffer {
+  return message(int64Field(1, lease));
+}
+
 export function encodeKeepAlive(lease: LeaseID): Buffer {
   return message(int64Field(1, lease));
 }
@@ -102,24 +112,64 @@ function readKeyValue(reader: ProtoReader, end: number): WireKeyValue {
   return new WireKeyValue(buffer, keyAt, keyEnd, valueAt, valueEnd, createRevision, modRevision, leaseAt);
 }
 
-// Keys that are decoded in one turn: about half a millisecond. The pages of a watch are not larger.
-const SLICE_KEYS = 4096;
+/** Keys of a range that are decoded in one piece of the gate: about 0.15 ms, as long as 64 events. */
+const SLICE_KEYS = 1024;
+const SLICE_WEIGHT = 64;
+/** Bytes of an answer for each unit of its weight, up to that of a slice. */
+const BYTES_OF_WEIGHT = 4096;
 
-export async function decodeRange(buffer: Buffer): Promise<RangeResponse> {
-  const reader = new ProtoReader(buffer);
-  let header = NO_HEADER;
-  const kvs: KeyValue[] = [];
-  let more = false;
-  let count = 0;
-  while (reader.next(buffer.length)) {
-    if (reader.field === 2) {
-      if (kvs.push(readKeyValue(reader, reader.open())) % SLICE_KEYS === 0) await eventLoopTurn();
-    } else if (reader.field === 1) header = readHeader(reader, reader.open());
-    else if (reader.field === 3) more = reader.bool();
-    else if (reader.field === 4) count = reader.number();
-    else reader.skip();
+/**
+ * Decodes the answer to a range request in slices of {@link SLICE_KEYS}.
+ *
+ * @param gate admits each slice; undefined: each slice has its own turn
+ */
+export async function decodeRange(buffer: Buffer, gate?: TurnGate): Promise<RangeResponse> {
+  const answer = new RangeReader(buffer);
+  const read = (): void => answer.read(SLICE_KEYS);
+  const weight = Math.min(SLICE_WEIGHT, 1 + Math.floor(buffer.length / BYTES_OF_WEIGHT));
+  while (!answer.isDone) {
+    if (gate !== undefined) await gate.run(weight, read);
+    else {
+      read();
+      if (!answer.isDone) await eventLoopTurn();
+    }
   }
+  const { header, kvs, more, count } = answer;
   return { header, kvs, more, count };
+}
+
+class RangeReader {
+  header: ResponseHeader = NO_HEADER;
+  readonly kvs: KeyValue[] = [];
+  more = false;
+  count = 0;
+  readonly #reader: ProtoReader;
+  #isDone = false;
+
+  constructor(buffer: Buffer) {
+    this.#reader = new ProtoReader(buffer);
+  }
+
+  get isDone(): boolean {
+    return this.#isDone;
+  }
+
+  /** Reads the next fields, at most `most` keys. */
+  read(most: number): void {
+    const reader = this.#reader;
+    const end = this.kvs.length + most;
+    while (this.kvs.length < end) {
+      if (!reader.next(reader.buffer.length)) {
+        this.#isDone = true;
+        return;
+      }
+      if (reader.field === 2) this.kvs.push(readKeyValue(reader, reader.open()));
+      else if (reader.field === 1) this.header = readHeader(reader, reader.open());
+      else if (reader.field === 3) this.more = reader.bool();
+      else if (reader.field === 4) this.count = reader.number();
+      else reader.skip();
+    }
+  }
 }
 
 /** A decoded message of a watch stream. */
@@ -213,8 +263,8 @@ export function decodeWatch(buffer: Buffer): WatchAnswer {
   return { header, created, canceled, compactRevision, cancelReason, fragment, events };
 }
 
-/** Returns the answer to a keepalive: the remaining seconds of the lease, 0 if it does not exist. */
-export function decodeKeepAlive(buffer: Buffer): { readonly lease: LeaseID; readonly ttlSeconds: number } {
+/** Returns the answer to a keepalive: the remaining seconds of the lease, 0 if it does not exist. A grant has the same fields. */
+export function decodeLease(buffer: Buffer): { readonly lease: LeaseID; readonly ttlSeconds: number } {
   const reader = new ProtoReader(buffer);
   let lease = '0';
   let ttlSeconds = 0;

@@ -3,12 +3,15 @@ import { dirname, join } from 'node:path';
 import fc from 'fast-check';
 import protobuf from 'protobufjs';
 import { describe, expect, it } from 'vitest';
+import { TurnGate } from '../../../src/base/turn-gate.ts';
 import { bytesOfKey, keyOfBytes } from '../../../src/kvstore/codec/bytes.ts';
 import {
-  decodeKeepAlive,
+  decodeLease,
   decodeRange,
   decodeWatch,
   encodeKeepAlive,
+  encodeLeaseGrant,
+  encodeLeaseRevoke,
   encodeRange,
   encodeWatchCreate,
   encodeWatchProgress,
@@ -176,7 +179,11 @@ describe('answers, against protobufjs', () => {
       fc.property(lease, fc.nat(), (id, ttl) => {
         const ID = bigLong(id);
         const buffer = encode('LeaseKeepAliveResponse', { ID, TTL: long(ttl) });
-        expect(decodeKeepAlive(buffer)).toEqual({ lease: id.toString(), ttlSeconds: ttl });
+        expect(decodeLease(buffer)).toEqual({ lease: id.toString(), ttlSeconds: ttl });
+        const granted = encode('LeaseGrantResponse', { ID, TTL: long(ttl), error: '' });
+        expect(decodeLease(granted)).toEqual({ lease: id.toString(), ttlSeconds: ttl });
+        expect(decode('LeaseRevokeRequest', encodeLeaseRevoke(id.toString()))).toEqual({ ID: id.toString() });
+        expect(decode('LeaseGrantRequest', encodeLeaseGrant(ttl + 1))).toEqual({ TTL: `${ttl + 1}`, ID: '0' });
         expect(decode('LeaseKeepAliveRequest', encodeKeepAlive(id.toString()))).toEqual({
           ID: id.toString(),
         });
@@ -201,6 +208,23 @@ describe('answers, against protobufjs', () => {
     expect(turns).toBeGreaterThanOrEqual(4);
   });
 
+  it('a large range passes the gate in slices (regression: 4,096 keys in one piece)', async () => {
+    const kvs = Array.from({ length: 5000 }, (_, i) => ({
+      key: Buffer.from(`${i}`),
+      value: Buffer.alloc(100),
+    }));
+    let turns = 0;
+    const nextTurn = (callback: () => void): unknown =>
+      setImmediate(() => {
+        turns++;
+        callback();
+      });
+    const gate = new TurnGate({ clock: { now: () => 0 }, nextTurn, weightPerTurn: 64 });
+    const read = await decodeRange(encode('RangeResponse', { kvs, count: kvs.length }), gate);
+    expect(read.kvs).toHaveLength(5000);
+    expect(turns).toBe(4); // 1,024 keys in each, and in the turn of the call
+  });
+
   it('an answer without fields has none', async () => {
     const header = { clusterID: '', revision: 0, raftTerm: 0 };
     const empty = Buffer.alloc(0);
@@ -216,7 +240,7 @@ describe('answers, against protobufjs', () => {
         .events.takeEvents()
         .map(plainEvent),
     ).toEqual([{ key: '', value: empty, modRevision: 0 }]);
-    expect(decodeKeepAlive(empty)).toEqual({ lease: '0', ttlSeconds: 0 });
+    expect(decodeLease(empty)).toEqual({ lease: '0', ttlSeconds: 0 });
   });
 
   it.each([
@@ -236,7 +260,7 @@ describe('answers, against protobufjs', () => {
   it('a number of ten bytes is accepted', async () => {
     const minusOne = [...Array.from({ length: 9 }, () => 0xff), 1];
     expect((await decodeRange(Buffer.from([0x20, ...minusOne]))).count).toBe(2 ** 64);
-    expect(decodeKeepAlive(Buffer.from([0x10, ...minusOne]))).toMatchObject({ lease: '-1' });
+    expect(decodeLease(Buffer.from([0x10, ...minusOne]))).toMatchObject({ lease: '-1' });
   });
 
   it('fields of newer servers are skipped', async () => {
@@ -259,7 +283,7 @@ describe('answers, against protobufjs', () => {
     await fc.assert(
       fc.asyncProperty(fc.uint8Array(), async (noise) => {
         const decodeEvents = (answer: Buffer): unknown => decodeWatch(answer).events.takeEvents();
-        for (const read of [decodeRange, decodeEvents, decodeKeepAlive]) {
+        for (const read of [decodeRange, decodeEvents, decodeLease]) {
           try {
             await read(Buffer.from(noise));
           } catch (error) {

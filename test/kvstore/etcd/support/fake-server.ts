@@ -14,13 +14,14 @@ export interface FakeAnswers {
   readonly watch?: (call: ServerDuplexStream<Buffer, Buffer>) => void;
   /** Gives no answer to a request for which this is undefined. */
   readonly range?: (request: Buffer) => Buffer | undefined;
+  readonly txn?: (request: Buffer) => Buffer;
 }
 
-/** A gRPC server with three methods of etcd, which answers as the test wants. */
+/** A gRPC server with four methods of etcd, which answers as the test wants. */
 export class FakeServer {
   readonly #server = new Server();
 
-  constructor({ keepAlive = () => {}, watch = () => {}, range }: FakeAnswers) {
+  constructor({ keepAlive = () => {}, watch = () => {}, range, txn }: FakeAnswers) {
     const stream = { requestStream: true, responseStream: true };
     const unary = { requestStream: false, responseStream: false };
     this.#server.addService(
@@ -28,12 +29,17 @@ export class FakeServer {
         keepAlive: { path: '/etcdserverpb.Lease/LeaseKeepAlive', ...stream, ...bytes },
         watch: { path: '/etcdserverpb.Watch/Watch', ...stream, ...bytes },
         range: { path: '/etcdserverpb.KV/Range', ...unary, ...bytes },
+        txn: { path: '/etcdserverpb.KV/Txn', ...unary, ...bytes },
       },
       {
         keepAlive,
         watch,
         range: (call: ServerUnaryCall<Buffer, Buffer>, answer: (error: null, bytes: Buffer) => void) => {
           const bytes = range?.(call.request);
+          if (bytes !== undefined) answer(null, bytes);
+        },
+        txn: (call: ServerUnaryCall<Buffer, Buffer>, answer: (error: null, bytes: Buffer) => void) => {
+          const bytes = txn?.(call.request);
           if (bytes !== undefined) answer(null, bytes);
         },
       },

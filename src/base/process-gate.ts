@@ -1,0 +1,13 @@
+import { performance } from 'node:perf_hooks';
+import type { Clock } from './clock.ts';
+import { TurnGate } from './turn-gate.ts';
+
+/** Returns the gate to the event loop of this process. The time of a turn includes all other callbacks of the loop. */
+export function processGate(clock: Pick<Clock, 'now'>): TurnGate {
+  return new TurnGate({ clock, nextTurn: setImmediate, activeMs });
+}
+
+/** Returns the time that the event loop of this thread did not wait for events. */
+function activeMs(): number {
+  return performance.now() - performance.nodeTiming.idleTime;
+}
