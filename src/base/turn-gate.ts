@@ -26,8 +26,8 @@ interface Piece {
 
 const WEIGHT_PER_TURN = 2048;
 const MS_PER_TURN = 5;
-/** Slices are short, so that a turn ends soon after its time: a slice of 512 events takes about 1 ms. */
-const SLICES_PER_TURN = 4;
+/** Slices are short, so that a turn ends soon after its time: a slice of 256 events takes less than 1 ms. */
+const SLICES_PER_TURN = 8;
 
 /**
  * Admits pieces of work so that independent producers do not block the event loop together. A batch of events is small, but 250

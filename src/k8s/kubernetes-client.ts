@@ -2,9 +2,8 @@ import type { Clock, Random } from '../base/clock.ts';
 import type { Failure } from '../base/failure.ts';
 import { EitherSignal } from '../base/follow-signal.ts';
 import { CallbackGuard, type FaultListener } from '../base/guard.ts';
-import { processGate } from '../base/process-gate.ts';
 import { systemClock } from '../base/system-clock.ts';
-import type { TurnGate } from '../base/turn-gate.ts';
+import { TurnGate } from '../base/turn-gate.ts';
 import { Reflector } from './reflector/reflector.ts';
 import type {
   FollowedResource,
@@ -70,7 +69,7 @@ export class KubernetesClient implements ResourceSource {
     this.#transport = new ConnectionHealth(isTransport ? access : new HttpTransport(access), clock);
     this.#clock = clock;
     this.#random = random;
-    this.#gate = options.gate ?? processGate(clock);
+    this.#gate = options.gate ?? new TurnGate({ clock, nextTurn: setImmediate });
     this.#guard = new CallbackGuard(onFault);
   }
 

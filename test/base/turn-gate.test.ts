@@ -145,8 +145,8 @@ describe('a gate to the event loop', () => {
       })();
     const a = world.gate.runSteps(steps('a'));
     const b = world.gate.runSteps(steps('b'), left.signal);
-    expect(world.gate.slice).toBe(2); // a quarter of 10
-    expect(await world.turn()).toHaveLength(5);
+    expect(world.gate.slice).toBe(1); // an eighth of 10
+    expect(await world.turn()).toHaveLength(10);
     left.abort();
     expect(await b).toBe(false);
     for (let i = 0; i < 3; i++) await world.turn();

@@ -1,10 +1,9 @@
 import { checkArguments, ITERABLE, LIST, NUMBER, objectWith, SIGNAL, TEXT } from '../../base/arguments.ts';
 import { assert } from '../../base/assert.ts';
 import type { Clock, Random } from '../../base/clock.ts';
-import { processGate } from '../../base/process-gate.ts';
 import { type Rejection, RejectionLog } from '../../base/rejection.ts';
 import { systemClock } from '../../base/system-clock.ts';
-import type { TurnGate } from '../../base/turn-gate.ts';
+import { TurnGate } from '../../base/turn-gate.ts';
 import {
   type ClusterLimits,
   clusterLimits,
@@ -124,7 +123,7 @@ export class ClusterPublisher {
   constructor(options: ClusterPublisherOptions) {
     if (!isClusterName(options.clusterName)) throw new ClusterNameError(options.clusterName);
     const { backend, clock = systemClock, random = Math.random, onFailure } = options;
-    const { gate = processGate(clock) } = options;
+    const { gate = new TurnGate({ clock, nextTurn: setImmediate }) } = options;
     const surroundings = { backend, clock, random, onFailure };
     this.#owner = options;
     const prefixOf = (resource: CopiedResource): PublishedPrefix =>

@@ -183,7 +183,10 @@ describe('answers, against protobufjs', () => {
         const granted = encode('LeaseGrantResponse', { ID, TTL: long(ttl), error: '' });
         expect(decodeLease(granted)).toEqual({ lease: id.toString(), ttlSeconds: ttl });
         expect(decode('LeaseRevokeRequest', encodeLeaseRevoke(id.toString()))).toEqual({ ID: id.toString() });
-        expect(decode('LeaseGrantRequest', encodeLeaseGrant(ttl + 1))).toEqual({ TTL: `${ttl + 1}`, ID: '0' });
+        expect(decode('LeaseGrantRequest', encodeLeaseGrant(ttl + 1))).toEqual({
+          TTL: `${ttl + 1}`,
+          ID: '0',
+        });
         expect(decode('LeaseKeepAliveRequest', encodeKeepAlive(id.toString()))).toEqual({
           ID: id.toString(),
         });
