@@ -147,7 +147,7 @@ const LOOKS_PER_DELETE = 16;
  *
  * After a run has ended it may be run again, also on another backend. The known state stays until the new list is complete. Then
  * the unlisted keys are deleted (the sweep). The end of a run deletes nothing; `drain` does. Sweep and drain run in slices of the
- * gate (512 deletes), each one batch of the observer. Between slices the observer has the keys that are not yet deleted. If the end
+ * gate (256 deletes), each one batch of the observer. Between slices the observer has the keys that are not yet deleted. If the end
  * of a run interrupts its sweep, the next run sweeps the rest.
  */
 export class WatchStore<T> {

@@ -197,7 +197,7 @@ describe('a watch store', () => {
       await settle(4);
     };
 
-    it('drains 512 of 20,000 at a time, eight slices in a turn (freeze: all in one batch)', async () => {
+    it('drains 256 of 20,000 at a time, eight slices in a turn (freeze: all in one batch)', async () => {
       await stop();
       deleted = [];
       let isDrained = false;
@@ -207,10 +207,10 @@ describe('a watch store', () => {
       expect(store.isSynced).toBe(false);
       for (let before = 20_000; store.size > 0; before = store.size) {
         await turn(1);
-        expect(before - store.size).toBeLessThanOrEqual(8 * 512 + 512);
+        expect(before - store.size).toBeLessThanOrEqual(8 * 256 + 256);
       }
       expect(isDrained).toBe(true);
-      expect([Math.max(...deleted), deleted.length]).toEqual([512, 40]);
+      expect([Math.max(...deleted), deleted.length]).toEqual([256, 79]);
     });
 
     it('leaves the remainder of an aborted drain to the next one', async () => {
@@ -229,14 +229,14 @@ describe('a watch store', () => {
       expect([await rest, store.size, store.status().deletes]).toEqual([true, 0, 20_000]);
     });
 
-    it('sweeps 512 of 20,000 at a time, and is complete after that (freeze: all in one batch)', async () => {
+    it('sweeps 256 of 20,000 at a time, and is complete after that (freeze: all in one batch)', async () => {
       let listed = 0;
       await emptied(() => void listed++);
       await turn(2);
       expect(store.size).toBeGreaterThan(5000);
       expect(listed).toBe(0);
       await turn();
-      expect([store.size, listed, Math.max(...deleted)]).toEqual([0, 1, 512]);
+      expect([store.size, listed, Math.max(...deleted)]).toEqual([0, 1, 256]);
     });
 
     it('leaves the remainder of an interrupted sweep to the next run', async () => {
