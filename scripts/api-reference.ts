@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { Declarations, type Declared, type Documented } from './declarations.ts';
 
-/** From small to large: a name is described with the first entry that exports it. */
+/** The entries from small to large. A name is described on the page of the first entry that exports it. */
 const ENTRIES = [
   'ipcache',
   'servicecache',
@@ -55,7 +55,7 @@ function summaryOf({ parts }: Described): string {
 /** Pages by file name. */
 class Reference {
   readonly #declarations = new Declarations();
-  /** By public name. */
+  /** The description of each public name. */
   readonly #described = new Map<string, Described>();
   readonly #namesOf = new Map<string, readonly string[]>();
   readonly #intros = new Map<string, string>();

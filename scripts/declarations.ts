@@ -18,9 +18,9 @@ export interface Documented {
 interface DeclarationFile {
   /** Text of each top-level declaration, by name, without comments and protected members. */
   readonly declarations: ReadonlyMap<string, string>;
-  /** The same as it is in the file, after its docstring; several if a function has several signatures. */
+  /** The declarations with their docstrings, by name; several if a function has several signatures. */
   readonly documented: ReadonlyMap<string, readonly Documented[]>;
-  /** Declarations that the file exports; the others are only abbreviations. */
+  /** Names that the file exports. The other declarations are internal abbreviations of types. */
   readonly exported: ReadonlySet<string>;
   /** Imported names: local name → declaration. A package counts as a file with the name of the package. */
   readonly imports: ReadonlyMap<string, Declared>;
@@ -77,7 +77,7 @@ function readDeclarations(file: string): DeclarationFile {
   const imports = new Map<string, Declared>();
   const reexports = new Map<string, Declared>();
   const stars: string[] = [];
-  // A statement begins at the start of a line; everything in it is indented or closes it.
+  // A statement begins with a letter at the start of a line. All its other lines are indented or begin with a bracket.
   for (const statement of text.split(/\n(?=[A-Za-z])/)) {
     const [, isExported, declared] = DECLARATION.exec(statement) ?? [];
     if (declared !== undefined) declarations.set(declared, `${declarations.get(declared) ?? ''}${statement}`);
@@ -134,7 +134,7 @@ export class Declarations {
   }
 }
 
-/** Returns the names to which the exports of an entry refer, directly or indirectly, and that it does not export. */
+/** Returns the names that an entry does not export although its exports refer to them, directly or indirectly. */
 export function unnamed(declarations: Declarations, entry: string): readonly string[] {
   const exported = [...declarations.exportsOf(entry).values()];
   const known = new Set(exported.map(({ name, file }) => `${file} ${name}`));

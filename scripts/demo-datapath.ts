@@ -11,9 +11,9 @@ import { probeHost, readHost } from '../src/datapath/linux/probe.ts';
 import { IdentityTraffic } from '../src/datapath/linux/traffic/identity-traffic.ts';
 import { exec, type Namespace, Scratch } from '../test/datapath/linux/support/scratch.ts';
 
-// `npm run demo:datapath`, as root: three clusters on this machine, each a network namespace with pods that are network
-// namespaces, and in each an agent that manages the kernel. A client reaches a service of three clusters by its cluster IP;
-// one cluster is removed, and the client has no error. Removes everything at the end.
+// `npm run demo:datapath`, as root: three clusters on this machine. Each is a network namespace with an agent that manages its
+// kernel tables; each pod is a network namespace, too. A client reaches a service of all three clusters by its cluster IP. One
+// cluster is removed, and the client has no error. Removes everything at the end.
 
 const { program } = parseArgs({ options: { program: { type: 'string' } } }).values;
 const path = (name: string): string => fileURLToPath(new URL(`../${name}`, import.meta.url));
@@ -60,7 +60,10 @@ async function until(what: string, isSo: () => boolean | Promise<boolean>): Prom
   throw new Error(`in a minute it has not come to this: ${what}`);
 }
 
-/** Starts a process in a network namespace and, if given, a cgroup. `ip netns exec` would hide the mounts below /sys. */
+/**
+ * Starts a process in a network namespace and an optional cgroup. Uses nsenter, because `ip netns exec` would hide the mounts
+ * below /sys.
+ */
 function run(scratch: Scratch, { path }: Namespace, words: readonly string[], cgroup?: string): ChildProcess {
   const join = cgroup === undefined ? '' : `echo $$ > '${cgroup}/cgroup.procs' && `;
   const command = [...words].map((word) => `'${word.replaceAll("'", `'\\''`)}'`).join(' ');
@@ -72,7 +75,7 @@ function run(scratch: Scratch, { path }: Namespace, words: readonly string[], cg
   return child;
 }
 
-/** Answers that the client received. */
+/** Counts the answers and errors that the client prints, by name of the cluster. */
 class Answers {
   readonly counts: Map<string, number> = new Map();
   #rest = '';
@@ -150,7 +153,7 @@ ports: [{ name: http, port: ${PORT}, protocol: TCP }]
 endpoints: [{ addresses: [${podIP(cluster)}], conditions: { ready: true } }]
 `;
 
-/** Creates a namespace for each node, with a link to each other one. */
+/** Connects each node with each other one by a link. */
 function connectNodes(nodes: ReadonlyMap<Cluster, Namespace>): void {
   for (const [a, from] of nodes) {
     from.run('sysctl', '-qw', 'net.ipv4.ip_forward=1');
@@ -187,7 +190,7 @@ function addPod(scratch: Scratch, cluster: Cluster, node: Namespace, name: strin
   return pod;
 }
 
-/** Returns the traffic of the client to each cluster, by the identities in the map of the agent. */
+/** Prints the traffic of the client to each cluster, by the identities in the agent's map. */
 function sayTraffic(traffic: IdentityTraffic): void {
   const flows = traffic.flows();
   const counted = CLUSTERS.map((cluster) => {
@@ -281,7 +284,7 @@ async function demonstrate(scratch: Scratch): Promise<void> {
     const diff = await ask<DatapathDiffDocument>('atlantic', '/v1/datapath/diff');
     return service !== undefined && diff?.total === 0 && !JSON.stringify(service).includes(podIP('baltic'));
   });
-  // The client makes one connection after the other, so the connection of the second answer from now was made without baltic.
+  // The client makes one connection after the other. So the second answer from now belongs to a connection that began after baltic left.
   const marked = answers.total;
   await until('the connection under way has ended', () => answers.total >= marked + 2);
   const before = answers.of('baltic');

@@ -47,7 +47,7 @@ class DemoCluster {
     return `10.${NUMBER[this.name]}.0`;
   }
 
-  /** Starts its etcd, and the operator that publishes the cluster there. */
+  /** Starts the cluster's etcd, and the operator that publishes the cluster there. */
   async start(): Promise<void> {
     const n = NUMBER[this.name];
     const client = await this.#demo.startEtcd(this.name);
@@ -127,7 +127,10 @@ class DemoCluster {
     await this.#send('DELETE', `${EXPORTS}/serviceexports/${service}`);
   }
 
-  /** Resolves when its operator has imported a service. Gives the derived Service an IP, as a real API server does by itself. */
+  /**
+   * Resolves when the cluster's operator has imported a service. Sets an IP in the derived Service, which a real API server
+   * would allocate.
+   */
   async imports(service: string): Promise<void> {
     const path = `/api/v1/namespaces/shop/services/${derivedName('shop', service)}`;
     await this.#demo.until(`${this.name} imports shop/${service}`, async () => {
@@ -150,7 +153,7 @@ class DemoCluster {
     });
   }
 
-  /** Resolves when its agent returns exactly these backends of a service. */
+  /** Resolves when the cluster's agent returns exactly these backends of a service. */
   async sees(service: string, ...addresses: readonly string[]): Promise<void> {
     const now = addresses.toSorted().join(', ');
     await this.#demo.until(`${this.name} sees ${now}`, async () => {
@@ -161,7 +164,7 @@ class DemoCluster {
     say(`  in ${this.name} shop/${service} is served by ${now}`);
   }
 
-  /** Resolves when its agent does not have a service any more. */
+  /** Resolves when the cluster's agent does not have a service any more. */
   async forgets(service: string): Promise<void> {
     await this.#demo.until(`${this.name} has no shop/${service}`, async () => {
       const client = new ApiClient(this.socket('agent'), this.#demo.signal);
@@ -193,7 +196,7 @@ class DemoCluster {
       await this.#send('PUT', `${collection}/${object.metadata.name}`, object);
   }
 
-  /** Sends a request to its API server. Returns the status. */
+  /** Sends a request to the cluster's API server. Returns the status. */
   async #send(
     method: string,
     path: string,

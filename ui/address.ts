@@ -1,7 +1,9 @@
 import { useEffect, useState } from 'preact/hooks';
 import { namePath, segmentName } from '../src/api/name-path.ts';
 
-/** The view, the thing it shows, and its parameters. All three are in the address, so that it can be shared. */
+/**
+ * The view, the object that it shows, and its parameters. All three are in the address of the page, so that it can be shared.
+ */
 export interface Address {
   readonly view: string;
   /** An IP or CIDR, `namespace/name`, `cluster/name`, an identity or a cluster; empty for a list. */
@@ -11,7 +13,7 @@ export interface Address {
 
 type Parameters = Readonly<Record<string, string>>;
 
-/** Views of one thing under their addresses of earlier versions. */
+/** Addresses of earlier versions: a parameter of a list selected one object, which now has its own view. */
 const EARLIER: Readonly<Record<string, readonly [parameter: string, view: string]>> = {
   prefixes: ['ip', 'ip'],
   services: ['name', 'service'],
@@ -51,8 +53,8 @@ export function momentOf({ parameters }: Address): string {
 }
 
 /**
- * Returns the address of a view or of a thing. It keeps the moment, unless the parameters have their own `at`. The `/` after `#`
- * tells accessibility checkers that it is not a link within the page.
+ * Returns the address of a view or of an object. It keeps the moment, unless the parameters contain `at`. The `/` after `#`
+ * shows accessibility checkers that this is no link within the page.
  */
 export function addressOf(view: string, name = '', parameters: Parameters = {}): string {
   const query = new URLSearchParams();

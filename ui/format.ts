@@ -44,7 +44,7 @@ export function nameOf(name: string): string {
   return name.slice(0, 1).toUpperCase() + name.slice(1);
 }
 
-/** Compares names in the order of a reader: `node-2` before `node-10`. */
+/** Compares names in natural order: `node-2` before `node-10`. */
 export function compareNames(a: string, b: string): number {
   return NAMES.compare(a, b);
 }

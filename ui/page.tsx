@@ -62,7 +62,7 @@ function View({ address: { view, name, parameters } }: { address: Address }): VN
   }
 }
 
-/** The view. While nothing is heard from the process, its state is old. */
+/** The current view. It is marked as old while the process does not answer. */
 function Main({ address }: { address: Address }): VNode {
   const { connection } = useFeed();
   const content = useMemo(() => <View address={address} />, [address]);

@@ -1,4 +1,4 @@
-/** Colours: those of the system, or fixed ones. */
+/** Colour theme. `system`: that of the operating system. */
 export type Theme = 'system' | 'light' | 'dark';
 
 /** Distance between rows. */
@@ -8,7 +8,7 @@ function stored(name: string): string | null {
   try {
     return localStorage.getItem(`dpcache-${name}`);
   } catch {
-    return null; // the storage may be forbidden
+    return null; // the browser may forbid the storage
   }
 }
 

@@ -33,7 +33,7 @@ const mesh = new ClusterMesh({
   ipcache,
   services,
   nodes,
-  onReject: ({ message }) => console.error(message), // only invalid values of a cluster are left out
+  onReject: ({ message }) => console.error(message), // the other values of the cluster are still used
 });
 const source = new ConfigFolder(folder, (config) => new EtcdBackend(config, runtime));
 const follower = new ConfigFollower({
@@ -43,7 +43,7 @@ const follower = new ConfigFollower({
   onProblem: (file, why) => console.error(`${folder}/${file}: ${why}`),
 });
 
-// The current state first, as changes; then every change. `onSynced` is called in between.
+// The listener receives the current state as changes, then `onSynced`, then every change.
 ipcache.subscribe({
   onChanges: (changes) => {
     for (const { kind, prefix, old, new: now } of changes) {
@@ -58,7 +58,7 @@ const interrupted = new Promise((resolve) => {
   for (const signal of ['SIGINT', 'SIGTERM']) process.once(signal, resolve);
 });
 await follower.start();
-const missing = await mesh.clustersSynced({ deadlineMs: 60_000 }); // since the last progress of each cluster
+const missing = await mesh.clustersSynced({ deadlineMs: 60_000 }); // counted from the last progress of each cluster
 for (const name of missing)
   console.error(`cluster ${name}: ${mesh.statusOf(name)?.lastFailure ?? 'not complete'}`);
 const [web] = [...ipcache.entries()].filter(({ k8s }) => k8s?.podName === 'web-0');

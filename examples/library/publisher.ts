@@ -2,8 +2,8 @@
 //
 //   publisher.ts <endpoint>
 //
-// Keys are bound to leases that the client keeps alive. They are deleted a quarter of an hour after the program was stopped or
-// killed, unless it is started again before that; nodes stay. Readers keep the last known state while no publisher runs.
+// Keys are bound to leases that the client keeps alive. If the program is stopped or killed, they are deleted after a quarter
+// of an hour, unless it is started again before; only nodes stay. Readers keep the last known state while no publisher runs.
 import { ClusterPublisher, EtcdBackend, systemClock } from 'datapath-cache';
 import { parseLabels } from 'datapath-cache/formats';
 
@@ -17,8 +17,8 @@ const publisher = new ClusterPublisher({ backend, clusterName: 'west', clusterID
 const stop = new AbortController();
 for (const signal of ['SIGINT', 'SIGTERM']) process.once(signal, () => stop.abort());
 
-// It keeps the kvstore equal to the desired state until it is stopped: it retries, and writes keys again that are lost with a
-// lease or deleted by others. The desired state may change at any time.
+// Keeps the kvstore equal to the desired state until the signal fires: retries, and writes keys again that expired with a lease
+// or that others deleted. The desired state may change at any time.
 const running = publisher.run(stop.signal);
 publisher.upsertNode({
   name: 'n1',

@@ -53,7 +53,7 @@ services.mergeExternalServiceUpdate({
   labels: new Map(),
   selector: new Map(),
 });
-// Until all inputs are complete, a missing backend may still arrive, so listeners wait for this call.
+// Before this call, listeners receive no service without backends, because backends may still arrive.
 services.markSynced();
 
 show('with a backend here');

@@ -15,7 +15,7 @@ const { program, end } = parseArgs({
 
 /** The built program, or the one of `--program`. */
 export const PROGRAM: string = program ?? fileURLToPath(new URL('../../dist/cli/main.js', import.meta.url));
-/** Words that serve the page, which is built with the program. */
+/** Arguments that serve the page. Empty with `--program`, which may have been built without the page. */
 export const PAGE: readonly string[] = program === undefined ? ['--ui'] : [];
 /** True with `--end`: the demonstration ends after its script, without pauses. */
 export const ENDS: boolean = end;
@@ -63,7 +63,7 @@ export class Demonstration {
       });
   }
 
-  /** Starts an etcd with its data in the folder. Returns its URL at once; its port answers later. */
+  /** Starts an etcd with its data in the folder. Returns its URL before its port answers. */
   async startEtcd(name: string): Promise<string> {
     const [client, peer] = [`http://127.0.0.1:${await freePort()}`, `http://127.0.0.1:${await freePort()}`];
     this.run(`etcd ${name}`, 'etcd', [
@@ -103,7 +103,7 @@ export class Demonstration {
   }
 }
 
-/** Starts a demonstration; undefined, with a remedy on stdout and exit status 1, if there is no etcd. */
+/** Returns a new demonstration. If no etcd is installed, prints a remedy, sets exit status 1 and returns undefined. */
 export function demonstration(): Demonstration | undefined {
   if (spawnSync('etcd', ['--version']).status === 0) return new Demonstration();
   say('There is no etcd here, and this demonstration runs over real ones. Install it, and try again:');
@@ -112,7 +112,7 @@ export function demonstration(): Demonstration | undefined {
   return undefined;
 }
 
-/** Returns the kubeconfig of a server that is used without TLS, with a token if there is one. */
+/** Returns a kubeconfig for a server without TLS, with an optional token. */
 export function kubeconfigOf(server: string, token?: string): string {
   return JSON.stringify({
     apiVersion: 'v1',

@@ -13,7 +13,7 @@ const SPACE = 0x20;
 const DASH = 0x2d;
 const HASH = 0x23;
 
-/** If a plain scalar begins like one of these, it has a meaning outside this subset. */
+/** The beginnings of plain scalars that are outside of the subset. */
 const INDICATOR = /^[&*!|>%@`{}[\]#?,"']/;
 const INTEGER = /^-?(?:0|[1-9]\d{0,14})$/;
 /** Numbers of other forms (`1.5`, `0x1f`, `.inf`), which a complete parser converts. */
@@ -33,10 +33,10 @@ const PLAIN_KEY = /^[\w./][^\s#]*$/;
 /** Text that ends a plain scalar or makes it a mapping. */
 const PLAIN_END = /: |:$| #/;
 
-/** Deeper collections are left to a complete parser, so that a text cannot exhaust the stack. */
+/** Maximum depth. Deeper collections are left to a complete parser, so that a text cannot exhaust the stack. */
 const DEPTH = 200;
 
-/** Parses the lines of one block collection after another. Each nested call begins at `at` and leaves it behind its collection. */
+/** Parses block collections by recursive descent. Each call begins at line `#at`, and advances `#at` past its collection. */
 class BlockParser {
   readonly #lines: readonly Line[];
   #at = 0;

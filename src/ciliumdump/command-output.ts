@@ -23,7 +23,7 @@ export interface CommandOutput {
   readonly failure: CommandFailure | undefined;
 }
 
-/** Commands without the name of the program. Newer agents have a second version of some maps. */
+/** Patterns of commands without the name of the program. Newer agents have a second version of some maps. */
 const COMMANDS: readonly (readonly [RegExp, OutputKind])[] = [
   [/^ip-list--n--o-json$/, 'ip-list'],
   [/^bpf-ipcache-list(--o-json)?$/, 'bpf-ipcache'],
@@ -51,7 +51,7 @@ export function outputKind(file: string): OutputKind | undefined {
 const FAILURE = '> Error while running ';
 const FENCE = '```';
 
-/** Length of the end of a file that is searched for the error. */
+/** Length of the part at the end of a file that is searched for the error. */
 const TAIL = 4096;
 
 /** Splits a file of a bug report into output and error. Plain output is returned unchanged. Costs one pass over the end. */
@@ -63,7 +63,7 @@ export function commandOutput(file: string): CommandOutput {
   return { text: unfenced(failure === undefined ? file : file.slice(0, at)), failure };
 }
 
-/** Returns command and error of the rest of the last line. */
+/** Returns the command and the error in the last line, without its beginning {@link FAILURE}. */
 function failureOf(line: string): CommandFailure {
   const [, command = '', error = line] = /^'(.*?)':\s+(.*)$/s.exec(line.trim()) ?? [];
   return { command, error: error.trim().split('\n', 1)[0] ?? '' };

@@ -4,7 +4,7 @@ import type { Truth } from './truth.ts';
 
 /** A difference between the nodes of the sources and those that an agent knows. */
 export interface NodeDifference {
-  /** `missing`: the agent does not know the node. `stale`: no source has it. `address`: its primary address is of no source. */
+  /** `missing`: the agent does not know the node. `stale`: no source has it. `address`: no source has its primary address. */
   readonly kind: 'missing' | 'stale' | 'address';
   /** `cluster/name`. */
   readonly node: string;
@@ -33,20 +33,23 @@ export function* compareNodes(
     if (!seen.has(node)) yield { kind: 'missing', node, actual: [], truth: addresses };
 }
 
-/** A node with one of its prefixes of pods. */
+/** A node with one of its pod CIDRs. */
 export interface NodePods {
   /** `cluster/name`. */
   readonly node: string;
   readonly podCIDR: string;
 }
 
-/** Returns the pairs of different nodes whose prefixes of pods overlap, in the order of prefixes. Costs n log n, and the result. */
+/**
+ * Returns the pairs of different nodes whose pod CIDRs overlap, in the order of CIDRs. Costs n log n, plus the size of the
+ * result.
+ */
 export function overlappingPods(all: Iterable<NodePods>): readonly (readonly [NodePods, NodePods])[] {
   const sorted = Array.from(all, (pods) => ({ pods, prefix: Prefix.parse(pods.podCIDR) }))
     .flatMap(({ pods, prefix }) => (prefix === undefined ? [] : { pods, prefix }))
     .sort((a, b) => comparePrefixes(a.prefix, b.prefix));
   const pairs: [NodePods, NodePods][] = [];
-  // In this order, the open prefixes contain each other, and a prefix that does not contain the current one contains no later one.
+  // In this order, the prefixes in `open` contain each other. A prefix that does not contain the current one contains no later one.
   const open: typeof sorted = [];
   for (const one of sorted) {
     while (open.length > 0 && open.at(-1)?.prefix.contains(one.prefix) !== true) open.pop();

@@ -3,28 +3,30 @@ import type { Truth } from './truth.ts';
 
 /**
  * The kind of a difference between the sources and the services of a node. `no-backends`: the sources have backends for new
- * connections, the node has none. `backends`: another selection. `missing`, `stale`: the node lacks a frontend, or no source has it.
+ * connections, the node has none. `backends`: the node has other backends. `missing`: the node lacks the frontend. `stale`: no
+ * source has the frontend.
  */
 export interface ServiceDifference {
   readonly kind: 'no-backends' | 'backends' | 'missing' | 'stale';
   readonly frontend: string;
   /** `namespace/name`; empty if unknown. */
   readonly service: string;
-  /** Backends of the sources only, and of the node only. */
+  /** `lacking`: backends that only the sources have. `surplus`: those that only the node has. */
   readonly lacking: readonly string[];
   readonly surplus: readonly string[];
 }
 
 /**
- * Yields the differences of the frontends of a node from the cluster IPs of the sources. Frontends of other types (node ports, external addresses)
- * are not compared. Backends of services with a local traffic policy or topology hints are compared only with none. Linear.
+ * Yields the differences of the frontends of a node from the cluster IPs of the sources. Frontends of other types (node ports,
+ * external addresses) are not compared. For services with a local traffic policy or topology hints, the only checked fault is a
+ * frontend without backends. Linear.
  */
 export function* compareServices(
   truth: Truth,
   listed: readonly ListedService[],
 ): Generator<ServiceDifference, void, void> {
   const actual = new Map<string, ListedService>();
-  // A frontend with scope `internal` selects backends of the node itself; the other one is compared.
+  // A frontend may be listed with two scopes. `internal` selects backends of the node itself, so the other one is compared.
   for (const one of listed)
     if (one.scope !== 'internal' || !actual.has(one.frontend)) actual.set(one.frontend, one);
   for (const known of truth.frontends.values()) {

@@ -17,9 +17,9 @@ export type DifferenceKind = 'identity' | 'stale' | 'missing' | 'host' | 'duplic
 
 /**
  * Differences that are no faults. `local-identity`: each node numbers the identities of CIDRs itself. `reserved`: entries that
- * every agent creates. `own-endpoint`: endpoints of the node itself have no host. `other-cluster`: the sources have one cluster
- * only. `native-routing`: no entry has a host. `unfinished`: the endpoint has no identity yet. `younger`: the entry changed while
- * the archive was written.
+ * every agent creates. `own-endpoint`: endpoints of the node itself have no host. `other-cluster`: the entry belongs to a
+ * cluster that the sources do not contain. `native-routing`: no entry of the table has a host. `unfinished`: the endpoint has
+ * no identity yet. `younger`: the entry changed while the archive was written.
  */
 export type ExpectedKind =
   | 'local-identity'
@@ -42,10 +42,10 @@ export interface Difference {
 
 /** The node whose table is compared. */
 export interface TableOwner {
-  /** Its name in the sources; undefined if it is unknown. */
+  /** Name of the node in the sources; undefined if it is unknown. */
   readonly name: string | undefined;
   readonly addresses: ReadonlySet<string>;
-  /** Addresses of its own endpoints. */
+  /** Addresses of the node's endpoints. */
   readonly endpoints: ReadonlySet<string>;
   /** Addresses of nodes of other clusters. */
   readonly otherClusters: ReadonlySet<string>;
@@ -80,7 +80,10 @@ const { host, health, ingress, unmanaged } = RESERVED_IDENTITIES;
 const REMOTE_NODE = RESERVED_IDENTITIES['remote-node'];
 const API_SERVER = RESERVED_IDENTITIES['kube-apiserver'];
 
-/** Returns true if an identity is that of a node: own, remote, with an API server, or numbered by the agent. */
+/**
+ * Returns true if an identity is that of a node: `host`, `remote-node`, `kube-apiserver`, or a number that the agent assigned
+ * to a node.
+ */
 export function isNodeIdentity(identity: number): boolean {
   return (
     identity === host ||
@@ -113,7 +116,7 @@ export class TableComparison {
   readonly #owner: TableOwner;
   readonly #seen = new Set<string>();
   readonly #onDifference: (difference: Difference) => void;
-  /** Entries without a host, of pods on other nodes. They are faults only if other entries have a host. */
+  /** Entries of pods on other nodes that lack a host. They are faults only if other entries of the table have a host. */
   readonly #hostless: TableEntry[] = [];
   readonly #expected: Partial<Record<ExpectedKind, number>> = {};
   #entries = 0;

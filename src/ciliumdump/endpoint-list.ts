@@ -12,7 +12,7 @@ export function readEndpointList(
   return /^\s*\[/.test(text) ? addressesOfJson(text, at, onReject) : addressesOfTable(text);
 }
 
-/** The columns of addresses depend on the version and labels have lines of their own, so that each word is examined. */
+/** Returns all words that are addresses, because their columns depend on the version, and labels are on separate lines. */
 function addressesOfTable(text: string): ReadonlySet<string> {
   const addresses = new Set<string>();
   // Not split, because a list of all words could exceed the memory.

@@ -16,12 +16,12 @@ export interface MapEvent {
   readonly error: string;
 }
 
-/** Limit of keys. An agent keeps the last 1,024 writes of a map, or as many as it is configured to keep. */
+/** Maximum number of keys. An agent keeps the last 1,024 writes of a map, or a configured number. */
 const MAX_KEYS = 1_000_000;
 
 /**
- * Returns the last write of each prefix in the output of `map events cilium_ipcache`, as text or with `-o json`. The output is in
- * the order of the writes. An unreadable event is rejected alone.
+ * Returns the last write of each prefix in the output of `map events cilium_ipcache`, as text or with `-o json`. The output is
+ * in the order of the writes. An unreadable event is rejected without affecting the others.
  */
 export function readMapEvents(
   text: string,

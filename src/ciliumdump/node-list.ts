@@ -13,7 +13,7 @@ export interface ListedNode {
   readonly primary: readonly string[];
   /** All addresses: primary, secondary, health and ingress. */
   readonly addresses: readonly string[];
-  /** Prefixes of its pods. */
+  /** Pod CIDRs of the node. */
   readonly podCIDRs: readonly string[];
 }
 
@@ -37,8 +37,8 @@ function rangeIn(value: Dictionary): readonly string[] {
 }
 
 /**
- * Reads `node list -o json`, or the `nodes-added` of `GET /v1/cluster/nodes`. Returns undefined if the text is no such list. A node
- * without a name is rejected alone; unknown fields and invalid addresses are ignored.
+ * Reads `node list -o json`, or the `nodes-added` of `GET /v1/cluster/nodes`. Returns undefined if the text is no such list. A
+ * node without a name is rejected without affecting the others. Unknown fields and invalid addresses are ignored.
  */
 export function readNodeList(
   text: string,

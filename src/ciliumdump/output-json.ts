@@ -25,7 +25,10 @@ function jsonStart(text: string): number {
 const QUOTE = 0x22;
 const BACKSLASH = 0x5c;
 
-/** Yields the objects of a text that has one after another, on one or several lines each, or in a list. Ends at the first error. */
+/**
+ * Yields the JSON objects of a text, which are in a list or follow each other, on one or several lines each. Ends at the first
+ * error.
+ */
 export function* objectsIn(text: string): Generator<string, void, void> {
   let depth = 0;
   let start = -1;
@@ -37,7 +40,7 @@ export function* objectsIn(text: string): Generator<string, void, void> {
   }
 }
 
-/** Returns the offset of the quote that ends a string; of the last character if none does. */
+/** Returns the offset of the quote that ends a string; of the last character if there is no such quote. */
 function endOfString(text: string, from: number): number {
   for (let at = from + 1; at < text.length; at++) {
     const code = text.charCodeAt(at);

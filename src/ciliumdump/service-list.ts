@@ -7,7 +7,7 @@ import { parseOutputJson } from './output-json.ts';
 export interface ListedService {
   /** `10.96.0.1:443/TCP`; an IPv6 address is in brackets. */
   readonly frontend: string;
-  /** `external` or `internal`: frontends that select backends of the node have both. */
+  /** `external` or `internal`. A frontend with a local traffic policy is listed once with each. */
   readonly scope: string;
   readonly type: string;
   /** `namespace/name`; empty if the frontend has none. */
@@ -44,7 +44,8 @@ function text(value: unknown): string {
 
 /**
  * Reads `service list -o json`, or the answer of `GET /v1/service`. Returns undefined if the text is no such list. A frontend
- * without an address or port is rejected alone; unknown fields are ignored. The realized state precedes the specification.
+ * without an address or port is rejected without affecting the others. Unknown fields are ignored. The realized state takes
+ * precedence over the specification.
  */
 export function readServiceList(
   output: string,

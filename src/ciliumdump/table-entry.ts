@@ -5,7 +5,7 @@ export interface TableEntry {
   /** Canonical, with a length: `10.0.0.1/32`; with the address space of a cluster: `10.0.0.1/32@3`. */
   readonly prefix: string;
   readonly identity: number;
-  /** The node that has the address; undefined if the entry has none (`0.0.0.0`). */
+  /** Address of the node of the prefix; undefined if the entry has none (`0.0.0.0`). */
   readonly hostIP: string | undefined;
   /** True if packets to the address are not encapsulated. */
   readonly skipTunnel: boolean;
@@ -33,21 +33,23 @@ export function hostOf(text: string): string | undefined {
   return NO_HOST.has(text) ? undefined : text;
 }
 
-/** Returns an identity of 32 bits, or undefined if the value is none. */
+/** Returns an identity of 32 bits; undefined if the value is no identity. */
 export function identityOf(value: unknown): number | undefined {
   return typeof value === 'number' && Number.isInteger(value) && value >= 0 && value <= MAX_IDENTITY
     ? value
     : undefined;
 }
 
-/** `identity=55 encryptkey=0 tunnelendpoint=192.168.0.9, flags=<none>`; the order and further fields do not matter. */
+/**
+ * Fields of `identity=55 encryptkey=0 tunnelendpoint=192.168.0.9, flags=<none>`. Their order and further fields do not matter.
+ */
 const NAMED = /(?:^|[\s,])identity=(\d{1,10})(?=[\s,]|$)/;
 const TUNNEL = /(?:^|[\s,])tunnelendpoint=([^\s,]*)/;
 const FLAGS = /(?:^|[\s,])flags=(\S*)/;
 /** `55 0 192.168.0.9`, as in 1.8. */
 const BARE = /^(\d{1,10}) \d{1,3} (\S+)$/;
 
-/** Returns the value of a map as Cilium prints it (1.8 and 1.17), or undefined if the text is none. */
+/** Returns the map value in a text as Cilium 1.8 or 1.17 prints it; undefined if the text is no such value. */
 export function parseMapValue(text: string): MapValue | undefined {
   const bare = BARE.exec(text);
   if (bare !== null) return mapValue(bare[1], bare[2], '');

@@ -9,11 +9,11 @@ export interface PrefixValue {
 
 /** A prefix in the sources. */
 export interface KnownPrefix extends PrefixValue {
-  /** `endpoint`: a pod. `node`: an address of a node. `other`: a CIDR, or an entry of the agent's own. */
+  /** `endpoint`: a pod. `node`: an address of a node. `other`: a CIDR, or an entry that the agent itself creates. */
   readonly kind: 'endpoint' | 'node' | 'other';
   /** `namespace/name` of the pod, or the name of the node; empty if there is neither. */
   readonly name: string;
-  /** Values of further objects that list the same address; undefined in the usual case. */
+  /** Values of further objects with the same address; undefined if there are none. */
   readonly others?: readonly PrefixValue[] | undefined;
 }
 
@@ -33,13 +33,16 @@ export interface KnownFrontend {
   readonly service: string;
   /** Backends for new connections, sorted: `10.0.0.1:8080`. */
   readonly active: readonly string[];
-  /** True if nodes may select different backends. Then only an empty selection is a fault. */
+  /** True if nodes may select different backends. Only an empty selection is then a fault. */
   readonly perNode: boolean;
   /** True if backends of other clusters are added. */
   readonly global: boolean;
 }
 
-/** The content of the sources, in the form of the tables of a node. */
+/**
+ * The content of the sources, in a form that can be compared with the tables of a node. "Sources" are Kubernetes objects, or
+ * another agent.
+ */
 export interface Truth {
   readonly clusterName: string;
   readonly clusterID: number;

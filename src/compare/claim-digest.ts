@@ -22,17 +22,17 @@ import {
 /** Rows that one step reads: less than a millisecond. */
 const ROWS_PER_STEP = 256;
 
-/** Owners and host IPs that are cached. */
+/** Maximum number of cached hashes of owners and of host IPs. */
 const CACHED_NAMES = 65_536;
 
-/** Seeds of the lanes of keys, and of the parts of the lanes that have the host and the pod. */
+/** Hash seeds. A hash has two lanes of 32 bits, A and B. The terms of the host and of the pod have seeds of their own. */
 const SEED_A = 0x2545_f491;
 const SEED_B = 0x9e37_79b9;
 const HOST = 0x1b56_c4e9;
 const POD = 0x51ed_270b;
 const META_PRIME = 0x7feb_352d;
 
-/** Both lanes of the hash of a key. One pair is enough because hashing is not re-entrant. */
+/** Both lanes of the hash of the current key. All digests share them, because hashing is not re-entrant. */
 let keyA = 0;
 let keyB = 0;
 
@@ -50,13 +50,13 @@ function setKey(key: Readonly<PrefixRegister>): void {
   keyB = b;
 }
 
-/** Returns the bucket and the place in it of a key: 16 bits. */
+/** Returns the place of a key: 16 bits of its hash, of which the upper 8 are the bucket. */
 export function placeOf(key: Readonly<PrefixRegister>): number {
   setKey(key);
   return placeOfLanes(keyA, keyB);
 }
 
-/** The hashes of host IPs, which are few; cleared when there are many. */
+/** Cached hashes of host IPs. The cache is cleared when it has too many. */
 const hostHashes = new Map<string, number>();
 
 function hostHash(hostIP: string | undefined): number {
@@ -129,8 +129,8 @@ const BUCKET_MASK = (1 << BUCKET_BITS) - 1;
 export interface ClaimDigestOptions {
   readonly ipcache: IPCache;
   /**
-   * Returns the labels of a local identity as text. Such identities have other numbers on each node, so their labels are compared;
-   * default: the empty text.
+   * Returns the labels of a local identity as text. Local identities have different numbers on each node, so their labels are
+   * compared instead. Default: the empty text.
    */
   readonly labelsOf?: ((identity: number) => string) | undefined;
 }
@@ -201,8 +201,8 @@ export class ClaimDigest {
   }
 
   /**
-   * Passes the claims of a group at some places to `onClaim`. Cost: a scan of all keys, about 60 ns each, and 1 µs for each claim that
-   * is found.
+   * Calls `onClaim` for each claim of a group at the wanted places. Cost: a scan of all keys, about 60 ns each, and 1 µs for
+   * each claim that is found.
    */
   *claimsIn(
     writer: string,

@@ -3,7 +3,7 @@ import { mix } from '../columns/mix.ts';
 /** The version of the hashes. Digests of different versions cannot be compared. */
 export const DIGEST_VERSION = 3;
 
-/** Number of buckets of a digest, and of places of each bucket. */
+/** Number of buckets of a digest. Each bucket has the same number of places. */
 export const BUCKETS = 256;
 
 /** The number of places: the upper 8 bits of a place are its bucket. */
@@ -12,18 +12,21 @@ export const PLACES: number = BUCKETS * BUCKETS;
 const FNV_PRIME = 0x0100_0193;
 const OTHER_PRIME = 0x85eb_ca6b;
 
-/** Returns the hash of a second lane after a word. Like `mix`, a bijection of the word. */
+/** Adds a word to the hash of the second lane and returns the new hash. Like `mix`, a bijection of the word. */
 export function mixOther(hash: number, word: number): number {
   const result = Math.imul(hash ^ word, OTHER_PRIME);
   return result ^ (result >>> 13);
 }
 
-/** Returns the hash of a text after another hash. The length is added, so that two texts differ from their concatenation. */
+/**
+ * Adds a text to a hash and returns the new hash. The length of the text is included, so that two texts and their concatenation
+ * have different hashes.
+ */
 export function textHash(hash: number, text: string): number {
   const { length } = text;
   let result = hash;
   let at = 0;
-  // Two characters with one multiplication, because a multiplication waits for the one before it.
+  // Two characters per multiplication, because each multiplication depends on the previous one.
   for (; at + 1 < length; at += 2) {
     result = Math.imul(result ^ text.charCodeAt(at) ^ (text.charCodeAt(at + 1) << 16), FNV_PRIME);
     result ^= result >>> 15;
@@ -32,7 +35,7 @@ export function textHash(hash: number, text: string): number {
   return mix(result, length + 1);
 }
 
-/** Returns the place of a hash of a key. */
+/** Returns the place of a key from both lanes of its hash. */
 export function placeOfLanes(a: number, b: number): number {
   return mix(a, b) >>> 16;
 }
@@ -43,7 +46,7 @@ export function sumText(a: number, b: number): string {
   return text(a) + text(b);
 }
 
-/** Returns the sums of buckets as text. `sums` has two lanes for each. */
+/** Returns the sum of each bucket as text. `sums` has two lanes for each bucket. */
 export function bucketTexts(sums: Int32Array): readonly string[] {
   return Array.from({ length: BUCKETS }, (_, at) => sumText(sums[at * 2] ?? 0, sums[at * 2 + 1] ?? 0));
 }

@@ -10,7 +10,7 @@ import {
   totalText,
 } from './digest-sums.ts';
 
-/** Texts of documents that one step reads: about a millisecond. A document is read in one step. */
+/** Number of texts after which a step ends: about a millisecond. A document is always read in one step. */
 const TEXTS_PER_STEP = 512;
 
 const SEED_A = 0x1b87_3593;
@@ -28,9 +28,9 @@ export interface ComparedDocument {
 
 /** Options of {@link DocumentDigest}. */
 export interface DocumentDigestOptions {
-  /** Yields all documents. They may change between two of them. */
+  /** Yields all documents. The state may change during the iteration. */
   readonly documents: () => Iterable<ComparedDocument>;
-  /** Returns a number that changes with the documents. */
+  /** Returns a text that changes with the documents. */
   readonly revision: () => string;
 }
 
@@ -47,8 +47,8 @@ function placeOfKey(key: string): number {
 }
 
 /**
- * Sums of documents for each group, like those of a `ClaimDigest`. They are computed when they are read, if the revision has changed
- * since: documents are few, and each costs some µs. Its generators yield after each step.
+ * Sums of documents for each group, like those of a `ClaimDigest`. If the revision has changed, {@link DocumentDigest.read}
+ * computes them again: documents are few, and each costs some µs. Its generators yield after each step.
  */
 export class DocumentDigest {
   readonly #options: DocumentDigestOptions;
@@ -109,7 +109,7 @@ export class DocumentDigest {
     return found;
   }
 
-  /** Passes the documents of a group at some places to `onDocument`. */
+  /** Calls `onDocument` for each document of a group at the wanted places. */
   *documentsIn(
     writer: string,
     isWanted: (place: number) => boolean,

@@ -18,10 +18,10 @@ import { RESERVED_IDENTITIES } from '../model/numeric-identity.ts';
 import { InputError, unreadable } from '../process/input-error.ts';
 import { printable } from '../process/terminal.ts';
 
-/** A table of Cilium: of its agent, of the kernel, or in a file. */
+/** A table of Cilium: of a running agent, of the kernel, or in a file. */
 export interface TableOperand {
   readonly kind: 'cilium' | 'bpf' | 'file';
-  /** As it was given on the command line. */
+  /** The operand on the command line. */
   readonly text: string;
   /** Path of the socket, of the pin, or of the file. */
   readonly path: string;
@@ -29,9 +29,9 @@ export interface TableOperand {
 
 /** The differences between two operands. */
 export interface DiffReport {
-  /** For `-o json`. */
+  /** The document for `-o json`. */
   readonly json: unknown;
-  /** As text: the differences. The last line counts the expected ones. */
+  /** The differences as text. The last line has the number of expected ones. */
   readonly lines: readonly string[];
   readonly differences: number;
 }
@@ -44,10 +44,10 @@ interface DifferenceDocument {
   readonly table: string | undefined;
 }
 
-/** Larger files are rejected. */
+/** Maximum size of a file. */
 const MAX_BYTES: number = 512 << 20;
 const PAGE = 1_000;
-/** Differences that are printed as text. */
+/** Maximum number of differences in the text. */
 const MAX_LINES = 100;
 /** Differences of each kind that are listed in `-o json`; further ones are counted. */
 const LISTED = 10_000;
@@ -60,8 +60,8 @@ interface Parts {
 }
 
 /**
- * Compares the state of an agent of dpcache with a table of Cilium: those of entries, services and nodes that the table
- * contains. Throws `InputError` if the table cannot be read, and `ApiError` if the agent cannot be asked.
+ * Compares the state of a dpcache agent with a table of Cilium. A table contains prefixes, services or nodes; the others are
+ * not compared. Throws `InputError` if the table cannot be read, and `ApiError` if the agent cannot be asked.
  */
 export async function compareWithTable(
   ask: Ask,
@@ -246,7 +246,7 @@ function knownFrontends({
         frontend: frontendText(ip, Number(port), protocol),
         service: `${namespace}/${name}`,
         active: [...new Set(active)].sort(),
-        // The agent does not return the policies that select backends of a node.
+        // The API does not return traffic policies and hints.
         perNode: false,
         global,
       };
@@ -254,19 +254,19 @@ function knownFrontends({
   );
 }
 
-/** Returns the node of a table: its addresses have the identity of the host. */
+/** Returns the node of a table, whose addresses are those with identity `host`. */
 function ownerOf(
   truth: Truth,
   entries: readonly TableEntry[],
   nodes: readonly ListedNode[] | undefined,
 ): ConstructorParameters<typeof TableComparison>[1] {
-  const own = entries.flatMap(({ prefix, identity }) =>
+  const hostAddresses = entries.flatMap(({ prefix, identity }) =>
     identity === RESERVED_IDENTITIES.host ? [prefix.slice(0, prefix.indexOf('/'))] : [],
   );
   const others = (nodes ?? []).filter(({ cluster }) => cluster !== '' && cluster !== truth.clusterName);
   return {
     name: undefined,
-    addresses: new Set(own),
+    addresses: new Set(hostAddresses),
     endpoints: new Set(),
     knowsOtherClusters: nodes !== undefined,
     otherClusters: new Set(truth.hasAllClusters ? [] : others.flatMap(({ addresses }) => addresses)),
@@ -370,7 +370,7 @@ async function readPinnedMap(
   const { readIPCachePin } = await import('../datapath/linux/read-ipcache-pin.ts');
   try {
     return readIPCachePin(path).flatMap((entry) => {
-      // A key that is no prefix is shown as its bytes.
+      // The text of a key that is no prefix consists of its bytes.
       const prefix = tablePrefix(entry.prefix);
       if (prefix !== undefined) return { ...entry, prefix, source: undefined, pod: undefined };
       rejections.add(rejection('invalid-prefix', 'key', entry.prefix, 'must be a prefix', text));

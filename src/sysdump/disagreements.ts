@@ -4,13 +4,13 @@ const MAX_PREFIXES = 500_000;
 /** A prefix with different values on different nodes. */
 export interface Disagreement {
   readonly prefix: string;
-  /** Nodes by value, the value of the most nodes first. `undefined`: the nodes that do not have the prefix. */
+  /** The nodes with each value. The value of the most nodes is first. Value `undefined`: the nodes without the prefix. */
   readonly values: readonly { readonly value: string | undefined; readonly nodes: readonly string[] }[];
 }
 
 /**
- * Compares the tables of nodes with each other, for prefixes that no source has: those of other clusters. Add the entries of one
- * node after another. Memory: about 8 bytes for each prefix and node.
+ * Compares the tables of nodes with each other, for prefixes of other clusters, which no source has. Nodes must be added one
+ * after the other. Memory: about 8 bytes for each prefix and node.
  */
 export class Disagreements {
   readonly #prefixes = new Map<string, Map<string, number[]>>();
@@ -22,7 +22,7 @@ export class Disagreements {
     this.#nodes.push(node);
   }
 
-  /** Removes the current node, which must have no entries. Its table could not be read. */
+  /** Removes the current node, because its table could not be read. It must have no entries. */
   cancel(): void {
     this.#nodes.pop();
   }

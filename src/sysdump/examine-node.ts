@@ -20,10 +20,10 @@ import type { FindingKind, Findings, LastEvent, TableCounts, TableName } from '.
 import type { NodeDump } from './node-dump.ts';
 import { labelText } from './truth-builder.ts';
 
-/** The sources that all nodes of an archive are compared with, and the receivers of the results. */
+/** The sources to compare all nodes of an archive with, and the receivers of the results. */
 export interface Examination {
   readonly truth: Truth;
-  /** Nodes by the name of the pod of their agent. */
+  /** Name of the node of each agent, by the name of the agent's pod. */
   readonly agents: ReadonlyMap<string, string>;
   readonly createdAt: (prefix: string) => number;
   /** The sources have all changes up to this wall time; undefined if unknown. */
@@ -38,7 +38,7 @@ export interface Examination {
 /** The result of one node. Its findings are in {@link Examination.findings}. */
 export interface NodeResult {
   readonly name: string;
-  /** Path of its bug report in the archive. */
+  /** Path of the node's bug report in the archive. */
   readonly report: string;
   readonly tables: Readonly<Partial<Record<TableName, TableCounts>>>;
   /** Number of compared frontends of services. */
@@ -46,7 +46,7 @@ export interface NodeResult {
   readonly failures: number;
 }
 
-/** Labels that are shown of an identity. */
+/** Maximum number of labels of an identity, and of items of a list, in a text. */
 const MAX_LABELS = 3;
 
 /** Compares the outputs of one node with the sources. */
@@ -206,17 +206,18 @@ class NodeExamination {
 
   #addDifference(table: TableName, { kind, prefix, actual, truth }: Difference): void {
     const { findings } = this.#examination;
-    const has = actual === undefined ? '' : this.#valueText(actual);
+    const actualText = actual === undefined ? '' : this.#valueText(actual);
     const source =
       truth === undefined ? '' : `${this.#valueText(truth)}${truth.name === '' ? '' : ` of ${truth.name}`}`;
     const texts: Readonly<Record<Difference['kind'], string>> = {
-      identity: `${has}; the sources have ${source}`,
-      stale: `${has}; no source has it`,
+      identity: `${actualText}; the sources have ${source}`,
+      stale: `${actualText}; no source has it`,
       missing: `the sources have ${source}`,
       host: `host ${actual?.hostIP ?? 'none'}; the sources have ${truth?.hostIP ?? 'none'} of ${truth?.name ?? ''}`,
-      duplicate: `twice; one has ${has}`,
+      duplicate: `twice; one has ${actualText}`,
     };
-    // Without the host, because the map has none for some prefixes: equal differences of both tables have equal texts.
+    // The text omits the host, because the map has no host for some prefixes. So the same difference in both tables has the
+    // same text.
     findings.add({
       kind,
       subject: prefix,
@@ -256,10 +257,14 @@ class NodeExamination {
       const known = identity < MINIMAL_ALLOCATED_IDENTITY ? undefined : truth.labelsOf(identity);
       if (known === undefined || labels.length === 0) continue;
       const expected = known.map(labelText).sort();
-      const has = [...labels].sort();
-      if (expected.length === has.length && expected.every((label, index) => label === has[index])) continue;
-      const only = has.filter((label) => !expected.includes(label));
-      const lacks = expected.filter((label) => !has.includes(label));
+      const actualLabels = [...labels].sort();
+      if (
+        expected.length === actualLabels.length &&
+        expected.every((label, index) => label === actualLabels[index])
+      )
+        continue;
+      const only = actualLabels.filter((label) => !expected.includes(label));
+      const lacks = expected.filter((label) => !actualLabels.includes(label));
       const parts = [
         only.length === 0 ? '' : `only on the node: ${only.join(' ')}`,
         lacks.length === 0 ? '' : `only in the sources: ${lacks.join(' ')}`,

@@ -56,11 +56,11 @@ export interface ExamineOptions {
   readonly onProgress?: ((line: string) => void) | undefined;
 }
 
-/** Changes shortly before the objects were listed may be missing in a list, and appear in a table. */
+/** A change within this time before the objects were listed may be missing in the list but present in a table. */
 const YOUNG_MS = 5_000;
 /** Size of the part at the end of an output that is searched for the error of the command. */
 const TAIL_BYTES = 4096;
-/** Bytes of the outputs of one node that are held in memory together. */
+/** Maximum size of the outputs of one node, which are held in memory together. */
 const MAX_NODE_BYTES: number = 512 << 20;
 
 /**
@@ -118,7 +118,7 @@ function withoutServerFields({ metadata }: Readonly<Record<string, unknown>>): u
   return rest;
 }
 
-/** Errors of one file, or of an archive within the archive. The others are still read. */
+/** Codes of errors that affect only one file or nested archive. The other files are still read. */
 const BROKEN: ReadonlySet<ArchiveErrorCode> = new Set(['truncated', 'corrupt', 'unreadable', 'unsupported']);
 
 /** Returns the content of a file as text; undefined if the file is broken, after a call of `onBroken`. Throws if it is too large. */
@@ -209,7 +209,7 @@ class Sysdump {
     let settings: Readonly<Record<string, unknown>> = {};
     const kinds = new Set<string>();
     const ofServices = new Set<string | undefined>();
-    // Of a zip or a folder only the names of files are read here; archives in it are opened later.
+    // For a zip or a folder, this reads only the names of files. Nested archives are opened later.
     for await (const entry of allEntries(this.#archive.entries(), {
       limits: this.#limits,
       onBroken: () => {},
@@ -299,7 +299,7 @@ class Sysdump {
     }
   }
 
-  /** Examines the bug reports, one at a time. The files of a report follow each other in an archive. */
+  /** Examines the bug reports, one at a time. The files of a report must be consecutive in the archive. */
   async #examineNodes(examination: Examination): Promise<readonly NodeResult[]> {
     const nodes: NodeResult[] = [];
     const reports = new Set<string>();
@@ -324,7 +324,7 @@ class Sysdump {
         continue;
       }
       if (current?.path !== command.report) finish();
-      // Of an output that is not compared, the end is read, because it has the error if the command failed.
+      // Of an output that is not compared, only the end is read, because it contains the error of a failed command.
       const isRead = outputKind(command.file) !== undefined;
       const text = await this.#text(isRead ? readEntry(entry, this.#limits) : readTail(entry, TAIL_BYTES));
       if (text === undefined) continue;
@@ -383,10 +383,10 @@ class Sysdump {
   }
 
   #addOverlaps(truth: Truth, others: Iterable<NodePods>): void {
-    const own = Array.from(truth.nodes, ([node, { podCIDRs }]) =>
+    const localPods = Array.from(truth.nodes, ([node, { podCIDRs }]) =>
       podCIDRs.map((podCIDR) => ({ node, podCIDR })),
     );
-    for (const [a, b] of overlappingPods([...own.flat(), ...others])) {
+    for (const [a, b] of overlappingPods([...localPods.flat(), ...others])) {
       const text = `${a.podCIDR} of ${a.node} and ${b.podCIDR} of ${b.node}`;
       this.#findings.add({ kind: 'overlapping-pod-cidrs', subject: b.podCIDR, text, node: undefined });
     }

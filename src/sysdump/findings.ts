@@ -43,11 +43,11 @@ export interface Finding {
   readonly kind: FindingKind;
   /** A prefix, an identity, a frontend, a node or a command. */
   readonly subject: string;
-  /** The values that differ: part of a sentence. */
+  /** The different values, as part of a sentence. */
   readonly text: string;
   /** Names of the nodes, sorted; empty if the finding is about the sources only. */
   readonly nodes: readonly string[];
-  /** The tables that have the fault: of the agent, of the kernel. Empty if it is not about a table. */
+  /** The tables with the fault. Empty if the finding is not about a table. */
   readonly tables: readonly TableName[];
   /** The last write of the prefix on the first of the nodes that has an event. */
   readonly last: LastEvent | undefined;
@@ -56,7 +56,7 @@ export interface Finding {
 /** `agent`: `ip list`. `map`: `bpf ipcache list`. */
 export type TableName = 'agent' | 'map';
 
-/** Number of differences by kind, and of expected ones. */
+/** Counts of one table: entries, differences by kind, and expected differences by kind. */
 export interface TableCounts {
   readonly entries: number;
   readonly equal: number;
@@ -64,7 +64,7 @@ export interface TableCounts {
   readonly expected: Readonly<Partial<Record<ExpectedKind, number>>>;
 }
 
-/** Distinct findings of one kind that are kept. All are counted. */
+/** Maximum number of distinct findings of one kind that are kept. All are counted. */
 const MAX_KEPT = 1000;
 
 interface Group {

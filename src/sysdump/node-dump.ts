@@ -5,13 +5,13 @@ import {
   outputKind,
 } from '../ciliumdump/command-output.ts';
 
-/** The outputs of one node: of one bug report. */
+/** The outputs of one node, which are the files of one bug report. */
 export interface NodeDump {
-  /** Path of the bug report in the archive; empty if the archive is one. */
+  /** Path of the bug report in the archive; empty if the archive itself is a bug report. */
   readonly path: string;
-  /** Name of the pod of the agent; undefined if the path does not have it. */
+  /** Name of the agent's pod; undefined if the path does not contain it. */
   readonly pod: string | undefined;
-  /** Text by kind of output, without those of failed commands, because they may be incomplete. */
+  /** The text of each kind of output. Outputs of failed commands are omitted, because they may be incomplete. */
   readonly outputs: ReadonlyMap<OutputKind, string>;
   /** Commands that failed, with their error. */
   readonly failures: readonly CommandFailure[];
@@ -34,7 +34,10 @@ export class NodeDumpBuilder implements NodeDump {
     return podOf(this.path);
   }
 
-  /** Adds a file. Of two outputs of a kind, the longer one is kept: the other one is of another program or of an earlier version. */
+  /**
+   * Adds a file. If there are several outputs of a kind, the longest one is kept, because a report also has outputs of older
+   * programs and map versions.
+   */
   add(file: string, content: string): void {
     const kind = outputKind(file);
     const { text, failure } = commandOutput(content);

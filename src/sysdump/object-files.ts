@@ -14,7 +14,10 @@ export interface DumpedObject {
 const FILE =
   /^(?:k8s-|kubernetes-)?(cilium-?endpoints?|cep|cilium-?endpoint-?slices?|ces|cilium-?nodes?|cn|cilium-?identit(?:y|ies)|cid|services?|svc|endpoint-?slices?|endpoints|pods?|cilium-config(?:map)?)(?:-[\dT:.Z<>a-z-]*)?\.(?:ya?ml|json)$/i;
 
-/** Returns true if a file has objects that are read. `name` may have a path. Files in folders of commands are not meant. */
+/**
+ * Returns true if a file contains objects that are read. `name` may have a path. Returns false for files in folders of command
+ * outputs.
+ */
 export function isObjectFile(name: string): boolean {
   return FILE.test(name.slice(name.lastIndexOf('/') + 1));
 }
@@ -44,8 +47,9 @@ export function isEndpointFile(name: string): 'endpoints' | 'slices' | undefined
 const ITEMS = /^items:\s*$/m;
 
 /**
- * Yields the objects of a YAML or JSON file, one at a time: of a list, or of single documents. Lists as the tools of Kubernetes
- * print them are parsed item by item; others as a whole. An invalid part is passed to `onReject`, and the others are still yielded.
+ * Yields the objects of a YAML or JSON file, one at a time. The file is a list or has single documents. Lists in the format of
+ * kubectl are parsed item by item, other lists as a whole. An invalid part is passed to `onReject`, and the others are still
+ * yielded.
  */
 export async function* objectsOf(
   text: string,
@@ -62,7 +66,7 @@ export async function* objectsOf(
     return;
   }
   const end = listEnd(text, items.index + items[0].length + 1);
-  // The kind of the list follows its items, because the fields are sorted.
+  // The kind of the list is after its items, because the fields are sorted.
   const around = `${text.slice(0, items.index)}\n${text.slice(end)}`;
   const listKind = /^kind: (\w+)List\s*$/m.exec(around)?.[1] ?? '';
   for (const item of itemsOf(text, items.index + items[0].length + 1, end)) {
@@ -88,7 +92,7 @@ function* withKind(
   if (known !== '') yield { kind: known, object };
 }
 
-/** Returns the offset after the last item of a list: of the next line without indent and dash. */
+/** Returns the end of the items of a list: the offset of the next line without indent and dash. */
 function listEnd(text: string, from: number): number {
   const after = /^[^\s-]/m;
   const end = text.slice(from).search(after);

@@ -10,7 +10,7 @@ import type {
 import { matchesLabels, parseLabelSelector } from '../model/label-selector.ts';
 import { isObject } from '../net/fields.ts';
 
-/** Objects that are delivered in one call. */
+/** Number of objects that are delivered in one call. */
 const BATCH = 256;
 
 /** A kind that is followed. */
@@ -71,7 +71,10 @@ export class ObjectSource implements ResourceSource {
     return kinds.find(({ plural }) => plural === this.#serviceEndpoints);
   }
 
-  /** Delivers an object of a kind, by its plural. Objects without identity get one, because a printed list may lack them. */
+  /**
+   * Delivers an object. `plural` is the plural of its kind. A missing uid or resource version is added, because a printed list
+   * may lack them.
+   */
   put(plural: string, object: Readonly<Record<string, unknown>>): void {
     const metadata = isObject(object['metadata']) ? object['metadata'] : {};
     const labels = new Map(

@@ -4,7 +4,7 @@ import { printable } from '../process/terminal.ts';
 import type { SysdumpReport } from './examine.ts';
 import { FINDING_KINDS, type Finding, type FindingKind, type LastEvent } from './findings.ts';
 
-/** Lines of the summary, so that it fits on a page. */
+/** Maximum number of lines of the summary, so that it fits on a page. */
 const MAX_LINES = 40;
 const MAX_NODES = 3;
 const MAX_NOTES = 5;
@@ -124,7 +124,7 @@ export function reportLines(report: SysdumpReport): readonly string[] {
   if (kinds.length === 0) return [...head, 'no faults found', ...tail];
   const findingsOf = (kind: FindingKind): readonly Finding[] =>
     report.findings.filter((finding) => finding.kind === kind);
-  // A title for each kind; then examples, one for each kind in turn, worst first.
+  // Each kind has a title. The remaining lines are distributed over the kinds in turn, worst first.
   let room = MAX_LINES - head.length - tail.length - kinds.length;
   const shown = new Map<FindingKind, number>(kinds.map((kind) => [kind, 0]));
   for (let before = -1; room > 0 && before !== room; ) {

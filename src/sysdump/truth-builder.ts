@@ -16,7 +16,7 @@ import { ServiceCache } from '../servicecache/service-cache.ts';
 import type { DumpedObject } from './object-files.ts';
 import { ObjectSource } from './object-source.ts';
 
-/** The plural of each kind that the engines are fed with. */
+/** The plural of each kind of object that the engines receive. */
 export const PLURALS: ReadonlyMap<string, string> = new Map([
   ['CiliumEndpoint', 'ciliumendpoints'],
   ['CiliumEndpointSlice', 'ciliumendpointslices'],
@@ -27,7 +27,7 @@ export const PLURALS: ReadonlyMap<string, string> = new Map([
   ['Endpoints', 'endpoints'],
 ]);
 
-/** An object that lists an address. */
+/** An object that contains an address, and the identity and host of the address. */
 export interface Claimant extends PrefixValue {
   /** `CiliumEndpoint shop/cart-1`, `CiliumNode node-1`. */
   readonly object: string;
@@ -44,7 +44,7 @@ export interface TruthOptions {
   readonly onReject: (rejection: Rejection) => void;
 }
 
-/** Not the name of a node, so that all nodes are other nodes. */
+/** Name of the local node. No node has it, so that all nodes are remote. */
 const OBSERVER = 'no node: an observer of all';
 
 /** Feeds the engines with the objects of an archive and returns their state as {@link Truth}. */
@@ -115,17 +115,17 @@ export class TruthBuilder {
     return this.#counts;
   }
 
-  /** Nodes by the name of the pod of their agent. */
+  /** Name of the node of each agent, by the name of the agent's pod. */
   get agents(): ReadonlyMap<string, string> {
     return this.#agents;
   }
 
-  /** Returns the creation of the object that has a prefix, in milliseconds since the epoch; 0 if unknown. */
+  /** Returns the creation time of the object with a prefix, in milliseconds since the epoch; 0 if unknown. */
   createdAt(prefix: string): number {
     return this.#createdAt.get(prefix) ?? 0;
   }
 
-  /** Yields the addresses that several objects list, with the objects. */
+  /** Yields each address that several objects contain, with the objects. */
   *contested(): Generator<readonly [string, readonly Claimant[]], void, void> {
     for (const [address, claimants] of this.#claimants)
       if (Array.isArray(claimants)) yield [address, claimants];
@@ -275,10 +275,10 @@ export class TruthBuilder {
   }
 
   #claim(address: string, claimant: Claimant): void {
-    const held = this.#claimants.get(address);
-    if (held === undefined) this.#claimants.set(address, claimant);
-    else if (Array.isArray(held)) held.push(claimant);
-    else if (held.object !== claimant.object) this.#claimants.set(address, [held, claimant]);
+    const claimants = this.#claimants.get(address);
+    if (claimants === undefined) this.#claimants.set(address, claimant);
+    else if (Array.isArray(claimants)) claimants.push(claimant);
+    else if (claimants.object !== claimant.object) this.#claimants.set(address, [claimants, claimant]);
   }
 
   #notePod(object: Readonly<Record<string, unknown>>): void {

@@ -3,7 +3,7 @@ import { TapeError } from './tape-line.ts';
 import { linesLost, type OnProgress, openTape, progressLine, readTapePart } from './tape-reader.ts';
 import { readTapeSettings } from './tape-settings.ts';
 
-/** What a tape contains. Times are wall times in milliseconds since the epoch. */
+/** A summary of the contents of a tape. Times are wall times in milliseconds since the epoch. */
 export interface TapeSummary {
   readonly from: number;
   readonly to: number;

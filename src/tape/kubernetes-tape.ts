@@ -4,14 +4,14 @@ import type { KubernetesObject, ResourceEvent } from '../k8s/resource.ts';
 import { contentOf } from './mesh-tape.ts';
 import type { TapeLines } from './tape-lines.ts';
 
-/** Objects of one step of a snapshot: about 1 ms. */
+/** Number of objects of one step of a snapshot: about 1 ms. */
 const OBJECTS_PER_STEP = 256;
 
 function nameOf({ namespace, name }: ObjectName): string {
   return `${namespace ?? ''}/${name}`;
 }
 
-/** One kind of objects on the tape. */
+/** Writes the objects of one kind to the tape. */
 class KindTape implements FeedTap {
   readonly #lines: TapeLines;
   readonly #kind: string;
@@ -87,7 +87,7 @@ export class KubernetesTape {
     this.#lines.add(contentOf({ ev: 'kubernetes', clusterID }));
   }
 
-  /** Returns the tap of a kind, given its plural resource name. */
+  /** Returns the tap of a kind. `kind` is its plural resource name. */
   readonly tap = (kind: string): FeedTap => {
     const tape = new KindTape(this.#lines, kind);
     this.#kinds.push(tape);

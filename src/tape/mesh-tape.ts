@@ -11,7 +11,7 @@ import { WireKeyValue } from '../kvstore/session/wire-key-value.ts';
 import type { TapeEntry } from './tape-line.ts';
 import type { BytesIn, TapeLines } from './tape-lines.ts';
 
-/** Keys of one step of a snapshot: about 1 ms. */
+/** Number of keys of one step of a snapshot: about 1 ms. */
 const KEYS_PER_STEP = 256;
 
 /** Returns the content of a line. */
@@ -19,7 +19,7 @@ export function contentOf(entry: TapeEntry): string {
   return JSON.stringify(entry).slice(1);
 }
 
-/** Returns the field with a value, as text if it is UTF-8. */
+/** Returns the JSON field of a value: `value` if the bytes are UTF-8, else `value64`. */
 function valueField(value: Uint8Array): string {
   const text = textOfBytes(value);
   return text === undefined
@@ -27,13 +27,13 @@ function valueField(value: Uint8Array): string {
     : `"value":${JSON.stringify(text)}`;
 }
 
-/** A value that a store has, for snapshots. */
+/** The last value of a key, for snapshots. */
 interface LastValue {
   readonly revision: number;
   readonly value: Uint8Array;
 }
 
-/** Returns the value of an event, without a view if it is in the buffer of a message. */
+/** Returns the position of an event's value in the buffer of its message, which avoids a view. */
 function valueIn(event: WatchEvent): BytesIn {
   const kv = event instanceof TableEvent ? event.kv : event;
   if (kv instanceof WireKeyValue) return { buffer: kv.buffer, from: kv.valueAt, to: kv.valueEnd };
@@ -41,16 +41,16 @@ function valueIn(event: WatchEvent): BytesIn {
   return { buffer: value, from: 0, to: value.length };
 }
 
-/** One store on the tape. */
+/** Writes the input of one store to the tape. */
 class StoreTape implements StoreTap {
   readonly #lines: TapeLines;
   readonly #place: string;
-  /** The last value of each key; undefined for a resource whose keys the engine has. */
+  /** The last value of each key; undefined for a resource whose values a snapshot reads from the engine. */
   readonly #last: Map<string, LastValue> | undefined;
   #prefix = '';
-  /** The fields of a put before the name in its key. */
+  /** The JSON of a put up to the name in its key. */
   #putPlace: Uint8Array = new Uint8Array();
-  /** The last line that describes the run, if the store is followed. */
+  /** The line that began the current run; undefined while the store is not followed. */
   run: string | undefined;
   isListed = false;
   #name = '';
@@ -85,7 +85,7 @@ class StoreTape implements StoreTap {
 
   onUpdate(name: string): void {
     const put = this.#put;
-    // A copy, because a view would pin the message with all its values.
+    // A copy, because a view would keep the whole message in memory.
     if (put !== undefined)
       this.#last?.set(name, { revision: put.modRevision, value: Buffer.from(put.value) });
   }
@@ -140,16 +140,16 @@ class StoreTape implements StoreTap {
 export class MeshTape implements MeshTap {
   readonly #lines: TapeLines;
   readonly #ipcache: IPCache;
-  readonly #own: string;
+  readonly #localCluster: string;
   /** Stores by cluster and resource. */
   readonly #stores = new Map<string, Map<CopiedResource, StoreTape>>();
   readonly #configs = new Map<string, string>();
 
-  /** @param own name of the local cluster, whose claims have no owner */
-  constructor(lines: TapeLines, ipcache: IPCache, own: string) {
+  /** @param localCluster name of the local cluster, whose claims have no owner */
+  constructor(lines: TapeLines, ipcache: IPCache, localCluster: string) {
     this.#lines = lines;
     this.#ipcache = ipcache;
-    this.#own = own;
+    this.#localCluster = localCluster;
   }
 
   store(cluster: string, resource: CopiedResource): StoreTap {
@@ -196,7 +196,9 @@ export class MeshTape implements MeshTap {
     this.#lines.add(contentOf({ ev: 'withdrawn', store, scope }));
   }
 
-  /** Adds the state of all stores in steps. Lines of changes may be between; later lines of a key replace earlier ones. */
+  /**
+   * Adds the state of all stores in steps. Lines of changes may be interleaved; a later line of a key replaces an earlier one.
+   */
   *snapshot(): Generator<void, void, void> {
     for (const content of this.#configs.values()) this.#lines.add(content);
     for (const stores of this.#stores.values()) for (const store of stores.values()) yield* store.snapshot();
@@ -206,11 +208,11 @@ export class MeshTape implements MeshTap {
         if (isListed) this.#lines.add(contentOf({ ev: 'listed', store, from }));
   }
 
-  /** Adds a line for each IP of a kvstore, with the value that the claim has in the engine. */
+  /** Adds a line for each IP from a kvstore. Its value is that of the claim in the engine. */
   *#addresses(): Generator<void, void, void> {
     const tapeOf = ({ source, owner }: ClaimWriter): StoreTape | undefined => {
       if (source !== 'kvstore' && source !== 'clustermesh') return undefined;
-      return this.#stores.get(source === 'kvstore' && owner === '' ? this.#own : owner)?.get('ip');
+      return this.#stores.get(source === 'kvstore' && owner === '' ? this.#localCluster : owner)?.get('ip');
     };
     for (const keys of this.#ipcache.keysOfWriters((writer) => tapeOf(writer) !== undefined)) {
       for (const key of keys)

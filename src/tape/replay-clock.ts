@@ -5,7 +5,7 @@ interface Alarm {
   readonly callback: () => void;
 }
 
-/** The clock of a replay: it has the times of the tape. Timers fire in order of time, then of creation. */
+/** A clock that shows the times of a tape. Timers fire in the order of their times, then of their creation. */
 export class ReplayClock implements Clock {
   /** Wall time of ms 0. */
   wall = 0;

@@ -17,10 +17,12 @@ import { readTapeSettings } from './tape-settings.ts';
 export interface ReplayOptions {
   /** Wall time of the last line in milliseconds since the epoch. Default: the end of the tape. */
   readonly at?: number | undefined;
-  /** Refuses a tape that another version of the program has written, because its state may differ. Default: accepts any. */
+  /**
+   * If set, tapes of other versions of the program are refused, because the state may differ. Default: any version is accepted.
+   */
   readonly version?: string | undefined;
   readonly onReject?: ((rejection: Rejection) => void) | undefined;
-  /** Called with a replay before its first line: once, and once more after each cut. */
+  /** Called with each new replay before its first line. A new replay begins after each cut. */
   readonly onReplay?: ((replay: Replay) => void) | undefined;
   /** Called with each line before it is applied. */
   readonly onLine?: ((line: TapeLine) => void) | undefined;
@@ -44,13 +46,13 @@ export interface ReplayReport {
   /** Number of equal digests. */
   readonly digests: number;
   readonly cuts: readonly TapeCut[];
-  /** False if the last snapshot is not complete at this time, so that a part of the state is missing. */
+  /** False if the last snapshot was not complete at this time. A part of the state is then missing. */
   readonly isComplete: boolean;
   /** True if names and addresses were replaced. The tape has no digests then. */
   readonly isScrubbed: boolean;
   /** The version of digests that were not compared, because this program has another one; 0 if the tape does not name it. */
   readonly otherDigests: number | undefined;
-  /** The digest that differs, and its position. The replay has ended there. */
+  /** The first digest that differs, and its position, where the replay ended. */
   readonly difference: (DigestDifference & { readonly at: string }) | undefined;
 }
 
@@ -58,9 +60,9 @@ export interface ReplayReport {
 const LINES_PER_TURN = 512;
 
 /**
- * Replays a tape: the folder, or one of its files. The state after a cut begins with the next snapshot, or with the next start of
- * the agent. Throws {@link TapeError} with the line if a line is invalid, if `at` is before the first line, and if another version
- * wrote the tape.
+ * Replays a tape: a folder, or one of its files. After a cut, the replay continues at the next snapshot or at the next start of
+ * the agent. Throws {@link TapeError} with the line if a line is invalid, if `at` is before the first line, and if another
+ * version wrote the tape.
  */
 export async function replayTape(path: string, options: ReplayOptions = {}): Promise<ReplayReport> {
   const parts = await openTape(path);
@@ -127,7 +129,10 @@ class TapeReplayer {
     return true;
   }
 
-  /** Applies a line. Returns false at the end of the replay; a promise only if the line needs it, because most do not. */
+  /**
+   * Applies a line. Returns false at the end of the replay. Returns a promise only for lines that are applied asynchronously,
+   * because most are not.
+   */
   #line(part: TapePart, placed: PlacedLine, at: number): boolean | Promise<boolean> {
     const { line, number } = placed;
     if (line.ev === 'tape' && number === 1)
@@ -173,7 +178,7 @@ class TapeReplayer {
     return difference === undefined;
   }
 
-  /** Continues the replay with the first line of a part, or begins another one after a cut or a start of the agent. */
+  /** Continues the replay with the first line of a part. After a cut or a start of the agent, begins a new replay. */
   async #begin(part: TapePart, head: TapePart['head']): Promise<void> {
     const { version = head.version, onReject, onReplay } = this.#options;
     if (head.version !== version)
@@ -194,7 +199,9 @@ class TapeReplayer {
   }
 }
 
-/** Returns true if a replay to a time begins with this part: the first one of the life that contains the time. */
+/**
+ * Returns true if a replay to a time begins with this part, because it is the first part of the life that contains the time.
+ */
 function isStart(parts: readonly TapePart[], index: number, at: number): boolean {
   const [part, before] = [parts[index], parts[index - 1]];
   if (part === undefined || part.head.wall + part.head.ms > at) return false;

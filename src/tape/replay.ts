@@ -11,9 +11,9 @@ import { ReplayedKubernetes } from './replayed-kubernetes.ts';
 import type { TapeLine } from './tape-line.ts';
 import type { TapeSettings } from './tape-settings.ts';
 
-/** Keys that are reported if a digest differs. */
+/** Maximum number of keys that are reported if a digest differs. */
 const REPORTED_KEYS = 10;
-/** Keys that are remembered since the last equal digest. */
+/** Maximum number of keys that are remembered since the last equal digest. */
 const RECENT_KEYS = 4096;
 
 /** A digest that the recorded agent did not have. */
@@ -22,11 +22,11 @@ export interface DigestDifference {
   readonly writer: string;
   readonly recorded: string | undefined;
   readonly replayed: string | undefined;
-  /** Keys of the cluster, or objects, on the tape since the last equal digest, newest first, at most ten. */
+  /** The last ten keys of the cluster, or Kubernetes objects, on the tape since the last equal digest, newest first. */
   readonly keys: readonly string[];
 }
 
-/** Applies the lines of a tape to engines of its own, with the clock of the tape. It opens nothing and calls no handler. */
+/** Applies the lines of a tape to new engines, with the clock of the tape. Opens no file or connection and calls no handler. */
 export class Replay {
   readonly clock: ReplayClock = new ReplayClock();
   readonly ipcache: IPCache;
@@ -40,7 +40,7 @@ export class Replay {
   readonly #digest: ClaimDigest;
   /** Keys and objects of the lines since the last equal digest, oldest first. */
   readonly #recent: { readonly store: string; readonly key: string }[] = [];
-  /** False until a snapshot is complete. Digests are then not compared. */
+  /** False until a snapshot is complete. While false, digests are not compared. */
   #isComplete = true;
   #otherDigests: number | undefined;
 
@@ -79,8 +79,8 @@ export class Replay {
   }
 
   /**
-   * Applies a line. Returns a difference if the line is a digest that differs; a promise if the engines do not have the line yet, but
-   * when it resolves.
+   * Applies a line. Returns a difference if the line is a digest that differs. Returns a promise if the line is applied
+   * asynchronously.
    */
   apply(line: TapeLine): DigestDifference | undefined | Promise<void> {
     if (line.ms > this.clock.now()) this.clock.advanceTo(line.ms);
@@ -106,7 +106,7 @@ export class Replay {
         return undefined;
       default:
         this.#remember(line);
-        // A replay that has the state from its beginning ignores the snapshots.
+        // If the state is complete, snapshots contain nothing new.
         if (this.#isComplete && 'snap' in line && line.snap === 1) return undefined;
         if ('store' in line) return this.#clusterOf(line.store).apply(line);
         if (line.ev === 'kubernetes') this.#followKubernetes(line.clusterID);
@@ -126,7 +126,7 @@ export class Replay {
     }
   }
 
-  /** The following lines are a snapshot of a state that the replay does not have. */
+  /** Must be called if the following lines are a snapshot and the replay has no state yet. */
   beginSnapshot(): void {
     this.#isComplete = false;
   }
@@ -186,7 +186,7 @@ export class Replay {
   }
 }
 
-/** Returns true if all claims of a group come from input on the tape. */
+/** Returns true if the tape contains the input for all claims of a group. */
 function isTaped(writer: string): boolean {
   return /^(kvstore|clustermesh|k8s|custom-resource)( |$)/.test(writer);
 }

@@ -15,7 +15,7 @@ import type { TapeSettings } from './tape-settings.ts';
 
 const EMPTY = new Uint8Array();
 
-/** The status of a watch that is in sync, for watches that deliver what they are given. */
+/** The status of a watch in sync, for watches without a kvstore. */
 export const WATCH_STATUS: WatchStatus = {
   prefix: '',
   state: 'watching',
@@ -33,7 +33,7 @@ export const WATCH_STATUS: WatchStatus = {
 
 type Batch = readonly WatchEvent[];
 
-/** A watch that delivers batches one by one, and knows when each was applied. */
+/** A watch that delivers batches one by one. `deliver` resolves when the batch was applied. */
 class ReplayWatch implements Watch {
   #batch: Batch | undefined;
   #ended = false;
@@ -82,7 +82,7 @@ interface Run {
   readonly ended: Promise<unknown>;
 }
 
-/** A store of a cluster, as it was followed. */
+/** Parameters of the current run of a store, from the tape. */
 interface Followed {
   prefix: string;
   keeps: boolean;
@@ -141,8 +141,8 @@ export class ReplayedCluster {
   }
 
   /**
-   * Applies a line of this cluster. A batch is applied with its last line; the earlier ones are only kept, and return undefined. The
-   * promise of others resolves when the engines have them.
+   * Applies a line of this cluster. Lines of a batch are kept until its last line, and return undefined. The promise of any
+   * other line resolves when the engines have it.
    */
   apply(line: TapeLine & { readonly store: string }): Promise<void> | undefined {
     switch (line.ev) {

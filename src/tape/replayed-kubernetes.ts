@@ -19,7 +19,7 @@ export interface ReplayedKubernetesContext {
   readonly onReject: (rejection: Rejection) => void;
 }
 
-/** A source that is never asked, because the replay passes the objects to the feeds of the kinds. */
+/** A source that must not be called, because the replay passes the objects directly to the sinks of the kinds. */
 const NO_SOURCE: ResourceSource = {
   follow: () => {
     throw new Error('a replay follows nothing');

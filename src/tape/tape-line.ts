@@ -9,7 +9,7 @@ import { InputError } from '../process/input-error.ts';
 /** The version of the format. A reader refuses others. */
 export const TAPE_FORMAT = 1;
 
-/** Maximum length of a line: a value of 1.5 MiB in base64, or an object of Kubernetes, with room for its escapes. */
+/** Maximum length of a line: a value of 1.5 MiB in base64, or a Kubernetes object, with room for escapes. */
 export const MAX_LINE_BYTES: number = 8 << 20;
 
 /** Fields of all lines. */
@@ -35,7 +35,7 @@ interface KeyPlace {
   readonly more?: 1;
 }
 
-/** The content of a line. A put has no `ev`, so that it has the form of a recorded key. */
+/** The content of a line. A put has no `ev`, so that it is also a valid recorded key. */
 export type TapeEntry =
   /** The first line of each file. `wall` is the wall time of `ms` 0. */
   | {
@@ -98,10 +98,10 @@ export type TapeEntry =
 export type TapeLine = TapePlace & TapeEntry;
 export type TapeEvent = TapeEntry['ev'];
 
-/** Limit of a time in milliseconds: the sum of two is a `Date`, whose limit is 8.64e15. */
+/** Maximum time in milliseconds. The sum of two such times is a valid `Date`, whose limit is 8.64e15. */
 const MAX_TIME = 4e15;
 
-/** The kind of a field: text, number, boolean, object, a word; `?` if it may be absent. */
+/** The kind of a field: its type or its allowed words. `?` at the end: the field may be absent. */
 type FieldKind =
   | 'text'
   | 'number'
@@ -186,7 +186,7 @@ const CHECKED = new Map(
   ]),
 );
 
-/** A tape that cannot be read. Its message names the file and the line. */
+/** Thrown if a tape cannot be read. The message names the file and the line. */
 export class TapeError extends InputError {
   /** File and line: `tape-000001.jsonl.gz:12`. */
   readonly at: string;

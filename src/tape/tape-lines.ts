@@ -20,7 +20,10 @@ const BACKSLASH = 0x5c;
 const COMMA = 0x2c;
 const ZERO = 0x30;
 
-/** Bytes of a put besides its place, name and value: two numbers of 16 digits, one of 10, the names of fields, and the end. */
+/**
+ * Maximum size of a put without its place, name and value: two numbers of 16 digits, one of 10, the names of fields, and the
+ * end.
+ */
 const FIXED_BYTES = 128;
 
 function copied(block: Uint8Array, at: number, bytes: Uint8Array): number {
@@ -40,7 +43,7 @@ function digits(block: Uint8Array, at: number, value: number): number {
   return at + size;
 }
 
-/** Writes bytes as the content of a JSON string; returns -1 if one is not a printable ASCII character. */
+/** Writes bytes as the content of a JSON string. Returns the end; -1 if a byte is not printable ASCII. */
 function escapedBytes(block: Uint8Array, begin: number, { buffer, from, to }: BytesIn): number {
   let at = begin;
   for (let i = from; i < to; i++) {
@@ -52,7 +55,7 @@ function escapedBytes(block: Uint8Array, begin: number, { buffer, from, to }: By
   return at;
 }
 
-/** Writes text that needs no escape as the content of a JSON string; returns -1 for other text. */
+/** Writes text as the content of a JSON string. Returns the end; -1 if the text needs escapes. */
 function plainText(block: Uint8Array, at: number, text: string): number {
   for (let i = 0; i < text.length; i++) {
     const code = text.charCodeAt(i);
@@ -63,8 +66,8 @@ function plainText(block: Uint8Array, at: number, text: string): number {
 }
 
 /**
- * Numbers the lines of a tape and writes them. The lines of a batch are written one by one: each is ended when it is known if another
- * one follows. A line that is added in a batch follows after it.
+ * Numbers the lines of a tape and writes them. A line of a batch is ended (`"more"`) when the next one arrives or the batch
+ * ends. Other lines that are added during a batch are written after it.
  */
 export class TapeLines {
   readonly #writer: TapeWriter;
@@ -74,7 +77,7 @@ export class TapeLines {
   #lost = 0;
   #lostNow = 0;
   #isBatch = false;
-  /** Milliseconds of the lines of the batch. */
+  /** Time of the lines of the batch, in milliseconds. */
   #batchMs = 0;
   /** True if the last line in the writer has no end yet. */
   #isOpen = false;
@@ -120,7 +123,7 @@ export class TapeLines {
   /**
    * Adds a put to the batch.
    *
-   * @param place the fields with the store and the resource, and the field of the key up to the part before the name, as bytes of JSON
+   * @param place bytes of JSON: the fields `store` and `from`, and the beginning of the field `key`, up to the name in it
    * @param otherwise returns the content for {@link TapeLines.addToBatch}; called if the name or the value is not plain ASCII
    */
   putToBatch(

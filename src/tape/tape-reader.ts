@@ -8,7 +8,9 @@ import { unreadable } from '../process/input-error.ts';
 import { MAX_LINE_BYTES, parseTapeLine, TAPE_FORMAT, TapeError, type TapeLine } from './tape-line.ts';
 import { tapeFiles } from './tape-writer.ts';
 
-/** Maximum size of one file after decompression. A file of a tape has at most 64 MiB and a snapshot; its text is ten times larger. */
+/**
+ * Maximum size of one file after decompression. A file has at most 64 MiB, plus a snapshot; its text is about ten times larger.
+ */
 const MAX_TEXT_BYTES = 16 * 2 ** 30;
 
 const LINE_FEED = 0x0a;
@@ -31,9 +33,9 @@ export interface TapePart {
 }
 
 /**
- * Yields the lines of a file in lists, as they are decompressed. A last line that is not complete is omitted, because the writer may
- * have died. Throws {@link TapeError} with the line if the file is damaged otherwise, and `InputError` if it cannot be read. Memory: a
- * few MiB, whatever the file contains.
+ * Yields the lines of a file in lists, as they are decompressed. An incomplete last line is omitted, because the writer may
+ * have died. Throws {@link TapeError} with the line if the file is damaged otherwise, and `InputError` if it cannot be read.
+ * Memory: a few MiB, whatever the file contains.
  */
 export async function* readTapePart(path: string): AsyncGenerator<readonly PlacedLine[], void, void> {
   let number = 0;
@@ -65,7 +67,7 @@ export async function* readTapePart(path: string): AsyncGenerator<readonly Place
   }
 }
 
-/** Yields the text of a file; that of a torn file up to its end. */
+/** Yields the text of a file. For a torn file, yields the text up to its end without an error. */
 async function* decompressed(path: string, lines: () => number): AsyncGenerator<Buffer, void, void> {
   const handle = await openRegularFile(path).catch((cause: unknown) => {
     throw unreadable('tape', path, cause);
@@ -94,7 +96,10 @@ export function progressLine(
   return `${verb} ${basename(path)}, file ${file} of ${files}, line ${lines.at(-1)?.number ?? 0}`;
 }
 
-/** Returns the files of a tape, oldest first, or the file itself. Throws `InputError` if there is none, or if one is not a tape. */
+/**
+ * Returns the files of a folder with a tape, oldest first, or the single file at a path. Throws `InputError` if there is none,
+ * or if one is not a tape.
+ */
 export async function openTape(path: string): Promise<readonly TapePart[]> {
   const paths = await tapePaths(path).catch((cause: unknown) => {
     throw unreadable('tape', path, cause);
@@ -102,7 +107,7 @@ export async function openTape(path: string): Promise<readonly TapePart[]> {
   const parts: TapePart[] = [];
   for (const file of paths) {
     const head = await firstLine(file);
-    // The newest file is empty until the first second is over.
+    // The newest file may be empty during its first second.
     if (head !== undefined) parts.push({ path: file, head });
   }
   if (parts.length === 0) throw new TapeError(path, 'contains no tape: name the folder of --tape');
@@ -114,7 +119,10 @@ async function tapePaths(path: string): Promise<readonly string[]> {
   return tapeFiles(await readdir(path)).map(([, name]) => join(path, name));
 }
 
-/** Returns the number of lines that are missing between a line of a life and the next file of it. Throws {@link TapeError} if that is an earlier one. */
+/**
+ * Returns the number of lines that are missing between line `seq` and the first line of the next file of the same life. Throws
+ * {@link TapeError} if the file is not later.
+ */
 export function linesLost({ path, head }: TapePart, seq: number): number {
   if (head.seq > seq) return head.seq - seq - 1;
   throw new TapeError(

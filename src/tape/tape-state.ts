@@ -75,7 +75,7 @@ export class TapeState {
       if (config !== undefined) yield recorded(...config);
       for (const values of keys.values()) for (const [key, value] of values) yield recorded(key, value);
       for (const resource of COPIED_RESOURCES) {
-        // Nothing waits for a resource that the agent did not follow.
+        // Of a resource that was followed but not complete, no canary is added. One that was not followed gets one, so that nothing waits for it.
         if (prefixes.has(resource) && !listed.has(resource)) continue;
         const isCache = prefixes.get(resource) === resourcePrefix(resource, store, 'cache');
         yield recorded(syncedKey(store, resource, isCache ? 'cache' : 'state'), EMPTY);
@@ -90,7 +90,7 @@ export class TapeState {
       const type = CLUSTER_TYPES.find((one) => one.plural === plural);
       if (type === undefined) continue;
       const apiVersion = type.group === '' ? type.version : `${type.group}/${type.version}`;
-      // The API server in memory sets the two.
+      // The API server in memory sets both fields.
       const { uid: _, resourceVersion: __, ...metadata } = object.metadata;
       yield { object: { apiVersion, kind: type.kind, ...object, metadata }, at: `tape ${key}` };
     }

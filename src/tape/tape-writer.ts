@@ -6,11 +6,11 @@ import type { StateFolder, StateSink } from '../base/files/state-folder.ts';
 
 const compress = promisify(gzip);
 
-/** Bytes of text of one gzip member. */
+/** Size of the text of one gzip member. */
 const MEMBER_BYTES = 1 << 20;
-/** Bytes that may wait for the disk. Beyond them the tape is cut. */
+/** Maximum number of bytes that wait for the disk. If more wait, the tape is cut. */
 const WAITING_BYTES = 32 * MEMBER_BYTES;
-/** The fastest level: about 2 ns a byte. Higher ones save less than a byte of an event. */
+/** Compression level: the fastest one, about 2 ns a byte. Higher levels save less than a byte per event. */
 const LEVEL = 1;
 
 const LINE_FEED = 0x0a;
@@ -53,11 +53,11 @@ export class TapeWriter {
   readonly #options: TapeWriterOptions;
   /** The text of the current member. Lines are encoded at once, because long-lived strings cost more. */
   #block: Buffer = Buffer.allocUnsafe(0);
-  /** Bytes of the block with text. */
+  /** Number of bytes of the block that contain text. */
   used = 0;
   #waiting = 0;
   #work: Promise<void> = Promise.resolve();
-  /** The files, oldest first; the last is written. Undefined before the folder was read. */
+  /** The files, oldest first; the last one is the current one. Undefined until the folder was read. */
   #parts: Part[] | undefined;
   #next = 1;
   #broken = true;
@@ -85,7 +85,7 @@ export class TapeWriter {
     return (this.#parts ?? []).reduce((sum, { bytes }) => sum + bytes, 0);
   }
 
-  /** Bytes of the current file, without those that wait. */
+  /** Size of the current file, without waiting bytes. */
   get partBytes(): number {
     return this.#parts?.at(-1)?.bytes ?? 0;
   }
@@ -105,7 +105,10 @@ export class TapeWriter {
     return isWritten;
   }
 
-  /** Adds the beginning of a line, with room for `rest` bytes of {@link TapeWriter.extend}. Returns false if it is dropped. */
+  /**
+   * Adds the beginning of a line. `rest`: number of bytes that {@link TapeWriter.extend} will add. Returns false if the line is
+   * dropped.
+   */
   write(text: string, rest: number): boolean {
     // A UTF-16 unit needs at most three bytes.
     const block = this.reserve(text.length * 3 + rest, text.length);
@@ -125,13 +128,13 @@ export class TapeWriter {
     return this.#broken ? undefined : this.#block;
   }
 
-  /** Continues the last line, for which there is room. */
+  /** Continues the last line within its reserved room. */
   extend(bytes: Uint8Array): void {
     for (let i = 0; i < bytes.length; i++) this.#block[this.used + i] = bytes[i] ?? 0;
     this.used += bytes.length;
   }
 
-  /** From now on, the current file can be replayed alone, so that earlier ones may be removed. */
+  /** Must be called when the current file can be replayed without the earlier files, which may then be removed. */
   markWhole(): void {
     this.#endBlock();
     this.#run(async () => {

@@ -15,14 +15,14 @@ import { TapeWriter } from './tape-writer.ts';
 
 /** Interval of the digests. */
 const DIGEST_MS = 5_000;
-/** Interval at which lines reach the disk, if fewer than a member wait. A crash loses the lines since. */
+/** Maximum time until lines reach the disk. A crash loses the lines since. */
 const FLUSH_MS = 1_000;
 /** The defaults of {@link TapeOptions}. */
 const PART_MS = 10 * 60_000;
 const PART_BYTES = 64 << 20;
 /** Time after a failure of the disk until a new file is tried. */
 const RETRY_MS = 10_000;
-/** Difference of wall time and monotonic time that is noted. */
+/** Minimum step of the wall clock that is recorded. */
 const CLOCK_MS = 1_000;
 
 /** Options of {@link Tape}. */
@@ -41,7 +41,7 @@ export interface TapeOptions {
   /** Time and size after which a new file begins with a snapshot, so that earlier files may be removed. Default 10 min, 64 MiB. */
   readonly partMs?: number | undefined;
   readonly partBytes?: number | undefined;
-  /** Called if the first failure of the disk occurs, and with undefined when it is over. */
+  /** Called with the first failure of the disk, and with undefined when writes succeed again. */
   readonly onFailure: (failure: Failure | undefined) => void;
 }
 

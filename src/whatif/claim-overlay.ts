@@ -9,7 +9,7 @@ import { canonicalAddress, formatPrefixOf, type KeyForm, parseKey, prefixRegiste
 import type { AddressClaim } from '../nodemanager/address-claims.ts';
 import { comparison, type Edit, EditError, orderAfter, removesWriter } from './edits.ts';
 
-/** The claim of a writer on a key, as an edit sets it; without `claim` it is deleted. */
+/** The claim of a writer on a key after an edit; if `claim` is absent, the edit deletes it. */
 interface KeyEdit {
   readonly form: KeyForm;
   readonly writer: ClaimWriter;
@@ -18,7 +18,7 @@ interface KeyEdit {
   readonly ifPod?: { readonly namespace: string; readonly podName: string } | undefined;
 }
 
-/** A claim and the form of its key. */
+/** A visible claim and the form of its key. */
 export interface Visible {
   readonly claim: HeldClaim;
   readonly form: KeyForm;
@@ -33,21 +33,21 @@ function parsed(key: string): { readonly prefix: string; readonly form: KeyForm 
 
 /** Returns the claim that listeners see: the strongest on the endpoint, else the strongest on the CIDR (I4). */
 export function visibleOf({ endpoint, cidr }: PrefixClaims): Visible | undefined {
-  const [own] = endpoint;
-  if (own !== undefined) return { claim: own, form: 'endpoint' };
+  const [onEndpoint] = endpoint;
+  if (onEndpoint !== undefined) return { claim: onEndpoint, form: 'endpoint' };
   const [wide] = cidr;
   return wide && { claim: wide, form: 'cidr' };
 }
 
 /**
- * The claims of prefixes under the edits. Claims of the IPCache are given with each question, so that they may change. Edits apply in
- * their order, after the changes of nodes.
+ * Computes the claims of prefixes after the edits. The caller passes the current claims with each call, because they may
+ * change. Edits apply in their order, after the changes of nodes.
  */
 export class ClaimOverlay {
   readonly #edits: readonly Edit[];
   /** By prefix, then by the index of the edit. */
   readonly #keyEdits = new Map<string, Map<number, KeyEdit>>();
-  /** The changed claims of nodes: by prefix, then by node. */
+  /** The changed address claims of nodes, by prefix, then by node. */
   readonly #nodeEdits = new Map<string, Map<string, readonly KeyEdit[]>>();
   readonly #compare: ReturnType<typeof comparison>;
   readonly #removals: readonly { readonly index: number; readonly edit: Edit }[];
@@ -70,7 +70,7 @@ export class ClaimOverlay {
     }
   }
 
-  /** The prefixes that edits name. */
+  /** The prefixes that the edits name. */
   get named(): Iterable<string> {
     return this.#keyEdits.keys();
   }
@@ -84,7 +84,7 @@ export class ClaimOverlay {
     return this.#edits.some(({ edit }) => edit === 'rank');
   }
 
-  /** Replaces the changes of a node's address claims. Returns the prefixes with changes, before or now. */
+  /** Replaces the changes of a node's address claims. Returns the prefixes of the old and the new changes. */
   setNode(
     fullName: string,
     previous: readonly string[],
@@ -182,7 +182,7 @@ function keyEdit(edit: Extract<Edit, { edit: 'upsert' | 'delete' }>, form: KeyFo
   return { form, writer: { source, owner }, claim: { ...held, k8s: metadataOrNone(k8s) } };
 }
 
-/** Throws {@link EditError} if there is a fault. */
+/** Throws {@link EditError} if `fault` is defined. */
 function refuse(index: number, fault: Rejection | undefined): void {
   if (fault === undefined) return;
   const { field, value, message } = fault;

@@ -4,7 +4,10 @@ import type { HeldClaim } from '../ipcache/row-reader.ts';
 import type { Node } from '../nodemanager/node.ts';
 import type { ServiceEvent } from '../servicecache/events.ts';
 
-/** The kind of a change of a prefix. `gone`: no entry any more. `changed`: another entry. `revealed`: the CIDR under an endpoint IP. `created`: a new entry. */
+/**
+ * The kind of a change of a prefix. `gone`: it has no entry any more. `changed`: it has another entry. `revealed`: the CIDR
+ * that an endpoint IP shadowed becomes visible. `created`: it has a new entry.
+ */
 export type PrefixKind = 'gone' | 'changed' | 'revealed' | 'created';
 
 /** The change of a prefix that listeners would receive. */
@@ -30,7 +33,10 @@ export interface NodeDifference {
   readonly podCIDRs: number;
 }
 
-/** The kind of a change of a service. `gone`: deleted. `empty`: it has backends now, and would have none. `fewer`: it would lose some of them. `created`: a new service. `changed`: else. */
+/**
+ * The kind of a change of a service. `gone`: deleted. `empty`: it has backends now, and would have none. `fewer`: it would lose
+ * some of its backends. `created`: a new service. `changed`: any other change.
+ */
 export type ServiceKind = 'gone' | 'empty' | 'fewer' | 'changed' | 'created';
 
 /** The change of an announced service. */
@@ -40,13 +46,16 @@ export interface ServiceDifference {
   readonly service: string;
   /** The event that listeners would receive. */
   readonly event: ServiceEvent;
-  /** Number of backends before and after the change, and of those that would be lost. */
+  /** Number of backends before the change. */
   readonly before: number;
   readonly after: number;
   readonly lost: number;
 }
 
-/** Number of the maps that hold the kinds. One map of 250,000 keys is copied in a turn of 10 ms when it grows. */
+/**
+ * Number of maps over which the keys are distributed, because a single map of 250,000 keys would block the event loop for 10 ms
+ * when it grows.
+ */
 const SHARDS = 64;
 
 /** Differences by key. All are counted; the first ones of each kind are kept. */

@@ -5,11 +5,12 @@ import type { EndpointSlice } from '../servicecache/backend.ts';
 import type { Service } from '../servicecache/service.ts';
 
 /**
- * An assumed change. `remove-cluster`: the remote cluster left the mesh. `remove-node`: all claims on a node (`cluster/name`).
- * `remove-source`: all claims of a source, or those of one owner of it: a cluster, or a node for sources of nodes; the services of
- * other clusters have the source `clustermesh`, those of the local cluster `k8s`. `rank`: the source ranks directly above or below
- * another. `setting`: settings of the node manager. `upsert`, `delete`: the claim of a writer on a prefix. `service`, `slice`: a
- * Kubernetes service or one of its endpoint slices is created or replaced.
+ * An assumed change. `remove-cluster`: the remote cluster leaves the mesh. `remove-node`: all claims on a node (`cluster/name`)
+ * are deleted. `remove-source`: all claims of a source, or those of one of its owners, are deleted. An owner is a cluster, or a
+ * node for sources of nodes. Services of remote clusters have the source `clustermesh`, those of the local cluster `k8s`.
+ * `rank`: the source ranks directly above or below another. `setting`: settings of the node manager. `upsert`, `delete`: the
+ * claim of a writer on a prefix is set or deleted. `service`, `slice`: a Kubernetes service or one of its endpoint slices is
+ * created or replaced.
  */
 export type Edit =
   | { readonly edit: 'remove-cluster'; readonly cluster: string }
@@ -27,14 +28,14 @@ export type Edit =
   | { readonly edit: 'service'; readonly service: Service }
   | { readonly edit: 'slice'; readonly slice: EndpointSlice };
 
-/** The error of `whatIf` for an edit that names an unknown object or has an invalid value. */
+/** Thrown by `whatIf` for an edit that names an unknown object or has an invalid value. */
 export class EditError extends Error {
   /** Index of the edit. */
   readonly index: number;
   /** The field of the edit. */
   readonly field: string;
   readonly value: string;
-  /** The existing names, if the name is unknown; else undefined. */
+  /** The known names, if the edit names an unknown one; else undefined. */
   readonly known: readonly string[] | undefined;
 
   constructor(
@@ -79,7 +80,10 @@ function isOfRemote(source: Source): boolean {
   return source === 'clustermesh' || source === 'restored';
 }
 
-/** Returns true if an edit removes the claims of a writer in the IPCache. Those of nodes are removed with their node. */
+/**
+ * Returns true if an edit removes the claims of a writer in the IPCache. Address claims of nodes are not considered: they are
+ * removed with their node.
+ */
 export function removesWriter(
   edit: Edit,
   { source, owner }: { readonly source: Source; readonly owner: string },
@@ -100,7 +104,7 @@ export function removesNode(
   return edit.owner === undefined || edit.owner === node.cluster || edit.owner === node.fullName;
 }
 
-/** Returns the remote cluster whose services an edit removes; `'*'` for all, undefined for none. */
+/** Returns the remote cluster whose services an edit removes; `'*'` for all clusters, undefined for none. */
 export function removedOffers(edit: Edit): string | undefined {
   if (edit.edit === 'remove-cluster') return edit.cluster;
   return edit.edit === 'remove-source' && edit.source === 'clustermesh' ? (edit.owner ?? '*') : undefined;

@@ -30,14 +30,14 @@ import {
   removesWriter,
 } from './edits.ts';
 
-/** The engines on which `whatIf` bases its answer. Claims must be retained (`retainOverruled`, the default). */
+/** The engines that `whatIf` reads. They must retain overruled claims (`retainOverruled`, the default). */
 export interface WhatIfEngines {
   readonly ipcache: IPCache;
   readonly services?: ServiceCache | undefined;
   readonly nodes?: NodeManager | undefined;
   /** The allocated identities with their clusters; default: none are counted. */
   readonly identities?: (() => Iterable<{ readonly identity: number; readonly cluster: string }>) | undefined;
-  /** The remote clusters that are followed, also without claims; default: those with claims. */
+  /** All followed remote clusters, even those without claims. Default: the clusters with claims. */
   readonly clusters?: (() => Iterable<string>) | undefined;
 }
 
@@ -68,14 +68,14 @@ export interface WhatIfSummary {
     readonly podCIDRs: number;
   };
   readonly services: Readonly<Record<ServiceKind, number>>;
-  /** Allocated identities of removed clusters: their labels would be unknown. */
+  /** Number of allocated identities of removed clusters, whose labels would be unknown. */
   readonly identities: { readonly unknown: number };
   /** True if a prefix or a service would be gone, or a service would have no backend left. */
   readonly loses: boolean;
   readonly began: EngineRevisions;
-  /** The answer is exact for this moment. */
+  /** The revisions for which the answer is exact. */
   readonly ended: EngineRevisions;
-  /** Number of changes since `began`. Their keys were read again. */
+  /** Number of keys that were read again, because they changed during the evaluation. */
   readonly readAgain: number;
 }
 
@@ -99,8 +99,9 @@ const IDENTITIES_PER_STEP = 2_048;
 const BACKENDS_PER_STEP = 256;
 
 /**
- * Returns the changes that listeners of the engines would receive if the edits were made in their order, and what would be lost.
- * Writes nothing and calls no listener. The engines may change meanwhile: the answer is that of the moment at which it ends.
+ * Returns the changes that listeners of the engines would receive if the edits were made in their order, and what would be
+ * lost. Writes nothing and calls no listener. The engines may change during the evaluation: the answer is exact for the moment
+ * of its end.
  *
  * Throws {@link EditError} if an edit is invalid, or names a cluster, a node or a claim that does not exist. If the signal fires,
  * throws its reason. Cost: about 2 µs for each claim that the edits touch, and a scan of the pages of all claims.
@@ -129,18 +130,18 @@ class Preview implements Disposable {
   readonly #services: Differences<ServiceDifference>;
   readonly #began: EngineRevisions;
   readonly #subscriptions: readonly Unsubscribe[];
-  /** Prefixes, nodes and services to read: they have changed since they were read, or were never read. */
+  /** Prefixes, nodes and services that have changed since they were read, or were not read yet. */
   readonly #dirtyPrefixes = new Set<string>();
   readonly #dirtyNodes = new Set<string>();
   readonly #dirtyServices = new Map<string, ServiceID>();
-  /** By node: the prefixes on which the edits change its claims. */
+  /** For each node, the prefixes on which the edits change its claims. */
   readonly #nodePrefixes = new Map<string, readonly string[]>();
   /** The edits that match a node or an offer. */
   readonly #matchedEdits = new Set<Edit>();
   /** The remote clusters with a claim or an offer. */
   readonly #clusters = new Set<string>();
   #readAgain = 0;
-  /** True if the node manager is known to be closed: then edits do not change nodes. */
+  /** True if the node manager is known to be closed. Edits then change no nodes. */
   #isClosed = false;
   #unknownIdentities = 0;
   #goneAddresses = new Map<string, { readonly addresses: number; readonly podCIDRs: number }>();
@@ -270,7 +271,7 @@ class Preview implements Disposable {
     }
   }
 
-  /** Evaluates all nodes again if the node manager was closed meanwhile. */
+  /** Evaluates all nodes again if the node manager was closed during the evaluation. */
   #readClosed(): void {
     const { nodes } = this.#engines;
     if (nodes?.closed !== true || this.#isClosed) return;

@@ -8,7 +8,7 @@ export interface Answered<T> {
   readonly problem?: string;
 }
 
-/** The agent is unreachable. The last answer stays visible. */
+/** Thrown if the agent is unreachable. The last answer stays visible. */
 class NoAnswer extends Error {}
 
 /** Returns the document at a path of the agent. Throws an error with one sentence. */
@@ -39,12 +39,16 @@ function withSentence(error: unknown): unknown {
   return error instanceof TypeError ? new NoAnswer('The agent is unreachable.') : error;
 }
 
-/** The pause after a read, in durations of the read, so that a page does not keep an agent busy with long lists. */
+/**
+ * The pause after a read is the duration of the read times this factor, so that a page does not keep an agent busy with long
+ * lists.
+ */
 const PAUSE = 4;
 
 /**
- * Returns what `read` reads; it is called again if `name` changes. If `version` changes, reads again after the current read has
- * ended. Keeps the last answer until then, and while the agent is unreachable. An undefined name reads nothing.
+ * Returns the result of `read`, and calls `read` again when `name` changes. When `version` changes, reads again after the
+ * current read has ended. Keeps the last answer until then, and while the agent is unreachable. If `name` is undefined, nothing
+ * is read.
  */
 export function useRead<T>(
   name: string | undefined,

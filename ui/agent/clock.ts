@@ -1,4 +1,4 @@
-/** Differences up to this are ignored: the date of an answer has full seconds, and an answer takes a while. */
+/** Maximum ignored difference. The date of an answer has full seconds, and the answer takes some time. */
 const IGNORED_MS = 3_000;
 
 let aheadMs = 0;
@@ -9,12 +9,12 @@ export function noteDate(date: string | null): void {
   if (!Number.isNaN(difference)) aheadMs = Math.abs(difference) > IGNORED_MS ? difference : 0;
 }
 
-/** Returns how far the clock of the agent is ahead of that of the browser, in milliseconds; 0 if they are equal. */
+/** Returns the milliseconds by which the agent's clock is ahead of the browser's; 0 if they are equal. */
 export function aheadOfBrowser(): number {
   return aheadMs;
 }
 
-/** Returns the time of the agent, with which its times must be compared. */
+/** Returns the current time of the agent's clock. Times in its answers must be compared with this time. */
 export function agentNow(): number {
   return Date.now() + aheadMs;
 }

@@ -7,7 +7,7 @@ const KEPT = 500;
 /** Delay before the next attempt to connect. */
 const RETRY_MS = 3_000;
 
-/** A page out of sight closes its connection after this time: a browser has six for all pages of an agent. */
+/** Time after which a hidden page closes its connection, because a browser allows six connections for all pages of an agent. */
 const HIDDEN_MS = 5_000;
 
 /** After this number of missing heartbeats, the connection counts as broken. */
@@ -16,7 +16,7 @@ const MISSED_HEARTBEATS = 3;
 /** An event of a stream, with the fields that the agent sends. */
 type StreamEvent = { readonly [field in 'event' | 'id' | 'data']?: string };
 
-/** State of the connection to the agent. `stale`: it is open, but silent. */
+/** State of the connection to the agent. `stale`: it is open, but nothing was received for some time. */
 export type Connection = 'connecting' | 'live' | 'stale' | 'disconnected';
 
 /** Types of changes. */
@@ -28,9 +28,9 @@ function fieldOf(line: string): readonly [name: string, value: string] {
 }
 
 /**
- * Receives the changes of the agent while the page is open. Keeps the last 500, and counts of changes that make views read again.
- * Reconnects and resumes after the last change, as a page that was out of sight. A process without engines has no changes: answers to requests for its status show
- * the state of the connection to it.
+ * Receives the changes of the agent while the page is open. Keeps the last 500 changes, and counts by which views notice that
+ * they must read again. After a lost connection, and when a hidden page becomes visible, resumes after the last change. A
+ * process without engines has no changes: for it, the answers to status requests determine the state of the connection.
  */
 export class Feed {
   connection: Connection = 'connecting';
@@ -45,7 +45,7 @@ export class Feed {
   /** Time of the last lost changes. */
   missedAt: Date | undefined;
   #last = '';
-  /** Longest silence of a connection that works. The heartbeats tell their interval; this is the default one. */
+  /** Maximum silence of a working connection. Set from the interval in the heartbeats; this is the default. */
   #silentMs = MISSED_HEARTBEATS * 5_000;
   readonly #listeners = new Set<() => void>();
   #waiting: ChangeDocument[] = [];
@@ -99,7 +99,7 @@ export class Feed {
       );
       if (answer.ok && answer.body !== null) await this.#read(answer.body, closed);
     } catch {
-      // all errors mean a lost connection
+      // each error is handled as a lost connection
     }
     if (this.#isPaused || this.#closed !== closed) return;
     this.#set('disconnected');
@@ -121,7 +121,7 @@ export class Feed {
   async #read(body: ReadableStream<Uint8Array>, closed: AbortController): Promise<void> {
     const reader = body.getReader();
     const decoder = new TextDecoder();
-    // A stream that stays silent much longer is opened again, because its other side may be gone.
+    // If the stream stays silent much longer, open a new one, because the agent may not be connected any more.
     const guard = setInterval(() => Date.now() - this.heardAt > 3 * this.#silentMs && closed.abort(), 1_000);
     try {
       let rest = '';

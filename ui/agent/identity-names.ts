@@ -15,7 +15,7 @@ function labelsOf(identity: number): Promise<readonly string[]> {
   const read = ask<IdentityDocument>(`/v1/identities/${identity}`).then(
     ({ labels }) => labels,
     () => {
-      KNOWN.delete(identity); // unknown now, but perhaps not later
+      KNOWN.delete(identity); // so that the identity is read again
       return [];
     },
   );
@@ -25,7 +25,7 @@ function labelsOf(identity: number): Promise<readonly string[]> {
   return read;
 }
 
-/** Returns the labels of an identity for a document that has only its number; empty until they are read. */
+/** Returns the labels of an identity; empty until they are read. For documents that contain only the number. */
 export function useLabels(identity: number): readonly string[] {
   const [labels, setLabels] = useState<readonly string[]>([]);
   useEffect(() => {

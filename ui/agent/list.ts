@@ -3,7 +3,7 @@ import { type Answered, ask, useRead, withQuery } from './ask.ts';
 /** A list that was read in pages. */
 export interface List<T> {
   readonly items: readonly T[];
-  /** Number of all items; more than those of the list if the agent has more than {@link MAX_ITEMS}. */
+  /** Number of all items. The list has fewer if the agent has more than {@link MAX_ITEMS}. */
   readonly total: number;
 }
 

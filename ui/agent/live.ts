@@ -27,7 +27,7 @@ export interface FollowedClusterDocument {
   readonly name: string;
   readonly state: string;
   readonly ready: boolean;
-  /** Of a kvstoremesh, as the next two. */
+  /** Present for a kvstoremesh, like the next two fields. */
   readonly connected?: boolean;
   readonly config?: { readonly id: number };
   readonly copy?: { readonly keys: number; readonly pending: number; readonly failures: number };
@@ -38,17 +38,17 @@ export interface FollowedClusterDocument {
 export type ProcessStatus = Pick<StatusDocument, 'steps'> & {
   readonly cluster: string;
   readonly blockers: readonly string[];
-  /** Of an operator. */
+  /** Present for an operator. */
   readonly duties?: readonly DutyDocument[];
   readonly rejected?: { readonly total: number; readonly recent: readonly string[] };
   readonly clusters?: readonly FollowedClusterDocument[];
-  /** Of a kvstoremesh. */
+  /** Present for a kvstoremesh. */
   readonly problems?: readonly string[];
   readonly configProblems?: readonly string[];
   readonly [field: string]: unknown;
 };
 
-/** What all views share. */
+/** State that all views share. */
 export interface Shared {
   readonly feed: Feed;
   readonly status: Answered<StatusDocument | ProcessStatus>;
@@ -57,7 +57,7 @@ export interface Shared {
 /** The context of {@link Shared}. */
 export const SharedContext: Context<Shared | undefined> = createContext<Shared | undefined>(undefined);
 
-/** Returns what all views share. */
+/** Returns the state that all views share. */
 export function useShared(): Shared {
   const shared = useContext(SharedContext);
   if (shared === undefined) throw new Error('no context');

@@ -13,7 +13,7 @@ export interface Rates {
 }
 
 const HOUR_MS = 3_600_000;
-/** The agent completes an interval in this time. */
+/** Length of an interval of the agent's counts. */
 const INTERVAL_MS = 10_000;
 
 function ratesOf({ intervalMs, from, counts }: RatesDocument): Rates {

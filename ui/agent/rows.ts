@@ -14,16 +14,19 @@ export interface Row {
   readonly restored?: string | undefined;
 }
 
-/** Rows of a page. The agent allows at most 1,000. */
+/** Number of rows of a page, the maximum of the agent. */
 const PAGE = 1_000;
 
-/** The first page is small, so that it is shown at once. */
+/** Number of rows of the first page, which is small so that it is shown quickly. */
 const FIRST_PAGE = 200;
 
-/** Pages that stay unpacked: the last used ones. A million packed rows take about 20 MB, outside of the JavaScript heap. */
+/**
+ * Number of pages that stay unpacked, the last used ones. A million packed rows take about 20 MB, outside of the JavaScript
+ * heap.
+ */
 const UNPACKED = 16;
 
-/** Returns the number of the page with a row, and the first row of a page, if all pages are full. */
+/** Returns the number of the page with a row if all pages are full. */
 const pageOf = (index: number): number =>
   index < FIRST_PAGE ? 0 : 1 + Math.floor((index - FIRST_PAGE) / PAGE);
 const firstOf = (page: number): number => (page === 0 ? 0 : FIRST_PAGE + (page - 1) * PAGE);
@@ -71,28 +74,31 @@ function rowOf({
   };
 }
 
-/** What a list contains, and its order. */
+/** The filters and the order of a list. */
 export interface RowsQuery {
   readonly filters: Readonly<Record<string, string>>;
-  /** As the agent names it: `identity`, `-identity`; empty for the order of the agent, in which any page can be read first. */
+  /**
+   * The order as a parameter of the API: `identity`, `-identity`; empty for the order of the agent, in which pages can be read
+   * at random.
+   */
   readonly sort: string;
 }
 
 /**
- * The rows of a list that is read in pages. Without filters and order, the pages that are shown are read, wherever they are; else
- * one after the other. Pages that were not used for long are packed, so that a million rows fit into a small heap. The labels of
- * an identity are stored once.
+ * The rows of a list that is read in pages. Without filters and order, only the shown pages are read, at any position.
+ * Otherwise pages are read one after the other. Pages that have not been used for a while are packed, so that a million rows
+ * fit into a small heap. The labels of an identity are stored once.
  */
 export class Rows {
   /** True if all rows are loaded. */
   isComplete = false;
-  /** True if the agent has more rows, but does not sort them. */
+  /** True if the agent has more rows than it sorts. The list then lacks the last ones. */
   isCut = false;
   problem: string | undefined;
   /** Time at which the list was read. */
   readonly readAt: number = Date.now();
   readonly #query: RowsQuery;
-  /** False for a list whose first page has all rows. */
+  /** True if pages can be read at any position. */
   #isRandom: boolean;
   /** By number; those that were not read are missing. */
   readonly #pages: PageOfRows[] = [];

@@ -12,7 +12,7 @@ import { Timeline } from './timeline.tsx';
 /** Time between two reads of a short history. */
 const READ_MS = 3_000;
 
-/** The effective identity before and after a record of a prefix, if it is not the claimed one. */
+/** The effective identity before and after a change of a claim, if it differs from the claimed identity. */
 function Effective({ record }: { record: HistoryRecordDocument }): VNode | null {
   const { effective } = record;
   if (effective === undefined || effective.before === effective.after) return null;
@@ -29,7 +29,7 @@ function Effective({ record }: { record: HistoryRecordDocument }): VNode | null 
   );
 }
 
-/** The last changes of one thing, with a timeline. A click on a time shows the page as of then. */
+/** The last changes of one object, with a timeline. A click on a time shows the page as of that time. */
 export function Changes({ of, type }: { of: string; type: ChangeType }): VNode | null {
   const { feed, status } = useShared();
   const at = useMoment();

@@ -8,13 +8,13 @@ const HEIGHT = 130;
 
 const HOUR_S = 3_600;
 
-/** The shortest time that is shown, of an agent that was just started. */
+/** Minimum length of the shown time, for an agent that has just started. */
 const MIN_S = 300;
 
-/** Charts with this key show the cursor at the same time. */
+/** Charts with the same key show the cursor at the same time of their axes. */
 const SYNC = 'rates';
 
-/** Returns the computed value of a colour: a canvas does not know `light-dark()`. */
+/** Returns the computed value of a colour, because a canvas does not support `light-dark()`. */
 function colour(name: string): string {
   const probe = document.createElement('i');
   probe.style.color = `var(${name})`;

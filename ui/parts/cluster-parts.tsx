@@ -4,10 +4,10 @@ import { durationText } from '../../src/base/show-value.ts';
 import { agentNow } from '../agent/clock.ts';
 import { Mark, type Tone } from './marks.tsx';
 
-/** Judgements, the worst first. */
+/** The tones of states, worst first. */
 export const WORST_FIRST: readonly Tone[] = ['bad', 'warn', 'idle', 'good'];
 
-/** Returns how the state of a cluster is judged. A cluster whose last known state is served is a warning. */
+/** Returns the tone of a cluster's state. If only its last known state is served, the tone is `warn`. */
 export function clusterTone({ ready, knownAt, connected }: ClusterDocument): Tone {
   if (ready) return 'good';
   return connected || knownAt !== undefined ? 'warn' : 'bad';

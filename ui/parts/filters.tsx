@@ -21,7 +21,7 @@ export function TextFilter({
   const timer = useRef<ReturnType<typeof setTimeout>>();
   const input = useRef<HTMLInputElement>(null);
   useEffect(() => {
-    if (document.activeElement !== input.current) setText(value); // not under the hands of the user
+    if (document.activeElement !== input.current) setText(value); // but not while the user types
   }, [value]);
   const apply = (next: string): void => {
     clearTimeout(timer.current);

@@ -15,7 +15,7 @@ const NAMES: Readonly<Record<Result['kind'], string>> = {
   cluster: 'Clusters',
 };
 
-/** A search box with its results: arrows choose one, Enter opens it, Escape closes the results. */
+/** A search box with its results. Arrow keys select a result, Enter opens it, Escape closes the results. */
 function SearchBox({
   id,
   inputRef,
@@ -51,7 +51,7 @@ function SearchBox({
       setOpen(true);
     } else if (event.key === 'Enter') {
       event.preventDefault();
-      // The results on the screen may belong to a part of the text.
+      // The shown results may belong to an earlier text.
       if (results?.query === text.trim()) open(items[chosen]);
     } else if (event.key === 'Escape' && !isOpenAlways) {
       event.preventDefault();
@@ -189,7 +189,7 @@ export function Find(): VNode {
     addEventListener('keydown', pressed);
     return () => removeEventListener('keydown', pressed);
   }, []);
-  // Before the next key: otherwise the first letters would be lost.
+  // A layout effect, so that the field has the focus before the next key stroke.
   useLayoutEffect(() => {
     if (!isOpen) return;
     palette.current?.showModal();

@@ -10,7 +10,7 @@ import { Icon } from './icons.tsx';
 import { Mark } from './marks.tsx';
 import { MomentBar, MomentButton } from './moment.tsx';
 
-/** A view of the navigation, and the views of single things that belong to it. */
+/** The views of the navigation, each with the views of single objects that belong to it. */
 const TABS: readonly (readonly [view: string, ...of: readonly string[]])[] = [
   ['overview'],
   ['prefixes', 'ip'],
@@ -21,7 +21,7 @@ const TABS: readonly (readonly [view: string, ...of: readonly string[]])[] = [
   ['live'],
 ];
 
-/** The state of the connection, as heartbeats of an agent or answers of another process show it. */
+/** The state of the connection to the process. */
 function ConnectionMark(): VNode {
   const feed = useFeed();
   useTick(1_000);
@@ -60,7 +60,7 @@ function Tabs({ view }: { view: string }): VNode {
       ]
     : [];
   const bar = useRef<HTMLElement>(null);
-  // On a phone, the tab of the view may be beyond the edge.
+  // On a phone, the current tab may be outside of the screen.
   useEffect(() => {
     bar.current?.querySelector('[aria-current]')?.scrollIntoView({ block: 'nearest', inline: 'center' });
   }, [view, more.length]);

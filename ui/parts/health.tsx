@@ -6,17 +6,17 @@ import { problemsOf, type Readiness } from '../agent/problems.ts';
 import { counted } from '../format.ts';
 import { Mark, type Tone } from './marks.tsx';
 
-/** How each severity is shown. */
+/** The tone of each severity. */
 export const TONES: Readonly<Record<HealthProblem['severity'], Tone>> = { error: 'bad', warning: 'warn' };
 
-/** Problems that are listed. */
+/** Maximum number of listed problems. */
 const LISTED = 12;
 
 /** Returns the problems of the process and of the connection to it; undefined before the first status. */
 export function useProblems(): {
   readonly problems?: readonly HealthProblem[];
   readonly isReady: boolean;
-  /** False while nothing is heard from the process. */
+  /** False while the process does not answer. */
   readonly isCurrent: boolean;
 } {
   const { status } = useShared();
@@ -29,7 +29,7 @@ export function useProblems(): {
   return { problems, isReady: readiness?.ready === true, isCurrent };
 }
 
-/** Names each problem. Says that all is well only if there is none. */
+/** Lists the problems, or reports that there are none. */
 export function Health(): VNode {
   const { problems, isReady, isCurrent } = useProblems();
   const { document } = useShared().status;

@@ -15,7 +15,10 @@ const PATHS = {
 /** Name of an icon. */
 export type IconName = keyof typeof PATHS;
 
-/** A drawing of 16 pixels in the colour of the text. The text beside it, or the label of its button, has the meaning. */
+/**
+ * An icon of 16 pixels in the colour of the text. It is decorative: the text beside it, or the label of its button, has the
+ * meaning.
+ */
 export function Icon({ name }: { name: IconName }): VNode {
   return (
     <svg

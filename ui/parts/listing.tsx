@@ -6,7 +6,7 @@ import { LongTable } from './long-table.tsx';
 import { Empty, Pending, Problem, Title } from './panel.tsx';
 import type { Column } from './table.tsx';
 
-/** A view with all things of a kind: its title with their number, its filters, and a table. */
+/** A view with all objects of a kind: the title with their number, the filters, and a table. */
 export function Listing<T>({
   view,
   one,
@@ -20,7 +20,7 @@ export function Listing<T>({
 }: {
   /** The name of the view in addresses and in the API, in plural. */
   view: string;
-  /** The name of one thing. */
+  /** The name of one object, in singular. */
   one: string;
   parameters: URLSearchParams;
   /** Names of the parameters that are filters of the API. */
@@ -29,7 +29,7 @@ export function Listing<T>({
   version: string;
   columns: readonly Column<T>[];
   keyOf: (row: T) => string;
-  /** Tells where the things come from, if there are none. */
+  /** Text for an empty list: the sources of the objects. */
   hint: string;
   /** The fields of the filters. */
   children: ComponentChildren;

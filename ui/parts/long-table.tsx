@@ -3,7 +3,7 @@ import { useState } from 'preact/hooks';
 import { countText } from '../format.ts';
 import { type Column, Table } from './table.tsx';
 
-/** Rows that are shown at once. */
+/** Number of rows that are shown at first. */
 const SHOWN = 250;
 
 /** A table of many rows. It shows the first ones, and a button for more. */
@@ -16,7 +16,7 @@ export function LongTable<T>({
   columns: readonly Column<T>[];
   rows: readonly T[];
   keyOf: (row: T) => string;
-  /** Number of all rows; more than `rows` if the agent has too many to read them all. */
+  /** Number of all rows; larger than the length of `rows` if the agent has too many to read all. */
   total: number;
 }): VNode {
   const [shown, setShown] = useState(SHOWN);

@@ -3,7 +3,7 @@ import type { RestoredDocument } from '../../src/api/read-model.ts';
 import { durationText } from '../../src/base/show-value.ts';
 import { timeText } from '../format.ts';
 
-/** How a state is judged. Each has its own shape, so that no reader needs the colour. */
+/** The tone of a state. Each has a shape and a colour, so that it can be recognized without colours. */
 export type Tone = 'good' | 'warn' | 'bad' | 'idle';
 
 /** A state as a word with a mark. */
@@ -40,7 +40,7 @@ export function Chip({
   );
 }
 
-/** A label. A long one is broken between the parts of its key. */
+/** The text of a label. Lines may break between the parts of its key. */
 export function LabelText({ children }: { children: string }): VNode {
   return (
     <>

@@ -11,10 +11,13 @@ export interface MatrixRow {
   readonly counts: Readonly<Record<string, number>>;
 }
 
-/** Columns of clusters; the backends of others are counted together. */
+/** Maximum number of columns of clusters. The other clusters share one column. */
 const COLUMNS = 8;
 
-/** Returns the clusters that have columns: all of a small mesh, else the local one and those that serve most of the rows. */
+/**
+ * Returns the clusters with columns: all clusters of a small mesh; otherwise the local one and the clusters that serve most
+ * rows.
+ */
 function columnsOf(
   clusters: readonly string[],
   rows: readonly MatrixRow[],
@@ -128,7 +131,7 @@ function Row({
   );
 }
 
-/** Rows that the overview shows. */
+/** Number of rows in the overview. */
 export const MATRIX_ROWS = 12;
 
 /** A link to the list of all services. */

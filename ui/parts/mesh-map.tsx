@@ -10,10 +10,10 @@ const BOX = { width: 200, height: 88 };
 
 const GAP = 22;
 
-/** Width below which the clusters stand in one column. */
+/** Width below which the clusters are in one column. */
 const NARROW = 640;
 
-/** Clusters that are drawn as boxes; the others have a small mark. */
+/** Maximum number of clusters that are drawn as boxes. The others have a small mark. */
 const DRAWN = 8;
 const DRAWN_NARROW = 4;
 
@@ -26,7 +26,7 @@ interface Place {
   readonly y: number;
 }
 
-/** A cluster as a box that leads to its card. */
+/** A cluster as a box, which is a link to its card. */
 function Box({ place: { cluster, x, y }, text }: { place: Place; text?: string | undefined }): VNode {
   const { name, local, keys, revision, p99Ms } = cluster;
   const tone = clusterTone(cluster);
@@ -71,7 +71,7 @@ function worstFirst(clusters: readonly ClusterDocument[]): readonly ClusterDocum
     .sort((a, b) => rank(a) - rank(b) || compareNames(a.name, b.name));
 }
 
-/** Returns the places of the remote clusters: on both sides of the local one, or below it. */
+/** Returns the positions of the remote clusters: on both sides of the local one, or below it. */
 function placesOf(
   clusters: readonly ClusterDocument[],
   width: number,
@@ -178,7 +178,7 @@ function Others({ clusters }: { clusters: readonly ClusterDocument[] }): VNode {
   );
 }
 
-/** The link from a cluster to the local one. Its line is dashed if it does not deliver. */
+/** The line from a cluster to the local one. It is dashed if no changes are received. */
 function Link({
   place: { cluster, x, y },
   center,

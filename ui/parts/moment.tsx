@@ -8,7 +8,9 @@ import { agentNow } from '../agent/clock.ts';
 import { clockText, timeText, zoneText } from '../format.ts';
 import { Icon } from './icons.tsx';
 
-/** Kinds of views whose changes the keys step through: those of the shown thing, else all. */
+/**
+ * Views of single objects. The arrow keys step through the changes of the shown object; in other views, through all changes.
+ */
 const THINGS = ['ip', 'service', 'node'];
 
 /** Views that show the state of the moment. */
@@ -46,7 +48,10 @@ export function MomentButton(): VNode {
   );
 }
 
-/** Window of the first search for the next change; each search without a result is for a longer one. */
+/**
+ * Length of the first time window that is searched for the next change. After each search without a result, the window is
+ * longer.
+ */
 const FIRST_WINDOW_MS = 1_000;
 
 /** Returns the time of the first change after a moment; undefined if there is none. */
@@ -61,7 +66,7 @@ async function nextChange(key: string | undefined, time: number): Promise<string
   }
 }
 
-/** Opens the state at the change before or after a moment; now, if there is no later change. */
+/** Opens the state at the change before or after a moment. If there is no later change, opens the current state. */
 async function step(address: Address, at: string, isLater: boolean): Promise<void> {
   const time = Date.parse(at);
   const key = keyOf(address);
@@ -76,7 +81,10 @@ async function step(address: Address, at: string, isLater: boolean): Promise<voi
   adjust({ at: before.at });
 }
 
-/** The banner of a page that shows an earlier moment, with the way back. The arrow keys step through the changes. */
+/**
+ * The banner of a page that shows an earlier moment, with a button that returns to now. The arrow keys step through the
+ * changes.
+ */
 export function MomentBar({ address }: { address: Address }): VNode | null {
   const at = momentOf(address);
   const [problem, setProblem] = useState('');
@@ -147,7 +155,7 @@ const REASONS: Readonly<Record<NonNullable<PastDocument['reason']>, string>> = {
   clock: 'the system clock was changed around this time',
 };
 
-/** Tells why an answer about an earlier moment is not certain; nothing if it is. */
+/** Shows why an answer about an earlier moment is not certain; nothing if it is certain. */
 export function Certainty({ past }: { past: PastDocument | undefined }): VNode | null {
   if (past === undefined || past.certain) return null;
   return (

@@ -12,11 +12,11 @@ export function Panel({
   children,
 }: {
   title: string;
-  /** Stands beside the heading. */
+  /** Content beside the heading. */
   side?: ComponentChildren;
-  /** Its place in a grid: `half`, `third`, `two-thirds`. */
+  /** Width in a grid: `half`, `third`, `two-thirds`. */
   className?: string | undefined;
-  /** True if the content reaches the borders: a table. */
+  /** True if the content reaches the borders, as a table does. */
   flush?: boolean;
   children: ComponentChildren;
 }): VNode {
@@ -46,9 +46,9 @@ export function Title({
   side,
 }: {
   children: string;
-  /** The kind of the thing, before its name. */
+  /** The kind of the object, shown before its name. */
   kind?: string;
-  /** True for addresses. */
+  /** True for a monospaced title, such as an address. */
   mono?: boolean;
   side?: ComponentChildren;
 }): VNode {
@@ -68,7 +68,7 @@ export function Title({
   );
 }
 
-/** Stands for content that is being loaded. */
+/** Placeholder for content that is being loaded. */
 export function Skeleton(): VNode {
   return (
     <div class="skeleton" role="status">
@@ -89,12 +89,12 @@ export function Problem({ children }: { children: ComponentChildren }): VNode {
   );
 }
 
-/** Stands for missing content: a problem, or a skeleton until there is an answer. */
+/** Placeholder for missing content: the problem if there is one, else a skeleton. */
 export function Pending({ problem }: { problem: string | undefined }): VNode {
   return problem === undefined ? <Skeleton /> : <Problem>{problem}</Problem>;
 }
 
-/** Tells that there is nothing, and what to do next. */
+/** Text for empty content: a title, and what to do next. */
 export function Empty({ title, children }: { title: string; children?: ComponentChildren }): VNode {
   return (
     <div class="empty">
@@ -104,7 +104,7 @@ export function Empty({ title, children }: { title: string; children?: Component
   );
 }
 
-/** A list of names with their values. Values that are undefined are left out. */
+/** A list of names with their values. Undefined and false values are omitted. */
 export function Facts({ of }: { of: readonly (readonly [name: string, value: ComponentChildren])[] }): VNode {
   return (
     <dl class="facts">

@@ -9,12 +9,12 @@ import { SourceText } from './marks.tsx';
 import { Empty, Panel, Pending } from './panel.tsx';
 import { type Column, Table } from './table.tsx';
 
-/** Prefixes that are listed. */
+/** Maximum number of listed prefixes. */
 const LISTED = 200;
 
 const NONE = <span class="faint">–</span>;
 
-/** The columns with the filter that makes one of them the same in all rows. */
+/** The columns. If the list has the filter of a column, all rows have the same value and the column is omitted. */
 const COLUMNS: readonly (Column<EntryDocument> & { readonly filter?: string })[] = [
   { name: 'prefix', by: ({ prefix }) => prefix, cell: ({ prefix }) => <PrefixLink prefix={prefix} /> },
   {

@@ -6,7 +6,7 @@ import { useLabels } from '../agent/identity-names.ts';
 import { counted } from '../format.ts';
 import { IdentityLink, NodeLink, PrefixLink, ServiceLink } from './links.tsx';
 
-/** What a change did. */
+/** The kind of a change. */
 export type Sign = 'added' | 'changed' | 'removed' | 'event';
 
 /** A word for a change, with its own mark. */
@@ -14,7 +14,7 @@ export function SignMark({ sign }: { sign: Sign }): VNode {
   return <span class={`sign ${sign}`}>{sign}</span>;
 }
 
-/** Returns what a record did to its claim. */
+/** Returns the kind of change of a record. */
 export function signOf({ kind, before, after }: HistoryRecordDocument): Sign {
   if (kind === 'mark') return 'event';
   if (before === undefined) return 'added';
@@ -43,7 +43,7 @@ export function NamedIdentity({ identity }: { identity: number }): VNode {
   return <IdentityLink identity={identity} labels={useLabels(identity)} />;
 }
 
-/** An old and a new value: only one of them, if they are equal or there is no other. */
+/** An old and a new value; only one of them if they are equal or the other is missing. */
 function Change({ from, to }: { from: ComponentChildren; to: ComponentChildren }): VNode {
   return (
     <span>
@@ -54,7 +54,7 @@ function Change({ from, to }: { from: ComponentChildren; to: ComponentChildren }
   );
 }
 
-/** The changed fields of a prefix, with those that stay the same. */
+/** The old and the new values of the fields of a prefix. Equal ones are shown once. */
 function PrefixChange({ from, to }: { from: Recorded | undefined; to: Recorded | undefined }): VNode {
   const podOf = (of: Recorded | undefined): string | undefined =>
     of?.podName === undefined ? undefined : `${of.namespace}/${of.podName}`;
@@ -92,7 +92,7 @@ function PrefixChange({ from, to }: { from: Recorded | undefined; to: Recorded |
   );
 }
 
-/** The backends that a cluster added to a service and removed from it, or changed. */
+/** The backends that a cluster added, removed or changed in a service. */
 function ServiceChange({ from, to }: { from: Recorded; to: Recorded }): VNode {
   const [gone, came] = [from.backends ?? [], to.backends ?? []];
   const isIn = (list: typeof gone, address: string): boolean =>
@@ -127,7 +127,7 @@ function ServiceChange({ from, to }: { from: Recorded; to: Recorded }): VNode {
   );
 }
 
-/** Shows what a record changed: the old value and the new one. */
+/** Shows the old and the new value of a record. */
 export function RecordText({ record }: { record: HistoryRecordDocument }): VNode {
   const { kind, before, after, mark, detail } = record;
   if (mark !== undefined)
@@ -166,7 +166,7 @@ const CLUSTER_MARKS: ReadonlySet<string> = new Set<MarkKind>([
   'withdrawn',
 ]);
 
-/** A link to the thing that a record is about. */
+/** A link to the object of a record. */
 export function RecordLink({ record }: { record: HistoryRecordDocument }): VNode {
   const { kind, key = '', subject = 'agent', mark = '' } = record;
   if (kind === 'prefix') return <PrefixLink prefix={key} />;

@@ -6,14 +6,14 @@ import { compareNames } from '../format.ts';
 export interface Column<T> {
   readonly name: string;
   readonly cell: (row: T) => ComponentChildren;
-  /** Makes the column sortable. */
+  /** Value to sort by. If undefined, the column cannot be sorted. */
   readonly by?: (row: T) => string | number;
   /** True for figures, which are aligned at the right. */
   readonly number?: boolean;
   readonly className?: string;
 }
 
-/** Compares figures by value, and names in the order of a reader. */
+/** Compares numbers by value, and names in natural order. */
 function compare(a: string | number, b: string | number): number {
   return typeof a === 'number' && typeof b === 'number' ? a - b : compareNames(String(a), String(b));
 }

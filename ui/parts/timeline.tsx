@@ -7,7 +7,7 @@ import { clockText } from '../format.ts';
 
 const HOUR_MS = 3_600_000;
 
-/** The shown part starts a little before the oldest change, at least this long before the newest. */
+/** Minimum length of the shown time. It begins shortly before the oldest change. */
 const MIN_MS = 60_000;
 
 const WIDTH = 1_000;
@@ -19,7 +19,7 @@ interface Span {
   readonly value: number | null;
 }
 
-/** Returns the spans of equal effective identities, newest first. Where the identity is unknown, there is none. */
+/** Returns the spans of equal effective identities, newest first. There is no span for a time with an unknown identity. */
 function spansOf(items: readonly HistoryRecordDocument[], from: number, to: number): readonly Span[] {
   const spans: Span[] = [];
   let end = to;
@@ -35,7 +35,10 @@ function spansOf(items: readonly HistoryRecordDocument[], from: number, to: numb
   return spans;
 }
 
-/** A strip of at most the last hour: a bar for each effective identity, a tick for each change. A click shows the page as of then. */
+/**
+ * A strip of at most the last hour: a bar for each effective identity, a tick for each change. A click shows the page as of
+ * that time.
+ */
 export function Timeline({
   items,
   held,

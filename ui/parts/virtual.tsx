@@ -2,13 +2,13 @@ import type { VNode } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { nextOrder, sortOf } from './table.tsx';
 
-/** Height of a row in pixels. A browser shows elements of at most 33,554,432 pixels, so of a million rows. */
+/** Height of a row in pixels. A browser shows elements of at most 33,554,432 pixels, which is a million rows. */
 const ROW = 32;
 
 /** Maximum number of rows of a list. */
 export const MAX_ROWS = 1_000_000;
 
-/** Rows that are rendered above and below the visible ones. */
+/** Number of rows that are rendered above and below the visible ones. */
 const BEYOND = 12;
 
 /** A column of a {@link VirtualTable}. */

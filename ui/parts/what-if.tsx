@@ -93,7 +93,7 @@ const NODE_COLUMNS: readonly Column<LineOf<'node'>>[] = [
   },
 ];
 
-/** Returns counts with their words; those that are 0 are omitted. */
+/** Returns counts with their words, without those that are 0. */
 function countsText(of: readonly (readonly [count: number, word: string])[]): string {
   const named = of.flatMap(([count, word]) => (count > 0 ? `${countText(count)} ${word}` : []));
   return named.join(', ') || 'no changes';
@@ -154,7 +154,7 @@ function Summary({ of, cluster, at }: { of: LineOf<'summary'>; cluster?: string;
   );
 }
 
-/** A table for each kind that has lines. */
+/** A table for each kind of difference with at least one line. */
 function Groups<T extends LineOf<'prefix' | 'service' | 'node'>>({
   lines,
   titles,
@@ -213,8 +213,9 @@ async function evaluate(edit: object, signal: AbortSignal): Promise<Evaluated> {
 }
 
 /**
- * A button that asks what would change if a remote cluster or a node (`cluster/name`) left the mesh, and the answer. Not shown for
- * earlier moments, because the agent evaluates its current state. Needs a `key`, so that another object begins without an answer.
+ * A button that evaluates the changes if a remote cluster or a node (`cluster/name`) left the mesh, and the answer. It is not
+ * shown for earlier moments, because the agent evaluates its current state. Use it with a `key` per object, so that it does not
+ * show the answer of another object.
  */
 export function WhatIfItLeft(of: { cluster: string } | { node: string }): VNode | null {
   const isNow = useMoment() === undefined;

@@ -11,7 +11,7 @@ import { Empty, Facts, Panel, Pending, Title } from '../parts/panel.tsx';
 import { type Column, Table } from '../parts/table.tsx';
 import { WhatIfItLeft } from '../parts/what-if.tsx';
 
-/** The list of each resource that has one. */
+/** The view with the list of a resource, by resource. */
 const LISTS: Readonly<Record<string, string>> = {
   nodes: 'nodes',
   services: 'services',
@@ -34,7 +34,7 @@ const TONES: Readonly<Record<StoreDocument['state'], Tone>> = {
 
 const NONE = <span class="faint">–</span>;
 
-/** Returns a column of figures that some stores do not have. */
+/** Returns a column of numbers that may be missing. */
 function figures(
   name: string,
   of: (store: StoreDocument) => number | undefined,

@@ -25,10 +25,10 @@ const RULES: Readonly<Record<NonNullable<ExplanationDocument['decidedBy']>, stri
   'endpoint-over-cidr': 'An endpoint IP shadows the CIDR of the same single address.',
 };
 
-/** Backends of a cluster that are listed. */
+/** Maximum number of listed backends of a cluster. */
 const BACKENDS = 4;
 
-/** One claim: who says so, what it says, and whether it is effective. */
+/** One claim: its writer, its attributes, and whether it is effective. */
 function Claim({ claim, isFirst }: { claim: ClaimDocument; isFirst: boolean }): VNode {
   const { key, source, owner, identity, labels, hostIP, namespace, podName, shadowed, restored } = claim;
   const { origin, since, until } = claim;
@@ -67,7 +67,7 @@ function Claim({ claim, isFirst }: { claim: ClaimDocument; isFirst: boolean }): 
   );
 }
 
-/** What the address is of a service or a node. */
+/** The role of an address in a service or a node. */
 function RoleText({ role }: { role: AddressRoleDocument }): VNode {
   return (
     <div>
@@ -134,7 +134,7 @@ function Backends({ name }: { name: string }): VNode {
   );
 }
 
-/** The entry of the kernel, and whether it is that of the cache. */
+/** The entry of the kernel, and the entry of the cache if they differ. */
 function KernelText({ entry }: { entry: NonNullable<ExplanationDocument['kernel']> }): VNode {
   const { kernel = 'no entry', cache = 'no entry', failure } = entry;
   if (failure !== undefined) return <Mark tone="bad">{failure}</Mark>;
@@ -222,7 +222,7 @@ function CardOf({ document }: { document: ExplanationDocument }): VNode {
   );
 }
 
-/** Shows one IP or CIDR: its claims, what it belongs to, and its last changes. */
+/** Shows one IP or CIDR: its claims, the service or node that it belongs to, and its last changes. */
 export function IP({ name }: { name: string }): VNode {
   const at = useMoment();
   const { document, problem } = useAnswer<ExplanationDocument>(

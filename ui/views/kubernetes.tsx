@@ -17,7 +17,7 @@ const TONES: Readonly<Record<KindDocument['state'], Tone>> = {
   resting: 'idle',
 };
 
-/** Where each group of data comes from. */
+/** Texts for the provider of each group of data. */
 const PROVIDERS: Readonly<Record<KubernetesDocument['handover']['ip'], string>> = {
   following: 'from Kubernetes',
   resting: 'from a kvstore',

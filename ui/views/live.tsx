@@ -55,7 +55,7 @@ function Line({ record }: { record: HistoryRecordDocument }): VNode {
   );
 }
 
-/** Shows all changes, the newest first. Starts with the last ones; can be paused and filtered. */
+/** Shows the last changes and then each new one, newest first. Can be paused and filtered. */
 export function Live({ parameters }: { parameters: URLSearchParams }): VNode {
   const feed = useFeed();
   const { records, problem } = useRecords();

@@ -16,7 +16,7 @@ import { Reflectors } from './kubernetes.tsx';
 import { Charts } from './overview-charts.tsx';
 import { Process } from './process.tsx';
 
-/** Titles of the panels that figures lead to. */
+/** Titles of panels. The counts at the top are links to them. */
 const CONFLICTS = 'Conflicts between clusters';
 const REJECTED = 'Last rejected';
 
@@ -63,7 +63,7 @@ function rowsOf(services: readonly ServiceDocument[], local: string): readonly M
   });
 }
 
-/** The rows of the matrix: services without backends, those that one cluster serves, the others. */
+/** The rows of the matrix: first services without backends, then those that only one cluster serves, then the others. */
 function useMatrixRows(local: string, isMesh: boolean): Answered<readonly MatrixRow[]> {
   const version = useVersion('service');
   const path = (served?: string): string => withQuery('/v1/services', { served, limit: String(MATRIX_ROWS) });

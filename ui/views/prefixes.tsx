@@ -17,7 +17,7 @@ const FILTERS = ['within', 'identity', 'label', 'pod', 'node', 'source', 'cluste
 /** A list of at most this many rows is read again after changes. Of a longer one, the page shows the number of changes. */
 const FOLLOWED = 1_000;
 
-/** Rows that are loaded ahead of the shown ones. */
+/** Number of rows that are loaded ahead of the shown ones. */
 const AHEAD = 3_000;
 
 /** Time between two reads of a list that is followed. */
@@ -31,7 +31,7 @@ const COLUMNS: readonly VirtualColumn[] = [
   { name: 'source', width: 'minmax(9rem, 1.9fr)' },
 ];
 
-/** The name of the order by each column. */
+/** The name of the API's order for each column. */
 const ORDERS = ['prefix', 'identity', 'pod', 'node', 'source'];
 
 function cellsOf({ prefix, identity, labels, pod, host, source, owner, restored }: Row): readonly VNode[] {
@@ -56,7 +56,7 @@ function cellsOf({ prefix, identity, labels, pod, host, source, owner, restored 
   ];
 }
 
-/** Returns the filters of the API for the parameters of the address. The family is a filter for all addresses of it. */
+/** Returns the filters of the API for the parameters of the address. The family is a filter `within` all addresses of it. */
 function filtersOf(parameters: URLSearchParams): Readonly<Record<string, string>> {
   const filters: Record<string, string> = {};
   for (const name of FILTERS) {

@@ -37,7 +37,7 @@ function valueText(value: unknown): string {
 
 const MISSING = <span class="faint">–</span>;
 
-/** Returns a column of figures that some rows do not have. */
+/** Returns a column of numbers that may be missing. */
 function figures<T>(name: string, of: (row: T) => number | undefined): Column<T> {
   return {
     name,
@@ -50,7 +50,7 @@ function figures<T>(name: string, of: (row: T) => number | undefined): Column<T>
   };
 }
 
-/** Returns a column of times that some rows do not have. */
+/** Returns a column of times that may be missing. */
 function times<T>(name: string, of: (row: T) => number | undefined): Column<T> {
   return {
     name,
@@ -100,7 +100,7 @@ const CLUSTER_COLUMNS: readonly Column<FollowedClusterDocument>[] = [
 /** Columns of the clusters of an operator, which copies nothing. */
 const FOLLOWED = ['cluster', 'state', 'last failure'];
 
-/** Titles that are not the name of the field. */
+/** Titles that differ from the name of the field. */
 const TITLES: Readonly<Record<string, string>> = { mcs: 'Multi-cluster services' };
 
 function titleOf(name: string): string {

@@ -14,7 +14,7 @@ import { type Column, Table } from '../parts/table.tsx';
 
 type Offered = ExplainedServiceDocument['explain']['backends'][number];
 
-/** Returns the columns of the table. A column without any value is left out. */
+/** Returns the columns of the table. Columns without a value are omitted. */
 function columns(local: string, backends: readonly Offered[]): readonly Column<Offered>[] {
   const has = (of: (backend: Offered) => string | undefined): boolean =>
     backends.some((backend) => of(backend));
@@ -29,7 +29,7 @@ function columns(local: string, backends: readonly Offered[]): readonly Column<O
     {
       name: 'state',
       by: ({ state }) => state,
-      // Only what differs has a mark, so that it can be seen among many.
+      // Only unusual states have a mark, so that they stand out.
       cell: ({ state }) => (state === 'active' ? state : <Mark tone="warn">{state}</Mark>),
     },
     { name: 'weight', number: true, by: ({ weight = 100 }) => weight, cell: ({ weight = 100 }) => weight },
@@ -61,7 +61,7 @@ function columns(local: string, backends: readonly Offered[]): readonly Column<O
   return all.filter((column) => column !== false);
 }
 
-/** Shows one service: its frontends, and who offers which backend. */
+/** Shows one service: its frontends, and the backends that each cluster offers. */
 export function Service({ name }: { name: string }): VNode {
   const at = useMoment();
   const local = useStatus()?.cluster ?? 'local';

@@ -3,8 +3,8 @@ import { InputError } from '../../process/input-error.ts';
 /** A file of an archive or folder. */
 export interface ArchiveEntry {
   /**
-   * Path within the archive, with `/`. Files of an archive in the archive have its path before theirs. It names a file in reports;
-   * it is never opened as a path of this machine.
+   * Path within the archive, with `/`. For a file of a nested archive, it begins with the path of that archive. The path is for
+   * reports, and is never opened on this machine.
    */
   readonly name: string;
   /** Wall time of the last modification in milliseconds since the epoch; undefined if unknown. */
@@ -15,7 +15,7 @@ export interface ArchiveEntry {
 
 /** A folder or archive. */
 export interface Archive {
-  /** Yields all regular files. May be called again after the end, or after it was left. */
+  /** Yields all regular files. May be called again after the iteration has ended. */
   entries(): AsyncGenerator<ArchiveEntry, void, void>;
   close(): Promise<void>;
 }
@@ -31,10 +31,10 @@ export type ArchiveErrorCode =
   | 'entry-too-large'
   | 'archive-too-large';
 
-/** The archive cannot be read. Its message names the file and the remedy. */
+/** Thrown if an archive cannot be read. The message names the file and the remedy. */
 export class ArchiveError extends InputError {
   readonly code: ArchiveErrorCode;
-  /** The file that it is about, with the path of its archive. */
+  /** The file with the error, with the path of its archive. */
   readonly path: string;
 
   constructor(code: ArchiveErrorCode, path: string, why: string, options?: ErrorOptions) {
@@ -46,15 +46,15 @@ export class ArchiveError extends InputError {
 
 /** Limits of an archive and its contents, so that a small file cannot fill the memory. */
 export interface ArchiveLimits {
-  /** Files of an archive, of a folder, and of each archive within. */
+  /** Maximum number of files of an archive or folder, and of each nested archive. */
   readonly entries: number;
-  /** Bytes of one file after decompression, if the file is read as a whole. */
+  /** Maximum size of one file after decompression, if the file is read as a whole. */
   readonly entryBytes: number;
-  /** Bytes of one archive after decompression, and of all archives within it together. */
+  /** Maximum size of the archive after decompression, and the same for all nested archives together. */
   readonly archiveBytes: number;
 }
 
-/** A sysdump of 100 nodes has about 30,000 files and 1 GB; the largest file is the list of endpoints. */
+/** Default limits. A sysdump of 100 nodes has about 30,000 files and 1 GB; the largest file is the list of endpoints. */
 export const DEFAULT_LIMITS: ArchiveLimits = {
   entries: 200_000,
   entryBytes: 256 << 20,
@@ -71,7 +71,7 @@ export class ByteBudget {
     this.#left = most;
   }
 
-  /** Takes bytes. Throws {@link ArchiveError} if there are not as many left. */
+  /** Subtracts bytes from the budget. Throws {@link ArchiveError} if fewer are left. */
   take(bytes: number, path: string): void {
     this.#left -= bytes;
     if (this.#left < 0)
@@ -119,7 +119,7 @@ export async function readTail(entry: ArchiveEntry, most: number): Promise<Buffe
     size += chunk.length;
     if (size < 64 * most) continue;
     const joined = Buffer.concat(tail);
-    // Copied, so that the rest of the chunks can be freed.
+    // A copy, so that the chunks can be freed.
     const lastBytes = Buffer.from(joined.subarray(Math.max(0, joined.length - most)));
     tail = [lastBytes];
     size = lastBytes.length;

@@ -17,10 +17,11 @@ import { decompressed } from './decompressed.ts';
 import { readTar } from './tar-reader.ts';
 import { ZipArchive } from './zip-reader.ts';
 
-/** Folders are read to this depth, and archives within archives to this one. */
-const DEPTH = 8;
-const ARCHIVE_DEPTH = 2;
-/** The first block of a tar file, which has its magic. */
+/** Maximum depth of folders. */
+const MAX_DEPTH = 8;
+/** Maximum depth of nested archives. */
+const MAX_ARCHIVE_DEPTH = 2;
+/** Size of the first block of a tar file, which contains its magic. */
 const HEAD_BYTES = 512;
 const TAR = /\.(tar|tar\.gz|tgz)$/;
 
@@ -110,9 +111,9 @@ class FolderArchive implements Archive {
     for (const item of items) {
       const name = folder === '' ? item.name : `${folder}/${item.name}`;
       const path = join(this.#path, name);
-      if (item.isDirectory() && depth < DEPTH) yield* this.#within(name, depth + 1);
+      if (item.isDirectory() && depth < MAX_DEPTH) yield* this.#within(name, depth + 1);
       if (!item.isFile()) continue;
-      // If the file has vanished, its content has the error.
+      // If the file was deleted, reading its content throws the error.
       const found = await lstat(path).catch(() => undefined);
       yield { name, modifiedAt: found?.mtimeMs, content: () => chunksOf(path) };
     }
@@ -155,15 +156,18 @@ async function firstBytes(path: string): Promise<Buffer> {
 /** Options of {@link allEntries}. */
 export interface NestedOptions {
   readonly limits: ArchiveLimits;
-  /** Receives the error of an archive within the archive. Its files up to there were yielded. */
+  /** Receives the error of a nested archive. Its files before the error were yielded. */
   readonly onBroken: (error: ArchiveError) => void;
-  /** The bytes that the archives within may still have when they are unpacked; default: the limit of an archive. */
+  /** Remaining bytes for unpacked nested archives; default: the limit of an archive. */
   readonly budget?: ByteBudget;
-  /** If false for the name of an archive within the archive, it is yielded as a file. Default: all are opened. */
+  /** Returns false for a nested archive that is to be yielded as a file. Default: all are opened. */
   readonly opens?: (name: string) => boolean;
 }
 
-/** Yields the files of an archive, and those of tar archives within, which have together at most the bytes of one archive. */
+/**
+ * Yields the files of an archive and of nested tar archives. All nested archives together may have the unpacked size of one
+ * archive.
+ */
 export async function* allEntries(
   entries: AsyncIterable<ArchiveEntry>,
   options: NestedOptions,
@@ -172,7 +176,7 @@ export async function* allEntries(
   const { limits, budget = new ByteBudget(limits.archiveBytes) } = options;
   for await (const entry of entries) {
     const { name } = entry;
-    if (depth >= ARCHIVE_DEPTH + 1 || !TAR.test(name) || options.opens?.(name) === false) {
+    if (depth >= MAX_ARCHIVE_DEPTH + 1 || !TAR.test(name) || options.opens?.(name) === false) {
       yield entry;
       continue;
     }

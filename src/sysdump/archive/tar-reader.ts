@@ -2,13 +2,13 @@ import { type ArchiveEntry, ArchiveError, type ArchiveLimits, ByteBudget, checkC
 
 const BLOCK = 512;
 const NUL = 0;
-/** Limit of a long name or of the records of a pax header. */
+/** Maximum size of a long name or of the records of a pax header. */
 const MAX_HEADER_BYTES = 1 << 20;
 
 /** Types of entries: regular file (two forms), contiguous file, and the headers that change the next entry. */
 const FILES: ReadonlySet<string> = new Set(['0', '\0', '7']);
 
-/** Reads a stream in blocks, and the rest of an entry that was not read. */
+/** Reads or skips a number of bytes of a stream of chunks. */
 class BlockSource {
   readonly #chunks: AsyncIterator<Uint8Array>;
   readonly #path: string;
@@ -108,7 +108,7 @@ function header(block: Buffer): Header {
   return {
     name: folder === '' ? name : `${folder}/${name}`,
     size: number(block, 124, 136),
-    // Archives that are made without times have 0.
+    // 0 in archives that were created without times
     modifiedAt: seconds > 0 ? seconds * 1000 : undefined,
     type: String.fromCharCode(block[156] ?? 0),
   };

@@ -15,14 +15,14 @@ const END_64 = 0x0606_4b50;
 const END_64_LOCATOR = 0x0706_4b50;
 const CENTRAL = 0x0201_4b50;
 const LOCAL = 0x0403_4b50;
-/** The end record and its longest comment. */
+/** Maximum size of the end record with its comment. */
 const END_BYTES: number = 22 + 0xffff;
 const UNKNOWN_32 = 0xffff_ffff;
 const STORED = 0;
 const DEFLATED = 8;
 const ENCRYPTED = 1;
 const CHUNK: number = 256 << 10;
-/** Limit of the directory: 200,000 names of 1,000 bytes. */
+/** Maximum size of the directory: 200,000 names of 1,000 bytes. */
 const MAX_DIRECTORY_BYTES: number = 256 << 20;
 
 /** An entry of the directory. */
@@ -53,12 +53,12 @@ export class ZipArchive implements Archive {
     this.#listed = listed;
   }
 
-  /** Opens a zip file. Throws {@link ArchiveError} if it is none, or truncated. */
+  /** Opens a zip file. Throws {@link ArchiveError} if it is no zip file or is truncated. */
   static async open(path: string, limits: ArchiveLimits): Promise<ZipArchive> {
     const file = await open(path, 'r');
     try {
       const listed = await readDirectory(file, path, limits);
-      // The entries of a bomb may share their packed bytes, so the sizes are added here.
+      // Add up the unpacked sizes, because the entries of a zip bomb may share their packed bytes.
       const budget = new ByteBudget(limits.archiveBytes);
       for (const { size } of listed) budget.take(size, path);
       return new ZipArchive(file, path, listed);

@@ -3,10 +3,12 @@ import { type AddressWords, addressBits, type Family, maskWords } from '../../ne
 import { formatAddress } from '../../net/format-address.ts';
 import { canonicalKey, parseKey, prefixRegister } from '../../net/prefix.ts';
 
-/** Prefixes that keep their addresses, because these have a meaning of their own: unspecified, loopback, link-local, multicast. */
+/**
+ * Prefixes whose addresses are not replaced, because they have a special meaning: unspecified, loopback, link-local, multicast.
+ */
 const KEPT = ['0.0.0.0/8', '127.0.0.0/8', '169.254.0.0/16', '224.0.0.0/3', '::/127', 'fe80::/10', 'ff00::/8'];
 
-/** Maximum number of digests in memory: about 30 MB. */
+/** Maximum number of cached HMACs: about 30 MB. */
 const MAX_DIGESTS = 100_000;
 
 function bytesOf({ family, w0, w1, w2, w3 }: Readonly<AddressWords>): Uint8Array {
@@ -38,8 +40,8 @@ const KEPT_BYTES = KEPT.map((text) => {
 });
 
 /**
- * Replaces addresses so that two of them have as many leading bits in common as before, whatever they were. So the longest match of
- * an address stays that of its replacement. Each bit is flipped or kept as decided by an HMAC of the bits before it.
+ * Replaces addresses such that any two replacements have as many leading bits in common as the original addresses. So longest
+ * matches are preserved. An HMAC of the preceding bits decides if a bit is flipped.
  */
 export class AddressScrub {
   readonly #secret: Uint8Array;
@@ -50,9 +52,9 @@ export class AddressScrub {
   }
 
   /**
-   * Returns the replacement of an address or prefix, with its address space: `10.1.2.3`, `10.1.0.0/16`, `10.1.2.3@5`. The replacement
-   * of text that is not canonical is not canonical, because a key with such a name is rejected. Returns undefined if the text is no
-   * address.
+   * Returns the replacement of an address or prefix, with its address space: `10.1.2.3`, `10.1.0.0/16`, `10.1.2.3@5`. The
+   * replacement of a text in non-canonical form is not canonical either, so that a decoder still rejects it. Returns undefined
+   * if the text is no address.
    */
   replace(text: string): string | undefined {
     if (!parseKey(text, register)) return undefined;
@@ -78,7 +80,10 @@ export class AddressScrub {
     });
   }
 
-  /** Returns the index of the last bit that is not flipped, so that no address enters or leaves a kept prefix. */
+  /**
+   * Returns the index of the last bit that must not be flipped, so that no address enters or leaves one of the {@link KEPT}
+   * prefixes.
+   */
   #keptBits(bytes: Uint8Array): number {
     let kept = -1;
     for (const { bytes: of, length } of KEPT_BYTES) {
@@ -101,7 +106,7 @@ export class AddressScrub {
   }
 }
 
-/** Returns another spelling of an address than the canonical one, of the same kind as that of `text`. */
+/** Returns a non-canonical spelling of an address, of the same kind as that of `text`. */
 function otherSpelling(words: AddressWords, text: string): string {
   if (words.family === 4 && text.includes(':')) return `::ffff:${formatAddress(words)}`;
   if (words.family === 4) return formatAddress({ ...words, w0: words.w0 | 1 });

@@ -17,11 +17,11 @@ const WORDS = /[^\s:/=;,@"'`{}[\]()<>|&?#%+!*\\$^]+/g;
 const NUMBER = /^\d{1,20}$/;
 const TIME = /^\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d)$/;
 
-/** Text that no decoder accepts. Replaced words could turn other invalid text into JSON. */
+/** Replacement of text that is not JSON. No decoder accepts it; replacing words could turn the text into valid JSON. */
 const INVALID_JSON = '{';
-/** Bytes that no decoder of text accepts. */
+/** Replacement of bytes that are not UTF-8. */
 const NOT_UTF8: TapeValue = { value64: '/w==' };
-/** A slice that no decoder accepts. */
+/** Replacement of an invalid slice. No decoder accepts it. */
 const INVALID_SLICE: TapeValue = { value64: 'AA==' };
 
 /**
@@ -124,7 +124,10 @@ export class LineScrub {
     );
   }
 
-  /** Returns the address and the mask of a prefix that has both. A mask is kept, because it is a length. */
+  /**
+   * Returns the replaced fields `IP` and `Mask` of a prefix; undefined if one is no text. A mask is kept, because it is only a
+   * length.
+   */
   #masked({
     IP: ip,
     Mask: mask,

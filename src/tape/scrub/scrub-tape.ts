@@ -20,9 +20,9 @@ function textOf({ seq, ms, ev, ...content }: TapeLine): string {
 }
 
 /**
- * Writes a copy of a tape with other names and addresses to a folder, which must be empty. The lines and their numbers are the same,
- * except that digests and notes are empty. Reads the tape twice; lines that are added between are not copied. Throws `TapeError`
- * with the first invalid line.
+ * Writes a copy of a tape with other names and addresses to a folder, which must be empty. The lines and their numbers are the
+ * same, except that digests and notes are empty. Reads the tape twice; lines that are added between the two reads are not
+ * copied. Throws `TapeError` with the first invalid line.
  */
 export async function scrubTape(
   path: string,
@@ -33,7 +33,7 @@ export async function scrubTape(
   const parts = await openTape(path);
   const [present] = await folder.names();
   if (present !== undefined) throw new InputError(`--out: the folder is not empty: ${present}`);
-  // The secret is not kept, because it reveals the addresses.
+  // The secret is used once and not stored, because it reveals the addresses.
   const scrub = new LineScrub(randomBytes(32));
   const lengths: number[] = [];
   for (const [index, part] of parts.entries()) {
