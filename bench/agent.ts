@@ -17,15 +17,15 @@ import type { ProbeReport } from './agent/probe.ts';
 import { expect } from './expect.ts';
 import { textTable } from './text-table.ts';
 
-/** One agent, with the prefixes of one remote cluster. */
+/** The figures of one agent with the prefixes of one remote cluster. */
 export interface AgentRun {
   readonly source: 'load' | 'etcd';
   readonly prefixes: number;
-  /** From the start of the process until it was ready. */
+  /** Time from the start of the process until the agent was ready. */
   readonly readyMs: number;
   readonly start: ProbeReport;
   readonly memory: AgentMemory;
-  /** While {@link CHANGES_PER_SECOND} values changed; only with etcd. */
+  /** Figures while {@link CHANGES_PER_SECOND} values a second changed; only with etcd. */
   readonly changing: (ProbeReport & { readonly ms: number }) | undefined;
 }
 
@@ -40,7 +40,7 @@ const CHANGES_PER_SECOND = 1000;
 const CHANGE_MS = 15_000;
 /** Interval of the changes. */
 const TICK_MS = 20;
-/** Time after which the memory is that of an agent at rest. */
+/** Time without changes before the memory at rest is read. */
 const REST_MS = 5000;
 
 const pause = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));

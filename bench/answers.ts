@@ -28,11 +28,14 @@ const LEAVING = 4;
 /** The result of {@link benchAnswers}. */
 export interface AnswersReport {
   readonly prefixes: number;
-  /** CPU microseconds that a digest adds to a change of a claim; `question`: those of the next question for each changed key. */
+  /**
+   * CPU microseconds that a digest adds to a change of a claim. `question`: CPU microseconds of the next question, per changed
+   * key.
+   */
   readonly digest: { readonly identity: number; readonly pod: number; readonly question: number };
   /** CPU milliseconds of the first question, and its longest step. */
   readonly first: { readonly ms: number; readonly longestMs: number };
-  /** CPU milliseconds of both agents and the client, with the sums read before, and the bytes of the answers. */
+  /** CPU milliseconds of both agents and the client if the sums were read before, and the bytes of the answers. */
   readonly diff: { readonly ms: number; readonly bytes: number };
   readonly whatIf: {
     readonly touched: number;
@@ -73,7 +76,7 @@ function runSteps(steps: Iterator<unknown>): { readonly ms: number; readonly lon
   return { ms, longestMs };
 }
 
-/** Returns what a digest adds to changes, beyond those of a cache without observers, and the cost of the question that follows. */
+/** Returns the cost that a digest adds to changes of a cache, and the cost of the next question. */
 function digestCost(
   cache: IPCache,
   keys: readonly string[],
@@ -88,7 +91,7 @@ function digestCost(
     const withDigest: number[] = [];
     for (let round = 0; round < 2 * ROUNDS; round++) {
       edition++;
-      // As decoded values are: flat strings of their own.
+      // Parsed, so that the strings are new and flat, as in decoded values.
       const changed = JSON.parse(JSON.stringify(claims.slice(0, changes).map(edit))) as Claim[];
       const digest = new ClaimDigest({ ipcache: cache });
       if (round % 2 === 1) runSteps(digest.read());
@@ -180,7 +183,7 @@ async function whatIfCost(cache: IPCache, n: number): Promise<AnswersReport['wha
   return { touched, ms, us: (ms * 1000) / touched, longestMs, mib };
 }
 
-/** Measures what the answers about differences cost: digests, the diff of two agents, and what-if. */
+/** Measures the cost of answers about differences: digests, the diff of two agents, and what-if. */
 export async function benchAnswers({
   n = 1_000_000,
   json = false,

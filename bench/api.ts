@@ -46,19 +46,19 @@ export interface ApiBenchReport {
   /** Delay of a change until it was in the engines and listeners were notified. */
   readonly lag: Spread;
   readonly loop: LoopDelay;
-  /** The same in CPU time of the agent, which other processes of the machine do not increase. */
+  /** The delay of the event loop in CPU time of the agent, which other processes do not increase. */
   readonly heldUp: Spread;
-  /** CPU time of the agent, of a second. */
+  /** CPU time of the agent per second: 1 is a whole core. */
   readonly cpu: number;
   /** Load average over one minute: at the beginning, and after the load. */
   readonly load: readonly [before: number, after: number];
   /** Growth of the live memory during the run, in bytes. */
   readonly growth: number;
   readonly clients: LoadReport;
-  /** Memory for a monitor that never reads during the load, and the size of the changes during that time, in bytes. */
+  /** Memory for a monitor that never reads during the load, in bytes. */
   readonly deafBytes: number;
   readonly deafChanges: number;
-  /** A page of 1,000 prefixes, from the request to the end of the answer, over a connection. */
+  /** Time of a page of 1,000 prefixes, from the request to the end of the answer, over a connection. */
   readonly page: Spread;
   /** CPU time of the agent for a page, in milliseconds. */
   readonly pageCPU: number;
@@ -70,7 +70,7 @@ const DEFAULT_PREFIXES = 1_000_000;
 const MONITORS = 50;
 const REQUESTS_PER_SECOND = 1_000;
 const CHANGES_PER_SECOND = 10_000;
-/** Changes of one turn: about 2 ms with 50 monitors. */
+/** Maximum number of changes in one turn: about 2 ms with 50 monitors. */
 const MOST_CHANGES = 200;
 const SECONDS = 20;
 const DEAF_SECONDS = 60;
@@ -134,8 +134,9 @@ function spread(values: readonly number[]): Spread {
 }
 
 /**
- * Writes changes at their times, and returns the delay of each batch of a millisecond. If the machine is too busy, the changes are
- * late: a turn that wrote all of them would block the requests that are measured beside it, and the next turn would have more.
+ * Writes changes at a constant rate, and returns the delay of each batch of a millisecond. A turn writes a limited number. If
+ * the machine is too busy, changes are therefore late, because a turn that wrote all of them would block the measured requests
+ * and make the next turn even longer.
  */
 async function flow(model: BenchModel, prefixes: number, seconds: number): Promise<readonly number[]> {
   const late: number[] = [];
@@ -185,7 +186,7 @@ async function searchTimes(app: ReturnType<typeof createApp>, prefixes: number):
       'none',
     ]) {
       const ms = await cpuOf(async () => void (await app.request(`/v1/search?q=${query}`)));
-      if (round >= 0) times.push(ms); // the first ones are compiled
+      if (round >= 0) times.push(ms); // negative rounds are the warm-up
     }
   }
   return spread(times);
@@ -194,8 +195,8 @@ async function searchTimes(app: ReturnType<typeof createApp>, prefixes: number):
 const LOOK_MS = 5;
 
 /**
- * Reads every 5 ms the CPU time used since the last read, and returns the excess over 5 ms: the time for which the agent blocked
- * its own event loop, even if the machine is busy. Its helper threads count, too.
+ * Every 5 ms, reads the CPU time used since the last read. Returns the excess over 5 ms, which is the time for which the agent
+ * blocked its own event loop, even if the machine is busy. Helper threads are included.
  */
 async function heldUpDuring(work: () => Promise<void>): Promise<Spread> {
   const held: number[] = [];

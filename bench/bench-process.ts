@@ -6,7 +6,10 @@ import { fileURLToPath } from 'node:url';
 import type { BenchOptions } from './catalog.ts';
 
 const SCRIPT = fileURLToPath(new URL('./run-one.js', import.meta.url));
-/** Most of the memory of the machine, in MiB. The default limit of Node is 4 GiB, too little for 10,000,000 entries. */
+/**
+ * Limit of the heap in MiB: most of the memory of the machine. The default of Node, 4 GiB, is too little for 10,000,000
+ * entries.
+ */
 const HEAP_MIB: number = Math.floor((totalmem() / 2 ** 20) * 0.8);
 
 /**

@@ -35,7 +35,7 @@ export interface ChurnBenchReport {
 const DEFAULT_PODS = 100_000;
 const ROUNDS = 5;
 const WARM_UP_PODS = 4000;
-/** Events that are decoded and then applied: a batch of a watch. */
+/** Number of events that are decoded and then applied together, as in a batch of a watch. */
 const BATCH = 256;
 
 interface Decoded {
@@ -54,7 +54,7 @@ function decode({ name, cluster, value }: PodEvent): Decoded {
   return { key: decoded.value.key, claim, owner: cluster };
 }
 
-/** The subjects that process the same events, with their costs. */
+/** The decoder, the engine and a `Map`, which process the same events. */
 class Life {
   readonly cache = new IPCache();
   readonly map = new Map<string, Claim>();

@@ -12,7 +12,7 @@ import { textTable } from './text-table.ts';
 
 const FOLLOWER = fileURLToPath(new URL('./sync/copies.js', import.meta.url));
 const ETCDS = 3;
-/** Maximum for a mesh of 255, without the local cluster. */
+/** Number of remote clusters: the maximum of a mesh of 255 clusters. */
 const CLUSTERS = 254;
 /** Maximum of etcd for one transaction. */
 const TXN_KEYS = 128;

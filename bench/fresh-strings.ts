@@ -1,4 +1,4 @@
-/** Tuples in a chunk: as many as events in a batch of a kvstore, so that they are in the CPU caches as in a watch. */
+/** Number of tuples in a chunk: that of events in a kvstore batch, so that they are in the CPU caches as in a watch. */
 export const CHUNK = 256;
 
 /**

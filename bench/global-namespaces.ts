@@ -34,7 +34,7 @@ export interface GlobalNamespacesReport {
 
 const NODES = 20;
 const NAMESPACES = 100;
-/** Of a namespace: pods, each with an identity of ten pods, and one service with a slice of all pods. */
+/** Number of pods of a namespace. Ten pods share an identity. A namespace has one service with a slice of all its pods. */
 const PODS = 20;
 
 function fillNamespace(server: MemoryServer, clusterID: number, namespace: number): void {

@@ -12,15 +12,15 @@ import type { Claim } from '../src/ipcache/types.ts';
 import { expect } from './expect.ts';
 import { threadMs } from './thread-clock.ts';
 
-/** Budgets: CPU and memory of a record, what 16 MiB hold, one question and its longest turn. */
+/** Budgets: CPU and memory of a record, number of records in 16 MiB, duration of a question and its longest turn. */
 const BUDGET = { recordUs: 1.2, bytes: 40, held: 400_000, atMs: 50, turnMs: 10 } as const;
 
 const ROUNDS = 5;
 const MEMORY: number = 64 << 20;
 const DISK: number = 128 << 20;
-/** Size after which the next segments would replace the oldest one. */
+/** Size of the files up to which no segment has been dropped. */
 const FULL: number = DISK - (16 << 20);
-/** Questions to the disk of each kind. */
+/** Number of questions of each kind that are answered from the disk. */
 const QUESTIONS = 10;
 /** Changes between two flushes: less than a segment. */
 const FLUSH_EVERY = 20_000;
@@ -34,17 +34,17 @@ export interface HistoryCost {
 /** The result of {@link benchHistory}. */
 export interface HistoryBenchReport {
   readonly prefixes: number;
-  /** A pod that is deleted, one that is added, and a claim whose identity changes. */
+  /** Cost of a deleted pod. */
   readonly deleted: HistoryCost;
   readonly added: HistoryCost;
   readonly updated: HistoryCost;
   /** A claim of a cluster that leaves. */
   readonly withdrawn: HistoryCost;
-  /** Memory a record, with indexes, over the life of a pod. */
+  /** Memory per record, with indexes, over the life of a pod. */
   readonly bytesPerRecord: number;
   /** Records that 16 MiB hold. */
   readonly heldIn16MiB: number;
-  /** CPU microseconds of a lookup at a random time of the window, at now, and without a history. */
+  /** CPU microseconds of a lookup at a random time of the window. */
   readonly lookupPast: number;
   readonly lookupNow: number;
   readonly lookupOff: number;
@@ -56,7 +56,7 @@ export interface HistoryBenchReport {
 /** CPU milliseconds of questions to 128 MiB on disk, and of their longest turn. */
 export interface DiskQuestions {
   readonly mib: number;
-  /** The claims at the begin of the window on a prefix without changes, with one, and with changes in all of the window. */
+  /** Question for the claims at the begin of the window on a prefix without changes since. */
   readonly unchanged: number;
   readonly changedOnce: number;
   readonly changedOften: number;
@@ -84,7 +84,7 @@ function claimOf(i: number): Claim {
   const k8s = { namespace: `ns-${i % 50}`, podName: `app-${i % 2000}-7d4b9c8f6d-${suffix}` };
   const hostIP = `192.168.${(i >> 6) % 20}.${i % 250}`;
   const claim = { identity: 65_536 + (i % 5000), source: 'clustermesh', owner: 'baltic', hostIP, k8s };
-  // As a watch parses it: its strings are flat, and not those of another claim.
+  // Parsed as in a watch, so that its strings are flat and not shared with another claim.
   return JSON.parse(JSON.stringify(claim)) as Claim;
 }
 
@@ -174,7 +174,7 @@ async function askDisk(keys: readonly string[], claims: readonly Claim[]): Promi
     const unchanged = await ask(keys.slice(-QUESTIONS));
     const changedOnce = await ask(once);
     const changedOften = await ask(often);
-    // Asked again, because the meter itself uses the time in which files are read.
+    // The longest turn is measured in a second pass, because the meter itself uses CPU while files are read.
     const turns = new TurnMeter();
     await ask(often);
     const longestTurn = turns.stop();
@@ -217,7 +217,7 @@ function median(values: readonly number[]): number {
   return values.toSorted((a, b) => a - b)[Math.floor(values.length / 2)] ?? 0;
 }
 
-/** Measures what a history costs, and what its answers cost. */
+/** Measures the cost of recording a history, and of its answers. */
 export async function benchHistory({
   n = 300_000,
   json = false,

@@ -40,17 +40,20 @@ export interface IPCacheBenchOptions {
 
 const DEFAULT_N = 1_000_000;
 const ROUNDS = 5;
-/** For a quick run with a small cache, within a minute. */
+/** Number of rounds of a quick run, which takes less than a minute. */
 const ROUNDS_OF_QUICK = 3;
 const QUICK = 500_000;
-/** For batches, for writes of many keys, and for lives with shadowed keys, IPv6, or in another order; one in a quick run. */
+/**
+ * Number of rounds for batches, for writes of many keys, and for lives with shadowed keys, IPv6 or another order. A quick run
+ * has one.
+ */
 const ROUNDS_OF_OTHERS = 3;
 /** From this size on, a round takes minutes and gigabytes: plain entries only, in random order and by text. */
 const HUGE = 5_000_000;
 const ROUNDS_OF_HUGE = 1;
 /** From this size on, progress is printed. */
 const LONG = 200_000;
-/** Enough for V8 to compile all measured code. */
+/** Number of operations after which V8 has compiled all measured code. */
 const WARM_UP = 10_000;
 
 function defaultRounds(n: number): number {
@@ -79,7 +82,7 @@ function inRounds(
 interface Workloads {
   readonly entries: ReadonlyMap<EntryKind, Entries>;
   readonly lookups: ReadonlyMap<LookupKind, Lookups>;
-  /** The work of the yardsticks. */
+  /** The workloads of the `Map` that the others are compared with. */
   readonly plain: { readonly entries: Entries; readonly sorted: Entries; readonly lookups: Lookups };
 }
 
@@ -118,7 +121,10 @@ function named(kind: EntryKind, costs: Costs): Costs {
   return Object.fromEntries(Object.entries(costs).map(([name, cost]) => [front + name + end, cost]));
 }
 
-/** Lives of all kinds, including that of a `Map`; those of workloads other than the plain ones in the first rounds only. */
+/**
+ * Measures lives of all kinds, including that of a `Map`. Workloads other than the plain ones are measured in the first rounds
+ * only.
+ */
 async function writeRounds(
   pauses: PauseLog,
   { entries, plain }: Workloads,
@@ -146,7 +152,10 @@ async function writeRounds(
   return [...first, ...(await inRounds(n, 'plain writes', rounds - together, main))];
 }
 
-/** Longest matches in tables of all kinds, including a `Map`. They are filled once, because lookups do not change them. */
+/**
+ * Measures longest matches in tables of all kinds, including a `Map`. The tables are filled once, because lookups do not change
+ * them.
+ */
 async function matchRounds(
   pauses: PauseLog,
   { lookups, plain }: Workloads,
@@ -197,8 +206,8 @@ export async function benchIPCache(options: IPCacheBenchOptions = {}): Promise<I
   const rounds = options.rounds ?? defaultRounds(n);
   const other = options.peer === undefined ? undefined : readOtherProgram(options.peer);
   const pauses = new PauseLog();
-  // A process has a cache for its whole life. V8 drops the compiled code of a class with its last object, and would compile it
-  // again in each round.
+  // One cache is kept alive, because V8 drops the compiled code of a class with its last object and would compile it again in
+  // each round.
   const kept = new EngineSubject();
   kept.upsertAll(['10.0.0.1'], [{ source: 'kvstore', identity: 256 }]);
   await allRows(pauses, workloads(Math.min(n, WARM_UP), peers), 1);

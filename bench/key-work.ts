@@ -2,7 +2,7 @@ import { delayCells } from './loop-delay.ts';
 import type { OwnWork } from './own-work.ts';
 import { textTable } from './text-table.ts';
 
-/** Costs of work on many keys of a kvstore. */
+/** The cost of one kind of work on many keys of a kvstore. */
 export interface KeyWork extends OwnWork {
   readonly what: string;
   readonly keysPerSecond: number;

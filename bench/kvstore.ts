@@ -198,8 +198,8 @@ async function followEtcd3(url: string, revision: number, enough: number): Promi
 }
 
 /**
- * Writes a history of events to be followed at full speed: the keys again, while a client that knows them is disconnected.
- * Returns the revision before.
+ * Writes the keys again, so that a client that knows them and was disconnected receives the changes at full speed. Returns the
+ * revision before the writes.
  */
 async function history(transport: EtcdTransport, events: number, keys: number): Promise<number> {
   const { header } = await transport.range({ start: IP_PREFIX, end: `${IP_PREFIX}\0`, limit: 1 });
@@ -211,7 +211,7 @@ async function history(transport: EtcdTransport, events: number, keys: number): 
   return header.revision + 1;
 }
 
-/** A transport without state before a revision: it returns the history from there on. */
+/** Returns a transport whose lists are empty at `revision`, so that its watch receives all later changes. */
 function since(transport: EtcdTransport, revision: number): Transport {
   return {
     range: async (request, options) => {

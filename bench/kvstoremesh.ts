@@ -29,7 +29,7 @@ const names: readonly string[] = Array.from({ length: CLUSTERS }, (_, i) => `clu
 
 const pause = (): Promise<void> => new Promise((resolve) => setTimeout(resolve, 20));
 
-/** One etcd in place of all remote ones: every cluster has the same addresses. */
+/** Fills one etcd, which stands for the etcds of all remote clusters. Every cluster has the same addresses. */
 async function fill(remote: EtcdProcess, keys: number): Promise<EtcdBackend> {
   const backend = new EtcdBackend({ endpoints: [remote.url] }, RUNTIME);
   const store = new SyncStore({ backend, prefix: IPS, ...RUNTIME, leased: false, batched: true });
@@ -62,8 +62,8 @@ class Copier {
   constructor(local: string, remote: string) {
     const gate = processGate(systemClock);
     this.#local = new EtcdBackend({ endpoints: [local] }, { ...RUNTIME, gate });
-    const own = { clusterName: 'own', clusterID: 255, local: this.#local };
-    this.mesh = new KvstoreMesh({ ...own, ...RUNTIME, gate, drainMs: 0 });
+    const localOptions = { clusterName: 'own', clusterID: 255, local: this.#local };
+    this.mesh = new KvstoreMesh({ ...localOptions, ...RUNTIME, gate, drainMs: 0 });
     for (const name of names)
       void this.mesh.add(name, () =>
         Promise.resolve(new EtcdBackend({ endpoints: [remote] }, { ...RUNTIME, gate })),
@@ -71,7 +71,7 @@ class Copier {
     this.mesh.allAdded();
   }
 
-  /** Resolves when every copy has as many keys, and the local etcd has them. */
+  /** Resolves when every copy has this number of keys, and the local etcd has all of them. */
   async has(keys: number): Promise<void> {
     const isDone = (): boolean => {
       const { clusters, ready } = this.mesh.status();

@@ -16,7 +16,7 @@ export interface Delayed {
 /** Budget of the delay for withdrawals and snapshots, in milliseconds. */
 export const DELAY_BUDGET = { p99: 20, max: 50 } as const;
 
-/** Interval of the checks of the event loop; a delay is the excess. */
+/** Interval of the checks of the event loop. A delay is the time between two checks beyond this interval. */
 const LOOK_MS = 5;
 
 function pause(): Promise<void> {

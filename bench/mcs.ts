@@ -38,7 +38,7 @@ export interface McsBenchReport {
   /** From the start of the duties until every import, derived Service and slice was written. */
   readonly sync: OwnWork;
   readonly writes: number;
-  /** Without the limit of 20 a second, which would need this many seconds: writes / 20. */
+  /** Writes per second without the usual limit of 20. */
   readonly writesPerSecond: number;
   /** Growth of heap and buffers by the duties, for each export. */
   readonly bytesPerExport: number;
@@ -148,7 +148,7 @@ class Exporters {
   }
 }
 
-/** Returns the sorted times of changes, each made when the one before has arrived. */
+/** Makes changes one after the other, each when the previous one has arrived. Returns their sorted delays. */
 async function lags(change: (i: number) => void, has: (i: number) => Promise<boolean>): Promise<number[]> {
   const times: number[] = [];
   for (let i = 0; i < CHANGES; i++) {

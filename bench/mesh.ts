@@ -29,7 +29,7 @@ export interface MeshBenchReport {
   /** From the first `add` until every resource of every cluster was complete. */
   readonly readyMs: number;
   readonly readyDelay: LoopDelay;
-  /** The same without the gate to the event loop. */
+  /** Like `readyMs`, without the gate that spreads work over turns. */
   readonly ungatedReadyMs: number;
   readonly ungatedReadyDelay: LoopDelay;
   /** Growth of heap and buffers by following, without the kvstores, per remote endpoint. */
@@ -38,12 +38,14 @@ export interface MeshBenchReport {
   readonly eventsPerSecond: number;
   readonly eventDelay: LoopDelay;
   /**
-   * The same if only {@link FEW_CLUSTERS} of the clusters change. Must not depend on the number of the others. If all clusters
-   * change, each burst has fewer events for each of them, and the fixed cost of a batch counts more.
+   * Like `eventsPerSecond`, if only {@link FEW_CLUSTERS} of the clusters change. Must not depend on the number of other
+   * clusters. If all clusters change, each burst has fewer events per cluster, so the fixed cost of a batch has more weight.
    */
   readonly fewEventsPerSecond: number;
   readonly fewEventDelay: LoopDelay;
-  /** One cluster with the same number of endpoints is listed again from a kvstore that has lost them: all are swept. */
+  /**
+   * One cluster with as many endpoints as all together is listed again from a kvstore that has lost them, so all are deleted.
+   */
   readonly resync: Delayed;
   /** The same cluster is removed. */
   readonly removal: Delayed;
@@ -182,7 +184,7 @@ export class Follower {
     this.#mesh = new ClusterMesh({ ...RUNTIME, ...engines, gate: turns, clusterName: 'own', clusterID: 255 });
   }
 
-  /** Follows a cluster for each server, until all is complete. */
+  /** Follows a cluster for each server. Resolves when all are complete. */
   async follow(servers: readonly MemoryServer[]): Promise<void> {
     const add = (server: MemoryServer, i: number): Promise<unknown> =>
       this.#mesh.add(nameOf(i + 1), () => new MemoryBackend({ ...RUNTIME, server }));
@@ -259,7 +261,7 @@ ${bytesPerEndpoint} bytes for each endpoint that is followed.
 `;
 }
 
-/** A whole mesh over kvstores in memory: time to ready, memory, event rate, event-loop delay. */
+/** Measures a whole mesh over kvstores in memory: time to ready, memory, event rate, event-loop delay. */
 export async function benchMesh({ n = 250, json = false }: MeshBenchOptions = {}): Promise<MeshBenchReport> {
   const servers = Array.from({ length: Math.min(n, MAX_CLUSTERS) }, (_, i) => fill(i + 1, nameOf(i + 1)));
   const ungated = await readyWithoutGate(servers);

@@ -8,7 +8,7 @@ import { type Cost, Meter, medianCost, PauseLog } from './meter.ts';
 /** The budgets: CPU microseconds of the thread for one node with three addresses; the Go original uses 7.7 / 4.3 / 6.8. */
 const BUDGET_US: Readonly<Record<string, number>> = { add: 3.5, unchanged: 1, delete: 3 };
 
-/** A clock that never fires, because synchronous handlers that succeed need no timer. */
+/** A clock whose timers never fire. Synchronous handlers that succeed need no timer. */
 const STILL: Clock = { now: () => 0, wallTime: () => 0, after: () => ({ cancel: () => {} }) };
 
 /** The cost of one operation: the median of the rounds, in microseconds per node. */
@@ -26,7 +26,7 @@ export interface NodeBenchRow {
 export interface NodeBenchReport {
   readonly nodes: number;
   readonly rounds: number;
-  /** With the bare work on three fresh address strings for comparison, in the same run. */
+  /** The operations of the node manager, and for comparison the same work on three address strings without it. */
   readonly rows: readonly NodeBenchRow[];
 }
 

@@ -60,7 +60,7 @@ export async function startApiServer(
   throw new Error('the API server has ended');
 }
 
-/** Changes slices one after the other, each as soon as the reader has the one before. */
+/** Changes slices one after the other, each as soon as the reader has the previous change. */
 async function changes(transport: HttpTransport, services: number, cache: ServiceCache): Promise<number[]> {
   const user = new ApiUser(transport, SLICES, NAMESPACE);
   const lags: number[] = [];

@@ -15,7 +15,7 @@ export interface OwnWork extends Delayed {
 /** Interval of the reads of the memory, which take 5 µs each. */
 const MEMORY_MS = 20;
 
-/** {@link delayDuring}, with with the CPU time of the thread between two checks, and the memory of the process. */
+/** Like {@link delayDuring}, with the CPU time of the thread between two checks, and the memory of the process. */
 export async function ownWorkDuring(work: () => Promise<void>): Promise<OwnWork> {
   const held: number[] = [];
   let last = threadMs();

@@ -21,7 +21,7 @@ export interface PublishBenchReport {
 
 const NAMES = { clusterName: 'west', clusterID: 1 };
 const PREFIX = resourcePrefix('ip', NAMES.clusterName);
-/** The owner adds or removes this many keys in one turn of the event loop. */
+/** Number of keys that the owner adds or removes in one turn of the event loop. */
 const KEYS_PER_TURN = 250;
 const IDLE_MS = 5000;
 

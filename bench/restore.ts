@@ -75,7 +75,7 @@ function filled(entries: number): CheckpointEngines {
   return known;
 }
 
-/** Measures each step. */
+/** Yields the sections, and calls `onStep` with the duration of each step. */
 function* timed(sections: Iterator<Section>, onStep: (ms: number) => void): Generator<Section, void, void> {
   for (;;) {
     const begun = performance.now();

@@ -20,7 +20,7 @@ const { values, positionals } = parseArgs({
   allowPositionals: true,
 });
 const RUNS = Number(values.runs);
-/** Peers are measured with fewer entries, because the slowest takes a minute for a round of a million. */
+/** Number of entries for peers. It is small, because the slowest peer takes a minute for a round of a million. */
 const PEER_ENTRIES = 100_000;
 
 /** Sizes in addition to the million of {@link RUNS}. */

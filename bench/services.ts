@@ -121,8 +121,8 @@ interface Scenario {
 }
 
 /**
- * Operations that are measured in one piece. Their inputs are created just before, as an input is decoded just before it
- * is applied: so few that they are still in the caches of the CPU.
+ * Number of operations that are measured together. Their inputs are created just before, as an input is decoded just before it
+ * is applied. The number is small, so that they are still in the caches of the CPU.
  */
 const CHUNK = 20;
 
@@ -154,7 +154,10 @@ function measure(scenario: Scenario): ServiceBenchRow {
   return { what, micros: quantile(warm, 0.5), best: quantile(warm, 0.1), budget };
 }
 
-/** Creates a value on its first use and keeps it, because a new one for each run would measure the collector. */
+/**
+ * Returns a function that creates a value on its first call and keeps it. A new value in each run would measure the garbage
+ * collector.
+ */
 function once<T>(make: () => T): () => T {
   let made: { readonly value: T } | undefined;
   return () => {
@@ -180,7 +183,7 @@ function baselineScenario(n: number): Scenario {
   };
 }
 
-/** So few services that they stay in the caches of the CPU, as in the benchmarks of the budgets. */
+/** Number of services that stay in the caches of the CPU, as in the benchmarks of the budgets. */
 const HOT = 200;
 
 /** The rows with a budget: services of 10 backends, `n` of them in turn. */

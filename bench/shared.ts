@@ -16,18 +16,20 @@ const BUDGET = { scaling: 1.8, lookups: 3_000_000, bytes: 40, changeUs: 0.5 } as
 const RATES = [0, 10_000, 100_000] as const;
 const WORKERS = [1, 2] as const;
 const ROUND_MS = 1_000;
-/** The writer applies its changes in batches, one every so many milliseconds. */
+/** Interval of the batches in which the writer applies its changes. */
 const BATCH_MS = 5;
-/** Rounds of the cost of a change. */
+/** Number of rounds that measure the cost of a change. */
 const ROUNDS = 5;
 const MAX_BYTES: number = 2 ** 30;
 const SEED = 20_261_123;
-/** Addresses that are looked up together. */
+/** Number of addresses that are looked up together. */
 const GROUP = 16;
-/** Builds the readers of a Go map under a `sync.RWMutex`. This module runs in `dist-bench/bench`. */
+/**
+ * Script that builds the Go program whose readers share a map under a `sync.RWMutex`. This module runs in `dist-bench/bench`.
+ */
 const BUILD_GO: string = fileURLToPath(new URL('../../bench/shared/rwmutex/build.sh', import.meta.url));
 
-/** Lookups of a number of workers at a rate of changes. */
+/** Result of a number of workers at a rate of changes. */
 export interface SharedRow {
   readonly kind: ReaderKind | 'go';
   readonly workers: number;
@@ -36,7 +38,7 @@ export interface SharedRow {
   readonly applied: number;
   /** Lookups a second of all workers. */
   readonly lookups: number;
-  /** The same of the CPU time of each worker: what they reach if each of them has a free core. NaN if the main thread answers. */
+  /** Lookups per second of the workers' CPU time, which they reach if each has a free core. NaN if the main thread answers. */
   readonly lookupsOfCpu: number;
 }
 
@@ -46,7 +48,7 @@ export interface SharedBenchReport {
   /** Bytes an entry: the shared memory, and the heap and buffers of each worker with a copy. */
   readonly bytesPerEntry: number;
   readonly copyBytesPerEntry: number;
-  /** CPU microseconds of the writer for a change: a cache alone, and with a `SharedLookup`. */
+  /** CPU microseconds of the writer per change. `off`: with a cache alone. `on`: with a `SharedLookup`. */
   readonly changeUs: { readonly off: number; readonly on: number };
   /** A Go map under a lock; undefined if there is no Go. */
   readonly go: Pick<GoReport, 'bytesPerEntry' | 'changeUs'> | undefined;
@@ -60,7 +62,10 @@ interface GoReport {
   readonly rows: readonly Omit<SharedRow, 'kind'>[];
 }
 
-/** Measures a Go map of as many addresses under a lock, with GOMAXPROCS=2. Its lookups are exact. Undefined if there is no Go. */
+/**
+ * Returns the figures of a Go map with the same number of addresses under a lock, with GOMAXPROCS=2 and exact lookups.
+ * Undefined if Go is not installed.
+ */
 function measureGo(entries: number): GoReport | undefined {
   const built = spawnSync(BUILD_GO, { encoding: 'utf8' });
   if (built.status !== 0) return undefined;
@@ -146,7 +151,7 @@ class Reader {
     }
   }
 
-  /** Resolves to the memory that its copy takes. */
+  /** Resolves when the worker is ready, to the memory of its copy. */
   async ready(): Promise<number> {
     return (await this.#answer('ready')).copyBytes;
   }
@@ -242,7 +247,7 @@ export async function benchShared({
   const bytesPerEntry = lookup.status().reservedBytes / entries;
   const shared = await measure('shared', writer, lookup, RATES);
   const asked = await measure('postMessage', writer, lookup, RATES);
-  // No change reaches a copy here: its best case.
+  // Without changes, which is the best case of a copy.
   const copies = await measure('copy', writer, lookup, [0]);
   lookup.close();
   const go = measureGo(entries);

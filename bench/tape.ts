@@ -92,7 +92,7 @@ function median(values: readonly number[]): number {
   return values.toSorted((a, b) => a - b)[Math.floor(values.length / 2)] ?? 0;
 }
 
-/** Measures what a tape costs, and how fast it is replayed. */
+/** Measures the cost of writing a tape and the speed of its replay. */
 export async function benchTape({
   n = 200_000,
   json = false,

@@ -25,7 +25,7 @@ export class AgentProcess {
   readonly #ended = new AbortController();
   readonly #api: ApiClient;
 
-  /** @param folder for its socket */
+  /** @param folder folder of the socket */
   constructor(folder: string, args: readonly string[]) {
     copyFileSync(PACKAGE, PACKAGE_COPY);
     const socket = join(folder, 'agent.sock');
@@ -56,7 +56,7 @@ export class AgentProcess {
     return sum;
   }
 
-  /** Returns its figures since the last question. */
+  /** Returns the figures of the agent since the last call. */
   async figures(): Promise<ProbeReport> {
     const answer = once(this.#process, 'message', { signal: this.#ended.signal });
     this.#process.send('report');

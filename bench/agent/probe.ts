@@ -5,11 +5,11 @@ import { processMs } from '../thread-clock.ts';
  * Loaded into the process of an agent before its own code (`--import`). Answers each message with the figures since the last one.
  */
 
-/** Figures of a process since the last question. */
+/** Figures of a process since the last message. */
 export interface ProbeReport {
   /** CPU time of all threads. */
   readonly cpuMs: number;
-  /** Delay of the event loop beyond its checks. */
+  /** 99th percentile of the event-loop delay, in milliseconds. */
   readonly p99: number;
   readonly max: number;
 }

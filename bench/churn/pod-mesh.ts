@@ -12,7 +12,9 @@ export interface PodEvent {
 const PODS_OF_NODE = 100;
 const NODES_OF_CLUSTER = 50;
 const PODS_OF_DEPLOYMENT = 20;
-/** Addresses of the /24 of a node that pods get, in turn: a released one is reused after about 150 others. */
+/**
+ * First address of a node's /24 that pods get. Addresses are used in turn, so a released one is reused after about 150 others.
+ */
 const FIRST_ADDRESS = 2;
 const ADDRESSES = 252;
 
@@ -51,7 +53,7 @@ export class PodMesh {
     return inBatches(batch, this.#appearances());
   }
 
-  /** Restarts every deployment, in random order, each pod by pod. */
+  /** Restarts every deployment, in random order, pod by pod. */
   restartAll(batch: number): Generator<readonly PodEvent[], void, void> {
     return inBatches(batch, this.#restarted());
   }

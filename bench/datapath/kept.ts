@@ -28,7 +28,7 @@ export class BenchTable<Item> implements Disposable {
     this.#kept.allowDeletes();
   }
 
-  /** Sets these items, or deletes those that are undefined, and waits until the kernel has it. */
+  /** Sets the items, deletes the keys whose item is undefined, and waits until the kernel has the changes. */
   async change(items: Iterable<readonly [key: string, item: Item | undefined]>): Promise<Pass> {
     let cpuMs = 0;
     const delayed = await delayDuring(async () => {

@@ -1,6 +1,6 @@
 import type { LoopDelay } from '../loop-delay.ts';
 
-/** Cost of changing many items in the kernel, here and in another program. */
+/** Cost of changing many items in the kernel, for this project and for another program. */
 export interface DatapathRow {
   readonly operation: string;
   readonly items: number;
@@ -12,5 +12,5 @@ export interface DatapathRow {
   readonly peerMs: number;
 }
 
-/** The longest time for which the event loop is blocked. */
+/** The delays of an event loop that is never blocked. */
 export const STILL: LoopDelay = { p50: 0, p99: 0, max: 0 };

@@ -33,7 +33,7 @@ function ipv4(word: number): string {
   return `${word >>> 24}.${(word >>> 16) & 255}.${(word >>> 8) & 255}.${word & 255}`;
 }
 
-/** As an allocator of /64s by node writes it; canonical. */
+/** Returns a canonical IPv6 address: each node has a /64. */
 function ipv6(word: number): string {
   return `fd00:10:0:${((word >>> 8) + 1).toString(16)}::${((word & 255) + 1).toString(16)}`;
 }

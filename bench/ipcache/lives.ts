@@ -94,7 +94,7 @@ async function timeLeanReads(pauses: PauseLog, entries: Entries, subject: Engine
   return { identityOf, lookupMany };
 }
 
-/** The yardstick: the steps of a life that a `Map` supports. */
+/** Measures the steps of a life that a `Map` supports, for comparison. */
 export async function timeMap(pauses: PauseLog, entries: Entries): Promise<Costs> {
   collectGarbage();
   const subject = new NativeMapSubject();
@@ -107,7 +107,7 @@ export async function timeMap(pauses: PauseLog, entries: Entries): Promise<Costs
   return { mapSet, mapGet };
 }
 
-/** Fresh entries in batches of 256. */
+/** Measures writes of fresh entries in batches of 256. */
 export async function timeBatches(pauses: PauseLog, entries: Entries): Promise<Costs> {
   collectGarbage();
   const subject = new EngineSubject();
@@ -118,7 +118,7 @@ export async function timeBatches(pauses: PauseLog, entries: Entries): Promise<C
   return { batch256 };
 }
 
-/** Deletes and new writes of a tenth of the entries. */
+/** Measures the delete and the new write of a tenth of the entries. */
 export async function timeChurn(pauses: PauseLog, entries: Entries): Promise<Costs> {
   collectGarbage();
   const subject = new EngineSubject();
@@ -148,13 +148,13 @@ export function fill(subject: Subject, lookups: Lookups): void {
   expect('entries', subject.size, lookups.keys.size);
 }
 
-/** As {@link fill}, for the npm trie. */
+/** Like {@link fill}, for the npm trie. */
 export function fillTrie(trie: NpmTrieSubject, lookups: Lookups): void {
   for (const prefixes of texts(lookups.keys))
     trie.addAll(prefixes.map((prefix) => (prefix.includes('/') ? prefix : `${prefix}/32`)));
 }
 
-/** Longest matches in a filled table. */
+/** Measures longest matches in a filled table. */
 export async function timeMatches(
   pauses: PauseLog,
   lookups: Lookups,
@@ -190,7 +190,7 @@ async function timeLeanMatches(pauses: PauseLog, lookups: Lookups, subject: Engi
   };
 }
 
-/** The yardstick of longest matches: `Map.get` of as many keys of the same table. */
+/** Measures `Map.get` of as many keys of the same table, for comparison with longest matches. */
 export async function timeMapMatches(
   pauses: PauseLog,
   lookups: Lookups,

@@ -12,7 +12,7 @@ interface Net {
   readonly length: number;
 }
 
-/** The random bits of an address, for each word; the others are constant. */
+/** The bits of an address that are random, as a mask for each word. The other bits are constant. */
 interface Space {
   readonly family: Family;
   readonly bits: number;
@@ -42,7 +42,7 @@ const IPV6: Space = {
   mixed: { from: 32, to: 127 },
 };
 
-/** No length covers more than 1/50 of the space, because a few short prefixes would leave no miss. */
+/** Each length covers at most 1/50 of the space, because a few short prefixes would leave no miss. */
 const COVER = 50;
 /** Size of the neighbourhood of a prefix in bits: a /24 for an address, a /16 for a /24. */
 const NEIGHBOURHOOD = 8;

@@ -12,9 +12,9 @@ async function bytesOf<T extends { readonly size: number }>(
 ): Promise<{ bytes: number; size: number }> {
   let made: T | undefined = make();
   const size = made.size;
-  const held = await liveBytes();
+  const before = await liveBytes();
   made = undefined;
-  return { bytes: held - (await liveBytes()), size };
+  return { bytes: before - (await liveBytes()), size };
 }
 
 /**

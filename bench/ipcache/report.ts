@@ -4,9 +4,9 @@ import type { Delayed } from '../loop-delay.ts';
 export interface Row {
   /** CPU nanoseconds of the thread, for one operation; median over the rounds. */
   readonly ns: number;
-  /** `ns` by that of `Map.set` (writes) or `Map.get` (reads) of the same strings in the same run. */
+  /** `ns` divided by that of `Map.set` (writes) or `Map.get` (reads) of the same strings in the same run. */
   readonly ratio: number;
-  /** The same in wall time. */
+  /** Wall time of one operation in nanoseconds. */
   readonly wallNs: number;
   readonly wallRatio: number;
   /** Part of `wallNs` in pauses of the garbage collector. */
@@ -20,11 +20,11 @@ export interface Row {
 /** Longest single operations, in milliseconds. */
 export interface Stall {
   readonly maxMs: number;
-  /** The part of the longest one in a pause of the garbage collector. */
+  /** Pause of the garbage collector within the longest operation. */
   readonly gcMs: number;
   /** In CPU time of the thread. */
   readonly p9999Ms: number;
-  /** The longest one in CPU time of the thread, without such pauses. */
+  /** The longest operation in CPU time of the thread, without pauses of the collector. */
   readonly workMs: number;
 }
 

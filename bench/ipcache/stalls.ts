@@ -8,7 +8,7 @@ import { threadMs } from '../thread-clock.ts';
 import type { Entries } from './entries.ts';
 import type { Stall } from './report.ts';
 
-/** A longer operation may include a pause of the collector. */
+/** Duration of an operation above which it may include a pause of the collector. */
 const SUSPICIOUS_MS = 0.03;
 
 interface Suspect {

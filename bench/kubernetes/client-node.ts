@@ -47,7 +47,7 @@ export const follow: Follow = ({ server, ca, token }) => {
       const hear = (object: KubernetesObject): void => onIP(ipOfEndpoint(object));
       informers.endpoints.on('add', hear);
       informers.endpoints.on('update', hear);
-      // Resolves when it has listed and started to watch.
+      // `start` resolves when the informer has listed and begun to watch.
       await Promise.all(Object.values(informers).map((informer) => informer.start()));
     },
     counts: () => [

@@ -26,7 +26,7 @@ export class Cluster {
   static async start(endpoints: number, services: number): Promise<Cluster> {
     const cluster = new Cluster(await RealApiServer.start());
     await cluster.server.serve({ ...KINDS.endpoints, kind: 'CiliumEndpoint' });
-    // Objects that are written into etcd need no CRD; those that are changed through the API server do.
+    // The CRD is needed for changes through the API server, not for objects that are written into etcd.
     await new ApiUser(cluster.server.transport, NAMESPACES).create(endpointName(0).namespace);
     await cluster.put(Array.from({ length: endpoints }, (_, n) => ciliumEndpoint(n)));
     await cluster.put(Array.from({ length: services }, (_, n) => service(n)));
@@ -53,8 +53,8 @@ export class Cluster {
   }
 
   /**
-   * Writes directly into etcd, one object per transaction, because objects of one transaction have the same version, and an API
-   * server that resumes its own watch among them loses the others.
+   * Writes directly into etcd, one object per transaction. Objects of one transaction would have the same version, and an API
+   * server that resumes its own watch at that version would lose some.
    */
   async put(objects: readonly StoredObject[]): Promise<void> {
     const left = objects.values();

@@ -4,11 +4,11 @@ import type { FollowerTask } from './protocol.ts';
 export interface Following {
   /** Resolves when all existing objects are applied. `onIP` receives the address of each endpoint as it arrives. */
   sync(onIP: (ip: string) => void): Promise<void>;
-  /** Number of CiliumEndpoints, services and slices in it. */
+  /** Returns the number of followed CiliumEndpoints, services and slices. */
   counts(): readonly [endpoints: number, services: number, slices: number];
 }
 
-/** Creates one. Each is in a separate file, so that a process loads only its code. */
+/** Creates a follower. Each follower is in a separate file, so that a process loads only its own code. */
 export type Follow = (task: FollowerTask) => Following;
 
 /** The followed kinds, as served by an API server of 1.20. */

@@ -20,7 +20,7 @@ export interface FollowerTask {
   readonly burst: number;
   /** Prefix of their new addresses, which no object had before. */
   readonly burstPrefix: string;
-  /** The same for changes that are reported one by one. */
+  /** Prefix of the new addresses of changes that are reported one by one. */
   readonly changePrefix: string;
 }
 
@@ -45,5 +45,5 @@ export interface Part {
 export type FollowerReport =
   | { readonly type: 'synced'; readonly part: Part; readonly liveMB: number }
   | { readonly type: 'burst'; readonly part: Part }
-  /** Wall time at which it had the change. */
+  /** `at`: wall time at which the follower had the change. */
   | { readonly type: 'change'; readonly ip: string; readonly at: number };

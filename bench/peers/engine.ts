@@ -31,7 +31,7 @@ export class EngineSubject implements PrefixSubject {
     }
   }
 
-  /** As `upsertAll`, in batches of 256. */
+  /** Like `upsertAll`, in batches of 256. */
   upsertInBatches(keys: readonly string[], claims: readonly Claim[]): void {
     for (let from = 0; from < keys.length; from += BATCH) {
       this.cache.batch(() => {
@@ -56,21 +56,21 @@ export class EngineSubject implements PrefixSubject {
     return found;
   }
 
-  /** As `getAll`, identities only. */
+  /** Like `getAll`, but reads only identities. */
   identitiesOf(keys: readonly string[]): number {
     let found = 0;
     for (const key of keys) if (this.cache.identityOf(key) !== undefined) found++;
     return found;
   }
 
-  /** As `matchAll`, identities only. */
+  /** Like `matchAll`, but reads only identities. */
   matchIdentities(addresses: readonly string[]): number {
     let found = 0;
     for (const address of addresses) if (this.cache.lookupIdentity(address) !== undefined) found++;
     return found;
   }
 
-  /** The same in one call. */
+  /** Like `matchIdentities`, in one call. */
   lookupMany(addresses: readonly string[]): number {
     return this.cache.lookupMany(addresses, this.#identities);
   }

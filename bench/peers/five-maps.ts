@@ -32,10 +32,9 @@ function sameMetadata(a: K8sMetadata | undefined, b: K8sMetadata | undefined): b
 }
 
 /**
- * The design of the original, ported unchanged: maps keyed by the text of an IP or CIDR, one for each attribute, and
- * prefix lengths with their counts, which the longest match tries one by one (upstream
- * `pkg/ipcache/ipcache.go`, 1.8; the longest match of 1.17). Single slot, without named ports. It has the
- * errors of the original if endpoints shadow CIDRs.
+ * The design of the original, ported unchanged: maps keyed by the text of an IP or CIDR, one for each attribute, and prefix
+ * lengths with their counts, which the longest match tries one by one (upstream `pkg/ipcache/ipcache.go`, 1.8; the longest
+ * match of 1.17). Single slot, without named ports. If endpoints shadow CIDRs, it has the same errors as the original.
  */
 export class FiveMapsSubject implements PrefixSubject {
   readonly #identityOf = new Map<string, Identity>();
@@ -200,7 +199,7 @@ export class FiveMapsSubject implements PrefixSubject {
     return undefined;
   }
 
-  /** Yields every key with an identity. */
+  /** Returns the keys with an identity. */
   keysOf(identity: number): ReadonlySet<string> {
     return this.#keysOf.get(identity) ?? new Set();
   }

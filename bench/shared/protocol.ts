@@ -1,15 +1,18 @@
 import type { SharedLookupHandle } from '../../src/sharedlookup/shared-reader.ts';
 
-/** How a worker looks up: in shared memory, by asking the main thread, or in an `IPCache` of its own. */
+/**
+ * How a worker looks up. `shared`: in shared memory. `postMessage`: by a message to the main thread. `copy`: in a separate
+ * `IPCache`.
+ */
 export type ReaderKind = 'shared' | 'postMessage' | 'copy';
 
 /** The `workerData` of a reader. */
 export interface ReaderTask {
   readonly kind: ReaderKind;
   readonly handle: SharedLookupHandle;
-  /** Addresses from 10.0.0.0. */
+  /** Number of addresses, from 10.0.0.0 on. */
   readonly entries: number;
-  /** Addresses that are looked up together. */
+  /** Number of addresses that are looked up together. */
   readonly group: number;
   readonly seed: number;
 }

@@ -6,7 +6,7 @@ import { RandomOrder } from '../random-order.ts';
 import { threadMs } from '../thread-clock.ts';
 import type { Identities, ReaderAnswer, ReaderTask, Round } from './protocol.ts';
 
-// A worker of the bench: looks up addresses for a time, each time it is told to.
+// A worker of the bench. For each message, it looks up addresses for the requested time.
 
 const task: ReaderTask = workerData;
 if (parentPort === null) throw new Error('not a worker');

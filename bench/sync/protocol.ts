@@ -13,7 +13,8 @@ export interface FollowerTask {
 }
 
 /**
- * A line on the standard input of a follower. It starts with `list` by itself.
+ * A part of the work. A follower begins with `list`. It begins the other parts when it receives their names as lines on its
+ * standard input:
  *
  * - `watch`: every key is written once more. The part ends when all changes are applied.
  * - `resync`: the server is killed and started again. The part ends when all keys were compared.
@@ -36,7 +37,7 @@ export interface Part {
   readonly loop?: LoopDelay;
 }
 
-/** The argument of `copies.ts`: cluster i is copied into endpoint i modulo their number. */
+/** The argument of `copies.ts`. Cluster i is copied into the endpoint with index i modulo the number of endpoints. */
 export interface CopiesTask {
   readonly endpoints: readonly string[];
   readonly clusters: number;
