@@ -8,14 +8,14 @@ import type {
   ReadModel,
   RestoredDocument,
 } from '../api/read-model.ts';
-import type { ClusterDetailDocument, StatusDocument } from '../api/status-document.ts';
+import type { ClusterDetailDocument, ClusterDocument, StatusDocument } from '../api/status-document.ts';
 import type { Clock, Random } from '../base/clock.ts';
 import { messageOf } from '../base/failure.ts';
 import { processGate } from '../base/process-gate.ts';
 import type { RateLimitOptions } from '../base/rate-limit.ts';
 import { type Rejection, type RejectionStatus, rejection } from '../base/rejection.ts';
 import { unsubscribeOnce } from '../base/subscription.ts';
-import { missingClusters } from '../client/cluster-text.ts';
+import { manyMissingText, missingClusters } from '../client/cluster-text.ts';
 import type { EngineContents } from '../client/state-document.ts';
 import type { ServiceInputs } from '../datapath/linux/services/desired-services.ts';
 import type { History } from '../history/history.ts';
@@ -238,14 +238,29 @@ export class Agent implements ReadModel, PlayStage {
 
   /**
    * Runs the steps of `first`, then the agent's own steps. Resolves when the initial sync is complete or has timed out, to one
-   * sentence for each incomplete input. Throws `InputError` if an input cannot be used. May be called once only.
+   * sentence for each incomplete input, or one for all remote clusters if many are incomplete. Throws `InputError` if an input cannot be used. May be called once only.
    */
   async start(signal: AbortSignal, first: readonly Step[] = []): Promise<readonly string[]> {
     using timeout = this.#timeout();
     const steps = [...first.map((step) => [step]), ...this.#stages(timeout.signal)];
     await this.#startup.start(steps, signal);
     this.datapath?.firstSyncOver();
-    return this.blockers();
+    return this.#briefBlockers();
+  }
+
+  /** Returns {@link Agent.blockers} with one sentence for all remote clusters if many are incomplete. Logs the others as details. */
+  #briefBlockers(): readonly string[] {
+    const clusters = this.#clusters().filter(({ local }) => !local);
+    const text = manyMissingText(clusters);
+    if (text === undefined) return this.blockers();
+    const missing = new Set(missingClusters(clusters));
+    for (const sentence of missing) this.#context.log.debug(sentence);
+    return [...this.blockers().filter((sentence) => !missing.has(sentence)), text];
+  }
+
+  #clusters(): readonly ClusterDocument[] {
+    const { followed } = this.#mesh;
+    return followed === undefined ? [] : clusterStatuses(followed);
   }
 
   /**
@@ -482,8 +497,7 @@ export class Agent implements ReadModel, PlayStage {
 
   /** Returns one sentence for each step that is still running and each input that is not complete. */
   blockers(): readonly string[] {
-    const { followed } = this.#mesh;
-    const missing = followed === undefined ? [] : missingClusters(clusterStatuses(followed));
+    const missing = missingClusters(this.#clusters());
     const starting = openSteps(this.#startup.status()).flatMap(({ text, waitsFor }) => [text, ...waitsFor]);
     const lists = this.#kubernetes?.blockers() ?? [];
     const all = [...starting, ...this.#mesh.folderProblems(), ...missing, ...lists];

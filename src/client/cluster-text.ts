@@ -22,3 +22,16 @@ export function missingClusters(clusters: readonly ClusterDocument[]): readonly 
     .filter(({ ready }) => !ready)
     .map((cluster) => `cluster ${cluster.name} is incomplete: ${troubleText(cluster)}`);
 }
+
+/** Clusters that a line of the log names. */
+const MAX_NAMED = 3;
+
+/** Returns one sentence for all clusters that are not ready if they are many; undefined if each may have a sentence. */
+export function manyMissingText(clusters: readonly ClusterDocument[]): string | undefined {
+  const missing = clusters.filter(({ ready }) => !ready);
+  const [first] = missing;
+  if (first === undefined || missing.length <= MAX_NAMED) return undefined;
+  const named = missing.slice(0, MAX_NAMED).map(({ name }) => name);
+  const others = missing.length - MAX_NAMED;
+  return `${missing.length} of ${clusters.length} clusters are incomplete: ${named.join(', ')} and ${others} more; ${first.name}: ${troubleText(first)}; see "dpcache clustermesh status"`;
+}

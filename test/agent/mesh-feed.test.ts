@@ -18,6 +18,21 @@ it('waits for the remote clusters of a folder whose first read fails (regression
   expect(missing).toEqual([expect.stringMatching(/^cluster baltic is incomplete: not connected/)]);
 });
 
+it('names many unreachable clusters in one sentence (regression: one line of the log for each of 249)', async () => {
+  const unreachable = ['baltic', 'carib', 'delta', 'egret', 'fjord'].map((name) => [
+    name,
+    'endpoints: ["http://127.0.0.1:1"]\n',
+  ]);
+  const clustermeshConfig = temporaryFolder(Object.fromEntries(unreachable));
+  const { missing, agent } = await startAgent([], '', { clustermeshConfig });
+  expect(missing).toEqual([
+    expect.stringMatching(
+      /^5 of 5 clusters are incomplete: baltic, carib, delta and 2 more; baltic: not connected.*connection refused/,
+    ),
+  ]);
+  expect(agent.blockers()).toHaveLength(5);
+});
+
 it('logs each unusable configuration of a remote cluster that appears after the initial sync', async () => {
   const clustermeshConfig = temporaryFolder({});
   const { agent, logged } = await startAgent([], '', { clustermeshConfig });
