@@ -61,6 +61,8 @@ export class MirrorStores extends ResourceStores {
   /** The capabilities in the local configuration; undefined if there is none. */
   #capabilities: ClusterCapabilities | undefined;
   #inherited: Promise<void> = Promise.resolve();
+  /** True if keys of an unknown id may be left, because there was no local configuration. */
+  #mustClear = false;
   #isLeaving = false;
   /** Set while the mirrors write. */
   #writing: { readonly stop: AbortController; readonly ended: Promise<unknown> } | undefined;
@@ -85,10 +87,12 @@ export class MirrorStores extends ResourceStores {
     for (const [resource, { store }] of this.#mirrors) this.stores.set(resource, store);
   }
 
-  /** Starts to write, and takes over the keys of an earlier process. Call it once. */
+  /**
+   * Takes over the keys of an earlier process. Without any, reads and writes nothing before {@link MirrorStores.configure}: a cluster
+   * that was never reached would cost seven watches and fifteen writes. Call it once.
+   */
   start(): void {
     void this.#tasks.runWithRestart('configuration', (signal) => this.#config.run(signal));
-    this.#write();
     this.#inherited = this.#tasks.runWithRestart('inherit', (signal) => this.#inherit(signal), {
       backoff: BACKOFF,
     });
@@ -141,7 +145,8 @@ export class MirrorStores extends ResourceStores {
     assert(config !== undefined, 'a cluster without a configuration is not copied');
     await until(this.#inherited, signal);
     // Keys of another id belong to another cluster (OPERATOR 47).
-    if (this.#id !== 0 && config.id !== 0 && this.#id !== config.id) await this.#clear(signal);
+    const isOther = this.#id !== 0 && config.id !== 0 && this.#id !== config.id;
+    if (isOther || this.#mustClear) await this.#clear(signal);
     await this.#clearAdded(config, signal);
     if (signal.aborted) return;
     this.#id = config.id;
@@ -228,6 +233,7 @@ export class MirrorStores extends ResourceStores {
     if (signal.aborted) return;
     await this.#stopWriting();
     await this.#clearMirrors([...this.#mirrors.values()], signal);
+    if (!signal.aborted) this.#mustClear = false;
   }
 
   /** Clears mirrors that do not run. Retries until it has succeeded or the signal fires. */
@@ -267,10 +273,11 @@ export class MirrorStores extends ResourceStores {
     const key = clusterConfigKey(cluster);
     const kv = await local.get(key, { signal });
     const config = kv && decodeClusterConfig(kv.value, key);
-    // Without the configuration, the id of the keys is unknown.
-    if (kv === undefined || config?.ok !== true || !config.value.capabilities.cached) {
-      return await this.#clear(signal);
-    }
+    this.#mustClear = kv === undefined;
+    if (kv === undefined) return;
+    // Without a valid configuration, the id of the keys is unknown.
+    if (config?.ok !== true || !config.value.capabilities.cached) return await this.#clear(signal);
+    this.#write();
     this.#id = config.value.id;
     this.#capabilities = config.value.capabilities;
     const inherited = await Promise.all([...this.#mirrors.values()].map((mirror) => mirror.inherit(signal)));

@@ -1,4 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { MemoryBackend } from '../../../src/kvstore/memory/memory-backend.ts';
 import { KvstoreError } from '../../../src/kvstore/session/errors.ts';
 import type { MirroredClusterStatus } from '../../../src/operator/kvstoremesh/kvstore-mesh.ts';
 import {
@@ -233,6 +234,33 @@ describe('the copy of a cluster', () => {
     for (const key of [IP, CONFIG]) write(copied.local, key, 'of another client');
     await advance(copied.clock, 2000);
     expect(copied.copy()).toMatchObject({ [IP]: before[IP], [CONFIG]: before[CONFIG] });
+  });
+
+  it('of a cluster that was never reached costs no watch and no write (regression: seven watches, 21 requests)', async () => {
+    void copied.mesh.add('a', () => Promise.reject(new KvstoreError('unavailable', 'no route')));
+    await advance(copied.clock, 60_000);
+    const { watches, requests } = copied.backend.status();
+    expect(watches.map(({ prefix }) => prefix)).toEqual(['cilium/cluster-config/']);
+    expect(requests).toEqual({ ok: 2 }); // the configuration of `a`, and the list of that watch
+  });
+
+  it('replaces keys that an earlier process has left without a configuration', async () => {
+    const leftovers = [IP, 'cilium/cache/ip/v1/a/10.9.9.9', `${CANARIES}cilium/cache/ip/v1`];
+    for (const key of leftovers) write(copied.local, key, 'old');
+    let isReached = false;
+    const { remote, clock } = copied;
+    writeIP(remote, '10.0.0.1', 0x1_0100);
+    void copied.mesh.add('a', () =>
+      isReached
+        ? new MemoryBackend({ server: remote, clock, random: () => 0.5 })
+        : Promise.reject(new KvstoreError('unavailable', 'no route')),
+    );
+    await advance(clock, 30_000);
+    expect(Object.keys(copied.copy()).sort()).toEqual([...leftovers].sort());
+    isReached = true;
+    await advance(clock, 60_000);
+    expect(Object.keys(copied.copy('cilium/cache/'))).toEqual([IP]);
+    expect(JSON.parse(copied.copy()[IP] ?? '')).toEqual({ IP: '10.0.0.1', ID: 0x1_0100 });
   });
 
   it('stays if the remote kvstore is unreachable, also over a restart that outlives the leases', async () => {
