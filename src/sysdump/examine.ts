@@ -18,6 +18,7 @@ import {
   readTail,
 } from './archive/archive.ts';
 import { allEntries, openArchive } from './archive/open-archive.ts';
+import { clusterOfReports, clusterOfSettings, type DumpedCluster } from './cluster-of-dump.ts';
 import { Disagreements } from './disagreements.ts';
 import { type Examination, examineNode, type NodeResult } from './examine-node.ts';
 import { FINDING_KINDS, type Finding, type FindingKind, Findings } from './findings.ts';
@@ -88,7 +89,8 @@ export async function* sysdumpObjects(
 ): AsyncGenerator<Manifest, void, void> {
   const archive = await openArchive(path, limits);
   try {
-    for await (const entry of allEntries(archive.entries(), { limits, onBroken: () => {} })) {
+    const onBroken = (): void => {};
+    for await (const entry of allEntries(archive.entries(onBroken), { limits, onBroken })) {
       if (commandFile(entry.name) !== undefined || !isObjectFile(entry.name)) continue;
       const text = await textUnlessBroken(readEntry(entry, limits), () => {});
       if (text === undefined) continue;
@@ -193,7 +195,7 @@ class Sysdump {
 
   #entries(): AsyncGenerator<ArchiveEntry, void, void> {
     const onBroken = (error: ArchiveError): void => this.#noteBroken(error);
-    return allEntries(this.#archive.entries(), { limits: this.#limits, onBroken });
+    return allEntries(this.#archive.entries(onBroken), { limits: this.#limits, onBroken });
   }
 
   #checkSignal(): void {
@@ -202,17 +204,18 @@ class Sysdump {
 
   /** Returns the name and id of the cluster, and the kinds that have the endpoints. */
   async #survey(): Promise<{
-    readonly cluster: { readonly clusterName: string; readonly clusterID: number };
+    readonly cluster: DumpedCluster;
     readonly endpoints: 'ciliumendpoints' | 'ciliumendpointslices';
     readonly serviceEndpoints: 'endpointslices' | 'endpoints';
   }> {
-    let settings: Readonly<Record<string, unknown>> = {};
+    let settings: Readonly<Record<string, unknown>> | undefined;
     const kinds = new Set<string>();
     const ofServices = new Set<string | undefined>();
     // For a zip or a folder, this reads only the names of files. Nested archives are opened later.
-    for await (const entry of allEntries(this.#archive.entries(), {
+    const onBroken = (): void => {}; // the reading of objects reports the error
+    for await (const entry of allEntries(this.#archive.entries(onBroken), {
       limits: this.#limits,
-      onBroken: () => {},
+      onBroken,
       opens: () => false,
     })) {
       this.#checkSignal();
@@ -220,23 +223,39 @@ class Sysdump {
       const kind = isEndpointFile(entry.name);
       if (kind !== undefined) kinds.add(kind);
       ofServices.add(serviceEndpointsIn(entry.name));
-      if (!isConfigFile(entry.name)) continue;
-      const text = await this.#text(readEntry(entry, this.#limits));
-      if (text === undefined) continue;
-      for await (const { object } of objectsOf(text, entry.name, this.#onReject))
-        if (isObject(object['data'])) settings = object['data'];
+      if (isConfigFile(entry.name)) settings = (await this.#settingsIn(entry)) ?? settings;
     }
-    const { 'cluster-name': name, 'cluster-id': id } = settings;
-    const isID = typeof id === 'string' && /^\d{1,3}$/.test(id);
     return {
-      cluster: {
-        clusterName: typeof name === 'string' && name !== '' ? name : 'default',
-        clusterID: isID ? Number(id) : 0,
-      },
+      cluster: settings === undefined ? await this.#clusterOfReports() : clusterOfSettings(settings),
       endpoints: kinds.has('slices') && !kinds.has('endpoints') ? 'ciliumendpointslices' : 'ciliumendpoints',
       serviceEndpoints:
         ofServices.has('endpoints') && !ofServices.has('endpointslices') ? 'endpoints' : 'endpointslices',
     };
+  }
+
+  /** Returns the settings in a file. If it has none, the file becomes a finding. */
+  async #settingsIn(entry: ArchiveEntry): Promise<Readonly<Record<string, unknown>> | undefined> {
+    const text = await this.#text(readEntry(entry, this.#limits));
+    if (text === undefined) return undefined;
+    let why = `${entry.name}: has no settings of Cilium`;
+    let settings: Readonly<Record<string, unknown>> | undefined;
+    const onReject = ({ message }: Rejection): void => {
+      why = message;
+    };
+    for await (const { object } of objectsOf(text, entry.name, onReject))
+      if (isObject(object['data'])) settings = object['data'];
+    if (settings === undefined)
+      this.#noteBroken(new ArchiveError('corrupt', entry.name, why.replace(`${entry.name}: `, '')));
+    return settings;
+  }
+
+  async #clusterOfReports(): Promise<DumpedCluster> {
+    const { cluster, note } = await clusterOfReports(this.#entries(), (entry) => {
+      this.#checkSignal();
+      return this.#text(readEntry(entry, this.#limits));
+    });
+    if (note !== undefined) this.#notes.push(note);
+    return cluster;
   }
 
   /** Reads all objects. Returns the wall time at which the first list was written; undefined if unknown. */
@@ -245,7 +264,7 @@ class Sysdump {
     for await (const entry of this.#entries()) {
       this.#checkSignal();
       const { name, modifiedAt } = entry;
-      if (commandFile(name) !== undefined || !isObjectFile(name)) continue;
+      if (commandFile(name) !== undefined || !isObjectFile(name) || isConfigFile(name)) continue;
       this.#options.onProgress?.(`reading ${name}`);
       const text = await this.#text(readEntry(entry, this.#limits));
       if (text === undefined) continue;

@@ -34,6 +34,11 @@ export function isConfigFile(name: string): boolean {
   return /(?:^|\/)cilium-config(?:map)?(?:-[^/]*)?\.(?:ya?ml|json)$/i.test(name);
 }
 
+/** Returns true if a file has the CiliumIdentities. */
+export function isIdentityFile(name: string): boolean {
+  return /^(?:cid|cilium-?identit)/i.test(FILE.exec(name.slice(name.lastIndexOf('/') + 1))?.[1] ?? '');
+}
+
 /** Returns true if a file has the CiliumEndpointSlices, or the CiliumEndpoints. */
 export function isEndpointFile(name: string): 'endpoints' | 'slices' | undefined {
   const kind =

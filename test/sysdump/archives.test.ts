@@ -333,7 +333,8 @@ describe('archives', () => {
     const report = HEALTHY.find(({ name }) => name.includes('pod0'));
     const { nodes, notes } = await examineSysdump(written(Buffer.from(report?.content ?? '')));
     expect(nodes.map(({ name }) => name)).toEqual(['node-0']);
-    expect(notes).toHaveLength(4);
+    expect(notes).toHaveLength(5);
+    expect(notes[0]).toBe('no settings of Cilium: cluster atlantic is taken from a list of nodes');
   });
 
   it('keeps the end of a large entry only', async () => {

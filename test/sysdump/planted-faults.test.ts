@@ -1,6 +1,6 @@
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { basename, join } from 'node:path';
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { parse, stringify } from 'yaml';
@@ -183,6 +183,63 @@ describe('dpcache sysdump finds every planted fault and nothing else', () => {
     ]);
     const without = await examine(rest, 'zip');
     expect([without.findings, without.notes.length]).toEqual([[], 1]);
+  });
+
+  it.each([
+    ['of no YAML', 'data: {"cluster-name": [\n'],
+    ['that is cut', 'apiVersion: v1\ndata:\n  cluster-id: "1"\n  clust'],
+    ['without data', 'apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: cilium-config\n'],
+    ['that is empty', ''],
+    ['of another kind', '<html>not found</html>'],
+  ])(
+    'reports a file of settings %s once, and nothing that follows from it (regression)',
+    async (_, content) => {
+      for (const nested of [true, false])
+        for (const container of CONTAINERS) {
+          const { files, expected } = dumpedCluster({ nodes: 3, podsPerNode: 3, nested }, [
+            { kind: 'stale', node: 1, pod: 0, tables: BOTH },
+          ]);
+          const broken = files.map((file) => (file.name.includes('configmap') ? { ...file, content } : file));
+          const { findings, unread, cluster, notes } = await examine(broken, container);
+          const { name = '' } = files.find((file) => file.name.includes('configmap')) ?? {};
+          const settings = { kind: 'unreadable', subject: name, nodes: [], tables: [] };
+          expect(linesOf(findings)).toEqual(linesOf([...expected, settings]));
+          expect([unread.total, cluster]).toEqual([0, { name: 'atlantic', id: 1 }]);
+          expect(notes).toEqual([
+            'no settings of Cilium: cluster atlantic is taken from a list of nodes, its id 1 from the identities',
+          ]);
+        }
+    },
+  );
+
+  it('knows the cluster of a sysdump without settings (regression: all nodes were of another cluster)', async () => {
+    const { files } = dumpedCluster({ nodes: 3, podsPerNode: 3, nested: true }, []);
+    const report = await examine(
+      files.filter(({ name }) => !name.includes('configmap')),
+      'zip',
+    );
+    expect([report.findings, report.cluster]).toEqual([[], { name: 'atlantic', id: 1 }]);
+  });
+
+  it('names a subfolder that cannot be read, and examines the others (regression: the reading ended)', async () => {
+    const { files } = dumpedCluster({ nodes: 4, podsPerNode: 3 }, [
+      { kind: 'stale', node: 3, pod: 0, tables: BOTH },
+    ]);
+    const path = join(folder, String(count++));
+    writeFolder(path, files);
+    const root = join(path, files[0]?.name.split('/')[0] ?? '');
+    const report = readdirSync(root).find((name) => name.includes('cilium-pod2-')) ?? '';
+    // It vanishes after it was listed: permission bits do not apply to root.
+    const onProgress = (line: string): void => {
+      if (line.startsWith('examined node-0')) rmSync(join(root, report), { recursive: true });
+    };
+    const { findings, nodes } = await examineSysdump(path, { onProgress });
+    expect(findings.map(({ kind, subject }) => [kind, basename(subject)]).sort()).toEqual([
+      ['stale', '32'],
+      ['unreadable', report],
+    ]);
+    expect(nodes.map(({ name }) => name)).toEqual(['node-0', 'node-1', 'node-3']);
+    rmSync(path, { recursive: true });
   });
 
   it('prints at most 40 lines if the files of many reports are not together', async () => {

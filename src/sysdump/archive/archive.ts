@@ -15,8 +15,11 @@ export interface ArchiveEntry {
 
 /** A folder or archive. */
 export interface Archive {
-  /** Yields all regular files. May be called again after the iteration has ended. */
-  entries(): AsyncGenerator<ArchiveEntry, void, void>;
+  /**
+   * Yields all regular files. May be called again after the iteration has ended. `onBroken` receives the error of a subfolder that
+   * cannot be read; without it, the error is thrown.
+   */
+  entries(onBroken?: (error: ArchiveError) => void): AsyncGenerator<ArchiveEntry, void, void>;
   close(): Promise<void>;
 }
 

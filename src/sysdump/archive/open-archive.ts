@@ -88,13 +88,19 @@ class FolderArchive implements Archive {
     this.#limits = limits;
   }
 
-  async *entries(): AsyncGenerator<ArchiveEntry, void, void> {
+  async *entries(onBroken?: (error: ArchiveError) => void): AsyncGenerator<ArchiveEntry, void, void> {
     let count = 0;
-    for await (const entry of this.#within('', 0)) {
+    let broken = 0;
+    const onUnreadable = (error: ArchiveError): void => {
+      if (onBroken === undefined) throw error;
+      broken++;
+      onBroken(error);
+    };
+    for await (const entry of this.#within('', 0, onUnreadable)) {
       checkCount(++count, this.#path, this.#limits);
       yield entry;
     }
-    if (count === 0)
+    if (count === 0 && broken === 0)
       throw new ArchiveError(
         'not-an-archive',
         this.#path,
@@ -102,16 +108,23 @@ class FolderArchive implements Archive {
       );
   }
 
-  async *#within(folder: string, depth: number): AsyncGenerator<ArchiveEntry, void, void> {
+  async *#within(
+    folder: string,
+    depth: number,
+    onUnreadable: (error: ArchiveError) => void,
+  ): AsyncGenerator<ArchiveEntry, void, void> {
     const parent = join(this.#path, folder);
     const items = await readdir(parent, { withFileTypes: true }).catch((cause: unknown) => {
-      throw unreadableFile(parent, cause);
+      const error = unreadableFile(parent, cause);
+      if (folder === '') throw error;
+      onUnreadable(error);
+      return [];
     });
     items.sort((a, b) => (a.name < b.name ? -1 : 1));
     for (const item of items) {
       const name = folder === '' ? item.name : `${folder}/${item.name}`;
       const path = join(this.#path, name);
-      if (item.isDirectory() && depth < MAX_DEPTH) yield* this.#within(name, depth + 1);
+      if (item.isDirectory() && depth < MAX_DEPTH) yield* this.#within(name, depth + 1, onUnreadable);
       if (!item.isFile()) continue;
       // If the file was deleted, reading its content throws the error.
       const found = await lstat(path).catch(() => undefined);
