@@ -61,7 +61,7 @@ function prefixLines(
   const order = ['changed', 'revealed', 'created', 'gone'];
   const sorted = prefixes.toSorted((a, b) => order.indexOf(a.kind) - order.indexOf(b.kind));
   const rows = sorted.slice(0, SHOWN).map(({ prefix, old, new: next, coveredBy, kind }) => {
-    if (kind !== 'gone') return [`  ${prefix}`, `${entryText(old)} → ${entryText(next)}`];
+    if (kind !== 'gone') return [`  ${prefix}`, `${entryText(old, next)} → ${entryText(next, old)}`];
     const cover = coveredBy && `${coveredBy.prefix} ${entryText(coveredBy)}`;
     return [
       `  ${prefix}`,
@@ -73,11 +73,14 @@ function prefixLines(
   return [`prefixes   ${head}`, ...table(rows, view), ...more];
 }
 
-function entryText(entry: EntryDocument | undefined): string {
+/** Returns an entry as text. Host and encryption key are included if `other` has another one. */
+function entryText(entry: EntryDocument | undefined, other: EntryDocument | undefined = entry): string {
   if (entry === undefined) return 'none';
-  const { identity, labels, source, owner, namespace, podName } = entry;
+  const { identity, labels, source, owner, namespace, podName, hostIP, encryptKey } = entry;
   const pod = podName === undefined ? '' : ` ${namespace ?? ''}/${podName}`;
-  return `${identityCell(identity, labels)} ${source}${owner === undefined ? '' : ` ${owner}`}${pod}`;
+  const host = other === undefined || other.hostIP === hostIP ? '' : ` at ${hostIP ?? 'no host'}`;
+  const key = other === undefined || other.encryptKey === encryptKey ? '' : ` key ${encryptKey}`;
+  return `${identityCell(identity, labels)} ${source}${owner === undefined ? '' : ` ${owner}`}${pod}${host}${key}`;
 }
 
 function nodeLine({ nodes }: LineOf<'summary'>): string {

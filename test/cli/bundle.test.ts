@@ -1,5 +1,6 @@
-import { existsSync } from 'node:fs';
+import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { gunzipSync } from 'node:zlib';
 import { describe, expect, it } from 'vitest';
 import { temporaryFolder } from '../agent/support/temporary-folder.ts';
 import { hangingAgent } from './support/hanging-agent.ts';
@@ -31,6 +32,17 @@ describe('dpcache bundle without an agent', () => {
       cut: [],
       errors: [expect.stringMatching(/^\/v1\/status, .*: no process listens on this socket$/)],
     });
+  });
+
+  it('omits the first line of a log that is cut, because the word before a secret may be missing', async () => {
+    const folder = temporaryFolder({ log: `password: ${'x'.repeat(1 << 20)}\nthe last line\n` });
+    const out = join(folder, 'bundle.tar.gz');
+    await dpcache(
+      ...['bundle', '--socket', join(folder, 'none.sock'), '--out', out, '--log-file', join(folder, 'log')],
+    );
+    const text = gunzipSync(readFileSync(out)).toString('latin1');
+    expect(text).toContain('the last line');
+    expect(text).not.toContain('xxx');
   });
 
   it('has the limit in its errors if the agent hangs', async () => {

@@ -91,16 +91,18 @@ async function write(path: string, content: Buffer): Promise<void> {
   }
 }
 
-/** Returns the end of a file. */
+/** Returns the last lines of a file. A line that is cut is omitted, because its beginning may show that it has a secret. */
 async function tail(path: string): Promise<string> {
   try {
     await using file = await openRegularFile(path);
     const { size } = await file.stat();
+    const position = Math.max(0, size - LOG_TAIL);
     const { buffer, bytesRead } = await file.read({
       buffer: Buffer.alloc(Math.min(size, LOG_TAIL)),
-      position: Math.max(0, size - LOG_TAIL),
+      position,
     });
-    return buffer.subarray(0, bytesRead).toString('utf8');
+    const text = buffer.subarray(0, bytesRead).toString('utf8');
+    return position === 0 ? text : text.slice(text.indexOf('\n') + 1);
   } catch (cause) {
     throw unreadable('--log-file', path, cause);
   }
