@@ -137,6 +137,11 @@ async function textUnlessBroken(
   }
 }
 
+/** Returns a message without the path at its beginning, because the subject of the finding is the path. */
+function withoutPath(message: string, path: string): string {
+  return message.startsWith(path) ? message.slice(path.length) : message;
+}
+
 /** One reading of an archive. */
 class Sysdump {
   readonly #path: string;
@@ -189,7 +194,12 @@ class Sysdump {
     this.#addDisagreements(disagreements);
     this.#addOverlaps(truth, others.values());
     for (const [name, { message }] of this.#broken)
-      this.#findings.add({ kind: 'unreadable', subject: name, text: message, node: undefined });
+      this.#findings.add({
+        kind: 'unreadable',
+        subject: name,
+        text: withoutPath(message, `${name}: `),
+        node: undefined,
+      });
     return this.#report(truth, builder, found.endpoints, nodes);
   }
 
@@ -237,15 +247,14 @@ class Sysdump {
   async #settingsIn(entry: ArchiveEntry): Promise<Readonly<Record<string, unknown>> | undefined> {
     const text = await this.#text(readEntry(entry, this.#limits));
     if (text === undefined) return undefined;
-    let why = `${entry.name}: has no settings of Cilium`;
+    let why = 'has no settings of Cilium';
     let settings: Readonly<Record<string, unknown>> | undefined;
     const onReject = ({ message }: Rejection): void => {
-      why = message;
+      why = withoutPath(message, `${entry.name}:`);
     };
     for await (const { object } of objectsOf(text, entry.name, onReject))
       if (isObject(object['data'])) settings = object['data'];
-    if (settings === undefined)
-      this.#noteBroken(new ArchiveError('corrupt', entry.name, why.replace(`${entry.name}: `, '')));
+    if (settings === undefined) this.#noteBroken(new ArchiveError('corrupt', entry.name, why));
     return settings;
   }
 

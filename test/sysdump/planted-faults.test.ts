@@ -204,6 +204,7 @@ describe('dpcache sysdump finds every planted fault and nothing else', () => {
           const { name = '' } = files.find((file) => file.name.includes('configmap')) ?? {};
           const settings = { kind: 'unreadable', subject: name, nodes: [], tables: [] };
           expect(linesOf(findings)).toEqual(linesOf([...expected, settings]));
+          expect(findings.find(({ kind }) => kind === 'unreadable')?.text).not.toContain(name);
           expect([unread.total, cluster]).toEqual([0, { name: 'atlantic', id: 1 }]);
           expect(notes).toEqual([
             'no settings of Cilium: cluster atlantic is taken from a list of nodes, its id 1 from the identities',
