@@ -38,7 +38,7 @@ export function objectWith(members: Readonly<Record<string, Check>> = {}): Check
   };
 }
 
-/** Like {@link objectWith}, for values that are checked by the hundred thousand: code for one shape is ten times faster. */
+/** Accepts an object if `isShaped` returns true. `words` is the fault. Ten times faster than {@link objectWith}. */
 export function shaped<T extends object>(words: string, isShaped: (value: Partial<T>) => boolean): Check {
   // Partial, because any member may be missing.
   return (value) => (isObjectOrList(value) && isShaped(value as Partial<T>) ? undefined : ` ${words}`);

@@ -19,7 +19,10 @@ export function backoffDelay(failures: number, { baseMs, capMs }: Backoff, rando
 /** An outage is recent for one minute, because restarts of a server and most network faults are shorter. */
 const RECENT_OUTAGE_MS = 60_000;
 
-/** Largest delay between two attempts during a recent outage. It keeps the time to notice the end below two seconds. */
+/**
+ * Largest delay between two attempts during a recent outage, so that the end of the outage is noticed within two
+ * seconds.
+ */
 export const RECENT_OUTAGE_CAP_MS = 1_500;
 
 /** Returns true if an outage that began at `since` is recent, so that its end is expected soon. */

@@ -15,7 +15,7 @@ export class DeliveryQueue {
     this.guard = guard;
   }
 
-  /** True during a delivery, which means that the caller was called by a callback. */
+  /** True during a delivery. The caller then runs in a callback. */
   get running(): boolean {
     return this.#running;
   }
@@ -27,8 +27,8 @@ export class DeliveryQueue {
   }
 
   /**
-   * Runs `work` now. Deliveries that it requests start when it has returned. If it throws, the error reaches the caller after
-   * them.
+   * Runs `work` now. Deliveries that `work` requests start when `work` has returned. If `work` throws, these deliveries
+   * run before the error is thrown to the caller.
    */
   deferUntilReturn<T>(work: () => T): T {
     if (this.#running) return work();

@@ -49,7 +49,7 @@ class LargeContainer {
   #member: number;
   /** Index of the colon after the name of the current member. */
   #colon = -1;
-  /** The members parsed so far. It has no prototype, because then no name is special and fields are cheap to add. */
+  /** The members parsed so far. An object has no prototype, so that no name is special and fields are cheap to add. */
   readonly #whole: unknown[] | Record<string, unknown>;
 
   constructor(text: string, piece: number, depth: number) {

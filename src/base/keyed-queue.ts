@@ -4,7 +4,7 @@ export interface Link<L> {
   next: L | undefined;
 }
 
-/** A doubly linked list. The members contain the links, so that one is removed from any place in constant time. */
+/** A doubly linked list. The members contain the links, so that a member is removed from any place in constant time. */
 export class LinkedList<L extends Link<L>> {
   first: L | undefined;
   #last: L | undefined;
@@ -38,10 +38,9 @@ interface Entry<K, V> extends Link<Entry<K, V>> {
 }
 
 /**
- * A first-in, first-out queue of distinct keys, each with a value. Every operation except iteration takes constant time.
- *
- * A `Map` does not, if its first key is deleted repeatedly: each new iterator skips the slots of all keys that were deleted since
- * the map last changed its capacity.
+ * A first-in, first-out queue of distinct keys, each with a value. Every operation except iteration takes constant
+ * time. In a `Map`, reading the first key takes linear time after many deletes of the first key: each new iterator
+ * skips the slots of all keys that were deleted since the map last changed its capacity.
  *
  *     #list ─► a ◄─► b ◄─► c        #entries: key → entry
  */

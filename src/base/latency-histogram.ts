@@ -6,16 +6,16 @@ export const LATENCY_BOUNDS_MS: readonly number[] = [
 /** Distribution of many durations. */
 export interface LatencyStatus {
   /**
-   * Number of durations per bucket: at most {@link LATENCY_BOUNDS_MS} and above the previous bound. The last bucket has the longer
-   * ones.
+   * Number of durations per bucket. Bucket i contains durations above bound i − 1 and at most bound i of {@link
+   * LATENCY_BOUNDS_MS}. The last bucket contains all longer durations.
    */
   readonly counts: readonly number[];
   readonly sumMs: number;
 }
 
 /**
- * Returns the smallest bound in milliseconds that this share of the durations does not exceed; null if no bound is that large,
- * `undefined` if there are no durations.
+ * Returns the smallest bound in milliseconds that at least `share` (0 to 1) of all durations do not exceed; null if all
+ * bounds are too small, `undefined` if there are no durations.
  */
 export function quantileBound(statuses: readonly LatencyStatus[], share: number): number | null | undefined {
   const counts = [...LATENCY_BOUNDS_MS, undefined].map((_, at) =>

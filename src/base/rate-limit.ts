@@ -9,13 +9,15 @@ import { KeyedQueue } from './keyed-queue.ts';
 export interface RateLimitOptions {
   /** Calls per second after `bootstrapped`. Default: no limit. */
   readonly qps?: number | undefined;
-  /** Calls per second before `bootstrapped`, because a start writes much. Default `qps`. */
+  /**
+   * Calls per second before `bootstrapped`: usually more than `qps`, because a start writes many keys. Default `qps`.
+   */
   readonly bootstrapQps?: number | undefined;
   /** Maximum number of concurrent calls; default `qps`, at least 1. */
   readonly maxInflight?: number | undefined;
   /**
-   * Calls that are made without delay after a pause, at least 1: with 1, no second has more than `qps`. Default: those of one
-   * second.
+   * Maximum number of calls without delay after a pause, at least 1. With 1, no second has more than `qps` calls.
+   * Default: the calls of one second.
    */
   readonly burst?: number | undefined;
 }
@@ -90,7 +92,7 @@ export class RateLimit {
   ) {
     const { qps = 1, bootstrapQps = qps, maxInflight = 1 } = options;
     assert(qps > 0 && bootstrapQps > 0, `a rate must be above 0: ${qps}, ${bootstrapQps}`);
-    assert(maxInflight >= 1, `at least one call must be possible: ${maxInflight}`);
+    assert(maxInflight >= 1, `maxInflight must be at least 1: ${maxInflight}`);
     this.#clock = clock;
     this.#options = options;
     this.#next = clock.now() - 1000;

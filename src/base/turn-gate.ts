@@ -30,13 +30,13 @@ const MS_PER_TURN = 5;
 const SLICES_PER_TURN = 8;
 
 /**
- * Admits pieces of work so that independent producers do not block the event loop together. A batch of events is small, but 250
- * clusters that sync concurrently have 1,000 batches in the same turn. When the weight or the time of a turn is used up, the
- * other pieces wait for the next turn.
+ * Limits the work in one turn of the event loop. Each producer has small pieces of work, but 250 clusters that sync
+ * concurrently have 1,000 batches of events in one turn. When the weight or the time of a turn is used up, the
+ * remaining pieces wait for the next turn.
  *
- * First in, first out: producers that wait for each piece before they add the next get equal shares. Every turn runs at least one
- * piece of any weight. Pieces never run inside each other. If no piece waits, a piece costs one read of the clock, and each turn
- * with pieces costs one callback.
+ * First in, first out: producers that wait for each piece before they add the next get equal shares. Every turn runs at
+ * least one piece of any weight. Pieces never run inside each other. If no piece waits, a piece costs one read of the
+ * clock, and each turn with pieces costs one callback.
  */
 export class TurnGate {
   readonly #options: TurnGateOptions;
@@ -55,20 +55,20 @@ export class TurnGate {
     return this.#waiting.size;
   }
 
-  /** Returns the weight of one slice of divisible work. */
+  /** Weight of one slice, in events. Callers split long work into slices of this weight. */
   get slice(): number {
     const { weightPerTurn = WEIGHT_PER_TURN } = this.#options;
     return Math.max(1, Math.floor(weightPerTurn / SLICES_PER_TURN));
   }
 
-  /** Like {@link run} for work that starts here and has its weight later. */
+  /** Like {@link run} without `work`: the caller does work of this weight after the promise resolves. */
   pass(weight: number, signal?: AbortSignal): Promise<boolean> {
     return this.run(weight, () => {}, signal);
   }
 
   /**
-   * Runs `work` now if no piece waits and this turn has room, else in a later turn. Resolves to true if it ran, or to false if
-   * the signal fired first. Rejects if `work` throws; other pieces are not affected.
+   * Runs `work` now if no piece waits and this turn has room, otherwise in a later turn. Resolves to true if `work`
+   * ran, or to false if the signal fired first. Rejects if `work` throws; other pieces are not affected.
    */
   run(weight: number, work: () => void, signal?: AbortSignal): Promise<boolean> {
     if (signal?.aborted === true) return Promise.resolve(false);
@@ -153,7 +153,7 @@ checkArguments(TurnGate, {
   runSteps: { steps: ITERABLE, signal: optional(SIGNAL) },
 });
 
-/** Admits all work immediately in one slice, because each piece is a turn of its own. Used if no gate is configured. */
+/** A gate without limits: all work runs immediately and is not sliced. Used if no gate is configured. */
 export const OPEN_GATE: TurnGate = new TurnGate({
   clock: { now: () => 0 },
   nextTurn: (callback) => callback(),

@@ -32,7 +32,7 @@ export interface WorkEntry<K> extends Link<WorkEntry<K>> {
   dueAt: number;
 }
 
-/** The next due time of a key in work, if the key was not added again since the work began. */
+/** The next due time of a key in work that was not added again since the work began. */
 const NEVER = Number.POSITIVE_INFINITY;
 const BACKOFF: Backoff = { baseMs: 100, capMs: 60_000 };
 
@@ -51,7 +51,7 @@ export class WorkQueue<K> {
   readonly #options: WorkQueueOptions;
   /** The keys that are due or worked on. */
   readonly #entries: EntryTable<K>;
-  /** Number of these keys. */
+  /** Number of keys in `#entries`. */
   #count = 0;
   readonly #due = new LinkedList<WorkEntry<K>>();
   readonly #inWork = new LinkedList<WorkEntry<K>>();
@@ -59,7 +59,9 @@ export class WorkQueue<K> {
   readonly #delayed = new Map<K, Delay>();
   readonly #failures = new Map<K, number>();
 
-  /** @param entries stores the entries of this queue alone. Default: a `Map`, which moves all of them when it grows. */
+  /**
+   * @param entries a table for the entries of this queue only. Default: a `Map`, which moves all entries when it grows.
+   */
   constructor(options: WorkQueueOptions, entries: EntryTable<K> = new Map<K, WorkEntry<K>>()) {
     this.#options = options;
     this.#entries = entries;

@@ -6,7 +6,7 @@ import { SharedPages } from './shared-pages.ts';
 /** Most tables are small: a cluster has a configuration and some nodes. */
 const FIRST_ROWS = 16;
 const FIRST_BYTES = 64;
-/** Growth of a page: a page of names of similar length has little unused memory. */
+/** Factor by which the array of a page grows. Small, so that a page has little unused memory. */
 const GROWTH = 1.25;
 /** A length up to this value is stored in one byte, a longer one in four more. */
 const SHORT = 0xfe;
@@ -66,15 +66,15 @@ function storedLength(length: number): number {
 }
 
 /**
- * Finds a row of integers by a text of bytes. The texts of 1,024 rows are in one array, so a row is no object of the heap. Rows of
- * deleted texts are reused, last in, first out.
+ * Maps byte strings, called texts, to rows of integers. The texts of 1,024 rows are stored in one array, so that a row
+ * needs no object on the heap. Rows of deleted texts are reused, last in, first out.
  *
  *     text ─► hash ─► Int32Map ─► row ─► row with the same hash ─► …        rows: the columns of the owner │ text │ link
  */
 export class ByteRows {
   /**
-   * The columns of the owner, 0 in a new row. Then the offset of the text in its page, plus one; 0 if the row is free. The last
-   * column is the link to the next row with the same hash, or the next free row.
+   * The columns of the owner, which are 0 in a new row, and two more. The first of these is the offset of the text in
+   * its page, plus one; 0 if the row is free. The last column is the next row with the same hash, or the next free row.
    */
   readonly rows: Int32Rows;
   readonly #text: number;
@@ -106,7 +106,7 @@ export class ByteRows {
     return this.#limit;
   }
 
-  /** Number of bytes held. */
+  /** Memory in bytes. */
   get bytes(): number {
     return this.#pages.reduce((sum, page) => sum + page.bytes.length, this.rows.bytes + this.#first.bytes);
   }

@@ -89,7 +89,7 @@ export class Int32Map {
     return this.#size;
   }
 
-  /** Number of bytes held. */
+  /** Memory in bytes. */
   get bytes(): number {
     return this.#buckets.words.byteLength + (this.#old?.words.byteLength ?? 0);
   }

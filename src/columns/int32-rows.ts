@@ -88,7 +88,7 @@ export class Int32Rows {
     return this.#pages.shares(other.#pages, row >>> PAGE_BITS);
   }
 
-  /** Number of bytes held, shared pages included. */
+  /** Memory in bytes, shared pages included. */
   get bytes(): number {
     const others = Math.max(0, this.#pages.count - 1) * PAGE_ROWS * this.stride;
     return (this.#pages.at(0)?.byteLength ?? 0) + others * Int32Array.BYTES_PER_ELEMENT;

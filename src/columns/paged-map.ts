@@ -1,9 +1,9 @@
 import { PAGE_BITS } from './int32-rows.ts';
 
 /**
- * A map from small integers that keeps neighbours in pages, each of them a `Map`. A single `Map` with millions of keys blocks the
- * event loop, because it is copied as a whole when it grows or shrinks, and because a read of the first key skips all deleted
- * keys.
+ * A map whose keys are small integers. Neighbouring keys are stored in one page, and each page is a `Map`. A single
+ * `Map` with millions of keys blocks the event loop, because it is copied as a whole when it grows or shrinks, and
+ * because a read of the first key skips all deleted keys.
  */
 export class PagedMap<V> {
   readonly #pages = new Map<number, Map<number, V>>();

@@ -1,6 +1,7 @@
 /**
- * A list of pages that can be forked. Both lists share every page until one of them writes it; that list then gets its own copy
- * of the page. A discarded list leaves nothing behind, because each list refers only to the pages that it reads.
+ * A list of pages that can be forked. Both lists share every page until one of them writes to it; the writing list then
+ * uses a copy of the page. A discarded list keeps no memory in use, because a list refers only to pages and never to
+ * other lists.
  *
  *     pages   [ A │ B │ C' ]      unshared  [ – │ – │ C' ]      C was written after the fork
  *     fork    [ A │ B │ C  ]      unshared  [ – │ – │ –  ]

@@ -55,20 +55,20 @@ function wordOf(key: Readonly<PrefixRegister>): number {
 }
 
 /**
- * The {@link PrefixTable} for millions of keys: {@link KeyHash} for exact lookup, {@link StemIndex} to find the
- * longest match in few probes.
+ * The {@link PrefixTable} for millions of keys: {@link KeyHash} for exact lookup, {@link StemIndex} to find the longest
+ * match in few probes.
  *
  * Cost: `find`, `insert` and `remove` are O(1) without pauses (a step of growth takes well below a millisecond).
- * `longestMatch` probes the address itself, then the longest prefix that the stems name. `covered` reads its results and the
- * rest of two segments, a few µs. An IPv4 key takes about 17 bytes, an IPv6 key 29, plus the stems. Each other address space
- * takes about 20 KiB.
+ * `longestMatch` probes the address itself, then the prefix of the length that `StemIndex` returns. `covered` reads its
+ * results and the rest of two segments, which takes a few µs. An IPv4 key takes about 17 bytes, an IPv6 key 29, plus
+ * the stems. Each other address space takes about 20 KiB.
  */
 export class HashPrefixTable implements PrefixTable {
   readonly #seed: number;
   readonly #keys: KeyHash;
   /** The address space of id 0. */
   readonly #main: Space;
-  /** The others by id, each created by its first key. */
+  /** The other address spaces by id, each created by its first key. */
   readonly #spaces = new Map<number, Space>();
 
   /** A secret `seed` prevents attackers from choosing keys that collide. */
@@ -180,8 +180,8 @@ export class HashPrefixTable implements PrefixTable {
   }
 
   /**
-   * Returns the longest match among the prefixes that are shorter than an address. `key` is the address, which is shortened in
-   * place: its other bits are not needed afterwards. `word` is the length word for length 0.
+   * Returns the longest match among the prefixes that are shorter than an address. `key` is the address; it is
+   * shortened in place to the match. `word` is the length word for length 0.
    */
   #longestShorter(key: PrefixRegister, word: number, stems: FamilyStems, tree: SegmentDirectory): number {
     for (let length = stems.longest(key, key.length); length >= 0; length = stems.longest(key, length)) {

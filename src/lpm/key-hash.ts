@@ -86,30 +86,30 @@ class SpaceDirectories {
 }
 
 /**
- * Extendible hash table in typed arrays. It assigns a slot to each key, grows in small steps, and stores neighbouring keys
- * together.
+ * Extendible hash table in typed arrays. It assigns a slot to each key, grows in small steps, and stores neighbouring
+ * keys together.
  *
  *     address ─► SegmentDirectory ─► segment ─► line ─► bucket: tag │ kind·slot ─► keys:  w0 │ length word   8 bytes a key
  *                                    1,024 buckets                                 wide:  w1 │ w2 │ w3       12 more for IPv6
  *
- * A segment holds the keys of one range of addresses ({@link SegmentDirectory}). A full segment is split between two of its
- * keys. Within a segment, keys are hashed by their *stems* (the prefix without its last three bits), so that keys with the
- * same stem share a cache line.
+ * A segment holds the keys of one range of addresses ({@link SegmentDirectory}). A full segment is split between two of
+ * its keys. Within a segment, keys are hashed by their *stems* (the prefix without its last three bits), so that keys
+ * with the same stem share a cache line.
  *
  * - Access in the order of addresses, or nearly so, hits the cache. Access in random order reads one line for an IPv4 key.
  * - No insertion stalls, and no probe is longer than a segment, whatever keys an attacker chooses.
  * - Slots of removed keys form a free list in their key rows, last in, first out.
  * - The index takes 10 to 20 bytes a key.
- * - Address spaces have segments of their own, but share the slots. That of id 0 is found without a lookup.
+ * - Each address space has separate segments; all share the slots. The segments of address space 0 are found without a map lookup.
  *
- * The tag of an IPv4 key is its address, so equal tag and kind mean equal keys. The tag of an IPv6 key is a hash, so the key
- * itself is compared as well.
+ * The tag of an IPv4 key is its address, so equal tag and kind mean equal keys. The tag of an IPv6 key is a hash, so
+ * the key itself is compared as well.
  */
 export class KeyHash {
   readonly #seed: number;
   readonly #segmentBits: number;
   readonly #bucketMask: number;
-  /** Shift that keeps as many upper bits of a hash as select a line. */
+  /** Right shift of a hash that leaves the upper bits, which select a line of the segment. */
   readonly #lineShift: number;
   readonly #segmentWords: number;
   /** Number of used buckets at which a segment is split. */
@@ -187,7 +187,10 @@ export class KeyHash {
     return tree === undefined ? -1 : this.findIn(tree, words, word);
   }
 
-  /** Like {@link find}, in the {@link directoryOf} of the family and address space of the key: for several probes of one address. */
+  /**
+   * Like {@link find}. `tree` is the {@link directoryOf} the family and address space, so that several probes need only
+   * one.
+   */
   findIn(tree: SegmentDirectory, words: Readonly<AddressWords>, word: number): number {
     const segment = tree.at(words);
     if (segment < 0) return -1;
@@ -404,7 +407,7 @@ export class KeyHash {
     if (last) this.#used[segment] = (this.#used[segment] ?? 0) - 1;
   }
 
-  /** Splits a full segment. If more than half of its buckets are deleted ones, only these are cleared. */
+  /** Splits a full segment. If more than half of its buckets are marked as deleted, only clears these buckets. */
   #makeRoom(tree: SegmentDirectory, segment: number): void {
     const page = this.#writablePageOf(segment);
     const base = this.#baseOf(segment);

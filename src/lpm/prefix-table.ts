@@ -3,8 +3,9 @@ import type { KeyForm, PrefixRegister } from '../net/prefix.ts';
 import type { PrefixBlock } from '../net/prefix-block.ts';
 
 /**
- * A set of keys, each a prefix in a form (`endpoint` or `cidr`) and an address space. Every key has a *slot*, a small number by which the owner
- * indexes its own data. Slots of removed keys are reused, last in, first out. A slot is always below `slotLimit`.
+ * A set of keys. A key is a prefix, a form (`endpoint` or `cidr`) and an address space. Every key has a *slot*, a small
+ * number by which the owner of the table indexes its data. Slots of removed keys are reused, last in, first out. A slot
+ * is always below `slotLimit`.
  *
  * Callers must pass canonical keys, as `parsePrefix` returns them. The table does not check this.
  */
@@ -26,20 +27,20 @@ export interface PrefixTable {
   /** Reads the key of a slot in use into `out`. */
   keyOf(slot: number, out: PrefixRegister): void;
   /**
-   * Returns the slot of the longest key that contains an address, or -1. `key` is the address, as an endpoint; it is replaced
-   * by the key that was found and is undefined if none was. An endpoint is longer than its full-length CIDR (I4, I6). Only keys
-   * of the same address space match.
+   * Returns the slot of the longest key that contains an address, or -1. `key` is the address, as an endpoint. It is
+   * overwritten with the found key; if no key was found, its content is undefined. An endpoint is longer than its
+   * full-length CIDR (I4, I6). Only keys of the same address space match.
    */
   longestMatch(key: PrefixRegister): number;
   /**
-   * Yields every slot in use, ascending. Keys may be added and removed during the iteration: a key that exists all the time is
-   * yielded exactly once, others once or not at all. `isWanted` is called with the first slot of each page (`PAGE_ROWS`
-   * slots); if it returns false, the page is skipped.
+   * Yields every slot in use, ascending. Keys may be added and removed during the iteration. The slot of a key that
+   * exists during the whole iteration is yielded exactly once; other slots once or not at all. `isWanted` is called
+   * with the first slot of each page (`PAGE_ROWS` slots); if it returns false, the page is skipped.
    */
   slots(isWanted?: (slot: number) => boolean): Generator<number, void, void>;
   /**
-   * Yields the slots of the keys that `prefix` contains, all of its address space, unordered. The cost is linear in their number, plus a few
-   * neighbours. Keys must not be added or removed during the iteration.
+   * Yields the slots of the keys in the address space of `prefix` that `prefix` contains, unordered. The cost is linear
+   * in their number, plus a few neighbours. Keys must not be added or removed during the iteration.
    */
   covered(prefix: Readonly<PrefixRegister>): Generator<number, void, void>;
   /** Returns a table with the same keys in the same slots. Later writes to one do not affect the other. */

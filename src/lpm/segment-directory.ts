@@ -72,8 +72,9 @@ export class SegmentDirectory {
   #shared = false;
   readonly #counts = new Int32Array(FAN);
   /**
-   * The first node that has not exactly one child node, its level, and the octets on the path to it. A lookup of an address that
-   * begins with these octets starts there. Otherwise it would read 16 nodes in a table of hosts in one IPv6 subnet.
+   * The first node from the root that does not have exactly one child node; then its level, and the octets on the path
+   * to it. A lookup of an address that begins with these octets starts at this node. Without it, a lookup would read 16
+   * nodes in a table of hosts in one IPv6 subnet.
    */
   #start = 0;
   #startLevel = 0;
@@ -127,7 +128,7 @@ export class SegmentDirectory {
     }
   }
 
-  /** Returns the octet of the only child node; -1 if there is none or more than one. */
+  /** Returns the octet of the only child node; -1 if the node has no child nodes or several. */
   #onlyChild(node: number): number {
     let only = -1;
     for (let octet = 0; octet < FAN; octet++) {

@@ -114,7 +114,10 @@ const LEVELS: number = 128 / STRIDE;
 /** The first level that guides describe: stems of 48 bits, the usual prefix of a site. */
 const GUIDED: number = 48 / STRIDE;
 const GUIDED_MASK: number = (1 << (LEVELS - GUIDED)) - 1;
-/** The increment of a guide for one prefix, and the limit (2 million prefixes) at which a guide stops counting and is kept. */
+/**
+ * The increment of a guide for one prefix, and the limit: a guide of 2 million prefixes is not counted and never
+ * removed.
+ */
 const ONE: number = GUIDED_MASK + 1;
 const MANY: number = 0x7fff_ffff - GUIDED_MASK;
 
@@ -199,13 +202,11 @@ class IPv6Stems implements FamilyStems {
 }
 
 /**
- * Returns the prefix lengths that a longest match has to try. Each prefix is in the set of its *stem*: the multiple of eight
- * bits that is one to eight bits shorter ({@link StrideSets}). One read of a set yields the longest prefix in it that contains
- * an address. A *root* (IPv4) or *guide* (IPv6) records the existing sets, so that no others are read.
- *
- * A miss usually reads two cache lines, and so does a match before the prefix itself is read. Endpoints are not indexed.
- * Memory: 16 to 32 bytes for a stem, 64 more if it has several prefixes; for IPv6 16 to 32 bytes for each first 48 bits, for
- * IPv4 up to half a megabyte of roots.
+ * Returns the prefix lengths that a longest match has to try. Each prefix is in the set of its *stem*: the multiple of
+ * eight bits that is one to eight bits shorter ({@link StrideSets}). One read of a set yields the longest prefix in it
+ * that contains an address. A *root* (IPv4) or *guide* (IPv6) records which sets exist, so that only these are read.
+ * `longest` usually reads two cache lines. Endpoints are not indexed. Memory: 16 to 32 bytes for a stem, 64 more if it
+ * has several prefixes; for IPv6 16 to 32 bytes for each first 48 bits, for IPv4 up to half a megabyte of roots.
  */
 export class StemIndex {
   readonly #seed: number;

@@ -4,7 +4,7 @@ import type { AddressWords } from '../net/address-words.ts';
 /** Maximum number of bits by which a prefix in a set is longer than its stem. */
 export const STRIDE = 8;
 
-/** Set values from this number on name a row of bits. */
+/** Sets from this number on are rows of bits. */
 const FIRST_ROW: number = 2 << STRIDE;
 const ROW_WORDS: number = FIRST_ROW / 32;
 
@@ -19,13 +19,11 @@ export function baseIndex(words: Readonly<AddressWords>, stem: number, bits: num
 }
 
 /**
- * Sets of prefixes that share a stem and are at most eight bits longer. A prefix is identified by its {@link baseIndex}. Half of
- * it is the base index of the prefix that is one bit shorter:
+ * Sets of prefixes that share a stem and are at most eight bits longer. A prefix is identified by its {@link
+ * baseIndex}. Half of a base index is the base index of the prefix that is one bit shorter:
  *
  *     10.1/16   1        10.1.128/17   3 = 11        10.1.128/18   6 = 110        10.1.2/24   258 = 1 0000 0010
- *
- * The owner stores a set as a number. 0 is the empty set. A base index is the set of that prefix alone. A larger number names
- * a row of bits, one cache line. Most sets of a sparse table need no row.
+ * The owner stores a set as a number. 0 is the empty set. A base index is the set that contains only this prefix. A larger number is a row of bits, one cache line. Most sets of a sparse table need no row.
  */
 export class StrideSets {
   #rows = new Int32Rows(ROW_WORDS);
@@ -45,7 +43,7 @@ export class StrideSets {
     return this.#rows.bytes;
   }
 
-  /** Returns the set with a prefix added that it did not contain. The given set must not be used afterwards. */
+  /** Returns the set with another prefix, which must not be in `set`. `set` must not be used afterwards. */
   add(set: number, index: number): number {
     if (set === 0) return index;
     const row = set < FIRST_ROW ? this.#takeRow(set) : set - FIRST_ROW;
@@ -53,7 +51,7 @@ export class StrideSets {
     return FIRST_ROW + row;
   }
 
-  /** Returns the set with a prefix removed that it contained. The given set must not be used afterwards. */
+  /** Returns the set without a prefix, which must be in `set`. `set` must not be used afterwards. */
   remove(set: number, index: number): number {
     if (set < FIRST_ROW) return 0;
     const row = set - FIRST_ROW;

@@ -1,6 +1,6 @@
 import type { Label, Labels } from '../model/labels.ts';
 
-/** The labels of the world: one, or one for each address family (KUBERNETES 50, 51). */
+/** `single-stack`: one label `world`. `dual-stack`: one label for each address family (KUBERNETES 50, 51). */
 export type WorldLabels = 'single-stack' | 'dual-stack';
 
 /** Returns the label of a reserved identity. */
@@ -18,8 +18,8 @@ export function worldLabel(cidr: string, world: WorldLabels): Label {
 const CILIUM_PREFIX = 'io.cilium.k8s';
 
 /**
- * Returns the labels of the CIDRs of a CiliumCIDRGroup (KUBERNETES 50, as in 1.17): those of the group, its name, and the world.
- * They are of source `cidrgroup`.
+ * Returns the labels of the CIDRs of a CiliumCIDRGroup (KUBERNETES 50, as in 1.17): the labels of the group and its
+ * name, both with source `cidrgroup`, and the world label.
  */
 export function cidrGroupLabels(
   name: string,
@@ -36,8 +36,8 @@ export function cidrGroupLabels(
 }
 
 /**
- * Returns the labels of a CIDR (KUBERNETES 50, as in 1.17): the CIDR itself and the world; `/0` is the world only. Label keys
- * contain no `:` and neither start nor end with `-`, so `fd00::/8` becomes `fd00--0/8`.
+ * Returns the labels of a CIDR (KUBERNETES 50, as in 1.17): a `cidr` label and the world label; for `/0` only the world
+ * label. Label keys contain no `:` and neither start nor end with `-`, so `fd00::/8` becomes `fd00--0/8`.
  */
 export function cidrLabels(cidr: string, world: WorldLabels): Labels {
   const ofWorld = worldLabel(cidr, world);

@@ -18,11 +18,11 @@ interface CountedIdentity extends LocalIdentity {
 }
 
 /**
- * Allocates node-local identities (bit 24), one number for equal labels while it has users. Users are counted. Free numbers are
- * reused as late as possible, because entries may still refer to them.
+ * Allocates node-local identities (bit 24 is set). Equal labels share one number while it has users, which are counted.
+ * Free numbers are reused as late as possible, because entries may still refer to them.
  *
- * Numbers from before a restart can be withheld (AGENT 19): they are allocated only to the labels that had them, until
- * {@link LocalIdentities.releaseWithheld}.
+ * Numbers from before a restart can be withheld (AGENT 19): until {@link LocalIdentities.releaseWithheld} they are
+ * allocated only to the labels that had them.
  */
 export class LocalIdentities {
   readonly #last: number;

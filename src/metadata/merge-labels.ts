@@ -22,7 +22,10 @@ export function strongestFirst(resources: Iterable<ResourceLabels>): readonly Re
   );
 }
 
-/** Adds labels whose keys are missing. At most one label of source `cidr` is kept, which is that of the longest prefix. */
+/**
+ * Adds the labels whose keys are missing in `merged`. Adds no second label of source `cidr`; call it with the longest
+ * prefix first.
+ */
 export function addLabels(merged: LabelsByKey, labels: Iterable<Label>): void {
   let hasCIDR = hasSource(merged, 'cidr');
   for (const label of labels) {
@@ -39,9 +42,9 @@ export type Resolved =
   | { readonly kind: 'labels'; readonly labels: Labels };
 
 /**
- * Resolves the merged labels of a prefix (upstream: `resolveLabels`, pkg/ipcache, 1.17). Addresses in the cluster (hosts, nodes,
- * health and ingress endpoints) have reserved identities. All others are in the world. An API server outside the cluster also
- * has a CIDR label, so that CIDR policies select it.
+ * Resolves the merged labels of a prefix (upstream: `resolveLabels`, pkg/ipcache, 1.17). Addresses in the cluster
+ * (hosts, nodes, health and ingress endpoints) have reserved identities. All other addresses get the world label. An
+ * API server outside the cluster also gets a CIDR label, so that CIDR policies select it.
  */
 export function resolveLabels(cidr: string, merged: LabelsByKey, world: WorldLabels): Resolved {
   const has = (key: string): boolean => merged.get(key)?.source === 'reserved';
@@ -64,7 +67,7 @@ export function resolveLabels(cidr: string, merged: LabelsByKey, world: WorldLab
   return { kind: 'labels', labels: [...outside.values()] };
 }
 
-/** Returns the label of a node that another source claims at an address. */
+/** Returns the label for the identity of a node address (`host`, `remote-node`); undefined for other identities. */
 export function nodeLabel(identity: number): Label | undefined {
   if (identity === RESERVED_IDENTITIES.host) return reservedLabel('host');
   return identity === RESERVED_IDENTITIES['remote-node'] ? reservedLabel('remote-node') : undefined;

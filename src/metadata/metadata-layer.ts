@@ -83,11 +83,12 @@ interface Known {
  *     resource b ─ labels ─┼─► merged ─► identity: reserved, or node-local and counted ─► one claim, owner `metadata`
  *     covering prefixes ───┘
  *
- * Among labels with the same key, the strongest source is used, then the smaller resource name, then the longer covering
- * prefix. At most one label has source `cidr`. The claim has the strongest source of the resources of this very prefix.
+ * Among labels with the same key, the strongest source is used, then the smaller resource name, then the longer
+ * covering prefix. At most one label has source `cidr`. The claim has the strongest source of the resources that name
+ * exactly this prefix.
  *
- * Changes take effect in later turns of the event loop, in chunks and in order; {@link MetadataLayer.waitForRevision} waits for
- * them. The cost of a change is linear in the prefixes that it covers in this layer.
+ * Changes take effect in later turns of the event loop, in chunks and in order; {@link MetadataLayer.waitForRevision}
+ * waits for them. The cost of a change is linear in the prefixes that it covers in this layer.
  */
 export class MetadataLayer {
   readonly #options: MetadataLayerOptions;
@@ -123,7 +124,7 @@ export class MetadataLayer {
     return this.#revision;
   }
 
-  /** The last revision that the IPCache shows completely. */
+  /** The last revision whose changes are all in the IPCache. */
   get applied(): number {
     for (const first of this.#pending.values()) return first - 1;
     return this.#revision;
@@ -164,8 +165,8 @@ export class MetadataLayer {
   }
 
   /**
-   * Resolves to true when the IPCache shows everything up to a revision (default: the current one), or to false if the signal
-   * aborts before. A future revision is waited for.
+   * Resolves to true when the IPCache contains all changes up to `revision` (default: the current revision), or to
+   * false if the signal fires before. `revision` may be in the future.
    */
   waitForRevision(revision: number = this.#revision, signal?: AbortSignal): Promise<boolean> {
     if (this.applied >= revision) return Promise.resolve(true);
@@ -256,7 +257,7 @@ export class MetadataLayer {
     this.#options.nextTurn(() => this.#turn());
   }
 
-  /** Enqueues the prefixes without identity, under the next revision because the current one is already applied for them. */
+  /** Enqueues the prefixes without identity under a new revision, because their current revision counts as applied. */
   #retry(): void {
     for (const text of this.#withoutIdentity) this.#enqueue(text, this.#revision + 1);
   }
@@ -308,7 +309,7 @@ export class MetadataLayer {
     }
   }
 
-  /** Returns the strongest claim of another owner for a node at this address. */
+  /** Returns the strongest claim on this address by another owner with the identity of a node. */
   #nodeAt(key: PrefixRegister): KeyedEntry | undefined {
     if (!isFull(key)) return undefined;
     const { claims = [] } = this.#options.ipcache.explain(formatKey({ ...key, form: 'endpoint' })) ?? {};

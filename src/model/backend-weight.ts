@@ -1,12 +1,12 @@
 /** The annotation of an EndpointSlice with the weight of all its backends (1.20). 0 is maintenance. */
 export const WEIGHT_ANNOTATION = 'service.cilium.io/weight';
 
-/** The weight of a backend whose slice names none, as in Cilium. */
+/** The weight of a backend whose slice has no weight, as in Cilium. */
 export const DEFAULT_WEIGHT = 100;
 
 const MAX_WEIGHT = 65_535;
 
-/** Requirement for the text of {@link parseWeight}, for rejections. */
+/** The requirement that {@link parseWeight} checks, as text for rejections. */
 export const WEIGHT_RULE: string = `must be a number from 0 to ${MAX_WEIGHT}`;
 
 /** Returns the weight in an annotation, or undefined if it is no decimal number of 16 bits. */

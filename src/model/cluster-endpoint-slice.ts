@@ -14,7 +14,7 @@ export interface ClusterEndpointSliceKey {
 /** The family of all addresses of a slice. */
 export type SliceAddressType = 'IPv4' | 'IPv6';
 
-/** The conditions of an endpoint. A missing one is unknown. */
+/** The conditions of an endpoint. Undefined means unknown. */
 export interface EndpointConditions {
   readonly ready?: boolean | undefined;
   readonly serving?: boolean | undefined;

@@ -10,7 +10,7 @@ export function withClusterLabel(labels: Labels, cluster: string): Labels {
 }
 
 /**
- * Returns the fault of labels whose cluster label names another cluster; undefined if they name this cluster or none. Upstream
+ * Returns a fault if the cluster label names another cluster; undefined if it names `cluster` or is missing. Upstream
  * (pkg/identity/cache, `clusterNameValidator`) also ignores identities without the label.
  */
 export function clusterLabelFault(labels: Labels, cluster: string): string | undefined {

@@ -3,10 +3,10 @@ import { formatLabels, type Labels } from './labels.ts';
 import type { NumericIdentity } from './numeric-identity.ts';
 
 /**
- * The identities of one cluster: number ↔ labels. A cluster has the same cache while it is known, also after a reconnect.
+ * The identities of one cluster: number ↔ labels. A cluster keeps its cache over reconnects.
  *
- * Several numbers may have the same labels, for example while a cluster replaces one by another. The first one in the
- * order of the cluster is returned, by default the smallest.
+ * Several numbers may have the same labels, for example while a cluster replaces one number by another.
+ * `lookupByLabels` then returns the first number in the order of `compare`, by default the smallest.
  */
 export class IdentityCache {
   readonly #compare: (a: NumericIdentity, b: NumericIdentity) => number;
@@ -14,7 +14,7 @@ export class IdentityCache {
     number,
     { readonly id: NumericIdentity; readonly key: string; readonly labels: Labels }
   >();
-  /** The number of the labels; a list if there are several, which is rare. */
+  /** The number for each text of labels; a list if there are several numbers, which is rare. */
   readonly #byLabels = new Map<string, NumericIdentity | SortedList<NumericIdentity>>();
   #changes = 0;
 

@@ -20,7 +20,7 @@ export interface LabelPrefix {
 export interface LabelFilterOptions {
   /** Replaces the built-in rules. It should contain `reserved:.*`. */
   readonly file?: readonly LabelPrefix[] | undefined;
-  /** Appended: `[!][source:]regex`. */
+  /** Rules that are appended to the built-in rules or to the file: `[!][source:]regex`. */
   readonly rules?: readonly string[] | undefined;
 }
 
@@ -78,7 +78,7 @@ function matchLength({ source, expression }: LabelRule, label: Label): number | 
 /** Selects the labels of an identity (KUBERNETES 28, 29). The operator configures the expressions. They are trusted to terminate quickly. */
 export class LabelFilter {
   readonly #rules: readonly LabelRule[];
-  /** True if the configuration has include rules. Then labels without a match are dropped. */
+  /** True if the configuration has include rules. Labels that match no rule are then dropped. */
   readonly #onlyIncluded: boolean;
 
   /** Throws {@link LabelRuleError} if a rule is not a valid regular expression. */

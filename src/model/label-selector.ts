@@ -8,7 +8,7 @@ interface Requirement {
 /** A parsed selector. Labels match if they meet all requirements; without requirements everything matches. */
 export type LabelSelector = readonly Requirement[];
 
-/** A text that is no selector. The message says what is wrong with it. */
+/** Thrown if a text is not a selector. The message names the fault. */
 export class LabelSelectorError extends Error {
   readonly code = 'invalid-selector';
 }
@@ -45,7 +45,7 @@ function isKey(text: string): boolean {
   );
 }
 
-/** Returns the value as an integer of 64 bits; undefined if it is none. */
+/** Returns the value as an integer of 64 bits; undefined if it is not such an integer. */
 function integerOf(text: string): bigint | undefined {
   if (!INTEGER.test(text)) return undefined;
   const value = BigInt(text.replace('+', ''));

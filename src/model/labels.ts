@@ -23,8 +23,9 @@ export function formatLabels(labels: Labels): string {
 }
 
 /**
- * Parses a query for labels: `source:key=value`, where the source and the value may be missing and then match all. Returns
- * `undefined` if there is no key. A colon after the first `=` belongs to the value.
+ * Parses a query for a label, `source:key=value`, and returns a function that tests if labels match. If the source or
+ * the value is missing, any source or value matches. Returns `undefined` if there is no key. A colon after the first
+ * `=` belongs to the value.
  */
 export function parseLabelQuery(text: string): ((labels: Labels) => boolean) | undefined {
   const equals = text.indexOf('=');

@@ -18,18 +18,18 @@ export interface ExportedService {
   readonly labels: ReadonlyMap<string, string>;
   readonly ports: readonly ExportedPort[];
   readonly type: 'ClusterSetIP' | 'Headless';
-  /** Undefined if the writer left it empty, which means `None`. */
+  /** Undefined means `None`. */
   readonly sessionAffinity?: 'ClientIP' | 'None' | undefined;
   /** Timeout of the affinity `ClientIP`, in seconds. */
   readonly sessionAffinitySeconds?: number | undefined;
-  /** In the order of the service. Empty: written by Cilium 1.18 or earlier, so it is unknown. */
+  /** In the order of the service. Empty means unknown: Cilium 1.18 and earlier do not write families. */
   readonly ipFamilies: readonly SliceAddressType[];
   /** Undefined means `Cluster`. */
   readonly internalTrafficPolicy?: 'Cluster' | 'Local' | undefined;
   readonly trafficDistribution?: 'PreferClose' | 'PreferSameZone' | 'PreferSameNode' | undefined;
 }
 
-/** The values of a property. */
+/** The allowed values of a property. */
 type Values<K extends keyof ExportedService> = readonly NonNullable<ExportedService[K]>[];
 
 export const EXPORT_TYPES: Values<'type'> = ['ClusterSetIP', 'Headless'];

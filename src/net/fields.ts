@@ -7,7 +7,7 @@ export type Decoded<T> =
   | {
       readonly ok: true;
       readonly value: T;
-      /** Details that could not be read. The value lacks them and is complete otherwise. At most 64. */
+      /** Invalid parts that were dropped, at most 64. The rest of the value is complete. */
       readonly dropped?: readonly Rejection[];
     }
   | { readonly ok: false; readonly rejection: Rejection };
@@ -42,12 +42,12 @@ export function rejectInput(reason: string, field: string, value: unknown, why: 
   throw new RejectedInput(reason, field, value, why);
 }
 
-/** A value with more faults than this is rejected as a whole, so that the cost of counting them is bounded. */
+/** A value with more dropped parts than this is rejected as a whole, so that the cost of recording them is bounded. */
 const MAX_DROPPED = 64;
 
 /**
- * Runs `read`. A call of {@link rejectInput} becomes the rejection. A call of `drop` counts one detail, which `read` then
- * leaves out. `at` names the input: a kvstore key or a file.
+ * Returns the result of `read`. If `read` calls {@link rejectInput}, returns the rejection. If `read` omits an invalid
+ * part, it calls `drop` for that part. `at` names the input: a kvstore key or a file.
  */
 export function decodeWith<T>(at: string, read: (drop: RejectField<undefined>) => T): Decoded<T> {
   let dropped: Rejection[] | undefined;
@@ -126,7 +126,7 @@ export class Fields<R extends undefined> {
     parent?: Fields<R>,
     name: string | number = '',
   ) {
-    // The callers checked that it is an object. Its own properties are read as unknown.
+    // The callers have checked that the value is an object.
     this.#container = container as Readonly<Record<string | number, unknown>>;
     this.#reject = reject;
     this.#parent = parent;

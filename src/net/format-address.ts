@@ -52,7 +52,9 @@ function setGroups(words: Readonly<AddressWords>): void {
   groups[7] = words.w3;
 }
 
-/** Returns the longest run of zero groups, leftmost on a tie, as 16 × start + length; 0 if none is longer than one. */
+/**
+ * Returns the longest run of at least two zero groups, leftmost on a tie, as 16 × start + length; 0 if there is none.
+ */
 function longestZeroRun(): number {
   let best = 0;
   let start = 0;
@@ -110,9 +112,9 @@ function isCanonicalIPv6(text: string, words: Readonly<AddressWords>): boolean {
 }
 
 /**
- * Returns true if an IPv4 address was written in dotted form, which has one spelling only because leading zeros are rejected.
- * Otherwise it is a mapped IPv6 address, whose first group is empty or zero, or it ends in the address space 0, as `@0`.
- * Searching for a colon or an `@` would take longer than parsing.
+ * Returns true if `text`, which was parsed as an IPv4 address, is in dotted form. The dotted form is canonical, because
+ * leading zeros are rejected. Other forms are mapped IPv6 addresses, whose first group is empty or zero, and texts with
+ * the address space 0 (`@0`). Searching for a colon or an `@` would take longer than parsing.
  */
 function isDotted(text: string): boolean {
   const first = text.charCodeAt(0);

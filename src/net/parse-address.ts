@@ -6,7 +6,7 @@ const SLASH = 47;
 const ZERO = 48;
 const COLON = 58;
 
-/** Returns the decimal digit at an index of the text; a number above 9 if there is none. */
+/** Returns the decimal digit at an index of the text; a number above 9 if the character is not a digit. */
 function digitAt(text: string, at: number): number {
   return at < text.length ? (text.charCodeAt(at) - ZERO) >>> 0 : 10;
 }

@@ -5,14 +5,14 @@ export const BLOCK_KEYS = 256;
 
 const ENDPOINT = 256;
 const IPV6 = 512;
-/** The id of the address space is above the other bits. */
+/** The bits of a shape from this one on are the id of the address space. */
 const SPACE_SHIFT = 10;
 const NONE = -1;
 
 /**
  * Up to {@link BLOCK_KEYS} keys in columns. Bulk operations work in short loops: they parse all keys into a block,
- * `PrefixTable.prefetch` reads the memory of all of them, then each key is processed. In a loop whose steps do not depend on
- * each other, many cache misses overlap; if it parses in between, they do not.
+ * `PrefixTable.prefetch` reads the memory of all of them, then each key is processed. If the loop only reads memory,
+ * many cache misses overlap; if it also parses, they do not.
  */
 export class PrefixBlock {
   readonly #words = new Int32Array(4 * BLOCK_KEYS);

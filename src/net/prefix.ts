@@ -172,7 +172,7 @@ export class Prefix implements Readonly<AddressWords> {
     return this.length === addressBits(this.family);
   }
 
-  /** Returns true if every address of `other` is in this prefix. Prefixes of different address spaces contain nothing of each other. */
+  /** Returns true if every address of `other` is in this prefix; false if the address spaces differ. */
   contains(other: Prefix): boolean {
     return (
       other.length >= this.length &&
@@ -246,7 +246,7 @@ export function canonicalCIDR(text: string): string | undefined {
   return parsePrefix(text, scratch) && scratch.form === 'cidr' ? formatKey(scratch) : undefined;
 }
 
-/** Returns `@5` for an address space, and nothing for that of id 0. */
+/** Returns `@5` for address space 5, and an empty text for address space 0. */
 function spaceText(clusterID: number): string {
   return clusterID === 0 ? '' : `@${clusterID}`;
 }
@@ -258,8 +258,8 @@ export function formatKey(key: Readonly<PrefixRegister>): string {
 }
 
 /**
- * Like {@link formatKey}, for a key that was parsed from `text`, or for its longest match. Returns `text` itself if it is
- * canonical, which most addresses are.
+ * Like {@link formatKey}, for a key that was parsed from `text`, or for the longest match of that key. Returns `text`
+ * itself if it is the canonical text of the key, as for most addresses.
  */
 export function formatKeyOf(text: string, key: Readonly<PrefixRegister>): string {
   const isCanonical = key.form === 'endpoint' && key.clusterID === 0 && isCanonicalAddress(text, key);
@@ -267,7 +267,8 @@ export function formatKeyOf(text: string, key: Readonly<PrefixRegister>): string
 }
 
 /**
- * Returns the canonical prefix of a key, always with its length. `text` is that from which the key was parsed, or empty.
+ * Returns the canonical prefix of a key, always with its length. `text` is the text from which the key was parsed, or
+ * empty.
  */
 export function formatPrefixOf(text: string, key: Readonly<PrefixRegister>): string {
   if (key.clusterID !== 0) return formatPrefix(key, key.length) + spaceText(key.clusterID);

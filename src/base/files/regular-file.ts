@@ -30,7 +30,7 @@ function checkFile(found: Stats): void {
  */
 export async function openRegularFile(path: string): Promise<FileHandle> {
   checkFile(await stat(path));
-  // O_NONBLOCK, because the path may now be a FIFO.
+  // O_NONBLOCK, because a FIFO may have replaced the file since the check.
   const handle = await open(path, constants.O_RDONLY | constants.O_NONBLOCK);
   try {
     checkFile(await handle.stat());

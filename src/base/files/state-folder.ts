@@ -3,8 +3,8 @@ export interface StateFile {
   /** Size in bytes when the file was opened. */
   readonly size: number;
   /**
-   * Text that differs after each change of the contents, such as inode, size and times. A reader that has verified the contents may
-   * skip that if it finds the same version later. Undefined: the contents are verified each time.
+   * Text that differs after each change of the contents, such as inode, size and times. A reader that has verified the
+   * contents need not verify them again while the version is unchanged. Undefined: the contents are verified each time.
    */
   readonly version?: string | undefined;
   /** Reads from `position` until the buffer is full or the file ends; returns the number of bytes. */
@@ -22,8 +22,8 @@ export interface StateSink {
 }
 
 /**
- * The folder of a checkpoint or a history, through which all its files are read and written. Names contain no `/`. Every call may reject with an
- * error of the file system.
+ * The folder of a checkpoint or a history. All files in it are read and written through this interface. Names contain
+ * no `/`. Every call may reject with an error of the file system.
  */
 export interface StateFolder {
   /** Returns the names of the files; none if the folder does not exist. */
