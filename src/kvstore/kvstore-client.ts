@@ -101,7 +101,7 @@ export interface KvstoreClientOptions {
    * ({@link LeaseWitnesses}). Default: the next keepalive detects it.
    */
   readonly witnessLeases?: boolean | undefined;
-  /** Slices listings of watches, and work that grows with the number of leased keys, as after a delete of a prefix. Default: not shared. */
+  /** Slices the listings of watches, and work that grows with the number of leased keys. Default: without limits. */
   readonly gate?: TurnGate | undefined;
   /** Limits on the reads, queues and deliveries of watches. Default: `WATCH_LIMITS`. */
   readonly watchLimits?: Partial<WatchLimits> | undefined;
@@ -109,14 +109,15 @@ export interface KvstoreClientOptions {
 
 const LEASE_SECONDS = 15 * 60;
 /**
- * Keepalives are sent when a third of the time of a lease is over. After the last keepalive the other leases therefore have at
- * least two thirds of their time left, and this one ends earlier.
+ * Part of the lease time after which the keys that expire first expire. Keepalives are sent when a third of the time of a lease
+ * is over. After the last keepalive, all other leases therefore have at least two thirds of their time left, which is more than
+ * this part.
  */
 const FIRST_LEASE_PART = 0.6;
 
 const NOT_LEADER = 'the write was rejected, because another process may be the leader';
 
-/** A binding that a write ends, with its keeper. */
+/** A binding that ends because of a write, and the keeper of its lease. */
 type Released = readonly [holder: LeaseKeeper, binding: Binding];
 
 type Put = KeyWrite & { readonly value: Uint8Array };
@@ -222,7 +223,7 @@ export class KvstoreClient implements KvstoreBackend {
       : page.kvs.map(plainKeyValue);
   }
 
-  /** Lists all pages beside an open stream. A restore of the store ends the stream, so all pages are of one history. */
+  /** Lists all pages while a stream is open. A restore of the store would end the stream, so all pages are from one history. */
   async #listPages(prefix: string, minModRevision: number, call: CallOptions): Promise<readonly KeyValue[]> {
     const { clock } = this.#options;
     using until = new UntilClosed(call.signal, this.#closed.signal);
@@ -334,7 +335,7 @@ export class KvstoreClient implements KvstoreBackend {
       revision = answer.header.revision;
       isComplete = compared.length === 0 || !answer.succeeded;
     } finally {
-      for (const binding of bindings) keeper?.confirm(binding, revision); // a failed write may have landed
+      for (const binding of bindings) keeper?.confirm(binding, revision); // a failed write may have taken effect
     }
     for (const [holder, binding] of released) holder.unbind(binding, revision);
     for (const { key, value, mayBeEqual = false } of puts)
@@ -353,7 +354,10 @@ export class KvstoreClient implements KvstoreBackend {
     }
   }
 
-  /** Records one delete of a leased key. The store has all writes of a transaction, or none. */
+  /**
+   * Records one delete of a leased key of a transaction. One is enough, because a transaction is applied completely or not at
+   * all.
+   */
   #recordDelete(writes: readonly KeyWrite[], released: readonly Released[], revision: number): void {
     const leased = new Set(released.map(([, { key }]) => key));
     const deleted = writes.find(
@@ -461,8 +465,8 @@ export class KvstoreClient implements KvstoreBackend {
   }
 
   /**
-   * Compares the last own writes with the store. Keepalives do not detect a restore, because a restored store may know a lease, but
-   * not the later writes under it.
+   * Compares the last writes of this client with the store. Keepalives do not detect a restore, because a restored store may know
+   * a lease but not the later writes under it.
    */
   async #compareClientWrites(): Promise<void> {
     if (this.#isComparing) return;
@@ -480,8 +484,8 @@ export class KvstoreClient implements KvstoreBackend {
   }
 
   /**
-   * Handles a store that was replaced or restored: all leases count as lost, so their keys are put again under new ones. Ignores
-   * reports of a restore that was already handled, because many watches find the same one, some of them late.
+   * Handles a store that was replaced or restored: all leases count as lost, so their keys are put again under new leases. Many
+   * watches report the same restore, some of them late; a report of a restore that was already handled is ignored.
    */
   #diverged(followedUntil: number): void {
     if (followedUntil < this.#divergedAt) return;
@@ -507,7 +511,9 @@ export class KvstoreClient implements KvstoreBackend {
     return [this.#firstExpiringLeases, this.#leases];
   }
 
-  /** Returns a function to release a key from its present leases. Call it with the revision of the write that replaced them. */
+  /**
+   * Returns a function that unbinds a key from its present leases. Call it with the revision of the write that replaced the key.
+   */
   #unbinding(key: string, keepers: readonly LeaseKeeper[] = this.#keepers): (revision: number) => void {
     const bindings = keepers.map((keeper) => [keeper, keeper.bindingOf(key)] as const);
     return (revision) => {
@@ -524,7 +530,7 @@ export class KvstoreClient implements KvstoreBackend {
     return answer;
   }
 
-  /** Writes under a lease. If the lease does not exist any more, writes once more under a new one. */
+  /** Writes under a lease. If the lease does not exist any more, writes again under a new lease. */
   async #writeLeased(
     keeper: LeaseKeeper,
     key: string,
@@ -640,7 +646,7 @@ function isPut(write: KeyWrite): write is Put {
 }
 
 /**
- * Returns the transaction of several writes. If some may be omitted, their values are compared.
+ * Returns the transaction of several writes. If writes may be omitted (`mayBeEqual`), the transaction compares their values.
  *
  * @param bindings of the puts in their order; empty if they have no lease
  */

@@ -44,8 +44,9 @@ export interface IdentityListener {
   onIdentity(id: NumericIdentity, labels: Labels): void;
   onIdentityGone(id: NumericIdentity, labels: Labels): void;
   /**
-   * Called if a number that this node uses for these labels now belongs to other labels, because the lease was lost, and the number
-   * was collected and allocated again. Allocate the labels again, then release the previous allocation.
+   * Called if a number that this node uses for these labels now belongs to other labels. This can happen if the lease of the node
+   * was lost and the number was then collected and allocated again. Allocate the labels again, then release the previous
+   * allocation.
    */
   onIdentityReassigned?(id: NumericIdentity, labels: Labels): void;
 }
@@ -61,7 +62,7 @@ export interface AllocatedIdentity {
 export interface IdentityAllocatorStatus {
   /** Number of label sets that this node uses. */
   readonly used: number;
-  /** Number of those whose number now belongs to other labels. */
+  /** Number of label sets whose number now belongs to other labels. */
   readonly reassigned: number;
   /** Labels whose keys need a repair, and failures. */
   readonly repairs: RetryQueueStatus;
@@ -77,11 +78,11 @@ const ATTEMPTS = 8;
 const BACKOFF = { baseMs: 50, capMs: 1000 };
 
 /**
- * Allocates a number for each set of labels, the same one on every node of a cluster (SEMANTICS 5).
+ * Allocates a number for each set of labels. The number is the same on every node of a cluster (SEMANTICS 5).
  *
- * Allocation holds a lock on the labels. References to identities in use are counted. If a master key in use disappears, or slave
- * keys after the loss of a lease, they are written again. The identities of the cluster are cached. Those of other clusters can
- * also be looked up.
+ * An allocation holds a lock on the labels. References to identities in use are counted. A master key in use that was deleted,
+ * and slave keys that were lost with their lease, are written again. The identities of the cluster are cached. Identities of
+ * other clusters can be added for lookups.
  */
 export class IdentityAllocator {
   /** The identities of this cluster, as in the kvstore. */
@@ -126,7 +127,7 @@ export class IdentityAllocator {
     });
   }
 
-  /** Resolves when the identities of the cluster are known. An allocation before that costs one read more. */
+  /** Resolves when the identities of the cluster are known. An allocation before that needs one more read. */
   get synced(): Promise<void> {
     return this.#store.synced;
   }
@@ -168,8 +169,8 @@ export class IdentityAllocator {
   }
 
   /**
-   * Subscribes a listener: the replay, then changes. An error of a listener does not affect others. An error during the replay ends
-   * its subscription.
+   * Subscribes a listener, which receives the replay and then changes. An error that a listener throws does not affect others. An
+   * error during the replay ends the subscription.
    */
   subscribe(listener: IdentityListener): Unsubscribe {
     const steps = (): IterableIterator<(one: IdentityListener) => void> =>
@@ -191,7 +192,7 @@ export class IdentityAllocator {
     };
   }
 
-  /** Returns the labels of an identity of this cluster or another; undefined if it is not known. */
+  /** Returns the labels of an identity of this or another cluster; undefined if the identity is not known. */
   lookupByID(id: number): Labels | undefined {
     const own = this.cache.lookupByID(id);
     if (own !== undefined) return own;
@@ -204,7 +205,7 @@ export class IdentityAllocator {
     return undefined;
   }
 
-  /** Returns the identity of exactly these labels. This cluster has priority. */
+  /** Returns the identity of exactly these labels, of this cluster if it has one, otherwise of another cluster. */
   lookupByLabels(labels: Labels): NumericIdentity | undefined {
     const own = this.#local.get(formatLabels(labels))?.id ?? this.cache.lookupByLabels(labels);
     if (own !== undefined) return own;
@@ -216,8 +217,8 @@ export class IdentityAllocator {
   }
 
   /**
-   * Returns the identity of these labels and adds one reference. Allocates it if no node has one. Rejects if the kvstore is
-   * unreachable, or with `invalid-request` if no number is left.
+   * Returns the identity of these labels and adds one reference. If no node has an identity for the labels, allocates a number.
+   * Rejects if the kvstore is unreachable, or with `invalid-request` if no number is left.
    */
   async allocate(labels: Labels, signal?: AbortSignal): Promise<AllocatedIdentity> {
     const key = formatLabels(labels);
@@ -229,8 +230,8 @@ export class IdentityAllocator {
   }
 
   /**
-   * Removes one reference. The last one deletes the slave key, now or as soon as the kvstore is reachable. The garbage collector
-   * deletes the master key.
+   * Removes one reference. If it was the last, deletes the slave key, now or as soon as the kvstore is reachable. The garbage
+   * collector deletes the master key later.
    */
   release(labels: Labels): Promise<ReleaseOutcome> {
     return this.#local.release(labels);
@@ -282,8 +283,8 @@ export class IdentityAllocator {
     const call = { ifLocked: lock, signal };
     const known = { cached: this.cache.lookupByLabels(labels), revision: this.#store.cursor };
     for await (const existing of this.#keys.find(labels, known, signal)) {
-      // The collector may be about to delete the master key. It is written again, and the slave key protects it. If it was already
-      // deleted, the number may belong to other labels.
+      // The collector may have deleted the master key, or be about to. Write it again; from now on the slave key protects it. If
+      // the master key was deleted, the number may already belong to other labels.
       if (!(await this.#keys.ensureMaster(existing, labels, call))) continue;
       await this.#keys.putSlave(existing, labels, call);
       return { id: existing, isNew: false };
@@ -311,7 +312,7 @@ export class IdentityAllocator {
     this.#checkNumber(id, labels);
   }
 
-  /** Handles a deleted master key. A collector should not have deleted it if this node uses it; then it is written again. */
+  /** Handles a deleted master key. If this node uses the number, the key is written again. */
   #notifyGone(number: number): void {
     const labels = this.cache.lookupByID(number);
     const id = parseIdentityText(String(number));
@@ -321,7 +322,7 @@ export class IdentityAllocator {
     this.#checkNumber(id, undefined);
   }
 
-  /** Checks the number in the kvstore if this node uses it for other labels, because a watch may lag. */
+  /** Reads the number from the kvstore if this node uses it for other labels than `shown`, because the watch may be behind. */
   #checkNumber(id: NumericIdentity, shown: Labels | undefined): void {
     const local = this.#local.byID(id);
     if (local === undefined) return;

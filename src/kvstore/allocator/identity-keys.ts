@@ -36,11 +36,11 @@ export interface IdentityCall {
   readonly signal?: AbortSignal | undefined;
 }
 
-/** State that a node already has when it searches for a master key. */
+/** What a node knows from its cache when it searches for a master key. */
 export interface KnownMasters {
   /** The cached identity of the labels. */
   readonly cached: NumericIdentity | undefined;
-  /** All writes before this revision are cached. Read it under the lock, because a restore after that loses the lock. */
+  /** All writes before this revision are in the cache. Must be read while the lock is held: a later restore loses the lock. */
   readonly revision: number;
 }
 
@@ -77,7 +77,7 @@ export class IdentityKeys {
     yield* await this.#byMaster(labels, known, signal);
   }
 
-  /** Writes a master key if it does not exist. Returns false if the number is taken, by these labels or others. */
+  /** Writes a master key if it does not exist. Returns false if the number has a master key, for these or other labels. */
   createMaster(id: NumericIdentity, labels: Labels, call: IdentityCall): Promise<boolean> {
     return this.#options.backend.createOnly(identityKey(id), encodeIdentity(labels), call);
   }
@@ -139,8 +139,8 @@ export class IdentityKeys {
   }
 
   /**
-   * Returns the identities from master keys. The cache lags, so later writes are read from the kvstore. Otherwise a node with a
-   * slow watch could allocate a second number for the labels, if the users of the first one lost their leases.
+   * Returns the identities from master keys. Writes that are not in the cache yet are read from the kvstore. Otherwise a node
+   * with a slow watch could allocate a second number for the labels after the users of the first number have lost their leases.
    */
   async #byMaster(
     labels: Labels,

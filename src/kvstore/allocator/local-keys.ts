@@ -24,12 +24,12 @@ export interface LocalKeysOptions {
 }
 
 /**
- * The identities that this node uses, by labels (`formatLabels`), with reference counts. Maintains their keys: the master key and
- * the slave key of this node while they are in use, and no slave key otherwise. Failures are retried until they succeed,
- * independently of each other.
+ * The identities that this node uses, by labels (`formatLabels`), with reference counts. Maintains the keys of each identity:
+ * while it is in use, its master key and the slave key of this node exist; otherwise the slave key does not exist. A failed write
+ * is retried until it succeeds, separately for each identity.
  *
- * If a number belongs to other labels, it is *taken*: the references remain counted, the slave key is deleted, and the labels have
- * no number until they are allocated again.
+ * If a number belongs to other labels, it is *taken*: the references remain counted, the slave key is deleted, and the labels
+ * have no number until they are allocated again.
  */
 export class LocalKeys {
   readonly #options: LocalKeysOptions;
@@ -85,7 +85,8 @@ export class LocalKeys {
   }
 
   /**
-   * Resolves when the running work for these labels has ended, successful or not. Check again, because other work may have begun.
+   * Resolves when the running work for these labels has ended, successfully or not. The caller must check again, because other
+   * work may have begun.
    */
   async untilIdle(key: string): Promise<void> {
     await this.#running.get(key)?.catch(() => {});
@@ -121,7 +122,7 @@ export class LocalKeys {
     for (const key of [...this.#inUse.keys(), ...this.#orphans.keys()]) this.#repairs.add(key);
   }
 
-  /** Removes one reference. The last one deletes the slave key, now or as soon as possible. */
+  /** Removes one reference. If it was the last, deletes the slave key, now or as soon as possible. */
   async release(labels: Labels): Promise<ReleaseOutcome> {
     const key = formatLabels(labels);
     while (this.#running.has(key)) await this.untilIdle(key);

@@ -20,14 +20,14 @@ export function viewOf(bytes: Uint8Array): DataView {
 }
 
 /**
- * Returns a hash of 32 bits of the bytes of a view. Bytes that differ in one of their 32-bit words, or in the bytes after the last
- * word, have different hashes. About 50 ns for a typical value, a sixth of the time of a call of `crc32`.
+ * Returns a 32-bit hash of the bytes `[from, to)` of a view. Two inputs that differ only in one 32-bit word, or only in the bytes
+ * after the last word, have different hashes. Takes about 50 ns for a typical value, a sixth of `crc32`.
  */
 export function hashOfBytes(bytes: DataView, from: number, to: number): number {
   let hash = to - from;
   let at = from;
   if (hash >= 2 * LANES) {
-    // Each round waits for the one before it, so four independent hashes take the time of one.
+    // A round of a hash waits for its previous round, so the processor computes four independent hashes in the time of one.
     let second = 0;
     let third = 0;
     let fourth = 0;
@@ -44,7 +44,9 @@ export function hashOfBytes(bytes: DataView, from: number, to: number): number {
   return hash;
 }
 
-/** Returns true if the bytes of `a` from an index on are the first `length` of `b`. A view does not return its own length fast. */
+/**
+ * Returns true if the bytes of `a` from an index on equal the first `length` bytes of `b`. Reading the length of a view is slow.
+ */
 export function equalFrom(a: DataView, from: number, b: DataView, length: number): boolean {
   let at = 0;
   for (; at + 4 <= length; at += 4) if (a.getInt32(from + at, true) !== b.getInt32(at, true)) return false;

@@ -62,8 +62,8 @@ export function textOfBytes(bytes: Uint8Array): string | undefined {
 }
 
 /**
- * Returns the bytes as a string of one character each. It takes 160 bytes of memory for 142 bytes, and a `Uint8Array` over 400. It is
- * also a copy, so a value does not retain the page that it was received with.
+ * Returns a string with one character for each byte. The string takes 160 bytes of memory for a value of 142 bytes; a
+ * `Uint8Array` takes over 400. As a copy, it does not keep the received page in memory.
  */
 export function charactersOf(bytes: Uint8Array): string {
   return asBuffer(bytes).toString('latin1');
@@ -74,7 +74,7 @@ export function bytesOfCharacters(characters: string): Uint8Array {
   return Buffer.from(characters, 'latin1');
 }
 
-/** Returns true if {@link charactersOf} of the bytes are these. */
+/** Returns true if {@link charactersOf} the bytes equals `characters`. */
 export function equalsCharacters(bytes: Uint8Array, characters: string): boolean {
   return bytes.length === characters.length && charactersOf(bytes) === characters;
 }

@@ -22,17 +22,17 @@ const EXPORT_MODES = ['services-and-endpointslices', 'endpointslices-only'] as c
 
 /** Optional features of the kvstore of a cluster. */
 export interface ClusterCapabilities {
-  /** True if it writes `cilium/synced/…` when a prefix is complete. */
+  /** True if the cluster writes `cilium/synced/…` when a prefix is complete. */
   readonly syncedCanaries: boolean;
-  /** True if its content is below `cilium/cache/` (kvstoremesh). */
+  /** True if the content of the cluster is below `cilium/cache/` (kvstoremesh). */
   readonly cached: boolean;
   /** 255 or 511; undefined in old clusters, which means 255. */
   readonly maxConnectedClusters?: MaxConnectedClusters;
-  /** True if it exports services of the multi-cluster API; undefined if not set. */
+  /** True if the cluster exports services by the multi-cluster services API; undefined if not set. */
   readonly serviceExportsEnabled?: boolean;
-  /** Undefined if it exports no endpoint slices. */
+  /** Undefined if the cluster exports no endpoint slices. */
   readonly endpointSlicesExportMode?: EndpointSlicesExportMode;
-  /** All other capabilities, by name, as JSON. Kvstoremesh passes them on, because newer readers may need them. */
+  /** All other capabilities, by name, as JSON. Kvstoremesh copies them, because newer readers may need them. */
   readonly others?: Readonly<Record<string, string>>;
 }
 
@@ -45,8 +45,8 @@ const KNOWN: ReadonlySet<string> = new Set([
 ]);
 
 /**
- * Returns true if a cluster exports a resource: services in the formats of its mode, service exports if its configuration has
- * the flag, others always.
+ * Returns true if a cluster exports a resource. Services are exported in the formats of `endpointSlicesExportMode`, service
+ * exports with `serviceExportsEnabled`, and all other resources always.
  */
 export function exportsResource(
   resource: CopiedResource,
@@ -69,7 +69,7 @@ function readMaxConnected(capabilities: Fields<never>): MaxConnectedClusters | u
     : capabilities.reject(name, 'out-of-range', 'must be 255 or 511');
 }
 
-/** Returns the mode. Drops an unknown word, so that the services of such a cluster are followed. */
+/** Returns the mode. Drops an unknown word; the format `services/v1` of such a cluster is then followed. */
 function readExportMode(
   capabilities: Fields<never>,
   drop: RejectField<undefined>,
@@ -94,7 +94,7 @@ function otherJson(
   }
 }
 
-/** Returns the capabilities without a field of their own, and a mode that is not known, as JSON. */
+/** Returns the unknown capabilities, and an unknown export mode, as JSON. */
 function readOthers(
   capabilities: Fields<never>,
   mode: EndpointSlicesExportMode | undefined,

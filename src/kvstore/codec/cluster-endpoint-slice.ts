@@ -50,7 +50,7 @@ const NO_ENTRIES: ReadonlyMap<string, string> = new Map();
 
 type Writable<T> = { -readonly [K in keyof T]: T[K] };
 
-/** Reads the message. Fields in any order; unknown ones are skipped, and those of another wire type are rejected. */
+/** Reads the message. Fields may have any order. Unknown fields are skipped; a known field with another wire type is rejected. */
 class SliceReader {
   readonly #reader: ProtoReader;
   readonly #limits: ValueLimits;
@@ -281,18 +281,18 @@ function atMost(most: number, count: number, path: string): void {
   if (count > most) rejectInput('too-many', path, `${count} or more`, `must have at most ${most}`);
 }
 
-/** Checks the parts that {@link SliceReader} takes as they are. */
+/** Checks the parts that {@link SliceReader} does not check. */
 function checkSlice(slice: ClusterEndpointSlice, expected: ClusterEndpointSliceKey): ClusterEndpointSlice {
   for (const field of ['cluster', 'namespace', 'name'] as const) {
     const value = slice[field];
     if (value === '') rejectInput('missing-field', field, value, 'must not be empty');
     if (value !== expected[field])
-      rejectInput('key-mismatch', field, value, `the key says ${expected[field]}`);
+      rejectInput('key-mismatch', field, value, `must be ${expected[field]}, as in the key`);
   }
   if (slice.clusterID > MAX_CLUSTER_ID)
     rejectInput('out-of-range', 'clusterID', slice.clusterID, `must be from 0 to ${MAX_CLUSTER_ID}`);
   if ((slice.labels.get(SERVICE_NAME_LABEL) ?? '') === '')
-    rejectInput('missing', `labels.${SERVICE_NAME_LABEL}`, undefined, 'the slice belongs to no service');
+    rejectInput('missing', `labels.${SERVICE_NAME_LABEL}`, undefined, 'must name the service of the slice');
   return slice;
 }
 
@@ -348,7 +348,7 @@ export function decodeLargeEndpointSlice(
     : undefined;
 }
 
-/** Returns an upper bound of the size of a value's content; the size of the value if it is rejected anyway. */
+/** Returns an upper bound of the size of a value's decompressed content; for an invalid value, the size of the value. */
 export function endpointSliceSize(value: Uint8Array): number {
   if (value.length === 0) return 0; // a delete
   const frame = decodeWith('', () => readZstdFrame(value));
@@ -404,8 +404,8 @@ export function encodeEndpointSliceMessage(slice: ClusterEndpointSlice): Uint8Ar
 }
 
 /**
- * Returns a value that upstream reads: the message that it writes, in a zstd frame. The same slice has the same bytes in every
- * process of one version of Node. Without zstd in Node (before 22.15) the frame is not compressed.
+ * Returns the message that upstream writes, in a zstd frame. Equal slices have equal bytes in all processes with the same version
+ * of Node. If Node has no zstd (before 22.15), the frame is not compressed.
  */
 export function encodeClusterEndpointSlice(slice: ClusterEndpointSlice): Uint8Array {
   return compressZstd(encodeEndpointSliceMessage(slice));

@@ -16,7 +16,7 @@ const HTML_ESCAPES: Readonly<Record<string, string>> = {
 /** Matches text that needs no escape: printable ASCII without `"`, `&`, `<`, `>` and the backslash. */
 const PLAIN = /^[ !#-%'-;=?-[\]-~]*$/;
 
-/** Returns a string literal. Most texts need no escape, and to test that takes a fifth of the time of `JSON.stringify`. */
+/** Returns a string literal. Most texts need no escape; this test takes a fifth of the time of `JSON.stringify`. */
 export function jsonString(text: string): string {
   if (PLAIN.test(text)) return `"${text}"`;
   return JSON.stringify(text).replace(/[<>&\u2028\u2029]/g, (char) => HTML_ESCAPES[char] ?? char);

@@ -13,18 +13,19 @@ interface Place<T> {
 }
 
 /**
- * Values of ASCII texts that repeat, by the bytes of the text: a million pods have a thousand hosts and a few sets of ports. One
- * object for each saves the work of creating it again, and its memory. A text is replaced by the next one with the same place.
+ * A table that maps the bytes of ASCII texts to one shared value for each text. Texts repeat: a million pods have a thousand
+ * hosts and a few sets of ports. Sharing saves the time and the memory of creating the value again. A new text replaces the text
+ * that occupies its place in the table.
  */
 export class InternedBytes<T> {
   readonly #make: (text: string) => T;
-  /** The last text, because most pods have the ports of the one before. */
+  /** The last text, because most pods have the same ports as the previous pod. */
   #last: Place<T> | undefined;
   #places: (Place<T> | undefined)[] = new Array(FIRST_PLACES).fill(undefined);
   /** Number of texts that were replaced since the number of places grew. */
   #replaced = 0;
 
-  /** @param make returns the value of a text; called once for a text until it is replaced */
+  /** @param make returns the value of a text; called again only after the text was replaced */
   constructor(make: (text: string) => T) {
     this.#make = make;
   }

@@ -20,7 +20,7 @@ export interface IPIdentityPair {
   /** Canonical; undefined if the value has none. */
   readonly hostIP?: string | undefined;
   readonly encryptKey: number;
-  /** Undefined if there are neither names nor named ports, as upstream (pkg/ipcache/kvstore.go, 1.8 to 1.17). */
+  /** Undefined if the value has neither names nor named ports, as in upstream (pkg/ipcache/kvstore.go, 1.8 to 1.17). */
   readonly k8s?: PodMetadata | undefined;
 }
 
@@ -44,8 +44,8 @@ export function addressSpaceOf({ key }: Pick<IPIdentityPair, 'key'>): number {
 }
 
 /**
- * Returns the name of an IP key if it is canonical, else rejects it. Two spellings of one prefix would be one claim, and the delete
- * of either key would remove it. Upstream writes only canonical names.
+ * Returns the name of an IP key if it is canonical, otherwise rejects it. If two spellings were accepted, two keys would be one
+ * claim, and the delete of either key would remove the claim. Upstream writes only canonical names.
  */
 function readKeyName(name: string): string {
   const canonical = canonicalName(name);

@@ -1,6 +1,4 @@
-/*
- * Names of the keys of a Cilium kvstore (WIRE, "Keys"). All prefixes end in `/`, because a watch of cluster `a` must never include
- * `ab`. Names are compared whole.
+/* Names of the keys of a Cilium kvstore (WIRE, "Keys"). All prefixes end in `/`, so that a watch of cluster `a` never includes keys of cluster `ab`.
  */
 
 /** The resources that a cluster publishes to its mesh. */
@@ -29,7 +27,10 @@ export function isServiceResource(resource: CopiedResource): resource is Service
   return resource === 'services' || resource === 'endpointslices';
 }
 
-/** At its start a client checks here if it may lock. Every client with a write permission may write here. */
+/**
+ * Cilium's clients test at their start below this prefix if they may create locks. Every client with write permission may write
+ * here.
+ */
 export const INIT_LOCKS_PREFIX = 'cilium/.initlock/';
 
 /** Keys by which clients verify that their leases are alive: `<lease in hex>` (`lease-witnesses.ts`). */
@@ -38,13 +39,13 @@ export const LEASE_WITNESSES_PREFIX: string = `${INIT_LOCKS_PREFIX}leases/`;
 /** Written every 60 s with a lease, as proof of life. */
 export const HEARTBEAT_KEY = 'cilium/.heartbeat';
 
-/** Own identities: `id/` master keys, `value/` slave keys, `locks/`. */
+/** Identities of the local cluster: `id/` master keys, `value/` slave keys, `locks/`. */
 export const IDENTITIES_PREFIX = 'cilium/state/identities/v1/';
 
 /** Locks of the identity allocator, one for each label string. */
 export const IDENTITY_LOCKS_PREFIX: string = `${IDENTITIES_PREFIX}locks/`;
 
-/** The only address space. */
+/** The only address space of Cilium. */
 export const DEFAULT_ADDRESS_SPACE = 'default';
 
 const LAYOUTS = {
@@ -165,7 +166,7 @@ export type ParsedKey =
   | {
       readonly kind: 'ip';
       readonly layout: KeyLayout;
-      /** See above. */
+      /** Undefined in the kvstore of a cluster itself, because the key has no cluster name there. */
       readonly cluster: string | undefined;
       readonly addressSpace: string | undefined;
       readonly prefix: string;
@@ -235,7 +236,7 @@ function parseResource(layout: KeyLayout, resource: string, rest: string): Parse
   }
 }
 
-/** Parses a key of this layout. Returns `undefined` for any other. Does not check the names and numbers in it. */
+/** Parses a key. Returns `undefined` if the key has none of these forms. Does not check the names and numbers in the key. */
 export function parseKey(key: string): ParsedKey | undefined {
   if (key === HEARTBEAT_KEY) return { kind: 'heartbeat' };
   const [root, area, resource, rest] = splitParts(key, 4) ?? splitParts(key, 3) ?? [];

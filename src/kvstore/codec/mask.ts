@@ -31,14 +31,14 @@ export function maskText(family: Family, length: number): string {
   return TEXTS[family][length] ?? '';
 }
 
-/** Returns the prefix length of the base64 of a mask for an address of `family`, or undefined if it is none. */
+/** Returns the prefix length of a mask in base64 for an address of `family`, or undefined if the mask is invalid. */
 export function maskLength(family: Family, text: string): number | undefined {
   return LENGTHS[family].get(text);
 }
 
 /**
- * Returns the prefix length of the base64 in field `Mask` for an address of `family`; `undefined` if the field is empty. Rejects it
- * if it is not base64, not contiguous or of the wrong size. One lookup, because there are only 33 and 129 masks.
+ * Returns the prefix length of the mask in field `Mask` for an address of `family`; `undefined` if the field is empty. Rejects a
+ * mask that is not base64, not contiguous or of the wrong size. One lookup, because there are only 33 and 129 masks.
  */
 export function readMask(family: Family, fields: Fields<never>): number | undefined {
   const text = fields.string('Mask') ?? '';

@@ -14,7 +14,7 @@ import {
   type ValueLimits,
 } from './value.ts';
 
-// Types whose address may be another name. Upstream then writes an empty IP, which has no information.
+// Types whose address may be a name instead of an IP. Upstream then writes an empty IP.
 const NAME_TYPES: ReadonlySet<string> = new Set(['Hostname', 'InternalDNS', 'ExternalDNS']);
 
 function readAddress(list: Fields<never>, index: number): NodeAddress | undefined {
@@ -87,7 +87,10 @@ export function decodeNode(
   });
 }
 
-/** Returns a CIDR object. An invalid CIDR is written unchanged, so that readers reject the node instead of seeing no CIDR. */
+/**
+ * Returns a CIDR object. An invalid CIDR is written unchanged, so that readers reject the node and do not assume that it has no
+ * CIDR.
+ */
 function writeCIDR(cidr: string | undefined): string {
   if (cidr === undefined) return 'null';
   const prefix = Prefix.parse(cidr);

@@ -48,17 +48,17 @@ export class ProtoReader {
   }
 
   /**
-   * Returns a varint as a number. It is exact below 2⁵³, so for every revision, count and size. Larger values are rounded, which is
-   * harmless for the fields that use this method.
+   * Returns a varint as a number. The number is exact below 2⁵³, which is enough for every revision, count and size. Larger
+   * values are rounded, which is harmless for the fields that use this method.
    */
   number(): number {
     const { buffer } = this;
-    let byte = buffer[this.at++] ?? malformed('it ends within a number');
+    let byte = buffer[this.at++] ?? malformed('the message ends within a number');
     if (byte < 0x80) return byte;
     let value = byte & 0x7f;
     let scale = 0x80;
     for (let i = 1; i < MAX_VARINT; i++) {
-      byte = buffer[this.at++] ?? malformed('it ends within a number');
+      byte = buffer[this.at++] ?? malformed('the message ends within a number');
       value += (byte & 0x7f) * scale;
       if (byte < 0x80) return value;
       scale *= 0x80;
@@ -79,7 +79,7 @@ export class ProtoReader {
   #bigint(): bigint {
     let value = 0n;
     for (let shift = 0n; shift < 70n; shift += 7n) {
-      const byte = this.buffer[this.at++] ?? malformed('it ends within a number');
+      const byte = this.buffer[this.at++] ?? malformed('the message ends within a number');
       value |= BigInt(byte & 0x7f) << shift;
       if (byte < 0x80) return value;
     }
@@ -98,7 +98,7 @@ export class ProtoReader {
     return end;
   }
 
-  /** Returns a length-delimited field as a view, which pins the message. */
+  /** Returns a length-delimited field as a view, which keeps the whole message in memory. */
   bytes(): Buffer {
     const end = this.open();
     const view = this.buffer.subarray(this.at, end);

@@ -46,7 +46,7 @@ function readType(fields: Fields<never>): ServiceExport['type'] {
   return fields.word('type', EXPORT_TYPES) ?? fields.reject('type', 'missing-field', 'is missing');
 }
 
-/** Returns a port. Drops it if its number or protocol is invalid, because a Service with it would be invalid. */
+/** Returns a port. Drops a port with an invalid number or protocol, because a Service with such a port would be invalid. */
 function readPort(fields: Fields<never>, drop: RejectField<undefined>): ExportedPort | undefined {
   const port = fields.value('port');
   if (typeof port !== 'number' || !Number.isInteger(port) || port < 1 || port > 0xffff)
@@ -81,7 +81,7 @@ export function decodeServiceExport(
   limits: ValueLimits = VALUE_LIMITS,
 ): Decoded<ServiceExport> {
   return decodeJson(value, at, limits, (fields, drop) => {
-    // Some versions write the names of the fields in the source, which differ by their first letter.
+    // Some versions of Cilium write the Go names of these fields, which begin with an upper-case letter.
     const texts = (field: string, old: string): ReadonlyMap<string, string> => {
       const found = fields.strings(field, limits.labels);
       return found.size > 0 ? found : fields.strings(old, limits.labels);

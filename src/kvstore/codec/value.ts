@@ -35,7 +35,7 @@ export type ParsedJson = { readonly json: unknown } | { readonly syntaxError: st
 /** The bytes of a value, or its JSON if it was parsed incrementally. */
 export type EncodedValue = Uint8Array | ParsedJson;
 
-/** Decodes the value of a key; `name` is the key below its prefix, `at` the whole key. */
+/** Decodes the value of a key. `name` is the key without its prefix, `at` is the whole key. */
 export type ValueDecoder<T> = (name: string, value: EncodedValue, at: string) => Decoded<T>;
 
 /** Values of at least this size are parsed in pieces. Smaller ones take at most about 7 ms. */

@@ -87,7 +87,7 @@ function lost(server: string, problem: string): string {
   return `lost the connection to ${server}: ${problem}; check the network and the log of etcd`;
 }
 
-/** Appends the address that was tried if the endpoint is a name. */
+/** If the endpoint is a name, appends the IP address of the failed attempt. */
 function withAddress(server: string, ip: string | undefined, port: string | undefined): string {
   if (ip === undefined) return server;
   const address = `${ip.includes(':') ? `[${ip}]` : ip}:${port}`;

@@ -56,9 +56,10 @@ export class EtcdBackend extends KvstoreClient {
   }
 
   /**
-   * Returns a backend for a Cilium etcd configuration file. It follows the file and the certificates named in it until `close`. It
-   * reads them every ten seconds and compares the content, because Kubernetes changes mounted files through symbolic links, which a
-   * watch of the file does not see. Rejects if the file cannot be read, and with `EtcdConfigError` if it is invalid.
+   * Returns a backend for a Cilium etcd configuration file. Until `close`, the backend reads the file and the certificates named
+   * in it every ten seconds, and applies changes. It compares the content, because Kubernetes changes mounted files through
+   * symbolic links, which a watch of the file does not detect. Rejects if the file cannot be read, and with `EtcdConfigError` if
+   * it is invalid.
    */
   static async open(path: string, options: OpenEtcdOptions = {}): Promise<EtcdBackend> {
     const loaded = await loadEtcdConfigFile(path);
@@ -72,7 +73,7 @@ export class EtcdBackend extends KvstoreClient {
     return this.#transport.streams;
   }
 
-  /** Ends the initial phase of writes: the lower rate applies from now on. */
+  /** Ends the initial phase of writes: from now on `qps` applies instead of `bootstrapQps`. */
   bootstrapped(): void {
     this.#rateLimit?.bootstrapped();
   }

@@ -11,8 +11,8 @@ export const MAX_CONFIG_BYTES: number = 64 << 10;
 /** A bundle of all public authorities has 200 kB. */
 const MAX_PEM_BYTES = 1 << 20;
 /**
- * Maximum number of lexer tokens, and of characters of one token. For some texts the time of the YAML parser is quadratic in them:
- * 64 kB of `! ` take 4 s. 255 endpoints are 1,500 tokens.
+ * Maximum number of lexer tokens, and of characters of one token. For some texts the time of the YAML parser is quadratic in
+ * these numbers: 64 KiB of `! ` take 4 s. A configuration with 255 endpoints has 1,500 tokens.
  */
 const MAX_TOKENS = 4096;
 const MAX_TOKEN_LENGTH = 4096;
@@ -91,7 +91,7 @@ function endpoint(list: Fields<never>, index: number, plain: 'http' | 'https'): 
   return known ? url.replace(/\/$/, '') : list.reject(index, 'invalid-url', 'must be an http or https URL');
 }
 
-/** The parser takes 40 ms to load, and a client whose configuration is no file does not need it. */
+/** The YAML parser is loaded on demand: it takes 40 ms, and a client without a configuration file does not need it. */
 type Yaml = typeof import('yaml');
 
 function checkSize(content: string, { Lexer }: Yaml): void {
@@ -118,7 +118,7 @@ async function parseFields(content: string): Promise<Fields<never>> {
   return Fields.of(document, reject, 'document');
 }
 
-/** A file named by the first of several fields that is set. */
+/** A file, and the field that names it. */
 interface NamedFile {
   readonly path: string;
   readonly bytes: Buffer;
@@ -141,8 +141,8 @@ async function file(
 }
 
 /**
- * Rejects a certificate and key that do not match. The two files are renewed one after the other, and until both are new the
- * connection must keep the previous pair.
+ * Rejects a certificate and key that do not match. The two files are renewed one after the other, and the connection must keep
+ * the previous pair until both are new.
  */
 function checkPair(certificate: Buffer | undefined, key: Buffer | undefined): void {
   if (certificate === undefined && key === undefined) return;
@@ -177,7 +177,7 @@ export async function loadEtcdConfigFile(path: string): Promise<LoadedEtcdConfig
 }
 
 /**
- * Reads a Cilium etcd configuration (WIRE, "etcd configuration file"): its YAML, of at most 64 kB, and the certificates named in
+ * Reads a Cilium etcd configuration (WIRE, "etcd configuration file"): its YAML, of at most 64 KiB, and the certificates named in
  * it. Ignores unknown fields. Throws {@link EtcdConfigError} if it is invalid, or if key and certificate do not match.
  */
 export async function loadEtcdConfig(content: string, read: ReadPem = readPem): Promise<LoadedEtcdConfig> {

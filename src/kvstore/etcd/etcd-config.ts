@@ -7,11 +7,11 @@ export interface EtcdConfig {
   readonly auth?: { readonly username: string; readonly password: string } | undefined;
   /** Maximum time to connect and receive the answer of a call. Default 10 s. */
   readonly deadlineMs?: number | undefined;
-  /** A connection that is silent for this time is pinged; default 15 s. Servers may reject pings if it is below 10 s. */
+  /** A connection that is silent for this time is pinged. Default 15 s. Below 10 s, servers may treat the pings as abuse. */
   readonly keepAliveTimeMs?: number | undefined;
   /** The connection is closed if a ping is not answered within this time; default 10 s. */
   readonly keepAliveTimeoutMs?: number | undefined;
-  /** Maximum size of one answer; larger ones are read in parts. Default 64 MiB. */
+  /** Maximum size of one answer. If an answer is larger, it is requested in parts. Default 64 MiB. */
   readonly maxMessageBytes?: number | undefined;
 }
 

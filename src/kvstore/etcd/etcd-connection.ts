@@ -22,12 +22,12 @@ const KEEPALIVE_TIME_MS = 15_000;
 const KEEPALIVE_TIMEOUT_MS = 10_000;
 // Number of checks within the time after which a silent connection is closed.
 const SILENT_CHECKS = 4;
-// Disables the ping timeout of grpc-js, which would close a connection whose ping waits behind data on a slow link. This class
-// detects silent connections instead. It is also the maximum of all times, because a Node timer of more than 24 days fires
-// immediately.
+// Maximum of all times: a Node timer of more than 24 days fires immediately. As the ping timeout of grpc-js it has no effect in
+// practice, because that timeout would close a connection whose ping waits behind data on a slow link. `EtcdConnection` detects
+// silent connections instead.
 const ONE_DAY_MS = 86_400_000;
 
-// Minimum rate that counts as progress: 1 kB/s. Answers to pings and keepalives are below it and prove nothing about a call.
+// Minimum rate that counts as progress: 1 kB/s. Answers to pings and keepalives are below this rate, so they extend no deadline.
 const PROGRESS_BYTES_PER_MS = 1;
 // Maximum number of extensions of a deadline, each by its full length: 5 min by default. A limit is needed because other calls may
 // keep the connection busy.
@@ -35,7 +35,10 @@ const RENEWALS = 30;
 
 const passThrough = (bytes: Buffer): Buffer => bytes;
 
-/** Node (20.20) does not reset a stream that is cancelled while data of its session is received, so that both ends keep it. */
+/**
+ * Cancels in a later turn. Node (20.20) does not reset a stream that is cancelled while its session receives data; both ends
+ * would keep it.
+ */
 const inLaterTurn = (cancel: () => void): void => void setImmediate(cancel);
 
 function clientOptions(config: EtcdConfig): ClientOptions {
@@ -48,7 +51,7 @@ function clientOptions(config: EtcdConfig): ClientOptions {
     // etcd treats pings on a connection without a call as abuse and closes the connection.
     'grpc.keepalive_permit_without_calls': 0,
     'grpc.initial_reconnect_backoff_ms': 100,
-    // Callers wait and spread their retries. A channel with the same wait would double it.
+    // Callers wait between their retries. A wait of the channel would be added to that.
     'grpc.max_reconnect_backoff_ms': 1000,
     'grpc.enable_http_proxy': 0,
     // A TXT record of the host name could make grpc-js retry calls, including transactions.
@@ -68,7 +71,7 @@ export interface UnaryCall<T> {
 export interface Deadline {
   /** Start time, by `performance.now`. */
   readonly startedAt: number;
-  /** Fixed time limit. Default: that of the configuration, extended while there is progress. */
+  /** Fixed time limit. Default: the deadline of the configuration, extended while there is progress. */
   readonly deadlineMs: number | undefined;
   /** Returns true if the deadline may be extended. */
   readonly isExtendable: () => boolean;
@@ -83,8 +86,8 @@ export interface StreamObserver {
 }
 
 /**
- * A bidirectional stream that reads one message per request. HTTP/2 holds back the others on the server, except for its window.
- * (The streams of grpc-js buffer sixteen messages of any size.)
+ * A bidirectional stream that reads one message per call of `read`. Other messages stay on the server, except those in the window
+ * of HTTP/2. (The streams of grpc-js buffer sixteen messages of any size.)
  */
 export class EtcdStream {
   readonly #call: ReturnType<ChannelInterface['createCall']>;
@@ -157,11 +160,10 @@ function endOf({ code, details }: StatusObject, host: string): KvstoreError {
 
 /**
  * The single connection to an endpoint, over grpc-js. The first call opens it, and the next call reopens it if it broke. If the
- * server is unreachable and no call is active, the connection is closed until the next call, because grpc-js would otherwise retry
- * every second.
- *
- * Received bytes distinguish slow from dead. While they arrive, deadlines are extended and the connection is kept, even if a ping
- * waits behind them. A connection that stays silent through a ping is closed.
+ * server is unreachable and no call is active, the connection is closed until the next call, because grpc-js would otherwise
+ * retry every second. Received bytes distinguish a slow connection from a dead one. While bytes arrive, deadlines are extended
+ * and the connection is kept, even if a ping waits behind data. A connection that is silent until the timeout of a ping is
+ * closed.
  */
 export class EtcdConnection {
   /** The endpoint without its scheme. */
@@ -246,9 +248,8 @@ export class EtcdConnection {
   }
 
   /**
-   * Calls `late` when the deadline expires. Returns a function that cancels the deadline. It is a separate timer because grpc-js
-   * takes deadlines as dates. It compares them with the system time at the call and again when connected, so a clock change would
-   * end the call immediately or hours late.
+   * Calls `late` when the deadline expires. Returns a function that cancels the deadline. The deadlines of grpc-js are not used
+   * because they are dates: if the system's time is set, a call would end immediately or hours late.
    */
   deadline({ startedAt, deadlineMs, isExtendable }: Deadline, late: () => void): () => void {
     const ms = Math.min(deadlineMs ?? this.#config.deadlineMs ?? DEADLINE_MS, ONE_DAY_MS);
@@ -303,7 +304,7 @@ export class EtcdConnection {
     if (--this.#active > 0) return;
     clearInterval(this.#watchdog);
     this.#watchdog = undefined;
-    // If a call was aborted, nothing proves that it reached the server.
+    // An aborted call does not prove that the server is reachable.
     if (error?.code === 'aborted' || (error !== undefined && OUT_OF_REACH.has(error.code)))
       this.#closeClient();
   }

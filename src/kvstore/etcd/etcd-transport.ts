@@ -41,9 +41,9 @@ interface GeneratedStatus {
 const TRY_NEXT_ENDPOINT: ReadonlySet<KvstoreError['code']> = new Set([...OUT_OF_REACH, 'internal']);
 
 /**
- * Errors after which tokens are fetched again. A simple token of etcd names the raft index at its creation, and a call with it
- * waits until the server has applied that index. A restored store begins at a lower index, so it does not answer before the
- * deadline (etcd #11377).
+ * Errors after which tokens are fetched again. A simple token of etcd contains the raft index at its creation, and a call with
+ * this token waits until the server has applied that index. A restored store begins at a lower index, so the call gets no answer
+ * before its deadline (etcd #11377).
  */
 const TOKEN_IN_DOUBT: ReadonlySet<KvstoreError['code']> = new Set(['invalid-token', 'deadline']);
 
@@ -52,14 +52,14 @@ const WEIGHT_OF_WRITE = 2;
 const WEIGHT_OF_CALL = 64;
 
 /**
- * The transport to an etcd cluster. One endpoint is used for calls and streams until it fails, then the next one. Nothing is
- * retried: the driver above retries, and uses the next endpoint.
+ * The transport to an etcd cluster. Calls and streams use one endpoint until it fails, then the next endpoint. Failed calls are
+ * not retried here, but by the callers.
  */
 export class EtcdTransport implements Transport {
   #endpoints: readonly EtcdEndpoint[];
   #current: number;
   #closed = false;
-  /** Prefixes whose watch received an answer that was too large. The server must split their answers. */
+  /** Prefixes whose watch received an answer that was too large. For these, the server is asked to split answers. */
   readonly #fragmented = new Set<string>();
   readonly #gate: TurnGate | undefined;
 
@@ -114,7 +114,7 @@ export class EtcdTransport implements Transport {
         const error = endpoint.explain(ended, startedAt);
         if (error.code === 'too-large') this.#fragmented.add(request.prefix);
         this.#failed(endpoint, error, performance.now());
-        // If a new token is refused, invalidate it, so that the next attempt has a new one and is decided immediately.
+        // If a new token is refused, invalidate it, so that the next attempt immediately fetches another token.
         if (error.code === 'forbidden') endpoint.invalidateToken(performance.now());
         return error;
       },
@@ -155,9 +155,9 @@ export class EtcdTransport implements Transport {
   }
 
   /**
-   * Handles a failed call. Many calls may fail for one reason, so only the first one switches to the next endpoint. A token belongs
-   * to the whole cluster. If one is invalid, for example after a restart, those of the other endpoints are invalid too, and each
-   * would cost a backoff. Tokens fetched after `startedAt` are kept.
+   * Handles a failed call. Many calls may fail for one reason, so only the first failure switches to the next endpoint. If the
+   * token of one endpoint is invalid, for example after a restart, the tokens of all endpoints are invalidated, because each
+   * would otherwise cost a failed call and a backoff. Tokens fetched after `startedAt` are kept.
    */
   #failed(endpoint: EtcdEndpoint, error: KvstoreError, startedAt: number): void {
     if (TOKEN_IN_DOUBT.has(error.code)) for (const each of this.#endpoints) each.invalidateToken(startedAt);

@@ -28,7 +28,7 @@ export interface EtcdWatchOptions {
   readonly gate?: TurnGate | undefined;
   /** Reads from the endpoint of the stream. */
   range(request: RangeRequest, options?: CallOptions): Promise<RangeResponse>;
-  /** Receives the reason of the end; returns the error for the observer. */
+  /** Receives the reason of the end. Returns the error that the observer receives. */
   onEnd(error: KvstoreError): KvstoreError;
 }
 
@@ -185,7 +185,7 @@ export class EtcdWatchStream implements WatchStream {
     this.#observer.onCreated(header);
   }
 
-  /** Delivers a slice of the events, and the next slice in a later turn; none while paused. */
+  /** Delivers a slice of the events, and schedules the next slice for a later turn. Does nothing while paused. */
   #deliver(answer: WatchAnswer): void {
     const events = answer.events.takeEvents(SLICE_EVENTS);
     const { isEmpty: isLast, nextRevision } = answer.events;
@@ -204,7 +204,8 @@ export class EtcdWatchStream implements WatchStream {
   };
 
   /**
-   * Reports progress. An answer to a request and a notification of the server look alike, so the first one counts as the answer.
+   * Reports progress. A notification of the server has the same form as the answer to a progress request, so the first of them
+   * after a request counts as the answer.
    */
   #progress({ header }: WatchAnswer): void {
     const requested = this.#progressRequested > 0;

@@ -16,8 +16,7 @@ import type {
 import { WireKeyValue } from '../session/wire-key-value.ts';
 
 /*
- * A handwritten codec for the range, watch and keepalive messages of etcd (etcd 3.4 `rpc.proto`, `kv.proto`). They carry almost all
- * of the volume. Decoding takes a sixth of the time of the generated decoder (ETCD.md).
+ * A handwritten codec for the range, watch and keepalive messages of etcd (etcd 3.4 `rpc.proto`, `kv.proto`). Almost all traffic consists of these messages. Decoding takes a sixth of the time of the generated decoder (ETCD.md).
  */
 
 const EMPTY = new Uint8Array(0);
@@ -80,7 +79,7 @@ export function readHeader(reader: ProtoReader, end: number): ResponseHeader {
   return { clusterID, revision, raftTerm };
 }
 
-/** Number of the field of a key-value with its lease, 0 if none. etcd omits a field that is 0. */
+/** Number of the field of a key-value that contains its lease. etcd omits the field if there is no lease. */
 const LEASE = 6;
 
 function readKeyValue(reader: ProtoReader, end: number): WireKeyValue {
@@ -185,7 +184,10 @@ export interface WatchAnswer {
   readonly events: EventReader;
 }
 
-/** Reads the event at the reader. Its type and key-value may be in either order. Throws if it has no key-value. */
+/**
+ * Returns the event at the position of the reader. Its type and key-value may have any order. Throws if the event has no
+ * key-value.
+ */
 function readEvent(reader: ProtoReader, end: number): TransportEvent {
   let deleted = false;
   let kv: WireKeyValue | undefined;
@@ -202,8 +204,9 @@ function readEvent(reader: ProtoReader, end: number): TransportEvent {
 const EVENTS = 11;
 
 /**
- * The events of an answer, decoded on demand. A catch-up of a thousand revisions, or one revision of many deletes, is one message
- * of hundreds of thousands of events. Decoding it in one turn would block the event loop for tenths of a second.
+ * The events of an answer, decoded on demand. When a watch catches up a thousand revisions, or one revision deletes many keys,
+ * one message can contain hundreds of thousands of events. Decoding them in one turn would block the event loop for tenths of a
+ * second.
  */
 export class EventReader {
   readonly #reader: ProtoReader;
@@ -224,7 +227,7 @@ export class EventReader {
     return this.#next?.modRevision;
   }
 
-  /** Returns the next events, at most `most`. */
+  /** Returns the next events, at most `most`, and moves behind them. */
   takeEvents(most: number = Number.POSITIVE_INFINITY): TransportEvent[] {
     const events: TransportEvent[] = [];
     for (; this.#next !== undefined && events.length < most; this.#next = this.#read())

@@ -25,7 +25,7 @@ const REQUEST_DELETE = 3 * 8 + 2;
 const FIRST = 1 * 8 + 2;
 const SECOND = 2 * 8 + 2;
 
-/** Bytes, or ASCII text of as many bytes. */
+/** Bytes, or ASCII text, which is encoded as one byte for each character. */
 type Encodable = string | Uint8Array;
 
 /** Two bytes fields, which are the key and value of a put, or the bounds of a delete, and the encoded lease of a put. */
@@ -63,7 +63,7 @@ function varintSize(value: number): number {
 /** Returns the size of a length-delimited field whose tag has one byte. */
 const fieldSize = (length: number): number => 1 + varintSize(length) + length;
 
-/** Returns a function that encodes leases. Successive puts usually have the same one. */
+/** Returns a function that encodes leases. It remembers the last lease, because successive puts usually have the same lease. */
 function leaseEncoder(): (lease: LeaseID) => Uint8Array {
   let last: LeaseID = '0';
   let encoded: Uint8Array = EMPTY;

@@ -40,7 +40,10 @@ export function staleIdentities(
   return stale;
 }
 
-/** Returns the `Collection` of the identities of the cluster that no node uses: master keys without slave keys. Each is deleted under its lock, after a second check. */
+/**
+ * Returns the `Collection` of the identities that no node of the cluster uses: master keys without slave keys. A key is deleted
+ * under the lock of its labels, after a second check.
+ */
 export function identityCollection(backend: KvstoreBackend, range: IdentityRange): Collection {
   return {
     list: async (signal) => staleIdentities(await backend.listPrefix(IDENTITIES_PREFIX, { signal }), range),
@@ -62,7 +65,7 @@ export function identityCollection(backend: KvstoreBackend, range: IdentityRange
 
 /**
  * Returns the `Collection` of lock keys that are never released although their lease is alive, because a client hangs. Only the
- * holder is collected, which is the oldest key of its path. The others wait, and are only counted once they hold the lock.
+ * holder of a lock, which is the oldest key of its path, can be stale. Keys of waiting clients are not.
  */
 export function lockCollection(backend: KvstoreBackend, prefix: string = IDENTITY_LOCKS_PREFIX): Collection {
   return {

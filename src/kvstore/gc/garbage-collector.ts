@@ -26,7 +26,7 @@ export interface GarbageCollectorOptions {
 export interface GarbageCollectorStatus {
   readonly rounds: number;
   readonly removed: number;
-  /** Number of keys that are stale since the last round. The next round removes them if they are still stale. */
+  /** Number of keys that were stale in the last round. The next round removes those that are still stale. */
   readonly stale: number;
   readonly failures: number;
   readonly lastFailure: Failure | undefined;
@@ -43,9 +43,9 @@ export interface StaleRound<R> {
 }
 
 /**
- * Computes one round of garbage collection (SEMANTICS 5). A key is removed if it is stale **and was stale in the previous round, at
- * the same mod revision**. A key that is stale for the first time remains for one more round, because it may be used again: a
- * collector with a single round deletes keys in use. Pure.
+ * Computes one round of garbage collection (SEMANTICS 5). A key is removed if it is stale **and was stale in the previous round,
+ * at the same mod revision**. A key that is stale for the first time stays for one more round, because it may be used again.
+ * Pure.
  *
  * @param previous `stale` of the previous round; empty at first
  * @param staleNow revision by key; it must change with every write of the key
@@ -83,7 +83,7 @@ export class GarbageCollector {
 
   /**
    * Runs a round every interval until the signal fires. The interval includes the duration of the round. A failed round does not
-   * count.
+   * count as the previous round of the next one.
    */
   async run(signal: AbortSignal): Promise<void> {
     const { clock, intervalMs } = this.#options;

@@ -27,8 +27,8 @@ const forbidden = (): KvstoreError => new KvstoreError('forbidden', 'etcdserver:
 const expired = (): KvstoreError => new KvstoreError('invalid-token', 'etcdserver: invalid auth token');
 
 /**
- * A client's link to a server, which injects the faults of a network over any transport. Each client has its own link, so one can be
- * disconnected while the others continue. Faults apply to calls and streams that are open and to later ones, as their methods say.
+ * A client's link to a server, which injects the faults of a network over any transport. Each client has a separate link, so one
+ * client can be disconnected while the others continue. Each method describes to which calls and streams its fault applies.
  */
 export class FaultyLink implements Transport {
   /** Called before each read. */
@@ -100,14 +100,14 @@ export class FaultyLink implements Transport {
     return this.#streams.size;
   }
 
-  /** Breaks all open streams and calls. Later ones work. */
+  /** Breaks all open streams and calls. Later streams and calls work. */
   cut(): void {
     const reset = unavailable('connection reset');
     for (const stream of this.#streams) stream.end(reset);
     for (const fail of [...this.#waiting]) fail(reset);
   }
 
-  /** Breaks all open streams and calls, and refuses later ones until {@link up}. */
+  /** Breaks all open streams and calls, and refuses later streams and calls until {@link up}. */
   down(): void {
     this.#link = 'down';
     this.cut();
@@ -129,7 +129,7 @@ export class FaultyLink implements Transport {
     for (const stream of this.#streams) if (!this.#isStalled(stream)) stream.unstall();
   }
 
-  /** Applies the next `count` calls on the server, and loses their responses: they fail with `unavailable`. */
+  /** Loses the responses of the next `count` calls: the server applies the calls, but they fail with `unavailable`. */
   loseAnswers(count: number): void {
     this.#answersToLose = count;
   }
@@ -167,7 +167,7 @@ export class FaultyLink implements Transport {
     this.#forbidden.delete(prefix);
   }
 
-  /** Fails range responses with more bytes of values with `too-large`. */
+  /** Reads whose values have more than this number of bytes fail with `too-large`. */
   limitResponses(bytes: number): void {
     this.#maxResponseBytes = bytes;
   }

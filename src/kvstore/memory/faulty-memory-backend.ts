@@ -8,7 +8,7 @@ import { MemoryTransport } from './memory-transport.ts';
 /** A `MemoryBackend` whose link to the server injects faults. */
 export class FaultyMemoryBackend extends KvstoreClient {
   readonly server: MemoryServer;
-  /** The link of this client; other clients of the server have their own. */
+  /** The link of this client. Other clients of the server have separate links. */
   readonly link: FaultyLink;
 
   constructor(options: MemoryBackendOptions & { readonly clock: Clock }) {

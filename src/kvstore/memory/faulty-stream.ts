@@ -103,7 +103,7 @@ export class FaultyStream implements WatchStream {
       this.#observer.onEvents(delivered, header, partial);
       return;
     }
-    // As etcd does, marks a delivery that is only a part of a revision.
+    // Like etcd, mark a delivery that is only a part of a revision.
     const next = events[delivered.length]?.modRevision;
     const whole = delivered.filter(({ modRevision }) => modRevision !== next);
     if (whole.length > 0) this.#observer.onEvents(whole, header, false);

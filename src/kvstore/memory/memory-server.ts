@@ -49,7 +49,7 @@ interface Lease {
 const KEEP_REVISIONS = 50_000;
 // Number of revisions that one compaction discards, so that it takes about 1 ms.
 const COMPACTED_REVISIONS = 1000;
-// As for a stream of etcd: an observer can pause before its queue grows by more.
+// As in a stream of etcd. An observer can pause the stream between two deliveries.
 const SLICE_EVENTS = 512;
 
 /**
@@ -64,7 +64,7 @@ export class MemoryServer {
   readonly #leases = new Map<LeaseID, Lease>();
   readonly #streams = new Set<MemoryWatchStream>();
   readonly #gate: TurnGate;
-  /** Work that needs more than one turn, in its order. No other call may use the store before it is complete. */
+  /** Pending work that needs more than one turn, in order. No other call may use the store before all of it is complete. */
   #pending: readonly Generator<void, void, void>[] = [];
   #idle: Promise<void> | undefined;
   #lastLease = 1n << 60n; // large like etcd's 64-bit ids, so that readers do not treat them as numbers
@@ -96,8 +96,8 @@ export class MemoryServer {
   // ── Calls of a `MemoryTransport` ─────────────────────────────────────────────────────────────────────────────────────
 
   /**
-   * @internal Resolves when the store can be used again; undefined if no work is pending. Calls of several clients that wait for it
-   * continue in their order.
+   * @internal A promise that resolves when the store can be used again; undefined if no work is pending. Calls that wait for it
+   * continue in order.
    */
   get idle(): Promise<void> | undefined {
     return this.#idle;
@@ -116,8 +116,8 @@ export class MemoryServer {
   }
 
   /**
-   * @internal Like {@link txn}, but in several turns if it changes many keys. It stays one change at one revision, because no call is
-   * served between its turns.
+   * @internal Like {@link txn}, but in several turns if the transaction changes many keys. It is still atomic, because no call is
+   * served between the turns.
    */
   txnInTurns(request: TxnRequest): TxnResponse | Promise<TxnResponse> {
     return this.#store.isLarge(request) ? this.#start(this.#apply(request)) : this.txn(request);
@@ -184,8 +184,8 @@ export class MemoryServer {
   }
 
   /**
-   * Restores a backup: every stream breaks and revisions go back. Leases of the backup live for a whole TTL again, as in etcd. The
-   * cluster id does not change.
+   * Restores a backup: every stream breaks and revisions go back. Leases of the backup have their whole TTL again, as in etcd.
+   * The cluster id does not change.
    */
   restore(snapshot: ServerSnapshot): void {
     this.#finish();
@@ -241,7 +241,7 @@ export class MemoryServer {
     return response;
   }
 
-  /** Begins work now, or after the pending work. Work of one step is complete when this returns. */
+  /** Begins work now, or after the pending work. If the work begins now and has one step, it is complete when this returns. */
   #start<T>(work: Work<T>): T | Promise<T> {
     const first = this.#pending.length === 0 ? work.next() : undefined;
     if (first?.done === true) return first.value;

@@ -17,12 +17,12 @@ import {
 } from '../session/transport.ts';
 import { ExpandedBlocks, packValues, type StoredValue } from './packed-values.ts';
 
-/** What the versions of one transaction have in common. */
+/** The part of the versions that one transaction writes in common. */
 interface Commit {
   readonly revision: number;
-  /** By index of the version. One is that of all. */
+  /** The lease of each version, by index. If there is only one element, it is the lease of all versions. */
   readonly leases: LeaseID[];
-  /** By index of the version; those of new keys are missing. */
+  /** The create revision of each version, by index; missing for new keys. */
   readonly createRevisions: number[];
 }
 
@@ -60,7 +60,7 @@ export interface StoreTxn extends Pick<TxnRequest, 'compare'> {
   readonly otherwise?: Iterable<WriteOperation> | undefined;
 }
 
-/** The versions that a transaction writes, and at the same index the one that each replaces if the key exists. */
+/** The versions that a transaction writes. At the same index of the second list is the replaced version, if the key exists. */
 interface Plan {
   readonly versions: readonly Version[];
   readonly replaced: readonly (Version | undefined)[];
@@ -70,7 +70,7 @@ interface Plan {
 /** Work on a store, in steps of less than 1 ms. */
 export type Work<T> = Generator<void, T, void>;
 
-/** A frozen copy of a store, like one of `etcdctl snapshot save`. */
+/** An immutable copy of a store, like the output of `etcdctl snapshot save`. */
 export interface MemoryStoreSnapshot {
   readonly revision: number;
   readonly compactRevision: number;
@@ -91,10 +91,10 @@ const KEYS_PER_STEP = 512;
  *     log       revision → events of that revision     watches from a revision
  */
 export class MemoryStore {
-  /** The version of a key, or several in their order. Most keys have one. */
+  /** The version of each key, or its versions in order. Most keys have one version. */
   readonly #versions = new Map<string, Version | Version[]>();
   readonly #keys = new SortedList<string>(compareKeys);
-  /** Those of them that do not exist now. */
+  /** The keys in `#versions` whose last version is a delete. */
   readonly #deleted = new SortedList<string>(compareKeys);
   /** Index 0 has the versions of revision `compactRevision + 1`. */
   #log: (readonly Version[])[] = [];
@@ -150,8 +150,9 @@ export class MemoryStore {
   }
 
   /**
-   * Returns the keys of a range as of `revision`. If `minModRevision` is in the kept history, the cost depends on the writes since
-   * then and not on the keys in the range. The count of an old revision costs the writes since that revision.
+   * Returns the keys of a range as of `revision`. If the history contains `minModRevision`, the cost depends on the number of
+   * writes since then, and not on the number of keys in the range. For an old `revision`, the cost also depends on the number of
+   * writes since `revision`.
    *
    * @param maxExpansions ends the page after this number of expanded blocks, with `more` if keys are left. Default: no limit
    * @throws KvstoreError `compacted`, `future-revision`
@@ -184,7 +185,7 @@ export class MemoryStore {
     return [...keys].sort(compareKeys);
   }
 
-  /** Returns the number of items of a list that are in the range. */
+  /** Returns the number of keys of a list that are in the range. */
   #rank(keys: SortedList<string>, { start, end }: KeyRange): number {
     return (end === NO_END ? keys.size : keys.rank(end)) - keys.rank(start);
   }
@@ -199,7 +200,7 @@ export class MemoryStore {
     return keys >= KEYS_PER_STEP;
   }
 
-  /** Returns the number of keys in the range as of a revision: of those that exist now, corrected by the later writes. */
+  /** Returns the number of keys in the range as of a revision: the present number, corrected by the later writes. */
   #count(range: KeyRange, revision: number): number {
     let count = Math.max(0, this.#rank(this.#keys, range) - this.#rank(this.#deleted, range));
     if (revision === this.#revision) return count;
@@ -227,8 +228,8 @@ export class MemoryStore {
   }
 
   /**
-   * Applies a transaction completely or throws, one slice of keys for each step. It changes nothing before its first write, and
-   * no other call may read or write the store between two steps. A watch may read the log, because the new revision is added at the end.
+   * Applies a transaction, one slice of keys for each step. If it throws, it has changed nothing. No other call may read or write
+   * the store between two steps, but a watch may read the log, because the new revision is added in the last step.
    */
   *txn({ compare, writes, otherwise = [] }: StoreTxn): Work<TxnResponse> {
     const succeeded = compare.every((condition) => this.#holds(condition));
@@ -320,8 +321,8 @@ export class MemoryStore {
   }
 
   /**
-   * Discards the history before `revision`, one slice of keys for each step. From the first step on, reads at an older revision fail,
-   * and watches that start at `revision` or before it. The cost is that of the discarded history.
+   * Discards the history before `revision`, one slice of keys for each step. From the first step on, reads at an older revision
+   * fail, and so do watches that start at or before `revision`. The cost depends on the size of the discarded history.
    *
    * @throws KvstoreError `compacted`, `future-revision`
    */
@@ -330,7 +331,7 @@ export class MemoryStore {
     const discarded = this.#log.slice(0, revision - this.#compactRevision);
     this.#log = this.#log.slice(discarded.length);
     this.#compactRevision = revision;
-    // Only these keys can have an unreadable version: the write that replaced or deleted it is in the discarded history.
+    // Only keys that were written in the discarded history can have a version that no read returns any more.
     let visited = 0;
     for (const versions of discarded)
       for (const { key } of versions) {
@@ -368,7 +369,7 @@ export class MemoryStore {
     };
   }
 
-  /** Replaces the content by the snapshot, and revisions go back with it. Leases are not included. */
+  /** Replaces the content and the revision by those of the snapshot. Leases are not included. */
   restore(snapshot: MemoryStoreSnapshot): void {
     this.#versions.clear();
     this.#keys.clear();

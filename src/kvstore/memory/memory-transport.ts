@@ -24,8 +24,9 @@ const KEYS_PER_TURN = 4096;
 const EXPANSIONS_PER_TURN = 256;
 
 /**
- * The connection of a client to a {@link MemoryServer}. Every call is answered in a later microtask, and after many of them in a later
- * turn of the event loop, because a client that always has a next call would block it.
+ * The connection of a client to a {@link MemoryServer}. A call is answered in a later microtask. After many calls in one turn of
+ * the event loop, calls are answered in a later turn, because a client that sends one call after another would otherwise block
+ * the event loop.
  */
 export class MemoryTransport implements Transport {
   readonly #server: MemoryServer;
@@ -46,8 +47,8 @@ export class MemoryTransport implements Transport {
   }
 
   /**
-   * Reads a range, in several turns if it has many keys. All of them are as of the revision of the first turn. Each turn that reads
-   * only recent writes would visit all of them again, so these are read in one.
+   * Reads a range, in several turns if it has many keys, all as of the revision of the first turn. A read with `minModRevision`
+   * is made in one turn, because each turn would visit all recent writes again.
    */
   async #range(
     request: RangeRequest,

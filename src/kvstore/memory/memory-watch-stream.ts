@@ -12,8 +12,8 @@ const EVENTS_PER_EXPANSION = 8;
 const NO_VERSIONS: Iterator<Version, void, void> = versionsBelow('', []);
 
 /**
- * A watch of the memory server. It reads the log of the store from its own position, so a paused stream holds at most one response.
- * If a compaction overtakes it, it ends with `compacted`.
+ * A watch of the memory server. A stream stores a position in the log of the store, and reads one response at a time, so a paused
+ * stream needs little memory. If a compaction discards the log at its position, the stream ends with `compacted`.
  */
 export class MemoryWatchStream {
   readonly #store: MemoryStore;
@@ -22,10 +22,12 @@ export class MemoryWatchStream {
   readonly #sliceEvents: number;
   readonly #onEnded: () => void;
   #next: number;
-  /** The versions of the current response that are not delivered, and the first of them. */
+  /** The versions of the current response that are not delivered yet, and the first of these. */
   #response: Iterator<Version, void, void> = NO_VERSIONS;
   #first: Version | undefined;
-  /** Number of events delivered in this turn of the event loop, and of those that would have taken as long as its expansions. */
+  /**
+   * Work in this turn of the event loop, in events: delivered events, and {@link EVENTS_PER_EXPANSION} for each expanded block.
+   */
   #delivered = 0;
   #created = false;
   #paused = false;
@@ -140,9 +142,7 @@ export class MemoryWatchStream {
     this.wake();
   }
 
-  /**
-   * Delivers events. The header is that of the store, even if more events follow, so it does not show the position of the stream.
-   */
+  /** Delivers events. The header has the revision of the store, not the position of the stream, even if more events follow. */
   #deliverEvents(): void {
     const header = this.#store.header;
     if (this.#first !== undefined) {

@@ -1,7 +1,7 @@
 import { deflateRawSync, inflateRawSync } from 'node:zlib';
 import { bytesOfCharacters } from '../codec/bytes.ts';
 
-/** Larger values are not packed, so that a block has many. */
+/** Larger values are not packed, so that a block has many values. */
 const MAX_VALUE_BYTES = 1024;
 /** Minimum size of a block of a large transaction; the maximum is twice this size. Compressed in 30 to 60 µs. */
 const BLOCK_BYTES = 8192;
@@ -10,15 +10,18 @@ const MIN_BLOCK_BYTES = 2048;
 const DEFLATE = { level: 1, windowBits: 13, memLevel: 5 } as const;
 /** More than the largest block with its lengths, because a second chunk takes three times as long. */
 const INFLATE = { chunkSize: 3 * BLOCK_BYTES } as const;
-/** A list of keys whose order differs from that of their writes alternates between blocks that were written together. */
+/**
+ * Number of expanded blocks that are kept: a read in the order of keys alternates between blocks, because blocks are in the order
+ * of writes.
+ */
 const EXPANDED_BLOCKS = 32;
 /** A block has two bytes for each value, also for those that are not packed. */
 const MAX_VALUES = 4096;
 const VALUES_PER_STEP = 512;
 
 /**
- * Values that were written together, compressed. The values of one resource repeat each other: those of a million IPs take 16 bytes
- * each and not 160. To read one value, its whole block is expanded: see {@link ExpandedBlocks}.
+ * Values that were written together, compressed. Values of one resource are similar: a value of an IP takes 16 bytes instead of
+ * 160. To read one value, its whole block is expanded: see {@link ExpandedBlocks}.
  */
 export class PackedValues {
   /** Index of the first value in its transaction. */
@@ -46,7 +49,7 @@ interface ExpandedBlock {
   readonly ends: Uint16Array;
 }
 
-/** Reads values. Keeps the blocks that it expanded last. */
+/** Reads values, and keeps the blocks that were expanded last. */
 export class ExpandedBlocks {
   /** The oldest first. */
   readonly #blocks = new Map<PackedValues, ExpandedBlock>();
@@ -83,7 +86,7 @@ export class ExpandedBlocks {
   }
 }
 
-/** A block begins with its number of values and the length of each, two bytes each. */
+/** Expands a block. It begins with the number of values and the length of each value, two bytes each. */
 function expand({ deflated }: PackedValues): ExpandedBlock {
   const all = inflateRawSync(bytesOfCharacters(deflated), INFLATE);
   const bytes = all.subarray(2);
@@ -127,7 +130,7 @@ export function* packValues(versions: readonly StoredValue[]): Generator<void, v
   pack(block);
 }
 
-/** Returns a value that can be packed; otherwise an empty one. */
+/** Returns the value if it can be packed, otherwise an empty text. */
 function packable(value: StoredValue['value']): string {
   return typeof value === 'string' && value.length <= MAX_VALUE_BYTES ? value : '';
 }

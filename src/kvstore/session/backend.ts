@@ -12,11 +12,14 @@ export interface ListOptions extends CallOptions {
   readonly minModRevision?: number | undefined;
 }
 
-/** A key by quorum, and the state of its store. */
+/** The result of a quorum read of one key, and the state of the store. */
 export interface KeyRead {
   /** Undefined if the key does not exist. */
   readonly kv: KeyValue | undefined;
-  /** Its revision is that of the store, not of the key: all events received before the start of the read are at or below it. */
+  /**
+   * The revision in the header is that of the store, not of the key. All events received before the start of the read are at or
+   * below it.
+   */
   readonly header: ResponseHeader;
 }
 
@@ -25,14 +28,14 @@ export interface WriteOptions extends CallOptions {
   /** Writes only if this lock is held, else fails with `lock-lost`. */
   readonly ifLocked?: KvstoreLock | undefined;
   /**
-   * Binds the key to the session of the client: it expires 15 minutes after the last keepalive. With `expires-first` it expires before all
-   * other keys of the session, so as long as it exists none of them has expired.
+   * Binds the key to the session of the client: the key expires 15 minutes after the last keepalive. With `expires-first` it
+   * expires before all other keys of the session: while the key exists, none of the others has expired.
    */
   readonly leased?: boolean | 'expires-first' | undefined;
   /**
-   * If the outcome of this call is unknown (`deadline`, `unavailable`, an abort), it cannot take effect after a later fenced write
-   * of this backend was answered. Costs one key of the session for all fenced writes, and a second call if a conditional write
-   * fails.
+   * If the outcome of this write is unknown (`deadline`, `unavailable`, an abort), the write cannot take effect any more once a
+   * later fenced write of this backend was answered. Costs one key of the session for all fenced writes, and a second call if a
+   * conditional write fails.
    */
   readonly fenced?: boolean | undefined;
 }
@@ -42,7 +45,7 @@ export interface KeyWrite {
   readonly key: string;
   /** Must not change afterwards. */
   readonly value?: Uint8Array | undefined;
-  /** True if a put may be omitted, because the key may have this value and, if leased, the lease of this session. */
+  /** True if the put may be omitted when the key already has this value and, if leased, the lease of this session. */
   readonly mayBeEqual?: boolean | undefined;
 }
 
@@ -50,13 +53,16 @@ export interface KeyWrite {
 export interface WrittenAll {
   /** Revision of the store after the writes. */
   readonly revision: number;
-  /** True if all puts were written; false if those that may be omitted were omitted. */
+  /** True if all puts were written; false if the puts with `mayBeEqual` were omitted. */
   readonly isComplete: boolean;
 }
 
 /** Limits of a {@link KvstoreBackend.writeAll}. etcd accepts 128 operations and comparisons in a transaction (`--max-txn-ops`). */
 export const MAX_WRITES = 128;
-/** A leased one is compared twice: 126 comparisons, that of the fence, and that of a lock. */
+/**
+ * Maximum number of writes with `mayBeEqual`. A leased one needs two comparisons: 126 in total, and one each for the fence and a
+ * lock.
+ */
 export const MAX_COMPARED_WRITES = 63;
 
 /** Options and conditions of a delete. */
@@ -73,7 +79,7 @@ export interface DeleteOptions extends CallOptions {
 export interface KvstoreLock {
   /** The key below the path of the lock that identifies its holder. */
   readonly key: string;
-  /** Create revision of that key. */
+  /** Create revision of `key`. */
   readonly revision: number;
   /** Fires if the lock is lost before it was released. */
   readonly lost: AbortSignal;
@@ -121,14 +127,13 @@ export interface WatchOptions {
    */
   readonly endOnDivergence?: boolean | undefined;
   /**
-   * @internal
-   * A table in which the reader marks the keys that it holds, so that the watch stores none of them again. One watch at a time. A
-   * backend may ignore it.
+   * @internal A table of keys that the watch shares with its reader, so that each key is stored once. Only one watch may use it
+   * at a time. A backend may ignore it.
    */
   readonly keys?: KeyTable | undefined;
   /**
-   * Called after each state change, and after each further failure; `status()` is already updated. Synchronous; its errors are
-   * ignored.
+   * Called after each change of the state, and after each repeated failure, when `status()` is already updated. Synchronous.
+   * Errors of the callback are ignored.
    */
   readonly onState?: ((state: WatchState) => void) | undefined;
 }
@@ -139,11 +144,13 @@ export interface WatchStatus {
   readonly state: WatchState;
   /** Number of known keys. */
   readonly keys: number;
-  /** All events before this revision were seen. */
+  /** All events before this revision were received. */
   readonly nextRevision: number;
   /** True after `list-done`. */
   readonly listed: boolean;
-  /** True if a stream broke since all values were last compared, because they may then be of a discarded history of the store. */
+  /**
+   * True if a stream has broken since all values were last compared: the store may have been restored, so values may be outdated.
+   */
   readonly isDoubtful: boolean;
   readonly listings: number;
   readonly resumptions: number;
@@ -153,22 +160,21 @@ export interface WatchStatus {
   readonly queuedBytes: number;
   /**
    * For each event of the stream, the time from its arrival until the reader had processed its batch. Events of lists are not
-   * counted. While the reader lags, the time counts from the arrival of the oldest event that it had not taken.
+   * counted. While the reader is behind, the time counts from the arrival of the oldest event that was not read.
    */
   readonly delays: LatencyStatus;
 }
 
 /**
- * A list-and-watch of one prefix (SEMANTICS 5). Iterate it once; each item is a batch that is never empty.
+ * A list-and-watch of one prefix (SEMANTICS 5). Iterate it once; each item is a batch that is never empty. Promises: events of a
+ * key are in order. After `list-done` the delivered state equals the content of the prefix at some revision, which increases. No
+ * event is lost or invented, also over disconnects, compactions and restores. Writes of one transaction are in one batch, unless
+ * one of them was overwritten before it was read, or the batch would have more than 256 events. After a fault only differences
+ * are delivered: keys whose revision or value differs from the last delivered one. If the reader is slow, it receives only the
+ * last of several writes to a key, and the server is paused before the memory fills.
  *
- * Promises: events of a key are in order. After `list-done` the delivered state equals the prefix at some revision, and then at
- * later ones. No event is lost or invented over disconnects, compactions and restores. Writes of one transaction are in one batch,
- * unless one of them was overwritten before it was read, or they exceed the size of a batch (256). After a fault only differences
- * are delivered: keys whose revision or value differs from the last delivered one. A slow reader receives only the last of several
- * writes of a key, and holds back the server instead of filling memory.
- *
- * It never fails: errors are retried and shown in `status()`. It ends when its signal fires or its reader leaves the loop. It then
- * delivers no deletes.
+ * A watch never fails: errors are retried and shown in `status()`. It ends when its signal fires or its reader leaves the loop,
+ * and then delivers no deletes.
  */
 export interface Watch extends AsyncIterable<readonly WatchEvent[]> {
   status(): WatchStatus;
@@ -196,15 +202,18 @@ export interface BackendStatus {
 }
 
 /**
- * Receives the keys that were bound to a lost lease of the session, so that the writer puts them again. If a watch finds that the
- * store was restored from a backup, all leases are given up. The backup contains keys that were deleted later, and keepalives would
- * preserve them.
+ * Receives the keys that were bound to a lost lease of the session, so that the writer puts them again. If a watch detects that
+ * the store was restored from a backup, all leases count as lost and are not kept alive. The backup may contain keys that were
+ * deleted later; these expire with the old leases.
  */
 export type LeaseLostListener = {
-  /** Prefixes that end in `/`, and whole keys. The listener receives only keys of them. Default: all keys. */
+  /** Prefixes that end in `/`, and whole keys. The listener receives only keys in these scopes. Default: all keys. */
   readonly scopes?: readonly string[];
   onLeaseLost(keys: readonly string[]): void;
-  /** Called if many leases are lost together. Their keys are then reported in several turns; `reported` resolves after the last. */
+  /**
+   * Called if many leases are lost together. Their keys are then reported in several turns. `reported` resolves after the last
+   * turn.
+   */
   onLeasesLost?(reported: Promise<unknown>): void;
 };
 
@@ -221,8 +230,8 @@ export interface RetryTurns {
 }
 
 /**
- * A kvstore, as used by the stores (SEMANTICS 5). Calls reject with a `KvstoreError` if the server is unreachable or refuses them.
- * They are not retried here, because the stores retry.
+ * The interface of a kvstore (SEMANTICS 5). Calls reject with a `KvstoreError` if the server is unreachable or refuses them.
+ * Calls are not retried here, because the stores retry.
  */
 export interface KvstoreBackend {
   /** Returns the key, by quorum; `undefined` if it does not exist. */
@@ -245,9 +254,9 @@ export interface KvstoreBackend {
   /** Returns true if the key existed and the conditions held. */
   delete(key: string, options?: DeleteOptions): Promise<boolean>;
   /**
-   * Puts and deletes up to {@link MAX_WRITES} distinct keys in one transaction. Many writes cost little more than one. Up to
-   * {@link MAX_COMPARED_WRITES} of the puts may be equal to the content of the kvstore: they are omitted if all of them are. If the
-   * kvstore rejects one of the writes, nothing is written, and the error does not name the key.
+   * Puts and deletes up to {@link MAX_WRITES} distinct keys in one transaction, which costs little more than one write. Up to
+   * {@link MAX_COMPARED_WRITES} of the puts may have `mayBeEqual`; they are omitted if all of them equal the content of the
+   * kvstore. If the kvstore rejects one of the writes, nothing is written, and the error does not name the key.
    */
   writeAll(writes: readonly KeyWrite[], options?: WriteOptions): Promise<WrittenAll>;
   /** Deletes all keys with `prefix`; returns their number. */
@@ -264,15 +273,14 @@ export interface KvstoreBackend {
   retryInTurn(turns: RetryTurns): void;
   onLeaseLost(listener: LeaseLostListener): Unsubscribe;
   /**
-   * @internal
-   * Takes over a lease of an earlier session with the keys that it holds, as if this session had written them. Resolves to false if
-   * the lease has ended, has another time to live, or was lost by this session. The fence of the earlier session is deleted, so that
-   * its delayed writes fail. Rejects if the server is unreachable. A backend may omit it; the keys are then written again.
+   * @internal Adopts a lease of an earlier session and its keys, as if this session had written them. Resolves to false if the
+   * lease has ended, has another TTL, or was lost by this session. Deletes the fence of the earlier session, so that its delayed
+   * writes fail. Rejects if the server is unreachable. A backend may omit this method; the keys are then written again.
    */
   adoptLease?(lease: LeaseID, keys: readonly string[], options?: CallOptions): Promise<boolean>;
   /**
-   * Returns the status of each endpoint, requested separately. An endpoint that is down is reported as such; the call does not
-   * fail.
+   * Returns the status of each endpoint, requested separately. If an endpoint is down, its status contains that; the call does
+   * not fail.
    */
   endpoints(options?: CallOptions): Promise<readonly EndpointStatus[]>;
   status(): BackendStatus;

@@ -5,12 +5,11 @@ import { messageOf } from '../../base/failure.ts';
  * - `unavailable`: no connection, or it broke; `deadline`: no answer in time; `no-leader`: the cluster has no
  *   quorum; `overloaded`: the server is overloaded. All of them are temporary.
  * - `invalid-token`: the credentials have expired and must be fetched again.
- * - `compacted`: the requested revision was compacted; `future-revision`: it does not exist yet
- *   (after a restore, an old revision can be in the future again).
+ * - `compacted`: the requested revision was compacted; `future-revision`: the requested revision does not exist yet
+ *   (possible after a restore).
  * - `too-large`: the answer exceeds the limit of the transport.
  * - `forbidden`: the user has no right to do this. `lease-not-found`: the lease has expired or was revoked.
- * - `lock-lost`: the lock of the write is not held any more. `not-leader`: the owner of the client may not
- *   write now (`mayWrite`).
+ * - `lock-lost`: the lock of the write is not held any more. `not-leader`: `mayWrite` of the client returned false.
  * - `invalid-request`: the server rejects the request itself. `aborted`: the signal of the caller fired. `closed`: the
  *   client was closed. `internal`: anything else.
  */
@@ -79,7 +78,7 @@ export function asKvstoreError(thrown: unknown): KvstoreError {
   return new KvstoreError('internal', message, { cause: thrown });
 }
 
-/** Returns the thrown error. If the user lacks a right, the message names it, because etcd does not. */
+/** Returns the thrown error. If the user lacks a right, the returned error names the right, because etcd does not. */
 export function namingRight(thrown: unknown, right: 'read' | 'readwrite', key: string): KvstoreError {
   const cause = asKvstoreError(thrown);
   if (cause.code !== 'forbidden' || !cause.message.includes('permission denied')) return cause;

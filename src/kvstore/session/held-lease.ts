@@ -26,7 +26,7 @@ export function clockReading(clock: Clock): ClockReading {
 }
 
 const BACKOFF = { baseMs: 500, capMs: 5000 };
-// The server starts its timer later than the client. The remaining margin allows for different clock speeds.
+// Fraction of the time of an exclusive lease after which it counts as lost. The margin allows for clocks of different speed.
 const EXCLUSIVE_FRACTION = 0.9;
 // Minimum number of checks in the time of a lease. With the fraction above, the loss of an exclusive lease is detected at 94 % of
 // its time at the latest. The lease of a lock, 25 s, is checked every second.
@@ -35,17 +35,17 @@ const CHECKS_PER_EXCLUSIVE_LEASE = 25;
 const MAX_CHECK_MS = 5000;
 
 /**
- * A lease as seen by its client: its age, its expiry, and the time of its next keepalive. Its time counts from the last answered
- * request, not from the answer.
+ * A lease as its client knows it: its age, its expiry, and the time of its next keepalive. The age counts from the sending of the
+ * last answered request, not from its answer.
  *
- * Monotonic time may stop while a machine is suspended (ETCD, "Time"). So the age of a lease is that by the system time, if it is
- * greater.
+ * Monotonic time may stop while a machine is suspended (ETCD, "Time"). If the age by the system time is greater, it is used
+ * instead.
  */
 export class HeldLease {
   readonly id: LeaseID;
   /** The keys bound to the lease. */
   readonly keys: Set<string> = new Set();
-  /** False if the lease was lost, or its keeper closed. */
+  /** False if the lease was lost, or its keeper was closed. */
   isHeld = true;
   /** True if an earlier session was granted the lease. */
   readonly isAdopted: boolean;
@@ -80,8 +80,8 @@ export class HeldLease {
   }
 
   /**
-   * Returns the milliseconds until the next keepalive: three in the time of a lease, and one after a failure. Returns infinity if
-   * no key is bound, because the lease is then left to expire.
+   * Milliseconds until the next keepalive. There are three keepalives in the time of a lease; after a failure the next one
+   * follows soon. Infinity if no key is bound, because such a lease may expire.
    */
   get dueIn(): number {
     if (this.#isRenewing || this.keys.size === 0) return Number.POSITIVE_INFINITY;

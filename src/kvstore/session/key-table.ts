@@ -8,15 +8,16 @@ const HIGH = 1;
 const CHECKSUM = 2;
 /** The listing that confirmed the key; 0 if the watch does not know it. */
 const LISTING = 3;
-/** Not 0 while the reader of the watch holds the key. */
+/** Mark of the reader of the watch; not 0 while the reader *holds* the key, which means that it stores the key's object. */
 const HELD = 4;
 const COLUMNS = 5;
 
 const TWO_32 = 2 ** 32;
 
 /**
- * The keys of a prefix, without the prefix: what a watch has read of each, and which of them its reader holds. One table serves
- * both, so that a key is stored and found once. A row stays as long as one of them needs it.
+ * The keys of a prefix, stored without the prefix. The table is shared by a watch, which stores the version of each key, and its
+ * reader, which marks the keys that it *holds*. Each key is therefore stored and found once. A row is freed when neither needs
+ * it.
  *
  *     row    mod revision │ checksum │ listing │ held          listing < first of this watch: unknown to the watch
  */
@@ -51,7 +52,7 @@ export class KeyTable {
     return this.#names.isAt(row, buffer, keyAt + prefix, keyEnd);
   }
 
-  /** Adds the name after the first `prefix` bytes of a key. It is neither known nor held. */
+  /** Adds a row for the name after the first `prefix` bytes of a key. The new row is neither known nor held. */
   add({ buffer, keyAt, keyEnd }: KeyBytes, prefix: number): number {
     return this.#names.add(buffer, keyAt + prefix, keyEnd);
   }
@@ -67,7 +68,7 @@ export class KeyTable {
     return this.#names.rows.get(row, LISTING) >= this.#first;
   }
 
-  /** Returns true if the current listing has confirmed the key, or the watch received it since. */
+  /** Returns true if the current listing has confirmed the key, or the watch has received it since the listing began. */
   isConfirmed(row: number): boolean {
     return this.#names.rows.get(row, LISTING) === this.#listing;
   }

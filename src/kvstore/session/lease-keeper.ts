@@ -37,9 +37,9 @@ export interface Binding {
   readonly lease: LeaseID;
   /** @internal */
   readonly held: HeldLease;
-  /** Number of bindings that the keeper made before it. */
+  /** Number of bindings that the keeper made before this one. */
   readonly order: number;
-  /** @internal Number of bindings that the keeper had removed before it. */
+  /** @internal Number of bindings that the keeper had removed before this one was made. */
   readonly removed: number;
   /** Revision of the store after the write; 0 if unknown. */
   writtenAt: number;
@@ -51,23 +51,29 @@ const KEYS_PER_LEASE = 1000;
 const KEYS_PER_STEP = 256;
 /** Weight of a keepalive at the gate. Its request takes about 100 µs, and an event 2 to 3 µs. */
 const KEEPALIVE_WEIGHT = 40;
-/** Revocations in flight. A session of a million keys has a thousand, and sending all of them took 0.15 s in one turn. */
+/**
+ * Maximum number of concurrent revocations. A session of a million keys has a thousand leases; sending all requests took 0.15 s
+ * in one turn.
+ */
 const REVOCATIONS = 16;
-/** A pass over all leases takes less than 1 µs for each. So a minimum of 1 ms between two passes for 10 leases is 1 % of the time. */
+/**
+ * Between two checks is at least 1 ms for each 10 leases. A check takes less than 1 µs for each lease, so checks use at most 1 %
+ * of the time.
+ */
 const LEASES_PER_MS = 10;
 
 /**
  * Keeps the leases of a client alive and distributes its keys over them, at most 1000 on each. A lease is *lost* if the server
- * reports so, or if no keepalive succeeded for the whole time of the lease. A loss is an event and not an error, because the next
- * key gets a new lease. A lease without keys is left to expire.
+ * reports this, or if no keepalive succeeded for the whole time of the lease. A loss is an event and not an error, because the
+ * next key gets a new lease. A lease without keys is not kept alive and expires.
  */
 export class LeaseKeeper {
   readonly #options: LeaseKeeperOptions;
   readonly #leases = new Map<LeaseID, HeldLease>();
-  /** Leases with room for more keys, the oldest first. The newest become empty and are left to expire. */
+  /** Leases with room for more keys, the oldest first, so that the newest leases become empty and expire. */
   readonly #withRoom = new SortedList<HeldLease>((a, b) => a.order - b.order);
   #grants = 0;
-  /** Running takeovers of leases. */
+  /** Running adoptions of leases. */
   readonly #adopting = new Map<LeaseID, Promise<HeldLease | undefined>>();
   /** Leases that are not adopted: they are lost, or have another time to live. */
   readonly #refused = new Set<LeaseID>();
@@ -78,7 +84,7 @@ export class LeaseKeeper {
   readonly #closed = new AbortController();
   #granting: Promise<void> | undefined;
   #isKeepingAlive = false;
-  /** Ends the pause before the next check of the leases. */
+  /** Ends the present pause between two checks of the leases. */
   #wake: () => void = () => {};
   /** When that pause ends. */
   #wakeAt = Number.NEGATIVE_INFINITY;
@@ -104,7 +110,7 @@ export class LeaseKeeper {
   }
 
   /**
-   * Binds a key to its present lease, or to one with room. Grants a lease if there is none; rejects if that fails.
+   * Binds a key to its present lease, or to a lease with room. If there is none, requests a new lease; rejects if that fails.
    *
    * Call it before the write, so that every written key is reported if its lease is lost.
    *
@@ -135,8 +141,8 @@ export class LeaseKeeper {
   }
 
   /**
-   * Takes over a lease of an earlier session: keeps it alive, and binds keys to it that the server already has under it. Resolves to
-   * false, without an effect, if the lease has ended, has another time to live, or was lost before.
+   * Adopts a lease of an earlier session: keeps it alive, and binds the given keys to it, which the server already has under this
+   * lease. Resolves to false, without an effect, if the lease has ended, has another TTL, or was lost before.
    *
    * @param prepare called once for each lease, before its first key is bound
    * @param signal ends the wait for the server; nothing is bound then
@@ -188,21 +194,23 @@ export class LeaseKeeper {
     return this.#withLease(find, ({ id }) => id);
   }
 
-  /** Returns the binding of a key to a held lease. Call it before a delete, for {@link unbind} after it. */
+  /**
+   * Returns the binding of a key to a held lease. Call it before a delete, and pass the result to {@link unbind} after the
+   * delete.
+   */
   bindingOf(key: string): Binding | undefined {
     const binding = this.#bindings.isEmpty ? undefined : this.#bindings.get(key);
     return binding?.held.isHeld === true ? binding : undefined;
   }
 
-  /** Number of bindings made so far. Take it before a delete of a prefix, for {@link unbindBelow} afterwards. */
+  /** Number of bindings made so far. Read it before a delete of a prefix, and pass it to {@link unbindBelow} after the delete. */
   get bindingCount(): number {
     return this.#bindingCount;
   }
 
   /**
    * Removes a binding after a delete, or a write without a lease. Does nothing if the key was bound again.
-   *
-   * @param revision revision of that write; a later write has precedence, because answers may be out of order
+   * @param revision revision of the delete or write; if the binding was written at a later revision, it stays
    */
   unbind(binding: Binding | undefined, revision: number = Number.POSITIVE_INFINITY): void {
     if (binding === undefined || this.#bindings.get(binding.key) !== binding) return;
@@ -234,8 +242,8 @@ export class LeaseKeeper {
   }
 
   /**
-   * Records a write under this binding. If a concurrent delete removed the binding, it is restored, because the write may have been
-   * later than the delete.
+   * Records a successful write under this binding. If a concurrent delete has removed the binding, it is restored, because the
+   * write may be later than the delete.
    *
    * @param revision revision of the write, if known
    */
@@ -255,9 +263,9 @@ export class LeaseKeeper {
   }
 
   /**
-   * Marks every lease as lost, because the store was restored from a backup. The store may still have them, with keys that were
-   * deleted after the backup. They are left to expire: required keys are put again under a new lease, and the others expire with
-   * the old one.
+   * Marks every lease as lost, because the store was restored from a backup. The store may still have the leases, with keys that
+   * were deleted after the backup. The leases are not kept alive: required keys are put again under a new lease, and the other
+   * keys expire.
    */
   loseAll(): void {
     this.#removeLost([...this.#leases.values()]);
@@ -319,7 +327,10 @@ export class LeaseKeeper {
     }
   }
 
-  /** Calls `use` with the lease that `find` returns in the same turn, unless it has expired. If there is none, grants one. */
+  /**
+   * Calls `use` in the same turn with the lease that `find` returns, unless the lease has expired. If there is none, requests a
+   * new lease.
+   */
   async #withLease<T>(
     find: () => HeldLease | undefined,
     use: (lease: HeldLease) => T,
@@ -359,7 +370,7 @@ export class LeaseKeeper {
     return this.bindingOf(key)?.held ?? this.#withRoom.first;
   }
 
-  /** Grants one lease at a time. Concurrent callers share it. */
+  /** Requests a new lease, one at a time. Concurrent callers share the request. */
   #grant(): Promise<void> {
     this.#granting ??= this.#grantNow().finally(() => {
       this.#granting = undefined;
@@ -399,7 +410,7 @@ export class LeaseKeeper {
     void supervisor.runWithRestart(name, () => this.#renewUntilClosed(), { signal });
   }
 
-  /** Checks all leases, and again when the next of them is due. A change of a lease that is due earlier ends the pause. */
+  /** Checks all leases, then pauses until the next lease is due. If a lease becomes due earlier, the pause ends. */
   async #renewUntilClosed(): Promise<void> {
     while (!this.#closed.signal.aborted) {
       this.#expire();
@@ -432,7 +443,7 @@ export class LeaseKeeper {
     });
   }
 
-  /** Ends the pause if this lease is due before its end. */
+  /** Ends the pause between two checks if this lease is due before the end of the pause. */
   #wakeFor(lease: HeldLease): void {
     const { clock } = this.#options;
     const ms = Math.max(lease.checkIn, Math.floor(this.#leases.size / LEASES_PER_MS));

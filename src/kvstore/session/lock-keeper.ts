@@ -31,7 +31,7 @@ interface QueueEntry {
   readonly lease: LeaseID;
 }
 
-/** A queue entry that is being deleted, until it is deleted or this process reuses it. */
+/** A queue entry (the key of a contender) that is being deleted, until it is deleted or this process reuses it. */
 interface Leaving {
   readonly stop: AbortController;
   readonly ended: Promise<void>;
@@ -39,11 +39,11 @@ interface Leaving {
 
 /**
  * Distributed locks in the protocol of etcd's Go client (`clientv3/concurrency.Mutex`), so that Go programs and this one exclude
- * each other. Each contender puts `<path>/<lease in hex>`. The one with the lowest create revision holds the lock; each other one
- * waits for its predecessor.
+ * each other. Each contender puts the key `<path>/<lease in hex>`. The contender whose key has the lowest create revision holds
+ * the lock. Every other contender waits until the key before its own is deleted.
  *
- * All locks of a client share one lease, so contenders of one process first wait for each other. A released entry never reappears,
- * because its puts and deletes are fenced and so cannot take effect late.
+ * All locks of a client share one lease, so contenders of one process first wait for each other. A released entry never
+ * reappears, because fenced puts and deletes cannot take effect late.
  */
 export class LockKeeper {
   readonly #options: LockKeeperOptions;
@@ -135,7 +135,7 @@ export class LockKeeper {
     };
   }
 
-  /** Waits in the queue until it is our turn. If the entry is lost, starts again at the end. */
+  /** Waits in the queue until it is the turn of this contender. If its entry is lost, starts again at the end of the queue. */
   async #takeTurn(path: string, signal: AbortSignal): Promise<QueueEntry> {
     for (;;) {
       const entry = await this.#enter(path, signal);
@@ -154,7 +154,7 @@ export class LockKeeper {
   async #enter(path: string, signal: AbortSignal): Promise<QueueEntry> {
     const { lease } = await this.#leases.bind(path, signal);
     const key = `${path}/${leaseHex(lease)}`;
-    // The previous entry has the same key, so its delete must end first, or it would delete this one.
+    // The previous entry of this process had the same key. Wait for its delete, which would otherwise delete the new entry.
     const leaving = this.#leaving.get(path);
     leaving?.stop.abort();
     await interruptible(() => leaving?.ended, signal).catch(() => {});
@@ -182,11 +182,11 @@ export class LockKeeper {
     return this.#fence.txn(request, (guarded) => transport.txn(guarded, { signal }), { signal });
   }
 
-  /** Waits for the entries ahead. Returns false if our entry does not exist any more. */
+  /** Waits until no entry is before `entry`. Returns false if `entry` does not exist any more. */
   async #isTurn(path: string, entry: QueueEntry, signal: AbortSignal): Promise<boolean> {
     for (;;) {
       const { header, kvs: below } = await this.#options.transport.range(prefixRange(`${path}/`), { signal });
-      // Go also waits for locks of paths below this one. Both variants exclude each other.
+      // The Go client also waits for locks of paths below this path. Both clients still exclude each other.
       const kvs = below.filter(({ key }) => !key.includes('/', path.length + 1));
       if (!kvs.some(({ createRevision }) => createRevision === entry.revision)) return false;
       const ahead = lastBefore(kvs, entry.revision);
@@ -225,8 +225,9 @@ export class LockKeeper {
   }
 
   /**
-   * Leaves the queue; resolves after the first attempt. If it fails, retries in the background, because a remaining key would block
-   * all contenders while the lease is alive. Deletes of one path are sequential, and a new entry waits for the last one.
+   * Deletes the entry from the queue; resolves after the first attempt. If that fails, retries in the background, because a
+   * remaining key would block all contenders while the lease is alive. Deletes of one path are sequential, and a new entry waits
+   * for the last delete.
    */
   #leave(path: string, { key, lease }: QueueEntry): Promise<void> {
     this.#leases.unbind(this.#leases.bindingOf(path));

@@ -16,10 +16,10 @@ import type {
   WatchStream,
 } from './transport.ts';
 
-/** Failures that prove nothing about the server. */
+/** Failures that do not depend on the server. */
 const LOCAL: ReadonlySet<KvstoreErrorCode> = new Set(['aborted', 'closed']);
 
-/** A transport that records the state of the server from its calls and streams. Any answer or event proves that it is reachable. */
+/** A transport that records from its calls and streams if the server is reachable. Any answer or event proves that it is. */
 export class ObservedTransport implements Transport {
   readonly #inner: Transport;
   readonly #clock: Clock;
@@ -34,8 +34,8 @@ export class ObservedTransport implements Transport {
 
   /**
    * @param onRefused called if a call was refused because of a missing right
-   * @param onRevisionDecreased called if the revision of the store is lower than before, with the time of the earlier one, because the store was
-   *   restored
+   * @param onRevisionDecreased called if the revision of the store has decreased, because the store was restored; with the time
+   * at which the higher revision was received
    */
   constructor(
     inner: Transport,
@@ -126,9 +126,9 @@ export class ObservedTransport implements Transport {
   }
 
   /**
-   * Awaits an answer and checks its revision. Quorum revisions never decrease: an answer is not older than any answer before the
-   * call, and a write is newer. If it is, the store was restored. A client without watches detects a restore this way, unless the
-   * store has grown past the revision.
+   * Awaits an answer and checks its revision. Quorum revisions never decrease: an answer has at least the revision of any answer
+   * before the call, and the answer of a write has a higher one. Otherwise the store was restored. A client without watches
+   * detects a restore only this way. It does not detect the restore if the store has already reached the revision again.
    */
   async #answered<T extends { readonly header: ResponseHeader }>(
     call: Promise<T>,

@@ -50,9 +50,9 @@ const RETRY: Backoff = { baseMs: 500, capMs: 30_000 };
 const BATCH = 256;
 
 /**
- * A kvstore over a source of your own that is only read. A subclass implements {@link list} and {@link changes}; this class makes
- * watches of them that satisfy {@link Watch}, with retries. Each watch keeps the keys and values that it delivered. After a fault it
- * lists again and delivers the differences.
+ * A read-only kvstore over a source of your program. A subclass implements {@link list} and {@link changes}; this class
+ * implements watches with retries that satisfy {@link Watch}. Each watch stores the keys and values that it has delivered. After
+ * a fault it lists again and delivers the differences.
  *
  * All writes, leases and locks fail with `forbidden`.
  */
@@ -73,9 +73,9 @@ export abstract class ReadOnlyBackend implements KvstoreBackend {
   protected abstract list(prefix: string, signal: AbortSignal): Promise<readonly SourceEntry[]>;
 
   /**
-   * Returns the changes of keys with this prefix. The first call of `next` begins them: it must not miss a change after that.
-   * Changes that a later list contains may be repeated. If they end or throw, they are opened again. They must end when the signal
-   * fires.
+   * Returns the changes of keys with this prefix. From the first call of `next` on, no change may be missed. Changes that are
+   * also in a later list may be repeated. If the iterable ends or throws, this method is called again. The iterable must end when
+   * the signal fires.
    */
   protected abstract changes(prefix: string, signal: AbortSignal): AsyncIterable<readonly SourceChange[]>;
 
@@ -148,7 +148,7 @@ export abstract class ReadOnlyBackend implements KvstoreBackend {
     return this.#refuse();
   }
 
-  /** Does nothing: each watch retries with a backoff of its own. */
+  /** Does nothing: each watch retries with a separate backoff. */
   retryInTurn(): void {}
 
   /** Does nothing: there are no leases. */
@@ -214,7 +214,7 @@ checkArguments(ReadOnlyBackend, {
   watch: { prefix: TEXT, options: OPTIONS },
 });
 
-/** The backend's side of a {@link SourceWatch}. */
+/** Options of a {@link SourceWatch}, set by the backend. */
 interface SourceWatchOptions {
   readonly clock: Clock;
   readonly random: Random;
@@ -309,7 +309,7 @@ class SourceWatch implements Watch {
       }
     } finally {
       ended.abort();
-      // Not awaited, because a generator that still waits for its source would not return.
+      // Not awaited, because `return` of a generator that waits for its source would not settle.
       changes.return?.().catch(() => {});
     }
   }

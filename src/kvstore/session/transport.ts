@@ -4,12 +4,12 @@ import type { KeyRange } from '../codec/key-range.ts';
  * The transport port: the operations of a kvstore server, in the terms of etcd. All handling of faults (listing, watching, leases,
  * locks, stores) is above this port, because a transport only carries requests. `memory/` and `etcd/` implement it.
  *
- * Every method rejects only with a `KvstoreError`. A transport may reconnect, but it never retries a request and never resumes a
- * watch: it reports the failure, and the driver decides.
+ * Every method rejects only with a `KvstoreError`. A transport may reconnect, but it never retries a request and never resumes a watch: it reports the failure to its caller.
  */
 
 /**
- * A key with its value. `value` is immutable. It may be a view that pins a whole message, so copy values that are kept for long.
+ * A key with its value. `value` is immutable. It may be a view that keeps a whole message in memory, so copy it before storing
+ * it.
  */
 export interface KeyValue {
   /** See `bytes.ts` for keys that are not UTF-8. */
@@ -25,7 +25,7 @@ export interface KeyValue {
 
 /** State of the server in every answer. */
 export interface ResponseHeader {
-  /** Identifies the cluster. It is text, because ids of etcd have 64 bits. The watch driver checks that it does not change. */
+  /** Identifies the cluster. Text, because ids of etcd have 64 bits. Watches check that it does not change. */
   readonly clusterID: string;
   /** The revision of the store at the answer. It may differ from the last revision that a watch delivered. */
   readonly revision: number;
@@ -95,7 +95,7 @@ export interface TxnResponse {
   readonly deleted: number;
 }
 
-/** A write that a watch received. Of a delete, `value` is undefined, and `modRevision` is its revision. */
+/** A write that a watch received. For a delete, `value` is undefined, and `modRevision` is the revision of the delete. */
 export interface TransportEvent {
   readonly key: string;
   readonly value: Uint8Array | undefined;
@@ -114,30 +114,32 @@ export interface WatchRequest {
  * `cancel`.
  */
 export interface WatchObserver {
-  /** The server has accepted the watch at its own revision, which may lag behind the cluster. */
+  /** The server has accepted the watch. The revision in the header is that of this server, which may be behind the cluster. */
   onCreated(header: ResponseHeader): void;
   /**
-   * Events in revision order. The header may be ahead of the events, because during catch-up etcd sends the revision of the store
-   * in every message. With `partial`, more events of the last revision may follow. A transport delivers large answers in slices,
-   * also within a revision. Each slice has its own turn, and none is delivered while paused.
+   * Receives events in the order of their revisions. The revision in the header may be later than those of the events, because
+   * etcd sends the revision of the store while a watch catches up. If `partial`, more events of the last revision may follow. A
+   * transport delivers large answers in slices, also within a revision. Each slice is delivered in a separate turn, and none
+   * while the stream is paused.
    */
   onEvents(events: readonly TransportEvent[], header: ResponseHeader, partial: boolean): void;
   /**
-   * There were no events up to and including the revision of the header. If `requested`, it proves only that the stream is alive.
+   * Reports that all events up to and including the revision of the header were delivered. If `requested`, it proves only that
+   * the stream is alive.
    */
   onProgress(header: ResponseHeader, requested: boolean): void;
-  /** The stream has ended with this reason. If the code is `compacted`, it contains no revision, because the driver lists again. */
+  /** Receives the reason of the end of the stream. */
   onEnd(reason: unknown): void;
 }
 
 /** An open watch. */
 export interface WatchStream {
   /**
-   * A quorum read from the server of the stream. Fails if the stream ended when the answer arrives. A server that is restored
-   * from a backup ends its streams, so these reads and the events of the stream are of one history.
+   * Makes a quorum read at the server of the stream. Fails if the stream has ended before the answer arrives. A server that is
+   * restored from a backup ends its streams, so these reads and the events of the stream are from one history.
    */
   range(request: RangeRequest, options?: CallOptions): Promise<RangeResponse>;
-  /** Stops deliveries until `resume`, except `onEnd`. The server is held back when the buffers are full. */
+  /** Stops deliveries, except `onEnd`, until `resume`. When the buffers are full, the server stops sending. */
   pause(): void;
   resume(): void;
   /** Requests an `onProgress` with `requested`, to check that the stream is alive. */

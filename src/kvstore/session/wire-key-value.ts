@@ -11,8 +11,9 @@ export interface KeyBytes {
 }
 
 /**
- * A key with its value, in the buffer of the message that contains both, which it pins. A listing compares most keys by their
- * bytes, so the text of the key and the view of the value are created on each access.
+ * A key and its value, as positions in the buffer of the received message, which therefore stays in memory. A listing compares
+ * most keys by their bytes, so the text of the key and the view of the value are created only on access, and again on each
+ * access.
  */
 export class WireKeyValue implements KeyValue, KeyBytes {
   readonly buffer: Buffer;
@@ -91,7 +92,10 @@ function textOf(buffer: Buffer, from: number, to: number): string {
     : keyOfBytes(buffer.subarray(from, to));
 }
 
-/** Returns the number of bytes of a key and its value, without creating either. The length of a text counts as its bytes. */
+/**
+ * Returns the number of bytes of a key and its value, without creating their text or view. A text counts as one byte for each
+ * character.
+ */
 export function entrySize(kv: { readonly key: string; readonly value: Uint8Array | undefined }): number {
   return kv instanceof WireKeyValue ? kv.size : kv.key.length + (kv.value?.length ?? 0);
 }
@@ -106,7 +110,7 @@ const FIRST_BYTES = 256;
 /** The bytes of the last text. */
 const encoded = { buffer: Buffer.alloc(FIRST_BYTES), keyAt: 0, keyEnd: 0 };
 
-/** Returns the bytes of a key. Those of a text are valid until the next call. */
+/** Returns the bytes of a key. If the key is a text, the bytes are valid until the next call. */
 export function bytesOf(kv: { readonly key: string }): KeyBytes {
   if (kv instanceof WireKeyValue) return kv;
   const { key } = kv;

@@ -10,8 +10,8 @@ import type { CallOptions, Compare, LeaseID, TxnRequest, TxnResponse } from './t
 export type SendTxn = (request: TxnRequest) => Promise<TxnResponse>;
 
 /**
- * Sends a transaction if all guards hold. If one does not, nothing is written, and it returns `undefined`. A failed transaction
- * does not show which comparison failed, so a second one checks the guards.
+ * Sends a transaction whose comparisons include the guards. If a guard does not hold, nothing is written, and the result is
+ * `undefined`. A failed transaction does not show which comparison failed, so a second transaction checks the guards.
  */
 export async function guardedTxn(
   { compare, writes, otherwise = [] }: TxnRequest,
@@ -88,7 +88,9 @@ export class WriteFence {
     return this.write((guards) => guardedTxn(request, guards, send), options);
   }
 
-  /** Deletes the fence of an earlier session, if it was bound to this lease, so that delayed writes of that session fail. */
+  /**
+   * If the fence of an earlier session is bound to this lease, deletes the fence, so that delayed writes of that session fail.
+   */
   async endOf(lease: LeaseID): Promise<void> {
     const range = keyRange(`${INIT_LOCKS_PREFIX}${leaseHex(lease)}`);
     try {

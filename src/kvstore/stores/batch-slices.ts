@@ -2,7 +2,9 @@ import type { TurnGate } from '../../base/turn-gate.ts';
 import type { WatchEvent } from '../session/backend.ts';
 import { valueLength } from '../session/table-event.ts';
 
-/** An event has weight one, plus one for each of these bytes: decoding takes about 10 ns a byte, an event 2 to 3 µs. */
+/**
+ * An event has weight 1, plus 1 for each {@link BYTES_OF_WEIGHT} bytes: decoding takes about 10 ns a byte, an event 2 to 3 µs.
+ */
 const BYTES_OF_WEIGHT = 256;
 
 /** Maximum weight of a slice: 3 to 10 ms of work. A single event may be heavier. */
@@ -19,8 +21,8 @@ export interface Slice {
 }
 
 /**
- * Yields a batch in order, in slices of bounded weight. A heavier event is a slice of its own. `sizeOf` returns the number of
- * bytes to decode, which may be more than those of a compressed value.
+ * Yields the events of a batch in order, in slices of bounded weight. A single event that is heavier is a separate slice.
+ * `sizeOf` returns the number of bytes to decode; for a compressed value, the decompressed size.
  */
 export function* slicesOf(
   batch: readonly WatchEvent[],

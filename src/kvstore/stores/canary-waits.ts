@@ -1,15 +1,16 @@
-/** A waiter for a canary. */
+/** A waiter: a caller that waits for a canary. */
 export interface CanaryWait {
   resolve(): void;
-  /** Number of unfinished names that were queued after this waiter and before the next. Only later waiters require them. */
+  /** Number of unfinished names that were queued after this waiter and before the next one. This waiter does not require them. */
   laterCount: number;
 }
 
 const NONE: readonly CanaryWait[] = [];
 
 /**
- * The waiters for the canary of a {@link SyncStore}. Each requires the names that were unfinished when it asked, and those that are
- * touched later. The cost of a waiter does not depend on their number: the names that a waiter does *not* require are counted.
+ * The waiters for the canary of a {@link SyncStore}. A waiter requires all names that were unfinished when it was added, and all
+ * names that are invalidated later. Only the names that a waiter does *not* require are counted, so the cost of a waiter does not
+ * depend on the number of names.
  *
  *     unfinished names   a  b  c │ d  e │ f        the first waiter requires a, b and c: 6 − 3
  *     waiters                    1      2
@@ -29,7 +30,7 @@ export class CanaryWaits {
     this.#unfinished = unfinished;
   }
 
-  /** Resolves when a canary has landed that was written after all present unfinished names had settled. */
+  /** Adds a waiter. Resolves when a canary is stored that was written after all presently unfinished names were finished. */
   add(): Promise<void> {
     return new Promise((resolve) => {
       this.#newest = { resolve, laterCount: 0 };
@@ -37,7 +38,7 @@ export class CanaryWaits {
     });
   }
 
-  /** Records a name that becomes unfinished. The present waiters do not require it. Call it once, before the name is queued. */
+  /** Records that a name becomes unfinished. Present waiters do not require the name. Call it once, before the name is queued. */
   queued(name: string): void {
     if (this.#newest === undefined) return;
     this.#nameWaits.set(name, this.#newest);
@@ -54,7 +55,7 @@ export class CanaryWaits {
     if (this.#waits.has(wait)) this.#laterCount--;
   }
 
-  /** Records that the value of this name in the kvstore is unknown, so all waiters must wait for it (again). */
+  /** Records that the value of this name in the kvstore is unknown, so all waiters require the name. */
   invalidated(name: string): void {
     this.written(name);
   }
@@ -73,7 +74,8 @@ export class CanaryWaits {
   }
 
   /**
-   * Resolves the waiters of `due` that require no further names. Returns false if there are none, because the canary was premature.
+   * Resolves the waiters of `due` that require no further names. Returns false if there is no such waiter: the canary was then
+   * written too early.
    */
   complete(due: readonly CanaryWait[]): boolean {
     if (due.length === 0) return false;

@@ -14,7 +14,10 @@ export interface CanaryOptions {
   readonly leased: WriteOptions['leased'];
 }
 
-/** The canary of a prefix, which is true while the kvstore has all keys that were wanted before it. It is written like a key. */
+/**
+ * The canary of a prefix. It is *true* while the kvstore has all keys that were wanted before the canary was written, otherwise
+ * *false*.
+ */
 export class Canary {
   /** The entry of the queue while the canary is due or worked on. */
   entry: WorkEntry<Job> | undefined;
@@ -81,7 +84,7 @@ export class Canary {
     this.#isThere = false;
   }
 
-  /** Writes the canary. It is true if no key was lost meanwhile and `isComplete` returns true then. */
+  /** Writes the canary. It then counts as true if no key was lost during the write and `isComplete` returns true. */
   async write(signal: AbortSignal, isComplete: () => boolean): Promise<void> {
     const { backend, clock, key, leased } = this.#options;
     if (key === undefined) {

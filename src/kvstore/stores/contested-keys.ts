@@ -12,9 +12,9 @@ export interface ContestedKeysOptions<K> {
 }
 
 interface History {
-  /** Number of times the key was put back, each within {@link MEMORY_MS} of the one before. */
+  /** Number of times the key was put back, each time within {@link MEMORY_MS} of the previous time. */
   readonly times: number;
-  /** Time of the last one. */
+  /** Time at which the key was put back last. */
   readonly at: number;
 }
 
@@ -24,9 +24,10 @@ const BACKOFF: Backoff = { baseMs: 1000, capMs: 5 * 60_000 };
 const MEMORY_MS = 2 * BACKOFF.capMs;
 
 /**
- * Decides when to put back a key that another client has overwritten or deleted. A deleted key is put back immediately, because its
- * readers miss it. An overwritten key waits for up to a second, because the watch may deliver an earlier value of our own late, and
- * then the later value follows. A key that is changed repeatedly is put back with backoff.
+ * Decides when to put back a key that another client has overwritten or deleted. A deleted key is put back immediately, because
+ * readers need it. An overwritten key is put back after up to a second, because the event may also be a late event of an earlier
+ * write of this client, which the event of the latest write soon follows. A key that is changed repeatedly is put back with
+ * backoff.
  */
 export class ContestedKeys<K> {
   readonly #options: ContestedKeysOptions<K>;

@@ -8,11 +8,14 @@ export interface Attempt {
   readonly key: SyncKey;
   /** Undefined if the key is deleted. */
   readonly wanted: string | undefined;
-  /** True if the kvstore may have the wanted value already. */
+  /** True if the kvstore may already have the wanted value. */
   readonly mayBeThere: boolean;
   /** The lease of an earlier session, if the kvstore has the wanted value under it. */
   readonly adoptable: LeaseID | undefined;
-  /** True if the watch does not have to show a value that the kvstore already has. It may not know a failed write that has landed. */
+  /**
+   * True if the watch has already delivered a value that the kvstore turns out to have. False after a failed write that may have
+   * taken effect.
+   */
   readonly isEqualSeen: boolean;
 }
 
@@ -26,7 +29,7 @@ export interface KeyWriterOptions {
 /** The revision of a write whose answer does not contain it. */
 export const UNKNOWN_REVISION = 0;
 
-/** Sends the writes of a prefix to the kvstore, one by one or together. Decides nothing. */
+/** Sends the writes of a prefix to the kvstore, one by one or in one transaction. */
 export class KeyWriter {
   readonly #options: KeyWriterOptions;
 

@@ -12,7 +12,7 @@ export interface Batching<J> {
   readonly jobs: number;
   /** Maximum sum of the weights of a batch. */
   readonly weight: number;
-  /** Returns the weight of a job; infinity if it must have its own attempt. */
+  /** Returns the weight of a job; infinity if the job must be attempted separately. */
   weightOf(job: J): number;
   /**
    * Makes one attempt of at least two jobs, which all succeed or all fail. If the kvstore rejects the batch, each job is attempted
@@ -60,11 +60,11 @@ const BATCH_REJECTIONS: ReadonlySet<KvstoreErrorCode> = new Set([
 const REJECTED_MS = 60_000;
 
 /**
- * Runs jobs against a kvstore until each has succeeded: oldest first, several at a time, each job at most once at a time. If a job
- * is added again during its attempt, it is tried once more afterwards.
+ * Runs jobs against a kvstore until each has succeeded. The oldest jobs are first, and several jobs run at a time, but a single
+ * job only once at a time. If a job is added again during its attempt, it is attempted once more after it.
  *
- * When the kvstore fails, one job at a time is tried, with backoff, because every other job would fail too. The first success ends
- * the backoff for all. Until then no jobs are combined. A job that the kvstore rejects delays no other job.
+ * While the kvstore fails, only one job at a time is tried, with backoff, because other jobs would fail, too, and jobs are not
+ * combined. The first success ends the backoff. If the kvstore rejects a job, other jobs are not delayed.
  */
 export class RetryQueue<J> {
   readonly #options: RetryQueueOptions<J>;
@@ -112,7 +112,7 @@ export class RetryQueue<J> {
     signal.removeEventListener('abort', stop);
   }
 
-  /** Takes one job after the other; waits if there is none. There is no await between the check and the wait. */
+  /** Runs one job after the other, and waits if there is none. No `await` may be between the check and the wait. */
   async #work(signal: AbortSignal): Promise<void> {
     while (!signal.aborted) {
       const jobs = this.#next();
@@ -187,7 +187,7 @@ export class RetryQueue<J> {
   }
 
   /**
-   * Waits before the kvstore is retried. The failed jobs count as running during the wait, so no other is tried.
+   * Waits before the kvstore is retried. During the wait the failed jobs count as running, so no other job is tried.
    *
    * @param outage value of `#failuresInRow` at the start of the attempt, because concurrent failures count as one
    */

@@ -51,10 +51,10 @@ export interface SharedStoreStatus {
 const DELETE_DELAY_MS = 30_000;
 
 /**
- * A prefix with many contributors (SEMANTICS 5). Each writes its own *local* keys, bound to its session. All read the keys of all
- * contributors, the *shared* keys. One watch serves both, so an unchanged local key costs nothing. A local key that another client
- * overwrites or deletes is put back within seconds (see {@link SyncStore}). The observer also receives local keys, as in the
- * kvstore.
+ * A prefix to which many clients write (SEMANTICS 5). Each client writes its *local* keys, bound to its session, and reads the
+ * *shared* keys: the keys of all clients. One watch is used for both, so an unchanged local key costs nothing. If another client
+ * overwrites or deletes a local key, the key is put back within seconds (see {@link SyncStore}). The observer receives local
+ * keys, too, with the values in the kvstore.
  */
 export class SharedStore<T> {
   readonly #options: SharedStoreOptions<T>;
@@ -117,7 +117,7 @@ export class SharedStore<T> {
     this.#local.upsert(name, value, isOther);
   }
 
-  /** Accepts the value that another client has put for a local key. */
+  /** Accepts the value that another client has put as the wanted value of a local key. */
   adoptLocalKey(name: string, value: Uint8Array): void {
     this.#local.adopt(name, value);
   }
@@ -127,7 +127,7 @@ export class SharedStore<T> {
     this.#local.delete(name);
   }
 
-  /** Declares the local keys complete. Resolves when all writes queued before have landed and the canary is written. */
+  /** Declares the local keys complete. Resolves when all writes queued before are stored and the canary is written. */
   markSynced(): Promise<void> {
     return this.#local.markSynced();
   }
@@ -137,14 +137,14 @@ export class SharedStore<T> {
     return this.#local.endAdoption();
   }
 
-  /** Resolves when all writes of local keys queued before have landed, regardless of the canary. */
+  /** Resolves when all writes of local keys queued before are stored, regardless of the canary. */
   flushed(): Promise<void> {
     return this.#local.flushed();
   }
 
   /**
-   * Writes and follows until the signal fires. Local keys stay. Delayed deletes are not delivered, unless the store runs again and
-   * the keys do not return.
+   * Writes local keys and follows the prefix until the signal fires. Local keys then stay in the kvstore. Deletes that are still
+   * delayed are delivered only if the store runs again and the keys have not returned.
    */
   async run(signal: AbortSignal): Promise<void> {
     const { backend, prefix } = this.#options;

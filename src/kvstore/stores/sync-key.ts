@@ -27,11 +27,11 @@ export class SyncKey {
   readonly name: string;
   /** The characters of the value that the owner wants; undefined if the key must not exist. */
   wanted: string | undefined;
-  /** Those of the value known to be in the kvstore. */
+  /** The characters of the value that is known to be in the kvstore. */
   stored: string | undefined;
   /** True if the value in the kvstore is unknown. The next write compares first. */
   isUnknown = false;
-  /** True if the last write failed. It may have landed, so the next write compares first. */
+  /** True if the last write failed. It may have taken effect, so the next write compares first. */
   hasFailed = false;
   /** True if the kvstore has another value, or none. The next write does not compare. */
   isOther = false;
@@ -39,9 +39,9 @@ export class SyncKey {
   isWriting = false;
   /** The last event that the watch delivered since the start of the put. */
   shown: WatchedWrite | undefined;
-  /** Revision of a landed put that the watch has not shown yet; undefined if there is none. */
+  /** Revision of a stored put whose event the watch has not delivered yet; undefined if there is none. */
   unseen: number | undefined;
-  /** Number of puts that had landed before the unseen one. */
+  /** Number of puts that were stored before the unseen put. */
   order = 0;
   /** True while the queue has the key. */
   isPending = false;
@@ -61,7 +61,9 @@ interface FoundValue {
   readonly lease: LeaseID | undefined;
 }
 
-/** Returns true if the kvstore has the wanted value. A key that is neither wanted nor known may be left by an earlier process. */
+/**
+ * Returns true if the kvstore has the wanted value. A key that is not wanted counts as landed only if it is known not to exist.
+ */
 export function isLanded({ wanted, stored }: SyncKey): boolean {
   return wanted !== undefined && wanted === stored;
 }

@@ -31,9 +31,9 @@ export interface SyncStoreOptions {
   readonly prefix: string;
   readonly clock: Clock;
   readonly random: Random;
-  /** Binds the keys to the session of the client; `first`: see `WriteOptions`. Default true. */
+  /** Binds the keys to the session of the client, as in `WriteOptions`. Default true. */
   readonly leased?: WriteOptions['leased'];
-  /** Binds the canary to the session. Default: as the keys. */
+  /** Binds the canary to the session. Default: the value of `leased`. */
   readonly canaryLeased?: WriteOptions['leased'];
   /** The *canary*: the key that marks the prefix as complete for readers. Put back if deleted, if its path has a `/`. */
   readonly canary?: string | undefined;
@@ -52,9 +52,9 @@ export interface SyncStoreOptions {
    */
   readonly followCanary?: boolean | undefined;
   /**
-   * Takes over the leases of an earlier session instead of writing their keys again, if the values are equal. Nothing is written
-   * before the existing keys are known. Requires a call of {@link SyncStore.endAdoption}, and of {@link SyncStore.listed} if `follow`
-   * is false. Default false.
+   * If the values of existing keys are equal, adopts the leases of an earlier session instead of writing the keys again. Nothing
+   * is written before the existing keys are known. Requires a call of {@link SyncStore.endAdoption}, and of {@link
+   * SyncStore.listed} if `follow` is false. Default false.
    */
   readonly adoptLeases?: boolean | undefined;
   /**
@@ -62,7 +62,7 @@ export interface SyncStoreOptions {
    * Default: such keys are not wanted.
    */
   readonly onInherited?: ((name: string) => void) | undefined;
-  /** Slices the work of many stores that write and watch at the same time, and of a repeated `run` over all keys. Default: not sliced. */
+  /** Slices the writes of many stores, and the checks of all keys in a repeated `run`. Default: not sliced. */
   readonly gate?: TurnGate | undefined;
 }
 
@@ -83,25 +83,29 @@ export interface SyncStoreStatus {
 
 /** One transaction is prepared while the other is in flight. */
 const CONCURRENT_BATCHES = 2;
-/** Weight of a write at the gate: preparing, sending and landing it takes about 10 µs, and an event 2 to 3 µs. */
+/** Weight of a write at the gate: a write takes about 10 µs, and an event (weight 1) 2 to 3 µs. */
 const WRITE_WEIGHT = 4;
 /** A third of what etcd accepts in a request (`--max-request-bytes`, 1.5 MiB). */
 const BATCH_BYTES = 512 * 1024;
-/** After an interruption, a watch shows an earlier write within this time. A later echo costs one comparison. */
+/**
+ * After an interruption, a watch delivers the event of an earlier write within this time. If it does so later, the key is
+ * compared once.
+ */
 const ECHO_MS = 10_000;
 
 /**
- * Keeps keys of a kvstore equal to the wanted ones of their owner (SEMANTICS 5). The owner sets keys and values; the store writes
- * the difference, one write per key at a time, only the latest value, and retries until it has landed. If a lease of the session is
- * lost, its keys are put again. If another client overwrites or deletes a key, the key is put back within seconds, or with backoff
- * if it happens repeatedly. Writes are fenced: an abandoned write does not take effect after a later one.
+ * Keeps keys of a kvstore equal to those that their owner wants (SEMANTICS 5). The owner sets names and values, and the store
+ * writes the differences. It has at most one pending write for each key, writes only the latest value, and retries until the
+ * write *has landed*, which means that the kvstore has stored it. If a lease of the session is lost, its keys are put again. If
+ * another client overwrites or deletes a key, the key is put back within seconds, or with backoff if this is repeated. Writes are
+ * fenced: an abandoned write does not take effect after a later write.
  *
- * The canary is written when all keys wanted before it have landed. If keys are lost, the canary is deleted before they are put
- * again, and written again after them.
+ * The canary is written when all keys that were wanted before it have landed. If keys are lost, the canary is deleted before they
+ * are put again, and written again after them.
  *
- * Not promised: an order between keys; a write of every value; a return to our lease if another client puts the same bytes under
- * its own (the key is put back when that lease ends). Nothing is written before `run`. Keys stay when `run` ends: their lease
- * removes them, or the next process overwrites them.
+ * Not promised: an order between keys; a write of every value; the lease of this session, if another client puts the same bytes
+ * under another lease (the key is put back when that lease ends). Nothing is written before `run`. When `run` ends, the keys stay
+ * until their lease expires or the next process overwrites them.
  */
 export class SyncStore {
   readonly #options: SyncStoreOptions;
@@ -128,7 +132,7 @@ export class SyncStore {
   #isWatching = false;
   readonly #canaries = new CanaryWaits(() => this.#pending + this.#losses);
   readonly #landings = new CanaryWaits(() => this.#pending + this.#losses);
-  /** Number of losses of leases whose keys are not yet reported completely. */
+  /** Number of losses of leases whose lost keys are not completely reported yet. */
   #losses = 0;
   #writes = 0;
   #putBacks = 0;
@@ -200,7 +204,7 @@ export class SyncStore {
   }
 
   /**
-   * Writes a key. Costs nothing if the same bytes have landed already. The store keeps a copy of `value`.
+   * Writes a key. Costs nothing if the same bytes have already landed. The store keeps a copy of `value`.
    *
    * @param isOther true if the kvstore is known to have another value, or none; the write then does not compare
    */
@@ -210,7 +214,7 @@ export class SyncStore {
     this.#enqueue(key);
   }
 
-  /** Accepts the value that another client has put. It is not written, and keeps its lease. */
+  /** Accepts the value that another client has put as the wanted value. The key is not written, and keeps its lease. */
   adopt(name: string, value: Uint8Array): void {
     const key = this.#want(name, charactersOf(value));
     key.stored = key.wanted;
@@ -251,8 +255,8 @@ export class SyncStore {
   }
 
   /**
-   * Compares a key in the kvstore and writes it if it differs. A canary that is not written yet waits for it. Does nothing if the
-   * name is not wanted.
+   * Compares the value of a key in the kvstore with the wanted value, and writes the key if they differ. A canary that is not
+   * written yet waits for this. Does nothing if the name is not wanted.
    */
   invalidate(name: string): void {
     const key = this.#keys.get(name);
@@ -289,7 +293,7 @@ export class SyncStore {
     else this.#contested.overwritten(name);
   }
 
-  /** Records the value that the kvstore has, because a lease of an earlier session may be adopted for it. */
+  /** Records the value in the kvstore and its lease, which may be adopted. */
   #find(known: SyncKey | undefined, name: string, event: WatchEvent): void {
     const key = known ?? (event.type === 'delete' ? undefined : this.#keyOf(name));
     if (key === undefined) return;
@@ -299,7 +303,9 @@ export class SyncStore {
     this.#forgetUnneeded(key);
   }
 
-  /** Wants the found value of a key, if the owner wants those of an earlier session and has not set or deleted the key. */
+  /**
+   * Makes the found value of a key the wanted value, if `onInherited` is set and the owner has neither set nor deleted the key.
+   */
   #inherit({ name, found, wanted, isPending }: SyncKey): void {
     const { onInherited } = this.#options;
     const isLate = this.#isListed || wanted !== undefined || isPending;
@@ -308,12 +314,14 @@ export class SyncStore {
     this.#enqueue(this.#want(name, found.value));
   }
 
-  /** Removes a key that is not wanted, when it is neither queued nor left by an earlier session. */
+  /** Removes the state of a key that is neither wanted, queued, nor left by an earlier session. */
   #forgetUnneeded(key: SyncKey): void {
     if (key.wanted === undefined && key.found === undefined && !key.isPending) this.#keys.delete(key.name);
   }
 
-  /** The watch of the prefix has delivered all keys that exist. Call it if `adoptLeases` is set and `follow` is false. */
+  /**
+   * Records that the watch of the prefix has delivered all existing keys. Call it if `adoptLeases` is set and `follow` is false.
+   */
   listed(): void {
     this.#isListed = true;
     this.#markListed();
@@ -344,9 +352,9 @@ export class SyncStore {
   }
 
   /**
-   * Receives the state of a watch of the prefix. Call it for each state, if `follow` is false. When the watch has begun to follow
-   * changes, compares keys that landed before and that it does not show soon: another client may have deleted them while the watch
-   * was interrupted.
+   * Receives the state of a watch of the prefix. Call it for each state if `follow` is false. After an interruption, the watch
+   * should soon deliver the events of all stored puts. Keys whose events are not delivered in time are compared, because another
+   * client may have deleted them during the interruption.
    */
   async watchState(state: WatchState, signal: AbortSignal): Promise<void> {
     this.#isWatching = state === 'watching';
@@ -358,12 +366,12 @@ export class SyncStore {
     await gate.runSteps(this.#touchUnseen(puts, gate.slice), signal);
   }
 
-  /** Touches the unseen puts of the first `puts`, in steps of `slice` keys. */
+  /** Queues a comparison of the keys with an unseen put among the first `puts` stored puts, in steps of `slice` keys. */
   *#touchUnseen(puts: number, slice: number): Generator<void, void, void> {
     yield* this.#touch(slice, ({ unseen, order }) => unseen !== undefined && order < puts);
   }
 
-  /** Touches the keys that satisfy `isDue`, in steps of `slice` keys. */
+  /** Queues the keys that satisfy `isDue`, in steps of `slice` keys. */
   *#touch(slice: number, isDue: (key: SyncKey) => boolean): Generator<void, void, void> {
     let visited = 0;
     for (const key of this.#keys.values()) {
@@ -379,7 +387,7 @@ export class SyncStore {
     else if (this.#canary.isTrue) this.#contested.deleted(this.#canary);
   }
 
-  /** Declares the content complete. Resolves when all writes queued before have landed and the canary is written. */
+  /** Declares the wanted keys complete. Resolves when all writes queued before have landed and the canary is written. */
   markSynced(): Promise<void> {
     const written = this.#canaries.add();
     this.#offerCanary();
@@ -426,7 +434,9 @@ export class SyncStore {
     });
   }
 
-  /** Follows the canary. Only a deleted one is put back, because its value does not matter. */
+  /**
+   * Watches the canary, and puts it back if it was deleted. A changed canary is not put back, because its value does not matter.
+   */
   async #followCanary(signal: AbortSignal): Promise<void> {
     const { canary, followCanary = true } = this.#options;
     const folder = canary?.slice(0, canary.lastIndexOf('/') + 1) ?? '';
@@ -477,7 +487,7 @@ export class SyncStore {
     }
   }
 
-  /** Holds the canary until the lost keys are known. */
+  /** Prevents the canary from being written until all lost keys are reported. */
   async #leasesLost(reported: Promise<unknown>): Promise<void> {
     this.#losses++;
     await reported;
@@ -548,7 +558,7 @@ export class SyncStore {
     };
   }
 
-  /** Returns the part of a transaction that the write of a name takes. */
+  /** Returns the weight of the write of a key in a transaction. */
   #weightOf(key: SyncKey): number {
     const bytes = key.name.length + (key.wanted?.length ?? 0);
     return Math.max(bytes / BATCH_BYTES, this.#mayBeThere(key) ? 1 / MAX_COMPARED_WRITES : 0);
@@ -599,7 +609,7 @@ export class SyncStore {
     return leased === true && found !== undefined && found.value === wanted ? found.lease : undefined;
   }
 
-  /** The write may have landed, and the value before it may be wanted next. */
+  /** Records a failed write. It may have taken effect, so the value in the kvstore is unknown. */
   #hasFailed(key: SyncKey): void {
     key.isWriting = false;
     key.hasFailed = true;

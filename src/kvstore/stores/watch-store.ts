@@ -13,13 +13,12 @@ import { TableEvent } from '../session/table-event.ts';
 import { bytesOf, WireKeyValue } from '../session/wire-key-value.ts';
 import { runSteps, slicesOf } from './batch-slices.ts';
 
-/** Decodes the value of a key. `name` is the key below the prefix, `at` the whole key for rejections. */
+/** Decodes the value of a key. `name` is the key without the prefix, `at` is the whole key, for rejections. */
 export type StoreDecoder<T> = (name: string, value: Uint8Array, at: string) => Decoded<T>;
 
 /**
- * @internal
- * Decodes the value `buffer[from, to)` of a key if that is possible without a rejection and without dropping a detail; returns
- * `undefined` otherwise.
+ * @internal Decodes the value `buffer[from, to)` of a key. Returns `undefined` if the value, or a part of it, would be rejected
+ * or dropped.
  */
 export type StoreScanner<T> = (name: string, buffer: Buffer, from: number, to: number) => T | undefined;
 
@@ -72,18 +71,18 @@ export interface WatchStoreOptions<T> {
   /** Counts rejected values (I12). */
   readonly rejections: RejectionLog;
   /**
-   * Shared by all stores of a process. Batches pass it in slices by weight, and large values in pieces. Default: each batch is
-   * applied in one turn.
+   * The gate of the process. It limits how many events, and steps of large values, are processed in one turn. Default: each batch
+   * is applied in one turn.
    */
   readonly gate?: TurnGate | undefined;
   /**
-   * Decodes a large value in steps of some milliseconds, each of which passes the gate. It must return the same result as `decode`,
-   * or `undefined` if the value is not large, and `decode` is called. See `decodeInPieces`.
+   * Decodes a large value in steps of some milliseconds, each of which passes the gate. The result must be that of `decode`. If
+   * the function returns `undefined`, because the value is not large, `decode` is called. See `decodeInPieces`.
    */
   readonly decodeLarge?:
     | ((name: string, value: Uint8Array, at: string) => Generator<undefined, Decoded<T>> | undefined)
     | undefined;
-  /** Returns the number of bytes to decode. Default: those of the value. A compressed value has more. */
+  /** Returns the number of bytes to decode; for a compressed value, the decompressed size. Default: the size of the value. */
   readonly sizeOf?: ((value: Uint8Array) => number) | undefined;
   /** Called with each event of a key, before its value is decoded. Must not throw. */
   readonly onEvent?: ((name: string, event: WatchEvent) => void) | undefined;
@@ -103,17 +102,17 @@ export interface WatchStoreRun {
   /** Ends the run without deletes if the store was replaced or restored: see `WatchOptions`. */
   readonly endOnDivergence?: boolean | undefined;
   /**
-   * Called before keys are removed, because of a delete or a complete list without them. `revision` is the first one that is known
-   * not to have them. If it resolves to false, the keys stay until the complete list of a later run, and the list of this run does
-   * not make the store synced. Must not reject. `never` means the same without a call; a rejected value then does not remove the
-   * previous one either. Default: all keys may be removed.
+   * Called before keys are removed because of a delete or a complete list. `revision` is the first revision at which the keys are
+   * known not to exist. If the promise resolves to false, the keys stay until the complete list of a later run, and the list of
+   * this run does not make the store synced. Must not reject. `never` keeps all keys without a call, also a key whose new value
+   * is rejected. Default: all keys may be removed.
    */
   readonly mayDelete?: ((revision: number) => Promise<boolean>) | 'never' | undefined;
-  /** If true, a complete list removes no keys: unlisted ones stay until the complete list of a later run. */
+  /** If true, a complete list removes no keys: keys that are not in the list stay until the complete list of a later run. */
   readonly keepUnlisted?: boolean | undefined;
   /** Called after the complete list of this run was applied and the unlisted keys were swept. */
   readonly onListed?: (() => void) | undefined;
-  /** Like that of `WatchOptions`, with the failure that caused the state, if any. */
+  /** Like `onState` of `WatchOptions`, with the failure that caused the state, if any. */
   readonly onState?: ((state: WatchState, failure: Failure | undefined) => void) | undefined;
 }
 
@@ -121,7 +120,7 @@ export interface WatchStoreRun {
 export interface WatchStoreStatus {
   /** Number of keys with a value in the observer. */
   readonly keys: number;
-  /** True if the content was complete once and not drained since. */
+  /** True if the content has been complete, and was not drained after that. */
   readonly synced: boolean;
   /** Number of keys whose present value is rejected. */
   readonly rejected: number;
@@ -135,26 +134,29 @@ export interface WatchStoreStatus {
 
 type StoredValue = Pick<WatchEvent, 'key' | 'value'>;
 
-/** Gate cost of starting a watch, in events: up to one page is in flight then. */
+/** Weight of the start of a watch at the gate, in events: the first page of the listing. */
 const FIRST_PAGE = 1024;
-/** Number of keys that a slice of a sweep visits per possible delete: a visit takes about 10 ns, a delete some µs. */
+/**
+ * A slice of a sweep with at most n deletes visits at most n times this number of keys: a visit takes about 10 ns, a delete some
+ * µs.
+ */
 const LOOKS_PER_DELETE = 16;
 
 /**
- * Follows a prefix of a kvstore and keeps an observer equal to it (SEMANTICS 5). The state of the observer is always a function of
- * the content of the kvstore. A key whose value is rejected is **absent**, even if an earlier value was accepted, because a new
- * process could not know that value (I9).
+ * Follows a prefix of a kvstore and keeps an observer equal to it (SEMANTICS 5). The state of the observer depends only on the
+ * content of the kvstore. A key whose value is rejected is **absent**, even if an earlier value was accepted, because a new
+ * process would not know the earlier value (I9).
  *
- * After a run has ended it may be run again, also on another backend. The known state stays until the new list is complete. Then
- * the unlisted keys are deleted (the sweep). The end of a run deletes nothing; `drain` does. Sweep and drain run in slices of the
- * gate (256 deletes), each one batch of the observer. Between slices the observer has the keys that are not yet deleted. If the end
- * of a run interrupts its sweep, the next run sweeps the rest.
+ * After a run has ended, the store may run again, also on another backend. The known keys stay until the new list is complete;
+ * then the keys that are not in the list are deleted (the *sweep*). The end of a run deletes nothing; `drain` deletes all keys.
+ * Sweep and drain run in slices of the gate (256 deletes), each of which is one batch of the observer. Between slices the
+ * observer still has the keys that are not yet deleted. If a run ends during its sweep, the next run sweeps the remaining keys.
  */
 export class WatchStore<T> {
   readonly #options: WatchStoreOptions<T>;
   readonly #guard: CallbackGuard;
   readonly #observer: Required<StoreObserver<T>>;
-  /** The keys in the observer are held, with the number of the last run that received them. */
+  /** The keys of the watch. The mark of a key in the observer is the number of the last run that received the key. */
   readonly #keys = new KeyTable();
   #size = 0;
   readonly #rejected = new Set<string>();
@@ -197,9 +199,9 @@ export class WatchStore<T> {
   }
 
   /**
-   * All writes before this revision, on the backend of this run, were applied. Returns 0 while the prefix is not followed. It then
-   * remains 0 until the next batch, or until all values were compared, because the known state may be of another history of the
-   * store.
+   * The revision, on the backend of this run, before which all writes were applied; 0 while the prefix is not followed. After an
+   * interruption it stays 0 until the next batch, or until all values were compared, because the known state may be from another
+   * history of the store.
    */
   get cursor(): number {
     const { state, nextRevision } = this.#watch?.status() ?? {};
@@ -261,13 +263,13 @@ export class WatchStore<T> {
     } finally {
       this.#watch = undefined;
       this.#isApplying = false;
-      this.#keys.beginWatch(); // the ended watch knows nothing any more
+      this.#keys.beginWatch(); // forgets the versions that the ended watch knew
     }
   }
 
   /**
-   * Deletes all keys from the observer, in slices. The store is then not synced. Returns true if all are deleted. If the signal
-   * fires, the rest stays until it is drained again or swept by a run. The store must not run before the drain has ended.
+   * Deletes all keys from the observer, in slices. The store is then not synced. Returns true if all keys are deleted. If the
+   * signal fires first, the remaining keys stay until the next drain or sweep. The store must not run before the drain has ended.
    */
   drain(signal?: AbortSignal): Promise<boolean> {
     assert(this.#watch === undefined, 'a running store cannot be drained');
@@ -359,7 +361,7 @@ export class WatchStore<T> {
     return isKnown ? event.row : this.#keys.find(bytes, prefix);
   }
 
-  /** Returns the name of a key as a string of its own, which does not keep the whole key. */
+  /** Returns the name of a key as a new string, so that the whole key does not stay in memory. */
   #nameOf(row: number, { key }: Pick<WatchEvent, 'key'>, { prefix }: WatchStoreRun): string {
     return this.#keys.nameAt(row) ?? key.slice(prefix.length);
   }
@@ -424,7 +426,7 @@ export class WatchStore<T> {
     this.#observer.onDelete(name);
   }
 
-  /** Sweeps the keys of earlier runs that the complete list of this run does not have. */
+  /** Sweeps the keys of earlier runs that the complete list of this run does not contain. */
   async #listDone({ keepUnlisted = false, onListed, signal }: WatchStoreRun): Promise<boolean> {
     if (!keepUnlisted && !(await this.#sweep(this.#run, signal))) return false;
     this.#isSynced = true;
@@ -433,7 +435,7 @@ export class WatchStore<T> {
     return true;
   }
 
-  /** Deletes the keys that only runs before `before` have received. Returns false if the signal fires before the end. */
+  /** Deletes the keys whose last run is below `below`. Returns false if the signal fires before the end. */
   #sweep(below: number, signal?: AbortSignal): Promise<boolean> {
     const { gate = OPEN_GATE } = this.#options;
     return gate.runSteps(this.#slices(below, gate.slice), signal);
@@ -471,7 +473,7 @@ checkArguments(WatchStore, {
   revisionOf: { name: TEXT },
 });
 
-/** Returns the first revision that is known not to have the keys removed by a batch. */
+/** Returns the first revision at which the keys that a batch removes are known not to exist. */
 function removalRevision(batch: readonly WatchEvent[], watch: Watch): number {
   let revision = 0;
   for (const { type, modRevision } of batch) {

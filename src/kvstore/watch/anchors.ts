@@ -10,21 +10,21 @@ export interface Anchor {
 // Number of puts that are compared before a stream resumes, each with a read of its key. One put alone may be equal in two
 // histories, because writers that restart often repeat their writes.
 const LATEST = 3;
-// Enough older anchors that one survives if the newest keys are overwritten or deleted.
+// Number of older anchors: enough that one remains if the newest keys are overwritten or deleted.
 const OLDER = 8;
 
 /**
- * A sample of the known keys, with their values. If a server still has one of them unchanged, it has the same history, at least up
- * to that revision. The sample includes the latest puts. Older ones are sparser, so that keys which are overwritten often do not
- * replace all of them.
+ * A sample of the known keys, with their values. If a server still has one of these keys unchanged, it has the same history up to
+ * the revision of the key. The sample contains the latest puts, and increasingly sparse older puts, so that keys which are
+ * overwritten often do not replace the whole sample.
  *
  *     revisions  12 ........ 845 .... 990 .. 1003 1010 | 1014 1016 1017
  */
 export class Anchors {
-  /** Ascending by revision, as is `#latest`, and all older than it. */
+  /** Anchors that are older than those in `#latest`, ascending by revision. */
   #older: Anchor[] = [];
   #latest: Anchor[] = [];
-  /** The latest puts of the current batch. Their values may be views that pin a whole message. */
+  /** The latest puts of the current batch. Their values may be views that keep a whole message in memory. */
   #arrived: Anchor[] = [];
   #promoted = 0;
   #newest = 0;
@@ -39,12 +39,12 @@ export class Anchors {
     return this.newestFirst.slice(0, LATEST);
   }
 
-  /** Returns the revision of the latest put that is still current; 0 if there is none. */
+  /** The revision of the newest anchor; 0 if there is none. */
   get newest(): number {
     return this.#newest;
   }
 
-  /** Records a put of a key, unless a later one is recorded. Drop the previous version of the key before. */
+  /** Records a put of a key, unless a later put is recorded. Call {@link drop} for the previous version of the key before. */
   put(anchor: Anchor): void {
     const { modRevision } = anchor;
     if (modRevision < this.#newest) return;
@@ -54,7 +54,7 @@ export class Anchors {
     if (this.#arrived.length > LATEST) this.#arrived.shift();
   }
 
-  /** Removes the put of a key, because the key was deleted or is put again. Costs less with the revision of the put. */
+  /** Removes the put of a key, because the key was deleted or is put again. Faster if the revision of the put is passed. */
   drop(kv: Pick<Anchor, 'key'>, modRevision?: number): void {
     remove(this.#older, kv, modRevision);
     remove(this.#latest, kv, modRevision);
@@ -62,7 +62,7 @@ export class Anchors {
     if (modRevision === undefined || modRevision === this.#newest) this.#newest = this.#lastRevision();
   }
 
-  /** Copies the values of the batch, because they may pin its message. Call it after each batch. */
+  /** Copies the values of the batch, so that its message does not stay in memory. Call it after each batch. */
   seal(): void {
     if (this.#arrived.length === 0) return;
     const sealed = this.#arrived.map(({ key, value, modRevision }) => ({
@@ -88,13 +88,18 @@ export class Anchors {
     return (this.#arrived.at(-1) ?? this.#latest.at(-1) ?? this.#older.at(-1))?.modRevision ?? 0;
   }
 
-  /** Moves an anchor to the older ones. If many are replaced together, the others are dropped. */
+  /**
+   * Moves an anchor to the older anchors. If a batch replaces many anchors, only some of them are moved; the others are dropped.
+   */
   #promote(anchor: Anchor): void {
     if (this.#older.length === OLDER) this.#older.splice(this.#next(), 1);
     this.#older.push(anchor);
   }
 
-  /** Returns the index of the anchor to remove: every second time the newest, every fourth time the one before it, and so on. */
+  /**
+   * Returns the index of the older anchor to remove: every second time the newest, every fourth time the second newest, and so
+   * on.
+   */
   #next(): number {
     const turn = ++this.#promoted;
     const age = 31 - Math.clz32(turn & -turn); // how often two divides `turn`

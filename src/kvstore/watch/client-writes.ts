@@ -13,20 +13,20 @@ export type ReadKey = (key: string, revision?: number) => Promise<KeyValue | und
 type Verdict = 'shown' | 'restored' | 'unknown';
 
 /**
- * The last writes of a client under its leases. If the history of the store lacks one of them, the store was restored from
- * a backup. A client that watches nothing detects a restore by this.
+ * The last writes of a client under its leases. If the history of the store does not contain one of them, the store was restored
+ * from a backup. A client without watches detects a restore in this way.
  *
- * Other clients may delete or overwrite these keys. If a key is gone, its history is read. If that is compacted, the put proves
- * nothing, and the put before it is checked. If no put proves anything, the store counts as not restored, because after a restore the
- * client gives up all its leases and locks.
+ * Other clients may delete or overwrite these keys. If a key does not exist any more, its history is read. If the history is
+ * compacted, the put proves nothing, and the previous put is checked. If no put proves anything, the store counts as not
+ * restored, because otherwise the client would lose all its leases and locks.
  */
 export class ClientWrites {
   readonly #puts = new Anchors();
-  /** Their keys, because a transaction with many puts looks for each of them. */
+  /** The keys of `#puts`, because a transaction with many puts looks up each of its keys. */
   #keys = new Set<string>();
   #deleted: { readonly key: string; readonly revision: number } | undefined;
 
-  /** Records a put. Of the puts of one transaction the first is enough, because the store has all of them or none. */
+  /** Records a put. For a transaction, one put is enough, because the store has all puts of the transaction or none. */
   put(key: string, value: Uint8Array, revision: number): void {
     this.forget(key);
     if (revision === this.#puts.newest) return;
@@ -60,7 +60,10 @@ export class ClientWrites {
     this.#deleted = undefined;
   }
 
-  /** Returns false if the store was restored: it lacks the last put that can be checked, or still has the last deleted key. */
+  /**
+   * Returns false if the store was restored: it does not have the last put that can be checked, or still has the last deleted
+   * key.
+   */
   async areInHistory(read: ReadKey): Promise<boolean> {
     const puts = this.#puts.newestFirst;
     if (await this.#isDeleteUndone(read)) return false;

@@ -13,7 +13,7 @@ export class DivergedError extends KvstoreError {
 }
 
 /**
- * The keys that a watch knows, and their revision. Pure.
+ * The position of a watch: the keys that it knows, and the revisions up to which it knows all writes. Pure.
  *
  *     prefix ├──────── covered ────────┼──── not listed yet ────┤ end
  *              confirmed, as of          unconfirmed, as of
@@ -60,9 +60,9 @@ export class Cursor {
   }
 
   /**
-   * True if a stream may resume at `next`. This requires an event at the revision before, because the server can be asked for it.
-   * After a listing there may be no event of this prefix at its revision. After a part of a revision, its known events cannot be
-   * distinguished from the others.
+   * True if a stream may resume at `next`. This requires a known event at revision `next` − 1, which can be compared with the
+   * server. After a listing, there may be no event of this prefix at the revision of the listing. If only a part of a revision
+   * was received, its known events cannot be distinguished from the missing events.
    */
   get canResume(): boolean {
     const { anchors, lastDeletes } = this.known;
@@ -86,8 +86,8 @@ export class Cursor {
   }
 
   /**
-   * Confirms a listed key. Queues it if it is new or differs from the known version. Throws {@link DivergedError} if the key was last
-   * written before the cursor but is not known with that revision and value.
+   * Confirms a listed key. If the key is new or differs from the known version, queues it. Throws {@link DivergedError} if the
+   * key was last written before the cursor, but is not known with this revision and value.
    *
    * @param isCovered true if the key is in the covered range
    * @param listed receives the row of a key that is confirmed
@@ -152,7 +152,7 @@ export class Cursor {
 
   /** Resets the cursor for another store, because nothing known applies to it. */
   diverge(): void {
-    this.known.anchors.clear(); // puts of the old history prove nothing about the new one
+    this.known.anchors.clear(); // the new history does not contain the puts of the old history
     this.#header = undefined;
     this.beginListing();
     this.#next = 0;

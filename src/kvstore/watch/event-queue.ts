@@ -16,9 +16,8 @@ function weight(event: WatchEvent): number {
 export type QueueLimits = Pick<WatchLimits, 'batchEvents' | 'highWaterBytes' | 'lowWaterBytes'>;
 
 /**
- * The queue between a watch and its one reader. Each side waits for the other, so that neither runs far ahead (I11). Costs nothing
- * while the reader keeps up. If more than `highWaterBytes` are queued, {@link relieve} keeps only the last write of each key. If that
- * is not enough, the source must pause.
+ * The queue between a watch and its only reader. The watch must pause if the queue is full, so that memory is bounded (I11). If
+ * more than `highWaterBytes` are queued, {@link relieve} first drops all but the last write of each key.
  */
 export class EventQueue {
   readonly #limits: QueueLimits;
@@ -49,7 +48,7 @@ export class EventQueue {
     return this.#bytes > this.#limits.highWaterBytes;
   }
 
-  /** Adds an event. Its type is `create` if the reader does not know the key when it takes the event. */
+  /** Adds an event. Its type is `create` if the reader does not know the key when it receives the event. */
   push(event: WatchEvent): void {
     this.#items.push(event);
     this.#bytes += weight(event);
@@ -60,8 +59,8 @@ export class EventQueue {
   }
 
   /**
-   * Coalesces a long queue. Call it after events of a stream. A listing has each key once, and so has a revision, such as the delete
-   * of a prefix: it would gain nothing.
+   * Coalesces a long queue. Call it after the events of a stream. It is not useful after a listing or within a revision, which
+   * contain each key only once.
    */
   relieve(): void {
     if (this.#bytes <= this.#coalesceAt) return;
@@ -106,8 +105,8 @@ export class EventQueue {
   }
 
   /**
-   * Returns the next batch, or an empty one if none is queued. A batch ends after `list-done`. The writes of one revision are in
-   * one batch unless there are more than `batchEvents`.
+   * Removes and returns the next batch, or an empty batch if no events are queued. A batch ends after `list-done`. The writes of
+   * one revision are in one batch, unless there are more than `batchEvents`.
    */
   take(): readonly WatchEvent[] {
     const end = this.#batchEnd();
@@ -147,8 +146,8 @@ export class EventQueue {
   }
 
   /**
-   * Keeps the last event of each key, in order. Nothing moves across `list-done`, because listed keys must be delivered before it.
-   * If a key was created and deleted before the reader saw it, no event remains.
+   * Drops all events of a key except the last, in order. No event is moved across `list-done`, because listed keys must be
+   * delivered before it. If a key was created and deleted before the reader received it, no event remains.
    */
   #coalesce(): void {
     const kept: WatchEvent[] = [];

@@ -13,10 +13,10 @@ const EMPTY = new Uint8Array(0);
 const ROWS_PER_STEP = 64;
 
 /**
- * The keys that the reader of a watch knows: their mod revisions, and checksums of their values. Every change is queued for the
- * reader at the same time, so this equals what the reader has received once the queue is empty. Event types are derived here, not
- * by the server. Equal revisions and checksums count as equal values: if two histories differ in a value at one revision, one
- * difference in 2³² is missed.
+ * The keys that the reader of a watch knows: their mod revisions, and checksums of their values. Every change here is queued for
+ * the reader at the same time, so when the queue is empty, the reader has received exactly this state. Event types are derived
+ * from this state, not from the server. Values with equal revisions and checksums count as equal: if two histories differ in a
+ * value at one revision, one difference in 2³² is missed.
  *
  * During a listing, keys that were not listed yet are *unconfirmed*: the reader knows them, and they are deleted if the listing
  * ends without them.
@@ -31,7 +31,7 @@ export class KnownKeys {
   readonly #isShared: boolean;
   #size = 0;
   #confirmed = 0;
-  /** The row after the one that was found last. */
+  /** The row after the row that was found last. */
   #nextRow = 0;
 
   /** @param keys the table of the reader, if it has one */
@@ -60,8 +60,8 @@ export class KnownKeys {
   }
 
   /**
-   * Returns the row of a key for {@link confirm} and {@link put}. Tries the row after the last one first, because a listing adds
-   * rows in its order, so the next listing finds them without a hash and without random reads of memory.
+   * Returns the row of a key for {@link confirm} and {@link put}. Tries the row after the last found row first: a listing adds
+   * rows in the order of keys, so the next listing finds them without a hash and without random reads of memory.
    */
   find(kv: Pick<Anchor, 'key'>): number {
     const bytes = bytesOf(kv);
@@ -72,7 +72,7 @@ export class KnownKeys {
     return row;
   }
 
-  /** Confirms a listed key. Returns false, without an effect, if it is new or differs from the known version. */
+  /** Confirms a listed key. Returns false, without an effect, if the key is new or differs from the known version. */
   confirm(row: number, kv: Anchor): boolean {
     if (row < 0 || !this.#keys.isKnown(row) || this.#keys.revisionOf(row) !== kv.modRevision) return false;
     if (this.#keys.checksumOf(row) !== checksumOf(kv)) return false;

@@ -1,4 +1,4 @@
-// Each costs a read of one key when a stream resumes after it.
+// Maximum number of stored deletes. Each costs a read of one key when a stream resumes after it.
 const MAX_DELETES = 8;
 
 /** The last deleted keys, with the revision of the delete. A key may exist again. */

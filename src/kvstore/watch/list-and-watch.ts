@@ -27,7 +27,7 @@ export interface ListAndWatchOptions {
   readonly clock: Clock;
   readonly random: Random;
   readonly signal?: AbortSignal | undefined;
-  /** Also ends the watch. Neither signal has a listener before the watch is read. */
+  /** Also ends the watch. The watch adds no listener to the signals before it is read. */
   readonly closed?: AbortSignal | undefined;
   /** See `WatchOptions`. */
   readonly endOnDivergence?: boolean | undefined;
@@ -37,12 +37,13 @@ export interface ListAndWatchOptions {
   readonly onState?: ((state: WatchState) => void) | undefined;
   /** Shared by the watches of a client. Default: the watch retries independently. */
   readonly reconnects?: Reconnects | undefined;
-  /** Shared by the watches and readers of a process. Listings pass it, one slice at a time. Default: a slice takes a turn. */
+  /** The gate of the process, which admits the slices of listings. Default: each slice is processed in a separate turn. */
   readonly gate?: TurnGate | undefined;
   /** Called if the store was replaced or restored from a backup, with the time until which the watch followed the previous one. */
   readonly onDiverged?: ((followedUntil: number) => void) | undefined;
   /**
-   * `onBegin` is called when the reader starts to read, `onEnd` when the watch has ended. Neither is called if it is never read.
+   * `onBegin` is called when the reader starts to read, `onEnd` when the watch has ended. If the watch is never read, neither is
+   * called.
    */
   readonly onBegin?: (() => void) | undefined;
   readonly onEnd?: (() => void) | undefined;
@@ -52,7 +53,7 @@ export interface ListAndWatchOptions {
 
 const BACKOFF = { baseMs: 50, capMs: 5000 };
 const RECENT_BACKOFF = { ...BACKOFF, capMs: RECENT_OUTAGE_CAP_MS };
-// A missing right returns only when an administrator grants it, so retries are slow.
+// Backoff while a right is missing. Slow, because only an administrator can grant the right.
 const FORBIDDEN_BACKOFF = { baseMs: 5000, capMs: 60_000 };
 // A server does not end the streams of a user whose rights were revoked. The watch checks its rights after this time, and also when
 // another call of the client was refused, but at most once a minute.
@@ -64,20 +65,17 @@ const RECONCILE_MS = 30 * 60_000;
 const REREAD_SHARE = 1 / 50;
 
 /**
- * The list-and-watch driver: handles all faults, over any transport. See `Watch` for its promises. It runs sessions of one stream
- * each. After a failure it starts the next session:
+ * Lists and watches a prefix over any transport, and handles all faults; `Watch` describes the promises. It runs one session
+ * after the other. A session has one stream:
  *
  *     open a stream ─► bring the known keys up to date, from the server of that stream ─► follow the stream
  *       from the cursor      prove that the server has the same history (`proveHistory`)
  *       from now on          read unknown keys, compare the others (`sync`)
- *
- * A server that is restored from a backup ends its streams. While a stream is open, reads from its server and its events are
- * therefore of one history. So no read is repeated, and keys listed before a failure are kept.
- *
- * - It stores the mod revision of every key and derives event types from it, not from the server.
- * - It resumes after the last received *event*, never after the revision of a header, because that can be ahead.
+ * A server that is restored from a backup ends its streams. While a stream is open, reads from its server and its events are therefore from one history. No read has to be repeated, and keys that were listed before a failure are kept.
+ * - A watch stores the mod revision of every key and derives event types from it, not from the server.
+ * - A watch resumes after the last received *event*, never after the revision of a header, which can be later.
  * - A key counts as known when its event is queued, so the queue is part of the state.
- * - If the reader is slow, it pauses the transport.
+ * - If the reader is slow, the watch pauses the transport.
  */
 export class ListAndWatch implements Watch {
   readonly #options: ListAndWatchOptions;
@@ -87,19 +85,19 @@ export class ListAndWatch implements Watch {
   readonly #size: PageSize;
   readonly #ended = new AbortController();
   readonly #guard = new CallbackGuard();
-  /** True if the stream cannot resume although the cursor is at an event, because the history there is compacted or too large. */
+  /** True if a stream cannot resume at the cursor, because the history after it is compacted or too large. */
   #mustSync = false;
-  /** The time of the next comparison of all keys. It includes values if a stream broke since they were read. */
+  /** The time of the next comparison of all keys. If a stream has broken since all values were read, it also compares values. */
   #compareAt: number;
   #isDoubtful = false;
   /** Longest duration of a sync. */
   #syncMs = 0;
-  /** The time until which the store with the known keys was followed. */
+  /** The last time at which the store with the known keys was followed. */
   #followedUntil: number;
   #nextRevision = 0;
   #state: WatchState = 'listing';
   #following: WatchSession | undefined;
-  /** When the rights were last confirmed, and when they were last checked. */
+  /** When the right to read was last confirmed; then, when it was last checked. */
   #rightsShownAt = 0;
   #rightsAskedAt = Number.NEGATIVE_INFINITY;
   #started = false;
@@ -112,7 +110,7 @@ export class ListAndWatch implements Watch {
   #failingSince = 0;
   #lastFailure: Failure | undefined;
   readonly #delays = new LatencyHistogram();
-  /** Arrival time of the oldest event of the stream that was not taken yet. */
+  /** Arrival time of the oldest event of the stream that the reader has not received yet. */
   #arrivedAt: number | undefined;
 
   constructor(options: ListAndWatchOptions) {
@@ -282,7 +280,7 @@ export class ListAndWatch implements Watch {
     this.#failuresInRow = 0;
   }
 
-  /** Marks the known values as possibly of another history. */
+  /** Records that the known values may be from another history of the store. */
   #markDoubtful(): void {
     this.#isDoubtful = true;
     this.#compareAt = Math.min(this.#compareAt, this.#rereadAt());
@@ -326,7 +324,7 @@ export class ListAndWatch implements Watch {
     return header;
   }
 
-  /** Returns true if the stream resumes at the cursor. Compacted history is normal and not a failure. */
+  /** Returns true if the stream resumes at the cursor; false if the history is compacted, which is not a failure. */
   async #resume(session: WatchSession): Promise<boolean> {
     try {
       await this.#opened(session);
@@ -380,7 +378,7 @@ export class ListAndWatch implements Watch {
     this.#ended.signal.throwIfAborted();
   }
 
-  /** Lets the reader take queued events, and other work run. Throws if the watch has ended. */
+  /** Lets the reader receive queued events, and other work run. Throws if the watch has ended. */
   async #yield(): Promise<void> {
     this.#flush();
     if (this.#options.gate === undefined) await eventLoopTurn();
@@ -399,7 +397,10 @@ export class ListAndWatch implements Watch {
     this.#flush();
   }
 
-  /** Advances the revision that was seen, but not the one at which the stream resumes. See `Cursor.canResume`. */
+  /**
+   * Advances the revision up to which all events were received, but not the revision at which a stream resumes. See
+   * `Cursor.canResume`.
+   */
   #progressed({ revision }: ResponseHeader): void {
     this.#nextRevision = Math.max(this.#nextRevision, revision + 1);
   }

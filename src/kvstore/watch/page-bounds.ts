@@ -5,15 +5,13 @@ import type { RangeResponse } from '../session/transport.ts';
 const MAX_EMPTY_PAGES = 4;
 
 /**
- * Chooses the ends of the ranges of a paged listing. For every page etcd walks the index over the *whole* range. For a million keys
- * in pages of 4096, that is a walk over a hundred million. If the range ends with the subtree of the last key, the walk is close to
- * the page.
+ * Selects the end of the range of each page of a listing. For every page, etcd walks the index over the *whole* range: for a
+ * million keys in pages of 4096, these are a hundred million steps in total. If the range ends with the subtree of the last key,
+ * the walk visits hardly more keys than the page.
  *
  *     last key     p/10.0.15.255
  *     depth 7      p/10.0.1|          next range: up to p/10.0.2
- *
- * The bounds are a guess and affect only speed, because consecutive ranges have no gap. The guess adapts: one character more if a
- * subtree has several pages, one less if it has a part of one.
+ * The bounds are a guess and affect only the speed, because consecutive ranges have no gap. The depth of the subtree is adapted: one character more if a subtree has several pages, one character less if it has only a part of a page.
  */
 export class PageBounds {
   readonly #prefix: string;
@@ -27,7 +25,7 @@ export class PageBounds {
     this.#end = end;
   }
 
-  /** Learns from a page of at most `limit` keys. The first page shows the depth of subtrees with one page. */
+  /** Adapts the depth to a page of at most `limit` keys. The first page determines the initial depth. */
   observe({ kvs, count }: RangeResponse, limit: number): void {
     const first = kvs[0];
     const last = kvs.at(-1);
@@ -55,8 +53,8 @@ export class PageBounds {
   }
 
   /**
-   * Returns the subtree that contains `from`. After a gap `from` is shorter than a key. The missing part is copied from the last
-   * key, because adjacent keys have the same form.
+   * Returns the subtree that contains `from`. After a gap, `from` is shorter than a key; the missing characters are then copied
+   * from the last key, because adjacent keys have the same form.
    */
   #subtree(from: string): string {
     if (from.length >= this.#depth) return from.slice(0, this.#depth);

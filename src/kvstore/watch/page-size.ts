@@ -11,7 +11,7 @@ const STEP = 4;
  */
 export class PageSize {
   #keys: number;
-  /** Limit, learnt from answers that were too large. */
+  /** Maximum page size, reduced after each answer that was too large. */
   #max: number;
 
   constructor({ firstPageKeys, pageKeys }: Pick<WatchLimits, 'firstPageKeys' | 'pageKeys'>) {

@@ -13,7 +13,7 @@ export interface ListRequest {
   readonly range: KeyRange;
   /** The prefix of all keys of the range. */
   readonly prefix: string;
-  /** Revision of the listing; 0 means that of the first page. */
+  /** Revision of the listing; 0 means the revision of the first page. */
   readonly revision: number;
   readonly keysOnly?: boolean;
   /** Omits keys last written before this revision. */
@@ -27,7 +27,7 @@ export interface ListRequest {
 
 /** Keys of a listing, ascending. */
 export interface Page extends RangeResponse {
-  /** All keys of the listing before this one are in this page or an earlier one. */
+  /** All keys of the listing before this key are in this page or an earlier page. */
   readonly end: string;
 }
 

@@ -1,6 +1,6 @@
 import type { RetryTurns } from '../session/backend.ts';
 
-/** Failures in a row after which attempts wait for their turn, because the server counts as unreachable. */
+/** Number of failures in a row after which a server counts as unreachable and attempts wait for their turn. */
 const FREE_ATTEMPTS = 3;
 
 /** An outage of the server as one watch sees it. */
@@ -12,8 +12,8 @@ export interface Outage {
 }
 
 /**
- * Reconnects of the watches of one client. While the server is unreachable, one watch retries with its own backoff. The others wait
- * until it has reached the server.
+ * Coordinates the retries of the watches of one client. While the server is unreachable, one watch retries with a backoff. The
+ * other watches wait until this watch has reached the server.
  */
 export class Reconnects {
   /** Spreads the attempts of many clients. */
@@ -44,7 +44,7 @@ export class Reconnects {
     }
   }
 
-  /** Removes an ended watch. If it was the one that retries, the next one takes its place. */
+  /** Removes an ended watch. If it was the watch that retries, the next waiting watch retries instead. */
   leave(watch: object): void {
     this.#waiting.get(watch)?.();
     this.#waiting.delete(watch);

@@ -6,7 +6,7 @@ import type { WatchLimits } from './watch-limits.ts';
 /** Events that may be delivered. */
 export interface Ready {
   readonly events: readonly TransportEvent[];
-  /** True if more events of the last revision may follow, because it is larger than a batch and delivered as it arrives. */
+  /** True if more events of the last revision may follow: a revision larger than a batch is delivered in parts, as it arrives. */
   readonly isPartial: boolean;
 }
 
@@ -31,7 +31,7 @@ export class RevisionBuffer {
     this.#limits = limits;
   }
 
-  /** Bytes held. */
+  /** Number of bytes of the held events. */
   get bytes(): number {
     return this.#bytes;
   }

@@ -21,15 +21,15 @@ export interface SyncOptions {
   readonly clock: Pick<Clock, 'now'>;
   /** Waits until this turn of the event loop has room for a slice. Throws if the watch has ended. */
   admit(): Promise<void>;
-  /** Lets the reader take queued events, and other work run. Throws if the watch has ended. */
+  /** Lets the reader receive queued events, and other work run. Throws if the watch has ended. */
   yieldTurn(): Promise<void>;
   /** Called when a listing of the whole prefix begins. */
   onListing(): void;
 }
 
 /**
- * Level of comparison of the known keys: their number, if that is sufficient proof; their revisions; or revisions and values. Only
- * differences are delivered.
+ * What is compared of the known keys: `count`: only their number, if that is a sufficient proof; `revisions`: their revisions;
+ * `values`: revisions and values. Only differences are delivered.
  */
 export type Comparison = 'count' | 'revisions' | 'values';
 
@@ -54,10 +54,10 @@ async function inSlices(
 }
 
 /**
- * Proves, by quorum reads **as of the cursor**, that the server has the followed history up to the last event. After a restore from
- * a backup only its history distinguishes a store from the previous one. When it has grown past the cursor, its revisions no longer
- * do. Throws {@link DivergedError} if the history differs. Throws {@link CannotResumeError} if the proof is not possible any more,
- * or if the stream would be too far behind.
+ * Proves, by quorum reads **as of the cursor**, that the server has the followed history up to the last event. If a store was
+ * restored from a backup and its revision is again beyond the cursor, only its history shows the restore. Throws {@link
+ * DivergedError} if the history differs. Throws {@link CannotResumeError} if the proof is not possible any more, or if the stream
+ * would be too far behind.
  */
 export async function proveHistory({ cursor, prefix, read, limits }: SyncOptions): Promise<void> {
   const last = cursor.next - 1;
@@ -80,8 +80,8 @@ export async function proveHistory({ cursor, prefix, read, limits }: SyncOptions
 }
 
 /**
- * Proves the deletes after the last put. A put is recognised by its value, but a delete is the same in every history. So this
- * compares the result: since the latest current put the server has no further put, the same number of keys, and none of the deleted
+ * Proves the deletes after the last put. A put is recognised by its value, but a delete has no value. The result of the deletes
+ * is therefore compared: the server must have no put after the newest anchor, the same number of keys, and none of the deleted
  * keys.
  */
 async function proveDeletes(
@@ -106,11 +106,10 @@ function isSame(kv: KeyValue | undefined, { modRevision, value }: Anchor): boole
 }
 
 /**
- * Brings the known keys up to date with the store. Returns the revision up to which all keys are known.
- *
- * If a key is unchanged since its put, the history up to that revision is proven (`trusted`). Then only later writes are read. The
- * keys are also compared, unless their number proves that none is missing. If nothing is proven, all keys are listed with values.
- * Only differences are delivered.
+ * Brings the known keys up to date with the store. Returns the revision up to which all keys are known. If an anchor is unchanged
+ * on the server, the history up to its revision is proven (`trusted`), and only later writes are read. The keys are also
+ * compared, unless their number proves that none is missing. If no history is proven, all keys are listed with values. Only
+ * differences are delivered.
  */
 export function sync(options: SyncOptions, comparison: Comparison): Promise<number> {
   return new Sync(options).run(comparison);
@@ -121,7 +120,7 @@ class Sync {
   readonly #cursor: Cursor;
   /** All reads are as of the revision of the first answer. */
   #revision = 0;
-  /** True if all latest anchors are unchanged. The last one alone proves less. */
+  /** True if all latest anchors are unchanged, which is a stronger proof than one unchanged anchor. */
   #hasLatest = false;
 
   constructor(options: SyncOptions) {

@@ -6,9 +6,9 @@ export interface WatchLimits {
    */
   readonly batchEvents: number;
   /**
-   * The source pauses if more than `highWaterBytes` are queued, and continues below `lowWaterBytes`. About ten batches, so that the
-   * reader never waits. Queued events survive collections of the young generation, which stop the process while they move them:
-   * measured 15 ms each with 8 MiB queued.
+   * The source pauses if more than `highWaterBytes` are queued, and continues below `lowWaterBytes`. The difference is about ten
+   * batches, so that the reader never waits. The limit is low, because each garbage collection of the young generation moves the
+   * queued events: with 8 MiB queued, this took 15 ms each time.
    */
   readonly highWaterBytes: number;
   readonly lowWaterBytes: number;
@@ -23,9 +23,12 @@ export interface WatchLimits {
   readonly pageKeys: number;
   /** Keys of a listing that are processed in one turn: about a millisecond. */
   readonly sliceKeys: number;
-  /** Maximum number of writes after an interruption, in pages. If there are more, a listing is faster. */
+  /** Maximum number of pages of later writes that are read after an interruption. If there are more, a listing is faster. */
   readonly deltaPages: number;
-  /** etcd replays single writes at about 8,000 revisions/s. If the watch is further behind, a read is faster (ETCD.md). */
+  /**
+   * Maximum number of revisions that a resumed stream replays. etcd replays about 8,000 revisions/s; beyond this number, a read
+   * is faster (ETCD.md).
+   */
   readonly backlogRevisions: number;
   /**
    * Minimum time from a broken stream until all values are read and compared, because a restored store may have put the same keys

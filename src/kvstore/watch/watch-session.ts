@@ -37,7 +37,7 @@ export interface FollowOptions {
   onProgress(header: ResponseHeader): void;
   /** Called every minute while the stream is healthy. */
   onAlive(): void;
-  /** True if the reader lags. The stream then pauses until `whenNotFull` resolves. */
+  /** Returns true if the reader is behind. The stream then pauses until `whenNotFull` resolves. */
   isFull(): boolean;
   whenNotFull(): Promise<void>;
 }
@@ -47,8 +47,8 @@ const IDLE_MS = 60_000;
 const ANSWER_MS = 30_000;
 
 /**
- * One watch stream from open to end. It is paused while the known keys are compared with its server, and then followed. After
- * `close` nothing is delivered.
+ * One watch stream, from its opening to its end. The stream is paused while the known keys are compared with its server, and then
+ * followed. After `close` nothing is delivered.
  */
 export class WatchSession {
   /** Resolves when the server has accepted the watch. Nothing is delivered before `follow`. */
@@ -106,7 +106,7 @@ export class WatchSession {
       return this.range(request).then(() => undefined, asKvstoreError);
     };
     let refused = await refusal();
-    // The token of a client that only watches expires unused. The second read uses a new one.
+    // The token of a client that only watches may have expired, because it is unused. The second read uses a new token.
     if (refused?.code === 'invalid-token') refused = await refusal();
     if (refused?.code === 'forbidden') this.close(refused);
   }

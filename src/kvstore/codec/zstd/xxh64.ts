@@ -60,14 +60,14 @@ class Register {
     return this;
   }
 
-  /** Combines it with itself, shifted right. */
+  /** Combines the number by XOR with itself, shifted right. */
   xorShifted(bits: number): this {
     const { hi, lo } = this;
     if (bits >= 32) return this.xor({ hi: 0, lo: hi >>> (bits - 32) });
     return this.xor({ hi: hi >>> bits, lo: (lo >>> bits) | (hi << (32 - bits)) });
   }
 
-  /** Sets it to eight bytes. */
+  /** Sets the number to eight bytes of the view. */
   read(view: DataView, at: number): this {
     this.lo = view.getInt32(at, true);
     this.hi = view.getInt32(at + 4, true);

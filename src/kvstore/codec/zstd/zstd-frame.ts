@@ -25,8 +25,8 @@ export const MAX_CONTENT: number = 8 * MIB;
 const MAX_RATIO = 200;
 
 /**
- * Maximum product of blocks and window, at least 128 KiB per block: a decoder in JavaScript moves the window for each block, which
- * takes about 50 ms per GiB. 8 MiB of content in blocks of 128 KiB is just within it.
+ * Maximum product of blocks and window, at least 128 KiB per block: a decoder in JavaScript moves the window for each block,
+ * which takes about 50 ms per GiB. 8 MiB of content in blocks of 128 KiB is just within the limit.
  */
 const MAX_WORK: number = 512 * MIB;
 
@@ -34,11 +34,11 @@ const MAX_WORK: number = 512 * MIB;
 export interface ZstdFrame {
   /** Memory for back references, in bytes. */
   readonly window: number;
-  /** Size of the content as the header declares it; undefined if it does not. */
+  /** Size of the content according to the header; undefined if the header does not contain it. */
   readonly declaredSize: number | undefined;
-  /** The content has at most this size. */
+  /** Upper bound of the size of the content, from the structure of the frame. */
   readonly maxSize: number;
-  /** Content of this size is too large. */
+  /** Maximum allowed size of the content. */
   readonly sizeLimit: number;
   /** The index after each block. */
   readonly blockEnds: readonly number[];

@@ -5,7 +5,7 @@
  *     3, 4 or 5 bytes                  1, below 128 if FSE    from bit 4 of its first byte
  */
 
-/** The accuracy is stored as the difference from this. */
+/** The stored accuracy plus this is the accuracy. */
 const MIN_ACCURACY = 5;
 /** Maximum accuracy of a table for weights. */
 const MAX_ACCURACY = 6;
@@ -17,9 +17,9 @@ function bitsAt(bytes: Uint8Array, at: number, count: number): number {
 }
 
 /**
- * Returns true if the Huffman weights of a compressed block have a table in which one weight has the whole probability, or a table
- * that does not end within its size. No encoder writes such a table. Reading a weight of it takes no bits, so that `fzstd` 0.1.1
- * never ends.
+ * Returns true if the Huffman weights of a compressed block have a table in which one weight has the whole probability, or a
+ * table that does not end within its size. No encoder writes such a table. Reading a weight with such a table takes no bits, so
+ * `fzstd` 0.1.1 would never end.
  */
 export function hasEndlessWeights(block: Uint8Array): boolean {
   const first = block[0] ?? 0;
@@ -33,7 +33,7 @@ export function hasEndlessWeights(block: Uint8Array): boolean {
   const whole = (1 << (accuracy + 1)) - 1;
   const end = Math.min(block.length, at + 1 + size) * 8;
   for (let bit = (at + 1) * 8 + 4; bit < end; ) {
-    // While nothing is assigned, the number 1 is the probability 0, and that of all ones is the whole.
+    // While nothing is assigned, the value 1 means probability 0, and the value with all bits set means the whole probability.
     const number = bitsAt(block, bit, accuracy + 1);
     if (number === whole) return true;
     if ((number & (whole >> 1)) !== 1) return false;

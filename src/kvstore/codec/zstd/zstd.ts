@@ -49,7 +49,7 @@ function exceeded(sizeLimit: number): never {
   );
 }
 
-/** Decompresses with the package, one block per step. */
+/** Decompresses with the package `fzstd`, one block per step. */
 function* decompressBlocks(
   frame: Uint8Array,
   { sizeLimit, blockEnds }: ZstdFrame,
@@ -110,7 +110,7 @@ export function* decompressZstd(
     refused(frame, `has ${content.length} bytes when it is decompressed, and declares ${declaredSize}`);
   const isVerified = raw === undefined && decompress !== null;
   if (checksum !== undefined && !isVerified && (yield* xxh64Low(content)) !== checksum)
-    refused(frame, 'has another content than its checksum');
+    refused(frame, 'has content that does not match its checksum');
   return content;
 }
 
