@@ -135,7 +135,7 @@ export class ConfigFolder implements ConfigSource {
       const { bytes, isWhole } = await readFileHead(path, MAX_CONFIG_BYTES);
       const content = bytes.toString('utf8');
       if (!hasEndpoints(content)) return { kind: 'other' };
-      if (!isWhole) return { kind: 'unusable', reason: 'the file is larger than 64 kB' };
+      if (!isWhole) return { kind: 'unusable', reason: 'the file is larger than 64 KiB' };
       const previous = this.#known.get(name);
       const config =
         previous !== undefined && (await isUnchanged(previous, content, read))

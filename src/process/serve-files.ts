@@ -32,7 +32,7 @@ async function read(option: string, path: string | undefined): Promise<string | 
   const { bytes, isWhole } = await readFileHead(path, MAX_BYTES).catch((cause: unknown) => {
     throw unreadable(option, path, cause);
   });
-  if (!isWhole) throw new InputError(`${option} ${path}: the file is larger than 64 kB`);
+  if (!isWhole) throw new InputError(`${option} ${path}: the file is larger than 64 KiB`);
   return bytes.toString('utf8');
 }
 

@@ -125,7 +125,7 @@ describe('a folder of configurations', () => {
     ).toEqual([
       ['blanks', 'other'],
       ['keys', 'has more than 4096 words'],
-      ['large', 'the file is larger than 64 kB'],
+      ['large', 'the file is larger than 64 KiB'],
       ['newlines', 'other'],
     ]);
   });

@@ -95,7 +95,7 @@ function endpoint(list: Fields<never>, index: number, plain: 'http' | 'https'): 
 type Yaml = typeof import('yaml');
 
 function checkSize(content: string, { Lexer }: Yaml): void {
-  if (content.length > MAX_CONFIG_BYTES) throw new EtcdConfigError('is larger than 64 kB');
+  if (content.length > MAX_CONFIG_BYTES) throw new EtcdConfigError('is larger than 64 KiB');
   let tokens = 0;
   for (const token of new Lexer().lex(content)) {
     if (++tokens > MAX_TOKENS) throw new EtcdConfigError(`has more than ${MAX_TOKENS} words`);

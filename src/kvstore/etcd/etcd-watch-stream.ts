@@ -185,7 +185,7 @@ export class EtcdWatchStream implements WatchStream {
     this.#observer.onCreated(header);
   }
 
-  /** Delivers a slice of the events, and schedules the next slice for a later turn. Does nothing while paused. */
+  /** Delivers a slice of the events, and schedules the next slice for a later turn. */
   #deliver(answer: WatchAnswer): void {
     const events = answer.events.takeEvents(SLICE_EVENTS);
     const { isEmpty: isLast, nextRevision } = answer.events;

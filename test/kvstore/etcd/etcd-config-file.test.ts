@@ -87,14 +87,14 @@ describe('an etcd configuration file', () => {
     ['is a folder, not a file', `${TLS}ca-file: ${folder}`],
     ['ca-file "/dev/zero": is a device, not a file', `${TLS}ca-file: /dev/zero`],
     ['is larger than 1 MB', `${TLS}ca-file: ${file('large.pem', 'x'.repeat((1 << 20) + 1))}`],
-    ['is larger than 64 kB', `${TLS}${'#'.repeat(64 << 10)}`],
+    ['is larger than 64 KiB', `${TLS}${'#'.repeat(64 << 10)}`],
     ['has more than 4096 words', `${TLS}${'a: 1\n'.repeat(2000)}`],
     ['has a value of more than 4096 characters', `${TLS}a: ${'x'.repeat(4097)}`],
   ])('is rejected: %s', async (message, content) => {
     await expect(loadEtcdConfig(content)).rejects.toThrow(message);
   });
 
-  it('may have 64 kB, with values of 4096 characters', async () => {
+  it('may have 64 KiB, with values of 4096 characters', async () => {
     const content = `${TLS}${`#${'x'.repeat(1022)}\n`.repeat(63)}a: ${'x'.repeat(900)}`;
     const { config } = await loadEtcdConfig(`${content}${'\n'.repeat((64 << 10) - content.length)}`);
     expect(config.endpoints).toEqual(['https://a:1']);
@@ -192,7 +192,7 @@ const HOSTILE: readonly (readonly [string, string])[] = [
 
 describe('a hostile configuration', () => {
   it.each(HOSTILE)(
-    'of 64 kB is rejected at once: %j (freeze: seconds in the parser)',
+    'of 64 KiB is rejected at once: %j (freeze: seconds in the parser)',
     async (_what, text) => {
       for (const content of [text, text.slice(0, 4000)]) {
         const rejected = (): Promise<void> =>
@@ -211,7 +211,7 @@ describe('a path that is not a file', () => {
     await expect(loadEtcdConfigFile('/dev/zero')).rejects.toThrow('is a device, not a file');
     await expect(loadEtcdConfigFile(folder)).rejects.toThrow('is a folder, not a file');
     await expect(loadEtcdConfigFile(file('huge.yaml', '\n'.repeat(1 << 20)))).rejects.toThrow(
-      'larger than 64 kB',
+      'larger than 64 KiB',
     );
     const good = file('good.yaml', 'endpoints: [a:1]');
     expect((await loadEtcdConfigFile(good)).config.endpoints).toEqual(['http://a:1']);

@@ -147,7 +147,7 @@ describe.each(DECODERS)(
 
     it('if its content in raw blocks differs from its checksum', () => {
       const raw = hex(0x24, 4, 0x21, 0, 0, 1, 2, 3, 4, 0, 0, 0, 0);
-      expect(outcomeOf(raw)).toContain('has another content than its checksum');
+      expect(outcomeOf(raw)).toContain('has content that does not match its checksum');
     });
 
     it.each<[string, number, readonly string[]]>([
