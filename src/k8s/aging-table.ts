@@ -1,8 +1,8 @@
 import { type ObjectName, ObjectTable } from './object-table.ts';
 
 /**
- * Values by namespace and name. {@link AgingTable.age} marks all values as old; `set` removes the mark. Marks take no memory per
- * value. Costs the same as an {@link ObjectTable}, twice while old values exist.
+ * Values by namespace and name. {@link AgingTable.age} marks all values as old; `set` removes the mark. The marks take no memory
+ * per value. While old values exist, an access costs twice as much as in an {@link ObjectTable}, otherwise the same.
  */
 export class AgingTable<V> {
   #fresh = new ObjectTable<V>();

@@ -7,12 +7,12 @@ import { type ObjectFields, readTime } from './parse-object.ts';
 import { readNamedPort } from './ports.ts';
 import { SharedValues } from './shared-values.ts';
 
-/** Maximum number of addresses of a pod. A pod has one per family, and a few for additional networks; more are an attack. */
+/** Maximum number of addresses of a pod. A pod has one address per family, and a few for additional networks. */
 export const MAX_ADDRESSES = 64;
 /** Maximum number of ports of a pod, as for a value of the kvstore. */
 const MAX_PORTS = 1024;
 
-/** Rank of an object among those with the same address (KUBERNETES 23). Compared by {@link outranks}. */
+/** The fields that rank the objects with the same address (KUBERNETES 23). Compared by {@link outranks}. */
 export interface EndpointRank {
   /** True if the object is being deleted. */
   readonly deleting: boolean;
@@ -23,8 +23,8 @@ export interface EndpointRank {
 }
 
 /**
- * The claim of a pod or CiliumEndpoint, which is equal for all of its addresses. Must not be changed. Claim and rank are one
- * object to save memory, because every endpoint has both.
+ * The claim of a pod or CiliumEndpoint, which is the same for all of its addresses. Must not be changed. Claim and rank are one
+ * object to save memory.
  */
 export interface EndpointAddresses extends Claim, EndpointRank {
   /** Canonical and distinct; at least one. */
@@ -32,8 +32,8 @@ export interface EndpointAddresses extends Claim, EndpointRank {
 }
 
 /**
- * Returns true if `a` wins an address that both list (KUBERNETES 23): an object that is not being deleted, then the one that was
- * created last, then the greater `namespace/name/uid`.
+ * Returns true if `a` wins an address that both objects list (KUBERNETES 23): an object that is not being deleted wins, then the
+ * object that was created last, then the greater `namespace/name/uid`.
  */
 export function outranks(a: EndpointAddresses, b: EndpointAddresses): boolean {
   if (a.deleting !== b.deleting) return b.deleting;
@@ -41,12 +41,12 @@ export function outranks(a: EndpointAddresses, b: EndpointAddresses): boolean {
   return fullName(a) > fullName(b);
 }
 
-/** Returns the name for the last comparison. It is not stored, because it would be a long string for each object. */
+/** Returns `namespace/name/uid`. It is not stored, because that would cost a long string for each object. */
 function fullName({ k8s, uid }: EndpointAddresses): string {
   return `${k8s?.namespace}/${k8s?.podName}/${uid}`;
 }
 
-/** Returns true if both have the same values, so that no write is necessary. */
+/** Returns true if both claims have the same values, so that no write is necessary. */
 export function sameAddresses(a: EndpointAddresses, b: EndpointAddresses): boolean {
   return (
     a.identity === b.identity &&
@@ -87,7 +87,10 @@ export function readListedIPs(list: ObjectFields, names: readonly string[]): rea
   return ips;
 }
 
-/** Returns the named ports of lists; the last of equal names wins (KUBERNETES 19). Ports without a name are ignored. */
+/**
+ * Returns the named ports of lists. If two ports have the same name, the last one wins (KUBERNETES 19). Ports without a name are
+ * ignored.
+ */
 export function readPortsByName(lists: Iterable<ObjectFields>, number: string): NamedPorts | undefined {
   let ports: Map<string, PortProtocol> | undefined;
   for (const list of lists) {

@@ -25,7 +25,7 @@ import { ApiObjectWriter, type ObjectWriter, type ObjectWriterOptions } from './
 export interface KubernetesClientOptions {
   readonly clock?: Clock | undefined;
   readonly random?: Random | undefined;
-  /** The gate for all work that must not block the event loop. */
+  /** Limits the work in one turn of the event loop. Default: no limit. */
   readonly gate?: TurnGate | undefined;
   /** Receives the errors that sinks and other callbacks throw. */
   readonly onFault?: FaultListener | undefined;
@@ -47,8 +47,8 @@ export interface KubernetesClientStatus {
 }
 
 /**
- * Follows the objects of one API server over one connection pool; `src/k8s/README.md` lists the guarantees. Sends nothing
- * before the first call.
+ * A client of one API server with one connection pool, which lists and watches objects; `src/k8s/README.md` lists the guarantees.
+ * Sends nothing before the first call.
  */
 export class KubernetesClient implements ResourceSource {
   readonly #server: string;
@@ -97,12 +97,12 @@ export class KubernetesClient implements ResourceSource {
     return await firstServed(kinds, { transport: this.#transport, clock: this.#clock, signal: until });
   }
 
-  /** Returns a reader of single objects and lists from etcd. */
+  /** Returns a reader of objects and lists by quorum, not from the watch cache. */
   reader(options?: ObjectReaderOptions): ObjectReader {
     return new ApiObjectReader(this.#transport, this.#clock, options);
   }
 
-  /** Returns a writer of objects. Each writer has its own rate limit and fence. */
+  /** Returns a writer of objects. Each writer has a separate rate limit and fence. */
   writer(options?: ObjectWriterOptions): ObjectWriter {
     return new ApiObjectWriter(this.#transport, this.#clock, options);
   }

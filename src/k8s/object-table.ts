@@ -5,8 +5,8 @@ export interface ObjectName {
 }
 
 /**
- * Values by namespace and name, in two levels, because a combined key would be one more string for each object. An access costs
- * two lookups in a `Map` of strings.
+ * A map of values by namespace and name, in two levels: a combined key would cost one more string for each object. An access is
+ * two lookups in a `Map`.
  */
 export class ObjectTable<V> {
   readonly #namespaces = new Map<string, Map<string, V>>();

@@ -18,16 +18,16 @@ const MAX_IDENTITY = 0xffff_ffff;
 const MAX_ENDPOINTS = 16_384;
 
 /**
- * Returns true if the number is present but invalid. Such a number must not be treated as absent, because that has another
- * meaning.
+ * Returns true if a number is present but invalid. Such a number must not be treated as absent, because absence has a meaning of
+ * its own.
  */
 function isInvalid(fields: ObjectFields, name: string, read: number | undefined): boolean {
   return read === undefined && fields.value(name) !== undefined;
 }
 
 /**
- * Returns the addresses of an endpoint with the fields of a CiliumEndpoint's status. Returns undefined if networking, node or IP
- * is missing (KUBERNETES 30), or if identity or key is out of range, because they decide about traffic.
+ * Returns the claim of an endpoint from the fields of a CiliumEndpoint's status. Returns undefined if networking, node or IP is
+ * missing (KUBERNETES 30), or if the identity or the key is out of range.
  */
 function readEndpoint(
   fields: ObjectFields,
@@ -55,7 +55,7 @@ export const CILIUM_ENDPOINT_FIELDS: readonly string[] = [
   'status.service-account',
 ];
 
-/** Returns the claim of a `cilium.io/v2` `CiliumEndpoint` (KUBERNETES 30, 31), or undefined if it has none. */
+/** Returns the claim of a `cilium.io/v2` `CiliumEndpoint` (KUBERNETES 30, 31), or undefined if it claims no address. */
 export function readCiliumEndpoint(fields: ObjectFields, shared: SharedParts): EndpointAddresses | undefined {
   const id = readID(fields);
   if (id === undefined) return undefined;
@@ -79,16 +79,14 @@ export interface ParsedEndpointSlice {
   readonly name: string;
   /** Creation of the slice in milliseconds since the epoch. */
   readonly createdAt: number;
-  /**
-   * Endpoints by `namespace/name`. The value is undefined if the endpoint has no addresses; it is then in the slice without a
-   * claim.
-   */
+  /** Endpoints by `namespace/name`. The value is undefined if the endpoint is in the slice but claims no address. */
   readonly endpoints: ReadonlyMap<string, EndpointAddresses | undefined>;
 }
 
 /**
- * Returns the endpoints of a `cilium.io/v2alpha1` `CiliumEndpointSlice`. Its endpoints have no metadata and therefore the rank of
- * the slice. If an endpoint is listed twice, the last one wins. An endpoint without a valid name is rejected alone.
+ * Returns the endpoints of a `cilium.io/v2alpha1` `CiliumEndpointSlice`. Its endpoints have no metadata, so they have the rank of
+ * the slice. If an endpoint is listed twice, the last entry is used. An endpoint without a valid name is rejected; the others are
+ * used.
  */
 export function readCiliumEndpointSlice(
   fields: ObjectFields,

@@ -36,8 +36,8 @@ export const CILIUM_IDENTITY_FIELDS: readonly string[] = [
 ];
 
 /**
- * Returns a `cilium.io/v2` `CiliumIdentity`. Its name is the identity number, and `security-labels` contains the labels. Returns
- * undefined if the name or a label is invalid, because the remaining labels would be another identity.
+ * Returns the content of a `cilium.io/v2` `CiliumIdentity`. Its name is the identity number, and `security-labels` contains the
+ * labels. Returns undefined if the name or any label is invalid: without the label it would be another identity.
  */
 export function readCiliumIdentity(fields: ObjectFields): ParsedIdentity | undefined {
   const name = readClusterScopedName(fields);

@@ -13,7 +13,7 @@ const LIMITS = { endpoints: 1_000, addresses: 100, ports: 100 } as const;
 
 const ADDRESS_TYPES = ['IPv4', 'IPv6'] as const;
 
-/** A slice as the mesh gets it, without its cluster. */
+/** A slice in the form in which it is published to the mesh, without its cluster. */
 export type SharedSlice = Omit<ClusterEndpointSlice, 'cluster' | 'clusterID'>;
 
 /** The fields that {@link readSharedSlice} reads. */
@@ -52,8 +52,8 @@ function readEndpoint(fields: ObjectFields, family: SliceAddressType): SliceEndp
 }
 
 /**
- * Returns a `discovery.k8s.io/v1` `EndpointSlice` with all its endpoints, ready or not. Returns undefined if it has no service, or
- * addresses that are no IPs. An invalid endpoint, address or port is rejected alone.
+ * Returns a `discovery.k8s.io/v1` `EndpointSlice` with all its endpoints, ready or not. Returns undefined if the slice has no
+ * service, or if its addresses are not IPs. An invalid endpoint, address or port is rejected; the rest of the slice is used.
  */
 export function readSharedSlice(fields: ObjectFields): SharedSlice | undefined {
   const id = readID(fields);

@@ -53,7 +53,9 @@ function readForZones(endpoint: ObjectFields): Backend['forZones'] {
   return ImmutableSet(zones.items((list, index) => list.item(index)?.string('name')));
 }
 
-/** Returns the weight in the annotation of a slice. One that is no decimal number of 16 bits is rejected, and counts as absent. */
+/**
+ * Returns the weight in the annotation of a slice. If it is not a decimal number of 16 bits, it is rejected and counts as absent.
+ */
 function readWeight(fields: ObjectFields): number {
   const annotations = fields.map('metadata').map('annotations');
   const text = annotations.string(WEIGHT_ANNOTATION);
@@ -113,7 +115,8 @@ export function readEndpointSlice(fields: ObjectFields): EndpointSlice | undefin
 
 /**
  * Parses an untrusted `discovery.k8s.io` `EndpointSlice`, v1 or v1beta1. Rejects the slice if it has no name or service label, or
- * if its addresses are not IPs. An invalid endpoint, address or port is rejected alone. Never throws.
+ * if its addresses are not IPs. An invalid endpoint, address or port is rejected, and the rest of the slice is used. Never
+ * throws.
  */
 export function parseEndpointSlice(object: unknown, options: ParseOptions = {}): Parsed<EndpointSlice> {
   return parseObject('EndpointSlice', object, options, readEndpointSlice);

@@ -9,7 +9,7 @@ import {
 import { type ObjectFields, type Parsed, type ParseOptions, parseObject, readID } from './parse-object.ts';
 import { readPorts } from './ports.ts';
 
-/** Merges two entries of an address from different subsets. The ports are combined; node and hostname of the last entry win. */
+/** Merges two entries of an address from different subsets: combines the ports, and uses node and hostname of the last entry. */
 function mergeAddress(known: Backend | undefined, next: Backend): Backend {
   if (known === undefined) return next;
   return createBackend({
@@ -72,8 +72,8 @@ export function readEndpoints(fields: ObjectFields): EndpointSlice | undefined {
 }
 
 /**
- * Parses an untrusted v1 `Endpoints` object as one slice with the name of the object. An invalid address or port is rejected
- * alone. Never throws.
+ * Parses an untrusted v1 `Endpoints` object as one slice with the name of the object. An invalid address or port is rejected, and
+ * the rest is used. Never throws.
  */
 export function parseEndpoints(object: unknown, options: ParseOptions = {}): Parsed<EndpointSlice> {
   return parseObject('Endpoints', object, options, readEndpoints);

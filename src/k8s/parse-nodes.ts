@@ -5,7 +5,7 @@ import { type ObjectFields, readClusterScopedName, readTexts } from './parse-obj
 /** Maximum number of addresses, and of CIDRs, of a node, as for a value of the kvstore. */
 const MAX_ADDRESSES = 1024;
 
-/** The cluster of the nodes. */
+/** Name and id of the cluster of the parsed nodes. */
 export interface NodeCluster {
   readonly clusterName: string;
   readonly clusterID: number;
@@ -27,7 +27,7 @@ function readCIDRs(list: ObjectFields): readonly string[] {
   return list.items((cidrs, index) => cidrs.cidr(index));
 }
 
-/** Returns the typed addresses of a list. If `types` is given, returns those of these types only. Host names are rejected. */
+/** Returns the typed addresses of a list, or only those whose type is in `types`. Host names are rejected. */
 function readAddresses(
   list: ObjectFields,
   ip: string,
@@ -46,7 +46,7 @@ function readKey(fields: ObjectFields, name: string): number | undefined {
   return fields.value(name) === undefined ? 0 : fields.integer(name, 0, 255);
 }
 
-/** Returns the value of an annotation under its current name, else under its old name. */
+/** Returns the value of an annotation under its current name, otherwise under its old name. */
 function annotation(annotations: ReadonlyMap<string, string>, name: string): string | undefined {
   return annotations.get(`network.cilium.io/${name}`) ?? annotations.get(`io.cilium.network.${name}`);
 }
@@ -58,8 +58,8 @@ export const CILIUM_NODE_FIELDS: readonly string[] = [
 ];
 
 /**
- * Returns a `cilium.io/v2` `CiliumNode` as a node of the local cluster (KUBERNETES 36). An invalid address or CIDR is rejected alone.
- * If the key or the identity is invalid, the node is rejected.
+ * Returns a `cilium.io/v2` `CiliumNode` as a node of the local cluster (KUBERNETES 36). An invalid address or CIDR is rejected,
+ * and the rest of the node is used. If the encryption key or the identity is invalid, the whole node is rejected.
  */
 export function readCiliumNode(
   fields: ObjectFields,
@@ -100,7 +100,7 @@ export function readCiliumNode(
   };
 }
 
-/** Annotations of a Node by field (KUBERNETES 40). The capital I is upstream's. */
+/** Annotations of a Node by field (KUBERNETES 40). The capital I in `Ingress` is that of upstream. */
 const ANNOTATED = {
   ipv4PodCIDR: 'ipv4-pod-cidr',
   ipv6PodCIDR: 'ipv6-pod-cidr',
@@ -113,7 +113,7 @@ const ANNOTATED = {
   encryptionKey: 'encryption-key',
 } as const;
 
-/** Reads annotations under the name that is present, so that a rejection has that name. */
+/** Reads annotations under the name that is present, which a rejection then contains. */
 class NodeAnnotations {
   readonly #annotations: ObjectFields | undefined;
 

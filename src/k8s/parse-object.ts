@@ -2,11 +2,11 @@ import { type Rejection, rejection } from '../base/rejection.ts';
 import { Fields, type RejectField } from '../net/fields.ts';
 import type { ServiceID } from '../servicecache/service-id.ts';
 
-/** Result of parsing a Kubernetes object: defaults are set, and fields that an API server would not store are rejected. */
+/** The result of parsing a Kubernetes object. The parser sets defaults, and rejects fields that an API server would not store. */
 export interface Parsed<T> {
   /** Undefined if the object is unusable; `rejections` then has the reason. */
   readonly value: T | undefined;
-  /** The rejected fields; `value` has the others. Empty if the object is valid. */
+  /** The rejected fields; `value` contains the other fields. Empty if the object is valid. */
   readonly rejections: readonly Rejection[];
 }
 
@@ -29,7 +29,7 @@ const DELETE = 0x7f;
 
 const NO_REJECTIONS: readonly Rejection[] = [];
 
-/** Maximum length of a name that an API server stores: that of a DNS subdomain. */
+/** Maximum length of a name that an API server stores, which is that of a DNS subdomain. */
 const MAX_NAME_LENGTH = 253;
 
 /** Maximum size of all annotations of an object that an API server stores (`TotalAnnotationSizeLimitB`). */
@@ -64,7 +64,7 @@ export function parseObject<T>(
   return { value, rejections: rejections.length === 0 ? NO_REJECTIONS : rejections };
 }
 
-/** Returns the name of a cluster-scoped object. If it is invalid, rejects it and returns undefined. */
+/** Returns the name of a cluster-scoped object. If the name is invalid, rejects it and returns undefined. */
 export function readClusterScopedName(fields: ObjectFields): string | undefined {
   return readName(fields.map('metadata'), 'name', undefined);
 }
@@ -83,7 +83,10 @@ function readName(metadata: ObjectFields, part: string, absent: string | undefin
   return metadata.reject(part, 'invalid-name', 'must be a non-empty string without /', value);
 }
 
-/** Returns true if a value is valid as the name of an object. Names become parts of keys and are displayed. */
+/**
+ * Returns true if a value is a valid name of an object. The check is strict, because names become parts of keys and are
+ * displayed.
+ */
 export function isName(value: unknown): value is string {
   if (typeof value !== 'string' || value === '' || value.length > MAX_NAME_LENGTH) return false;
   for (let at = 0; at < value.length; at++) {

@@ -21,7 +21,7 @@ export interface ParsedPod {
   readonly nodeName: string;
   readonly serviceAccount: string;
   readonly labels: ReadonlyMap<string, string>;
-  /** The claim of the pod. Undefined if it has no address of its own or if a required field is missing. */
+  /** The claim of the pod. Undefined if the pod has no address, or if a required field is missing. */
   readonly addresses: EndpointAddresses | undefined;
 }
 
@@ -58,8 +58,8 @@ export const POD_FIELDS: readonly string[] = [
 ];
 
 /**
- * Returns a v1 `Pod`, or undefined if it uses the network of the host or has ended, because it then counts as deleted (KUBERNETES
- * 17). `deletionTimestamp`, readiness and annotations are ignored.
+ * Returns the content of a v1 `Pod`. Returns undefined if the pod uses the network of the host or has ended; it then counts as
+ * deleted (KUBERNETES 17). Readiness and annotations are ignored.
  */
 export function readPod(
   fields: ObjectFields,

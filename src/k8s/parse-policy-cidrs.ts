@@ -3,7 +3,7 @@ import { type ObjectFields, readClusterScopedName, readID, readTexts } from './p
 
 /** Maximum length of each list of a policy: rules, peers and CIDRs. */
 const MAX_ITEMS = 16_384;
-/** Maximum number of exceptions of a CIDR; each leaves up to 128 CIDRs. */
+/** Maximum number of exceptions of a CIDR. Each exception splits a CIDR into up to 128 CIDRs. */
 const MAX_EXCEPTIONS = 1_024;
 
 /** A CIDR with exceptions in a rule of a policy. */
@@ -41,8 +41,8 @@ class Collected {
   readonly groups: { readonly group: string; readonly except: readonly Prefix[] }[] = [];
 
   /**
-   * Adds `cidr` and `except`, or a reference to a group. If an exception is invalid, adds nothing, because the CIDR alone would
-   * be too large.
+   * Adds `cidr` and `except`, or a reference to a group. If an exception is invalid, adds nothing, because without the exception
+   * the CIDR would be too large.
    */
   block(fields: ObjectFields): void {
     const listed = fields.list('except', MAX_EXCEPTIONS);

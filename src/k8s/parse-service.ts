@@ -52,7 +52,7 @@ function readType(spec: ObjectFields): ServiceType {
   return spec.word('type', SERVED_TYPES) ?? 'unknown';
 }
 
-/** Returns the distinct addresses of a list in order. Invalid ones are rejected. */
+/** Returns the distinct addresses of a list, in order. Invalid addresses are rejected. */
 function readAddresses(list: ObjectFields): readonly string[] {
   return [...new Set(list.items((addresses, index) => addresses.address(index)))];
 }
@@ -87,14 +87,15 @@ function readServicePorts(spec: ObjectFields, type: ServiceType): ImmutableMap<s
 
 function readIngressIPs(fields: ObjectFields): ImmutableSet<string> {
   const ingress = fields.map('status').map('loadBalancer').list('ingress');
-  // Skipped, because a load balancer in proxy mode delivers to the addresses of the nodes.
+  // Ingress IPs in mode `Proxy` are omitted: the load balancer sends packets to the addresses of the nodes.
   const read = (item: ObjectFields | undefined): string | undefined =>
     item?.value('ipMode') === 'Proxy' ? undefined : item?.address('ip');
   return ImmutableSet(ingress.items((list, index) => read(list.item(index))));
 }
 
 /**
- * Returns the source ranges without rejected ones. This never admits more clients: if all are rejected, no client is admitted.
+ * Returns the source ranges without invalid ranges, which are rejected. If all ranges are invalid, the result is empty and admits
+ * no client.
  */
 function readSourceRanges(spec: ObjectFields): Service['sourceRanges'] {
   const given = spec.value('loadBalancerSourceRanges') ?? [];
@@ -112,7 +113,7 @@ function readSessionAffinity(spec: ObjectFields): number {
 
 function readAffinity(annotations: Annotations): ServiceAffinity {
   const value = annotation(annotations, AFFINITY);
-  // Unknown values mean none. So does the literal `none`, because it must not block traffic.
+  // Any other value, also `none`, means that there is no affinity.
   return value === 'local' || value === 'remote' ? value : 'none';
 }
 
@@ -124,8 +125,8 @@ function readDistribution(spec: ObjectFields, annotations: Annotations): Traffic
 }
 
 /**
- * Returns the restriction to nodes. A selector that does not parse is rejected and restricts nothing, and the other annotation
- * does not count either, as in Cilium.
+ * Returns the restriction of a service to nodes. If the selector cannot be parsed, it is rejected, and there is no restriction:
+ * the other annotation is then ignored, too, as in Cilium.
  */
 function readExposure(metadata: ObjectFields): Pick<Service, 'nodeSelector' | 'nodeLabel'> {
   const annotations = metadata.map('annotations');
@@ -196,9 +197,9 @@ export function readService(fields: ObjectFields): Service | undefined {
 }
 
 /**
- * Parses an untrusted v1 `Service`. Rejects it if it has no valid namespace and name. Any other invalid field (a port out of
- * range, an invalid source range) is rejected alone. A service of an unsupported type has a value, too, because the cache must
- * delete a service that becomes unsupported. Never throws.
+ * Parses an untrusted v1 `Service`. Rejects the service if its namespace or name is invalid. Any other invalid field (a port out
+ * of range, an invalid source range) is rejected, and the rest of the service is used. A service of an unsupported type also has
+ * a value, because the cache must delete a service that becomes unsupported. Never throws.
  */
 export function parseService(object: unknown, options: ParseOptions = {}): Parsed<Service> {
   return parseObject('Service', object, options, readService);

@@ -11,7 +11,7 @@ export function readPortNumber(fields: ObjectFields, name: string): number | und
   return fields.integer(name, 1, MAX_PORT);
 }
 
-/** Like {@link readPortNumber}, but returns 0 if the field is 0 or absent, because no port is assigned yet. */
+/** Like {@link readPortNumber}, but returns 0 if the field is 0 or absent, which means that no port is assigned yet. */
 export function readNodePort(fields: ObjectFields, name: string): number {
   return fields.integer(name, 0, MAX_PORT) ?? 0;
 }
@@ -44,7 +44,7 @@ export function readNamedPort(fields: ObjectFields, number = 'port'): NamedPort 
     : { name, port, protocol };
 }
 
-/** Returns the ports of the field `ports` by name; the last of equal names wins. */
+/** Returns the ports of the field `ports` by name. If two ports have the same name, the last one wins. */
 export function readPorts(fields: ObjectFields): Ports {
   const named = fields.list('ports').items((list, index) => {
     const port = list.item(index);

@@ -1,16 +1,15 @@
 import type { Failure } from '../base/failure.ts';
 
 /**
- * An object of the Kubernetes API from a reflector. The four fields of its metadata are checked to be non-empty strings. All
- * other fields are as the API server sent them. The object must not be changed, because a reflector may keep the last version of
- * it for its delete event.
+ * An object of the Kubernetes API from a reflector. The four fields of its metadata are checked: they are non-empty strings. All
+ * other fields are unchecked. The object must not be changed, because a reflector may keep it for the delete event.
  */
 export interface KubernetesObject {
   readonly metadata: {
     readonly name: string;
     /** Absent if the object is cluster-scoped. */
     readonly namespace?: string;
-    /** Identifies one life of the object. An object that was deleted and created again has another uid. */
+    /** An object that was deleted and created again has another uid. */
     readonly uid: string;
     /** Opaque. Compared for equality, never ordered (KUBERNETES 4). */
     readonly resourceVersion: string;
@@ -19,11 +18,11 @@ export interface KubernetesObject {
   readonly [field: string]: unknown;
 }
 
-/** Life and version of an object. */
+/** The uid and version of an object. */
 export type ObjectLife = Pick<KubernetesObject['metadata'], 'uid' | 'resourceVersion'>;
 
 /**
- * Returns the minimum that a reflector must keep of an object. Sufficient for a sink that stores the values of objects itself.
+ * Returns the minimum of an object that a reflector must keep. Pass it as `keep` if the sink stores the values of objects itself.
  */
 export function identified({ metadata: { uid, resourceVersion } }: KubernetesObject): ObjectLife {
   return { uid, resourceVersion }; // the reflector has the name
@@ -33,8 +32,8 @@ export function identified({ metadata: { uid, resourceVersion } }: KubernetesObj
 export type ResourceEvent =
   | { readonly type: 'put'; readonly object: KubernetesObject }
   /**
-   * A delete has the part that `keep` returned for the last known version, which may not be the last version that existed
-   * (KUBERNETES 6).
+   * A delete. Its object is the part that `keep` returned for the last known version, which may not be the last version that
+   * existed (KUBERNETES 6).
    */
   | { readonly type: 'delete'; readonly object: KubernetesObject };
 
@@ -107,7 +106,10 @@ export interface ResourceStatus {
    * first list.
    */
   readonly lagMs: number | undefined;
-  /** Milliseconds since changes are no longer received because a list or watch failed. Undefined while a watch is open, and before the first list. */
+  /**
+   * Milliseconds since a list or watch failed, during which no changes were received. Undefined while a watch is open, and before
+   * the first list.
+   */
   readonly behindMs: number | undefined;
   /** Milliseconds until the next attempt after a failure. Undefined if the reflector does not wait. */
   readonly retryInMs: number | undefined;
@@ -121,14 +123,14 @@ export interface FollowOptions {
   readonly signal?: AbortSignal | undefined;
   /**
    * Returns the part of an object that the reflector keeps in memory for the delete event. Called once per put, before the put is
-   * delivered. It must keep name, namespace, uid and resourceVersion. Default: the whole object. See {@link identified}: the
-   * delete event then has these four fields only.
+   * delivered. The part must contain name, namespace, uid and resourceVersion, or be the result of {@link identified}; the delete
+   * event then has only these four fields. Default: the whole object.
    */
   readonly keep?: ((object: KubernetesObject) => KubernetesObject | ObjectLife) | undefined;
   /**
-   * The fields that the sink reads, as paths. `status.networking` includes all of its content; elements of lists have no index:
-   * `spec.ports.port`. Other fields may be missing, because that saves their decoding. The fields of {@link KubernetesObject} are
-   * always present. Default: all.
+   * The fields that the sink reads, as paths. A path such as `status.networking` includes all content of the field. Elements of
+   * lists have no index: `spec.ports.port`. Other fields may be missing, because they are not decoded; the fields of {@link
+   * KubernetesObject} are always present. Default: all fields.
    */
   readonly fields?: readonly string[] | undefined;
   readonly onState?: ((state: ResourceState) => void) | undefined;
@@ -139,8 +141,8 @@ export interface FollowedResource {
   status(): ResourceStatus;
   /**
    * Resolves when the first list was delivered. Rejects if the signal fires, or if no data of this kind has arrived for `quietMs`
-   * (default: no limit). The limit depends on progress, not on the total time (KUBERNETES 55). If the kind is missing, waits for
-   * it, too.
+   * (default: no limit). The limit starts again at each progress (KUBERNETES 55). If the server does not serve the kind, also
+   * waits for this.
    */
   waitForListed(options?: { readonly signal?: AbortSignal; readonly quietMs?: number }): Promise<void>;
   /** Resolves when the reflector has ended. Never rejects. */
@@ -149,7 +151,7 @@ export interface FollowedResource {
 
 /** The port between the client of an API server and the users of its objects. */
 export interface ResourceSource {
-  /** Starts immediately. Errors of the server are retried, never thrown. */
+  /** Starts to list and watch a kind, immediately. Errors of the server are retried, never thrown. */
   follow(kind: ResourceKind, sink: ResourceSink, options?: FollowOptions): FollowedResource;
   /**
    * Returns the first of `kinds` that the server serves, by discovery, or undefined if it serves none (KUBERNETES 13). Rejects if

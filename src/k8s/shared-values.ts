@@ -1,8 +1,8 @@
-/** Maximum number of stored values. If it is reached, all are removed. */
+/** Maximum number of stored values. When it is reached, all values are removed. */
 const MAX_VALUES = 4096;
 
 /**
- * Returns one object for all equal values, so that a value that thousands of objects have is in memory once. The number of stored
+ * Returns one object for all equal values, so that a value that thousands of objects use is stored once. The number of stored
  * values is limited. Values must be immutable.
  */
 export class SharedValues<V> {

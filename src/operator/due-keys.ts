@@ -2,7 +2,7 @@ import type { TurnGate } from '../base/turn-gate.ts';
 import { WorkQueue, type WorkQueueOptions } from '../base/work-queue.ts';
 import { WakeableSleep } from './wakeable-sleep.ts';
 
-/** The wait for a key has no limit; this one only bounds a timer. */
+/** Maximum duration of one timer. The wait for a key itself has no limit. */
 const MAX_WAIT_MS = 600_000;
 
 /** The keys of a duty with one worker, which sleeps while no key is due. */
@@ -14,13 +14,13 @@ export class DueKeys extends WorkQueue<string> {
     this.#idle = new WakeableSleep(options.clock);
   }
 
-  /** Makes a key due now. A key whose delay has ended is added by the queue, so that it wakes the worker, too. */
+  /** Makes a key due now and wakes the worker. The queue also calls this for a key whose delay has ended. */
   override add(key: string): void {
     super.add(key);
     this.#idle.wake();
   }
 
-  /** Works on the keys that are due, one after the other. Each passes the gate with `weight`. */
+  /** Works on the keys that are due, one after the other. Each key has the weight `weight` at the gate. */
   async processDue(
     gate: TurnGate,
     weight: number,

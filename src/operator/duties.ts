@@ -44,20 +44,21 @@ export interface OperatorDutiesOptions extends DutyOptions {
   readonly clusterID: number;
   readonly maxConnectedClusters: MaxConnectedClusters;
   /**
-   * Where identities are allocated. With `crd`, identities are CiliumIdentities, and everything that agents would write is
-   * published from custom resources. With `kvstore`, agents write identities and IPs themselves.
+   * Where identities are allocated. With `crd`, identities are CiliumIdentities, and the operator publishes identities and IPs
+   * from custom resources. With `kvstore`, agents write identities and IPs to the kvstore themselves.
    */
   readonly identityAllocation: 'crd' | 'kvstore';
   readonly endpoints: 'ciliumendpoints' | 'ciliumendpointslices';
   readonly publish: PublishSwitches;
   /**
-   * True if a Namespace without the annotation {@link GLOBAL_NAMESPACE} is global: only objects of global namespaces are
-   * published. Ignored with `kvstore` identities, because the operator does not publish all of them. Default: all namespaces.
+   * True if a Namespace without the annotation {@link GLOBAL_NAMESPACE} is global. Only objects of global namespaces are
+   * published. Ignored with `kvstore` identities, which agents publish for all namespaces. Default: objects of all namespaces are
+   * published.
    */
   readonly globalByDefault?: boolean | undefined;
   /**
-   * `both`: services are published as `services/v1` and, since 1.20, as `endpointslices/v1`. `legacy`: only as the former. Default
-   * `both`.
+   * `both`: services are published as `services/v1` and, since 1.20, as `endpointslices/v1`. `legacy`: only as `services/v1`.
+   * Default `both`.
    */
   readonly serviceFormats?: 'both' | 'legacy' | undefined;
   readonly intervals: CollectorIntervals;
@@ -67,7 +68,7 @@ export interface OperatorDutiesOptions extends DutyOptions {
   readonly slicing?: SliceMode | undefined;
   /** The configurations of the remote clusters, for the duties that read them. Default: none. */
   readonly remotes?: ConfigSource | undefined;
-  /** Makes EndpointSlices of the backends of remote clusters. Requires `remotes`. Default: off. */
+  /** Creates EndpointSlices with the backends of remote clusters. Requires `remotes`. Default: off. */
   readonly sliceSync?: SliceSyncOptions | undefined;
   /** Exports and imports services by the multi-cluster services API. Requires `remotes`. Default: off. */
   readonly mcs?: Pick<McsDutyOptions, 'families'> | undefined;
@@ -90,7 +91,7 @@ export interface SliceSyncOptions {
   readonly batchMs: number;
 }
 
-/** The duties of an operator, and those that a mesh waits for. */
+/** The duties of an operator, and some of them by their role. */
 export interface OperatorDuties {
   readonly all: readonly Duty[];
   /** The operator is ready when each of these has published everything. */
@@ -130,7 +131,7 @@ export function operatorDuties(options: OperatorDutiesOptions): OperatorDuties {
           print: options.dryRun,
         })
       : undefined;
-  // A former operator may have left keys of a namespace that is no longer global: identities are deleted last.
+  // A former operator may have left keys of a namespace that is no longer global. Delete identities last.
   const sweepAfter = (): Promise<unknown> =>
     Promise.all(
       namespaces === undefined
@@ -215,10 +216,10 @@ function remoteClusters(options: OperatorDutiesOptions): RemoteClusters | undefi
     : new RemoteClusters({ ...options, source });
 }
 
-/** What the duties that write objects of remote clusters share. */
+/** Options of the duties that write objects of remote clusters to the API server. */
 interface ImportingOptions extends OperatorDutiesOptions {
   readonly clusters: RemoteClusters;
-  /** It limits their writes together. */
+  /** Limits the writes of all these duties together. */
   readonly writer: ObjectWriter;
 }
 
@@ -254,7 +255,7 @@ function removing(options: OperatorDutiesOptions): readonly Duty[] {
   return [new EndpointRemoval({ ...options, intervals: intervalsOf(options), reader, writer })];
 }
 
-/** Returns the intervals. Identities are collected only where they are allocated. */
+/** Returns the intervals. The collector of identities is off for the store (`crd` or `kvstore`) in which none are allocated. */
 function intervalsOf({ identityAllocation, intervals }: OperatorDutiesOptions): CollectorIntervals {
   return { ...intervals, ...(identityAllocation === 'crd' ? { kvstoreIdentities: 0 } : { identities: 0 }) };
 }

@@ -14,7 +14,7 @@ export class NotReadyError extends Error {
 export interface DutyOptions {
   readonly clock: Clock;
   readonly onFailure?: ((error: unknown, duty: string) => void) | undefined;
-  /** Receives each write with its reason. A duty may omit frequent ones. */
+  /** Receives each write with its reason. A duty may omit frequent writes. */
   readonly onAction?: ((action: Action) => void) | undefined;
 }
 

@@ -1,20 +1,20 @@
 import type { Failure } from '../base/failure.ts';
 
 /**
- * One task that an operator does for its cluster: one file, one switch, one row in the status.
+ * One task of the operator: one file, one option that enables it, one row in the status.
  *
- * A duty fails alone (OPERATOR 5): its failures are counted in its status and retried, and the other duties continue.
+ * A failure of a duty does not affect other duties (OPERATOR 5). The duty counts its failures in its status, and retries.
  */
 export interface Duty {
   readonly name: string;
-  /** Runs until the signal fires. Rejects only if an assertion is broken. Runs once at a time; may be run again afterwards. */
+  /** Runs until the signal fires. Rejects only if an assertion fails. Only one run at a time; may be called again after it. */
   run(signal: AbortSignal): Promise<void>;
   status(): DutyStatus;
 }
 
 /**
- * The state of a duty. `off`: not switched on. `waiting`: not running yet, or waiting for a dependency. `ended`: its signal has fired, or its work
- * is done.
+ * The state of a duty. `off`: not enabled. `waiting`: not started yet, or waiting for an input. `ended`: its signal has fired, or
+ * its work is done.
  */
 export type DutyState = 'off' | 'waiting' | 'running' | 'ended';
 
@@ -50,14 +50,14 @@ export interface PublishedKeys {
   /** Number of keys whose writes are pending. */
   readonly pending: number;
   readonly writes: number;
-  /** Number of objects from which no key can be made. */
+  /** Number of objects for which no valid key or value exists. */
   readonly refused: number;
 }
 
 /** The work of a duty in its rounds. */
 export interface DutyRounds {
   readonly rounds: number;
-  /** Number of objects found in the last round. They are deleted if the next round still finds them. */
+  /** Number of unused objects in the last round. Those that are still unused in the next round are deleted. */
   readonly marked: number;
   readonly deleted: number;
   /** Number of deletes that conflicted with another writer. The next round checks them again. */

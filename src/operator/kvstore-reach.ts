@@ -16,7 +16,7 @@ export interface KvstoreReachOptions {
 const POLL_MS = 2_000;
 
 /**
- * Reports if the kvstore answers, from a read every 2 seconds. An error sent by a server, such as a missing permission, is an
+ * Reads a key every 2 seconds to find out if the kvstore answers. An error from a server, such as a missing permission, is an
  * answer.
  */
 export class KvstoreReach {
@@ -30,7 +30,7 @@ export class KvstoreReach {
     this.#options = options;
   }
 
-  /** True if the last read had an answer; false before the first one. */
+  /** True if the last read had an answer; false before the first read has ended. */
   get answers(): boolean {
     return this.#answers;
   }

@@ -25,14 +25,14 @@ export interface RemoteClustersOptions {
 }
 
 /**
- * `complete`: all of its keys have been received. `gone`: it has no configuration. `incomplete`: nothing is known about keys that
- * are missing.
+ * State of a remote cluster. `complete`: all of its keys have been received. `gone`: the configurations do not contain it.
+ * `incomplete`: any of its keys may be missing.
  */
 export type RemoteState = 'complete' | 'incomplete' | 'gone';
 
 /**
- * Follows the other clusters of the mesh, once for all duties that read them. Its client of a cluster is opened and closed with the
- * run, so that only the leader is connected.
+ * Follows the remote clusters of the mesh, once for all duties that read them. The clients of the clusters are opened and closed
+ * with the run, so that only the leader is connected.
  */
 export class RemoteClusters implements Duty {
   readonly name = 'remote-clusters';
@@ -47,12 +47,15 @@ export class RemoteClusters implements Duty {
     this.#options = options;
   }
 
-  /** Adds engines, which receive the state of all clusters. Each must be given by one caller, before the run. */
+  /** Adds engines that receive the state of all clusters. Call it before the run, and only once for each engine. */
   feed(engines: MeshEngines): void {
     this.#engines = { ...this.#engines, ...engines };
   }
 
-  /** Calls back with the name of a cluster when its state may have changed, and with an empty name when that of any may have. */
+  /**
+   * Calls `callback` with the name of a cluster when its state may have changed, and with an empty name when the state of any
+   * cluster may have changed.
+   */
   onChange(callback: (cluster: string) => void): Unsubscribe {
     return this.#changes.add(callback);
   }
@@ -66,8 +69,8 @@ export class RemoteClusters implements Duty {
   }
 
   /**
-   * Returns what is known about a cluster. A cluster is not `gone` before the configurations have been read, nor while its own
-   * configuration is unusable.
+   * Returns the state of a cluster. A cluster is not `gone` before the configurations have been read, or while its configuration
+   * is unusable.
    */
   stateOf(cluster: string): RemoteState {
     const progress = this.#mesh?.progressOf(cluster);

@@ -7,7 +7,7 @@ export type FedIPCache = Pick<IPCache, 'upsert' | 'delete' | 'batch'>;
 /** Receives the addresses of endpoints; {@link AddressHolders} implements it. */
 export type AddressSink = Pick<AddressHolders, 'change'>;
 
-/** Objects that list an address. Usually one, which is then stored without an array. */
+/** The objects that list an address. A single object, which is the usual case, is stored without an array. */
 type Holders = EndpointAddresses | readonly EndpointAddresses[];
 
 function isContested(holders: Holders | undefined): holders is readonly EndpointAddresses[] {
@@ -35,8 +35,8 @@ function strongest(holders: Holders | undefined): EndpointAddresses | undefined 
 /**
  * Stores for each IP the objects of one source that list it (KUBERNETES 23). The strongest object holds the IP, regardless of the
  * order of events, and its claim is in the IPCache. If the holder is deleted, the claim of the next object is written. A late
- * delete of a pod that has ended therefore never removes the address of its current pod (KUBERNETES 20, 22), and a pod that lost
- * its address gets it back when it is free.
+ * delete of a former pod therefore never removes the claim of the current pod (KUBERNETES 20, 22), and a pod that lost its
+ * address to another pod gets it back when the other pod is deleted.
  *
  *     10.0.0.7 ─► [ pod b, created 12:05 ]   written
  *                 [ pod a, created 12:01 ]   waits

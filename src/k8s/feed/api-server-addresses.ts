@@ -17,8 +17,8 @@ interface Known {
 }
 
 /**
- * Labels the addresses in the slices of `default/kubernetes` with `reserved:kube-apiserver`, source `kube-apiserver` (KUBERNETES
- * 43). Each slice is a resource. If a slice is deleted, only its own claims are withdrawn.
+ * Labels the addresses in the slices of `default/kubernetes` with `reserved:kube-apiserver`, with source `kube-apiserver`
+ * (KUBERNETES 43). Each slice is a resource. If a slice is deleted, only the labels that it has set are removed.
  */
 export class ApiServerAddresses {
   readonly #metadata: PrefixMetadata;
@@ -30,7 +30,7 @@ export class ApiServerAddresses {
     this.#clock = clock;
   }
 
-  /** Receives a slice of any service. Ignores it if it is not one of the API server. */
+  /** Receives a slice of any service. Ignores slices of other services than `default/kubernetes`. */
   change(current: EndpointSlice | undefined, previous: EndpointSlice | undefined): void {
     const listed = isOfApiServer(current) ? current : undefined;
     if (listed !== undefined) this.#put(listed);

@@ -14,12 +14,15 @@ const INIT: Labels = [{ source: 'reserved', key: 'init', value: '' }];
 
 const NAMESPACE_LABELS = 'io.cilium.k8s.namespace.labels.';
 const SERVICE_ACCOUNT = 'io.cilium.k8s.policy.serviceaccount';
-/** Prefix of labels that only Cilium sets. Ignored on pods, because a pod could claim the labels of another namespace (KUBERNETES 26). */
+/**
+ * Prefix of labels that only Cilium sets. Ignored on pods, because a pod could otherwise forge the labels of its namespace
+ * (KUBERNETES 26).
+ */
 const RESERVED = 'io.cilium.k8s';
 
 const BACKOFF = { baseMs: 1_000, capMs: 30_000 };
 
-/** One life of a pod of this node. */
+/** A pod of this node. A pod that was deleted and created again has another uid. */
 export interface LabelledPod {
   readonly namespace: string;
   readonly name: string;
@@ -34,8 +37,8 @@ export interface EndpointLabelsOptions {
   readonly random: Random;
   readonly guard: CallbackGuard;
   /**
-   * Called with the labels of a pod of this node if they or its uid differ from the last applied ones (KUBERNETES 27), or with
-   * undefined if the pod is gone. If it throws, the labels are not applied, and the call is retried after a delay.
+   * Called with the labels of a pod of this node if its labels or its uid differ from those of the last successful call
+   * (KUBERNETES 27), or with undefined if the pod was deleted. If the callback throws, the call is retried after a delay.
    */
   readonly onLabels: (pod: LabelledPod, labels: Labels | undefined) => void;
 }
@@ -48,16 +51,18 @@ interface LocalPod {
 
 /**
  * The identity labels of the pods of this node (KUBERNETES 25 to 27): the labels of the pod and of its namespace, if the filter
- * keeps them. A pod waits until its namespace is known; an unknown namespace never counts as one without labels. If a namespace is
- * deleted, its pods keep their labels.
+ * keeps them. A pod waits until its namespace is known; an unknown namespace never counts as a namespace without labels. If a
+ * namespace is deleted, its pods keep their labels.
  */
 export class EndpointLabels {
   readonly #options: EndpointLabelsOptions;
   readonly #pods = new Map<string, LocalPod>();
   readonly #namespaces = new Map<string, ReadonlyMap<string, string>>();
-  /** Pods whose last call failed, by key. If the pod is gone, its removal is retried, else its labels. */
+  /**
+   * Pods whose last call failed, by key. The call is retried: with undefined if the pod was deleted, otherwise with its labels.
+   */
   readonly #failed = new Map<string, LabelledPod>();
-  /** Keys of pods whose labels were applied, even to an earlier life, and whose removal was not. */
+  /** Keys of pods whose labels were applied, possibly for an earlier uid, and whose removal was not applied yet. */
   readonly #labelled = new Set<string>();
   #failures = 0;
   #retry: Timer | undefined;
@@ -72,7 +77,7 @@ export class EndpointLabels {
     this.#retry = undefined;
   }
 
-  /** Receives a change of a pod of this node. `now` is undefined if the pod was deleted or has ended. */
+  /** Receives a change of a pod of this node. `current` is undefined if the pod was deleted or has ended. */
   podChanged(current: ParsedPod | undefined, previous: ParsedPod | undefined): void {
     const pod = current ?? previous;
     if (pod === undefined) return;

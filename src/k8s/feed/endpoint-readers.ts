@@ -9,7 +9,7 @@ import {
 import type { AddressSink, FedIPCache } from './address-holders.ts';
 import type { ObjectReader } from './object-feed.ts';
 
-/** The IPCache for batches, and the table that writes endpoints to it. */
+/** The IPCache, and the table through which endpoints are written to it. */
 export interface EndpointEngine {
   readonly ipcache: FedIPCache;
   readonly holders: AddressSink;
@@ -28,11 +28,11 @@ export function ciliumEndpointReader({ ipcache, holders }: EndpointEngine): Obje
   };
 }
 
-/** An endpoint in one slice, and when it appeared or changed there. */
+/** An endpoint in one slice, and the event in which it appeared or changed there. */
 interface Listing {
   readonly slice: ParsedEndpointSlice;
   readonly addresses: EndpointAddresses | undefined;
-  /** Number of the event. Higher is later; all slices of one list have the same number. */
+  /** Number of the event; a later event has a higher number. All slices of one list have the same number. */
   readonly at: number;
 }
 
@@ -56,10 +56,10 @@ function sameEndpoint(a: EndpointAddresses | undefined, b: EndpointAddresses | u
 }
 
 /**
- * Writes CiliumEndpointSlices to the IPCache (KUBERNETES 35). An endpoint that moves is in two slices for some time. The slice in
- * which it appeared or changed last wins; within one list, the slice that was created last, then the greater name. If the endpoint
- * leaves that slice, the next slice is used. If it leaves the last slice, it is deleted. Additions of an event are applied before
- * its removals, so that an endpoint is not deleted while it moves.
+ * Writes CiliumEndpointSlices to the IPCache (KUBERNETES 35). While an endpoint moves between slices, it is in two slices. The
+ * slice in which it appeared or changed last is used; within one list, the slice that was created last, then the slice with the
+ * greater name. If the endpoint is removed from the used slice, another slice is used. If it is removed from its last slice, it
+ * is deleted. The additions of an event are applied before its removals, so that an endpoint is not deleted while it moves.
  */
 export class SlicedEndpointReader implements ObjectReader<ParsedEndpointSlice> {
   readonly kind = 'CiliumEndpointSlice';

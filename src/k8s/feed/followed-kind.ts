@@ -26,7 +26,7 @@ export interface FollowedKindOptions {
 export interface KindStatus {
   /** Plural: `ciliumendpoints`. */
   readonly name: string;
-  /** `resting` if the kvstore has the kind, or if no option requests it. Else the state of its reflector. */
+  /** `resting` if the kvstore provides the kind, or if no option requests it. Otherwise the state of its reflector. */
   readonly state: ResourceState | 'resting';
   /** True if all objects of the API server were applied or rejected (KUBERNETES 8). */
   readonly complete: boolean;
@@ -39,8 +39,8 @@ export interface KindStatus {
 }
 
 /**
- * Objects are forgotten when the API server has answered 404 for the kind for this time. An API server that starts, or a CRD
- * that is replaced, is back within seconds.
+ * Time without interruption in which the API server answers 404 for a kind, after which its objects are forgotten. While an API
+ * server starts, or a CRD is replaced, it answers 404 only for seconds.
  */
 export const MISSING_LIMIT_MS: number = 10 * 60_000;
 
@@ -52,7 +52,7 @@ export class FollowedKind {
   #following: AbortController | undefined;
   #resource: FollowedResource | undefined;
   #state: ResourceState | 'resting' = 'resting';
-  /** Incremented when a reflector starts or ends. If it has changed, an earlier withdrawal is outdated. */
+  /** Incremented when a reflector starts or ends. If it changes during a withdrawal, the withdrawal is outdated. */
   #turns = 0;
   /** Runs while the API server does not serve the kind, and objects of it are known. */
   #missing: Timer | undefined;
@@ -80,22 +80,24 @@ export class FollowedKind {
     return this.#feed.size;
   }
 
-  /** Returns the monotonic time at which the last objects arrived; if there were none, the time of the start. */
+  /** The monotonic time at which the last objects arrived; before that, the time of the start. */
   get progressAt(): number {
     return this.#progressAt;
   }
 
-  /** Returns the number of failures of the current reflector. If there is none, returns the failed attempts to choose a kind. */
+  /**
+   * The number of failures of the current reflector. If there is no reflector, the number of failed attempts to choose a kind.
+   */
   get failures(): number {
     return this.#following === undefined ? this.#attempts : (this.#resource?.status().failures ?? 0);
   }
 
-  /** Returns the message of the last of these failures. */
+  /** The message of the last failure that {@link failures} counts. */
   get lastFailure(): string | undefined {
     return this.#following === undefined ? this.#lastAttempt : this.#resource?.status().lastFailure?.message;
   }
 
-  /** Sets the state to `listing` before it is known which kind will be followed. */
+  /** Sets the state to `listing` while the kind to follow is not determined yet. */
   expect(): void {
     this.#progressAt = this.#options.clock.now();
     this.#attempts = 0;
@@ -176,7 +178,7 @@ export class FollowedKind {
     return { name, state: this.#state, complete, objects, rejected: this.#feed.rejected, resource };
   }
 
-  /** Starts the time limit when the kind is missing. A list in between, which may fail again, does not end it. */
+  /** Starts the time limit when the kind is missing. A list attempt, which may fail again, does not end it. */
   #watchMissing(kind: ResourceKind, state: ResourceState): void {
     if (state === 'listing') return;
     if (state === 'missing' && this.size > 0)
@@ -189,7 +191,7 @@ export class FollowedKind {
     this.#missing = undefined;
   }
 
-  /** Restores the state of a start without the kind: no objects, not complete. */
+  /** Forgets all objects of the kind, which is then not complete, as after a start without the kind. */
   #forget(kind: ResourceKind): void {
     const { gate, onForget } = this.#options;
     onForget?.(this.size);

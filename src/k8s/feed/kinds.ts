@@ -5,7 +5,7 @@ const PROXY_NAME = 'service.kubernetes.io/service-proxy-name';
 /** Excludes the slices that Cilium's mesh controller creates for backends of other clusters. */
 const OWN_SLICES = 'endpointslice.kubernetes.io/managed-by!=endpointslice-mesh-controller.cilium.io';
 
-/** The services to list and watch (section 2 of the rules, KUBERNETES 14). */
+/** The services to list and watch (KUBERNETES 14, and "Requested objects"). */
 export interface ServiceSelection {
   /** Only services of this proxy. Default: services without a proxy name. */
   readonly proxyName?: string | undefined;
@@ -45,12 +45,12 @@ export function serviceEndpoints(selection: ServiceSelection): readonly Resource
   ];
 }
 
-/** Returns the pods of one node; if `nodeName` is undefined, the pods of all nodes (KUBERNETES 12). */
+/** Returns the kind that selects the pods of one node; if `nodeName` is undefined, those of all nodes (KUBERNETES 12). */
 export function pods(nodeName: string | undefined): ResourceKind {
   return core('pods', nodeName === undefined ? {} : { fieldSelector: `spec.nodeName=${nodeName}` });
 }
 
-/** Returns the Node with this name only (KUBERNETES 39). */
+/** Returns the kind that selects only the Node with this name (KUBERNETES 39). */
 export function localNode(nodeName: string): ResourceKind {
   return core('nodes', { fieldSelector: `metadata.name=${nodeName}` });
 }

@@ -75,15 +75,14 @@ export interface KubernetesFeedOptions {
   readonly metadata?: PrefixMetadata | undefined;
   /** If true, policies and CIDR groups are followed. Requires `metadata`. Default true. */
   readonly policies?: boolean | undefined;
-  /** The kind that has the endpoints of other nodes (KUBERNETES 12, 35). Default `ciliumendpoints`. */
+  /** The kind from which the endpoints of other nodes are read (KUBERNETES 12, 35). Default `ciliumendpoints`. */
   readonly endpoints?: 'ciliumendpoints' | 'ciliumendpointslices' | 'pods' | undefined;
   /** `kvstore` (the default): CiliumIdentities are followed until a kvstore is complete. `crd`: always. `none`: never. */
   readonly identities?: 'kvstore' | 'crd' | 'none' | undefined;
   /** The services to follow. */
   readonly selection?: ServiceSelection | undefined;
   /**
-   * @internal
-   * Further feeds by the plural of their kind, if this feed follows it. They receive the same objects.
+   * @internal More feeds, by the plural of their kind. They receive the same objects as this feed, if this feed follows the kind.
    */
   readonly moreFeeds?: ReadonlyMap<string, AnyFeed> | undefined;
   /** Encryption key of the local node, for its pods (KUBERNETES 18). Default 0. */
@@ -92,7 +91,10 @@ export interface KubernetesFeedOptions {
   readonly world?: WorldLabels | undefined;
   /** If true, annotations of the local Node are read (KUBERNETES 40). Default false. */
   readonly nodeAnnotations?: boolean | undefined;
-  /** If true, the caller withdraws restored nodes. If false, the first complete list does (KUBERNETES 41). Default false. */
+  /**
+   * If true, the caller withdraws restored nodes. If false, the feed does this after the first complete list (KUBERNETES 41).
+   * Default false.
+   */
   readonly keepRestoredNodes?: boolean | undefined;
   /**
    * Maximum delay before Kubernetes is followed again after a complete kvstore was lost. The delay is random, because the agents
@@ -111,7 +113,10 @@ export interface KubernetesFeedOptions {
    * Called when the objects of a kind are forgotten because the API server has not served the kind for ten minutes (KUBERNETES 15).
    */
   readonly onForget?: ((kind: string, objects: number) => void) | undefined;
-  /** Called with the kind and the resourceVersion of each object before it is applied, with undefined after the batch. Must not throw. */
+  /**
+   * Called with the kind and the resourceVersion of each object before it is applied, and with undefined after the batch. Must
+   * not throw.
+   */
   readonly onCause?: CauseListener | undefined;
   /**
    * @internal
@@ -141,7 +146,7 @@ export interface KindProgress {
   readonly synced: boolean;
   readonly progressAt: number;
   readonly failures: number;
-  /** True if the API server does not serve the kind, so that waiting is useless. */
+  /** True if the API server does not serve the kind, so that nothing waits for it. */
   readonly settled: boolean;
 }
 
@@ -162,20 +167,19 @@ interface Tables {
 
 /**
  * Writes the objects of a Kubernetes API server to the engines (KUBERNETES 10 to 55). The result does not depend on the order of
- * kinds (KUBERNETES 54). Each kind is followed independently. If one is missing or refused, the others are not delayed. The feed is
- * synchronous: when the source has delivered a batch of objects, the engines have it. It does no I/O itself.
+ * kinds (KUBERNETES 54). Each kind is followed independently: if one kind is missing or refused, other kinds are not delayed. The
+ * feed is synchronous: when the source has delivered a batch of objects, the engines contain it. The feed does no I/O itself.
  *
  *     ResourceSource ─► FollowedKind ─► ObjectFeed ─► reader ─┬─► IPCache, NodeManager, ServiceCache
  *       reflector       start and end   values of objects     ├─► EndpointLabels, KubernetesIdentities
  *                                                             └─► PrefixMetadata
- *
- * Not promised: that every state of an object is seen, or that two kinds are consistent at any moment.
+ * Not promised: that every state of an object is applied, or that two kinds are consistent at any moment.
  */
 export class KubernetesFeed {
   readonly #identities = new KubernetesIdentities();
   /**
-   * Identities by number and by labels, from CiliumIdentities. If several have the same labels, the oldest wins, then the lowest
-   * number (KUBERNETES 45).
+   * Identities by number and by labels, from CiliumIdentities. If several identities have the same labels, the lookup returns the
+   * oldest, then the lowest number (KUBERNETES 45).
    */
   readonly identities: IdentityCache = this.#identities.cache;
   readonly #options: KubernetesFeedOptions;
@@ -190,7 +194,7 @@ export class KubernetesFeed {
   readonly #handover = new Map<HandoverResource, HandoverState>(
     HANDOVER_RESOURCES.map((resource) => [resource, 'following']),
   );
-  /** Timers of resources that the kvstore has lost and that are not followed again yet. */
+  /** Timers of resources of a lost kvstore that are not followed again yet. */
   readonly #returning = new Map<HandoverResource, Timer>();
   readonly #ended = new AbortController();
   #started = false;
@@ -236,8 +240,8 @@ export class KubernetesFeed {
   }
 
   /**
-   * Reports that the kvstore has delivered all of a resource, or that it was lost (KUBERNETES 52). The feed follows the resource
-   * until it is complete, and again after it is lost.
+   * Reports that the kvstore has delivered a resource completely, or that the kvstore was lost (KUBERNETES 52). The feed follows
+   * the resource until it is complete in the kvstore, and again after the kvstore was lost.
    */
   kvstore(resource: HandoverResource, event: 'complete' | 'lost'): void {
     this.#step(resource, event);
@@ -309,7 +313,7 @@ export class KubernetesFeed {
     };
   }
 
-  /** Ends all reflectors; the engines keep their claims. Resolves when no more objects are delivered. */
+  /** Ends all reflectors; the claims stay in the engines. Resolves when no more objects are delivered. */
   async stop(): Promise<void> {
     this.#ended.abort();
     for (const timer of this.#returning.values()) timer.cancel();
@@ -439,8 +443,8 @@ export class KubernetesFeed {
   }
 
   /**
-   * Follows the best kind that the API server serves (KUBERNETES 13), never slices and Endpoints together. Each failure is reported
-   * as a change.
+   * Follows the first kind of service endpoints that the API server serves (KUBERNETES 13), never slices and Endpoints together.
+   * Listeners of {@link onChange} are called after each failure.
    */
   async #chooseServiceEndpoints(): Promise<void> {
     if (this.#isChoosing) return;
@@ -493,7 +497,10 @@ export class KubernetesFeed {
     if (next.action !== undefined && this.#started) this.#reviewPods();
   }
 
-  /** Follows the kinds of a lost resource again: after a random delay if they were withdrawn completely, else immediately. */
+  /**
+   * Follows the kinds of a lost resource again: after a random delay if their claims were withdrawn completely, otherwise
+   * immediately.
+   */
   #comeBack(resource: HandoverResource, isWithdrawn: boolean): void {
     const { clock, random = Math.random, handoverSpreadMs = HANDOVER_SPREAD_MS } = this.#options;
     const kinds = this.#delegatedKinds(resource);

@@ -3,8 +3,9 @@ import { CILIUM_IDENTITY_FIELDS, type ParsedIdentity, readCiliumIdentity } from 
 import type { ObjectReader } from './object-feed.ts';
 
 /**
- * The identities of CiliumIdentities, by number and by labels (KUBERNETES 44 to 47). Two numbers may have the same labels, because
- * there are no locks. A lookup by labels returns the oldest number, and the lowest of equally old ones (KUBERNETES 45).
+ * The identities of CiliumIdentities, by number and by labels (KUBERNETES 44 to 47). Two numbers may have the same labels,
+ * because identities are allocated without locks. A lookup by labels returns the oldest number, or the lowest of equally old
+ * numbers (KUBERNETES 45).
  */
 export class KubernetesIdentities {
   readonly #identities = new Map<number, ParsedIdentity>();
@@ -24,7 +25,7 @@ export class KubernetesIdentities {
       fields: CILIUM_IDENTITY_FIELDS,
       read: readCiliumIdentity,
       change: (current, previous) => {
-        // Delete first, because an identity with another age has another position among those with the same labels.
+        // Delete first: the age of an identity determines its position among identities with the same labels.
         if (previous !== undefined) this.cache.delete(previous.id);
         if (current === undefined) {
           if (previous !== undefined) this.#identities.delete(previous.id);

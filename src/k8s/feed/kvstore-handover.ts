@@ -1,6 +1,6 @@
 /**
- * The source of the nodes, endpoints or identities of the local cluster: Kubernetes, or a kvstore that has them, too (KUBERNETES 52).
- * Both may write at the same time, because their claims are independent. The stronger claim wins: the one of the kvstore.
+ * The state that decides if the nodes, endpoints or identities of the local cluster are read from Kubernetes or from a kvstore
+ * (KUBERNETES 52). Both may write at the same time, because their claims are independent; the claims of the kvstore are stronger.
  *
  *                         complete                    withdrawn
  *     ┌──► following ──────────────────► withdrawing ───────────► resting
@@ -9,12 +9,10 @@
  *                                  lost
  *
  * - `following`: the feed runs. The kvstore may be listing or lost; its claims stay.
- * - `withdrawing`: the kvstore is complete. The feed has ended, and its claims are being withdrawn. Objects that only the feed
- *   knew are deleted.
+ * - `withdrawing`: the kvstore is complete. The feed has ended, and its claims are being withdrawn, also those of objects that are
+ *   not in the kvstore.
  * - `resting`: all claims of the feed are withdrawn.
- *
- * No address is without a claim during a handover, because the feed ends when the kvstore is complete, not when it is connected,
- * and because the claims of a lost kvstore stay.
+ * Every address has a claim during a handover, because the feed ends only when the kvstore is complete, and because the claims of a lost kvstore stay.
  */
 export type HandoverState = 'following' | 'withdrawing' | 'resting';
 

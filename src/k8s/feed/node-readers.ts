@@ -19,7 +19,9 @@ export interface NodeEngine extends NodeCluster {
   readonly nodeName: string;
 }
 
-/** Returns a reader without `same`, because the node manager compares nodes itself, including labels (KUBERNETES 38). */
+/**
+ * Returns a reader of nodes. It has no `same`, because the node manager compares nodes itself, including labels (KUBERNETES 38).
+ */
 function nodeReader(
   kind: string,
   fields: readonly string[],

@@ -18,28 +18,27 @@ export interface ObjectReader<T> {
   read(fields: ObjectFields): T | undefined;
   /** Returns true if two values are equal, so that the change is ignored. Default: never equal. */
   same?(current: T, previous: T): boolean;
-  /** Applies a new value of an object; `now` is undefined if it was deleted. At least one of the two is defined. */
+  /** Applies a new value of an object. `current` is undefined if the object was deleted, `previous` if it is new; never both. */
   change(current: T | undefined, previous: T | undefined): void;
   /** Runs changes as one batch of an engine. Default: no batch. */
   batch?(changes: () => void): void;
-  /** Called when a list begins. Puts until {@link ObjectReader.listed} have no order. */
+  /** Called when a list begins. The puts until {@link ObjectReader.listed} are not in the order of the writes. */
   start?(): void;
   /** Called when the first list is complete and missing objects are deleted. */
   listed?(): void;
 }
 
-/**
- * @internal
- * Receives what a feed applies, in order, so that it can be recorded. Its methods must not throw.
- */
+/** @internal Receives the events that a feed applies, in order, so that they can be recorded. Its methods must not throw. */
 export interface FeedTap {
-  /** A reflector begins. The values of earlier ones are removed when its list is complete. */
+  /**
+   * Called when a reflector begins. When its list is complete, values of earlier reflectors that are not in the list are removed.
+   */
   onStart(): void;
   /** Called before an event is applied. */
   onEvent(event: ResourceEvent): void;
-  /** Called before a value is removed that the new list does not contain, or because all are withdrawn. */
+  /** Called before a value is removed, because the new list does not contain it or because all values are withdrawn. */
   onRemove(name: ObjectName): void;
-  /** The batch of the calls before was applied. */
+  /** Called after the events and removals of the previous calls were applied. */
   onApplied(): void;
   onListed(): void;
 }
@@ -71,16 +70,16 @@ export interface AnyFeed {
 }
 
 /**
- * Stores **the value of each object** of one kind and applies only differences from it (KUBERNETES 10). It does not compare with
- * the objects of a reflector. Therefore a reflector can be replaced ({@link ObjectFeed.start}): known values stay, and objects that
- * are missing in the new list are deleted when that list is complete. If an object is invalid, it has no value, even if it had
- * one before, because a restart would give the same result (I9). The rejection is counted and the other objects are processed
- * (I12).
+ * Stores **the value of each object** of one kind, and applies only differences from these values (KUBERNETES 10). The old
+ * objects of a reflector are not needed, so a reflector can be replaced ({@link ObjectFeed.start}): known values stay, and when
+ * the new list is complete, the values of objects that it does not contain are deleted. An invalid object has no value, even if
+ * it had one before, because a restart would give the same result (I9). The rejection is counted, and other objects are not
+ * affected (I12).
  */
 export class ObjectFeed<T> implements AnyFeed {
   readonly #reader: ObjectReader<T>;
   readonly #options: ObjectFeedOptions;
-  /** Values of objects; those that the current reflector has not delivered are old. */
+  /** Values of objects. Values that the current reflector has not delivered are old. */
   readonly #values = new AgingTable<T>();
   #run = 0;
   #complete = false;
@@ -146,14 +145,14 @@ export class ObjectFeed<T> implements AnyFeed {
     };
   }
 
-  /** Removes the values of earlier runs in steps, without waiting for the list of the current run. */
+  /** Removes the values that the current reflector has not delivered, in steps, without waiting for its list. */
   forgetSteps(): Generator<undefined, void, void> {
     return this.#removeSteps(this.#run);
   }
 
   /**
-   * Returns steps that delete all values, each in one batch. The current reflector is ignored from now on. If {@link
-   * ObjectFeed.begin} is called before the last step, the other values are deleted when the new list is complete.
+   * Deletes all values, in steps of one batch each. The current reflector is ignored from now on. If {@link ObjectFeed.start} is
+   * called before the last step, the steps end, and the remaining values stay until the new list is complete.
    */
   withdrawSteps(): Generator<undefined, void, void> {
     return this.#removeSteps(this.#end());

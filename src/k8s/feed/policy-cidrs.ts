@@ -26,10 +26,9 @@ interface WrittenPolicy {
 }
 
 /**
- * The CIDRs of policies, each with a node-local identity (KUBERNETES 48 to 50). The source is `generated`, which is weaker than
- * that of a pod. The policy is the resource, so that a CIDR stays while any policy contains it. Exceptions are subtracted. A policy
- * may arrive before its CIDR groups (KUBERNETES 54). The CIDRs of a group also have the labels of the group, which is another
- * resource.
+ * The CIDRs of policies, each with a node-local identity (KUBERNETES 48 to 50). Their source is `generated`, which is weaker than
+ * the source of a pod. Each policy is a resource, so a CIDR stays while any policy contains it. Exceptions are subtracted. A
+ * policy may arrive before its CIDR groups (KUBERNETES 54). Each group is a resource, too, and adds its labels to its CIDRs.
  */
 export class PolicyCIDRTable {
   readonly #metadata: PrefixMetadata;
@@ -81,7 +80,7 @@ export class PolicyCIDRTable {
     };
   }
 
-  /** Gives the CIDRs of a group its labels, whether a policy refers to it or not. */
+  /** Adds the labels of a group to its CIDRs, whether a policy refers to the group or not. */
   #label(name: string, current: ParsedCIDRGroup | undefined, previous: ParsedCIDRGroup | undefined): void {
     const resource = `cidrgroup/${name}`;
     const cidrs = new Set(current?.cidrs.map(String));
@@ -134,7 +133,7 @@ export class PolicyCIDRTable {
     if (resources?.size === 0) this.#byGroup.delete(group);
   }
 
-  /** Returns the current CIDRs of a policy including its groups, at most one more than the limit. */
+  /** Returns the current CIDRs of a policy and of its groups, at most one more than the limit. */
   #cidrsOf({ rules, groups }: PolicyCIDRs): Set<string> {
     const ofGroups = groups.flatMap(({ group, except }) =>
       (this.#groups.get(group)?.cidrs ?? []).map((cidr) => ({ cidr, except })),
@@ -158,7 +157,7 @@ export class PolicyCIDRTable {
     cidrs.delete(last);
     if (wasCut) return;
     const { kind, policy } = written;
-    const why = `must have at most ${MAX_CIDRS} CIDRs: the others are ignored`;
+    const why = `must have at most ${MAX_CIDRS} CIDRs: further CIDRs are ignored`;
     this.#onReject(rejection('too-many', 'spec', last, why, `${kind} ${policy.id}`));
   }
 

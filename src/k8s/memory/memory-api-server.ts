@@ -42,9 +42,9 @@ interface Route {
 }
 
 /**
- * An API server in this process, for tests: lists, pages, watches, bookmarks, conflicts and preconditions like a real one, with any
- * clock and injected faults. It has no schemas, defaults, admission or controllers: objects are stored unchanged, in any
- * namespace.
+ * An API server in this process, for tests. Lists, pages, watches, bookmarks, conflicts and preconditions are like those of a
+ * real server. Any clock can be used, and faults can be injected. It has no schemas, defaults, admission or controllers: objects
+ * are stored unchanged, in any namespace.
  */
 export class MemoryApiServer {
   /** The injected faults. */
@@ -89,7 +89,7 @@ export class MemoryApiServer {
     this.#types.delete(type);
   }
 
-  /** Denies a verb on a resource, like RBAC, to requests with this token or to all. */
+  /** Denies a verb on a resource, like RBAC, to requests with this token; default: to all requests. */
   deny(verb: string, plural: string, token: string = ANY_USER): void {
     this.#denied.add(`${token} ${verb} ${plural}`);
   }
@@ -122,7 +122,7 @@ export class MemoryApiServer {
     for (const stream of [...this.#streams]) stream.end();
   }
 
-  /** Stops the server like kill -9, until {@link up}. It then has only the content of its etcd. */
+  /** Stops the server like kill -9. After {@link up} it has only the content of its etcd. */
   down(): void {
     this.#down = true;
     this.cut();
@@ -168,7 +168,7 @@ export class MemoryApiServer {
     return this.faults.serve(request, () => this.#answer(request));
   }
 
-  /** Serves a request like another API server with the same etcd: independent of the state and the faults of this one. */
+  /** Serves a request like a second API server with the same etcd, which the state and faults of this server do not affect. */
   handleElsewhere(request: ServedRequest): Promise<ServedAnswer> {
     return this.#answer(request);
   }

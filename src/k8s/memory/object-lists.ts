@@ -34,7 +34,7 @@ interface Token {
   readonly after: string;
 }
 
-/** Maximum wait for a watch cache that is behind. */
+/** Maximum time for which a request waits until the watch cache has reached its version. */
 const BEHIND_MS = 3000;
 
 function write(token: Token): string {

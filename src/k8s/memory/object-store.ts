@@ -18,8 +18,8 @@ export interface ObjectStoreSnapshot {
 }
 
 /**
- * The objects of an API server and their history, like its etcd. One version counts the writes of all kinds. The history starts
- * at the last compaction.
+ * The objects of an API server and their history, like its etcd. One version number counts the writes of all kinds. The history
+ * starts at the last compaction.
  */
 export class ObjectStore {
   #version = 1;
@@ -102,7 +102,7 @@ export class ObjectStore {
     return { version: this.#version, objects };
   }
 
-  /** Restores a snapshot, like an etcd that is restored from a backup. Versions are used a second time. */
+  /** Restores a snapshot, as when an etcd is restored from a backup. Later writes use the version numbers again. */
   restore({ version, objects }: ObjectStoreSnapshot): void {
     this.#version = version;
     this.#compacted = version;

@@ -35,7 +35,7 @@ export class ObjectWatch {
   /** True if the watch starts with all objects and a bookmark. */
   readonly #sendsInitial: boolean;
   #unwatch: () => void = () => {};
-  /** Events up to and including this version are not sent, even if it is a future version. */
+  /** Events up to and including this version are not sent. It may be a future version. */
   #from: number;
   #hasEvents = false;
 

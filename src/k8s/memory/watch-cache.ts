@@ -7,7 +7,9 @@ export class WatchCache {
   readonly #idleProgress: boolean;
   #cached: { readonly version: number; readonly writes: StoredWrite[] } | undefined;
 
-  /** @param idleProgress true if the version of a resource follows the writes of others, as in Kubernetes 1.34 */
+  /**
+   * @param idleProgress true if the version of a resource also increases with writes of other resources, as in Kubernetes 1.34
+   */
   constructor(store: ObjectStore, idleProgress: boolean) {
     this.#store = store;
     this.#idleProgress = idleProgress;

@@ -4,7 +4,7 @@ import { Buffer } from 'node:buffer';
 const ROOM = 4096;
 const MAX_KEPT_BYTES = 1024 * 1024;
 
-/** Joins texts that arrive in several runs. A text above the limit is dropped while it arrives. */
+/** Joins texts that arrive in several runs of bytes. A text above the limit is dropped while it arrives. */
 export class ByteRuns {
   readonly #largest: number;
   /** Buffer of the current text; its first {@link ByteRuns.#size} bytes are used. */

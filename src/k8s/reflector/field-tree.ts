@@ -3,7 +3,7 @@ export const OMITTED: unique symbol = Symbol('left out');
 
 interface Field {
   readonly name: Uint8Array;
-  /** The kept part of the field; undefined if all of it is kept. */
+  /** The part of the field to keep; undefined if the whole field is kept. */
   tree: FieldTree | undefined;
 }
 
@@ -21,7 +21,10 @@ export class FieldTree {
     return tree;
   }
 
-  /** Returns the kept part of the field with this UTF-8 name, or undefined if all of it is kept. */
+  /**
+   * Returns the part to keep of the field with this UTF-8 name; undefined if the whole field is kept; {@link OMITTED} if nothing
+   * is kept.
+   */
   find(bytes: Uint8Array, from: number, to: number): FieldTree | typeof OMITTED | undefined {
     for (const { name, tree } of this.#fields) if (matchesName(name, bytes, from, to)) return tree;
     return OMITTED;

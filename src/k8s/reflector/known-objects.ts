@@ -17,7 +17,10 @@ export function isKubernetesObject(value: unknown): value is KubernetesObject {
   return isName(name) && isName(uid) && isName(resourceVersion);
 }
 
-/** The last put. If the server has this object at this version, a watch may continue after a failure (see `prove`). */
+/**
+ * The object of the last put. If the server still has the object at this version, a watch may continue after a failure (see
+ * `prove`).
+ */
 export interface Anchor {
   readonly name: string;
   readonly namespace: string | undefined;
@@ -25,7 +28,7 @@ export interface Anchor {
   readonly version: string;
 }
 
-/** The kept part of an object: the object or a part of it, or only its life. */
+/** The part of an object that is kept in memory: the whole object, some of its fields, or only uid and version. */
 export type Kept = KubernetesObject | ObjectLife;
 
 function isComplete(kept: Kept): kept is KubernetesObject {
@@ -43,9 +46,10 @@ function keptObject({ namespace = '', name }: ObjectName, kept: Kept): Kubernete
 }
 
 /**
- * The objects that a reflector has delivered, by name, and their version. Each method returns the events that follow from the
- * data of the server; none if the data is known. A list arrives in parts between {@link beginList} and {@link endList}. The end
- * deletes objects that the list did not contain (KUBERNETES 6). An incomplete list deletes nothing (KUBERNETES 10).
+ * The objects that a reflector has delivered, by name, and the version of their state. Each method receives data of the server
+ * and returns the resulting events, or no events if the data is already known. A list arrives in parts between {@link beginList}
+ * and {@link endList}, which deletes the objects that the list did not contain (KUBERNETES 6). An incomplete list deletes nothing
+ * (KUBERNETES 10).
  */
 export class KnownObjects {
   /** An object is old if the current list has not contained it yet. */
@@ -81,7 +85,7 @@ export class KnownObjects {
     return this.#put(object);
   }
 
-  /** Yields a delete for each object that the list did not contain. Sets `version` after the last one. */
+  /** Yields a delete for each object that the list did not contain, and then sets `version`. */
   *endList(version: string): Generator<ResourceEvent, void, void> {
     for (const [name, kept] of this.#objects.old()) {
       this.#objects.delete(name);
@@ -103,9 +107,9 @@ export class KnownObjects {
   delete(object: KubernetesObject): readonly ResourceEvent[] {
     const { metadata } = object;
     this.#version = metadata.resourceVersion;
-    this.#anchor = undefined; // an earlier put does not prove this delete
+    this.#anchor = undefined; // an earlier put does not prove that the server knows this delete
     const known = this.#objects.get(metadata);
-    // The object has another life; the delete of the earlier one was already delivered.
+    // The object was created again; the delete of the earlier object was already delivered.
     if (known === undefined || lifeOf(known).uid !== metadata.uid) return [];
     this.#objects.delete(metadata);
     return [{ type: 'delete', object: keptObject(metadata, known) }];
@@ -116,7 +120,7 @@ export class KnownObjects {
     this.#version = version;
   }
 
-  /** Sets the version back to the anchor, because the server may be another one and must repeat all later changes. */
+  /** Sets the version back to that of the anchor, so that another server repeats all later changes. */
   backToAnchor(): void {
     this.#version = this.#anchor?.version ?? this.#version;
   }

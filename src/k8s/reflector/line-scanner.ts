@@ -21,7 +21,7 @@ export class LineScanner {
     return !this.#line.isEmpty;
   }
 
-  /** Returns the lines that end in these bytes, except empty ones. */
+  /** Returns the non-empty lines that end in these bytes. */
   feed(bytes: Uint8Array): readonly string[] {
     const lines: string[] = [];
     let from = 0;

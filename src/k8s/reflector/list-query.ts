@@ -31,7 +31,7 @@ export function listPath(
 ): string {
   const limit = from === 'pages' ? String(pageSize) : undefined;
   if (token !== undefined) return path(kind, { limit, continue: token });
-  // Not older than the last known version; the first list may have any age (KUBERNETES 1).
+  // The answer must not be older than the last known version. The first list may have any age (KUBERNETES 1).
   if (from === 'cache') return path(kind, { resourceVersion: version === '' ? '0' : version });
   return path(kind, { limit });
 }
@@ -58,7 +58,10 @@ export function watchPath(kind: ResourceKind, version: string, timeoutSeconds: n
   });
 }
 
-/** Returns the path for the current version of one object. It is a list, because that needs no additional right. */
+/**
+ * Returns the path that reads the current version of one object. It is a list, which needs no right in addition to those of a
+ * reflector.
+ */
 export function anchorPath(kind: ResourceKind, { name, namespace }: Anchor): string {
   const byName = `metadata.name=${name}`;
   const fieldSelector = kind.fieldSelector === undefined ? byName : `${kind.fieldSelector},${byName}`;
@@ -85,7 +88,7 @@ export function readListShell(text: string): {
   const { metadata } = parseList(text);
   const fields = isObject(metadata) ? metadata : {};
   const { resourceVersion: version, continue: token } = fields;
-  // Rejected, because a watch from version 0 sends all objects in any order and cannot be resumed.
+  // Version 0 is rejected, because a watch from version 0 sends all objects in any order and cannot be resumed.
   if (typeof version !== 'string' || version === '' || version === '0')
     throw new ApiError('garbled', 'the list has no resourceVersion');
   return { version, token: typeof token === 'string' && token !== '' ? token : undefined };

@@ -8,7 +8,7 @@ const BACKSLASH = 0x5c;
 const COMMA = 0x2c;
 const OPEN_OBJECT = 0x7b;
 
-/** Depth of the items: in a list that is a member of the outermost object. Lines have depth 0. */
+/** Depth of the items, which are in a list in the outermost object. In a stream of lines, the depth is 0. */
 const IN_LIST = 2;
 const IN_NOTHING = 0;
 const ITEMS = /[{,]\s*"items"\s*:\s*$/;
@@ -55,12 +55,12 @@ export class ListScanner {
   readonly #around: { readonly tree: FieldTree; readonly isObject: boolean }[] = [];
   /** True if the next string is the name of a field. */
   #isName = false;
-  /** Index in the current bytes of that name, and of the comma or bracket before it. */
+  /** Index in the current bytes of the name of the current field; then, of the comma or bracket before the name. */
   #name = NOT_HERE;
   #separator = NOT_HERE;
   /** True if no field of the current object has been kept yet. */
   #isFirst = false;
-  /** The kept part of the next field; undefined if all of it is kept. */
+  /** The part of the next field to keep; undefined if the whole field is kept. */
   #next: FieldTree | undefined;
 
   /**
@@ -210,7 +210,8 @@ export class ListScanner {
     const from = this.#from;
     this.#from = to;
     if (from >= to) return;
-    // A split character is decoded wrongly, but only names and versions matter, and they have none.
+    // A character that is split between two chunks is decoded wrongly. Only names and versions of the shell are read, which are
+    // ASCII.
     const text = Buffer.from(bytes.buffer, bytes.byteOffset + from, to - from).toString('utf8');
     // White space between items is dropped, because it grows with the number of items.
     this.#shell += this.#inItems ? text.trim() : text;

@@ -7,7 +7,7 @@ const WEIGHT = 8;
 /** Texts above this number of characters are parsed in steps; parsing takes a few milliseconds. */
 const LARGE = 128 * 1024;
 
-/** Divides texts into runs that are parsed in one piece of work. Each large text is a run of its own. */
+/** Divides texts into runs, each of which is parsed in one slice. Each large text is a separate run. */
 function* runs(texts: readonly string[], slice: number): Generator<readonly string[], void, void> {
   let from = 0;
   for (let i = 0; i < texts.length; i++) {

@@ -3,9 +3,9 @@ import type { ApiErrorCode } from '../rest/api-error.ts';
 
 /**
  * The ways to request all objects (KUBERNETES 1):
- * - `stream`: the initial events of a watch, from the server's memory; this costs the server the least. Requires Kubernetes 1.32.
- *   If a server refuses it, lists are used from then on
- * - `cache`: from the server's memory, not older than the last known version
+ * - `stream`: the initial events of a watch, from the server's watch cache. It costs the server least, and requires Kubernetes
+ *   1.32. If a server refuses it, lists are used from then on
+ * - `cache`: a list from the server's watch cache, not older than the last known version
  * - `pages`: the latest state, in pages; after a 410, or if the server is behind
  * - `whole`: the latest state, in one response; after a 410 on a page
  */
@@ -16,7 +16,7 @@ export type ReflectorEffect =
   | { readonly do: 'list'; readonly from: ListSource }
   /** From the last known version. */
   | { readonly do: 'watch' }
-  /** Checks if the server has the same history, because after a failure it may be another server, or restored from a backup. */
+  /** Checks that the server has the same history. After a failure it may be another server, or was restored from a backup. */
   | { readonly do: 'prove' }
   | { readonly do: 'wait'; readonly failures: number; readonly atLeastMs: number }
   | { readonly do: 'stop' };
@@ -28,7 +28,7 @@ export type ReflectorInput = { readonly now: number } & (
   | { readonly type: 'opened' }
   /** The open watch has advanced the version for the first time. */
   | { readonly type: 'progressed' }
-  /** The watch has ended regularly. `eventful` is true if its version has advanced. */
+  /** The server has ended the watch regularly. `eventful` is true if the watch has advanced the version. */
   | { readonly type: 'ended'; readonly lastedMs: number; readonly eventful: boolean }
   | { readonly type: 'proven'; readonly same: boolean }
   | { readonly type: 'failed'; readonly code: ApiErrorCode; readonly retryAfterMs: number }
@@ -48,7 +48,7 @@ export interface ReflectorState {
   readonly preferred: 'stream' | 'cache';
   /** The action after waiting. */
   readonly next: Next;
-  /** Consecutive failures; reset after two minutes without one, and by progress before a lost connection. */
+  /** Number of consecutive failures. Reset after two minutes without a failure, and if a connection is lost after progress. */
   readonly streak: number;
   /** Resets of open watches; reset to 0 after two minutes without a failure, and by progress. */
   readonly resets: number;
@@ -91,7 +91,7 @@ export function beginReflector(): ReflectorStep {
   return { state: FIRST, effect: { do: 'list', from: FIRST.from } };
 }
 
-/** Returns the step of a list. A kind that was refused is reported as such until a list succeeds, and not anew at each attempt. */
+/** Returns the step that lists. The reported state of a refused kind does not change until a list succeeds. */
 function list(state: ReflectorState, from: ListSource): ReflectorStep {
   const { reportedState: last } = state;
   const reportedState = last === 'forbidden' || last === 'missing' ? last : 'listing';
@@ -135,10 +135,8 @@ function wait(
 }
 
 /**
- * Returns the action after a failed watch or proof (KUBERNETES 3). After a lost connection the server may be another one, so
- * that its history must be proven. In doubt the action is a list, which is always correct but costs the most. If the connection
- * is lost after progress, the backoff restarts. After other failures it does not, because a server may repeat them after each
- * event.
+ * Returns the action after a failed watch or proof (KUBERNETES 3). After a lost connection the server may be another one, so its
+ * history must be proven. If nothing else is certain to be correct, the action is a list, which costs most.
  */
 function afterFailure(state: ReflectorState, code: ApiErrorCode, now: number): Next {
   switch (code) {
@@ -178,22 +176,25 @@ const NO_STREAM: ReadonlySet<ApiErrorCode> = new Set([
 ]);
 
 /**
- * Returns true if the reflector has already waited for this server, so that it lists immediately after a 410. A restarted server
- * usually answers 410. The wait has already distributed the lists of all reflectors; a second wait would double the time with
- * outdated state.
+ * Returns true if the reflector has already waited for this server and must list immediately after a 410, which a restarted
+ * server usually answers. The wait has already distributed the lists of all reflectors over time; a second wait would double the
+ * time with outdated state.
  */
 function isOverdue(state: ReflectorState, code: ApiErrorCode, now: number): boolean {
   return state.phase === 'watching' && code === 'expired' && state.waited && !isGood(state, now);
 }
 
-/** Returns true if the connection of a watch was lost after it had been open for some time. The server may be healthy. */
+/**
+ * Returns true if the connection of a watch was lost after the watch had been open for some time, so that the server may be
+ * healthy.
+ */
 function isReset({ phase, healthySince }: ReflectorState, code: ApiErrorCode, now: number): boolean {
   return phase === 'watching' && code === 'broken' && now - (healthySince ?? now) >= SHORT_MS;
 }
 
 /**
- * After the first reset, asks the server immediately, because earlier failures do not apply to a server that has accepted a watch
- * since. If more resets follow, backs off from the shortest delay.
+ * Returns the step after a reset. After the first reset, the server is asked immediately, because it has accepted a watch since
+ * the last failure. After further resets, the backoff starts at the shortest delay.
  */
 function afterReset(state: ReflectorState, now: number): ReflectorStep {
   const isOver = isGood(state, now) || state.progressed;
@@ -236,8 +237,8 @@ function ended(state: ReflectorState, input: ReflectorInput & { readonly type: '
 }
 
 /**
- * Returns the next state and action. Pure; the README of `k8s` has a drawing. Actions never overlap, so that every input is the
- * result of the last action, except `opened` and `progressed`, which arrive during a watch, and `stop`.
+ * Returns the next state and action. Pure; the README of `k8s` has a drawing. Actions never overlap. Every input is the result of
+ * the last action, except `stop`, and `opened` and `progressed`, which arrive during a watch.
  */
 export function stepReflector(state: ReflectorState, input: ReflectorInput): ReflectorStep {
   if (state.phase === 'stopped') return ignore(state);

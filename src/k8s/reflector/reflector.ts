@@ -41,7 +41,7 @@ import {
 } from './reflector-machine.ts';
 import { LINE_FIELDS, readWatchLine } from './watch-line.ts';
 
-/** The parts of the client that all of its reflectors share. */
+/** The parts of the client that all its reflectors share. */
 export interface ReflectorContext {
   readonly transport: ApiTransport;
   readonly clock: Clock;
@@ -59,12 +59,13 @@ const BACKOFF_MS = { first: 800, cap: 30_000 };
 const WATCH_SECONDS = { min: 300, max: 600 };
 /** A watch that exceeds its duration by this time is cancelled. */
 const TIMEOUT_MARGIN_MS = 30_000;
-/** Timeout without data. A list of 50,000 objects from etcd may take 20 s to start. */
+/** Maximum time without data during a list. A list of 50,000 objects from etcd may take 20 s to start. */
 const LIST_SILENCE_MS = 60_000;
 const OPENING_MS = 30_000;
 /**
- * Timeout of a watch after its first line. A server then sends a line every minute, at least a bookmark; three missing lines are
- * a failure. It does not apply before the first line, because some servers send no bookmarks for idle kinds.
+ * Maximum time without data after the first line of a watch. A server sends at least a bookmark every minute; if three are
+ * missing, the watch has failed. There is no limit before the first line, because some servers send no bookmarks for kinds
+ * without changes.
  */
 const WATCH_SILENCE_MS = 3 * 60_000;
 
@@ -76,8 +77,8 @@ const IDENTIFYING = ['name', 'namespace', 'uid', 'resourceVersion'].map((name) =
 const STOP: Answer = { type: 'stop' };
 
 /**
- * Keeps a sink equal to the objects of one kind on an API server, through all failures, by lists and watches. The README of `k8s`
- * has the guarantees. `stepReflector` decides about the next action; this class performs it.
+ * Keeps a sink equal to the objects of one kind on an API server, by lists and watches, and recovers from all failures. The
+ * README of `k8s` has the guarantees. `stepReflector` decides the next action; this class performs it.
  */
 export class Reflector implements FollowedResource {
   readonly stopped: Promise<void>;
@@ -327,7 +328,7 @@ export class Reflector implements FollowedResource {
       const answer = await exchange.open({ path });
       for await (const bytes of exchange.read(answer)) {
         this.#onBytes();
-        exchange.allowSilence(undefined); // excludes our own processing time
+        exchange.allowSilence(undefined); // the limit does not include the time of processing here
         let version: string | undefined;
         const onValues = (values: readonly unknown[]): void => {
           version ??= this.#initial(values);
@@ -372,7 +373,7 @@ export class Reflector implements FollowedResource {
       const answer = await exchange.open({ path, gzip: true });
       for await (const bytes of exchange.read(answer)) {
         this.#onBytes();
-        exchange.allowSilence(undefined); // excludes our own processing time
+        exchange.allowSilence(undefined); // the limit does not include the time of processing here
         await readTexts(scanner.feed(bytes), this.#context.gate, (items) => this.#items(items), signal);
         exchange.allowSilence(LIST_SILENCE_MS);
       }
@@ -421,7 +422,7 @@ export class Reflector implements FollowedResource {
     });
   }
 
-  /** If a line is an error, the events before it are delivered, too. */
+  /** Applies lines of a watch. If a line is an error, the events before it are delivered first. */
   #lines(values: readonly unknown[]): void {
     const events: ResourceEvent[] = [];
     try {
@@ -450,8 +451,8 @@ export class Reflector implements FollowedResource {
   // ── Prove ──────────────────────────────────────────────────────────────────────────────────────────────
 
   /**
-   * Checks if the server has the last put at the same version. If so, it has the same history up to it, and the watch continues
-   * from there. If the object has changed, that looks like another history and costs a list.
+   * Checks if the server has the object of the last put at the same version. If so, it has the same history up to this version,
+   * and the watch continues from it. If the object has changed, the histories cannot be distinguished, and a list follows.
    */
   async #prove(): Promise<Answer> {
     const { anchor } = this.#known;
@@ -489,7 +490,7 @@ export class Reflector implements FollowedResource {
     }
   }
 
-  /** Adds the events that `read` returns. If it returns undefined, counts a rejected object. */
+  /** Adds the events that `read` returns. If `read` returns undefined, counts a rejected object. */
   #collect(events: ResourceEvent[], read: () => readonly ResourceEvent[] | undefined): void {
     const found = read();
     if (found === undefined) this.#refused++;

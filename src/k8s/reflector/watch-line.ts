@@ -43,8 +43,8 @@ function noEvent(): ApiError {
 }
 
 /**
- * Reads a decoded line. Throws an ApiError for an `ERROR` event, or for a Status instead of an event, which a starting server
- * sends.
+ * Reads a decoded line. Throws an ApiError for an `ERROR` event, and for a Status object in place of an event, which a starting
+ * server sends.
  */
 export function readWatchLine(line: unknown): WatchLine {
   if (!isObject(line)) throw noEvent();

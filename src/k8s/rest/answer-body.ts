@@ -13,14 +13,14 @@ export interface Flow {
 }
 
 /**
- * The body of a response while it arrives. All bytes of one turn of the event loop are returned as one chunk, because TLS delivers
- * 16 KiB at a time. It can be read once. A chunk is valid until the next one is requested.
+ * The body of a response while it arrives. It can be read once. All bytes that arrive in one turn of the event loop are returned
+ * as one chunk, because TLS delivers only 16 KiB at a time. A chunk is valid until the next chunk is requested.
  */
 export class AnswerBody implements AsyncIterable<Uint8Array> {
   readonly #flow: Flow;
   #waiting: Uint8Array[] = [];
   #size = 0;
-  /** Buffer in which chunks are joined. It is reused because a new buffer for each chunk would wait for the collector. */
+  /** Buffer in which chunks are joined. It is reused, so that no memory waits for the garbage collector. */
   #room = NO_ROOM;
   /** The end of the body: `null` if the response is complete. */
   #end: Error | null | undefined;

@@ -13,11 +13,14 @@ export interface ClientCertificate {
 
 /** The credentials of a client. */
 export interface Credentials {
-  /** Resolves to the header `Authorization`; `undefined` for none. Rejects with an ApiError if it cannot be obtained. */
+  /**
+   * Resolves to the value of the header `Authorization`; `undefined` if there is none. Rejects with an ApiError if the
+   * credentials cannot be read.
+   */
   authorization(): Promise<string | undefined>;
   /** Resolves to the certificate for a new connection. */
   certificate(): Promise<ClientCertificate | undefined>;
-  /** Called when the server rejected the credentials. Cached ones are dropped. */
+  /** Called when the server has rejected the credentials, so that cached credentials are dropped. */
   refused(): void;
 }
 
@@ -32,7 +35,7 @@ export interface ClusterAccess {
   /** If true, the server certificate is not verified. Dangerous. */
   readonly insecureSkipVerify: boolean;
   /**
-   * If true, lists are not compressed. This takes less time on a fast network; a compressed list has a tenth of the size. Default:
+   * If true, lists are not compressed, which is faster on a fast network. A compressed list has a tenth of the size. Default:
    * false.
    */
   readonly disableCompression?: boolean | undefined;

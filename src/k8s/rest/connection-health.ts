@@ -94,7 +94,9 @@ export class ConnectionHealth implements ApiTransport {
   }
 }
 
-/** Errors that do not mean a dead connection. Without credentials, no request was sent, and open connections need none. */
+/**
+ * Errors that do not mean that connections are dead. Without credentials, no request was sent, and open connections need none.
+ */
 const HARMLESS: ReadonlySet<ApiError['code']> = new Set([
   'credentials',
   'throttled',

@@ -12,8 +12,8 @@ export interface ExchangeOptions {
 }
 
 /**
- * One request and its response with deadlines. They are needed because a server that hangs sends nothing and its kernel still
- * answers TCP keepalives. The deadlines hold for any transport.
+ * One request and its response, with deadlines, over any transport. Deadlines are needed because the kernel of a server that
+ * hangs still answers TCP keepalives.
  */
 export class Exchange {
   readonly #options: ExchangeOptions;

@@ -12,16 +12,16 @@ import type { ApiAnswer, ApiRequest, ApiTransport } from './api-transport.ts';
 import { type ClusterAccess, type Pem, readPem } from './cluster-access.ts';
 
 const CONNECT_MS = 10_000;
-/** Idle connections are closed after this time, because a dead connection is only noticed when it is used. */
+/** Time after which idle connections are closed, because a dead connection is detected only when it is used. */
 const IDLE_MS = 4_000;
 const KEEP_ALIVE = { noDelay: true, keepAlive: true, keepAliveInitialDelay: 60_000 } as const;
 /** Chunk size of decompressed data. Each chunk costs a turn of a thread and of the event loop. */
 const UNZIPPED_PIECE = 64 * 1024;
 
 /**
- * HTTP/1.1 to one API server with one connection pool. Each watch has its own connection, so there is no stream limit at which
- * requests wait silently, and a slow reader does not block others. Certificates and authorities are read for each new
- * connection, tokens for each request.
+ * HTTP/1.1 to one API server with one connection pool. Each watch has a separate connection, so that no request waits for a
+ * stream, and a slow reader does not block others. Certificates and authorities are read for each new connection, tokens for each
+ * request.
  */
 export class HttpTransport implements ApiTransport {
   readonly #access: ClusterAccess;
@@ -233,7 +233,7 @@ function unzipped(body: AnswerBody): AsyncIterable<Uint8Array> {
   return pipeline(Readable.from(copied(body)), gunzip, () => {});
 }
 
-/** Yields copies of the chunks, because a stream reads ahead and chunks are only valid until the next one. */
+/** Yields copies of the chunks, because a stream reads ahead, and a chunk is valid only until the next chunk is requested. */
 async function* copied(body: AnswerBody): AsyncGenerator<Uint8Array, void, void> {
   for await (const bytes of body) yield Uint8Array.from(bytes);
 }

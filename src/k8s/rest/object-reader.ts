@@ -9,13 +9,13 @@ import { Exchange } from './exchange.ts';
 import { type ObjectPlace, placeText } from './object-writer.ts';
 import { resourceName, resourcePath, rightToGrant } from './resource-path.ts';
 
-/** Reads current objects from etcd instead of the server's watch cache. Rejects with an ApiError. */
+/** Reads current objects by quorum, not from the server's watch cache. Rejects with an ApiError. */
 export interface ObjectReader {
   /** Resolves to `undefined` if the object does not exist. */
   get(place: ObjectPlace, signal: AbortSignal): Promise<KubernetesObject | undefined>;
   /**
-   * Yields all objects of a kind in pages. If the kind is not served, it throws an error with code `missing`, which does not mean
-   * that no objects exist.
+   * Yields all objects of a kind in pages. If the kind is not served, throws an error with code `missing`; objects of the kind
+   * may still exist.
    *
    * @param pageSize default 500
    */
@@ -110,7 +110,7 @@ async function readPage(kind: ResourceKind, exchange: Exchange, answer: ApiAnswe
   for await (const bytes of exchange.read(answer)) {
     for (const text of scanner.feed(bytes)) {
       const object = parseText(text);
-      // An object that is skipped could be the one that keeps another object alive.
+      // Do not skip an invalid object: it may be the reason why another object must not be deleted.
       if (!isKubernetesObject(object)) throw new ApiError('garbled', 'an object in the list has no name');
       objects.push(object);
     }

@@ -52,7 +52,7 @@ export type ObjectWrite =
 export type WriteOutcome =
   /** The new object; `undefined` if it was deleted. */
   | { readonly outcome: 'done'; readonly object: KubernetesObject | undefined }
-  /** Another client was faster: the object exists, has another version or UID, or a `test` failed. */
+  /** Another client has changed the object before: it already exists, has another version or UID, or a `test` failed. */
   | { readonly outcome: 'conflict'; readonly message: string }
   /** The object or the kind does not exist. */
   | { readonly outcome: 'not-found'; readonly message: string }
@@ -70,8 +70,7 @@ export type WriteOutcome =
 export interface ObjectWriter {
   /**
    * Never rejects; a failure is an outcome. An aborted write has outcome `failed`.
-   *
-   * @param why the reason for people: a sentence without a full stop
+   * @param why the reason for logs and dry runs: a sentence without a full stop
    */
   write(write: ObjectWrite, why: string, signal: AbortSignal): Promise<WriteOutcome>;
 }
@@ -80,9 +79,12 @@ export interface ObjectWriter {
 export interface ObjectWriterOptions {
   /** Requests per second. Default: no limit. */
   readonly perSecond?: number | undefined;
-  /** Requests that are sent without delay after a pause: with 1, no second has more than `perSecond`. Default `perSecond`. */
+  /**
+   * Maximum number of requests without delay after a pause. With 1, no second has more than `perSecond` requests. Default
+   * `perSecond`.
+   */
   readonly burst?: number | undefined;
-  /** The name under which the server records the fields of written objects. Default: the server's, from the user agent. */
+  /** The field manager of written objects. Default: the server derives it from the user agent. */
   readonly fieldManager?: string | undefined;
   /** Timeout of a request. Default 30 s. */
   readonly timeoutMs?: number | undefined;

@@ -39,7 +39,7 @@ import { type Collector, RoundsDuty } from './rounds.ts';
 import { type Shape, trimTo } from './trim.ts';
 import { UNMANAGED_DNS_SELECTOR, UnmanagedDnsCollector } from './unmanaged-dns-collector.ts';
 
-/** Milliseconds between rounds, by duty; 0 switches the duty off. Defaults are given per field. */
+/** Milliseconds between rounds, by duty; 0 switches the duty off. */
 export interface CollectorIntervals {
   /** CiliumEndpoints of deleted pods. Default 5 min. */
   readonly endpoints?: number | undefined;
@@ -88,7 +88,7 @@ const DELETES_PER_SECOND = 20;
 /** As upstream for a small cluster. */
 const SLICE_WRITES_PER_SECOND = 10;
 
-/** The fields that are stored of each followed kind. */
+/** The fields of each followed kind that are kept in memory. */
 const SHAPES = {
   endpoints: {
     metadata: { ownerReferences: { kind: true, name: true, uid: true } },
@@ -130,7 +130,7 @@ export function collectors(options: CollectorsOptions): readonly Duty[] {
   return [...kubernetesCollectors(options), ...kvstoreCollectors(options)];
 }
 
-/** Returns the duty, or its row in the status if it is off. */
+/** Returns the duty; if it is off, a duty that does nothing and only has a row in the status. */
 function duty(name: string, intervalMs: number, options: CollectorsOptions, make: () => Collector): Duty {
   if (intervalMs === 0) return new OffDuty(name);
   const { clock, onFailure, onAction } = options;

@@ -22,9 +22,9 @@ export interface EndpointRemovalOptions extends DutyOptions {
 const BACKOFF = { baseMs: 1000, capMs: 60_000 };
 
 /**
- * Deletes once every CiliumEndpoint that exists when it begins, whatever its pod (OPERATOR 25), for a cluster whose agents no
- * longer maintain them. CiliumEndpoints that agents create afterwards are kept. Retries until all are deleted. Then nothing
- * more is deleted in the life of the process, even if it is elected again.
+ * Deletes, once, every CiliumEndpoint that exists at the start of the duty, even if its pod exists (OPERATOR 25). It is for
+ * clusters whose agents no longer maintain CiliumEndpoints. CiliumEndpoints that agents create later are kept. The duty retries
+ * until all are deleted. The process then deletes no more of them, even if it is elected again.
  */
 export class EndpointRemoval implements Duty {
   readonly name = 'endpoint-removal';
@@ -38,7 +38,9 @@ export class EndpointRemoval implements Duty {
   #conflicts = 0;
   #lastRoundMs: number | undefined;
 
-  /** Throws an {@link UnsafeSettingError} if a collector is on that concludes from CiliumEndpoints what is in use. */
+  /**
+   * Throws an {@link UnsafeSettingError} if the collector of endpoints or identities is on, because it relies on CiliumEndpoints.
+   */
   constructor(options: EndpointRemovalOptions) {
     const { clock, random, intervals, onFailure } = options;
     for (const [field, interval] of Object.entries({

@@ -23,7 +23,7 @@ export interface IdentityCollectorOptions {
   readonly clock: Clock;
   /** `identity-heartbeat-timeout`: lifetime of an identity that no endpoint uses. Default 30 min. */
   readonly timeoutMs?: number | undefined;
-  /** True if CiliumEndpoints of deleted pods are deleted. If they are not, they would keep every identity alive. */
+  /** True if CiliumEndpoints of deleted pods are deleted. Otherwise they would keep their identities in use. */
   readonly endpointsAreCollected: boolean;
 }
 
@@ -33,7 +33,7 @@ export const IDENTITY_GC_INTERVAL_MS: number = 15 * 60_000;
 export const IDENTITY_DELETES_PER_SECOND: number = 2500 / 60;
 const TIMEOUT_MS = 30 * 60_000;
 
-/** Yields the identities of CiliumEndpoints, or of the endpoints in CiliumEndpointSlices. */
+/** Yields the names (numbers) of the identities of CiliumEndpoints, or of the endpoints in CiliumEndpointSlices. */
 function* namesIn(objects: Iterable<KubernetesObject>): Generator<string, void, void> {
   for (const object of objects) {
     yield String(field(object, 'status', 'identity', 'id'));
@@ -63,9 +63,9 @@ function isMarked(identity: KubernetesObject): boolean {
 }
 
 /**
- * Decides one round (OPERATOR 21, 22). An identity is kept if an endpoint uses it, or if it was written or first seen less than
- * the timeout ago. Otherwise it is marked. The mark is a write, so it extends the lifetime by one timeout. After that, the
- * identity is removed. Pure.
+ * Computes one round (OPERATOR 21, 22). An identity is kept if an endpoint uses it, or if it was written or first seen less than
+ * the timeout ago. Otherwise it is marked. The mark is a write, so the identity is then kept for another timeout. If it is still
+ * not used after that, it is removed. Pure.
  *
  * @param previous `lives` of the round before; empty at first, so that nothing is removed within the first timeout
  */
@@ -91,9 +91,9 @@ export function identityRound(
 }
 
 /**
- * Deletes unused CiliumIdentities (OPERATOR 20 to 24). Each is first marked by an annotation. An agent that uses
- * the identity removes the annotation, and then the delete fails because the version has changed. Before anything is deleted,
- * endpoints and slices are listed from etcd, because the followed state may lag and lack a user.
+ * Deletes unused CiliumIdentities (OPERATOR 20 to 24). An identity is first marked by an annotation. If an agent uses the
+ * identity, it removes the annotation, and the delete then fails because the version has changed. Before a delete, endpoints and
+ * slices are listed by quorum reads, because the watched state may be behind and not contain a user of the identity.
  */
 export class IdentityCollector implements Collector {
   readonly name = 'identity-gc-crd';
@@ -138,8 +138,8 @@ export class IdentityCollector implements Collector {
   }
 
   /**
-   * Returns the identities that are not used in etcd. Stores only the names while listing, because a cluster may have 50,000
-   * endpoints.
+   * Returns the identities among `names` that no endpoint or slice uses, by quorum lists. Keeps only the names in memory, because
+   * a cluster may have 50,000 endpoints.
    */
   async #unnamed(names: readonly string[], signal: AbortSignal): Promise<readonly string[]> {
     const { reader, slices } = this.#options;
@@ -149,7 +149,7 @@ export class IdentityCollector implements Collector {
     return [...left];
   }
 
-  /** Adds the annotation in upstream's format to the current version. A concurrent write causes a conflict. */
+  /** Adds the annotation, in upstream's format, to the current version of the identity. A concurrent write causes a conflict. */
   async #mark(name: string, report: RoundReport, signal: AbortSignal): Promise<void> {
     const { reader, writer, clock } = this.#options;
     const place = { kind: CILIUM_IDENTITIES, name };

@@ -16,7 +16,7 @@ export function objectKey({ metadata: { namespace = '', name } }: KubernetesObje
 
 /**
  * All objects of a kind as received from an API server, shared by the collectors. The kind is followed while a collector runs.
- * The objects may be outdated: use them to find candidates, and read each candidate from etcd before it is deleted.
+ * The objects may be outdated: use them to find candidates, and read each candidate by quorum before deleting it.
  */
 export class ObservedKind<T extends KubernetesObject = KubernetesObject> {
   readonly kind: ResourceKind;
@@ -61,8 +61,8 @@ export class ObservedKind<T extends KubernetesObject = KubernetesObject> {
   }
 
   /**
-   * Returns the reason why the objects may be incomplete, without a final period. Returns `undefined` if the list was complete
-   * and the watch is established (OPERATOR 24).
+   * Returns the reason why the objects may be incomplete, without a final period. Returns `undefined` if the list is complete and
+   * the watch runs (OPERATOR 24).
    */
   blocked(): string | undefined {
     const name = resourceName(this.kind);
@@ -108,7 +108,7 @@ function failureText(failure: Failure | undefined): string {
 /** The part of a kind that a collector reads. */
 export type Observed = Pick<ObservedKind, 'objects' | 'missing' | 'blocked' | 'use'>;
 
-/** Returns a kind that need not be served: without its CRD, it has no objects. */
+/** Returns the kind with another `blocked`: if the CRD is missing, the kind counts as complete, without objects. */
 export function optional(kind: Observed): Pick<Observed, 'blocked' | 'use'> {
   return {
     use: (signal) => kind.use(signal),

@@ -24,7 +24,7 @@ export interface PolicyStatusCollectorOptions {
 }
 
 const MIN_AGE_MS = 2 * 60_000;
-/** A status may have an entry for each of 5,000 nodes. */
+/** Objects per page of a list. Few, because the status of one object may have an entry for each of 5,000 nodes. */
 const PAGE_SIZE = 10;
 /** Two operations for each entry, at most 10,000 in a patch. */
 const ENTRIES_PER_PATCH = 5000;
@@ -64,8 +64,8 @@ export function removalPatches(entries: ReadonlyMap<string, string>): readonly (
 }
 
 /**
- * Removes policy status entries of deleted nodes (OPERATOR 31, 32), for agents of 1.8. A node is deleted if it has no key in
- * two rounds. If the kvstore contains no node of the cluster, it is new, and nothing is removed.
+ * Removes policy status entries of deleted nodes (OPERATOR 31, 32), for agents of 1.8. A node counts as deleted if it has no key
+ * in two rounds. If the kvstore contains no node of the cluster, nothing is removed, because the kvstore may be new.
  */
 export class PolicyStatusCollector implements Collector {
   readonly name: string;
@@ -106,7 +106,7 @@ export class PolicyStatusCollector implements Collector {
   }
 
   /**
-   * Returns the entries whose node still has no key. A node may return during a round, which takes minutes for many policies
+   * Returns the entries whose node still has no key. A node may return during a round: for many policies a round takes minutes,
    * because writes are limited to a few per second.
    */
   async #stillGone(
@@ -130,7 +130,7 @@ export class PolicyStatusCollector implements Collector {
     if (stale.size === 0) return;
     const place = placeOf(policies, policy);
     const rounds = `in rounds ${report.round - 1} and ${report.round}`;
-    const reason = `${stale.size === 1 ? '1 node' : `${stale.size} nodes`} of its status not in the kvstore, ${rounds}: ${[...stale.keys()].slice(0, 10).join(', ')}`;
+    const reason = `the kvstore does not contain ${stale.size === 1 ? '1 node' : `${stale.size} nodes`} of the status, ${rounds}: ${[...stale.keys()].slice(0, 10).join(', ')}`;
     for (const operations of removalPatches(stale)) {
       const write = { verb: 'patch', place, part: 'status', operations } as const;
       if ((await collect(writer, write, reason, report, signal)) === 'done')

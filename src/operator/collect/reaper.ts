@@ -19,7 +19,7 @@ export class CollectError extends Error {
   }
 }
 
-/** Returns the place of an object. */
+/** Returns the kind, namespace and name of an object, for a write. */
 export function placeOf(
   kind: ResourceKind,
   { metadata: { namespace, name } }: KubernetesObject,
@@ -38,8 +38,8 @@ export function writeError(write: ObjectWrite, answer: RefusedWrite): Error {
 }
 
 /**
- * Makes and reports a write of a collector. A conflict is left to the next round, and a missing object is ignored. If the write
- * is refused or fails, the round ends (OPERATOR 22, 23).
+ * Makes and reports a write of a collector. After a conflict, the next round checks the object again. A missing object is
+ * ignored. If the write is refused or fails, the error ends the round (OPERATOR 22, 23).
  */
 export async function collect(
   writer: ObjectWriter,

@@ -29,13 +29,13 @@ export interface RoundsOptions extends DutyOptions {
   readonly intervalMs: number;
 }
 
-/** Time between checks for a dependency that is not ready. */
+/** Time between two checks of a kind that is incomplete. */
 const POLL_MS = 5000;
 
 /**
- * Runs the rounds of a collector one after the other. If a round fails, it is counted, and the next one starts as planned. If a
- * dependency is incomplete, the round does not start. Marks are deleted when the duty ends, so the next leader starts without
- * marks.
+ * Runs the rounds of a collector one after the other. A failed round is counted, and the next round starts as planned. If a kind
+ * in `needs` is incomplete, the round does not start. The marks of a collector are discarded when the duty ends, so the next
+ * leader starts without marks.
  */
 export class RoundsDuty implements Duty {
   readonly name: string;

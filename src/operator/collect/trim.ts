@@ -2,8 +2,8 @@ import { isObjectOrList } from '../../base/arguments.ts';
 import type { KubernetesObject } from '../../k8s/resource.ts';
 
 /**
- * The fields to keep of an object: `true` keeps the whole value, a shape keeps these fields of it, or of each element if it is
- * a list.
+ * The fields of an object to keep, by name. `true` keeps the whole value of a field. A shape keeps the named fields of the value,
+ * or of each element if the value is a list.
  */
 export interface Shape {
   readonly [field: string]: true | Shape;
@@ -31,8 +31,8 @@ function keep(value: unknown, shape: true | Shape): unknown {
 }
 
 /**
- * Returns a function that keeps some fields of an object and its identifying metadata. This reduces the memory of a reflector
- * to a fraction.
+ * Returns a function that removes all fields of an object except those of the shape and the identifying metadata. This reduces
+ * the memory of a reflector to a fraction.
  */
 export function trimTo(shape: Shape): (object: KubernetesObject) => KubernetesObject {
   const { metadata, ...rest } = shape;

@@ -25,8 +25,8 @@ const STARTED_MS = 30_000;
 const RESTARTED_MS = 5 * 60_000;
 
 /**
- * Returns the pods that run without an endpoint because they are older than Cilium: those that started over 30 s ago and whose
- * name was not restarted in the last 5 min (OPERATOR 33). The oldest is first, because it was restarted least recently. Pure.
+ * Returns the pods that run without an endpoint, because they were started before Cilium, the oldest first (OPERATOR 33). Pods
+ * that started less than 30 s ago, and pods whose name was restarted in the last 5 min, are not returned. Pure.
  *
  * @param restarted time of the last restart by name, on the same clock as `now`
  */

@@ -13,12 +13,13 @@ import { isObject } from '../../net/fields.ts';
 /** The permission that each delete requires. */
 export interface Leadership {
   /**
-   * True if no other operator can be the leader now, or while a request of at most {@link LeaderElection.writeMs} is pending.
+   * Returns true if no other operator can be the leader now, or during a request that is sent now and takes at most {@link
+   * LeaderElection.writeMs}.
    */
   mayDelete(): boolean;
 }
 
-/** The leadership of an operator without Kubernetes: there are no others. */
+/** The leadership of an operator without Kubernetes: it is always the leader, because there are no other operators. */
 export const SOLE_LEADER: Leadership & { readonly writeMs?: number } = { mayDelete: () => true };
 
 /** The times that all candidates of one lease must share. */
@@ -63,11 +64,11 @@ export interface LeaderElectionStatus {
   readonly state: 'idle' | 'candidate' | 'leader';
   /** Holder of the lease when it was last read; `undefined` if it had none. */
   readonly holder: string | undefined;
-  /** Milliseconds since its own last renewal. */
+  /** Milliseconds since the last renewal of this process. */
   readonly renewedMs: number | undefined;
   /**
-   * Milliseconds until a candidate may take the Lease if its holder does not renew it; 0 if it may take it now; `undefined` if
-   * this is not a candidate.
+   * Milliseconds until this candidate may acquire the Lease if the holder does not renew it; 0 if it may acquire it now;
+   * `undefined` if this process is not a candidate.
    */
   readonly freeInMs: number | undefined;
   /** Number of failed reads and renewals. */
@@ -78,7 +79,7 @@ export interface LeaderElectionStatus {
 /** The Lease of Cilium's operator. Only one of the two operators leads (OPERATOR 1). */
 const LEASE_NAME = 'cilium-operator-resource-lock';
 const LEASES = { group: 'coordination.k8s.io', version: 'v1', plural: 'leases' };
-/** `leaderelection.JitterFactor` of client-go: candidates do not read the lease in step. */
+/** `leaderelection.JitterFactor` of client-go, so that candidates do not read the Lease at the same times. */
 const JITTER = 1.2;
 const LETTERS = 'abcdefghijklmnopqrstuvwxyz';
 
@@ -97,7 +98,9 @@ export function electionFault({ leaseMs, renewDeadlineMs, retryMs }: ElectionTim
 interface ObservedLease {
   readonly version: string;
   readonly holder: string;
-  /** Local time when this version was first read. The writer's time is ignored because clocks may differ. */
+  /**
+   * Local time at which this version of the Lease was first read. The time in the Lease is ignored, because clocks may differ.
+   */
   readonly at: number;
   readonly leaseMs: number;
 }
@@ -113,19 +116,19 @@ function microTime(wallMs: number): string {
 }
 
 /**
- * Leader election on a Lease, as in client-go. Clocks need not agree, because a candidate takes a lease that it has seen
- * unchanged for the duration of the lease, by its own clock. A leader counts from the time **before** it sent its last
- * successful renewal, so it counts from earlier than any candidate:
+ * Leader election on a Lease, as in client-go. Clocks need not agree: a candidate acquires a Lease that, by the candidate's
+ * clock, has not changed for the duration of the Lease. The leader counts from the time **before** it sent its last successful
+ * renewal, and therefore from earlier than any candidate:
  *
  *     leader     sent ├──────── may delete ────────┤deadline      lease┊
  *     candidate        seen ├───────────────────────────────────────── lease ┤ may take it
  *                                                  ├─ for pending ─────┊
  *                                                   requests and slow clocks
  *
- * Covered: partitions; delayed or lost requests and answers; a process that is stopped for any time; a machine that is
- * suspended; clocks that are set, or run a third too fast or slow. Not covered: an operator of another make that does not ask
- * before it deletes; a request that takes effect later than {@link writeMs} after it was sent. The preconditions of requests
- * are for the latter.
+ * Covered: partitions; delayed or lost requests and answers; a process that is stopped for any time; a machine that is suspended;
+ * clocks that are set, or run a third too fast or slow. Not covered: an operator of another program that does not check its
+ * leadership before a delete; and a request that takes effect later than {@link writeMs} after it was sent, which only its
+ * preconditions can stop.
  */
 export class LeaderElection implements Leadership {
   /** Maximum duration of a request that {@link mayDelete} has allowed. */
@@ -140,11 +143,11 @@ export class LeaderElection implements Leadership {
   readonly #guard = new CallbackGuard();
   #state: LeaderElectionStatus['state'] = 'idle';
   #lastLease: ObservedLease | undefined;
-  /** The lease as last written by us; `undefined` if it may have changed since. */
+  /** The Lease as this process wrote it last; `undefined` if it may have changed since. */
   #lease: KubernetesObject | undefined;
   /** Time immediately before the last successful renewal was sent. */
   #renewedAt: ClockReading | undefined;
-  /** True if a write was sent that makes the lease ours, whatever its outcome. */
+  /** True if this process has sent a write that acquires the Lease, even if its outcome is unknown. */
   #mayHold = false;
   #failures = 0;
   #lastFailure: Failure | undefined;
@@ -187,9 +190,9 @@ export class LeaderElection implements Leadership {
   }
 
   /**
-   * Waits until it is the leader, runs `lead` once, and renews the lease while it runs. The signal of `lead` fires when
-   * `signal` does, or when the lease is lost, which is before another operator can hold it. `lead` must end immediately when
-   * its signal fires. Resolves when `lead` has settled: to `lost`, or to `ended` after the lease was released. Rejects if
+   * Waits until this process is the leader, runs `lead` once, and renews the Lease while `lead` runs. The signal of `lead` fires
+   * when `signal` fires, or when the Lease is lost, which is before another operator can hold it. `lead` must end immediately
+   * when its signal fires. When `lead` has settled, resolves to `lost`, or, after the Lease was released, to `ended`. Rejects if
    * `lead` throws.
    */
   async run(lead: (signal: AbortSignal) => Promise<void>, signal: AbortSignal): Promise<'ended' | 'lost'> {
@@ -366,7 +369,8 @@ export class LeaderElection implements Leadership {
   }
 
   /**
-   * Releases the lease if it is ours, so that the next leader need not wait. Failures are ignored because the lease expires.
+   * Releases the Lease if this process holds it, so that the next leader does not have to wait. Failures are ignored, because the
+   * Lease expires anyway.
    */
   async #release(): Promise<void> {
     const { clock, identity } = this.#options;

@@ -45,9 +45,9 @@ export interface KvstoreMeshStatus {
   readonly problems: readonly string[];
 }
 
-/** A cluster that is not connected for this time does not delay readiness (OPERATOR 46). */
+/** A cluster that is not connected after this time does not delay readiness (OPERATOR 46). */
 const CONNECT_MS = 15_000;
-/** Nothing delays readiness for longer. */
+/** Time after which no cluster delays readiness. */
 const READY_MS = 600_000;
 
 interface Mirrored {
@@ -56,14 +56,14 @@ interface Mirrored {
 }
 
 /**
- * Copies the state of remote clusters into the local kvstore, under `cilium/cache/`, so that many agents can read it there
- * (OPERATOR 13). Fails static: the copy of a cluster is kept, also over restarts of this process, until the cluster's own
- * kvstore, complete and with its configuration, shows that it is gone, or until the cluster is removed.
+ * Copies the state of remote clusters into the local kvstore, under `cilium/cache/`, where many agents can read it (OPERATOR 44
+ * to 47). Fail static: a copied key is deleted only if the kvstore of its cluster is complete, contains the cluster's
+ * configuration and does not contain the key; or if the cluster is removed. Copies are kept over restarts of this process.
  */
 export class KvstoreMesh extends ClusterSet {
   readonly #options: KvstoreMeshOptions;
   readonly #mirrored = new Map<string, Mirrored>();
-  /** The next action for a cluster, started when the current one ends; `undefined` removes the cluster. */
+  /** The next action for each cluster, which starts when the current action ends; `undefined` removes the cluster. */
   readonly #wanted = new Map<string, ConnectKvstore | undefined>();
   readonly #reconciling = new Map<string, Promise<void>>();
   readonly #startedAt: number;
@@ -104,14 +104,15 @@ export class KvstoreMesh extends ClusterSet {
     return Promise.resolve(true);
   }
 
-  /** Declares that all initially configured clusters have been added. Before that, readiness cannot be decided. */
+  /** Declares that all initially configured clusters have been added. Before that, `isReady` is false. */
   allAdded(): void {
     this.#hasAllAdded = true;
   }
 
   /**
-   * True if every cluster has been complete in the local kvstore once. Always false before {@link allAdded}. A cluster does not
-   * count if it is not connected 15 s after it was added, and none counts 10 minutes after the start. Once true, always true.
+   * True if the copy of every cluster has been complete once. Always false before {@link allAdded}. Clusters that are not
+   * connected 15 s after they were added are ignored, and 10 minutes after the start all clusters are ignored. Once true, always
+   * true.
    */
   get isReady(): boolean {
     this.#isReady ||= this.#hasAllAdded && this.#unready().length === 0;
@@ -178,7 +179,7 @@ export class KvstoreMesh extends ClusterSet {
     if (!this.#reconciling.has(name)) this.#reconciling.set(name, this.#reconcile(name));
   }
 
-  /** Performs the latest requested action. Actions that were replaced by a later request are skipped. */
+  /** Performs the latest requested action for a cluster. Earlier requests that were not performed yet are skipped. */
   async #reconcile(name: string): Promise<void> {
     while (this.#wanted.has(name)) {
       const connect = this.#wanted.get(name);
@@ -193,7 +194,9 @@ export class KvstoreMesh extends ClusterSet {
     this.#reconciling.delete(name);
   }
 
-  /** Follows the local configurations of all clusters with one watch, because one for each would cost the square of their number. */
+  /**
+   * Follows the local configurations of all clusters with one watch. With a watch for each cluster, the cost would be quadratic.
+   */
   #followConfigs(): void {
     if (this.#configState !== undefined) return;
     this.#configState = 'listing';

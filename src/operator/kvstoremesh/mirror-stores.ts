@@ -44,8 +44,8 @@ export interface MirrorStatus {
 /** Time for readers to disconnect from a removed cluster (OPERATOR 45). */
 export const DRAIN_MS = 180_000;
 /**
- * Retries of refused writes: 2 s, doubling (OPERATOR 45), without a limit on their number, because our lease would keep the
- * remaining keys alive.
+ * Retries of refused writes: after 2 s, doubling (OPERATOR 45). Their number is not limited, because the lease of this process
+ * would keep the remaining keys alive.
  */
 const BACKOFF = { baseMs: 2_000, capMs: 60_000 };
 
@@ -88,8 +88,8 @@ export class MirrorStores extends ResourceStores {
   }
 
   /**
-   * Takes over the keys of an earlier process. Without any, reads and writes nothing before {@link MirrorStores.configure}: a cluster
-   * that was never reached would cost seven watches and fifteen writes. Call it once.
+   * Adopts the keys of an earlier process. If there are none, reads and writes nothing before {@link MirrorStores.configure},
+   * because a cluster that was never reached would otherwise cost seven watches and fifteen writes. Call it once.
    */
   start(): void {
     void this.#tasks.runWithRestart('configuration', (signal) => this.#config.run(signal));
@@ -108,7 +108,7 @@ export class MirrorStores extends ResourceStores {
     void this.#config.watchState(state, this.#closing.signal);
   }
 
-  /** Marks the cluster as removed: the next withdrawal is final, and waits for the readers. */
+  /** Marks the cluster as removed: the next {@link withdraw} waits for readers to disconnect, and then deletes all keys. */
   leave(): void {
     this.#isLeaving = true;
   }
@@ -161,8 +161,8 @@ export class MirrorStores extends ResourceStores {
   }
 
   /**
-   * Deletes the canary of each resource that the cluster exports from now on. It was written when the cluster did not export the
-   * resource, and readers would take the empty copy for complete as soon as the configuration names the resource.
+   * Deletes the canaries of resources that the cluster did not export until now. Their canaries were written for an empty copy,
+   * which readers would consider complete as soon as the configuration names the resource.
    */
   async #clearAdded({ capabilities: next }: ClusterConfig, signal: AbortSignal): Promise<void> {
     const known = this.#capabilities;
@@ -203,7 +203,7 @@ export class MirrorStores extends ResourceStores {
     }
   }
 
-  /** Does nothing: if services cannot be followed for long, they are kept like all other keys. */
+  /** Does nothing: copied services have no service TTL. They are kept like all other keys. */
   withdrawServices(): Promise<void> {
     return Promise.resolve();
   }
@@ -227,7 +227,7 @@ export class MirrorStores extends ResourceStores {
     this.#capabilities = undefined;
   }
 
-  /** Retries until it has succeeded or the signal fires. */
+  /** Deletes the copy. Retries until it has succeeded or the signal fires. */
   async #clear(signal: AbortSignal): Promise<void> {
     await this.#withdrawConfig(signal);
     if (signal.aborted) return;

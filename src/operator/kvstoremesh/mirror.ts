@@ -29,7 +29,7 @@ export class Mirror {
   readonly #options: MirrorOptions;
   readonly #prefix: string;
   readonly #canary: string;
-  /** Names left by an earlier process that no list of this one has contained. */
+  /** Names that an earlier process has copied and that no list of this process has contained yet. */
   readonly #inherited = new Set<string>();
   #sync: SyncStore;
   #isSynced = false;
@@ -77,9 +77,9 @@ export class Mirror {
   }
 
   /**
-   * Takes over the keys of an earlier process with their leases, so that they do not expire while the remote kvstore is unreachable.
-   * The mirror must be running. Resolves to a promise that resolves when all keys are bound to our session. Rejects if the local
-   * kvstore fails.
+   * Adopts the keys of an earlier process with their leases, so that they do not expire while the remote kvstore is unreachable.
+   * The mirror must be running. Resolves when the keys are known; `flushed` resolves when all of them are bound to the session of
+   * this process. Rejects if the local kvstore fails.
    */
   async inherit(signal: AbortSignal): Promise<{ readonly flushed: Promise<void> }> {
     const { local } = this.#options;
@@ -115,7 +115,10 @@ export class Mirror {
     onApplied();
   }
 
-  /** Deletes the inherited keys, in steps of `slice` keys. A key that appears in the remote kvstore meanwhile is not inherited. */
+  /**
+   * Deletes the inherited keys, in steps of `slice` keys. A key that the remote kvstore sends in between is not inherited any
+   * more.
+   */
   *#deleteInherited(sync: SyncStore, slice: number): Generator<void, void, void> {
     let deleted = 0;
     for (const name of this.#inherited) {
@@ -142,7 +145,7 @@ export class Mirror {
     await local.deletePrefix(this.#prefix, { fenced: true, signal });
   }
 
-  /** @param onInherited takes over the keys of an earlier process, and receives their names; undefined if there are none */
+  /** @param onInherited receives the names of adopted keys of an earlier process; undefined if no keys are adopted */
   #newSync(onInherited: ((name: string) => void) | undefined): SyncStore {
     const { local: backend, clock, random, gate } = this.#options;
     return new SyncStore({

@@ -20,20 +20,23 @@ export interface SoleWriterOptions {
 export const WRITER_LOCK: string = `${INIT_LOCKS_PREFIX}kvstoremesh`;
 /** Time between two reads of the lock's holder while waiting for the lock. */
 const POLL_MS = 2000;
-/** Number of consecutive reads with one holder after which the lock is taken: a lock that is passed on has another holder within 5 s. */
+/**
+ * Number of consecutive reads with the same holder after which another process is known to copy. A lock that is being passed on
+ * has a new holder within 5 s.
+ */
 const READS = 4;
 
 /**
- * Lets one process at a time copy into a kvstore. The others wait for its lock, which expires 25 s after its holder has died. A
- * process that loses the lock because its kvstore is unreachable writes nothing until it holds the lock again. If another
- * process has taken the lock, it ends.
+ * Lets only one process at a time copy into a kvstore. Other processes wait for the lock, which expires 25 s after its holder has
+ * died. A process that loses the lock because its kvstore is unreachable writes nothing until it holds the lock again. If another
+ * process has acquired the lock, `run` ends.
  *
- * Not covered: a kvstoremesh of another make, and a user without permission to write the lock, which copies without it.
+ * Not covered: other implementations of kvstoremesh, and a process without permission to write the lock, which copies without it.
  */
 export class SoleWriter {
   readonly #options: SoleWriterOptions;
   readonly #tasks: Supervisor;
-  /** The keys of our own entries in the queue. */
+  /** The keys of this process's entries in the queue of the lock. */
   readonly #entries = new Set<string>();
   #holder: string | undefined;
   #held: KvstoreLock | undefined;
@@ -51,16 +54,16 @@ export class SoleWriter {
   }
 
   /**
-   * True if no other process can hold the lock. Keys written without the lock are bound to a lease that expires with this
-   * process, while the new holder copies.
+   * Returns true if no other process can hold the lock. Writes must not be made otherwise: the written keys would be bound to the
+   * lease of this process, and would expire although the new holder copies them.
    */
   mayWrite(): boolean {
     return this.#isForbidden || this.#held?.lost.aborted === false;
   }
 
   /**
-   * Calls `begin` when the lock is held, and waits for the signal. Resolves to `taken` if another process takes the lost lock,
-   * because it copies as well. Rejects if `begin` throws.
+   * Calls `begin` when this process holds the lock, and then waits for the signal. Resolves to `taken` if another process has
+   * acquired the lost lock, because that process then copies. Rejects if `begin` throws.
    */
   async run(begin: () => Promise<void>, signal: AbortSignal): Promise<'ended' | 'taken'> {
     let lock = await this.#lock(signal, () => {});

@@ -43,7 +43,7 @@ class ExportKeys {
     );
   }
 
-  /** Puts or deletes the key of a name, `namespace/name`. */
+  /** Puts or deletes the key of `name`, which is `namespace/name`, depending on its objects. */
   review(name: string): void {
     const previous = this.#values.get(name);
     const { current, faults } = this.#read(name);

@@ -16,8 +16,8 @@ export type LocalExport =
     };
 
 /**
- * Returns the service that a ServiceExport exports. The objects are read as the value of a key, so that a cluster publishes exactly
- * what its readers accept.
+ * Returns the service that a ServiceExport exports. The objects are parsed by the decoder of the published values, so that a
+ * cluster publishes exactly the services that readers accept.
  *
  * @param service the Service of the same name; undefined if there is none
  */

@@ -52,24 +52,27 @@ export interface McsStatus {
   readonly imports: number;
   /** Number of names by the reason of their conflict. */
   readonly conflicts: Readonly<Record<string, number>>;
-  /** Number of imports that are left as they are, because a cluster of theirs is not completely known. */
+  /** Number of *held* imports: they do not change, because the exports of one of their clusters are not completely known. */
   readonly held: number;
 }
 
-/** A write that an API server changed, because its version of the CRD lacks a field or sets a default. */
+/**
+ * A write whose result differs from the written object, because the CRD on the API server does not have a field or sets a
+ * default.
+ */
 interface Settled {
   readonly content: string;
   readonly resourceVersion: string;
 }
 
-/** The wait for the first sync of the other clusters, so that an import is not written once for each of them. */
+/** Maximum wait for the initial sync of the other clusters, so that an import is not written again for each of them. */
 const FIRST_SYNC_MS = 60_000;
 /** Time after which the reason of a wait is reported. */
 const SLOW_MS = 5000;
 const BACKOFF = { baseMs: 500, capMs: 60_000 };
 /** Reading and comparing the objects of a name takes about 0.2 ms. */
 const NAME_WEIGHT = 64;
-/** More writes than a name ever needs: status, import, Service, import again, status. */
+/** Maximum number of writes for a name in one pass: more than status, import, Service, import again, status. */
 const MAX_WRITES = 8;
 
 /**
@@ -78,9 +81,7 @@ const MAX_WRITES = 8;
  *     exports of other clusters ─┐
  *     ServiceExport, Service ────┼─► merge ─► plan ─► one write after the other
  *     ServiceImport, derived ────┘
- *
- * Writes only what differs. What a cluster exports is deleted here only if that cluster has shown, completely, that it does not
- * export it any more.
+ * Writes only objects that differ. If a cluster does not export a name any more, its export is removed only after the exports of the cluster were received completely.
  */
 export class McsDuty implements Duty {
   readonly name = 'mcs-api';
@@ -90,7 +91,7 @@ export class McsDuty implements Duty {
   readonly #remote = new RemoteExports();
   /** The names that have objects or exports, by namespace. */
   readonly #names = new Map<string, Set<string>>();
-  /** Names by that of their derived Service, because the event of a delete has no labels. */
+  /** Names by the name of their derived Service, because the event of a delete has no labels. */
   readonly #ofDerived = new Map<string, string>();
   readonly #conflicts = new Map<string, string>();
   /** Names whose import is held, with the reason. */
@@ -177,7 +178,9 @@ export class McsDuty implements Duty {
 
   // ── Inputs ─────────────────────────────────────────────────────────────────────────────────────────────
 
-  /** Waits until the objects are complete, and the exports of the other clusters unless one of them makes no progress. */
+  /**
+   * Waits until the objects are complete, and at most {@link FIRST_SYNC_MS} until the exports of the other clusters are complete.
+   */
   #awaitInputs(signal: AbortSignal): Promise<void> {
     const { objects, clusters, clock } = this.#options;
     let since: number | undefined;
@@ -235,7 +238,7 @@ export class McsDuty implements Duty {
 
   // ── Work ───────────────────────────────────────────────────────────────────────────────────────────────
 
-  /** Makes the writes of a name, one after the other. A part that fails does not prevent those after it. */
+  /** Makes the writes of a name, one after the other. If the write of one part fails, the other parts are still written. */
   async #reconcile(key: string, signal: AbortSignal): Promise<void> {
     const failed = new Set<string>();
     for (let count = 0; count < MAX_WRITES && !signal.aborted; count++) {
@@ -248,7 +251,7 @@ export class McsDuty implements Duty {
     }
     if (failed.size === 0) this.#queue.forget(key);
     else if (!signal.aborted) this.#queue.retry(key);
-    // An event that arrived meanwhile may have been of a later version than the write.
+    // An event that has arrived in the meantime may have a later version than the write.
     const waitMs = Math.max(...this.#objectsOf(key).map((of) => this.#mutations.waitMs(of)));
     if (waitMs > 0 && Number.isFinite(waitMs)) this.#queue.addAfter(key, waitMs);
   }

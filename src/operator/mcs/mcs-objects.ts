@@ -52,18 +52,18 @@ const DERIVED_SERVICE: Shape = {
 const trimService = trimTo(SERVICE);
 const trimDerived = trimTo(DERIVED_SERVICE);
 
-/** Returns the kept part of a Service: of most, only the fields of an export. */
+/** Returns the part of a Service that is kept in memory: for most Services, only the fields of an export. */
 function trimmed(service: KubernetesObject): KubernetesObject {
   const isDerived = field(service, 'metadata', 'labels', IMPORT_NAME_LABEL) !== undefined;
   return isDerived ? trimDerived(service) : trimService(service);
 }
 
-/** Time between two questions if the API server is served by no version of the group, or if a list is incomplete. */
+/** Time between two checks if the API server serves no version of the group, and if a list is incomplete. */
 const POLL_MS = { version: 30_000, lists: 500 };
 
 /**
  * The objects of the multi-cluster services API, followed once for all duties that need them. The first served version of the API
- * group is used; without any, there are no exports and no imports, and the group is looked for again.
+ * group is used. If no version is served, there are no exports and no imports, and the check is repeated.
  */
 export class McsObjects implements Duty {
   readonly name = 'mcs-objects';

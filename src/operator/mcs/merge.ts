@@ -41,7 +41,7 @@ function mapText(map: ReadonlyMap<string, string>): string {
   return `map[${entries.map(([key, value]) => `${key}:${value}`).join(' ')}]`;
 }
 
-/** The properties whose oldest value wins. */
+/** The properties of which the value of the oldest export is used. */
 const PROPERTIES: readonly Property[] = [
   { name: 'type', reason: 'TypeConflict', text: ({ type }) => type },
   {
@@ -92,7 +92,7 @@ interface OwnedPort {
   readonly cluster: string;
 }
 
-/** The union of the ports of all clusters, without those that conflict with an older one. */
+/** The union of the ports of all clusters, without ports that conflict with a port of an older export. */
 class PortUnion {
   readonly #byNumber = new Map<string, OwnedPort>();
   readonly #byName = new Map<string, OwnedPort>();
@@ -101,7 +101,7 @@ class PortUnion {
     return [...this.#byNumber.values()].map(({ port }) => port);
   }
 
-  /** Adds a port. Returns the conflict with an older port; its name, or its number, is then not used. */
+  /** Adds a port. If it conflicts with the port of an older export, the port is not used, and the conflict is returned. */
   add(port: ExportedPort, cluster: string): string | undefined {
     const number = `${port.port}/${port.protocol}`;
     const named = this.#byName.get(port.name);
@@ -116,7 +116,7 @@ class PortUnion {
   }
 }
 
-/** Returns the conflict of a port with an older one of the same number and protocol. */
+/** Returns the conflict of a port with the port of an older export that has the same number and protocol. */
 function conflictOf(port: ExportedPort, { port: older, cluster }: OwnedPort): string | undefined {
   const text = portText(port);
   if (port.name !== older.name)
@@ -148,8 +148,8 @@ function mergePorts(exports: readonly ServiceExport[]): {
 }
 
 /**
- * Returns the families that all clusters have, in the order of the oldest, because a family that one of them lacks would reach only
- * a part of the backends. A cluster that has none of them is ignored.
+ * Returns the families that all clusters have, in the order of the oldest export. With a family that one cluster does not have,
+ * clients would reach only a part of the backends. A cluster that has none of the common families is ignored.
  */
 function mergeFamilies(exports: readonly ServiceExport[]): {
   readonly families: ExportedService['ipFamilies'];
@@ -183,8 +183,8 @@ function propertyConflict(
 }
 
 /**
- * Merges the exports of one name, at most one for each cluster, in any order. The oldest export wins; of two equally old ones that
- * of the first cluster by name. Returns undefined if there are none. Pure.
+ * Merges the exports of one name: at most one for each cluster, in any order. The oldest export wins; of two equally old exports,
+ * the one of the first cluster by name. Returns undefined if there are no exports. Pure.
  */
 export function mergeExports(services: Iterable<ServiceExport>): MergedService | undefined {
   const exports = [...services].sort(isOlder);

@@ -9,12 +9,12 @@ interface Mutation {
   readonly until: number;
 }
 
-/** Time after which a watch that skipped the version of a write has delivered a later one. */
+/** Time after which the watch has delivered the version of a write, or a later version. */
 const ECHO_MS = 10_000;
 
 /**
- * The results of writes of this process that the watch has not delivered yet. Without them, an object would be written again until its event
- * arrives. Events of earlier versions are ignored.
+ * The results of writes of this process that the watch has not delivered yet. Without this cache, an object would be written
+ * again until its event arrives. Events of earlier versions are ignored.
  */
 export class MutationCache {
   readonly #clock: Pick<Clock, 'now'>;
@@ -28,7 +28,7 @@ export class MutationCache {
   }
 
   /**
-   * Records the result of a write, unless the watch has delivered it already. Keys must name the kind, too.
+   * Records the result of a write, unless the watch has already delivered it. The key must also contain the kind of the object.
    *
    * @param observed the present object of the watch
    */
@@ -52,7 +52,7 @@ export class MutationCache {
     return observed;
   }
 
-  /** Returns the time until the object of the watch is used again; 0 if it is used. */
+  /** Returns the time until the object of the watch is used instead of the recorded result; 0 if it is already used. */
   waitMs(key: string): number {
     return Math.max(0, (this.#writes.get(key)?.until ?? 0) - this.#clock.now());
   }

@@ -35,8 +35,8 @@ function base32Hex(bytes: Uint8Array, length: number): string {
 }
 
 /**
- * Returns the name of the Service for a ServiceImport. It is the same in every cluster, so that the backends of all
- * clusters join by the rule of global services.
+ * Returns the name of the derived Service for a ServiceImport. The name is the same in every cluster, so that the backends of all
+ * clusters are joined like those of any global service.
  */
 export function derivedName(namespace: string, name: string): string {
   const hash = createHash('sha256').update(`${namespace}/${name}`).digest();

@@ -20,7 +20,7 @@ import {
   mcsKind,
 } from './names.ts';
 
-/** Everything that decides about one name: what is exported, and the objects of the API server. */
+/** The inputs for the plan of one name: its exports, and its objects on the API server. */
 export interface McsState {
   readonly namespace: string;
   readonly name: string;
@@ -34,7 +34,7 @@ export interface McsState {
   readonly remote: readonly ServiceExport[];
   /** Returns true if the exports of a cluster are not completely known. */
   readonly isIncomplete: (cluster: string) => boolean;
-  /** Returns a cluster whose exports are not completely known. */
+  /** Returns any cluster whose exports are not completely known; undefined if there is none. */
   readonly firstIncomplete: () => string | undefined;
   readonly serviceExport: KubernetesObject | undefined;
   /** The export of the local cluster; undefined without a ServiceExport. */
@@ -51,7 +51,7 @@ export const MCS_PARTS = ['export status', 'derived service', 'import', 'import 
 
 export type McsPart = (typeof MCS_PARTS)[number];
 
-/** A write, and the reason for people. */
+/** A write, and its reason as text. */
 export interface PlannedWrite {
   readonly part: McsPart;
   readonly write: ObjectWrite;
@@ -59,11 +59,14 @@ export interface PlannedWrite {
   readonly reason: string;
 }
 
-/** What is done for a name. */
+/** The writes for a name. */
 export interface McsPlan {
-  /** In the order in which they must be made. Only the first is valid after a write, because each changes the state. */
+  /**
+   * The writes in the order in which they must be made. After each write the plan must be computed again, because the state has
+   * changed.
+   */
   readonly writes: readonly PlannedWrite[];
-  /** Why the import is left as it is; undefined if it is not. */
+  /** Why the import must not change (is *held*); undefined if it may change. */
   readonly held: string | undefined;
   readonly merged: MergedService | undefined;
 }
@@ -71,10 +74,9 @@ export interface McsPlan {
 const SERVICES: ResourceKind = { ...services({}), labelSelector: '' };
 
 /**
- * Returns the writes that make the objects of a name equal to its exports. Pure.
- *
- * Nothing of an import changes while it has a cluster whose exports are not completely known: a cluster that is unreachable deletes
- * nothing. An import that no cluster exports is deleted with its derived Service.
+ * Returns the writes that make the objects of a name equal to its exports. Pure. While the exports of one of its clusters are not
+ * completely known, an import does not change, so that an unreachable cluster deletes nothing. An import that no cluster exports
+ * is deleted with its derived Service.
  */
 export function planName(state: McsState): McsPlan {
   const { remote, local, isGlobal, serviceExport } = state;
@@ -89,7 +91,7 @@ export function planName(state: McsState): McsPlan {
   return { writes: [...exportStatus, ...writes], held, merged };
 }
 
-/** Returns the cluster because of which the import must not change. */
+/** Returns the reason why the import must not change; undefined if it may change. */
 function holdReason(state: McsState, merged: MergedService | undefined): string | undefined {
   const { serviceImport, derived, isIncomplete, firstIncomplete } = state;
   const clusters = items(serviceImport, 'status', 'clusters').map((one) => String(field(one, 'cluster')));
@@ -204,12 +206,12 @@ function importWrites(state: McsState, merged: MergedService): readonly PlannedW
 interface Wanted {
   readonly state: McsState;
   readonly merged: MergedService;
-  /** The families of the service that this cluster has. */
+  /** The families of the service that this cluster supports. */
   readonly supported: readonly SliceAddressType[];
   readonly isHeadless: boolean;
   /** True if there should be a derived Service. */
   readonly isReachable: boolean;
-  /** True if there is one with the right type. */
+  /** True if the derived Service exists with the right type. */
   readonly isCurrent: boolean;
 }
 
@@ -226,7 +228,7 @@ function portOf({ name, port, protocol, appProtocol }: ExportedPort): object {
   };
 }
 
-/** Returns the spec of the import. Its IPs are those of the derived Service; while there is none, those that it has. */
+/** Returns the spec of the import. Its IPs are those of the derived Service; while that does not exist, they do not change. */
 function importSpec({ state, merged, isHeadless, isCurrent }: Wanted): Readonly<Record<string, unknown>> {
   const { serviceImport, derived } = state;
   const { ipFamilies, sessionAffinity = 'None', sessionAffinitySeconds: timeoutSeconds } = merged;
@@ -244,7 +246,7 @@ function importSpec({ state, merged, isHeadless, isCurrent }: Wanted): Readonly<
   };
 }
 
-/** Returns the annotations of the import. The derived Service is named as soon as it exists. */
+/** Returns the annotations of the import. They contain the name of the derived Service as soon as it exists. */
 function importAnnotations({
   state,
   merged,
@@ -363,8 +365,8 @@ function ownersOf({ state }: Wanted, { metadata: { uid } }: KubernetesObject): r
 }
 
 /**
- * Returns the ports of the derived Service. They have the target ports of the exported Service of this cluster, so that its
- * endpoints keep their ports. A Service with several ports needs names for all of them.
+ * Returns the ports of the derived Service. Their target ports are those of the exported Service of this cluster. If there are
+ * several ports, all of them get names, because a Service with several ports requires them.
  */
 function derivedPorts({ state, merged }: Wanted): readonly object[] {
   const targets = new Map(

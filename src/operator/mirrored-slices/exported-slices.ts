@@ -30,7 +30,7 @@ const LOCAL_SLICE = 'service.cilium.io/local-endpointslice';
 const MAX_LABEL_LENGTH = 63;
 const MAX_SUFFIX_LENGTH = 40;
 
-/** The slices that no duty of an operator has made, because copies of copies would repeat the same backends. */
+/** The slices that were not written by an operator. Copies of copies would repeat the same backends. */
 const LOCAL_SLICES: ResourceKind = {
   ...ENDPOINT_SLICES,
   labelSelector: `${MANAGED_BY}!=${MESH_CONTROLLER},${MANAGED_BY}!=${MCS_CONTROLLER}`,
@@ -50,7 +50,7 @@ interface LocalSlice {
   readonly ports: string;
 }
 
-/** The Services, and what links them to slices. */
+/** An exported Service and its derived Service. */
 interface ExportedService {
   readonly name: string;
   readonly service: KubernetesObject | undefined;
@@ -58,8 +58,8 @@ interface ExportedService {
 }
 
 /**
- * Returns the name of the copy of a slice. If it is too long, the end of the name of the slice is used, without the name of the
- * Service.
+ * Returns the name of the copy of a slice: the name of the derived Service, and the part of the slice's name after the Service's
+ * name, of which at most the end is used.
  */
 export function copiedName(derived: string, service: string, slice: string): string {
   const suffix = slice.startsWith(service) ? slice.slice(service.length) : slice;
@@ -104,8 +104,8 @@ function numberOf(port: unknown): string {
 }
 
 /**
- * Returns the ports of a slice with the names of the derived Service, because a Service is linked to its slices by the names of
- * ports. Leaves out the ports that this cluster exports differently from an older export.
+ * Returns the ports of a slice with the port names of the derived Service, because a Service is linked to its slices by port
+ * names. Omits ports that an older export of another cluster defines differently.
  */
 function copiedPorts(ports: readonly unknown[], { service, derived }: ExportedService): readonly unknown[] {
   const names = new Map(
@@ -128,9 +128,9 @@ function hasFamily(derived: KubernetesObject, family: string): boolean {
 }
 
 /**
- * The slices of exported Services as slices of their derived Services, which have no selector: so slices without pods are exported,
- * too. A pure function of the slices, Services and ServiceExports of this cluster. Keeps the content of all slices as text, because
- * their Services may be exported later.
+ * The slices of exported Services, as slices of their derived Services. A derived Service has no selector, so slices without pods
+ * are copied, too. A pure function of the slices, Services and ServiceExports of this cluster. Stores the content of all slices
+ * as text, because their Services may be exported later.
  */
 export class ExportedSlices implements SliceSource {
   readonly name = 'mcs-slices';
@@ -138,7 +138,9 @@ export class ExportedSlices implements SliceSource {
   readonly adopts = true;
   readonly #options: ExportedSlicesOptions;
   readonly #rejections: RejectionLog;
-  /** Slices by the key of their copy. Almost always one; several if the ends of their names are equal. The first one is copied. */
+  /**
+   * The slices for each key of a copy: almost always one; several if the ends of their names are equal. Only the first is copied.
+   */
   readonly #slices = new Map<string, readonly LocalSlice[]>();
   /** Keys of copies by Service. */
   readonly #copies = new Map<string, Set<string>>();
@@ -234,7 +236,7 @@ export class ExportedSlices implements SliceSource {
     }
   }
 
-  /** Returns the copy with this key, or why there should be none. */
+  /** Returns the wanted copy with this key, or the reason why there should be none. */
   #copyOf(key: string): WantedSlice | string {
     const [slice] = this.#slices.get(key) ?? [];
     if (slice === undefined) return 'the slice that it was copied from does not exist';
@@ -275,7 +277,7 @@ export class ExportedSlices implements SliceSource {
     };
   }
 
-  /** Returns an exported Service and its derived Service, or why there are not both. */
+  /** Returns an exported Service and its derived Service, or the reason why one of them is missing. */
   #exported(key: string): ExportedService | string {
     const { objects, clusterName } = this.#options;
     const serviceExport = objects.objects('serviceexports').get(key);

@@ -31,7 +31,10 @@ export interface RemoteSlicesOptions extends Pick<FollowContext, 'source' | 'clo
   readonly onReject: (rejection: Rejection) => void;
 }
 
-/** The value of {@link MANAGED_BY} of slices with backends of other clusters. `OWN_SLICES` excludes them from our feeds. */
+/**
+ * The value of {@link MANAGED_BY} of slices with backends of other clusters. `OWN_SLICES` excludes these from the feeds of this
+ * program.
+ */
 export const MESH_CONTROLLER = 'endpointslice-mesh-controller.cilium.io';
 const SYNC_SLICES = 'service.cilium.io/global-sync-endpoint-slices';
 const MAX_ENDPOINTS = 100;
@@ -40,7 +43,7 @@ const MAX_ENDPOINTS = 100;
 interface SelectedService extends ServiceID {
   readonly uid: string;
   readonly isHeadless: boolean;
-  /** Empty: any. */
+  /** The address families of the service; empty: any family. */
   readonly families: readonly string[];
 }
 
@@ -78,16 +81,16 @@ function isBefore(a: RemotePart, b: RemotePart): boolean {
 }
 
 /**
- * The slices of remote clusters as slices of this cluster, one to one, for services with the annotations (EndpointSlice
- * synchronization). A pure function of the remote slices and the local services. Receives the slices of all services, because a
- * service may be selected later; it keeps their content as text.
+ * The slices of remote clusters, as slices of this cluster, for services with the annotations of EndpointSlice synchronization. A
+ * pure function of the remote slices and the local services. Stores the slices of all services, as text, because a service may be
+ * selected later.
  */
 export class RemoteSlices implements SliceSource, ServiceSink {
   readonly name = 'endpoint-slice-sync';
   readonly #options: RemoteSlicesOptions;
   readonly #rejections: RejectionLog;
   readonly #services = new Map<string, SelectedService>();
-  /** By key of the local slice. Almost always one; several if their names have the same digest. */
+  /** The parts for each key of a local slice: almost always one; several if their names have the same digest. */
   readonly #parts = new Map<string, readonly RemotePart[]>();
   readonly #keys = new Map<string, Set<string>>();
   /** Slices of the server that are kept because their cluster is incomplete, by cluster and by service. */
@@ -194,7 +197,7 @@ export class RemoteSlices implements SliceSource, ServiceSink {
     this.#removeFrom(local, 0, { cluster, slice: name });
   }
 
-  /** Does nothing, because each slice was deleted before, and no delete can fail. */
+  /** Does nothing, because the slices of the cluster are deleted one by one before this call. */
   withdrawCluster(): void {}
 
   #reader(): ObjectReader<SelectedService> {

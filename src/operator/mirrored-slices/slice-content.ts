@@ -29,7 +29,7 @@ export interface WantedSlice {
   readonly namespace: string;
   readonly name: string;
   readonly labels: Readonly<Record<string, string>>;
-  /** The Service that owns it. */
+  /** The Service that owns the slice. */
   readonly owner: { readonly name: string; readonly uid: string };
   /** Address type, endpoints and ports as JSON. */
   readonly content: string;
@@ -51,7 +51,7 @@ function endpointOf(endpoint: SliceEndpoint, isFamily: (address: string) => bool
     addresses: addresses.filter(isFamily),
     conditions,
     hostname,
-    // The name of a node of another cluster may be that of a node of this one.
+    // Without node names, because a node of this cluster may have the name of a node of another cluster.
     zone: zone ?? deprecatedTopology.get(TOPOLOGY_ZONE),
     hints: forZones.length === 0 ? undefined : { forZones: forZones.map((name) => ({ name })) },
   };
@@ -107,7 +107,10 @@ function normal(value: unknown): unknown {
   return Object.keys(parts).length === 0 ? undefined : parts;
 }
 
-/** Returns a digest of everything that is written in a slice: equal if no write is needed. Annotations are not part of it. */
+/**
+ * Returns a digest of all written fields of a slice. If two slices have equal digests, no write is needed. Annotations are not
+ * included.
+ */
 export function digestOf(slice: Readonly<Record<string, unknown>>): string {
   const { addressType, endpoints, ports, metadata } = slice;
   const [labels, owners] = [field(metadata, 'labels'), field(metadata, 'ownerReferences')];

@@ -19,7 +19,10 @@ export interface SliceDutyContext extends DutyOptions {
   readonly election?: (Leadership & { readonly writeMs?: number }) | undefined;
   /** If set, receives each write with its reason, and nothing is written. */
   readonly dryRun?: ((line: string) => void) | undefined;
-  /** Limits all duties together to 20 objects of remote clusters a second. Default: a new one. */
+  /**
+   * The writer of all duties that write objects of remote clusters; it limits them together to 20 writes a second. Default: a new
+   * writer.
+   */
   readonly writer?: ObjectWriter | undefined;
   /** Time in which changes are gathered. Default 500 ms. */
   readonly batchMs?: number | undefined;
@@ -30,7 +33,7 @@ export interface SliceDutyContext extends DutyOptions {
 
 const WRITES_PER_SECOND = 20;
 
-/** Returns a writer of objects in the name of the operator, without bursts. */
+/** Returns a writer with the field manager of the operator and without bursts. */
 export function objectWriter({
   kubernetes,
   election = SOLE_LEADER,

@@ -16,7 +16,7 @@ import type { Duty, DutyState, DutyStatus } from '../duty.ts';
 import { type DutyOptions, DutyReport } from '../duty-report.ts';
 import { bodyOf, digestOf, ENDPOINT_SLICES, FIELD_MANAGER, type WantedSlice } from './slice-content.ts';
 
-/** A slice of the server: what is kept of it. */
+/** The part of a slice of the server that is kept in memory. */
 export interface KnownSlice extends KubernetesObject {
   readonly labels: unknown;
   readonly digest: string;
@@ -43,11 +43,13 @@ export interface SliceSource {
   start(changed: (key: string) => void, signal: AbortSignal): void;
   /** Returns why the inputs in this cluster are incomplete; undefined if they are complete. */
   blocked(): string | undefined;
-  /** Returns the slice of this key (`<namespace>/<name>`); undefined if there should be none, or if it is unknown. */
+  /**
+   * Returns the wanted slice for a key (`<namespace>/<name>`); undefined if there should be none, or if this is not known yet.
+   */
   wanted(key: string): WantedSlice | undefined;
   /**
-   * Returns why a slice of the server is not wanted. If it is unknown, returns undefined; the slice stays, and `changed` is called
-   * as soon as it is known.
+   * Returns the reason why a slice of the server is not wanted. If it is not known yet whether the slice is wanted, returns
+   * undefined: the slice stays, and `changed` is called when it is known.
    */
   unwanted(slice: KnownSlice): string | undefined;
   /** Number of inputs that cannot be written. */
@@ -69,7 +71,7 @@ export interface SliceWriterOptions extends DutyOptions {
 
 /** As upstream's `clustermesh-endpoint-updates-batch-period`. */
 export const BATCH_MS = 500;
-/** No slice is written more often. */
+/** Minimum time between two writes of one slice. */
 const REST_MS = 1000;
 const BACKOFF = { baseMs: 1000, capMs: 100_000 };
 /** Time after which the reason of a wait is reported. */
@@ -83,9 +85,7 @@ const COMPARE_WEIGHT = 128;
  *     source: wanted slice of a key ─┐
  *                                    ├─► difference ─► create, update, delete
  *     server: known slice of a key ──┘
- *
- * Writes only what differs, and no slice more than once a second. Slices that another program wrote are left alone. Nothing is
- * written before the inputs of this cluster and the slices are complete.
+ * Writes only slices that differ, and no slice more than once a second. Slices of other programs are not changed. Nothing is written before the inputs of this cluster and the slices on the server are complete.
  */
 export class SliceWriter implements Duty {
   readonly name: string;
@@ -150,7 +150,7 @@ export class SliceWriter implements Duty {
     this.#queue.add(key);
   }
 
-  /** Receives the state of slices on the server, including the results of its writes. */
+  /** Receives the events of slices on the server, including those of the writes of this process. */
   #observe(events: readonly ResourceEvent[]): void {
     for (const { object } of events) {
       const key = objectKey(object);

@@ -29,13 +29,14 @@ export interface ClusterConfigOptions {
   /** Default 255. */
   readonly maxConnectedClusters?: MaxConnectedClusters | undefined;
   /**
-   * The resources whose canaries the configuration promises. It is written after them, and again after them if it was lost. If
-   * omitted, the configuration promises no canaries, and is not written if another writer promises them (OPERATOR 16).
+   * The resources whose canaries the configuration promises. The configuration is written after the canaries. If it is lost, it
+   * is written again, also after the canaries. If omitted, the configuration promises no canaries, and does not replace one of
+   * another writer that does (OPERATOR 16).
    */
   readonly after?: readonly Completable[] | undefined;
   /** How services are published; undefined: only as `services/v1`. */
   readonly endpointSlicesExportMode?: EndpointSlicesExportMode | undefined;
-  /** True if service exports are published, or would be; undefined if the writer does not know them. */
+  /** True if the cluster publishes service exports, even if it has none; undefined to omit the field. */
   readonly serviceExportsEnabled?: boolean | undefined;
   readonly clock: Clock;
   readonly random: Random;
@@ -47,11 +48,10 @@ const INTERVAL_MS = 5 * 60_000;
 const YIELDING_INTERVAL_MS = 60_000;
 
 /**
- * Keeps the configuration of the local cluster, `cilium/cluster-config/<name>` (OPERATOR 16, 35).
- *
- * It is written last: a reader that sees it finds the canaries, and all keys that the canaries promise. It has its own lease,
- * which expires first if its writer dies. A reader that does not see the configuration ignores deletes (SEMANTICS 6), so keys
- * that expire afterwards are not lost for any reader.
+ * Keeps the configuration of the local cluster, `cilium/cluster-config/<name>` (OPERATOR 16, 35). The configuration is written
+ * last: a reader that finds it also finds the canaries, and all keys that the canaries promise. The configuration has a separate
+ * lease, which expires first if its writer dies. While the configuration is absent, readers ignore deletes (SEMANTICS 6), so no
+ * reader loses keys that expire afterwards.
  */
 export class ClusterConfigKeeper implements Duty {
   readonly name = 'cluster configuration';
@@ -173,8 +173,8 @@ export class ClusterConfigKeeper implements Duty {
 }
 
 /**
- * Returns true if the found configuration must be kept: it is equal, or promises more and so belongs to another writer
- * (OPERATOR 16).
+ * Returns true if the found configuration must not be replaced: it is equal, or it promises more and therefore belongs to another
+ * writer (OPERATOR 16).
  */
 function mayKeep(found: Uint8Array, own: Uint8Array): boolean {
   if (equalBytes(found, own)) return true;

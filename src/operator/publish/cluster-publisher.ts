@@ -43,28 +43,28 @@ import { PublishedPrefix, type PublishedPrefixStatus } from './published-prefix.
 export interface ClusterPublisherOptions extends KeyOwner {
   readonly backend: KvstoreBackend;
   /**
-   * `both`: services are published as `services/v1` and, since 1.20, as `endpointslices/v1`. `legacy`: only as the former. Default
-   * `both`.
+   * `both`: services are published as `services/v1` and, since 1.20, as `endpointslices/v1`. `legacy`: only as `services/v1`.
+   * Default `both`.
    */
   readonly serviceFormats?: 'both' | 'legacy' | undefined;
   /**
-   * Publish service exports of the multi-cluster services API, and tell readers by the capability `serviceExportsEnabled`. Default
-   * false.
+   * True to publish service exports of the multi-cluster services API, and the capability `serviceExportsEnabled` for readers.
+   * Default false.
    */
   readonly serviceExports?: boolean | undefined;
   /** Default: the system clock. */
   readonly clock?: Clock | undefined;
   /** Default: `Math.random`. */
   readonly random?: Random | undefined;
-  /** Slices the work on many keys. Share one between all parts of a process. Default: a new one. */
+  /** Slices the work on many keys. All parts of a process should share one gate. Default: a new gate. */
   readonly gate?: TurnGate | undefined;
-  /** Receives values that are not published because readers would reject them. They are already counted. */
+  /** Receives a rejection for each value that is not published, because readers would reject it; it is already counted. */
   readonly onReject?: ((rejection: Rejection) => void) | undefined;
   /** Receives background failures, with the name of the task. All are retried, and are in `status()`. */
   readonly onFailure?: ((error: unknown, task: string) => void) | undefined;
 }
 
-/** A value for each published resource: a second format of services, and service exports, only if they are switched on. */
+/** A value for each published resource. `endpointslices` and `serviceexports` are present only if they are enabled. */
 export type PublishedResources<T> = Readonly<
   Record<Exclude<CopiedResource, 'endpointslices' | 'serviceexports'>, T>
 > & {
@@ -83,7 +83,7 @@ export type PublishedServiceExport = Omit<ServiceExport, 'cluster'>;
 
 /** The state of a {@link ClusterPublisher}. */
 export interface ClusterPublisherStatus {
-  /** True if readers find everything published so far: canaries and configuration are written. */
+  /** True if everything published so far is in the kvstore, and canaries and configuration are written. */
   readonly synced: boolean;
   readonly resources: PublishedResources<PublishedPrefixStatus>;
   readonly config: DutyStatus;
@@ -91,8 +91,8 @@ export interface ClusterPublisherStatus {
 }
 
 /**
- * Publishes a cluster in the formats of Cilium, so that any reader can follow it (OPERATOR 9 to 16, 35 to 43). The owner sets
- * the desired content in any order and at any time. The kvstore is made equal to it.
+ * Publishes a cluster in the formats of Cilium, so that any reader can follow it (OPERATOR 9 to 16, 35 to 43). The owner sets the
+ * desired content in any order and at any time, and the publisher makes the kvstore equal to it.
  *
  *     nodes, services, identities, IPs ─► leftovers of earlier runs are deleted ─► canaries ─► configuration
  *                                                                                             heartbeat
@@ -100,16 +100,16 @@ export interface ClusterPublisherStatus {
  * Values that readers of the mesh would reject are counted and not published.
  *
  * The configuration is written when the content is complete ({@link ClusterPublisher.markSynced}) and all of it is in the
- * kvstore. If this process dies, the configuration expires before all other keys. So readers never lose published content,
+ * kvstore. If this process dies, the configuration expires before all other keys. Readers therefore never lose published content,
  * whenever the process or its leases end. If a lease is lost, its keys are written again in the same order.
  *
- * Nodes have no lease and stay when the publisher ends. The other keys expire with the client's leases unless the next
- * publisher of this cluster takes them over. Run only one publisher per cluster. No other client may write the cluster's
- * services, identities and IPs.
+ * Nodes have no lease and stay when the publisher ends. The other keys expire with the client's leases, unless the next publisher
+ * of this cluster adopts them. Run only one publisher per cluster. No other client may write the cluster's services, identities
+ * and IPs.
  */
 export class ClusterPublisher {
   readonly #owner: KeyOwner;
-  /** Without the resources that are switched off. */
+  /** The published resources. Resources that are not enabled are missing. */
   readonly #prefixes: PublishedResources<PublishedPrefix>;
   /** Names of the slices of each service: `namespace/name`. */
   readonly #slices = new Map<string, Iterable<string>>();
@@ -249,15 +249,15 @@ export class ClusterPublisher {
   }
 
   /**
-   * Declares the content complete: keys of earlier runs that were not published in this one are deleted. Resolves when readers
-   * find the cluster complete. Until then, readers keep their previous state.
+   * Declares the content complete: keys of earlier runs that were not published in this run are deleted. Resolves when canaries
+   * and configuration are written. Until then, readers keep their previous state.
    */
   markSynced(): Promise<void> {
     this.#conflictReported.resolve();
     return this.#config.written;
   }
 
-  /** Publishes a value if a reader accepts all of it. If not, the value is counted and the key is deleted. */
+  /** Publishes a value if readers accept all of it. Otherwise the value is counted as rejected, and its key is deleted. */
   #upsert(resource: CopiedResource, name: string, value: Uint8Array): void {
     const prefix = this.#prefixes[resource];
     if (prefix === undefined) return;
@@ -288,8 +288,8 @@ export class ClusterPublisher {
   }
 
   /**
-   * Publishes until the signal fires. Runs once at a time. Close the backend with `keepLeases` so that the next publisher can
-   * take over the keys.
+   * Publishes until the signal fires. Only one run at a time. Close the backend with `keepLeases`, so that the next publisher can
+   * adopt the keys.
    */
   async run(signal: AbortSignal): Promise<void> {
     const prefixes = Object.values(this.#prefixes);

@@ -1,10 +1,10 @@
-/** A promise that is resolved from outside. */
+/** A promise, and the function that resolves it. */
 export interface Deferred {
   readonly promise: Promise<void>;
   resolve(this: void): void;
 }
 
-/** Returns a new one, unresolved. */
+/** Returns a new, unresolved {@link Deferred}. */
 export function deferred(): Deferred {
   let resolve = (): void => {};
   const promise = new Promise<void>((done) => {

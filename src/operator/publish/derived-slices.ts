@@ -7,12 +7,12 @@ import {
 import type { ClusterService } from '../../model/cluster-service.ts';
 import type { PortProtocol } from '../../net/port.ts';
 
-/** Endpoints of a slice, as Kubernetes' controller makes them. */
+/** Maximum number of endpoints of a slice, as for the controller of Kubernetes. */
 const MAX_ENDPOINTS = 100;
 
 const NO_TOPOLOGY: ReadonlyMap<string, string> = new Map();
 
-/** Backends with the same family and ports, which one slice can hold. */
+/** Backends with the same family and ports, which can be in one slice. */
 interface Group {
   readonly family: 'IPv4' | 'IPv6';
   readonly ports: readonly SlicePort[];

@@ -11,7 +11,7 @@ import type { Action, Duty, DutyState, DutyStatus } from '../duty.ts';
 import { deferred } from './deferred.ts';
 import { latest } from './published-prefix.ts';
 
-/** The annotation of a Namespace that decides if the mesh has its objects (1.19). */
+/** The annotation of a Namespace that decides if its objects are published to the mesh (1.19). */
 export const GLOBAL_NAMESPACE = 'clustermesh.cilium.io/global';
 
 /** Returns true if the objects of a namespace are exported, by the value of its annotation {@link GLOBAL_NAMESPACE}. */
@@ -19,7 +19,7 @@ export function isGlobalNamespace(annotation: string | undefined, globalByDefaul
   return annotation === undefined ? globalByDefault : annotation.toLowerCase() === 'true';
 }
 
-/** Identities are put before the keys that name them, and deleted after them. */
+/** The two steps of an export: identities are put before the keys that contain their numbers, and deleted after them. */
 export type ExportStage = 'identities' | 'others';
 
 /** The keys of a producer whose objects have namespaces. */
@@ -48,7 +48,7 @@ export interface GlobalNamespacesOptions {
   readonly onReject?: ((rejection: Rejection) => void) | undefined;
   /** Receives each namespace whose keys are put or deleted because it has become global, or is no longer. */
   readonly onAction?: ((action: Action) => void) | undefined;
-  /** Prints each namespace that is not global once all are known, for a dry run. */
+  /** For a dry run: once all namespaces are known, prints each namespace that is not global. */
   readonly print?: ((line: string) => void) | undefined;
   /** Receives background failures, with the name of the task. */
   readonly onFailure?: ((error: unknown, task: string) => void) | undefined;
@@ -61,7 +61,7 @@ export interface GlobalNamespacesStatus {
   readonly complete: boolean;
   /** Number of Namespaces. */
   readonly known: number;
-  /** Number of Namespaces whose objects the mesh has. */
+  /** Number of Namespaces whose objects are published. */
   readonly global: number;
 }
 
@@ -79,9 +79,7 @@ interface NamespaceSays {
  *
  *     Namespaces ─► wanted ──┬─► identities: put first, deleted last ─► keys of CiliumIdentities
  *                            └─► others ─────────────────────────────► keys of endpoints and services
- *
- * The second step of a change waits until the kvstore has all writes of the first. So no published address ever names an identity
- * that the change removes, while the kvstore accepts writes in this order.
+ * The second step of a change waits until the kvstore has all writes of the first step. A published address therefore never refers to an identity that the change has removed.
  */
 export class GlobalNamespaces implements Duty {
   readonly name = 'namespaces';
@@ -95,7 +93,7 @@ export class GlobalNamespaces implements Duty {
     identities: new Set(),
     others: new Set(),
   };
-  /** Changed namespaces, each with the number of its latest change, that no step has seen yet. */
+  /** Changed namespaces for which no step has begun, each with the number of its latest change. */
   readonly #changed = new Map<string, number>();
   /** The latest changes whose second step is due. */
   readonly #latest = new Map<string, number>();
@@ -116,7 +114,10 @@ export class GlobalNamespaces implements Duty {
     return this.#complete;
   }
 
-  /** Returns true if the keys of a namespace are put. Changes for identities first when it becomes global, last when it ceases. */
+  /**
+   * Returns true if the keys of a namespace and stage are published. When a namespace becomes global, `identities` changes first;
+   * when it ceases to be global, last.
+   */
   exports(stage: ExportStage, namespace: string): boolean {
     return this.#exported[stage].has(namespace);
   }
@@ -129,7 +130,10 @@ export class GlobalNamespaces implements Duty {
     return this.#isGlobal(known) ? undefined : `namespace ${namespace} is not global${this.#reasonOf(known)}`;
   }
 
-  /** Adds keys. They are reviewed when a namespace changes; until then, the member itself asks {@link exports}. */
+  /**
+   * Adds the keys of a producer, which are reviewed when a namespace changes. For a changed object, the producer calls {@link
+   * exports} itself.
+   */
   join(member: NamespacedKeys): () => void {
     this.#members.add(member);
     return () => void this.#members.delete(member);
@@ -249,8 +253,8 @@ export class GlobalNamespaces implements Duty {
   }
 
   /**
-   * Puts the identities of namespaces that have become global, and deletes the other keys of those that no longer are. Returns the
-   * stages of the queued writes.
+   * Puts the identities of namespaces that have become global, and deletes the other keys of namespaces that are no longer
+   * global. Returns the stages of the queued writes.
    */
   async #first(names: readonly Change[], signal: AbortSignal): Promise<ReadonlySet<ExportStage>> {
     const { identities, others } = this.#exported;
@@ -268,7 +272,10 @@ export class GlobalNamespaces implements Duty {
     return stages;
   }
 
-  /** Puts the other keys of the former, and deletes the identities of the latter, unless they have changed since. */
+  /**
+   * Puts the other keys of namespaces that have become global, and deletes the identities of namespaces that are no longer
+   * global, unless a namespace has changed since.
+   */
   async #second(names: readonly Change[], signal: AbortSignal): Promise<void> {
     const { identities, others } = this.#exported;
     const latest = names.filter(([name, change]) => this.#latest.get(name) === change);
@@ -311,7 +318,7 @@ export class GlobalNamespaces implements Duty {
     if (print === undefined) return;
     for (const namespace of this.#known.keys()) {
       const reason = this.reason(namespace);
-      if (reason !== undefined) print(`leave out objects of ${namespace}: ${reason}`);
+      if (reason !== undefined) print(`omit objects of ${namespace}: ${reason}`);
     }
   }
 

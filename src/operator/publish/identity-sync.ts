@@ -58,8 +58,8 @@ function follow(context: InputContext): ReturnType<typeof followKind> {
 }
 
 /**
- * Publishes CiliumIdentities as `cilium/state/identities/v1/id/<number>` (OPERATOR 38), for a cluster that allocates them as
- * custom resources. An identity gets no key if it has no labels, if its name is not a number, if its labels name another
+ * Publishes CiliumIdentities as `cilium/state/identities/v1/id/<number>` (OPERATOR 38), for a cluster that allocates identities
+ * as custom resources. An identity gets no key if it has no labels, if its name is not a number, if its labels name another
  * cluster, or if its namespace is not global. The label of the cluster is added if it is missing, because readers of 1.17 ignore
  * identities without it.
  */

@@ -26,7 +26,7 @@ export interface IPSyncOptions extends ProducerOptions {
 function pairOf(key: string, { identity, hostIP, encryptKey = 0, k8s }: Claim): Uint8Array {
   return encodeIPIdentityPair({
     key,
-    // The feed claims an endpoint without identity as `unmanaged`. The kvstore has 0 for it (OPERATOR 40).
+    // The feed claims an endpoint without identity as `unmanaged`. In the kvstore its identity is 0 (OPERATOR 40).
     identity: identity === RESERVED_IDENTITIES.unmanaged ? 0 : identity,
     hostIP,
     encryptKey,
@@ -49,7 +49,9 @@ function claimPublisher(keys: PublishedPrefix): FedIPCache {
   };
 }
 
-/** Addresses name identities. They are put after all identities of a namespace and deleted before them. */
+/**
+ * The values of addresses contain identities, so addresses are put after all identities of a namespace and deleted before them.
+ */
 const STAGE: ExportStage = 'others';
 
 function follow(context: InputContext, endpoints: IPSyncOptions['endpoints']): FollowedInputs {
@@ -74,8 +76,8 @@ function follow(context: InputContext, endpoints: IPSyncOptions['endpoints']): F
 
 /**
  * Publishes the addresses of CiliumEndpoints, or of the endpoints in CiliumEndpointSlices, as `cilium/state/ip/v1/default/<ip>`
- * (OPERATOR 40 to 42), with named ports. If several endpoints have one address, the strongest is published
- * (KUBERNETES 23); when it is deleted, the next one. Endpoints of namespaces that are not exported are ignored.
+ * (OPERATOR 40 to 42), with named ports. If several endpoints have the same address, the first in the order of KUBERNETES 23 is
+ * published; when it is deleted, the next. Endpoints of namespaces that are not exported are ignored.
  */
 export function ipSync(options: IPSyncOptions): Producer {
   return new Producer(

@@ -14,13 +14,13 @@ export interface NamespacedValuesOptions<T> {
   readonly valuesPerStep?: number | undefined;
   /** Returns true if the values of a namespace are exported. After it has changed, {@link NamespacedValues.review} is called. */
   readonly isExported: (namespace: string) => boolean;
-  /** Receives the changes of exported values. At least one of the two is defined. */
+  /** Receives the changes of exported values. At least one of the two arguments is defined. */
   readonly change: (current: T | undefined, previous: T | undefined) => void;
 }
 
 /**
- * Passes on only the values of exported namespaces. It has all values by namespace, so that the cost of a change of a namespace
- * is that of its values.
+ * Passes on only the values of exported namespaces. Stores all values by namespace, so that the cost of a change of a namespace
+ * depends only on the number of its values.
  */
 export class NamespacedValues<T extends object> {
   readonly #options: NamespacedValuesOptions<T>;
@@ -30,7 +30,7 @@ export class NamespacedValues<T extends object> {
     this.#options = options;
   }
 
-  /** Replaces a value. `before` must be the value of the previous call for the same object. */
+  /** Replaces a value. `previous` must be the value of the previous call for the same object. */
   change(current: T | undefined, previous: T | undefined): void {
     const wasExported = previous !== undefined && this.#remove(previous);
     const isExported = current !== undefined && this.#add(current);
@@ -44,7 +44,7 @@ export class NamespacedValues<T extends object> {
     return values === undefined ? 0 : values.exported.size + values.withheld.size;
   }
 
-  /** Returns steps that pass on or withdraw the values of a namespace. Steps of several calls may alternate. */
+  /** Passes on or withdraws the values of a namespace, in steps. Steps of several calls may alternate. */
   *review(namespace: string): Generator<undefined, void, void> {
     const values = this.#namespaces.get(namespace);
     if (values === undefined) return;

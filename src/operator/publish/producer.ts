@@ -62,14 +62,15 @@ export interface ProducerKind {
   readonly name: string;
   readonly resource: CopiedResource;
   /**
-   * Keep the keys of earlier runs while there are no objects, because the objects may not have been created yet. Default false.
+   * True to keep the keys of earlier runs while there are no objects, because the objects may not have been created yet. Default
+   * false.
    */
   readonly keepWhenEmpty?: boolean | undefined;
   /** Starts to follow the objects and to publish their keys. */
   follow(context: InputContext): FollowedInputs;
 }
 
-/** The state of one run. It is kept unchanged after the run for the status. */
+/** The state of one run. After the run it stays unchanged, for the status. */
 interface Run {
   readonly keys: PublishedPrefix;
   readonly rejections: RejectionLog;
@@ -80,9 +81,7 @@ interface Run {
  * A duty that keeps the keys of one resource equal to Kubernetes objects:
  *
  *     objects ─► desired value of each key (pure) ─► PublishedPrefix ─► kvstore
- *
- * Each run starts from scratch: keys of the run before are kept until the objects have been listed. Then keys without an object
- * are deleted, before the canary is written.
+ * A run does not use the state of earlier runs. Keys of earlier runs are kept until all objects are listed. Then keys without an object are deleted, and the canary is written.
  */
 export class Producer implements Duty {
   readonly name: string;
@@ -91,7 +90,9 @@ export class Producer implements Duty {
   readonly #options: ProducerOptions;
   #run: Run;
   #state: DutyState = 'waiting';
-  /** Resolves when the inputs are complete and their keys are written: in this run, or between runs in the next one. */
+  /**
+   * Resolves when the inputs are complete and their keys are written, in the current run or, between two runs, in the next run.
+   */
   #complete: Deferred = deferred();
 
   constructor(kind: ProducerKind, options: ProducerOptions) {
@@ -179,7 +180,7 @@ export class Producer implements Duty {
   }
 }
 
-/** The part of an {@link InputContext} that following needs. */
+/** The part of an {@link InputContext} that is needed to follow a kind. */
 export type FollowContext = Pick<InputContext, 'source' | 'clock' | 'gate' | 'rejections' | 'onChange'>;
 
 /** Follows the objects of one kind. */
@@ -231,7 +232,9 @@ export function withNamespaces(
   };
 }
 
-/** Returns values of which only those in exported namespaces are passed on. If there is no filter, all are. */
+/**
+ * Returns a filter that passes on only values in exported namespaces. If no namespaces are configured, it passes on all values.
+ */
 export function exportedValues<T extends object>(
   stage: ExportStage,
   { namespaceOf, change, valuesPerStep }: Omit<NamespacedValuesOptions<T>, 'isExported'>,

@@ -23,15 +23,15 @@ export interface PublishedPrefixOptions {
   /** Returns true if an existing key that is not desired was left by an earlier run of this publisher. */
   readonly isOwned: (name: string, value: Uint8Array) => boolean;
   /**
-   * Returns true if a value of another writer is equivalent to the desired one; it is then kept. If set, nothing is put before
-   * the existing keys are known. Default: never.
+   * Returns true if a value of another writer is equivalent to the desired value; it is then kept. If this option is set, nothing
+   * is put before the existing keys are known. Default: no value is equivalent.
    */
   readonly isAsGood?: ((found: Uint8Array, wanted: Uint8Array) => boolean) | undefined;
   /** Keep the keys of earlier runs until something is published in this run. Default false. */
   readonly keepWhenEmpty?: boolean | undefined;
   /** Resolves when keys of earlier runs may be deleted; called only if there are some. Default: immediately. */
   readonly sweepAfter?: (() => Promise<unknown>) | undefined;
-  /** Counts values that are too large, in addition to those of the caller. */
+  /** Counts the values that this class rejects because they are too large. */
   readonly rejections: RejectionLog;
   /** Receives the number of keys of earlier runs that are about to be deleted, if any. */
   readonly onSweep?: ((keys: number) => void) | undefined;
@@ -42,7 +42,7 @@ export interface PublishedPrefixOptions {
 }
 
 const NOT_OBSERVED = Buffer.alloc(0);
-/** etcd limits the whole request. Fence and framing take less than 128 bytes, measured. */
+/** Maximum size of key and value. etcd limits the whole request, of which fence and framing take less than 128 bytes. */
 const MAX_BYTES = VALUE_LIMITS.bytes - 512;
 
 /** Status of one published resource, such as the nodes of a cluster. */
@@ -54,27 +54,28 @@ export interface PublishedPrefixStatus extends PublishedKeys {
 /**
  * Keeps the keys below a prefix equal to those that the owner sets (OPERATOR 7, 9, 10, 13). Earlier runs may have left keys,
  * and others may write there:
+ * - Desired keys are put, and put again if they are lost with a lease or if another client overwrites or deletes them.
+ * - When the content is complete ({@link PublishedPrefix.markSynced}), keys of earlier runs are deleted, then the canary is written. Before that, only keys published in this run are deleted.
  *
- * - desired keys are put, and put again if they are lost with a lease or if another client overwrites or deletes them;
- * - when the content is complete ({@link PublishedPrefix.markSynced}), keys of earlier runs are deleted, then the canary is
- *   written. Before that, only keys published in this run are deleted.
- *
- * So a reader never loses content that is published in this run and was in the one before.
+ * A reader therefore never loses content that is published both in the previous run and in this run.
  */
 export class PublishedPrefix {
   readonly #options: PublishedPrefixOptions;
   readonly #store: SharedStore<Uint8Array>;
   readonly #prefixBytes: number;
-  /** The desired values, if other writers may write equivalent ones. Otherwise the store has them. */
+  /** The desired values, if `isAsGood` is set. Otherwise only the store has them. */
   readonly #wanted = new Map<string, Uint8Array>();
-  /** Own keys that exist and are not desired. They are deleted once, when the content is complete. */
+  /** Existing keys of earlier runs that are not desired. They are deleted once, when the content is complete. */
   readonly #leftovers = new Set<string>();
-  /** The values handed to the store for desired keys, if other writers may write equivalent ones: those, or the desired values. */
+  /**
+   * If `isAsGood` is set: the values passed to the store for desired keys, which are the desired values or equivalent values of
+   * other writers.
+   */
   readonly #published = new Map<string, Uint8Array>();
-  /** The existing values, if other writers may write equivalent ones. */
+  /** The existing values in the kvstore, if `isAsGood` is set. */
   readonly #found = new Map<string, Uint8Array>();
   #listed = false;
-  /** Resolves when the desired keys that waited for the list of existing keys are handed to the store. */
+  /** Resolves when the desired keys that waited for the list of existing keys are passed to the store. */
   readonly #handedOver: Promise<unknown>;
   #synced = false;
   /** True if the content is complete but empty, so that the sweep waits for the first key. */
@@ -104,7 +105,7 @@ export class PublishedPrefix {
     if (isAsGood !== undefined) await gate.runSteps(this.#handOver(gate.slice));
   }
 
-  /** Hands the desired keys to the store, in steps of `slice` keys. */
+  /** Passes the desired keys to the store, in steps of `slice` keys. */
   *#handOver(slice: number): Generator<void, void, void> {
     let handed = 0;
     for (const name of this.#wanted.keys()) {
@@ -145,8 +146,8 @@ export class PublishedPrefix {
   }
 
   /**
-   * Sets the value of a key, and retains it. A value larger than readers accept is refused and the key deleted, because a
-   * kvstore that refused it would delay the canary.
+   * Sets the value of a key, and keeps a reference to it. If readers would not accept the value because of its size, the value is
+   * rejected and the key deleted. Otherwise the kvstore would refuse the write, which would delay the canary.
    */
   upsert(name: string, value: Uint8Array): void {
     const { prefix, isAsGood } = this.#options;
@@ -204,7 +205,7 @@ export class PublishedPrefix {
     await gate.runSteps(this.#deleteLeftovers(gate.slice));
   }
 
-  /** Deletes the leftovers in steps of `slice` keys. One that is desired meanwhile stays. */
+  /** Deletes the leftovers, in steps of `slice` keys. A key that is desired in the meantime stays. */
   *#deleteLeftovers(slice: number): Generator<void, void, void> {
     let deleted = 0;
     for (const name of this.#leftovers) {
@@ -215,14 +216,14 @@ export class PublishedPrefix {
   }
 
   /**
-   * Writes until the signal fires. The keys are kept: they expire with their lease, or the next run takes them over. Runs once
+   * Writes until the signal fires. The keys then stay until their lease expires, or until the next run adopts them. Only one run
    * at a time.
    */
   run(signal: AbortSignal): Promise<void> {
     return this.#store.run(signal);
   }
 
-  /** Hands a desired key to the store, or the equivalent value that another writer has put. */
+  /** Passes a desired key to the store, with the desired value or the equivalent value that another writer has put. */
   #publish(name: string): void {
     const wanted = this.#wanted.get(name);
     if (wanted === undefined) return;

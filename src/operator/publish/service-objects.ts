@@ -14,7 +14,7 @@ export interface ServiceObjectsOptions {
   readonly clock: Clock;
   readonly random: Random;
   readonly gate?: TurnGate | undefined;
-  /** The services to list. Default: those without a proxy name, not headless. */
+  /** The services to list. Default: services that have no proxy name and are not headless. */
   readonly selection?: ServiceSelection | undefined;
   /** Number of producers that must join before following begins. */
   readonly producers: number;
@@ -26,7 +26,7 @@ export interface ServiceObjectsReader {
   readonly services?: FedServices | undefined;
   /** Receives the rejections of `services`. */
   readonly onReject?: ((rejection: Rejection) => void) | undefined;
-  /** Receive the same objects. They have their own rejections. */
+  /** More feeds that receive the same objects, with separate rejections. */
   readonly moreFeeds?: KubernetesFeedOptions['moreFeeds'];
   /** Called when the objects may have become complete. */
   readonly onChange: () => void;
@@ -43,8 +43,9 @@ function newRound(): Round {
 }
 
 /**
- * The services of a cluster and their endpoints, listed and watched once for all producers that read them. Following begins when
- * all producers have joined, and ends when all have left. A producer that joins again before that waits for the others.
+ * The services of a cluster and their endpoints, listed and watched once for all producers that read them. The watch begins when
+ * all producers have joined, and ends when all have left. If a producer joins again before all have left, it waits until the
+ * others have left.
  */
 export class ServiceObjects {
   readonly #options: ServiceObjectsOptions;

@@ -23,8 +23,8 @@ export interface ServiceSyncOptions extends ProducerOptions {
 }
 
 /**
- * Publishes the services of the local cluster as a function of the existing objects, independent of their order. A service has a
- * key if its namespace is global, it is shared, and it has at least one slice, which may be empty.
+ * The keys of the services of the local cluster, as a function of the existing objects, independent of their order. A service has
+ * a key if its namespace is global, it is shared, and it has at least one slice, which may be empty.
  */
 class ServiceKeys {
   readonly #context: InputContext;

@@ -11,8 +11,8 @@ export interface ServiceCluster {
 }
 
 /**
- * Returns true if a service is offered to other clusters (SEMANTICS 3.1). Cilium 1.17 requires the annotation `global` as well,
- * 1.8 does not.
+ * Returns true if a service is offered to other clusters (SEMANTICS 3.1). In the format of 1.17 it must be global and shared, in
+ * the format of 1.8 only shared.
  */
 export function isShared({ shared, global }: Service, version: FormatVersion): boolean {
   return shared && (version === '1.8' || global);
@@ -24,8 +24,8 @@ function plainPorts(ports: Iterable<readonly [string, PortProtocol]>): ReadonlyM
 }
 
 /**
- * Returns the value of a service's key (OPERATOR 6): its cluster IPs (in the format of 1.8 only the first) and its active backends.
- * Returns undefined if the service has no key, because it is not shared. `backends` are those of the local cluster.
+ * Returns the value of a service's key (OPERATOR 6): its cluster IPs (in the format of 1.8 only the first) and its active
+ * backends. Returns undefined if the service is not shared and therefore has no key. `backends` are those of the local cluster.
  */
 export function serviceValue(
   service: Service,

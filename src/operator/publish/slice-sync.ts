@@ -19,15 +19,16 @@ import type { ServiceObjects } from './service-objects.ts';
 /** Number of slices that are encoded in one step: 100 endpoints take about 0.2 ms. */
 const SLICES_PER_STEP = 16;
 
-/** What decides if the slices of a service are published. */
+/** The fields of a service that decide if its slices are published. */
 interface SharedService {
   readonly name: string;
   readonly isShared: boolean;
 }
 
 /**
- * The slices of shared services: those that are global and, if they have the annotation `shared`, have the value `true` (1.20). A slice
- * has a key if its service is shared, whatever arrives first. If the annotations of a service change, its slices are put or deleted.
+ * The slices of shared services. A service is shared if it is global and its annotation `shared` is missing or `true` (1.20). A
+ * slice has a key if its service is shared; slice and service may arrive in any order. If the annotations of a service change,
+ * its slices are put or deleted.
  */
 class SliceKeys {
   readonly #context: InputContext;
@@ -170,8 +171,8 @@ function follow(context: InputContext, objects: ServiceObjects): FollowedInputs 
 }
 
 /**
- * Publishes the EndpointSlices of shared services as `cilium/state/endpointslices/v1/<cluster>/<namespace>/<name>` (1.20), with all
- * endpoints, ready or not. An API server without slices has nothing to publish.
+ * Publishes the EndpointSlices of shared services as `cilium/state/endpointslices/v1/<cluster>/<namespace>/<name>` (1.20), with
+ * all endpoints, ready or not. If the API server does not serve EndpointSlices, nothing is published.
  */
 export function sliceSync(options: ProducerOptions, objects: ServiceObjects): Producer {
   return new Producer(

@@ -17,7 +17,7 @@ export type SliceMode = 'identity' | 'fcfs';
 export interface PlannedSlice {
   readonly name: string;
   readonly namespace: string;
-  /** By name. If empty, the slice is to be deleted. */
+  /** The endpoints by name. If there are none, the slice is to be deleted. */
   readonly endpoints: ReadonlyMap<string, CoreEndpoint>;
   /** Slices that must be written before this one, because an endpoint has moved to them. */
   readonly after: ReadonlySet<string>;
@@ -26,7 +26,7 @@ export interface PlannedSlice {
 interface Slice extends PlannedSlice {
   readonly endpoints: Map<string, CoreEndpoint>;
   readonly after: Set<string>;
-  /** Key of the slices with room; `undefined` if this one is full or empty. */
+  /** The group of the slice in `#open`, the slices with room; `undefined` if the slice is full or empty. */
   group: string | undefined;
 }
 
@@ -66,9 +66,9 @@ function same(a: unknown, b: unknown): boolean {
 }
 
 /**
- * Assigns endpoints to slices. Each endpoint is in one slice. It stays there, unless slices are grouped by identity and its
- * identity changes. Then its old slice is written after its new one, so that no reader lacks it in between. Pure, except for
- * the names of new slices.
+ * Assigns endpoints to slices. Each endpoint is in one slice, and stays there unless slices are grouped by identity and its
+ * identity changes. The endpoint then moves: its new slice is written before its old slice, so that readers always see the
+ * endpoint. Pure, except for the names of new slices.
  */
 export class EndpointSlices {
   readonly #mode: SliceMode;
@@ -79,7 +79,7 @@ export class EndpointSlices {
   readonly #open = new Map<string, Set<Slice>>();
   /** `namespace/name` → slice. */
   readonly #sliceOf = new Map<string, string>();
-  /** By name of a slice: the slices that have it in `after`. */
+  /** For the name of each slice: the slices that have this name in `after`. */
   readonly #waiting = new Map<string, Set<Slice>>();
   /** Slices that must be written, oldest change first. */
   readonly #dirty = new Set<string>();
@@ -103,7 +103,7 @@ export class EndpointSlices {
   }
 
   /**
-   * Takes over a slice of the server. Endpoints that are in another slice, or do not exist, are removed from it.
+   * Adopts a slice of the server. Endpoints that are also in another slice, or do not exist, are removed from the adopted slice.
    *
    * @param wanted returns the desired slice entry of an endpoint, by `namespace/name`
    */
@@ -166,7 +166,7 @@ export class EndpointSlices {
   recordWrite(name: string, written: ReadonlyMap<string, CoreEndpoint>): void {
     const slice = this.#slices.get(name);
     if (slice === undefined) return;
-    // Endpoints may have moved here since; they are not written yet, so slices keep waiting for them.
+    // Endpoints that have moved to this slice since are not written yet, so other slices still wait for them.
     if (!same(Object.fromEntries(written), Object.fromEntries(slice.endpoints))) return;
     this.#release(name);
     this.#dirty.delete(name);
@@ -233,8 +233,8 @@ export class EndpointSlices {
   }
 
   /**
-   * Returns the fullest slice with room, or a new one. A slice that waits for another is skipped, because two slices could wait
-   * for each other.
+   * Returns the fullest slice with room, or a new slice. A slice that waits for another slice is skipped, because otherwise two
+   * slices could wait for each other.
    */
   #roomFor(namespace: string, core: CoreEndpoint, not: Slice | undefined): Slice {
     let best: Slice | undefined;

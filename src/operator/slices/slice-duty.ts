@@ -41,26 +41,26 @@ export interface SliceDutyOptions extends EndpointSlicesOptions, DutyOptions {
 /** Delay in which changes are collected before they are written. */
 const GATHER_MS = 500;
 const BACKOFF_MS = { first: 1000, cap: 100_000 };
-/** Endpoints added in one step when taking over: about 1 ms. */
+/** Number of endpoints that are added in one step at the start: about 1 ms. */
 const STEP_WEIGHT = 256;
 /** Comparing a slice of 100 endpoints takes as long as adding this number of endpoints. */
 const SLICE_WEIGHT = 16;
 
 /**
  * Keeps CiliumEndpointSlices equal to the CiliumEndpoints (OPERATOR 34). Changes are collected before they are written. If a
- * slice cannot be written, it is retried while it is needed. At its start, the duty takes over the existing slices and moves
- * nothing.
+ * slice cannot be written, the write is retried while it is needed. At its start, the duty adopts the existing slices and moves
+ * no endpoint.
  */
 export class SliceDuty implements Duty {
   readonly name = 'endpoint-slices';
   readonly #options: SliceDutyOptions;
   #slices: EndpointSlices;
   #state: DutyState = 'waiting';
-  /** True if all initially existing slices have been taken over. */
+  /** True if all initially existing slices have been adopted. */
   #isTaken = false;
   /** The last known version of each slice on the server. */
   readonly #known = new Map<string, KubernetesObject>();
-  /** Versions written by us whose events have not been received yet. */
+  /** Versions written by this process whose events have not been received yet, by slice. */
   readonly #echoes = new Map<string, Set<string>>();
   /** By slice: the time of the next retry, and the number of consecutive failures. */
   readonly #failed = new Map<string, { readonly at: number; readonly times: number }>();
@@ -108,7 +108,7 @@ export class SliceDuty implements Duty {
     };
   }
 
-  /** Waits until both kinds are complete, then takes over the existing slices. */
+  /** Waits until both kinds are complete, then adopts the existing slices. */
   async #begin(signal: AbortSignal): Promise<void> {
     const { endpoints, slices, gate = OPEN_GATE } = this.#options;
     await this.#report.whenReady(() => endpoints.blocked() ?? slices.blocked(), 0, signal);
@@ -124,7 +124,7 @@ export class SliceDuty implements Duty {
     await gate.runSteps(this.#takeOver(), signal);
   }
 
-  /** Takes over all slices before any endpoint, because an endpoint without a known slice gets a new one. */
+  /** Adopts all slices, and then adds the endpoints, because an endpoint without a known slice is assigned to a new slice. */
   *#takeOver(): Generator<undefined, void, void> {
     const { endpoints, slices } = this.#options;
     let weight = 0;
@@ -168,12 +168,12 @@ export class SliceDuty implements Duty {
       if (now === undefined) {
         this.#refused.delete(objectKey(object));
         this.#slices.remove(namespace, name);
-      } else if (this.#isTaken) this.#put(now); // otherwise added when all slices have been taken over
+      } else if (this.#isTaken) this.#put(now); // otherwise added when all slices have been adopted
     }
     this.#idle.wake();
   }
 
-  /** Handles changes of slices by others and by us. */
+  /** Handles the events of slices, of other writers and of this process. */
   #sliceEvents(events: readonly ResourceEvent[]): void {
     for (const { type, object } of events) {
       const { name, uid } = object.metadata;
