@@ -75,7 +75,7 @@ describe('dpcache operator', () => {
       shown().some((line) => line.startsWith('put cilium/synced/atlantic/cilium/state/ip/v1')),
     );
     expect(await stop()).toBe(0);
-    expect(shown()).toContain('leave out objects of shop: namespace shop is not global by default');
+    expect(shown()).toContain('omit objects of shop: namespace shop is not global by default');
     expect(shown().filter((line) => line.startsWith('put cilium/state/ip/'))).toEqual([]);
   });
 
