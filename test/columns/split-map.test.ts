@@ -56,6 +56,23 @@ describe('a map that is split into buckets', () => {
     expect(most).toBeLessThan(3000);
   });
 
+  it('keeps successive addresses in one bucket (regression: each was in another, and out of the cache)', () => {
+    const map = new SplitMap<number>();
+    for (let i = 0; i < 100_000; i++) map.set(address(i), i);
+    const buckets: unknown[] = [];
+    const get = Map.prototype.get;
+    const gets = vi.spyOn(Map.prototype, 'get').mockImplementation(function (
+      this: Map<unknown, unknown>,
+      key,
+    ) {
+      if (buckets.at(-1) !== this) buckets.push(this);
+      return get.call(this, key);
+    });
+    for (let i = 50_000; i < 51_000; i++) map.get(address(i));
+    gets.mockRestore();
+    expect(buckets.length).toBeLessThan(300);
+  });
+
   it('may change during an iteration: what is not deleted before it is reached is visited', () => {
     const map = new SplitMap<number>();
     for (let i = 0; i < 5000; i++) map.set(address(i), i);
