@@ -45,7 +45,7 @@ function ownCluster(): api.LocalCluster {
   return new api.LocalCluster({ clusterName: 'a', engines: {}, backend, clock, random });
 }
 
-/** A state folder that cannot be: nothing is to be written by a wrong call. */
+/** Returns a state folder that cannot exist, because a wrong call must not write anything. */
 function folder(): api.StateFiles {
   return new api.StateFiles('/dev/null/nowhere');
 }
@@ -65,7 +65,7 @@ class EmptySource extends api.ReadOnlyBackend {
   }
 }
 
-/** An object of each public class, made anew for each call. */
+/** Creates an object of each public class for each call. */
 const SUBJECTS: Readonly<Record<string, () => object>> = {
   Checkpointer: () =>
     new api.Checkpointer({ folder: folder(), clock, sections: () => [], state: () => 'unchanged' }),
@@ -132,7 +132,7 @@ const SUBJECTS: Readonly<Record<string, () => object>> = {
   WatchStore: () => new api.WatchStore({ decode, observer, rejections }),
 };
 
-/** Reachable at run time, and not part of what is declared: protected, or `@internal`. */
+/** Members that are reachable at run time but not declared: protected or `@internal`. */
 const UNDECLARED = new Set([
   ...['IPCache', 'IPCacheSnapshot'].flatMap((name) => [
     `${name}.visible`,
@@ -166,7 +166,7 @@ const VALUES = [
 
 const FURTHER = [null, 7, 'x', none, {}, { signal: 7 }];
 
-/** Nothing, one value alone, and each with another in the place of all that follow. */
+/** Lists of arguments: none, one value, and one value followed by wrong ones. */
 const ARGUMENTS: readonly (readonly unknown[])[] = [
   [],
   ...VALUES.map((value) => [value]),
@@ -186,7 +186,7 @@ function isClass(value: unknown): value is { readonly prototype: object } {
   return typeof value === 'function' && Function.prototype.toString.call(value).startsWith('class');
 }
 
-/** Errors that JavaScript itself makes, as for a property of `undefined`. */
+/** Returns true for errors that JavaScript itself throws, such as for a property of `undefined`. */
 function isRaw(error: unknown): boolean {
   return (
     [TypeError, RangeError, SyntaxError, ReferenceError].some((kind) => error instanceof kind) ||
@@ -194,7 +194,7 @@ function isRaw(error: unknown): boolean {
   );
 }
 
-/** Calls functions wrongly, follows what they give for some steps, and collects the raw errors. */
+/** Makes wrong calls, uses their results for some steps, and collects the raw errors. */
 class WrongCalls {
   readonly raw = new Map<string, string>();
   readonly #pending: Promise<unknown>[] = [];
@@ -209,7 +209,7 @@ class WrongCalls {
     }
   }
 
-  /** What has become known of what is still under way. */
+  /** Collects the errors of pending promises. */
   async settle(): Promise<void> {
     const turns = async (): Promise<void> => {
       for (let i = 0; i < 50; i++) await new Promise((resolve) => setImmediate(resolve));

@@ -29,7 +29,10 @@ function cluster(name: string, stand: Stand = {}): ClusterDocument {
   };
 }
 
-/** A report of these clusters; `after` changes them, lets seconds pass and gives the lines of the log since. */
+/**
+ * Returns a report of these clusters. `after` changes them, advances the clock by seconds, and returns the
+ * lines logged since.
+ */
 function reportOf(first: readonly ClusterDocument[]): {
   readonly after: (seconds: number, clusters: readonly ClusterDocument[]) => Promise<readonly string[]>;
   readonly stop: () => void;

@@ -113,7 +113,7 @@ it('the kernel is compared ten seconds after the last comparison, later if a com
     });
     return [];
   };
-  /** Lets a comparison take so long, and gives how long after its end the next one begins. */
+  /** Lets a comparison take `tookMs`, and returns the time from its end to the begin of the next one. */
   const pauseAfter = async (tookMs: number): Promise<number> => {
     clock.advance(tookMs);
     end();

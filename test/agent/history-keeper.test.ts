@@ -216,7 +216,7 @@ it('a disk that fails is logged once, and once when it works again', async () =>
   const { clock, ipcache, keeper, history, logged } = keeperOf(path);
   await keeper.step().start({ signal: new AbortController().signal, progress: () => {} });
   keeper.start(undefined, undefined);
-  /** Changes a prefix each second until it is so, and for ten seconds more. */
+  /** Changes a prefix each second until the condition holds, and for ten seconds more. */
   const changeUntil = async (what: string, isSo: () => boolean): Promise<void> => {
     let identity = 300;
     let seconds = 0;

@@ -218,7 +218,7 @@ describe('an agent that follows Kubernetes', () => {
       const settled = kinds.filter(({ state }) => ['watching', 'resting', 'forbidden'].includes(state));
       return kinds.length > 0 && settled.length === kinds.length;
     });
-    await clock.advance(6_000); // all of it is waited for: the right never comes, however often it is tried again
+    await clock.advance(6_000); // the start waits for all retries, because the permission is never granted
     const missing = await started;
     expect(missing.filter((sentence) => sentence.startsWith('Kubernetes: '))).toEqual([
       expect.stringMatching(/^Kubernetes: ciliumnodes are not complete \(forbidden\): .*list.*ciliumnodes/),
@@ -266,7 +266,7 @@ describe('examples/kubernetes', () => {
       those.flatMap(({ apiGroups, resources, verbs }) =>
         apiGroups.flatMap((group) => resources.map((plural) => `${group}/${plural} ${verbs.join(',')}`)),
       );
-    expect(rightsOf(optional)).toEqual(['/endpoints list,watch']); // where there are no slices
+    expect(rightsOf(optional)).toEqual(['/endpoints list,watch']); // optional permissions: for API servers without EndpointSlices
     const granted = [...rightsOf(rules), ...rightsOf(optional)];
     // With slices and without them: an API server may have either.
     const asked = new Set<string>();

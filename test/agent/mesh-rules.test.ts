@@ -9,7 +9,7 @@ function node(cluster: string, name: string, fields: Readonly<Record<string, unk
   return [cluster, `cilium/state/nodes/v1/${cluster}/${name}`, { Name: name, Cluster: cluster, ...fields }];
 }
 
-/** So that the local cluster is in the mesh. */
+/** With this key, the local cluster is in the mesh. */
 const OWN: TestKey = ['own', 'cilium/.heartbeat', '2026-11-20T12:00:00Z'];
 
 const V4 = { Type: 'InternalIP', IP: '192.168.0.1' };

@@ -100,7 +100,7 @@ async function ask(agent: Agent, path: string): Promise<unknown> {
   }
 }
 
-/** An agent that has seen both clusters, and was stopped. */
+/** Runs an agent until it has seen both clusters, and stops it. */
 async function firstRun(stateDir: string): Promise<void> {
   const { agent, missing } = await startAgent([...OWN, ...BALTIC], CART, { stateDir });
   expect(missing).toEqual([]);
@@ -140,7 +140,7 @@ describe('a state folder', () => {
   });
 });
 
-/** A keeper of a folder, with engines of its own. */
+/** Returns a keeper of a folder, with new engines. */
 function keeperOf(
   stateDir: string,
   clock: ManualClock,

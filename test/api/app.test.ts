@@ -7,7 +7,7 @@ import { TestModel } from './support/model.ts';
 import { SteeringModel } from './support/steering-model.ts';
 import { testApp } from './support/test-app.ts';
 
-/** What is looked at of answers. */
+/** The fields of answers that the tests read. */
 interface Json {
   readonly revision?: unknown;
   readonly items?: unknown;
@@ -28,7 +28,7 @@ async function get(
   };
 }
 
-/** Counts turns of the event loop until it is asked how many there were. */
+/** Returns a function that returns the number of turns of the event loop until it is called. */
 function setTurns(): () => number {
   let turns = 0;
   const count = (): void => {
@@ -75,7 +75,7 @@ describe('GET /v1/ipcache', () => {
     ['prefix=10.0.0.0/8', ['10.0.0.0/8']],
     ['prefix=10.0.0.0/9', []],
     ['identity=1234', ['10.0.0.1/32']],
-    ['identity=9', []], // a shadowed CIDR is nothing that anybody sees
+    ['identity=9', []], // a shadowed CIDR is not visible
     ['label=app=checkout', ['10.0.0.1/32']],
     ['label=k8s:app=checkout&node=192.168.0.1', ['10.0.0.1/32']],
     ['label=k8s:app&within=0.0.0.0/0', ['10.0.0.1/32']],
@@ -577,7 +577,7 @@ describe('/openapi.json', () => {
       ] as const) {
         const answer = await get(asked, app);
         const media = status === '200' ? 'application~1json' : 'application~1problem+json';
-        if (status === 'default' && answer.status === 200) continue; // it has no such parameter, and takes no notice
+        if (status === 'default' && answer.status === 200) continue; // the route has no such parameter and ignores it
         const pointer = `#/paths/${path.replaceAll('/', '~1')}/get/responses/${status}/content/${media}/schema`;
         const validate = ajv.compile({ $ref: `openapi${encodeURI(pointer)}` });
         expect({ asked, valid: validate(answer.body), errors: validate.errors }).toEqual({

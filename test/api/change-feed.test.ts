@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest';
 import { ChangeFeed, type FeedRead } from '../../src/api/change-feed.ts';
 import { TestModel } from './support/model.ts';
 
-/** Reads until there is nothing more. */
+/** Reads until no changes are left. */
 function readAll(feed: ChangeFeed, from: number, limit: number): { keys: string[]; reads: FeedRead[] } {
   const reads: FeedRead[] = [];
   let revision = from;
@@ -83,7 +83,7 @@ describe('a reader of the change feed', () => {
     model.ipcache.upsert('10.0.0.1', { identity: 1, source: 'k8s' });
     await model.clock.advance(50);
     await byChange;
-    await feed.changed(0, signal.signal, 1_000); // at once: there is one
+    await feed.changed(0, signal.signal, 1_000); // resolves immediately, because a change exists
     const byTime = feed.changed(1, signal.signal, 1_000);
     await model.clock.advance(1_000);
     await byTime;

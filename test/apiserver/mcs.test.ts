@@ -14,7 +14,7 @@ const say = (line: string): void => void process.stdout.write(`${line}\n`);
 const pause = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
 
 let clusters: readonly RealCluster[];
-/** The operators that have ended, for their writes. */
+/** Operators that have ended, kept because of their recorded writes. */
 const ended: OneOperator[] = [];
 
 beforeAll(async () => {
@@ -27,7 +27,7 @@ beforeAll(async () => {
 });
 afterAll(() => Promise.all(clusters.map((cluster) => cluster.close())));
 
-/** The most writes of one operator in any second. */
+/** Returns the maximum number of writes of one operator in a second. */
 function mostPerSecond(writes: readonly SentWrite[]): number {
   let most = 0;
   let from = 0;
@@ -72,7 +72,7 @@ const FAULTS: Readonly<Record<string, (cluster: RealCluster) => Promise<unknown>
   },
 };
 
-/** Who exports what: the oldest first. */
+/** The exporters of each service, oldest first. */
 const exporters = new Map<string, { readonly cluster: RealCluster; readonly port: number }[]>();
 
 async function change(random: () => number): Promise<void> {
@@ -90,7 +90,7 @@ async function change(random: () => number): Promise<void> {
   }
 }
 
-/** Returns what a cluster should have. */
+/** Returns the expected imports of a cluster. */
 function expected(of: RealCluster): Readonly<Record<string, string>> {
   const texts = [...exporters].flatMap(([name, known]): [string, string][] => {
     // All ports have one name, so that only the oldest is used.

@@ -36,7 +36,7 @@ it('a stopped server is detected within a minute, and followed again when it run
   await user.create('after');
   await until('it goes on', () => sink.objects.has('default/after') && !sink.objects.has('default/before'));
   expect(sink.breaches).toEqual([]);
-  // It has proved its history: nothing had to be listed.
+  // The server has proved that its history is unbroken, so nothing was listed.
   expect(followed.status()).toMatchObject({ state: 'watching', lists: 1 });
   await client.close();
 });

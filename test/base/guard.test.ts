@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { CallbackGuard } from '../../src/base/guard.ts';
 
-/** Lets reactions to promises run, those of thenables included. */
+/** Runs pending promise reactions, those of thenables included. */
 async function settle(): Promise<void> {
   for (let i = 0; i < 5; i++) await Promise.resolve();
 }

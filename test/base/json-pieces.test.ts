@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest';
 import { parseJsonInPieces } from '../../src/base/json-pieces.ts';
 import { leastCpuTime } from './support/cpu-time.ts';
 
-/** The value, and how many steps it took; or that it is not JSON. */
+/** Returns the value and the number of steps, or that the text is not JSON. */
 function inPieces(
   text: string,
   piece?: number,
@@ -30,7 +30,7 @@ function atOnce(text: string): string {
 
 function expectAgreement(text: string, piece: number): void {
   const found = inPieces(text, piece);
-  // As text: large objects have no prototype.
+  // Compared as text, because large objects have no prototype.
   expect(found === 'malformed' ? found : JSON.stringify({ json: found.json })).toBe(atOnce(text));
 }
 

@@ -6,13 +6,13 @@ import type { Unsubscribe } from '../../src/base/subscription.ts';
 
 type Listener = (what: string) => unknown;
 
-/** A log of words that replays what was written, in the way of an engine. */
+/** A log of words that replays earlier words, like an engine. */
 class Log {
   readonly faults: unknown[] = [];
   readonly guard = new CallbackGuard((error) => this.faults.push(error));
   readonly #queue = new DeliveryQueue(this.guard);
   readonly listeners = new ListenerSet<Listener>(this.#queue);
-  /** How many words of replays were read, to see what is lazy. */
+  /** Number of replayed words that were read, which shows that a replay is lazy. */
   read = 0;
   #words: readonly string[] = [];
 
@@ -31,7 +31,7 @@ class Log {
     return this.listeners.subscribe(listener);
   }
 
-  /** What was written, `.`, then live words; `ended` when the replay fails. */
+  /** Receives the earlier words, `.`, then live words; `ended` if the replay fails. */
   subscribe(listener: Listener): Unsubscribe {
     return this.listeners.subscribe(listener, {
       steps: () => this.#replay(),

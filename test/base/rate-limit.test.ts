@@ -5,7 +5,7 @@ import { advance, settle } from '../kvstore/support/settle.ts';
 import { growthPerItem } from './support/cpu-time.ts';
 import { ManualClock } from './support/manual-clock.ts';
 
-/** Asks for `count` turns at once; gives when each was granted. */
+/** Requests `count` turns at the same time. Returns the times at which they were granted. */
 function ask(limit: RateLimit, clock: ManualClock, count: number): number[] {
   const at: number[] = [];
   for (let i = 0; i < count; i++) void limit.turn().then(() => at.push(clock.now()));

@@ -6,7 +6,7 @@ const ascending = (a: number, b: number): number => a - b;
 
 describe('a sorted list', () => {
   it('equals a sorted set with thousands of items', () => {
-    const COUNT = 4999; // a prime: multiples of a number are all numbers, in another order
+    const COUNT = 4999; // a prime, so that the multiples of a number are a permutation
     const numbers = Array.from({ length: COUNT }, (_, i) => i);
     const shuffled = (step: number): readonly number[] => numbers.map((i) => (i * step) % COUNT);
     const sorted = new SortedList(ascending);
@@ -27,7 +27,7 @@ describe('a sorted list', () => {
       expect([sorted.size, sorted.first]).toEqual([there.size, expected[0]]);
     };
     change(true, shuffled(1234));
-    change(true, shuffled(7)); // which are there
+    change(true, shuffled(7)); // all of them exist
     change(
       false,
       shuffled(4321).filter((item) => item < 900 || item > 3000),

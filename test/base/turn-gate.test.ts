@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest';
 import { OPEN_GATE, TurnGate } from '../../src/base/turn-gate.ts';
 import { ManualClock } from './support/manual-clock.ts';
 
-/** A gate of small turns, and an event loop that turns when it is told to. */
+/** A gate of small turns, and an event loop whose turns the test starts. */
 class GateWorld {
   readonly clock = new ManualClock();
   readonly done: string[] = [];
@@ -15,7 +15,7 @@ class GateWorld {
     msPerTurn: 5,
   });
 
-  /** Turns that were asked for. */
+  /** Number of requested turns. */
   get asked(): number {
     return this.#callbacks.length;
   }
@@ -24,12 +24,12 @@ class GateWorld {
     return this.gate.run(weight, () => void this.done.push(name), signal);
   }
 
-  /** Works piece by piece, each after the one before. */
+  /** Runs pieces of work, one after the other. */
   async runAll(name: string, pieces: number, weight: number): Promise<void> {
     for (let i = 0; i < pieces; i++) await this.run(name, weight);
   }
 
-  /** The next turn of the event loop; gives what was done in it. */
+  /** Runs the next turn of the event loop. Returns the work done in it. */
   async turn(): Promise<readonly string[]> {
     const before = this.done.length;
     for (const callback of this.#callbacks.splice(0)) callback();
@@ -188,7 +188,7 @@ describe('a gate to the event loop', () => {
         for (let told = 0; world.asked > 0; told = seen.length, turns++) {
           await world.turn();
           const weights = seen.slice(told).map(([, , weight]) => Math.max(1, weight));
-          // The last one may go over, for a turn ends with the piece that spends it; the first turn is two.
+          // The last piece may exceed the limit, because a turn ends with the piece that reaches it.
           const spent = weights.slice(0, -1).reduce((sum, weight) => sum + weight, 0);
           expect(spent).toBeLessThan(turns === 0 ? 40 : 10);
         }

@@ -16,8 +16,8 @@ const ADDRESSES = [
   'fd00:1::5',
   'fd00:2::',
 ];
-// Keys that cannot shadow each other: no endpoint with the CIDR over it, and no wide CIDR whose network address is
-// one. There the original contradicts itself.
+// Keys that cannot shadow each other, because the original contradicts itself for those: no endpoint with its
+// full-length CIDR, and no CIDR whose network address is a key.
 const KEYS = ['10.0.0.1', '10.0.0.2', '10.0.2.0/24', '10.0.0.0/8', '10.9.9.9/32', 'fd00::1', 'fd00:1::/64'];
 
 const keys = fc.constantFrom(...KEYS);
@@ -46,7 +46,7 @@ const histories: fc.Arbitrary<Operation[]> = fc.array(
 interface Told {
   readonly prefix: string;
   readonly oldHostIP: string | undefined;
-  /** Undefined when the prefix is gone. */
+  /** Undefined if the prefix was deleted. */
   readonly now: string | undefined;
 }
 
@@ -60,7 +60,7 @@ function toldByPeer({ modification, prefix, oldHostIP, ...next }: FiveMapsChange
   return { prefix, oldHostIP, now: modification === 'delete' ? undefined : now };
 }
 
-/** Both, and the last thing that each told. */
+/** Both caches, and the last change of each. */
 class Pair {
   readonly engine = new IPCache({ retainOverruled: false });
   readonly peer: FiveMapsSubject;
@@ -79,7 +79,7 @@ class Pair {
     });
   }
 
-  /** Makes both do the same, and compares what they say and tell. */
+  /** Applies an operation to both caches, and compares results and changes. */
   step(operation: Operation): void {
     this.#engineTold = undefined;
     this.#peerTold = undefined;
@@ -100,12 +100,13 @@ class Pair {
       if (engine.now === undefined) this.#view.delete(engine.prefix);
       else this.#view.set(engine.prefix, engine.now);
     } else if (peer !== undefined) {
-      // The original also tells a write that only changes the source: nothing new to the listener (I3).
+      // The original also reports a write that changes only the source. Listeners here receive no change
+      // (I3).
       expect(peer.now).toBe(this.#view.get(peer.prefix));
     }
   }
 
-  /** Compares everything that can be asked. */
+  /** Compares the results of all reads. */
   compare(): void {
     expect(this.peer.size).toBe(this.engine.size);
     for (const { key, identity, hostIP, encryptKey, k8s } of this.engine.entries()) {

@@ -11,7 +11,7 @@ describe('the bench of the ipcache', () => {
 
   beforeAll(async () => {
     vi.stubGlobal('gc', () => {}); // figures need `--expose-gc`, their form does not
-    // The bench checks by itself that every lookup finds, or misses, what it should, and what listeners are told.
+    // The bench itself checks the hits and misses of lookups and the changes of listeners.
     const folder = mkdtempSync(join(tmpdir(), 'bench-'));
     const peer = join(folder, 'peer.json');
     writeFileSync(

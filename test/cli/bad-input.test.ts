@@ -11,7 +11,7 @@ function line(store: string, key: string, value: unknown): string {
   return JSON.stringify({ store, key, value: typeof value === 'string' ? value : JSON.stringify(value) });
 }
 
-/** What is right beside everything that is wrong: it must come through. */
+/** Valid input beside the invalid one. It must be accepted. */
 const GOOD = [
   line('own', `${IP}/10.0.0.1`, { IP: '10.0.0.1', ID: 300 }),
   line('far', 'cilium/cluster-config/far', { id: 2 }),

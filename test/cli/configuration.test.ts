@@ -8,7 +8,7 @@ import { addAgentOptions, addConfiguration, agentSettings } from '../../src/cli/
 import { temporaryFolder } from '../agent/support/temporary-folder.ts';
 import { ATLANTIC, dpcache, dpcacheWith } from './support/run.ts';
 
-/** What commander makes of the words of a command line, the environment and a file. */
+/** Returns the options that commander parses from a command line, the environment and a file. */
 async function optionsOf(
   words: readonly string[],
   env: Readonly<Record<string, string>> = {},
@@ -32,7 +32,7 @@ async function optionsOf(
   return found;
 }
 
-/** Each setting in the three ways in which it can be said; what goes together is there, too. */
+/** Each setting in the three ways in which it can be set, with the settings that it requires. */
 const SAID: Readonly<Record<string, { flags: readonly string[]; env?: string; file?: string }>> = {
   socket: { flags: ['--socket', '/run/a.sock'] },
   listen: { flags: ['--listen', '8080'] },
@@ -113,7 +113,7 @@ const SAID: Readonly<Record<string, { flags: readonly string[]; env?: string; fi
   'log-format': { flags: ['--log-format', 'json'] },
 };
 
-/** What must be said with a setting for it to make sense. */
+/** Other settings that a setting requires. */
 const CONTEXT: Readonly<Record<string, readonly string[]>> = {
   kvstore: ['--kvstore-config', '/e.yaml'],
   'kvstore-config': ['--kvstore', 'etcd'],
@@ -155,7 +155,7 @@ describe('every option of an agent', () => {
     expect(await level([], {}, file)).toBe('error');
     expect(await level([], { DPCACHE_LOG_LEVEL: 'info' }, file)).toBe('info');
     expect(await level(['--log-level', 'warn'], { DPCACHE_LOG_LEVEL: 'info' }, file)).toBe('warn');
-    expect(await level([], { DPCACHE_LOG_LEVEL: '' }, file)).toBe('error'); // an empty one says nothing
+    expect(await level([], { DPCACHE_LOG_LEVEL: '' }, file)).toBe('error'); // an empty value is ignored
   });
 
   it('can be disabled if a flag can disable it', async () => {

@@ -45,7 +45,7 @@ beforeAll(async () => {
 
 afterAll(() => Promise.all([...etcds.values()].map((etcd) => etcd.dispose())));
 
-/** Configurations as Kubernetes mounts them beside a certificate and what is none of ours. */
+/** Configurations as Kubernetes mounts them, beside a certificate and other files. */
 function configurations(): { readonly folder: string; readonly words: readonly string[] } {
   const files = [...etcds].map(([name, etcd]) => [`mesh/${name}`, `endpoints:\n- ${etcd.url}\n`] as const);
   const folder = temporaryFolder({
@@ -64,8 +64,8 @@ interface State {
 }
 
 /**
- * What of the whole mesh one cluster's kvstore has told: its nodes, their addresses, and the IPs behind them or
- * announced by name. The services are there, but who serves them is told by manifests and by other clusters.
+ * Returns the state of the mesh that comes from the kvstore of one cluster: nodes, their addresses and IPs.
+ * Backends come from manifests and other clusters.
  */
 function partOf(cluster: string): State {
   const { ipcache, nodes, services } = JSON.parse(EXPECTED) as State;
@@ -136,7 +136,7 @@ describe('dpcache over three real etcds and a folder of configurations', () => {
       asked.push(`${answer.status} ${at}`);
       await answer.body?.cancel();
     }
-    // It is answered over the unix socket only.
+    // Repairs are answered over the unix socket only.
     expect(asked.filter((each) => !each.startsWith('200 '))).toEqual(['403 /v1/datapath/diff']);
     expect(asked.length).toBeGreaterThan(12);
     stop.abort();

@@ -2,7 +2,7 @@ import { Command } from 'commander';
 import { describe, expect, it } from 'vitest';
 import { addMeshOptions, agentOptions } from '../../src/cli/mesh-options.ts';
 
-/** The options of an agent that is given these words. */
+/** Returns the options of an agent for these words. */
 function optionsOf(...words: readonly string[]): ReturnType<typeof agentOptions> {
   const command = addMeshOptions(new Command().exitOverride());
   return agentOptions(command.parse(words, { from: 'user' }).opts());

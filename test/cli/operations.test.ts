@@ -16,10 +16,10 @@ const METRICS = new Map(
   [...scraped.matchAll(/^# TYPE (\w+) (\w+)$/gm)].map(([, name = '', type = '']) => [name, type] as const),
 );
 
-/** Where scripts/ensure-tools.sh puts it when there is none on the PATH. */
+/** Folder of scripts/ensure-tools.sh, used if promtool is not on the PATH. */
 const KEPT = fileURLToPath(new URL('../../node_modules/.cache/promtool/promtool', import.meta.url));
 
-/** What Prometheus' tool says of something; '' when it has nothing to say against it. */
+/** Returns the complaints of promtool; '' if there are none. */
 function promtool(args: readonly string[], input = ''): string {
   const command = existsSync(KEPT) ? KEPT : 'promtool';
   const { status, stdout, stderr, error } = spawnSync(command, args, { input, encoding: 'utf8' });
@@ -31,7 +31,7 @@ function used(expression: string): readonly string[] {
   return expression.match(/\b(?:dpcache|nodejs|process)_\w+/g) ?? [];
 }
 
-/** Whether a scrape has it: a metric, or a series of a histogram. */
+/** Returns true if a scrape contains the metric, or a series of the histogram. */
 function isScraped(name: string): boolean {
   return METRICS.has(name) || METRICS.get(name.replace(/_(bucket|sum|count)$/, '')) === 'histogram';
 }

@@ -62,7 +62,7 @@ describe('dpcache operator', () => {
     expect(shown().every((line) => /^put cilium\/\S+ .+: the key does not exist$/.test(line))).toBe(true);
     expect(new Set(shown().map((line) => line.split(' ')[1])).size).toBe(shown().length);
     expect(isShown('put cilium/state/ip/')).toBe(false);
-    // Canaries of all four resources are promised only where all four are published.
+    // Canaries are announced only if all four resources are published.
     expect(shown().find((line) => line.startsWith('put cilium/cluster-config/'))).not.toContain(
       'syncedCanaries',
     );
@@ -180,7 +180,7 @@ describe('dpcache operator', () => {
       [...CLUSTER, '--leader-election-renew-deadline', '15s'],
       '--leader-election-…: the lease duration (15000 ms) must be greater than the renew deadline (15000 ms)',
     ],
-    // Its collectors would delete for real, and nobody would see what it publishes.
+    // Its collectors would delete objects, but its published keys would be visible to nobody.
     [2, ['--kubeconfig', 'a'], 'no kvstore: add --kvstore-config <file>'],
     [
       1,

@@ -90,7 +90,7 @@ it('SIGHUP reloads the log level and manifests, and reports settings that it can
   await agent.shows('Changes follow');
   expect(await agent.services()).toEqual(['one', 'two']);
 
-  // An object that is not there any more goes, also where its file has stayed.
+  // An object that a file no longer contains is removed.
   writeFileSync(file('a.yaml'), service('two'));
   configure(`cluster: other\nlog-level: error\n${rate(6)}`, `${file('a.yaml')}, ${file('b.yaml')}`);
   agent.hangup();

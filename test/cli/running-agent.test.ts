@@ -66,7 +66,7 @@ describe('a running agent', () => {
       yield '.9\nnonsense\r\n\n172.20.7.7';
     }
     const { status, stdout } = await dpcacheReading(input(), 'ipcache', 'lookup', '-', ...SOCKET);
-    expect(status).toBe(1); // nothing is known of some
+    expect(status).toBe(1); // some objects are unknown
     const found = stdout
       .trimEnd()
       .split('\n')

@@ -211,7 +211,7 @@ describe('a reader that reads nothing', () => {
     await once(child.stdout ?? child, 'readable');
     child.kill('SIGTERM');
     const [status, killedBy] = await once(child, 'exit');
-    // It may have been on its way out already, and have listened to no signal any more.
+    // The process may have been about to exit and have no signal handlers any more.
     expect([
       { status: 0, killedBy: null },
       { status: null, killedBy: 'SIGTERM' },

@@ -5,7 +5,7 @@ const KINDS = ['prefix', 'service', 'node', 'identity'];
 
 const IMPORT = /^(?:import|export) (?!type )(?:[^;]*? from )?'([^']+)'/gm;
 
-/** What is loaded with a module: the packages, those of Node among them, that it or what it imports needs at once. */
+/** Returns the packages, those of Node included, that a module and its static imports load. */
 function packagesOf(module: URL, seen: Set<string> = new Set()): Set<string> {
   const packages = new Set<string>();
   if (seen.has(module.href)) return packages;

@@ -86,7 +86,7 @@ describe('D1: the difference of two agents is that of their full dumps', () => {
   });
 });
 
-/** Returns a digest of its own of a cache. */
+/** Returns a new digest of a cache. */
 function digestOf(ipcache: IPCache, labelsOf?: (identity: number) => string): ClaimDigest {
   const digest = new ClaimDigest({ ipcache, labelsOf });
   for (const _ of digest.read());
@@ -217,7 +217,7 @@ describe('D2: equal states give no bucket', () => {
     const digest = new ClaimDigest({ ipcache });
     const steps = digest.read();
     for (let at = 0; steps.next().done !== true; at += 3) {
-      // Before and behind the place that the scan has reached: the strongest leaves, a third comes, the weakest changes twice.
+      // Changes before and after the position of the scan.
       for (const i of [at, 999 - at]) ipcache.delete(key(i), { source: 'kvstore' });
       for (const i of [at + 1, 998 - at]) ipcache.upsert(key(i), { identity: 7, source: 'generated' });
       for (const i of [at + 2, 997 - at])

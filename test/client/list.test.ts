@@ -10,7 +10,7 @@ interface Item {
   readonly name: string;
 }
 
-/** Returns an API with a list of `size` items, and what it was asked. */
+/** Returns an API with a list of `size` items, and the requested paths. */
 function apiWith(size: number): { readonly ask: Ask; readonly asked: string[] } {
   const asked: string[] = [];
   const ask: Ask = async (path) => {

@@ -30,7 +30,7 @@ interface Played {
   readonly did: readonly string[];
 }
 
-/** Runs inputs, each an answer to the attempt that is current; gives the state and all that was asked for. */
+/** Applies inputs, each as an answer to the current attempt. Returns the state and all effects. */
 function play(steps: readonly Step[], from = NEW_CLUSTER): Played {
   let state = from;
   const effects: ClusterEffect[] = [];
@@ -43,7 +43,7 @@ function play(steps: readonly Step[], from = NEW_CLUSTER): Played {
   return { state, effects, did: effects.map((effect) => effect.do) };
 }
 
-/** How the last `follow` of a play is to be done. */
+/** Returns the last `follow` effect of a play. */
 function followed({ effects }: Played): ClusterFollow | undefined {
   return effects.findLast((effect) => effect.do === 'follow');
 }
@@ -317,7 +317,7 @@ describe('the local cluster', () => {
     expect(followed(gone)).toMatchObject({ deletes: 'none', canaries: false, refill: false });
     expect(gone.state).toMatchObject({ found: 'gone', failures: 1 });
     expect(gone.state.lastFailure).toContain('does not contain its configuration any more');
-    // Said once, however often it is read.
+    // The failure is counted once, however often the configuration is read.
     expect(play([...AGAIN, read(undefined)], gone.state).state.failures).toBe(1);
     const back = play([...AGAIN, read(config(9)), ['validated']], gone.state);
     expect(followed(back)).toMatchObject({ deletes: 'proven', canaries: true });
@@ -331,7 +331,7 @@ describe('the local cluster', () => {
   ] as const)('has to prove that it is complete once its kvstore was replaced %s', (_when, steps) => {
     const replaced = play(steps, OWN_WATCHING);
     expect(followed(replaced)).toMatchObject({ canaries: true });
-    // Also when it is read once more before it has.
+    // Also if it is read again before the answer.
     expect(followed(play([...AGAIN, read(config(9)), ['validated']], replaced.state))?.canaries).toBe(true);
   });
 
@@ -388,7 +388,7 @@ const inputs = fc.array(
   { maxLength: 60, size: 'max' },
 );
 
-/** Effects that have to be left before anything else is begun. */
+/** Effects that must end before another one begins. */
 const BEGINS: readonly ClusterEffect['do'][] = [
   ...(['connect', 'read-config', 'follow', 'await-config', 'withdraw', 'wait'] as const),
 ];

@@ -344,7 +344,7 @@ describe('a client that cannot be created', () => {
     expect(statusOf('a')).toMatchObject({ state: 'ready', connected: true });
     await agent.add('a', server);
     await advance(clock, 1000);
-    // It is long ago, whatever it does since.
+    // The time stays that of the last ready state, whatever the cluster does afterwards.
     expect(statusOf('a')).toMatchObject({
       state: 'ready',
       lastFailure: 'no such certificate',
@@ -443,7 +443,7 @@ describe('an unreachable cluster', () => {
   it('is not connected because it has proven a delete once, after a failure (regression: for good)', async () => {
     const server = newCluster(clock, 'a', 1);
     writeIP(server, '10.1.0.1', 0x1_0200);
-    write(server, 'unrelated', 'x'); // no watch can go on from where it has read
+    write(server, 'unrelated', 'x'); // no watch can resume from its revision
     await agent.add('a', server);
     const link = agent.links.get('a')?.link;
     if (link === undefined) throw new Error('not connected');

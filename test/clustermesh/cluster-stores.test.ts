@@ -14,7 +14,7 @@ import { write, writeIP, writeNode, writeService } from './support/mesh-world.ts
 
 const WRITER: Writer = { source: 'clustermesh', owner: 'a' };
 
-/** The stores of the cluster `a`, with engines that note what they are told. */
+/** The stores of cluster `a`, with engines that record their calls. */
 class World {
   readonly told: string[] = [];
   readonly identities: IdentityCache = new IdentityCache();

@@ -20,7 +20,7 @@ const LIMITS: ClusterLimits = {
 };
 const AT = 'cilium/state/…';
 
-/** Why a value is rejected, and which field; `ok` when it is taken. */
+/** Returns the reason and the field of a rejection; `ok` if the value is accepted. */
 function verdict(decode: ValueDecoder<unknown>, name: string, value: unknown): string {
   const decoded = decode(name, bytesOfText(typeof value === 'string' ? value : JSON.stringify(value)), AT);
   if (decoded.ok) return 'ok';

@@ -40,7 +40,7 @@ describe('deletes of a cluster', () => {
       },
     };
     guard = new DeleteGuard({
-      // Nothing else of it is used.
+      // The guard uses nothing else of the backend.
       backend: backend as KvstoreBackend,
       key: KEY,
       initialRead: shown(8),
@@ -52,7 +52,7 @@ describe('deletes of a cluster', () => {
     });
   });
 
-  /** Asks, and notes what the answer is once it comes. */
+  /** Requests a permission, and records the answer when it arrives. */
   const ask = (revision: number): { answer: boolean | undefined } => {
     const asked: { answer: boolean | undefined } = { answer: undefined };
     void guard.allows(revision).then((answer) => {

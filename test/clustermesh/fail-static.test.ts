@@ -155,7 +155,7 @@ describe('a publisher that dies, with its lease and all its keys,', () => {
     const before = agent.view();
     agent.links.get('a')?.link.stallWatch(CLUSTER_CONFIG_PREFIX);
     server.expireLease(lease);
-    configure(server, 'a', 1); // the same bytes at once
+    configure(server, 'a', 1); // the same bytes again
     await advance(clock, SETTLED_MS);
     expect(agent.view()).toEqual(before);
     agent.links.get('a')?.link.unstallWatch(CLUSTER_CONFIG_PREFIX);
@@ -197,7 +197,7 @@ describe('a publisher that dies, with its lease and all its keys,', () => {
     expect(backendsOf('s0')).toEqual([]);
     expect(ips()).toEqual(['10.1.0.1', '10.1.0.2', '192.168.1.1']);
     expect(statusOf()).toMatchObject({ state: 'no-configuration', servicesExpired: true });
-    // Once is enough.
+    // One failure is enough.
     await advance(clock, 600_000);
     fill(server);
     configure(server, 'a', 1);
@@ -310,7 +310,7 @@ describe('a wrong name', () => {
     expect(statusOf('b').lastFailure).toBe(
       'its kvstore does not contain its configuration, only that of a: check the name',
     );
-    // Nobody waits for it at the start.
+    // The start does not wait for it.
     expect(await agent.mesh.clustersSynced({ deadlineMs: 180_000 })).toEqual(['b']);
     configure(server, 'b', 2);
     completeCluster(server, 'b');
@@ -351,7 +351,7 @@ describe('the status of a connection', () => {
     await advance(clock, SETTLED_MS);
     expect(statusOf()).toMatchObject({ state: 'ready', connected: true, knownAt: undefined });
     expect(statusOf().connectedSince).toBeGreaterThan(lost + 59_000);
-    // It is overcome, and was nevertheless.
+    // The failure is over but still reported.
     expect(statusOf().lastFailure).toBe('connection refused');
   });
 
@@ -359,7 +359,7 @@ describe('the status of a connection', () => {
     const server = fullCluster();
     await follow(server);
     agent.links.get('a')?.link.forbid('cilium/state/ip/');
-    await advance(clock, 12 * 60_000); // a server ends no stream for it: it shows when the watch asks (ETCD.md)
+    await advance(clock, 12 * 60_000); // the server ends no stream: the replacement is noticed when the watch sends a progress request (ETCD.md)
     expect(statusOf()).toMatchObject({ state: 'unreachable', ready: false, connected: false });
     expect(statusOf().lastFailure).toContain('permission denied');
     expect(ips()).toHaveLength(3);
@@ -378,7 +378,7 @@ describe('the status of a connection', () => {
   });
 });
 
-/** The local cluster on a server of its own. */
+/** Follows the local cluster on a separate server. */
 function followOwn(
   server: MemoryServer,
   options: Partial<LocalClusterOptions> = {},
@@ -412,7 +412,7 @@ describe('the local kvstore', () => {
     await advance(clock, SETTLED_MS);
     expect(ips()).toEqual(['10.9.0.1', '10.9.0.2']);
     expect(status()).toMatchObject({ state: 'no-configuration', ready: false });
-    // What is put again counts; what is not is kept until the cluster says that it is complete.
+    // Keys that are written again are used. Other keys are kept until the cluster is complete.
     writeIP(server, '10.9.0.2', 0x9_0300);
     writeIP(server, '10.9.0.3', 0x9_0300);
     configure(server, OWN, 9);

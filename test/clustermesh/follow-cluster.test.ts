@@ -88,7 +88,7 @@ describe('a handshake', () => {
   });
 });
 
-/** A watch whose events the test makes. */
+/** A watch whose events a test sends. */
 class ScriptedWatch implements Watch {
   readonly options: WatchOptions;
   readonly #batches: (readonly WatchEvent[])[] = [];
@@ -152,7 +152,7 @@ describe('a followed cluster', () => {
   let followed: Map<string, { request: FollowRequest; end(how: FollowEnd): void; fail(error: Error): void }>;
   let ended: AbortController;
   let clock: ManualClock;
-  /** What the kvstore answers to a read of the configuration. */
+  /** Returns the answer of the kvstore to a read of the configuration. */
   let answer: () => Promise<KeyRead>;
 
   beforeEach(() => {
@@ -197,7 +197,7 @@ describe('a followed cluster', () => {
     };
   }
 
-  /** How it ends, once it has. */
+  /** Begins to follow. `end` is set when it has ended. */
   function begin(of: FollowParams): { end: unknown } {
     const state: { end: unknown } = { end: undefined };
     const ending = (end: unknown): void => {

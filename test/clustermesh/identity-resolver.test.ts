@@ -25,7 +25,7 @@ describe('an identity resolver', () => {
     fc.assert(
       fc.property(
         fc.constantFrom(255 as const, 511 as const),
-        // For every cluster what it says of numbers, its own and others'.
+        // For each cluster, its identities, which may belong to other clusters.
         fc.array(fc.array(number, { maxLength: 6 }), { minLength: 6, maxLength: 6 }),
         fc.array(number, { minLength: 1 }),
         (maxConnectedClusters, said, asked) => {

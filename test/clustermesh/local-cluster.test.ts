@@ -94,7 +94,10 @@ it('the local cluster is retried by itself after a failed handshake', async () =
   expect(own.status()).toMatchObject({ state: 'ready', failures: 3, lastFailure: 'no' });
 });
 
-/** The local kvstore with a configuration that speaks of canaries, and none: it is not remote, and needs none. */
+/**
+ * The local kvstore with a configuration that announces canaries, but without canaries, which a local cluster
+ * does not need.
+ */
 function withoutCanaries(): MemoryServer {
   const server = new MemoryServer({ clock });
   configure(server, OWN, 9);
@@ -123,7 +126,7 @@ it('the local cluster requires its canaries after its kvstore was replaced, what
   await settle(8);
   expect(own.status().state).toBe('ready');
   server.restore(backup);
-  for (let i = 0; i < 20; i++) write(server, 'unrelated', `${i}`); // it grows past where it was
+  for (let i = 0; i < 20; i++) write(server, 'unrelated', `${i}`); // its revision becomes higher than the old one
   writeIP(server, '10.9.0.3', 0x9_0200);
   await advance(clock, 30_000);
   expect(own.status()).toMatchObject({ state: 'watching', ready: false });

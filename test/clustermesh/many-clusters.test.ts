@@ -20,7 +20,7 @@ function cluster(clock: ManualClock, id: number): MemoryServer {
   return server;
 }
 
-/** An agent of a mesh behind a gate whose turns come when the test asks for them. */
+/** An agent of a mesh behind a gate whose turns the test starts. */
 async function world(): Promise<{ agent: Agent; servers: readonly MemoryServer[]; turn: () => void }> {
   const clock = new ManualClock();
   const asked: (() => void)[] = [];
@@ -48,7 +48,7 @@ it('many clusters that sync at the same time share the turns of the event loop (
     most = Math.max(most, agent.ipcache.size - before);
   }
   expect(turns).toBeGreaterThan((CLUSTERS * IPS) / PER_TURN);
-  // A turn ends with the batch that spends it.
+  // A turn ends with the batch that reaches the limit.
   expect(most).toBeLessThan(PER_TURN + 2 * IPS);
   for (; !agent.mesh.status().ready; turns++) {
     expect(turns).toBeLessThan(1000);
@@ -104,7 +104,7 @@ it('unreachable clusters are retried two per second, ten more in the first minut
   }
   const attempted = (): number => [...attempts.values()].reduce((sum, count) => sum + count, 0);
   await advance(clock, 5_000);
-  // A cluster has six watches: one of them tries three times by itself, and then in its turn.
+  // A cluster has six watches. One of them makes three attempts at once, then one per turn.
   expect(attempted()).toBeLessThanOrEqual(CLUSTERS * 3 + 12 * 5);
   await advance(clock, 60_000);
   const atFirst = attempted();

@@ -4,7 +4,7 @@ import { ClusterMesh, type ClusterMeshOptions } from '../../src/clustermesh/clus
 import type { IPSink, NodeSink, ServiceSink } from '../../src/clustermesh/engines.ts';
 import { happenings, I9_reconnectIsColdStart, I10_noOrphans, type MakeMesh } from './support/mesh-laws.ts';
 
-/** A mesh whose engines are reached through what `spoil` makes of them. */
+/** Returns a mesh whose engines are wrapped by `spoil`. */
 function spoilt(spoil: (engines: Required<Engines>) => Partial<Engines>): MakeMesh {
   return (options) => {
     const { ipcache, services, nodes } = options;
@@ -59,7 +59,7 @@ function passing(ipcache: IPSink): IPSink {
   };
 }
 
-/** Withdraws the right source, of everybody. */
+/** Withdraws the right source, but of all owners. */
 const forgetsOwners = spoilt(({ ipcache }) => ({
   ipcache: {
     ...passing(ipcache),

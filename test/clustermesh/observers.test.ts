@@ -15,7 +15,7 @@ import { IdentityCache } from '../../src/model/identity-cache.ts';
 import { parseLabels } from '../../src/model/labels.ts';
 import type { NumericIdentity } from '../../src/model/numeric-identity.ts';
 
-/** Every call, in order. */
+/** Records every call in order. */
 class Calls {
   readonly made: unknown[] = [];
 
@@ -75,7 +75,7 @@ it('nodes of a cluster are written with the source of its keys', () => {
   ]);
 });
 
-/** Makes a note of every call. */
+/** Returns a sink that records every call. */
 function serviceSink(calls: Calls): ServiceSink {
   return {
     mergeExternalServiceUpdate: calls.to('update'),

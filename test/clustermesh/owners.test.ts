@@ -149,7 +149,7 @@ describe('a client whose creation never ends (freeze: remove and stop never reso
   });
 });
 
-/** An agent whose engines are reached through what `spoil` makes of them. */
+/** Returns an agent whose engines are wrapped by `spoil`. */
 async function spoil(
   change: (engines: { ipcache: IPSink; services: ServiceSink; nodes: NodeSink }) => MeshEngines,
 ): Promise<void> {
@@ -160,7 +160,7 @@ async function spoil(
 }
 
 describe('an engine that throws', () => {
-  /** `withdrawCluster` fails so many times. */
+  /** Lets `withdrawCluster` fail a number of times. */
   async function failing(times: number): Promise<{ readonly calls: () => number }> {
     let calls = 0;
     await spoil(({ services }) => ({
@@ -250,7 +250,8 @@ describe('a listener for changes of clusters', () => {
     expect(states.at(0)).toBe('["a","connecting"]');
     expect(states).toContain('["a","ready"]');
     expect(states).toContain('["a","unreachable"]');
-    // What it passes through at once is not told: the handshake that was read is judged in the same moment.
+    // Phases that pass within one turn are not reported: the configuration is read and validated in the same
+    // turn.
     expect(states).not.toContain('["a","validating"]');
     expect(states.at(-1)).toBe('["a",null]');
     off();
@@ -264,7 +265,7 @@ describe('a listener for changes of clusters', () => {
       await agent.mesh.add(`c${i}`, () => Promise.reject(new Error('down')));
     }
     await settle(4);
-    // For each of them one of the backoff, and one of the expiry.
+    // For each cluster, one timer of the backoff and one of the expiry.
     expect(clock.pending).toBe(20);
   });
 });

@@ -27,7 +27,7 @@ function fill(): void {
   }
 }
 
-/** Turns of the event loop until something holds. */
+/** Runs turns of the event loop until a condition holds. */
 async function turnUntil(holds: () => boolean): Promise<void> {
   for (let turns = 0; !holds(); turns++) {
     expect(turns).toBeLessThan(1000);
@@ -117,7 +117,7 @@ describe('a cluster of 4,000 IPs that is removed', () => {
     const { size } = agent.ipcache;
     expect([...agent.ipcache.entries()]).toHaveLength(size);
     const { ip, nodes, services } = agent.mesh.statusOf('a')?.resources ?? {};
-    // Nodes go last: the others lead to them. Until then the cache has their addresses.
+    // Nodes are withdrawn last, because the others refer to them. Until then the cache has their addresses.
     expect(nodes?.keys).toBe(NODES);
     expect(services?.keys).toBe(0);
     expect(ip?.keys).toBe(size - NODES);

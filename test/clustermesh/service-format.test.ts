@@ -63,7 +63,7 @@ describe('the format in which the services of a cluster are read', () => {
     expect(backendsOf('s0')).toEqual(
       format === undefined ? [] : [format === 'services' ? '10.0.0.1' : '10.0.0.2'],
     );
-    // What is not read has no canary in some of these, and is not waited for.
+    // Skipped resources have no canary in some cases, and are not waited for.
     expect(statusOf().state).toBe('ready');
     expect(agent.mesh.progressOf('a')?.synced).toBe(true);
     await agent.mesh.synced();
@@ -163,7 +163,7 @@ describe('a cluster that changes its mode', () => {
   it('keeps the old offers if deletes of the old keys arrive before the new configuration', async () => {
     const server = cluster();
     await follow(server);
-    // The watch of the configuration does not get on; that of the services does.
+    // The watch of the configuration is blocked; that of the services is not.
     const link = agent.links.get('a')?.link;
     link?.stallWatch('cilium/cluster-config/');
     configure(server, ONLY);

@@ -12,12 +12,12 @@ import { ManualClock } from '../base/support/manual-clock.ts';
 import { advance, settle } from '../kvstore/support/settle.ts';
 import { Agent, newCluster } from './support/mesh-world.ts';
 
-/** Clusters whose progress the test makes. */
+/** Clusters whose progress a test sets. */
 class Waiting implements SyncingClusters {
   readonly clock = new ManualClock();
   readonly #clusters = new Map<string, SyncProgress>();
   readonly #callbacks = new Set<(name: string) => void>();
-  /** Looks at one cluster. */
+  /** Number of reads of a cluster's progress. */
   looks = 0;
   missing: readonly string[] | undefined;
 
@@ -45,7 +45,7 @@ class Waiting implements SyncingClusters {
     });
   }
 
-  /** More has arrived; nobody is notified of that. */
+  /** Increases the progress without a notification. */
   arrive(name: string): void {
     this.#put(name, { progressAt: this.clock.now() });
   }

@@ -26,7 +26,7 @@ describe('traps of other mesh implementations', () => {
   ])('a watch that resumes against a different etcd is a new list: %s', async (_what, more) => {
     const [first, second] = [newCluster(clock, 'a', 1), newCluster(clock, 'second', 2)];
     for (const address of ['10.1.0.1', '10.1.0.2']) writeIP(first, address, IDENTITY);
-    // The same cluster, said to be so by another etcd: with what the first had, and what it never had.
+    // The same cluster id and name from another etcd, which has the old keys and new ones.
     write(second, 'cilium/cluster-config/a', { id: 1, capabilities: { syncedCanaries: true } });
     completeCluster(second, 'a');
     for (let i = 0; i < more; i++) writeIP(second, '10.1.0.3', 0x1_0200 + i);

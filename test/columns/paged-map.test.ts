@@ -3,7 +3,7 @@ import { expect, it } from 'vitest';
 import { PAGE_ROWS } from '../../src/columns/int32-rows.ts';
 import { PagedMap } from '../../src/columns/paged-map.ts';
 
-/** Few, on both sides of where pages meet, so that they come again. */
+/** A few indexes on both sides of page boundaries, so that they repeat. */
 const index: fc.Arbitrary<number> = fc
   .tuple(fc.integer({ min: 0, max: 3 }), fc.constantFrom(0, 1, PAGE_ROWS - 1))
   .map(([page, at]) => page * PAGE_ROWS + at);

@@ -18,7 +18,7 @@ interface Copy<F> {
   readonly naive: Map<number, number>;
 }
 
-/** Runs the steps on a structure and its forks, each beside a `Map` of its own; gives all pairs. */
+/** Runs the steps on a structure and its forks, each compared with a `Map`. Returns all pairs. */
 function run<F extends { fork(): F }>(
   first: F,
   script: readonly (typeof step extends fc.Arbitrary<infer S> ? S : never)[],

@@ -20,7 +20,9 @@ const REPLAYS: ReadonlyMap<unknown, (scenario: unknown, tally: ReplayTally) => v
 
 type ReplayProgram = (recording: Recording, tally: ReplayTally) => Promise<void>;
 
-/** Of programs, by how their name begins; of an operator what it publishes, and what it collects. */
+/**
+ * Replays by the beginning of the program's name. An operator has two: its published keys and its collectors.
+ */
 const PROGRAMS: ReadonlyMap<string, readonly ReplayProgram[]> = new Map([
   ['clustermesh-apiserver kvstoremesh', [replayKvstoreMesh]],
   ['clustermesh-apiserver clustermesh', [replayOperator]],

@@ -11,7 +11,7 @@ import { readTraces } from './support/traces.ts';
 const SEED = Number(process.env['CONFORMANCE_SEED'] ?? 7);
 
 describe('the operator leaves the same kvstore as the recorded originals, except for rules that differ', () => {
-  // Each rule requires the circumstance that it names: it excuses no recording that the original did not write.
+  // Each rule checks its circumstance, so it excuses no recording that the original did not write.
   it.each([
     ['operator18.curated.jsonl.gz', 300, 0.05],
     ['operator18.random.public.jsonl.gz', 70, 0.1],

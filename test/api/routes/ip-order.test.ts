@@ -130,7 +130,7 @@ describe('a page at an offset', () => {
     const model = new TestModel();
     for (let i = 0; i < 3_000; i++)
       model.ipcache.upsert(`10.0.${i >> 8}.${i & 255}`, { identity: 9, source: 'k8s' });
-    model.ipcache.upsert('10.0.0.1/32', { identity: 9, source: 'k8s' }); // hidden, so it takes no place
+    model.ipcache.upsert('10.0.0.1/32', { identity: 9, source: 'k8s' }); // shadowed, so it takes no place in the list
     model.ipcache.delete('10.0.0.7', { source: 'k8s' });
     const { app } = testApp(model);
     const all = await listOf(app, 'limit=1000');

@@ -24,7 +24,7 @@ async function serve(options: Omit<ApiServerOptions, 'app'>, app: TestApp = test
 
 const NEVER = new AbortController().signal;
 
-/** Sends a request as it is given, with whatever headers. */
+/** Sends a request unchanged, with any headers. */
 function send(
   url: string,
   headers: Readonly<Record<string, string>> = {},
@@ -42,7 +42,7 @@ function send(
   });
 }
 
-/** What is answered to bytes as they are, until the connection is closed. */
+/** Sends raw bytes and returns the answer until the connection is closed. */
 async function sendRaw(server: ApiServer, bytes: string): Promise<string> {
   const { port } = new URL(server.url ?? '');
   const socket = connect(Number(port), '127.0.0.1');

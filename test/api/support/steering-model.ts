@@ -46,7 +46,7 @@ const DOCUMENT: DatapathDocument = {
   failures: [],
 };
 
-/** An agent with a datapath, and the calls of that. */
+/** An agent with a datapath. Records the calls of the datapath. */
 export class SteeringModel extends TestModel {
   readonly asked: string[] = [];
   steps: readonly DatapathStepDocument[] = [STEP];

@@ -16,7 +16,7 @@ export interface TestApp extends Pick<ApiContext, 'feed'> {
   readonly blocking: string[];
 }
 
-/** Creates one. */
+/** Creates a {@link TestApp}. */
 export function testApp(
   model: TestModel = new TestModel().fill(),
   page?: readonly PageFile[],

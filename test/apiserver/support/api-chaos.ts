@@ -15,7 +15,7 @@ import { ObjectLoad, stateOf } from './object-load.ts';
 import { RealApiServer } from './real-apiserver.ts';
 
 const NAMESPACE = 'chaos';
-/** One built-in kind, selected by a label, and one custom kind, of which everything is followed. */
+/** One built-in kind, selected by a label, and one custom kind without a selector. */
 const KINDS: readonly ResourceKind[] = [
   { group: '', version: 'v1', plural: 'configmaps', labelSelector: 'chaos=yes' },
   { group: 'contract.test', version: 'v1', plural: 'widgets' },
@@ -27,7 +27,7 @@ const BINDINGS: ResourceKind = {
   plural: 'clusterrolebindings',
 };
 
-/** One who follows both kinds over a link of its own. */
+/** Follows both kinds over a separate link. */
 class Follower {
   readonly link: TcpProxy;
   readonly client: KubernetesClient;
@@ -48,21 +48,21 @@ class Follower {
   }
 }
 
-/** What was found so far. */
+/** Results so far. */
 export interface ChaosFigures {
   readonly writes: number;
   readonly events: number;
   readonly lists: number;
   readonly watches: number;
-  /** Objects that a follower should hold and did not, and writes that the server has lost. */
+  /** Number of objects that a follower lacked, and of writes that the server lost. */
   readonly lost: number;
-  /** Objects that a follower held and should not. */
+  /** Number of objects that a follower had although they did not exist. */
   readonly phantom: number;
 }
 
 /**
- * A kube-apiserver under write load, two who follow it, and the judgement: after any fault each of them holds exactly what
- * a fresh list shows, and was told nothing illegal on the way.
+ * A kube-apiserver under write load, with two followers. After any fault, each follower must have exactly the
+ * objects of a fresh list, and must have received only legal events.
  */
 export class ApiChaos {
   readonly server: RealApiServer;
@@ -114,7 +114,7 @@ export class ApiChaos {
     };
   }
 
-  /** How the followers reach the server. */
+  /** Sets the mode of the links between followers and server. */
   links(mode: LinkMode): void {
     for (const { link } of this.followers) link.mode = mode;
   }
@@ -131,7 +131,10 @@ export class ApiChaos {
     await Promise.all(this.loads.map((load) => load.more(writes)));
   }
 
-  /** A token of a service account that is made for it; the one before is deleted, and its token worth nothing soon. */
+  /**
+   * Returns a token of a new service account. Deletes the previous account, so that its token soon becomes
+   * invalid.
+   */
   async newToken(): Promise<string> {
     const accounts = new ApiUser(this.server.transport, { ...CORE, plural: 'serviceaccounts' }, NAMESPACE);
     const name = `follower-${++this.#accounts}`;
@@ -147,12 +150,12 @@ export class ApiChaos {
     return token;
   }
 
-  /** What the followers show from their next look at the file on. */
+  /** Sets the token that the followers use from their next read of the file on. */
   useToken(token: string): void {
     writeFileSync(join(this.#folder, 'token'), token);
   }
 
-  /** Another history takes the place of this one. */
+  /** Replaces the history of the server by another one. */
   async replace(replacement: () => Promise<void>): Promise<void> {
     await Promise.all(this.loads.map((load) => load.pause()));
     await replacement();
@@ -160,7 +163,7 @@ export class ApiChaos {
     for (const load of this.loads) load.start();
   }
 
-  /** Lets `strike` happen under load, and says what is wrong afterwards. */
+  /** Runs `strike` under load. Returns the problems found afterwards. */
   async cycle(strike: (chaos: ApiChaos) => Promise<void>): Promise<readonly string[]> {
     for (const load of this.loads) load.start();
     await this.more(30);
@@ -221,7 +224,7 @@ export class ApiChaos {
       const lost = (): readonly string[] =>
         [...content.keys()].filter((k) => held().get(k) !== content.get(k));
       const phantom = (): readonly string[] => [...held().keys()].filter((k) => !content.has(k));
-      // What it is told may be late; what is still wrong then is the answer.
+      // An event may be late. A difference that remains is a problem.
       await until('it holds what there is', () => isSame(held(), content)).catch(() => {});
       const who = `follower ${n}, ${kind}, ${JSON.stringify(followed[i]?.status())}`;
       this.#lost += lost().length;
@@ -234,7 +237,7 @@ export class ApiChaos {
   }
 }
 
-/** What is read of a page of a list. */
+/** The used fields of a page of a list. */
 interface Page {
   readonly items: readonly unknown[];
   readonly metadata: { readonly continue?: string };

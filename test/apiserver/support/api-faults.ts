@@ -2,7 +2,7 @@ import { until } from '../../base/support/until.ts';
 import { pick } from '../../kvstore/chaos/support/seeded-random.ts';
 import type { ApiChaos } from './api-chaos.ts';
 
-/** Something that happens to a world under load; when it resolves, the world is whole again. */
+/** A fault under load. When it resolves, the fault is over. */
 type Strike = (chaos: ApiChaos) => Promise<void>;
 
 const pause = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
@@ -12,7 +12,7 @@ const killAndRestart: Strike = async ({ server }) => {
   await server.restart();
 };
 
-/** A process stops in its tracks, connections break, and it goes on as if nothing had happened. */
+/** Suspends a process until connections break, and continues it. */
 async function standStill(chaos: ApiChaos, pid: number): Promise<void> {
   process.kill(pid, 'SIGSTOP');
   if (chaos.random() < 0.5) chaos.cut();
@@ -28,7 +28,7 @@ const compactWhileAway: Strike = async (chaos) => {
   chaos.links('open');
 };
 
-/** The memory of the server, in which watches survive a compaction, is gone as well: 410. */
+/** The server also loses its memory, in which watches survive a compaction: 410. */
 const restartAndCompactWhileAway: Strike = async (chaos) => {
   chaos.links('refuse');
   await chaos.noticed();
@@ -39,7 +39,7 @@ const restartAndCompactWhileAway: Strike = async (chaos) => {
   chaos.links('open');
 };
 
-/** Each connection breaks after some more bytes, again and again, in the middle of lists and events. */
+/** Breaks each connection after a number of bytes, repeatedly, in the middle of lists and events. */
 const cuts: Strike = async (chaos) => {
   for (let round = 0; round < 5; round++) {
     for (const { link } of chaos.followers) link.cutAfter(5_000 + Math.floor(chaos.random() * 100_000));
@@ -48,7 +48,7 @@ const cuts: Strike = async (chaos) => {
   for (const { link } of chaos.followers) link.cutAfter(Number.POSITIVE_INFINITY);
 };
 
-/** Bodies that come slowly: lists that take seconds, and watches that lag behind until the server closes them. */
+/** Slow bodies: lists take seconds, and watches lag until the server closes them. */
 const slowBodies: Strike = async (chaos) => {
   const rate = 30_000 + Math.floor(chaos.random() * 100_000);
   for (const { link } of chaos.followers) link.bytesPerSecond = rate;
@@ -70,13 +70,13 @@ const blackHole: Strike = async (chaos) => {
   chaos.links('open');
 };
 
-/** The file says something else while watches go on, which need no new one. */
+/** The token in the file changes while watches continue, which need no new token. */
 const renewToken: Strike = async (chaos) => {
   chaos.useToken(await chaos.newToken());
   chaos.cut();
 };
 
-/** The token in the file is worth nothing any more; the next one is late. */
+/** The token in the file becomes invalid, and the next one is late. */
 const refusedToken: Strike = async (chaos) => {
   const token = await chaos.newToken();
   await until('the last one is refused', async () => {
@@ -89,7 +89,10 @@ const refusedToken: Strike = async (chaos) => {
   chaos.useToken(token);
 };
 
-/** The server's memory has gone ahead of the history that it has now, and grows again past what was known, or not. */
+/**
+ * The memory of the server is ahead of its restored history, which then grows, possibly beyond the known
+ * revision.
+ */
 const restore: Strike = async (chaos) => {
   await chaos.replace(async () => {
     const backup = await chaos.server.backup();
@@ -101,7 +104,7 @@ const restore: Strike = async (chaos) => {
   if (chaos.random() < 0.5) await chaos.more(80);
 };
 
-/** Everything that may happen, by name. */
+/** All faults by name. */
 export const API_FAULTS: Readonly<Record<string, Strike>> = {
   'kill -9 and restart': killAndRestart,
   'kill -9 of server and store': ({ server }) => server.killAll(),

@@ -47,7 +47,7 @@ export interface ExampleRules {
   readonly cluster: readonly Rule[];
   /** The rights in the comments for an option. */
   readonly optional: readonly Rule[];
-  /** The rights in its own namespace. */
+  /** The permissions in the operator's namespace. */
   readonly own: readonly Rule[];
 }
 
@@ -140,7 +140,7 @@ export interface OneOperator {
   readonly link: Link;
   readonly election: LeaderElection;
   readonly duties: OperatorDuties;
-  /** Its clients of the other kvstores. */
+  /** The clients of the kvstores of other clusters. */
   readonly remotes: FaultyMemoryBackend[];
   stop(): Promise<void>;
 }
@@ -333,7 +333,7 @@ export class RealCluster {
     await this.slices.delete(`${name}-1`);
   }
 
-  /** Returns the imports and derived Services as text: name → clusters, port, what differs, own backends. */
+  /** Returns the imports and derived Services as text: name → clusters, port, conflicts, local backends. */
   async imported(): Promise<Readonly<Record<string, string>>> {
     const imports = await this.#list('serviceimports');
     const services = new Map((await this.#list('services')).map((one) => [one.metadata.name, one]));
@@ -356,7 +356,7 @@ export class RealCluster {
     return found;
   }
 
-  /** Returns whether the slices of derived Services are equal to those of the exported ones, by exported Service. */
+  /** Returns, for each exported Service, if the slices of its derived Service are equal to its own. */
   async #ownBackends(): Promise<ReadonlyMap<string, string>> {
     const slices = await this.#listOf(this.slices);
     const byName = new Map(slices.map((one) => [one.metadata.name, one]));

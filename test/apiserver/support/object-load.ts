@@ -5,23 +5,25 @@ import type { ApiUser } from '../../k8s/support/api-user.ts';
 import { pick } from '../../kvstore/chaos/support/seeded-random.ts';
 import { SteadyLoad } from '../../kvstore/chaos/support/steady-load.ts';
 
-/** So many of the newest objects are changed and deleted at random; older ones stay as they are. */
+/** Number of the newest objects that are changed and deleted at random. Older ones are not changed. */
 const RECENT = 60;
-/** So many older ones are kept: a list is long enough to be cut in its middle. */
+/** Number of older objects that are kept, so that a list can be cut in its middle. */
 const KEPT = 400;
 const FILLING = 'x'.repeat(600);
 
-/** Which object, in which life and version: what a follower must hold. */
+/** Returns the expected state of an object for a follower: its uid and resource version. */
 export function stateOf({ metadata: { uid, resourceVersion } }: KubernetesObject): string {
   return `${uid} ${resourceVersion}`;
 }
 
-/** Writes objects of one kind without pause, straight to the server, and remembers what that has confirmed. */
+/** Writes objects of one kind continuously, directly to the server, and records the confirmed writes. */
 export class ObjectLoad extends SteadyLoad {
   readonly #user: ApiUser;
   readonly #random: Random;
   readonly #recent: string[] = [];
-  /** By name: the state that was confirmed last; `undefined` for a delete. What may be otherwise is not in it. */
+  /**
+   * The last confirmed state by name; `undefined` after a delete. Objects with unconfirmed writes are absent.
+   */
   readonly #confirmed = new Map<string, string | undefined>();
   #names = 0;
   #retired = 0;
@@ -32,12 +34,12 @@ export class ObjectLoad extends SteadyLoad {
     this.#random = random;
   }
 
-  /** What the server has confirmed and does not have: `content` is name → state. */
+  /** Returns the confirmed objects that the server lacks. `content`: name → state. */
   missingFrom(content: ReadonlyMap<string, string>): readonly string[] {
     return [...this.#confirmed].flatMap(([name, state]) => (content.get(name) === state ? [] : [name]));
   }
 
-  /** The server has gone back to an earlier state: what it has confirmed since says nothing. */
+  /** Must be called when the server was restored to an earlier state: forgets the writes confirmed since. */
   forget(): void {
     this.#confirmed.clear();
   }
@@ -49,7 +51,7 @@ export class ObjectLoad extends SteadyLoad {
     const name = pick(this.#recent, this.#random);
     if (kind < 0.75) return this.#put(name);
     await this.#delete(name);
-    if (kind < 0.85) await this.#put(name); // another life of it
+    if (kind < 0.85) await this.#put(name); // creates the object again, with another uid
   }
 
   #newName(): string {
@@ -59,7 +61,7 @@ export class ObjectLoad extends SteadyLoad {
     return name;
   }
 
-  /** Creates or changes it. One in eight is labelled so that it is not selected (any more). */
+  /** Creates or changes an object. One in eight loses the label by which it is selected. */
   async #put(name: string): Promise<void> {
     const chaos = this.#random() < 0.125 ? 'no' : 'yes';
     const content = { spec: { filling: FILLING, write: this.writes }, data: { filling: FILLING } };

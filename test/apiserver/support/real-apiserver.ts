@@ -17,7 +17,7 @@ import { until } from '../../base/support/until.ts';
 import type { ApiHarness } from '../../k8s/support/api-harness.ts';
 import { ApiUser } from '../../k8s/support/api-user.ts';
 
-/** From the folder in which npm runs everything: the benches have this compiled, elsewhere. */
+/** Relative to the folder of the package, because the benches run a compiled copy of this file. */
 const START = resolve('scripts/apiserver/start.sh');
 const CRDS: ResourceKind = {
   group: 'apiextensions.k8s.io',
@@ -27,7 +27,7 @@ const CRDS: ResourceKind = {
 
 const run = promisify(execFile);
 
-/** The first of three ports that are free now. */
+/** Returns the first of three consecutive free ports. */
 async function freePorts(): Promise<number> {
   for (;;) {
     const first = 20_000 + 4 * Math.floor(Math.random() * 10_000);
@@ -44,16 +44,16 @@ async function freePorts(): Promise<number> {
   }
 }
 
-/** A kube-apiserver with an etcd of its own. */
+/** A kube-apiserver with a separate etcd. */
 export class RealApiServer implements ApiHarness {
   readonly until: ApiHarness['until'] = until;
   readonly transport: HttpTransport;
   readonly access: ClusterAccess;
   readonly powerless: ClusterAccess;
   readonly unknown: ClusterAccess;
-  /** From 1.32 on. */
+  /** Streaming lists exist from 1.32 on. */
   readonly offersStreams = false;
-  /** Where its etcd is. */
+  /** URL of the etcd. */
   readonly etcd: string;
   readonly port: number;
   readonly #folder: string;
@@ -84,7 +84,7 @@ export class RealApiServer implements ApiHarness {
     return new RealApiServer(folder, port);
   }
 
-  /** Of the kube-apiserver. */
+  /** Process id of the kube-apiserver. */
   get pid(): number {
     return Number(readFileSync(join(this.#folder, 'apiserver.pid'), 'utf8'));
   }
@@ -94,7 +94,7 @@ export class RealApiServer implements ApiHarness {
     await this.serve(widgets, { subresources: { status: {} } });
   }
 
-  /** Serves a kind in namespaces, whatever its spec and status are; `how` is more of its version. */
+  /** Creates the CRD of a namespaced kind with any spec and status. `how`: further fields of its version. */
   async serve(resource: ResourceKind & { readonly kind: string }, how: object = {}): Promise<void> {
     const { group, version: name, plural, kind } = resource;
     const crds = new ApiUser(this.transport, CRDS);
@@ -119,25 +119,25 @@ export class RealApiServer implements ApiHarness {
     await kill(this.pid);
   }
 
-  /** Of its etcd. */
+  /** Process id of the etcd. */
   get etcdPid(): number {
     return Number(readFileSync(join(this.#folder, 'etcd.pid'), 'utf8'));
   }
 
-  /** Both are killed, and start again with what the etcd has kept. */
+  /** Kills both processes and starts them again with the data of the etcd. */
   async killAll(): Promise<void> {
     await Promise.all([this.kill(), kill(this.etcdPid)]);
     await this.#restartAll();
   }
 
-  /** What is in the store now, to be restored once. */
+  /** Returns a backup of the store, which can be restored once. */
   async backup(): Promise<string> {
     const file = join(this.#folder, `backup-${++this.#backups}`);
     await this.#etcdctl('snapshot', 'save', file);
     return file;
   }
 
-  /** Both are killed, and start again with what was in the store then. */
+  /** Kills both processes and starts them again with the data of a backup. */
   async restore(backup: string): Promise<void> {
     await Promise.all([this.kill(), kill(this.etcdPid)]);
     const data = join(this.#folder, 'etcd');

@@ -23,8 +23,7 @@ export async function bundledScript(source: string): Promise<string> {
 }
 
 /**
- * Runs a script, kills it `afterMs` after it has printed so many lines, however slow it is, and returns the complete lines that it
- * printed.
+ * Runs a script and kills it `afterMs` after it has printed this number of lines. Returns its complete lines.
  */
 export async function linesUntilKilled(
   script: string,

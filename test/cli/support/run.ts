@@ -29,7 +29,7 @@ export function dpcache(...words: readonly string[]): Promise<CommandResult> {
   return runIn({}, nothing(), words);
 }
 
-/** The same, with standard input. */
+/** Like {@link dpcache}, with standard input. */
 export function dpcacheReading(
   stdin: AsyncIterable<string>,
   ...words: readonly string[]
@@ -37,7 +37,7 @@ export function dpcacheReading(
   return runIn({}, stdin, words);
 }
 
-/** The same, with an environment. */
+/** Like {@link dpcache}, with an environment. */
 export function dpcacheWith(
   env: Readonly<Record<string, string>>,
   ...words: readonly string[]

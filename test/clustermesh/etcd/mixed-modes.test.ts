@@ -79,7 +79,7 @@ beforeAll(async () => {
     etcds.set(name, await ClusterEtcd.start(name, CLUSTERS[name].id));
     await exportServices(name, CLUSTERS[name].mode);
   }
-  // Its canary of services/v1 is never written.
+  // The canary of services/v1 is never written.
   await etcdOf('c').write(syncedKey('c', 'services'), undefined);
   startCopying();
   for (const serviceV2 of ['auto', 'slices', 'legacy'] as const) {

@@ -100,8 +100,8 @@ export class ChangingFormats {
   }
 
   /**
-   * A fault, a change of the mode and of the backends during it, and the end of the fault. Returns a sentence for each backend
-   * that an agent lost or invented.
+   * Runs a fault, changes the mode and the backends during it, and ends the fault. Returns a sentence for
+   * each backend that an agent lost or invented.
    */
   async cycle(): Promise<{ readonly what: string; readonly problems: readonly string[] }> {
     const random = this.#random;
@@ -137,7 +137,9 @@ export class ChangingFormats {
     return backend;
   }
 
-  /** Changes the mode in the order of a cluster: new keys, their canary, the configuration, and then the old ones go. */
+  /**
+   * Changes the mode like a cluster: new keys, their canary, the configuration; then deletes the old keys.
+   */
   async #flip(mode: EndpointSlicesExportMode | undefined): Promise<void> {
     if (mode === this.#mode) return;
     this.#figures.flips++;

@@ -95,7 +95,7 @@ export class ClusterEtcd {
     }
   }
 
-  /** Makes it reachable. */
+  /** Ends all faults. */
   heal(): void {
     this.#link.mode = 'open';
   }

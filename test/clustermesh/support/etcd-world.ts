@@ -194,7 +194,9 @@ export class EtcdMeshWorld {
     writeFileSync(join(this.#folder, name), text);
   }
 
-  /** Ends every fault, waits until the agent equals a new one, and returns the differences if it never does. */
+  /**
+   * Ends every fault and waits until the agent equals a new one. Returns the differences if it never does.
+   */
   async judge(): Promise<{ readonly held: unknown; readonly fresh: unknown }> {
     this.#checkHeld();
     this.#heldAtLoss.clear();

@@ -24,13 +24,13 @@ export type Happening =
   | { readonly do: 'id'; readonly cluster: Remote; readonly id: number }
   | { readonly do: Fault; readonly cluster: string }
   /**
-   * Edits of the configuration directory: a new configuration, the same one again, none, half of one, one that
-   * cannot be read. `told`: whether anybody is notified.
+   * Edits of the configuration directory: a new configuration, the same one again, none, half of one, an
+   * unreadable one. `told`: if followers are notified.
    */
   | { readonly do: Edit; readonly cluster: Remote; readonly told: boolean }
   | { readonly do: 'pass'; readonly ms: number };
 
-/** The same, or an event that only the mesh of a test supports. */
+/** A {@link Happening}, or an event that only the mesh of a test supports. */
 export type AnyHappening =
   | Happening
   | { readonly do: 'own'; readonly happen: (mesh: ClusterMesh) => void | Promise<void> };
@@ -106,15 +106,15 @@ const LINK_FAULTS = ['cut', 'down', 'up', 'black-hole'] as const;
 const SERVER_FAULTS = ['compact', 'idle-compact', 'backup', 'restore', 'die', 'replace', 'hang'] as const;
 
 /**
- * What may go wrong with a kvstore. `idle-compact`: all history, after a write that nobody watches. `die`: the publisher,
- * and its lease with every key. `replace`: by an empty etcd; of a remote cluster by another one, with a new configuration
- * file. `hang`: no client of it can be made. What died or was replaced is published again when it is healed, but for some
- * of its keys.
+ * Faults of a kvstore. `idle-compact`: all history is compacted after an unwatched write. `die`: the
+ * publisher and its lease with every key. `replace`: by an empty etcd; a remote cluster by another one with a
+ * new configuration file. `hang`: no client can be created. After the fault, dead or replaced clusters
+ * publish most of their keys again.
  */
 export type Fault = (typeof LINK_FAULTS | typeof SERVER_FAULTS)[number];
 const FAULTS: readonly Fault[] = [...LINK_FAULTS, ...SERVER_FAULTS];
 
-/** One of them. */
+/** Generates one event. */
 export const happening: fc.Arbitrary<Happening> = fc.oneof(
   { weight: 4, arbitrary: ipWrite },
   { weight: 3, arbitrary: nodeWrite },
@@ -125,7 +125,8 @@ export const happening: fc.Arbitrary<Happening> = fc.oneof(
     weight: 3,
     arbitrary: fc.record({ do: fc.constantFrom(...EDITS), cluster: remote, told: fc.boolean() }),
   },
-  // Ids never clash here: who comes first keeps a disputed one, which is no function of the content.
+  // Ids never conflict here, because the first cluster keeps a disputed id, so the result would depend on the
+  // order.
   {
     weight: 1,
     arbitrary: fc.constantFrom<Happening>(
@@ -180,7 +181,7 @@ export function heldOf({ ipcache, nodes, mesh }: Agent, name: string): ReadonlyM
   return held;
 }
 
-/** Of which of these something was taken away, or changed although nobody has written it. */
+/** Returns the keys that were removed, or changed although no one wrote them. */
 export function takenAway(
   before: ReadonlyMap<string, string>,
   now: ReadonlyMap<string, string>,

@@ -62,7 +62,8 @@ export class Agent {
     services.markSynced();
     const onReject = (rejection: Rejection): void => void this.rejections.push(rejection);
     const { nodes } = this;
-    // So narrow that almost all work waits, but not for turns of the event loop, because tests count those.
+    // A narrow gate, so that almost all work waits. It does not wait for turns of the event loop, because
+    // tests count those.
     const gate = new TurnGate({ clock, nextTurn: queueMicrotask, weightPerTurn: 2 });
     this.mesh = makeMesh({
       gate,
@@ -137,7 +138,10 @@ function byText(a: unknown, b: unknown): number {
   return JSON.stringify(a) < JSON.stringify(b) ? -1 : 1;
 }
 
-/** Writes a key, or deletes it where `value` is undefined; a value that is neither text nor bytes is written as JSON. */
+/**
+ * Writes a key; deletes it if `value` is undefined. A value that is neither text nor bytes is written as
+ * JSON.
+ */
 export function write(server: MemoryServer, key: string, value: unknown): void {
   const bytesOf = (): Uint8Array =>
     value instanceof Uint8Array
@@ -248,7 +252,7 @@ export function sliceValue(
   });
 }
 
-/** The canaries that say that these resources are complete. */
+/** Writes the canaries of these resources. */
 export function completeCluster(
   server: MemoryServer,
   name: string,
@@ -259,7 +263,7 @@ export function completeCluster(
   }
 }
 
-/** Starts a new agent over the same servers, with which every other must agree (I9). */
+/** Starts a new agent on the same servers, which any other agent must equal (I9). */
 export async function coldStart(
   clock: ManualClock,
   clusters: ReadonlyMap<string, MemoryServer>,

@@ -52,12 +52,12 @@ export function mixed(held: Known, before: Known, after: Known): readonly string
 }
 
 /**
- * An own and a remote cluster on real etcds, each written by a separate process under one lease, and an agent that
- * follows them.
+ * A local and a remote cluster on real etcds, each written by a separate process under one lease, and an
+ * agent that follows them.
  */
 export class PublishedMesh {
   readonly #etcds: ReadonlyMap<keyof typeof CLUSTERS, EtcdProcess>;
-  /** Options of an agent that follows them, and the same as arguments of the command line. */
+  /** Options of an agent that follows both clusters, and the same as command-line arguments. */
   readonly options: AgentOptions;
   readonly words: readonly string[];
   readonly logged: string[] = [];

@@ -24,7 +24,10 @@ export interface PublisherOrder {
   readonly url: string;
   readonly cluster: string;
   readonly id: number;
-  /** Of the content: from one to the next a third of the keys come, a third go, and of the others half change. */
+  /**
+   * Version of the content. Between two versions a third of the keys are added, a third are deleted, and half
+   * of the others change.
+   */
   readonly version: number;
 }
 
@@ -62,7 +65,7 @@ function contentOf(resource: MeshResource, { cluster, id, version }: PublisherOr
   }
 }
 
-/** The result of {@link contentOf}, under one lease; the configuration last, so that it never outlives the other keys. */
+/** Writes the content under one lease, the configuration last, so that it never outlives the other keys. */
 async function publish(order: PublisherOrder): Promise<void> {
   const { url, cluster, id } = order;
   const context = { clock: systemClock, random: Math.random };
@@ -98,7 +101,7 @@ export class Publisher {
     this.published.catch(() => {});
   }
 
-  /** kill -9: it revokes nothing, and its lease expires later. */
+  /** Kills the process (SIGKILL). Its lease is not revoked and expires later. */
   async kill(): Promise<void> {
     if (this.#child.exitCode !== null || this.#child.signalCode !== null) return;
     this.#child.kill('SIGKILL');

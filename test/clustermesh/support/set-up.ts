@@ -7,7 +7,7 @@ import { Agent } from './mesh-world.ts';
 export let agent: Agent;
 export let clock: ManualClock;
 
-/** For each test of the calling file: an agent that follows no cluster yet. */
+/** Creates, before each test of the calling file, an agent that follows no cluster. */
 export function agentForEachTest(): void {
   beforeEach(() => {
     clock = new ManualClock();
@@ -16,7 +16,7 @@ export function agentForEachTest(): void {
   afterEach(() => agent.stop());
 }
 
-/** Replaces it by an agent whose mesh has other options. */
+/** Replaces the agent by one whose mesh has other options. */
 export async function restart(
   change: (options: ClusterMeshOptions) => Partial<ClusterMeshOptions>,
 ): Promise<void> {

@@ -3,7 +3,7 @@ import { metadataOrNone } from '../../../src/ipcache/k8s-metadata.ts';
 import type { IPCacheChange, IPCacheEntry, K8sMetadata } from '../../../src/ipcache/types.ts';
 import type { IPCacheFinal, TraceEvent, TraceMetadata } from './ipcache-trace.ts';
 
-/** Trace metadata as the engine takes it. */
+/** Returns trace metadata in the engine's form. */
 export function toMetadata(meta: TraceMetadata | null | undefined): K8sMetadata | undefined {
   if (meta === null || meta === undefined) return undefined;
   const ports = Object.entries(meta.namedPorts ?? {});
@@ -14,7 +14,7 @@ export function toMetadata(meta: TraceMetadata | null | undefined): K8sMetadata 
   };
 }
 
-/** Engine metadata as traces write it; an all-empty object counts as none. */
+/** Returns engine metadata in the form of traces; an empty object counts as none. */
 export function fromMetadata(k8s: K8sMetadata | undefined): TraceMetadata | null {
   const some = metadataOrNone(k8s);
   if (some === undefined) return null;
@@ -25,7 +25,7 @@ export function fromMetadata(k8s: K8sMetadata | undefined): TraceMetadata | null
   return { namespace: some.namespace, podName: some.podName, namedPorts: Object.fromEntries(ports) };
 }
 
-/** Our change in the words of the recording: there, a delete carries what was removed as "new". */
+/** Returns a change in the form of the recording, in which a delete has the removed entry as "new". */
 export function toTraceEvent(change: IPCacheChange): TraceEvent {
   const said = change.new ?? change.old;
   return {
@@ -40,7 +40,7 @@ export function toTraceEvent(change: IPCacheChange): TraceEvent {
   };
 }
 
-/** What a new listener is given, sorted as the recording is. */
+/** Returns the replay of a new listener, sorted like the recording. */
 export function dump(cache: IPCache): readonly TraceEvent[] {
   const events: TraceEvent[] = [];
   cache.subscribe({ onChanges: (changes) => events.push(...changes.map(toTraceEvent)) })();
@@ -65,7 +65,7 @@ function entryView(
   };
 }
 
-/** The whole state in the form of a recording's `final`. */
+/** Returns the whole state in the form of a recording's `final`. */
 export function finalView(cache: IPCache): IPCacheFinal {
   const entries = [...cache.entries({ includeShadowed: true })];
   const identities = new Set(entries.map((entry) => entry.identity));

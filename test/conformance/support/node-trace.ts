@@ -36,7 +36,7 @@ export interface TraceNode {
   readonly labels: Readonly<Record<string, string>>;
 }
 
-/** What a handler is told. */
+/** A call of a handler. */
 export interface TraceNodeEvent {
   readonly t: 'node';
   readonly handler: string;
@@ -45,7 +45,10 @@ export interface TraceNodeEvent {
   readonly node: TraceNode;
 }
 
-/** What the original asked of its ipcache; with the writes of others it says what that ipcache holds. */
+/**
+ * A call of the original to its ipcache. Together with the writes of others, the calls determine the content
+ * of that ipcache.
+ */
 export type TraceCall =
   | (TraceWrite & { readonly t: 'call'; readonly call: 'upsert'; readonly updated: boolean })
   | { readonly t: 'call'; readonly call: 'delete'; readonly ip: string; readonly source: string };
@@ -70,13 +73,13 @@ export interface NodeStepTrace extends Partial<TraceWrite> {
   readonly events?: readonly (TraceNodeEvent | TraceCall | (TraceEvent & { readonly t: 'ipcache' }))[];
 }
 
-/** A recorded node as the engine takes it. */
+/** Returns a recorded node in the engine's form. */
 export function toSpec(node: TraceNode): NodeSpec {
   return {
     name: node.name,
     cluster: node.cluster,
     clusterID: node.clusterID,
-    source: node.source as Source, // unknown ones are what the engine refuses
+    source: node.source as Source, // the engine rejects unknown sources
     addresses: node.ipAddresses.map(({ type, ip }) => ({ type, ip: ip ?? '' })),
     ipv4AllocCIDR: node.ipv4AllocCIDR ?? undefined,
     ipv6AllocCIDR: node.ipv6AllocCIDR ?? undefined,
@@ -87,7 +90,7 @@ export function toSpec(node: TraceNode): NodeSpec {
   };
 }
 
-/** A node of the engine as recordings write it. */
+/** Returns a node of the engine in the form of recordings. */
 export function fromNode(node: Node): TraceNode {
   return {
     name: node.name,

@@ -11,7 +11,7 @@ import type { ProducerOptions } from '../../../src/operator/publish/producer.ts'
 import { serviceSync } from '../../../src/operator/publish/service-sync.ts';
 import type { OperatorWorld, RunningProgram, StartProgram } from './operator-world.ts';
 
-/** What the duties of a program are made of. */
+/** The dependencies of a program's duties. */
 interface ProgramParts {
   readonly world: OperatorWorld;
   readonly backend: MemoryBackend;
@@ -32,7 +32,7 @@ function producerOptions({ world, backend, kubernetes: source }: ProgramParts): 
   };
 }
 
-/** As `cilium-operator` 1.8, with a kvstore. */
+/** The duties of `cilium-operator` 1.8 with a kvstore. */
 function operatorDuties(parts: ProgramParts): readonly Duty[] {
   const { flags, clock } = parts.world;
   const options: ProducerOptions = { ...producerOptions(parts), version: '1.8', canaries: false };
@@ -46,7 +46,7 @@ function operatorDuties(parts: ProgramParts): readonly Duty[] {
   ];
 }
 
-/** As `clustermesh-apiserver clustermesh` 1.17; with the flag of 1.19, only global namespaces. */
+/** The duties of `clustermesh-apiserver clustermesh` 1.17; with the flag of 1.19, only global namespaces. */
 function apiserverDuties(parts: ProgramParts): readonly Duty[] {
   const base = producerOptions(parts);
   const byDefault = parts.world.flags.get('clustermesh-default-global-namespace');
@@ -80,13 +80,13 @@ function start(dutiesOf: (parts: ProgramParts) => readonly Duty[]): StartProgram
   };
 }
 
-/** By the first words of the recorded program; what is not here is not replayed. */
+/** Programs by the first words of the recorded one. Other programs are not replayed. */
 const PROGRAMS: readonly (readonly [string, StartProgram])[] = [
   ['cilium-operator-generic 1.8', start(operatorDuties)],
   ['clustermesh-apiserver clustermesh', start(apiserverDuties)],
 ];
 
-/** What stands for the recorded program here. */
+/** Returns the program that replays the recorded one. */
 export function programOf(program: string): StartProgram | undefined {
   return PROGRAMS.find(([name]) => program.startsWith(name))?.[1];
 }

@@ -18,7 +18,7 @@ export interface Held {
   readonly holder: LeaseHolder | undefined;
 }
 
-/** A key that is not as recorded. */
+/** A key that differs from the recording. */
 export interface KeyDifference {
   readonly etcd: string;
   readonly key: string;
@@ -26,17 +26,17 @@ export interface KeyDifference {
   readonly actual: Held | undefined;
 }
 
-/** What was recorded of a key before. */
+/** The recorded history of a key. */
 export interface RecordedPast {
-  /** At the quiet point before. */
+  /** The content at the previous quiet point. */
   readonly before: Held | undefined;
-  /** Why the key is not recorded any more; `undefined` while it is, and if nothing explains it. */
+  /** Why the key is no longer recorded; `undefined` if it is, or if nothing explains it. */
   readonly gone: 'with its lease' | 'by another client' | undefined;
-  /** All that the objects have asked for under the key at quiet points so far, comparable. */
+  /** All values that the objects required under the key at quiet points so far, comparable. */
   readonly meant: ReadonlySet<string>;
 }
 
-/** A difference with everything that a rule may require. */
+/** A difference with all inputs of the rules. */
 interface Judged extends KeyDifference, RecordedPast {
   readonly world: OperatorWorld;
   readonly cluster: NaiveCluster;
@@ -45,12 +45,12 @@ interface Judged extends KeyDifference, RecordedPast {
   readonly resource: string;
   /** Below the prefix of the resource. */
   readonly name: string;
-  /** The object that the key is of, if it exists, and all versions of it so far. */
+  /** The object of the key, if it exists, and all its versions so far. */
   readonly object: NaiveObject | undefined;
   readonly versions: readonly NaiveObject[];
-  /** What another client has put under the key last. */
+  /** The last value that another client wrote under the key. */
   readonly put: Held | undefined;
-  /** What the objects ask for now, comparable. */
+  /** The value that the objects require now, comparable. */
   readonly now: string | undefined;
 }
 
@@ -90,7 +90,7 @@ function parsed(value: string | undefined): Fields {
   }
 }
 
-/** Equal as JSON, in whatever order the fields are. */
+/** Returns true if two values are equal as JSON, in any order of fields. */
 function isSame(a: unknown, b: unknown): boolean {
   return comparableValue(JSON.stringify(a) ?? '') === comparableValue(JSON.stringify(b) ?? '');
 }
@@ -125,9 +125,13 @@ function judged(difference: KeyDifference, past: RecordedPast, world: OperatorWo
   };
 }
 
-// ── What the original may have written ───────────────────────────────────────────────────────────────────────
+// ── Values that the original may have written
+// ───────────────────────────────────────────────────────────────
 
-/** The value as the originals write it: addresses without named ports, identities without the label of the cluster. */
+/**
+ * Returns the value as the original writes it: addresses without named ports, identities without the cluster
+ * label.
+ */
 function asOriginal({ resource, cluster }: Judged, value: string): readonly string[] {
   if (resource === 'ip')
     return [value, comparableValue(JSON.stringify(without(parsed(value), 'NamedPorts')))];
@@ -135,7 +139,7 @@ function asOriginal({ resource, cluster }: Judged, value: string): readonly stri
   return [value, value.replace(`k8s:io.cilium.k8s.policy.cluster=${cluster.name};`, '')];
 }
 
-/** What the objects ask for if `instead` is in the place of the object of its name. */
+/** Returns the required values if `instead` replaces the object of its name. */
 function meantWith(
   { objects, cluster, key }: Judged,
   ...instead: readonly NaiveObject[]
@@ -145,7 +149,7 @@ function meantWith(
   return naiveKeys([...others, ...instead], cluster).get(key);
 }
 
-/** The recorded value is what the objects, or an earlier version of the object of the key, asked for. */
+/** Returns true if the objects, or an earlier version of the key's object, required the recorded value. */
 function isEarlier(all: Judged): boolean {
   const value = comparableValue(withoutNil(all) ?? all.expected?.v ?? '');
   const earlier = [...all.meant, ...all.versions.map((version) => meantWith(all, version))];
@@ -163,29 +167,32 @@ function withoutNil({ expected, versions }: Judged): string | undefined {
   return versions.some(hasPorts) ? JSON.stringify({ ...recorded, frontends: others }) : undefined;
 }
 
-/** The recorded value, under the recorded lease, is what another client has put. */
+/** Returns true if another client wrote the recorded value under the recorded lease. */
 function isPut({ put, expected }: Judged): boolean {
   return (
     put !== undefined && expected !== undefined && put.v === expected.v && put.holder === expected.holder
   );
 }
 
-/** The program has written the recorded value, in this life or an earlier one, or another client has put it. */
+/** Returns true if the program, in any of its lives, or another client wrote the recorded value. */
 function isLeft(all: Judged): boolean {
   return isPut(all) || (typeof all.expected?.holder === 'number' && isEarlier(all));
 }
 
-/** The key has been recorded, and has gone with its lease, or by the hand of another client; the program puts it again. */
+/**
+ * Returns true if the recorded key was deleted with its lease or by another client; the program writes it
+ * again.
+ */
 function isLost({ expected, gone }: Judged): boolean {
   return expected === undefined && gone !== undefined;
 }
 
-/** All CiliumEndpoints so far, that are or have been there. */
+/** Returns all CiliumEndpoints that exist or existed. */
 function endpointsOf({ world }: Judged): readonly NaiveObject[] {
   return [...world.versions.values()].flat().filter(({ kind }) => kind === 'CiliumEndpoint');
 }
 
-/** The value of an address with these fields is that of one of the endpoints. */
+/** Returns true if the value of an address with these fields is that of an endpoint. */
 function isOfEndpoint(all: Judged, ip: string, fields: Fields = {}): boolean {
   const { NamedPorts: _, ...recorded } = parsed(all.expected?.v);
   return endpointsOf(all).some((endpoint) =>
@@ -193,7 +200,7 @@ function isOfEndpoint(all: Judged, ip: string, fields: Fields = {}): boolean {
   );
 }
 
-/** The service of the key as if it were annotated so. */
+/** Returns the service of the key with these annotations. */
 function annotated(
   { object }: Judged,
   annotations: Readonly<Record<string, string>>,
@@ -223,7 +230,7 @@ function isUnsharedService(all: Judged): boolean {
   return isSame({ ...value, shared: false, includeExternal }, parsed(all.expected?.v));
 }
 
-/** What the objects would ask for if the service of the key had an empty slice. */
+/** Returns the required values if the service of the key had an empty slice. */
 function withEmptySlice(all: Judged): string | undefined {
   const { object, cluster } = all;
   if (object === undefined) return undefined;
@@ -235,14 +242,16 @@ function withEmptySlice(all: Judged): string | undefined {
   return meantWith(all, empty);
 }
 
-/** The slices of a service have gone, and its key stays, with the last backends or without any. */
+/**
+ * Returns true if the slices of a service were deleted, but its key remains with the last backends or none.
+ */
 function isWithoutSlices(all: Judged): boolean {
   const { object, cluster, objects, expected } = all;
   if (object === undefined || slicesOf(objects, object, cluster.slices).length > 0) return false;
   return comparableValue(withoutNil(all) ?? expected?.v ?? '') === withEmptySlice(all) || isLeft(all);
 }
 
-/** The slices of a service have addresses that are names. */
+/** Returns true if slices of the service have DNS names as addresses. */
 function hasNamedBackends(all: Judged): boolean {
   const { object, objects, expected } = all;
   const { backends, ...recorded } = parsed(expected?.v);
@@ -261,7 +270,7 @@ function hasNamedBackends(all: Judged): boolean {
 
 type Backends = Readonly<Record<string, Readonly<Record<string, { readonly Protocol: string }>>>>;
 
-/** Backends without their SCTP ports. */
+/** Returns true if only SCTP ports are missing. */
 function isWithoutSCTP({ expected, now }: Judged): boolean {
   const { backends, ...meant } = parsed(now);
   const without = Object.entries((backends ?? {}) as Backends).map(([ip, ports]) => [
@@ -271,7 +280,10 @@ function isWithoutSCTP({ expected, now }: Judged): boolean {
   return isSame({ ...meant, backends: Object.fromEntries(without) }, parsed(expected?.v));
 }
 
-/** Backends that differ are in several slices, and have the ports of another one, or of all of them. */
+/**
+ * Returns true if the differing backends are in several slices, and have the ports of another slice or of
+ * all.
+ */
 function isOfOtherSlice({ expected, now, object, objects, cluster }: Judged): boolean {
   if (object === undefined) return false;
   const [{ backends: recorded, ...rest }, { backends: meant, ...others }] = [
@@ -332,7 +344,10 @@ function isOtherCIDR({ expected, now, object }: Judged): boolean {
   );
 }
 
-/** The encryption key of a node is more than a byte: the original keeps what it had of the node, or the lowest byte. */
+/**
+ * Returns true if the encryption key of a node exceeds a byte: the original keeps its old value or the lowest
+ * byte.
+ */
 function isKeyOutOfRange(all: Judged): boolean {
   const spec = (all.object?.['spec'] ?? {}) as { readonly encryption?: { readonly key?: number } };
   const key = spec.encryption?.key ?? 0;
@@ -341,7 +356,7 @@ function isKeyOutOfRange(all: Judged): boolean {
   return isLeft(all) || meantWith(all, cut) === comparableValue(all.expected?.v ?? '');
 }
 
-/** The identity of the key is written though it is none here: its name is no number. */
+/** Returns true if the name of the identity is no number: the original writes it, we do not. */
 function isNamedIdentity(all: Judged): boolean {
   const { name, versions, cluster, expected } = all;
   return (
@@ -352,7 +367,7 @@ function isNamedIdentity(all: Judged): boolean {
   );
 }
 
-/** A value that lists all addresses of an endpoint that has one which is none. */
+/** Returns true if the value has all addresses of an endpoint, one of which is invalid. */
 function hasNoAddress(all: Judged): boolean {
   return all.name === '<nil>' && isOfEndpoint(all, '');
 }
@@ -365,7 +380,7 @@ function type({ object }: Judged): unknown {
   return (object?.['spec'] as { readonly type?: unknown } | undefined)?.type;
 }
 
-/** The original has a key that is missing here. */
+/** Rules for keys that only the original has. */
 const MISSING: readonly Rule[] = [
   ['nodes', 'O 13: leftovers are deleted', (all) => !all.object && isLeft(all)],
   ['nodes', 'K 36: a key out of range refuses the node', isKeyOutOfRange],
@@ -391,7 +406,7 @@ const MISSING: readonly Rule[] = [
   ['identities', 'O 9: leftovers are deleted', (all) => !all.object && isLeft(all)],
 ];
 
-/** There is a key that the original does not have. */
+/** Rules for keys that only we have. */
 const ADDED: readonly Rule[] = [
   ['nodes', 'O 10: a node is put again, and survives a lost lease', (all) => !!all.object && isLost(all)],
   ['services', 'SEMANTICS 5: what was lost is put again', isLost],
@@ -419,7 +434,7 @@ const ADDED: readonly Rule[] = [
   ],
 ];
 
-/** Another endpoint has, or had, the address too. */
+/** Returns true if another endpoint has, or had, the address. */
 function isContested(all: Judged): boolean {
   const owners = endpointsOf(all).filter((endpoint) =>
     JSON.stringify(endpoint['status'] ?? '').includes(`"${all.name}"`),
@@ -427,7 +442,7 @@ function isContested(all: Judged): boolean {
   return new Set(owners.map((owner) => nameOf(owner as never))).size > 1;
 }
 
-/** Both have the key, with different values. */
+/** Rules for keys that both have with different values. */
 const CHANGED: readonly Rule[] = [
   ['nodes', 'SEMANTICS 5: what others have overwritten is put again', isPut],
   ['services', 'SEMANTICS 5: what others have overwritten is put again', isPut],
@@ -457,7 +472,10 @@ const CHANGED: readonly Rule[] = [
   ],
 ];
 
-/** The recorded lease is that of this life; a key that is not written again keeps that of an earlier one. */
+/**
+ * Returns true if the recorded lease belongs to this life. A key that is not written again keeps its earlier
+ * lease.
+ */
 function isOfLife({ expected, before, world }: Judged): boolean {
   const { holder } = expected ?? {};
   return typeof holder === 'number' && (holder === world.lives || holder === before?.holder);
@@ -465,14 +483,17 @@ function isOfLife({ expected, before, world }: Judged): boolean {
 
 const NODE_LEASE = 'O 10: nodes have no lease';
 
-/** 1.8 and 1.17 write nodes under their lease; here they have none, but for what an agent has put. */
+/**
+ * Returns true if the key is a node under a lease: 1.8 and 1.17 lease nodes; here only nodes written by an
+ * agent have a lease.
+ */
 function isNodeLease(all: Judged): boolean {
   const { resource, actual, put } = all;
   const holder = put !== undefined && put.v === actual?.v ? put.holder : undefined;
   return resource === 'nodes' && isOfLife(all) && actual?.holder === holder;
 }
 
-/** A key that somebody else has put, which the original deletes because of its name or takes for a leftover. */
+/** A key of another client that the original deletes because of its name or as a leftover. */
 function keepsOthers(all: Judged): string | undefined {
   const { resource, name, expected, actual, put, world, gone, objects } = all;
   if (!resource.endsWith('nodes') || expected !== undefined || actual === undefined) return undefined;
@@ -485,10 +506,7 @@ function keepsOthers(all: Judged): string | undefined {
   return isOthers ? 'O 13: whole path elements, and the value names the cluster' : undefined;
 }
 
-/**
- * The recording must have the lease of the program on everything that the program writes. A key without one is of another
- * client, and stays as that has put it.
- */
+/** Returns true if the recorded key has the program's lease. A key without one belongs to another client. */
 function hasLease({ expected, put }: Judged): boolean {
   return (
     expected === undefined ||
@@ -498,9 +516,9 @@ function hasLease({ expected, put }: Judged): boolean {
 }
 
 /**
- * Returns the rule by which a key is not as recorded; `undefined`: no rule holds, and it is a mismatch. A rule holds if the
- * circumstance that it names is there, if the recorded value is what the original makes of it, and if the value here is what
- * a naive reading of the objects gives.
+ * Returns the rule that allows a difference; `undefined` if it is a mismatch. A rule holds if its
+ * circumstance exists, the recorded value follows from the original's behaviour, and our value is that of a
+ * naive reading of the objects.
  */
 export function differenceRule(
   difference: KeyDifference,
@@ -528,12 +546,12 @@ export function differenceRule(
   return isNodeLease(all) ? value : undefined;
 }
 
-/** Whether a recorded key has the lease that it must have; {@link differenceRule} refuses it otherwise. */
+/** Returns true if a recorded key has the required lease. Otherwise {@link differenceRule} rejects it. */
 export function isLeasedAsRecorded(difference: KeyDifference, world: OperatorWorld): boolean {
   return hasLease(judged(difference, { before: undefined, gone: undefined, meant: new Set() }, world));
 }
 
-/** What the objects ask for now: comparable values by key. */
+/** Returns the values that the objects require now, comparable, by key. */
 export function meantNow(world: OperatorWorld): ReadonlyMap<string, string> {
   return naiveKeys(world.objects.values(), clusterOf(world));
 }

@@ -1,6 +1,9 @@
 import type { RecordedValue, Recording } from './recordings.ts';
 
-/** The recordings of the original operator programs: what was done from outside, and what was in the kvstores afterwards. */
+/**
+ * The recordings of the original operator programs: external actions, and the resulting contents of the
+ * kvstores.
+ */
 
 /** An object of Kubernetes as it was sent, or as the API server kept it. */
 export interface TraceObject {
@@ -16,7 +19,7 @@ export interface TraceObject {
   readonly [field: string]: unknown;
 }
 
-/** Something was done from outside. */
+/** An external action. */
 export interface OperatorStep {
   readonly t: 'step';
   readonly n: number;
@@ -34,7 +37,7 @@ export interface OperatorStep {
   readonly note?: string;
 }
 
-/** Content of one kvstore: all of it, or what differs from the quiet point before. */
+/** The content of one kvstore: all of it, or the difference from the previous quiet point. */
 export type TraceContent =
   | { readonly full: Readonly<Record<string, RecordedValue>> }
   | { readonly set: Readonly<Record<string, RecordedValue>>; readonly del: readonly string[] };
@@ -49,7 +52,7 @@ export interface TraceWrite {
   readonly body?: unknown;
 }
 
-/** Nothing has changed any more for more than a second. */
+/** A state without changes for more than a second. */
 export interface QuietPoint {
   readonly t: 'quiet';
   readonly n: number;

@@ -30,14 +30,14 @@ export interface RunningProgram {
 /** Begins the program under test over the servers of a world. */
 export type StartProgram = (world: OperatorWorld) => RunningProgram;
 
-/** Whose a lease is: the n-th life of the program, or that of somebody else, by its name in the recording. */
+/** The holder of a lease: the number of the program's life, or the recorded name of another client. */
 export type LeaseHolder = number | string;
 
 const TIME = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$/;
 const SECOND_MS = 1000;
 const OTHERS_LEASE_SECONDS = 10_000_000;
 
-/** A kvstore of a scenario, with who holds which lease. */
+/** A kvstore of a scenario that records the holder of each lease. */
 class TracedKvstore {
   readonly server: MemoryServer;
   readonly holders: Map<LeaseID, LeaseHolder> = new Map();
@@ -50,7 +50,7 @@ class TracedKvstore {
       this.holders.set(lease, life());
       return lease;
     };
-    // A later life of the program holds the leases that it takes over.
+    // A later life of the program takes over earlier leases.
     const keepAlive = this.server.keepLeaseAlive.bind(this.server);
     this.server.keepLeaseAlive = (lease) => {
       if (typeof this.holders.get(lease) === 'number') this.holders.set(lease, life());
@@ -58,7 +58,7 @@ class TracedKvstore {
     };
   }
 
-  /** A lease of somebody else, of that name. */
+  /** Returns the lease of another client. */
   leaseOf(holder: string): LeaseID {
     for (const [lease, held] of this.holders) if (held === holder) return lease;
     const lease = this.server.grantLease(OTHERS_LEASE_SECONDS);
@@ -71,7 +71,7 @@ class TracedKvstore {
       if (held === holder && this.server.leases.includes(lease)) this.server.expireLease(lease);
   }
 
-  /** What is below `cilium/` but for fences, as recordings have it, with the holder of the lease. */
+  /** Returns the keys below `cilium/` without fences, like recordings, with the holder of each lease. */
   content(): ReadonlyMap<string, { readonly v: string; readonly holder: LeaseHolder | undefined }> {
     const holderOf = new Map<string, LeaseHolder | undefined>();
     for (const [lease, { keys }] of this.server.snapshot().leases)
@@ -88,7 +88,7 @@ class TracedKvstore {
   }
 }
 
-/** The servers of one scenario, what is done to them from outside, and the program over them. */
+/** The servers of one scenario, the external actions on them, and the program. */
 export class OperatorWorld {
   readonly scenario: OperatorScenario;
   readonly flags: ReadonlyMap<string, string>;
@@ -97,18 +97,18 @@ export class OperatorWorld {
   readonly etcds: Map<string, TracedKvstore> = new Map();
   /** Objects that exist, by kind and name, as the API server keeps them. */
   readonly objects: Map<string, TraceObject> = new Map();
-  /** When they were made, in seconds, by their names. */
+  /** Creation times in seconds, by name. */
   readonly createdAt: Map<string, number> = new Map();
-  /** Every version of an object that was ever there, by its name, the last one at the end. */
+  /** All versions of each object by name, the last one at the end. */
   readonly versions: Map<string, TraceObject[]> = new Map();
-  /** Keys that another client has deleted, and those that it has put, by etcd and key. */
+  /** Keys that another client has deleted or written, by etcd and key. */
   readonly deleted: Set<string> = new Set();
   readonly puts: Map<string, { readonly v: string; readonly holder: LeaseHolder | undefined }> = new Map();
   /** Holders whose lease was revoked. */
   readonly revoked: Set<LeaseHolder> = new Set();
   /** Names and contents of the files of remote clusters that are there. */
   readonly remotes: Map<string, string> = new Map();
-  /** Writes of the program to Kubernetes since they were taken last. */
+  /** Writes of the program to Kubernetes since the last call of `takeWrites`. */
   readonly writes: TraceWrite[] = [];
   readonly gate: TurnGate;
   readonly #start: StartProgram;
@@ -142,13 +142,13 @@ export class OperatorWorld {
     return new MemoryBackend({ server: this.#etcd(etcd).server, clock, random: () => 0.5 });
   }
 
-  /** A client of the API server, whose writes are noted. */
+  /** Returns a client of the API server whose writes are recorded. */
   kubernetes(): KubernetesClient {
     const { clock, gate } = this;
     return new KubernetesClient(this.transport(), { clock, random: () => 0.5, gate });
   }
 
-  /** A way to the API server on which writes are noted. */
+  /** Returns a transport to the API server that records writes. */
   transport(): MemoryApiTransport {
     const transport = new MemoryApiTransport(this.api);
     const send = transport.send.bind(transport);
@@ -160,12 +160,12 @@ export class OperatorWorld {
     return transport;
   }
 
-  /** Puts what the API server has of itself. */
+  /** Creates the objects that an API server has initially. */
   async begin(): Promise<void> {
     for (const object of this.scenario.preexisting ?? []) await this.#put(object, 'create');
   }
 
-  /** Does a step; what it leads to goes on meanwhile. */
+  /** Performs a step without waiting for its consequences. */
   async step(step: OperatorStep, holderOf: (lease: string) => LeaseHolder | undefined): Promise<void> {
     const { op, object, stored = object, key = '', value = '', etcd = 'local' } = step;
     const { server } = this.#etcd(etcd);
@@ -189,7 +189,7 @@ export class OperatorWorld {
     await settle();
   }
 
-  /** Lets as much time pass as the recording waited, and everything happen that is to. */
+  /** Advances the clock by the recorded waiting time, and lets all work complete. */
   async quiet(ms: number): Promise<void> {
     await settle(8);
     await advance(this.clock, ms);
@@ -257,7 +257,7 @@ export class OperatorWorld {
     });
   }
 
-  /** Undefined where the program would not look at it: the server does not serve it here. */
+  /** Returns undefined if the server does not serve the kind here. */
   #typeOf({ apiVersion, kind }: TraceObject): ResourceType | undefined {
     const [version = '', group = ''] = apiVersion.split('/').reverse();
     const type = CLUSTER_TYPES.find(
@@ -288,7 +288,7 @@ export class OperatorWorld {
   }
 }
 
-/** An object's name among all: `Service shop/web`. */
+/** Returns the unique name of an object: `Service shop/web`. */
 export function nameOf({ kind, metadata: { namespace = '', name } }: TraceObject): string {
   return `${kind} ${namespace}/${name}`;
 }
@@ -297,11 +297,11 @@ function namespaceOf({ namespaced }: ResourceType, { metadata }: TraceObject): s
   return namespaced ? (metadata.namespace ?? 'default') : undefined;
 }
 
-/** How long a recording waited before a quiet point, by its note. */
+/** Returns the recorded waiting time before a quiet point, from its note. */
 export function waitOf(note: string | undefined): number {
   const [, later] = /^(\d+) s later/.exec(note ?? '') ?? [];
   if (later !== undefined) return Number(later) * SECOND_MS;
-  if (note?.includes('periodic sync has run') === true) return 340 * SECOND_MS; // ours comes within half a minute more
+  if (note?.includes('periodic sync has run') === true) return 340 * SECOND_MS; // our periodic sync comes within half a minute more
   return 1.5 * SECOND_MS;
 }
 

@@ -5,7 +5,7 @@ import type { RecordedChanges } from './replay-operator.ts';
 
 type Json = { [field: string]: Json } | Json[] | string | number | boolean | null;
 
-/** Changes of the leaves of a JSON value, a function each. */
+/** Returns functions that change the leaves of a JSON value, one each. */
 function leafChanges(json: Json): (() => void)[] {
   if (typeof json !== 'object' || json === null) return [];
   const parent = json as Record<string, Json>;
@@ -34,7 +34,7 @@ function withChangedLetter(v: string, random: Random): string {
   return `${v.slice(0, at)}~${v.slice(at + 1)}`;
 }
 
-/** Values whose lease was taken. */
+/** Values whose lease was removed. */
 const UNLEASED = new WeakSet<Held>();
 
 function unleased({ v }: Held): Held {
@@ -43,7 +43,7 @@ function unleased({ v }: Held): Held {
   return held;
 }
 
-/** The recorded value changed in one of several ways; the key may be gone. */
+/** Returns the recorded value changed in one of several ways; undefined if it is removed. */
 function changed({ v = '', holder }: Held, random: Random): Held | undefined {
   const changes = [
     () => ({ v: withChangedLeaf(v, random), holder }),
@@ -56,7 +56,10 @@ function changed({ v = '', holder }: Held, random: Random): Held | undefined {
   return pick(changes, random)();
 }
 
-/** Changes recorded values at random, takes the lease of every address, and keeps what is not judged to be a mismatch. */
+/**
+ * Changes recorded values at random, removes the lease of each address, and collects the changes that are not
+ * judged to be mismatches.
+ */
 export class RandomChanges implements RecordedChanges {
   judged = 0;
   readonly unnoticed: string[] = [];

@@ -2,7 +2,7 @@ import type { TraceEvent, TraceMetadata } from './ipcache-trace.ts';
 import { fromMetadata, toMetadata } from './ipcache-view.ts';
 import type { NodeStepTrace, TraceWrite } from './node-trace.ts';
 
-/** What is where, as a listener can know it. */
+/** The visible value of a prefix, as a listener knows it. */
 export interface Value {
   readonly id: number;
   readonly hostIP: string | null;
@@ -17,7 +17,7 @@ export interface NetChange {
   readonly new: Value | null;
 }
 
-/** The differences between two views, by prefix: the net effect of what happened in between. */
+/** Returns the net changes between two views, by prefix. */
 export function netChanges(
   before: ReadonlyMap<string, Value>,
   after: ReadonlyMap<string, Value>,
@@ -31,9 +31,8 @@ export function netChanges(
 }
 
 /**
- * The ipcache of a recording, twice: what its listener was told, and what it really held, from the writes that were
- * recorded. Where the two differ the original contradicts itself; the node manager's scenarios do not mark that, as they
- * are about nodes.
+ * The ipcache of a recording in two forms: as its listener saw it, and as the recorded writes define it. If
+ * they differ, the original contradicts itself, which scenarios of the node manager do not mark.
  */
 export class RecordedIPCache {
   readonly #entries = new Map<string, Value & { readonly source: string }>();
@@ -51,7 +50,7 @@ export class RecordedIPCache {
     }
   }
 
-  /** By prefix: the endpoint's value where there is one, else the CIDR's. */
+  /** Returns the values by prefix: the endpoint's if there is one, else the CIDR's. */
   held(): ReadonlyMap<string, Value> {
     const view = new Map<string, Value>();
     for (const cidrs of [true, false]) {
@@ -62,7 +61,7 @@ export class RecordedIPCache {
     return view;
   }
 
-  /** Prefixes of which the listener knows something else than what is held. */
+  /** Returns the prefixes whose value differs between listener and content. */
   contradictions(): readonly string[] {
     return netChanges(this.held(), this.#told).map(({ prefix }) => prefix);
   }
@@ -82,7 +81,7 @@ export class RecordedIPCache {
 }
 
 function updated(returns: unknown): boolean {
-  return (returns as { updated?: boolean } | undefined)?.updated === true; // what ipcacheUpsert returns in a trace
+  return (returns as { updated?: boolean } | undefined)?.updated === true; // the result of ipcacheUpsert in a trace
 }
 
 function prefixOf(key: string): string {

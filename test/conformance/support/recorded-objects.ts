@@ -14,15 +14,15 @@ import {
 } from '../../../src/servicecache/backend.ts';
 import { createService, type Service, type ServicePort } from '../../../src/servicecache/service.ts';
 
-/*
- * Reads the Kubernetes objects of the traces as Cilium 1.8 read them: without defaults, with ports cut to 16 bits,
- * without SCTP and terminating endpoints in slices. The parsers read an object as its API server would store it; so
- * objects are rewritten before, and what was said in them is put back afterwards.
+/**
+ * Reads the Kubernetes objects of the traces like Cilium 1.8: without defaults, with ports cut to 16 bits,
+ * without SCTP and terminating endpoints in slices. Objects are rewritten before our parsers read them, and
+ * the original values are restored afterwards.
  */
 
 type Fields = Readonly<Record<string, unknown>>;
 
-/** A port as the object says it. */
+/** A port as written in the object. */
 interface SaidPort {
   readonly name: string;
   readonly port: number;
@@ -49,7 +49,7 @@ function cut(value: unknown): unknown {
   return typeof value === 'number' && Number.isSafeInteger(value) && value >= 0 ? value & 0xffff : value;
 }
 
-/** `object` with one field rewritten, where it has it. */
+/** Returns the object with one field rewritten, if it has the field. */
 function rewritten(object: unknown, name: string, rewrite: (value: unknown) => unknown): unknown {
   return isFields(object) && name in object ? { ...object, [name]: rewrite(object[name]) } : object;
 }
@@ -58,7 +58,10 @@ function each(rewrite: (item: unknown) => unknown): (list: unknown) => unknown {
   return (list) => (Array.isArray(list) ? list.map(rewrite) : list);
 }
 
-/** The ports of one object: made acceptable to the parsers, under names that lead back to what was said. */
+/**
+ * The ports of one object, changed such that the parsers accept them, under names that map to the original
+ * ports.
+ */
 class SaidPorts {
   readonly #said: SaidPort[] = [];
 
@@ -82,7 +85,7 @@ class SaidPorts {
     };
   });
 
-  /** The ports as they were said, in order; `nodePort` and the like are kept. */
+  /** Yields the original ports, in order; other fields are kept. */
   *restore<P extends PortProtocol>(ports: Iterable<readonly [string, P]>): Generator<readonly [string, P]> {
     for (const [tag, port] of ports) {
       const said = this.#said[Number(tag)];
@@ -93,7 +96,7 @@ class SaidPorts {
   }
 }
 
-/** As {@link parseService}; the first of equal port names counts. */
+/** Like {@link parseService}, but the first of equal port names is used. */
 export function readService(object: unknown): Service | undefined {
   const ports = new SaidPorts();
   const hidden = rewritten(object, 'spec', (spec) =>
@@ -107,7 +110,7 @@ export function readService(object: unknown): Service | undefined {
   return createService({ ...value, type, ports: said });
 }
 
-/** As {@link parseEndpoints}; ports were copied as they are. */
+/** Like {@link parseEndpoints}, but ports are copied unchanged. */
 export function readEndpoints(object: unknown): EndpointSlice | undefined {
   const ports = new SaidPorts();
   const hidden = rewritten(
@@ -118,7 +121,7 @@ export function readEndpoints(object: unknown): EndpointSlice | undefined {
   return withPorts(parseEndpoints(hidden).value, (said) => new Map(ports.restore(said)));
 }
 
-/** As {@link parseEndpointSlice}: ports were given the default protocol, and SCTP was left out. */
+/** Like {@link parseEndpointSlice}, but ports get the default protocol and SCTP is omitted. */
 export function readEndpointSlice(object: unknown): EndpointSlice | undefined {
   const ports = new SaidPorts();
   const readyOnly = (endpoint: unknown): unknown =>
@@ -141,7 +144,7 @@ export function readEndpointSliceID(object: unknown): EndpointSliceID | undefine
   return value && sliceID(value);
 }
 
-/** A slice without the label was one of a service without a name. */
+/** Adds the label of an empty service name to a slice without the label. */
 function withServiceName(object: unknown): unknown {
   return rewritten(object, 'metadata', (metadata) => {
     const labels = field(metadata, 'labels');

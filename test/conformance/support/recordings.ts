@@ -6,7 +6,7 @@ export interface RecordedValue {
   readonly lease?: string;
 }
 
-/** What was done from outside. */
+/** An external action. */
 export interface RecordedStep {
   readonly t: 'step';
   readonly n: number;
@@ -14,7 +14,7 @@ export interface RecordedStep {
   readonly [field: string]: unknown;
 }
 
-/** The state once nothing had changed for more than a second. */
+/** The state after more than a second without changes. */
 export interface RecordedQuiet {
   readonly t: 'quiet';
   readonly n: number;
@@ -22,7 +22,7 @@ export interface RecordedQuiet {
   readonly [field: string]: unknown;
 }
 
-/** What one program did, from an empty kvstore on. */
+/** The recording of one program, from an empty kvstore on. */
 export interface Recording {
   readonly scenario: { readonly name: string; readonly program: string; readonly [field: string]: unknown };
   readonly events: readonly (RecordedStep | RecordedQuiet)[];
@@ -30,7 +30,7 @@ export interface Recording {
 
 type Line = { readonly t?: unknown } | null;
 
-/** Whether the lines are recordings of programs, and not of an engine. */
+/** Returns true if the lines are recordings of programs, false for those of an engine. */
 export function isRecording(lines: readonly unknown[]): boolean {
   return (lines[0] as Line)?.t === 'scenario';
 }
@@ -51,7 +51,7 @@ type Difference =
   | { readonly full: Readonly<Record<string, RecordedValue>> }
   | { readonly set: Readonly<Record<string, RecordedValue>>; readonly del: readonly string[] };
 
-/** The keys of a quiet point, from those of the one before. */
+/** Returns the keys of a quiet point from those of the previous one. */
 export function nextKeys(before: RecordedKeys, difference: unknown): RecordedKeys {
   const change = difference as Difference;
   if ('full' in change) return new Map(Object.entries(change.full));

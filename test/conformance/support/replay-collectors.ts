@@ -40,9 +40,9 @@ interface RecordedWrite {
 
 const COLLECTED = 'cilium/state/identities/v1/';
 const MINUTE = 60_000;
-/** When the recording was made: entries of a status are compared with it. */
+/** The time of the recording, with which entries of a status are compared. */
 const RECORDED_AT = Date.parse('2026-11-22T05:26:30Z');
-/** What all rounds of the collectors take that a scenario is about; the recorded ones have shorter intervals. */
+/** Maximum duration of all rounds of a scenario's collectors; the recorded ones have shorter intervals. */
 const ROUNDS_MS: readonly (readonly [RegExp, number])[] = [
   [/^cnp-/, 7 * MINUTE],
   [/^cep-/, 21 * MINUTE],
@@ -50,7 +50,7 @@ const ROUNDS_MS: readonly (readonly [RegExp, number])[] = [
   [/^locks-/, 4 * MINUTE],
 ];
 
-/** Each write that took effect, as one text for each thing that went: an object, or one entry of a status. */
+/** Returns each effective write as one text per removed object or status entry. */
 function effects({ verb, resource, namespace = '', name, code, body }: RecordedWrite): readonly string[] {
   if (code !== 200) return [];
   const plural = resource
@@ -69,7 +69,7 @@ class World {
   readonly clock = new ManualClock();
   readonly backend = new MemoryBackend({ clock: this.clock, random: () => 0.5 });
   readonly done = new Set<string>();
-  /** Deletes that did not name the life they were for. */
+  /** Number of deletes without a precondition on the uid. */
   unconditional = 0;
   readonly nodes = new Set<string>();
   readonly #api = new MemoryApiServer({ clock: this.clock });
@@ -117,7 +117,7 @@ class World {
     if (object.kind === 'CiliumNode') await this.#node(object.metadata.name, false);
   }
 
-  /** What the node sync of an operator does. */
+  /** Does the work of an operator's node sync. */
   async #node(name: string, isThere: boolean): Promise<void> {
     if (isThere) this.nodes.add(name);
     else this.nodes.delete(name);
@@ -126,7 +126,7 @@ class World {
     else await this.backend.delete(nodeKey('atlantic', name));
   }
 
-  /** Throws an UnsafeSettingError for flags that are refused. */
+  /** Throws an UnsafeSettingError for refused flags. */
   async start(flags: readonly string[]): Promise<void> {
     const isOff = (flag: string): boolean => flags.some((one) => new RegExp(`^--${flag}=0s?$`).test(one));
     if (isOff('cilium-endpoint-gc-interval'))
@@ -197,8 +197,9 @@ const RANGE = 'OPERATOR 18: only numbers of the local range are collected';
 const UID = 'OPERATOR 27: deletes name the life that they are for';
 
 /**
- * What a recorded operator of 1.8 deleted in Kubernetes and of the identities and locks in its kvstore, against our collectors:
- * compared before each next step, when the rounds of both are over. Time itself is not compared: intervals differ.
+ * Compares the deletes of a recorded operator 1.8, of Kubernetes objects, identities and locks, with those of
+ * our collectors. They are compared before each next step, when the rounds of both are over. Times are not
+ * compared, because intervals differ.
  */
 class CollectorReplay {
   readonly #recording: Recording;
@@ -295,7 +296,7 @@ class CollectorReplay {
   }
 }
 
-/** Replays what a recorded operator has collected; the scenario is counted with what it has published. */
+/** Replays the collectors of a recorded operator. The scenario is counted with its published keys. */
 export async function replayCollectors(recording: Recording, tally: ReplayTally): Promise<void> {
   try {
     await new CollectorReplay(recording, tally).run();

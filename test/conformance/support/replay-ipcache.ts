@@ -13,10 +13,10 @@ import type { IPCacheScenario, IPCacheStep, TraceEvent, TraceMetadata } from './
 import { dump, finalView, fromMetadata, sortEvents, toMetadata, toTraceEvent } from './ipcache-view.ts';
 import type { ReplayTally } from './report.ts';
 
-/** Why a step is not compared in full; the words are those of the format page. */
+/** Why a step is not compared completely, in the words of the format page. */
 type SkipReason = 'after firstBroken' | 'alias key' | 'unknown source';
 
-/** Whether the text names a prefix in other than canonical words, mask `032` included. */
+/** Returns true if the text is a non-canonical spelling of a prefix, such as mask `032`. */
 function isAlias(text: string | undefined): boolean {
   if (text === undefined) return false;
   const canonical = canonicalKey(text);
@@ -24,7 +24,7 @@ function isAlias(text: string | undefined): boolean {
   return canonicalKey(text.replace(/\/0+(?=\d)/, '/')) !== undefined;
 }
 
-/** One scenario on a fresh engine in single-slot mode. */
+/** Replays one scenario on a new engine in single-slot mode. */
 class Replay {
   readonly #cache = new IPCache({ retainOverruled: false });
   readonly #told: TraceEvent[][] = [];
@@ -33,7 +33,7 @@ class Replay {
   readonly #tally: ReplayTally;
   #namedPortsChanged = false;
   #tracking = false;
-  /** What the recorded events fold to, with all-empty metadata as none. */
+  /** The folded recorded events, with empty metadata as none. */
   readonly #recordedFold = new Map<string, string>();
   #skip: SkipReason | undefined;
 
@@ -70,7 +70,7 @@ class Replay {
       case 'upsert':
         return { returns: this.#upsert(step) };
       case 'delete':
-        // Unknown sources are what the engine refuses; scenarios are not compared from there on.
+        // The engine rejects unknown sources. Scenarios are not compared from there on.
         this.#cache.delete(ip, { source: (step.source ?? '') as 'unspec' });
         return { returns: { namedPortsChanged: this.#takeNamedPortsChanged() } };
       case 'lookupByIP':
@@ -127,7 +127,7 @@ class Replay {
     return changed;
   }
 
-  /** Attaches a listener; gives what it is told at once. */
+  /** Attaches a listener. Returns its immediate events. */
   #attach(): readonly TraceEvent[] {
     const told: TraceEvent[] = [];
     this.#cache.subscribe({ onChanges: (changes) => told.push(...changes.map(toTraceEvent)) });
@@ -135,7 +135,7 @@ class Replay {
     return sortEvents(told.splice(0));
   }
 
-  /** What the first listener was told since last time; all others must have been told the same. */
+  /** Returns the events of the first listener since the last call; all others must have received the same. */
   #takeTold(): readonly TraceEvent[] {
     const [first = [], ...others] = this.#told.map((told) => told.splice(0));
     for (const other of others) this.#expect(-2, 'all listeners are told the same', first, other);
