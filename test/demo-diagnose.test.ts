@@ -15,7 +15,7 @@ it('npm run demo:diagnose finds a stale identity and a forbidden kind, with the 
   const [status] = await once(child, 'close');
   const told = output
     .split('\n')
-    .filter((line) => !line.includes('│')) // the agents and etcds
+    .filter((line) => !line.includes('│')) // lines of the agents and etcds
     .join('\n')
     .replaceAll(/\d{4}-\d\d-\d\dT[\d:.]+Z/g, 'TIME')
     .replaceAll(/ {2,}/g, '  ');

@@ -26,7 +26,7 @@ const SOURCES = readdirSync(join(ROOT, 'src'), { recursive: true, encoding: 'utf
   .filter((path) => path.endsWith('.ts') || path.endsWith('.md'))
   .map((path) => ({ path, text: textOf(join('src', path)) }));
 
-/** Every place that a pattern names, with who names it; a comment may break a line in between. */
+/** Returns every cited path and its citing file. A comment may break a line within it. */
 function cited(pattern: RegExp): readonly { readonly path: string; readonly what: string }[] {
   return SOURCES.flatMap(({ path, text }) =>
     [...text.replaceAll(/\n\s*\*? ?/g, ' ').matchAll(pattern)].map(([, what = '']) => ({ path, what })),

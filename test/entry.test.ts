@@ -31,7 +31,7 @@ import {
   tunnelEndpoint,
 } from '../src/index.ts';
 
-/** What a program outside of the package writes; it has nothing but the package's entry. */
+/** A program outside of the package, which uses only the package's entry. */
 const CHECKOUT = { namespace: 'shop', name: 'checkout' };
 
 const manifests = {
@@ -82,7 +82,7 @@ function feed(services: ServiceCache): void {
   services.markSynced();
 }
 
-/** Routes by node id, as a datapath might keep them. */
+/** Routes by node id, as a datapath might store them. */
 class Routes implements NodeHandler {
   readonly name = 'routes';
   readonly byID: Map<number, string> = new Map();

@@ -9,7 +9,7 @@ import { type EtcdProcess, requireEtcd, startEtcd } from './kvstore/etcd/support
 
 const FOLDER = fileURLToPath(new URL('../examples/library', import.meta.url));
 
-/** A program of `examples/library` that runs as a user runs it. */
+/** A program of `examples/library`, run as by a user. */
 class Program {
   readonly #child: ChildProcess;
   readonly #ended: Promise<unknown>;
@@ -26,7 +26,7 @@ class Program {
       });
   }
 
-  /** Resolves once it has printed this. */
+  /** Resolves when it has printed this. */
   async shows(text: string): Promise<void> {
     while (!this.output.includes(text)) {
       const printed = once(this.#child.stdout ?? this.#child, 'data').then(() => true);
@@ -35,7 +35,7 @@ class Program {
     expect(this.output).toContain(text);
   }
 
-  /** Writes the parts to its standard input, which ends then. */
+  /** Writes the parts to its standard input, and closes it. */
   feed(...parts: readonly Uint8Array[]): void {
     for (const part of parts) this.#child.stdin?.write(part);
     this.#child.stdin?.end();
@@ -46,7 +46,7 @@ class Program {
     this.#child.kill('SIGTERM');
   }
 
-  /** Resolves to all that it has printed once it has ended with status 0. */
+  /** Resolves to its output when it has ended with status 0. */
   async end(): Promise<string> {
     await this.#ended;
     expect({ status: this.#child.exitCode, output: this.output }).toEqual({ status: 0, output: this.output });
@@ -63,7 +63,7 @@ beforeAll(async () => {
 
 afterAll(() => etcd?.dispose());
 
-/** Three flow records: two that end after now, and one whose time the history does not hold. */
+/** Three flow records: two that end in the future, and one whose time is not in the history. */
 function flowRecords(): Uint8Array {
   const records = new Uint8Array(48);
   const later = [255, 255, 255, 255];
@@ -89,7 +89,7 @@ it('flow-enricher names both ends of flows, wherever the stream is cut', async (
 });
 
 it('flow-enricher --workers names identities in the order of the stream', async () => {
-  const rounds = 20_000; // many chunks of a pipe
+  const rounds = 20_000; // several chunks of a pipe
   const stream = Buffer.concat(Array.from({ length: rounds }, flowRecords));
   const program = new Program('flow-enricher.ts', '--workers', '2');
   program.feed(stream, new Uint8Array(3));

@@ -27,7 +27,7 @@ import {
   WatchStore,
 } from '../src/index.ts';
 
-// What a program outside of the package writes; it has nothing but the package's entries.
+// A program outside of the package, which uses only the package's entries.
 const NAME = 'west';
 const runtime = { clock: systemClock, random: Math.random };
 

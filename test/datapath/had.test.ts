@@ -29,7 +29,7 @@ function engines(): Engines {
   return { ipcache, nodes, services: cacheOf() };
 }
 
-/** What a new device is told. */
+/** Returns the calls that a new device receives. */
 function dump(all: Engines): readonly string[] {
   const device = new Device();
   connectDatapath(device.datapath, all)();
@@ -222,7 +222,7 @@ describe('a device with earlier items', () => {
         ipcache: {
           onChanges: ([change]) => {
             told.push(change?.prefix ?? '');
-            all.ipcache.upsert('10.0.0.8', identity); // would be delivered after the sweep
+            all.ipcache.upsert('10.0.0.8', identity); // is delivered after the sweep
             throw fault;
           },
           onEnded: () => void told.push('ended'),

@@ -3,7 +3,7 @@ import { describe, it } from 'vitest';
 import type { Unsubscribe } from '../../src/base/subscription.ts';
 import { type Change, KEYS, type Probe, SUBJECTS, type Subject } from './support/subjects.ts';
 
-/** What is done to an engine, by the test or in the middle of a callback. */
+/** A call on an engine, by the test or by a callback. */
 type Action =
   | { readonly do: 'put'; readonly key: string; readonly value: number }
   | { readonly do: 'remove'; readonly key: string }
@@ -23,7 +23,7 @@ const action: fc.Arbitrary<Action> = fc.oneof(
   { weight: 2, arbitrary: fc.constant({ do: 'subscribe' as const }) },
   fc.record({ do: fc.constant('unsubscribe' as const), which: fc.nat() }),
 );
-/** In callbacks; most of them do nothing, so that chains end. */
+/** Actions of callbacks. Most do nothing, so that chains end. */
 const reaction: fc.Arbitrary<Action> = fc.oneof(
   { weight: 4, arbitrary: fc.constant({ do: 'nothing' as const }) },
   { weight: 4, arbitrary: action },
@@ -32,10 +32,10 @@ const reaction: fc.Arbitrary<Action> = fc.oneof(
 
 class Fault extends Error {}
 
-/** Folds what it receives, and complains of whatever breaks the contract of listeners (SEMANTICS 9). */
+/** Folds its events, and records each violation of the contract of listeners (SEMANTICS 9). */
 class Witness implements Probe {
   readonly folded = new Map<string, number>();
-  /** What came after the replay. */
+  /** Events after the replay. */
   readonly live: string[] = [];
   readonly #world: World;
   off: Unsubscribe | undefined;
@@ -63,7 +63,7 @@ class Witness implements Probe {
 
   synced(): void {
     if (this.state === 'live') this.#world.complain('synced twice');
-    // A fault in this call is one in the replay, too.
+    // An exception in this call is one in the replay, too.
     this.#called(() => {
       if (this.state === 'replaying') this.state = 'live';
     });
@@ -81,7 +81,7 @@ class Witness implements Probe {
   }
 }
 
-/** An engine, its model, and who listens. */
+/** An engine, its model, and its listeners. */
 class World {
   readonly subject: Subject;
   readonly complaints: string[] = [];
@@ -102,7 +102,7 @@ class World {
   act(act: Action): void {
     switch (act.do) {
       case 'put':
-        this.#model.set(act.key, act.value); // first: callbacks look at it
+        this.#model.set(act.key, act.value); // first, because callbacks read it
         this.subject.put(act.key, act.value);
         break;
       case 'remove':
@@ -128,7 +128,7 @@ class World {
     }
   }
 
-  /** What a callback does. */
+  /** Runs the next action of a callback. */
   react(): void {
     if (this.#inCallback) this.complain('a callback within a callback');
     this.#inCallback = true;
@@ -139,7 +139,7 @@ class World {
     }
   }
 
-  /** With nothing under way: every listener has exactly what there is, and got it in the same order as the others. */
+  /** At rest, every listener has exactly the content, and received it in the same order as the others. */
   settle(): void {
     const listening = this.#witnesses.filter(({ state }) => state !== 'ended' && state !== 'left');
     const longest = listening[0]?.live ?? [];

@@ -19,7 +19,7 @@ function visibleOf(cache: IPCache): Visible {
   );
 }
 
-/** Returns all prefixes of a moment. */
+/** Returns all prefixes at a moment. */
 async function visibleAt(cache: IPCache, history: History, at: number): Promise<Visible> {
   const now = visibleOf(cache);
   const changed = await history.past.changedSince(at, 1e6);
@@ -67,7 +67,7 @@ it('changes during the question are not part of its answer', async () => {
     weightPerTurn: 1,
     nextTurn: (callback) =>
       setImmediate(() => {
-        // The stronger claim was not changed before: its value of the moment is only in these records.
+        // The stronger claim has not changed before: its value at the moment is only in these records.
         for (let n = 0; n < 700; n++) cache.delete(key((writes * 37) % 5000), two[writes++ % 2] ?? two[0]);
         callback();
       }),

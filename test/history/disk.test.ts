@@ -243,7 +243,7 @@ describe('a history on disk', () => {
     clock.advance(10);
     await end(first);
     const second = await machine.start();
-    // No prefix, the address itself, and a shorter prefix: of the lengths between, none has a record.
+    // No prefix, the address itself, and a shorter prefix. No length between them has a record.
     expect(await second.history.past.lookup('10.9.0.1', at)).toMatchObject({ certain: false });
     expect(await second.history.past.lookup('10.9.0.1', later)).toMatchObject({ certain: true });
     expect(await second.history.past.lookup('10.9.0.1', last)).toMatchObject({

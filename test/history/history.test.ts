@@ -4,7 +4,7 @@ import { history, KEYS } from '../ipcache/support/operations.ts';
 import { H4_findsTheLongestPrefix, live, moments, timed } from './support/laws.ts';
 import { claimText } from './support/naive-history.ts';
 
-/** Each run asks for all keys at all moments, so fewer of them are enough; PROPERTY_RUNS asks for more. */
+/** Each run reads all keys at all moments, so fewer runs suffice. PROPERTY_RUNS overrides the number. */
 const RUNS = process.env['PROPERTY_RUNS'] === undefined ? { numRuns: 60 } : {};
 
 describe.each([true, false])('history, retainOverruled: %s', (retain) => {

@@ -132,7 +132,7 @@ describe('a full cache', () => {
   });
 });
 
-/** Room for one: `10.0.0.1` has it, `10.0.0.2` waits. */
+/** A cache with room for one entry: `10.0.0.1` has it, `10.0.0.2` waits. */
 function fullCache(): { readonly cache: IPCache; readonly told: unknown[] } {
   const cache = new IPCache({ maxEntries: 1 });
   const told: unknown[] = [];

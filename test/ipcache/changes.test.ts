@@ -8,14 +8,14 @@ import type { IPCacheChange } from '../../src/ipcache/types.ts';
 import { FoldingListener, plain } from './support/invariants.ts';
 import { apply, history } from './support/operations.ts';
 
-/** Takes the next batch, which must be there. */
+/** Returns the next batch, which must exist. */
 async function next(reader: AsyncIterator<ChangeBatch, undefined>): Promise<ChangeBatch> {
   const { value } = await reader.next();
   if (value === undefined) throw new Error('the reader has ended');
   return value;
 }
 
-/** Folds what a reader is given. */
+/** Folds the changes of a reader. */
 class Folded {
   readonly listener: FoldingListener = new FoldingListener();
   revision = 0;
@@ -36,7 +36,7 @@ class Folded {
   }
 }
 
-/** Takes what is there; a prefix that is written for the purpose makes sure that there is something. */
+/** Reads all changes. An extra write ensures that there is one. */
 async function catchUp(
   reader: AsyncIterator<ChangeBatch, undefined>,
   folded: Folded,
@@ -131,9 +131,9 @@ describe('the prefix of a change', () => {
       { identity: 2, source: 'kvstore', owner: 'b' },
     ] as const;
     cache.upsert('::FFFF:10.0.0.1', a);
-    cache.upsert('0::ffff:10.0.0.1/128', b); // shadowed: nothing to tell
+    cache.upsert('0::ffff:10.0.0.1/128', b); // shadowed: no change
     cache.upsert('FD00:0::1', a); // waits for room
-    cache.delete('10.0.0.1', a); // the CIDR shows, then what waited
+    cache.delete('10.0.0.1', a); // the CIDR becomes visible, then the waiting entry
     cache.batch(() => {
       cache.upsert('FD00:0::1', { ...a, identity: 3 });
       cache.withdraw(b);
@@ -221,7 +221,7 @@ describe('a reader of changes', () => {
       await reader.return?.();
       return [batch.revision, batch.kind === 'changes' && batch.changes.map(({ prefix }) => prefix)];
     };
-    expect(await told(undefined)).toEqual([0, false]); // from now on changes are kept
+    expect(await told(undefined)).toEqual([0, false]); // from now on changes are recorded
     for (const host of [1, 2, 3]) put(host);
     expect(await told(1)).toEqual([3, ['10.0.0.2/32', '10.0.0.3/32']]);
     expect(await told(0)).toEqual([3, ['10.0.0.1/32', '10.0.0.2/32', '10.0.0.3/32']]);

@@ -14,7 +14,7 @@ const write = fc.record({
   gone: fc.boolean(),
 });
 
-/** What a view says of each identity, and what its entries say. */
+/** Returns the entries of each identity, and the same computed from all entries. */
 function inverse(view: IPCache | IPCacheSnapshot): { lists: unknown; entries: unknown } {
   const entries = [...view.entries({ includeShadowed: true })];
   if (view instanceof IPCacheSnapshot) {
@@ -50,7 +50,7 @@ describe('the lists by identity', () => {
           if (at === asked) {
             const { lists, entries } = inverse(snapshot);
             expect(lists).toEqual(entries);
-            before = cache.snapshot(); // has lists from the beginning, which go on in the cache
+            before = cache.snapshot(); // has lists from the beginning, which continue in the cache
           }
           const key = `10.0.0.${host}${host % 3 === 0 ? '/32' : ''}`;
           if (gone) cache.delete(key, { source: 'kvstore', owner });
@@ -76,7 +76,7 @@ describe('the lists by identity', () => {
   });
 
   it('use a seed, so that writers cannot choose identities that make them slow (regression: they could)', async () => {
-    // The hashes of these are the lowest that there are: without a seed they lie in one run of buckets.
+    // These have the lowest of all hashes: without a seed they are in one run of buckets.
     const crowd: number[] = [];
     for (let identity = 0; crowd.length < 8192; identity++)
       if (Math.imul(identity, 0x9e37_79b1) >>> 0 < 1 << 22) crowd.push(identity);

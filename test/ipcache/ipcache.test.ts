@@ -11,11 +11,11 @@ function told(cache: IPCache): IPCacheChange[] {
   return changes;
 }
 
-/** Prefix, identity before and after. */
+/** Returns prefix, identity before and identity after. */
 const short = (changes: readonly IPCacheChange[]): unknown[] =>
   changes.map((change) => [change.prefix, change.old?.identity, change.new?.identity]);
 
-/** Why something is rejected, by its field. */
+/** The expected reason for each rejected field. */
 const REASONS: Readonly<Record<string, string>> = {
   prefix: 'invalid-prefix',
   identity: 'invalid-identity',
@@ -26,7 +26,7 @@ const REASONS: Readonly<Record<string, string>> = {
   claim: 'invalid-claim',
 };
 
-/** Metadata with one named port, which may be anything. */
+/** Returns metadata with one named port of any type. */
 function withPorts(name: unknown, port: unknown): NonNullable<Claim['k8s']> {
   const namedPorts = new Map([[name, port]]) as unknown as NonNullable<Claim['k8s']>['namedPorts'];
   return { namespace: 'a', podName: 'b', namedPorts };

@@ -7,7 +7,7 @@ import { formatPrefixOf } from '../../src/net/prefix.ts';
 import { FoldingListener, plain } from './support/invariants.ts';
 import { apply, history } from './support/operations.ts';
 
-/** Collects what it receives, and the state of the last revision. */
+/** Collects all changes, and the state of the last revision. */
 class Folded implements EntryMirror {
   readonly #entries = new Map<string, IPCacheEntry>();
   published: Record<string, unknown> = {};

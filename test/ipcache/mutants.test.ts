@@ -17,7 +17,7 @@ import {
   type MakeCache,
 } from './support/properties.ts';
 
-/** Tells nothing when only the pod or the key changes, as the original does. */
+/** Reports no change if only the pod or the key changes, like the original. */
 class DeafToMetadata extends IPCache {
   override subscribe(listener: IPCacheListener): Unsubscribe {
     return super.subscribe({
@@ -32,14 +32,14 @@ class DeafToMetadata extends IPCache {
   }
 }
 
-/** Forgets what is overruled, though it was asked to keep it. */
+/** Drops overruled claims, although it should keep them. */
 class Forgetful extends IPCache {
   constructor() {
     super({ retainOverruled: false });
   }
 }
 
-/** Tells every change twice. */
+/** Reports every change twice. */
 class Noisy extends IPCache {
   override subscribe(listener: IPCacheListener): Unsubscribe {
     return super.subscribe({
@@ -59,28 +59,28 @@ class Upside extends IPCache {
   }
 }
 
-/** Does not hear of CIDRs that become shadowed: lists visible entries only. */
+/** Ignores that CIDRs become shadowed: lists visible entries only. */
 class VisibleIdentities extends IPCache {
   override lookupByIdentity(identity: number): readonly string[] {
     return super.lookupByIdentity(identity).filter((key) => super.get(key)?.shadowed === false);
   }
 }
 
-/** Finds the endpoint or the default route, nothing in between. */
+/** Finds only the endpoint or the default route. */
 class ShortSighted extends IPCache {
   override lookup(ip: string): KeyedEntry | undefined {
     return super.get(ip) ?? super.get(ip.includes(':') ? '::/0' : '0.0.0.0/0');
   }
 }
 
-/** Falls back to the address space 0. */
+/** Falls back to address space 0. */
 class Spaceless extends IPCache {
   override lookup(ip: string): KeyedEntry | undefined {
     return super.lookup(ip) ?? super.lookup(ip.split('@')[0] ?? '');
   }
 }
 
-/** Lets one listener's failure keep the change from the others. */
+/** A failing listener keeps the change from the others. */
 class Fragile extends IPCache {
   readonly #all: IPCacheListener[] = [];
   override subscribe(listener: IPCacheListener): Unsubscribe {
@@ -94,14 +94,14 @@ class Fragile extends IPCache {
   }
 }
 
-/** Runs batches as if they were not. */
+/** Runs batches without atomicity. */
 class Batchless extends IPCache {
   override batch<T>(write: () => T): T {
     return write();
   }
 }
 
-/** Withdraws what is in force and forgets what is overruled. */
+/** Withdraws effective claims and drops overruled ones. */
 class Orphaning extends IPCache {
   override withdraw(by: Writer): number {
     const held = [...this.entries({ includeShadowed: true })].filter(

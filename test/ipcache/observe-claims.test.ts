@@ -7,7 +7,7 @@ import { formatKey } from '../../src/net/prefix.ts';
 import { attributes, NaiveIPCache, writerName } from './support/naive-ipcache.ts';
 import { apply, applyNaively, history, KEYS } from './support/operations.ts';
 
-/** Folds what an observer receives, and complains of changes that do not fit what it has. */
+/** Folds the changes of an observer, and complains of changes that contradict its state. */
 function foldingObserver(cache: IPCache): {
   readonly claims: Map<string, Map<string, string>>;
   readonly effective: Map<string, string>;
@@ -31,7 +31,7 @@ function foldingObserver(cache: IPCache): {
     const known = effective.get(key);
     if ((effect & EFFECT.was) !== 0 && known !== undefined && known !== text(before))
       complaints.push(`${key}: not the effective claim`);
-    // The claim that is promoted is not part of the change.
+    // The promoted claim is not part of the change.
     if (effect === EFFECT.was) effective.delete(key);
     if ((effect & EFFECT.is) === 0) return;
     if (after === undefined) {

@@ -145,7 +145,7 @@ describe('writers', () => {
           ]);
           expect(table.entriesBySource()).toEqual(Object.fromEntries(counts));
         }
-        // Numbers are used again: there are no more than writers at a time.
+        // Numbers are reused: never more than the writers at one time.
         expect(table.acquire({ source: 'unspec' })).toBeLessThanOrEqual(16);
       }),
     );

@@ -5,7 +5,7 @@ import { IPCache } from '../../src/ipcache/ipcache.ts';
 import type { KeyedEntry } from '../../src/ipcache/types.ts';
 import { apply, history, SPELLINGS } from './support/operations.ts';
 
-/** A prefix as numbers, read by another library. */
+/** A prefix as numbers, parsed by another library. */
 interface Block {
   readonly family: 4 | 6;
   readonly first: bigint;
@@ -21,7 +21,7 @@ function blockOf(key: string): Block {
   return { family: bytes.length === 4 ? 4 : 6, first, length: Number(length ?? bytes.length * 8), space };
 }
 
-/** The visible entries in a block, by looking at all. */
+/** Returns the visible entries in a block, by a scan of all. */
 function naiveWithin(entries: Iterable<KeyedEntry>, around: Block): readonly string[] {
   const shift = BigInt((around.family === 4 ? 32 : 128) - around.length);
   return [...entries]
@@ -37,9 +37,9 @@ function naiveWithin(entries: Iterable<KeyedEntry>, around: Block): readonly str
     .map(({ key }) => key);
 }
 
-/** `10.0.0.0/28` and around: so few addresses that most of them are taken, and their prefixes too. */
+/** `10.0.0.0/28` and around: so few addresses that most of them, and their prefixes, are used. */
 const ADDRESS = fc.integer({ min: 0, max: 31 }).map((last) => `10.0.0.${last}`);
-/** Around `fd00::1:0:0`, where counting up carries from one machine word into the next. */
+/** Around `fd00::1:0:0`, where an increment carries from one machine word into the next. */
 const ADDRESS6 = fc.integer({ min: -16, max: 15 }).map((offset) => {
   const number = (0xfd00n << 112n) + (1n << 32n) + BigInt(offset);
   return (number.toString(16).match(/.{4}/g) ?? []).join(':');
@@ -60,7 +60,7 @@ describe('within', () => {
         const snapshot = cache.snapshot();
         for (const prefix of prefixes) {
           const found = cache.within(prefix);
-          // Masked by the cache itself: an entry of it is the shortest way to a canonical key.
+          // Masked by the cache itself, whose entries have canonical keys.
           const expected = naiveWithin(cache.entries(), blockOf(prefix));
           expect(found.map(({ key }) => key)).toEqual(expected);
           expect(found).toEqual(found.map(({ key }) => cache.get(key)));
@@ -92,7 +92,7 @@ describe('within', () => {
   });
 });
 
-/** Keys by a text of their entries, by looking at all. */
+/** Returns keys by a text of their entries, by a scan of all. */
 function keysBy(cache: IPCache, textOf: (entry: KeyedEntry) => string | undefined): Map<string, string[]> {
   const keys = new Map<string, string[]>();
   for (const entry of cache.entries({ includeShadowed: true })) {

@@ -136,7 +136,7 @@ describe('rows of entries', () => {
     expect(found).toEqual([500, 1900]);
     expect(rows.findWriter(writer, 501, 1900)).toBe(1900);
     expect(rows.findWriter(writer, 501, 1901)).toBe(1900);
-    // What was looked through in part, or in vain for one writer, is looked through again for the next.
+    // A row that was searched in part, or without result for one writer, is searched again for the next.
     for (const slot of found) rows.clear(slot);
     expect(rows.findWriter(writer, 0, end)).toBe(end);
     expect(rows.findWriter(rows.writers.find({ source: 'k8s', owner: '7' }), 1000, end)).toBe(1047);

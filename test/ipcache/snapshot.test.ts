@@ -11,7 +11,7 @@ import { collectGarbage } from '../base/support/garbage.ts';
 import { FoldingListener } from './support/invariants.ts';
 import { ADDRESSES, apply, history, KEYS } from './support/operations.ts';
 
-/** Everything that both a cache and a snapshot can be asked, in an order that is the same for both. */
+/** Returns all reads that both a cache and a snapshot have, in the same order. */
 function asked(view: IPCache | IPCacheSnapshot): unknown {
   const byKey = (a: KeyedEntry, b: KeyedEntry): number => (a.key < b.key ? -1 : 1);
   return {

@@ -13,7 +13,7 @@ const writer: fc.Arbitrary<Writer> = fc.record({
   owner: fc.constantFrom(undefined, 'baltic'),
 });
 
-/** Who claims what on each key, strongest first. */
+/** Returns the writers of the claims on each key, strongest first. */
 function claimsOf(cache: IPCache): unknown {
   return KEYS.map((key) =>
     (cache.explain(key)?.claims ?? [])
@@ -31,7 +31,7 @@ function claimsOfModel(model: NaiveIPCache): unknown {
 interface Interleaved {
   readonly by: Writer;
   readonly limit: number;
-  /** What is written between steps, one after each. */
+  /** Writes between the steps, one after each. */
   readonly between: readonly Operation[];
 }
 
@@ -41,7 +41,7 @@ const interleaved: fc.Arbitrary<Interleaved> = fc.record({
   between: singles,
 });
 
-/** Withdraws in steps and writes between them; calls `verify` after each step and each write. */
+/** Withdraws in steps and writes between them. Calls `verify` after each step and each write. */
 function interleave(
   cache: IPCache,
   { by, limit, between }: Interleaved,
@@ -58,7 +58,7 @@ function interleave(
   }
 }
 
-/** Of a writer, and of many others. */
+/** A cache with entries of one writer and of many others. */
 function filled(entries: number, mine: (i: number) => boolean): IPCache {
   const cache = new IPCache();
   for (let i = 0; i < entries; i++) {

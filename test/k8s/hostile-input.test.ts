@@ -46,7 +46,7 @@ const NAMES = [
   'addressType',
 ] as const;
 
-/** JSON that uses the right words in wrong places. */
+/** JSON with known field names in wrong places. */
 const hostile = fc.letrec<{ value: unknown }>((tie) => ({
   value: fc.oneof(
     { depthSize: 'medium', withCrossShrink: true },
@@ -70,13 +70,13 @@ const hostile = fc.letrec<{ value: unknown }>((tie) => ({
   ),
 }));
 
-/** Such JSON around a usable name, so that the rest is looked at. */
+/** Such JSON around a usable name, so that the rest is read. */
 const named = fc.dictionary(fc.constantFrom(...NAMES), hostile.value, { maxKeys: 6 }).map((object) => ({
   ...object,
   metadata: { name: 'a', namespace: 'b', labels: { 'kubernetes.io/service-name': 'a' }, annotations: object },
 }));
 
-/** Objects as an API server stores them, those of the example among them. */
+/** Objects as an API server stores them, including those of the example. */
 const STORED: readonly object[] = [
   ...parseAllDocuments(readFileSync('examples/services.yaml', 'utf8')).map(
     (document) => document.toJS() as object,
@@ -166,7 +166,7 @@ describe.each([
   });
 });
 
-/** What an API server would hand on of it. */
+/** Returns what an API server would accept of it. */
 function parsedOrNothing(bytes: Uint8Array): unknown {
   try {
     return JSON.parse(Buffer.from(bytes).toString());

@@ -12,7 +12,7 @@ const SLICE_METADATA = {
 };
 const HTTP = [{ name: 'http', port: 8080, protocol: 'TCP' }];
 
-/** Backends as short text: `10.0.0.1@n1 http=8080/6`. */
+/** Returns backends as short text: `10.0.0.1@n1 http=8080/6`. */
 function texts(
   slice: EndpointSlice | undefined,
   which: 'backends' | 'notReady' = 'backends',

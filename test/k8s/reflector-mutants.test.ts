@@ -5,7 +5,7 @@ import { happenings, I9_nothingLostNothingInvented } from './support/reflector-l
 
 type Wrap = (transport: ApiTransport) => ApiTransport;
 
-/** Asks for something else. */
+/** Changes the requests. */
 const asking =
   (change: (path: string) => string): Wrap =>
   (transport) => ({
@@ -21,7 +21,7 @@ async function* changed(
   for await (const bytes of body) yield new TextEncoder().encode(change(new TextDecoder().decode(bytes)));
 }
 
-/** Is told something else. */
+/** Changes the answers. */
 const told =
   (change: (text: string) => string): Wrap =>
   (transport) => ({
@@ -33,7 +33,10 @@ const told =
     close: () => transport.close(),
   });
 
-/** The same cases whatever PROPERTY_RUNS says: among fewer or others there may be none that catches a broken transport. */
+/**
+ * Fixed, independent of PROPERTY_RUNS: among fewer or other cases there may be none that detects a broken
+ * transport.
+ */
 const CASES = { numRuns: 1000, seed: 20_261_122 };
 
 describe('a broken transport is detected', () => {

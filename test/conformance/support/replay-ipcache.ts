@@ -173,7 +173,7 @@ class Replay {
     return telling;
   }
 
-  /** Folds a recorded event; whether it told anything new. */
+  /** Folds a recorded event. Returns true if it changed anything. */
   #foldRecorded(event: TraceEvent): boolean {
     const { cidr, mod, newID, newHostIP, key, meta } = event;
     const before = this.#recordedFold.get(cidr);
@@ -203,7 +203,7 @@ class Replay {
     this.#expect(-1, 'final entries', unshadowed(expected.entries), unshadowed(actual.entries));
   }
 
-  /** Ours hold at every step, wherever the recording stops to be consistent. */
+  /** Our invariants hold at every step, also where the recording becomes inconsistent. */
   #checkInvariants(index: number, ip: string | undefined): void {
     const addresses = ip === undefined ? [] : [ip.replace(/\/.*$/, '')];
     const problems = [
@@ -227,7 +227,7 @@ function lookupView(entry: KeyedEntry | undefined): unknown {
 }
 
 function withoutShadowed(returns: unknown): unknown {
-  return { ...(returns as object), shadowed: false }; // what lookupView makes, and what the trace holds
+  return { ...(returns as object), shadowed: false }; // the result of lookupView in a trace
 }
 
 function unshadowed(entries: Readonly<Record<string, object>>): unknown {
@@ -241,7 +241,7 @@ function someSorted(keys: readonly string[]): readonly string[] | null {
 }
 
 function normalisedMetadata(returns: unknown): unknown {
-  return fromMetadata(toMetadata(returns as TraceMetadata | null)); // what getK8sMetadata returns in a trace
+  return fromMetadata(toMetadata(returns as TraceMetadata | null)); // the result of getK8sMetadata in a trace
 }
 
 function normalised(event: TraceEvent): TraceEvent {
@@ -252,7 +252,10 @@ function distinct(events: readonly TraceEvent[]): readonly TraceEvent[] {
   return [...new Map(events.map((event) => [JSON.stringify(event), event])).values()];
 }
 
-/** Replays one ipcache scenario on our engine and notes every difference that the format page does not allow. */
+/**
+ * Replays one ipcache scenario on our engine and records every difference that the format page does not
+ * allow.
+ */
 export function replayIPCache(scenario: unknown, tally: ReplayTally): void {
   new Replay(scenario as IPCacheScenario, tally).run(); // recordings are trusted
 }

@@ -16,11 +16,13 @@ import {
 } from './recordings.ts';
 import type { ReplayTally } from './report.ts';
 
-/** What is the same every time, or was not recorded: the value of a canary is a time, and fences are ours. */
+/**
+ * Values that are always equal or were not recorded: a canary's value is a time, and only we write fences.
+ */
 const TIME = /^\d{4}-\d\d-\d\dT[\d:.]+Z$/;
 const FENCE = 'cilium/.initlock/';
 
-/** What the rules look at. */
+/** The inputs of the rules. */
 interface Difference {
   readonly key: string;
   readonly theirs: RecordedValue | undefined;
@@ -35,21 +37,21 @@ const NOT_EXPORTED = 'ours: a resource that is not exported has a canary, too, s
 const AT_ONCE =
   'ours: a new configuration is followed at once, with its canaries, and not at the next reconnect (OPERATOR 44)';
 
-/** Three kvstores in memory, and the process that copies. */
+/** Three kvstores in memory, and the process that copies between them. */
 class Replay {
   readonly #clock = new ManualClock();
   readonly #servers = new Map<string, MemoryServer>();
   readonly #leases = new Map<string, LeaseID>();
-  /** Which process has granted a lease of the local kvstore, as the recording names it: `L1` for the first. */
+  /** The process that granted each lease of the local kvstore, by its recorded name: `L1` for the first. */
   readonly #granted = new Map<LeaseID, string>();
-  /** Configuration files: cluster → the kvstore that they name. */
+  /** Configuration files: cluster → its kvstore. */
   readonly #files = new Map<string, string>();
   readonly #recorded = new Map<string, RecordedKeys>();
   readonly #scenario: string;
   readonly #tally: ReplayTally;
   #processes = 0;
   #running: { readonly mesh: KvstoreMesh; readonly backend: MemoryBackend } | undefined;
-  /** Keys of the local kvstore that another client deleted, with the values that they had. */
+  /** Keys of the local kvstore that another client deleted, with their last values. */
   readonly #deletedByOthers = new Map<string, string | undefined>();
   /** Clusters whose configuration has changed since the process began. */
   readonly #reconfigured = new Set<string>();
@@ -180,7 +182,7 @@ class Replay {
     }
   }
 
-  /** Why we mean a difference. Everything else is a mistake. */
+  /** Returns the rule that allows a difference; undefined if it is a mismatch. */
   #explain({ key, theirs, ours }: Difference): string | undefined {
     if (/^cilium\/cache\/identities\/v1\/[^/]+\/value\//.test(key))
       return ours === undefined ? SLAVES : undefined;
@@ -203,7 +205,10 @@ class Replay {
     return max !== undefined && ours?.v.includes(max) ? AT_ONCE : undefined;
   }
 
-  /** Returns true if an earlier process has put the key, the recorded kvstoremesh has put it again, and the values are equal. */
+  /**
+   * Returns true if an earlier process wrote the key, the recorded kvstoremesh wrote it again, and the values
+   * are equal.
+   */
   #isAdopted({ key, theirs, ours }: Difference): boolean {
     if (!key.startsWith('cilium/cache/') || theirs?.v !== ours?.v) return false;
     const isOfEarlier = ours?.lease !== undefined && Number(ours.lease.slice(1)) < this.#processes;
@@ -216,14 +221,14 @@ class Replay {
     );
   }
 
-  /** Whether the remote kvstore has the key of this copy. */
+  /** Returns true if the remote kvstore has the original of this copy. */
   #remoteHas(cluster: string, copy: string): boolean {
     const key = copy.replace('/cache/', '/state/').replace(`/ip/v1/${cluster}/`, '/ip/v1/default/');
     return this.#recorded.get(this.#files.get(cluster) ?? '')?.has(key) ?? false;
   }
 }
 
-/** What kvstoremesh of 1.17 left in the local kvstore, step by step. */
+/** Compares the local kvstore with the recorded one of kvstoremesh 1.17 after each step. */
 export async function replayKvstoreMesh(recording: Recording, tally: ReplayTally): Promise<void> {
   tally.scenario();
   const replay = new Replay(recording, tally);

@@ -23,17 +23,17 @@ import {
 import { netChanges, RecordedIPCache, type Value } from './recorded-ipcache.ts';
 import type { ReplayTally } from './report.ts';
 
-/** A handler of the scenario: what it was told since the last step, and all of it folded. */
+/** A handler of the scenario: its calls since the last step, and their folded result. */
 interface AttachedHandler {
   readonly name: string;
   readonly folded: FoldingHandler;
   unsubscribe(): void;
 }
 
-/** Why a step is not compared; the words are those of the format page. */
+/** Why a step is not compared, in the words of the format page. */
 type SkipReason = 'after firstBroken' | 'unknown source';
 
-/** One scenario on fresh engines in single-slot mode. */
+/** Replays one scenario on new engines in single-slot mode. */
 class Replay {
   readonly #scenario: NodeScenario;
   readonly #tally: ReplayTally;
@@ -169,7 +169,7 @@ class Replay {
       netChanges(before.recorded, this.#recorded.held()),
       netChanges(before.ours, this.#view()),
     );
-    // What the recorded listener believes against what its ipcache holds: compared with the latter.
+    // If the recorded listener contradicts the content of its ipcache, the content is compared.
     const contradictions = this.#recorded.contradictions().length;
     if (contradictions > 0) this.#tally.skipped('ipcache event that contradicts its ipcache', contradictions);
     this.#expect(index, `${step.op}: handlers`, this.#expectedNodeEvents(step), comparable(told));
@@ -199,7 +199,7 @@ class Replay {
     );
   }
 
-  /** Ours hold at every step, wherever the recording stops to be consistent. */
+  /** Our invariants hold at every step, also where the recording becomes inconsistent. */
   #checkInvariants(index: number): void {
     const problems = [
       ...this.#folded.complaints.splice(0),
@@ -232,7 +232,7 @@ function toValue({ identity, hostIP, encryptKey, k8s }: IPCacheEntry): Value {
   return { id: identity, hostIP: hostIP ?? null, key: encryptKey, meta: fromMetadata(k8s) };
 }
 
-/** Sorted as the recording sorts them; of a delete, only whose it is. */
+/** Returns events sorted like the recording; of a delete, only the node's name. */
 function comparable(events: readonly TraceNodeEvent[]): readonly unknown[] {
   const rank = ({ node, handler }: TraceNodeEvent): string => `${node.cluster}/${node.name}\n${handler}`;
   return [...events]
@@ -244,7 +244,7 @@ function comparable(events: readonly TraceNodeEvent[]): readonly unknown[] {
     );
 }
 
-/** The original stores no key where there is no host; we do, and tell it. */
+/** The original stores no key if the host is unknown; we store it and notify listeners. */
 function withoutHostlessKeys({ entries, identities, dump }: NodeScenario['final']['ipcache']): unknown {
   const rows = Object.entries(entries).map(([key, entry]) => [
     key,
@@ -265,7 +265,7 @@ function withoutHostlessKeys({ entries, identities, dump }: NodeScenario['final'
   };
 }
 
-/** Replays one nodemanager scenario and notes every difference that the format page does not allow. */
+/** Replays one nodemanager scenario and records every difference that the format page does not allow. */
 export function replayNodeManager(scenario: unknown, tally: ReplayTally): void {
   new Replay(scenario as NodeScenario, tally).run(); // recordings are trusted
 }

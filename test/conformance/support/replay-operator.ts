@@ -16,37 +16,37 @@ function isContent(etcd: QuietPoint['etcd']): etcd is TraceContent {
   return 'full' in etcd || 'set' in etcd;
 }
 
-/** What only collectors change: compared by `replayCollectors`. */
+/** Keys that only collectors change. `replayCollectors` compares them. */
 const COLLECTED = /^cilium\/state\/identities\//;
 
 function sameHeld(a: Held | undefined, b: Held | undefined): boolean {
   return a?.v === b?.v && a?.holder === b?.holder;
 }
 
-/** Values that were never recorded, with which a replay is tested. */
+/** Invented changes of recorded values, which test the replay itself. */
 export interface RecordedChanges {
-  /** Values to be judged in the place of the recorded one; `undefined`: the key is not recorded. */
+  /** Returns values to be judged instead of the recorded one; `undefined`: the key is not recorded. */
   of(difference: KeyDifference): readonly (Held | undefined)[];
   onJudged(changed: KeyDifference, isNoticed: boolean): void;
 }
 
-/** Replays one scenario, and compares at each of its quiet points. */
+/** Replays one scenario, and compares at each quiet point. */
 class OperatorReplay {
   readonly #scenario: OperatorScenario;
   readonly #tally: ReplayTally;
   readonly #world: OperatorWorld;
   readonly #recorded = new Map<string, RecordedKeys>();
-  /** By the name of a lease in the recording: the life of the program that showed it first. */
+  /** Lives of the program by the recorded name of the lease under which each first wrote. */
   readonly #lives = new Map<string, LeaseHolder>();
-  /** Lives of the program, by etcd, that have shown their lease, and the one that followed it if it was revoked. */
+  /** Lives of the program, by etcd, whose lease is known, and the next lease if it was revoked. */
   readonly #leases = new Set<string>();
-  /** Recorded at the quiet point before, by etcd. */
+  /** The content of the previous quiet point, by etcd. */
   readonly #before = new Map<string, ReadonlyMap<string, Held>>();
-  /** Why a key is not recorded any more, by etcd and key. */
+  /** Why a key is no longer recorded, by etcd and key. */
   readonly #gone = new Map<string, 'with its lease' | 'by another client'>();
-  /** All that the objects have asked for, by key. */
+  /** All values that the objects required so far, by key. */
   readonly #meant = new Map<string, Set<string>>();
-  /** Differences of the quiet point before: each is counted once while it lasts. */
+  /** Differences of the previous quiet point. A lasting difference is counted once. */
   readonly #lasting = new Map<string, string>();
 
   readonly #changes: RecordedChanges | undefined;
@@ -105,7 +105,7 @@ class OperatorReplay {
     this.#before.set(etcd, expected);
   }
 
-  /** A lease that was not seen before is that of this life, if the life has none yet. */
+  /** A new lease belongs to this life, if the life has no known lease yet. */
   #learn(etcd: string, lease: string): void {
     if (this.#lives.has(lease)) return;
     const { lives, revoked } = this.#world;
@@ -115,7 +115,7 @@ class OperatorReplay {
     this.#lives.set(lease, lives);
   }
 
-  /** Why a key that was recorded is not any more. */
+  /** Records why a key is no longer recorded. */
   #follow({ etcd, key, expected }: KeyDifference, before: Held | undefined): void {
     const place = `${etcd} ${key}`;
     const { revoked, deleted } = this.#world;
@@ -144,7 +144,7 @@ class OperatorReplay {
     else this.#tally.mismatch({ scenario: this.#scenario.name, step, what: key, expected, actual });
   }
 
-  /** Asks for other values in the place of the recorded one: each must be a mismatch. */
+  /** Judges invented values instead of the recorded one: each must be a mismatch. */
   #doubt(difference: KeyDifference, before: Held | undefined): void {
     for (const expected of this.#changes?.of(difference) ?? []) {
       const changed = { ...difference, expected };
@@ -163,13 +163,13 @@ class OperatorReplay {
     return { before, gone: this.#gone.get(`${etcd} ${key}`), meant: this.#meant.get(key) ?? new Set() };
   }
 
-  /** Locks were recorded without values, and `replayCollectors` compares what collectors change. */
+  /** Locks were recorded without values, and `replayCollectors` compares the changes of collectors. */
   #isCompared(key: string): boolean {
     const isCollected = COLLECTED.test(key) && this.#scenario.program.startsWith('cilium-operator');
     return !key.startsWith('cilium/.initlock/') && !isCollected;
   }
 
-  /** Only collectors write to Kubernetes: `replayCollectors` compares what. */
+  /** Only collectors write to Kubernetes. `replayCollectors` compares these writes. */
   #compareWrites({ n }: QuietPoint): void {
     const [write] = this.#world.takeWrites();
     if (write === undefined) return;

@@ -30,13 +30,13 @@ import {
 
 const NO_ID: ServiceID = { namespace: '', name: '' };
 
-/** What one side has been told of a service. */
+/** What one side has reported about a service. */
 interface Told {
   readonly service: unknown;
   readonly endpoints: TraceEndpoints;
 }
 
-/** Makes `NONE` and no protocol the same, wherever they stand in a recorded value. */
+/** Replaces the protocol `NONE` by no protocol anywhere in a recorded value. */
 function comparable(value: unknown): unknown {
   if (Array.isArray(value)) return value.map(comparable);
   if (typeof value !== 'object' || value === null) return value;
@@ -48,7 +48,10 @@ function comparable(value: unknown): unknown {
   );
 }
 
-/** Returns true if a backend has the ports of all candidates: slices of one address are merged here, as in 1.17. */
+/**
+ * Returns true if a backend has the ports of all candidates: slices of one address are merged here, as in
+ * 1.17.
+ */
 function isMerged(ours: TraceBackend, candidates: readonly TraceBackend[]): boolean {
   const all = candidates.flatMap(({ ports }) => Object.entries(comparable(ports) as object));
   const names = new Set(all.map(([name]) => name));
@@ -61,7 +64,10 @@ function isMerged(ours: TraceBackend, candidates: readonly TraceBackend[]): bool
   );
 }
 
-/** The recorded endpoints, with each ambiguous backend replaced by ours if that is one of the candidates, or all of them merged. */
+/**
+ * Returns the recorded endpoints, in which each ambiguous backend is replaced by ours if it is one of the
+ * candidates or all of them merged.
+ */
 function disambiguate(expected: TraceEndpoints, actual: TraceEndpoints): TraceEndpoints {
   const backends = { ...expected.backends };
   for (const [ip, candidates] of Object.entries(expected.ambiguous ?? {})) {
@@ -77,7 +83,7 @@ function sameEndpoints(expected: TraceEndpoints, actual: TraceEndpoints): boolea
   return text(comparable(disambiguate(expected, actual))) === text(actual);
 }
 
-/** Replays one scenario on our cache, and on the naive one beside it. */
+/** Replays one scenario on our cache and on the naive one. */
 class Replay {
   readonly #scenario: TraceScenario;
   readonly #tally: ReplayTally;
@@ -88,11 +94,11 @@ class Replay {
   readonly #upstream = new Map<string, Told>();
   readonly #ours = new Map<string, Told>();
   readonly #ids = new Map<string, ServiceID>();
-  /** Announced services that are not ready any more: from there on only folds are compared. */
+  /** Announced services that are not ready any more. From there on only their folds are compared. */
   readonly #unready = new Set<string>();
   /**
-   * Services of which upstream holds an older object than ours, because it ignores updates to something
-   * unsupported and updates of annotations alone. Until it announces such a service that is no break.
+   * Services of which upstream has an older object than we, because it ignores updates of unsupported fields
+   * and of annotations alone. This is no break until it announces such a service.
    */
   readonly #kept = new Map<string, Service>();
   #stopped: string | undefined;
@@ -149,17 +155,17 @@ class Replay {
     return this.#cache.explain(id)?.service;
   }
 
-  /** The service as upstream holds it: ours, but for updates that it ignores. */
+  /** The service as upstream has it: ours, without the updates that upstream ignores. */
   #upstreamService(id: ServiceID): Service | undefined {
     return this.#kept.get(formatServiceID(id)) ?? this.#known(id);
   }
 
-  /** All services as upstream holds them, by key. */
+  /** All services as upstream has them, by key. */
   #upstreamServices(): ReadonlyMap<string, Service> {
     return new Map([...this.#cache.services(), ...this.#kept]);
   }
 
-  /** Does what the step says, to both caches; gives what the traces record as its return. */
+  /** Applies the step to both caches. Returns the result in the form of traces. */
   #apply(step: TraceStep): unknown {
     switch (step.op) {
       case 'updateService':
@@ -214,7 +220,7 @@ class Replay {
     return { serviceID: outcome === 'unsupported' ? NO_ID : service.id };
   }
 
-  /** Notes what upstream holds where it has ignored an update. */
+  /** Records the object that upstream keeps when it ignores an update. */
   #keep(key: string, before: Service | undefined, after: Service | undefined): void {
     this.#kept.delete(key);
     if (before === undefined) return;
@@ -280,7 +286,7 @@ class Replay {
     if (text(expected) !== text(returned)) this.#mismatch('returns', expected, returned);
   }
 
-  /** Any of the recorded ones is right; one without an address is none to us. */
+  /** Any recorded address is right. A service without an address does not exist for us. */
   #compareServiceIP(step: TraceStep): void {
     const recorded = (step.returns as { readonly oneOf: readonly TraceFrontend[] } | null)?.oneOf ?? [];
     const expected = recorded.filter((frontend) => frontend.ip !== null).map(comparable);
@@ -321,13 +327,15 @@ class Replay {
     }
   }
 
-  /** Why only the folds of a service are compared, if so. */
+  /** Returns the reason if only the folds of a service are compared. */
   #relaxation(key: string): string | undefined {
     if (this.#unready.has(key)) return 'lost readiness';
     return this.#upstream.get(key)?.endpoints.ambiguous === undefined ? undefined : 'ambiguous backends';
   }
 
-  /** Whether our event says anything that the traces can say; not so when a backend only changes its cluster. */
+  /**
+   * Returns true if the traces can express our event. They cannot if only the cluster of a backend changes.
+   */
   #tellsNews(key: string, event: ServiceEvent | undefined): boolean {
     if (event === undefined || event.action === 'delete') return event !== undefined;
     const { service, endpoints } = this.#render(event);
@@ -335,7 +343,9 @@ class Replay {
     return told === undefined || text([told.service, told.endpoints]) !== text([service, endpoints]);
   }
 
-  /** Upstream's old service is the one that was replaced, announced or not: that is our state before. */
+  /**
+   * The old service of an upstream event is the replaced one, announced or not, which is our previous state.
+   */
   #compareOldService(recorded: unknown, before: Service | undefined): void {
     const actual = before && this.#renderService(before);
     if (text(comparable(recorded)) !== text(actual)) this.#mismatch('old service', recorded, actual);
@@ -372,7 +382,7 @@ class Replay {
     return recorded.action === rendered.action && this.#sameTold(recorded, rendered);
   }
 
-  /** A service that is not announced and one without backends are the same where readiness was lost. */
+  /** If readiness was lost, an unannounced service equals one without backends. */
   #sameTold(upstream: Told | undefined, ours: Told | undefined): boolean {
     if (upstream === undefined || ours === undefined) {
       const told = upstream ?? ours;
@@ -382,7 +392,7 @@ class Replay {
     return sameService && sameEndpoints(upstream.endpoints, ours.endpoints);
   }
 
-  /** I1, I2 and I4 against the naive cache, I1 and I3 as the listener sees them, at every step of every scenario. */
+  /** Checks I1, I2 and I4 against the naive cache, and I1 and I3 as the listener sees them. */
   #checkInvariants(): void {
     const expected = this.#naive.view();
     const folded = this.#listener.view();
@@ -449,11 +459,11 @@ class Replay {
 }
 
 /**
- * Replays one recorded scenario of kind `servicecache` as FORMAT.md asks: everything before `firstBroken` is
- * compared in full, and our own invariants hold at every step of it and after it.
+ * Replays one recorded scenario of kind `servicecache` as FORMAT.md requires. Everything before `firstBroken`
+ * is compared completely. Our invariants must hold at every step.
  */
 export function replayServiceCache(scenario: unknown, tally: ReplayTally): void {
   tally.scenario();
-  // The files are ours: recorded once, in the documented format.
+  // The files are trusted: recorded once, in the documented format.
   new Replay(scenario as TraceScenario, tally).run();
 }

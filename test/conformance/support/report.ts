@@ -1,11 +1,11 @@
-/** What the replay of one trace file found; printed as one JSON line. */
+/** The result of replaying one trace file; printed as one JSON line. */
 export interface ReplayReport {
   readonly file: string;
   readonly scenarios: number;
   readonly stepsCompared: number;
   /** Steps, or parts of steps, that were not compared, by reason. */
   readonly stepsSkipped: Readonly<Record<string, number>>;
-  /** Differences that are meant, by the rule that says so. */
+  /** Number of allowed differences, by rule. */
   readonly explained?: Readonly<Record<string, number>>;
   readonly mismatches: number;
   /** The first few mismatches. */
@@ -22,7 +22,7 @@ export interface Mismatch {
   readonly actual: unknown;
 }
 
-/** Collects what a replay finds; one for each file. */
+/** Collects the results of the replay of one file. */
 export class ReplayTally {
   static readonly #EXAMPLES = 5;
   readonly #skipped = new Map<string, number>();

@@ -9,10 +9,10 @@ import {
 import type { Service } from '../../../src/servicecache/service.ts';
 import type { TraceBackend, TraceEndpoints, TraceFrontend, TraceScenario } from './servicecache-trace.ts';
 
-/** Protocol 0 has two names in the traces, by where it came from: no name at all, or `NONE`. */
+/** Protocol 0 has two forms in the traces, depending on its origin: no name, or `NONE`. */
 const NO_PROTOCOL = new Set(['', 'NONE', 'ANY']);
 
-/** A protocol's name in the form in which the two sides are compared. */
+/** Returns a protocol's name in the form in which the two sides are compared. */
 export function comparableProtocol(name: string): string {
   return NO_PROTOCOL.has(name) ? '' : name;
 }
@@ -21,7 +21,7 @@ function portOf({ port, protocol }: { port: number; protocol: number }): { proto
   return { protocol: comparableProtocol(protocolName(protocol)), port };
 }
 
-/** The node's addresses as upstream takes them: of the family of the cluster IP. */
+/** Returns the addresses of the node that upstream uses: those of the family of the cluster IP. */
 function surrogateAddresses(service: Service, config: TraceScenario['config']): readonly string[] {
   const [clusterIP] = service.clusterIPs;
   if (clusterIP === undefined) return [];
@@ -33,8 +33,8 @@ function hasNodePorts(service: Service, config: TraceScenario['config']): boolea
 }
 
 /**
- * Node ports as upstream lists them: every port of such a service has a map, and a port whose node port is not
- * allocated yet has frontends of port 0, of which our cache knows nothing.
+ * Returns the node ports as upstream lists them: every port of such a service has a map. A port whose node
+ * port is not allocated has frontends of port 0, which our cache does not have.
  */
 function nodePortFrontends(
   service: Service,
@@ -63,7 +63,7 @@ function addressText(frontend: Frontend): string {
   return formatFrontend(frontend).replace(/\/.*$/, '');
 }
 
-/** One of our services in the form of the traces. */
+/** Returns one of our services in the form of the traces. */
 export function renderService(
   service: Service,
   config: TraceScenario['config'],
@@ -96,7 +96,7 @@ export function renderService(
   };
 }
 
-/** Our backends in the form of the traces. */
+/** Returns our backends in the form of the traces. */
 export function renderBackends(backends: Backends): TraceEndpoints {
   const rendered = [...backends.values()].map(({ address, ports, nodeName }): [string, TraceBackend] => [
     address,
@@ -105,12 +105,12 @@ export function renderBackends(backends: Backends): TraceEndpoints {
   return { backends: Object.fromEntries(rendered) };
 }
 
-/** Our frontend in the form of the traces. */
+/** Returns our frontend in the form of the traces. */
 export function renderFrontend(frontend: Frontend): TraceFrontend {
   return { ip: frontend.ip, ...portOf(frontend), scope: 0 };
 }
 
-/** What upstream lists beyond our frontends: `[<nil>]` for no cluster IP, and port 0 for unallocated node ports. */
+/** Returns what only upstream lists: `[<nil>]` for no cluster IP, and port 0 for unallocated node ports. */
 export function upstreamOnlyFrontends(
   service: Service,
   config: TraceScenario['config'],

@@ -4,32 +4,32 @@ import { protocolNumber } from '../../../src/net/port.ts';
 import { canonicalAddress } from '../../../src/net/prefix.ts';
 import type { ServiceID } from '../../../src/servicecache/service-id.ts';
 
-/** A port as the traces write it. */
+/** A port in a trace. */
 export interface TracePort {
   readonly protocol: string;
   readonly port: number;
 }
 
-/** A frontend as the traces write it. */
+/** A frontend in a trace. */
 export interface TraceFrontend extends TracePort {
   readonly ip: string | null;
   readonly scope: number;
 }
 
-/** A backend as the traces write it. */
+/** A backend in a trace. */
 export interface TraceBackend {
   readonly ports: Readonly<Record<string, TracePort>>;
   readonly nodeName: string;
 }
 
-/** Endpoints as the traces write them. */
+/** Endpoints in a trace. */
 export interface TraceEndpoints {
   readonly backends: Readonly<Record<string, TraceBackend>>;
-  /** Go's map order decided: any of the candidates is right. */
+  /** The order of Go's map decided: any of the candidates is right. */
   readonly ambiguous?: Readonly<Record<string, readonly TraceBackend[]>>;
 }
 
-/** An event as the traces write it. */
+/** An event in a trace. */
 export interface TraceEvent {
   readonly action: 'service-updated' | 'service-deleted';
   readonly id: ServiceID;
@@ -91,7 +91,7 @@ function portsOf(ports: TraceClusterService['backends'][string]): ReadonlyMap<st
   );
 }
 
-/** The kvstore's value as its decoder would give it. */
+/** Returns the value that the decoder of the kvstore returns. */
 export function clusterServiceOf(traced: TraceClusterService): ClusterService {
   return {
     cluster: traced.cluster,
@@ -115,8 +115,8 @@ function isAlias(value: string): boolean {
 }
 
 /**
- * Whether a step names an address by another text than the canonical one, or by none that is an address, where
- * upstream uses the text as a key. What upstream drops, such as a bad external IP, is no key.
+ * Returns true if a step has a non-canonical or invalid text where upstream uses the text as a key. Texts
+ * that upstream ignores, such as a bad external IP, are no keys.
  */
 export function namesAlias(step: TraceStep): boolean {
   if (Object.keys(step.clusterService?.backends ?? {}).some(isAlias)) return true;

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { gunzipSync } from 'node:zlib';
 
-/** The scenarios of a trace file, plain or gzipped: one JSON object a line. */
+/** Returns the scenarios of a trace file, plain or gzipped: one JSON object per line. */
 export function readTraces(file: string): readonly unknown[] {
   const bytes = readFileSync(file);
   const text = (file.endsWith('.gz') ? gunzipSync(bytes) : bytes).toString('utf8');

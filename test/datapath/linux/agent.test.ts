@@ -135,7 +135,7 @@ describeOnLinux('an agent with --datapath linux', ['maps', 'bpftool', 'namespace
     await first.kill('SIGKILL');
     expect(dumpPrefixes(path)).toEqual(there);
 
-    // 500 go, 500 become others, and the other cluster cannot be reached.
+    // 500 are deleted, 500 change, and the other cluster is unreachable.
     const changed = own.flatMap((address, at) =>
       at < 500 ? [] : [ip('own', address, at < 1_000 ? 77_000 + at : 66_000 + at)],
     );
@@ -149,7 +149,7 @@ describeOnLinux('an agent with --datapath linux', ['maps', 'bpftool', 'namespace
         table?.pending === 0 &&
         table.held === 1_000,
     );
-    // A naive reconciler, which makes the kernel equal to what it knows, would delete these now.
+    // A naive reconciler, which makes the kernel equal to its own state, would delete these now.
     const { stdout: naive } = await command(second, 'diff', '-o', 'json');
     const { total, steps } = JSON.parse(naive);
     expect([total, steps[0]]).toEqual([1_000, expect.not.objectContaining({ cache: expect.anything() })]);
@@ -195,7 +195,7 @@ describeOnLinux('an agent with --datapath linux', ['maps', 'bpftool', 'namespace
     expect(await after('--datapath-capacity', '20')).toEqual(['ipcache']);
     expect([size('ipcache'), [...dumpPrefixes(join(pins, 'ipcache')).keys()]]).toEqual([20, ['10.1.0.1/32']]);
     expect(await after('--datapath-layout', '1.8')).toEqual(['ipcache-1_8']);
-    // An agent that was killed while it filled one, and then is told another size again.
+    // An agent that was killed while it filled a map, and then gets another size.
     const half = 'type lpm_trie key 24 value 12 entries 30 name half flags 1'.split(' ');
     for (const name of ['ipcache_new', 'ipcache-1_8_new'])
       exec('bpftool', 'map', 'create', join(pins, name), ...half);

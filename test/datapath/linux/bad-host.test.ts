@@ -32,7 +32,7 @@ const MESH: readonly TestKey[] = [
   node('far', '198.51.100.3', 3),
 ];
 
-/** A service with affinity, which rules of nftables do not have. */
+/** A service with affinity, which nftables rules do not support. */
 const STICKY = `
 apiVersion: v1
 kind: Service
@@ -40,7 +40,7 @@ metadata: { name: web, namespace: shop }
 spec: { clusterIP: 172.16.0.1, sessionAffinity: ClientIP, ports: [{ name: http, port: 80, protocol: TCP }] }
 `;
 
-/** What stands of each part. */
+/** Returns the state of each part. */
 function parts({ parts: all }: DatapathDocument): Record<string, string> {
   return Object.fromEntries(all.map(({ name, state, missing }) => [name, [state, ...missing].join(': ')]));
 }
@@ -61,7 +61,7 @@ describeOnLinux('an agent on a host with missing requirements', needs, () => {
   });
   afterAll(() => scratch[Symbol.dispose]());
 
-  /** A host of its own, with a link to others; and an agent there that has these capabilities alone. */
+  /** A separate host with a link to others, and an agent on it that has only these capabilities. */
   const start = (name: string, capabilities: string, ...words: readonly string[]): AgentProcess => {
     host = scratch.namespace(name);
     for (const line of [
@@ -91,7 +91,7 @@ describeOnLinux('an agent on a host with missing requirements', needs, () => {
   it('runs completely with the two capabilities of the guide', async () => {
     const agent = start('two', '-all,+bpf,+net_admin');
     const running = { nodes: 'running', ipcache: 'running', services: 'running' };
-    // The tables are kept before the address of the local node is known.
+    // The tables are unchanged until the address of the local node is known.
     await agent.until((document) => isDeepStrictEqual(parts(document), running));
     await agent.settled();
     expect(dumpPrefixes(join(pins, 'two/ipcache')).get('10.2.0.9/32')).toBe('66000 via 192.168.0.2');
@@ -100,7 +100,7 @@ describeOnLinux('an agent on a host with missing requirements', needs, () => {
 
     host.run('ip', 'link', 'set', 'eth0', 'name', 'uplink');
     host.run('ip', 'link', 'set', 'dpcache_vxlan', 'name', 'strange');
-    // The device, the route over it and the renamed link are mended one after the other.
+    // The device, its route and the renamed link are repaired one after the other.
     await agent.until(() => {
       const all = routes(host);
       return (

@@ -8,7 +8,10 @@ import { ManualClock } from '../../base/support/manual-clock.ts';
 import { advance } from '../../kvstore/support/settle.ts';
 import { FakeTable, ManualTurns } from './support/fake-table.ts';
 
-/** A kernel in which a service leads to the node that it names: what a client meets when the path is gone first. */
+/**
+ * A kernel in which a service leads to the node that it names. Shows what happens to a client if the path is
+ * removed first.
+ */
 class Kernel {
   readonly turns = new ManualTurns();
   readonly services = new FakeTable();
@@ -17,7 +20,7 @@ class Kernel {
   readonly hold = new DeleteHold(this.turns.clock, { [Symbol.iterator]: () => [this.keptServices].values() });
   readonly keptServices = this.#kept(this.services, this.wanted.services);
   readonly keptPaths = this.#kept(this.paths, this.wanted.paths, () => this.hold.passed());
-  /** Paths that were deleted while a service led there. */
+  /** Paths that were deleted while a service led to them. */
   readonly missed: string[] = [];
 
   constructor() {
@@ -48,7 +51,7 @@ class Kernel {
   async later(ms: number): Promise<void> {
     for (let left = ms; left > 0; left -= 100) {
       this.turns.clock.advance(Math.min(100, left));
-      // What the clock has let go asks for a turn.
+      // Keys released by the clock request a turn.
       await this.turns.turn();
       await this.turns.settle();
     }
@@ -184,7 +187,10 @@ describe('deletes of paths', () => {
     expect(kernel.turns.clock.pending).toBe(0);
   });
 
-  /** A table in front whose writes end when they are let go; `missing` counts down with each look. */
+  /**
+   * A table in front whose writes end when the test releases them. `missing`: the values of consecutive
+   * reads.
+   */
   function table(...missing: number[]): { readonly flush: () => void; readonly before: DependentTable } {
     let flush = (): void => {};
     const flushed = new Promise<void>((resolve) => {
@@ -216,7 +222,7 @@ describe('deletes of paths', () => {
   it('wait at most ten seconds in total, however often the earlier tables are checked', async () => {
     const clock = new ManualClock();
     let looks = 0;
-    // Its first writes end after 6 s and leave something out; the next never end.
+    // Its first writes end after 6 s and skip something; the next never end.
     const before: DependentTable = {
       flushed: () => new Promise((resolve) => void (++looks === 1 && clock.after(6_000, resolve))),
       missing: () => 1,

@@ -7,7 +7,7 @@ import { exec, leftovers, Scratch } from './support/scratch.ts';
 
 const ROOT = new URL('../../..', import.meta.url).pathname;
 
-/** Runs a process that makes one of each and ends in some way; gives its number. */
+/** Runs a process that makes one item of each kind and ends in some way. Returns its process id. */
 function madeAndEnded(how: string): number {
   const program = join(ROOT, 'test/datapath/linux/support/making-and-ending.ts');
   const run = spawnSync(process.execPath, ['--import', 'tsx', program, how], { cwd: ROOT, encoding: 'utf8' });
@@ -69,7 +69,7 @@ describe('a test that is impossible on a machine', () => {
   const scratch = new Scratch();
   afterAll(() => scratch[Symbol.dispose]());
 
-  /** What a run of Vitest says that lacks the programs which bear witness. */
+  /** Returns the output of a Vitest run without the tools that check the kernel. */
   function run(required: string): { readonly status: number | null; readonly said: string } {
     const folder = scratch.folder();
     const support = join(ROOT, 'test/datapath/linux/support/requirements.ts');

@@ -45,7 +45,7 @@ function setUp({ layout = '1.17', maxEntries = 512_000 }: SetUpOptions = {}) {
   return { scratch, path, bpf, open, [Symbol.dispose]: () => scratch[Symbol.dispose]() };
 }
 
-/** Each entry as the kernel's own tool shows its bytes, key and value. */
+/** Returns the bytes of each entry as the kernel's own tool prints them, key and value. */
 function bytesOf(path: string): readonly string[] {
   const entries = JSON.parse(exec('bpftool', '-j', 'map', 'dump', 'pinned', path)) as readonly {
     readonly key: readonly string[];
@@ -116,7 +116,8 @@ describeOnLinux('the ipcache in the kernel', ['maps', 'bpftool'], () => {
     });
     const item = { identity: 258, encryptKey: 5, flags: 0, tunnel: expect.any(Number) };
     expect(kept.lookup('10.1.2.3/32')).toMatchObject({ actual: item, desired: item });
-    // As a program: the longest prefix that contains it. The reader of a dump notices nothing.
+    // Looks up like a program: the longest prefix that contains the address. The reader of a dump notices
+    // nothing.
     const seen: string[] = [];
     for (const [key] of table.dump()) {
       seen.push(key);
@@ -178,7 +179,7 @@ describeOnLinux('the ipcache in the kernel', ['maps', 'bpftool'], () => {
     using it = setUp();
     const ipcache = new IPCache();
     const { kept, turns, table } = it.open(ipcache);
-    // A cluster id above 511, which nobody has.
+    // A cluster id above 511, which no cluster has.
     const key = '40 00 00 00 07 02 00 01 0a 01 02 03 00 00 00 00 00 00 00 00 00 00 00 00'.split(' ');
     const value = Array.from({ length: 12 }, () => '1');
     exec('bpftool', 'map', 'update', 'pinned', it.path, 'key', 'hex', ...key, 'value', ...value);
@@ -219,7 +220,7 @@ describeOnLinux('the ipcache in the kernel', ['maps', 'bpftool'], () => {
   });
 });
 
-/** Numbers that look random and are the same each time. */
+/** Yields pseudo-random numbers that depend only on the seed. */
 function* numbers(seed: number): Generator<number, never, void> {
   for (let state = seed; ; ) {
     state = (Math.imul(state, 1_664_525) + 1_013_904_223) >>> 0;
@@ -267,7 +268,7 @@ describeOnLinux('a program in the kernel', ['maps'], () => {
       const model = new NaiveTrie();
       const random = numbers(bytes);
       const next = (): number => random.next().value;
-      // Few values in each byte, so that prefixes lie in each other and addresses in them.
+      // Few values for each byte, so that many prefixes contain others and addresses.
       const draw = (): Uint8Array =>
         Uint8Array.from({ length: bytes }, () => next() % (bytes === 4 ? 24 : 3));
       const hosts: Uint8Array[] = [];
@@ -328,7 +329,7 @@ describeOnLinux('a program in the kernel', ['maps'], () => {
   });
 });
 
-/** What a listener of the cache would know, as the map has it. */
+/** Returns what a listener of the cache would have, in the form of the map. */
 function wanted(ipcache: IPCache): Record<string, string> {
   const rows = Array.from(ipcache.entries(), ({ key, identity, hostIP, encryptKey }) => {
     const [ip = '', ...space] = key.split('@');
@@ -366,7 +367,7 @@ const CLAIM = fc.record({
 
 type Claimed = typeof CLAIM extends fc.Arbitrary<infer T> ? T : never;
 
-/** Takes the claims, some of them in one turn, in a few lives of a process; no identity withdraws one. */
+/** Writes the claims, some of them in one turn, in a few lives of a process. No identity is withdrawn. */
 async function live(map: BatchedMap, claims: readonly Claimed[]): Promise<void> {
   const ipcache = new IPCache();
   const start = async () => {

@@ -488,7 +488,7 @@ describe('a kept table', () => {
   });
 });
 
-/** What a test does to a table, to what is desired, and to their time. */
+/** A change by a test of a table, of the desired items, or of their time. */
 type Step =
   | { readonly do: 'set'; readonly key: string; readonly item: string | undefined }
   | { readonly do: 'tamper'; readonly key: string; readonly item: string | undefined }
@@ -509,7 +509,7 @@ const STEP: fc.Arbitrary<Step> = fc.oneof(
   },
 );
 
-/** What is to be in the end: all that is desired; where there is no room for all, the highest of them. */
+/** Returns the required end state: all desired items; if there is not enough room, the highest ranks. */
 function ranksOf(desired: ReadonlyMap<string, string>, capacity: number): readonly string[] {
   return [...desired.values()].sort((a, b) => Number(b) - Number(a)).slice(0, capacity);
 }

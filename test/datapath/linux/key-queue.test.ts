@@ -4,7 +4,7 @@ import { KeyQueue } from '../../../src/datapath/linux/key-queue.ts';
 
 type Step = { readonly add: string; readonly order: number } | { readonly take: 1 | -1 };
 
-/** A list of keys that wait, each once, and a scan for the next one. */
+/** A list of waiting keys without duplicates, which is scanned for the next one. */
 class NaiveQueue {
   #waiting: (readonly [order: number, key: string])[] = [];
 

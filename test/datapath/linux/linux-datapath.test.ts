@@ -14,7 +14,7 @@ import type { ProbeAnswer } from '../../../src/datapath/linux/probe.ts';
 import { NOTHING_KNOWN } from '../../../src/datapath/linux/services/desired-services.ts';
 import { FakeTable, ManualTurns } from './support/fake-table.ts';
 
-/** Engines that say texts under keys, when a test lets them; and who has subscribed to them, in order. */
+/** Engines that announce texts under keys when a test calls `say`, and their subscribers, in order. */
 class FakeEngines {
   readonly said: Map<string, string> = new Map();
   readonly subscribed: LinuxPartName[] = [];
@@ -33,7 +33,7 @@ class FakeEngines {
   }
 }
 
-/** A datapath of parts, each of which keeps a table equal to all that is said. */
+/** A datapath of parts, each of which keeps a table equal to everything announced. */
 class Rig {
   readonly turns: ManualTurns = new ManualTurns();
   readonly engines: FakeEngines = new FakeEngines();
@@ -81,7 +81,7 @@ class Rig {
     return datapath;
   }
 
-  /** Ports of engines, as far as they are used: who subscribes is told of each key that is said. */
+  /** The used ports of engines: a subscriber receives each announced key. */
   get ports(): DatapathEngines {
     const follow = (name: LinuxPartName) => {
       this.engines.follow(name, (key) => this.#marks.get(name)?.(key));
@@ -181,7 +181,7 @@ describe('a Linux datapath', () => {
     datapath.setServiceInputs({ ...NOTHING_KNOWN, isLocalComplete: true });
     await rig.turns.settle();
     expect(services.calls.flat()).toEqual(['+ added new', '+ local new', '- gone']);
-    // Neither a change nor a repair touches one that is held.
+    // Neither a change nor a repair touches a held key.
     rig.engines.say('global', 'newer');
     rig.engines.say('local', 'newer');
     expect(await rig.turns.until(datapath.repair())).toEqual([]);

@@ -131,7 +131,7 @@ describeOnLinux(
       expect(await peers.get(name)?.do('serve', { protocol: 'tcp', ip, port })).toEqual({});
     }
 
-    /** Who answered three connections, or what failed. */
+    /** Returns the backends of three connections, or the error. */
     async function asked(name: string, ip: string, port: number): Promise<readonly string[]> {
       const counts = (await peers.get(name)?.ask('tcp', ip, port, 3)) ?? {};
       return Object.keys(counts).map((text) => text.split(' ')[0] ?? '');

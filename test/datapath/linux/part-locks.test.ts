@@ -73,7 +73,7 @@ describeOnLinux('a host that an agent manages', ['maps', 'routes', 'nftables', '
       ...RUNS,
       ipcache: `unavailable another agent uses the pins in ${one}: stop it, or set another folder with --datapath-pins`,
     });
-    // A dry run writes nothing, and so is in nobody's way.
+    // A dry run writes nothing, so it blocks nothing.
     expect(states(open(host, optionsOf(one, { dryRun: true })))).toEqual(RUNS);
     first[Symbol.dispose]();
     expect(states(open(host, optionsOf(one)))).toEqual(RUNS);

@@ -58,7 +58,10 @@ describeOnLinux('pins of a datapath', ['maps', 'sockets', 'nftables', 'namespace
   };
   const missing = (datapath: LinuxDatapath): readonly string[] =>
     datapath.status().parts.flatMap((part) => part.missing);
-  /** Waits for what an event of the kernel causes. At each look `stepMs` pass on the clock, in total less than `limitMs`. */
+  /**
+   * Waits for a consequence of a kernel event. At each look `stepMs` pass on the clock, in total less than
+   * `limitMs`.
+   */
   const within = (limitMs: number, stepMs: number, what: string, isSo: () => boolean): Promise<void> => {
     const end = clock.now() + limitMs - 1;
     return until(what, () => {
@@ -82,7 +85,7 @@ describeOnLinux('pins of a datapath', ['maps', 'sockets', 'nftables', 'namespace
     for (const name of readdirSync(pins)) rmSync(join(pins, name));
     expect(missing(datapath)).toContain('map ipcache is missing, expected pinned');
     expect(missing(datapath)).toHaveLength(21);
-    // An event of the folder causes it, not the look of every ten seconds.
+    // Caused by an event of the folder, not by the check every ten seconds.
     await within(1_000, 20, 'all pins are back', () => missing(datapath).length === 0);
     expect(missing(datapath)).toEqual([]);
     expect(maps.map((name) => [name, idOf('map', name)])).toEqual(before);
@@ -104,7 +107,7 @@ describeOnLinux('pins of a datapath', ['maps', 'sockets', 'nftables', 'namespace
       await within(20_000, 1_000, 'the pin is back', () => existsSync(join(pins, 'ipcache')));
       expect([idOf('map', 'ipcache'), missing(datapath)]).toEqual([id, []]);
     }
-    // From the next look on an event of the new folder causes it, too.
+    // From the next check on, an event of the new folder is the cause again.
     clock.advance(10_000);
     await turn();
     rmSync(join(pins, 'ipcache'));

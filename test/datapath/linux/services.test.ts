@@ -11,12 +11,15 @@ const SERVICE = '172.16.0.10';
 const GLOBAL_SERVICE = '172.16.0.11';
 const PORT = 8080;
 
-/** Answers with its address. */
+/** A server that answers with its address. */
 const SERVER = `for (const ip of process.argv.slice(1)) require('node:net')
   .createServer((socket) => socket.on('error', () => {}).end(ip))
   .listen({ host: ip, port: ${PORT}, backlog: 1000 }, () => console.log('listens'));`;
 
-/** Ten at a time connect to each service until nobody listens; a line for each answer, or for each error. */
+/**
+ * Opens connections to each service, ten at a time, until nobody listens. Prints a line for each answer or
+ * error.
+ */
 const CLIENT = `const { connect } = require('node:net');
 const once = (service) => {
   let answer = '';
@@ -29,7 +32,7 @@ for (const service of process.argv.slice(1)) for (let i = 0; i < 10; i++) once(s
 
 const manifests = (...backends: readonly string[]): string => manifest('web', SERVICE, backends);
 
-/** A service, global if it is not `web`, and its slice. */
+/** Returns a service, global unless it is `web`, and its slice. */
 const manifest = (name: string, clusterIP: string, backends: readonly string[]): string => `
 apiVersion: v1
 kind: Service
@@ -44,7 +47,7 @@ ports: [{ name: http, port: ${PORT}, protocol: TCP }]
 endpoints: [${backends.map((ip) => `{ addresses: [${ip}], conditions: { ready: true } }`).join(', ')}]
 `;
 
-/** What a client has been answered: how often each address, and each error. */
+/** A client: counts answers by address, and errors by code. */
 class Client {
   readonly counts: Map<string, number> = new Map();
   #rest = '';
@@ -75,7 +78,7 @@ class Client {
     return [...this.counts.keys()].filter((line) => line.startsWith('error'));
   }
 
-  /** Resolves once there are so many more answers. */
+  /** Resolves after `count` more answers. */
   async more(count: number): Promise<void> {
     const goal = this.total + count;
     while (this.total < goal) await new Promise((resolve) => setTimeout(resolve, 10));
@@ -102,7 +105,7 @@ describeOnLinux(
       const host = scratch.namespace('host');
       const backends = ['10.1.0.10', '10.2.0.10', '10.3.0.10'];
       for (const ip of backends) host.run('ip', 'address', 'add', `${ip}/32`, 'dev', 'lo');
-      host.run('ip', 'route', 'add', 'default', 'dev', 'lo'); // what rules rewrite has to be routed first
+      host.run('ip', 'route', 'add', 'default', 'dev', 'lo'); // packets must be routed before rules rewrite them
       const server = spawn('nsenter', [`--net=${host.path}`, process.execPath, '-e', SERVER, ...backends]);
       scratch.defer(() => void server.kill('SIGKILL'));
       await new Promise((resolve) => server.stdout.once('data', resolve));
@@ -121,21 +124,21 @@ describeOnLinux(
       const [one = 0, other = 0] = client.counts.values();
       expect(Math.abs(one - other) / client.total).toBeLessThan(0.1);
 
-      // Meanwhile another backend has come, and the second has gone.
+      // Meanwhile another backend was added, and the second was removed.
       writeFileSync(file, manifests('10.1.0.10', '10.3.0.10'));
-      // The maps get another size.
+      // The size of the maps changes.
       const second = new AgentProcess(scratch, [...words, '--datapath-service-capacity', '2000']);
       await second.settled();
       const shown = exec('bpftool', '-j', 'map', 'show', 'pinned', join(pins, 'services4'));
       expect(JSON.parse(shown).max_entries).toBe(10_000);
-      await client.more(100); // those under way
+      await client.more(100); // connections in progress
       const gone = client.counts.get('10.2.0.10');
       await client.more(4000);
       expect(client.errors).toEqual([]);
       expect(client.counts.get('10.2.0.10')).toBe(gone);
       expect(client.counts.get('10.3.0.10')).toBeGreaterThan(1800);
 
-      // Rules of nftables take over from the programs, which go.
+      // nftables rules replace the programs, which are removed.
       await second.kill('SIGTERM');
       const through = ['nsenter', `--net=${host.path}`];
       const third = new AgentProcess(scratch, [...words, '--datapath-services', 'nftables'], through);
@@ -146,7 +149,7 @@ describeOnLinux(
       await client.more(500);
       expect(client.errors).toEqual([]);
 
-      // And the other way round.
+      // And in the other direction.
       await third.kill('SIGTERM');
       host.run('ip', 'route', 'add', '10.9.0.0/24', 'dev', 'lo', 'proto', '201');
       host.run('ip', 'route', 'add', '10.8.0.0/24', 'dev', 'lo', 'proto', 'static');
@@ -158,7 +161,7 @@ describeOnLinux(
       expect(client.errors).toEqual([]);
       await fourth.kill('SIGTERM');
 
-      // Off, they are the business of others: nothing of ours stays.
+      // If off, nothing of ours remains.
       const fifth = new AgentProcess(scratch, [...words, '--datapath-services', 'off'], through);
       await fifth.settled();
       await until(() => !exec('bpftool', 'cgroup', 'show', cgroup).includes('connect4'));
@@ -231,7 +234,7 @@ describeOnLinux(
         ),
       );
       expect(released.waitsFor.length).toBeGreaterThan(0);
-      await client.more(200); // those under way
+      await client.more(200); // connections in progress
       const before = new Map(client.counts);
       await client.more(1400);
       expect(client.errors).toEqual([]);

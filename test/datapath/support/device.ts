@@ -13,7 +13,7 @@ import type { AnnouncedService } from '../../../src/servicecache/announcement.ts
 import { attributes } from '../../ipcache/support/naive-ipcache.ts';
 import { nameOf, text } from '../../servicecache/support/plain.ts';
 
-/** A device that does what it is told, writes down what it was told, and complains of what it had no need to be told. */
+/** A device that applies its calls, records them, and complains of unnecessary ones. */
 export class Device {
   readonly prefixes: Map<string, IPCacheEntry> = new Map();
   readonly services: Map<string, AnnouncedService> = new Map();
@@ -21,7 +21,7 @@ export class Device {
   readonly told: string[] = [];
   readonly complaints: string[] = [];
 
-  /** It goes on with what another one had. */
+  /** Continues with the state of `before`. */
   constructor(before?: Device) {
     for (const [prefix, entry] of before?.prefixes ?? []) this.prefixes.set(prefix, entry);
     for (const [id, announced] of before?.services ?? []) this.services.set(id, announced);
@@ -40,7 +40,7 @@ export class Device {
     return { ipcache: this.prefixes, services: [...this.services.values()], nodes: [...this.nodes.values()] };
   }
 
-  /** Everything that it has, as text. */
+  /** Returns its whole state as text. */
   view(): readonly string[] {
     return [
       ...[...this.prefixes].map(([prefix, entry]) => `${prefix} ${attributes(entry)}`),

@@ -6,7 +6,7 @@ import { createService } from '../../../src/servicecache/service.ts';
 import { ServiceCache } from '../../../src/servicecache/service-cache.ts';
 import { ManualClock } from '../../base/support/manual-clock.ts';
 
-/** One change as any engine has it: a value under a key, undefined where there is none. */
+/** One change of any engine: the value of a key, undefined if deleted. */
 export interface Change {
   readonly key: string;
   readonly old: number | undefined;
@@ -23,7 +23,7 @@ export interface Probe {
 /** An engine that holds a number under each of a few keys. */
 export interface Subject {
   readonly name: string;
-  /** Whether a listener is notified that its replay is complete, and ended when it fails: not a handler of nodes. */
+  /** False for node handlers; the others are notified that their replay is complete or has failed. */
   readonly hasReplayEnd: boolean;
   put(key: string, value: number): void;
   remove(key: string): void;
@@ -34,7 +34,7 @@ export interface Subject {
 
 export const KEYS: readonly string[] = ['1', '2', '3', '4', '5'];
 
-/** Identities of IPs; replayed two entries at a time. */
+/** Identities of IPs. A replay has slices of two entries. */
 function ipcacheSubject(): Subject {
   const cache = new IPCache({ replayChunk: 2 });
   const source = 'kvstore';
@@ -123,5 +123,5 @@ function numberOf(text: string | undefined): number | undefined {
   return text === undefined ? undefined : Number(text);
 }
 
-/** Makes each engine afresh. */
+/** Functions that create each engine. */
 export const SUBJECTS: readonly (() => Subject)[] = [ipcacheSubject, serviceSubject, nodeSubject];

@@ -17,13 +17,13 @@ function claim(source: Source, owner = '', identity = 300): HeldClaim {
 const strength = (of: HeldClaim): string => `${SOURCES.indexOf(of.source)} ${of.owner}`;
 const sameWriter = (a: HeldClaim, b: HeldClaim): boolean => strength(a) === strength(b);
 
-/** A list of keys as they were put, each with its claims. */
+/** A waiting key with its claims. */
 interface Place {
   readonly key: string;
   readonly claims: readonly HeldClaim[];
 }
 
-/** What waits, as obviously as can be: keys in the order in which they got the source that they have. */
+/** A naive model of the waiting claims: keys in the order in which they got their source. */
 class NaiveWaiting {
   places: readonly Place[] = [];
   dropped = 0;
@@ -108,7 +108,7 @@ const step = fc.oneof(
 
 class Fault extends Error {}
 
-/** Does a step with both; what they answer has to agree. */
+/** Applies a step to both. Their answers must be equal. */
 function play(what: Step, waiting: WaitingClaims, naive: NaiveWaiting): void {
   if (what.do === 'batch') {
     const before = naive.places;

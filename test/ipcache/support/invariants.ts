@@ -3,7 +3,7 @@ import type { IPCache } from '../../../src/ipcache/ipcache.ts';
 import type { IPCacheChange, IPCacheEntry, IPCacheListener } from '../../../src/ipcache/types.ts';
 import { attributes, longestMatch } from './naive-ipcache.ts';
 
-/** What the tests use of a cache, so that a broken one can stand in for it. */
+/** The part of a cache that the tests use, so that a mutant can replace it. */
 export type CacheUnderTest = Pick<
   IPCache,
   | 'upsert'
@@ -21,12 +21,14 @@ export type CacheUnderTest = Pick<
   | 'subscribeOwners'
 >;
 
-/** A listener that folds what it is told, and complains of noise (I3) and of an `old` that it was never told. */
+/**
+ * A listener that folds its events, and complains of events without a change (I3) and of an unknown `old`.
+ */
 export class FoldingListener implements IPCacheListener {
   readonly view: Map<string, IPCacheEntry> = new Map();
   readonly complaints: string[] = [];
   synced = 0;
-  /** Prefixes told since the last `takeTold`. */
+  /** Reported prefixes since the last `takeTold`. */
   #told: string[] = [];
 
   onChanges(changes: readonly IPCacheChange[]): void {
@@ -55,7 +57,7 @@ export class FoldingListener implements IPCacheListener {
   }
 }
 
-/** A map of entries as plain sorted data, to compare and to print. */
+/** Returns a map of entries as plain sorted data, for comparison and output. */
 export function plain(view: ReadonlyMap<string, IPCacheEntry>): Record<string, unknown> {
   const rows = [...view].map(([prefix, { identity, hostIP, encryptKey, k8s }]) => [
     prefix,
@@ -64,7 +66,7 @@ export function plain(view: ReadonlyMap<string, IPCacheEntry>): Record<string, u
   return Object.fromEntries(rows.sort(([a], [b]) => (String(a) < String(b) ? -1 : 1)));
 }
 
-/** I1: what the listener has folded is what a new one is given. */
+/** I1: the folded events of a listener are equal to the replay of a new one. */
 export function foldEqualsDump(cache: CacheUnderTest, folded: FoldingListener): string[] {
   const fresh = new FoldingListener();
   cache.subscribe(fresh)();
@@ -78,7 +80,7 @@ export function foldEqualsDump(cache: CacheUnderTest, folded: FoldingListener): 
   return problems;
 }
 
-/** I5: `lookupByIdentity` (and its count) is the inverse of the entries; for caches without a model beside them. */
+/** I5: `lookupByIdentity` (and its count) is the inverse of the entries; for caches without a model. */
 export function identityIsInverse(cache: CacheUnderTest): string[] {
   const entries = [...cache.entries({ includeShadowed: true })];
   return [...new Set([...entries.map(({ identity }) => identity), 100, 200, 300])].flatMap((id) => {
@@ -90,7 +92,7 @@ export function identityIsInverse(cache: CacheUnderTest): string[] {
   });
 }
 
-/** I6: `lookup` finds the longest of the prefixes; for caches without a model beside them. */
+/** I6: `lookup` finds the longest prefix; for caches without a model. */
 export function longestPrefixWins(cache: CacheUnderTest, addresses: readonly string[]): string[] {
   const keys = Array.from(cache.entries(), ({ key }) => key);
   return addresses.flatMap((address) => {

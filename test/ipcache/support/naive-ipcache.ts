@@ -1,7 +1,7 @@
 import { BlockList, isIP } from 'node:net';
 import type { Claim, K8sMetadata, Writer } from '../../../src/ipcache/types.ts';
 
-// The precedence table, written down a second time.
+// The precedence table, written independently.
 const RANKS = [
   'unspec',
   'restored',
@@ -21,7 +21,7 @@ export interface NaiveClaim {
   readonly claim: Claim;
 }
 
-/** A key that changed hands; writers as text, undefined for nobody. */
+/** A key whose owner changed; writers as text, undefined for none. */
 export interface NaiveOwnerChange {
   readonly key: string;
   readonly previous: string | undefined;
@@ -30,7 +30,7 @@ export interface NaiveOwnerChange {
 
 type Outcome = 'applied' | 'unchanged' | 'overruled' | 'not-found' | 'not-owner';
 
-/** What listeners see of an entry, as text: good enough to compare. */
+/** Returns the visible part of an entry as text, for comparison. */
 export function attributes(entry: Omit<Claim, 'source' | 'owner'>): string {
   const { identity, hostIP = null, encryptKey = 0, k8s } = entry;
   return `${identity} ${hostIP} ${encryptKey} ${k8s === undefined ? null : podText(k8s)}`;
@@ -66,21 +66,21 @@ function strongestFirst(a: NaiveClaim, b: NaiveClaim): number {
   return rank !== 0 ? rank : owners[0] === owners[1] ? 0 : [...owners].sort()[0] === owners[0] ? -1 : 1;
 }
 
-/** A writer as text. */
+/** Returns a writer as text. */
 export function writerName({ source, owner = '' }: Writer): string {
   return `${source}/${owner}`;
 }
 
-/** Everything that a failed batch has to leave as it was. */
+/** Everything that a failed batch must leave unchanged. */
 interface State {
   readonly claims: readonly NaiveClaim[];
-  /** Keys of which a claim was overruled or replaced by another writer's since they were free. */
+  /** Keys of which a claim was overruled, or replaced by another writer's, since they had no claim. */
   readonly contested: ReadonlySet<string>;
-  /** Keys that changed hands, step by step, since {@link NaiveIPCache.takeOwnerChanges}. */
+  /** Owner changes, step by step, since {@link NaiveIPCache.takeOwnerChanges}. */
   readonly hands: readonly NaiveOwnerChange[];
 }
 
-/** The rules of SEMANTICS 2 over a plain list of claims, with nothing kept that could be worked out. */
+/** The rules of SEMANTICS 2 over a plain list of claims, without derived state. */
 export class NaiveIPCache {
   readonly retain: boolean;
   #state: State = { claims: [], contested: new Set(), hands: [] };
@@ -93,7 +93,7 @@ export class NaiveIPCache {
     return this.#state.claims;
   }
 
-  /** The claims on a key, strongest first. Keys are canonical. */
+  /** Returns the claims on a key, strongest first. Keys are canonical. */
   on(key: string): readonly NaiveClaim[] {
     return this.claims.filter((held) => held.key === key).sort(strongestFirst);
   }
@@ -137,7 +137,7 @@ export class NaiveIPCache {
     return gone.length;
   }
 
-  /** Runs `work`; when it fails, nothing of it is left. */
+  /** Runs `work`. If it fails, nothing changes. */
   batch<T>(work: () => T, fails: boolean): T {
     const before = this.#state;
     const result = work();
@@ -145,7 +145,7 @@ export class NaiveIPCache {
     return result;
   }
 
-  /** Keys that were contested and have changed hands, net, by key. */
+  /** Returns the net owner changes of contested keys, by key. */
   takeOwnerChanges(): readonly NaiveOwnerChange[] {
     const { hands } = this.#state;
     this.#state = { ...this.#state, hands: [] };
@@ -192,7 +192,7 @@ export class NaiveIPCache {
   }
 }
 
-/** The longest of the keys that contain an address; an endpoint is longer than any CIDR. */
+/** Returns the longest of the keys that contain an address; an endpoint is longer than any CIDR. */
 export function longestMatch(keys: Iterable<string>, address: string): string | undefined {
   const matches = [...keys].filter((key) => contains(key, address));
   return matches.sort((a, b) => lengthOf(b) - lengthOf(a))[0];
@@ -205,11 +205,11 @@ function lengthOf(key: string): number {
 const MAPPED = new BlockList();
 MAPPED.addSubnet('::ffff:0:0', 96, 'ipv6');
 
-/** Answers for the handful of keys and addresses that histories use; larger tests do not fill the memory with theirs. */
+/** Answers for the few keys and addresses of histories. Larger tests do not use this cache. */
 const asked = new Map<string, Map<string, boolean>>();
 const MAX_ASKED = 64;
 
-/** As Node.js sees it, not our own arithmetic. An IPv4-mapped address is IPv4, one with a zone id is none. */
+/** Uses Node.js, not our own arithmetic. An IPv4-mapped address is IPv4; one with a zone id is none. */
 function contains(keyInSpace: string, addressInSpace: string): boolean {
   const [key = '', space] = keyInSpace.split('@');
   const [address = '', own] = addressInSpace.split('@');

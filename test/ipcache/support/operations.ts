@@ -3,7 +3,7 @@ import type { Claim, K8sMetadata, Writer } from '../../../src/ipcache/types.ts';
 import type { CacheUnderTest } from './invariants.ts';
 import type { NaiveIPCache } from './naive-ipcache.ts';
 
-/** A key as somebody writes it, and its canonical form, worked out by hand. */
+/** A spelling of a key, and its canonical form, derived by hand. */
 export interface Spelling {
   readonly text: string;
   readonly key: string;
@@ -122,7 +122,7 @@ export const batch: fc.Arbitrary<Operation> = batchOf(
   fc.oneof({ weight: 6, arbitrary: single }, { weight: 1, arbitrary: batchOf(single) }),
 );
 
-/** Histories over a handful of keys, writers and values: collisions of every kind are common. */
+/** Histories over few keys, writers and values: collisions of every kind are common. */
 export const history: fc.Arbitrary<readonly Operation[]> = fc.array(
   fc.oneof({ weight: 6, arbitrary: single }, { weight: 1, arbitrary: batch }),
   { minLength: 1, maxLength: 24, size: 'max' },
@@ -136,7 +136,7 @@ export const singles: fc.Arbitrary<readonly Operation[]> = fc.array(single, {
 
 const FAILURE = new Error('the batch fails');
 
-/** Does it to the cache; gives what it returned. */
+/** Applies the operation to the cache. Returns its result. */
 export function apply(cache: CacheUnderTest, operation: Operation): unknown {
   switch (operation.op) {
     case 'upsert':
@@ -159,7 +159,7 @@ export function apply(cache: CacheUnderTest, operation: Operation): unknown {
   }
 }
 
-/** The same to the model. */
+/** Applies the operation to the model. */
 export function applyNaively(model: NaiveIPCache, operation: Operation): unknown {
   switch (operation.op) {
     case 'upsert':

@@ -23,7 +23,7 @@ import {
 /** Makes a cache in one of the two modes. */
 export type MakeCache = (retainOverruled: boolean) => CacheUnderTest;
 
-/** A law of the engine, for any engine and mode; a mutant must break its own. */
+/** A law of the engine, for any engine and mode. Each mutant must break its law. */
 export type Law = (
   make: MakeCache,
   retain: boolean,
@@ -47,7 +47,7 @@ function sorted(map: ReadonlyMap<string, string>): readonly (readonly [string, s
   return [...map].sort(([a], [b]) => (a < b ? -1 : 1));
 }
 
-/** Everything that can be read, to compare states. */
+/** Returns all readable state, for comparison. */
 function everything(cache: CacheUnderTest): unknown {
   const fresh = new FoldingListener();
   cache.subscribe(fresh)();
@@ -59,7 +59,7 @@ function diff(before: ReadonlyMap<string, string>, after: ReadonlyMap<string, st
   return [...prefixes].filter((prefix) => before.get(prefix) !== after.get(prefix)).sort();
 }
 
-/** Runs a history on cache and model side by side and calls `verify` after every step. */
+/** Runs a history on cache and model, and calls `verify` after every step. */
 function together(
   make: MakeCache,
   retain: boolean,
@@ -200,8 +200,8 @@ export const I7_isolation: Law = (make, retain) =>
   });
 
 /**
- * Of a batch and of what follows it, listeners are notified of exactly the prefixes that differ and of exactly the keys
- * that changed hands, once each; of one that throws nothing is left, not even in what follows.
+ * After a batch and the steps that follow, listeners are notified once of each prefix that differs and of
+ * each key whose owner changed. A batch that throws leaves nothing, not even in later steps.
  */
 export const I8_batches: Law = (make, retain) =>
   fc.property(history, batch, singles, (setup, first, afterwards) => {

@@ -14,7 +14,7 @@ import { type ObjectFields, parseObject } from '../../../src/k8s/parse-object.ts
 import { POD_FIELDS, readPod } from '../../../src/k8s/parse-pod.ts';
 import { readService, SERVICE_FIELDS } from '../../../src/k8s/parse-service.ts';
 
-/** An object that writes down which of its fields are looked at, whether they are there or not. */
+/** Returns an object that records which of its fields are read, existing or not. */
 function observed(value: unknown, path: string, looked: Set<string>): unknown {
   if (typeof value !== 'object' || value === null) return value;
   const at = (name: string): string => {
@@ -129,7 +129,7 @@ it.each<[string, readonly string[], (fields: ObjectFields) => unknown, object]>(
   const asked = [...identifying, ...fields];
   const isUnder = (path: string, other: string): boolean => path === other || path.startsWith(`${other}.`);
   const paths = [...looked].filter((path) => path !== '');
-  // A path that goes on below it is only on the way to what is asked for.
+  // A prefix of a requested path is read only on the way to it.
   const unasked = paths.filter((path) => !asked.some((one) => isUnder(path, one) || isUnder(one, path)));
   expect(unasked).toEqual([]);
   expect(fields.filter((one) => !paths.some((path) => isUnder(path, one)))).toEqual([]);

@@ -17,7 +17,7 @@ afterEach(async () => {
   for (const end of ends.splice(0)) await end();
 });
 
-/** A feed of an API server that answers so whenever it is asked for what `asked` says. */
+/** Runs a feed of an API server that gives this answer to each request for which `asked` returns true. */
 async function follow(
   asked: string,
   fault: ApiFault,

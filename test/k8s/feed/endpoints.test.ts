@@ -254,7 +254,7 @@ describe('CiliumEndpointSlices', () => {
     put('s2', 2000);
     put('s1', 1000);
     expect(world.at(IP)).toContain('1000 ');
-    put('s2', 2000); // says the same again
+    put('s2', 2000); // writes the same again
     expect(world.at(IP)).toContain('1000 ');
     put('s2', 2001);
     expect(world.at(IP)).toContain('2001 ');

@@ -11,7 +11,7 @@ function kvstoreSays(world: FeedWorld, identity: number): void {
   world.ipcache.upsert(IP, { source: 'kvstore', identity, hostIP: '192.0.2.1', k8s });
 }
 
-/** Whether an address was ever without entry while something went on. */
+/** Returns the times at which an address was without entry. */
 function watchGaps(world: FeedWorld): readonly string[] {
   const gaps: string[] = [];
   world.ipcache.subscribe({
@@ -43,7 +43,7 @@ describe('beside a kvstore', () => {
     const world = await new FeedWorld().started();
     world.cluster.put('ciliumendpoints', ciliumEndpoint('web'));
     world.cluster.put('ciliumendpoints', ciliumEndpoint('only-here', { ips: ['10.1.0.11'] }));
-    kvstoreSays(world, 1001); // it is listing
+    kvstoreSays(world, 1001); // it is still listing
     expect(world.at('10.1.0.11')).toBeDefined();
     const gaps = watchGaps(world);
     world.feed.kvstore('ip', 'complete');
@@ -74,7 +74,7 @@ describe('beside a kvstore', () => {
     world.cluster.put('ciliumendpoints', ciliumEndpoint('new', { ips: ['10.1.0.12'] }));
     expect(world.at('10.1.0.12')).toBeDefined();
     expect(gaps).toEqual([]); // the kvstore's claim is kept
-    world.ipcache.delete(IP, { source: 'kvstore' }); // it is back, and lists
+    world.ipcache.delete(IP, { source: 'kvstore' }); // the kvstore is connected again, and lists
     world.feed.kvstore('ip', 'complete');
     expect([...world.ipcache.entries()]).toEqual([]);
   });
@@ -122,7 +122,7 @@ describe('beside a kvstore', () => {
     world.feed.kvstore('ip', 'lost');
     expect(world.cluster.following).not.toContain('ciliumendpoints');
     expect(world.feed.blockers()).toEqual(['Kubernetes: ciliumendpoints are not complete (listing)']);
-    world.feed.kvstore('ip', 'complete'); // it is back before anything was asked for
+    world.feed.kvstore('ip', 'complete'); // the kvstore is connected again before any request
     world.clock.advance(60_000);
     expect(world.cluster.following).not.toContain('ciliumendpoints');
     expect([world.feed.status().handover.ip, world.feed.synced]).toEqual(['resting', true]);
@@ -155,7 +155,7 @@ describe('beside a kvstore', () => {
     expect(world.cluster.following).toContain('ciliumendpoints');
   });
 
-  /** A world of 1,000 endpoints that does a step of its work in each turn. */
+  /** A world of 1,000 endpoints that does one step of its work per turn. */
   async function slowWorld(): Promise<{ world: FeedWorld; turn: () => Promise<void> }> {
     const turns: (() => void)[] = [];
     const gate = new TurnGate({

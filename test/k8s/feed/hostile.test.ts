@@ -53,7 +53,7 @@ function asObject(value: unknown): Readonly<Record<string, unknown>> {
   return typeof value === 'object' && value !== null ? { ...value } : {};
 }
 
-/** What is no JSON does not come this far. */
+/** Invalid JSON does not reach this code. */
 function parsed(text: string): unknown {
   try {
     return JSON.parse(text);
@@ -62,7 +62,7 @@ function parsed(text: string): unknown {
   }
 }
 
-/** Everything that a world knows, as text. */
+/** Returns the whole state of a world as text. */
 function knows({ ipcache, nodes, services, feed }: FeedWorld): string {
   const held = [
     [...ipcache.entries()],

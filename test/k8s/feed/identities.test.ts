@@ -37,7 +37,7 @@ describe('CiliumIdentities', () => {
     put(world, '1009', labels, 1);
     expect(world.feed.identities.lookupByLabels(APP)).toBe(1009);
     expect(world.feed.identities.lookupByID(1003)).toEqual(APP);
-    put(world, '1009', labels, 9); // made again, with the same labels
+    put(world, '1009', labels, 9); // created again, with the same labels
     expect(world.feed.identities.lookupByLabels(APP)).toBe(1002);
     put(world, '1009', labels, 1);
     expect(world.feed.identities.lookupByLabels(APP)).toBe(1009);
@@ -71,7 +71,7 @@ describe('CiliumIdentities', () => {
   });
 });
 
-/** A world with the labels that are applied to pods, `uid labels` by name. */
+/** A world that records the labels applied to pods, `uid labels` by name. */
 async function labelWorld(options: Partial<KubernetesFeedOptions> = {}): Promise<{
   readonly world: FeedWorld;
   readonly applied: Map<string, string>;

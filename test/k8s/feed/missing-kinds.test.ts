@@ -49,7 +49,7 @@ class Follower {
     this.feed.start();
   }
 
-  /** Everything that a cold start must agree with. */
+  /** Everything that must equal a cold start. */
   get state(): unknown {
     const { synced, kinds } = this.feed.status();
     return {

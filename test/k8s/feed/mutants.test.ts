@@ -28,7 +28,7 @@ import {
 const newFeed = <T>(reader: ObjectReader<T>): ObjectFeed<T> =>
   new ObjectFeed(reader, { rejections: new RejectionLog() });
 
-/** Takes an address away from whoever has it: a late delete hurts the pod that has it now (K 20, 22, 32). */
+/** Removes an address from any holder: a late delete hurts the current holder (K 20, 22, 32). */
 class BySourceAlone implements AddressSink {
   readonly #ipcache: FedIPCache;
   constructor(ipcache: FedIPCache) {
@@ -41,7 +41,7 @@ class BySourceAlone implements AddressSink {
   }
 }
 
-/** As 1.17: takes only what is the object's own, and the next holder is not written (K 23). */
+/** Like 1.17: removes only the object's own address, but does not write the next holder (K 23). */
 class ForgetsTheNext implements AddressSink {
   readonly #ipcache: FedIPCache;
   constructor(ipcache: FedIPCache) {
@@ -54,7 +54,7 @@ class ForgetsTheNext implements AddressSink {
   }
 }
 
-/** Compares host IPs the wrong way round: a changed one is ignored (K 21). */
+/** Compares host IPs inversely: a changed one is ignored (K 21). */
 class InvertedHostIP extends AddressHolders {
   override change(now: EndpointAddresses | undefined, before: EndpointAddresses | undefined): void {
     const isOtherHost = now?.hostIP !== before?.hostIP;
@@ -63,14 +63,14 @@ class InvertedHostIP extends AddressHolders {
   }
 }
 
-/** The end of a list takes nothing away (K 10, #48050). */
+/** The end of a list removes nothing (K 10, #48050). */
 class NoSweep<T> extends ObjectFeed<T> {
   override start(onComplete?: () => void): ResourceSink {
     return { ...super.start(onComplete), onListed: () => {} };
   }
 }
 
-/** A broken watch takes everything away (K 10). */
+/** A broken watch removes everything (K 10). */
 class StartsEmpty<T> extends ObjectFeed<T> {
   override start(onComplete?: () => void): ResourceSink {
     for (const _ of this.withdrawSteps());
@@ -84,7 +84,7 @@ function sliceReader({ ipcache }: { readonly ipcache: FedIPCache }): SlicedEndpo
   return new SlicedEndpointReader({ ipcache, holders: new AddressHolders(ipcache) });
 }
 
-/** What a slice has lost goes before what it has gained comes (K 35, 1.17). */
+/** The removed endpoints of a slice are applied before its added ones (K 35, 1.17). */
 function removesFirst(engine: { readonly ipcache: FedIPCache }): SliceReader {
   const reader = sliceReader(engine);
   return {
@@ -97,7 +97,7 @@ function removesFirst(engine: { readonly ipcache: FedIPCache }): SliceReader {
   };
 }
 
-/** What slices lose is ignored (K 35, #37347). */
+/** The removed endpoints of slices are ignored (K 35, #37347). */
 function ignoresRemovals(engine: { readonly ipcache: FedIPCache }): SliceReader {
   const reader = sliceReader(engine);
   const withBefore = (
@@ -113,7 +113,7 @@ function ignoresRemovals(engine: { readonly ipcache: FedIPCache }): SliceReader 
   };
 }
 
-/** A slice that an endpoint leaves takes it away, wherever it is else (K 35). */
+/** An endpoint that leaves a slice is removed, even if another slice has it (K 35). */
 function anySliceTakesAway(engine: { readonly ipcache: FedIPCache }): SliceReader {
   const reader = sliceReader(engine);
   return {
@@ -127,7 +127,7 @@ function anySliceTakesAway(engine: { readonly ipcache: FedIPCache }): SliceReade
   };
 }
 
-/** A feed that is deaf to what it is to take away while it hands over to the kvstore (K 52). */
+/** A feed that ignores deletes during the handover to the kvstore (K 52). */
 const leavesItsClaims = (options: WorldOptions): FeedWorld => {
   let deaf = false;
   const cache = new IPCache();
@@ -146,21 +146,21 @@ const leavesItsClaims = (options: WorldOptions): FeedWorld => {
   return new FeedWorld({ ...options, cache, ipcache, makeFeed: (made) => new Leaving(made) });
 };
 
-/** Stops for the kvstore and does not begin again (K 52). */
+/** Stops for the kvstore and does not start again (K 52). */
 class NeverBack extends KubernetesFeed {
   override kvstore(...args: Parameters<KubernetesFeed['kvstore']>): void {
     if (args[1] === 'complete') super.kvstore(...args);
   }
 }
 
-/** Goes on beside the kvstore (K 52). */
+/** Continues beside the kvstore (K 52). */
 class NeverStops extends KubernetesFeed {
   override kvstore(): void {
-    // says nothing of it
+    // reports nothing
   }
 }
 
-/** The labels of a pod count as they are (K 26, 1.8). */
+/** The labels of a pod count without correction (K 26, 1.8). */
 const believesPods = (options: WorldOptions): FeedWorld => {
   const world: FeedWorld = new FeedWorld({
     ...options,
@@ -177,21 +177,21 @@ const believesPods = (options: WorldOptions): FeedWorld => {
   return world;
 };
 
-/** The delete of a slice is ignored, and what it has listed stays for ever (K 43, #35868). */
+/** The delete of a slice is ignored: its addresses stay for ever (K 43, #35868). */
 class Leaking extends ApiServerAddresses {
   override change(now: EndpointSlice | undefined): void {
     if (now !== undefined) super.change(now, undefined);
   }
 }
 
-/** All slices are one: what one lists goes with another (K 43). */
+/** All slices have one owner: addresses of one are removed with another (K 43). */
 class OneOwner extends ApiServerAddresses {
   override change(now: EndpointSlice | undefined, before: EndpointSlice | undefined): void {
     super.change(now && { ...now, name: 'one' }, before && { ...before, name: 'one' });
   }
 }
 
-/** A slice that is deleted takes its addresses away at once (K 43). */
+/** The addresses of a deleted slice are removed at once (K 43). */
 class Hasty extends ApiServerAddresses {
   readonly #clock: ManualClock;
   constructor(metadata: PrefixMetadata, clock: ManualClock) {

@@ -203,7 +203,7 @@ describe('Services and their endpoints', () => {
     cluster.missing.clear();
     cluster.missing.add('endpoints');
     cluster.put('endpointslices', endpointSlice('kubernetes', 'kubernetes', ['192.0.2.10'], namespace));
-    cluster.list('endpoints'); // it is not served any more: what is, is asked
+    cluster.list('endpoints'); // no longer served: the remaining versions are requested
     await Promise.resolve();
     await Promise.resolve();
     cluster.settle();

@@ -11,7 +11,7 @@ import type { PortProtocol } from '../../../src/net/port.ts';
 import { FakeCluster, type SaidObject } from './support/fake-cluster.ts';
 import { FeedWorld } from './support/feed-world.ts';
 
-/** Objects that Cilium 1.17's clustermesh-apiserver was given, and the key that it made of them. */
+/** Objects that Cilium 1.17's clustermesh-apiserver received, and the key that it wrote for them. */
 interface Pair {
   readonly from: string;
   readonly clusterID: number;
@@ -20,7 +20,7 @@ interface Pair {
   readonly value: string;
 }
 
-/** Where what is read is not what the program made of it, and why. */
+/** Cases in which our result differs from the program's, with the reason. */
 const DIFFERENT: ReadonlyMap<string, string> = new Map([
   [
     'cilium/state/nodes/v1/atlantic/n6',
@@ -49,7 +49,7 @@ const PLURALS: Readonly<Record<string, string>> = {
   EndpointSlice: 'endpointslices',
 };
 
-// test/conformance/traces are of the engines; these are recorded from the producers.
+// test/conformance/traces are recordings of the engines; these are recordings of the producers.
 const pairs = gunzipSync(readFileSync(new URL('recorded/operator-pairs.jsonl.gz', import.meta.url)))
   .toString()
   .trimEnd()
@@ -63,7 +63,7 @@ function pairsOf(resource: string): readonly (readonly [string, Pair])[] {
     .filter(([title]) => ![...DIFFERENT.keys()].some((different) => title.endsWith(` ${different}`)));
 }
 
-/** A world that has been given the objects by Kubernetes. */
+/** Returns a world that has received the objects from Kubernetes. */
 async function given({ objects, clusterID }: Pair): Promise<FeedWorld> {
   const cluster = new FakeCluster();
   if (objects.some(({ kind }) => kind === 'Endpoints')) cluster.missing.add('endpointslices');
@@ -108,12 +108,12 @@ describe('the result from Kubernetes equals the one from the etcd of the same cl
     const world = await given(pair);
     const name = pair.key.split('/').at(-1) ?? '';
     const said = decodedValue(decodeIPIdentityPair(name, bytes(pair.value), pair.key));
-    // The apiserver writes 0 where the endpoint has no identity; here it is unmanaged (K 31).
+    // The apiserver writes 0 if the endpoint has no identity; here it is unmanaged (K 31).
     const identity = said.identity === 0 ? 3 : said.identity;
     const other = new FeedWorld();
     other.ipcache.upsert(name, { ...said, identity, source: 'custom-resource' });
     const found = world.ipcache.get(name);
-    // It writes no named ports either.
+    // Nor does it write named ports.
     const k8s = found?.k8s && { ...found.k8s, namedPorts: undefined };
     expect({ ...found, k8s }).toEqual(other.ipcache.get(name));
   });

@@ -7,7 +7,7 @@ import { letTimePass, untilTimeHasPassed } from '../../base/support/passing-time
 import { describeApiContract } from '../support/api-contract.ts';
 import type { ApiHarness } from '../support/api-harness.ts';
 
-/** Without a network, and without waiting. */
+/** A server in this process: no network, no waiting. */
 class MemoryHarness implements ApiHarness {
   readonly clock: Clock;
   readonly transport: ApiTransport;

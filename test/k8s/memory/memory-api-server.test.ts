@@ -17,19 +17,19 @@ let nodes: ApiUser;
 function serve(options: Partial<MemoryApiServerOptions> = {}): void {
   clock = new ManualClock();
   api = new MemoryApiServer({ clock, ...options });
-  // Past all faults, and whatever happens to the server.
+  // Bypasses all faults and the state of the server.
   const transport = new MemoryApiTransport({ handle: (request) => api.handleElsewhere(request) });
   pods = new ApiUser(transport, PODS, 'n');
   nodes = new ApiUser(transport, NODES);
 }
 beforeEach(() => serve());
 
-/** Asks the server itself, faults and all. */
+/** Sends a request to the server itself, subject to faults. */
 function ask(path: string, request: object = {}): Promise<ReadAnswer> {
   return new ApiUser(new MemoryApiTransport(api), PODS).ask({ path, ...request });
 }
 
-/** What a watch says, as `TYPE name version`, while it goes on. */
+/** Collects the events of a watch as `TYPE name version`, while it continues. */
 async function watch(query: string, plural = 'pods'): Promise<{ readonly lines: string[]; end: string }> {
   const { body } = await new MemoryApiTransport(api).send({
     path: `/api/v1/${plural}?watch=true&${query}`,
@@ -213,7 +213,7 @@ describe('an object', () => {
       await put('PUT', `${path}/p/status`, 3);
       await put('PUT', `${path}/p`, undefined);
     }
-    const failure = 'Failure'; // there is no such part
+    const failure = 'Failure'; // no such part exists
     expect(said).toEqual([undefined, undefined, 3, 3, 1, 2, failure, undefined]);
   });
 

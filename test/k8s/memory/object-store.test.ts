@@ -26,7 +26,7 @@ const happening: fc.Arbitrary<Happening> = fc.oneof(
   fc.record({ do: fc.constantFrom('backup' as const, 'restore' as const) }),
 );
 
-/** All states that there were, each as a whole: by version, from the last compaction on. */
+/** All past states as full copies: by version, from the last compaction on. */
 class NaiveStore {
   states: ReadonlyMap<number, ReadonlyMap<string, string>> = new Map([[1, new Map()]]);
   writes: readonly (readonly [number, string])[] = [];
@@ -47,7 +47,7 @@ class NaiveStore {
     this.writes = this.writes.filter(([at]) => at > version);
   }
 
-  /** As {@link seen} says it. */
+  /** In the form of {@link seen}. */
   seen(): readonly string[] {
     const lines = [`${this.compacted} to ${this.version}`];
     for (let at = this.compacted; at <= this.version; at++) {
@@ -103,7 +103,7 @@ it('keeps every state since the last compaction, and the writes between them; a 
   );
 });
 
-/** All that a store says of what it remembers, as text: at each version since the last compaction. */
+/** Returns everything that a store remembers, as text: each version since the last compaction. */
 function seen(store: ObjectStore): readonly string[] {
   const lines = [`${store.compacted} to ${store.version}`];
   for (let at = store.compacted; at <= store.version; at++) {

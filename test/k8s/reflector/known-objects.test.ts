@@ -34,7 +34,7 @@ const happening: fc.Arbitrary<Happening> = fc.oneof(
   fc.constant<Happening>({ do: 'back' }),
 );
 
-/** What is known after each happening: told the simplest way. */
+/** A naive model: the objects known after each event. */
 class NaiveKnown {
   objects: ReadonlyMap<string, KubernetesObject> = new Map();
   version = '';
@@ -66,7 +66,7 @@ class NaiveKnown {
   }
 }
 
-/** The events of a happening: those that came with one call are a batch. */
+/** Returns the resulting events: those of one call are a batch. */
 function* batchesOf(known: KnownObjects, what: Happening): Generator<readonly ResourceEvent[], void, void> {
   if (what.do === 'put') yield known.put(what.object);
   else if (what.do === 'delete') yield known.delete(what.object);
@@ -79,7 +79,7 @@ function* batchesOf(known: KnownObjects, what: Happening): Generator<readonly Re
   }
 }
 
-/** Who a watch may go on from, where its last event was about this object. */
+/** Returns the anchor from which a watch can continue after an event of this object. */
 function anchorOf({ metadata }: KubernetesObject): Anchor {
   const { name: own, namespace, uid: life, resourceVersion } = metadata;
   return { name: own, namespace, uid: life, version: resourceVersion };

@@ -13,7 +13,7 @@ const NODES: ResourceKind = { group: '', version: 'v1', plural: 'nodes' };
 const SELECTED: ResourceKind = { ...NODES, labelSelector: 'a=b,!c', fieldSelector: 'spec.x=1' };
 const SELECTORS = { labelSelector: 'a=b,!c', fieldSelector: 'spec.x=1' };
 
-/** What a path asks for, where it is to ask all objects of the kind. */
+/** Returns the query of a path, which must request all objects of the kind. */
 function asked(path: string, pathname = '/api/v1/nodes'): Readonly<Record<string, string>> {
   const url = new URL(path, 'http://server');
   expect(url.pathname).toBe(pathname);

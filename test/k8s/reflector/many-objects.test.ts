@@ -12,7 +12,9 @@ function objectText(i: number): string {
   return JSON.stringify({ metadata: { ...metadata, annotations: { a: 'x'.repeat(600) } }, spec: { i } });
 }
 
-/** Gives one list of many objects, 64 KiB at a time with a look after each tenth, and a watch that says nothing. */
+/**
+ * A server with one list of many objects, 64 KiB per chunk with a look after each tenth, and a silent watch.
+ */
 function manyObjects(look: () => Promise<void>): ApiTransport {
   async function* list(): AsyncGenerator<Uint8Array, void, void> {
     const encoder = new TextEncoder();
@@ -67,6 +69,6 @@ it('a list of 100,000 objects is never in memory completely', async () => {
   expect(puts).toBe(COUNT);
   expect(most).toBeLessThan(1000);
   expect(followed.status()).toMatchObject({ objects: COUNT, refused: 0 });
-  // 75 MB of text, of which some 20 MB are kept.
+  // 75 MB of text, of which about 20 MB are kept.
   expect(peak / 1e6).toBeLessThan(60);
 });

@@ -6,7 +6,7 @@ import { ManualClock } from '../../base/support/manual-clock.ts';
 const LARGE_TEXT = JSON.stringify('x'.repeat(200_000));
 const HALF_TEXT = LARGE_TEXT.slice(0, -1);
 
-/** What is taken at a time, large texts by their length. */
+/** Returns the texts that are read at a time, large ones by their length. */
 async function taken(texts: readonly string[], signal = new AbortController().signal): Promise<unknown[][]> {
   const gate = new TurnGate({ clock: new ManualClock(), nextTurn: (callback) => setImmediate(callback) });
   const batches: unknown[][] = [];

@@ -11,7 +11,7 @@ import type { ApiErrorCode } from '../../../src/k8s/rest/api-error.ts';
 
 type Answer = ReflectorInput extends infer I ? (I extends { now: number } ? Omit<I, 'now'> : never) : never;
 
-/** A reflector that is given one answer after the other. */
+/** A reflector that receives one answer after the other. */
 class Driven {
   now = 1_000_000;
   #step: ReflectorStep = beginReflector();
@@ -28,13 +28,13 @@ class Driven {
     return this.#step.state.reportedState;
   }
 
-  /** Gives what is done after the last of the answers, which all come at once. */
+  /** Returns the effect after the last of the answers, which all come at once. */
   answer(...answers: readonly Answer[]): ReflectorEffect | undefined {
     for (const one of answers) this.#step = stepReflector(this.#step.state, { ...one, now: this.now });
     return this.effect;
   }
 
-  /** Gives what is done after an answer that comes so much later. */
+  /** Returns the effect after an answer that comes `ms` later. */
   later(ms: number, answer: Answer): ReflectorEffect | undefined {
     this.now += ms;
     return this.answer(answer);
@@ -102,7 +102,7 @@ describe('after a failure waits, at least as long as the server requests (K 3), 
   });
 });
 
-/** The effect as waiting, at least so long. */
+/** Returns the effect as a wait of at least this time. */
 function waitOf(
   effect: ReflectorEffect | undefined,
   atLeastMs = 0,
@@ -194,22 +194,22 @@ it('retries immediately after a reset of an open watch, whatever failed before, 
     driven.answer(WAITED);
   }
   driven.answer(SAME, OPENED);
-  // The server is well again, and within two minutes a connection is lost.
+  // The server has recovered, and a connection is lost within two minutes.
   expect(driven.later(60_000, BROKEN)).toEqual({ do: 'prove' });
   expect(driven.shown).toBe('waiting');
   expect(driven.answer(SAME)).toEqual({ do: 'watch' });
-  // A server that cuts every watch is asked less and less often.
+  // A server that closes every watch receives requests at growing intervals.
   for (const failures of [1, 2, 3]) {
     driven.answer(OPENED);
     expect(waitOf(driven.later(1_000, BROKEN)).failures).toBe(failures);
     expect(driven.answer(WAITED)).toEqual({ do: 'prove' });
     driven.answer(SAME);
   }
-  // So is one that cuts watches as soon as they begin.
+  // The same holds if it closes watches as soon as they begin.
   driven.answer(OPENED);
   expect(waitOf(driven.later(999, BROKEN)).failures).toBe(7);
   driven.answer(WAITED, SAME, OPENED);
-  // After two good minutes it is the first one again.
+  // After two good minutes the interval is the first one again.
   expect(driven.later(120_000, BROKEN)).toEqual({ do: 'prove' });
 });
 
@@ -316,7 +316,7 @@ it.each(['forbidden', 'missing'] as const)(
   },
 );
 
-/** What is done after each of the answers, which come so many milliseconds after each other. */
+/** Returns the effect after each of the answers, which come at these intervals in milliseconds. */
 function effectsOf(
   answers: readonly Answer[],
   everyMs = 1000,

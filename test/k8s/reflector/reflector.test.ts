@@ -56,7 +56,7 @@ function follow(options: FollowOptions = {}, context: Partial<ReflectorContext> 
   );
 }
 
-/** Follows, refuses the stream, gives the list, and takes the request for a watch. */
+/** Follows, refuses the stream, returns the list, and returns the request for a watch. */
 async function followedFrom(items: readonly unknown[], version = '5'): Promise<AskedRequest> {
   follow();
   await (await api.takes('stream')).refuse(422);
@@ -64,7 +64,7 @@ async function followedFrom(items: readonly unknown[], version = '5'): Promise<A
   return api.takes('watch');
 }
 
-/** The watch after that has lost its connection, and waited. */
+/** The next watch after a lost connection and the wait. */
 async function provingAfter(watch: AskedRequest): Promise<AskedRequest> {
   await watch.cut();
   await advance(clock, 1_000);

@@ -5,7 +5,7 @@ import { LineScanner } from '../../../src/k8s/reflector/line-scanner.ts';
 import { ListScanner } from '../../../src/k8s/reflector/list-scanner.ts';
 import { askedFields, isPartOf } from '../support/asked-fields.ts';
 
-/** Cuts bytes at these places. */
+/** Cuts bytes at these positions. */
 function pieces(text: string, cuts: readonly number[]): readonly Uint8Array[] {
   const bytes = new TextEncoder().encode(text);
   const at = [...new Set([0, ...cuts.map((cut) => cut % (bytes.length + 1)), bytes.length])].sort(

@@ -24,7 +24,7 @@ afterEach(async () => {
   expect(clock.pending).toBe(0);
 });
 
-/** What a request is for. */
+/** Returns the purpose of a request. */
 function nameOf(path: string): string {
   const query = new URL(path, 'http://server').searchParams;
   if (query.has('sendInitialEvents')) return `stream ${query.get('resourceVersion') ?? ''}`.trim();
@@ -87,7 +87,7 @@ it('a server without support is tried once, and that is not a failure', async ()
 it('a stream that never ends is replaced by a list', async () => {
   const { server, pods } = served(false);
   await pods.create('a');
-  // As a server that takes it for any other watch.
+  // Like a server that treats it as an ordinary watch.
   server.faults.order({ do: 'hang' }, { matches: ({ path }) => path.includes('sendInitialEvents') });
   const { sink } = follow(server);
   await advance(clock, 59_000);
@@ -106,7 +106,7 @@ it('a broken stream deletes nothing, and is requested again, not older than the 
   await pods.delete('a');
   await settle(30);
   expect([...sink.objects.keys()]).toEqual(['n/b']);
-  // The last event was a delete: what follows the lost connection is a list.
+  // The last event was a delete, so a list follows the lost connection.
   server.faults.order({ do: 'cut', afterBytes: 40 }, { matches: ({ path }) => path.includes('sendInitial') });
   server.cut();
   await advance(clock, 30_000);

@@ -42,7 +42,7 @@ describe('a line of a watch', () => {
     expect(line({ type: 'ERROR' })).toThrow(failing('internal'));
     expect(line({ ...status, code: 503 })).toThrow(failing('unavailable'));
     expect(line({ ...status })).toThrow(failing('internal'));
-    // Who does not know what was asked for may answer a list.
+    // A server may answer with a list if it does not know the query.
     for (const none of [undefined, null, 7, 'ADDED', { kind: 'PodList', items: [] }])
       expect(line(none)).toThrow(failing('garbled'));
   });

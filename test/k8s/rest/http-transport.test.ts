@@ -17,7 +17,7 @@ afterEach(async () => {
   for (const end of ends.splice(0).reverse()) await end();
 });
 
-/** A way to a server that answers so. */
+/** A transport to a server with this answer. */
 async function wayTo(
   answer: RequestListener,
   access: Partial<ClusterAccess> = {},
@@ -96,7 +96,7 @@ it.each([
 });
 
 it('decompresses data that arrives faster than it is read', async () => {
-  const text = randomBytes(1 << 20).toString('hex'); // half as long packed: many pieces
+  const text = randomBytes(1 << 20).toString('hex'); // half as long if compressed: many chunks
   const transport = await wayTo((_request, response) => {
     response.writeHead(200, { 'content-encoding': 'gzip' });
     response.end(gzipSync(text));

@@ -33,7 +33,10 @@ interface EventBody {
   readonly object: KubernetesObject & { readonly code?: number; readonly reason?: string };
 }
 
-/** What an API server does, as far as a reflector counts on it; the same for one in this process and a real one. */
+/**
+ * The behaviour of an API server on which a reflector relies; the same tests for one in this process and a
+ * real one.
+ */
 export function describeApiContract(name: string, open: () => Promise<ApiHarness>): void {
   describe(`the API of ${name}`, () => {
     let harness: ApiHarness;
@@ -60,7 +63,7 @@ export function describeApiContract(name: string, open: () => Promise<ApiHarness
       expect(status, JSON.stringify(body)).toBe(200);
       return body as ListBody;
     }
-    /** The events of a watch until it ends, or there are so many. */
+    /** Returns the events of a watch until it ends, or until there are `count`. */
     async function watch(query: string, count = Number.POSITIVE_INFINITY): Promise<EventBody[]> {
       const over = new AbortController();
       const path = `${maps.path()}?watch=true&${query}`;
@@ -131,7 +134,7 @@ export function describeApiContract(name: string, open: () => Promise<ApiHarness
       );
       const { metadata: created } = await maps.create('bookmarked');
       const events = await watched;
-      // One or several: it says one a second towards the end.
+      // One or several: the server sends one per second towards the end.
       expect(events.map(({ type }) => type).join()).toMatch(/^ADDED(,BOOKMARK)+$/);
       expect(events[1]?.object.metadata.resourceVersion).toBe(created.resourceVersion);
     });
@@ -264,7 +267,8 @@ export function describeApiContract(name: string, open: () => Promise<ApiHarness
       expect(await textOf(health.body)).toBe('ok');
     });
 
-    // ── A writer and a reader of ours ────────────────────────────────────────────────────────────────────
+    // ── Our writer and reader
+    // ───────────────────────────────────────────────────────────────────────────────
 
     const never = new AbortController().signal;
     async function withClient(
@@ -371,7 +375,8 @@ export function describeApiContract(name: string, open: () => Promise<ApiHarness
       });
     });
 
-    // ── A client of ours ───────────────────────────────────────────────────────────────────────────────
+    // ── Our client
+    // ──────────────────────────────────────────────────────────────────────────────────────────
 
     const only = (set: string): ResourceKind => ({ ...CONFIG_MAPS, labelSelector: `set=${set}` });
     const names = (sink: RecordingSink): readonly string[] =>

@@ -11,7 +11,7 @@ export interface ReadAnswer {
   readonly body: unknown;
 }
 
-/** Somebody who writes objects of one kind. */
+/** A writer of objects of one kind. */
 export class ApiUser {
   readonly #transport: ApiTransport;
   readonly #kind: ResourceKind;
@@ -23,7 +23,7 @@ export class ApiUser {
     this.#namespace = namespace;
   }
 
-  /** Asks, and reads the answer to its end; what is no JSON is text. */
+  /** Sends a request, and reads the answer to its end; an answer that is no JSON is returned as text. */
   async ask(request: Omit<ApiRequest, 'signal'>): Promise<ReadAnswer> {
     const answer = await this.#transport.send({ ...request, signal: new AbortController().signal });
     const text = await textOf(answer.body, MAX_OBJECT_BYTES);

@@ -9,7 +9,7 @@ function kept(value: unknown, paths: readonly Path[]): unknown {
   if (Array.isArray(value)) return value.map((one) => (isRecord(one) ? kept(one, paths) : one));
   if (!isRecord(value)) return value;
   const fields = Object.entries(value).flatMap(([name, field]) => {
-    // A name that JSON writes in another way is not compared.
+    // A name that JSON escapes is not compared.
     const isPlain = JSON.stringify(name) === `"${name}"`;
     const below = paths.filter(([first]) => first === name).map(([, ...rest]) => rest);
     if (below.length === 0 && isPlain) return [];
@@ -18,7 +18,7 @@ function kept(value: unknown, paths: readonly Path[]): unknown {
   return Object.fromEntries(fields);
 }
 
-/** What is left of a decoded value when only these fields of it are asked for: the obvious way. */
+/** Returns only these fields of a decoded value, in the obvious way. */
 export function askedFields(value: unknown, fields: readonly string[]): unknown {
   return kept(
     value,
@@ -26,7 +26,7 @@ export function askedFields(value: unknown, fields: readonly string[]): unknown 
   );
 }
 
-/** Whether nothing is in `part` that is not in `whole`, at the same place. */
+/** Returns true if everything in `part` is in `whole` at the same place. */
 export function isPartOf(part: unknown, whole: unknown): boolean {
   if (Array.isArray(part) && Array.isArray(whole))
     return part.length === whole.length && part.every((one, index) => isPartOf(one, whole[index]));

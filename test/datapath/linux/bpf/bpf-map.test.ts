@@ -19,7 +19,7 @@ function setUp() {
   return { scratch, bpf, folder: scratch.bpffs(), [Symbol.dispose]: () => scratch[Symbol.dispose]() };
 }
 
-/** Writes `keys`, each with its double, and gives the codes of those that were refused. */
+/** Writes `keys`, each with its double as value, and returns the codes of the rejected ones. */
 function write(map: BpfMap, keys: readonly number[]): Record<number, string> {
   keys.forEach((key, at) => {
     map.keys.view.setUint32(at * 4, key, true);
@@ -56,7 +56,7 @@ describeOnLinux('a map in the kernel', ['maps'], () => {
     for (let from = 0; from < 2500; from += 500) write(map, range(from, from + 500));
     const ask = it.bpf.try.bind(it.bpf);
     let asked = 0;
-    // Every other time it gives up before the first entry, or after the last one of a batch.
+    // Every other batch fails before its first entry, or after its last one.
     vi.spyOn(it.bpf, 'try').mockImplementation((command) => {
       asked++;
       if (asked % 3 === 1) {
@@ -199,7 +199,7 @@ describeOnLinux('a program and the verifier', ['maps'], () => {
 
   it('is refused with the output of the verifier', () => {
     using it = setUp();
-    // r0 = r2, which nothing has set; exit.
+    // r0 = r2, which is uninitialized; exit.
     const code = Buffer.from('bf20000000000000' + '9500000000000000', 'hex').toString('base64');
     const load = (): unknown =>
       loadProgram(it.bpf, { name: 'bad', code, maps: [] }, { type: 'schedCls', maps: new Map() });

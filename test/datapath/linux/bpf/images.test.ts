@@ -10,7 +10,7 @@ const { status, stderr } = spawnSync('npx', ['tsx', 'scripts/build-bpf.ts', '--c
   encoding: 'utf8',
 });
 const reason = stderr.split('\n').findLast((line) => /clang|was compiled/.test(line)) ?? '';
-// Continuous integration installs the compiler: there a comparison that cannot run is a failure.
+// Continuous integration installs the compiler. There, a comparison that cannot run is a failure.
 const isSkipped = status === OTHER_COMPILER && process.env['REQUIRE_DATAPATH'] !== '1';
 
 it.skipIf(isSkipped)(

@@ -33,7 +33,7 @@ function hexOf(bytes: Uint8Array): string {
   return Buffer.from(bytes).toString('hex');
 }
 
-/** What is written by `write`, read again. */
+/** Returns what is read back of that which `write` has written. */
 function reread(type: number, write: (writer: MessageWriter) => void): NetlinkMessage {
   const writer = new MessageWriter().begin(type, 0, 1);
   write(writer);
@@ -190,7 +190,7 @@ describe('an acknowledgement', () => {
   });
 });
 
-/** Reads all there is to read of bytes from anywhere. */
+/** Reads everything that can be read from any bytes. */
 function readEverything(bytes: Uint8Array): void {
   for (const message of readMessages(bytes)) {
     for (const type of [2, 3, 16, 20, 24, 28, message.type]) {
@@ -231,7 +231,7 @@ describe('hostile input', () => {
   ])('%s is read or rejected, and never read beyond its end', (_title, input) => {
     fc.assert(
       fc.property(input, (bytes) => {
-        // What lies behind must not matter: the same, followed by other bytes, gives the same.
+        // Bytes behind the message must not matter: the result is the same whatever follows.
         const outcomes = [0, 255].map((fill) => {
           const around = new Uint8Array(bytes.length + 64).fill(fill);
           around.set(bytes, 32);

@@ -225,7 +225,7 @@ describeOnLinux('a netlink socket', ['routes', 'namespaces', 'ip'], () => {
     interrupt(2);
     expect(routes(socket)).toEqual(expected);
     vi.restoreAllMocks();
-    // A table that never stands still is given as it was read last.
+    // A table that changes continuously is returned as it was read last.
     interrupt(1_000);
     expect(routes(socket)).toEqual(expected);
     vi.restoreAllMocks();
@@ -240,7 +240,7 @@ describeOnLinux('a netlink socket', ['routes', 'namespaces', 'ip'], () => {
     });
     const [error] = socket.transact([addRoute('172.20.1.0/24', '10.200.0.2')]);
     vi.restoreAllMocks();
-    // The answer to the only request has come behind what is lost, and may be of another.
+    // The answer to the only request arrived after the loss, and may belong to another request.
     expect(error?.message).toBe('add 172.20.1.0/24: ENOBUFS: the kernel dropped the answer');
   });
 

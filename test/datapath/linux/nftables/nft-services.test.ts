@@ -13,7 +13,7 @@ import { Traffic } from './support/traffic.ts';
 const TABLE = 'dpc-services';
 const STEPS = 50;
 
-/** What is there; undefined is the end of a piece. */
+/** Returns the entries; undefined marks the end of a piece. */
 function entries(services: NftServices): readonly (readonly [string, ServiceItem])[] {
   return [...services.dump()].filter((entry) => entry !== undefined);
 }
@@ -31,7 +31,7 @@ describeOnLinux('services in nftables', ['nftables', 'namespaces', 'ip', 'nft', 
     host = scratch.namespace('host');
     for (const address of ['10.0.0.1/32', '10.0.0.2/32', '10.0.0.3/32', 'fd00::1/128', 'fd00::2/128'])
       host.run('ip', 'address', 'add', address, 'dev', 'lo');
-    // Frontends are nowhere, but there has to be a way out for packets to them.
+    // Frontends are on no interface, but packets to them need a route.
     out = scratch.namespace('out');
     cable([host, 'eth0', ['192.168.0.1/24', 'fd01::1/64']], [out, 'eth0', ['192.168.0.9/24']]);
     batch(host, ['route add default via 192.168.0.254', '-6 route add default via fd01::fe']);
@@ -51,7 +51,7 @@ describeOnLinux('services in nftables', ['nftables', 'namespaces', 'ip', 'nft', 
     expect(services.apply([{ key, item }])).toEqual([undefined]);
   }
 
-  /** What another process finds there, backends sorted. */
+  /** Returns the content as another process reads it, backends sorted. */
   function found(): ReadonlyMap<string, readonly string[]> {
     using other = new NftServices(kernel, { table: TABLE, namespace: host.path });
     return new Map(entries(other).map(([key, { backends }]) => [key, backends.toSorted()]));
@@ -74,7 +74,7 @@ describeOnLinux('services in nftables', ['nftables', 'namespaces', 'ip', 'nft', 
     for (const protocol of ['tcp', 'udp'] as const) {
       const counts = await traffic.count(four, 900, protocol);
       expect(Object.keys(counts).toSorted()).toEqual(all);
-      // 300 each; one is 14 away from that on average (√(900 · ⅓ · ⅔)).
+      // 300 each on average, with a standard deviation of 14 (√(900 · ⅓ · ⅔)).
       for (const count of Object.values(counts)) expect(Math.abs(count - 300)).toBeLessThan(75);
     }
 
@@ -112,7 +112,8 @@ describeOnLinux('services in nftables', ['nftables', 'namespaces', 'ip', 'nft', 
     set('192.168.0.1:30080/TCP', ['10.5.0.9:8080/TCP']);
     expect(await client.keep({ ip: '192.168.0.1', port: 30080 })).toBe('10.5.0.9:8080');
     expect(pod.run('ss', '-Htn', 'state', 'established', 'sport', '8080')).toContain('192.168.0.9:');
-    // Masqueraded, a backend that is elsewhere answers through this host, and so does a pod that is chosen for its own call.
+    // If masqueraded, a backend on another node answers through this host, and so does a pod that is the
+    // backend of its own connection.
     set('192.168.0.1:30081/TCP', ['10.5.0.9:8080/TCP'], true);
     expect(await client.keep({ ip: '192.168.0.1', port: 30081 })).toBe('10.5.0.9:8080');
     expect(pod.run('ss', '-Htn', 'state', 'established', 'sport', '8080')).toContain('10.5.0.1:');
@@ -125,7 +126,7 @@ describeOnLinux('services in nftables', ['nftables', 'namespaces', 'ip', 'nft', 
     expect(plain?.masquerade).toBe(false);
     expect(masqueraded && plain && services.equal(masqueraded, plain)).toBe(false);
     set('192.168.0.1:30081/TCP', undefined);
-    // Not masqueraded, what comes back to the pod seems to come from itself.
+    // If not masqueraded, the reply to the pod seems to come from itself.
     expect(await backend.count({ ip: '192.168.0.1', port: 30080 }, 1, 'tcp', 300)).toEqual({ timeout: 1 });
     set('192.168.0.1:30080/TCP', undefined);
   });
@@ -155,7 +156,8 @@ describeOnLinux('services in nftables', ['nftables', 'namespaces', 'ip', 'nft', 
             );
             return { key, item: backends && { backends, affinitySeconds: 0 } };
           });
-          // Some together, as a chunk of the reconciler, where a key comes once; the others one by one.
+          // Some together, as a chunk of the reconciler, in which each key occurs once; the others one by
+          // one.
           const once = new Map(all.slice(0, cut % STEPS).map((one) => [one.key, one]));
           expect(services.apply([...once.values()]).filter(Boolean)).toEqual([]);
           for (const one of all.slice(cut % STEPS)) expect(services.apply([one])).toEqual([undefined]);
@@ -216,7 +218,7 @@ describeOnLinux('services in nftables', ['nftables', 'namespaces', 'ip', 'nft', 
       expect(found()).toEqual(new Map([[KEY, backends]]));
     }
     expect(host.run('nft', 'list', 'ruleset').split('\n').sort()).toEqual(whole.split('\n').sort());
-    // What cannot be put back into a table makes it anew.
+    // If damage to a table cannot be repaired, the table is created again.
     for (const damage of [
       `flush table ip ${TABLE}; delete map ip ${TABLE} backends-udp`,
       `delete table ip ${TABLE}`,
@@ -226,7 +228,7 @@ describeOnLinux('services in nftables', ['nftables', 'namespaces', 'ip', 'nft', 
       set(KEY, backends);
       expect(found()).toEqual(new Map([[KEY, backends]]));
     }
-    // Elements that are gone are seen as before.
+    // Removed elements are noticed as before.
     host.run('nft', `flush map ip ${TABLE} services`);
     expect(found().get(KEY)).toEqual(['', ...backends]);
     expect(entries(services)).toHaveLength(1);
@@ -264,7 +266,7 @@ describeOnLinux('services in nftables', ['nftables', 'namespaces', 'ip', 'nft', 
 
   it('fail one by one, and are written again if another program deletes the table', () => {
     set('10.96.0.1:80/TCP', ['10.0.0.1:80/TCP']);
-    // Not known to this process, so that adding it fails.
+    // Unknown to this process, so that adding it fails.
     using other = new NftServices(kernel, { table: TABLE, namespace: host.path });
     expect(entries(other)).toHaveLength(1);
     other.apply([{ key: '10.96.0.2:80/TCP', item: { backends: ['10.0.0.2:80/TCP'], affinitySeconds: 0 } }]);

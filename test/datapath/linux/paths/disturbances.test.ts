@@ -134,7 +134,7 @@ describeOnLinux('paths of a node', ['routes', 'tunnel', 'namespaces', 'ip'], () 
         ipv4AllocCIDR: cidr,
       });
     const evil = remote('evil', '10.2.0.0/24');
-    // The remote cluster comes first, and its name does, too.
+    // The remote cluster is the first to come and the first by name.
     one.paths.nodeAdd(evil);
     await one.settle();
     expect(routes()).toEqual(['10.2.0.0/24 via 192.168.0.66 dev eth0']);
@@ -162,7 +162,7 @@ describeOnLinux('paths of a node', ['routes', 'tunnel', 'namespaces', 'ip'], () 
       await one.settle();
       expect([cidr, ...routes()]).toEqual([cidr, right]);
     }
-    // An address that this host gets later counts, too, and one that it loses does not.
+    // An address that this host gets later counts, too; a lost one does not.
     one.paths.nodeAdd(remote('other', '10.77.1.0/24'));
     one.paths.nodeAdd(remote('public', '203.0.113.128/25'));
     const accepted = ['10.77.1.0/24', '203.0.113.128/25'].map((cidr) => `${cidr} via 192.168.0.66 dev eth0`);
@@ -174,7 +174,7 @@ describeOnLinux('paths of a node', ['routes', 'tunnel', 'namespaces', 'ip'], () 
     host.run('ip', 'address', 'delete', '10.77.1.5/32', 'dev', 'lo');
     await one.settle();
     expect(routes()).toEqual([right, ...accepted]);
-    // Without the local node that had it the CIDR is free.
+    // The CIDR is free when its local node is deleted.
     one.paths.nodeDelete(near);
     await one.settle();
     expect(routes()).toContain('10.2.0.0/24 via 192.168.0.66 dev eth0');
@@ -233,7 +233,7 @@ describeOnLinux('paths of a node', ['routes', 'tunnel', 'namespaces', 'ip'], () 
       host.run('ip', 'route', verb, ...words);
       await one.settle();
       const steps = await one.turns.until(one.paths.kept.repair());
-      // The administrator has taken our route away, and the kernel keeps no second one with that metric.
+      // The administrator has replaced our route, and the kernel has only one route with that metric.
       const isReplaced = verb === 'replace' && (metric === 0 || metric === 1024);
       expect([...words, verb, shown(cidr).includes(` ${ours} `)]).toEqual([...words, verb, !isReplaced]);
       expect(steps).toEqual([]);
@@ -354,7 +354,7 @@ describeOnLinux('paths of a node', ['routes', 'tunnel', 'namespaces', 'ip'], () 
       });
       return socket;
     });
-    vi.spyOn(one.table, 'applyMessage').mockReturnValue({}); // the event has no effect any more
+    vi.spyOn(one.table, 'applyMessage').mockReturnValue({}); // the event has no effect
     await one.turns.until(one.paths.kept.repair());
     expect(routes()).toHaveLength(1);
   });
@@ -402,14 +402,14 @@ describeOnLinux('paths of a node', ['routes', 'tunnel', 'namespaces', 'ip'], () 
   });
 
   it('are restored if an interface is down and up again before the next read', async () => {
-    // With IPv6 the address of the link would go, too, and the event of that would tell.
+    // With IPv6 the address of the link would be removed, too, and its event would reveal the change.
     host.run('sysctl', '-qw', 'net.ipv6.conf.eth0.disable_ipv6=1');
     const one = under();
     await one.start();
     one.paths.nodeAdd(near);
     await one.settle();
     host.run('ip', 'link', 'set', 'eth0', 'down');
-    // The kernel has deleted the route, and no event tells of it.
+    // The kernel has deleted the route without an event.
     expect(routes()).toEqual([]);
     host.run('ip', 'link', 'set', 'eth0', 'up');
     await one.settle();
@@ -422,7 +422,7 @@ describeOnLinux('paths of a node', ['routes', 'tunnel', 'namespaces', 'ip'], () 
     one.paths.nodeAdd(near);
     await one.settle();
     host.run('ip', 'address', 'delete', '192.168.0.1/24', 'dev', 'eth0');
-    // The kernel has deleted the route, and no event tells of it.
+    // The kernel has deleted the route without an event.
     expect(routes()).toEqual([]);
     host.run('ip', 'address', 'add', '192.168.0.1/24', 'dev', 'eth0');
     await one.settle();
@@ -483,7 +483,7 @@ describeOnLinux('paths of a node', ['routes', 'tunnel', 'namespaces', 'ip'], () 
     one.paths.nodeUpdate(local, near);
     await one.settle();
     expect(routes()).toContain('10.2.0.0/24 via 192.168.0.2 dev eth0');
-    // Without an own address there is no tunnel.
+    // Without an address of this host there is no tunnel.
     expect(one.paths.status()).toMatchObject({ nodes: 2, direct: 1, tunnel: 0, withoutPath: 1 });
   });
 
@@ -511,7 +511,7 @@ describeOnLinux('paths of a node', ['routes', 'tunnel', 'namespaces', 'ip'], () 
       expect([hand, ...routes()]).toContain(tunnelled);
       expect(index()).toBe(before);
     }
-    // A renamed one goes with the last node that needs it, too, whatever has its name.
+    // A renamed device is removed with the last node that needs it, whatever its name.
     host.run('ip', 'link', 'set', DEVICE, 'name', 'strange');
     host.run('ip', 'link', 'add', DEVICE, 'type', 'veth', 'peer', 'name', 'other');
     one.paths.nodeDelete(far);
@@ -585,7 +585,7 @@ describeOnLinux('paths of a node', ['routes', 'tunnel', 'namespaces', 'ip'], () 
           isUnicast: true,
         }),
     });
-    // More than the socket has room for, and what matters among what is lost.
+    // More than the socket buffer can hold; relevant messages are among the lost ones.
     hand.transact(
       Array.from({ length: 20_000 }, (_, at) => write(`10.${at >> 8}.${at & 255}.0/24`, RTM_ROUTE.add)),
     );
@@ -712,7 +712,7 @@ describeOnLinux('paths of a node', ['routes', 'tunnel', 'namespaces', 'ip'], () 
     expect(sent).toEqual(['x up', ' down,x up']);
   });
 
-  /** Lets time pass until the work is over. */
+  /** Advances the clock until the work is over. */
   async function settling<T>(one: PathsUnderTest, work: Promise<T>): Promise<T> {
     one.turns.clock.advance(1_000);
     return work;

@@ -103,7 +103,7 @@ describeOnLinux('paths', ['routes', 'tunnel', 'namespaces', 'ip'], () => {
     scratch[Symbol.dispose]();
   });
 
-  /** What is there, as `ip` and `bridge` have it. */
+  /** Returns the content of the kernel as `ip` and `bridge` list it. */
   function witnessed(): ExpectedPaths {
     const ask = <T>(...words: readonly string[]): readonly T[] =>
       JSON.parse(host.run(words[0] ?? '', ...words.slice(1)) || '[]');
@@ -135,7 +135,7 @@ describeOnLinux('paths', ['routes', 'tunnel', 'namespaces', 'ip'], () => {
       .filter(({ protocol }) => protocol === 201);
   }
 
-  /** As an administrator would with `ip route`, who does not mind whether it fails. */
+  /** Makes a change like an administrator with `ip route`. Failures are ignored. */
   function byHand(
     type: number,
     flags: number,
@@ -240,7 +240,7 @@ describeOnLinux('paths', ['routes', 'tunnel', 'namespaces', 'ip'], () => {
         async (steps) => {
           for (const [one, isLast] of steps) {
             await take(one);
-            // Some steps come before those before them are written.
+            // Some steps begin before earlier ones have been written.
             if (isLast) await under.settle();
           }
           await under.settle();

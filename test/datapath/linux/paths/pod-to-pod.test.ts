@@ -5,7 +5,7 @@ import { describeOnLinux } from '../support/requirements.ts';
 import { type Namespace, Scratch } from '../support/scratch.ts';
 import { cable, DEVICE, internal, node, PathsUnderTest, pod } from './support/path-network.ts';
 
-/** Three packets of each family. Throws with what `ping` says when one is lost. */
+/** Sends three packets of each family. Throws the output of `ping` if one is lost. */
 function ping(from: Namespace, index: number): void {
   for (const address of [`10.${index}.0.9`, `fd00:${index}::9`])
     from.run('ping', '-q', '-c', '3', '-i', '0.01', '-W', '2', address);
@@ -35,7 +35,7 @@ describeOnLinux('pods of two nodes', ['routes', 'tunnel', 'namespaces', 'ip', 'p
     scratch[Symbol.dispose]();
   });
 
-  /** Both nodes learn of both. */
+  /** Adds both nodes on both hosts. */
   async function connect(
     addresses: readonly (readonly string[])[],
     underlay: NodeConfiguration['underlay'] = 'ipv4',
@@ -49,7 +49,7 @@ describeOnLinux('pods of two nodes', ['routes', 'tunnel', 'namespaces', 'ip', 'p
         const source = at === self ? 'local' : 'kvstore';
         const cidrs = { ipv4AllocCIDR: `10.${at + 1}.0.0/24`, ipv6AllocCIDR: `fd00:${at + 1}::/64` };
         const one = node(`n${at + 1}`, { source, addresses: internal(...ips), ...cidrs });
-        // The local node may come after others: there is no way through the tunnel until then.
+        // The local node may come after others: until then the tunnel does not work.
         try {
           under.paths.nodeAdd(one);
         } catch (error) {
@@ -103,7 +103,7 @@ describeOnLinux('pods of two nodes', ['routes', 'tunnel', 'namespaces', 'ip', 'p
     expect(JSON.parse(hosts[0].run('bridge', '-j', 'fdb', 'show', 'dev', DEVICE))).toMatchObject([
       { mac: '02:dc:c0:a8:02:01', dst: '192.168.2.1', state: 'permanent' },
     ]);
-    // The last node that needs the tunnel takes it away.
+    // The tunnel is removed with the last node that needs it.
     all[0]?.paths.nodeDelete(node('n2', {}));
     await all[0]?.settle();
     expect(hosts[0].run('ip', '-br', 'link')).not.toContain(DEVICE);

@@ -71,7 +71,7 @@ describeOnLinux('node ports', ['namespaces', 'ip'], () => {
     expect(desired.get('192.0.2.7:30080/TCP')).toMatchObject({ backends: [], affinitySeconds: 0 });
     expect(await change('address', 'delete', '192.0.2.7/24', 'dev', 'lo')).toEqual(['192.0.2.7:30080/TCP']);
     expect(desired.get('192.0.2.7:30080/TCP')).toBeUndefined();
-    // A service that comes afterwards, and one that goes, have the addresses of now.
+    // A service that comes afterwards, and one that is deleted, have the current addresses.
     cache.deleteService({ namespace: 'shop', name: 'web' });
     expect([nodePorts(), desired.size]).toEqual([[], 4]);
   });
@@ -108,7 +108,7 @@ describeOnLinux('node ports', ['namespaces', 'ip'], () => {
   });
 });
 
-/** A kernel that may refuse new sockets. */
+/** A kernel that can refuse new sockets. */
 class RefusingKernel extends Kernel {
   refuses = false;
 

@@ -22,7 +22,7 @@ type OpenServiceMaps = (family: Family) => ServiceMaps;
 
 const CAPACITY: ServiceCapacity = { slots: 4096, backends: 1024, clients: 64 };
 
-/** A process that keeps the maps equal to a world. */
+/** Starts a process that keeps the maps equal to a world. */
 function start(open: OpenServiceMaps, world: ServiceWorld) {
   const table = new ServiceMapTable({ 4: open(4), 6: open(6) });
   const desired = new DesiredServices({ nodePort: { enabled: true }, nodeName: 'here', origin: 'inside' });
@@ -44,7 +44,7 @@ function printed(table: ServiceMapTable): Record<string, string> {
 const sorted = (record: Record<string, string>): Record<string, string> =>
   Object.fromEntries(Object.entries(record).sort());
 
-/** Takes the steps in a few lives of a process, each of which adopts what the one before has left. */
+/** Runs the steps in a few lives of a process, each of which adopts the tables of the previous one. */
 async function live(open: OpenServiceMaps, steps: readonly ServiceStep[], everyStep: number): Promise<void> {
   const world = new ServiceWorld();
   world.cache.markSynced();
@@ -189,7 +189,8 @@ describe('services in the maps of a kernel', () => {
     await turns.settle();
     expect(kept.status()).toMatchObject({ state: 'degraded', noRoom: 2, failing: 0, pressure: 1 });
     expect(kept.status().maps).toEqual([
-      // Each service has two frontends, and one for all other ports; those of the second one are without backends still.
+      // Each service has two frontends, and one for all other ports; those of the second one have no backends
+      // yet.
       { name: 'services4', used: 10, capacity: 4096 },
       { name: 'backends4', used: 4, capacity: 4 },
       { name: 'members4', used: 0, capacity: 4096 },
@@ -321,7 +322,7 @@ describeOnLinux('services in the maps of this kernel', ['maps', 'bpftool'], () =
     const before = pins.maps[6].maps;
     const written = ['peers', 'datagrams', 'clients'] as const;
     for (const _ of pins.resize(() => {
-      // The programs of before do this until they are switched.
+      // The old programs use these maps until they are switched.
       for (const name of written) {
         before[name].keys.bytes.fill(7, 0, before[name].shape.keySize);
         before[name].update(1);

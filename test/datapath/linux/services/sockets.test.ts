@@ -54,7 +54,7 @@ const PORTS = new Map([
   ['dns', { port: 5353, protocol: UDP }],
 ]);
 
-/** One life of the agent: what it reads, and what it does with it. */
+/** One life of the agent: its maps and programs. */
 class Process {
   readonly cache: ServiceCache = new ServiceCache({ clusterName: 'own', nodePort: { enabled: true } });
   readonly table: ServiceMapTable;
@@ -312,7 +312,7 @@ describeOnLinux('sockets that connect to services', ['sockets', 'namespaces', 'b
           capacity.clients,
         ]);
       }
-      // As a release with other keys has left them: the programs go on with the maps that they hold.
+      // As after a release with other keys: the programs keep using their maps.
       agent.stop();
       for (const family of [4, 6]) {
         unlinkSync(`${folder}/services${family}`);
@@ -374,7 +374,7 @@ describeOnLinux('sockets that connect to services', ['sockets', 'namespaces', 'b
     const group = scratch.cgroup();
     const other = new Process(pins);
     const shown = (): string => exec('bpftool', 'cgroup', 'show', group);
-    // Of others by its kind, by its place, and by its name.
+    // Programs of others: by kind, by attach point, and by name.
     const made = (image: ProgramImage, attachType: AttachType): number => {
       const maps = other.pins.descriptors;
       const program = loadProgram(bpf, image, { type: 'cgroupSockAddr', attachType, maps });
@@ -449,7 +449,9 @@ describeOnLinux('sockets that connect to services', ['sockets', 'namespaces', 'b
   });
 });
 
-/** Two hours before this machine has started, which may not be an hour ago: in ns, as the kernel counts. */
+/**
+ * Two hours before the boot of this machine, which may be less than an hour ago: in ns, as the kernel counts.
+ */
 const LONG_AGO = BigInt.asUintN(64, -7_200_000_000_000n);
 
 /** Makes all clients appear to have connected long ago. */

@@ -11,7 +11,7 @@ import type { Scratch } from './scratch.ts';
 
 const LOOK_MS = 20;
 
-/** An agent that is asked over its socket. */
+/** An agent that is queried over its socket. */
 export abstract class AskedAgent {
   readonly socket: string;
   readonly #client: ApiClient;
@@ -21,10 +21,10 @@ export abstract class AskedAgent {
     this.#client = new ApiClient(this.socket, new AbortController().signal);
   }
 
-  /** All that it has written. */
+  /** All of its output. */
   abstract get said(): string;
   abstract get hasEnded(): boolean;
-  /** Ends it as its user does, and waits until it has. */
+  /** Ends it like a user, and waits for the end. */
   abstract stop(): Promise<void>;
 
   ask(path: string, body?: unknown): Promise<unknown> {
@@ -44,7 +44,7 @@ export abstract class AskedAgent {
     return found;
   }
 
-  /** Resolves once its datapath is so; fails when the process ends before. */
+  /** Resolves when its datapath fulfils the condition. Fails if the process ends before. */
   async until(isSo: (datapath: DatapathDocument) => boolean): Promise<DatapathDocument> {
     for (;;) {
       if (this.hasEnded) throw new Error(`the agent has ended: ${this.said}`);
@@ -54,7 +54,7 @@ export abstract class AskedAgent {
     }
   }
 
-  /** Resolves once the caches are complete, and the kernel has all of it. */
+  /** Resolves when the caches are complete and the kernel has their content. */
   settled(): Promise<DatapathDocument> {
     return this.until(
       ({ tables, waitsFor }) =>
@@ -65,12 +65,15 @@ export abstract class AskedAgent {
   }
 }
 
-/** An agent in a process of its own, which can be killed as the kernel would. */
+/** An agent in a separate process, which can be killed. */
 export class AgentProcess extends AskedAgent {
   readonly #child: ChildProcess;
   #said = '';
 
-  /** Starts it; it is killed with `scratch` at the latest. `through`: a command that runs it, such as `ip netns exec`. */
+  /**
+   * Starts the agent, which is killed with `scratch` at the latest. `through`: a command that runs it, such
+   * as `ip netns exec`.
+   */
   constructor(scratch: Scratch, words: readonly string[], through: readonly string[] = []) {
     super(scratch);
     const node = [process.execPath, PROGRAM, 'agent', '--socket', this.socket, ...words];
@@ -95,7 +98,7 @@ export class AgentProcess extends AskedAgent {
     return this.kill('SIGTERM');
   }
 
-  /** Ends it so, and waits until it has. */
+  /** Sends the signal and waits for the end. */
   async kill(signal: 'SIGKILL' | 'SIGTERM'): Promise<void> {
     const ended = once(this.#child, 'exit');
     this.#child.kill(signal);
@@ -103,14 +106,14 @@ export class AgentProcess extends AskedAgent {
   }
 }
 
-/** An agent in this process: quicker to start. */
+/** An agent in this process, which starts faster. */
 export class AgentHere extends AskedAgent {
   readonly #stop = new AbortController();
   readonly #ended: Promise<unknown>;
   #said = '';
   #hasEnded = false;
 
-  /** Starts it; whoever does so stops it. */
+  /** Starts the agent. The caller must stop it. */
   constructor(scratch: Scratch, words: readonly string[]) {
     super(scratch);
     const output = {

@@ -10,7 +10,7 @@ function bytesOf(texts: readonly string[]): Buffer {
   return Buffer.from(texts.map((text) => Number.parseInt(text, 16)));
 }
 
-/** A pinned map as bpftool reads it: keys and values in bytes. */
+/** Returns the content of a pinned map as bpftool reads it: keys and values in bytes. */
 export function dumpMap(path: string): readonly (readonly [key: Buffer, value: Buffer])[] {
   const entries = JSON.parse(exec('bpftool', '-j', 'map', 'dump', 'pinned', path)) as readonly DumpedEntry[];
   return entries.map(({ key, value }) => [bytesOf(key), bytesOf(value)]);
@@ -21,7 +21,10 @@ function ipv6(bytes: Buffer): string {
   return new URL(`http://[${words.join(':')}]`).hostname.slice(1, -1);
 }
 
-/** Prefixes with identity and tunnel endpoint, out of a map of Cilium 1.17's layout, by what is written of that layout. */
+/**
+ * Returns prefixes with identity and tunnel endpoint of a map in Cilium 1.17's layout, decoded from the
+ * documented layout.
+ */
 export function dumpPrefixes(path: string): ReadonlyMap<string, string> {
   return new Map(
     dumpMap(path).map(([key, value]) => {
@@ -35,7 +38,7 @@ export function dumpPrefixes(path: string): ReadonlyMap<string, string> {
   );
 }
 
-/** The same of what the API lists. */
+/** Returns the same form for an item of the API's list. */
 export function listedPrefix({
   prefix,
   identity,

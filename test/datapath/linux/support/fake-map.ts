@@ -21,15 +21,15 @@ function memory(size: number): Memory {
   return { bytes, view: new DataView(bytes.buffer) };
 }
 
-/** A hash map as the kernel has it, in memory: content by the bytes of the keys, in hexadecimal. */
+/** A hash map like the kernel's, in memory: content by the hexadecimal bytes of the keys. */
 export class FakeMap implements BatchedMap {
   readonly shape: BatchedMap['shape'];
   readonly keys: Memory;
   readonly values: Memory;
   readonly content: Map<string, Uint8Array> = new Map();
-  /** Refuses every write. */
+  /** If true, every write is refused. */
   broken = false;
-  /** Is called after each entry that was written or deleted: a program may read at any time. */
+  /** Called after each written or deleted entry, because a program may read at any time. */
   onWrite: () => void = () => {};
 
   constructor(shape: BatchedMap['shape']) {
@@ -88,7 +88,7 @@ export class FakeMap implements BatchedMap {
   }
 }
 
-/** The maps of services, in memory: the same ones each time. */
+/** Returns the maps of services, in memory: the same ones on each call. */
 export function fakeServiceMaps(capacity: ServiceCapacity): (family: Family) => ServiceMaps {
   const families = new Map<Family, ServiceMaps>();
   return (family) => {
@@ -108,7 +108,7 @@ export function fakeServiceMaps(capacity: ServiceCapacity): (family: Family) => 
   };
 }
 
-/** Frontends of which a program would find a slot or a backend missing, by their keys. */
+/** Returns the keys of frontends for which a program would find a slot or a backend missing. */
 export function brokenFrontends(services: FakeMap, backends: FakeMap): readonly string[] {
   const slotAt = services.shape.keySize - 6;
   const broken: string[] = [];

@@ -6,7 +6,7 @@ import { ManualClock } from '../../../base/support/manual-clock.ts';
 const ENOSPC = 28;
 const EPERM = 1;
 
-/** A table of a kernel that a test fills, limits and breaks. Items are texts. */
+/** A kernel table in which a test can add items, limit room and break keys. Items are texts. */
 export class FakeTable implements KernelTable<string> {
   readonly name: string = 'fake';
   readonly there: Map<string, string> = new Map();
@@ -45,14 +45,14 @@ export class FakeTable implements KernelTable<string> {
   }
 }
 
-/** Turns of an event loop that a test takes one by one, and a clock that stands still. */
+/** Turns of an event loop that a test runs one by one, and a manual clock. */
 export class ManualTurns implements KeptTableContext {
   readonly clock: ManualClock = new ManualClock();
   readonly random = (): number => 1;
   readonly #waiting: (() => void)[] = [];
   readonly nextTurn = (callback: () => void): void => void this.#waiting.push(callback);
 
-  /** One turn, with all the promises that it resolves. False when nothing waited for it. */
+  /** Runs one turn, with all the promises that it resolves. Returns false if nothing waited for it. */
   async turn(): Promise<boolean> {
     const waiting = this.#waiting.splice(0);
     for (const callback of waiting) callback();
@@ -60,7 +60,7 @@ export class ManualTurns implements KeptTableContext {
     return waiting.length > 0;
   }
 
-  /** Takes turns until nothing waits for one; gives how many. */
+  /** Runs turns until nothing waits for one. Returns their number. */
   async settle(): Promise<number> {
     let turns = 0;
     await Promise.resolve();
@@ -68,7 +68,7 @@ export class ManualTurns implements KeptTableContext {
     return turns;
   }
 
-  /** Takes turns until `work` is over. */
+  /** Runs turns until `work` is over. */
   async until<T>(work: Promise<T>): Promise<T> {
     let over = false;
     const isOver = (): void => {

@@ -1,8 +1,8 @@
 import { leftovers } from './scratch.ts';
 
 /**
- * Before the tests: takes away what runs that were killed have left. After them: fails the run when one of its tests has left
- * a namespace, a mount, a cgroup or a folder behind.
+ * Before the tests: removes leftovers of killed runs. After them: fails the run if one of its tests has left
+ * a namespace, a mount, a cgroup or a folder.
  */
 export function setup(): () => void {
   if (process.platform !== 'linux') return () => {};
@@ -11,7 +11,7 @@ export function setup(): () => void {
     const left = leftovers();
     for (const one of left) one.remove();
     if (left.length === 0) return;
-    // Vitest shows what a teardown throws, and ends with 0 all the same.
+    // Vitest prints an error of a teardown, but exits with 0.
     process.exitCode = 1;
     throw new Error(`tests have left behind: ${left.map(({ what }) => what).join(', ')}`);
   };

@@ -1,6 +1,7 @@
 import { Scratch } from './scratch.ts';
 
-// A process that makes one of each, says so, and then ends in the way that is asked for: as tests do that fail.
+// A process that makes one item of each kind, reports it, and then ends in the requested way, like failing
+// tests.
 const scratch = new Scratch();
 const namespace = scratch.namespace('pod');
 scratch.bpffs();

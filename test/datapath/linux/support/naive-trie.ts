@@ -1,9 +1,9 @@
-/** An address as a text of zeros and ones. */
+/** Returns an address as a text of zeros and ones. */
 export function bitsOf(address: Uint8Array): string {
   return Array.from(address, (byte) => byte.toString(2).padStart(8, '0')).join('');
 }
 
-/** What a model knows of addresses: every prefix by its bits, the longest first. */
+/** A model of longest-prefix lookup: all prefixes as bits, the longest first. */
 export class NaiveTrie {
   readonly #identities = new Map<string, number>();
   #lengths: readonly number[] = [];
@@ -14,7 +14,7 @@ export class NaiveTrie {
       this.#lengths = [...this.#lengths, bits.length].sort((a, b) => b - a);
   }
 
-  /** 0 where no prefix has it. */
+  /** Returns 0 if no prefix contains the address. */
   lookup(bits: string): number {
     for (const length of this.#lengths) {
       const identity = this.#identities.get(bits.slice(0, length));

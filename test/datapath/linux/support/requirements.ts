@@ -3,10 +3,13 @@ import { describe, it } from 'vitest';
 import { type DatapathPart, probeHost, readHost } from '../../../../src/datapath/linux/probe.ts';
 import { cgroup2Mount, Scratch } from './scratch.ts';
 
-/** Programs that bear witness of what the kernel has. */
+/** Programs that show the content of the kernel. */
 type Witness = 'bpftool' | 'ip' | 'nft' | 'ping' | 'setpriv' | 'ss' | 'tc';
 
-/** What a test needs of the machine: parts of the datapath, witnesses, and places of its own to make. */
+/**
+ * What a test needs of the machine: parts of the datapath, programs, and separate namespaces, mounts and
+ * cgroups.
+ */
 export type Need =
   | Exclude<DatapathPart, 'nftables'>
   | 'nftables'
@@ -14,7 +17,7 @@ export type Need =
   | 'user-namespaces'
   | Witness;
 
-/** How to learn whether a witness is there. */
+/** Commands that show if a program is installed. */
 const WITNESSES: Readonly<Record<Witness, readonly string[]>> = {
   bpftool: ['version'],
   ip: ['-V'],
@@ -25,14 +28,14 @@ const WITNESSES: Readonly<Record<Witness, readonly string[]>> = {
   tc: ['-V'],
 };
 
-/** What a command says when it fails; undefined when it does not. */
+/** Returns the output of a failed command; undefined if it succeeds. */
 function failureOf(command: string, ...args: readonly string[]): string | undefined {
   const { status, stderr, error } = spawnSync(command, args, { encoding: 'utf8' });
   if (status === 0) return undefined;
   return `${[command, ...args].join(' ')}: ${error?.message ?? stderr.trim()}`;
 }
 
-/** Makes it and takes it away again. */
+/** Makes something and removes it again. Returns the error. */
 function failureToMake(make: (scratch: Scratch) => void): string | undefined {
   using scratch = new Scratch();
   try {
@@ -43,7 +46,7 @@ function failureToMake(make: (scratch: Scratch) => void): string | undefined {
   }
 }
 
-/** What the agent's own probe says of a part, given a place for pins; then the thing itself is tried. */
+/** Returns the result of the agent's probe of a part with a place for pins. Then the part itself is tried. */
 function missingPart(part: DatapathPart): string | undefined {
   const facts = readHost();
   if (part === 'maps' || part === 'sockets') {
@@ -72,7 +75,7 @@ function missingPart(part: DatapathPart): string | undefined {
 
 const answers = new Map<Need, string | undefined>();
 
-/** What is missing on this machine for something, in words; undefined when it is there. Is really tried, once. */
+/** Returns what this machine lacks for a need; undefined if nothing. It is really tried, once. */
 export function missing(need: Need): string | undefined {
   if (!answers.has(need)) answers.set(need, tried(need));
   return answers.get(need);
@@ -98,8 +101,8 @@ function tried(need: Need): string | undefined {
 }
 
 /**
- * A `describe` for tests that need something of the machine. Where it is missing, a skipped test stands in their place
- * whose name gives the reason; with `REQUIRE_DATAPATH=1` that test fails.
+ * A `describe` for tests that need something of the machine. If it is missing, they are replaced by a skipped
+ * test whose name gives the reason; with `REQUIRE_DATAPATH=1` that test fails.
  */
 export function describeOnLinux(title: string, needs: readonly Need[], tests: () => void): void {
   const reasons = needs.flatMap((need) => missing(need) ?? []);

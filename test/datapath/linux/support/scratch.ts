@@ -12,11 +12,11 @@ import {
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
-/** Everything that tests make outside of their process is called so, with the number of the process that made it. */
+/** The name of everything that tests make outside of their process, with the id of the process. */
 const NAME = /^dpcache-test-(\d+)-/;
 const NETNS_FOLDER = '/run/netns';
 
-/** Runs a command to its end. Throws with what it has said when it fails. */
+/** Runs a command to its end. Throws its output if it fails. */
 export function exec(command: string, ...args: readonly string[]): string {
   const { status, stdout, stderr, error } = spawnSync(command, args, {
     encoding: 'utf8',
@@ -26,29 +26,32 @@ export function exec(command: string, ...args: readonly string[]): string {
   throw new Error(`${[command, ...args].join(' ')}: ${error?.message ?? `${stdout}${stderr}`.trim()}`);
 }
 
-/** Where a cgroup2 is mounted. */
+/** Returns the mount point of a cgroup2. */
 export function cgroup2Mount(): string | undefined {
   const mounts = existsSync('/proc/self/mounts') ? readFileSync('/proc/self/mounts', 'utf8') : '';
   return /^\S+ (\S+) cgroup2 /m.exec(mounts)?.[1];
 }
 
-/** A network namespace that has a name. */
+/** A named network namespace. */
 export interface Namespace {
   readonly name: string;
-  /** The file that `setns` opens. */
+  /** Path for `setns`. */
   readonly path: string;
-  /** Runs a command in it to its end; see {@link exec}. */
+  /** Runs a command in the namespace to its end; see {@link exec}. */
   run(command: string, ...args: readonly string[]): string;
 }
 
 let made = 0;
 const open = new Set<Scratch>();
-// A test that ends its process takes what it has made with it; only SIGKILL leaves something, which is looked for.
+// Runs also if a test ends its process. Only SIGKILL leaves something, which the next run removes.
 process.on('exit', () => {
   for (const scratch of open) scratch[Symbol.dispose]();
 });
 
-/** What a test makes in the kernel and on disk: taken away in the reverse order, whatever has become of the test. */
+/**
+ * Everything that a test makes in the kernel and on disk. Removed in the reverse order, whatever the test's
+ * result.
+ */
 export class Scratch implements Disposable {
   readonly #undo: (() => void)[] = [];
 
@@ -56,7 +59,7 @@ export class Scratch implements Disposable {
     open.add(this);
   }
 
-  /** Something else that is to be undone. */
+  /** Adds an action for the end. */
   defer(undo: () => void): void {
     this.#undo.push(undo);
   }
@@ -67,7 +70,7 @@ export class Scratch implements Disposable {
     return path;
   }
 
-  /** Mounts a file system for pins that nobody else uses. */
+  /** Mounts a private file system for pins. */
   bpffs(): string {
     const path = this.folder();
     exec('mount', '-t', 'bpf', 'bpf', path);
@@ -75,7 +78,7 @@ export class Scratch implements Disposable {
     return path;
   }
 
-  /** Makes a cgroup below the root of the cgroup2 that is mounted, or below `parent`. */
+  /** Makes a cgroup below the root of the mounted cgroup2, or below `parent`. */
   cgroup(parent: string | undefined = cgroup2Mount()): string {
     if (parent === undefined) throw new Error('no cgroup2 is mounted');
     const path = join(parent, this.#name('cgroup'));
@@ -84,7 +87,7 @@ export class Scratch implements Disposable {
     return path;
   }
 
-  /** Adds a network namespace whose loopback is up. */
+  /** Adds a network namespace whose loopback interface is up. */
   namespace(name: string): Namespace {
     const full = this.#name(name);
     exec('ip', 'netns', 'add', full);
@@ -97,7 +100,7 @@ export class Scratch implements Disposable {
     };
   }
 
-  /** Undoes everything; goes on after a failure, and throws them together. */
+  /** Undoes everything. Continues after failures and throws them together. */
   [Symbol.dispose](): void {
     const failures: unknown[] = [];
     for (const undo of this.#undo.splice(0).reverse()) {
@@ -124,7 +127,7 @@ function unmount(path: string): void {
 function removeCgroup(path: string): void {
   if (!existsSync(path)) return;
   writeFileSync(join(path, 'cgroup.kill'), '1');
-  // A cgroup with others in it cannot be removed.
+  // A cgroup that contains others cannot be removed.
   for (const entry of readdirSync(path, { withFileTypes: true }))
     if (entry.isDirectory()) removeCgroup(join(path, entry.name));
   for (let attempt = 0; ; attempt++) {
@@ -132,7 +135,7 @@ function removeCgroup(path: string): void {
       rmdirSync(path);
       return;
     } catch (error) {
-      // A process that was killed is in it until it is gone.
+      // A killed process is in the cgroup until it has ended.
       if (attempt === 100) throw error;
       Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 20);
     }
@@ -145,20 +148,20 @@ function deleteNamespace(name: string): void {
     try {
       process.kill(Number(pid), 'SIGKILL');
     } catch {
-      // It has ended by itself.
+      // It has already ended.
     }
   }
   exec('ip', 'netns', 'delete', name);
 }
 
-/** Something that a test has made and nobody has taken away. */
+/** Something that a test has made and not removed. */
 export interface Leftover {
   readonly pid: number;
   readonly what: string;
   remove(): void;
 }
 
-/** What there is that processes of tests have made, of which those still run that `isRunning` tells. */
+/** Returns the leftovers of test processes, except those for which `isRunning` returns true. */
 export function leftovers(isRunning: (pid: number) => boolean = isAlive): readonly Leftover[] {
   const cgroups = cgroup2Mount();
   const mounts = existsSync('/proc/self/mounts') ? readFileSync('/proc/self/mounts', 'utf8') : '';

@@ -4,19 +4,19 @@ import { createBackend, createEndpointSlice } from '../../../../src/servicecache
 import { createService } from '../../../../src/servicecache/service.ts';
 import { ServiceCache } from '../../../../src/servicecache/service-cache.ts';
 
-/** A backend as a test writes it: `10.0.0.1`, and how it stands. */
+/** A backend in a test: an address such as `10.0.0.1`, and its state. */
 export interface PlainBackend {
   readonly ip: string;
   readonly state: 'active' | 'terminating';
   readonly node: string;
 }
 
-/** A service as a test writes it. Its number makes its addresses. */
+/** A service in a test. Its number determines its addresses. */
 export interface PlainService {
   readonly number: number;
   readonly affinitySeconds: number;
   readonly isLocal: boolean;
-  /** Claims an external address that all of these claim. */
+  /** True if it claims the external address that is shared by all such services. */
   readonly isShared: boolean;
 }
 
@@ -46,7 +46,7 @@ const addressesOf = ({ number, isShared }: PlainService): readonly string[] => [
   ...(isShared ? [SHARED_IP] : []),
 ];
 
-/** A service cache whose inputs are complete, and beside it a model of what is to be in the kernel. */
+/** A service cache whose inputs are complete, and a model of the required content of the kernel. */
 export class ServiceWorld {
   readonly cache: ServiceCache = new ServiceCache({ clusterName: 'own', nodePort: { enabled: true } });
   readonly #services = new Map<number, PlainService>();
@@ -102,7 +102,7 @@ export class ServiceWorld {
     });
   }
 
-  /** Each frontend, with where its traffic goes, in words. */
+  /** Returns the target of each frontend as text. */
   expected(): Record<string, string> {
     const rows: [string, string][] = [];
     const services = [...this.#services.values()].sort((a, b) => (`s${a.number}` < `s${b.number}` ? 1 : -1));
@@ -145,7 +145,7 @@ const IP = fc.constantFrom(
   ...['10.0.0.1', '10.0.0.2', '10.0.0.3', '10.0.0.4', 'fd00::1', 'fd00::2', 'fd00::3'],
 );
 
-/** Steps over few services and few addresses, so that they meet. */
+/** Steps over few services and few addresses, so that they collide. */
 export const SERVICE_STEP: fc.Arbitrary<ServiceStep> = fc.oneof(
   fc.record({
     do: fc.constant('service' as const),

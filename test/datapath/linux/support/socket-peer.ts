@@ -7,7 +7,7 @@ import type { Readable, Writable } from 'node:stream';
 import { fileURLToPath } from 'node:url';
 import type { Scratch } from './scratch.ts';
 
-/** What a peer answers. */
+/** The answer of a peer. */
 export interface PeerAnswer {
   readonly error?: string;
   readonly name?: string;
@@ -17,10 +17,10 @@ export interface PeerAnswer {
   readonly errors?: number;
 }
 
-/** How a peer is asked: by TCP, by datagrams of a connected socket, by datagrams that each have an address. */
+/** How a peer is called: by TCP, by datagrams of a connected socket, or by datagrams with an address each. */
 export type PeerProtocol = 'tcp' | 'connected-udp' | 'udp';
 
-/** A process that serves and asks in a cgroup and a network namespace. */
+/** A process that serves and calls in a cgroup and a network namespace. */
 export class SocketPeer {
   readonly #child: ChildProcessByStdio<Writable, Readable, null>;
   readonly #waiting = new Map<number, (answer: PeerAnswer) => void>();
@@ -35,13 +35,13 @@ export class SocketPeer {
     });
   }
 
-  /** Starts one, which ends with the scratch. */
+  /** Starts a peer, which ends with the scratch. */
   static async start(
     scratch: Scratch,
     place: { readonly cgroup: string; readonly netns: string },
   ): Promise<SocketPeer> {
     const script = fileURLToPath(new URL('socket-peer.mjs', import.meta.url));
-    // A cgroup is joined before anything else: sockets belong to that in which they were made.
+    // A cgroup is joined before anything else, because a socket belongs to the cgroup in which it was made.
     const child = spawn('nsenter', [`--net=${place.netns}`, process.execPath, script], {
       stdio: ['pipe', 'pipe', 'inherit'],
     });
@@ -59,7 +59,7 @@ export class SocketPeer {
     });
   }
 
-  /** How often who answered, and as whom. */
+  /** Returns how often each backend answered, and the address that it saw. */
   async ask(
     protocol: PeerProtocol,
     ip: string,

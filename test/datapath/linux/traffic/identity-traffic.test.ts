@@ -21,7 +21,7 @@ import { bitsOf, NaiveTrie } from '../support/naive-trie.ts';
 import { describeOnLinux } from '../support/requirements.ts';
 import { exec, type Namespace, Scratch } from '../support/scratch.ts';
 
-/** Sends a datagram of UDP for each pair of addresses, and ends when all have gone. */
+/** Sends a UDP datagram for each pair of addresses, and exits. */
 const SENDER = `const { createSocket } = require('node:dgram');
 (async () => {
   const sockets = new Map();
@@ -37,7 +37,10 @@ const SENDER = `const { createSocket } = require('node:dgram');
   for (const socket of sockets.values()) socket.close();
 })();`;
 
-/** Addresses as eight or four numbers; prefixes lie in each other, and the pod has addresses that no prefix has. */
+/**
+ * Addresses as eight or four numbers. Prefixes contain each other, and some addresses of the pod are in no
+ * prefix.
+ */
 const SOURCES = [
   ['10.1.0.9', [10, 1, 0, 9]],
   ['10.1.0.10', [10, 1, 0, 10]],
@@ -56,10 +59,10 @@ const PREFIXES: readonly (readonly [prefix: string, bytes: readonly number[], bi
   ['fd00:7::304/128', [0xfd, 0, 0, 7, ...Array(10).fill(0), 3, 4], 128],
 ];
 const PACKETS = 400;
-/** IPv4 and UDP in a frame of Ethernet with one byte; IPv6 takes 20 more. */
+/** An Ethernet frame with IPv4, UDP and one byte; IPv6 has 20 bytes more. */
 const FRAME = 14 + 20 + 8 + 1;
 
-/** Pairs in the order of their identities; what has no identity at all is the noise of IPv6. */
+/** Returns pairs in the order of their identities, without packets of IPv6 itself, which have no identity. */
 function shown(flows: readonly IdentityFlow[]): readonly IdentityFlow[] {
   return flows
     .filter(({ source, destination }) => source !== 0 || destination !== 0)
@@ -82,7 +85,7 @@ describeOnLinux('packets of a pod', ['maps', 'namespaces', 'ip', 'tc', 'bpftool'
       [node, 'pod0', ['10.1.0.1/24', 'fd00:1::1/64']],
       [pod, 'eth0', SOURCES.map(([address]) => `${address}/${address.includes(':') ? 64 : 24}`)],
     );
-    // Nothing is asked of neighbours, which in IPv6 would take packets.
+    // Static neighbours, because neighbour discovery of IPv6 would be counted.
     const macOf = (at: Namespace): string =>
       JSON.parse(at.run('ip', '-j', 'link', 'show', 'type', 'veth'))[0].address;
     batch(
@@ -119,7 +122,7 @@ describeOnLinux('packets of a pod', ['maps', 'namespaces', 'ip', 'tc', 'bpftool'
   const send = (pairs: readonly (readonly [string, string])[]): void =>
     void pod.run(process.execPath, '-e', SENDER, JSON.stringify(pairs));
 
-  /** Pairs of addresses, and by a model what is to be counted of them. */
+  /** Returns random pairs of addresses, and the flows that a model counts for them. */
   function drawn(): { readonly pairs: [string, string][]; readonly flows: readonly IdentityFlow[] } {
     const pairs: [string, string][] = [];
     const flows = new Map<string, IdentityFlow>();
@@ -214,7 +217,7 @@ describeOnLinux('packets of a pod', ['maps', 'namespaces', 'ip', 'tc', 'bpftool'
     expect(filters()).toBe(1);
     second[Symbol.dispose]();
     expect(filters()).toBe(0);
-    // Nothing is left to take away, and that is no error.
+    // Nothing is left to remove, which is no error.
     first[Symbol.dispose]();
   });
 

@@ -12,7 +12,7 @@ import type {
 } from '../../../../src/k8s/resource.ts';
 import { askedFields } from '../../support/asked-fields.ts';
 
-/** An object as a test says it: what the API server adds is added. */
+/** An object in a test, without the fields that the API server adds. */
 export interface SaidObject {
   readonly metadata: {
     readonly name: string;
@@ -26,7 +26,7 @@ function keyOf({ metadata: { namespace = '', name } }: KubernetesObject): string
   return `${namespace}/${name}`;
 }
 
-/** What a follower has of an object of which it keeps so much. */
+/** Returns what a follower has of an object of which it keeps only the metadata. */
 function wholeOf({ metadata: { name, namespace } }: KubernetesObject, kept: object): KubernetesObject {
   if (isKubernetesObject(kept)) return kept;
   const whole = { metadata: { name, ...(namespace === undefined ? {} : { namespace }), ...kept } };
@@ -42,7 +42,7 @@ function selects({ fieldSelector }: ResourceKind, object: KubernetesObject): boo
   return typeof spec === 'object' && spec !== null && 'nodeName' in spec && spec.nodeName === value;
 }
 
-/** One reflector: knows what it has handed out, and hands out what differs. */
+/** One reflector: remembers what it has delivered, and delivers differences. */
 class FakeFollower implements FollowedResource {
   readonly kind: ResourceKind;
   readonly stopped: Promise<void> = Promise.resolve();
@@ -81,7 +81,7 @@ class FakeFollower implements FollowedResource {
     this.#connected = false;
   }
 
-  /** Hands over the difference to all objects there are, as a list does. */
+  /** Delivers the difference to all existing objects, like a list. */
   list(objects: Iterable<KubernetesObject>): void {
     if (!this.alive) return;
     const events: ResourceEvent[] = [];
@@ -125,7 +125,7 @@ class FakeFollower implements FollowedResource {
     if (events.length > 0) this.#sink.apply(events.map((event) => this.#asked(event)));
   }
 
-  /** Without what its follower does not read. */
+  /** Returns the event without the fields that its follower does not read. */
   #asked({ type, object }: ResourceEvent): ResourceEvent {
     const { fields } = this.#options;
     if (fields === undefined) return { type, object };
@@ -162,13 +162,13 @@ class FakeFollower implements FollowedResource {
   }
 }
 
-/** The objects of a cluster, and reflectors that a test moves: nothing is handed over unless it says so. */
+/** The objects of a cluster, and reflectors that deliver only when the test says so. */
 export class FakeCluster implements ResourceSource {
   readonly #objects = new Map<string, Map<string, KubernetesObject>>();
   readonly followers: FakeFollower[] = [];
   /** Plurals, or `plural/version`, that are not served. */
   readonly missing: Set<string> = new Set<string>();
-  /** Lists are handed over as soon as they are asked for. */
+  /** If true, lists are delivered as soon as they are requested. */
   immediate: boolean = false;
   #version = 0;
 
@@ -190,7 +190,7 @@ export class FakeCluster implements ResourceSource {
     return [...(this.#objects.get(plural)?.values() ?? [])];
   }
 
-  /** What is being followed now, as one line each: plural and selector. */
+  /** The current followers, one line each: plural and selector. */
   get following(): readonly string[] {
     return this.#alive().map(({ kind }) => [kind.plural, kind.fieldSelector].filter(Boolean).join(' '));
   }
@@ -212,7 +212,7 @@ export class FakeCluster implements ResourceSource {
     for (const follower of this.#alive(plural)) follower.watch('delete', object);
   }
 
-  /** Hands over lists: of one plural, or of all. */
+  /** Delivers lists: of one plural, or of all. */
   list(plural?: string): void {
     for (const follower of this.#alive(plural)) this.#list(follower);
   }
@@ -222,12 +222,12 @@ export class FakeCluster implements ResourceSource {
     else follower.list(this.objects(follower.kind.plural));
   }
 
-  /** Until the next list its followers see nothing. */
+  /** Until the next list its followers receive nothing. */
   disconnect(plural: string): void {
     for (const follower of this.#alive(plural)) follower.disconnect();
   }
 
-  /** Lists until there is nobody left who has not been given one: lists make others be followed. */
+  /** Lists until every follower has received a list, because lists start new followers. */
   settle(): void {
     this.list();
     for (let left = this.#unlisted(); left.length > 0; left = this.#unlisted())

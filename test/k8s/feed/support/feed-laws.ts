@@ -25,7 +25,7 @@ interface Named {
   readonly namespace: string;
 }
 
-/** One thing that happens. */
+/** One event of a life. */
 export type Happening =
   | (Named & {
       readonly do: 'pod';
@@ -63,7 +63,7 @@ export type Happening =
   | { readonly do: 'list' | 'disconnect'; readonly plural: string }
   | { readonly do: 'complete' | 'lost' | 'settle' | 'restart' };
 
-/** A life of a cluster and a feed. */
+/** The plan of a cluster and a feed. */
 export interface Life {
   readonly mode: Mode;
   readonly happenings: readonly Happening[];
@@ -152,7 +152,7 @@ const happening: fc.Arbitrary<Happening> = fc.oneof(
   },
 );
 
-/** Mostly in the middle of things: without a namespace there are no labels. */
+/** A usual state to begin with: without a namespace there are no labels. */
 const begun: readonly Happening[] = [{ do: 'namespace', name: 'shop', team: 'r' }, { do: 'settle' }];
 
 export const life: fc.Arbitrary<Life> = fc.record({
@@ -162,7 +162,7 @@ export const life: fc.Arbitrary<Life> = fc.record({
     .map(([first, rest]) => [...first, ...rest]),
 });
 
-/** How a world of the law is made: a mutant makes another. */
+/** Creates the world of a law; mutants replace it. */
 export type MakeWorld = (
   mode: Mode,
   cluster: FakeCluster,
@@ -172,7 +172,7 @@ export type MakeWorld = (
 export const makeWorld: MakeWorld = (mode, cluster, onLabels) =>
   new FeedWorld({ endpoints: mode, onLabels }, cluster);
 
-/** A world, with the kvstore beside it: it is connected or not, and the claims of it are what it said last. */
+/** A world beside a kvstore, connected or not, whose claims are those of its last events. */
 class Stage {
   readonly cluster = new FakeCluster();
   readonly kvstore = new Map<string, number>();
@@ -181,7 +181,7 @@ class Stage {
   readonly #mode: Mode;
   readonly labels = new Map<string, string>();
   world: FeedWorld;
-  /** What the world has seen of the kvstore. */
+  /** What the world has received from the kvstore. */
   seen: Map<string, number> | undefined;
   connected = false;
 
@@ -268,7 +268,7 @@ class Stage {
 
 const SOURCES: Readonly<Record<string, string>> = { 'custom-resource': 'cep' };
 
-/** What the caches hold, in the words of the model. */
+/** Returns the content of the caches in the form of the model. */
 function held({ ipcache, nodes, feed }: FeedWorld, labels: ReadonlyMap<string, string>): object {
   const claims: Record<string, readonly string[]> = {};
   for (const { key } of ipcache.entries()) {
@@ -355,8 +355,8 @@ async function happen(stage: Stage, what: Happening): Promise<void> {
 }
 
 /**
- * I2, I9: whatever the order in which objects, lists, restarts and handovers came, once everything is listed the caches
- * hold what the model makes of the objects, and what a feed holds that has only just begun.
+ * I2, I9: whatever the order of objects, lists, restarts and handovers, once everything is listed the caches
+ * equal the model of the objects and a feed that has just begun.
  */
 export async function I9_anyLifeIsAColdStart(make: MakeWorld, { mode, happenings }: Life): Promise<void> {
   const stage = new Stage(make, mode);
@@ -370,7 +370,7 @@ export async function I9_anyLifeIsAColdStart(make: MakeWorld, { mode, happenings
     identities: naiveIdentities(stage.inputs),
   };
   expect(held(stage.world, stage.labels)).toEqual(expected);
-  if (stage.seen !== undefined && !stage.connected) return; // what a lost kvstore has said is kept: a new feed cannot know
+  if (stage.seen !== undefined && !stage.connected) return; // claims of a lost kvstore are kept, which a new feed cannot know
   await stage.restart();
   stage.cluster.settle();
   expect(held(stage.world, stage.labels)).toEqual(expected);

@@ -8,9 +8,9 @@ import { FakeCluster } from './fake-cluster.ts';
 
 export const OWN_NODE = 'n1';
 
-/** How a world differs from others. */
+/** Options of a world. */
 export interface WorldOptions extends Partial<KubernetesFeedOptions> {
-  /** The cache that is looked at, and fed unless the feed is given another. */
+  /** The cache to compare. The feed also writes to it unless it has another. */
   readonly cache?: IPCache;
   /** Default: a `KubernetesFeed`. */
   readonly makeFeed?: (options: KubernetesFeedOptions) => KubernetesFeed;
@@ -48,7 +48,7 @@ export class FeedWorld {
     });
   }
 
-  /** Starts, and hands over all lists. */
+  /** Starts, and delivers all lists. */
   async started(): Promise<this> {
     this.feed.start();
     await Promise.resolve(); // discovery has answered
@@ -57,7 +57,7 @@ export class FeedWorld {
     return this;
   }
 
-  /** Who has an IP: `identity pod host key source`. */
+  /** Returns the entry of an IP: `identity pod host key source`. */
   at(ip: string): string | undefined {
     const entry = this.ipcache.get(ip);
     if (entry === undefined) return undefined;

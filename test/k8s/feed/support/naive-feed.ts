@@ -1,8 +1,8 @@
 import type { SaidObject } from './fake-cluster.ts';
 
-/*
- * What the caches hold, from the objects there are: no history, no differences, no tables. It knows the objects of the
- * property test only, which are well formed.
+/**
+ * Returns the content of the caches from the existing objects alone, without history, differences or tables.
+ * Accepts only the well-formed objects of the property test.
  */
 
 interface Addresses {
@@ -11,7 +11,7 @@ interface Addresses {
   readonly order: readonly [number, string, string];
 }
 
-/** Objects by plural; nothing of the API is used. */
+/** Objects by plural; independent of the API. */
 export interface NaiveInputs {
   readonly pods: readonly SaidObject[];
   readonly endpoints: readonly SaidObject[];
@@ -20,9 +20,9 @@ export interface NaiveInputs {
   readonly namespaces: readonly SaidObject[];
   readonly identities: readonly SaidObject[];
   readonly mode: 'ciliumendpoints' | 'ciliumendpointslices' | 'pods';
-  /** What the kvstore says, by IP; undefined while it has never been complete. */
+  /** The claims of the kvstore, by IP; undefined while it has never been complete. */
   readonly kvstore: ReadonlyMap<string, number> | undefined;
-  /** Whether the kvstore is complete now. */
+  /** True if the kvstore is complete now. */
   readonly complete: boolean;
 }
 
@@ -62,7 +62,7 @@ function slicedAddresses(slice: Any): readonly Addresses[] {
   });
 }
 
-/** The first of a kind for each IP. */
+/** Returns the first of a kind for each IP. */
 function winners(said: readonly (Addresses | undefined)[]): Map<string, string> {
   const won = new Map<string, Addresses>();
   for (const one of said) {
@@ -82,7 +82,7 @@ function isAfter(a: Addresses['order'], b: Addresses['order']): boolean {
   return false;
 }
 
-/** By IP, all claims, strongest first. */
+/** Returns all claims by IP, strongest first. */
 export function naiveClaims(inputs: NaiveInputs): Record<string, readonly string[]> {
   const { mode, complete, kvstore } = inputs;
   const all = mode === 'pods' && !complete;
@@ -103,14 +103,14 @@ export function naiveClaims(inputs: NaiveInputs): Record<string, readonly string
   return claims;
 }
 
-/** Names and labels of the nodes: the kvstore says none. */
+/** Returns the names and labels of the nodes. The kvstore has none here. */
 export function naiveNodes({ nodes, complete }: NaiveInputs): readonly string[] {
   if (complete) return [];
   const others = nodes.filter(({ metadata }) => metadata.name !== 'n1');
   return others.map(({ metadata }: Any) => `${metadata.name} ${JSON.stringify(metadata.labels)}`).sort();
 }
 
-/** Identity labels of the local node's pods: the parts that the test varies. */
+/** Returns the identity labels of the local node's pods: the parts that the test varies. */
 export function naiveLabels({ pods, namespaces }: NaiveInputs): readonly string[] {
   const own = pods.filter(
     ({ spec, status }: Any) =>
@@ -127,7 +127,7 @@ export function naiveLabels({ pods, namespaces }: NaiveInputs): readonly string[
   return lines.sort();
 }
 
-/** Number and labels of the identities, and which number is given for each label: the kvstore says none. */
+/** Returns number and labels of the identities, and the number for each label. The kvstore has none here. */
 export function naiveIdentities({ identities, complete }: NaiveInputs): readonly string[] {
   if (complete) return [];
   const sorted = identities

@@ -1,6 +1,6 @@
 import type { SaidObject } from './fake-cluster.ts';
 
-/** When an object was made: minutes after noon. */
+/** Returns a creation time: minutes after noon. */
 export function at(minute: number): string {
   return new Date(Date.UTC(2026, 0, 1, 12, minute)).toISOString().replace('.000Z', 'Z');
 }
@@ -79,7 +79,7 @@ export function ciliumEndpoint(name: string, said: SaidEndpoint = {}): SaidObjec
   };
 }
 
-/** An endpoint as a slice has it. */
+/** Returns an endpoint in the form of a slice. */
 export function sliced(name: string, said: SaidEndpoint = {}): object {
   const { identity = 1001, key, ports } = said;
   return { name, id: identity, networking: networking(said), encryption: { key }, 'named-ports': ports };

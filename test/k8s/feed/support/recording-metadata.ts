@@ -1,10 +1,10 @@
 import type { PrefixMetadata } from '../../../../src/k8s/feed/prefix-metadata.ts';
 import { formatLabels, type Labels } from '../../../../src/model/labels.ts';
 
-/** What resources say of prefixes, as a map. */
+/** The prefix labels of each resource, as a map. */
 export class RecordingMetadata implements PrefixMetadata {
   readonly #said = new Map<string, string>();
-  /** Calls that changed nothing: something was said twice, or taken back that was not said. */
+  /** Number of calls without effect: a repeated label, or the removal of an absent one. */
   idle = 0;
 
   upsertMetadata(prefix: string, source: string, resource: string, labels: Labels): void {
@@ -18,17 +18,17 @@ export class RecordingMetadata implements PrefixMetadata {
     if (!this.#said.delete(`${prefix} ${resource}`)) this.idle++;
   }
 
-  /** Prefixes that are labelled, each with who says so, sorted. */
+  /** Labelled prefixes, each with its resources, sorted. */
   get said(): readonly string[] {
     return [...this.#said.keys()].sort();
   }
 
-  /** How many there are. */
+  /** Number of labelled prefixes. */
   get size(): number {
     return this.#said.size;
   }
 
-  /** `source labels` of what a resource says of a prefix. */
+  /** Returns `source labels` of a resource for a prefix. */
   labels(prefix: string, resource: string): string | undefined {
     return this.#said.get(`${prefix} ${resource}`);
   }

@@ -21,7 +21,7 @@ import type { FeedWorld, WorldOptions } from './feed-world.ts';
 import { ciliumEndpoint, ciliumEndpointSlice, ciliumNode, pod, sliced } from './objects.ts';
 import { RecordingMetadata } from './recording-metadata.ts';
 
-/** An object as a reflector hands it over. */
+/** Returns an object as a reflector delivers it. */
 export function stored(said: SaidObject): KubernetesObject {
   return { ...said, metadata: { uid: 'u', resourceVersion: '1', ...said.metadata } };
 }
@@ -30,7 +30,7 @@ function feedOf<T>(reader: ObjectReader<T>): ObjectFeed<T> {
   return new ObjectFeed(reader, { rejections: new RejectionLog() });
 }
 
-/** Notes what goes, unless something else is in its place. */
+/** Records deletes that are not part of a replacement. */
 function deletions(ipcache: IPCache): string[] {
   const gone: string[] = [];
   ipcache.subscribe({
@@ -49,7 +49,10 @@ const said = fc.record({
   createdAt: fc.integer({ min: 0, max: 2 }),
 });
 
-/** K 20 to 23: an address is of the youngest of those that list it now, with what that one says now. */
+/**
+ * K 20 to 23: an address belongs to the youngest object that lists it, with the current values of that
+ * object.
+ */
 export function K23_theYoungestHasIt(make: (ipcache: FedIPCache) => AddressSink): void {
   fc.assert(
     fc.property(fc.array(said, { maxLength: 12 }), (changes) => {
@@ -80,7 +83,7 @@ export function K23_theYoungestHasIt(make: (ipcache: FedIPCache) => AddressSink)
   );
 }
 
-/** K 10: what was deleted while nothing was watched is gone once another reflector has listed. */
+/** K 10: an object that was deleted while nothing was watched is removed by the next list. */
 export function K10_listsReplace(make: <T>(reader: ObjectReader<T>) => AnyFeed): void {
   const names = new Set<string>();
   const feed = make<string>({
@@ -105,7 +108,10 @@ export function K10_listsReplace(make: <T>(reader: ObjectReader<T>) => AnyFeed):
   expect([...names].sort()).toEqual(['b', 'c']);
 }
 
-/** K 35: an endpoint that moves is never gone, its last slice takes it away, and the latest of several counts. */
+/**
+ * K 35: an endpoint that moves is never missing, its last slice removes it, and the latest of several slices
+ * counts.
+ */
 export function K35_endpointsMove(
   make: (engine: { readonly ipcache: FedIPCache }) => ObjectReader<ParsedEndpointSlice>,
 ): void {
@@ -131,7 +137,7 @@ export function K35_endpointsMove(
   expect([...ipcache.entries()]).toEqual([]);
 }
 
-/** K 26: what a pod says of its namespace, its account or its cluster is no label of its identity. */
+/** K 26: labels of a pod that claim a namespace, an account or a cluster are no labels of its identity. */
 export async function K26_podsSpeakForThemselves(make: (options: WorldOptions) => FeedWorld): Promise<void> {
   let said: readonly string[] = [];
   const onLabels: WorldOptions['onLabels'] = (_, labels = []) => {
@@ -154,7 +160,7 @@ export async function K26_podsSpeakForThemselves(make: (options: WorldOptions) =
   ]);
 }
 
-/** K 43: an address is the API server's while a slice lists it, and 30 s longer where the slice was deleted. */
+/** K 43: an address is the API server's while a slice lists it, and 30 s longer if the slice was deleted. */
 export function K43_slicesOwnTheirAddresses(
   make: (metadata: PrefixMetadata, clock: ManualClock) => Pick<ApiServerAddresses, 'change'>,
 ): void {
@@ -176,7 +182,7 @@ export function K43_slicesOwnTheirAddresses(
   expect(metadata.said.map((said) => said.split('/')[0])).toEqual(['192.0.2.10', '198.51.100.7']);
   addresses.change(undefined, second);
   clock.advance(29_999);
-  expect(metadata.said).toHaveLength(2); // it is soon made again
+  expect(metadata.said).toHaveLength(2); // it is soon created again
   clock.advance(1);
   expect(metadata.said.map((said) => said.split('/')[0])).toEqual(['192.0.2.10']);
   addresses.change(undefined, slice('a', '192.0.2.10'));
@@ -185,7 +191,7 @@ export function K43_slicesOwnTheirAddresses(
   expect(metadata.said).toHaveLength(1);
 }
 
-/** K 37, 38: CiliumNodes do not touch the local node, and a change of labels alone counts. */
+/** K 37, 38: CiliumNodes do not change the local node, and a change of labels alone is applied. */
 export function K38_nodesAreCompared(world: FeedWorld): void {
   const { nodes, cluster } = world;
   world.feed.start();
@@ -206,8 +212,8 @@ function sourcesOf(nodes: NodeManager, name: string): readonly string[] {
 }
 
 /**
- * K 52, 53: beside a kvstore that is complete, lost and back: no address that somebody has is ever free, what only the feed
- * knew goes with it, and what was deleted meanwhile is not there for ever.
+ * K 52, 53: beside a kvstore that is complete, lost and complete again. No used address is ever missing,
+ * claims of the feed alone are removed, and deleted ones do not stay.
  */
 export function K52_noGapBesideAKvstore(make: (options: WorldOptions) => FeedWorld): void {
   const world = make({});
@@ -224,8 +230,8 @@ export function K52_noGapBesideAKvstore(make: (options: WorldOptions) => FeedWor
   feed.kvstore('ip', 'lost');
   cluster.settle();
   cluster.delete('ciliumendpoints', 'p0', 'shop');
-  expect(gone).toEqual([]); // it has come back with the list, and p0 is the kvstore's still
-  ipcache.delete('10.1.0.1', { source: 'kvstore' }); // the kvstore is back, and says so
+  expect(gone).toEqual([]); // it is back with the list, and p0 still belongs to the kvstore
+  ipcache.delete('10.1.0.1', { source: 'kvstore' }); // the kvstore is connected again and complete
   ipcache.delete('10.1.0.2', { source: 'kvstore' });
   expect(ipcache.get('10.1.0.2')?.source).toBe('custom-resource');
   kvstore('10.1.0.2');

@@ -11,7 +11,7 @@ export interface Place {
   readonly port: number;
 }
 
-/** Backends and clients in a namespace: real sockets, in a process of their own. */
+/** Backends and clients in a namespace: real sockets in a separate process. */
 export class Traffic implements Disposable {
   readonly #process: ChildProcess;
   readonly #lines: AsyncIterator<string>;
@@ -30,7 +30,10 @@ export class Traffic implements Disposable {
     await this.#ask({ command: 'listen', ...place });
   }
 
-  /** Makes so many connections, and counts who has answered; of a failure its code, or `timeout`. */
+  /**
+   * Opens this number of connections, and counts them by the answering backend; failed ones by code or
+   * `timeout`.
+   */
   async count(
     place: Place,
     times: number,
@@ -42,7 +45,7 @@ export class Traffic implements Disposable {
     );
   }
 
-  /** Keeps a connection; gives the name of its backend. */
+  /** Opens a lasting connection. Returns the name of its backend. */
   async keep(place: Place): Promise<string> {
     return JSON.parse(await this.#ask({ command: 'keep', ...place }));
   }

@@ -1,14 +1,17 @@
 /** A node as the model sees it. */
 export interface ModelNode {
   readonly name: string;
-  /** The last octet of its addresses. */
+  /** The last octet of the node's addresses. */
   readonly octet: number;
-  /** Whether it is on the link of this host: 192.168.0.0/24; otherwise it is in 198.51.100.0/24, behind a router. */
+  /**
+   * True if it is on the link of this host, 192.168.0.0/24; otherwise it is in 198.51.100.0/24, behind a
+   * router.
+   */
   readonly isNear: boolean;
   readonly cidrs: readonly string[];
 }
 
-/** What ought to be in the kernel, in the words of `ip`. */
+/** The required content of the kernel, in the syntax of `ip`. */
 export interface ExpectedPaths {
   readonly routes: readonly string[];
   readonly neighbors: readonly string[];
@@ -19,7 +22,7 @@ function hex(octet: number): string {
   return octet.toString(16).padStart(2, '0');
 }
 
-/** Derives everything from the definition: each CIDR has a route to the first node by name. */
+/** Returns the required paths by definition: each CIDR has a route to the first node by name. */
 export function expectedPaths(nodes: readonly ModelNode[]): ExpectedPaths {
   const byName = nodes.toSorted((a, b) => (a.name < b.name ? -1 : 1));
   const routes: string[] = [];

@@ -14,7 +14,7 @@ import type { Namespace, Scratch } from '../../support/scratch.ts';
 
 export const DEVICE = 'dpc_vxlan';
 
-/** A node of the cluster `c`; fields that are wrong are an error. */
+/** Returns a node of cluster `c`. Throws on wrong fields. */
 export function node(name: string, spec: Partial<NodeSpec>): Node {
   const parsed = parseNode({ name, cluster: 'c', source: 'kvstore', ...spec }, ({ reason, at }) => {
     throw new Error(`${reason} ${at}`);
@@ -28,17 +28,22 @@ export function internal(...ips: readonly string[]): NodeSpec['addresses'] {
   return ips.map((ip) => ({ type: 'InternalIP', ip }));
 }
 
-/** The kernel tells all who listen at the same time: so long, at most, until the paths have heard it, too. */
+/**
+ * Maximum time until the paths have received an event. The kernel notifies all listeners at the same time.
+ */
 const HEARD_MS = 5_000;
-/** A process that is interrupted for that time has still not read its events. */
+/**
+ * Minimum number of turns before the time counts, because a process that was suspended has not read its
+ * events.
+ */
 const HEARD_TURNS = 1_000;
 
-/** The handler under test in a namespace, with turns and a clock that its test moves. */
+/** The handler under test in a namespace, with turns and a clock that the test controls. */
 export class PathsUnderTest implements Disposable {
   readonly turns: ManualTurns = new ManualTurns();
   readonly table: PathTable;
   readonly paths: NodePaths;
-  /** Receives what the handler does, to know when it has received all. */
+  /** Receives the same events as the handler, to know when it has received all. */
   #events: NetlinkSocket | undefined;
   #sent = 0;
 
@@ -60,7 +65,7 @@ export class PathsUnderTest implements Disposable {
     await this.settle();
   }
 
-  /** Until all events are heard, and all is written that is to be written now. */
+  /** Resolves when all events are received and all due writes are done. */
   async settle(): Promise<void> {
     for (let quiet = 0; quiet < 2; ) {
       await this.#heard();
@@ -74,7 +79,7 @@ export class PathsUnderTest implements Disposable {
       this.#sent = got === 'overrun' ? Number.NEGATIVE_INFINITY : this.#sent + got.length;
     const late = performance.now() + HEARD_MS;
     for (let turn = 0; this.paths.status().events < this.#sent; turn++) {
-      // What has come between the openings of the two sockets is heard by one alone.
+      // Only one of the two sockets receives an event that comes between their openings.
       if (turn > HEARD_TURNS && performance.now() > late) this.#sent = this.paths.status().events;
       await new Promise((resolve) => setImmediate(resolve));
     }
@@ -87,12 +92,12 @@ export class PathsUnderTest implements Disposable {
   }
 }
 
-/** Joins two namespaces by a cable with an interface of this name at each end. */
+/** Joins two namespaces by a cable. Its interface has this name at each end. */
 export function cable(
   [one, name, addresses]: readonly [Namespace, string, readonly string[]],
   [other, otherName, otherAddresses]: readonly [Namespace, string, readonly string[]],
 ): void {
-  // An address that is looked for twice on the link before it is used would take seconds.
+  // Duplicate address detection would take seconds.
   for (const { run } of [one, other]) run('sysctl', '-qw', 'net.ipv6.conf.default.accept_dad=0');
   one.run('ip', 'link', 'add', name, 'type', 'veth', 'peer', 'name', otherName, 'netns', other.name);
   for (const [namespace, device, all] of [
@@ -106,12 +111,12 @@ export function cable(
   }
 }
 
-/** Commands of `ip` in one process. */
+/** Runs commands of `ip` in one process. */
 export function batch(namespace: Namespace, lines: readonly string[]): void {
   for (const line of lines) namespace.run('ip', ...line.trim().split(/\s+/));
 }
 
-/** A pod behind a node: a namespace with one address of each CIDR, whose way out is the node. */
+/** A pod behind a node: a namespace with one address of each CIDR, whose default route is the node. */
 export function pod(scratch: Scratch, host: Namespace, index: number): Namespace {
   const made = scratch.namespace(`pod${index}`);
   cable(
