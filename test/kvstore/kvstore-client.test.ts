@@ -83,7 +83,7 @@ it('counts its requests by outcome, once each', async () => {
   }
   const { requests } = backend.status();
   expect(requests).toEqual({ ok: 2, deadline: 2 });
-  await backend.update('leased', bytesOfText('1'), { leased: true }); // the lease is a request, too
+  await backend.update('leased', bytesOfText('1'), { leased: true }); // the request for the lease counts, too
   expect([requests.ok, backend.status().requests.ok]).toEqual([2, 4]);
   await backend.close();
 });
@@ -160,7 +160,7 @@ describe('a key that is deleted and written under a lease at the same time', () 
     backend.update(key, bytesOfText('v'), options);
   const expire = async (): Promise<void> => {
     for (const lease of backend.server.leases) backend.server.expireLease(lease);
-    await put('other'); // the client finds out
+    await put('other'); // the client notices the loss
   };
 
   it('is reported as lost if the write was last (regression: the delete removed it from its lease)', async () => {
@@ -464,7 +464,7 @@ describe('a fenced write', () => {
     backend.onLeaseLost({ onLeaseLost: lost });
     for (const lease of backend.server.leases) backend.server.expireLease(lease);
     await backend.update('leased', bytesOfText('1'), { leased: true });
-    expect(lost.mock.calls.flat(2)).toEqual(['leased']); // the fence is nothing that the owner has put
+    expect(lost.mock.calls.flat(2)).toEqual(['leased']); // the fence is not a key of the owner
   });
 
   it('is unguarded if the user may not write the fence, and the status reports it', async () => {
@@ -538,7 +538,10 @@ it('the writes since a revision are listed in pages, too (regression: in one ans
   await backend.close();
 });
 
-/** Refuses transactions that put keys below the prefix, as to a user without the right, until mocks are restored. */
+/**
+ * Refuses transactions that put keys below the prefix, like for a user without the permission, until mocks
+ * are restored.
+ */
 function forbidWrites(link: FaultyLink, prefix: string): void {
   const txn = link.txn.bind(link);
   vi.spyOn(link, 'txn').mockImplementation((request, options) => {

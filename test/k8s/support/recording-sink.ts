@@ -4,7 +4,7 @@ function nameOf({ metadata: { namespace = '', name } }: KubernetesObject): strin
   return `${namespace}/${name}`;
 }
 
-/** Folds what it is handed, and notes what a sink must never see. */
+/** Folds its events, and records events that a sink must never receive. */
 export class RecordingSink implements ResourceSink {
   readonly objects: Map<string, KubernetesObject> = new Map();
   readonly breaches: string[] = [];
@@ -39,7 +39,7 @@ export class RecordingSink implements ResourceSink {
     this.objects.set(name, object);
   }
 
-  /** Name → version of what it was told. */
+  /** Name → version, from all events. */
   get versions(): ReadonlyMap<string, string> {
     return new Map([...this.objects].map(([name, { metadata }]) => [name, metadata.resourceVersion]));
   }

@@ -51,7 +51,7 @@ const FAULTS = [
   'internal',
 ] as const;
 
-/** One thing that happens to an API server, or on the way to it. */
+/** One event of an API server, or of the connection to it. */
 export type Happening =
   | { readonly do: 'put'; readonly n: number; readonly shown: boolean }
   | { readonly do: 'delete'; readonly n: number }
@@ -64,7 +64,7 @@ export type Happening =
 
 const n = fc.nat(6);
 
-/** What may happen, in any order. */
+/** Events in any order. */
 export const happenings: fc.Arbitrary<Happening[]> = fc.array(
   fc.oneof(
     { weight: 6, arbitrary: fc.record({ do: fc.constant('put' as const), n, shown: fc.boolean() }) },
@@ -126,7 +126,7 @@ const ANSWERS: Partial<
   },
 };
 
-/** So small that a few objects fill several pages. */
+/** Pages so small that a few objects fill several. */
 function inSmallPages(transport: ApiTransport): ApiTransport {
   return {
     send: (request) => transport.send({ ...request, path: request.path.replace('limit=500', 'limit=2') }),
@@ -155,12 +155,12 @@ class World {
   #writes = 0;
 
   constructor(wrap: (transport: ApiTransport) => ApiTransport, idleProgress: boolean) {
-    // A server that follows the versions of idle kinds offers streaming lists, too.
+    // A server that follows the versions of idle kinds also offers streaming lists.
     const streamingLists = idleProgress;
     const types = [this.#types, NODES];
     this.server = new MemoryApiServer({ clock: this.clock, types, idleProgress, streamingLists });
     this.transport = new MemoryApiTransport(this.server);
-    // Writes do not go the way that fails.
+    // Writes do not use the failing connection.
     const writing = new MemoryApiTransport({ handle: (request) => this.server.handleElsewhere(request) });
     writing.token = 'writer';
     this.user = new ApiUser(writing, KIND, 'default');
@@ -199,7 +199,9 @@ class World {
     }
   }
 
-  /** Takes longer than any backoff: that it was away is noticed, which is all that can be known of a restore. */
+  /**
+   * Takes longer than any backoff, so that the downtime is noticed. A restore cannot be noticed otherwise.
+   */
   async #restore(): Promise<void> {
     if (this.#backup === undefined) return;
     this.server.down();
@@ -252,7 +254,7 @@ class World {
     if (what === 'admit') server.tokens.clear();
   }
 
-  /** Every fault is over; enough time for every backoff, deadline and watch. */
+  /** Ends every fault, and waits longer than every backoff, deadline and watch. */
   async heal(): Promise<void> {
     this.server.faults.clear();
     for (const what of ['up', 'resume', 'release', 'allow', 'serve', 'admit'] as const) this.#switch(what);
@@ -260,7 +262,7 @@ class World {
     await settle(30);
   }
 
-  /** What a list shows now. */
+  /** Returns the objects of a list now. */
   async held(): Promise<ReadonlyMap<string, string>> {
     const { body } = await this.user.ask({ path: `${this.user.path()}?labelSelector=shown%3Dyes` });
     const items = typeof body === 'object' && body !== null && 'items' in body ? body.items : undefined;
@@ -286,8 +288,8 @@ class World {
 const NODES = { group: '', version: 'v1', kind: 'Node', plural: 'nodes', namespaced: false };
 
 /**
- * I9: after anything, once the faults are over, the sink has been told exactly what a fresh list shows; and never of
- * another life of what it knows, of a delete of what it does not, or twice of the same.
+ * I9: after any events, once the faults are over, the sink has exactly the objects of a fresh list. It never
+ * receives another life of a known object, a delete of an unknown one, or the same event twice.
  */
 export async function I9_nothingLostNothingInvented(
   script: readonly Happening[],

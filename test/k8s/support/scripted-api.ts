@@ -2,7 +2,7 @@ import { ByteStream } from '../../../src/k8s/memory/byte-stream.ts';
 import type { ApiAnswer, ApiRequest, ApiTransport } from '../../../src/k8s/rest/api-transport.ts';
 import { settle } from '../../kvstore/support/settle.ts';
 
-/** What a reflector asks for: see `ReflectorEffect`. */
+/** The purpose of a reflector's request: see `ReflectorEffect`. */
 export type Asked = 'stream' | 'list' | 'watch' | 'prove';
 
 function whatOf({ searchParams: query }: URL): Asked {
@@ -11,7 +11,7 @@ function whatOf({ searchParams: query }: URL): Asked {
   return query.get('fieldSelector')?.includes('metadata.name=') ? 'prove' : 'list';
 }
 
-/** A request that waits for its answer, which a test gives piece by piece. */
+/** A request whose answer a test gives piece by piece. */
 export class AskedRequest {
   readonly what: Asked;
   readonly query: URLSearchParams;
@@ -35,12 +35,12 @@ export class AskedRequest {
     });
   }
 
-  /** Accepts it: what is said comes after that. */
+  /** Accepts the request. The content follows. */
   open(): void {
     this.#answer({ status: 200, retryAfterMs: 0, body: this.#body });
   }
 
-  /** Says values, each on a line of its own, to what has been accepted. */
+  /** Sends values, one per line, as the content of an accepted request. */
   async say(...values: readonly unknown[]): Promise<void> {
     await this.write(values.map((value) => `${JSON.stringify(value)}\n`).join(''));
   }
@@ -51,7 +51,7 @@ export class AskedRequest {
     await settle();
   }
 
-  /** Comes to an orderly end. */
+  /** Ends the answer properly. */
   async end(): Promise<void> {
     this.#body.end();
     await settle();
@@ -62,7 +62,7 @@ export class AskedRequest {
     await settle();
   }
 
-  /** Answers with a whole list. */
+  /** Answers with a complete list. */
   async list(version: string, items: readonly unknown[], token?: string): Promise<void> {
     await this.write(JSON.stringify({ metadata: { resourceVersion: version, continue: token }, items }));
     await this.end();
@@ -76,7 +76,7 @@ export class AskedRequest {
   }
 }
 
-/** An API server whose part a test plays: it takes one request after the other, and answers as it likes. */
+/** An API server controlled by a test: it takes one request after the other, and answers as the test says. */
 export class ScriptedApi implements ApiTransport {
   readonly #waiting: AskedRequest[] = [];
 
@@ -86,7 +86,7 @@ export class ScriptedApi implements ApiTransport {
     return asked.answered;
   }
 
-  /** The request that has come, which must be the only one, and for this. */
+  /** Returns the next request, which must be the only one and have this purpose. */
   async takes(what: Asked): Promise<AskedRequest> {
     await settle();
     const asked = this.#waiting.splice(0);
@@ -96,7 +96,7 @@ export class ScriptedApi implements ApiTransport {
     return first;
   }
 
-  /** How many requests wait to be taken. */
+  /** Number of waiting requests. */
   get waiting(): number {
     return this.#waiting.length;
   }

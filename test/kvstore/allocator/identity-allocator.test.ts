@@ -31,7 +31,7 @@ import { giveUpDelete, giveUpPut } from '../support/given-up-write.ts';
 import { advance, settle } from '../support/settle.ts';
 
 const IDENTITY_VALUES = `${IDENTITIES_PREFIX}value/`;
-/** A little more than it takes an allocator to check all of its keys. */
+/** A little longer than an allocator needs to check all of its keys. */
 const SYNC_INTERVAL_MS = 6 * 60_000;
 const RANGE: IdentityRange = clusterIdentityRange(3);
 
@@ -377,7 +377,7 @@ describe('the identity allocator', () => {
     expect(slaves()).toEqual(['value/k8s:app=db;k8s:zone=a/b;/10.0.0.1']);
   });
 
-  /** What is to happen while the next slave key of `a` is put, instead of that alone. */
+  /** Replaces the next put of `a`'s slave key by this function, which can call the put. */
   const duringPut = (what: (put: () => Promise<boolean>) => Promise<boolean>): void => {
     const put = a.backend.updateIfDifferent.bind(a.backend);
     vi.spyOn(a.backend, 'updateIfDifferent').mockImplementationOnce((...call) => what(() => put(...call)));
@@ -593,8 +593,9 @@ describe('allocation under faults', () => {
           if (what.do === 'lose-answers') at?.backend.link.loseAnswers(1);
           if (what.do === 'expire') server.leases.forEach((lease) => void server.expireLease(lease));
           if (what.do === 'gc') {
-            // Rounds are further apart than a node needs to notice that its lease is lost, and to put its keys again;
-            // a lease that is lost in the very moment of two rounds in a row is more than the protocol promises.
+            // Rounds are further apart than the time in which a node notices that its lease is lost and
+            // writes its keys again. The protocol does not cover a lease that is lost exactly at two
+            // consecutive rounds.
             await advance(clock, 20_000);
             pending.push(collector.round(signal).catch(() => {}));
             await settle();

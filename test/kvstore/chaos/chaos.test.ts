@@ -4,7 +4,7 @@ import { ChaosWorld, type WorldOptions } from './support/chaos-world.ts';
 import { FAULTS, type Fault } from './support/faults.ts';
 import { seededRandom } from './support/seeded-random.ts';
 
-/** A world for the faults that need it. */
+/** Options of the world for faults that need a special one. */
 const WORLDS: readonly (readonly [string, Fault['needs'], Omit<WorldOptions, 'random'>])[] = [
   ['one member', undefined, {}],
   ['one member with users', 'users', { tokenSeconds: 300 }],
@@ -39,7 +39,7 @@ describe.each(WORLDS)(
 
 type Change = (batch: readonly WatchEvent[]) => readonly WatchEvent[];
 
-/** A watch that tells something else than it should. */
+/** Returns a watch with wrong events. */
 function tampered(watch: Watch, change: Change): Watch {
   return {
     status: () => watch.status(),
@@ -53,7 +53,7 @@ function tampered(watch: Watch, change: Change): Watch {
 const dropsOne: Change = (batch) =>
   batch.filter(({ type, key }) => !(type === 'create' && key === 'chaos/shared/b-0'));
 
-/** After the first modification what was before is told once more. */
+/** Repeats the previous event after the first modification. */
 function repeatsOne(): Change {
   const first = new Map<string, WatchEvent>();
   let done = false;

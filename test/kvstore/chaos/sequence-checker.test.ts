@@ -7,12 +7,12 @@ import { SequenceChecker } from './support/sequence-checker.ts';
 
 const KEYS = ['a', 'b', 'c', 'd', 'e'];
 
-/** Revision after revision: which key, and whether it is put or deleted. */
+/** For each revision: the key, and if it is put or deleted. */
 const script = fc.array(fc.tuple(fc.constantFrom(...KEYS), fc.boolean()), { minLength: 4, maxLength: 40 });
 
 type Script = readonly (readonly [string, boolean])[];
 
-/** Goes on with a past; a key that does not exist is not deleted. Values are unique. */
+/** Adds writes to a past, without deletes of absent keys. Values are unique. */
 function goOn(past: Past, writes: Script, era: string): void {
   for (const [key, put] of writes) {
     const revision = past.revision + 1;
@@ -31,7 +31,7 @@ function event(
   return { type, key, value: bytesOfText(value ?? ''), modRevision };
 }
 
-/** What a watch tells that follows a past from one revision to another; `held` is what it knows. */
+/** Returns the events of a watch that follows a past from one revision to another. `held`: its keys. */
 function follow(past: Past, held: Set<string>, from: number, to: number): WatchEvent[] {
   const events: WatchEvent[] = [];
   for (let revision = from; revision <= to; revision++) {
@@ -51,7 +51,9 @@ function kind(value: string | undefined, held: boolean): WatchEvent['type'] {
   return held ? 'modify' : 'create';
 }
 
-/** What a watch tells that lists a past at a revision: what is there, and what is not any more. */
+/**
+ * Returns the events of a watch that lists a past at a revision: existing keys, and deletes of the others.
+ */
 function list(past: Past, held: Set<string>, revision: number): WatchEvent[] {
   const events: WatchEvent[] = [];
   for (const key of KEYS) {
@@ -75,7 +77,7 @@ function judge(pasts: readonly Past[], events: readonly WatchEvent[]): SequenceC
 const isClean = (checker: SequenceChecker): boolean =>
   checker.breaches.length + checker.difference().lost.length + checker.difference().phantom.length === 0;
 
-/** A past, and a watch that lists, follows for a while, lists again and follows to the end. */
+/** A past, and a watch that lists, follows, lists again and follows to the end. */
 const oneLife = fc.record({ writes: script, first: fc.nat(40), again: fc.nat(40) }).map((life) => {
   const past = new Past();
   goOn(past, life.writes, 'v');
@@ -136,7 +138,7 @@ type Mutant = (life: Life, at: number) => readonly WatchEvent[] | undefined;
 const spliced = (events: readonly WatchEvent[], at: number, remove: number, ...add: WatchEvent[]) =>
   events.toSpliced(at, remove, ...add);
 
-/** Each makes one thing wrong, or gives up where it would not be wrong. */
+/** Each makes one error, or returns undefined where its change would be legal. */
 const MUTANTS: Readonly<Record<string, Mutant>> = {
   'drops the last event of a key': ({ events }, at) => {
     const dropped = events[at];
@@ -182,7 +184,7 @@ const MUTANTS: Readonly<Record<string, Mutant>> = {
   },
 };
 
-/** Whether the event tells what was told of its key right before. */
+/** Returns true if the event repeats the previous event of its key. */
 function isRepeat(events: readonly WatchEvent[], at: number): boolean {
   const { key, modRevision } = events[at] ?? {};
   const before = events.slice(0, at).findLast((each) => each.key === key);

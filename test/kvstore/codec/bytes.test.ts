@@ -8,7 +8,7 @@ import {
   textOfBytes,
 } from '../../../src/kvstore/codec/bytes.ts';
 
-/** Bytes with the text that they are in a key, whatever follows: none begins with a byte that could go on another. */
+/** Bytes with their text in a key, whatever follows: none begins with a continuation byte. */
 const PIECES: readonly (readonly [bytes: readonly number[], text: string])[] = [
   [[0x00], '\u0000'],
   [[0x61], 'a'],

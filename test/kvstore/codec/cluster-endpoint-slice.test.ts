@@ -133,7 +133,7 @@ describe('a slice that is rejected', () => {
       { addressType: 'IPv6', endpoints: [endpoint('fd00::1', '10.0.0.1')] },
     ],
     ['invalid-address endpoints[0].addresses[0]', { endpoints: [endpoint('10.0.0.01')] }],
-    // As netip.ParseAddr and Is4 of upstream.
+    // Like netip.ParseAddr and Is4 of upstream.
     ['wrong-family endpoints[0].addresses[0]', { endpoints: [endpoint('::ffff:10.0.0.1')] }],
     [
       'invalid-address endpoints[0].addresses[0]',

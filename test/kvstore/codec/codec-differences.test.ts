@@ -7,7 +7,7 @@ import { decodeNode } from '../../../src/kvstore/codec/node.ts';
 import { decodeInPieces } from '../../../src/kvstore/codec/value.ts';
 import type { Decoded } from '../../../src/net/fields.ts';
 
-/** The value, or why there is none. Dropped details are left to their own test. */
+/** Returns the value, or the reason of its rejection. Dropped details have a separate test. */
 function outcomeOf<T>(decoded: Decoded<T>): T | string {
   return decoded.ok ? decoded.value : `${decoded.rejection.reason} ${decoded.rejection.field}`;
 }

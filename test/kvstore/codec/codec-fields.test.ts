@@ -13,7 +13,7 @@ import type { Decoded } from '../../../src/net/fields.ts';
 const bytesOf = (json: unknown): Uint8Array => bytesOfText(JSON.stringify(json));
 const jsonOf = (bytes: Uint8Array): unknown => JSON.parse(textOfBytes(bytes) ?? '');
 
-/** What was decoded, or the reason and field of the rejection. */
+/** Returns the decoded value, or the reason and field of the rejection. */
 function outcomeOf<T>(decoded: Decoded<T>): T | string {
   return decoded.ok ? decoded.value : `${decoded.rejection.reason} ${decoded.rejection.field}`;
 }

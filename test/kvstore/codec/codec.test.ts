@@ -32,7 +32,7 @@ function proved<T>(decoded: Decoded<T>): T {
   return decoded.value;
 }
 
-/** Decodes a recorded value and writes it again. */
+/** Decodes a recorded value and encodes it again. */
 function rewrite({ key, value }: Recorded): Uint8Array {
   const bytes = bytesOfText(value);
   const parsed = parseKey(key);
@@ -64,7 +64,7 @@ describe('recorded values', () => {
   });
 });
 
-/** The reason and the field for which a value is rejected; `undefined` when it is taken. */
+/** Returns the reason and the field of a rejection; `undefined` if the value is accepted. */
 function rejectionOf(decoded: Decoded<unknown>): string | undefined {
   return decoded.ok ? undefined : `${decoded.rejection.reason} ${decoded.rejection.field}`;
 }

@@ -23,7 +23,7 @@ it('texts that repeat are made once, also those of a large mesh', () => {
   for (let round = 0; round < 40; round++) for (const text of texts) get(interned, text);
   made = 0;
   for (const text of texts) get(interned, text);
-  expect(made).toBeLessThan(texts.length / 2); // two texts may share a place
+  expect(made).toBeLessThan(texts.length / 2); // two texts may share a slot
   expect(get(interned, '10.0.0.1')).toBe(get(interned, '10.0.0.1'));
 });
 

@@ -132,7 +132,7 @@ function swapped(bytes: Uint8Array, { at, length }: Mutation): Uint8Array {
   return bytesOfText(parts.join('"'));
 }
 
-/** The scanner gives the result of the general decoder, or leaves the value to it. Returns true if it gave one. */
+/** Checks that the scanner gives the result of the general decoder, or none. Returns true if it gave one. */
 function checkAgreement(at: string, value: Uint8Array): boolean {
   const scanned = scanIPIdentityPair(at, value, 0, value.length, LIMITS);
   if (scanned === undefined) return false;

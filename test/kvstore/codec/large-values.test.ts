@@ -25,7 +25,7 @@ function service(name: string, backends = 0): Uint8Array {
   return bytesOfText(JSON.stringify(value));
 }
 
-/** A kvstore, and stores over it that share a gate whose turns come when the test asks for them. */
+/** A kvstore, and stores over it that share a gate whose turns the test runs. */
 class World {
   readonly clock = new ManualClock();
   readonly backend = new MemoryBackend({ clock: this.clock, random: () => 0.5 });
@@ -34,12 +34,12 @@ class World {
   readonly #gate = new TurnGate({
     clock: this.clock,
     nextTurn: (callback) => this.#asked.push(callback),
-    weightPerTurn: 1, // one piece each
+    weightPerTurn: 1, // one step per turn
   });
   readonly #stop = new AbortController();
   readonly #running: Promise<unknown>[] = [];
 
-  /** Follows a prefix; gives what the store holds, and the sizes of the batches in which it came. */
+  /** Follows a prefix. Returns the content of the store, and the sizes of its batches. */
   follow(prefix: string): { readonly held: Map<string, ClusterService>; readonly batches: number[] } {
     const held = new Map<string, ClusterService>();
     const batches: number[] = [];
@@ -66,7 +66,7 @@ class World {
     await settle();
   }
 
-  /** Turns until it is so; gives how many. */
+  /** Runs turns until the condition holds. Returns their number. */
   async turnsUntil(isSo: () => boolean): Promise<number> {
     for (let turns = 0; turns < 1000; turns++) {
       if (isSo()) return turns;

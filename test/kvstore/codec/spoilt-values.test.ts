@@ -21,7 +21,7 @@ import { spoiltBytes, spoiltJson } from '../../base/support/spoilt-json.ts';
 
 type Kind = ParsedKey['kind'];
 
-/** A codec with the key under which its values lie, the key's name included. */
+/** A codec, and the key of its values, with name. */
 interface Codec<T> {
   readonly decode: (key: ParsedKey, value: EncodedValue, at: string) => Decoded<T>;
   readonly encode: (value: T) => Uint8Array;
@@ -45,7 +45,7 @@ function codec<K extends Kind, T>(
   ];
 }
 
-/** A value that was not parsed in turns. */
+/** Returns the bytes of a value. */
 function bytesOf(value: EncodedValue): Uint8Array {
   if (value instanceof Uint8Array) return value;
   throw new Error('this codec takes bytes only');
@@ -73,7 +73,7 @@ const recorded: readonly { readonly key: string; readonly value: string }[] = re
   .split('\n')
   .map((line) => JSON.parse(line));
 
-/** Names field and value, in a message of bounded length, whatever the input. */
+/** Checks that a rejection names field and value, in a message of bounded length, whatever the input. */
 function checkRejection({ field, value, message }: Rejection): void {
   expect(field).not.toBe('');
   expect(value).not.toBe('');
@@ -81,7 +81,7 @@ function checkRejection({ field, value, message }: Rejection): void {
   expect(message.length).toBeLessThan(1024);
 }
 
-/** What is taken is written so that it is read as the same, and written the same again. */
+/** Checks that an accepted value is decoded equally from its encoding, and is encoded equally again. */
 function checkStable<T>(codec: Codec<T>, key: ParsedKey, value: T, at: string): void {
   const written = codec.encode(value);
   const again = codec.decode(key, written, at);
@@ -90,15 +90,18 @@ function checkStable<T>(codec: Codec<T>, key: ParsedKey, value: T, at: string): 
   expect(textOfBytes(codec.encode(again.value))).toBe(textOfBytes(written));
 }
 
-/** Those whose large values are decoded in turns. */
+/** Kinds whose large values are decoded in turns. */
 const IN_TURNS: ReadonlySet<Kind> = new Set(['node', 'service', 'ip']);
 
-/** The same object, so large that it is decoded in turns. */
+/** Returns the same object, so large that it is decoded in turns. */
 function enlarged(bytes: Uint8Array): Uint8Array {
   return Buffer.concat([Buffer.from(`{"Filler":"${'x'.repeat(40_000)}",`), bytes.subarray(1)]);
 }
 
-/** What is decoded in turns is what is decoded at once; but nothing large may be nested deeper than 16. */
+/**
+ * Checks that decoding in turns gives the same result as at once; but large values must not be nested deeper
+ * than 16.
+ */
 function checkInTurns<T>(codec: Codec<T>, key: ParsedKey, bytes: Uint8Array): void {
   const steps = decodeInPieces((_, parsed, at) => codec.decode(key, parsed, at))('name', bytes, 'at');
   let step = steps?.next();

@@ -36,7 +36,7 @@ const identity = (count: number, limits?: ValueLimits): Decoded<unknown> =>
     limits,
   );
 
-/** Reason and field of a rejection; `taken` when there is none. */
+/** Returns reason and field of a rejection, or `taken`. */
 const outcome = (decoded: Decoded<unknown>): string =>
   decoded.ok ? 'taken' : `${decoded.rejection.reason} ${decoded.rejection.field}`;
 
@@ -179,17 +179,17 @@ describe('one value does not block others', () => {
     ],
   ])('%s', async (_name, fields) => {
     const value = bytes({ ...SERVICE, ...fields });
-    const parsing = await leastCpuTime(() => JSON.parse(manyLabels)); // of a value as large as a value can be
+    const parsing = await leastCpuTime(() => JSON.parse(manyLabels)); // of a value of the maximum size
     let longest = Number.POSITIVE_INFINITY;
     for (let attempt = 0; attempt < 10 && !(longest < 2 * parsing); attempt++)
-      longest = Math.min(longest, longestStep(value)); // a collection of garbage makes a step longer
-    expect(longest).toBeLessThan(2 * parsing); // at most a fifth of it
+      longest = Math.min(longest, longestStep(value)); // garbage collection can make a step longer
+    expect(longest).toBeLessThan(2 * parsing); // at most a fifth of the time
   });
 
   it('an identity of 100,000 labels is rejected before they are split', async () => {
     const value = bytes('k8s:a=b;'.repeat(150_000));
     const decode = (limits?: ValueLimits): unknown => decodeIdentity('70000', value, 'key', limits);
     const limit = (await leastCpuTime(() => decode({ ...VALUE_LIMITS, labels: 200_000 }))) / 4;
-    expect(await leastCpuTime(() => decode(), limit)).toBeLessThan(limit); // a twentieth
+    expect(await leastCpuTime(() => decode(), limit)).toBeLessThan(limit); // a twentieth of the time
   });
 });

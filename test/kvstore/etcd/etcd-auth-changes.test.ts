@@ -53,7 +53,7 @@ async function disable(): Promise<void> {
   etcd.user = undefined;
 }
 
-/** A client that watches. */
+/** Opens a client that watches. */
 async function watching(auth?: typeof USER): Promise<(typeof open)[number]> {
   const backend = new EtcdBackend({ endpoints: [`http://127.0.0.1:${link.port}`], auth });
   const recorder = new WatchRecorder(backend.watch(P));
@@ -62,7 +62,10 @@ async function watching(auth?: typeof USER): Promise<(typeof open)[number]> {
   return { backend, recorder };
 }
 
-/** Writes with the client until it succeeds, and sees what it wrote; gives how often it failed. */
+/**
+ * Writes with the client until it succeeds, and checks that the watch reports the write. Returns the number
+ * of failures.
+ */
 async function works({ backend, recorder }: (typeof open)[number], key: string): Promise<number> {
   let failures = 0;
   await until(`${key} is written`, () =>

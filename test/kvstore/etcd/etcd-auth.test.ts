@@ -82,7 +82,7 @@ describe('an etcd with users', () => {
   });
 
   it('after an outage in which its token expired it is connected again immediately', async () => {
-    // A call in the background may be the one that is refused.
+    // A background call may be refused first.
     await until('a call is refused', async () => {
       await cluster.expireTokens();
       return !(await works());
@@ -99,10 +99,10 @@ describe('an etcd with users', () => {
 
   it('a token that blocks its calls after a restore is dropped (trap: etcd #11377)', async () => {
     const failures: string[] = [];
-    // A call in the background may meet the trap first, and fetch a new token: then it is set once more.
+    // A background call may be refused first and get a new token: then the trap is set again.
     for (let round = 0; round < 4 && !failures.includes('deadline'); round++) {
       const backup = await cluster.backup();
-      // The raft log of the restored store begins anew; the token is of an index far beyond.
+      // The raft log of the restored store begins anew; the token has a far higher index.
       for (let i = 0; i < 300; i++) await until('it is written', works);
       await cluster.expireTokens();
       await until('it is written', works);

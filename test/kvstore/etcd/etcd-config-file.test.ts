@@ -62,7 +62,7 @@ describe('an etcd configuration file', () => {
     });
   });
 
-  // The first column is the name of the test: it must not name a folder of this run.
+  // The first column is the name of the test. It must not name a folder of this run.
   it.each([
     ['is not YAML: Flow sequence in block collection must be', 'endpoints: ['],
     ['must be a YAML object with fields', '[]'],
@@ -140,7 +140,7 @@ describe('an etcd configuration file', () => {
   });
 });
 
-/** Configurations as Cilium's charts write them, and one with everything that may be said. */
+/** Configurations as written by Cilium's charts, and one with all settings. */
 const WRITTEN: readonly string[] = [
   'endpoints:\n- https://a.mesh.cilium.io:2379\ntrusted-ca-file: /ca\nkey-file: /key\ncert-file: /cert\n',
   '---\nendpoints:\n- http://127.0.0.1:2379\n',
@@ -179,7 +179,7 @@ describe('a damaged configuration', () => {
   });
 });
 
-/** Texts that a parser of YAML may take long for, as long as they may be. */
+/** Texts that could take a YAML parser a long time, of the maximum length. */
 const HOSTILE: readonly (readonly [string, string])[] = [
   ['distinct keys', Array.from({ length: 9000 }, (_, i) => `k${i}: 1\n`).join('')],
   ['keys of a flow', `{${Array.from({ length: 9000 }, (_, i) => `k${i}: 1,`).join('')}}`],

@@ -10,11 +10,11 @@ import { EtcdTransport } from '../../../src/kvstore/etcd/etcd-transport.ts';
 import { until } from '../../base/support/until.ts';
 import { FakeServer } from './support/fake-server.ts';
 
-/** In it grpc-js would have tried again some four times. */
+/** Time in which grpc-js would retry about four times. */
 const A_WHILE_MS = 1_500;
 const SHORT_MS = 50;
 
-/** A server that accepts connections, and what it does with them. */
+/** A server that accepts connections and handles them as the test says. */
 class Listener {
   accepted = 0;
   readonly open = new Set<Socket>();
@@ -65,7 +65,7 @@ it('an unreachable server is not retried until the next call (before: every seco
   for (const asked of [1, 2]) {
     await expect(backend.get('key')).rejects.toMatchObject({ code: 'unavailable' });
     await sleep(A_WHILE_MS);
-    // One that was accepted and broken is made once more while the call fails.
+    // An accepted connection that breaks is opened once more while the call fails.
     expect(server.accepted).toBeLessThanOrEqual(2 * asked);
   }
 });
@@ -74,7 +74,7 @@ it.each(['http', 'https'])(
   'calls that a server does not answer leave no connection behind (regression: one for each, over %s)',
   async (scheme) => {
     const { server, backend } = await connected(saysNothing, scheme);
-    // If this process is interrupted, the deadline of a call may expire before it connects.
+    // If this process is suspended, the deadline of a call may expire before it connects.
     for (let calls = 1; server.accepted < 3; calls++) {
       const call = backend.get('key', { deadlineMs: SHORT_MS });
       await expect(call).rejects.toMatchObject({ code: 'deadline' });

@@ -8,7 +8,7 @@ import { type FakeAnswers, FakeServer } from './support/fake-server.ts';
 
 const HOUR_MS = 3_600_000;
 const DEADLINE_MS = 300;
-/** Of calls that are to be answered, however long this process is held up meanwhile. */
+/** For calls that must be answered, even if this process is suspended meanwhile. */
 const PROGRESS_TIMEOUT_MS = 60_000;
 
 const open: { stop(): void; close(): Promise<void> }[] = [];
@@ -21,7 +21,7 @@ async function connected(answers: FakeAnswers, config: Partial<EtcdConfig> = {})
   return transport;
 }
 
-/** The system's time is set back (or, negative, forward) by so much, right after it was looked at for the first time. */
+/** Sets the system's time back (negative: forward) by `ms`, directly after it was first read. */
 function setBackAfterFirstLook(ms: number): void {
   vi.spyOn(Date, 'now').mockReturnValueOnce(Date.now() + ms);
 }
@@ -79,7 +79,7 @@ describe('while only the test advances the time', () => {
   beforeEach(() => void vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] }));
   afterEach(() => void vi.useRealTimers());
 
-  /** A connection of which others may make use, and a call on it that is not answered. */
+  /** A shared connection, and a call on it that is not answered. */
   async function waiting(options: CallOptions, config: Partial<EtcdConfig> = {}) {
     const range = (request: Buffer): Buffer | undefined => (request.includes('busy') ? answer : undefined);
     const transport = await connected({ range }, config);

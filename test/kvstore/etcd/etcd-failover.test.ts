@@ -22,10 +22,10 @@ async function started(members: number): Promise<readonly EtcdProcess[]> {
   return etcds;
 }
 
-/** So that a black hole is noticed soon. */
+/** Options with which a black hole is noticed soon. */
 const SOON = { deadlineMs: 1000, keepAliveTimeMs: 500, keepAliveTimeoutMs: 500 };
 
-/** A client with a link to each member. */
+/** A client with a separate link to each member. */
 async function clientOf(
   members: readonly EtcdProcess[],
   limits: Partial<EtcdConfig> = {},
@@ -47,7 +47,7 @@ async function watching(recorder: WatchRecorder): Promise<void> {
   await until('it watches', () => recorder.listed && recorder.status().state === 'watching');
 }
 
-/** Tries until it succeeds: a call that fails is not retried by the backend. */
+/** Retries until it succeeds, because the backend does not retry failed calls. */
 async function put(backend: EtcdBackend, key: string): Promise<void> {
   await until(`${key} is written`, () =>
     backend.update(P + key, value).then(
@@ -65,7 +65,7 @@ describe('several endpoints', () => {
       await put(backend, 'a');
       const recorder = new WatchRecorder(backend.watch(P));
       await watching(recorder);
-      // The first, or another where a member is slow to answer.
+      // The first member, or another one if it is slow to answer.
       const used = links.filter(({ connections }) => connections > 0);
       expect(used).toHaveLength(1);
 
@@ -89,7 +89,7 @@ describe('several endpoints', () => {
     for (const key of ['a', 'b']) await put(backend, key);
     const recorder = new WatchRecorder(backend.watch(P, { endOnDivergence: true }));
     await watching(recorder);
-    // As many revisions and more: only the id can tell.
+    // At least as many revisions, so that only the id differs.
     for (let i = 0; i < 10; i++) await stranger.ctl(['put', `${P}stranger`, String(i)]);
     const [first] = links;
     if (first !== undefined) first.mode = 'refuse';

@@ -20,7 +20,7 @@ afterAll(async () => {
   await etcd.dispose();
 });
 
-/** `etcdctl lock`: prints its key when it holds the lock, and holds it until it is told to end. */
+/** Runs `etcdctl lock`, which prints its key when it has the lock, and releases it when it is ended. */
 function goLock(path: string): { readonly held: Promise<string>; release(): Promise<void> } {
   const child = spawn('etcdctl', ['--endpoints', etcd.url, 'lock', path], {
     env: { ...process.env, ETCDCTL_API: '3' },
@@ -34,7 +34,9 @@ function goLock(path: string): { readonly held: Promise<string>; release(): Prom
   return { held, release };
 }
 
-/** Resolves once so many stand in the queue of a lock, its holder among them; whoever is `waiting` there does so still later on. */
+/**
+ * Resolves when the queue of a lock, including its holder, has this length. `waiting` must still be pending.
+ */
 async function queued(path: string, count: number, waiting: Promise<unknown>): Promise<void> {
   await until(
     `${count} stand at ${path}`,

@@ -5,15 +5,15 @@ import { WatchRecorder } from '../support/watch-recorder.ts';
 import { EtcdAndWriter } from './support/etcd-and-writer.ts';
 import { TcpProxy } from './support/tcp-proxy.ts';
 
-/** The first listing takes many times the deadline, and many times what a ping may take. */
+/** The first list takes many times the deadline, and many times the ping timeout. */
 const BYTES_PER_SECOND = 100_000;
 const LIMITS = { deadlineMs: 1000, keepAliveTimeMs: 500, keepAliveTimeoutMs: 500 };
-/** Factors of these times, if an etcd on a busy machine is silent for longer. */
+/** Factors of these times, for an etcd on a busy machine that is silent for longer. */
 const SCALES = [2, 4];
 
 const server = new EtcdAndWriter();
 
-/** A first listing over a link of its own: what came over it, and how the watch did. */
+/** Runs a first list over a separate link. Returns the transferred bytes and the result of the watch. */
 async function listed(
   prefix: string,
   bytesPerSecond: number,

@@ -12,7 +12,7 @@ import { type EtcdProcess, startEtcd } from './support/etcd-process.ts';
 import { TcpProxy } from './support/tcp-proxy.ts';
 
 const MB = 1 << 20;
-/** What HTTP/2 lets the server send of a stream that nobody reads; see `etcd-connection.ts`. */
+/** The HTTP/2 window of an unread stream; see `etcd-connection.ts`. */
 const WINDOW_BYTES = 4 * MB;
 
 let etcd: EtcdProcess;
@@ -38,7 +38,7 @@ afterAll(async () => {
   await etcd.dispose();
 });
 
-/** Writes keys of 20 kB, each at a revision of its own; gives the first one's. */
+/** Writes keys of 20 kB, each at a separate revision. Returns the first revision. */
 async function write(prefix: string, keys: number): Promise<number> {
   const value = bytesOfText('x'.repeat(20_000));
   const first = await writer.update(`${prefix}first`, value);
@@ -47,7 +47,7 @@ async function write(prefix: string, keys: number): Promise<number> {
   return first;
 }
 
-/** Waits until nothing more comes over the link. */
+/** Waits until the link is quiet. */
 async function quiet(): Promise<void> {
   let received = -1;
   let looks = 0;
@@ -85,7 +85,7 @@ it('messages that a paused stream has not requested stay with the server (regres
   stream.resume();
   await until('something is told', () => events > 0);
   await quiet();
-  // etcd catches up by 1,000 revisions in a message: 20 MB.
+  // etcd catches up by 1,000 revisions per message: 20 MB.
   expect(link.received).toBeLessThan(21 * MB + WINDOW_BYTES);
   expect(events).toBeLessThan(1001);
   await until('all is told', () => {
@@ -142,7 +142,7 @@ it('a watch without a reader is not known to the server', async () => {
   expect(queryObjects(WeakRef, { format: 'count' }) - before).toBeLessThan(100);
 });
 
-/** Counts the HTTP/2 streams of this process that are still held by anything. */
+/** Counts the HTTP/2 streams of this process that are still referenced. */
 function streamCounter(url: string): () => number {
   const session = connect(url);
   const stream = session.request();
@@ -153,7 +153,7 @@ function streamCounter(url: string): () => number {
   return () => queryObjects(type, { format: 'count' });
 }
 
-/** How many watch streams the server has open. */
+/** Returns the server's number of open watch streams. */
 async function watchStreams(): Promise<number> {
   const metrics = await (await fetch(`${etcd.url}/metrics`)).text();
   return Number(/^etcd_debugging_mvcc_watch_stream_total (\d+)$/m.exec(metrics)?.[1]);

@@ -32,7 +32,7 @@ afterAll(async () => {
   for (const path of [folder, authority.folder, stranger.folder]) rmSync(path, { recursive: true });
 });
 
-/** Writes a configuration, and the certificates that it names beside it, where they can be exchanged. */
+/** Writes a configuration, and beside it the certificates that it names, so that they can be replaced. */
 function configFile(
   name: string,
   ca: string,
@@ -89,7 +89,7 @@ describe('etcd over TLS', () => {
     const files = authority.issue('server');
     const [expired] = await startEtcd(1, { tls: { ca: authority.ca, ...files } });
     if (expired === undefined) throw new Error('no etcd');
-    // etcd reads the files at each handshake; it is not reported as healthy with these ones.
+    // etcd reads the files at each handshake. With these certificates it is not reported as healthy.
     const late = authority.issue('expired', -1);
     copyFileSync(late.key, files.key);
     copyFileSync(late.certificate, files.certificate);
@@ -209,7 +209,7 @@ describe('etcd over TLS', () => {
     });
     expect((await failure(backend.get('a/b'))).code).toBe('unavailable');
     writeFileSync(`${path}.ca`, ca.slice(0, ca.length / 2));
-    await until('it is reported', () => complaints.length > 0); // more than once if it was also read when it was empty
+    await until('it is reported', () => complaints.length > 0); // more than once if the file was also read while it was empty
     expect(complaints[0]).toContain('trusted-ca-file');
     writeFileSync(`${path}.ca`, ca);
     await until('it is read', () => events.length === 2);

@@ -18,7 +18,7 @@ const EVENT = bytesField(
 );
 const MESSAGE = message(HEADER, ...Array.from({ length: EVENTS }, () => EVENT));
 
-/** A gate of 1000 events a turn, and how much was done in each of its turns. */
+/** A gate of 1000 events per turn that records the work done in each turn. */
 class CountedTurns {
   readonly done: number[] = [0];
   readonly gate = new TurnGate({
@@ -91,5 +91,5 @@ it('the answers of many transactions share the turns (regression: each was handl
   );
   await Promise.all(calls);
   expect(turns.all).toBe(4000);
-  expect(turns.most).toBeLessThanOrEqual(400); // a write has the weight of two events, a call that of 64
+  expect(turns.most).toBeLessThanOrEqual(400); // a write weighs two events, a call 64
 });

@@ -26,7 +26,7 @@ const CREATED = message(HEADER, boolField(3, true));
 const event = (key: string, revision: number): EncodedField =>
   bytesField(11, message(bytesField(2, message(bytesField(1, Buffer.from(key)), numberField(3, revision)))));
 
-/** Lines of what an observer receives of a server that sends these answers to a watch, until the stream ends. */
+/** Returns the lines of an observer of a watch stream with these answers. */
 async function received(...answers: readonly Buffer[]): Promise<readonly string[]> {
   const server = new FakeServer({
     watch: (call) =>

@@ -6,9 +6,10 @@ import { WatchRecorder } from '../support/watch-recorder.ts';
 import { EtcdAndWriter } from './support/etcd-and-writer.ts';
 import { TcpProxy } from './support/tcp-proxy.ts';
 
-/*
- * Why `EtcdBackend` does not use the watcher of the etcd3 client: it resumes after the revision of the last
- * *header*, and while it catches up etcd puts the store's revision there, whatever has been sent.
+/**
+ * Shows why `EtcdBackend` does not use the watcher of the etcd3 client. That watcher resumes after the
+ * revision of the last *header*. While etcd catches up, the header has the store's revision, whatever has
+ * been sent.
  */
 
 const TRIES = 10;
@@ -17,7 +18,7 @@ const server = new EtcdAndWriter();
 
 type Etcd3Watcher = Awaited<ReturnType<WatchBuilder['create']>>;
 
-/** What two watches have told of the keys below a prefix. */
+/** Keys below a prefix that each of two watches has reported. */
 interface Told {
   readonly etcd3: ReadonlySet<string>;
   readonly etcd3Errors: readonly unknown[];
@@ -25,8 +26,8 @@ interface Told {
 }
 
 /**
- * Runs an etcd3 watcher and a watch of ours over one link. The link is cut, `count` keys are written, and the link is cut once more
- * when the etcd3 watcher has connected again.
+ * Runs an etcd3 watcher and our watch over one link. Cuts the link, writes `count` keys, and cuts the link
+ * again when the etcd3 watcher has reconnected.
  */
 async function cutTwice(prefix: string, count: number): Promise<Told> {
   const link = new TcpProxy(server.etcd.clientPort);
@@ -72,8 +73,8 @@ function recorded(watcher: Etcd3Watcher): { readonly keys: Set<string>; readonly
 }
 
 /**
- * What was told in the first of some tries in which the etcd3 watcher has lost keys: what a cut finds on its way to which of
- * the two is chance. Ours has lost none in any of them.
+ * Returns the result of the first try in which the etcd3 watcher lost keys. Chance decides which of the two a
+ * cut affects. Ours must have lost none in any try.
  */
 async function firstLoss(prefix: string, count: number): Promise<Told> {
   for (let attempt = 1; attempt <= TRIES; attempt++) {

@@ -19,7 +19,7 @@ import {
 import type { TransportEvent } from '../../../src/kvstore/session/transport.ts';
 import { plainKeyValue } from '../../../src/kvstore/session/wire-key-value.ts';
 
-// The definitions that etcd itself ships, read by an independent implementation.
+// The definitions of etcd itself, read by an independent implementation.
 const proto = join(dirname(createRequire(import.meta.url).resolve('etcd3')), '../proto/rpc.proto');
 const root = new protobuf.Root().loadSync(proto, { keepCase: true });
 const type = (name: string): protobuf.Type => root.lookupType(`etcdserverpb.${name}`);
@@ -225,7 +225,7 @@ describe('answers, against protobufjs', () => {
     const gate = new TurnGate({ clock: { now: () => 0 }, nextTurn, weightPerTurn: 64 });
     const read = await decodeRange(encode('RangeResponse', { kvs, count: kvs.length }), gate);
     expect(read.kvs).toHaveLength(5000);
-    expect(turns).toBe(4); // 1,024 keys in each, and in the turn of the call
+    expect(turns).toBe(4); // 1,024 keys in each, including the turn of the call
   });
 
   it('an answer without fields has none', async () => {
@@ -280,7 +280,7 @@ describe('answers, against protobufjs', () => {
       count: 1,
     });
     for (let length = 1; length < whole.length; length++) {
-      if (length === whole.length - 2) continue; // there a field ends
+      if (length === whole.length - 2) continue; // a field ends at this length
       await expect(decodeRange(whole.subarray(0, length))).rejects.toThrow('malformed message');
     }
     await fc.assert(

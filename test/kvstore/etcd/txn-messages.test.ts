@@ -7,7 +7,7 @@ import { bytesOfKey, keyOfBytes } from '../../../src/kvstore/codec/bytes.ts';
 import { decodeTxn, encodeTxn } from '../../../src/kvstore/etcd/txn-messages.ts';
 import type { Compare, WriteOperation } from '../../../src/kvstore/session/transport.ts';
 
-// The definitions that etcd itself ships, read by an independent implementation.
+// The definitions of etcd itself, read by an independent implementation.
 const proto = join(dirname(createRequire(import.meta.url).resolve('etcd3')), '../proto/rpc.proto');
 const root = new protobuf.Root().loadSync(proto, { keepCase: true });
 const type = (name: string): protobuf.Type => root.lookupType(`etcdserverpb.${name}`);

@@ -15,7 +15,7 @@ import {
 import { ManualClock } from '../../base/support/manual-clock.ts';
 import { settle } from '../support/settle.ts';
 
-/** Each run looks at the server after each step. */
+/** Each run reads the server after each step, so there are fewer runs. */
 const RUNS: number = Math.ceil(Math.max(fc.readConfigureGlobal().numRuns ?? 300, 16) / 2);
 
 function put(key: string, value = '', lease: LeaseID = NO_LEASE): WriteOperation {
@@ -30,7 +30,7 @@ function write(server: MemoryServer, ...writes: readonly WriteOperation[]): void
   server.txn({ compare: [], writes });
 }
 
-/** The code with which it fails; undefined when it does not. */
+/** Returns the code of the error; undefined if none. */
 function codeOf(call: () => unknown): string | undefined {
   try {
     call();
@@ -49,7 +49,7 @@ describe('the leases of a server in this process', () => {
   }
   interface Naive {
     readonly leases: readonly NaiveLease[];
-    /** Key → the lease that it is bound to. */
+    /** Key → its lease. */
     readonly keys: ReadonlyMap<string, LeaseID>;
     readonly revision: number;
   }
@@ -61,7 +61,7 @@ describe('the leases of a server in this process', () => {
     | { readonly do: 'pass'; readonly ms: number }
     | { readonly do: 'backup' | 'restore' };
 
-  /** The lease ends, and its keys with it in one revision. */
+  /** Removes a lease, and its keys in one revision. */
   function without({ leases, keys, revision }: Naive, id: LeaseID): Naive {
     const left = new Map([...keys].filter(([, lease]) => lease !== id));
     return {
@@ -72,7 +72,7 @@ describe('the leases of a server in this process', () => {
   }
 
   const key = fc.constantFrom('a', 'b', 'c');
-  /** Which of all leases that were granted; 0 is none. */
+  /** Index of the granted lease; 0 is none. */
   const at = fc.nat(4);
   const step: fc.Arbitrary<Step> = fc.oneof(
     fc.record({ do: fc.constant('grant' as const), ttl: fc.integer({ min: 1, max: 4 }) }),
@@ -165,11 +165,11 @@ describe('the leases of a server in this process', () => {
   });
 });
 
-/** What a stream has told, one line each, and its events. */
+/** Collects the events of a stream, and one line for each. */
 class Told implements WatchObserver {
   readonly lines: string[] = [];
   readonly events: TransportEvent[] = [];
-  /** Called with whatever is told. */
+  /** Called for each event. */
   onTold: () => void = () => {};
 
   #tell(line: string): void {

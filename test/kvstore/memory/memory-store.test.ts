@@ -22,9 +22,9 @@ interface NaiveKey {
 
 type State = ReadonlyMap<string, NaiveKey>;
 
-/** A store in the most obvious way: the whole state after each revision. */
+/** A naive store: the whole state after each revision. */
 class NaiveStore {
-  /** By revision; of 0 there is none. */
+  /** By revision; revision 0 does not exist. */
   states: State[] = [new Map(), new Map()];
   compacted = 1;
   readonly leases = new Map<string, string>();
@@ -46,7 +46,7 @@ class NaiveStore {
     return (revision ?? 0) === compare.equals;
   }
 
-  /** Gives how many keys were deleted. */
+  /** Returns the number of deleted keys. */
   write(operations: readonly WriteOperation[]): number {
     const state = new Map(this.now);
     const revision = this.revision + 1;
@@ -71,7 +71,9 @@ class NaiveStore {
     return deleted;
   }
 
-  /** When a key was written, as far as that can still be read: since the compaction, and what it was then. */
+  /**
+   * Returns the revisions of a key that can still be read: those since the compaction, and the one before.
+   */
   kept(key: string): readonly number[] {
     const writes = this.states.flatMap((state, at) => {
       const isPut = state.get(key)?.mod === at;
@@ -87,7 +89,7 @@ class NaiveStore {
     return [...all].filter((key) => this.kept(key).length > 0).length;
   }
 
-  /** What happened at a revision: `key=value`, or `-key`; in the order of keys. */
+  /** Returns the events of a revision, `key=value` or `-key`, in the order of keys. */
   eventsAt(revision: number): readonly string[] {
     const [before, after] = [this.states[revision - 1], this.states[revision]];
     const put = [...(after ?? [])].filter(([, { mod }]) => mod === revision);
@@ -96,7 +98,7 @@ class NaiveStore {
   }
 }
 
-/** Each run looks at the store in three ways after each step. */
+/** Each run reads the store in three ways after each step, so there are fewer runs. */
 const RUNS: number = Math.ceil(Math.max(fc.readConfigureGlobal().numRuns ?? 300, 40) / 2);
 
 const key = fc.constantFrom('a', 'b', 'c', 'd', 'e');
@@ -141,7 +143,7 @@ const step: fc.Arbitrary<Step> = fc.oneof(
   { weight: 2, arbitrary: fc.record({ do: fc.constantFrom('backup' as const, 'restore' as const) }) },
 );
 
-/** What a call gives, or the code with which it throws. */
+/** Returns the result of a call, or the code of its error. */
 function outcomeOf<T>(call: () => T): T | string {
   try {
     return call();
@@ -154,7 +156,7 @@ function outcomeOf<T>(call: () => T): T | string {
 interface Pair {
   readonly store: MemoryStore;
   readonly model: NaiveStore;
-  /** What each key is bound to, as the store has said. */
+  /** The reported lease of each key. */
   readonly bound: Map<string, string>;
 }
 

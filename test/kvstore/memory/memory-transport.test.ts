@@ -109,7 +109,10 @@ describe('a memory kvstore', () => {
 
   describe('a change of many keys at one revision', () => {
     const KEYS = 40_000;
-    /** A step visits 512 keys, a turn has 8 steps; each key is visited when the change is planned and when it is applied. */
+    /**
+     * A step visits 512 keys, a turn has 8 steps. Each key is visited twice: when the change is planned and
+     * when it is applied.
+     */
     const TURNS = (2 * KEYS) / 4096 - 1;
 
     interface World {
@@ -130,7 +133,7 @@ describe('a memory kvstore', () => {
       return { clock, server, open: () => new MemoryTransport(server), puts };
     }
 
-    /** Counts the turns of the event loop until the work is done. */
+    /** Returns the number of turns of the event loop until the work is done. */
     async function turnsOf(work: Promise<unknown>, eachTurn: () => void = () => {}): Promise<number> {
       let isOver = false;
       void work.then(() => {
@@ -157,7 +160,7 @@ describe('a memory kvstore', () => {
       });
       expect(turns).toBeGreaterThan(TURNS);
       expect(await deleted).toMatchObject({ succeeded: true, deleted: KEYS, header: { revision: 3 } });
-      // The first reader was asked before the change had begun.
+      // The first read was requested before the change began.
       const answers = await Promise.all(seen);
       expect([...new Set(answers)].filter((answer) => answer !== `${KEYS} 1 at 2`)).toEqual(['0 0 at 3']);
       expect(answers.at(-1)).toBe('0 0 at 3');
@@ -198,7 +201,7 @@ describe('a memory kvstore', () => {
       const rebound = client.txn({ compare: [], writes: puts(other).slice(0, KEYS / 2) });
       await new Promise((resolve) => setImmediate(resolve));
       expect(server.idle).toBeDefined();
-      clock.advance(10_000); // while the keys are bound to the other lease
+      clock.advance(10_000); // while the keys are being bound to the other lease
       await rebound;
       const left = client.range({ ...prefixRange('p/'), limit: 1 });
       expect(await turnsOf(left)).toBeGreaterThan(TURNS / 4);

@@ -15,7 +15,7 @@ const stored = (value: Uint8Array | undefined, index: number): StoredValue => ({
 });
 const none = stored(undefined, 0);
 
-/** Compares bytes. `toEqual` would take 100 times as long. */
+/** Compares bytes. `toEqual` takes 100 times as long. */
 function isEqual(a: Uint8Array | undefined, b: Uint8Array | undefined): boolean {
   return a === undefined || b === undefined ? a === b : Buffer.compare(a, b) === 0;
 }

@@ -9,7 +9,7 @@ interface World {
   readonly lease: HeldLease;
 }
 
-/** A lease that was asked for at 0, with a key bound to it. */
+/** A lease that was requested at 0, with a key bound to it. */
 function world(ttlSeconds: number, exclusive?: boolean): World {
   const clock = new ManualClock();
   const lease = new HeldLease('7', clockReading(clock), { clock, random: () => 0.5, ttlSeconds, exclusive });
@@ -91,7 +91,7 @@ describe('a held lease', () => {
     await lease.renew(() => Promise.resolve());
     clock.advance(40_000);
     await expect(lease.renew(fails)).rejects.toThrow();
-    expect(lease.dueIn).toBe(250); // what failed before is forgotten
+    expect(lease.dueIn).toBe(250); // earlier failures are forgotten
   });
 
   it.each([
@@ -106,7 +106,7 @@ describe('a held lease', () => {
       const { clock, lease } = world(ttl, exclusive);
       expect(lease.checkIn).toBe(ms);
       clock.advance(Math.ceil((ttl * 1000) / 3) - 10);
-      expect(lease.checkIn).toBe(10); // it is due before
+      expect(lease.checkIn).toBe(10); // the keepalive is due earlier
       lease.keys.clear();
       expect(lease.checkIn).toBe(ttl * 1000);
     },

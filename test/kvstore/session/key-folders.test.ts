@@ -45,7 +45,7 @@ describe('a table of keys in folders', () => {
     for (const key of table.below('p/')) {
       seen.push(key);
       table.delete(key);
-      table.set(key, key); // added at the end: the loop must not follow
+      table.set(key, key); // added at the end: the loop must not visit it
     }
     expect(seen.sort()).toEqual(keys.sort());
   });

@@ -19,7 +19,7 @@ describe('a lease keeper', () => {
   let supervisor: Supervisor;
   let lost: string[][];
   let keeper: LeaseKeeper;
-  /** When a keepalive was asked for. */
+  /** Times of the keepalives. */
   let asked: number[];
 
   const newKeeper = (exclusive?: boolean): LeaseKeeper =>
@@ -51,7 +51,7 @@ describe('a lease keeper', () => {
   afterEach(async () => {
     await keeper.close(true);
     await supervisor.stop();
-    expect(clock.pending).toBe(server.leases.length); // nothing but what the server itself waits for
+    expect(clock.pending).toBe(server.leases.length); // only the timers of the server itself
   });
 
   it('examines one lease for each key, however many it holds (regression: all of them)', async () => {
@@ -175,7 +175,7 @@ describe('a lease keeper', () => {
     clock.setWallTimeBy(HOUR_MS);
     await advance(clock, 5000);
     expect(asked).toHaveLength(1);
-    expect(lost).toEqual([]); // the server still knows it: nothing is put again
+    expect(lost).toEqual([]); // the server still has it: no key is written again
     for (const lease of server.leases) server.expireLease(lease);
     clock.setWallTimeBy(HOUR_MS);
     await advance(clock, 5000);
@@ -215,7 +215,7 @@ describe('a lease keeper', () => {
     await advance(clock, 10);
     clock.setWallTimeBy(HOUR_MS);
     await advance(clock, 5000);
-    expect(asked).toHaveLength(1); // the one that is left to expire delays no look at the other
+    expect(asked).toHaveLength(1); // the lease that is left to expire delays no check of the other
   });
 
   it.each([false, true])(
@@ -278,7 +278,7 @@ describe('a lease keeper', () => {
     keeper.unbind(undefined);
     keeper.markLost(again.lease);
     expect(lost).toEqual([['a']]);
-    keeper.confirm(again); // its lease is not held any more
+    keeper.confirm(again); // its lease is lost
     expect(keeper.bindingOf('a')).toBeUndefined();
   });
 
@@ -351,7 +351,7 @@ describe('a lease keeper', () => {
       reported = lost.length;
     }
     const keys = lost.flat();
-    expect(Math.max(...sizes)).toBeLessThanOrEqual(9); // leases in a turn
+    expect(Math.max(...sizes)).toBeLessThanOrEqual(9); // leases per turn
     expect(sizes.length).toBeGreaterThan(30);
     expect([keys.length, keys.at(-1), keeper.lost]).toEqual([299_999, 'reported', 300]);
     expect(keys).not.toContain('k299999');

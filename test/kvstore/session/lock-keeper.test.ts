@@ -108,7 +108,7 @@ describe('the locks of one client', () => {
         land = () => txn(request, options).then(resolve, reject);
       });
     };
-    await advance(clock, 1000); // it is tried again, and held up
+    await advance(clock, 1000); // retried, and delayed
     const controller = new AbortController();
     const second = backend.lock(PATH, { signal: controller.signal });
     await settle(4);
@@ -324,13 +324,13 @@ describe('the locks of one client', () => {
       await other.update(`${held.key}/x`, bytesOfText('1'));
       await other.deletePrefix(held.key);
       await settle(6);
-      expect(await Promise.race([waiting, settle(4)])).toBeDefined(); // and not when it looks again by itself
+      expect(await Promise.race([waiting, settle(4)])).toBeDefined(); // and not when it checks again by itself
       await (await waiting).release();
     });
 
     it('it waits for the place right before its own, and for no other', async () => {
       const third = new FaultyMemoryBackend({ clock, server: backend.server });
-      await (await third.lock('elsewhere')).release(); // has the first lease: keys are not in the order of places
+      await (await third.lock('elsewhere')).release(); // has the first lease: the order of keys is not that of the queue
       const first = await other.lock(PATH);
       const second = third.lock(PATH);
       await settle(4);
@@ -397,7 +397,7 @@ it('a lock whose lease is lost at the moment of the grant is reported as lost (r
     for (let i = 0; i < moments; i++) await Promise.resolve();
     keeper.loseAll();
     const { lost } = await locking;
-    keeper.loseAll(); // what is held after a loss is held under another lease
+    keeper.loseAll(); // a lock that is acquired after a loss has another lease
     expect(lost.aborted).toBe(true);
     await keeper.close();
   }
@@ -426,7 +426,7 @@ describe('a holder that is disconnected from the kvstore', () => {
     'is notified before another holds the lock: %s, its clock set by %i ms (regression: afterwards, or never)',
     async (fault, ms) => {
       const lock = await holder.lock(PATH);
-      await advance(clock, 60_000); // keepalives go on
+      await advance(clock, 60_000); // keepalives continue
       expect(lock.lost.aborted).toBe(false);
       const story: string[] = [];
       lock.lost.addEventListener('abort', () => story.push('lost'));
@@ -461,7 +461,7 @@ it('a holder that was suspended detects within two seconds that it may have lost
   const next = other.lock(PATH);
   await settle(4);
   holder.link.down();
-  clock.setWallTimeBy(60_000); // the monotonic clock stands still meanwhile
+  clock.setWallTimeBy(60_000); // the monotonic clock does not advance meanwhile
   await advance(serverClock, 60_000);
   await next;
   await advance(clock, 1500);

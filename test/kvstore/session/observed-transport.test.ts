@@ -16,17 +16,17 @@ const OPTIONS = { deadlineMs: 5 };
 
 describe('an observed transport', () => {
   let clock: ManualClock;
-  /** Calls of the transport below, as text. */
+  /** Calls of the underlying transport, as text. */
   let calls: string[];
-  /** What its calls fail with. */
+  /** The error of its calls. */
   let failure: unknown;
   let refusals: number;
-  /** Times that it was told with. */
+  /** Arguments of its notifications. */
   let wentBack: number[];
   let below: WatchObserver;
   let observed: ObservedTransport;
 
-  /** Writes the call down, and answers it. */
+  /** Records the call and returns the value. */
   const answer = async <T>(value: T, ...call: readonly unknown[]): Promise<T> => {
     calls.push(JSON.stringify(call));
     if (failure !== undefined) throw failure;

@@ -86,7 +86,7 @@ function events(watch: Watch): () => Promise<string | undefined> {
   };
 }
 
-/** Runs the timers of a pause, once it has begun. */
+/** Runs the timers of a pause once it has begun. */
 async function passPause(source: Source): Promise<void> {
   while (source.clock.pending === 0) await new Promise((resolve) => setImmediate(resolve));
   source.clock.advance(60_000);

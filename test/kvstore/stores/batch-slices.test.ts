@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import type { WatchEvent } from '../../../src/kvstore/session/backend.ts';
 import { slicesOf } from '../../../src/kvstore/stores/batch-slices.ts';
 
-/** An event for each number, with a value of so many bytes. */
+/** Returns one event for each number, with a value of this number of bytes. */
 function eventsOf(bytes: readonly number[]): readonly WatchEvent[] {
   return bytes.map((length, i) => ({
     type: 'create',
@@ -12,7 +12,7 @@ function eventsOf(bytes: readonly number[]): readonly WatchEvent[] {
   }));
 }
 
-/** How many events each slice has, and what it weighs. */
+/** Returns the number of events of each slice, and its weight. */
 function slices(bytes: readonly number[]): readonly (readonly [events: number, weight: number])[] {
   return [...slicesOf(eventsOf(bytes))].map(({ events, weight }) => [events.length, weight]);
 }

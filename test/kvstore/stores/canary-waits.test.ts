@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { CanaryWaits } from '../../../src/kvstore/stores/canary-waits.ts';
 
-/** The names that are queued, and those who wait for them. */
+/** The queued names, and the callers that wait for them. */
 class World {
   readonly unfinished = new Set<string>();
   readonly waits = new CanaryWaits(() => this.unfinished.size);

@@ -7,10 +7,10 @@ import { advance, settle } from '../support/settle.ts';
 const CLUSTERS = { [OWN]: 9, a: 1, b: 2 };
 const MINUTE_MS = 60_000;
 
-/** What of a server costs it something: everything but keepalives. */
+/** Requests that cost a server something: all but keepalives. */
 const REQUESTS = ['range', 'txn', 'watch', 'grantLease'] as const;
 
-/** A cluster to which nothing is written any more, and whose history ends after its last write. */
+/** A cluster without further writes, whose history is compacted after the last write. */
 function idleCluster(clock: ManualClock, name: string, id: number): MemoryServer {
   const server = newCluster(clock, name, id);
   writeIP(server, `10.${id}.0.1`, (id << 16) | 0x200);

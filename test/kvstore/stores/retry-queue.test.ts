@@ -14,7 +14,7 @@ interface Attempt {
 describe('a queue of jobs that are retried until they succeed', () => {
   let clock: ManualClock;
   let ended: AbortController;
-  /** Every attempt so far; the test says what comes of it. */
+  /** Every attempt so far, whose result the test sets. */
   let attempts: Attempt[];
   let done: string[];
   let queue: RetryQueue<string>;

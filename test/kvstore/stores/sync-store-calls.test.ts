@@ -13,7 +13,7 @@ import { settle } from '../support/settle.ts';
 
 const CANARY = 'synced/own';
 
-/** A kvstore that notes what it is asked for; calls for a key that is held wait until they are aborted. */
+/** A kvstore that records its calls. Calls for a held key wait until they are aborted. */
 class NotedBackend {
   readonly calls: string[] = [];
   readonly held = new Map<string, Promise<void>>();
@@ -35,16 +35,16 @@ class NotedBackend {
   }
 
   delete(key: string, options?: { fenced?: boolean | undefined }): Promise<boolean> {
-    return this.#note('delete', key, { fenced: options?.fenced }, true); // there is no more to a delete
+    return this.#note('delete', key, { fenced: options?.fenced }, true); // the other options of a delete do not matter
   }
 
-  /** Shows nothing, and ends with its signal. */
+  /** Yields nothing, and ends with its signal. */
   async *watch(_prefix: string, { signal }: WatchOptions = {}): AsyncGenerator<readonly WatchEvent[]> {
     await new Promise((resolve) => signal?.addEventListener('abort', resolve));
     yield [];
   }
 
-  /** Takes out what was noted. */
+  /** Returns the recorded calls, and clears them. */
   take(): readonly string[] {
     return this.calls.splice(0);
   }

@@ -25,7 +25,7 @@ class World {
   readonly link = new FaultyLink(new MemoryTransport(this.server), this.clock);
   readonly backend: KvstoreClient;
   readonly store: SyncStore;
-  /** Told which names are there whenever the canary is written. */
+  /** Receives the existing names whenever the canary is written. */
   onCanary: (names: readonly string[]) => void = () => {};
   readonly #ended = new AbortController();
   #running: Promise<void> | undefined;
@@ -67,7 +67,7 @@ class World {
     this.store.upsert(name, bytesOfText(value));
   }
 
-  /** Called before each transaction of the store with the keys that it puts. */
+  /** Called before each transaction of the store, with the keys that it puts. */
   set onPut(onPut: (key: string) => void) {
     const { link } = this;
     const txn = link.txn.bind(link);
@@ -79,7 +79,7 @@ class World {
     };
   }
 
-  /** @param revision as of when; 0: now */
+  /** @param revision of the content; 0: now */
   content(prefix = P, revision = 0): Record<string, string> {
     const { kvs } = this.server.range({ ...prefixRange(prefix), revision });
     return Object.fromEntries(
@@ -88,8 +88,8 @@ class World {
   }
 
   /**
-   * Holds the next write of this key, before it reaches the server or on the way back, until the function that it
-   * gives is called.
+   * Holds the next write of this key, before it reaches the server or on the way back, until the returned
+   * function is called.
    */
   hold(key: string, where: 'before' | 'after'): () => void {
     const { link } = this;
@@ -111,7 +111,7 @@ class World {
     return release;
   }
 
-  /** Counts the writes that are under way at a time. */
+  /** Counts the maximum number of concurrent writes. */
   countCalls(): { readonly most: number } {
     const { link } = this;
     const txn = link.txn.bind(link);
@@ -123,7 +123,10 @@ class World {
     return calls;
   }
 
-  /** Refuses writes of these keys, as a server does with a value that is too large, until the function it gives is called. */
+  /**
+   * Refuses writes of these keys, like a server for a value that is too large, until the returned function is
+   * called.
+   */
   refuse(isRefused: (key: string) => boolean): () => void {
     const { link } = this;
     const txn = link.txn.bind(link);
@@ -151,7 +154,7 @@ class World {
 
 describe('a sync store', () => {
   let world: World;
-  /** What was there whenever the canary was written. */
+  /** The existing names whenever the canary was written. */
   let canaries: string[];
   beforeEach(() => {
     world = new World().run();
@@ -329,7 +332,7 @@ describe('a sync store', () => {
     await world.store.markSynced();
     for (const lease of world.server.leases) world.server.expireLease(lease);
     expect([world.content(), world.canary]).toEqual([{}, false]);
-    await advance(world.clock, 12_000); // the keepalive finds out
+    await advance(world.clock, 12_000); // the keepalive notices the loss
     expect([world.content(), world.canary]).toEqual([{ a: '1', b: '2' }, true]);
   });
 
@@ -361,10 +364,10 @@ describe('a sync store', () => {
     const mark = vi.spyOn(world.store, 'markSynced');
     expect(world.server.leases).toHaveLength(5);
     for (const lease of world.server.leases) world.server.expireLease(lease);
-    await advance(world.clock, 12_000); // the keepalive finds out
+    await advance(world.clock, 12_000); // the keepalive notices the loss
     await settle(20);
     expect([Object.keys(world.content()).length, world.canary]).toEqual([4500, true]);
-    const kinds = 2; // of waits: for the canary, and for the keys
+    const kinds = 2; // kinds of waits: for the canary, and for the keys
     expect(touch.mock.calls.length, 'once by the watch, once by the lease').toBeLessThanOrEqual(
       2 * kinds * 4500,
     );
@@ -374,7 +377,7 @@ describe('a sync store', () => {
 
   it('many leases that are lost together delay the canary until all their keys are written again (regression: in one turn)', async () => {
     await world.stop();
-    const gate = new TurnGate({ clock: world.clock, nextTurn: setImmediate, weightPerTurn: 1 }); // a lease in a turn
+    const gate = new TurnGate({ clock: world.clock, nextTurn: setImmediate, weightPerTurn: 1 }); // one lease per turn
     world = new World({ batched: true, follow: false }, undefined, gate).run();
     const backup = world.server.snapshot();
     for (let i = 0; i < 12_000; i++) world.want(`n${i}`, '1');
@@ -389,14 +392,14 @@ describe('a sync store', () => {
   });
 
   it('a canary whose own lease is lost before its existence is known is written again', async () => {
-    for (let i = 0; i < 1000; i++) world.want(`n${i}`, '1'); // no room for the canary beside them
+    for (let i = 0; i < 1000; i++) world.want(`n${i}`, '1'); // no room for the canary in addition
     await settle(20);
     const answer = world.hold(CANARY, 'after');
     const marked = world.store.markSynced();
     await settle();
     const [, ofCanary = ''] = world.server.leases;
     world.server.expireLease(ofCanary);
-    await advance(world.clock, 12_000); // the keepalive finds out
+    await advance(world.clock, 12_000); // the keepalive notices the loss
     answer();
     await marked;
     expect(world.canary).toBe(true);
@@ -425,7 +428,7 @@ describe('a sync store', () => {
     void world.store.markSynced();
     await settle();
     for (const lease of world.server.leases) world.server.expireLease(lease);
-    await advance(world.clock, 12_000); // the keepalive finds out
+    await advance(world.clock, 12_000); // the keepalive notices the loss
     const put = world.hold(`${P}a`, 'before');
     answer();
     await settle();
@@ -451,7 +454,7 @@ describe('a sync store', () => {
   });
 
   it('a canary under another lease is deleted before lost keys are written again (regression: it stayed in the meantime)', async () => {
-    for (let i = 0; i < 1000; i++) world.want(`n${i}`, '1'); // no room for the canary beside them
+    for (let i = 0; i < 1000; i++) world.want(`n${i}`, '1'); // no room for the canary in addition
     await world.store.markSynced();
     const [ofKeys = ''] = world.server.leases;
     expect(world.server.leases).toHaveLength(2);
@@ -461,10 +464,10 @@ describe('a sync store', () => {
     world.onPut = (key) => {
       if (key.startsWith(P)) before.push(world.canary);
     };
-    await advance(world.clock, 12_000); // the keepalive finds out
+    await advance(world.clock, 12_000); // the keepalive notices the loss
     await settle(20);
     expect(before.length).toBeGreaterThanOrEqual(1000);
-    expect(before.lastIndexOf(true)).toBeLessThan(3 * 8); // what is under way finds its lease gone, and is put again, twice for the fence
+    expect(before.lastIndexOf(true)).toBeLessThan(3 * 8); // writes in progress fail because their lease is lost, and are repeated, twice for the fence
     expect([Object.keys(world.content()).length, world.canary]).toEqual([1000, true]);
     expect(world.store.status().canaryWritten).toBe(true);
   });
@@ -519,7 +522,7 @@ describe('a sync store', () => {
       await advance(world.clock, 1000);
     }
     const { putBacks } = world.store.status();
-    expect(putBacks).toBeGreaterThan(15); // at the largest delay, each five minutes: 24 in two hours
+    expect(putBacks).toBeGreaterThan(15); // at the maximum delay, every five minutes: 24 in two hours
     expect(putBacks).toBeLessThan(70);
     await advance(world.clock, 11 * 60_000);
     await world.backend.delete(`${P}a`);
@@ -622,7 +625,7 @@ describe('a sync store', () => {
       while (world.backend.status().watches[0]?.state !== 'watching') await advance(world.clock, 1000);
     };
     await watching();
-    await advance(world.clock, 20_000); // the watch may have listed the prefix before they were compared
+    await advance(world.clock, 20_000); // the watch may have listed the prefix before the comparison
     await world.store.flushed();
     expect(compared).toBeLessThanOrEqual(2 * 5000);
     compared = 0;
@@ -764,7 +767,7 @@ describe('a sync store', () => {
     first.abort();
     await running;
     for (const lease of world.server.leases) world.server.expireLease(lease);
-    await advance(world.clock, 12_000); // the keepalive finds out
+    await advance(world.clock, 12_000); // the keepalive notices the loss
     const second = new AbortController();
     const again = store.run(second.signal);
     await settle();
@@ -784,7 +787,7 @@ describe('a sync store', () => {
         callback();
       });
     };
-    const gate = new TurnGate({ clock: world.clock, nextTurn, weightPerTurn: 80 }); // ten keys in a slice
+    const gate = new TurnGate({ clock: world.clock, nextTurn, weightPerTurn: 80 }); // ten keys per slice
     const store = new SyncStore({
       backend: world.backend,
       clock: world.clock,
@@ -849,7 +852,7 @@ const step: fc.Arbitrary<Step> = fc.oneof(
   },
 );
 
-/** The next put and the next delete of a key. */
+/** Aborts the next put and the next delete of a key. */
 function giveUpAny(link: FaultyLink, key: string): readonly Land[] {
   return [giveUpPut(link, key), giveUpDelete(link, key)];
 }
@@ -880,10 +883,10 @@ describe('a sync store under faults', () => {
         async (script, batched) => {
           const world = new World({ batched });
           const wanted = new Map<string, string>();
-          // What each mark has promised: the names that have been wanted ever since.
+          // The promise of each mark: the names that have been wanted since.
           const promises: { readonly names: Set<string>; kept: boolean }[] = [];
           const lies: string[] = [];
-          /** Writes that were given up, and may arrive at any time. */
+          /** Aborted writes, which may arrive at any time. */
           const late: Land[] = [];
           world.onCanary = (there) => {
             const given = promises.filter(({ kept }, i) => kept || i === 0);

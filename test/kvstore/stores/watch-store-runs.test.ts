@@ -218,7 +218,7 @@ describe('a run of a watch store', () => {
       expect(store.size).toBe(2);
       await stop();
       await store.drain();
-      // With nothing to take away there is nothing to ask.
+      // Without deletes there is nothing to request.
       asked = [];
       await start({ mayDelete, backend: other });
       expect([asked, store.isSynced]).toEqual([[], true]);
@@ -289,7 +289,7 @@ describe('a run of a watch store', () => {
     expect(store.cursor).toBe(0);
     await advance(clock, 2000);
     expect(store.status()).toMatchObject({ updates: 3, watch: { isDoubtful: false } });
-    expect(store.cursor).toBe(revision + 2); // though no batch has come
+    expect(store.cursor).toBe(revision + 2); // although no batch has come
     await stop();
     expect(store.cursor).toBe(0);
   });

@@ -93,7 +93,7 @@ describe('a watch store', () => {
     await settle(4);
     await put('a', '1');
     await backend.delete(`${P}a`);
-    await put('b', '2'); // reuses the row of `a`, which nobody holds
+    await put('b', '2'); // reuses the free row of `a`
     allow(true);
     await settle(4);
     allow(true);
@@ -158,7 +158,7 @@ describe('a watch store', () => {
         from.server.txn({ compare: [], writes: [write] });
       }
     };
-    /** Turns of the event loop, until nobody asks for another or `count` are over. */
+    /** Runs turns of the event loop until none is requested or `count` are over. */
     const turn = async (count = 1000): Promise<void> => {
       for (let i = 0; i < count && turns.length > 0; i++) {
         for (const callback of turns.splice(0)) callback();
@@ -187,7 +187,7 @@ describe('a watch store', () => {
       expect(store.status()).toMatchObject({ keys: 20_000, synced: true });
     });
 
-    /** Goes on with a kvstore that is empty. */
+    /** Continues with an empty kvstore. */
     const emptied = async (onListed?: () => void): Promise<void> => {
       await stop();
       deleted = [];
@@ -255,7 +255,7 @@ describe('a watch store', () => {
       await start(store);
       await turn();
       expect(deleted.reduce((sum, each) => sum + each, 0)).toBe(0);
-      // The list came in batches of 1,000 at most; three more looked at 8,192 names each.
+      // The list came in batches of at most 1,000; three more batches scanned 8,192 names each.
       expect(deleted.length).toBeGreaterThan(20 + 2);
     });
   });

@@ -4,33 +4,33 @@ import type { KvstoreBackend } from '../../../src/kvstore/session/backend.ts';
 /** A key and its value, as tests write them. */
 export type Entry = readonly [key: string, value: string];
 
-/** A client of the kvstore under test, with the way between it and the server in the test's hand. */
+/** A client of the kvstore under test. The test controls its link to the server. */
 export interface ContractClient {
   readonly backend: KvstoreBackend;
   /** Breaks every connection; new ones work. */
   cut(): Promise<void>;
   /** Breaks every connection and refuses new ones until `up`. */
   down(): Promise<void>;
-  /** Swallows everything, in both directions, until `up`. */
+  /** Drops all data in both directions until `up`. */
   blackHole(): Promise<void>;
   up(): Promise<void>;
-  /** Breaks the connection of the next watch soon after it began to deliver, in the middle of its catch-up. */
+  /** Breaks the connection of the next watch soon after its first events, in the middle of its catch-up. */
   cutNextCatchUp(): Promise<void>;
-  /** The next watch is cut as soon as the server has accepted it. */
+  /** Breaks the next watch as soon as the server has accepted it. */
   cutAfterCreated(): Promise<void>;
-  /** The token that the client has is not valid any more. */
+  /** Invalidates the token of the client. */
   expireToken(): Promise<void>;
-  /** Takes the right to read `prefix` from the client, until `allow`. */
+  /** Withdraws the client's permission to read `prefix` until `allow`. */
   forbid(prefix: string): Promise<void>;
   allow(prefix: string): Promise<void>;
-  /** Every lease of the client expires on the server. */
+  /** Expires every lease of the client on the server. */
   loseLeases(): Promise<void>;
-  /** Connections and streams that are still open: none after `backend.close()`. */
+  /** Number of open connections and streams: none after `backend.close()`. */
   openStreams(): number;
   close(): Promise<void>;
 }
 
-/** What a test wants of its server beyond being empty. */
+/** What a test needs of its server in addition to being empty. */
 export interface OpenOptions {
   /** Members of the cluster, default 1; a cluster of three can lose its leader. */
   readonly members?: number;

@@ -15,7 +15,7 @@ import { type LinkMode, TcpProxy } from '../../etcd/support/tcp-proxy.ts';
 import { CheckedWatch } from './checked-watch.ts';
 import type { Past } from './past.ts';
 
-/** What a {@link ChaosClient} is made of. */
+/** Options of a {@link ChaosClient}. */
 export interface ChaosClientOptions {
   readonly name: string;
   /** Ports of the cluster's members. */
@@ -24,7 +24,7 @@ export interface ChaosClientOptions {
   readonly prefix: string;
   readonly pasts: readonly Past[];
   readonly random: Random;
-  /** Makes something wrong with what the client tells: for the test of the test. */
+  /** Falsifies the client's events, as a test of the test. */
   readonly tamper?: ((watch: Watch) => Watch) | undefined;
 }
 
@@ -32,7 +32,7 @@ const LEASE_SECONDS = 5;
 
 const asText: StoreDecoder<string> = (_name, value) => ({ ok: true, value: textOfBytes(value) ?? 'no text' });
 
-/** An observer that keeps what it is told. */
+/** Returns an observer that folds its events. */
 function folding(content: Map<string, string>): StoreObserver<string> {
   return {
     onUpdate: (name, value) => void content.set(name, value),
@@ -41,21 +41,22 @@ function folding(content: Map<string, string>): StoreObserver<string> {
 }
 
 /**
- * A client of the cluster with everything that a user of the library runs: a watch of the whole prefix, a watch
- * store of its keys, a shared store to which it contributes under a lease. Links of its own lead to each member.
+ * A client of the cluster with everything that a user of the library runs: a watch of the whole prefix, a
+ * watch store of its keys, and a shared store to which it contributes under a lease. It has separate links to
+ * each member.
  */
 export class ChaosClient {
   readonly name: string;
   readonly links: readonly TcpProxy[];
   readonly backend: EtcdBackend;
   readonly watch: CheckedWatch;
-  /** What the watch store below `keys/` holds. */
+  /** Content of the watch store below `keys/`. */
   readonly keys: Map<string, string> = new Map();
-  /** What the watch store below `idle/` holds, to which nothing is written. */
+  /** Content of the watch store below `idle/`, to which nothing is written. */
   readonly idle: Map<string, string> = new Map();
-  /** What the shared store below `shared/` holds. */
+  /** Content of the shared store below `shared/`. */
   readonly shared: Map<string, string> = new Map();
-  /** What this client contributes to it. */
+  /** The contributions of this client. */
   readonly contribution: Map<string, string> = new Map();
   readonly #config: EtcdConfig;
   readonly #sharedStore: SharedStore<string>;
@@ -104,7 +105,7 @@ export class ChaosClient {
     return new ChaosClient(links, options);
   }
 
-  /** Says what this client's keys are to be from now on. */
+  /** Sets the keys of this client from now on. */
   contribute(round: number, count: number): void {
     for (let i = 0; i < count; i++) {
       const [name, value] = [`${this.name}-${i}`, `${this.name} ${round} ${i}`];
@@ -120,32 +121,32 @@ export class ChaosClient {
     return this.#sharedStore.status();
   }
 
-  /** Breaks or opens the ways to all members. */
+  /** Sets the mode of the links to all members. */
   setLinks(mode: LinkMode): void {
     for (const link of this.links) link.mode = mode;
   }
 
-  /** Makes the ways to all members slow, or quick again. */
+  /** Limits the speed of the links to all members. */
   setSpeed(bytesPerSecond: number): void {
     for (const link of this.links) link.bytesPerSecond = bytesPerSecond;
   }
 
-  /** Takes over a configuration file that was written anew, with the same content. */
+  /** Reloads a configuration file that was rewritten with the same content. */
   rewriteConfig(): void {
     this.backend.reconfigure(this.#config);
   }
 
-  /** Goes over to other certificates. */
+  /** Changes to other certificates. */
   reconfigure(tls: EtcdConfig['tls']): void {
     this.backend.reconfigure({ ...this.#config, tls });
   }
 
-  /** Whether the way to the server has been noticed to be broken. */
+  /** True if the client has noticed that a link is broken. */
   get hasNoticed(): boolean {
     return this.watch.status().state !== 'watching';
   }
 
-  /** Of all its watches, of which one tries for all while the server is out of reach. */
+  /** Failures of all watches. One of them retries for all while the server is unreachable. */
   get failures(): number {
     return this.backend.status().watches.reduce((sum, { failures }) => sum + failures, 0);
   }

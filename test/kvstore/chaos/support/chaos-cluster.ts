@@ -10,23 +10,25 @@ import {
 import { readHistory } from './history-reader.ts';
 import { Past, type PastWrite } from './past.ts';
 
-/** What a {@link ChaosCluster} is to be. */
+/** Options of a {@link ChaosCluster}. */
 export interface ClusterOptions extends EtcdOptions {
   /** Default 1. */
   readonly members?: number;
-  /** Users, and tokens that live so many seconds. */
+  /** Enables users, with tokens of this lifetime in seconds. */
   readonly tokenSeconds?: number;
 }
 
 const ROOT = { username: 'root', password: 'root' };
 
-/** A snapshot of the cluster, and the revision that it ends with. */
+/** A snapshot of the cluster, and its last revision. */
 export interface ClusterBackup {
   readonly file: string;
   readonly revision: number;
 }
 
-/** A member's view, as `etcdctl endpoint status -w json` prints it; ids are rounded and still differ. */
+/**
+ * The status of a member, as printed by `etcdctl endpoint status -w json`. Ids are rounded but still differ.
+ */
 interface PrintedStatus {
   readonly Status: { readonly header: { readonly member_id: number }; readonly leader: number };
 }
@@ -37,12 +39,12 @@ interface PrintedRange {
 }
 
 /**
- * A real etcd cluster to which everything may happen. What is known of it comes from etcdctl, which shares no
- * code with what is tested: its history, its content.
+ * A real etcd cluster under faults. Its history and content are read by etcdctl, which shares no code with
+ * the tested client.
  */
 export class ChaosCluster {
   readonly members: readonly EtcdProcess[];
-  /** Its histories: a restore begins another. The last one goes on. */
+  /** Its histories: a restore begins another one. Only the last one grows. */
   readonly pasts: Past[] = [new Past()];
   readonly #prefix: string;
   readonly #hasUsers: boolean;
@@ -56,7 +58,7 @@ export class ChaosCluster {
     this.#hasUsers = hasUsers;
   }
 
-  /** @param prefix what its histories are of */
+  /** @param prefix prefix of the histories */
   static async start(prefix: string, options: ClusterOptions): Promise<ChaosCluster> {
     const { members: count = 1, tokenSeconds, tls, flags = [] } = options;
     const tokens = tokenSeconds === undefined ? [] : ['--auth-token-ttl', String(tokenSeconds)];
@@ -71,7 +73,10 @@ export class ChaosCluster {
     return cluster;
   }
 
-  /** What many a cluster is: a prefix to which nothing is written any more, and a history that ends after its last write. */
+  /**
+   * Makes the cluster like many real ones: a prefix without new writes, and a history that is compacted after
+   * the last write.
+   */
   async #settle(): Promise<void> {
     for (const name of ['a', 'b', 'c']) await this.witness.ctl(['put', `${this.#prefix}idle/${name}`, name]);
     await this.compact();
@@ -83,12 +88,12 @@ export class ChaosCluster {
     return past;
   }
 
-  /** The user that clients are, if they have to be one. */
+  /** The user of clients, if the cluster requires one. */
   get auth(): EtcdConfig['auth'] {
     return this.#hasUsers ? ROOT : undefined;
   }
 
-  /** Somebody who answers. */
+  /** A member that answers. */
   get witness(): EtcdProcess {
     const alive = this.members.find((member) => member.isUp);
     if (alive === undefined) throw new Error('no member is up');
@@ -121,7 +126,7 @@ export class ChaosCluster {
     throw new Error('the cluster has no leader');
   }
 
-  /** Writes a mark below the prefix; gives its revision. */
+  /** Writes a mark below the prefix. Returns its revision. */
   async mark(): Promise<number> {
     const printed = await this.witness.ctl([
       'put',
@@ -133,13 +138,13 @@ export class ChaosCluster {
     return (JSON.parse(printed) as PrintedRange).header.revision;
   }
 
-  /** Learns what has happened up to now; gives the revision up to which that is. */
+  /** Reads the history until now. Returns its last revision. */
   async learn(): Promise<number> {
     await readHistory(this.witness, this.#prefix, this.past, await this.mark());
     return this.past.revision;
   }
 
-  /** What it holds below the prefix, as of now. */
+  /** Returns the current content below the prefix. */
   async content(below = ''): Promise<Map<string, PastWrite>> {
     const printed = await this.witness.ctl(['get', '--prefix', `${this.#prefix}${below}`, '-w', 'json']);
     const { kvs = [] } = JSON.parse(printed) as PrintedRange;
@@ -151,7 +156,7 @@ export class ChaosCluster {
     );
   }
 
-  /** Forgets all history up to now. */
+  /** Compacts all history until now. */
   async compact(): Promise<void> {
     await this.witness.ctl(['compact', String(await this.learn()), '--physical']);
   }
@@ -163,8 +168,8 @@ export class ChaosCluster {
   }
 
   /**
-   * Kills every member and starts the cluster as the backup has it. Nobody may write since the last `learn`: it
-   * could be seen and not be known of.
+   * Kills every member and starts the cluster from the backup. No one may write after the last `learn`,
+   * because clients could see a write that is missing in the history.
    */
   async restore({ file, revision }: ClusterBackup, options: { newClusterID: boolean }): Promise<void> {
     const token = options.newClusterID ? `another ${++this.#restores}` : 'test';
@@ -174,7 +179,7 @@ export class ChaosCluster {
     await this.startAll();
   }
 
-  /** Kills every member and starts the cluster without anything. Nobody may write since the last `learn`. */
+  /** Kills every member and starts the cluster empty. No one may write after the last `learn`. */
   async restartEmpty(options: { newClusterID: boolean }): Promise<void> {
     const token = options.newClusterID ? `another ${++this.#restores}` : undefined;
     await Promise.all(this.members.map((member) => member.empty(token)));
@@ -185,7 +190,7 @@ export class ChaosCluster {
     await this.#settle();
   }
 
-  /** Writes some keys over and over, with values that were never written, until the store has this revision. */
+  /** Overwrites some keys with new values until the store has this revision. */
   async fillUpTo(revision: number): Promise<void> {
     for (let reached = 0; reached < revision; ) {
       const [key, value] = [`${this.#prefix}filler-${reached % 5}`, `filler ${++this.#filled}`];
@@ -194,28 +199,28 @@ export class ChaosCluster {
     }
   }
 
-  /** Ends all leases, and deletes their keys. */
+  /** Revokes all leases, which deletes their keys. */
   async revokeLeases(): Promise<void> {
     const leases = (await this.witness.ctl(['lease', 'list']))
       .split('\n')
       .filter((line) => /^[0-9a-f]+$/.test(line));
-    // One may have ended meanwhile.
+    // A lease may have expired meanwhile.
     for (const lease of leases) await this.witness.ctl(['lease', 'revoke', lease]).catch(() => {});
   }
 
-  /** Starts the members that are down, and waits until all are well. */
+  /** Starts stopped members, and waits until all are healthy. */
   async startAll(): Promise<void> {
     const down = this.members.filter((member) => !member.isUp);
     await Promise.all(down.map((member) => member.start({ waitHealthy: false })));
     await Promise.all(this.members.map((member) => waitHealthy(member)));
   }
 
-  /** Takes their tokens from all clients: setting a password does. */
+  /** Invalidates the tokens of all clients by setting a password. */
   async expireTokens(): Promise<void> {
     await this.witness.ctl(['user', 'passwd', ROOT.username, '--interactive=false'], `${ROOT.password}\n`);
   }
 
-  /** Waits until nobody has a key below this part of the prefix. */
+  /** Waits until no key exists below this part of the prefix. */
   async untilGone(below: string): Promise<void> {
     await until(`${below} is gone`, async () => (await this.content(below)).size === 0);
   }

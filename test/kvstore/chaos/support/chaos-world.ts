@@ -9,22 +9,22 @@ import type { PastWrite } from './past.ts';
 import { leakedSince, resourceCount } from './resource-count.ts';
 import { WriteLoad } from './write-load.ts';
 
-/** What a {@link ChaosWorld} is to be. */
+/** Options of a {@link ChaosWorld}. */
 export interface WorldOptions extends ClusterOptions {
   readonly random: Random;
-  /** How clients show who they are, where the cluster has TLS. */
+  /** TLS configuration of clients, if the cluster has TLS. */
   readonly clientTLS?: EtcdConfig['tls'];
-  /** See `ChaosClientOptions`; of the first client. */
+  /** See `ChaosClientOptions`; for the first client. */
   readonly tamper?: (watch: Watch) => Watch;
 }
 
-/** What was found so far. */
+/** Results so far. */
 export interface Figures {
   readonly keys: number;
   readonly events: number;
-  /** Keys that a watch should have told of and did not, and writes that the server has lost. */
+  /** Number of keys that a watch missed, and of writes that the server lost. */
   readonly lost: number;
-  /** Keys that a watch still held and should not. */
+  /** Number of deleted keys that a watch still had. */
   readonly phantom: number;
 }
 
@@ -32,8 +32,9 @@ const PREFIX = 'chaos/';
 const CONTRIBUTED_KEYS = 20;
 
 /**
- * A cluster under write load, two clients that follow it and contribute to it, and the judgement: after any fault
- * what every one of them holds is what etcdctl reads, and what they told was legal, revision by revision.
+ * A cluster under write load with two clients that follow it and contribute to it. After any fault, the
+ * content of each client must equal the content read by etcdctl, and its events must have been legal,
+ * revision by revision.
  */
 export class ChaosWorld {
   readonly cluster: ChaosCluster;
@@ -91,17 +92,17 @@ export class ChaosWorld {
 
   readonly #onRejection = (reason: unknown): void => void this.#rejections.push(reason);
 
-  /** Breaks or opens the ways of all clients to all members. */
+  /** Sets the mode of all clients' links to all members. */
   links(mode: LinkMode): void {
     for (const client of this.clients) client.setLinks(mode);
   }
 
-  /** Waits until every client has noticed that something is wrong. */
+  /** Waits until every client has noticed a fault. */
   async noticed(): Promise<void> {
     await until('the fault is noticed', () => this.clients.every(({ hasNoticed }) => hasNoticed));
   }
 
-  /** Lets `strike` happen under load, and judges what came of it. */
+  /** Runs `strike` under load. Returns the problems found afterwards. */
   async cycle(strike: (world: ChaosWorld) => Promise<void>): Promise<readonly string[]> {
     this.#round++;
     this.load.start();
@@ -113,8 +114,8 @@ export class ChaosWorld {
   }
 
   /**
-   * Another store takes the place of this one while the clients are away: between the last look at the old history and its
-   * end nobody may write.
+   * Replaces the store while the clients are disconnected. No one writes between the last read of the old
+   * history and its end.
    */
   async replace(replacement: () => Promise<void>): Promise<void> {
     await this.quiet();
@@ -125,7 +126,7 @@ export class ChaosWorld {
     this.load.start();
   }
 
-  /** Waits until everything is quiet, and says what is wrong. */
+  /** Waits until everything is quiet. Returns the problems. */
   async judge(): Promise<readonly string[]> {
     await this.quiet();
     const wrong = this.#wrong.splice(0);
@@ -139,13 +140,13 @@ export class ChaosWorld {
     return wrong;
   }
 
-  /** Waits until what the clients contribute is there, and nothing else. */
+  /** Waits until exactly the contributions of the clients exist. */
   async landed(): Promise<void> {
     let shared: ReadonlyMap<string, PastWrite> = new Map();
     let unanswered: unknown;
     const wanted = this.clients.flatMap(({ contribution }) => [...contribution]);
     await until('contributions have landed', async () => {
-      // A cluster that is still finding itself may give no answer, which says nothing of what has landed.
+      // A cluster without a leader may give no answer, which proves nothing.
       const answer = await this.cluster.content('shared/').catch((error: unknown) => {
         unanswered = error;
       });
@@ -158,11 +159,11 @@ export class ChaosWorld {
     });
   }
 
-  /** Nobody writes, and every client has seen everything. */
+  /** Stops the writes, and waits until every client has received everything. */
   async quiet(): Promise<void> {
     await this.load.pause();
     await this.landed();
-    // A lease that was given up late has its keys put again meanwhile: then there is more to be learnt.
+    // The keys of a lease that was lost late are written again meanwhile, so there is more history to read.
     await until('everything is seen', async () => {
       const revision = await this.cluster.learn();
       await until('what is known is seen', () => this.clients.every(({ watch }) => watch.isPast(revision)));
@@ -170,7 +171,7 @@ export class ChaosWorld {
     });
   }
 
-  /** Ends everything; says what was left behind. Idempotent. */
+  /** Ends everything. Returns what was left behind. Idempotent. */
   close(): Promise<readonly string[]> {
     this.#closing ??= this.#close();
     return this.#closing;
@@ -186,11 +187,11 @@ export class ChaosWorld {
     await until('handles are closed', () => {
       leaked = leakedSince(this.#resources);
       return leaked.length === 0;
-    }).catch(() => {}); // what is left is the answer
+    }).catch(() => {}); // the leftovers are the result
     return [...leaked, ...streams.map(({ name }) => `streams of ${name}`)];
   }
 
-  /** What was told was legal. */
+  /** Returns illegal events. */
   #judgeEvents(): readonly string[] {
     const { revision } = this.cluster.past;
     return this.clients.flatMap(({ name, watch }) =>
@@ -198,7 +199,7 @@ export class ChaosWorld {
     );
   }
 
-  /** What was told amounts to what is there. */
+  /** Returns differences between the folded events and the content. */
   #judgeWatches(): readonly string[] {
     return this.clients.flatMap(({ name, watch }) => {
       const { lost, phantom } = watch.difference();
@@ -211,7 +212,7 @@ export class ChaosWorld {
     });
   }
 
-  /** The server has kept what it has acknowledged, and holds nothing that nobody has written. */
+  /** Returns acknowledged writes that the server has lost, and keys that no one wrote. */
   #judgeWrites(): readonly string[] {
     const { past } = this.cluster;
     const missing = this.load.missingFrom(past);
@@ -226,7 +227,7 @@ export class ChaosWorld {
     ];
   }
 
-  /** The stores have watches of their own, which may be behind. */
+  /** The stores have separate watches, which may lag. */
   async #judgeStores(): Promise<readonly string[]> {
     let wrong: readonly string[] = [];
     await until('stores are right', async () => {
@@ -239,12 +240,12 @@ export class ChaosWorld {
         ...(isSame(shared, [...client.shared], `${PREFIX}shared/`) ? [] : [`shared keys of ${client.name}`]),
       ]);
       return wrong.length === 0;
-    }).catch(() => {}); // what is wrong is the answer
+    }).catch(() => {}); // the problems are the result
     return wrong;
   }
 }
 
-/** Whether a store holds exactly these names with these values. */
+/** Returns true if a store has exactly these names and values. */
 function isSame(
   content: ReadonlyMap<string, PastWrite>,
   held: readonly (readonly [name: string, value: string])[],

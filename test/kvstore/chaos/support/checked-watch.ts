@@ -2,7 +2,7 @@ import type { Watch, WatchEvent, WatchStatus } from '../../../../src/kvstore/ses
 import type { Past } from './past.ts';
 import { type Difference, SequenceChecker } from './sequence-checker.ts';
 
-/** Reads a watch, and has what it tells checked once its history is known. */
+/** Reads a watch, and checks its events when their history is known. */
 export class CheckedWatch {
   readonly name: string;
   readonly done: Promise<void>;
@@ -30,7 +30,7 @@ export class CheckedWatch {
     return this.#watch.status();
   }
 
-  /** Whether everything before the revision after this one has been told. */
+  /** Returns true if all events up to this revision have been received. */
   isPast(revision: number): boolean {
     const { state, nextRevision, queuedBytes } = this.#watch.status();
     return state === 'watching' && nextRevision > revision && queuedBytes === 0 && this.#gate === undefined;
@@ -48,7 +48,7 @@ export class CheckedWatch {
     return release;
   }
 
-  /** Checks what was told since the last time, as far as the history is known. Gives what was wrong. */
+  /** Checks the events since the last call, as far as the history is known. Returns the errors. */
   check(known: number): readonly string[] {
     const first = this.#unchecked.findIndex(({ modRevision }) => modRevision > known);
     const checkable = this.#unchecked.splice(0, first < 0 ? this.#unchecked.length : first);
@@ -56,7 +56,7 @@ export class CheckedWatch {
     return this.#checker.breaches.splice(0);
   }
 
-  /** What the watch amounts to, against what the store holds. To be asked after `check`. */
+  /** Returns the difference between the folded events and the store. Must be called after `check`. */
   difference(): Difference {
     return this.#checker.difference();
   }

@@ -2,10 +2,10 @@ import { until } from '../../../base/support/until.ts';
 import type { ChaosWorld } from './chaos-world.ts';
 import { pick } from './seeded-random.ts';
 
-/** Something that happens to a world under load; when it resolves, the world is whole again. */
+/** A fault under load. When it resolves, the fault is over. */
 export type Strike = (world: ChaosWorld) => Promise<void>;
 
-/** What a fault needs of its cluster. */
+/** A fault, and what it needs of its cluster. */
 export interface Fault {
   readonly needs?: 'three members' | 'users';
   readonly strike: Strike;
@@ -13,7 +13,9 @@ export interface Fault {
 
 const anyClient = ({ clients, random }: ChaosWorld) => pick(clients, random);
 
-/** One member is killed under load, and comes back. With one member alone nobody can write meanwhile. */
+/**
+ * One member is killed under load, and starts again. If it is the only member, no one can write meanwhile.
+ */
 const killAndRestart: Strike = async ({ cluster, load, random }) => {
   const { members } = cluster;
   await pick(members, random).kill();
@@ -43,7 +45,7 @@ const compactUnderSlowReader: Strike = async (world) => {
   release();
 };
 
-/** Grown again past its old end before the clients are back, or not: both must be noticed. */
+/** The store grows again beyond its old end before the clients reconnect, or not. Both must be noticed. */
 const restore =
   (newClusterID: boolean): Strike =>
   async (world) => {
@@ -68,7 +70,7 @@ const loseQuorum: Strike = async (world) => {
   await cluster.startAll();
 };
 
-/** A member stops in its tracks for as long as it takes to be noticed, and goes on as if nothing had happened. */
+/** A member is suspended until clients notice, and then continues. */
 const freezeLeader: Strike = async ({ cluster, load }) => {
   const leader = await cluster.leader();
   leader.freeze();
@@ -83,7 +85,7 @@ const blackHole: Strike = async (world) => {
   world.links('open');
 };
 
-/** What is under way arrives late, but arrives. */
+/** Requests in progress arrive late, but arrive. */
 const stall: Strike = async (world) => {
   const client = anyClient(world);
   client.setLinks('stalled');
@@ -91,7 +93,9 @@ const stall: Strike = async (world) => {
   client.setLinks('open');
 };
 
-/** A client that cannot be heard for longer than its lease lives finds its keys gone, and puts them again. */
+/**
+ * A client is cut off for longer than the life of its lease. Its keys are deleted, and it writes them again.
+ */
 const leaseExpiry: Strike = async (world) => {
   await world.landed();
   const client = anyClient(world);
@@ -100,7 +104,7 @@ const leaseExpiry: Strike = async (world) => {
   client.setLinks('open');
 };
 
-/** Each connection breaks after some more bytes, again and again: catch-ups are cut in their middle. */
+/** Each connection breaks after some more bytes, repeatedly: catch-ups are cut in their middle. */
 const cutCatchUps: Strike = async (world) => {
   world.links('refuse');
   await world.noticed();
@@ -120,7 +124,10 @@ const expireTokens: Strike = async (world) => {
   await world.load.more(50);
 };
 
-/** Two faults at a time: one client away while the cluster is killed, and compacted once it is back. */
+/**
+ * Two faults at a time: the cluster is killed while one client is disconnected, and compacted when it starts
+ * again.
+ */
 const killCompactWhileAway: Strike = async (world) => {
   const client = anyClient(world);
   client.setLinks('refuse');
@@ -131,7 +138,7 @@ const killCompactWhileAway: Strike = async (world) => {
   client.setLinks('open');
 };
 
-/** Watches whose last write has been compacted, again and again: as they follow, and as they come back. */
+/** Compacts the last write of the watches repeatedly: while they follow, and while they reconnect. */
 const compactIdle: Strike = async (world) => {
   await world.cluster.compact();
   await world.load.more(50);
@@ -143,7 +150,7 @@ const compactIdle: Strike = async (world) => {
   }
 };
 
-/** An upgrade of the chart: the store starts empty, and the configuration files are written anew. */
+/** Like an upgrade of the chart: the store starts empty, and the configuration files are rewritten. */
 const restartEmpty =
   (newClusterID: boolean): Strike =>
   async (world) => {
@@ -153,7 +160,9 @@ const restartEmpty =
     world.links('open');
   };
 
-/** Another history that has grown to the same revisions, with the same keys; its beginning may be compacted. */
+/**
+ * Another history with the same keys that has grown to the same revisions; its beginning may be compacted.
+ */
 const restoreToEqualRevision: Strike = async (world) => {
   const { cluster } = world;
   await world.quiet();
@@ -169,7 +178,10 @@ const restoreToEqualRevision: Strike = async (world) => {
   });
 };
 
-/** Links that carry less than is written, and whose first bytes come late: nothing may be taken for dead. */
+/**
+ * Links that carry less than is written, and whose first bytes are late. No connection may be considered
+ * dead.
+ */
 const slowLinks: Strike = async (world) => {
   const bytesPerSecond = 50_000 + Math.floor(world.random() * 150_000);
   for (const client of world.clients) client.setSpeed(bytesPerSecond);
@@ -178,7 +190,7 @@ const slowLinks: Strike = async (world) => {
   for (const client of world.clients) client.setSpeed(Number.POSITIVE_INFINITY);
 };
 
-/** Whoever is cut off meanwhile comes back to a cluster that asks for another thing than before. */
+/** Clients reconnect to a cluster with other authentication. */
 const switchAuthentication: Strike = async ({ cluster, load, clients }) => {
   await cluster.disableAuthentication();
   await load.more(50);
@@ -195,7 +207,7 @@ const revokeLeases: Strike = async (world) => {
 
 const HOUR_MS = 3_600_000;
 
-/** The system's time jumps ahead and back, and two hours the other way. */
+/** The system's time jumps ahead and back, and two hours in the other direction. */
 const setClock: Strike = async ({ load, random }) => {
   const { now } = Date;
   const ahead = random() < 0.5 ? HOUR_MS : -HOUR_MS;
@@ -209,7 +221,7 @@ const setClock: Strike = async ({ load, random }) => {
   }
 };
 
-/** Connections are accepted, and then nothing comes: whoever waits for one has to give it up. */
+/** Connections are accepted but then silent: clients must give up waiting. */
 const hungConnects: Strike = async (world) => {
   world.links('refuse');
   await world.noticed();
@@ -221,7 +233,7 @@ const hungConnects: Strike = async (world) => {
   world.links('open');
 };
 
-/** Everything that may happen to a world, by name. */
+/** All faults by name. */
 export const FAULTS: Readonly<Record<string, Fault>> = {
   'kill -9 and restart': { strike: killAndRestart },
   'kill -9 of all members': { strike: killAll },

@@ -3,7 +3,7 @@ import { keyOfBytes, textOfBytes } from '../../../../src/kvstore/codec/bytes.ts'
 import type { EtcdProcess } from '../../etcd/support/etcd-process.ts';
 import type { Past } from './past.ts';
 
-/** What `etcdctl watch -w json` prints of one answer. Numbers above 2⁵³, which only ids are, come out rounded. */
+/** One answer printed by `etcdctl watch -w json`. Numbers above 2⁵³, which only ids have, are rounded. */
 interface PrintedAnswer {
   readonly Header: { readonly revision: number };
   readonly Events: readonly PrintedEvent[] | null;
@@ -18,7 +18,7 @@ interface PrintedEvent {
 const DELETE = 1;
 
 /**
- * Reads the history of a prefix out of a member, with etcd's own Go client, from where `past` ends to `revision`,
+ * Reads the history of a prefix from a member by etcd's Go client, from the end of `past` to `revision`,
  * which must be that of a write below the prefix.
  */
 export async function readHistory(

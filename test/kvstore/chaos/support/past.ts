@@ -5,14 +5,14 @@ export interface PastWrite {
 }
 
 /**
- * The history of a store, write by write, up to a revision. A restore from a backup begins another past, which
- * shares its beginning with the one before: `upTo` the backup's revision.
+ * The history of a store, write by write, up to a revision. A restore from a backup begins another past,
+ * which shares its beginning with the previous one: `upTo` the backup's revision.
  *
  *     revisions  1 ──────── 40 ──────── 90      first past
- *                            └──── 65           past after the backup of revision 40 was restored
+ *                            └──── 65           next past, after a restore of the backup of revision 40
  */
 export class Past {
-  /** The last revision that is shared with the past before; 0 for the first one. */
+  /** The last revision shared with the previous past; 0 for the first one. */
   readonly fork: number;
   readonly #before: Past | undefined;
   readonly #writes = new Map<string, PastWrite[]>();
@@ -24,12 +24,12 @@ export class Past {
     this.#revision = fork;
   }
 
-  /** Everything up to here is known. */
+  /** The last known revision. */
   get revision(): number {
     return this.#revision;
   }
 
-  /** Adds a write; each key's writes in order. */
+  /** Adds a write. The writes of each key must come in order. */
   add(key: string, write: PastWrite): void {
     const writes = this.#writes.get(key);
     if (writes === undefined) this.#writes.set(key, [write]);
@@ -37,12 +37,12 @@ export class Past {
     this.reached(write.revision);
   }
 
-  /** Nothing else happened up to this revision. */
+  /** Sets the last known revision, without further writes. */
   reached(revision: number): void {
     this.#revision = Math.max(this.#revision, revision);
   }
 
-  /** A past with the same beginning. */
+  /** Returns a past with the same beginning. */
   upTo(revision: number): Past {
     const copy = new Past(this, revision);
     for (const [key, writes] of this.#writes) {
@@ -51,24 +51,26 @@ export class Past {
     return copy;
   }
 
-  /** Whether what happened at this revision of `other`, this past or one before it, happened in this one too. */
+  /**
+   * Returns true if this past shares the given revision with `other`, which is this past or an earlier one.
+   */
   shares(other: Past, revision: number): boolean {
     if (other === this) return true;
     return revision <= this.fork && this.#before?.shares(other, revision) === true;
   }
 
-  /** What the key's last write was as of a revision. */
+  /** Returns the key's last write at a revision. */
   at(key: string, revision: number): PastWrite | undefined {
     return this.#writes.get(key)?.findLast((write) => write.revision <= revision);
   }
 
-  /** Whether exactly this happened. */
+  /** Returns true if exactly this write happened. */
   has(key: string, { revision, value }: PastWrite): boolean {
     const found = this.at(key, revision);
     return found?.revision === revision && found.value === value;
   }
 
-  /** The keys that exist at its end, each with its last write. */
+  /** Returns the existing keys at its end, each with its last write. */
   content(): Map<string, PastWrite> {
     const content = new Map<string, PastWrite>();
     for (const [key, writes] of this.#writes) {

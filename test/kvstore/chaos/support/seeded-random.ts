@@ -1,6 +1,6 @@
 import type { Random } from '../../../../src/base/clock.ts';
 
-/** Numbers that look random and are the same for the same seed (mulberry32). */
+/** Returns pseudo-random numbers that depend only on the seed (mulberry32). */
 export function seededRandom(seed: number): Random {
   let state = seed;
   return () => {
@@ -11,7 +11,7 @@ export function seededRandom(seed: number): Random {
   };
 }
 
-/** One of `items`. */
+/** Returns one of `items`. */
 export function pick<T>(items: readonly T[], random: Random): T {
   const item = items[Math.floor(random() * items.length)];
   if (item === undefined) throw new Error('nothing to pick from');

@@ -2,32 +2,31 @@ import { textOfBytes } from '../../../../src/kvstore/codec/bytes.ts';
 import type { WatchEvent } from '../../../../src/kvstore/session/backend.ts';
 import type { Past, PastWrite } from './past.ts';
 
-/** What a watch has told of a key, and in which past that happened. */
+/** The last event of a key in a watch, and its past. */
 interface Told extends PastWrite {
   readonly past: Past;
 }
 
-/** A write as a text: `revision: value`. */
+/** Returns a write as text: `revision: value`. */
 const shown = ({ revision, value = 'deleted' }: PastWrite): string => `${revision}: ${value}`;
 
-/** What a watch holds that the store does not, and the reverse. */
+/** The difference between a watch and its store. */
 export interface Difference {
-  /** Keys that the store has, and the watch has not, or not as they are. */
+  /** Keys of the store that the watch lacks, or has with another value. */
   readonly lost: readonly string[];
-  /** Keys that the watch has, and the store has not. */
+  /** Keys of the watch that the store lacks. */
   readonly phantom: readonly string[];
 }
 
 /**
- * Checks what a watch tells against the history of its store, revision by revision. Legal is, key by key:
+ * Checks the events of a watch against the history of its store. These are legal for each key:
  *
- * - a put that happened, at its revision, with its value, and that is no older than what was told before;
- * - a delete, while the key is held and only if it was deleted since it was last told: at the revision told the
- *   key's last write is that delete;
- * - `create` for what is not held, `modify` for what is; `list-done` once.
+ * - a put that happened, with its revision and value, no older than the previous event;
+ * - a delete of an existing key: at its revision, the key's last write must be a delete after the previous event;
+ * - `create` for an absent key, `modify` for an existing one; one `list-done`.
  *
- * Versions may be left out, because a watch does not promise all of them: that is why a load writes most keys
- * once only. After a restore events may be of the next past, and then never of an earlier one again.
+ * Versions may be skipped, because a watch does not deliver all of them. Therefore a load writes most keys only
+ * once. After a restore events may belong to the next past, and from then on never to an earlier one.
  */
 export class SequenceChecker {
   readonly breaches: string[] = [];
@@ -38,17 +37,17 @@ export class SequenceChecker {
   #repeats = 0;
   #listDone = false;
 
-  /** @param pasts may grow, and so may the last of them; an event is checked when all of its past is known */
+  /** @param pasts the array and its last past may grow. An event is checked when its whole past is known */
   constructor(pasts: readonly Past[]) {
     this.#pasts = pasts;
   }
 
-  /** Events that were checked. */
+  /** Number of checked events. */
   get events(): number {
     return this.#events;
   }
 
-  /** Puts that were told again as they were. Legal, but only after a fault. */
+  /** Number of repeated puts. Legal, but only after a fault. */
   get repeats(): number {
     return this.#repeats;
   }
@@ -74,7 +73,7 @@ export class SequenceChecker {
     this.#told.set(key, { ...event, past });
   }
 
-  /** What was told, against the end of the last past. */
+  /** Returns the difference between the events and the end of the last past. */
   difference(): Difference {
     const content = this.#pasts.at(-1)?.content() ?? new Map<string, PastWrite>();
     const isTold = ([key, write]: [string, PastWrite]): boolean => {
@@ -92,13 +91,15 @@ export class SequenceChecker {
   }
 }
 
-/** Whether `event` may follow what was `told` of its key, for a watch that follows this past. */
+/** Returns true if `event` may follow the previous event of its key in a watch of this past. */
 function isLegal(past: Past, key: string, event: PastWrite, told: Told | undefined): boolean {
   if (event.value === undefined) return isLegalDelete(past, key, event, told);
   return past.has(key, event) && event.revision >= (told === undefined ? 0 : firstLegal(past, key, told));
 }
 
-/** What was held is gone as of the revision told: deleted since, or never there in this past. */
+/**
+ * Returns true if an existing key is absent at the event's revision: deleted, or never written in this past.
+ */
 function isLegalDelete(past: Past, key: string, event: PastWrite, told: Told | undefined): boolean {
   const last = past.at(key, event.revision);
   if (last?.value !== undefined) return false;
@@ -107,8 +108,8 @@ function isLegalDelete(past: Past, key: string, event: PastWrite, told: Told | u
 }
 
 /**
- * The first put that may follow what was told. What was told and is not of this past was told in an earlier one;
- * then this past was listed at its fork or later.
+ * Returns the revision of the first put that may follow the previous event. If that event belongs to an
+ * earlier past, this past was listed at its fork or later.
  */
 function firstLegal(past: Past, key: string, told: Told): number {
   if (!past.shares(told.past, told.revision)) return past.at(key, past.fork)?.revision ?? 0;

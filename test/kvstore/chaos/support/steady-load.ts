@@ -2,13 +2,13 @@ import { until } from '../../../base/support/until.ts';
 
 const wait = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
 
-/** How long a load waits before it writes again, after a write and, besides, after one that failed. */
+/** Pauses of a load after each write, and additionally after a failed one. */
 export interface SteadyLoadPauses {
   readonly pauseMs: number;
   readonly failurePauseMs: number;
 }
 
-/** Writes again and again from `start` until `pause`, one write at a time, through whatever happens to the server. */
+/** Writes continuously from `start` until `pause`, one write at a time, during any fault of the server. */
 export abstract class SteadyLoad {
   readonly #pauses: SteadyLoadPauses;
   #writes = 0;
@@ -20,7 +20,7 @@ export abstract class SteadyLoad {
     this.#pauses = pauses;
   }
 
-  /** Writes that were confirmed. */
+  /** Number of confirmed writes. */
   get writes(): number {
     return this.#writes;
   }
@@ -30,14 +30,14 @@ export abstract class SteadyLoad {
     this.#running ??= this.#write();
   }
 
-  /** Resolves when nothing is under way any more. */
+  /** Stops. Resolves when no write is in progress. */
   async pause(): Promise<void> {
     this.#isPaused = true;
     await this.#running;
     this.#running = undefined;
   }
 
-  /** Waits until so many more writes have been confirmed. */
+  /** Waits for this number of further confirmed writes. */
   async more(writes: number): Promise<void> {
     const enough = this.#writes + writes;
     await until(`${writes} more writes`, () => this.#writes >= enough).catch((cause: unknown) => {
@@ -45,7 +45,9 @@ export abstract class SteadyLoad {
     });
   }
 
-  /** Writes something, and calls `confirmed` for what the server has confirmed. Throws where that is not known. */
+  /**
+   * Writes something, and calls `confirmed` if the server has confirmed it. Throws if the result is unknown.
+   */
   protected abstract write(): Promise<void>;
 
   protected confirmed(writes = 1): void {

@@ -7,16 +7,16 @@ import { NO_LEASE, type WriteOperation } from '../../../../src/kvstore/session/t
 import type { Past } from './past.ts';
 import { SteadyLoad } from './steady-load.ts';
 
-/** A write whose success the server has confirmed. */
+/** A write that the server has confirmed. */
 interface Acknowledged {
   readonly key: string;
   readonly value: string | undefined;
   readonly revision: number;
 }
 
-/** So many of the newest keys are overwritten and deleted at random; older ones stay as they are. */
+/** Number of the newest keys that are overwritten and deleted at random; older ones are not changed. */
 const RECENT = 200;
-/** So many older keys are kept; the oldest are deleted. */
+/** Number of older keys that are kept; the oldest are deleted. */
 const KEPT = 5000;
 const TXN_KEYS = 4;
 /** About 1,000 writes/s: a cycle of faults makes some thousand revisions. */
@@ -24,14 +24,14 @@ const PAUSE_MS = 2;
 const DEADLINE_MS = 1000;
 
 /**
- * Writes without pause, straight to the cluster, through whatever happens to it. Every value is written once, and
- * most keys are: an overwrite would heal a write that was lost, and hide it.
+ * Writes continuously, directly to the cluster, during any fault. Every value is written once, and most keys
+ * are, because an overwrite would hide a lost write.
  */
 export class WriteLoad extends SteadyLoad {
   readonly #transport: EtcdTransport;
   readonly #prefix: string;
   readonly #random: Random;
-  /** Everything that was ever asked to be written. */
+  /** All attempted writes. */
   readonly #attempted = new Set<string>();
   readonly #recent: string[] = [];
   #acknowledged: Acknowledged[] = [];
@@ -45,20 +45,23 @@ export class WriteLoad extends SteadyLoad {
     this.#random = random;
   }
 
-  /** Keys written so far, acknowledged or not. */
+  /** Number of keys written so far, acknowledged or not. */
   get keys(): number {
     return this.#keys;
   }
 
-  /** Whether this value was ever meant for this key. */
+  /** Returns true if this value was ever written under this key. */
   wrote(key: string, value: string): boolean {
     return this.#attempted.has(`${key}=${value}`);
   }
 
-  /** The acknowledged writes that the history does not have: the server has lost them. Forgets about the others. */
+  /**
+   * Returns the acknowledged writes that are missing in the history: the server has lost them. Forgets the
+   * others.
+   */
   missingFrom(past: Past): readonly Acknowledged[] {
     const isKept = ({ key, value, revision }: Acknowledged): boolean => {
-      // To delete what does not exist leaves no trace.
+      // A delete of an absent key leaves no trace.
       const found = past.at(key, revision);
       return found?.value === value && (value === undefined || found?.revision === revision);
     };
@@ -72,7 +75,7 @@ export class WriteLoad extends SteadyLoad {
     await this.#transport.close();
   }
 
-  /** Whether a write that failed was done is not known: the history will tell. */
+  /** The result of a failed write is unknown until the history is read. */
   protected override async write(): Promise<void> {
     const entries = this.#batch();
     const { header } = await this.#transport.txn({ compare: [], writes: [...entries].map(operation) });
@@ -80,7 +83,7 @@ export class WriteLoad extends SteadyLoad {
     this.confirmed(entries.size);
   }
 
-  /** One to five keys to be written together; undefined deletes. */
+  /** Returns one to five keys to be written together; undefined deletes. */
   #batch(): Map<string, string | undefined> {
     const entries = new Map<string, string | undefined>();
     const size = 1 + Math.floor(this.#random() * TXN_KEYS);

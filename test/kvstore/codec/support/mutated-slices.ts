@@ -14,7 +14,7 @@ import { protoBytes, zstdProgram } from './slice-proto.ts';
 
 const KEY = { cluster: 'c1', namespace: 'shop', name: 'web-1' };
 
-/** The reasons in the documentation of `decodeClusterEndpointSlice`. */
+/** The reasons documented for `decodeClusterEndpointSlice`. */
 const REASONS: ReadonlySet<string> = new Set([
   ...['too-large', 'invalid-zstd', 'invalid-protobuf', 'wrong-type', 'invalid-utf8', 'too-many'],
   ...['missing-field', 'key-mismatch', 'out-of-range', 'missing', 'unknown-value', 'invalid-address'],
@@ -46,7 +46,9 @@ function messageOf(endpoints: number): Buffer {
   });
 }
 
-/** Messages of slices, and frames of them by Debian's zstd program with several block types and headers. */
+/**
+ * Returns messages of slices, and their frames by Debian's zstd program with several block types and headers.
+ */
 function originals(): { readonly messages: readonly Buffer[]; readonly frames: readonly Buffer[] } {
   const messages = [0, 1, 5, 100].map(messageOf);
   const args = [[], ['-19'], ['--fast=5'], ['--no-check'], ['--no-content-size'], ['-1', '--long=23']];
@@ -110,12 +112,12 @@ function decodedInSteps(value: Uint8Array): Decoded<ClusterEndpointSlice> | unde
   }
 }
 
-/** Numbers of mutated values by outcome, and the memory that they needed. */
+/** Numbers of mutated values by outcome, and the memory used. */
 export interface MutationFigures {
   readonly outcomes: Readonly<Record<string, number>>;
-  /** The most heap and buffers of one of the values with a large window or content, some of which are measured. */
+  /** Maximum heap and buffers for one value with a large window or content; only some are measured. */
   readonly mostBytes: number;
-  /** Heap and buffers that are in use at the end and were not at the start. */
+  /** Growth of heap and buffers from start to end. */
   readonly keptBytes: number;
 }
 

@@ -13,10 +13,10 @@ const openssl = (...words: string[]): void => {
   execFileSync('openssl', words, { stdio: 'ignore' });
 };
 
-/** A new key: one of RSA would take a hundred times as long. */
+/** An EC key: creating an RSA key takes a hundred times as long. */
 const NEW_KEY = ['-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:prime256v1', '-nodes'];
 
-/** A certificate authority in a folder of its own, made with openssl. */
+/** A certificate authority in a separate folder, made with openssl. */
 export class TestAuthority {
   readonly folder: string;
   readonly ca: string;

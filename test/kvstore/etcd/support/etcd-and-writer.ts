@@ -3,15 +3,15 @@ import { bytesOfText } from '../../../../src/kvstore/codec/bytes.ts';
 import { EtcdBackend } from '../../../../src/kvstore/etcd/etcd-backend.ts';
 import { type EtcdProcess, startEtcd } from './etcd-process.ts';
 
-/** How many writes are under way at a time. */
+/** Maximum number of concurrent writes. */
 const AT_A_TIME = 100;
 
-/** An etcd of all tests of a file, and a client that writes to it. */
+/** An etcd shared by all tests of a file, and a client that writes to it. */
 export class EtcdAndWriter {
   #etcd: EtcdProcess | undefined;
   #writer: EtcdBackend | undefined;
 
-  /** Starts it before the tests of the file, and ends it after them. */
+  /** Starts before the tests of the file, and ends after them. */
   constructor() {
     beforeAll(async () => {
       [this.#etcd] = await startEtcd();
@@ -28,7 +28,7 @@ export class EtcdAndWriter {
     return this.#etcd;
   }
 
-  /** Writes `count` keys below a prefix with the same value, each at a revision of its own. */
+  /** Writes `count` keys below a prefix with the same value, each at a separate revision. */
   async write(prefix: string, count: number, value = 'value'): Promise<void> {
     const keys = Array.from({ length: count }, (_, i) => `${prefix}${i}`);
     for (let at = 0; at < count; at += AT_A_TIME)

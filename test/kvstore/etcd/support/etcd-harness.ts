@@ -13,7 +13,7 @@ const ROOT = { username: 'root', password: 'root' };
 
 const sleep = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
 
-/** A real etcd under the contract, reached through a proxy in the test's hand. */
+/** A real etcd under the contract, reached through a proxy that the test controls. */
 class EtcdKvstore implements ContractKvstore {
   readonly name = 'etcd';
   readonly clock = systemClock;
@@ -23,7 +23,7 @@ class EtcdKvstore implements ContractKvstore {
   readonly #clients: EtcdClient[] = [];
   #admin: Etcd3;
 
-  /** @param options.isOwn the server is this test's alone, and ends with it */
+  /** @param options.isOwn the server is used by this test only, and ends with it */
   constructor(members: readonly EtcdProcess[], options: { auth: boolean; isOwn: boolean }) {
     this.#members = members;
     this.#auth = options.auth;
@@ -63,7 +63,7 @@ class EtcdKvstore implements ContractKvstore {
     for (const entry of entries) {
       batch.push(entry);
       bytes += entry[1].length;
-      // A transaction takes 128 operations, a request 1.5 MB.
+      // Maximum of a transaction: 128 operations; of a request: 1.5 MB.
       if (batch.length < 128 && bytes < 1_000_000) continue;
       await this.together(batch);
       batch = [];
@@ -122,7 +122,7 @@ class EtcdKvstore implements ContractKvstore {
     for (const lease of leases) await this.#first.ctl(['lease', 'revoke', lease]);
   }
 
-  /** Kills all members but the first, which then has no quorum. */
+  /** Kills all members but the first, which loses the quorum. */
   async loseLeader(): Promise<void> {
     await Promise.all(this.#members.slice(1).map((member) => member.kill()));
   }
@@ -163,7 +163,7 @@ class EtcdClient implements ContractClient {
         ...(admin === undefined ? {} : { auth: USER }),
         deadlineMs: 4000,
         keepAliveTimeMs: 1000,
-        // An etcd that gets no processor for a while is not to be taken for a black hole.
+        // An etcd that is not scheduled for a while must not be treated as a black hole.
         keepAliveTimeoutMs: 4000,
       },
       { leaseSeconds },
@@ -197,7 +197,7 @@ class EtcdClient implements ContractClient {
     });
   }
 
-  /** etcd begins a catch-up up to 100 ms after it has accepted the watch, so there is time to set the trap. */
+  /** etcd begins a catch-up up to 100 ms after it has accepted the watch, so the trap can be set in time. */
   async cutNextCatchUp(): Promise<void> {
     this.#afterCreated(() => void this.#each((proxy) => proxy.cutAfter(30_000)));
     return Promise.resolve();
@@ -211,12 +211,12 @@ class EtcdClient implements ContractClient {
   #afterCreated(act: () => void): void {
     const look = (): void => {
       if (this.backend.status().watches.some(({ state }) => state === 'watching')) act();
-      else setTimeout(look, 1); // a look in each turn would cost more than the watch
+      else setTimeout(look, 1); // checking in each turn would cost more than the watch
     };
     look();
   }
 
-  /** Setting the password anew takes the user's tokens away. */
+  /** Setting the password again invalidates the user's tokens. */
   async expireToken(): Promise<void> {
     await this.#admin?.user(USER.username).setPassword(USER.password);
     await this.cut();
@@ -273,13 +273,13 @@ async function enableAuth(admin: Etcd3): Promise<void> {
 
 let shared: Promise<readonly EtcdProcess[]> | undefined;
 
-/** Ends the server that tests without special wishes share. */
+/** Ends the shared server. */
 export async function disposeSharedEtcd(): Promise<void> {
   for (const member of (await shared) ?? []) await member.dispose();
   shared = undefined;
 }
 
-/** Opens an empty etcd: the shared one, or one of its own for tests that want several members or auth. */
+/** Opens an empty etcd: the shared one, or a separate one for tests that need several members or auth. */
 export async function etcdKvstore({ members = 1, auth = false }: OpenOptions = {}): Promise<ContractKvstore> {
   const isOwn = members > 1 || auth;
   if (!isOwn) {

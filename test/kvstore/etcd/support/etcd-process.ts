@@ -13,7 +13,7 @@ const run = promisify(execFile);
 
 let isInstalled = false;
 
-/** Fails with what to do about it when there is no etcd to test against. */
+/** Fails with advice if no etcd is installed. */
 export function requireEtcd(): void {
   if (isInstalled) return;
   for (const command of ['etcd', 'etcdctl']) {
@@ -25,28 +25,31 @@ export function requireEtcd(): void {
   isInstalled = true;
 }
 
-/** How one etcd is started. */
+/** Options of an etcd process. */
 export interface EtcdOptions {
-  /** More command-line flags. */
+  /** Additional command-line flags. */
   readonly flags?: readonly string[];
   /** `https` with these files. */
   readonly tls?: { readonly ca: string; readonly certificate: string; readonly key: string };
 }
 
-/** One etcd process, with its data in a temporary folder: kill it, start it again, restore it from a backup. */
+/**
+ * One etcd process with its data in a temporary folder. It can be killed, restarted and restored from a
+ * backup.
+ */
 export class EtcdProcess {
   readonly name: string;
   readonly clientPort: number;
   readonly peerPort: number;
   readonly #folder: string;
   readonly #options: EtcdOptions;
-  /** `name:password` for etcdctl, once the cluster asks who one is. */
+  /** `name:password` for etcdctl, if the cluster requires authentication. */
   user: string | undefined;
   #data = 'data';
   #restores = 0;
   #backups = 0;
   #cluster: string;
-  /** The name from which etcd derives the id of the cluster, together with the addresses of its members. */
+  /** The token from which etcd derives the id of the cluster, together with the addresses of its members. */
   #token = 'test';
   #process: ChildProcess | undefined;
 
@@ -68,13 +71,13 @@ export class EtcdProcess {
     return `${this.#options.tls ? 'https' : 'http'}://127.0.0.1:${this.clientPort}`;
   }
 
-  /** Whether the process runs. */
+  /** True if the process runs. */
   get isUp(): boolean {
     const child = this.#process;
     return child !== undefined && child.exitCode === null && child.signalCode === null;
   }
 
-  /** Starts the process; `waitHealthy: false` where a quorum is still missing. */
+  /** Starts the process. `waitHealthy: false`: without a quorum. */
   async start({ waitHealthy = true }: { waitHealthy?: boolean } = {}): Promise<void> {
     const { tls, flags = [] } = this.#options;
     const peer = `http://127.0.0.1:${this.peerPort}`;
@@ -88,9 +91,9 @@ export class EtcdProcess {
         ...['--listen-client-urls', this.url, '--advertise-client-urls', this.url],
         ...['--listen-peer-urls', peer, '--initial-advertise-peer-urls', peer],
         ...['--initial-cluster', this.#cluster, '--initial-cluster-token', this.#token],
-        // Faults are this file's business; the disk is to be quick.
+        // Power failures are not tested, so fsync is not needed.
         ...['--unsafe-no-fsync', '--log-level', 'error', '--logger', 'zap'],
-        // The tests ping often, so that they need not wait long for a black hole to be noticed.
+        // Permits frequent pings, so that a black hole is noticed soon.
         ...['--grpc-keepalive-min-time', '500ms'],
         ...['--heartbeat-interval', '50', '--election-timeout', '500'],
         ...secure,
@@ -112,7 +115,10 @@ export class EtcdProcess {
     });
   }
 
-  /** True if the member answers through its cluster. Before etcdctl, because that waits a second for a port that is closed. */
+  /**
+   * Returns true if the member answers through its cluster. Checked before etcdctl runs, because that waits a
+   * second for a closed port.
+   */
   async isHealthy(): Promise<boolean> {
     if (!(await isOpen(this.clientPort))) return false;
     return this.ctl(['endpoint', 'health', '--command-timeout=3s']).then(
@@ -121,18 +127,18 @@ export class EtcdProcess {
     );
   }
 
-  /** Runs etcdctl against this member; gives what it prints. */
+  /** Runs etcdctl against this member. Returns its output. */
   async ctl(words: readonly string[], input = ''): Promise<string> {
     const running = run('etcdctl', [...this.#ctlFlags(), ...words], {
       env: this.#ctlEnvironment(),
       maxBuffer: 1 << 28,
     });
-    running.child.stdin?.on('error', () => {}); // it has ended without reading
+    running.child.stdin?.on('error', () => {}); // ended without reading its input
     running.child.stdin?.end(input);
     return (await running).stdout;
   }
 
-  /** Starts etcdctl against this member, for commands that go on until they are ended. */
+  /** Starts etcdctl against this member, for commands that run until they are ended. */
   spawnCtl(words: readonly string[]): ChildProcessByStdio<null, Readable, null> {
     return spawn('etcdctl', [...this.#ctlFlags(), ...words], {
       env: this.#ctlEnvironment(),
@@ -155,7 +161,7 @@ export class EtcdProcess {
     };
   }
 
-  /** kill -9, and waits until it is dead. */
+  /** Sends SIGKILL, and waits for the end. */
   async kill(): Promise<void> {
     const child = this.#process;
     this.#process = undefined;
@@ -164,7 +170,7 @@ export class EtcdProcess {
     await once(child, 'exit');
   }
 
-  /** Stops it in its tracks, as a machine that hangs. */
+  /** Suspends the process. */
   freeze(): void {
     this.#process?.kill('SIGSTOP');
   }
@@ -173,22 +179,24 @@ export class EtcdProcess {
     this.#process?.kill('SIGCONT');
   }
 
-  /** Saves a snapshot; gives its file. */
+  /** Saves a snapshot. Returns its path. */
   async backup(): Promise<string> {
     const file = join(this.#folder, `backup-${++this.#backups}.db`);
     await this.ctl(['snapshot', 'save', file]);
     return file;
   }
 
-  /** Kills it and starts it with the content of a backup. The cluster id stays; revisions go back. */
+  /**
+   * Kills the process and starts it with the content of a backup. The cluster id stays; revisions go back.
+   */
   async restore(file: string): Promise<void> {
     await this.replaceData(file);
     await this.start();
   }
 
   /**
-   * Kills it and puts the content of a backup in place of its data; in a cluster that is done to every member.
-   * The cluster's id is made of its `token`.
+   * Kills the process and replaces its data by a backup; must be done to every member of a cluster. The
+   * cluster's id depends on `token`.
    */
   async replaceData(file: string, token = 'test'): Promise<void> {
     await this.kill();
@@ -202,7 +210,7 @@ export class EtcdProcess {
     ]);
   }
 
-  /** Kills it and takes its data away: when all members have been emptied and are started, the cluster is a new one. */
+  /** Kills the process and removes its data. If this is done to all members, the cluster is a new one. */
   async empty(token = 'test'): Promise<void> {
     await this.kill();
     rmSync(join(this.#folder, this.#data), { recursive: true, force: true });
@@ -229,12 +237,12 @@ export async function startEtcd(members = 1, options: EtcdOptions = {}): Promise
   return started;
 }
 
-/** Waits until a member answers, through its cluster. */
+/** Waits until a member answers through its cluster. */
 export function waitHealthy(member: EtcdProcess): Promise<void> {
   return until(`${member.name} is healthy`, () => member.isHealthy());
 }
 
-/** True if somebody listens on a port of this machine. */
+/** Returns true if a process listens on a port of this machine. */
 export async function isOpen(port: number): Promise<boolean> {
   const socket = connect(port, '127.0.0.1');
   try {

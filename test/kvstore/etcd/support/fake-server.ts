@@ -8,16 +8,16 @@ const bytes = {
   responseDeserialize: asIs,
 };
 
-/** How a {@link FakeServer} answers; nothing is answered to what is left out. */
+/** The answers of a {@link FakeServer}. Requests without one are not answered. */
 export interface FakeAnswers {
   readonly keepAlive?: (call: ServerDuplexStream<Buffer, Buffer>) => void;
   readonly watch?: (call: ServerDuplexStream<Buffer, Buffer>) => void;
-  /** Gives no answer to a request for which this is undefined. */
+  /** Returns undefined to give no answer. */
   readonly range?: (request: Buffer) => Buffer | undefined;
   readonly txn?: (request: Buffer) => Buffer;
 }
 
-/** A gRPC server with four methods of etcd, which answers as the test wants. */
+/** A gRPC server with four methods of etcd, whose answers the test defines. */
 export class FakeServer {
   readonly #server = new Server();
 
@@ -46,7 +46,7 @@ export class FakeServer {
     );
   }
 
-  /** Gives its address. */
+  /** Starts the server. Returns its address. */
   start(): Promise<string> {
     return new Promise((resolve, reject) => {
       this.#server.bindAsync('127.0.0.1:0', ServerCredentials.createInsecure(), (error, port) =>

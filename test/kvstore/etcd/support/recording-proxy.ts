@@ -12,16 +12,18 @@ import {
 import { ProtoReader } from '../../../../src/kvstore/codec/proto-reader.ts';
 
 const TXN = '/etcdserverpb.KV/Txn';
-/** Of a message of gRPC: whether it is compressed, and its length. */
+/** The prefix of a gRPC message: a compression flag and its length. */
 const PREFIX_BYTES = 5;
 
-/** A link to an etcd that carries everything, and tells of each transaction right before it is handed on. */
+/**
+ * A link to an etcd that forwards everything, and reports each transaction directly before it is forwarded.
+ */
 export class RecordingProxy {
   readonly #target: string;
   readonly #onDelete: (key: string) => void;
   readonly #server: Http2Server = createServer();
 
-  /** @param onDelete receives the first key of each delete that a client asks for, whatever becomes of it */
+  /** @param onDelete receives the first key of each requested delete, whatever its result */
   constructor(target: string, onDelete: (key: string) => void) {
     this.#target = target;
     this.#onDelete = onDelete;
@@ -35,7 +37,7 @@ export class RecordingProxy {
     });
   }
 
-  /** Gives the port. */
+  /** Returns the port. */
   async start(): Promise<number> {
     this.#server.listen(0, '127.0.0.1');
     await once(this.#server, 'listening');
@@ -44,7 +46,7 @@ export class RecordingProxy {
     return address.port;
   }
 
-  /** Listens no more. Sessions end with their clients. */
+  /** Stops listening. Sessions end with their clients. */
   close(): void {
     this.#server.close();
   }
@@ -84,7 +86,7 @@ export class RecordingProxy {
   }
 }
 
-/** The keys of the deletes in a `TxnRequest`, in whichever of its two branches. */
+/** Returns the keys of the deletes in both branches of a `TxnRequest`. */
 function deletedBy(request: Buffer): readonly string[] {
   const keys: string[] = [];
   const branches = fields(request, 2).concat(fields(request, 3));
@@ -93,7 +95,7 @@ function deletedBy(request: Buffer): readonly string[] {
   return keys;
 }
 
-/** The length-delimited fields of this number. */
+/** Returns the length-delimited fields of this number. */
 function fields(message: Buffer, number: number): readonly Buffer[] {
   const reader = new ProtoReader(message);
   const found: Buffer[] = [];

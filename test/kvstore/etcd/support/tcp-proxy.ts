@@ -1,13 +1,15 @@
 import { once } from 'node:events';
 import { connect, createServer, type Server, type Socket } from 'node:net';
 
-/** `refuse`: no connection; `black-hole`: what is sent is lost; `stalled`: it arrives once the link is open again. */
+/**
+ * `refuse`: no connections; `black-hole`: data is lost; `stalled`: data arrives when the link is open again.
+ */
 export type LinkMode = 'open' | 'refuse' | 'black-hole' | 'stalled';
 
-// A slow link carries what it carries in so long at a time.
+// Interval in which a slow link forwards data.
 const TICK_MS = 10;
 
-/** A TCP link that a test can cut, close, stall, slow down, and turn into a black hole. */
+/** A TCP link that a test can cut, close, stall, slow down, or turn into a black hole. */
 export class TcpProxy {
   readonly #target: number;
   readonly #server: Server;
@@ -15,7 +17,7 @@ export class TcpProxy {
   #mode: LinkMode = 'open';
   #cutAfterBytes = Number.POSITIVE_INFINITY;
   #bytesPerSecond = Number.POSITIVE_INFINITY;
-  /** When a slow link has carried what it was given. */
+  /** When a slow link will have forwarded its data. */
   #freeAt = 0;
   #received = 0;
   #port = 0;
@@ -29,7 +31,7 @@ export class TcpProxy {
     return this.#port;
   }
 
-  /** Connections that are open. */
+  /** Number of open connections. */
   get connections(): number {
     return this.#sockets.size / 2;
   }
@@ -46,17 +48,17 @@ export class TcpProxy {
     for (const socket of this.#sockets) socket.destroy();
   }
 
-  /** Breaks every connection once so many more bytes have come from the server. */
+  /** Breaks every connection after this number of further bytes from the server. */
   cutAfter(bytes: number): void {
     this.#cutAfterBytes = bytes;
   }
 
-  /** Bytes that have come from the server. */
+  /** Number of bytes from the server. */
   get received(): number {
     return this.#received;
   }
 
-  /** From now on all connections together carry so much from the server. */
+  /** Limits the speed of all connections together, from the server. */
   set bytesPerSecond(rate: number) {
     this.#bytesPerSecond = rate;
     this.#freeAt = 0;
@@ -69,7 +71,7 @@ export class TcpProxy {
     if (mode === 'black-hole' || mode === 'stalled') for (const socket of this.#sockets) socket.pause();
     if (mode !== 'open') return;
     if (before === 'stalled') for (const socket of this.#sockets) socket.resume();
-    // What was held in the hole is lost with its connections: a peer that comes back has forgotten them.
+    // Data in the black hole is lost with its connections, as if the peer had restarted.
     else this.cut();
   }
 
@@ -106,7 +108,7 @@ export class TcpProxy {
     });
   }
 
-  /** Carries a chunk piece by piece; takes nothing more from the server meanwhile. */
+  /** Forwards a chunk piece by piece, and reads nothing more from the server meanwhile. */
   async #trickle(from: Socket, to: Socket, chunk: Buffer): Promise<void> {
     from.pause();
     const piece = Math.max(1, Math.floor((this.#bytesPerSecond * TICK_MS) / 1000));
