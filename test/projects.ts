@@ -1,9 +1,9 @@
-/** What takes minutes, or a kube-apiserver, has configurations of its own. */
+/** Tests that take minutes, or need a kube-apiserver, have separate configurations. */
 export const ELSEWHERE: readonly string[] = ['long', 'apiserver'];
 
 /**
- * The test files that need a process of their own, because they use the kernel, count objects of the heap or file descriptors, or
- * send signals. All others share processes: they leave nothing behind that another could see.
+ * The test files that need a separate process, because they use the kernel, count objects of the heap or file
+ * descriptors, or send signals. All others share processes: they leave nothing that another one could see.
  */
 export const ISOLATED: readonly string[] = [
   'cli/etcd-mesh',
@@ -44,8 +44,8 @@ export const ISOLATED: readonly string[] = [
 ];
 
 /**
- * What takes ten seconds of a processor and more, and what waits long: the longest first, tests that wait before those that
- * compute.
+ * Tests that use ten seconds of CPU time or more, or wait long: the longest first, waiting tests before
+ * computing ones.
  */
 export const SLOWEST: readonly string[] = [
   'kvstore/etcd/etcd-contract',

@@ -10,13 +10,13 @@ const README = readFileSync(join(ROOT, 'README.md'), 'utf8');
 
 const GUIDE = readFileSync(join(ROOT, 'docs/GUIDE.md'), 'utf8');
 
-/** All blocks of a language, joined. */
+/** Returns all blocks of a language, joined. */
 function blocks(document: string, language: string): string {
   const found = document.matchAll(new RegExp(`\`\`\`${language}\n([^]*?)\`\`\``, 'g'));
   return Array.from(found, ([, text = '']) => text).join('');
 }
 
-/** What a program prints that imports the package. */
+/** Returns the output of a program that imports the package. */
 function run(program: string): { readonly stdout: string; readonly stderr: string } {
   const imported = program.replaceAll(/'datapath-cache(\/\w+)?'/g, (_, entry = '/index') =>
     JSON.stringify(join(ROOT, `src${entry}.ts`)),

@@ -15,7 +15,10 @@ import { ServiceCache } from '../src/servicecache/service-cache.ts';
 import { ManualClock } from './base/support/manual-clock.ts';
 import { advance } from './kvstore/support/settle.ts';
 
-/** Paths of what JSON would drop or change: anything but plain objects, arrays, texts, finite numbers, booleans. */
+/**
+ * Returns the paths of values that JSON would drop or change: anything but plain objects, arrays, texts,
+ * finite numbers, booleans.
+ */
 function notPlain(value: unknown, path: string): readonly string[] {
   if (value === undefined || value === null || typeof value === 'string' || typeof value === 'boolean')
     return [];

@@ -28,7 +28,7 @@ import {
   type UpsertOutcome,
 } from '../src/index.ts';
 
-// What the compiler promises to programs. Nothing here runs but the functions that make values.
+// Checks of types by the compiler. At run time only the functions that make values run.
 
 describe('an outcome', () => {
   it('is one of its words', () => {

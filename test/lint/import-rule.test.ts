@@ -12,7 +12,7 @@ const BELOW_PROCESSES: readonly string[] = [
 ];
 const BELOW_AGENT: readonly string[] = [...BELOW_PROCESSES, 'process', 'recording', 'tape', 'client'];
 
-/** The table "Folders of the source": what each folder may import of ours, besides its own files. */
+/** The table "Folders of the source": what each folder may import of our other folders. */
 const FOLDERS: Readonly<Record<string, readonly string[]>> = {
   base: [],
   columns: ['base'],

@@ -10,7 +10,7 @@ const NAMES = FILES.filter((name) => name.endsWith('.test.ts')).map((name) =>
   name.slice(0, -'.test.ts'.length),
 );
 
-/** A file that asks whether the machine can run a test of the kernel. */
+/** A file that checks if the machine can run a test of the kernel. */
 const NEEDS_KERNEL = /from '[./\w-]*\/support\/requirements\.ts'/;
 
 describe('the projects of Vitest', () => {

@@ -41,7 +41,7 @@ describe('the difference of two agents with 1,000,000 prefixes', () => {
         return parseAnswer(answer.headers.get('content-type') ?? undefined, text);
       };
     const [askA, askB] = [asking(a), asking(b)];
-    await Promise.all([askA('/v1/digest'), askB('/v1/digest')]); // starts the sums
+    await Promise.all([askA('/v1/digest'), askB('/v1/digest')]); // starts the digests
     characters = 0;
     const asked = process.cpuUsage();
     const { differences } = await diffAgents(askA, askB);

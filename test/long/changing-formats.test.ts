@@ -2,7 +2,7 @@ import { expect, it } from 'vitest';
 import { ChangingFormats } from '../clustermesh/support/changing-formats.ts';
 import { seededRandom } from '../kvstore/chaos/support/seeded-random.ts';
 
-/** `FORMATS_SEED` repeats the faults and changes of another run; the timing of a real etcd is its own. */
+/** `FORMATS_SEED` repeats the faults and changes of another run, but not the timing of a real etcd. */
 const { FORMATS_SEED = Math.floor(Math.random() * 2 ** 31), FORMATS_CYCLES = 100 } = process.env;
 const SEED = Number(FORMATS_SEED);
 const CYCLES = Number(FORMATS_CYCLES);

@@ -5,12 +5,12 @@ import { until } from '../base/support/until.ts';
 import { ClusterEtcd } from '../clustermesh/support/cluster-etcd.ts';
 import { Agent, OWN } from '../clustermesh/support/mesh-world.ts';
 
-/** `IDLE_SECONDS`: for how long nothing is to happen. */
+/** `IDLE_SECONDS`: duration of the idle time. */
 const IDLE_SECONDS = Number(process.env['IDLE_SECONDS'] ?? 300);
 const CLUSTERS = { [OWN]: 9, a: 1, b: 2 };
 const ARRIVAL_MS = 100;
 
-/** How many calls each method of an etcd has seen, but for keepalives. */
+/** Returns the number of calls of each method of an etcd, without keepalives. */
 async function calls({ url }: ClusterEtcd): Promise<readonly string[]> {
   const metrics = await (await fetch(`${url}/metrics`)).text();
   return metrics
@@ -18,7 +18,7 @@ async function calls({ url }: ClusterEtcd): Promise<readonly string[]> {
     .filter((line) => line.startsWith('grpc_server_started_total') && !line.includes('LeaseKeepAlive'));
 }
 
-/** An address of a cluster, as its agents write it. */
+/** Returns an address of a cluster, as its agents write it. */
 function ip(id: number, host: number): readonly [key: string, value: object] {
   const IP = `10.${id}.0.${host}`;
   const value = { IP, Mask: null, HostIP: '192.168.0.1', ID: (id << 16) | 0x200, Key: 0, Metadata: '' };

@@ -13,8 +13,8 @@ import { type EtcdProcess, startEtcd } from '../kvstore/etcd/support/etcd-proces
 
 const KEYS = 100_000;
 /**
- * Transactions that write every key once, and others: leases, the fence, canaries, comparisons. Without batches there would be one
- * or two for each key.
+ * Maximum number of transactions: one write per key, and others: leases, the fence, canaries, comparisons.
+ * Without batches there would be one or two for each key.
  */
 const FEW_CALLS = (1.5 * KEYS) / MAX_WRITES + 500;
 const RUNTIME = { clock: systemClock, random: Math.random };

@@ -5,8 +5,8 @@ import { type Happening, happenings } from '../clustermesh/support/mesh-laws.ts'
 import { seededRandom } from '../kvstore/chaos/support/seeded-random.ts';
 
 /**
- * `MESH_SEED` plays the scripts of another run again; the timing of real etcds is their own. `MESH_CYCLES`: scripts of
- * about a second each on a quiet machine; those in which an etcd was long out of reach take some more.
+ * `MESH_SEED` repeats the scripts of another run, but not the timing of real etcds. `MESH_CYCLES`: number of
+ * scripts, which take about a second each on a quiet machine, and longer if an etcd was long unreachable.
  */
 const { MESH_SEED = Math.floor(Math.random() * 2 ** 31), MESH_CYCLES = 240 } = process.env;
 const SEED = Number(MESH_SEED);

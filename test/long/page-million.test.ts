@@ -86,7 +86,7 @@ it('shows the first of 1,000,000 prefixes soon, scrolls to the last, and stays s
   const frameMs = ((await taskMs(session)) - before) / frames.length;
   const frameP99Ms = frames[Math.floor(frames.length * 0.99)];
 
-  // Any row can be shown without those before it.
+  // Any row can be shown without the rows before it.
   expect(await rowCount(page)).toBe(PREFIXES);
   const jumps: number[] = [];
   for (let jump = 0; jump <= JUMPS; jump++) {

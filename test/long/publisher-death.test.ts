@@ -4,11 +4,11 @@ import { until } from '../base/support/until.ts';
 import { type Known, mixed, PublishedMesh } from '../clustermesh/support/published-mesh.ts';
 import { seededRandom } from '../kvstore/chaos/support/seeded-random.ts';
 
-/** `PUBLISHER_SEED` repeats the delays of another run. A cycle takes some 6 s on a quiet machine. */
+/** `PUBLISHER_SEED` repeats the delays of another run. A cycle takes about 6 s on a quiet machine. */
 const { PUBLISHER_SEED = Math.floor(Math.random() * 2 ** 31), PUBLISHER_CYCLES = 40 } = process.env;
 const SEED = Number(PUBLISHER_SEED);
 const CYCLES = Number(PUBLISHER_CYCLES);
-/** Longer than a lease of the publishers lives after their death. */
+/** Longer than the lease of a dead publisher lives. */
 const AWAY_MS = 4_500;
 /** Longer than a publisher needs to start and to publish everything. */
 const PUBLISH_MS = 2_000;
@@ -24,7 +24,7 @@ it(`${CYCLES} times publishers are killed and return with other content: the sta
     for (let version = 1; version <= CYCLES; version++) {
       await mesh.kill();
       await sleep(random() * AWAY_MS);
-      // Perhaps one more life that ends too soon.
+      // Sometimes one more life that ends too soon.
       if (random() < 0.4) {
         const publishing = mesh.publish(version).catch(() => {});
         await sleep(random() * PUBLISH_MS);
@@ -46,7 +46,10 @@ it(`${CYCLES} times publishers are killed and return with other content: the sta
   say(`${CYCLES} cycles, ${states} states, none of them mixed`);
 });
 
-/** Everything is published and followed; gives what a fresh agent holds, which the other one comes to hold, too. */
+/**
+ * Waits until everything is published and followed. Returns the content of a new agent, which the other one
+ * must reach, too.
+ */
 async function comeBack(mesh: PublishedMesh, version: number): Promise<Known> {
   await mesh.publish(version);
   let fresh: Known = new Map();

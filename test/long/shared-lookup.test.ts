@@ -82,7 +82,7 @@ it('holds ten million prefixes: growth, longest match, deletion and reuse in sho
   expect(full.reservedBytes / ENTRIES).toBeLessThan(40);
   for (let i = 0; i < ENTRIES; i += 7) if (reader.lookupIdentity(host + i) !== 1 + i) expect.fail(textOf(i));
 
-  // Every second one is deleted, and 10.0.0.0/9 answers for it.
+  // Every second prefix is deleted, and 10.0.0.0/9 contains its addresses.
   source.change(1, ENTRIES, 2, () => undefined);
   source.add('10.0.0.0/9', 9);
   expect(reader.size).toBe(ENTRIES / 2 + 1);
@@ -90,7 +90,7 @@ it('holds ten million prefixes: growth, longest match, deletion and reuse in sho
     if (reader.lookupIdentity(host + i) !== (i % 2 === 0 ? 1 + i : 9)) expect.fail(textOf(i));
   expect(reader.lookup(textOf(2 ** 23 + 1))).toBe(undefined);
 
-  // Others take their place.
+  // Other prefixes replace them.
   source.change(ENTRIES, ENTRIES + ENTRIES / 2, 1, (i) => 1 + i);
   const refilled = lookup.status();
   expect(refilled).toMatchObject({ entries: ENTRIES + 1, waiting: 0 });

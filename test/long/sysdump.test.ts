@@ -11,7 +11,7 @@ const PODS = 200;
 const MAX_CPU_SECONDS = 60;
 const MAX_BYTES = 2 ** 30;
 
-/** Prints the resources of a process when it ends. */
+/** Prints the resource usage of a process when it ends. */
 const METER = `data:text/javascript,process.on('exit',()=>process.stderr.write('USAGE '+JSON.stringify(process.resourceUsage())+'\\n'))`;
 
 const FAULTS: readonly Fault[] = [

@@ -7,10 +7,12 @@ import { type AddressWords, addressBits, type Family, maskWords } from '../../sr
 // A cache line has eight buckets, a small segment 64 lines.
 const SMALL = 9;
 const LINES = 64;
-/** Of a page of buckets: pages of keys are shorter. */
+/** Words of a page of buckets: pages of keys are shorter. */
 const PAGE_WORDS: number = 8 << SMALL;
 
-/** Words of an address, and a length; one more than the bits of an address stands for the address itself. */
+/**
+ * Words of an address, and a length; the length beyond the bits of an address stands for the address itself.
+ */
 interface Key {
   readonly words: AddressWords;
   readonly word: number;
@@ -22,7 +24,7 @@ function key(family: Family, length: number, w0 = 0, w1 = 0, w2 = 0, w3 = 0): Ke
   return { words, word: lengthWord(family, length, 0) };
 }
 
-/** The `nth` neighbour of a prefix of `length` bits, counted in its last bits. */
+/** Returns the `nth` neighbour of a prefix of `length` bits, counted in its last bits. */
 function neighbour(family: Family, length: number, words: readonly number[], nth: number): Key {
   const bits = Math.min(length, addressBits(family));
   const next = [...words];
@@ -37,7 +39,7 @@ function hashOf(keys: readonly Key[], seed = 1): KeyHash {
   return hash;
 }
 
-/** Which buckets the hash reads while it looks for these keys, one list for each. */
+/** Returns the buckets that the hash reads while it looks up these keys, one list for each. */
 function bucketsRead(hash: KeyHash, keys: readonly Key[]): readonly (readonly number[])[] {
   let read = new Set<number>();
   const { at } = SharedPages.prototype;
@@ -60,7 +62,7 @@ function bucketsRead(hash: KeyHash, keys: readonly Key[]): readonly (readonly nu
 
 const lineOf = (bucket: number): number => bucket >> 3;
 
-/** The line where a key lies in a hash that has nothing else. */
+/** Returns the line of a key in an otherwise empty hash. */
 function lineAlone(one: Key, seed: number): number {
   return lineOf(bucketsRead(hashOf([one], seed), [one])[0]?.[0] ?? -1);
 }
@@ -79,7 +81,10 @@ function round(hash: number, word: number): number {
   return h ^ (h >>> 15);
 }
 
-/** Addresses that differ in this word, and in the last one so that all have one hash with the seed 0. */
+/**
+ * Returns addresses that differ in this word, and in the last one such that all have the same hash with seed
+ * 0.
+ */
 function colliding(differing: number, count: number): readonly Key[] {
   const keys: Key[] = [];
   for (let nth = 1; keys.length < count; nth++) {
@@ -99,7 +104,7 @@ describe('a hash', () => {
     expect(present.map(({ words, word }) => hash.find(words, word))).toEqual([0, 1, 2, 3, 4, 5, 6, 7]);
     expect(absent && hash.find(absent.words, absent.word)).toBe(-1);
     const reads = bucketsRead(hash, keys).map((buckets) => buckets.length);
-    expect(reads).toEqual([9, 1, 2, 3, 4, 5, 6, 7, 8]); // one tag: one home
+    expect(reads).toEqual([9, 1, 2, 3, 4, 5, 6, 7, 8]); // same tag, same home bucket
   });
 });
 

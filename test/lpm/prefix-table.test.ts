@@ -61,7 +61,7 @@ describe('the hash prefix table matches a naive table', () => {
   it('for any history of insertions, removals and lookups', () => {
     fc.assert(
       fc.property(fc.array(step, { maxLength: 80, size: 'max' }), fc.integer(), (steps, seed) => {
-        // Several tables by and by, forked from each other: what is written to one must not show in another.
+        // Several tables, forked from each other: a write to one must not be visible in another.
         const first = new HashPrefixTable(seed, new KeyHash(seed, SMALL));
         const worlds: World[] = [{ fast: first, naive: new MapPrefixTable(), held: [] }];
         let at = 0;
@@ -182,7 +182,10 @@ type Next = () => number;
 const { numRuns = 300 } = fc.readConfigureGlobal();
 const STEPS = 100 * Math.min(Math.max(numRuns, 50), 1_000);
 
-/** Keys of nodes with a /24 each, about half full, and of IPv6 hosts, with the CIDRs of their nodes; by text. */
+/**
+ * Returns keys of nodes with a /24 each, about half full, and of IPv6 hosts, with the CIDRs of their nodes;
+ * by text.
+ */
 function keysByText(next: Next): string[] {
   const keys: string[] = [];
   for (let node = 0; node < STEPS / 750; node++) {
@@ -195,7 +198,7 @@ function keysByText(next: Next): string[] {
   return keys.sort();
 }
 
-/** Addresses and CIDRs anywhere. */
+/** Returns random addresses and CIDRs. */
 function keysAnywhere(next: Next): string[] {
   return Array.from({ length: 0.4 * STEPS }, (_, i) => {
     const address = i % 3 === 0 ? ipv6Of(next(), next(), next()) : ipOf(next());
@@ -204,7 +207,10 @@ function keysAnywhere(next: Next): string[] {
   });
 }
 
-/** Everything that there may be in a few small blocks: addresses, the CIDRs over them, and the CIDRs over those. */
+/**
+ * Returns all possible keys of a few small blocks: addresses, the CIDRs that contain them, and the CIDRs that
+ * contain those.
+ */
 function keysInClusters(next: Next): string[] {
   return Array.from({ length: 0.4 * STEPS }, () => {
     const cluster = (next() >>> 8) % 16;
@@ -311,7 +317,7 @@ describe('the hash of keys', () => {
 describe('the bytes of a hash prefix table', () => {
   const KEYS = 8192;
 
-  /** Bytes a key, over those of an empty table. */
+  /** Returns the bytes per key, without those of an empty table. */
   function bytesPerKey(textOf: (i: number) => string): number {
     const table = new HashPrefixTable(1, new KeyHash(1, SMALL));
     const empty = table.bytes;
@@ -338,14 +344,16 @@ describe('the bytes of a hash prefix table', () => {
 });
 
 const FACTOR = 0x9e37_79b1;
-const INVERSE = 0x0e8b_2f51; // of FACTOR, modulo 2^32: undoes the multiplication of one round
+const INVERSE = 0x0e8b_2f51; // the inverse of FACTOR modulo 2^32, which undoes the multiplication of one round
 
 function round(hash: number, word: number): number {
   const h = Math.imul(hash ^ word, FACTOR);
   return h ^ (h >>> 15);
 }
 
-/** The i-th of many addresses whose third word makes up for what the second does to the hash. */
+/**
+ * Returns the i-th of many addresses whose third word compensates for the effect of the second on the hash.
+ */
 function collidingKey(i: number): PrefixRegister {
   const register: PrefixRegister = { ...key('fd00::1'), w1: i };
   const before = round(round(round(0, 128), register.w0), register.w1);

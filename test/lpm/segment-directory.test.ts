@@ -42,8 +42,8 @@ function addressOf(family: 4 | 6, number: bigint): AddressWords {
 }
 
 /**
- * The best cut with as few octets as part at least a quarter of the keys: how many of their first octets it has, and how
- * many keys are in the smaller part; undefined when no cut parts that many.
+ * Returns the best cut, with the fewest octets that separate at least a quarter of the keys: its number of
+ * first octets, and the number of keys in the smaller part. Undefined if there is none.
  */
 function bestCut(keys: readonly AddressWords[]): { octets: number; part: number } | undefined {
   const numbers = keys.map(numberOf);
@@ -61,14 +61,14 @@ function bestCut(keys: readonly AddressWords[]): { octets: number; part: number 
   return undefined;
 }
 
-/** An address of its octets; those that are left out are 0. */
+/** Returns the address of these octets; missing ones are 0. */
 function ofOctets(family: 4 | 6, octets: readonly number[]): AddressWords {
   const word = (at: number): number =>
     [0, 1, 2, 3].reduce((bits, i) => (bits << 8) | (octets[4 * at + i] ?? 0), 0);
   return address(family, ...(family === 4 ? [word(0)] : [word(0), word(1), word(2), word(3)]));
 }
 
-// Few distinct bytes, so that addresses share their first octets, and part at every level.
+// Few distinct bytes, so that addresses share their first octets and separate at every level.
 const byte = fc.constantFrom(0, 1, 127, 128, 255);
 const word = fc.tuple(byte, byte, byte, byte).map(([a, b, c, d]) => (a << 24) | (b << 16) | (c << 8) | d);
 const ipv4 = word.map((w0) => address(4, w0));
@@ -97,7 +97,7 @@ describe('the tree of segments', () => {
     const addresses = blocks.map((w0) => address(4, w0));
     tree.split(7, 8, columnOf(addresses), addresses.length);
     expect([partsOf(tree, addresses, 7), partsOf(tree, addresses, 8)]).toEqual([6, 6]);
-    // What lies between belongs to the neighbours.
+    // The space between them belongs to the neighbours.
     expect(tree.at(address(4, (10 << 24) | (2 << 16) | 0xffff))).toBe(7);
     expect(tree.at(address(4, (10 << 24) | (3 << 16)))).toBe(8);
     expect([tree.at(address(4, 0)), tree.at(address(4, -1))]).toEqual([7, 8]);
@@ -155,7 +155,7 @@ describe('the tree of segments', () => {
       const all = octets.with(level, 24);
       const swapped = all.flatMap((a, i) => all.map((b, j) => all.with(i, b).with(j, a)));
       const oddOnes = all.map((octet, i) => (i % 2 === 0 ? octet : (all[i ^ 2] ?? octet)));
-      // As the last octets would be if they were all written to the first word; without any; and without most.
+      // The last octets as if all were written to the first word, without any, and without most.
       const inFirst = all.map((_, i) => (family === 6 && i < 4 ? ([13, 14, 15, 12][i] ?? 0) : 0));
       const lastOnly = all.map((_, i) => (i === all.length - 1 ? 255 : 0));
       const someOnly = all.map((octet, i) => (i === level ? 255 : i % 4 === 3 || i === 14 ? octet : 0));
@@ -312,7 +312,7 @@ describe('the tree of segments', () => {
               const inside = sorted.filter((each) => containsWords(first, length, each));
               const wanted = new Set([first, ...inside].map((each) => tree.at(each)));
               const found = [...tree.within(first, length)];
-              // Behind the last key there may be the beginning of one segment more.
+              // Behind the last key another segment may begin.
               expect(found.slice(0, wanted.size)).toEqual([...wanted]);
               expect(found.length - wanted.size).toBeLessThanOrEqual(1);
             }

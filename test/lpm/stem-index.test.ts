@@ -19,7 +19,7 @@ function ipv4(w0: number): AddressWords {
   return { ...ipv6(w0), family: 4 };
 }
 
-// Few words, that differ in their first bits or in their last ones.
+// Few words, which differ in their first or last bits.
 const word = fc.constantFrom(0, 1, 0x100, 0x8000, 0x1_0000, 0x100_0000, -0x8000_0000, -1);
 const address = fc.oneof(
   word.map(ipv4),
@@ -40,7 +40,7 @@ const prefix: fc.Arbitrary<Prefix> = fc
     return { words, length };
   });
 
-/** The length of the longest of these prefixes that contains an address, or -1. */
+/** Returns the length of the longest of these prefixes that contains an address, or -1. */
 function longestOf(prefixes: readonly Prefix[], at: AddressWords): number {
   return Math.max(
     -1,
@@ -48,7 +48,7 @@ function longestOf(prefixes: readonly Prefix[], at: AddressWords): number {
   );
 }
 
-/** The lengths that an index names for an address one after the other, as a table asks. */
+/** Returns the lengths that an index names for an address one after the other, for a table. */
 function named(index: StemIndex, at: AddressWords): readonly number[] {
   const stems = index.of(at.family);
   const lengths: number[] = [];
@@ -56,12 +56,12 @@ function named(index: StemIndex, at: AddressWords): readonly number[] {
     const length = stems?.longest(at, below) ?? -1;
     if (length < 0) break;
     lengths.push(length);
-    if (at.family === 4) break; // which names none in vain
+    if (at.family === 4) break; // which names none unnecessarily
   }
   return lengths;
 }
 
-/** IPv6 stems may be taken for each other: a length may be named in vain before the right one, none is passed over. */
+/** IPv6 stems may collide: a length may be named unnecessarily before the right one, but none is skipped. */
 function expectNamed(index: StemIndex, held: readonly Prefix[], at: AddressWords): void {
   const longest = longestOf(held, at);
   const lengths = named(index, at);
@@ -76,7 +76,7 @@ function masked(at: AddressWords, length: number): AddressWords {
   return words;
 }
 
-/** Two addresses whose first 64 bits have the same hash, as long as the seed is 0. */
+/** Two addresses whose first 64 bits have the same hash with seed 0. */
 const first = ipv6(0xfd00_0000, 5);
 const second = ipv6(0xfd00_0001, first.w1 ^ mix(64, first.w0) ^ mix(64, 0xfd00_0001 | 0));
 
@@ -203,14 +203,15 @@ describe('the index of stems', () => {
     const taken = [0, 7].map((seed) => {
       const index = new StemIndex(seed);
       index.adjust(first, 65, 1);
-      index.adjust({ ...second, w2: 1 << 30 }, 66, 1); // so that there is a guide to this level
+      index.adjust({ ...second, w2: 1 << 30 }, 66, 1); // so that this level has a guide
       return named(index, second);
     });
     expect(taken).toEqual([[65], []]);
   });
 
   it('uses a seed, so that writers cannot make IPv4 prefixes longer than /24 slow', async () => {
-    // The first 24 bits of these have the lowest hashes there are: without a seed they lie in one run of buckets.
+    // The first 24 bits of these have the lowest of all hashes: without a seed they are in one run of
+    // buckets.
     const crowd: AddressWords[] = [];
     for (let stem = 0; stem < 1 << 24; stem++) {
       if (Math.imul((stem << 8) >> 8, 0x9e37_79b1) >>> 0 < 8192 << 8) crowd.push(ipv4(stem << 8));

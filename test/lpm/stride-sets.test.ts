@@ -3,7 +3,10 @@ import { describe, expect, it } from 'vitest';
 import { PAGE_ROWS } from '../../src/columns/int32-rows.ts';
 import { StrideSets } from '../../src/lpm/stride-sets.ts';
 
-/** How many bits a number has behind its first one, for the longest of `nets` that `net` begins with; or -1. */
+/**
+ * Returns the number of bits behind a number's first one, for the longest of `nets` that is a prefix of
+ * `net`; or -1.
+ */
 function longestOf(nets: Iterable<number>, net: number): number {
   const text = net.toString(2);
   return Math.max(

@@ -11,7 +11,7 @@ const label = (source: string, key: string, value = ''): Label => ({ source, key
 const reserved = (...keys: readonly string[]): Labels => keys.map((key) => label('reserved', key));
 const app = (value: string): Labels => [label('k8s', 'app', value)];
 
-/** Says labels of a prefix and lets them take effect. */
+/** Sets labels of a prefix and applies them. */
 function say(
   { metadata, run }: Rig,
   cidr: string,
@@ -24,7 +24,7 @@ function say(
   return revision;
 }
 
-/** The labels of what is claimed for a key. */
+/** Returns the labels of the claims for a key. */
 function labelsAt({ ipcache, metadata }: Rig, key: string): readonly string[] {
   const claim = ipcache.explain(key)?.claims.find(({ owner }) => owner === METADATA_OWNER);
   const labels = metadata.identities.labelsOf(claim?.identity ?? 0) ?? [];

@@ -10,7 +10,7 @@ interface NaiveSaid {
   readonly labels: readonly NaiveLabel[];
 }
 
-/** What is expected of a prefix: a reserved number, or labels as one text. */
+/** The expected identity of a prefix: a reserved number, or labels as one text. */
 export interface Expected {
   readonly key: string;
   readonly source: string;
@@ -41,7 +41,7 @@ function covers(outer: string, inner: string): boolean {
   return width === other && long < longer && a >> BigInt(width - long) === b >> BigInt(width - long);
 }
 
-/** The layer in the most obvious way: keeps what was said, and works everything out when it is asked. */
+/** A naive layer: stores the inputs, and computes everything on each read. */
 export class NaiveMetadata {
   readonly #said = new Map<string, Map<string, NaiveSaid>>();
   readonly nodes: Map<string, { identity: number; hostIP: string | undefined; encryptKey: number }> =

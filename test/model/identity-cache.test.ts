@@ -11,7 +11,7 @@ const label: fc.Arbitrary<Label> = fc.record({
   value: fc.constantFrom('a', 'b'),
 });
 const anyLabels: fc.Arbitrary<Labels> = fc.array(label, { maxLength: 2 });
-// Numbers of different lengths, so that an order as texts is another one.
+// Numbers of different lengths, so that their order as texts differs.
 const anyIdentity = fc.constantFrom(9, 10, 200).map((id) => id as NumericIdentity);
 
 const step = fc.oneof(
@@ -23,7 +23,7 @@ const step = fc.oneof(
   { weight: 1, arbitrary: fc.record({ op: fc.constant('clear' as const) }) },
 );
 
-/** Whether two lists have the same last label of each key. */
+/** Returns true if two lists have the same last label of each key. */
 function sameLabels(a: Labels, b: Labels): boolean {
   const text = (labels: Labels): string => {
     const last = new Map(labels.map(({ source, key, value }) => [key, [source, value]]));

@@ -5,7 +5,7 @@ import { LabelSelectorError, matchesLabels, parseLabelSelector } from '../../src
 const matches = (selector: string, labels: Readonly<Record<string, string>>): boolean =>
   matchesLabels(parseLabelSelector(selector), new Map(Object.entries(labels)));
 
-/** A requirement as text, and what it says about labels, written independently. */
+/** A requirement as text, and its meaning for labels, written independently. */
 type Said = readonly [text: string, isMet: (labels: Readonly<Record<string, string>>) => boolean];
 
 const key = fc.constantFrom('a', 'b', 'service.cilium.io/node', 'x.y_z-1');

@@ -1,21 +1,21 @@
 import { parseArgs } from 'node:util';
 import { FOLDERS } from './folders.ts';
 
-/** What to mutate, and how. */
+/** The parsed command line. */
 export interface MutateCommand {
   readonly folder: string;
   /** Files of the folder, or parts of them (`FILE:10-20`); all of it when there are none. */
   readonly files: readonly string[];
-  /** What the names of test files contain that are run, any of these; all test files of the folder when there are none. */
+  /** Parts of the names of the test files to run; none: all test files of the folder. */
   readonly tests: readonly string[];
   readonly concurrency: number;
-  /** How often a property runs for each mutant. */
+  /** Number of runs of a property for each mutant. */
   readonly runs: number;
-  /** Whether results of earlier runs are set aside. */
+  /** True if results of earlier runs are ignored. */
   readonly fresh: boolean;
 }
 
-/** How the command is used. */
+/** The usage text. */
 export const USAGE: string = `usage: npm run mutate -- FOLDER [FILE…] [--tests TEXT]… [--concurrency N] [--runs N] [--fresh]
 
 Changes the sources of a folder a little, one change at a time, and runs the folder's tests: each change that no test
@@ -36,7 +36,7 @@ const OPTIONS = {
   fresh: { type: 'boolean', default: false },
 } as const;
 
-/** Reads the command line; throws an `Error` that says what is wrong with it. */
+/** Parses the command line. Throws an `Error` with a message if it is wrong. */
 export function parseCommandLine(words: readonly string[]): MutateCommand {
   const { values, positionals } = parseArgs({ args: [...words], allowPositionals: true, options: OPTIONS });
   const [folder = '', ...files] = positionals;

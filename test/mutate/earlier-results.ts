@@ -2,14 +2,14 @@ import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { type Equivalent, keyOf, keysOf } from './equivalents.ts';
 import { describeMutant, type MutantResult } from './mutant.ts';
 
-/** What Stryker keeps between runs, as far as it is read here. */
+/** The used part of Stryker's incremental report. */
 interface IncrementalReport {
   readonly files: Readonly<Record<string, { readonly source: string; mutants: readonly MutantResult[] }>>;
 }
 
 /**
- * Takes out of the results of earlier runs what was not detected, so that it is run again, but for what is listed as
- * equivalent. Stryker would keep it unless a test was added, and a test or a model that was changed counts as none.
+ * Removes undetected mutants from the results of earlier runs, except for listed equivalents, so that they
+ * are run again. Stryker would keep them unless a test was added: it ignores changed tests and models.
  */
 export function forgetSurvivors(incrementalFile: string, equivalents: readonly Equivalent[]): void {
   if (!existsSync(incrementalFile)) return;

@@ -1,6 +1,6 @@
 import type { Mutant } from './mutant.ts';
 
-/** Mutants of one symbol that no test can detect, because they compute the same. */
+/** Mutants of one symbol that no test can detect, because they compute the same results. */
 export interface Equivalent {
   readonly file: string;
   /** The function, class member or constant, such as `WorkQueue.#run`. */

@@ -1,8 +1,8 @@
 import { readdirSync } from 'node:fs';
 
 /**
- * The folders of `src/` that can be mutated, with the percentage of mutants that their own tests must detect. In `kvstore`
- * the tests over memory count, not those with a real etcd.
+ * The folders of `src/` that can be mutated, with the percentage of mutants that their tests must detect. In
+ * `kvstore` only the tests over memory count, not those with a real etcd.
  */
 export const FOLDERS: Readonly<Record<string, number>> = {
   columns: 90,
@@ -20,7 +20,10 @@ export const FOLDERS: Readonly<Record<string, number>> = {
   operator: 85,
 };
 
-/** Tests of a folder that lie deeper than the others, without `.test.ts`. A name that ends in `/` is a folder: all of its tests. */
+/**
+ * Tests in deeper folders than the others, without `.test.ts`. A name that ends in `/` is a folder: all of
+ * its tests.
+ */
 const DEEPER: Readonly<Record<string, readonly string[]>> = {
   k8s: [
     ...['rest/api-error', 'rest/connection-health', 'rest/discovery', 'rest/http-transport'],
@@ -50,7 +53,7 @@ const DEEPER: Readonly<Record<string, readonly string[]>> = {
   ],
 };
 
-/** Returns the test files of a folder that lie deeper than the others. */
+/** Returns the test files of a folder that are in deeper folders. */
 export function deeperTests(folder: string): readonly string[] {
   return (DEEPER[folder] ?? []).flatMap((name) => {
     if (!name.endsWith('/')) return `test/${folder}/${name}.test.ts`;

@@ -6,7 +6,7 @@ import { RunTimers } from './run-timers.ts';
 import { TestBundle, testFilesOf } from './test-bundle.ts';
 import { type TestCase, TestTree, TookTooLong } from './test-tree.ts';
 
-/** What instrumented sources read and write, as `globalThis.__stryker__`. */
+/** The interface of instrumented sources, `globalThis.__stryker__`. */
 interface Instrumentation {
   activeMutant?: string;
   currentTestId?: string | undefined;
@@ -21,36 +21,42 @@ interface MutantRun {
   readonly hitLimit?: number;
 }
 
-/** How long nothing may be under way before a test that has not ended counts as hung. */
+/** Time without activity after which a test that has not ended is considered hung. */
 const IDLE_MS = 20;
-/** How much of a processor a test may use, and how many times as much as without a mutant: the machine may be busy. */
+/**
+ * CPU time that a test may use in addition to a multiple of its time without a mutant, because the machine
+ * may be busy.
+ */
 const TEST_MS = 700;
 const TEST_FACTOR = 10;
 
-/** What is left out where not every test is wanted: a mutant that survives costs all the others. */
+/** Slower tests are skipped unless every test is wanted, because a mutant that survives runs all tests. */
 const SLOW_MS = 200;
 const { WITHOUT_SLOW_TESTS } = process.env;
 
-/** How much time it may take until it gives way: a busy machine gives a process some tenths of a processor. */
+/** Factor of the time until a test must yield: a busy machine gives a process some tenths of a processor. */
 const STEP_FACTOR = 6;
 
-/** Where in the copy of the sources the first run leaves how long each test takes, for processes that begin later. */
+/**
+ * File in the copy of the sources in which the first run stores the duration of each test for later
+ * processes.
+ */
 const DURATIONS = 'durations.json';
 
-/** Vitest's `expect` and `vi`, which look for a worker that belongs to them. */
+/** Loads Vitest's `expect` and `vi`, which require a worker. */
 async function loadVitest(): Promise<typeof import('vitest')> {
   const config = { snapshotOptions: {}, chaiConfig: {}, expect: {}, fakeTimers: {} };
   Object.assign(globalThis, { __vitest_worker__: { config, environment: { name: 'node' } } });
   return import('vitest');
 }
 
-/** What this process has used of a processor, in milliseconds. */
+/** Returns the CPU time of this process in milliseconds. */
 function cpuMs(): number {
   const { user, system } = process.cpuUsage();
   return (user + system) / 1000;
 }
 
-/** How many resources keep the process busy, but for timers, which a run counts itself. */
+/** Returns the number of resources that keep the process busy, without timers, which a run counts itself. */
 function resourcesInUse(): number {
   return process.getActiveResourcesInfo().filter((type) => type !== 'Timeout').length;
 }
@@ -81,7 +87,9 @@ class Run {
     return this.#tree.matchesFile(text, path);
   }
 
-  /** Runs a test; rejects when it fails, hangs, uses more than `limitMs` of a processor or lets an error escape. */
+  /**
+   * Runs a test. Rejects if it fails, hangs, uses more than `limitMs` of CPU time or has an unhandled error.
+   */
   async runTest(test: TestCase, limitMs: number): Promise<void> {
     this.#namespace.currentTestId = test.id;
     const used = cpuMs();
@@ -104,22 +112,23 @@ class Run {
     }
   }
 
-  /** Says that an error has escaped from code of the run. */
+  /** Records an unhandled error of the run's code. */
   strayed(reason: unknown): void {
     this.#strayFailure?.(reason);
   }
 
   async end(): Promise<void> {
     await this.#tree.end();
-    // Rejections that nobody handles are reported in a later turn.
+    // Unhandled rejections are reported in a later turn.
     await new Promise((resolve) => setImmediate(resolve));
     this.#timers.end();
   }
 }
 
 /**
- * A test runner for Stryker that keeps the compiled tests of a folder in its process: a mutant costs the tests that
- * cover it, not the start of a worker and the loading of all modules, which take ten times as long.
+ * A test runner for Stryker that keeps the compiled tests of a folder in its process. A mutant then costs
+ * only the tests that cover it, not the start of a worker and the loading of all modules, which take ten
+ * times as long.
  */
 export class InProcessRunner {
   readonly #slowest = WITHOUT_SLOW_TESTS === 'yes' ? SLOW_MS : Infinity;
@@ -186,7 +195,7 @@ export class InProcessRunner {
   }
 
   async mutantRun({ activeMutant, testFilter, hitLimit: generous = Infinity }: MutantRun): Promise<object> {
-    // Stryker allows a hundred times the hits without a mutant; with slow loops that takes minutes.
+    // Stryker allows a hundred times the hits without a mutant, which takes minutes with slow loops.
     const hitLimit = generous / 10 + 1_000;
     const namespace: Instrumentation = { activeMutant: activeMutant.id, hitCount: 0, hitLimit };
     const filter = testFilter === undefined ? undefined : new Set(testFilter);

@@ -9,10 +9,13 @@ import { describeMutant, type Mutant } from './mutant.ts';
 import { type Score, scoreOf } from './score.ts';
 import { incrementalFile, strykerOptions } from './stryker-options.ts';
 
-/** How often a property runs for each mutant at first, without the slow tests: enough for most, and many times as fast. */
+/**
+ * Number of runs of a property for each mutant at first, without the slow tests: sufficient for most, and
+ * much faster.
+ */
 const FEW_RUNS = 8;
 
-/** Runs Stryker; gives the mutants of the files that were asked for. */
+/** Runs Stryker. Returns the mutants of the requested files. */
 async function runStryker(command: MutateCommand): Promise<readonly Mutant[]> {
   const { folder, runs, tests } = command;
   const withoutSlow = runs <= FEW_RUNS ? 'yes' : '';
@@ -37,7 +40,10 @@ async function runStryker(command: MutateCommand): Promise<readonly Mutant[]> {
     .filter(({ file }) => isAskedFor(file, command));
 }
 
-/** Runs everything with few rounds of each property, then again what was not detected, if more were asked for. */
+/**
+ * Runs all mutants with few runs of each property, then the undetected ones again if more runs were
+ * requested.
+ */
 async function mutate(command: MutateCommand): Promise<Score> {
   const listed = EQUIVALENTS.filter(({ file }) => isAskedFor(file, command));
   const passes = [

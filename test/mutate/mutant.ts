@@ -4,12 +4,12 @@ import { operatorsOf, symbolAt } from './source-place.ts';
 /** A mutant as Stryker reports it. */
 export type MutantResult = Awaited<ReturnType<Stryker['runMutationTest']>>[number];
 
-/** A mutant with what it replaces, as texts of one line. */
+/** A mutant and the code that it replaces, as texts of one line. */
 export interface Mutant {
   readonly status: MutantResult['status'];
   readonly file: string;
   readonly lineNumber: number;
-  /** The function, class member or constant in which it begins. */
+  /** The function, class member or constant in which the mutant begins. */
   readonly symbol: string;
   /** Its operators before and after, without names: `_ < _ → _ <= _`. */
   readonly change: string;
@@ -19,7 +19,7 @@ export interface Mutant {
 
 const LONGEST = 120;
 
-/** White space collapsed, and the middle of a long text left out. */
+/** Collapses white space, and omits the middle of a long text. */
 function oneLine(text: string): string {
   const line = text.trim().replaceAll(/\s+/g, ' ');
   return line.length <= LONGEST ? line : `${line.slice(0, LONGEST / 2)} … ${line.slice(-LONGEST / 2)}`;
@@ -32,7 +32,7 @@ function between(lines: readonly string[], { start, end }: MutantResult['locatio
   return part.join('\n');
 }
 
-/** Returns the operators of what is replaced and of its replacement. */
+/** Returns the operators of the replaced code and of its replacement. */
 export function changeOf(original: string, replacement: string): string {
   return `${operatorsOf(original)} → ${operatorsOf(replacement)}`;
 }

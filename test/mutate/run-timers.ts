@@ -1,6 +1,6 @@
 type Callback = (...given: readonly unknown[]) => void;
 
-/** The timers of one run: what is left of them can be taken away, and counted. */
+/** The timers of one run. Remaining ones can be counted and removed. */
 export class RunTimers {
   readonly #pending = new Set<unknown>();
 

@@ -1,22 +1,22 @@
 import { type Equivalent, keyOf, keysOf } from './equivalents.ts';
 import type { Mutant } from './mutant.ts';
 
-/** What came of the mutants of a run, without the texts that are left alone. */
+/** The results of a run's mutants, without ignored ones. */
 export interface Score {
   readonly mutants: number;
-  /** A test failed, an error escaped, or a test file could not be loaded. */
+  /** A test failed, an error was unhandled, or a test file could not be loaded. */
   readonly killed: number;
   readonly timeout: number;
   readonly equivalent: number;
   /** Neither detected nor equivalent. */
   readonly survivors: readonly Mutant[];
-  /** Listed as equivalent, but detected, or not there any more. */
+  /** Listed as equivalent, but detected or absent. */
   readonly stale: readonly string[];
-  /** Detected, in per cent of all that are not equivalent. */
+  /** Percentage of detected mutants among those that are not equivalent. */
   readonly percent: number;
 }
 
-/** Counts; `equivalents` are those of the files that were mutated. */
+/** Counts the results; `equivalents` are those of the mutated files. */
 export function scoreOf(results: readonly Mutant[], equivalents: readonly Equivalent[]): Score {
   const withStatus = (...statuses: Mutant['status'][]): readonly Mutant[] =>
     results.filter(({ status }) => statuses.includes(status));

@@ -4,7 +4,7 @@ import type { MutateCommand } from './command-line.ts';
 /** Results of earlier runs and copies of the sources; ignored by git, the linter and the tests. */
 export const CACHE = '.mutate';
 
-/** Where the results of a folder are kept between runs. */
+/** Returns the path of the stored results of a folder. */
 export function incrementalFile(folder: string): string {
   return `${CACHE}/${folder}.json`;
 }
@@ -29,7 +29,8 @@ export function strykerOptions({
     incremental: true,
     incrementalFile: incrementalFile(folder),
     force: fresh,
-    // An endless loop is noticed by its count of rounds; the time is for what hangs, on a machine that is busy.
+    // An endless loop is detected by its number of rounds. The time limit is for hanging tests on a busy
+    // machine.
     timeoutMS: 30_000,
     timeoutFactor: 3,
     dryRunTimeoutMinutes: 30,

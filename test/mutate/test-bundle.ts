@@ -5,12 +5,12 @@ import { pathToFileURL } from 'node:url';
 import { constants, Script } from 'node:vm';
 import { build, type Plugin } from 'esbuild';
 
-/** Loads test files by name; what they import is evaluated once. */
+/** Loads test files by name; their imports are evaluated once. */
 export interface LoadedBundle {
   readonly load: (file: string) => void;
 }
 
-/** What a bundle is given from outside, by the name under which it is visible in it. */
+/** Variables that a bundle receives, by their name in it. */
 export type Surroundings = Readonly<Record<string, unknown>>;
 
 /** `import.meta.url`, which a script does not have, is written into each file. */
@@ -25,8 +25,8 @@ const FILE_URLS: Plugin = {
 };
 
 /**
- * The test files of a folder, without those that are about broken engines, which cannot notice one more, and those that are
- * about the cost of many things, which take longer than all others together.
+ * Returns the test files of a folder, without two kinds: tests of mutants, which cannot detect another one,
+ * and tests of the cost of large inputs, which take longer than all others together.
  */
 export function testFilesOf(folder: string): readonly string[] {
   const files = readdirSync(folder).filter((file) => /^(?!many-).*(?<!mutants)\.test\.ts$/.test(file));
@@ -34,8 +34,8 @@ export function testFilesOf(folder: string): readonly string[] {
 }
 
 /**
- * Test files and all that they import, as one script: compiled once, evaluated for each run, so that runs share no state.
- * Packages are not in it: they are loaded once for all.
+ * Test files and all their imports as one script, compiled once and evaluated for each run, so that runs
+ * share no state. Packages are not included: they are loaded once for all.
  */
 export class TestBundle {
   readonly files: readonly string[];
@@ -51,7 +51,10 @@ export class TestBundle {
     });
   }
 
-  /** Bundles from the current directory; `setup` is loaded before each file, `names` are those of its surroundings. */
+  /**
+   * Bundles from the current directory. `setup` is loaded before each file; `names` are the received
+   * variables.
+   */
   static async of(files: readonly string[], setup: string, names: readonly string[]): Promise<TestBundle> {
     const entries = files.map(
       (file) => `${JSON.stringify(file)}: () => require(${JSON.stringify(resolve(file))})`,
@@ -73,7 +76,7 @@ export class TestBundle {
     return new TestBundle(files, outputFiles[0]?.text ?? '', ['require', 'module', 'exports', ...names]);
   }
 
-  /** Evaluates it anew. `vitest` is what the test files import under that name. */
+  /** Evaluates the bundle again. `vitest` replaces the package of that name. */
   evaluate(surroundings: Surroundings, vitest: object): LoadedBundle {
     const fromHere = createRequire(join(process.cwd(), 'package.json'));
     const module: { exports: Record<string, (() => void) | undefined> } = { exports: {} };

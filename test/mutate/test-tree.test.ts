@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest';
 import { TestTree, TookTooLong } from './test-tree.ts';
 
-/** Runs what a file declares as its only test, each step with so many milliseconds. */
+/** Runs the only test that a function declares. Each step may take `stepMs`. */
 async function run(body: () => unknown, stepMs: number): Promise<void> {
   const tree = new TestTree();
   tree.collect('file.test.ts', () => {

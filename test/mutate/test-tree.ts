@@ -23,7 +23,7 @@ export interface TestCase {
   readonly suites: readonly Suite[];
 }
 
-/** A test has not come to its end in the time it is given: it may never. */
+/** A test did not end in its time, and may never end. */
 export class TookTooLong extends Error {
   constructor(limitMs: number) {
     super(`takes longer than ${limitMs} ms`);
@@ -32,7 +32,7 @@ export class TookTooLong extends Error {
 
 const STEP = new Script('globalThis.__step__()');
 
-/** Calls `step`, and ends it when it does not give way: a loop that does not end is noticed without ending the process. */
+/** Calls `step`, and interrupts it after the limit, so that an endless loop does not block the process. */
 function callForATime(step: Body, limitMs: number): unknown {
   Object.assign(globalThis, { __step__: step });
   try {
@@ -53,7 +53,7 @@ function titleOf(title: string, row: readonly unknown[]): string {
   return format(named, ...row.slice(0, named.match(/%[sdifjoO]/g)?.length ?? 0));
 }
 
-/** Declares with `declare` what the rows of a table give. */
+/** Declares one test for each row of a table. */
 function eachOf(declare: (title: string, body: Body, ...more: readonly unknown[]) => void) {
   return (rows: readonly unknown[]) =>
     (title: string, body: Body): void => {
@@ -65,8 +65,8 @@ function eachOf(declare: (title: string, body: Body, ...more: readonly unknown[]
 }
 
 /**
- * The tests of some files, as they declare them: as much of Vitest's interface as they use, run in this process, as often
- * as wanted. What is declared once can be run once: hooks and tests share what their files hold.
+ * The declared tests of some files: the used part of Vitest's interface, run in this process any number of
+ * times. Tests declared once can be run once, because hooks and tests share the variables of their files.
  */
 export class TestTree {
   readonly tests: TestCase[] = [];
@@ -75,14 +75,14 @@ export class TestTree {
   #suites: readonly Suite[] = [];
   #finished: Body[] = [];
 
-  /** Takes in what a file declares while `load` runs. */
+  /** Records the tests that a file declares while `load` runs. */
   collect(file: string, load: () => void): void {
     this.#file = file;
     this.#suites = [newSuite('')];
     load();
   }
 
-  /** What test files import from `vitest`, but for `expect` and `vi`. */
+  /** The exports of `vitest` for test files, without `expect` and `vi`. */
   get declarations(): object {
     const describe = (name: string, body: Body): void => {
       const outer = this.#suites;
@@ -116,7 +116,7 @@ export class TestTree {
     this.tests.push({ id, name, file: this.#file, body, suites: this.#suites });
   }
 
-  /** Runs a test with its hooks, each of which may take `stepMs` until it gives way; rejects with what the first throws. */
+  /** Runs a test with its hooks, each of which must yield within `stepMs`. Rejects with the first error. */
   async run({ file, body, suites }: TestCase, stepMs: number): Promise<void> {
     this.#file = file;
     this.#finished = [];
@@ -143,7 +143,7 @@ export class TestTree {
     if (failures.length > 0) throw failures[0];
   }
 
-  /** Runs what is to run after the last test. */
+  /** Runs the hooks after the last test. */
   async end(): Promise<void> {
     const begun = new Set(
       this.tests.flatMap(({ suites }) => suites.toReversed()).filter((suite) => suite.begun),
@@ -151,7 +151,7 @@ export class TestTree {
     for (const suite of begun) for (const step of suite.after) await step();
   }
 
-  /** Compares with a file next to the test that runs. */
+  /** Compares a text with a file beside the running test. */
   matchesFile(text: unknown, path: string): boolean {
     return text === readFileSync(resolve(dirname(this.#file), path), 'utf8');
   }

@@ -57,7 +57,7 @@ describe('cutting prefixes out of a prefix', () => {
         const parts = left(whole, ...others);
         const found = parts.flatMap((part) => [...addresses(part)]);
         expect(found).toEqual([...expected].sort((a, b) => a - b));
-        // Two halves of a prefix would be one.
+        // Two halves of a prefix would be merged.
         const parents = parts.map((part) => {
           const { address, length } = prefix(part);
           return `${prefix(`${address}/${Math.max(0, length - 1)}`)} ${length}`;

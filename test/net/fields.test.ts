@@ -4,7 +4,7 @@ import { decodeWith, Fields, type RejectField, rejectInput } from '../../src/net
 
 type Lenient = Fields<undefined>;
 
-/** Reads `json` leniently; what was read, and what was rejected as `reason path`. */
+/** Reads `json` leniently. Returns the fields, and rejections as `reason path`. */
 function read<T>(
   json: unknown,
   reader: (fields: Lenient) => T,

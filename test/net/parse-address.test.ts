@@ -5,11 +5,11 @@ import { describe, expect, it } from 'vitest';
 import { canonicalAddress } from '../../src/net/prefix.ts';
 import { addressText, almostAddressText, ipv4Text, ipv6Groups } from './support/arbitraries.ts';
 
-/** Canonical text by the independent library; `undefined` for what is not an address to us. */
+/** Returns the canonical text of an independent library; `undefined` if we do not accept the address. */
 function byOthers(text: string): string | undefined {
   if (isIP(text) === 0 || text.includes('%')) return undefined;
   if (isIPv4(text)) return ipaddr.IPv4.parse(text).toString();
-  // ipaddr.js takes `::1.2.3.4` for IPv4-mapped; it is IPv4-compatible, so it is handed over in hexadecimal.
+  // ipaddr.js treats `::1.2.3.4` as IPv4-mapped, but it is IPv4-compatible, so it is passed in hexadecimal.
   const address = ipaddr.IPv6.parse(
     text.replace(/^::(\d+)\.(\d+)\.(\d+)\.(\d+)$/, (_, ...octets) => hexTail(octets)),
   );

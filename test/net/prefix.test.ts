@@ -29,7 +29,7 @@ function parse(text: string): Prefix {
   return prefix;
 }
 
-/** A prefix as numbers of arbitrary size: so plain that it cannot be wrong. */
+/** A prefix as numbers of arbitrary size: too simple to be wrong. */
 interface NaivePrefix {
   readonly family: 4 | 6;
   readonly value: bigint;
@@ -55,7 +55,7 @@ function naiveCompare(a: NaivePrefix, b: NaivePrefix): number {
   return a.length - b.length;
 }
 
-/** Prefixes that are often related: of one short list of addresses, at any length. */
+/** Prefixes that are often related: from one short list of addresses, with any length. */
 const relatedCidr: fc.Arbitrary<string> = fc
   .tuple(
     fc.constantFrom(

@@ -10,7 +10,7 @@ import type { NodeManagerOptions, NodeSubscribeOptions } from '../../src/nodeman
 import { ManualClock } from '../base/support/manual-clock.ts';
 import { I1_asynchronousHandlersCatchUp, type RacingRig, stoppingEndsEverything } from './support/races.ts';
 
-/** The part of a handler that most mutants leave alone. */
+/** The configuration methods of a handler, which most mutants do not change. */
 function configurationOf(handler: NodeHandler): Pick<NodeHandler, 'nodeConfigurationChanged'> {
   return {
     nodeConfigurationChanged: (configuration, signal) =>
@@ -18,14 +18,14 @@ function configurationOf(handler: NodeHandler): Pick<NodeHandler, 'nodeConfigura
   };
 }
 
-/** Drops the errors of handlers, as the original does. */
+/** Ignores the errors of handlers, like the original. */
 class Careless extends NodeManager {
   override subscribe(handler: NodeHandler, options?: NodeSubscribeOptions): Unsubscribe {
     const careless = async (result: HandlerResult): Promise<void> => {
       try {
         await result;
       } catch {
-        // nobody will know
+        // the error is lost
       }
     };
     return super.subscribe(
@@ -40,14 +40,14 @@ class Careless extends NodeManager {
   }
 }
 
-/** Calls handlers as often at a time as there are nodes. */
+/** Runs as many calls at the same time as there are nodes. */
 class Unlimited extends NodeManager {
   override subscribe(handler: NodeHandler): Unsubscribe {
     return super.subscribe(handler, { concurrency: Number.POSITIVE_INFINITY });
   }
 }
 
-/** Does not wait for a call to end before it makes the next one. */
+/** Does not wait for a call to end before the next one. */
 class Impatient extends NodeManager {
   override subscribe(handler: NodeHandler, options?: NodeSubscribeOptions): Unsubscribe {
     const impatient = (result: HandlerResult): void => {
@@ -65,7 +65,7 @@ class Impatient extends NodeManager {
   }
 }
 
-/** Takes a call that fails for one that did nothing, so it leaves undone what such a call has done. */
+/** Assumes that a failed call has had no effect, and does not undo it. */
 class Trusting extends NodeManager {
   override subscribe(handler: NodeHandler, options?: NodeSubscribeOptions): Unsubscribe {
     const inPlace = new Map<string, Node>();
@@ -89,7 +89,7 @@ class Trusting extends NodeManager {
   }
 }
 
-/** Takes the configuration for told as soon as it has begun to tell it. */
+/** Considers the configuration as delivered when its call begins. */
 class Hasty extends NodeManager {
   override subscribe(handler: NodeHandler, options?: NodeSubscribeOptions): Unsubscribe {
     return super.subscribe(
@@ -106,7 +106,7 @@ class Hasty extends NodeManager {
   }
 }
 
-/** Goes on when it is closed, and when its handlers leave. */
+/** Continues after it is closed and after its handlers unsubscribe. */
 class Unstoppable extends NodeManager {
   override subscribe(handler: NodeHandler, options?: NodeSubscribeOptions): Unsubscribe {
     super.subscribe(handler, options);
@@ -116,7 +116,7 @@ class Unstoppable extends NodeManager {
   override close(): void {}
 }
 
-/** Gives running calls a signal that is never aborted. */
+/** Gives calls a signal that is never aborted. */
 class Silent extends NodeManager {
   override subscribe(handler: NodeHandler, options?: NodeSubscribeOptions): Unsubscribe {
     const { signal } = new AbortController();
@@ -132,7 +132,7 @@ class Silent extends NodeManager {
   }
 }
 
-/** Lets go only those who wait for what every handler gets to have. */
+/** On close, resolves only those who wait for all handlers. */
 class Forgetful extends NodeManager {
   override whenApplied(): Promise<AppliedOutcome> {
     return new Promise((resolve) => {

@@ -591,7 +591,7 @@ describe('background validation', () => {
     clock.advance(10_000);
     expect(asked).toBe(0);
     for (let i = 0; i < 1000; i++) manager.nodeUpdated(node(`n${i}`));
-    clock.advance(1000); // the turn that was set for an empty cluster
+    clock.advance(1000); // the turn that was scheduled for an empty cluster
     asked = 0;
     clock.advance(10 * manager.clusterSizeDependantInterval(1000));
     expect(asked).toBeGreaterThan(9900);

@@ -3,7 +3,7 @@ import type { NodeSpec } from '../../src/nodemanager/node-spec.ts';
 import { growthPerItem } from '../base/support/cpu-time.ts';
 import { fresh, node } from './support/node-fixtures.ts';
 
-/** A node of 1.3 MB, as large as a value of etcd can be. */
+/** A node of 1.3 MB, near the maximum size of a value in etcd. */
 const COUNT = 32_000;
 
 const ip = (index: number): string => `10.${index >> 16}.${(index >> 8) & 255}.${index & 255}`;

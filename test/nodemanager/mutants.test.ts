@@ -22,14 +22,14 @@ import {
   type MakeRig,
 } from './support/properties.ts';
 
-/** An IPCache that tells nobody who owns what. */
+/** An IPCache that does not report owner changes. */
 class Secretive extends IPCache {
   override subscribeOwners(): Unsubscribe {
     return unsubscribeOnce(() => {});
   }
 }
 
-/** Tells a new handler of nodes that are held back from the others, as the original does. */
+/** Replays nodes to a new handler that are withheld from the others, like the original. */
 class TellsNewcomersMore extends NodeManager {
   override subscribe(handler: NodeHandler): Unsubscribe {
     const unsubscribe = super.subscribe(handler);
@@ -41,7 +41,7 @@ class TellsNewcomersMore extends NodeManager {
   }
 }
 
-/** Tells every update twice. */
+/** Reports every update twice. */
 class Noisy extends NodeManager {
   override subscribe(handler: NodeHandler): Unsubscribe {
     return super.subscribe({
@@ -55,7 +55,7 @@ class Noisy extends NodeManager {
   }
 }
 
-/** Passes unchanged updates on, as the original does. */
+/** Reports unchanged updates, like the original. */
 class PassesOnEverything extends NodeManager {
   readonly #handlers: NodeHandler[] = [];
   override subscribe(handler: NodeHandler): Unsubscribe {
@@ -80,7 +80,7 @@ class Unsorted extends NodeManager {
   }
 }
 
-/** Writes addresses before it looks at the source, as the original does. */
+/** Writes addresses before it checks the source, like the original. */
 class WritesFirst extends NodeManager {
   readonly #ipcache: IPCache;
   constructor(options: NodeManagerOptions & { readonly ipcache: IPCache }) {
@@ -96,7 +96,7 @@ class WritesFirst extends NodeManager {
   }
 }
 
-/** Lets one handler's failure keep the change from the others. */
+/** A failing handler keeps the change from the others. */
 class Fragile extends NodeManager {
   #failed = false;
   override subscribe(handler: NodeHandler): Unsubscribe {
@@ -115,14 +115,14 @@ class Fragile extends NodeManager {
   }
 }
 
-/** Drops the errors of handlers, as the original does. */
+/** Ignores the errors of handlers, like the original. */
 class Careless extends NodeManager {
   override subscribe(handler: NodeHandler): Unsubscribe {
     const careless = (call: () => HandlerResult): HandlerResult => {
       try {
         return call();
       } catch {
-        // nobody will know
+        // the error is lost
       }
     };
     return super.subscribe({
@@ -133,7 +133,7 @@ class Careless extends NodeManager {
   }
 }
 
-/** Withdraws what is in force and forgets what is overruled. */
+/** Withdraws effective claims and drops overruled ones. */
 class Orphaning extends NodeManager {
   override withdraw({ source, cluster }: NodeWithdrawal): number {
     const nodes = [...this.nodes()].filter(
@@ -145,7 +145,7 @@ class Orphaning extends NodeManager {
   }
 }
 
-/** Takes cluster `westend` for a part of cluster `west`: a prefix that does not end in `/`. */
+/** Treats cluster `westend` as a part of cluster `west`: a prefix without the final `/`. */
 class Greedy extends NodeManager {
   override withdraw({ source, cluster = '' }: NodeWithdrawal): number {
     const clusters = new Set(
@@ -237,7 +237,7 @@ const MUTANTS: readonly {
 
 describe('a broken engine is detected', () => {
   it.each(MUTANTS)('$name', async ({ law, make, retain = true }) => {
-    // The first run that catches it ends the search; the rarest needs some hundred.
+    // The first run that detects it ends the search; the rarest needs some hundred.
     const run = await fc.check(law(make, retain), { numRuns: 50_000, endOnFailure: true });
     expect(run.failed).toBe(true);
   });

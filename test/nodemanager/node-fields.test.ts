@@ -22,7 +22,7 @@ const ZERO: Readonly<Record<string, unknown>> = {
   annotations: [],
 };
 
-/** Every word of a node, absent fields being zero. */
+/** Returns all fields of a node as text; absent fields are zero. */
 function words(spec: NodeSpec): string {
   const entries = Object.entries({ ...ZERO, ...withoutAbsent(spec) });
   const plain = entries.map(([name, value]) => [name, value instanceof Map ? [...value].sort() : value]);
@@ -119,7 +119,7 @@ describe('a node', () => {
           expect(one.equals({ ...one })).toBe(false);
         }
       }),
-      { numRuns: 100 }, // each takes every field
+      { numRuns: 100 }, // each run uses every field
     );
   });
 
@@ -188,7 +188,7 @@ describe('a node', () => {
   });
 });
 
-/** What a source says that does not keep to the types. */
+/** Returns the rejections of fields with wrong types. */
 function rejectionsOf(fields: object): {
   readonly node: Node | undefined;
   readonly rejected: readonly Rejection[];

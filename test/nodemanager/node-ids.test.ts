@@ -160,13 +160,13 @@ describe('node ids', () => {
 
 const MAX = 4;
 
-/** The rules over a plain list, oldest unused first. An id that was never given out comes before one that was. */
+/** The rules over a plain list, oldest unused first. A new id comes before a used one. */
 class NaiveIDs {
   readonly given = new Map<string, number>();
   readonly uses = new Map<string, number>();
   unused: readonly string[] = [];
 
-  /** All of them, or none. */
+  /** Acquires all of them, or none. */
   acquireAll(ips: ReadonlySet<string>): boolean {
     const acquired: string[] = [];
     for (const ip of ips) {

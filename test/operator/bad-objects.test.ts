@@ -13,7 +13,7 @@ import { advance } from '../kvstore/support/settle.ts';
 const GLOBAL = { annotations: { 'service.cilium.io/global': 'true' } };
 const HUGE = 'x'.repeat(1_600_000);
 
-/** Of each kind one that is fine, and what somebody has made of others. */
+/** One good object of each kind, and broken versions. */
 const OBJECTS: Readonly<
   Record<string, Readonly<Record<string, readonly [content: object, metadata?: object]>>>
 > = {

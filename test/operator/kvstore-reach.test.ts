@@ -6,9 +6,9 @@ import { advance, settle } from '../kvstore/support/settle.ts';
 
 class World {
   readonly clock = new ManualClock();
-  /** What the next reads end with; undefined: an answer. */
+  /** The error of the next reads; undefined: they succeed. */
   fails: KvstoreErrorCode | undefined;
-  /** How long a read takes. */
+  /** Duration of a read. */
   takesMs = 0;
   readonly reach: KvstoreReach = new KvstoreReach({
     clock: this.clock,

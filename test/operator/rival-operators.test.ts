@@ -24,7 +24,7 @@ type Happening =
     };
 
 const ms = (max: number): fc.Arbitrary<number> => fc.integer({ min: 0, max });
-// Mostly the one who leads: what happens to the others matters little.
+// Mostly the leader: events of the others matter little.
 const who = fc.oneof({ weight: 3, arbitrary: fc.constant(LEADER) }, fc.nat(2));
 const to = fc.constantFrom(...SERVER);
 const name = fc.constantFrom('x', 'y');
@@ -68,7 +68,10 @@ async function happen(world: RivalWorld, what: Happening): Promise<void> {
   world.start();
 }
 
-/** A leader is stopped while it has things to delete, another one leads, and those things are there again when it goes on. */
+/**
+ * A leader is suspended while it has objects to delete, another one leads, and the objects exist again when
+ * the first continues.
+ */
 async function stoppedLeader(world: RivalWorld): Promise<void> {
   const one = world.start();
   await world.pass(1000);
@@ -79,7 +82,7 @@ async function stoppedLeader(world: RivalWorld): Promise<void> {
   await world.pass(8000);
   expect(world.leader).toBe(one);
   one.pause.stop();
-  await world.turnService('x'); // it goes, which the stopped one has yet to read
+  await world.turnService('x'); // deleted, which the suspended operator has yet to read
   await world.turnNode('x');
   await world.pass(40_000);
   expect(world.leader).toBe(world.operators[1]);

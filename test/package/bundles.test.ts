@@ -4,7 +4,7 @@ import { gzipSync } from 'node:zlib';
 import { build } from 'esbuild';
 import { describe, expect, it } from 'vitest';
 
-/** An entry as a browser would get it: everything in one script, which leaves its exports in `entry`. */
+/** Bundles an entry for a browser: one script, which leaves its exports in `entry`. */
 async function bundle(
   name: string,
 ): Promise<{ readonly script: string; readonly inputs: readonly string[] }> {
@@ -23,7 +23,9 @@ async function bundle(
   return { script: result.outputFiles[0]?.text ?? '', inputs: Object.keys(result.metafile.inputs) };
 }
 
-/** What `program` gives in a context that has the language and nothing else: no `process`, no timers, no DOM. */
+/**
+ * Returns the value of `program` in a context that has only the language: no `process`, no timers, no DOM.
+ */
 function inBareContext(script: string, program: string): unknown {
   const context = createContext({});
   return JSON.parse(String(runInContext(`${script}; JSON.stringify((() => { ${program} })())`, context)));

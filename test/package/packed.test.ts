@@ -22,26 +22,28 @@ afterAll(() => {
   engines.remove();
 });
 
-/** The compilers that programs may use, by version: the newest, and the oldest, which `scripts/ensure-tools.sh` installs. */
+/**
+ * The supported compilers by version: the newest, and the oldest, which `scripts/ensure-tools.sh` installs.
+ */
 const COMPILERS = {
   newest: join(ROOT, 'node_modules/typescript/bin/tsc'),
   oldest: join(ROOT, 'node_modules/.cache/typescript-5.2.2/node_modules/typescript/bin/tsc'),
 } as const;
 
-/** The declarations of an entry in the unpacked package. */
+/** Returns the declarations of an entry in the unpacked package. */
 function declarationsOf(entry: string): string {
   const target = MANIFEST.exports[entry.replace('datapath-cache', '.')];
   return join(project.installed, typeof target === 'object' ? target.types : '');
 }
 
-/** Files of the unpacked package whose names end so. */
+/** Returns the files of the unpacked package whose names have this end. */
 function files(suffix: string): readonly string[] {
   return readdirSync(project.installed, { recursive: true, encoding: 'utf8' }).filter((path) =>
     path.endsWith(suffix),
   );
 }
 
-/** The places of a document that links can name. */
+/** Returns the anchors of a document. */
 function anchors(text: string): ReadonlySet<string> {
   const anchorOf = (heading: string): string =>
     heading
@@ -52,7 +54,7 @@ function anchors(text: string): ReadonlySet<string> {
   return new Set([...headings, ...Array.from(text.matchAll(/<a id="([^"]+)">/g), ([, id = '']) => id)]);
 }
 
-/** The files that are loaded with one, and the names of what is loaded from elsewhere. */
+/** Returns the files that are loaded with a file, and the names of external modules. */
 function loadedBy(file: string, loaded: Set<string> = new Set()): ReadonlySet<string> {
   if (loaded.has(file)) return loaded;
   loaded.add(file);
@@ -65,7 +67,7 @@ function loadedBy(file: string, loaded: Set<string> = new Set()): ReadonlySet<st
   return loaded;
 }
 
-/** CPU milliseconds that a new process takes to import something. */
+/** Returns the CPU milliseconds that a new process needs to import an entry. */
 function importMs(entry: string): number {
   project.write(
     'import.js',
@@ -78,7 +80,10 @@ function importMs(entry: string): number {
   return Number(stdout || Number.NaN);
 }
 
-/** What a compiler prints and reads for the programs of a project, with these options beside the strict ones. */
+/**
+ * Returns the output and the input files of a compiler for the programs of a project, with these options in
+ * addition to the strict ones.
+ */
 function compile(
   { folder, write }: ScratchProject,
   compiler: keyof typeof COMPILERS,
@@ -106,7 +111,7 @@ function writePrograms({ entries, manifest, write }: ScratchProject): void {
   }
 }
 
-/** Bytes of all files below a folder. */
+/** Returns the bytes of all files below a folder. */
 function sizeOf(folder: string): number {
   return readdirSync(folder, { recursive: true, encoding: 'utf8' })
     .map((path) => statSync(join(folder, path)))
@@ -141,7 +146,7 @@ describe('the packed package, installed in another project', () => {
   ])('loads few modules for %s, quickly, and of other packages only %j', (entry, others) => {
     const loaded = loadedBy(join(project.installed, `dist/${entry}.js`));
     expect([...loaded].filter((name) => !name.startsWith('/'))).toEqual(others);
-    // 30 to 50 ms on a slow core that has nothing else to do; in tests it has.
+    // 30 to 50 ms on a slow but idle core; tests run on a busy one.
     let best = Number.POSITIVE_INFINITY;
     for (let tries = 0; tries < 10 && !(best < 500); tries++)
       best = Math.min(best, importMs(`datapath-cache/${entry}`));

@@ -44,7 +44,10 @@ function issue(authority: TestAuthority, name: string, token: string): Secret {
   return { token, 'tls.crt': crt ?? '', 'tls.key': pem ?? '', 'ca.crt': ca ?? '' };
 }
 
-/** What a client with a certificate of `client` and a token is answered: the name of the server, and the status. */
+/**
+ * Calls the server with a client certificate of `client` and a token. Returns the name of the server, and the
+ * status.
+ */
 function ask(port: number, client: Secret, token: string): Promise<string> {
   return new Promise((resolve) => {
     const credentials = { cert: client['tls.crt'], key: client['tls.key'], rejectUnauthorized: false };
@@ -121,7 +124,7 @@ describe('the token, certificate and authority of --listen', () => {
     for (const [at, secret] of broken.entries()) {
       mount.replace(secret);
       await passes(10_000);
-      expect([at, counts.failures, lines.length]).toEqual([at, at, at * 2]); // it may be replaced half
+      expect([at, counts.failures, lines.length]).toEqual([at, at, at * 2]); // half of it may be replaced
       await passes(1_000);
       expect([at, counts.failures, lines.length]).toEqual([at, at + 1, at * 2 + 1]);
       expect(lines.at(-1)).toMatch(
@@ -166,7 +169,7 @@ describe('the token, certificate and authority of --listen', () => {
     await clock.advance(1_000);
     expect([renewed, failures]).toEqual([['new', 'new'], 1]);
     await clock.advance(9_999);
-    expect(renewed).toHaveLength(2); // after two failures there is no hurry
+    expect(renewed).toHaveLength(2); // after two failures it retries slowly
     await clock.advance(1);
     await clock.advance(20_000);
     expect([renewed, failures]).toEqual([['new', 'new', 'new'], 1]);

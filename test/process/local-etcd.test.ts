@@ -57,7 +57,7 @@ it('a configuration of the local etcd that breaks is reported, and again when it
   });
   onTestFinished(() => backend.close());
   const look = async (content: string, seen: number): Promise<void> => {
-    // It is looked at all the time, and never to be seen half written.
+    // It is read continuously, so it must never be half written.
     writeFileSync(`${path}.new`, content);
     renameSync(`${path}.new`, path);
     await until('it is told', async () => {

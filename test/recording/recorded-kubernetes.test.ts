@@ -11,8 +11,8 @@ function nested(depth: number): object {
 }
 
 it.each([
-  1_001, // regression: whether it was rejected depended on the version of Node.js, which ended with a RangeError in 26
-  200_000, // regression: the process ended
+  1_001, // regression: the result depended on the version of Node.js; 26 threw a RangeError
+  200_000, // regression: the process crashed
 ])('rejects an object of %i levels, and stores the others', async (depth) => {
   const recorded = new RecordedKubernetes(new ManualClock());
   const rejected: Rejection[] = [];

@@ -31,10 +31,10 @@ const KNOWN = {
   identities: [],
 } as const;
 
-/** The longest payload of a section. */
+/** The maximum payload of a section. */
 const MOST = 4 * 2 ** 20;
 
-/** A section as a checkpoint has it. */
+/** Returns a section of a checkpoint. */
 function section(kind: number, payload: string): Buffer {
   const bytes = Buffer.concat([Buffer.from([0, 0, 0, 0, kind]), Buffer.from(payload), Buffer.alloc(4)]);
   bytes.writeUInt32BE(payload.length, 0);
@@ -45,7 +45,7 @@ function section(kind: number, payload: string): Buffer {
 const HEADER = section(1, '{"cluster":"own","writtenAt":1,"knownAt":[]}');
 const END = section(255, '{}');
 
-/** The same bytes, but for one of the payload: JSON as before. */
+/** Returns the bytes with one changed byte of a payload, which is still JSON. */
 function spoilt(bytes: Buffer): Buffer {
   return Buffer.from(bytes).fill('\n', 6, 7);
 }
@@ -60,7 +60,10 @@ async function small(): Promise<{ readonly folder: MemoryFolder; readonly bytes:
   return { folder, bytes };
 }
 
-/** Restarts with these bytes as the checkpoint: what became of it, what was taken, and what is in the folder. */
+/**
+ * Restarts with these bytes as the checkpoint. Returns the outcome, the restored content, and the files of
+ * the folder.
+ */
 async function restarted(bytes: Uint8Array, options: Parameters<typeof restart>[1] = {}): Promise<unknown[]> {
   const folder = new MemoryFolder();
   folder.files.set(CHECKPOINT, bytes);
@@ -163,7 +166,7 @@ describe('an invalid checkpoint is set aside, and the agent starts without one',
   });
 });
 
-/** Where the last section begins. */
+/** Returns the position of the last section. */
 function lastSection(bytes: Uint8Array): number {
   const file = Buffer.from(bytes);
   let last = 0;

@@ -21,7 +21,9 @@ import {
 
 const ASYNC_RUNS = { numRuns: Math.min(2_000, Number(process.env['PROPERTY_RUNS'] ?? 300)) };
 
-/** Engines that know something, the folder with a checkpoint of them, and the next ones, which have not read it yet. */
+/**
+ * Engines with content, the folder with their checkpoint, and the next engines, which have not read it yet.
+ */
 async function restarted(known: Knowledge): Promise<
   ReturnType<typeof restart> & {
     readonly before: ReturnType<typeof engines>;
@@ -35,12 +37,12 @@ async function restarted(known: Knowledge): Promise<
   return { before, folder, ...restart(folder) };
 }
 
-/** For whom each key is held. */
+/** Returns the owners of the claims of each key. */
 function whose({ ipcache }: ReturnType<typeof engines>): readonly string[] {
   return Array.from(ipcache.entries(), ({ key, source, owner }) => `${key} ${source} ${owner}`).sort();
 }
 
-/** The sections of a checkpoint: their kind, their text and its length. */
+/** Returns the sections of a checkpoint: kind, text and length. */
 function sectionsOf(
   known: ReturnType<typeof engines>,
   identities: Knowledge['identities'] = [],
@@ -51,7 +53,7 @@ function sectionsOf(
   });
 }
 
-/** East offers these backends for a service. */
+/** Adds these backends of cluster `east` to a service. */
 function offerCart({ services }: ReturnType<typeof engines>, backends: ClusterService['backends']): void {
   const none = new Map();
   services.mergeExternalServiceUpdate({

@@ -23,7 +23,7 @@ function rig(): {
   return Object.assign(world, { checkpointer });
 }
 
-/** What has been begun has been done: all of it is in memory. */
+/** Runs all pending work, which is all in memory. */
 function settled(): Promise<void> {
   return new Promise((resolve) => setImmediate(resolve));
 }
@@ -74,7 +74,7 @@ describe('checkpoints', () => {
     world.state = 'b';
     const create = folder.create.bind(folder);
     folder.create = (name) => {
-      world.state = 'c'; // after the sections of `b` have been asked for
+      world.state = 'c'; // after the sections of `b` have been requested
       return create(name);
     };
     await checkpointer.write();

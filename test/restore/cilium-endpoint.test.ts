@@ -52,7 +52,7 @@ const READ: CiliumEndpoint = {
   kind: 'pod',
 };
 
-/** The reason and field of a rejection, or what was read. */
+/** Returns the reason and field of a rejection, or the value. */
 function outcomeOf<T>(decoded: Decoded<T>): T | string {
   return decoded.ok ? decoded.value : `${decoded.rejection.reason} ${decoded.rejection.field}`;
 }

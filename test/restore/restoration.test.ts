@@ -15,12 +15,12 @@ import { contents, engines, OWN, REMOTE, restart, save } from './support/world.t
 
 const CLUSTERS = [OWN, ...REMOTE];
 
-/** One thing that a cluster has said. */
+/** One fact about a cluster. */
 interface Fact {
   readonly cluster: string;
   readonly what: 'entry' | 'node' | 'identity';
   readonly number: number;
-  /** Whether an owner has a part after the name of its cluster, or one that is no cluster's. */
+  /** True if an owner has a part after the name of its cluster, or one that is no cluster's. */
   readonly named: boolean;
 }
 
@@ -49,7 +49,7 @@ const inOrder = (texts: readonly string[]): readonly string[] => [...texts].sort
 
 const textOf = ({ cluster, what, number }: Fact): string => `${what} ${number} of ${cluster}`;
 
-/** What is restored, as {@link textOf} has it. */
+/** Returns the restored content, in the form of {@link textOf}. */
 function restored({ ipcache, nodes }: CheckpointEngines, restoration: Restoration): readonly string[] {
   const entries = Array.from(ipcache.entries(), ({ source, identity, owner }) => [source, identity, owner]);
   return inOrder([
@@ -77,21 +77,21 @@ const ENTRY: CheckpointEntry = {
   k8s: undefined,
 };
 
-/** A section of entries, each as `ENTRY` but for what is given. */
+/** Returns a section of entries, each like `ENTRY` with other fields. */
 function entriesSection(...entries: readonly Partial<CheckpointEntry>[]): Section {
   const out = new ByteWriter();
   for (const entry of entries) writeEntry(out, { ...ENTRY, ...entry });
   return { kind: SECTION.entries, payload: out.bytes };
 }
 
-/** A folder with a checkpoint of these sections, between a header and an end. */
+/** Returns a folder with a checkpoint of these sections, between a header and an end. */
 async function folderOf(sections: readonly Section[], header: unknown = HEADER): Promise<MemoryFolder> {
   const folder = new MemoryFolder();
   await writeCheckpoint(folder, [json(SECTION.header, header), ...sections, json(SECTION.end, {})]);
   return folder;
 }
 
-/** More nodes than are taken, or let go of, in one step. */
+/** More nodes than are restored or released in one step. */
 const NODES = Array.from({ length: 40 }, (_, i) => ({ cluster: 'east', name: `n${i}` }));
 const MANY_NODES = Array.from({ length: 1_000 }, (_, i) => ({
   cluster: 'east',
@@ -280,7 +280,7 @@ describe('a start', () => {
     const interrupt = new AbortController();
     let progress = 0;
     const onProgress = (): void => {
-      if (++progress === 2) interrupt.abort(); // the header, and one of entries
+      if (++progress === 2) interrupt.abort(); // the header, and one section of entries
     };
     expect(await restoration.read(interrupt.signal, onProgress)).toEqual({ kind: 'interrupted' });
     expect([progress, next.ipcache.size, folder.opened]).toEqual([2, 1, 0]);
@@ -343,7 +343,7 @@ it('releases the identities of a cluster over several turns (regression: in one 
       callback();
     });
   };
-  const gate = new TurnGate({ clock: new ManualClock(), nextTurn, weightPerTurn: 800 }); // a hundred in a slice
+  const gate = new TurnGate({ clock: new ManualClock(), nextTurn, weightPerTurn: 800 }); // a hundred per slice
   const { restoration } = restart(new MemoryFolder(), { gate });
   const identities = Array.from({ length: 5000 }, (_, i) => ({ identity: 300 + i, labels: [] }));
   await restoration.adopt({ entries: [], nodes: [], identities, knownAt: 500 });

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { readRouterAddresses } from '../../src/restore/router-addresses.ts';
 
-// As Cilium 1.8 writes it.
+// As written by Cilium 1.8.
 const HEADER = `/*
  cilium.v6.external.str fd01::b
  cilium.v6.internal.str f00d::a00:0:0:a4ad

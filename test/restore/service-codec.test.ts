@@ -39,7 +39,7 @@ const BACKEND = {
   forZones: ['y'],
 };
 
-/** What a reader makes of records: the parts, and reason and field of what is refused. */
+/** Returns the parts that a reader gets from records, and the reason and field of rejected ones. */
 function readAll(records: readonly unknown[]): {
   readonly parts: readonly ServicePart[];
   readonly why: readonly string[];
@@ -49,7 +49,7 @@ function readAll(records: readonly unknown[]): {
   return { parts: records.flatMap((record) => reader.read(JSON.parse(JSON.stringify(record))) ?? []), why };
 }
 
-/** The records of what was read of these. */
+/** Returns the records that are written for the parts that were read. */
 function rewritten(records: readonly unknown[]): unknown {
   const { parts, why } = readAll(records);
   expect(why).toEqual([]);

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { expect, it } from 'vitest';
 import { temporaryFolder } from '../agent/support/temporary-folder.ts';
 
-/** Runs the script with programs in place of the releases of Node.js, and of npm, which cannot install any. */
+/** Runs the script with fake releases of Node.js, and a fake npm, which cannot install any. */
 function testNodes(
   releases: Readonly<Record<string, string>>,
   lines: string,

@@ -76,7 +76,7 @@ const backendFields = {
   cluster: oneOf('', 'east'),
 };
 
-/** Each run takes every field. */
+/** Each run uses every field. */
 const EACH_FIELD = { numRuns: 100 };
 
 describe('equality of values', () => {
@@ -172,7 +172,7 @@ describe('equality of values', () => {
   });
 });
 
-/** Offers over the same few addresses, with everything that an offer can say of them. */
+/** Offers over the same few addresses, with all possible fields. */
 const offer: fc.Arbitrary<ClusterService> = fc
   .uniqueArray(
     fc.record({
@@ -365,7 +365,7 @@ it('omitted fields of a backend or service have the usual values', () => {
   );
 });
 
-/** What makes another state of a service. */
+/** Makes another state of a service. */
 const step: fc.Arbitrary<(state: ServiceState) => ServiceState> = fc.oneof(
   services.map((service) => (state: ServiceState) => withService(state, { ...service, id: state.id })),
   slices.map((slice) => (state: ServiceState) => withSlice(state, slice.name, slice)),
@@ -407,7 +407,7 @@ describe('a service that was changed several times, and is announced once,', () 
     fc.assert(
       fc.property(steps, steps, steps, fc.boolean(), fc.boolean(), (setup, there, more, was, is) => {
         const old = withAnnounced(changed(emptyState(id), setup), was);
-        // Often the same inputs come back, as other objects.
+        // The same inputs often return as other objects.
         expectShared(old, withAnnounced(changed(changed(old, there), [...setup, ...more]), is));
       }),
     );

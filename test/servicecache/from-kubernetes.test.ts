@@ -10,7 +10,7 @@ const { TCP, SCTP } = PROTOCOL_NUMBERS;
 const HTTP = { name: 'http', port: 80, nodePort: 31_080 };
 const NODE_PORT = { enabled: true, ipv4: ['192.168.0.1'], ipv6: ['fd00::1'] };
 
-/** Does what a reflector would do with a Service of this spec. */
+/** Writes a Service of this spec, like a reflector. */
 function applyService(cache: ServiceCache, spec: object, metadata: object = {}): void {
   const { value, rejections } = parseService({
     metadata: { ...SHOP, ...metadata },
@@ -20,7 +20,7 @@ function applyService(cache: ServiceCache, spec: object, metadata: object = {}):
   if (value !== undefined) cache.updateService(value);
 }
 
-/** The same with an EndpointSlice of these endpoints. */
+/** Writes an EndpointSlice of these endpoints, like a reflector. */
 function applySlice(
   cache: ServiceCache,
   endpoints: readonly object[],

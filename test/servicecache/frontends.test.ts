@@ -134,7 +134,7 @@ const anyService: fc.Arbitrary<Service> = fc
 
 const RANKS: readonly string[] = ['cluster-ip', 'node-port', 'ingress-ip', 'external-ip'];
 
-/** The services that claim a frontend, each with its strongest claim, the strongest first. */
+/** Returns the services that claim a frontend, each with its strongest claim, the strongest first. */
 function scan(cache: ServiceCache, ip: string, port: number): readonly string[] {
   const claims = [...cache.services()].flatMap(([key, each]) =>
     frontendsOf(each, NODE_PORT)

@@ -32,7 +32,7 @@ class Mutant extends ServiceCache {
   }
 }
 
-/** Says nothing when the last backend is lost. */
+/** Sends no event if the last backend is lost. */
 class SilentOnLoss extends Mutant {
   override subscribe(listener: ServiceListener): Unsubscribe {
     return super.subscribe({
@@ -49,7 +49,7 @@ class SilentOnLoss extends Mutant {
   }
 }
 
-/** Ignores updates of annotations alone, as the original does. */
+/** Ignores updates of annotations alone, like the original. */
 class DeafToAnnotations extends Mutant {
   override updateService(service: Service): UpdateServiceOutcome {
     const known = this.services().get(formatServiceID(service.id));
@@ -59,14 +59,14 @@ class DeafToAnnotations extends Mutant {
   }
 }
 
-/** Forgets endpoints that come before their service. */
+/** Ignores endpoints that come before their service. */
 class Impatient extends Mutant {
   override updateEndpoints(slice: EndpointSlice): 'applied' | 'unchanged' {
     return this.services().has(formatServiceID(slice.service)) ? super.updateEndpoints(slice) : 'unchanged';
   }
 }
 
-/** Tells every event twice. */
+/** Sends every event twice. */
 class Noisy extends Mutant {
   override subscribe(listener: ServiceListener): Unsubscribe {
     return super.subscribe({
@@ -78,7 +78,7 @@ class Noisy extends Mutant {
   }
 }
 
-/** Lets the first cluster that claims an address keep it. */
+/** The first cluster that claims an address keeps it. */
 class FirstComeFirstServed extends Mutant {
   override mergeExternalServiceUpdate(offer: ClusterService): MergeOutcome {
     const claimed = super.explain(offer)?.backends ?? [];
@@ -90,7 +90,7 @@ class FirstComeFirstServed extends Mutant {
   }
 }
 
-/** Lets one listener's failure keep the events from the others. */
+/** A failing listener keeps the events from the others. */
 class Fragile extends Mutant {
   readonly #all: ServiceListener[] = [];
   override subscribe(listener: ServiceListener): Unsubscribe {
@@ -104,14 +104,14 @@ class Fragile extends Mutant {
   }
 }
 
-/** Runs batches as if they were not. */
+/** Runs batches without atomicity. */
 class Batchless extends Mutant {
   override batch<T>(write: () => T): T {
     return write();
   }
 }
 
-/** Leaves the withdrawn cluster's claims where another one overrules them. */
+/** Keeps claims of the withdrawn cluster that another one overrules. */
 class Orphaning extends Mutant {
   override withdrawCluster(cluster: string): RemoveOutcome {
     const losing = [...this.services().values()].some(({ id }) =>
@@ -121,14 +121,14 @@ class Orphaning extends Mutant {
   }
 }
 
-/** Ignores the local cluster's offers without a word. */
+/** Ignores the local cluster's offers without counting them. */
 class Silent extends Mutant {
   override mergeExternalServiceUpdate(offer: ClusterService): MergeOutcome {
     return offer.cluster === OWN_CLUSTER ? 'invalid' : super.mergeExternalServiceUpdate(offer);
   }
 }
 
-/** Takes `remote` for `local`. */
+/** Confuses `remote` and `local`. */
 class WrongSide extends Mutant {
   override updateService(service: Service): UpdateServiceOutcome {
     return super.updateService(service.affinity === 'remote' ? { ...service, affinity: 'local' } : service);

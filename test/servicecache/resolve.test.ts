@@ -17,7 +17,7 @@ interface PlainService {
   readonly backends: Readonly<Record<string, { readonly ports: Readonly<Record<string, PlainPort>> }>>;
 }
 
-/** The backends at a port, from the plain view of the model. */
+/** Returns the backends at a port, from the plain view of the model. */
 function naiveResolve(announced: PlainService, wanted: string | number): readonly string[] | undefined {
   const names = Object.entries(announced.service.ports)
     .filter(([name, { port }]) => name === wanted || port === wanted)

@@ -7,7 +7,7 @@ import {
 import { growthPerItem } from '../base/support/cpu-time.ts';
 import { cacheOf, SHOP, service, slice, transcript } from './support/scene.ts';
 
-/** The next event of an iteration, or `undefined` when it has ended. */
+/** Returns the next event of an iteration, or `undefined` at its end. */
 async function next(
   events: AsyncIterator<StreamedServiceEvent, void>,
 ): Promise<StreamedServiceEvent | undefined> {
@@ -19,7 +19,7 @@ function addresses(event: StreamedServiceEvent | undefined): readonly string[] {
   return [...(event?.endpoints.backends.keys() ?? [])].sort();
 }
 
-/** Whether a promise has settled, once everything that is due has run. */
+/** Returns true if a promise has settled after all due work. */
 async function isSettled(promise: Promise<unknown>): Promise<boolean> {
   let settled = false;
   const note = (): void => {

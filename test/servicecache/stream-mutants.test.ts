@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest';
 import { ServiceStream } from '../../src/servicecache/service-stream.ts';
 import { everythingArrives } from './support/stream-races.ts';
 
-/** Says that it is synced as soon as the inputs are. */
+/** Reports that it is synced as soon as the inputs are. */
 class Hasty extends ServiceStream {
   override servicesSynced(): Promise<void> {
     return Promise.resolve();

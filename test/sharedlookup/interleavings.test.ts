@@ -34,7 +34,7 @@ const ADDRESSES = [
   'fd00::1:0:0:9',
 ];
 
-/** What is published at a time: identities by index of their prefixes. */
+/** A published state: identities by index of their prefixes. */
 type State = ReadonlyMap<number, number>;
 
 /** For each address the indexes of the prefixes that contain it, longest first. */
@@ -46,13 +46,13 @@ const CONTAINING: ReadonlyMap<string, readonly number[]> = new Map(
   }),
 );
 
-/** The longest match, over a list. */
+/** Returns the longest match, by a scan of a list. */
 function naiveLookup(state: State, ip: string): number | undefined {
   const longest = CONTAINING.get(ip)?.find((at) => state.has(at));
   return longest === undefined ? undefined : state.get(longest);
 }
 
-/** Writes one prefix after another, and records what it publishes. */
+/** Writes one prefix after another, and records each published state. */
 class Writer {
   readonly table: SharedTable;
   readonly published: State[] = [new Map()];

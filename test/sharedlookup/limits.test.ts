@@ -33,7 +33,7 @@ describe('a full shared memory', () => {
     cache.upsert(keys[0] ?? '', { identity: 9, source: 'k8s' });
     expect(reader.identityOf(keys[0] ?? '')).toBe(9);
 
-    // The room of deleted prefixes is that of others with similar hashes.
+    // The room of deleted prefixes is used by others with similar hashes.
     cache.batch(() => {
       for (let i = 1; i < 70_000; i++) if (ipOf(i) !== changed) cache.delete(ipOf(i), { source: 'k8s' });
     });
@@ -83,7 +83,7 @@ describe('a full shared memory', () => {
     expect(table.size).toBe(count);
     expect(table.bytes - empty).toBeLessThan(1.1 * (bytes - empty));
 
-    // What is left takes little, and the rest of the memory is free.
+    // The remaining prefixes need little memory, and the rest is free.
     for (const [at, i] of held.splice(100).entries()) {
       if (at % 10 === 0) table.begin();
       table.remove(keyOf(i));
@@ -169,7 +169,9 @@ describe('a memory that cannot grow', () => {
   });
 });
 
-/** The i-th of many addresses whose third word makes up for what the second does to the hash. */
+/**
+ * Returns the i-th of many addresses whose third word compensates for the effect of the second on the hash.
+ */
 function collidingKey(index: number): PrefixRegister {
   const w0 = 0xfd00_0000 | 0;
   const hash = mix(mix(mix(0, 128), w0), index);

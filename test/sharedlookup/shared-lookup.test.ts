@@ -6,7 +6,7 @@ import { SharedLookup } from '../../src/sharedlookup/shared-lookup.ts';
 import { openLookup, type SharedEntry, type SharedReader } from '../../src/sharedlookup/shared-reader.ts';
 import { address, apply, write } from './support/operations.ts';
 
-/** What a reader returns for an address, computed from the cache. */
+/** Returns the expected result of a reader for an address, computed from the cache. */
 function expectedOf(cache: IPCache, ip: string): SharedEntry | undefined {
   const entry = cache.lookup(ip);
   if (entry === undefined) return undefined;

@@ -4,7 +4,7 @@ import { replayTape } from '../../src/tape/replay-tape.ts';
 
 const FOLDER = new URL('../tapes/', import.meta.url).pathname;
 
-/** What each tape must show at its end: the prefix, and the identity that it has. */
+/** The expected result at the end of each tape: the prefix and its identity. */
 const EXPECTED: Readonly<Record<string, readonly (readonly [string, number | undefined])[]>> = {
   // Cluster `b` lost all keys, then cluster `a` claimed one of its addresses; the claim of `b` was considered lost.
   'overruled-claim-of-a-lost-cluster.jsonl.gz': [['10.0.0.1', 0x1_0100]],

@@ -12,7 +12,10 @@ const flat = (text: string): string => text.replaceAll(/\s+/g, ' ').trim();
 /** Keys of the cluster baltic that no other source has. */
 const KEYS = 20_000;
 
-/** A mesh in which baltic has 20,000 prefixes, another one that caspian claims too, all of `web`, and one backend of `checkout`. */
+/**
+ * A mesh in which baltic has 20,000 prefixes, one of which caspian also claims, all backends of `web`, and
+ * one of `checkout`.
+ */
 function largeModel(): MeshModel {
   const model = new MeshModel().fill();
   const source = 'clustermesh';

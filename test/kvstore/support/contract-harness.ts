@@ -38,32 +38,34 @@ export interface OpenOptions {
   readonly auth?: boolean;
 }
 
-/** A kvstore server under test, and everything that can happen to it. */
+/** A kvstore server under test, and the faults that a test can cause. */
 export interface ContractKvstore {
   readonly name: string;
-  /** The clock that `until` advances or waits on. What a test runs beside the client must use it, too. */
+  /**
+   * The clock that `until` advances or waits on. Everything that a test runs besides the client must use it.
+   */
   readonly clock: Clock;
-  /** @param options.leaseSeconds life of leased keys, default 60 */
+  /** @param options.leaseSeconds lifetime of leased keys, default 60 */
   client(options?: { leaseSeconds?: number }): Promise<ContractClient>;
-  /** Writes many keys, each transaction as large as the server takes. */
+  /** Writes many keys, with transactions of the maximum size. */
   load(entries: readonly Entry[]): Promise<void>;
   put(key: string, value: string): Promise<void>;
   remove(key: string): Promise<void>;
   /** Writes all entries in one transaction; `undefined` deletes. */
   together(entries: readonly (readonly [string, string | undefined])[]): Promise<void>;
-  /** What the server holds now. */
+  /** Returns the current content of the server. */
   content(prefix: string): Promise<Map<string, string>>;
-  /** Forgets all history up to now. */
+  /** Compacts all history until now. */
   compact(): Promise<void>;
-  /** Saves the state; the function returned restores it: revisions go back. */
+  /** Saves the state. The returned function restores it: revisions go back. */
   backup(): Promise<() => Promise<void>>;
-  /** Stops the server as if killed, and starts it again. */
+  /** Kills the server, and starts it again. */
   restart(): Promise<void>;
   loseLeader(): Promise<void>;
   electLeader(): Promise<void>;
-  /** Waits until it is so; fails when it takes too long. On a fake clock, time goes on meanwhile. */
+  /** Waits until the condition holds; fails if that takes too long. A fake clock advances meanwhile. */
   until(what: string, isSo: () => boolean | Promise<boolean>): Promise<void>;
-  /** Lets time pass. */
+  /** Lets this time pass. */
   pass(ms: number): Promise<void>;
   dispose(): Promise<void>;
 }

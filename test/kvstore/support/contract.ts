@@ -24,8 +24,8 @@ function numbered(count: number, from = 0, prefix = P): Entry[] {
 }
 
 /**
- * What every backend promises (SEMANTICS 5, `src/kvstore/session/backend.ts`), word for word the same for each.
- * `open` gives a fresh, empty server.
+ * The contract of every backend (SEMANTICS 5, `src/kvstore/session/backend.ts`), with the same tests for
+ * each. `open` returns a new, empty server.
  */
 export function backendContract(
   name: string,
@@ -48,7 +48,7 @@ export function backendContract(
     expect(breaches).toEqual([]);
   });
 
-  /** For tests that want more of their server. */
+  /** Replaces the server for tests that need a special one. */
   async function reopen(options: OpenOptions): Promise<void> {
     await kvstore.dispose();
     kvstore = await open(options);
@@ -70,7 +70,7 @@ export function backendContract(
     return recorder;
   }
 
-  /** Waits until the watch shows exactly what the server holds. */
+  /** Waits until the watch has exactly the content of the server. */
   async function converged(recorder: WatchRecorder, prefix = P): Promise<void> {
     await kvstore.until(`${prefix} converged`, async () => {
       if (!recorder.listed) return false;
@@ -295,7 +295,7 @@ export function backendContract(
     });
 
     it('a client that lives keeps its keys beyond their lease', async () => {
-      // Renewed every third of that time, and a busy machine may be late by some seconds.
+      // Renewed at a third of that time. A busy machine may be late by some seconds.
       const brief = await kvstore.client({ leaseSeconds: 9 });
       await brief.backend.update(`${P}leased`, bytes('1'), { leased: true });
       await kvstore.pass(11_000);
@@ -331,7 +331,7 @@ export function backendContract(
     });
 
     it('a leased key that was deleted and that a restore brings back is deleted, though its client lives', async () => {
-      // Long enough for what is back to be seen before it goes.
+      // Long enough to see the restored key before it expires.
       const brief = await kvstore.client({ leaseSeconds: 9 });
       const put = async (keys: readonly string[]): Promise<void> => {
         for (const key of keys) await brief.backend.updateIfDifferent(key, bytes('1'), { leased: true });
@@ -345,7 +345,7 @@ export function backendContract(
       await restore();
       await kvstore.until('it is back', () => recorder.content.size === 2);
       await kvstore.until('it is gone', async () => (await kvstore.content(P)).size === 1);
-      // The other is under a lease that was granted soon after the restore, and would have expired by then.
+      // The other key has a lease that was granted soon after the restore, and would have expired by then.
       await kvstore.pass(6_000);
       expect([...(await kvstore.content(P)).keys()]).toEqual([`${P}wanted`]);
     });
@@ -488,7 +488,7 @@ export function backendContract(
     it('the writes of one transaction are one batch', async () => {
       const recorder = await listed(watch());
       await kvstore.put(`${P}gone`, 'x');
-      // Unread, it would be read together with what comes after it.
+      // Unread events would be merged with later ones.
       await kvstore.until('gone', () => recorder.content.size === 1);
       await kvstore.together([...numbered(100), [`${P}gone`, undefined]]);
       await kvstore.until('all', () => recorder.content.size === 100);
@@ -536,7 +536,9 @@ export function backendContract(
   });
 
   describe(`${name}: faults`, () => {
-    /** Cuts the client off, lets `meanwhile` happen, lets it back, and waits until the watch is right again. */
+    /**
+     * Disconnects the client, runs `meanwhile`, reconnects it, and waits until the watch is correct again.
+     */
     async function whileAway(recorder: WatchRecorder, meanwhile: () => Promise<void>): Promise<void> {
       await client.down();
       await kvstore.until('it notices', () => recorder.status().state === 'waiting');
@@ -620,13 +622,13 @@ export function backendContract(
       });
     });
 
-    /** Others write, so that every write below the prefix lies before the compaction. */
+    /** Writes elsewhere, so that every write below the prefix is before the compaction. */
     async function compactBehindOthers(): Promise<void> {
       for (let i = 0; i < 3; i++) await kvstore.put('elsewhere/a', String(i));
       await kvstore.compact();
     }
 
-    /** A write arrives, and nothing has failed but what `failures` says. */
+    /** Expects that a write arrives, and that this number of failures has occurred. */
     async function followsWell(recorder: WatchRecorder, failures = 0): Promise<void> {
       await kvstore.put(`${P}arrives`, `${Math.random()}`);
       await converged(recorder);
@@ -656,7 +658,7 @@ export function backendContract(
         await followsWell(recorder, recorder.status().failures);
         await whileAway(recorder, compactBehindOthers);
         await listed(recorder);
-        // Compared, and not listed again.
+        // Compared with the history, and not listed again.
         expect(recorder.status()).toMatchObject({ listings: 1, resumptions: 3 });
         expect(recorder.events.filter(({ type }) => type === 'modify')).toHaveLength(1);
       },

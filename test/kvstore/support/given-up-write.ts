@@ -1,7 +1,7 @@
 import { KvstoreError } from '../../../src/kvstore/session/errors.ts';
 import type { Transport, WriteOperation } from '../../../src/kvstore/session/transport.ts';
 
-/** Makes the write that was given up take effect, if the server still lets it. */
+/** Applies the aborted write, if the server still accepts it. */
 export type Land = () => Promise<unknown>;
 
 function giveUp(link: Pick<Transport, 'txn'>, isMeant: (write: WriteOperation) => boolean): Land {
@@ -19,7 +19,10 @@ function giveUp(link: Pick<Transport, 'txn'>, isMeant: (write: WriteOperation) =
   return () => land?.() ?? Promise.reject(new Error('nothing was written'));
 }
 
-/** The next put of this key runs into its deadline, and arrives at the server when the function given is called. */
+/**
+ * The next put of this key exceeds its deadline, and arrives at the server when the returned function is
+ * called.
+ */
 export function giveUpPut(link: Pick<Transport, 'txn'>, key: string): Land {
   return giveUp(link, (write) => write.op === 'put' && write.key === key);
 }

@@ -6,7 +6,10 @@ import type {
   TransportEvent,
 } from '../../../src/kvstore/session/transport.ts';
 
-/** A store's history: what each revision from 1 on writes, as `key=value` or `-key`; nothing of the prefix: `''`. */
+/**
+ * A store's history: the write of each revision from 1 on, as `key=value` or `-key`; `''` for writes outside
+ * of the prefix.
+ */
 export type History = readonly string[];
 
 export const P = 'p/';
@@ -18,7 +21,7 @@ export function eventAt(write: string, revision: number): TransportEvent {
     : { key: `${P}${key}`, value: bytesOfText(value), modRevision: revision };
 }
 
-/** The keys as of a revision, sorted. */
+/** Returns the keys at a revision, sorted. */
 export function keysAt(history: History, revision: number = history.length): readonly KeyValue[] {
   const keys = new Map<string, KeyValue>();
   for (const [i, write] of history.slice(0, revision).entries()) {
@@ -36,7 +39,7 @@ export function keysAt(history: History, revision: number = history.length): rea
   return [...keys.values()].sort((a, b) => (a.key < b.key ? -1 : 1));
 }
 
-/** As a server with this history answers. */
+/** Returns the answer of a server with this history. */
 export function answer(history: History, request: RangeRequest): RangeResponse {
   const { start, end, revision = 0, limit = 0, minModRevision = 0, keysOnly = false } = request;
   const all = keysAt(history, revision || history.length).filter(({ key }) => key >= start && key < end);

@@ -14,15 +14,15 @@ import { WatchRecorder } from './watch-recorder.ts';
 
 const P = 'p/';
 
-/** One thing that happens to a store or to the link to it. */
+/** One event of a store or of the link to it. */
 export type Happening =
   | {
       readonly do: 'write';
       readonly entries: readonly (readonly [number, boolean])[];
-      /** What it puts is what it puts each time: writers that begin anew write much as it was. */
+      /** Writes the same value each time, like writers that start again. */
       readonly same?: boolean;
     }
-  /** Somewhere else in the store: the prefix is idle meanwhile. */
+  /** Writes outside of the prefix, which is idle meanwhile. */
   | { readonly do: 'write-elsewhere'; readonly times: number }
   | { readonly do: 'compact' | 'cut' | 'down' | 'up' | 'black-hole' | 'backup' | 'restore' | 'expire-token' }
   | {
@@ -51,7 +51,7 @@ const elsewhere = fc.record({
   times: fc.integer({ min: 1, max: 9 }),
 });
 
-/** What may happen, in any order. */
+/** Events in any order. */
 export const happenings: fc.Arbitrary<Happening[]> = fc.array(
   fc.oneof(
     { weight: 6, arbitrary: write },
@@ -71,7 +71,7 @@ export const happenings: fc.Arbitrary<Happening[]> = fc.array(
   { maxLength: 40, size: 'max' },
 );
 
-/** Values are written once, but for the `same` ones: a write that was lost is not healed, and so not hidden, by a later equal one. */
+/** Values are written once, except `same` ones, so that no later equal write hides a lost one. */
 let writes = 0;
 
 function operation([n, put]: readonly [number, boolean], same: boolean): WriteOperation {
@@ -82,8 +82,8 @@ function operation([n, put]: readonly [number, boolean], same: boolean): WriteOp
 }
 
 /**
- * So small that eight keys fill several pages, and a few events the queue. What was lost is not healed by reading everything
- * again before it is looked at.
+ * Limits so small that eight keys fill several pages, and a few events the queue. No periodic list hides a
+ * loss before the check.
  */
 const SMALL: WatchLimits = {
   batchEvents: 3,
@@ -181,7 +181,7 @@ class World {
     try {
       this.server.txn({ compare: [], writes: operations });
     } catch {
-      // without a leader nobody writes
+      // without a leader no one can write
     }
   }
 
@@ -196,7 +196,7 @@ class World {
     this.#release = undefined;
   }
 
-  /** Every fault is over; enough time for every backoff, deadline and watchdog. */
+  /** Ends every fault, and waits longer than every backoff, deadline and watchdog. */
   async heal(): Promise<void> {
     this.server.electLeader();
     this.link.up();
@@ -205,7 +205,7 @@ class World {
     this.recorder.hold()();
     for (let i = 0; i < 5; i++) {
       await advance(this.clock, 25_000);
-      await settle(30); // pages, slices and batches take a turn each
+      await settle(30); // pages, slices and batches take one turn each
     }
   }
 
@@ -216,10 +216,10 @@ class World {
 }
 
 /**
- * I9: after anything, once the faults are over, the reader has been told exactly what the store holds; and
- * never a create of what existed, a delete of what did not, or a revision that went back.
+ * I9: after any events, once the faults are over, the reader has exactly the content of the store. It never
+ * receives a create of an existing key, a delete of an absent one, or a revision that goes back.
  *
- * @param sliceEvents most events that a stream delivers at a time
+ * @param sliceEvents maximum number of events that a stream delivers at a time
  */
 export async function I9_nothingLostNothingInvented(
   script: readonly Happening[],

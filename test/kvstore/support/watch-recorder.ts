@@ -1,11 +1,11 @@
 import { textOfBytes } from '../../../src/kvstore/codec/bytes.ts';
 import type { Watch, WatchEvent } from '../../../src/kvstore/session/backend.ts';
 
-/** Reads a watch, folds its events, and notes every breach of what a watch promises of their sequence. */
+/** Reads a watch, folds its events, and records every violation of the watch's contract on their sequence. */
 export class WatchRecorder {
   readonly events: WatchEvent[] = [];
   readonly batches: (readonly WatchEvent[])[] = [];
-  /** What the events amount to. */
+  /** The folded events. */
   readonly content: Map<string, string> = new Map();
   readonly breaches: string[] = [];
   readonly done: Promise<void>;
@@ -16,7 +16,7 @@ export class WatchRecorder {
   #listDone = 0;
   #ended = false;
 
-  /** @param options.mayGoBack revisions may go back: the store is going to be restored from a backup */
+  /** @param options.mayGoBack revisions may go back, because the store will be restored from a backup */
   constructor(watch: Watch, options: { mayGoBack?: boolean } = {}) {
     this.#watch = watch;
     this.#mayGoBack = options.mayGoBack ?? false;
@@ -35,7 +35,7 @@ export class WatchRecorder {
     return this.#watch.status();
   }
 
-  /** Types and keys in order, for short expectations: `create a/1`. */
+  /** Types and keys in order, in short form: `create a/1`. */
   get story(): string[] {
     return this.events.map(({ type, key }) => (key === '' ? type : `${type} ${key}`));
   }

@@ -11,28 +11,28 @@ import { WATCH_LIMITS } from '../../../src/kvstore/watch/watch-limits.ts';
 import { ManualClock } from '../../base/support/manual-clock.ts';
 import { WatchRecorder } from './watch-recorder.ts';
 
-/** The options of a {@link ListAndWatch} that a test may want otherwise. */
+/** The options of a {@link ListAndWatch} that a test may change. */
 export type WatchChoices = Omit<Partial<ListAndWatchOptions>, 'transport' | 'clock'>;
 
-/** A watch of `p/` by itself, over a server in this process, with the link to it in the test's hand. */
+/** A separate watch of `p/` over a server in this process. The test controls the link. */
 export class WatchWorld {
   readonly clock: ManualClock = new ManualClock();
   readonly server: MemoryServer = new MemoryServer({ clock: this.clock });
   readonly link: FaultyLink = new FaultyLink(new MemoryTransport(this.server), this.clock);
-  /** What the owners of the watches were told. */
+  /** The states reported to the owners of the watches. */
   readonly states: WatchState[] = [];
   readonly #ended = new AbortController();
   readonly #recorders: WatchRecorder[] = [];
 
   constructor() {
-    this.clock.advance(3_600_000); // a time is told from a difference of times
+    this.clock.advance(3_600_000); // a time is distinguished from a difference of times
   }
 
   put(...names: readonly string[]): void {
     for (const name of names) this.#put(`p/${name}`);
   }
 
-  /** Outside of what is watched: the store's revision grows. */
+  /** Writes outside of the watched prefix: the store's revision grows. */
   putElsewhere(): void {
     this.#put('elsewhere');
   }
@@ -66,7 +66,7 @@ export class WatchWorld {
     return recorder;
   }
 
-  /** Changes what streams tell their observers from now on. */
+  /** Changes the events of streams from now on. */
   telling(change: (observer: WatchObserver) => Partial<WatchObserver>): void {
     const watch = this.link.watch.bind(this.link);
     this.link.watch = (request, observer) =>
@@ -79,7 +79,7 @@ export class WatchWorld {
       });
   }
 
-  /** From now on streams lose such events, as servers with bugs do (etcd #17555, #18089, #19179). */
+  /** From now on streams lose such events, like servers with bugs (etcd #17555, #18089, #19179). */
   losing(isLost: (event: TransportEvent) => boolean): void {
     this.telling((observer) => ({
       onEvents: (events, header, partial) => {
@@ -89,7 +89,7 @@ export class WatchWorld {
     }));
   }
 
-  /** Ends the watches, and looks at what they have told and left. */
+  /** Ends the watches, and checks their events and leftovers. */
   async end(): Promise<void> {
     this.#ended.abort();
     for (const recorder of this.#recorders) {

@@ -10,7 +10,10 @@ type Store = Readonly<Record<string, readonly [modRevision: number, value: strin
 /** The content at any earlier revision, or the code of the error of a read there. */
 type History = Store | KvstoreErrorCode;
 
-/** Returns whether a store shows a client's writes: `a=1@5` or `-a@6`. By default its history has nothing else. */
+/**
+ * Returns true if a store shows a client's writes: `a=1@5` or `-a@6`. By default its history has nothing
+ * else.
+ */
 function areShown(
   writes: readonly string[],
   store: Store,

@@ -16,7 +16,7 @@ const header = (revision: number, { clusterID = 'one', raftTerm = 3 } = {}) => (
   raftTerm,
 });
 
-/** A cursor that has listed these keys as of a revision. */
+/** A cursor that has listed these keys at a revision. */
 function listed(
   revision: number,
   ...kvs: readonly ReturnType<typeof kv>[]
@@ -41,7 +41,7 @@ describe('a header of another history', () => {
   ])('is detected: %s', (_, of) => {
     const { cursor } = listed(20);
     expect(() => cursor.check(of)).toThrow(expect.objectContaining({ code: 'future-revision' }));
-    cursor.check(header(20)); // and what is followed has not changed by it
+    cursor.check(header(20)); // and the followed history has not changed by it
   });
 
   it('is accepted once the store is known to be replaced', () => {
@@ -54,7 +54,7 @@ describe('a header of another history', () => {
       false,
       false,
     ]);
-    expect(cursor.known.size).toBe(1); // the reader still has to be told that it is gone
+    expect(cursor.known.size).toBe(1); // the reader must still be notified of the delete
   });
 
   it('is one with a lower revision than an earlier list', () => {
@@ -87,7 +87,7 @@ describe('a key in a list that contradicts the followed history', () => {
     expect([cursor.knownBefore('p/a'), cursor.knownBefore('p/x')]).toEqual([31, 21]);
     expect(() => cursor.list(kv('p/b', 25), true)).toThrow();
     expect(() => cursor.list(kv('p/y', 15), false)).toThrow();
-    cursor.list(kv('p/y', 25), false); // written after what is known there
+    cursor.list(kv('p/y', 25), false); // written after the known revision
     expect([cursor.covered, cursor.rest]).toEqual([
       { start: 'p/', end: 'p/m' },
       { start: 'p/m', end: 'p0' },

@@ -21,7 +21,7 @@ const created = (key: string, modRevision: number, value: Uint8Array = new Uint8
 
 const LIMITS: QueueLimits = { batchEvents: 3, highWaterBytes: 400, lowWaterBytes: 200 };
 
-/** The rules of the queue over a plain list. What the reader knows is what it was given. */
+/** The rules of the queue over a plain list. The reader knows the delivered events. */
 class NaiveQueue {
   #items: readonly Item[] = [];
   #coalesceAbove = LIMITS.highWaterBytes;
@@ -39,7 +39,10 @@ class NaiveQueue {
     this.#items = [...this.#items, item];
   }
 
-  /** Of each key the last write on each side of the end of the list, without those that came and went. */
+  /**
+   * Keeps the last write of each key on each side of the end of the list, except for keys created and deleted
+   * in between.
+   */
   relieve(): void {
     if (this.bytes <= this.#coalesceAbove) return;
     if (this.#items[0]?.revision === this.#items.at(-1)?.revision) return;
@@ -102,18 +105,18 @@ const step = fc.oneof(
   { weight: 4, arbitrary: fc.record({ do: fc.constant('drain' as const) }) },
 );
 
-/** Does the same to both and compares what they give, and what is left. */
+/** Applies the same to both, and compares results and remaining items. */
 class Comparison {
   readonly #queue = new EventQueue(LIMITS);
   readonly #model = new NaiveQueue();
   readonly #exists = new Set<string>();
-  /** The keys that the latest revision has written. It has each once. */
+  /** The keys written at the latest revision, which contains each once. */
   readonly #written = new Set<string>();
   #revision = 1;
 
   push(of: string, value: string | undefined, isNew: boolean): void {
     const known = this.#exists.has(of);
-    if (value === undefined && !known) return; // nobody deletes what is not there
+    if (value === undefined && !known) return; // absent keys are not deleted
     if (isNew || this.#written.has(of)) {
       this.#revision++;
       this.#written.clear();
@@ -226,7 +229,7 @@ function push(queue: EventQueue, ...keys: readonly string[]): void {
   for (const [i, key] of keys.entries()) queue.push(created(key, i + 1));
 }
 
-/** Whether a promise has been settled by now. */
+/** Returns true if a promise has been settled by now. */
 async function isSettled(promise: Promise<unknown>): Promise<boolean> {
   let settled = false;
   void promise.then(() => {
@@ -240,7 +243,7 @@ describe('the two sides of the queue', () => {
   it('makes the reader wait until something is flushed', async () => {
     const queue = new EventQueue(ONE_BY_ONE);
     const batch = queue.next();
-    queue.flush(); // nothing is there yet
+    queue.flush(); // nothing exists yet
     expect(await isSettled(batch)).toBe(false);
     push(queue, 'a');
     expect(await isSettled(batch)).toBe(false);
@@ -259,7 +262,7 @@ describe('the two sides of the queue', () => {
     expect([queue.isFull, await isSettled(room)]).toEqual([true, false]);
     await queue.next();
     expect([queue.isFull, await isSettled(room)]).toEqual([false, false]);
-    await queue.next(); // one is left: exactly the low-water mark
+    await queue.next(); // one item remains: exactly the low-water mark
     expect(await isSettled(room)).toBe(false);
     await queue.next();
     expect(await isSettled(room)).toBe(true);

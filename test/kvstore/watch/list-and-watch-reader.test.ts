@@ -24,7 +24,7 @@ describe('the reader of a watch', () => {
     expect(() => world.watch({ prefix: 'p' })).toThrow('a watched prefix must end in "/": p');
     const watch = world.watch();
     expect(watch.status()).toMatchObject({ state: 'listing', listed: false, keys: 0 });
-    watch.checkRights(); // of what is not followed there are none
+    watch.checkRights(); // a prefix that is not followed has none
     world.put('a');
     for await (const _batch of watch) break;
     await expect(watch[Symbol.asyncIterator]().next()).rejects.toThrow('a watch can be read only once');

@@ -87,7 +87,7 @@ describe('the known state of a watch is compared with the store', () => {
     world.put(...names(600));
     let reads = 0;
     world.link.onRead = () => {
-      if (++reads <= 2) world.clock.advance(5 * SECOND_MS); // it is slow
+      if (++reads <= 2) world.clock.advance(5 * SECOND_MS); // the server is slow
     };
     const recorder = world.read();
     await settle(40);
@@ -145,7 +145,7 @@ describe('the known state of a watch is compared with the store', () => {
     world.link.onRead = ({ keysOnly }) => void (keysOnly === true && pages++);
     world.link.down();
     world.putElsewhere();
-    world.server.compact(); // the stream cannot go on
+    world.server.compact(); // the stream cannot be resumed
     world.link.up();
     await advance(world.clock, 500);
     expect([recorder.status().state, recorder.status().resumptions, pages]).toEqual(['watching', 2, 0]);
@@ -197,7 +197,7 @@ describe('a watch that fails', () => {
     world.states.splice(0);
     world.link.cut();
     await advance(world.clock, 200);
-    expect(world.states).toEqual(['waiting', 'watching']); // the stream went on where it was
+    expect(world.states).toEqual(['waiting', 'watching']); // the stream was resumed
   });
 
   it('does not combine the stream of one server with the answers of another', async () => {

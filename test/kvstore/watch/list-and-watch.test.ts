@@ -28,7 +28,7 @@ describe('a watch without a visible failure', () => {
 
   beforeEach(() => {
     clock = new ManualClock();
-    clock.advance(HOUR_MS); // a time is told from a difference of times
+    clock.advance(HOUR_MS); // a time is distinguished from a difference of times
     server = new MemoryServer({ clock });
     backend = new FaultyMemoryBackend({ server, clock, random: () => 0.5 });
   });
@@ -44,7 +44,7 @@ describe('a watch without a visible failure', () => {
     await settle();
     backend.link.stallWatch(P);
     put('unheard');
-    await advance(clock, 2 * 60_000); // in the first minute it has been accepted
+    await advance(clock, 2 * 60_000); // in the first minute it was accepted
     expect(recorder.status()).toMatchObject({ state: 'watching', failures: 0 });
     await advance(clock, 30_000);
     expect(recorder.status()).toMatchObject({ failures: 1 });
@@ -86,10 +86,10 @@ describe('a watch without a visible failure', () => {
     await settle();
     for (const _batch of ['listed', 'list-done']) await step();
     expect([batches, counted()]).toEqual([[[`${P}listed`], ['']], []]);
-    put('a'); // is read at once, and worked on for 30 ms
+    put('a'); // is read at once, and its work takes 30 ms
     await settle();
     await advance(clock, 10);
-    put('b'); // waits for 20 ms, and is worked on for 100 ms
+    put('b'); // waits for 20 ms, and its work takes 100 ms
     await settle();
     await advance(clock, 20);
     await step();
@@ -156,7 +156,7 @@ describe('a watch without a visible failure', () => {
     expect(recorder.status()).toMatchObject({ state: 'watching', failures: 0 });
   });
 
-  /** What is to happen right before the read of that number, counted from 1. */
+  /** Runs a function directly before the read of this number, counted from 1. */
   const beforeRead = (number: number, happens: () => void): void => {
     let reads = 0;
     backend.link.onRead = () => {
@@ -168,7 +168,7 @@ describe('a watch without a visible failure', () => {
     for (let i = 0; i < count; i++) put(String(i).padStart(4, '0'), `${of} ${i}`);
   };
 
-  /** Which history each key is told to be of. */
+  /** Returns the reported history of each key. */
   const histories = (): Record<string, number> => {
     const counts: Record<string, number> = {};
     for (const value of recorder.content.values()) {

@@ -45,7 +45,7 @@ describe('the listings of many watches', () => {
       most = Math.max(most, received - before);
     }
     expect([received, listed]).toEqual([WATCHES * KEYS, WATCHES]);
-    // A turn ends with the slice that spends it.
+    // A turn ends with the slice that reaches the limit.
     expect(most).toBeLessThan(4096 + 512);
     expect(taken).toBeGreaterThanOrEqual((WATCHES * KEYS) / 4096);
     end.abort();

@@ -11,7 +11,7 @@ const page = (keys: readonly string[], count: number): RangeResponse => ({
   kvs: keys.map((key) => ({ key, value: new Uint8Array(0), createRevision: 1, modRevision: 1 })),
 });
 
-/** Bounds that have seen a page of the subtrees `p/10.0.0` and `p/10.0.1`. */
+/** Bounds that have learnt a page of the subtrees `p/10.0.0` and `p/10.0.1`. */
 function learnt(end = 'p0'): PageBounds {
   const bounds = new PageBounds('p/', end);
   bounds.observe(page(['p/10.0.0.1', 'p/10.0.1.9'], 100), 50);
@@ -34,7 +34,7 @@ describe('the bounds of a page', () => {
     expect(['p/10.0.1', 'p/10.0.1.9\0', 'p/10.7.3'].map((from) => bounds.endFor(from))).toEqual([
       ...['p/10.0.2', 'p/10.0.2', 'p/10.7.4'],
     ]);
-    expect(bounds.endFor('p/10.')).toBe('p/10.0.2'); // what it lacks is taken from the last key
+    expect(bounds.endFor('p/10.')).toBe('p/10.0.2'); // the missing part is taken from the last key
     const prefixed = new PageBounds('p/', 'p0');
     prefixed.observe(page(['p/1', 'p/10'], 100), 50);
     expect(prefixed.endFor('p/12')).toBe('p/13');

@@ -3,7 +3,7 @@ import { PageSize } from '../../../src/kvstore/watch/page-size.ts';
 
 const LIMITS = { firstPageKeys: 100, pageKeys: 1000 };
 
-/** The sizes of pages that arrive one after the other, full and after so many milliseconds each. */
+/** Returns the sizes of consecutive full pages that arrive after these times, in milliseconds. */
 function sizesAfter(times: readonly number[], limits: typeof LIMITS = LIMITS): readonly number[] {
   const size = new PageSize(limits);
   return times.map((ms) => {
@@ -34,7 +34,7 @@ describe('the size of pages', () => {
     const size = new PageSize(LIMITS);
     size.arrived(3, 500);
     expect(size.keys).toBe(100);
-    size.arrived(90, 10); // quick for nine in ten: more would be as well
+    size.arrived(90, 10); // quick for nine in ten: a larger page would be quick, too
     expect(size.keys).toBe(400);
     size.arrived(300, 1000);
     expect(size.keys).toBe(300);

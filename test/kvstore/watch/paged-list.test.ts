@@ -47,7 +47,7 @@ async function listed(transport: Transport, prefix: string): Promise<string[]> {
   return keys;
 }
 
-/** How many keys the server walks over for a listing: every key in the range of every page. */
+/** Returns how many keys the server walks over for a list: every key in the range of every page. */
 async function walked(
   keys: readonly string[],
   prefix: string,
@@ -108,7 +108,7 @@ describe('a paged listing', () => {
   it('makes the server walk a few times the keys, not keys × pages', async () => {
     const ips = Array.from({ length: 60_000 }, (_, i) => `ip/10.${i >> 14}.${(i >> 6) & 255}.${i & 63}`);
     const byIP = await walked(ips, 'ip/');
-    expect(byIP.walked / ips.length).toBeLessThan(6); // 15 pages over all that remains would be 8
+    expect(byIP.walked / ips.length).toBeLessThan(6); // 8 if 15 pages covered all that remains
     const names = Array.from({ length: 60_000 }, (_, i) => `n/cluster-${i % 9}/node-${(i * 7919) % 60_000}`);
     expect((await walked(names, 'n/')).walked / names.length).toBeLessThan(6);
   });
@@ -159,7 +159,7 @@ describe('a paged listing', () => {
     server.txn({ compare: [], writes: [{ op: 'put', key, value, lease: NO_LEASE }] });
   };
 
-  /** What a listing shows while the store is written to before each read. */
+  /** Returns the result of a list while the store is written to before each read. */
   async function shownDuring(writes: readonly number[], revision: number): Promise<readonly string[]> {
     const { server, transport } = numbered(9);
     const left = [...writes];
@@ -178,12 +178,12 @@ describe('a paged listing', () => {
   }
 
   it('is of one revision, whatever is written between its pages', async () => {
-    const write = fc.nat(17); // deletes one of the nine keys, or adds one behind, or between them
+    const write = fc.nat(17); // deletes one of the nine keys, or adds one behind or between them
     await fc.assert(
       fc.asyncProperty(fc.array(write, { maxLength: 8 }), fc.boolean(), async (writes, isGiven) => {
         const { server } = numbered(9);
         const { revision } = server.range(prefixRange('p/')).header;
-        const [first] = isGiven ? [] : writes; // what is written before the first read is seen by it
+        const [first] = isGiven ? [] : writes; // the first read includes earlier writes
         const whole = await shownDuring(first === undefined ? [] : [first], 0);
         expect(await shownDuring(writes, isGiven ? revision : 0)).toEqual(whole);
       }),

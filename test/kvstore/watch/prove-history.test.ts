@@ -10,12 +10,12 @@ import { ManualClock } from '../../base/support/manual-clock.ts';
 import { answer, eventAt, type History, keysAt, P } from '../support/histories.ts';
 
 interface Proof {
-  /** `proven`, or the code of what it throws. */
+  /** `proven`, or the code of the error. */
   readonly outcome: string;
   readonly reads: readonly RangeRequest[];
 }
 
-/** Follows the first history to its end, and then proves it to a server that has the second one. */
+/** Follows the first history to its end, and then proves it to a server with the second one. */
 async function prove(followed: History, server: History, backlogRevisions = 1_000): Promise<Proof> {
   const cursor = new Cursor(P, new EventQueue(WATCH_LIMITS));
   cursor.cover(cursor.range.end, 0);
@@ -150,7 +150,8 @@ describe('a followed history is proven', () => {
         fc.array(write, { minLength: 1, maxLength: 8 }),
         fc.array(write, { maxLength: 3 }),
         async (writes, more) => {
-          // What deletes nothing writes nothing; and a stream goes on only from the revision of an event.
+          // A delete of an absent key writes nothing, and a stream resumes only from the revision of an
+          // event.
           const history = writes.map((text, at) => (wrote(writes, at) ? text : ''));
           fc.pre(history.at(-1) !== '');
           expect((await prove(history, [...history, ...more])).outcome).toBe('proven');

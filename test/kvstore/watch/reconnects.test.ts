@@ -50,7 +50,7 @@ it('another one retries in its place when it ends, and one that ends waits for n
   await settle();
   expect(tried).toEqual(['c']);
   leave('c');
-  fail('c'); // it was sleeping
+  fail('c'); // the machine was suspended
   reconnects.reached();
   fail('b');
   await settle();

@@ -127,7 +127,7 @@ describe('a store that is restored from a backup', () => {
     let store: SyncStore;
     let ended: AbortController;
     let running: Promise<void>;
-    /** A third of a lease's life: until the next keepalive. */
+    /** A third of a lease's lifetime: until the next keepalive. */
     const KEEPALIVE_MS = 5 * 60_000;
     const content = (): string[] =>
       server
@@ -166,9 +166,9 @@ describe('a store that is restored from a backup', () => {
       const wanted = content();
       server.restore(backup);
       expect(content()).not.toEqual(wanted);
-      for (let i = 0; i < 20; i++) put('elsewhere=1'); // it has grown past what the client knows
+      for (let i = 0; i < 20; i++) put('elsewhere=1'); // it has grown beyond the revision known to the client
       await advance(clock, KEEPALIVE_MS + 1000);
-      await advance(clock, 20 * 60_000); // what is not wanted goes with its lease
+      await advance(clock, 20 * 60_000); // an unwanted key is deleted with its lease
       expect(content()).toEqual(wanted);
       expect(backend.status().leasesLost).toBe(1);
     });

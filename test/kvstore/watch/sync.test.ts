@@ -11,19 +11,19 @@ import { WATCH_LIMITS, type WatchLimits } from '../../../src/kvstore/watch/watch
 import { ManualClock } from '../../base/support/manual-clock.ts';
 import { answer, eventAt, type History, keysAt, P } from '../support/histories.ts';
 
-/** So small that a few keys fill several pages. */
+/** Limits so small that a few keys fill several pages. */
 const SMALL: WatchLimits = { ...WATCH_LIMITS, sliceKeys: 1, firstPageKeys: 1, pageKeys: 2, deltaPages: 2 };
 
 type Content = Readonly<Record<string, string>>;
 
-/** What a watch knows, and what its reader was given of it. */
+/** The state of a watch, and the events that its reader received. */
 class Known {
   readonly queue = new EventQueue(WATCH_LIMITS);
   readonly cursor = new Cursor(P, this.queue);
   readonly reads: RangeRequest[] = [];
   turns = 0;
   readonly #given = new Map<string, string>();
-  /** Keys in the order of their events, since {@link events} was asked for last. */
+  /** Keys in the order of their events, since {@link events} was last read. */
   #events: string[] = [];
 
   follow(history: History, from = 0): void {
@@ -34,7 +34,7 @@ class Known {
     this.#take();
   }
 
-  /** @param fails before this read, counted from 1 */
+  /** @param fails number of the failing read, counted from 1 */
   async sync(
     server: History,
     comparison: Comparison,
@@ -100,7 +100,7 @@ function contentOf(history: History): Content {
   return Object.fromEntries(keysAt(history).map(({ key, value }) => [key, textOfBytes(value) ?? '']));
 }
 
-/** Knows all of a history, by its events. */
+/** Returns the state of a watch that has received all events of a history. */
 function followed(history: History): Known {
   const known = new Known();
   known.cursor.cover(known.cursor.range.end, 0);
@@ -116,7 +116,7 @@ const writeWith = (value: fc.Arbitrary<string>): fc.Arbitrary<string> =>
     { weight: 1, arbitrary: fc.constant('') },
   );
 
-/** What a delete of nothing writes is nothing. */
+/** Returns the history without deletes of absent keys. */
 function written(history: History): History {
   const made: string[] = [];
   for (const write of history) {
@@ -126,7 +126,7 @@ function written(history: History): History {
   return made;
 }
 
-/** Two histories with one past; values that are made at one revision of one of them are made nowhere else, if `unique`. */
+/** Two histories with a common past. If `unique`, no value is written in both after it. */
 function forked(unique: boolean): fc.Arbitrary<readonly [History, History]> {
   const write = writeWith(fc.constantFrom('1', '2'));
   const writes = (maxLength: number): fc.Arbitrary<string[]> => fc.array(write, { maxLength, size: 'max' });
@@ -165,7 +165,7 @@ describe('the sync of a watch', () => {
               return false;
             }
           };
-          // It is restored to and fro, and each attempt fails at some read.
+          // The server is restored back and forth, and each attempt fails at some read.
           for (const [fails, isRestored] of failures) await attempt(isRestored ? now : before, fails);
           while (!(await attempt(now)));
           expect(known.content).toEqual(contentOf(now));

@@ -18,7 +18,7 @@ describe('a watch under faults', () => {
     entries,
   });
   const settled: Happening = { do: 'settle' };
-  const all = [0, 1, 2, 3, 4, 5, 6, 7].map((n) => write([n, true])); // the last three are looked at as they were put
+  const all = [0, 1, 2, 3, 4, 5, 6, 7].map((n) => write([n, true])); // the last three are read as they were put
   const rewritten = (before: readonly Happening[], after: readonly Happening[]): readonly Happening[] => [
     ...[settled, ...all, settled, { do: 'backup' } as const, ...before, settled],
     ...[{ do: 'restore' } as const, ...after],
@@ -90,7 +90,7 @@ describe('a watch under faults', () => {
 
 type Wrap = (transport: Transport) => Transport;
 
-/** Passes everything on, but for what `changes` replaces. */
+/** Passes everything through, except for what `changes` replaces. */
 function wrapped(transport: Transport, changes: Partial<Transport>): Transport {
   return {
     range: (request, options) => transport.range(request, options),
@@ -105,7 +105,7 @@ function wrapped(transport: Transport, changes: Partial<Transport>): Transport {
   };
 }
 
-/** Resumes after the revision of the last header, as the etcd3 client does. */
+/** Resumes after the revision of the last header, like the etcd3 client. */
 const resumesFromHeader: Wrap = (transport) => {
   let next = 0;
   return wrapped(transport, {
@@ -129,7 +129,7 @@ const resumesFromHeader: Wrap = (transport) => {
   });
 };
 
-/** Does not tell deletes. */
+/** Omits deletes. */
 const deafToDeletes: Wrap = (transport) =>
   wrapped(transport, {
     watch: (request, observer) =>
@@ -158,7 +158,7 @@ type Reading = (
   read: (request: RangeRequest) => Promise<RangeResponse>,
 ) => Promise<RangeResponse>;
 
-/** Makes every read in another way. */
+/** Changes every read. */
 const reading =
   (change: Reading): Wrap =>
   (transport) =>

@@ -26,7 +26,7 @@ const put = (key: string, modRevision: number): TransportEvent => ({
   modRevision,
 });
 
-/** A stream whose server is the test. */
+/** A stream whose server is controlled by the test. */
 class ScriptedStream implements WatchStream {
   readonly calls: string[] = [];
   observer: WatchObserver | undefined;
@@ -64,7 +64,7 @@ describe('a session', () => {
   let stream: ScriptedStream;
   let caller: AbortController;
   let session: WatchSession;
-  /** What was delivered, as `events`, `progress` or `alive`. */
+  /** The delivered items, as `events`, `progress` or `alive`. */
   let delivered: unknown[];
   let full: Promise<void> | undefined;
 
@@ -90,7 +90,7 @@ describe('a session', () => {
     whenNotFull: () => full ?? Promise.resolve(),
   };
 
-  /** Opened and followed; what becomes of it. */
+  /** Opens and follows a stream. Returns its result. */
   const followed = (): { ended: unknown } => {
     stream.observer?.onCreated(CREATED);
     const result: { ended: unknown } = { ended: undefined };
@@ -246,7 +246,7 @@ describe('a session', () => {
     expect(stream.calls).toEqual(['pause', 'resume', 'pause', 'resume']);
     clock.advance(60_000);
     clock.advance(60_000);
-    expect(stream.calls.at(-1)).toBe('progress?'); // it is looked after again
+    expect(stream.calls.at(-1)).toBe('progress?'); // it is supervised again
   });
 
   it('ends with its reader, and is not resumed after its end', async () => {

@@ -1,11 +1,11 @@
 import { IPCache } from '../../../src/ipcache/ipcache.ts';
 import { MetadataLayer, type MetadataLayerOptions } from '../../../src/metadata/metadata-layer.ts';
 
-/** A layer over an IPCache, whose turns come when a test wants them. */
+/** A layer over an IPCache, whose turns the test runs. */
 export interface Rig {
   readonly ipcache: IPCache;
   readonly metadata: MetadataLayer;
-  /** Takes turns until nothing waits, or so many; gives how many. */
+  /** Runs turns until nothing waits, or this number. Returns their number. */
   readonly run: (turns?: number) => number;
 }
 

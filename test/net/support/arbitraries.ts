@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 
-/** Dotted decimal text of any IPv4 address; small pools of octets, so that prefixes meet. */
+/** Dotted decimal text of any IPv4 address; few distinct octets, so that prefixes overlap. */
 export const ipv4Text: fc.Arbitrary<string> = fc
   .array(fc.oneof(fc.integer({ min: 0, max: 255 }), fc.constantFrom(0, 1, 10, 127, 128, 255)), {
     minLength: 4,
@@ -39,7 +39,7 @@ export const cidrText: fc.Arbitrary<string> = fc
   .tuple(addressText, fc.nat())
   .map(([text, n]) => `${text}/${n % (text.includes(':') ? 129 : 33)}`);
 
-/** Text that is nearly an address: a legal one with a character put in, taken out or changed. */
+/** Text that is nearly an address: a legal one with a character inserted, removed or changed. */
 export const almostAddressText: fc.Arbitrary<string> = fc
   .tuple(
     fc.oneof(addressText, cidrText),

@@ -7,7 +7,7 @@ function keyText(key: Readonly<PrefixRegister>): string {
   return `${key.family}|${key.w0},${key.w1},${key.w2},${key.w3}/${key.length}${key.form}@${key.clusterID}`;
 }
 
-/** The obvious {@link PrefixTable}, over a `Map` of texts: the oracle of the fast one. */
+/** A naive {@link PrefixTable} over a `Map` of texts: the oracle of the fast one. */
 export class MapPrefixTable implements PrefixTable {
   readonly #slotByKey = new Map<string, number>();
   readonly #keys: (PrefixRegister | undefined)[] = [];
@@ -21,7 +21,7 @@ export class MapPrefixTable implements PrefixTable {
     return this.#keys.length;
   }
 
-  /** Not known: a `Map` does not say. */
+  /** Unknown for a `Map`. */
   get bytes(): number {
     return 0;
   }

@@ -9,7 +9,10 @@ interface Call {
   reject(error: Error): void;
 }
 
-/** A handler whose every call waits until the test lets it end. Calls are words: `update a 1→2` (boot ids). */
+/**
+ * A handler whose calls wait until the test ends them. Calls are recorded as words: `update a 1→2` (boot
+ * ids).
+ */
 export class DeferredHandler implements NodeHandler {
   readonly name = 'deferred';
   readonly started: string[] = [];
@@ -39,12 +42,15 @@ export class DeferredHandler implements NodeHandler {
     return this.#running.map(({ signal }) => signal);
   }
 
-  /** Words started since last time. */
+  /** Words started since the last call. */
   take(): string[] {
     return this.started.splice(0);
   }
 
-  /** Lets the oldest running call (of a node, if one is named) succeed, and whatever follows at once happen. */
+  /**
+   * Ends the oldest running call (of a node, if named) successfully, and lets its immediate consequences
+   * happen.
+   */
   async succeed(name?: string): Promise<void> {
     this.#takeCall(name).resolve();
     await settled();
@@ -68,7 +74,7 @@ export class DeferredHandler implements NodeHandler {
   }
 }
 
-/** The same with a configuration to be told. */
+/** A handler that also receives a configuration. */
 export class ConfiguredHandler extends DeferredHandler implements NodeHandler {
   readonly configurations: NodeConfiguration[] = [];
   broken = false;
@@ -80,7 +86,7 @@ export class ConfiguredHandler extends DeferredHandler implements NodeHandler {
   }
 }
 
-/** Lets promises that have settled run what waits for them. */
+/** Runs the reactions of settled promises. */
 export async function settled(): Promise<void> {
   for (let i = 0; i < 10; i++) await Promise.resolve();
 }

@@ -1,11 +1,11 @@
 import type { Node } from '../../../src/nodemanager/node.ts';
 import type { NodeHandler } from '../../../src/nodemanager/node-handler.ts';
 
-/** A handler that folds what it is told, and complains of whatever breaks the contract. */
+/** A handler that folds its calls, and records violations of the contract. */
 export class FoldingHandler implements NodeHandler {
   readonly view: Map<string, Node> = new Map();
   readonly complaints: string[] = [];
-  /** Nodes told since the last `takeTold`, each call. */
+  /** Nodes of all calls since the last `takeTold`. */
   #told: string[] = [];
 
   nodeAdd(node: Node): void {
@@ -14,7 +14,7 @@ export class FoldingHandler implements NodeHandler {
     this.view.set(node.fullName, node);
   }
 
-  /** With `retries`, `old` may be what a failed call was given. */
+  /** With `retries`, `old` may be the argument of a failed call. */
   nodeUpdate(old: Node, node: Node, retries?: unknown): void {
     this.#told.push(node.fullName);
     const known = this.view.get(node.fullName);

@@ -5,7 +5,7 @@ import { attributes } from '../../ipcache/support/naive-ipcache.ts';
 import { FoldingHandler } from './folding-handler.ts';
 import { claimsOf, rank } from './naive-nodes.ts';
 
-/** What the tests use of a node manager, so that a broken one can stand in for it. */
+/** The part of a node manager that the tests use, so that a mutant can replace it. */
 export type NodesUnderTest = Pick<
   NodeManager,
   | 'nodeUpdated'
@@ -27,7 +27,7 @@ export type NodesUnderTest = Pick<
   | 'restore'
 >;
 
-/** I1: what a handler has folded is what a new one is given. */
+/** I1: the folded calls of a handler are equal to the replay of a new one. */
 export function handlersKnowNodes(manager: NodesUnderTest, folded: FoldingHandler): string[] {
   const fresh = new FoldingHandler();
   manager.subscribe(fresh)();
@@ -45,8 +45,8 @@ export function handlersKnowNodes(manager: NodesUnderTest, folded: FoldingHandle
 }
 
 /**
- * What is said of the addresses that a node has lost is what the IPCache says, whatever it keeps of the claims that it has
- * overruled; and handlers wait for nothing but a stronger source.
+ * The reported holders of lost addresses are those in the IPCache, including retained overruled claims.
+ * Handlers wait only for stronger sources.
  */
 export function lostAddressesAreTold(manager: NodesUnderTest, ipcache: Pick<IPCache, 'get'>): string[] {
   const problems: string[] = [];
@@ -75,8 +75,8 @@ function byAddress(lost: readonly LostAddress[]): string {
 }
 
 /**
- * Every address of a known node is in the IPCache as the node implies, or held by somebody who may hold it; and the
- * IPCache holds nothing in a node's name that the node does not claim.
+ * Every address of a known node is in the IPCache as the node implies, or has a legitimate other holder. The
+ * IPCache has nothing in a node's name that the node does not claim.
  */
 export function addressesAreHeld(
   manager: NodesUnderTest,

@@ -4,7 +4,7 @@ import type { NodeConfiguration } from '../../../src/nodemanager/address-claims.
 import type { NodeSpec } from '../../../src/nodemanager/node-spec.ts';
 import { NaiveIPCache } from '../../ipcache/support/naive-ipcache.ts';
 
-// The precedence table, written down a second time.
+// The precedence table, written independently.
 const RANKS = [
   'unspec',
   'restored',
@@ -19,7 +19,7 @@ const RANKS = [
   'kube-apiserver',
 ];
 
-/** The higher, the stronger. */
+/** Returns the rank of a source; higher is stronger. */
 export function rank(source: string): number {
   return RANKS.indexOf(source);
 }
@@ -28,7 +28,7 @@ export function fullName({ cluster, name }: { readonly cluster: string; readonly
   return `${cluster}/${name}`;
 }
 
-/** The claims of a node in the configuration in which they were last read. Nodes do not change. */
+/** The derived claims of a node, and their configuration. Nodes do not change. */
 interface Derived {
   readonly config: NodeConfiguration;
   readonly claims: ReadonlyMap<string, Claim>;
@@ -36,7 +36,10 @@ interface Derived {
 
 const derived = new WeakMap<NodeSpec, Derived>();
 
-/** Returns what a node claims, address by address. Derived once for each node and configuration, because laws read it at each step. */
+/**
+ * Returns the claims of a node by address. Derived once for each node and configuration, because laws read
+ * them at each step.
+ */
 export function claimsOf(node: NodeSpec, config: NodeConfiguration): ReadonlyMap<string, Claim> {
   const known = derived.get(node);
   if (known !== undefined && isDeepStrictEqual(known.config, config)) return known.claims;
@@ -45,7 +48,7 @@ export function claimsOf(node: NodeSpec, config: NodeConfiguration): ReadonlyMap
   return claims;
 }
 
-/** Derives the claims straight from the sentences of SEMANTICS 4. */
+/** Derives the claims directly from the sentences of SEMANTICS 4. */
 function deriveClaims(node: NodeSpec, config: NodeConfiguration): Map<string, Claim> {
   const given = node.addresses ?? [];
   const ofUnderlay = given.filter(({ ip }) => ip.includes(':') === (config.underlay === 'ipv6'));
@@ -79,9 +82,9 @@ export class NaiveNodes {
   readonly retain: boolean;
   configuration: NodeConfiguration;
   claims: readonly NodeSpec[] = [];
-  /** Claims of others than nodes, by key. */
+  /** Claims that do not belong to nodes, by key. */
   readonly foreign: NaiveIPCache = new NaiveIPCache(true);
-  /** What handlers know: the only thing that depends on history. */
+  /** The nodes that handlers know: the only state that depends on history. */
   announced: ReadonlyMap<string, NodeSpec> = new Map();
 
   constructor(retain: boolean, configuration: NodeConfiguration) {
@@ -105,7 +108,7 @@ export class NaiveNodes {
     return effective;
   }
 
-  /** What the IPCache holds when claims are retained. */
+  /** Returns the expected IPCache if claims are retained. */
   ipcache(): NaiveIPCache {
     const ipcache = new NaiveIPCache(true);
     for (const { key, claim } of this.foreign.claims) ipcache.upsert(key, claim);
@@ -145,7 +148,9 @@ export class NaiveNodes {
     return withdrawn;
   }
 
-  /** Handlers are told of what is not held back: no stronger source has one of the node's addresses. */
+  /**
+   * Announces nodes to handlers that are not withheld: no stronger source has one of the node's addresses.
+   */
   announce(): void {
     const announced = new Map(this.announced);
     const ipcache = this.ipcache();
@@ -161,7 +166,7 @@ export class NaiveNodes {
   }
 }
 
-/** A node as text, to compare. */
+/** Returns a node as text, for comparison. */
 export function text(node: NodeSpec): string {
   const {
     name,

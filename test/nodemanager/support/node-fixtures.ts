@@ -4,12 +4,12 @@ import type { NodeManagerOptions } from '../../../src/nodemanager/node-manager-o
 import type { NodeSpec } from '../../../src/nodemanager/node-spec.ts';
 import { ManualClock } from '../../base/support/manual-clock.ts';
 
-/** A node `east/<name>` announced by the kvstore, unless `fields` say otherwise. */
+/** Returns node `east/<name>` announced by the kvstore, with these fields. */
 export function node(name: string, fields: Partial<NodeSpec> = {}): NodeSpec {
   return { name, cluster: 'east', source: 'kvstore', ...fields };
 }
 
-/** Addresses written as `InternalIP:192.168.0.1`. */
+/** Parses addresses written as `InternalIP:192.168.0.1`. */
 export function addresses(...given: string[]): NonNullable<NodeSpec['addresses']> {
   return given.map((text) => {
     const colon = text.indexOf(':');

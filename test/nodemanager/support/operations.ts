@@ -8,7 +8,7 @@ import type { NodesUnderTest } from './invariants.ts';
 import type { NaiveNodes } from './naive-nodes.ts';
 import { fullName } from './naive-nodes.ts';
 
-/** One call, of the manager or of somebody else who writes to the IPCache. */
+/** One call, of the manager or by another writer of the IPCache. */
 export type Operation =
   | { readonly op: 'update'; readonly node: NodeSpec }
   | { readonly op: 'delete'; readonly cluster: string; readonly name: string; readonly source: Source }
@@ -79,7 +79,7 @@ const operation: fc.Arbitrary<Operation> = fc.oneof(
   { weight: 3, arbitrary: fc.record({ op: fc.constant('free' as const), key, source }) },
 );
 
-/** What is said, the same again now and then, or the same node again with one field of `other`. */
+/** Sometimes adds the same update again, or the same node with one field of `other`. */
 function followedUp(
   said: Operation,
   again: 'no' | 'same' | keyof NodeSpec,
@@ -99,12 +99,12 @@ const followUp = fc.oneof(
   },
 );
 
-/** Histories over a handful of nodes, sources and addresses: collisions of every kind are common. */
+/** Histories over few nodes, sources and addresses: collisions of every kind are common. */
 export const history: fc.Arbitrary<readonly Operation[]> = fc
   .array(fc.tuple(operation, followUp, node), { minLength: 1, maxLength: 20, size: 'max' })
   .map((said) => said.flatMap((one) => followedUp(...one)));
 
-/** Does it to the engines; gives what was returned. */
+/** Applies an operation to the engines. Returns its result. */
 export function apply(
   { manager, ipcache }: { readonly manager: NodesUnderTest; readonly ipcache: IPCache },
   operation: Operation,
@@ -129,7 +129,7 @@ export function apply(
   }
 }
 
-/** The same to the model. */
+/** Applies an operation to the model. */
 export function applyNaively(model: NaiveNodes, operation: Operation): unknown {
   const outcome = applyToClaims(model, operation);
   model.announce();

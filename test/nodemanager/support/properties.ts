@@ -16,17 +16,17 @@ import {
 import { claimsOf, fullName, NaiveNodes, rank, text } from './naive-nodes.ts';
 import { apply, applyNaively, CLUSTERS, history, NAMES, type Operation } from './operations.ts';
 
-/** A manager with the engines around it. */
+/** A manager and its engines. */
 export interface Rig {
   readonly manager: NodesUnderTest;
   readonly ipcache: IPCache;
   readonly clock: ManualClock;
 }
 
-/** Makes a fresh rig in one of the two modes. */
+/** Creates a rig in one of the two modes. */
 export type MakeRig = (retainOverruled: boolean) => Rig;
 
-/** A law of the engine, for any engine and mode; a mutant must break its own. */
+/** A law of the engine, for any engine and mode. Each mutant must break its law. */
 export type Law = (make: MakeRig, retain: boolean) => fc.IRawProperty<unknown>;
 
 function check(problems: readonly string[]): void {
@@ -39,7 +39,7 @@ function expectEqual(what: string, actual: unknown, expected: unknown): void {
   }
 }
 
-/** A node of the engine in the words of the model. */
+/** Returns a node of the engine in the form of the model. */
 function asText(node: Node): string {
   return text(node.fields);
 }
@@ -60,7 +60,7 @@ function effective(manager: NodesUnderTest): readonly (readonly [string, string]
   return texts(Array.from(manager.nodes(), (node) => [node.fullName, node] as const));
 }
 
-/** Prefix → attributes of what a listener of the IPCache is told. */
+/** Returns prefix → attributes, as a listener of the IPCache sees them. */
 function visible(ipcache: IPCache): readonly (readonly [string, string])[] {
   const fresh = new FoldingListener();
   ipcache.subscribe(fresh)();
@@ -70,14 +70,14 @@ function visible(ipcache: IPCache): readonly (readonly [string, string])[] {
 interface Step extends Rig {
   readonly model: NaiveNodes;
   readonly folded: FoldingHandler;
-  /** What the model had announced before. */
+  /** The nodes that the model had announced before. */
   readonly before: ReadonlyMap<string, NodeSpec>;
   readonly operation: Operation;
   readonly outcome: unknown;
   readonly expected: unknown;
 }
 
-/** Runs a history on engine and model side by side and calls `verify` after every step. */
+/** Runs a history on engine and model, and calls `verify` after every step. */
 function together(
   make: MakeRig,
   retain: boolean,
@@ -112,7 +112,7 @@ export const I1_foldEqualsReplay: Law = (make, retain) =>
     });
   });
 
-/** The same when handlers change nodes while they are being told, also while they are replayed to. */
+/** The same if handlers change nodes during calls and replays. */
 export const I1_reentrantHandlers: Law = (make, retain) =>
   fc.property(history, history, fc.nat(20), (operations, echoes, joinAt) => {
     const rig = make(retain);
@@ -270,7 +270,10 @@ export const I10_noOrphans: Law = (make, retain) =>
     },
   );
 
-/** Who holds an address that a node has lost, from the model: as `explain` and `status` say it. */
+/**
+ * Returns the holders of addresses that a node has lost, from the model, in the form of `explain` and
+ * `status`.
+ */
 function lostOf(model: NaiveNodes, ipcache: NaiveIPCache, node: NodeSpec): readonly object[] {
   const owner = fullName(node);
   return [...claimsOf(node, model.configuration).keys()].flatMap((ip) => {
@@ -285,7 +288,7 @@ function byAddress(lost: readonly object[]): readonly string[] {
   return lost.map((each) => JSON.stringify(each)).sort();
 }
 
-/** What the manager says of itself and of each node; and a checkpoint brings all of it back. */
+/** The answers about the manager and each node; a checkpoint restores all of them. */
 export const answers: Law = (make, retain) =>
   fc.property(history, (operations) => {
     const counts = new Map<string, number>();
@@ -369,7 +372,7 @@ export const answers: Law = (make, retain) =>
     });
   });
 
-/** A checkpoint that went through JSON brings back every node but the local one, as restored. */
+/** A checkpoint that was converted to JSON and back restores every node but the local one. */
 export const checkpoints: Law = (make, retain) =>
   fc.property(history, (operations) => {
     const [{ manager }, next] = [make(retain), make(retain)];

@@ -8,14 +8,14 @@ import { apply, history, type Operation } from './operations.ts';
 import type { Rig } from './properties.ts';
 import { type Mood, ScheduledHandler } from './scheduled-handler.ts';
 
-/** A rig whose manager can be waited for, and ended. */
+/** A rig whose manager can be waited for and ended. */
 export type RacingRig = Rig & {
   readonly manager: Pick<NodeManager, 'whenApplied' | 'startValidation' | 'close' | 'status'>;
 };
 
 const mood: fc.Arbitrary<Mood> = fc.constantFrom('works', 'works', 'fails', 'works-but-fails');
 
-/** Steps of a race: what sources do, time that passes, calls that end. */
+/** Steps of a race: operations, passing time, ending calls. */
 type Move = Operation | { readonly op: 'wait'; readonly ms: number } | { readonly op: 'end-a-call' };
 
 const moves: fc.Arbitrary<readonly Move[]> = fc
@@ -41,7 +41,7 @@ const moves: fc.Arbitrary<readonly Move[]> = fc
     return mixed;
   });
 
-/** Lets everything that can happen happen: calls end, backoffs pass, until nothing is left to do. */
+/** Ends calls and backoffs until nothing is left to do. */
 async function quiesce(scheduler: fc.Scheduler, clock: ManualClock): Promise<void> {
   for (let i = 0; i < 200; i++) {
     while (scheduler.count() > 0) await scheduler.waitOne();
@@ -53,8 +53,8 @@ async function quiesce(scheduler: fc.Scheduler, clock: ManualClock): Promise<voi
 }
 
 /**
- * I1 under races: whatever the order in which calls end, whichever fail, whatever happens meanwhile: when all has
- * come to rest, the datapath has exactly what a new handler would be told, each node in one version.
+ * I1 under races: whatever the order in which calls end or fail, the datapath at rest has exactly the nodes
+ * of a new handler, each in one version.
  */
 export function I1_asynchronousHandlersCatchUp(make: () => RacingRig): fc.IAsyncPropertyWithHooks<unknown> {
   return fc.asyncProperty(
@@ -93,8 +93,8 @@ export function I1_asynchronousHandlersCatchUp(make: () => RacingRig): fc.IAsync
 }
 
 /**
- * The end under races: it may come at any time, by the manager or by the handler's leaving. Then nothing is called any
- * more, what runs has been told to give up, no timer is left, and whoever waits is let go, whatever still happens.
+ * The end under races, at any time, by closing the manager or by unsubscribing the handler. Afterwards
+ * nothing is called, running calls are aborted, no timer is left, and all waiters are resolved.
  */
 export function stoppingEndsEverything(make: () => RacingRig): fc.IAsyncPropertyWithHooks<unknown> {
   return fc.asyncProperty(

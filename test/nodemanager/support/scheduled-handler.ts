@@ -3,23 +3,23 @@ import type { NodeConfiguration } from '../../../src/nodemanager/address-claims.
 import type { Node } from '../../../src/nodemanager/node.ts';
 import type { NodeHandler } from '../../../src/nodemanager/node-handler.ts';
 
-/** How a call ends: it works; it does nothing and fails; it does its work and fails all the same. */
+/** The result of a call: it works; it fails without effect; it works but fails. */
 export type Mood = 'works' | 'fails' | 'works-but-fails';
 
-/** Stands for the configuration among the calls that run. */
+/** Name of the configuration among the running calls. */
 const CONFIGURATION = 'the configuration';
 
 /**
- * A datapath whose calls end when a scheduler says so, and not always well. What it has in place is a set of versions,
- * as routes would be: a call that fails halfway leaves more than one of a node.
+ * A datapath whose calls end, successfully or not, when a scheduler says so. Its content is a set of
+ * versions, like routes: a call that fails halfway leaves several versions of a node.
  */
 export class ScheduledHandler implements NodeHandler {
-  /** Versions in place, by node. */
+  /** Present versions by node. */
   readonly inPlace: Map<string, Set<Node>> = new Map();
   readonly complaints: string[] = [];
-  /** The last one that was told with success. */
+  /** The last configuration that was delivered successfully. */
   configuration: NodeConfiguration | undefined;
-  /** Set when it is over: a call after that is a complaint. */
+  /** Set at the end: later calls are violations. */
   ended = false;
   readonly #scheduler: fc.Scheduler;
   readonly #mood: () => Mood;
@@ -60,12 +60,12 @@ export class ScheduledHandler implements NodeHandler {
     });
   }
 
-  /** Whether every call that runs has been told to give up. */
+  /** True if every running call has been aborted. */
   get allAborted(): boolean {
     return [...this.#running.values()].every(({ aborted }) => aborted);
   }
 
-  /** What is in place, each node once; complains of nodes of which several versions are. */
+  /** Returns the present nodes; records a violation for nodes with several versions. */
   view(): ReadonlyMap<string, Node> {
     const view = new Map<string, Node>();
     for (const [name, versions] of this.inPlace) {

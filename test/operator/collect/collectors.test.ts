@@ -149,7 +149,7 @@ describe('the collectors of an operator', () => {
     );
     if (crd === undefined || slices === undefined) throw new Error('no such kind');
     api.stopServing(crd);
-    api.stopServing(slices); // a cluster need not have them
+    api.stopServing(slices); // a cluster may lack them
     api.deny('list', 'nodes');
     api.deny('delete', 'ciliumendpoints');
     await endpoint('a', 'gone', 1001);

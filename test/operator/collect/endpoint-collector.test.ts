@@ -9,7 +9,7 @@ import { Fate, type Happening, round, TinyCluster } from '../support/tiny-cluste
 const INTERVAL = 300_000;
 const ENDPOINTS = { group: 'cilium.io', version: 'v2', plural: 'ciliumendpoints' };
 const KEY = 'shop/web-0';
-/** Which life of the pod an agent has written the endpoint for: only the model looks at it. */
+/** The life of the pod for which an agent has written the endpoint. Only the model reads it. */
 const FOR = 'writtenFor';
 
 /** A StatefulSet's pod, the agent that writes its endpoint, and an operator. */
@@ -71,7 +71,10 @@ class World {
     this.cluster.put('pods', KEY, { status: { phase: 'Running', podIP, podIPs: [{ ip: podIP }] } });
   }
 
-  /** As an agent does: makes it with its pod as the owner, or writes what is there of its name. */
+  /**
+   * Writes like an agent: creates the endpoint with its pod as the owner, or updates the existing one of the
+   * name.
+   */
   write(owned = true): void {
     const pod = this.cluster.get1('pods', KEY);
     if (pod === undefined) throw new Error('there is no pod to write for');
@@ -112,7 +115,7 @@ class World {
 
 type Round = (number: number) => Promise<void>;
 interface Rule {
-  /** A round of a new operator's. */
+  /** Begins a round of a new operator. */
   begin(world: World): Round;
 }
 
@@ -123,7 +126,7 @@ const ours: Rule = {
   },
 };
 
-/** What it does in one look at what it has seen: `isStale` is told of the pod of that name, if it has seen one. */
+/** Decides from one look: `isStale` receives the pod of that name, if it was seen. */
 function upstream(isStale: (pod: KubernetesObject | undefined) => boolean, withUid: boolean): Rule {
   return {
     begin: ({ cluster }) => {
@@ -142,10 +145,13 @@ function upstream(isStale: (pod: KubernetesObject | undefined) => boolean, withU
 const finished = (pod: KubernetesObject | undefined): boolean =>
   pod === undefined || (pod['status'] as { phase: string }).phase !== 'Running';
 
-/** `running`: a pod and its endpoint. `gone`: the pod is no more, and was seen to go. `empty`: neither is there yet. */
+/**
+ * `running`: a pod and its endpoint. `gone`: the pod was deleted, which was seen. `empty`: neither exists
+ * yet.
+ */
 type Start = 'running' | 'gone' | 'empty';
 
-/** Every history with so many happenings; what went wrong first, if anything did. */
+/** Runs every history with this number of events. Returns the first error. */
 async function histories(
   rule: Rule,
   start: Start,
@@ -170,7 +176,7 @@ async function histories(
       await next(number);
     }
     first ??= world.inUseDeleted[0];
-    // From here on nothing happens, and everything is seen: what nobody uses is gone two rounds later.
+    // From here on nothing changes, and everything is seen: an unused object is deleted two rounds later.
     world.cluster.before = () => {};
     for (let number = 3; number <= 5; number++) {
       world.cluster.see('pods', 'ciliumendpoints');
@@ -215,7 +221,7 @@ describe('the collector of endpoints, in every small history', () => {
       isThere.push(cluster.get1('ciliumendpoints', KEY) !== undefined);
       if (writes) cluster.put('ciliumendpoints', KEY);
     }
-    // Too young, marked, another version marked, gone.
+    // Too young, marked, another version marked, deleted.
     expect(isThere).toEqual([true, true, true, false]);
   });
 
@@ -230,7 +236,10 @@ describe('the collector of endpoints, in every small history', () => {
   });
 });
 
-/** The rule by owners, in two rounds: who is owned by a pod of another life, or of none, is deleted. */
+/**
+ * The rule by owners, in two rounds: an endpoint is deleted if it is owned by a pod of another life, or by no
+ * pod.
+ */
 const byOwner: Rule = {
   begin: ({ cluster }) => {
     const [seen, pods] = [cluster.observed('ciliumendpoints'), cluster.observed('pods')];
@@ -258,7 +267,7 @@ it('an endpoint that a recreated pod has taken over is kept, and the agent that 
     world.makePod();
     world.write();
     cluster.drop('pods', KEY);
-    world.makePod(); // on another node, whose agent finds the endpoint of the name and its former owner
+    world.makePod(); // on another node, whose agent finds the endpoint of the name with its former owner
     world.write();
     for (let number = 1; number <= 4; number++) {
       cluster.see('pods', 'ciliumendpoints');

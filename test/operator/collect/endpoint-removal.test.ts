@@ -93,7 +93,7 @@ it('all CiliumEndpoints are deleted only if configured explicitly, once, and ret
     lastFailure: { message: expect.stringContaining('grant the verb "delete"') },
   });
   world.api.allow('delete', 'ciliumendpoints');
-  // Another life of one of them is not among those that are to go.
+  // Another life of an object is not among those to be deleted.
   await world.endpoints.delete('b');
   await world.endpoints.create('b');
   await advance(world.clock, 10_000);

@@ -20,8 +20,8 @@ function annotations(identity: KubernetesObject | undefined): Readonly<Record<st
 }
 
 /**
- * An identity; an agent that sees it late, takes a mark off what it uses, and writes its endpoint some time later; a slice that
- * names it in the endpoint's place; an operator whose view of endpoints may stay behind for ever.
+ * An identity and its users. An agent sees it late, unmarks an identity that it uses, and writes its endpoint
+ * later. A slice names it instead of the endpoint. The operator's view of endpoints may lag for ever.
  */
 class World {
   readonly clock = new ManualClock();
@@ -29,7 +29,7 @@ class World {
   readonly inUseDeleted: string[] = [];
   readonly fate: Fate;
   crashed = false;
-  /** What the agent knows of the identity: as of the last round at the oldest. */
+  /** The agent's view of the identity, from the last round or later. */
   agentSees: KubernetesObject | undefined;
   claimed = false;
 
@@ -75,7 +75,7 @@ class World {
     this.agentSees = this.cluster.get1('ciliumidentities', KEY);
   }
 
-  /** It uses what it sees; a mark it takes off first, at the version that it saw. */
+  /** Uses the identity that it sees. First removes a mark, at the version that it saw. */
   claim(): void {
     const seen = this.agentSees;
     const now = this.cluster.get1('ciliumidentities', KEY);
@@ -86,7 +86,7 @@ class World {
     this.claimed = true;
   }
 
-  /** One that is gone meanwhile is made again, as agents do. */
+  /** Creates a deleted identity again, like agents. */
   name(plural: 'ciliumendpoints' | 'ciliumendpointslices'): void {
     this.claimed = false;
     if (this.cluster.get1('ciliumidentities', KEY) === undefined) this.cluster.put('ciliumidentities', KEY);
@@ -95,7 +95,7 @@ class World {
     else this.cluster.put(plural, '/ces-1', { endpoints: [{ name: 'a', id: 1001 }] });
   }
 
-  /** What takes less than a round has happened when the next begins. */
+  /** Completes everything that takes less than a round before the next one begins. */
   passRound(): void {
     this.clock.advance(ROUND);
     this.look();
@@ -126,7 +126,7 @@ const ours: Begin = (world) => {
   return (number) => round(collector, number);
 };
 
-/** What upstream does with what it has seen, whether that is all there is or not. */
+/** Upstream's rule on what it has seen, complete or not. */
 function upstream(withMark: boolean): Begin {
   return ({ cluster, clock }) => {
     const identities = cluster.observed('ciliumidentities');
@@ -160,7 +160,7 @@ async function histories(begin: Begin, most: number): Promise<{ ways: number; fi
     cluster.put('ciliumidentities', KEY);
     cluster.see('ciliumidentities', 'ciliumendpoints', 'ciliumendpointslices');
     world.look();
-    // First seen in 1, marked in 3, seen marked in 4, deleted in 6.
+    // First seen in round 1, marked in 3, seen marked in 4, deleted in 6.
     for (let number = 1; number <= 6; number++) {
       world.passRound();
       if (world.crashed) next = begin(world);

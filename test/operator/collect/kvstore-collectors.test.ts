@@ -14,7 +14,7 @@ const MASTER = identityKey(300);
 const LOCKS = 'cilium/state/identities/v1/locks/';
 const RANGE = { min: 256, max: 65_535 };
 
-/** Nothing takes time. */
+/** A clock on which nothing takes time. */
 const AT_ONCE: Clock = {
   now: () => 0,
   wallTime: () => 0,
@@ -24,11 +24,11 @@ const AT_ONCE: Clock = {
   },
 };
 
-/** A kvstore of a few keys; something may happen before each call of the collector. */
+/** A kvstore of a few keys. Events may happen before each call of the collector. */
 class TinyKvstore {
   readonly keys: Map<string, KeyValue> = new Map();
   #revision = 0;
-  /** Whether the collector holds the allocator's lock. */
+  /** True if the collector holds the allocator's lock. */
   locked = false;
   before: () => void = () => {};
   onDelete: (key: string) => void = () => {};
@@ -64,7 +64,7 @@ class TinyKvstore {
         return this.keys.delete(key);
       },
     };
-    return backend as KvstoreBackend; // as much of it as collections use
+    return backend as KvstoreBackend; // the part of it that collectors use
   }
 }
 
@@ -81,7 +81,7 @@ const ours: Begin = (kvstore) => {
   return () => collector.round(new AbortController().signal);
 };
 
-/** One look, without a lock: what a collector of one round would do. */
+/** One look without a lock, like a collector with one round. */
 const inOneRound: Begin = (kvstore) => {
   const { list } = identityCollection(kvstore.backend(), RANGE);
   const backend = kvstore.backend();
@@ -91,7 +91,10 @@ const inOneRound: Begin = (kvstore) => {
   };
 };
 
-/** Nodes that use an identity and stop to, under the allocator's lock as they do, and a collector that crashes. */
+/**
+ * Nodes that begin and stop using an identity, under the allocator's lock like real ones, and a collector
+ * that crashes.
+ */
 async function histories(begin: Begin, most: number): Promise<{ ways: number; first: string | undefined }> {
   let first: string | undefined;
   const ways = await explore(async (choose: Choose) => {
@@ -159,7 +162,7 @@ describe('the collector of identities in a kvstore', () => {
   });
 });
 
-/** 1.8: who has no slave key in two rounds is deleted under the lock, whatever its number. */
+/** 1.8: an identity without a slave key in two rounds is deleted under the lock, whatever its number. */
 const ofAnyCluster: Begin = (kvstore) => {
   const backend = kvstore.backend();
   const marked = new Map<string, number>();
@@ -224,7 +227,7 @@ describe('the collector of locks', () => {
         const isWaiting = [...kvstore.keys.values()].some(
           (other) => other.createRevision < (kvstore.keys.get(key)?.createRevision ?? 0),
         );
-        // It was there when the round before began to look, and nothing that is older is still there.
+        // It existed when the previous round began to look, and nothing older still exists.
         if (isWaiting || number - (rounds.get(key) ?? 0) < 1)
           first ??= `${textOfBytes(bytesOfText(key))}: ${fate.log.join(', ')}`;
       };

@@ -7,7 +7,7 @@ const CILIUM_NODES = { group: 'cilium.io', version: 'v2', plural: 'ciliumnodes' 
 const KEY = '/n1';
 const FOR = 'writtenFor';
 
-/** A node that comes and goes, its agent, and an operator. */
+/** A node that is created and deleted, its agent, and an operator. */
 class World {
   readonly cluster = new TinyCluster();
   readonly inUseDeleted: string[] = [];
@@ -53,7 +53,7 @@ const ours: Begin = ({ cluster }) => {
   return (number) => round(collector, number);
 };
 
-/** 1.17: a mark stays where the Node returns; what was marked in any earlier round goes. */
+/** 1.17: a mark remains if the Node returns; a node that was marked in any earlier round is deleted. */
 const upstream: Begin = ({ cluster }) => {
   const [ciliumNodes, nodes] = [cluster.observed('ciliumnodes'), cluster.observed('nodes')];
   const marked = new Set<string>();

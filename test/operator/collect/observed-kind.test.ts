@@ -17,7 +17,7 @@ function object(name: string, more: object = {}, namespace: string | undefined =
   return { metadata: namespace === undefined ? metadata : { ...metadata, namespace }, ...more };
 }
 
-/** A source that says what a test tells it to. */
+/** A source whose events the test sends. */
 class Source {
   status: Partial<ResourceStatus> = { state: 'listing', listed: false };
   readonly sinks: ResourceSink[] = [];
@@ -28,7 +28,7 @@ class Source {
       this.sinks.push(sink);
       this.signals.push(options?.signal);
       return {
-        status: () => this.status as ResourceStatus, // as much of it as is looked at
+        status: () => this.status as ResourceStatus, // the part of it that is read
         waitForListed: () => Promise.resolve(),
         stopped: Promise.resolve(),
       };

@@ -28,7 +28,10 @@ function policy(nodes: readonly string[], lastUpdated = OLD): KubernetesObject {
   return { metadata: { name: 'p', uid: 'u', resourceVersion: '1' }, status: { nodes: entries } };
 }
 
-/** 1.8.11: what remains after the first chunk is sent again and again, for nothing takes it out of `remaining`. */
+/**
+ * 1.8.11: the entries after the first chunk are sent repeatedly, because nothing removes them from
+ * `remaining`.
+ */
 function* patchesOfUpstream(entries: ReadonlyMap<string, string>): Generator<readonly PatchOperation[]> {
   let now: readonly PatchOperation[] = [...entries].flatMap(([node, value]): readonly PatchOperation[] => {
     const path = `/status/nodes/${node}`;
@@ -76,7 +79,10 @@ describe('the collector of policy status', () => {
   it('sends as many patches as necessary, each of at most 10,000 operations; upstream repeats the second for ever', () => {
     const nodes = Array.from({ length: 5001 }, (_, i) => `n${i}`);
     const entries = new Map(nodes.map((name) => [name, OLD]));
-    /** What is left, and whether the sender has come to an end after so many requests; what is refused is only logged. */
+    /**
+     * Returns the remaining entries, and if the sender ended within a number of requests. Refused requests
+     * are only logged.
+     */
     const sent = (patches: Iterable<readonly PatchOperation[]>): { left: unknown; isOver: boolean } => {
       let left: unknown = policy(nodes);
       let requests = 0;
@@ -132,7 +138,7 @@ describe('the collector of policy status', () => {
     await backend.update(nodeKey('atlantic', 'late'), bytesOfText('{}'));
     await round(collector, 2);
     expect(await names()).toEqual(['n1', 'late']);
-    // Written between list and patch: the test of the patch fails.
+    // Written between list and patch, so that the test of the patch fails.
     await backend.delete(nodeKey('atlantic', 'late'));
     await round(collector, 3);
     api.faults.order({ do: 'hang' }, { matches: ({ method }) => method === 'PATCH' });

@@ -17,7 +17,10 @@ function entriesOf(policy: KubernetesObject | undefined): Entries {
   return (policy?.['status'] as { nodes: Entries } | undefined)?.nodes ?? {};
 }
 
-/** A policy; a node whose key comes and goes while its agent lives; another node that is always there; an operator. */
+/**
+ * A policy, a node whose key is deleted and written while its agent lives, another node that always exists,
+ * and an operator.
+ */
 class World {
   readonly clock = new ManualClock();
   readonly cluster = new TinyCluster();
@@ -25,10 +28,12 @@ class World {
   readonly fate: Fate;
   crashed = false;
   hasKey = true;
-  /** What upstream's store has of the kvstore: it is followed, and may be behind. */
+  /** Upstream's store of the kvstore, which is followed and may lag. */
   seesKey = true;
   #requests = 0;
-  /** Before which request the key was put last: what comes after the last question cannot be seen by anyone. */
+  /**
+   * The request before which the key was last put. A change after the last request is invisible to everyone.
+   */
   #keyPutAt = 0;
 
   constructor(choose: Choose, most: number, { mayBeBehind }: Rule) {
@@ -95,7 +100,7 @@ class World {
 }
 
 interface Rule {
-  /** It looks at a store that follows the kvstore. */
+  /** True if it reads a store that follows the kvstore. */
   readonly mayBeBehind: boolean;
   begin(world: World): (number: number) => Promise<void>;
 }
@@ -117,7 +122,7 @@ const ours: Rule = {
   },
 };
 
-/** 1.8: in one look at a store that may be behind; what was written since the last run stays. */
+/** 1.8: one look at a store that may lag; entries written since the last run are kept. */
 const upstream: Rule = {
   mayBeBehind: true,
   begin: (world) => async () => {
@@ -139,7 +144,7 @@ const upstream: Rule = {
   },
 };
 
-/** Every history with so many happenings; what went wrong first, if anything did. */
+/** Runs every history with this number of events. Returns the first error. */
 async function histories(
   rule: Rule,
   hasKey: boolean,

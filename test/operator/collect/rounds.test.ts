@@ -20,7 +20,7 @@ describe('a duty that works in rounds', () => {
   let clock: ManualClock;
   let ended: AbortController;
   let running: Promise<void>;
-  /** When its rounds began. */
+  /** Start times of its rounds. */
   let begun: number[];
   let round: (report: RoundReport, signal: AbortSignal) => Promise<void>;
   let lacks: string | undefined;
@@ -87,7 +87,7 @@ describe('a duty that works in rounds', () => {
       lastRoundMs: 3_600_000 + INTERVAL,
       nextRoundMs: 3_600_000 + 2 * INTERVAL,
     });
-    takes = 90_000; // longer than an interval: the next begins at once
+    takes = 90_000; // longer than an interval: the next round begins at once
     await advance(clock, 40_000 + takes - 1);
     takes = 0;
     await advance(clock, 1 + INTERVAL);

@@ -13,7 +13,7 @@ const RESTARTED = 5 * 60_000;
 const PODS = { group: '', version: 'v1', plural: 'pods' };
 const KEY = 'kube-system/dns';
 
-/** A DNS pod that comes and goes, its agent, and an operator that may be behind. */
+/** A DNS pod that is created and deleted, its agent, and an operator that may lag. */
 class World {
   readonly clock = new ManualClock();
   readonly cluster = new TinyCluster();
@@ -21,7 +21,10 @@ class World {
   readonly fate: Fate;
   crashed = false;
   #requests = 0;
-  /** Before which request the endpoint was made: what comes after the last question cannot be seen by anyone. */
+  /**
+   * The request before which the endpoint was created. A change after the last request is invisible to
+   * everyone.
+   */
   #managedAt = 0;
   #restartedAt = Number.NEGATIVE_INFINITY;
 
@@ -71,7 +74,7 @@ class World {
     };
   }
 
-  /** As a Deployment does: started when it is made, long ago if `ageMs` says so. */
+  /** Creates the pod like a Deployment. `ageMs`: it was started this long ago. */
   makePod(ageMs = 0): void {
     const startTime = new Date(this.clock.wallTime() - ageMs).toISOString();
     this.cluster.put('pods', KEY, { status: { phase: 'Running', startTime } });
@@ -86,7 +89,7 @@ const ours: Begin = ({ cluster, clock }) => {
   return (number) => round(collector, number);
 };
 
-/** Both versions: what was seen is deleted by its name. */
+/** Both versions: a seen object is deleted by its name. */
 const upstream: Begin = ({ cluster, clock }) => {
   const [pods, endpoints] = [cluster.observed('pods'), cluster.observed('ciliumendpoints')];
   const restarted = new Map<string, number>();
@@ -101,7 +104,7 @@ const upstream: Begin = ({ cluster, clock }) => {
   };
 };
 
-/** Every history with so many happenings; what went wrong first, if anything did. */
+/** Runs every history with this number of events. Returns the first error. */
 async function histories(begin: Begin, most: number): Promise<{ ways: number; first: string | undefined }> {
   let first: string | undefined;
   const ways = await explore(async (choose) => {

@@ -29,7 +29,7 @@ class World {
     return (body as { spec?: unknown }).spec;
   }
 
-  /** Those who would delete now. */
+  /** The candidates that would delete now. */
   get deleting(): readonly Candidate[] {
     return this.candidates.filter(({ election }) => election.mayDelete());
   }
@@ -109,7 +109,7 @@ describe('a leader election', () => {
     one.pause.stop();
     await advance(world.clock, 30_000);
     expect(two.election.mayDelete()).toBe(true);
-    // What IsLeader of client-go looks at is the record that was seen last.
+    // IsLeader of client-go checks the last seen record.
     const isLeader = (seen: { readonly holderIdentity: string }, identity: string): boolean =>
       seen.holderIdentity === identity;
     expect(isLeader(lastSeen, 'one')).toBe(true);
@@ -195,14 +195,14 @@ describe('a leader election', () => {
     const one = world.add('one');
     one.transport.delayMs = [0, 2000];
     one.start();
-    await advance(world.clock, 3000); // it has looked, and the answer to its first write is on its way
+    await advance(world.clock, 3000); // it has read the lease, and the answer to its first write is on its way
     expect(await world.spec()).toMatchObject({ holderIdentity: 'one' });
     expect(one.working).toBe(false);
     const ended = one.end();
     await advance(world.clock, 5000);
     await ended;
     expect(await world.spec()).toMatchObject({ holderIdentity: '' });
-    expect(one.election.status()).toMatchObject({ state: 'idle', failures: 0 }); // to be ended is none
+    expect(one.election.status()).toMatchObject({ state: 'idle', failures: 0 }); // ending is not a problem
     const two = world.add('two');
     two.start();
     await settle();
@@ -240,7 +240,7 @@ describe('a leader election', () => {
     | { readonly do: 'lose'; readonly who: number; readonly what: 'nothing' | 'requests' | 'answers' }
     | { readonly do: 'pause' | 'go' | 'end' | 'start'; readonly who: number }
     | { readonly do: 'wall'; readonly who: number; readonly ms: number };
-  // Mostly the one who leads: what happens to the others matters little.
+  // Mostly the leader: events of the others matter little.
   const who = fc.oneof({ weight: 2, arbitrary: fc.constant(LEADER) }, fc.nat(2));
   const ms = (max: number): fc.Arbitrary<number> => fc.integer({ min: 0, max });
   const action: fc.Arbitrary<Deed> = fc.oneof(
@@ -457,7 +457,7 @@ describe('the Lease of an election', () => {
     mayStand = true;
     await advance(world.clock, 5_000);
     expect(one.working).toBe(true);
-    mayStand = false; // of a candidate alone
+    mayStand = false; // of a candidate only
     await advance(world.clock, 20_000);
     expect(one.election.mayDelete()).toBe(true);
     await world.end();
@@ -471,7 +471,7 @@ describe('the Lease of an election', () => {
     const lease = await world.leases.ask({ path: world.leases.path(LEASE) });
     const body = { ...(lease.body as object), ...spec('thief') };
     await world.leases.ask({ method: 'PUT', path: world.leases.path(LEASE), body });
-    await advance(world.clock, 5000); // at its next renewal, which is a conflict, and the look after that
+    await advance(world.clock, 5000); // at its next renewal, which is a conflict, and the read after that
     expect([one.working, one.election.status().holder]).toEqual([false, 'thief']);
     expect(await world.spec()).toMatchObject({ holderIdentity: 'thief' });
     await world.end();
@@ -536,13 +536,13 @@ describe('the Lease of an election', () => {
     expect([leader.working, other.working]).toEqual([true, false]);
     await advance(world.clock, 31_900);
     expect([one, two].map(({ election }) => election.status().failures)).toEqual([0, 0]);
-    // Once at first, with a write that came too late, and then every 3.2 s and what the way takes.
+    // Once at first, with a write that came too late, and then every 3.2 s plus the time of the link.
     if (other === two) expect(asked).toEqual(['GET', 'POST', ...new Array(9).fill('GET')]);
     const before = asked.length;
     if (other === two) void two.end();
     await settle(10);
     await advance(world.clock, 60_000);
-    if (other === two) expect(asked.length - before).toBeLessThanOrEqual(2); // what it asked for may have been made
+    if (other === two) expect(asked.length - before).toBeLessThanOrEqual(2); // the requested write may have been made
     await world.end();
   });
 

@@ -38,7 +38,7 @@ const etcds: EtcdProcess[] = [];
 const clusters: OperatedCluster[] = [];
 const agents: Agent[] = [];
 const running = new Map<string, RunningOperator>();
-/** What Kubernetes has, by cluster: from this, and nothing else, the model is made. */
+/** The content of Kubernetes, by cluster. The model is made only from it. */
 const objects = new Map<string, Map<string, Manifest>>();
 const folder = mkdtempSync(join(tmpdir(), 'operators-'));
 
@@ -131,7 +131,7 @@ function namespace(isGlobal: boolean): readonly Manifest[] {
   return [{ apiVersion: 'v1', kind: 'Namespace', metadata: { name: 'shop', annotations } }];
 }
 
-/** One change of one cluster, whatever it does to what is there. */
+/** Makes one random change of a cluster. */
 async function edit(cluster: OperatedCluster): Promise<void> {
   const [i, version] = [any(3), any(5)];
   const name = SERVICES[i] ?? 's0';
@@ -141,7 +141,7 @@ async function edit(cluster: OperatedCluster): Promise<void> {
     case 0:
       return apply(cluster, node(cluster, i, version));
     case 1:
-      return remove(cluster, node(cluster, i, version).slice(0, 1)); // its CiliumNode is the collector's
+      return remove(cluster, node(cluster, i, version).slice(0, 1)); // its CiliumNode is deleted by the collector
     case 2:
       return apply(cluster, endpoint(cluster, i, i * 10 + version));
     case 3:
@@ -153,7 +153,7 @@ async function edit(cluster: OperatedCluster): Promise<void> {
   }
 }
 
-/** What an agent of `own` holds when it holds what the objects of all clusters say: naive on purpose. */
+/** Returns the content of an agent of `own` if it has all objects of all clusters: naive on purpose. */
 function model(own: string): readonly string[] {
   const lines: string[] = [];
   for (const cluster of clusters) {
@@ -261,7 +261,7 @@ it('three operators build a mesh in which every agent has the state of the objec
   for (const cluster of clusters) for (let i = 0; i < 6; i++) await edit(cluster);
   await agree('after edits');
 
-  // The leader ends, edits go on, and the other operator takes the lease that was given back.
+  // The leader ends, edits continue, and the other operator takes the released lease.
   expect(await running.get(first.name)?.stop()).toBe(0);
   running.set(first.name, second);
   for (let i = 0; i < 6; i++) await edit(first);
@@ -290,7 +290,7 @@ it('another operator takes over from one that is killed or disconnected from the
     await until(`${next.name} stands`, async () => (await statusOf(next))?.election?.state === 'candidate');
     running.set(cluster.name, next);
   }
-  // What each leader has to take away in the moment in which it is lost, and what the next one does.
+  // Keys that each leader must delete just when it is lost, and those of the next one.
   const shared = (cluster: OperatedCluster): readonly Manifest[] => service(cluster, 's0', true, 3);
   for (const cluster of clusters)
     await apply(cluster, [...namespace(true), ...shared(cluster), ...node(cluster, 2, 1)]);
@@ -305,7 +305,7 @@ it('another operator takes over from one that is killed or disconnected from the
   for (const cluster of clusters)
     await remove(cluster, [...node(cluster, 2, 1).slice(0, 1), ...shared(cluster)]);
   for (const { name } of [killed, partitioned]) await published(running.get(name) as RunningOperator);
-  // The one that is cut off from the API server still sees this, and would collect it.
+  // The leader that is cut off from the API server still sees this key, and would collect it.
   const lock = 'cilium/state/identities/v1/locks/k8s:app=x;/1';
   await partitioned.etcd.ctl(['put', lock], 'held');
   await until('the lock is collected', async () => (await partitioned.etcd.ctl(['get', lock])) === '');
@@ -314,7 +314,7 @@ it('another operator takes over from one that is killed or disconnected from the
 
   expect(await lost?.ended).toBe(1);
   expect(clusters.flatMap((cluster) => cluster.trespasses(FAST_LEASE_MS))).toEqual([]);
-  // Nothing is proven by operators that delete nothing: each leader has, in both stores.
+  // Operators that delete nothing prove nothing: each leader must have deleted in both stores.
   const who = (store: RegExp): ReadonlySet<string> =>
     new Set(
       clusters.flatMap(({ history }) =>
@@ -327,9 +327,9 @@ it('another operator takes over from one that is killed or disconnected from the
   }
 });
 
-// At the same time: each of them waits for a round that comes seconds later.
+// At the same time, because each of them waits seconds for a round.
 describe.concurrent('an operator with a problem', () => {
-  /** What failed last of each duty. */
+  /** Returns the last error of each duty. */
   async function failures(operator: RunningOperator): Promise<Readonly<Record<string, string>>> {
     const { duties = [] } = (await statusOf(operator)) ?? {};
     return Object.fromEntries(
@@ -548,7 +548,7 @@ it('deploy/base/operator.yaml grants the reads of operators and the writes of th
   const optional = rightsOf(
     parse([...text.matchAll(/^ {2}# (- \{.*)$/gm)].map(([, rule]) => rule).join('\n')),
   );
-  // What depends on what there is to collect.
+  // Settings that depend on what can be collected.
   const collecting = [
     ...['ciliumendpoints delete', 'ciliumidentities delete', 'ciliumidentities get'],
     ...['ciliumidentities update', 'ciliumnodes delete', 'ciliumnodes get'],
@@ -560,7 +560,8 @@ it('deploy/base/operator.yaml grants the reads of operators and the writes of th
   );
   const needed = [...new Set([...asked, ...collecting, ...core])];
   expect([...granted].sort()).toEqual(needed.sort());
-  // What servers without slices, the collector of DNS pods, that of policies, the slices and the exports need on top.
+  // Additional permissions for servers without slices, the collectors of DNS pods and policies, the slices
+  // and the exports.
   expect([...new Set(optional)].sort()).toEqual(
     [
       ...['/endpoints list', '/endpoints watch', '/pods delete', 'cilium.io/ciliumendpoints get'],

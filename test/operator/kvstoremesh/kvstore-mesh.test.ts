@@ -24,7 +24,7 @@ beforeEach(() => {
 });
 afterEach(() => copied.stop());
 
-/** Cluster `a` with one IP, copied. */
+/** Copies cluster `a` with one IP. */
 async function copy(): Promise<void> {
   writeIP(copied.remote, '10.0.0.1', 0x1_0100);
   copied.add();
@@ -94,7 +94,7 @@ describe('the copy of a cluster', () => {
       const copy = copied.copy();
       expect(JSON.parse(copy[CONFIG] ?? '').capabilities.serviceExportsEnabled).toBe(enabled);
       expect(copy['cilium/cache/serviceexports/v1/a/ns/web']).toBeUndefined();
-      expect(canary in copy).toBe(enabled !== true); // written for what is not copied, as upstream
+      expect(canary in copy).toBe(enabled !== true); // also written for resources that are not copied, like upstream
       completeCluster(copied.remote, 'a', ['serviceexports']);
       await settle(30);
       expect(copied.copy()['cilium/cache/serviceexports/v1/a/ns/web']).toBe(enabled ? '{"a":1}' : undefined);
@@ -344,7 +344,7 @@ describe('the copy of a cluster', () => {
     });
     copied.add();
     await settle(30);
-    expect(before).toEqual([[IP], []]); // at first what was inherited stays readable
+    expect(before).toEqual([[IP], []]); // at first inherited keys stay readable
     expect(copied.copy(CONFIG)[CONFIG]).toContain('"id":3');
     expect(copied.copy()).toHaveProperty([IP]);
   });

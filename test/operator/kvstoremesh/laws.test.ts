@@ -10,7 +10,7 @@ import {
 } from '../../clustermesh/support/mesh-laws.ts';
 import { CopiedMesh } from './support/copied-mesh.ts';
 
-/** So short that a removal is over when all faults are. */
+/** So short that a removal ends with the faults. */
 const DRAIN_MS = 20_000;
 
 const makeMesh: MakeMesh = (options) => new CopiedMesh({ ...options, drainMs: DRAIN_MS });
@@ -37,7 +37,7 @@ const copyFault = fc.constantFrom(...Object.keys(COPY_FAULTS)).map((name) => {
   return { ...(fault as AnyHappening), toString: () => name };
 });
 
-/** By then a lease was kept alive, or found to be lost. */
+/** Time in which a lease is renewed or found to be lost. */
 const NOTICED: AnyHappening = { do: 'pass', ms: 320_000 };
 
 const scripts = fc

@@ -72,7 +72,7 @@ describe('a mirror of a resource', () => {
     const before = mirror.status().keys;
     void mirror.listed();
     const atOnce = before - mirror.status().keys;
-    expect(atOnce).toBeLessThanOrEqual(4096); // a turn
+    expect(atOnce).toBeLessThanOrEqual(4096); // keys per turn
     let keysAtCanary = -1;
     const taken = await until(() => {
       const hasCanary = local.server.range(prefixRange(CANARY)).count > 0;

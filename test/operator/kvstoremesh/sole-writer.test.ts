@@ -5,7 +5,7 @@ import { SoleWriter, WRITER_LOCK } from '../../../src/operator/kvstoremesh/sole-
 import { ManualClock } from '../../base/support/manual-clock.ts';
 import { advance, settle } from '../../kvstore/support/settle.ts';
 
-/** A process that copies while it may. */
+/** A process that copies while it is permitted. */
 class Process {
   readonly backend: FaultyMemoryBackend;
   readonly writer: SoleWriter;

@@ -102,7 +102,7 @@ describe('conformance of service imports', () => {
 
   it('An IP should be allocated for a ClusterSetIP ServiceImport', async () => {
     const mesh = await exported();
-    for (const cluster of mesh.clusters) // as an API server does; the one in memory does not
+    for (const cluster of mesh.clusters) // like an API server, but unlike the one in memory
       await cluster
         .userOf(SERVICES)
         .patch(derivedName('shop', 'hello'), { spec: { clusterIP: '10.96.7.7' } });

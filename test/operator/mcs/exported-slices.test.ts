@@ -46,7 +46,7 @@ describe('the slices of an exported service', () => {
     await a.export('cart', {}, { exportedLabels: { team: 'shop' } });
     await mesh.pass(5000);
     const found = await a.find(SLICES, `${CART}-x1`);
-    // As an API server does; the one in memory does not.
+    // Like an API server, but unlike the one in memory.
     const derived = await a.userOf(SERVICES).patch(CART, { spec: { clusterIP: '10.96.7.7' } });
     await mesh.pass(20_000);
     expect(found).toMatchObject({

@@ -32,7 +32,7 @@ const happening: fc.Arbitrary<Happening> = fc.oneof(
   { weight: 3, arbitrary: fc.record({ do: fc.constant('wait' as const), ms: fc.nat(20_000) }) },
 );
 
-/** Three clusters, and who exports what: the oldest first. */
+/** Three clusters, and the exporters of each service, oldest first. */
 class World {
   readonly mesh: McsMesh = new McsMesh(3);
   readonly exporters: Map<string, { readonly by: string; readonly isHeadless: boolean }[]> = new Map();
@@ -87,7 +87,7 @@ class World {
     await this.mesh.pass(1000); // ages are whole seconds
   }
 
-  /** The imports and derived Services that each cluster has, and should have. */
+  /** Returns the imports and derived Services that each cluster has, and should have. */
   async differences(): Promise<{ readonly found: unknown; readonly wanted: unknown }> {
     const found: Record<string, unknown> = {};
     const wanted: Record<string, unknown> = {};

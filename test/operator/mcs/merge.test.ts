@@ -6,7 +6,7 @@ import { growthPerItem } from '../../base/support/cpu-time.ts';
 
 const NAME = { namespace: 'shop', name: 'cart' };
 
-/** Returns the export of a cluster; those of clusters later in the alphabet are younger. */
+/** Returns the export of a cluster; clusters later in the alphabet have younger ones. */
 function exported(cluster: string, change: Partial<ServiceExport> = {}): ServiceExport {
   return {
     cluster,
@@ -28,7 +28,9 @@ const port = (number: number, name = '', more: Partial<ExportedPort> = {}): Expo
   ...more,
 });
 
-/** The merge as a fold: each export in the order of age changes what is there. Shares no code with the other. */
+/**
+ * The merge as a fold: each export, in the order of age, changes the result. Shares no code with the other.
+ */
 function fold(exports: readonly ServiceExport[]): object | undefined {
   const age = ({ createdAt, cluster }: ServiceExport): string =>
     `${String(createdAt).padStart(5, '0')} ${cluster}`;
@@ -101,7 +103,7 @@ const anyExport = fc.record({
   annotations: texts.map((entries) => new Map(entries)),
   labels: texts.map((entries) => new Map(entries)),
 });
-/** Up to four exports; most properties are equal, so that each kind of conflict is found alone. */
+/** Up to four exports; most properties are equal, so that each kind of conflict occurs alone. */
 const anyExports = fc
   .tuple(
     anyExport,

@@ -253,7 +253,7 @@ describe('slices of remote backends', () => {
   it('writes at most 20 slices in any second', async () => {
     const { clusters } = await newWorld('baltic');
     await world.putService('db');
-    await world.pass(10_000); // a pause must not be saved up
+    await world.pass(10_000); // unused time must not accumulate
     for (let n = 0; n < 100; n++)
       clusters.sink?.mergeExternalSliceUpdate(remote('baltic', 'db', `db-${n}`, ['10.2.0.1']));
     await world.pass(3000);

@@ -53,7 +53,7 @@ const step: fc.Arbitrary<Step> = fc.oneof(
   },
 );
 
-/** The rule, as obvious as possible: every slice of every cluster in the mesh, for each selected service. */
+/** A naive model of the rule: every slice of every cluster in the mesh, for each selected service. */
 class Model {
   readonly world = new SliceWorld();
   readonly remote = new Map<string, ClusterEndpointSlice>();
@@ -61,13 +61,13 @@ class Model {
   /** Clusters of which the operator has received everything. */
   readonly known = new Set<string>(CLUSTERS);
   readonly gone = new Set<string>();
-  /** Since when a slice is wanted. */
+  /** The time since which a slice is wanted. */
   readonly #since = new Map<string, number>();
   readonly lost: string[] = [];
 
   constructor() {
     this.world.onDelete = (name) => {
-      // A delete that waits for its turn may be 50 ms old.
+      // A delete may wait up to 50 ms for its turn.
       if (this.world.clock.now() - (this.#since.get(name) ?? Number.POSITIVE_INFINITY) > 100)
         this.lost.push(name);
     };
@@ -178,7 +178,7 @@ class Model {
     this.gone.add(cluster);
   }
 
-  /** Somebody changes a slice of ours, or deletes it. */
+  /** Another client changes or deletes one of our slices. */
   async #tamper(how: 'tamper' | 'steal'): Promise<void> {
     const { slicesUser } = this.world;
     const own = (await this.world.slices()).find(({ metadata }) => metadata.name !== 'foreign');
@@ -212,7 +212,7 @@ it('the written slices are a function of the remote slices and the local service
       const last = new Map<string, number>();
       for (const { slice, at: now, isDone, operator } of world.writes) {
         if (!isDone) continue;
-        const key = `${operator} ${slice}`; // a new operator does not know the writes of the last one
+        const key = `${operator} ${slice}`; // a new operator does not know the writes of the previous one
         expect(now - (last.get(key) ?? -1000)).toBeGreaterThanOrEqual(1000);
         last.set(key, now);
       }

@@ -96,7 +96,7 @@ describe('a publisher that takes over the leases of an earlier session', () => {
     await advance(clock, HOUR_MS);
     expect(below('p/').map(({ key, modRevision }) => [key, modRevision])).toEqual(before);
     await sessions.pop()?.end(false);
-    expect(content()).toEqual({}); // the keys are of the session
+    expect(content()).toEqual({}); // the keys belong to the session
   });
 
   it('has the new content, whatever an earlier session has left, in any order', async () => {
@@ -137,7 +137,7 @@ describe('a publisher that takes over the leases of an earlier session', () => {
     await session.prefix.markSynced();
     expect(below('p/')[0]?.lease).toBe(lease);
     for (const fence of fences) expect(below(fence)).toEqual([]);
-    expect(below(INIT_LOCKS_PREFIX)).toHaveLength(1); // that of this session has another key
+    expect(below(INIT_LOCKS_PREFIX)).toHaveLength(1); // the init lock of this session has another key
   });
 
   it('writes keys of a lease that has ended, or that has another time to live', async () => {
@@ -190,7 +190,7 @@ describe('a publisher that takes over the leases of an earlier session', () => {
     await settle();
     server.restore(backup);
     await advance(clock, 60_000);
-    session.set({ c: '1' }); // exists again, under the lease
+    session.set({ c: '1' }); // written again, under the lease
     await advance(clock, 60_000);
     expect(content()).toEqual({ a: '1', b: '1', c: '1' });
     expect(below('p/').map((kv) => kv.lease)).not.toContain(lease);

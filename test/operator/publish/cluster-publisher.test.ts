@@ -15,7 +15,7 @@ import { advance, settle } from '../../kvstore/support/settle.ts';
 const CLUSTER = 'a';
 const ID = 1;
 
-/** Things that the cluster may have, by the name under which a reader holds them; each with two values. */
+/** Objects of the cluster, by their name in a reader; each has two values. */
 const THINGS = ['a/n0', 'a/n1', '10.0.0.1', '10.0.0.2', 'ns/s0', 'ns/s1', 'id/65792', 'id/65793'] as const;
 type Thing = (typeof THINGS)[number];
 
@@ -59,13 +59,13 @@ function unsay(publisher: ClusterPublisher, thing: Thing): void {
 
 type Happening =
   | { readonly do: 'want'; readonly thing: Thing; readonly value: number | undefined }
-  /** The process dies, at once or after so many more writes. */
+  /** The process dies, at once or after this number of writes. */
   | { readonly do: 'kill'; readonly writes: number }
-  /** It is cut off from the kvstore, and does not notice by itself. */
+  /** It is cut off from the kvstore without noticing. */
   | { readonly do: 'cut-off' }
   | { readonly do: 'reach' }
   | { readonly do: 'start' }
-  /** Leases run out, in the order in which they do. */
+  /** Leases expire in their order. */
   | { readonly do: 'lose'; readonly all: boolean }
   | { readonly do: 'pass'; readonly ms: number };
 
@@ -122,14 +122,14 @@ class Life {
     void this.#begin(wanted);
   }
 
-  /** Everything that is wanted by then is said some time after the kvstore has been read, as when it comes from elsewhere. */
+  /** Wanted content is announced some time after the kvstore has been read, as if it came from elsewhere. */
   async #begin(wanted: ReadonlyMap<Thing, number>): Promise<void> {
     await settle(12);
     for (const [thing, value] of wanted) say(this.publisher, thing, value);
     void this.publisher.markSynced();
   }
 
-  /** Nothing of it reaches the kvstore from now on. */
+  /** From now on none of its writes reaches the kvstore. */
   kill(): void {
     this.backend.link.down();
     this.#stopped.abort();
@@ -143,7 +143,7 @@ class World {
   readonly reader = new Agent(this.clock);
   readonly wanted = new Map<Thing, number>();
   #life: Life | undefined;
-  /** What the reader held after the last happening, and is wanted since. */
+  /** Items that the reader had after the last event and that have been wanted since. */
   #kept: ReadonlySet<string> = new Set();
 
   constructor() {
@@ -192,7 +192,7 @@ class World {
     this.check(JSON.stringify(what));
   }
 
-  /** The lease of the configuration runs out first. */
+  /** Expires leases, that of the configuration first. */
   async #lose(all: boolean): Promise<void> {
     const leases = [...this.server.leases];
     const isFirst = (lease: LeaseID): boolean =>
@@ -205,7 +205,7 @@ class World {
     await settle(6);
   }
 
-  /** A reader never loses what it held and is still wanted. */
+  /** A reader never loses an item that it had and that is still wanted. */
   check(when: string): void {
     const held = new Set(heldOf(this.reader, CLUSTER).keys());
     const lost = [...this.#kept].filter((thing) => !held.has(thing));
@@ -236,7 +236,7 @@ async function run(script: readonly Happening[]): Promise<void> {
   await world.end();
 }
 
-// Each takes minutes of the cluster's life, and some 100 ms of ours.
+// Each run takes minutes of simulated time, and about 100 ms of real time.
 const { numRuns = 300 } = fc.readConfigureGlobal();
 const RUNS = Math.ceil(numRuns / 8);
 

@@ -40,7 +40,7 @@ class Cluster {
     return this.#namespaces.delete(name);
   }
 
-  /** A pod with its identity, and a global service of it. */
+  /** Adds a pod with its identity, and a global service for it. */
   async addPod(namespace: string, name: string, id: number, ip: string): Promise<void> {
     await new ApiUser(this.#transport, cilium('ciliumidentities')).create(String(id), {
       'security-labels': { 'k8s:app': name, 'k8s:io.kubernetes.pod.namespace': namespace },
@@ -68,7 +68,7 @@ class Cluster {
     );
   }
 
-  /** Runs an operator; the result ends it. */
+  /** Runs an operator. The returned function ends it. */
   operate(globalByDefault: boolean): () => Promise<void> {
     const { clock } = this;
     const runtime = { clock, random: () => 0.5 };
@@ -109,7 +109,9 @@ class Cluster {
     };
   }
 
-  /** Published keys of identities, addresses and services, and canaries, without the common prefixes. */
+  /**
+   * Returns published keys of identities, addresses and services, and canaries, without the common prefixes.
+   */
   keys(): readonly string[] {
     const { kvs } = this.server.range(prefixRange('cilium/'));
     return kvs.flatMap(
@@ -117,7 +119,7 @@ class Cluster {
     );
   }
 
-  /** Addresses whose identity has no key. */
+  /** Returns addresses whose identity has no key. */
   dangling(): readonly string[] {
     const { kvs } = this.server.range(prefixRange('cilium/state/ip/'));
     const identities = new Set(
@@ -201,7 +203,7 @@ describe('global namespaces', () => {
     await cluster.annotate('c', 'false');
     await advance(cluster.clock, 1000);
     expect(cluster.keys().filter((key) => /^\d+\./.test(key))).toHaveLength(40);
-    // The operator is down while the last one ceases to be global: the next one sweeps its keys.
+    // The operator is stopped when the last namespace ceases to be global: the next operator sweeps its keys.
     await stop();
     await cluster.annotate('b', 'false');
     stop = cluster.operate(true);

@@ -17,10 +17,10 @@ interface Pod {
 }
 
 const nameOf = ({ namespace, number }: Pod): string => `${namespace}-${number}`;
-/** The identity and the last part of the address of a pod. */
+/** Returns the identity of a pod, which is also the last part of its address. */
 const numberOf = ({ namespace, number }: Pod): number => NAMESPACES.indexOf(namespace) * 10 + number;
 
-/** A pod with its identity, and a global service of it. */
+/** Returns a pod with its identity, and a global service for it. */
 function objectsOf(pod: Pod): string {
   const { namespace } = pod;
   const name = nameOf(pod);
@@ -60,7 +60,7 @@ function objectsOf(pod: Pod): string {
 class History {
   readonly cluster = new OperatorOfCluster('a', 1);
   readonly #globalByDefault: boolean;
-  /** The annotation of each namespace that exists. */
+  /** The annotation of each existing namespace. */
   readonly #namespaces = new Map<string, string | undefined>();
   readonly #pods = new Map<string, Pod>();
   #stop: () => Promise<void>;
@@ -80,7 +80,7 @@ class History {
       await cluster.apply(objectsOf(step));
       this.#pods.set(nameOf(step), step);
     } else if (step.do === 'delete-namespace') {
-      // Pods stay for a while, as during the deletion of a namespace.
+      // Pods remain for a while, as during the deletion of a namespace.
       const name = [...this.#namespaces.keys()][step.which % Math.max(1, this.#namespaces.size)];
       if (name === undefined) return;
       await cluster.delete(namespaceObject(name, {}));

@@ -19,7 +19,7 @@ import { comparableValue, type NaiveCluster, naiveKeys } from '../support/naive-
 const CLUSTER = 'a';
 const PROGRAM = 'clustermesh-apiserver clustermesh';
 
-/** What somebody does to the objects, or happens to the program. */
+/** A change of the objects, or an event of the program. */
 type Happening =
   | { readonly do: 'put'; readonly object: TraceObject }
   | { readonly do: 'delete'; readonly object: TraceObject }
@@ -179,7 +179,10 @@ const happenings: fc.Arbitrary<Happening[]> = fc.array(
   { maxLength: 40, size: 'max' },
 );
 
-/** Longer than what was overwritten stays so, and than it takes to notice that a lease is gone to which no key of a watch is bound. */
+/**
+ * Longer than the repair of an overwritten key, and than the detection of a lost lease to which no key of a
+ * watch is bound.
+ */
 const REPAIRED_MS = 400_000;
 
 class ProducerWorld {
@@ -232,7 +235,7 @@ class ProducerWorld {
     else await this.#tamper(what.do, what.pick);
   }
 
-  /** Somebody else's hand. */
+  /** Another client changes a key. */
   async #tamper(how: 'overwrite' | 'remove', pick: number): Promise<void> {
     const keys = [...this.content().keys()];
     const key = keys[pick % Math.max(1, keys.length)];
@@ -247,7 +250,9 @@ class ProducerWorld {
     return new Map(state.map(([key, { v }]) => [key, comparableValue(v)]));
   }
 
-  /** While a program runs, the kvstore comes to hold what the objects say; and so does a mesh that follows. */
+  /**
+   * While a program runs, the kvstore reaches the content of the objects, and so does a mesh that follows it.
+   */
   async check(): Promise<void> {
     const { world } = this;
     if (!world.isRunning) return;
@@ -281,7 +286,7 @@ class ProducerWorld {
     await this.#leavesNothing();
   }
 
-  /** I10: of a program that has ended nothing is left but the nodes, whose keys have no lease. */
+  /** I10: a program that has ended leaves only the nodes, whose keys have no lease. */
   async #leavesNothing(): Promise<void> {
     const { clock, etcds } = this.world;
     await settle();
@@ -294,14 +299,14 @@ class ProducerWorld {
   }
 }
 
-/** Under which name a reader holds what a key says. */
+/** Returns the name under which a reader stores the content of a key. */
 function heldAs(key: string): string {
   const [, , resource, , scope, ...rest] = key.split('/');
   if (resource === 'identities') return `id/${rest[0]}`;
   return resource === 'nodes' ? `${scope}/${rest[0]}` : rest.join('/');
 }
 
-// Each takes minutes of the cluster's life in three programs, and some 100 ms of ours.
+// Each run takes minutes of simulated time in three programs, and about 100 ms of real time.
 const { numRuns = 300 } = fc.readConfigureGlobal();
 
 describe('the producers of a cluster', () => {

@@ -15,9 +15,9 @@ import { ApiUser } from '../../k8s/support/api-user.ts';
 import { advance, settle } from '../../kvstore/support/settle.ts';
 import { contentOf } from '../kvstoremesh/support/copied-cluster.ts';
 
-/*
- * Bugs of upstream that have a public number, each as a small model of the rule that had it, beside ours: both go through the
- * same steps, and the same question is asked of both. Those of the collectors are with the collectors' histories.
+/**
+ * Numbered bugs of upstream, each as a small model of the faulty rule beside ours. Both perform the same
+ * steps and are checked alike. Bugs of the collectors are with the collectors' histories.
  */
 
 const NODES = { group: 'cilium.io', version: 'v2', plural: 'ciliumnodes' };
@@ -27,7 +27,7 @@ const IP_KEYS = 'cilium/state/ip/v1/default/';
 const CLUSTER = 'prod';
 const random = (): number => 0.5;
 
-/** An API server, a kvstore, an agent that writes there, and an operator that can die. */
+/** An API server, a kvstore with an agent that writes to it, and an operator that can die. */
 class World {
   readonly clock = new ManualClock();
   readonly server = new MemoryServer({ clock: this.clock });
@@ -48,7 +48,7 @@ class World {
     await advance(clock, 3000);
   }
 
-  /** The operator is no more, and its leases have run out. */
+  /** Kills the operator, and expires its leases. */
   async die(): Promise<void> {
     this.#ended.abort();
     await settle();
@@ -77,7 +77,7 @@ interface Surroundings {
 }
 type Rule = (surroundings: Surroundings) => Promise<void>;
 
-/** What became of the same steps by each rule. */
+/** Returns the result of the same steps with each rule. */
 async function outcomes(
   rules: Readonly<Record<string, Rule>>,
   steps: (world: World, rule: Rule) => Promise<unknown>,
@@ -98,7 +98,10 @@ const nodeRules: Readonly<Record<string, Rule>> = {
     const duty = nodeSync({ ...surroundings, ...identity });
     return duty.run(signal);
   },
-  /** 1.8: all under the lease of the operator; once listed, names that begin as the local cluster's and have no object go. */
+  /**
+   * 1.8: all keys have the lease of the operator. Once listed, names of the local cluster without an object
+   * are deleted.
+   */
   upstream: async ({ source, backend, signal }) => {
     const named = new Set<string>();
     const apply = (events: readonly { readonly object: KubernetesObject }[]): void => {
@@ -121,7 +124,7 @@ const nodeRules: Readonly<Record<string, Rule>> = {
 
 const ipRules: Readonly<Record<string, Rule>> = {
   ours: ({ signal, ...surroundings }) => ipSync({ ...surroundings, ...identity }).run(signal),
-  /** 1.17: what an endpoint that goes had is deleted, whoever has it by now. */
+  /** 1.17: the addresses of a deleted endpoint are deleted, whoever has them now. */
   upstream: async ({ source, backend, signal }) => {
     const addresses = ({ status }: KubernetesObject): readonly string[] => {
       const said = status as { networking?: { addressing: readonly { ipv4: string }[] } } | undefined;
@@ -141,7 +144,7 @@ const ipRules: Readonly<Record<string, Rule>> = {
   },
 };
 
-/** What an agent registers: its node's key, under its own lease. */
+/** Registers like an agent: writes its node's key under its own lease. */
 async function register(world: World, name: string, cluster = CLUSTER): Promise<void> {
   const value = { Name: name, Cluster: cluster, IPAddresses: null, Source: 'local' };
   await world.agent.update(`${NODE_KEYS}${cluster}/${name}`, bytesOfText(JSON.stringify(value)), {

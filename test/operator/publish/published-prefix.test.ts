@@ -116,7 +116,7 @@ describe('published keys below a prefix', () => {
     void prefix.markSynced();
     await settle(10);
     for (const lease of server.leases) server.expireLease(lease);
-    expect(there()).toEqual(leased === false ? { 'p/a': '1' } : {}); // the canary always goes with its publisher
+    expect(there()).toEqual(leased === false ? { 'p/a': '1' } : {}); // the canary is always deleted with its publisher
   });
 
   it('are listed and swept over many turns (regression: 130 ms in one turn at a restart with 150,000 keys)', async () => {
@@ -163,7 +163,7 @@ describe('published keys below a prefix', () => {
     await settle(6);
     say(prefix, { 'own-again': '2', fresh: '1' });
     await settle(6);
-    prefix.delete('own-old'); // of which nothing was said in this life
+    prefix.delete('own-old'); // which was not announced in this life
     say(prefix, { fresh: '1' });
     await settle(6);
     expect(there()).toEqual({ 'p/own-old': '1', 'p/own-again': '2', 'p/others': '1', 'p/fresh': '1' });
@@ -171,7 +171,7 @@ describe('published keys below a prefix', () => {
     await prefix.markSynced();
     expect(Object.keys(there()).sort()).toEqual(['p/fresh', 'p/others', 'p/own-again', CANARY]);
     expect(prefix.status()).toMatchObject({ synced: true, pending: 0 });
-    await put('own-late', '1'); // somebody puts what this life might have, but has not: it is somebody's
+    await put('own-late', '1'); // another client writes a key that this life has not written: it is the other client's
     await settle(6);
     expect(below()).toHaveProperty('own-late');
   });

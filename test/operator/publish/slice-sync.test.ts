@@ -190,7 +190,7 @@ class World {
     );
   }
 
-  /** The same, from the objects. */
+  /** Returns the expected slices, from the objects. */
   expected(): Readonly<Record<string, unknown>> {
     const isShared = (name: string): boolean => {
       const said = this.services.get(name);

@@ -82,7 +82,10 @@ function cacheOf(clusterName: string): ServiceCache {
 
 const backendsOf = (cache: ServiceCache): Backends => cache.get(ID)?.endpoints.backends ?? expect.fail();
 
-/** What both formats say of the backends that accept new connections: ports and hostname by address. */
+/**
+ * Returns the common content of both formats for backends that accept new connections: ports and hostname by
+ * address.
+ */
 function commonOf(backends: Backends): unknown {
   return [...backends.values()]
     .filter(({ state }) => state === 'active')

@@ -15,7 +15,7 @@ interface Endpoint {
   readonly namespace: string;
   readonly name: string;
   readonly id: number;
-  /** One or more, with a space between. */
+  /** One or more, separated by a space. */
   readonly ip: string;
 }
 
@@ -23,13 +23,13 @@ function coreOf({ name, id, ip }: Endpoint): CoreEndpoint {
   return { name, id, networking: { addressing: ip.split(' ').map((ipv4) => ({ ipv4 })) }, encryption: {} };
 }
 
-/** What a server has of a slice. */
+/** The content of a slice on a server. */
 interface Stored {
   readonly namespace: string;
   readonly endpoints: readonly CoreEndpoint[];
 }
 
-/** Plans slices, and a server to which they are written, one write at a time. */
+/** Plans slices, and a server that receives them, one write at a time. */
 class World {
   readonly wanted = new Map<string, Endpoint>();
   readonly server = new Map<string, Stored>();
@@ -37,9 +37,9 @@ class World {
   readonly #mode: SliceMode;
   #under: { readonly name: string; readonly written: ReadonlyMap<string, CoreEndpoint> } | undefined;
   #drawn = 1;
-  /** Endpoints that the server has in a slice of ours, and that are wanted since: readers may not miss them. */
+  /** Endpoints in our slices on the server that have been wanted since: readers must not miss them. */
   #held = new Set<string>();
-  /** Those that were gone once, or that somebody else has touched: they need not be there at once. */
+  /** Endpoints that were deleted once or touched by another client: they may be missing for a while. */
   readonly #gone = new Set<string>();
 
   constructor(mode: SliceMode) {
@@ -51,7 +51,7 @@ class World {
     return new EndpointSlices({ mode: this.#mode, most: MOST, random: () => this.#random() });
   }
 
-  /** Another life takes over what the server has, and then what is wanted. */
+  /** Another life takes over the server's content, and then the wanted endpoints. */
   restart(): void {
     this.#under = undefined;
     this.slices = this.#plan();
@@ -64,7 +64,10 @@ class World {
     return this.#drawn / 2_147_483_647;
   }
 
-  /** It stays where it is, unless those of one identity are together and it has another; what is the same changes nothing. */
+  /**
+   * An endpoint stays in its slice, unless slices have one identity each and its identity changes. An equal
+   * endpoint changes nothing.
+   */
   put(endpoint: Endpoint): void {
     const key = `${endpoint.namespace}/${endpoint.name}`;
     const [known, from, dirty] = [this.wanted.get(key), this.#sliceOf(endpoint), [...this.slices.dirty]];
@@ -89,7 +92,7 @@ class World {
     this.slices.remove(namespace, name);
   }
 
-  /** Sends one of the writes that are due; its answer comes with {@link answer}. */
+  /** Sends one of the due writes; its answer comes with {@link answer}. */
   send(pick: number): void {
     if (this.#under !== undefined) return;
     const due = [...this.slices.dirty].filter((name) => this.slices.get(name)?.after.size === 0);
@@ -105,7 +108,7 @@ class World {
     this.#hold();
   }
 
-  /** Copies that others have made are taken away, and count for nothing. */
+  /** Removes copies by other clients, which do not count. */
   #hold(): void {
     const own = this.#onServer((slice) => !slice.startsWith('other-'));
     this.#held = new Set(own.filter((key) => this.wanted.has(key)));
@@ -117,7 +120,7 @@ class World {
     if (under !== undefined) this.slices.recordWrite(under.name, under.written);
   }
 
-  /** Somebody else's hand. */
+  /** Another client changes a slice. */
   tamper(pick: number, how: 'lose' | 'empty' | 'double'): void {
     this.answer();
     const names = [...this.server.keys()];
@@ -151,7 +154,7 @@ class World {
     );
   }
 
-  /** The plan has each endpoint once, as it is, and in no slice what may not be together. */
+  /** The plan has each endpoint once, with its current content, and obeys the rules of grouping. */
   check(): void {
     const planned = new Map<string, CoreEndpoint>();
     const names = new Set([...this.slices.dirty, ...this.server.keys()]);
@@ -168,7 +171,7 @@ class World {
         planned.set(`${slice.namespace}/${endpoint}`, core);
       }
       for (const other of slice.after) expect(this.slices.dirty).toContain(other);
-      // What is not to be written is as it is planned.
+      // Content that needs no write is equal to the plan.
       const stored = new Map(this.server.get(name)?.endpoints.map((core) => [core.name, core]));
       if (!this.slices.dirty.has(name)) expect(stored).toEqual(slice.endpoints);
     }
@@ -246,7 +249,7 @@ describe('the plan of slices', () => {
     );
   });
 
-  /** Which endpoints are together. */
+  /** Returns the grouping of the endpoints. */
   const together = (slices: EndpointSlices): readonly string[] =>
     [...slices.dirty].map((name) => [...(slices.get(name)?.endpoints.keys() ?? [])].sort().join('')).sort();
   const put = (slices: EndpointSlices, id: number, ...names: readonly string[]): void => {

@@ -24,7 +24,7 @@ interface Slice extends KubernetesObject {
   readonly endpoints: readonly { readonly name: string; readonly id: number; readonly networking: unknown }[];
 }
 
-/** `namespace/name` → what the slices have of it; one that is in two has the last. */
+/** `namespace/name` → its content in the slices; if it is in two, that of the last one. */
 type Held = ReadonlyMap<string, { readonly id: number; readonly networking: unknown }>;
 
 function heldIn(slices: readonly Slice[]): Held {
@@ -47,7 +47,10 @@ class World {
   readonly wanted = new Map<string, { readonly id: number; readonly networking: unknown }>();
   /** Endpoints that were in a slice, were wanted, and were in none after a write. */
   readonly gaps: string[] = [];
-  /** Those whose pod was gone once: a new one of the name is another, and need not be there at once. */
+  /**
+   * Endpoints whose pod was deleted once. A new pod of the name is another one and may be missing for a
+   * while.
+   */
   readonly #gone = new Set<string>();
   readonly #mode: SliceMode;
   readonly actions: { readonly action: string; readonly reason: string; readonly outcome: string }[] = [];
@@ -82,7 +85,7 @@ class World {
     this.#gone.add(`${namespace}/${name}`);
   }
 
-  /** Somebody else makes a slice with an endpoint that is in another, or is not there at all. */
+  /** Another client creates a slice with an endpoint that is in another slice, or in none. */
   async copy(namespace: string, name: string, n: number): Promise<void> {
     const endpoints = [
       { name, id: 1001, networking: { addressing: [{ ipv4: '10.9.9.9' }], node: '192.0.2.9' } },
@@ -150,7 +153,7 @@ class World {
     this.start();
   }
 
-  /** What is wrong with the slices, with all that was to be written written. */
+  /** Returns the errors of the slices after all writes. */
   async faults(): Promise<readonly string[]> {
     const slices = await this.slices();
     const faults: string[] = [];
@@ -404,7 +407,7 @@ describe('the slices of endpoints', () => {
               const slice = (await world.slices())[what.which];
               if (slice === undefined) continue;
               const path = world.slicesUser.path(slice.metadata.name);
-              // Somebody else's hand: what it takes away is no gap of ours.
+              // A delete by another client is not our gap.
               if (what.do === 'lose') await world.slicesUser.ask({ method: 'DELETE', path });
               else await world.slicesUser.ask({ method: 'PUT', path, body: { ...slice, endpoints: [] } });
             }

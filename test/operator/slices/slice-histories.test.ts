@@ -20,7 +20,7 @@ interface Slice extends KubernetesObject {
 }
 type Kind = SliceDutyOptions['endpoints'];
 
-/** A kind as a reflector shows it: what has changed since the last look comes as events. */
+/** A kind as a reflector shows it: changes since the last look come as events. */
 class Shown {
   readonly #cluster: TinyCluster;
   readonly #plural: string;
@@ -61,7 +61,10 @@ class Shown {
   }
 }
 
-/** Endpoints `a` and `b` of one identity in one slice; `a` moves, comes and goes; an operator that dies, and somebody's hand. */
+/**
+ * Endpoints `a` and `b` of one identity in one slice; `a` moves and is deleted and created. The operator can
+ * die, and another client interferes.
+ */
 class World {
   readonly clock = new ManualClock();
   readonly cluster = new TinyCluster();
@@ -70,10 +73,13 @@ class World {
   readonly fate: Fate;
   readonly gaps: string[] = [];
   crashed = false;
-  /** Not within a write, which has had its turn, nor at rest. */
+  /** False within a write and at rest. */
   mayHappen = true;
   #isAtRest = false;
-  /** The first life of `a` is in a slice, and nobody else took it out: readers may not miss it. */
+  /**
+   * True if the first life of `a` is in a slice, from which no other client removed it: readers must not miss
+   * it.
+   */
   isHeld = true;
   isFirst = true;
   #drawn = 1;
@@ -121,7 +127,7 @@ class World {
     };
   }
 
-  /** Nothing happens any more. */
+  /** Ends all events. */
   rest(): void {
     this.#isAtRest = true;
     this.mayHappen = false;
@@ -150,7 +156,7 @@ class World {
     return this.all().flatMap(({ endpoints }) => endpoints.filter((one) => one.name === name)).length;
   }
 
-  /** A process that has died writes nothing more. */
+  /** A dead process writes nothing more. */
   async write(write: ObjectWrite): Promise<WriteOutcome> {
     this.cluster.before();
     if (this.crashed) return new Promise(() => {});
@@ -162,7 +168,7 @@ class World {
     return answer;
   }
 
-  /** What is wrong when all has been seen and written. */
+  /** Returns the errors when everything has been seen and written. */
   faults(mode: SliceMode): readonly string[] {
     const at = this.fate.log.join(', ');
     const faults = this.gaps.map((gap) => `a was in none: ${gap}`);
@@ -181,7 +187,7 @@ class World {
   }
 }
 
-/** Begins a life of the program; gives what lets it work for half a second, and what ends it. */
+/** Begins a life of the program. Returns functions that run it for half a second, and that end it. */
 type Begin = (world: World, mode: SliceMode) => { work(): Promise<void>; end(): void };
 
 const ours: Begin = (world, mode) => {
@@ -205,7 +211,9 @@ const ours: Begin = (world, mode) => {
   return { work, end: () => ended.abort() };
 };
 
-/** 1.17: an endpoint that has another identity is taken out of its slice, and that is written; then it is put into another. */
+/**
+ * 1.17: an endpoint with a new identity is removed from its slice by one write; then it is put into another.
+ */
 const upstream: Begin = (world) => {
   let isEnded = false;
   const work = async (): Promise<void> => {
@@ -230,7 +238,7 @@ const upstream: Begin = (world) => {
   return { work, end };
 };
 
-/** Every history with so many happenings; what went wrong first, if anything did. */
+/** Runs every history with this number of events. Returns the first error. */
 async function histories(
   begin: Begin,
   mode: SliceMode,
@@ -265,7 +273,7 @@ async function histories(
     };
     for (let half = 1; half <= 2; half++) {
       world.fate.turn();
-      // What becomes of the write under way when its process dies: it was made, or it never is.
+      // If the process dies during a write, the write was made or never is.
       await Promise.race([life.work(), settle(2)]);
       await buryIfCrashed();
     }
@@ -333,7 +341,7 @@ it('the slices of a start are taken over in steps, and concurrent changes count'
   cluster.drop(CEPS, 'shop/pod-39');
   put('pod-1', 1002);
   put('pod-38', 1002);
-  put('pod-37'); // written again: it stays where it is
+  put('pod-37'); // written again: it stays in its slice
   put('new');
   cluster.drop(CES, '/ces-pod-2');
   for (const shown of [endpoints, slices]) shown.see();

@@ -9,7 +9,7 @@ import { LeaderElection } from '../../../src/operator/elect/leader-election.ts';
 import type { ManualClock } from '../../base/support/manual-clock.ts';
 import { settle } from '../../kvstore/support/settle.ts';
 
-/** Holds up everything that happens to one process while it is stopped. */
+/** Delays all events of one process while it is suspended. */
 export class Pause {
   #waiting: (() => void)[] | undefined;
 
@@ -17,7 +17,7 @@ export class Pause {
     this.#waiting ??= [];
   }
 
-  /** Lets it go on: all that is due happens, in the order in which it came, and after each of it what that leads to. */
+  /** Continues: all due events happen in their order, each followed by its consequences. */
   async go(): Promise<void> {
     for (let next = this.#waiting?.shift(); next !== undefined; next = this.#waiting?.shift()) {
       next();
@@ -32,7 +32,9 @@ export class Pause {
   }
 }
 
-/** The clock of one machine: it runs at its own rate, shows its own time, and rings nothing while the process is stopped. */
+/**
+ * The clock of one machine, with its own rate and time of day. No alarm rings while the process is suspended.
+ */
 class OwnClock implements Clock {
   readonly #base: ManualClock;
   readonly #rate: number;
@@ -70,11 +72,11 @@ class OwnClock implements Clock {
   }
 }
 
-/** What happens on the way to a server. */
+/** Delays and losses on a link to a server. */
 export class SlowLink {
   readonly #base: ManualClock;
   readonly #pause: Pause;
-  /** There, and back. */
+  /** Delay of the request and of the answer. */
   delayMs: readonly [number, number] = [0, 0];
   loses: 'nothing' | 'requests' | 'answers' = 'nothing';
 
@@ -83,7 +85,7 @@ export class SlowLink {
     this.#pause = pause;
   }
 
-  /** Carries a request, and its answer or failure back; neither resolves nor rejects where one of them is lost. */
+  /** Carries a request, and its answer or failure back. Never settles if one of them is lost. */
   async carry<T>(run: () => Promise<T>): Promise<T> {
     const [there, back] = this.delayMs;
     if (there > 0) await sleep(this.#base, there);
@@ -97,11 +99,11 @@ export class SlowLink {
   }
 }
 
-/** A way to the API server that delays, and loses for a while. Who gives up a request does not call it back. */
+/** A link to the API server with delays and temporary losses. An aborted request may still arrive. */
 class SlowTransport extends SlowLink implements ApiTransport {
   readonly #inner: MemoryApiTransport;
   readonly #pause: Pause;
-  /** Receives each request as it arrives, and then the status of its answer. */
+  /** Receives each request on its arrival, and then the status of its answer. */
   onArrival: (request: ApiRequest) => (status: number) => void = () => () => {};
 
   constructor(api: MemoryApiServer, base: ManualClock, pause: Pause) {
@@ -121,7 +123,7 @@ class SlowTransport extends SlowLink implements ApiTransport {
     });
   }
 
-  /** Nothing of a stream is seen while the process is stopped; what is lost of it is lost with the stream. */
+  /** While the process is suspended it receives nothing of a stream; a lost part is lost with the stream. */
   async *#held(body: ApiAnswer['body']): AsyncGenerator<Uint8Array> {
     for await (const bytes of body) {
       if (this.loses !== 'nothing') throw new ApiError('unavailable', 'the connection was reset');
@@ -137,11 +139,11 @@ class SlowTransport extends SlowLink implements ApiTransport {
   }
 }
 
-/** What sets a process apart from others. */
+/** Options of a process. */
 export interface CandidateOptions {
-  /** How fast its clock runs. */
+  /** Rate of its clock. */
   readonly rate?: number;
-  /** By how much its time of day is off. */
+  /** Offset of its time of day. */
   readonly wallOffset?: number;
   readonly mayStand?: () => boolean;
   readonly onFailure?: (error: unknown) => void;
@@ -152,16 +154,16 @@ function fired(signal: AbortSignal): Promise<void> {
   return new Promise((resolve) => signal.addEventListener('abort', () => resolve(), { once: true }));
 }
 
-/** A process that stands for election. */
+/** A candidate process for the election. */
 export class Candidate {
   readonly pause: Pause = new Pause();
   readonly clock: OwnClock;
   readonly transport: SlowTransport;
   readonly client: KubernetesClient;
   readonly election: LeaderElection;
-  /** What it does while it leads. */
+  /** Its work while it leads. */
   lead: (signal: AbortSignal) => Promise<void> = fired;
-  /** Whether its work runs. */
+  /** True if its work runs. */
   working = false;
   #ended = new AbortController();
   #running: Promise<unknown> = Promise.resolve();
@@ -186,7 +188,7 @@ export class Candidate {
     });
   }
 
-  /** Stands, and stands again when the lease was lost, until it is ended. */
+  /** Becomes a candidate, again after each lost lease, until it is ended. */
   start(): void {
     this.#ended = new AbortController();
     const { signal } = this.#ended;

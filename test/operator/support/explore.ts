@@ -1,9 +1,9 @@
-/** Gives a number from 0 up to `options` - 1. */
+/** Returns a number from 0 to `options` - 1. */
 export type Choose = (options: number) => number;
 
 /**
- * Runs a world once for each way in which its choices can fall out; it must be the same for the same choices. Gives how many
- * ways there were.
+ * Runs a world once for each sequence of choices. The world must be deterministic. Returns the number of
+ * sequences.
  */
 export async function explore(run: (choose: Choose) => Promise<void>): Promise<number> {
   const path: number[] = [];

@@ -1,11 +1,11 @@
 import ipaddr from 'ipaddr.js';
 
-/*
- * What the objects of a cluster say in its kvstore: read from the objects anew each time, without the parsers, caches and
- * codecs of the program.
+/**
+ * Returns the kvstore content for the objects of a cluster, computed from the objects each time without the
+ * parsers, caches and codecs of the program.
  */
 
-/** An object as the API server has it. */
+/** An object of the API server. */
 export interface NaiveObject {
   readonly kind: string;
   readonly metadata: {
@@ -18,14 +18,14 @@ export interface NaiveObject {
   readonly [field: string]: unknown;
 }
 
-/** Whose objects, and for whom they are written. */
+/** The objects of a cluster, and the clusters for which they are written. */
 export interface NaiveCluster {
   readonly name: string;
   readonly id: number;
   readonly version: '1.8' | '1.17';
   readonly slices: boolean;
   readonly proxyName?: string | undefined;
-  /** When an object was made, in seconds: of two that list an address the younger has it. */
+  /** Creation time of an object in seconds: of two objects that list an address the younger has it. */
   readonly createdAt: (object: NaiveObject) => number;
   /** Whether a Namespace without the annotation is global; undefined: all namespaces are exported, also unknown ones. */
   readonly globalByDefault?: boolean | undefined;
@@ -93,7 +93,7 @@ interface RawEndpoint extends NaiveObject {
 
 type Ports = Record<string, { Protocol: string; Port: number }>;
 
-/** Canonical; undefined for what is not an address. */
+/** Returns the canonical address; undefined if the value is no address. */
 function canonical(ip: unknown): string | undefined {
   if (typeof ip !== 'string' || !ipaddr.isValid(ip)) return undefined;
   if (!ip.includes(':') && ip.split('.').length !== 4) return undefined;
@@ -113,7 +113,7 @@ function text(value: unknown): string {
   );
 }
 
-/** The same value however its fields are ordered; text that is no JSON is left as it is. */
+/** Returns the value with its fields in a fixed order; text that is no JSON is unchanged. */
 export function comparableValue(value: string): string {
   try {
     return text(JSON.parse(value));
@@ -127,7 +127,7 @@ function said(metadata: NaiveObject['metadata'], ...names: string[]): string | u
   return found?.toLowerCase();
 }
 
-/** Whether a service's annotations share it. */
+/** Returns true if a service's annotations share it. */
 export function isSharedService({ metadata }: NaiveObject, version: '1.8' | '1.17'): boolean {
   const global = said(metadata, 'service.cilium.io/global', 'io.cilium/global-service') === 'true';
   const shared = said(metadata, 'service.cilium.io/shared', 'io.cilium/shared-service');
@@ -151,7 +151,7 @@ interface Slice {
   readonly backends: Map<string, Ports>;
 }
 
-/** Slices, or Endpoints as one, by the service whose they are. */
+/** Returns the slices of a service, or its Endpoints as one slice. */
 export function slicesOf(objects: readonly NaiveObject[], service: NaiveObject, slices: boolean): Slice[] {
   const { name, namespace } = service.metadata;
   const found: Slice[] = [];
@@ -240,7 +240,7 @@ interface CIDRValue {
   readonly Mask: string;
 }
 
-/** A CIDR with its host bits cleared, as Go marshals it. */
+/** Returns a CIDR without host bits, as marshalled by Go. */
 export function cidrValue(cidr: string): { family: 4 | 6; value: CIDRValue } | undefined {
   if (!ipaddr.isValidCIDR(cidr)) return undefined;
   const [address, length] = ipaddr.parseCIDR(cidr);
@@ -304,7 +304,7 @@ function nodeValue(
   };
 }
 
-/** The addresses that an endpoint lists: each once, none without a node. */
+/** Returns the distinct addresses of an endpoint; none if it has no node. */
 function listedBy({ status }: RawEndpoint): readonly string[] {
   const { node, addressing = [] } = status?.networking ?? {};
   if (canonical(node) === undefined) return [];
@@ -346,7 +346,7 @@ export function identityValue(
   return all.map((one) => `${one.source}:${one.key}=${one.value};`).join('');
 }
 
-/** The namespaces whose objects are exported; undefined: all. */
+/** Returns the namespaces whose objects are exported; undefined: all. */
 function globalNamespaces(
   objects: readonly NaiveObject[],
   { globalByDefault }: NaiveCluster,
@@ -359,7 +359,7 @@ function globalNamespaces(
   return new Set(global.map(({ metadata }) => metadata.name));
 }
 
-/** What is to be in the kvstore: values by key, comparable by {@link comparableValue}. */
+/** Returns the expected content of the kvstore: values by key, comparable by {@link comparableValue}. */
 export function naiveKeys(
   objects: Iterable<NaiveObject>,
   cluster: NaiveCluster,

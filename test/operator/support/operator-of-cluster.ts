@@ -20,7 +20,7 @@ interface Manifest {
   readonly status?: object;
 }
 
-/** A cluster with an API server that has manifests, a kvstore, and an operator that publishes the former in the latter. */
+/** A cluster: an API server with manifests, a kvstore, and an operator that publishes the manifests in it. */
 export class OperatorOfCluster {
   readonly name: string;
   readonly id: number;
@@ -30,7 +30,7 @@ export class OperatorOfCluster {
   readonly rejected: string[] = [];
   readonly #transport: MemoryApiTransport;
 
-  /** @param clock shared by the clusters of a mesh; default its own */
+  /** @param clock shared by the clusters of a mesh; default: a separate one */
   constructor(name: string, id: number, clock: ManualClock = new ManualClock()) {
     this.name = name;
     this.id = id;
@@ -40,7 +40,7 @@ export class OperatorOfCluster {
     this.server = new MemoryServer({ clock: this.clock, clusterID: name });
   }
 
-  /** Creates the objects of a YAML text, or replaces them, which deletes them first. */
+  /** Creates the objects of a YAML text. Existing ones are deleted first. */
   async apply(yaml: string): Promise<void> {
     for (const { user, object } of this.#objects(yaml)) {
       const { name } = object.metadata;
@@ -61,7 +61,7 @@ export class OperatorOfCluster {
     for (const { user, object } of this.#objects(yaml)) await user.delete(object.metadata.name);
   }
 
-  /** Starts an operator. The result ends it; its leases stay. */
+  /** Starts an operator. The returned function ends it; its leases remain. */
   operate(change: Partial<OperatorDutiesOptions> = {}): () => Promise<void> {
     const { clock } = this;
     const runtime = { clock, random: () => 0.5 };
@@ -109,7 +109,7 @@ export class OperatorOfCluster {
     return new ApiUser(this.#transport, kind, namespace);
   }
 
-  /** The keys below a prefix, and their values. */
+  /** Returns the keys below a prefix, and their values. */
   published(prefix: string): ReadonlyMap<string, Uint8Array> {
     return new Map(this.server.range(prefixRange(prefix)).kvs.map(({ key, value }) => [key, value]));
   }

@@ -20,10 +20,10 @@ const LOCKS = 'cilium/state/identities/v1/locks/';
 const SERVICES = 'cilium/state/services/v1/a/';
 const NODES = 'cilium/state/nodes/v1/a/';
 
-/** An operator with all its duties, as a process: what happens to it and to its ways is in the test's hand. */
+/** An operator with all its duties, as a process. The test controls its faults and links. */
 export class RivalOperator extends Candidate {
   readonly kvstore: SlowKvstore;
-  /** It is dead: stopped for good, with all that it holds. */
+  /** True if it is dead: suspended for ever, with all its locks and leases. */
   isKilled = false;
 
   constructor(name: string, world: RivalWorld, isFenced: boolean) {
@@ -88,7 +88,7 @@ export class RivalOperator extends Candidate {
   }
 }
 
-/** A cluster for which several operators stand, with everything that arrives at its servers. */
+/** A cluster with several candidate operators, which records everything that arrives at its servers. */
 export class RivalWorld {
   readonly clock: ManualClock = new ManualClock();
   readonly api: MemoryApiServer = new MemoryApiServer({ clock: this.clock });
@@ -100,7 +100,7 @@ export class RivalWorld {
   readonly #services = new Set<string>();
   readonly #users = new Map<string, ApiUser>();
 
-  /** @param isFenced false: its operators delete and write as long as their own timers do not end them */
+  /** @param isFenced false: operators delete and write until their own timers end them */
   constructor({ isFenced = true }: { readonly isFenced?: boolean } = {}) {
     this.#isFenced = isFenced;
   }
@@ -112,7 +112,7 @@ export class RivalWorld {
     return operator;
   }
 
-  /** Who holds the lease, and has not been stopped. */
+  /** The holder of the lease, if it is not suspended. */
   get leader(): RivalOperator | undefined {
     return this.operators.find(({ election }) => election.mayDelete());
   }
@@ -125,7 +125,7 @@ export class RivalWorld {
     return advance(this.clock, ms);
   }
 
-  /** Shares a service, or shares it no more. */
+  /** Shares a service, or stops sharing it. */
   async turnService(name: string): Promise<void> {
     const metadata = { annotations: { 'service.cilium.io/global': 'true' } };
     const spec = { type: 'ClusterIP', clusterIP: '172.16.0.1', ports: [{ name: 'http', port: 80 }] };
@@ -138,10 +138,10 @@ export class RivalWorld {
     const slice = { addressType: 'IPv4', endpoints: [{ addresses: ['10.0.0.1'] }], ports: [] };
     await this.#user(kind, 'ns')
       .create(`${name}-0`, slice, { labels })
-      .catch(() => {}); // it is still there
+      .catch(() => {}); // it still exists
   }
 
-  /** Adds a node, or takes its Node away: its CiliumNode is the collector's then. */
+  /** Adds a node, or deletes its Node, so that the collector must delete its CiliumNode. */
   async turnNode(name: string): Promise<void> {
     const nodes = this.#user({ group: '', version: 'v1', plural: 'nodes' });
     if (this.#nodes.delete(name)) return nodes.delete(name);
@@ -150,21 +150,21 @@ export class RivalWorld {
     const spec = { addresses: [{ type: 'InternalIP', ip: '192.168.0.1' }] };
     await this.#user({ group: 'cilium.io', version: 'v2', plural: 'ciliumnodes' })
       .create(name, { spec })
-      .catch(() => {}); // it is still there
+      .catch(() => {}); // it still exists
   }
 
-  /** Somebody takes a lock, and never gives it back. */
+  /** Takes a lock as another client, and never releases it. */
   takeLock(name: string): void {
     const put = { op: 'put', key: `${LOCKS}${name}/1`, value: bytesOfText(''), lease: NO_LEASE } as const;
     this.server.txn({ compare: [], writes: [put] });
   }
 
-  /** What differs between the kvstore and the objects. */
+  /** The difference between the kvstore and the objects. */
   get differences(): { readonly there: readonly string[]; readonly said: readonly string[] } {
     const below = (prefix: string): readonly string[] =>
       this.server.range(prefixRange(prefix)).kvs.map(({ key }) => key);
     const services = [...this.#services].map((name) => `${SERVICES}ns/${name}`);
-    // Without any node nothing that is left of a former life is taken away.
+    // Without any node no leftover of a former life is deleted.
     const nodes = this.#nodes.size === 0 ? [] : [...this.#nodes].map((name) => `${NODES}${name}`);
     const there = [...below(SERVICES), ...(this.#nodes.size === 0 ? [] : below(NODES)), ...below(LOCKS)];
     return { there: there.sort(), said: [...services, ...nodes].sort() };

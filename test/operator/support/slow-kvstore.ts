@@ -17,14 +17,14 @@ import { type Pause, SlowLink } from './candidates.ts';
 const DEADLINE_MS = 10_000;
 
 /**
- * The way of one process to a kvstore. Who gives up a call does not call it back: it may arrive later. Streams break where
- * something of them is lost.
+ * The link of one process to a kvstore. An aborted call may still arrive later. A stream breaks if a part of
+ * it is lost.
  */
 export class SlowKvstore extends SlowLink implements Transport {
   readonly #inner: MemoryTransport;
   readonly #clock: Clock;
   readonly #pause: Pause;
-  /** Receives each transaction as it arrives. */
+  /** Receives each transaction on its arrival. */
   onArrival: (request: TxnRequest) => void = () => {};
 
   constructor(server: MemoryServer, base: ManualClock, clock: Clock, pause: Pause) {

@@ -1,4 +1,4 @@
-/** What has arrived at the servers of one cluster: a write of the Lease that was accepted, or a delete. */
+/** A request that has arrived at the servers of one cluster: an accepted write of the Lease, or a delete. */
 export type Arrival =
   | { readonly at: number; readonly by: string; readonly holder: string }
   | { readonly at: number; readonly by: string; readonly deletes: string };

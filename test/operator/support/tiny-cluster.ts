@@ -11,7 +11,7 @@ import type { Observed } from '../../../src/operator/collect/observed-kind.ts';
 import type { Collector, RoundReport } from '../../../src/operator/collect/rounds.ts';
 import type { Choose } from './explore.ts';
 
-/** Something that may happen; it is offered while it can. */
+/** A possible event, which is offered while it can happen. */
 export interface Happening {
   readonly name: string;
   can(): boolean;
@@ -21,16 +21,19 @@ export interface Happening {
 const CONFLICT: WriteOutcome = { outcome: 'conflict', message: 'another version or life' };
 const GONE: WriteOutcome = { outcome: 'not-found', message: 'there is none' };
 
-/** Objects of a few kinds, by `plural namespace/name`, with versions and lives; what a collector sees of them may be old. */
+/**
+ * Objects of a few kinds, by `plural namespace/name`, with versions and lives. A collector may see old
+ * states.
+ */
 export class TinyCluster implements ObjectReader, ObjectWriter {
   readonly objects: Map<string, KubernetesObject> = new Map();
   readonly #seen = new Map<string, Map<string, KubernetesObject>>();
   #clock = 0;
-  /** Called before each request of the collector takes effect. */
+  /** Called before each request of the collector is executed. */
   before: () => void = () => {};
-  /** Called with what a collector has deleted, right before it goes. */
+  /** Called with each object that a collector deletes, directly before the delete. */
   onDelete: (object: KubernetesObject, key: string) => void = () => {};
-  /** Called with what a collector has patched, right before it changes. */
+  /** Called with each object that a collector patches, directly before the change. */
   onPatch: (object: KubernetesObject, patched: KubernetesObject) => void = () => {};
 
   put(
@@ -61,7 +64,7 @@ export class TinyCluster implements ObjectReader, ObjectWriter {
     return this.objects.get(`${plural} ${key}`);
   }
 
-  /** All of a kind, by `namespace/name`. */
+  /** Returns all objects of a kind, by `namespace/name`. */
   ofKind(plural: string): ReadonlyMap<string, KubernetesObject> {
     const all = [...this.objects].filter(([key]) => key.startsWith(`${plural} `));
     return new Map(all.map(([key, object]) => [key.slice(plural.length + 1), object]));
@@ -71,7 +74,7 @@ export class TinyCluster implements ObjectReader, ObjectWriter {
     this.objects.delete(`${plural} ${key}`);
   }
 
-  /** What a collector sees of a kind: as it was when {@link see} was called last. */
+  /** Returns a collector's view of a kind: its state at the last call of {@link see}. */
   observed(plural: string): Observed {
     const objects = this.#seen.get(plural) ?? new Map<string, KubernetesObject>();
     this.#seen.set(plural, objects);
@@ -122,7 +125,7 @@ export class TinyCluster implements ObjectReader, ObjectWriter {
     return { outcome: 'done', object: undefined };
   }
 
-  /** All operations or none; what a patch says is an object as before. */
+  /** Applies all operations or none. The result must be an object. */
   #patch(known: KubernetesObject, at: string, operations: unknown): WriteOutcome {
     let patched: KubernetesObject;
     try {
@@ -138,7 +141,7 @@ export class TinyCluster implements ObjectReader, ObjectWriter {
   }
 }
 
-/** Lets a few of the happenings happen, one after the other, as `choose` says. */
+/** Makes a few of the possible events happen, one after the other, as `choose` says. */
 export class Fate {
   readonly #choose: Choose;
   readonly #happenings: readonly Happening[];
@@ -165,7 +168,7 @@ export class Fate {
 
 const { signal: never } = new AbortController();
 
-/** One round of a collector. */
+/** Runs one round of a collector. */
 export async function round(collector: Pick<Collector, 'round'>, number = 1): Promise<void> {
   const report: RoundReport = {
     round: number,

@@ -39,19 +39,19 @@ function entriesOf({ name, exports }: Manifest): readonly string[] {
 /** What a program may import of this package. */
 export const ENTRIES: readonly string[] = entriesOf(MANIFEST);
 
-/** A project of somebody else in which a package has been installed as it would be published. */
+/** A separate project in which a package is installed as if published. */
 export interface ScratchProject {
   readonly folder: string;
-  /** Where the package is. */
+  /** The folder of the installed package. */
   readonly installed: string;
   readonly manifest: Manifest;
-  /** What a program may import of it. */
+  /** The entries of the package. */
   readonly entries: readonly string[];
   write(name: string, text: string): void;
   remove(): void;
 }
 
-/** Copies an earlier build, so that only what has changed since is compiled; leaves out outputs without a source. */
+/** Copies an earlier build, so that only changes are compiled. Omits outputs without a source. */
 function copyBuild(source: string): void {
   const built = join(ROOT, 'dist');
   if (!existsSync(join(built, '.tsbuildinfo'))) return;
@@ -64,14 +64,14 @@ function copyBuild(source: string): void {
   cpSync(built, join(source, 'dist'), { recursive: true, filter: hasSource });
 }
 
-/** The tarballs of both packages, made from one build of a copy of this repository. */
+/** The tarballs of both packages, from one build of a copy of this repository. */
 export interface Tarballs {
   readonly main: string;
   readonly engines: string;
   remove(): void;
 }
 
-/** Packs the package, which builds it, and then the engines of that build. */
+/** Packs the package, which builds it, and then the engines of this build. */
 export function packAll(): Tarballs {
   const root = mkdtempSync(join(tmpdir(), 'dpcache-packed-'));
   const source = join(root, 'source');
@@ -90,7 +90,7 @@ export function packAll(): Tarballs {
   };
 }
 
-/** Installs a tarball in an empty project, with the dependencies that its manifest names. */
+/** Installs a tarball in an empty project, with the dependencies of its manifest. */
 export function scratchProject(name: string, tarball: string): ScratchProject {
   const folder = mkdtempSync(join(tmpdir(), 'dpcache-project-'));
   const installed = join(folder, 'node_modules', name);

@@ -1,8 +1,8 @@
 import { StateFiles } from '../../../src/agent/state-files.ts';
 import { engines, OWN, save } from './world.ts';
 
-// Writes one checkpoint after the other until it is killed. Odd generations have other identities than even ones, so that
-// nothing of the one before can pass for this one; a line on stdout says that a generation has been written.
+// Writes one checkpoint after the other until it is killed. Odd generations have other identities than even
+// ones, so that the two cannot be confused. Prints a line for each written generation.
 const [path = '', first = '1', entries = '1'] = process.argv.slice(2);
 const folder = new StateFiles(path);
 const [even, odd] = [engines(), engines()];

@@ -11,15 +11,19 @@ const ENTRIES = 3_000;
 /** A checkpoint takes some ms: kills are spread over several of them. */
 const SPREAD_MS = 60;
 
-/** Runs the writer from a generation on, kills it at some moment, and returns the last generation that it has written. */
+/**
+ * Runs the writer from a generation on, kills it after some time, and returns the last generation that it has
+ * written.
+ */
 async function killed(script: string, path: string, first: number, afterMs: number): Promise<number> {
   const lines = await linesUntilKilled(script, [path, first, ENTRIES], { lines: 1, afterMs });
   return Number(lines.at(-1));
 }
 
 /**
- * Kills a process that writes checkpoints, again and again, each time at another moment. After each kill there must be a
- * whole checkpoint, and not one from before the last that was written. Gives how many kills came while one was being written.
+ * Kills a process that writes checkpoints, repeatedly, each time at another moment. After each kill there
+ * must be a complete checkpoint, not older than the last written one. Returns the number of kills during a
+ * write.
  */
 export async function killWriters(kills: number): Promise<number> {
   const folder = temporaryFolder({});

@@ -1,16 +1,16 @@
 import type { StateFile, StateFolder, StateSink } from '../../../src/base/files/state-folder.ts';
 
-/** A folder in memory that may be full or read-only, and notes what is done to it. */
+/** A folder in memory that may be full or read-only, and records its calls. */
 export class MemoryFolder implements StateFolder {
   readonly files: Map<string, Uint8Array> = new Map();
-  /** What each call did, in order. */
+  /** The effect of each call, in order. */
   readonly calls: string[] = [];
-  /** Bytes that there is room for. */
+  /** Free bytes. */
   room: number = Number.POSITIVE_INFINITY;
-  /** Thrown by whatever would change something. */
+  /** The error of every call that would change something. */
   readOnly: Error | undefined;
 
-  /** Files that are open for reading. */
+  /** Number of files that are open for reading. */
   opened = 0;
 
   async names(): Promise<readonly string[]> {

@@ -55,7 +55,7 @@ export interface KnownNode {
   readonly labels: ReadonlyMap<string, string>;
 }
 
-/** What sources have said, in any order. */
+/** The claims of all sources, in any order. */
 export interface Knowledge {
   readonly entries: readonly KnownEntry[];
   readonly nodes: readonly KnownNode[];
@@ -134,7 +134,7 @@ const identity: fc.Arbitrary<CheckpointIdentity> = fc.record({
   labels,
 });
 
-/** Anything that sources may have said. */
+/** Any claims. */
 export const knowledge: fc.Arbitrary<Knowledge> = fc.record({
   entries: fc.array(entry, { maxLength: 12 }),
   nodes: fc.array(node, { maxLength: 4 }),
@@ -142,7 +142,7 @@ export const knowledge: fc.Arbitrary<Knowledge> = fc.record({
   identities: fc.uniqueArray(identity, { maxLength: 4, selector: (one) => one.identity }),
 });
 
-/** Has the sources say it. */
+/** Writes the claims to the engines. */
 export function learn({ ipcache, nodes, services }: CheckpointEngines, known: Knowledge): void {
   for (const { key, ...claim } of known.entries) ipcache.upsert(key, claim);
   for (const { cluster, name, ip, labels: given } of known.nodes) {
@@ -152,13 +152,13 @@ export function learn({ ipcache, nodes, services }: CheckpointEngines, known: Kn
   for (const operation of known.services) applyToServices(services, operation);
 }
 
-/** A part of a service as text. The order in which an offer lists its backends says nothing. */
+/** Returns a part of a service as text. The order of the backends has no meaning. */
 export function partText(part: ServicePart): string {
   if (part.kind !== 'offer') return text(part);
   return text({ ...part, backends: part.backends.map((backend) => text(backend)).sort() });
 }
 
-/** What engines hold as text, but for whose claims they are: equal texts, equal contents. */
+/** Returns the content of engines as text, without the owners of claims: equal texts, equal contents. */
 export function contents({ ipcache, nodes, services }: CheckpointEngines): string {
   const entries = Array.from(
     ipcache.entries({ includeShadowed: true }),
@@ -173,7 +173,7 @@ export function contents({ ipcache, nodes, services }: CheckpointEngines): strin
   });
 }
 
-/** Writes a checkpoint of them. */
+/** Writes a checkpoint of the engines. */
 export function save(
   folder: StateFolder,
   known: CheckpointEngines,
@@ -184,7 +184,7 @@ export function save(
   return writeCheckpoint(folder, checkpointSections(known, identities, full));
 }
 
-/** What takes it back into new engines. */
+/** Restores the checkpoint into new engines. */
 export function restart(
   folder: StateFolder,
   options: Partial<RestorationOptions> = {},

@@ -5,7 +5,10 @@ const path = require.resolve('immutable');
 const { [path]: loaded } = require.cache;
 delete require.cache[path];
 
-/** A second copy of `immutable`, as in a program whose own version differs. The engines accept collections of both. */
+/**
+ * A second copy of `immutable`, as in a program with another version of it. The engines accept collections of
+ * both.
+ */
 export const anotherCopy: typeof import('immutable') = require(path);
 
 if (loaded === undefined) delete require.cache[path];

@@ -2,12 +2,12 @@ import type { ServiceEvent, ServiceListener } from '../../../src/servicecache/ev
 import { nameOf, text } from './plain.ts';
 
 /**
- * A listener that folds what it is told, and writes down every breach of the contract: `old…` that is not what
- * it was told last (I1), an event that says nothing new (I3), a delete of what it does not have.
+ * A listener that folds its events, and records every violation of the contract: `old…` that is not the
+ * previous value (I1), an event without a change (I3), a delete of an unknown service.
  */
 export class FoldingListener implements ServiceListener {
   readonly breaches: string[] = [];
-  /** Everything it was told, since the last `take`. */
+  /** Every event since the last `take`. */
   #events: ServiceEvent[] = [];
   readonly #folded = new Map<string, ServiceEvent>();
   synced = 0;
@@ -22,14 +22,14 @@ export class FoldingListener implements ServiceListener {
     this.synced++;
   }
 
-  /** The events since it was asked last. */
+  /** Returns the events since the last call. */
   take(): readonly ServiceEvent[] {
     const events = this.#events;
     this.#events = [];
     return events;
   }
 
-  /** What it knows, in the form of `NaiveServiceCache.view`. */
+  /** Returns its state, in the form of `NaiveServiceCache.view`. */
   view(): ReadonlyMap<string, string> {
     const entries = [...this.#folded].map(([key, { service, endpoints }]): [string, string] => [
       key,

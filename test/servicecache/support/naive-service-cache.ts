@@ -27,7 +27,10 @@ interface RemoteBackend {
   readonly backend: NaiveClaim['backend'];
 }
 
-/** The backends of a slice of a remote cluster: of one address the first that is ready, else the first. */
+/**
+ * Returns the backends of a slice of a remote cluster: for each address the first that is ready, else the
+ * first.
+ */
 function remoteBackends({ cluster, endpoints, ports }: ClusterEndpointSlice): readonly RemoteBackend[] {
   const all = endpoints.flatMap(({ addresses, conditions, nodeName, zone, hostname, forZones }) =>
     addresses.map((address): RemoteBackend => {
@@ -55,7 +58,7 @@ function remoteBackends({ cluster, endpoints, ports }: ClusterEndpointSlice): re
   return all.filter((one) => best(one) === one);
 }
 
-/** {@link plain}, once for each backend: inputs do not change. */
+/** {@link plain}, computed once for each backend, because inputs do not change. */
 const plainBackends = new WeakMap<object, NaiveClaim['backend']>();
 
 function plainBackend(backend: object): NaiveClaim['backend'] {
@@ -65,8 +68,8 @@ function plainBackend(backend: object): NaiveClaim['backend'] {
 }
 
 /**
- * SEMANTICS 3 in the most obvious way: keeps the inputs as they are, and works everything out from scratch
- * whenever it is asked. Only whether a service has been announced depends on the past.
+ * A naive model of SEMANTICS 3: stores the inputs unchanged, and computes everything on each read. Only
+ * whether a service has been announced depends on the past.
  */
 export class NaiveServiceCache {
   readonly #clusterName: string;
@@ -178,7 +181,7 @@ export class NaiveServiceCache {
     this.#settle();
   }
 
-  /** How much there is, counted one by one. */
+  /** Returns the numbers of objects, counted one by one. */
   counts(): Readonly<Record<string, unknown>> {
     const sizes = (maps: Iterable<ReadonlyMap<string, unknown>>): number =>
       [...maps].reduce((sum, { size }) => sum + size, 0);
@@ -208,7 +211,10 @@ export class NaiveServiceCache {
     };
   }
 
-  /** Every claim on a backend, as `address cluster/slice verdict`, and every origin with the number of its backends. */
+  /**
+   * Returns every claim on a backend, as `address cluster/slice verdict`, and every origin with the number of
+   * its backends.
+   */
   explained(key: string): unknown {
     const service = this.#services.get(key);
     const slices = [...(this.#slices.get(key) ?? [])];
@@ -269,7 +275,7 @@ export class NaiveServiceCache {
     return (this.#slices.get(key)?.size ?? 0) > 0 || this.#winners(key).size > 0;
   }
 
-  /** Announced stays announced while the service is known. */
+  /** An announced service stays announced while it exists. */
   #settle(): void {
     for (const key of this.#announced) if (!this.#services.has(key)) this.#announced.delete(key);
     for (const key of this.#services.keys()) {
@@ -288,7 +294,10 @@ export class NaiveServiceCache {
     };
   }
 
-  /** All claims that count, the strongest of each address first: local, then clusters, then slices by name. */
+  /**
+   * Returns all claims that count, the strongest of each address first: local, then clusters, then slices by
+   * name.
+   */
   #claims(key: string): readonly (readonly [string, NaiveClaim])[] {
     const service = this.#services.get(key);
     const claims: [string, NaiveClaim][] = [];

@@ -17,7 +17,10 @@ import type { NaiveServiceCache } from './naive-service-cache.ts';
 
 const { Map: ImmutableMap, Set: ImmutableSet, List } = anotherCopy;
 
-/** A tiny world, so that everything collides: two services, two slices, two clusters, four addresses. */
+/**
+ * Few names and addresses, so that everything collides: two services, two slices, two clusters, four
+ * addresses.
+ */
 export const OWN_CLUSTER = 'own';
 export const CLUSTERS = ['east', 'west'] as const;
 export const IDS: readonly ServiceID[] = ['a', 'b'].map((name) => ({ namespace: 'ns', name }));
@@ -69,7 +72,7 @@ const backends = (state: fc.Arbitrary<Backend['state']>): fc.Arbitrary<Backends>
       ImmutableMap(entries.map(([address, rest]) => [address, createBackend({ ...rest, address })])),
     );
 
-/** Any slice of the tiny world. */
+/** Any slice of these names. */
 export const slices: fc.Arbitrary<EndpointSlice> = fc
   .record({
     service: id,
@@ -85,7 +88,7 @@ export const slices: fc.Arbitrary<EndpointSlice> = fc
     notReady: slice.notReady.filterNot((_, address) => slice.backends.has(address)),
   }));
 
-/** Any service of the tiny world; one in ten is not served. */
+/** Any service of these names; one in ten is not served. */
 export const services: fc.Arbitrary<Service> = fc
   .record({
     id,
@@ -118,7 +121,7 @@ export const services: fc.Arbitrary<Service> = fc
     }),
   );
 
-/** Any offer of such a cluster. */
+/** Any offer of these clusters. */
 export const offers = (cluster: fc.Arbitrary<string>): fc.Arbitrary<ClusterService> =>
   fc
     .record({
@@ -146,7 +149,7 @@ export const offers = (cluster: fc.Arbitrary<string>): fc.Arbitrary<ClusterServi
 
 const flag = fc.constantFrom(undefined, true, true, false);
 
-/** Any slice of such a cluster. */
+/** Any slice of these clusters. */
 export const remoteSlices = (cluster: fc.Arbitrary<string>): fc.Arbitrary<ClusterEndpointSlice> =>
   fc
     .record({
@@ -219,12 +222,12 @@ export const operation: fc.Arbitrary<Operation> = fc.oneof(
   { weight: 1, arbitrary: fc.constant({ op: 'markSynced' } as const) },
 );
 
-/** A life of the cache. */
+/** A sequence of calls on the cache. */
 export const history: fc.Arbitrary<Operation[]> = fc.array(operation, { maxLength: 24, size: 'max' });
 
 type Target = Pick<ServiceCache, keyof NaiveServiceCache & keyof ServiceCache>;
 
-/** Does an operation to the cache or to the model: they have the same methods. Gives what it returned. */
+/** Applies an operation to the cache or to the model, which have the same methods. Returns its result. */
 export function apply(target: Target | NaiveServiceCache, operation: Operation): unknown {
   switch (operation.op) {
     case 'updateService':

@@ -1,7 +1,7 @@
 import { isCollection, isKeyed, isSet } from 'immutable';
 
 /**
- * Any value as plain JSON with sorted keys, so that values of different make compare by what they say. Sets
+ * Returns any value as plain JSON with sorted keys, so that values of different classes are comparable. Sets
  * become sorted lists.
  */
 export function plain(value: unknown): unknown {
@@ -49,7 +49,7 @@ function shownEntries(entries: [string, unknown][]): string {
   return `{${members.join()}}`;
 }
 
-/** Names a service. Written down again: the models share nothing with the engine. */
+/** Returns the name of a service. Written again, because the models share nothing with the engine. */
 export function nameOf({ namespace, name }: { readonly namespace: string; readonly name: string }): string {
   return `${namespace}/${name}`;
 }

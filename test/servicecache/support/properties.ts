@@ -22,13 +22,16 @@ import { nameOf, text } from './plain.ts';
 
 const remoteOffers = offers(fc.constantFrom(...CLUSTERS));
 
-/** Makes a cache of cluster `own` with node ports on or off. */
+/** Creates a cache of cluster `own` with node ports on or off. */
 export type MakeCache = (nodePorts: boolean) => ServiceCache;
 
-/** A law of the engine; a mutant must break its own. */
+/** A law of the engine. Each mutant must break its law. */
 export type Law = (make: MakeCache, nodePorts: boolean) => fc.IRawProperty<unknown>;
 
-/** Compares texts only if the values differ in form, because a text of all services costs more than the comparison of equal maps. */
+/**
+ * Compares texts only if the values differ in form, because a text of all services costs more than the
+ * comparison of equal maps.
+ */
 function expectEqual(what: string, actual: unknown, expected: unknown): void {
   if (!isDeepStrictEqual(actual, expected) && text(actual) !== text(expected))
     throw new Error(`${what}: ${text(actual)} but expected ${text(expected)}`);
@@ -54,7 +57,7 @@ function applyBoth({ cache, model }: Pair, each: Operation): void {
   apply(model, each);
 }
 
-/** What is still live after a history, as the shortest history that leads there. */
+/** Returns the inputs that remain after a history, as the shortest history with this result. */
 function liveInputs(operations: readonly Operation[]): readonly Operation[] {
   const live = new Map<string, Operation>();
   const key = (...parts: string[]): string => parts.join('|');
@@ -77,7 +80,7 @@ function liveInputs(operations: readonly Operation[]): readonly Operation[] {
   return [...live.values()];
 }
 
-/** I1: at every moment, what a listener has folded is what a new one is given, is what the model says. */
+/** I1: at every moment, the folded events of a listener equal the replay of a new one, and the model. */
 export const I1_foldEqualsDump: Law = (make, nodePorts) =>
   fc.property(history, fc.nat(24), (operations, joinAt) => {
     const both = pair(make, nodePorts);
@@ -107,7 +110,7 @@ export const I1_foldEqualsDump: Law = (make, nodePorts) =>
     });
   });
 
-/** I2: once synced, only the live inputs count, not how they came to be, nor in which order. */
+/** I2: once synced, only the present inputs count, not their history or order. */
 export const I2_orderDoesNotMatter: Law = (make, nodePorts) =>
   fc.property(history, fc.infiniteStream(fc.nat()), (operations, shuffle) => {
     const cache = make(nodePorts);
@@ -125,7 +128,7 @@ export const I2_orderDoesNotMatter: Law = (make, nodePorts) =>
     );
   });
 
-/** I3: no event says what is known, and saying again what is live tells nobody anything. */
+/** I3: every event changes something, and repeating a present input sends no event. */
 export const I3_noNoise: Law = (make, nodePorts) =>
   fc.property(history, (operations) => {
     const cache = make(nodePorts);
@@ -183,8 +186,8 @@ export const I7_isolation: Law = (make, nodePorts) =>
   });
 
 /**
- * I8: of a batch, listeners receive exactly the services that differ after it, once each; nothing is left of one that
- * throws, not even in what follows.
+ * I8: after a batch, listeners receive exactly the services that differ, once each. A batch that throws
+ * leaves nothing, not even in later steps.
  */
 export const I8_batches: Law = (make, nodePorts) =>
   fc.property(
@@ -255,7 +258,10 @@ function attempt(cache: ServiceCache, fails: boolean, work: () => void): void {
   }
 }
 
-/** The listener received exactly what the model says has changed since `before`, and everything reads as the model. */
+/**
+ * Expects that the listener received exactly the changes of the model since `before`, and that all reads
+ * equal the model's.
+ */
 function checkAgainst(
   { cache, model }: Pair,
   listener: FoldingListener,
@@ -278,7 +284,7 @@ function checkAgainst(
   );
 }
 
-/** I10: a cluster that is withdrawn leaves nothing; the others' claims are as if it had never been there. */
+/** I10: a withdrawn cluster leaves nothing; the others' claims are as if it had never existed. */
 export const I10_noOrphans: Law = (make, nodePorts) =>
   fc.property(history, fc.constantFrom(...CLUSTERS), (operations, gone) => {
     const cache = make(nodePorts);
@@ -301,7 +307,7 @@ function speaksFor(each: Operation, cluster: string): boolean {
   return (each.op === 'merge' || each.op === 'unmerge') && each.offer.cluster === cluster;
 }
 
-/** I12: nothing is dropped in silence: an offer that claims to be our own is counted, and every one of them. */
+/** I12: every ignored offer is counted, such as those that name the local cluster. */
 export const I12_nothingSilent: Law = (make, nodePorts) =>
   fc.property(history, (operations) => {
     const cache = make(nodePorts);
@@ -310,7 +316,7 @@ export const I12_nothingSilent: Law = (make, nodePorts) =>
     expectEqual('I12 rejections', cache.status().rejections.byReason['local-cluster'] ?? 0, own);
   });
 
-/** Affinity in one sentence: with an active backend on the preferred side, the other side gets nothing. */
+/** Affinity: if the preferred side has an active backend, the other side gets nothing. */
 export const affinityPrefersOneSide: Law = (make, nodePorts) =>
   fc.property(
     services,
@@ -320,7 +326,7 @@ export const affinityPrefersOneSide: Law = (make, nodePorts) =>
     (service, some, others, operations) => {
       const cache = make(nodePorts);
       for (const each of operations) apply(cache, each);
-      // Both sides have something to give: else there is nothing to prefer.
+      // Both sides need backends: else there is nothing to prefer.
       for (const slice of some) cache.updateEndpoints({ ...slice, service: service.id });
       for (const offer of others) cache.mergeExternalServiceUpdate({ ...offer, ...service.id, shared: true });
       cache.updateService({ ...service, type: 'ClusterIP', addressing: 'headless', global: true });
@@ -337,7 +343,7 @@ export const affinityPrefersOneSide: Law = (make, nodePorts) =>
     },
   );
 
-/** What calls return, what is counted, and how a service is explained. */
+/** The results of calls, the counters, and the explanation of a service. */
 export const answers: Law = (make, nodePorts) =>
   fc.property(history, (operations) => {
     const { cache, model } = pair(make, nodePorts);
@@ -369,7 +375,7 @@ function explained(of: ServiceExplanation | undefined): unknown {
   };
 }
 
-/** All laws, by the names under which the README knows them. */
+/** All laws, by their names in the README. */
 export const LAWS: readonly { readonly name: string; readonly law: Law }[] = [
   { name: 'I1 fold = dump: folding the events gives what a new listener is given', law: I1_foldEqualsDump },
   { name: 'I2 order independence: once synced, only the live inputs count', law: I2_orderDoesNotMatter },

@@ -9,7 +9,7 @@ import { formatServiceID, type ServiceID } from '../../../src/servicecache/servi
 
 const TCP = 6;
 
-/** The service that most tests are about. */
+/** The service of most tests. */
 export const SHOP: ServiceID = { namespace: 'shop', name: 'checkout' };
 
 /** A cache of cluster `own`. */
@@ -17,7 +17,7 @@ export function cacheOf(options: Partial<ServiceCacheOptions> = {}): ServiceCach
   return new ServiceCache({ clusterName: 'own', ...options });
 }
 
-/** `shop/checkout` on 172.16.0.10:80, changed as the test needs it. */
+/** Returns `shop/checkout` on 172.16.0.10:80, with changed fields. */
 export function service(fields: Partial<Service> = {}): Service {
   return createService({
     id: SHOP,
@@ -28,7 +28,9 @@ export function service(fields: Partial<Service> = {}): Service {
   });
 }
 
-/** A slice of that service with active backends on port 8080, or with the fields given for an address. */
+/**
+ * Returns a slice of that service with active backends on port 8080, or with the given fields for an address.
+ */
 export function slice(
   name: string,
   addresses: readonly string[] | Readonly<Record<string, Partial<Backend>>>,
@@ -52,7 +54,7 @@ export function slice(
   return { service: SHOP, name, backends: byAddress(false), notReady: byAddress(true) };
 }
 
-/** What a remote cluster offers for that service. */
+/** Returns the offer of a remote cluster for that service. */
 export function offer(cluster: string, addresses: readonly string[], port = 8080): ClusterService {
   return {
     cluster,
@@ -67,7 +69,7 @@ export function offer(cluster: string, addresses: readonly string[], port = 8080
   };
 }
 
-/** Subscribes, and lists what it is told as short text: `update shop/checkout 10.0.0.1:8080`. */
+/** Subscribes, and lists the events as short text: `update shop/checkout 10.0.0.1:8080`. */
 export function transcript(cache: ServiceCache): string[] {
   const lines: string[] = [];
   const describe = ({ action, id, endpoints }: ServiceEvent): string => {

@@ -14,7 +14,7 @@ import { cacheOf } from './scene.ts';
 
 type MakeStream = (source: ServiceSource, signal?: AbortSignal) => ServiceStream;
 
-/** Numbers the states of each service in the order in which the cache tells them. */
+/** Numbers the states of each service in the order in which the cache reports them. */
 class Versions {
   readonly #states = new Map<string, (ServiceEvent | undefined)[]>();
 
@@ -25,13 +25,13 @@ class Versions {
     this.#states.set(key, states);
   }
 
-  /** The latest version of every service that is announced now. */
+  /** Returns the latest version of every announced service. */
   latest(): ReadonlyMap<string, number> {
     const known = [...this.#states].filter(([, states]) => states.at(-1) !== undefined);
     return new Map(known.map(([key, states]) => [key, states.length - 1]));
   }
 
-  /** The latest version that says what this event says. */
+  /** Returns the latest version that is equal to this event. */
   of(event: ServiceEvent): number {
     const says = (each: ServiceEvent | undefined): string =>
       each ? text([each.service, each.endpoints]) : '';
@@ -39,15 +39,15 @@ class Versions {
     return (this.#states.get(formatServiceID(event.id)) ?? []).findLastIndex((each) => says(each) === told);
   }
 
-  /** The latest version in which the service was not announced; -1 for none. */
+  /** Returns the latest version in which the service was not announced; -1 for none. */
   lastGone(key: string): number {
     return (this.#states.get(key) ?? []).lastIndexOf(undefined);
   }
 }
 
 /**
- * What a consumer must have acknowledged: a version, by an event no older than the last one it was given then, which
- * is at `from` of those it was given; -1 for none.
+ * What a consumer must acknowledge: a version, by an event at position `from` or later among those delivered;
+ * -1 for none.
  */
 interface Awaited {
   readonly key: string;
@@ -55,7 +55,7 @@ interface Awaited {
   readonly from: number;
 }
 
-/** What a consumer was given and has acknowledged, kept without regard to how the stream keeps it. */
+/** The events delivered to a consumer and acknowledged, stored independently of the stream. */
 class Given {
   readonly #versions: Versions;
   readonly #given = new Map<string, ServiceEvent[]>();
@@ -83,8 +83,9 @@ class Given {
   }
 
   /**
-   * An equal state counts for a later version: what came back to what it was is not told. To a consumer that knew
-   * nothing of a service then, that it is gone is such a state: it may have passed it over with nothing to acknowledge.
+   * Returns true if the awaited version was acknowledged. An equal later state counts, too, because a return
+   * to an earlier state is not reported. For a consumer that did not know the service, its deletion is such a
+   * state, which needs no acknowledgement.
    */
   has({ key, version, from }: Awaited): boolean {
     if (from < 0 && this.#versions.lastGone(key) > version) return true;
@@ -94,7 +95,7 @@ class Given {
   }
 }
 
-/** Runs a producer, a consumer that works on each event, and acknowledgements, in any order that is possible. */
+/** Runs a producer, a consumer that works on each event, and acknowledgements, in any possible order. */
 async function race(
   make: MakeStream,
   schedule: fc.Scheduler,
@@ -153,7 +154,7 @@ async function race(
   expect(folded.breaches).toEqual([]);
 }
 
-/** Runs everything that is scheduled, and what that schedules, until nothing is left. */
+/** Runs everything that is scheduled, also by this work, until nothing is left. */
 async function drain(schedule: fc.Scheduler): Promise<void> {
   do {
     await schedule.waitAll();
@@ -167,13 +168,13 @@ function viewOf(cache: ReturnType<typeof cacheOf>): ReadonlyMap<string, string> 
   return listener.view();
 }
 
-/** The consumer ends up with what the cache holds, and `servicesSynced` comes, not too early. */
+/** At the end the consumer has the content of the cache, and `servicesSynced` does not come too early. */
 export const everythingArrives = (
   make: MakeStream,
 ): fc.IAsyncPropertyWithHooks<[fc.Scheduler, Operation[]]> =>
   fc.asyncProperty(fc.scheduler(), history, (schedule, operations) => race(make, schedule, operations));
 
-/** Runs a producer and a slow consumer, and ends the stream by its signal in between, whenever that is. */
+/** Runs a producer and a slow consumer, and ends the stream by its signal at any time. */
 async function raceToTheEnd(
   make: MakeStream,
   schedule: fc.Scheduler,
@@ -205,12 +206,12 @@ async function raceToTheEnd(
   await drain(schedule);
   await consumed;
   expect(await synced).toBe(true);
-  // The one that was on its way already: a promise that is resolved cannot be taken back.
+  // The event that was already on its way: a resolved promise cannot be changed.
   expect(late.length).toBeLessThanOrEqual(1);
   expect([stream.pending, cache.status().listeners]).toEqual([0, 0]);
 }
 
-/** Nothing more is taken from the queue after the end, and those who wait are told. */
+/** Nothing more is delivered after the end, and all waiters are resolved. */
 export const nothingAfterTheEnd = (
   make: MakeStream,
 ): fc.IAsyncPropertyWithHooks<[fc.Scheduler, Operation[]]> =>

@@ -1,28 +1,28 @@
 import { parentPort, workerData } from 'node:worker_threads';
 import { openLookup, type SharedLookupHandle } from '../../../src/sharedlookup/shared-reader.ts';
 
-/** What a checking worker is told. */
+/** The task of a checking worker. */
 export interface CheckTask {
   readonly handle: SharedLookupHandle;
   /** Number of pairs of lookups. */
   readonly pairs: number;
   readonly keys: number;
-  /** Of the order of its addresses. */
+  /** Seed of the order of its addresses. */
   readonly seed: number;
 }
 
-/** What it has found. */
+/** The results of a checking worker. */
 export interface CheckReport {
   readonly lookups: number;
   /** The first lookups that were torn, stale, or half of a batch. */
   readonly faults: readonly string[];
-  /** Number of different revisions that it has seen. */
+  /** Number of different revisions that it has read. */
   readonly revisions: number;
 }
 
 const { handle, pairs, keys, seed } = workerData as CheckTask;
 const FAULTS = 5;
-/** A worker that has seen fewer revisions continues. */
+/** Minimum number of revisions: a worker with fewer continues. */
 const REVISIONS = 100;
 
 /** Every identity of a batch is its number, except that of a deleted key, whose /24 has the number, too. */

@@ -19,8 +19,8 @@ export function startWorker(program: string, workerData: unknown): Worker {
 }
 
 /**
- * A cache whose batches change all its keys: after batch n, the identity of every address is n. In each batch some addresses are
- * deleted, so that the prefix that contains them answers, and others are added.
+ * A cache whose batches change all its keys: after batch n, the identity of every address is n. In each batch
+ * some addresses are deleted, so that a lookup finds the prefix that contains them, and others are added.
  */
 export class NumberedBatches {
   readonly cache: IPCache = new IPCache();
@@ -50,7 +50,7 @@ export class NumberedBatches {
   }
 }
 
-/** Runs workers that check, while this thread writes batches. Returns their reports. */
+/** Runs checking workers while this thread writes batches. Returns their reports. */
 export async function checkInThreads(
   program: string,
   { workers, pairs, keys }: { readonly workers: number; readonly pairs: number; readonly keys: number },

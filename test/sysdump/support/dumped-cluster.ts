@@ -1,6 +1,6 @@
 import { tarGzOf, type WrittenFile } from './archive-writer.ts';
 
-/** A fault that is planted. Numbers select a node, pod, identity or service; they are taken modulo the number of those. */
+/** A planted fault. Numbers select a node, pod, identity or service, modulo the number of those. */
 export type Fault =
   | {
       readonly kind: 'identity' | 'stale' | 'missing' | 'host' | 'duplicate';
@@ -115,7 +115,7 @@ export function dumpedCluster(
   const podAt = (number: number): { node: number; pod: number } =>
     pods[number % pods.length] ?? { node: 0, pod: 0 };
 
-  // What is the same everywhere.
+  // Content that is equal on all nodes.
   const endpoints = pods.map(({ node, pod }) => ({
     metadata: {
       name: `pod-${node}-${pod}`,
@@ -291,7 +291,7 @@ export function dumpedCluster(
         break;
       }
       case 'unknown-identity':
-        if (identityOf(target.pod) === identityOf(0)) break; // it has other labels on a node
+        if (identityOf(target.pod) === identityOf(0)) break; // its labels differ on a node
         identities = identities.filter((identity) => identity !== identityOf(target.pod));
         if (pods.some(({ pod }) => identityOf(pod) === identityOf(target.pod)))
           expect('unknown-identity', String(identityOf(target.pod)), []);

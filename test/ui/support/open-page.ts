@@ -20,7 +20,7 @@ const ROOT = fileURLToPath(new URL('../../..', import.meta.url));
 export const SCREENSHOTS: string = join(ROOT, '.screenshots');
 const AXE = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
 
-/** Without the network that a browser uses by itself. */
+/** Disables the background requests of a browser. */
 const QUIET = [
   ...['--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run'],
   ...['--disable-background-networking', '--disable-component-update', '--disable-sync'],

@@ -10,7 +10,7 @@ import { ServiceCache } from '../../../src/servicecache/service-cache.ts';
 import type { Edit } from '../../../src/whatif/edits.ts';
 import { ManualClock } from '../../base/support/manual-clock.ts';
 
-/** The sources that rank edits move; their places in the order are adjacent. */
+/** The sources that rank edits move; they are adjacent in the order. */
 export const MOVED: readonly Source[] = ['kvstore', 'custom-resource', 'k8s', 'clustermesh'];
 
 export interface Engines {
@@ -262,7 +262,10 @@ export function apply({ ipcache, services, nodes }: Engines, write: Write, renam
   }
 }
 
-/** Returns the name whose rank a source has after the rank edits: worked out by moving one source at a time. */
+/**
+ * Returns a function from a source to the name that has its rank after the edits, computed by moving one
+ * source at a time.
+ */
 export function renaming(edits: readonly Edit[]): Rename {
   let order: Source[] = [...SOURCES];
   for (const edit of edits) {
@@ -276,7 +279,7 @@ export function renaming(edits: readonly Edit[]): Rename {
   return (named) => SOURCES[order.indexOf(named)] ?? named;
 }
 
-/** Really makes the edits, with the calls of the engines that a process would use. */
+/** Makes the edits by the calls of a real process. */
 export function makeEdits(engines: Engines, edits: readonly Edit[], rename: Rename): void {
   const { ipcache, services, nodes } = engines;
   const removeNodes = (

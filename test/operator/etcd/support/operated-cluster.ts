@@ -17,7 +17,7 @@ import { RecordingProxy } from '../../../kvstore/etcd/support/recording-proxy.ts
 import { TcpProxy } from '../../../kvstore/etcd/support/tcp-proxy.ts';
 import { type Arrival, trespasses } from '../../support/terms.ts';
 
-/** An object as a manifest has it. */
+/** An object of a manifest. */
 export interface Manifest {
   readonly apiVersion: string;
   readonly kind: string;
@@ -33,38 +33,43 @@ export interface Manifest {
 export interface RunningOperator {
   readonly name: string;
   readonly socket: string;
-  /** Its exit status, once it has ended. */
+  /** Its exit status, when it has ended. */
   readonly ended: Promise<number>;
-  /** Ends it as SIGTERM does; resolves to its exit status. */
+  /** Ends it like SIGTERM; resolves to its exit status. */
   stop(): Promise<number>;
-  /** It dies: nothing that it sends arrives any more, and nothing is given back. */
+  /** Kills it: none of its requests arrives any more, and it releases nothing. */
   kill(): void;
-  /** Its ways to the API server and to etcd. */
+  /** Its links to the API server and to etcd. */
   readonly links: { readonly api: TcpProxy; readonly etcd: TcpProxy };
 }
 
-/** How long a Lease lasts, where the operators are not asked for other times. */
+/** Default duration of a Lease. */
 const LEASE_MS = 15_000;
-/** That of {@link FAST_ELECTION}. */
+/** The duration of a Lease with {@link FAST_ELECTION}. */
 export const FAST_LEASE_MS = 10_000;
-/** Words with which operators elect one sooner: not so soon that a busy machine takes the lease from who lives. */
+/**
+ * Arguments for faster elections, but not so fast that a busy machine takes the lease from a live operator.
+ */
 export const FAST_ELECTION: readonly string[] = [
   ...['--leader-election-lease-duration', `${FAST_LEASE_MS / 1000}s`],
   ...['--leader-election-renew-deadline', '7s', '--leader-election-retry-period', '1s'],
 ];
 
-/** A cluster: an API server in this process, a real etcd, and operators that keep the one as the other says. */
+/**
+ * A cluster: an API server in this process, a real etcd, and operators that publish the objects of the one in
+ * the other.
+ */
 export class OperatedCluster {
   readonly name: string;
   readonly id: number;
   readonly etcd: EtcdProcess;
   readonly api: MemoryApiServer = new MemoryApiServer({ clock: systemClock });
-  /** Of the API server and of etcd. */
+  /** Requests to the API server and to etcd. */
   readonly history: Arrival[] = [];
-  /** What operators have asked for: `ciliumnodes.cilium.io list`. */
+  /** Requests of operators: `ciliumnodes.cilium.io list`. */
   readonly asked: Set<string> = new Set();
   readonly log: string[] = [];
-  /** Whom operators that are started are to etcd. */
+  /** The etcd user of operators. */
   etcdUser: { readonly username: string; readonly password: string } | undefined;
   readonly #folder: string;
   readonly #http: ApiHttpServer;
@@ -92,12 +97,12 @@ export class OperatedCluster {
     await this.#http.close();
   }
 
-  /** Deletes by an operator outside its term: a sentence each. */
+  /** Returns a sentence for each delete by an operator outside its term. */
   trespasses(leaseMs: number = LEASE_MS): readonly string[] {
     return trespasses(this.history, leaseMs);
   }
 
-  /** Makes or replaces an object. */
+  /** Creates or replaces an object. */
   async apply(object: Manifest): Promise<void> {
     const { name } = object.metadata;
     const path = pathOf(object);
@@ -147,7 +152,7 @@ export class OperatedCluster {
     };
   }
 
-  /** Each operator has its own ways, which tell who has deleted what. */
+  /** Each operator has separate links, which show who deleted what. */
   async #links(by: string): Promise<RunningOperator['links']> {
     const recorded = new RecordingProxy(this.etcd.url, (key) =>
       this.history.push({ at: performance.now(), by, deletes: key }),
@@ -165,7 +170,7 @@ export class OperatedCluster {
     return path;
   }
 
-  /** Another operator holds the Lease from now on. */
+  /** Gives the Lease to another operator. */
   async usurp(): Promise<void> {
     const path = '/apis/coordination.k8s.io/v1/namespaces/default/leases/cilium-operator-resource-lock';
     const request = { method: 'GET', path, authorization: '', contentType: '', body: '' };
@@ -180,14 +185,14 @@ export class OperatedCluster {
     await this.#send('PUT', path, { ...lease, spec });
   }
 
-  /** Ends every lease of its etcd, as if all who write there had died. */
+  /** Revokes every lease of its etcd, as if all writers had died. */
   async loseLeases(): Promise<void> {
     const listed = await this.etcd.ctl(['lease', 'list']);
     for (const lease of listed.match(/^[0-9a-f]{8,}$/gm) ?? [])
       await this.etcd.ctl(['lease', 'revoke', lease]);
   }
 
-  /** An agent of this cluster, which follows the etcds of all of them. */
+  /** Returns an agent of this cluster that follows the etcds of all clusters. */
   agent(mesh: string, services: string): Agent {
     const log = createLog('error', 'text', { write: (line) => this.log.push(line.trimEnd()) });
     const own = { clusterName: this.name, kvstore: 'etcd', kvstoreConfig: this.etcdConfig } as const;
@@ -225,13 +230,13 @@ export class OperatedCluster {
   }
 }
 
-/** How an operator stands; undefined while it cannot be asked. */
+/** Returns the status of an operator; undefined while it is unreachable. */
 export async function statusOf({ socket }: RunningOperator): Promise<OperatorDocument | undefined> {
   const { stdout } = await dpcache('operator', 'status', '-o', 'json', '--socket', socket);
   return stdout === '' ? undefined : (JSON.parse(stdout) as OperatorDocument);
 }
 
-/** Resolves once the operator leads, and everything that it publishes is there. */
+/** Resolves when the operator leads and has published everything. */
 export async function published(operator: RunningOperator): Promise<void> {
   let status: OperatorDocument | undefined;
   await until(`${operator.name} has published everything`, async () => {
@@ -249,7 +254,7 @@ const VERBS: Readonly<Record<string, string>> = {
   DELETE: 'delete',
 };
 
-/** The right that a request needs: `cilium.io/ciliumnodes list`. */
+/** Returns the permission that a request needs: `cilium.io/ciliumnodes list`. */
 function askedFor(method: string, path: string): string {
   const url = new URL(path, 'http://localhost');
   const [, group = '', plural = '', name] =

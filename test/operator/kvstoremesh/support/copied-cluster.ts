@@ -8,21 +8,21 @@ import { newCluster } from '../../../clustermesh/support/mesh-world.ts';
 
 const random = (): number => 0.5;
 
-/** The keys below `cilium/` but for those that fence a client's writes, and their values. */
+/** Returns the keys below `cilium/` and their values, without fences. */
 export function contentOf(server: MemoryServer, prefix = 'cilium/'): Readonly<Record<string, string>> {
   const { kvs } = server.range(prefixRange(prefix));
   const shown = kvs.filter(({ key }) => !key.startsWith('cilium/.initlock/'));
   return Object.fromEntries(shown.map(({ key, value }) => [key, textOfBytes(value) ?? 'no text']));
 }
 
-/** Cluster `a`, id 1, the kvstore into which it is copied, and the process that does. */
+/** Cluster `a`, id 1, the kvstore into which it is copied, and the copying process. */
 export class CopiedCluster {
   readonly clock: ManualClock = new ManualClock();
   readonly remote: MemoryServer = newCluster(this.clock, 'a', 1);
   readonly local: MemoryServer = new MemoryServer({ clock: this.clock, clusterID: 'local' });
   mesh: KvstoreMesh;
   backend: FaultyMemoryBackend;
-  /** The way to the remote kvstore. */
+  /** The link to the remote kvstore. */
   link: FaultyMemoryBackend['link'] | undefined;
 
   constructor() {
@@ -38,20 +38,23 @@ export class CopiedCluster {
     });
   }
 
-  /** Ends as a process does: what was written stays until its leases end. */
+  /** Ends the process: its keys remain until their leases end. */
   async stop(): Promise<void> {
     await this.mesh.stop();
     await this.backend.close({ keepLeases: true });
   }
 
-  /** Another process in its place, which copies nothing yet. */
+  /** Replaces the process by another one, which has copied nothing yet. */
   async restart(): Promise<void> {
     await this.stop();
     this.backend = this.#client(this.local);
     this.mesh = this.#newMesh();
   }
 
-  /** Calls back with the keys of each write into the local kvstore, before it is made: what it throws is the answer. */
+  /**
+   * Calls `look` with the keys of each write into the local kvstore before the write; its exception is the
+   * answer.
+   */
   onWrite(look: (keys: readonly string[]) => void): void {
     const { local } = this;
     const txn = local.txn.bind(local);
@@ -61,7 +64,7 @@ export class CopiedCluster {
     };
   }
 
-  /** What is there of the copy. */
+  /** Returns the existing keys of the copy. */
   copy(prefix = 'cilium/'): Readonly<Record<string, string>> {
     return contentOf(this.local, prefix);
   }

@@ -4,7 +4,7 @@ import { FaultyMemoryBackend } from '../../../../src/kvstore/memory/faulty-memor
 import { MemoryServer } from '../../../../src/kvstore/memory/memory-server.ts';
 import { KvstoreMesh, type KvstoreMeshOptions } from '../../../../src/operator/kvstoremesh/kvstore-mesh.ts';
 
-/** A `KvstoreMesh`, and a mesh that reads what that has copied instead of the remote clusters themselves. */
+/** A `KvstoreMesh`, and a mesh that reads its copies instead of the remote clusters. */
 export class CopiedMesh extends ClusterMesh {
   readonly local: MemoryServer;
   readonly #options: ClusterMeshOptions & Pick<KvstoreMeshOptions, 'drainMs'>;
@@ -39,7 +39,7 @@ export class CopiedMesh extends ClusterMesh {
     return super.remove(name);
   }
 
-  /** The process that copies ends, cleanly or not, and another one begins. */
+  /** Ends the copying process, cleanly or not, and starts another one. */
   async restart(how: 'stop' | 'kill'): Promise<void> {
     const { mesh, backend } = this.#copying;
     if (how === 'kill') backend.link.down();
@@ -49,12 +49,12 @@ export class CopiedMesh extends ClusterMesh {
     for (const [name, connect] of this.#configured) void this.copying.add(name, connect);
   }
 
-  /** Every key that is bound to a lease goes, each lease at another revision. */
+  /** Deletes every leased key, each lease at another revision. */
   loseLeases(): void {
     for (const lease of this.local.leases) this.local.expireLease(lease);
   }
 
-  /** The way between the process that copies and the local kvstore. */
+  /** Sets the link between the copying process and the local kvstore. */
   link(state: 'up' | 'down' | 'cut'): void {
     this.#copying.backend.link[state]();
   }

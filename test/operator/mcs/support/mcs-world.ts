@@ -24,7 +24,7 @@ export const IMPORTS: ResourceKind = mcsKind('serviceimports', 'v1beta1');
 
 export type Fields = Readonly<Record<string, unknown>>;
 
-/** An EndpointSlice as the API server has it. */
+/** An EndpointSlice of the API server. */
 export interface ServedSlice {
   readonly metadata: KubernetesObject['metadata'] & { readonly labels: Readonly<Record<string, string>> };
   readonly endpoints: readonly { readonly addresses: readonly string[] }[];
@@ -226,7 +226,7 @@ export class McsMesh {
     await this.pass(5000);
   }
 
-  /** Lets the time pass. */
+  /** Lets this time pass. */
   pass(ms: number): Promise<void> {
     return advance(this.clock, ms);
   }

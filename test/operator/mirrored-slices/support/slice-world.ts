@@ -42,7 +42,7 @@ export class FakeClusters {
   }
 }
 
-/** A slice as the API server has it. */
+/** A slice of the API server. */
 export interface ServedSlice {
   readonly addressType: string;
   readonly metadata: {
@@ -56,7 +56,7 @@ export interface ServedSlice {
   readonly ports: readonly unknown[];
 }
 
-/** A write as the API server received it. */
+/** A write received by the API server. */
 export interface SeenWrite {
   readonly at: number;
   readonly method: string;
@@ -166,7 +166,7 @@ export class SliceWorld {
     await stop?.();
   }
 
-  /** Lets the time pass. */
+  /** Lets this time pass. */
   pass(ms: number): Promise<void> {
     return advance(this.clock, ms);
   }
