@@ -130,9 +130,7 @@ export class LiveView {
   #show(kind: ChangeKind, coalesced: CoalescedChanges | undefined): void {
     if (coalesced === undefined) return;
     const { first, counts } = coalesced;
-    const lines = alignColumns(
-      first.map(({ subject, detail }) => [kind, printable(subject), printable(detail)]),
-    );
+    const lines = alignColumns(first.map(({ subject, detail }) => [kind, subject, detail]));
     const time = this.#time();
     for (const [index, { sign }] of first.entries()) {
       this.#terminal.line(`${time} ${this.#terminal.paint(TONES[sign], `${sign} ${lines[index] ?? ''}`)}`);

@@ -38,10 +38,7 @@ export function table(
   { wide, width = Number.POSITIVE_INFINITY }: View,
   widths: number[] = [],
 ): readonly string[] {
-  const lines = alignColumns(
-    rows.map((row) => row.map(printable)),
-    widths,
-  );
+  const lines = alignColumns(rows, widths);
   return wide ? lines : lines.map((line) => cutText(line, width));
 }
 

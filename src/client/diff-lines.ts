@@ -77,8 +77,8 @@ export function diffLines(diff: AgentDiff): readonly string[] {
           ),
         ]),
     ...(heads.length + digestsOnly.length === 0 ? ['No differences.'] : heads.map(printable)),
-    ...alignColumns(rows.map((row) => row.map(printable))),
-    ...alignColumns(items.map((row) => row.map(printable))),
+    ...alignColumns(rows),
+    ...alignColumns(items),
     ...(more > 0 ? [`  and ${more} more`] : []),
     ...(notListed > 0 ? [`Truncated: -o json lists all except ${counted(notListed, 'difference')}.`] : []),
     ...(notCompared > 0

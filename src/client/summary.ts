@@ -55,7 +55,7 @@ function clusterRow({ name, local, id, state, keys, rejected }: ClusterDocument)
 const CLUSTER_HEADER = ['CLUSTER', 'ID', 'STATE', 'NODES', 'SERVICES', 'IDENTITIES', 'IPS', 'REJECTED'];
 
 function clusterLines(clusters: readonly ClusterDocument[]): readonly string[] {
-  return alignColumns([CLUSTER_HEADER, ...clusters.map((cluster) => clusterRow(cluster).map(printable))]);
+  return alignColumns([CLUSTER_HEADER, ...clusters.map(clusterRow)]);
 }
 
 function clusterDetail(cluster: ClusterDocument): string {
@@ -113,7 +113,7 @@ function kubernetesLines(kubernetes: KubernetesDocument | undefined): readonly s
     ];
   });
   const head = ['KIND', 'STATE', 'OBJECTS', 'REJECTED', 'RELISTS', 'LAST EVENT', ''];
-  const table = alignColumns([head, ...rows.map((row) => row.map(printable))]);
+  const table = alignColumns([head, ...rows]);
   return ['', `Kubernetes at ${printable(kubernetes.server)}:`, ...table];
 }
 
@@ -211,7 +211,7 @@ export function sampleEntries({
 
 function sampleLines(knowledge: EngineViews, nameOf: IdentityName): readonly string[] {
   const rows = sampleEntries(knowledge).map((entry) => [prefixOfKey(entry.key), entryText(entry, nameOf)]);
-  return alignColumns(rows.map((row) => row.map(printable)));
+  return alignColumns(rows);
 }
 
 /** Maximum length of a list in the summary. */
@@ -232,7 +232,7 @@ function nodeLines({ nodes }: EngineViews): readonly string[] {
       [node.ipv4AllocCIDR, node.ipv6AllocCIDR].filter(Boolean).join(' ') || '-',
       node.encryptionKey === 0 ? '-' : String(node.encryptionKey),
     ]);
-  return alignColumns([['NODE', 'ADDRESS', 'PODS', 'KEY'], ...rows].map((row) => row.map(printable)));
+  return alignColumns([['NODE', 'ADDRESS', 'PODS', 'KEY'], ...rows]);
 }
 
 function sortedServices(knowledge: EngineViews): readonly ServiceDocument[] {

@@ -84,16 +84,18 @@ export function writeLines(output: Output, text: string): void {
 }
 
 /**
- * Returns rows as lines with aligned columns, separated by two spaces. The last column is not padded. Columns are at least as wide
- * as `widths`, which is updated. If the parts of a table share one array, each part uses the widths of all earlier ones.
+ * Returns rows as {@link printable} lines with aligned columns, separated by two spaces. The last column is not padded. Columns are
+ * at least as wide as `widths`, which is updated. If the parts of a table share one array, each part uses the widths of all earlier
+ * ones.
  */
 export function alignColumns(rows: readonly (readonly string[])[], widths: number[] = []): readonly string[] {
-  for (const row of rows) {
+  const cells = rows.map((row) => row.map(printable));
+  for (const row of cells) {
     row.slice(0, -1).forEach((cell, column) => {
       widths[column] = Math.max(widths[column] ?? 0, cell.length);
     });
   }
-  return rows.map((row) =>
+  return cells.map((row) =>
     row
       .map((cell, column) => (column === row.length - 1 ? cell : cell.padEnd(widths[column] ?? 0)))
       .join('  ')

@@ -18,6 +18,7 @@ describe('a terminal', () => {
   it('is not controlled by names from outside', () => {
     expect(printable('a\u001B[31mb\r\n\u202Ec')).toBe('a\\u001b[31mb\\u000d\\u000a\\u202ec');
     expect(printable('größe-北')).toBe('größe-北');
+    expect(alignColumns([['a\u001B[31m', 'b\r']])).toEqual(['a\\u001b[31m  b\\u000d']);
   });
 
   it('aligns columns, without blanks at the ends of lines', () => {
