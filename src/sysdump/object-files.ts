@@ -10,9 +10,12 @@ export interface DumpedObject {
   readonly object: Readonly<Record<string, unknown>>;
 }
 
-/** Files of objects, by the plural of their kind: `ciliumendpoints-20260101-120000.yaml`, `k8s-services-….yaml`, `pods.json`. */
+/**
+ * Files of objects, by the plural of their kind: `ciliumendpoints-20260101-120000.yaml`, `k8s-services-….yaml`, `pods.json`. Slices
+ * come before endpoints, because the rest of their name could be a suffix.
+ */
 const FILE =
-  /^(?:k8s-|kubernetes-)?(cilium-?endpoints?|cep|cilium-?endpoint-?slices?|ces|cilium-?nodes?|cn|cilium-?identit(?:y|ies)|cid|services?|svc|endpoint-?slices?|endpoints|pods?|cilium-config(?:map)?)(?:-[\dT:.Z<>a-z-]*)?\.(?:ya?ml|json)$/i;
+  /^(?:k8s-|kubernetes-)?(cilium-?endpoint-?slices?|ces|cilium-?endpoints?|cep|cilium-?nodes?|cn|cilium-?identit(?:y|ies)|cid|services?|svc|endpoint-?slices?|endpoints|pods?|cilium-config(?:map)?)(?:-[\dT:.Z<>a-z-]*)?\.(?:ya?ml|json)$/i;
 
 /**
  * Returns true if a file contains objects that are read. `name` may have a path. Returns false for files in folders of command
