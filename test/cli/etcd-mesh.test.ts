@@ -177,6 +177,31 @@ describe('dpcache over three real etcds and a folder of configurations', () => {
     expect(stdout).toBe(EXPECTED);
   });
 
+  it('record --follow writes a tape of the clusters of both configurations', async () => {
+    const { folder } = configurations();
+    const kvstores = ['--kvstore-config', join(folder, 'own'), '--clustermesh-config', join(folder, 'mesh')];
+    const out = join(folder, 'tape');
+    const stop = new AbortController();
+    let log = '';
+    const output = {
+      write: (text: string) => {
+        log += text;
+      },
+    };
+    const ended = runCommand(['record', '--cluster', OWN, ...kvstores, '--follow', '--out', out], {
+      stdout: output,
+      stderr: output,
+      stdin: nothing(),
+      env: {},
+      signal: stop.signal,
+    });
+    await until('the mesh is followed', () => log.includes('info '));
+    stop.abort();
+    expect(await ended).toBe(0);
+    const { stdout } = await dpcache('tape', 'check', out, '-o', 'json');
+    expect(JSON.parse(stdout)).toMatchObject({ clusters: [...etcds.keys()].sort() });
+  });
+
   it('records every reachable cluster, and reports the others with status 1', async () => {
     const { folder } = configurations();
     const far = `endpoints: ["http://127.0.0.1:${await freePort()}"]\n`;

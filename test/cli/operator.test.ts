@@ -50,6 +50,11 @@ function operate(words: readonly string[]): {
   };
 }
 
+async function scrape(socketPath: string): Promise<string> {
+  const [answer] = (await once(get({ socketPath, path: '/metrics' }), 'response')) as [IncomingMessage];
+  return text(answer);
+}
+
 describe('dpcache operator', () => {
   it('with --dry-run prints every write once with its reason, and writes nothing', async () => {
     const { shown, stop } = operate([...CLUSTER, '--no-socket', '--dry-run', '--no-ip-sync']);
@@ -107,18 +112,44 @@ describe('dpcache operator', () => {
   it('reads the status of each duty once per scrape', async () => {
     const socketPath = join(temporaryFolder({}), 'operator.sock');
     const { stop } = operate([...CLUSTER, '--socket', socketPath, '--endpoint-slices', 'fcfs']);
-    const scrape = async (): Promise<string> => {
-      const [answer] = (await once(get({ socketPath, path: '/metrics' }), 'response')) as [IncomingMessage];
-      return text(answer);
-    };
-    const isThere = (): Promise<boolean> => scrape().then((metrics) => metrics.includes('endpoint-slices'));
+    const isThere = async (): Promise<boolean> => (await scrape(socketPath)).includes('endpoint-slices');
     await until('its duties are there', () => isThere().catch(() => false));
     const status = vi.spyOn(SliceDuty.prototype, 'status');
-    await scrape();
+    await scrape(socketPath);
     expect(status).toHaveBeenCalledTimes(1);
-    await scrape();
+    await scrape(socketPath);
     expect(status).toHaveBeenCalledTimes(2);
     status.mockRestore();
+    expect(await stop()).toBe(0);
+  });
+
+  it('counts the exported services of its own cluster in the metrics of the multi-cluster services API', async () => {
+    const service = {
+      apiVersion: 'v1',
+      kind: 'Service',
+      metadata: { name: 'cart', namespace: 'shop', uid: 'cart' },
+      spec: { type: 'ClusterIP', clusterIP: '10.96.0.9', ports: [{ port: 80, protocol: 'TCP' }] },
+    };
+    const serviceExport = {
+      apiVersion: 'multicluster.x-k8s.io/v1alpha1',
+      kind: 'ServiceExport',
+      metadata: { name: 'cart', namespace: 'shop' },
+    };
+    const folder = temporaryFolder({
+      'shop.json': JSON.stringify({ kind: 'List', items: [service, serviceExport] }),
+    });
+    const socketPath = join(folder, 'operator.sock');
+    const mcs = [
+      '--mcs-api',
+      '--clustermesh-config',
+      temporaryFolder({}),
+      '--k8s-load',
+      join(folder, 'shop.json'),
+    ];
+    const { stop } = operate([...CLUSTER, ...mcs, '--socket', socketPath]);
+    const isCounted = async (): Promise<boolean> =>
+      (await scrape(socketPath)).includes('\ndpcache_operator_mcs_exports{cluster="atlantic"} 1\n');
+    await until('the export is counted', () => isCounted().catch(() => false));
     expect(await stop()).toBe(0);
   });
 

@@ -21,7 +21,10 @@ interface RunningAgent {
 }
 
 /** Runs a command in this process until the test ends; it must end with status 0 then. */
-function startProcess(words: readonly string[]): Omit<RunningAgent, 'services'> {
+function startProcess(
+  words: readonly string[],
+  env: Readonly<Record<string, string>> = {},
+): Omit<RunningAgent, 'services'> {
   const stop = new AbortController();
   const hangups = new Set<() => void>();
   let written = '';
@@ -36,7 +39,7 @@ function startProcess(words: readonly string[]): Omit<RunningAgent, 'services'> 
     stdout: output,
     stderr: output,
     stdin: nothing(),
-    env: {},
+    env,
     signal: stop.signal,
     onHangup: (listener) => {
       hangups.add(listener);
@@ -179,6 +182,19 @@ it('SIGHUP reloads the log level of an operator (regression: it ended the operat
   operator.hangup();
   await operator.shows('info  reloaded settings');
   expect(operator.written()).toContain('warn  cluster has changed: restart to apply it');
+});
+
+it('SIGHUP keeps settings of the environment, which override the file', async () => {
+  const folder = temporaryFolder({ 'nodes.yaml': 'apiVersion: v1\nkind: Node\nmetadata: {name: n}\n' });
+  const config = join(folder, 'c.yaml');
+  const words = ['operator', '--config', config, '--k8s-load', join(folder, 'nodes.yaml'), '--no-socket'];
+  writeFileSync(config, 'log-level: error\n');
+  const operator = startProcess(words, { DPCACHE_LOG_LEVEL: 'info', DPCACHE_CLUSTER: 'atlantic' });
+  await operator.subscribed();
+  writeFileSync(config, 'log-level: error\ncluster: other\n');
+  operator.hangup();
+  await operator.shows('info  reloaded settings');
+  expect(operator.written()).not.toContain('cluster has changed');
 });
 
 it('--watch prints a list again when it has changed, and ends with the agent', async () => {

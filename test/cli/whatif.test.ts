@@ -51,6 +51,13 @@ describe('dpcache whatif', () => {
     expect([status, stderr]).toEqual([1, 'dpcache: baltik: no such remote cluster; did you mean baltic?\n']);
   });
 
+  it('accepts encryption keys to 255, and no larger ones', async () => {
+    const upsert = ['upsert', '10.10.0.12', '--source', 'k8s', '--identity', '7'];
+    expect((await whatif(...upsert, '--encrypt-key', '255')).status).toBe(0);
+    const { status, stderr } = await whatif(...upsert, '--encrypt-key', '256');
+    expect([status, stderr]).toEqual([2, expect.stringContaining('It must be a number from 0 to 255.')]);
+  });
+
   it('refuses the rank of a source above itself', async () => {
     const { status, stderr } = await whatif('rank', 'k8s', 'above', 'k8s');
     expect([status, stderr.split('\n')[0]]).toEqual([
