@@ -106,6 +106,17 @@ it('a call that is aborted while it connects leaves no connection (regression: i
   await until('it is closed', () => server.open.size === 0);
 });
 
+it('a watch that ends before its server has answered leaves no connection', async () => {
+  const { server, backend } = await connected(saysNothing, 'http');
+  const stop = new AbortController();
+  const watch = backend.watch('a/', { signal: stop.signal });
+  const read = watch[Symbol.asyncIterator]().next();
+  await until('it has connected', () => server.open.size === 1);
+  stop.abort();
+  expect(await read).toMatchObject({ done: true });
+  await until('it is closed', () => server.open.size === 0);
+});
+
 it('an unanswered handshake is restarted while a call waits (regression: it was waited for for ever)', async () => {
   const often = { keepAliveTimeMs: SHORT_MS, keepAliveTimeoutMs: SHORT_MS };
   const { server, backend } = await connected(saysNothing, 'https', often);

@@ -147,6 +147,31 @@ describe('a read-only backend', () => {
     expect(source.status()).toMatchObject({ connected: true });
   });
 
+  it('waits longer after each failure in a row, and briefly again after a success', async () => {
+    const source = new Source();
+    const next = events(source.watch('a/'));
+    const delays: number[] = [];
+    const pass = async (): Promise<void> => {
+      while (source.clock.nextAt === undefined) await new Promise((resolve) => setImmediate(resolve));
+      const delay = source.clock.nextAt - source.clock.now();
+      delays.push(delay);
+      source.clock.advance(delay);
+    };
+    source.failure = new Error('the source is down');
+    const listed = next();
+    await pass();
+    await pass();
+    source.failure = undefined;
+    await pass();
+    expect(await listed).toBe('list-done');
+    source.set('a/1', 'x');
+    expect(await next()).toBe('create a/1=x');
+    void next();
+    source.cut(new Error('cut'));
+    await pass();
+    expect(delays).toEqual([500, 1000, 2000, 500]);
+  });
+
   it('opens changes again that end without an error', async () => {
     const source = new Source();
     const next = events(source.watch('a/'));

@@ -62,4 +62,15 @@ describe('keys that another client changes', () => {
     keys.deleted('a');
     expect(putBack.length).toBe(before + 1);
   });
+
+  it('are forgotten after ten minutes, even if a key that was put back before them is put back again', () => {
+    keys.deleted('a');
+    clock.advance(1000);
+    keys.deleted('b');
+    clock.advance(300_000);
+    keys.deleted('a');
+    clock.advance(400_000);
+    keys.deleted('b');
+    expect(putBack.at(-1)).toEqual(['b', clock.now()]);
+  });
 });

@@ -57,6 +57,22 @@ it('another one retries in its place when it ends, and one that ends waits for n
   expect(tried).toEqual(['c']);
 });
 
+it('the wait of a watch that ends is over, so that its loop ends', async () => {
+  const reconnects = new Reconnects();
+  const { signal } = new AbortController();
+  const [first, second] = [{}, {}];
+  let isOver = false;
+  void reconnects.wait(first, { failures: 1, since: 0 }, signal);
+  void reconnects.wait(second, { failures: 1, since: 0 }, signal).then(() => {
+    isOver = true;
+  });
+  await settle();
+  expect(isOver).toBe(false);
+  reconnects.leave(second);
+  await settle();
+  expect(isOver).toBe(true);
+});
+
 it('after three failures it waits for its turn among other clients, and reports its success', async () => {
   const { reconnects, tried, fail } = outage();
   const asked: (() => void)[] = [];
