@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { claimOrigin, type OriginSources } from '../../src/agent/claim-origin.ts';
 import type { Source } from '../../src/model/source.ts';
+import { startAgent } from './support/agent-under-test.ts';
 
 const sources: OriginSources = {
   clusterName: 'atlantic',
@@ -45,4 +46,11 @@ describe('claimOrigin', () => {
       store: 'etcd',
     });
   });
+});
+
+it('an agent names the kind of the kvstore of the cluster of a claim, not that of its own cluster', async () => {
+  const { agent } = await startAgent([]);
+  const storeOf = (source: Source, owner: string): string =>
+    agent.originOf({ key: '10.0.0.1', source, owner, k8s: undefined }).store;
+  expect([storeOf('kvstore', ''), storeOf('clustermesh', 'baltic')]).toEqual(['memory', 'etcd']);
 });

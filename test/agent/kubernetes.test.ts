@@ -67,6 +67,13 @@ describe('an agent that follows Kubernetes', () => {
     ]);
   });
 
+  it('lists an identity of both the kvstore and Kubernetes once, with the labels of the kvstore', async () => {
+    const labels = 'k8s:app=checkout-of-kvstore;';
+    const { agent } = await start({}, [['default', 'cilium/state/identities/v1/id/4101', labels]]);
+    const listed = [...agent.identities()].filter(({ identity }) => identity === 4101);
+    expect(listed.map((known) => known.labels.map(({ value }) => value))).toEqual([['checkout-of-kvstore']]);
+  });
+
   it('plays the script of the demo: the late delete of a job leaves its address with the new pod', async () => {
     const { agent } = await start();
     const clock = new FakeClock();

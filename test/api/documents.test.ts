@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import {
+  labelTexts,
   type NodeDocument,
   nodeDocument,
   type ServiceDocument,
@@ -48,6 +49,14 @@ async function cells(
   const values = row.trimEnd().split(/ {2,}/);
   return Object.fromEntries(head.split(/ {2,}/).map((title, i) => [title.trim(), values[i]]));
 }
+
+it('a label without a value has no equals sign', () => {
+  const labels = [
+    { source: 'k8s', key: 'app', value: 'cart' },
+    { source: 'reserved', key: 'host', value: '' },
+  ];
+  expect(labelTexts(labels)).toEqual(['k8s:app=cart', 'reserved:host']);
+});
 
 describe('a service shows', () => {
   it('its type, node ports and load-balancer addresses (regression: missing in every answer)', async () => {

@@ -280,6 +280,9 @@ describe('a history on disk', () => {
       backends.slice(0, 1),
       backends,
     ]);
+    const changes = times.map((at) => at - 5);
+    expect(states.map(({ since }) => since)).toEqual(changes);
+    expect(states.map(({ until }) => until)).toEqual([...changes.slice(1), undefined]);
     const before = await history.past.documentAt('service', 'shop/cart', undefined, (times[0] ?? 0) - 7);
     expect(before).toMatchObject({ certain: true, document: undefined });
     const slices: unknown[] = [];

@@ -108,6 +108,12 @@ describe('a folder of configurations', () => {
     expect(listing.get('a')?.kind).toBe('other');
   });
 
+  it('does not read an unchanged configuration and its certificates again', async () => {
+    const { folder } = folderOf(temporaryFolder({ a: YAML }));
+    const file = (await folder.list()).get('a');
+    expect((await folder.list()).get('a')).toBe(file);
+  });
+
   it('is read quickly for any content (freeze: 100,000 newlines took 39 s)', async () => {
     const path = temporaryFolder({
       newlines: '\n'.repeat(200_000),

@@ -163,6 +163,10 @@ describe('the tape of a mesh under faults', () => {
     ['{"seq":3,"ms":-1,"ev":"complete"}', 'ms: must be time, but is -1'],
     ['{"seq":3,"ms":5e15,"ev":"complete"}', 'ms: must be time, but is 5000000000000000'],
     ['{"seq":3,"ms":0,"ev":"clock","wall":1e300}', 'wall: must be time, but is 1e+300'],
+    [
+      '{"seq":3,"ms":0,"ev":"object","kind":"pods","object":{"metadata":{"name":"a"}}}',
+      'object: must be Kubernetes object, but is {"metadata":{"name":"a"}}',
+    ],
     ['', 'not JSON'],
     ['[]', 'a line must be an object'],
     ['{"seq":', 'not JSON'],

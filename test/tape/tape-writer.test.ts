@@ -95,6 +95,9 @@ describe('the files of a tape', () => {
       });
       disk.isFull = true;
       tape.note('this does not reach the disk');
+      const written = tape.flush();
+      tape.note('added while the write fails: it does not reach the old file');
+      await written;
       await pass(3000);
       expect(tape.status().failure?.message).toBe('no space left on device');
       const { lost } = tape.status();

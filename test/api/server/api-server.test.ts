@@ -91,6 +91,9 @@ describe('a unix socket', () => {
     child.kill('SIGKILL');
     await once(child, 'exit');
     expect(existsSync(path)).toBe(true);
+    await expect(new ApiClient(path, NEVER).ask('/healthz')).rejects.toThrow(
+      'no process listens on this socket',
+    );
     await serve({ socket: path });
     expect(await new ApiClient(path, NEVER).ask('/healthz')).toMatchObject({ status: 'ok' });
   });
