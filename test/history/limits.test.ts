@@ -75,6 +75,17 @@ describe('the memory of a history', () => {
     ]);
   });
 
+  it('has a mark with the key of a document that is too large for it', () => {
+    const { history } = recorded(256 * KIB);
+    history.recordDocument('service', 'shop/cart', 'baltic', {
+      before: undefined,
+      after: { name: 'x'.repeat(256 * KIB) },
+    });
+    expect([...history.records({ limit: 1 })]).toEqual([
+      expect.objectContaining({ kind: 'mark', mark: 'lost', subject: 'shop/cart', detail: '1' }),
+    ]);
+  });
+
   it('must be enough for its segments', () => {
     expect(() => recorded(1000)).toThrow(/memory must be at least/);
   });

@@ -90,6 +90,18 @@ describe('the reach of a kvstore', () => {
     await world.end();
   });
 
+  it('is over at its time, also between two reads', async () => {
+    const world = new World();
+    await advance(world.clock, 1);
+    world.fails = 'deadline';
+    world.awaitOutage(3_000);
+    await advance(world.clock, 4_998); // the read after 2 s is the first that fails
+    expect(world.outage).toBe(undefined);
+    await advance(world.clock, 1);
+    expect(world.outage).toBe(true);
+    await world.end();
+  });
+
   it('is awaited until the signal fires', async () => {
     const world = new World();
     world.awaitOutage(1_000);

@@ -7,6 +7,14 @@ import { FakeClock, settle } from '../agent/support/fake-clock.ts';
 import { temporaryFolder } from '../agent/support/temporary-folder.ts';
 import { testApp } from '../api/support/test-app.ts';
 
+it('questions of the process itself have a body like those of a client', async () => {
+  const { app } = testApp();
+  const log = createLog('info', 'text', { write: () => {} });
+  const api = new ServedApi(app, { log, clock: new FakeClock(), metrics: { credentialFailure: () => {} } });
+  const answer = await api.ask('/v1/lookup', { ips: ['10.9.9.9'] });
+  expect(answer).toMatchObject({ entries: [{ identity: 77 }] });
+});
+
 it('a default socket that is forbidden does not stop the credentials of TCP from being followed', async () => {
   const forbidden = Object.assign(new Error('read-only file system'), { code: 'EROFS' });
   vi.spyOn(ApiServer.prototype, 'start').mockRejectedValueOnce(forbidden);

@@ -117,6 +117,21 @@ it('a watch that ends before its server has answered leaves no connection', asyn
   await until('it is closed', () => server.open.size === 0);
 });
 
+it('calls that fail together switch to the next endpoint once', async () => {
+  const servers = [0, 1].map(() => new Listener((socket) => void socket.destroy()));
+  const ports = await Promise.all(servers.map((server) => server.start()));
+  onTestFinished(() => {
+    for (const server of servers) server.stop();
+  });
+  const backend = new EtcdBackend({ endpoints: ports.map((port) => `http://127.0.0.1:${port}`) });
+  onTestFinished(() => backend.close());
+  const fail = (): Promise<void> => expect(backend.get('key')).rejects.toMatchObject({ code: 'unavailable' });
+  await Promise.all([fail(), fail()]);
+  expect(servers.filter(({ accepted }) => accepted > 0)).toHaveLength(1);
+  await fail();
+  expect(servers.filter(({ accepted }) => accepted > 0)).toHaveLength(2);
+});
+
 it('an unanswered handshake is restarted while a call waits (regression: it was waited for for ever)', async () => {
   const often = { keepAliveTimeMs: SHORT_MS, keepAliveTimeoutMs: SHORT_MS };
   const { server, backend } = await connected(saysNothing, 'https', often);

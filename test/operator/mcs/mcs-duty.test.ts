@@ -307,6 +307,20 @@ describe('an export', () => {
     for (const cluster of mesh.clusters) expect(await clustersOf(cluster, 'cart')).toEqual(['b']);
   });
 
+  it('is not reported if an object of it was deleted during a write, which is repeated', async () => {
+    const mesh = await newMesh();
+    const a = mesh.cluster('a');
+    const body = JSON.stringify({ kind: 'Status', message: 'gone', reason: 'NotFound', code: 404 });
+    let refusals = 1;
+    a.intercept = (method, path) =>
+      method === 'PATCH' && path.includes('serviceexports') && refusals-- > 0 ? answer(404, body) : undefined;
+    await a.export('cart');
+    await mesh.pass(5000);
+    expect(refusals).toBeLessThan(1);
+    expect(await a.conditions(EXPORTS, 'cart')).toContain('Valid=True Valid');
+    expect(a.failures).toEqual([]);
+  });
+
   it('that disagrees with an older one reports the conflict in every cluster', async () => {
     const mesh = await newMesh();
     const [a, b] = [mesh.cluster('a'), mesh.cluster('b')];

@@ -1,0 +1,17 @@
+import { expect, it } from 'vitest';
+import { IPCache } from '../../src/ipcache/ipcache.ts';
+import { MeshTape } from '../../src/tape/mesh-tape.ts';
+import type { TapeLines } from '../../src/tape/tape-lines.ts';
+
+it('a snapshot begins with the configurations of the clusters that were not withdrawn', () => {
+  const added: string[] = [];
+  const lines = { add: (line: string) => added.push(line) } as unknown as TapeLines;
+  const tape = new MeshTape(lines, new IPCache(), 'own');
+  tape.configured('baltic', { id: 2, capabilities: {} });
+  tape.configured('caspian', undefined);
+  tape.withdrawn('caspian', 'everything');
+  const [baltic] = added.splice(0);
+  expect(baltic).toContain('"store":"baltic"');
+  for (const _ of tape.snapshot());
+  expect(added).toEqual([baltic]);
+});
