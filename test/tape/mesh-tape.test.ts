@@ -7,7 +7,7 @@ it('a snapshot begins with the configurations of the clusters that were not with
   const added: string[] = [];
   const lines = { add: (line: string) => added.push(line) } as unknown as TapeLines;
   const tape = new MeshTape(lines, new IPCache(), 'own');
-  tape.configured('baltic', { id: 2, capabilities: {} });
+  tape.configured('baltic', { id: 2, capabilities: { syncedCanaries: false, cached: false } });
   tape.configured('caspian', undefined);
   tape.withdrawn('caspian', 'everything');
   const [baltic] = added.splice(0);

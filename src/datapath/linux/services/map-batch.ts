@@ -1,11 +1,8 @@
-import type { BatchedMap } from '../bpf/bpf-map.ts';
+import { BATCH_ENTRIES, type BatchedMap } from '../bpf/bpf-map.ts';
 import type { SyscallError } from '../syscall/syscall-error.ts';
 
 /** Receives the outcome of an entry: undefined, or the error. */
 export type Done = (error: SyscallError | undefined) => void;
-
-/** Maximum number of entries that a `BpfMap` accepts in a call. */
-const ENTRIES = 1024;
 
 /** Collects entries of one map, and writes or deletes many in one call. Each outcome is passed to the callback of its entry. */
 export class MapBatch {
@@ -23,7 +20,7 @@ export class MapBatch {
     const { keySize, valueSize } = this.#map.shape;
     const at = this.#done.push(done) - 1;
     write(at * keySize, at * valueSize);
-    if (at === ENTRIES - 1) this.flush();
+    if (at === BATCH_ENTRIES - 1) this.flush();
   }
 
   flush(): void {
