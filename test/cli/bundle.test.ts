@@ -34,6 +34,18 @@ describe('dpcache bundle without an agent', () => {
     });
   });
 
+  it('has the settings of --config without secrets', async () => {
+    const settings =
+      'cluster: atlantic\n# password: pl4nted\nsocket: none.sock # https://root:pl4nted@etcd\n';
+    const folder = temporaryFolder({ 'agent.yaml': settings });
+    const out = join(folder, 'bundle.tar.gz');
+    await dpcache('bundle', '--config', join(folder, 'agent.yaml'), '--out', out);
+    const text = gunzipSync(readFileSync(out)).toString('latin1');
+    expect(text).toContain('settings.yaml');
+    expect(text).toContain('cluster: atlantic');
+    expect(text).not.toContain('pl4nted');
+  });
+
   it('omits the first line of a log that is cut, because the word before a secret may be missing', async () => {
     const folder = temporaryFolder({ log: `password: ${'x'.repeat(1 << 20)}\nthe last line\n` });
     const out = join(folder, 'bundle.tar.gz');

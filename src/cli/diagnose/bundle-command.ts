@@ -15,14 +15,16 @@ interface BundleFlags extends SocketFlags {
   readonly out: string;
   readonly output: 'text' | 'json';
   readonly logFile?: string;
+  readonly config?: string;
 }
 
-/** Bytes of the end of a log. */
-const LOG_TAIL: number = 1 << 20;
+/** Bytes of the end of a file. */
+const TAIL_BYTES: number = 1 << 20;
 
 const HELP = `
 The bundle has the status, rejected values, conflicts, digests, settings of nodes, and the last 1,000 changes: addresses, labels and
-names of the whole mesh, but no tokens, passwords, keys or certificates. Exit status: 1 if the agent does not answer a question; the
+names of the whole mesh, but no tokens, passwords, keys or certificates. With --config it has the settings of that file: name the file
+of the agent. Exit status: 1 if the agent does not answer a question; the
 bundle then has the rest.`;
 
 /** Adds `dpcache bundle`. */
@@ -47,8 +49,12 @@ export function addBundleCommand(program: Command, io: CommandIO, run: RunAction
         const { files, errors } = await agentFiles(askInTime(socketPath(flags, io.env), io.signal));
         io.signal.throwIfAborted();
         const now = new Date(systemClock.wallTime());
-        const log = flags.logFile === undefined ? [] : [textFile('log.txt', await tail(flags.logFile))];
-        const content = [...files, ...log];
+        const { config = io.env['DPCACHE_CONFIG'] || undefined, logFile } = flags;
+        const added = [
+          ...(config === undefined ? [] : [textFile('settings.yaml', await tail('--config', config))]),
+          ...(logFile === undefined ? [] : [textFile('log.txt', await tail('--log-file', logFile))]),
+        ];
+        const content = [...files, ...added];
         const cutFiles = content.filter(isCut).map(({ name }) => name);
         const cut = cutFiles.map((name) => `the end of ${name} is missing: it has more than 2 MiB`);
         const about = [`dpcache ${version()}`, now.toISOString(), ...cut].join('\n');
@@ -92,18 +98,18 @@ async function write(path: string, content: Buffer): Promise<void> {
 }
 
 /** Returns the last lines of a file. A line that is cut is omitted, because its beginning may show that it has a secret. */
-async function tail(path: string): Promise<string> {
+async function tail(option: string, path: string): Promise<string> {
   try {
     await using file = await openRegularFile(path);
     const { size } = await file.stat();
-    const position = Math.max(0, size - LOG_TAIL);
+    const position = Math.max(0, size - TAIL_BYTES);
     const { buffer, bytesRead } = await file.read({
-      buffer: Buffer.alloc(Math.min(size, LOG_TAIL)),
+      buffer: Buffer.alloc(Math.min(size, TAIL_BYTES)),
       position,
     });
     const text = buffer.subarray(0, bytesRead).toString('utf8');
     return position === 0 ? text : text.slice(text.indexOf('\n') + 1);
   } catch (cause) {
-    throw unreadable('--log-file', path, cause);
+    throw unreadable(option, path, cause);
   }
 }
