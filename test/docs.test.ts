@@ -109,6 +109,32 @@ describe('a citation in the sources', () => {
     expect(paths.filter((path) => !existsSync(join(ROOT, path)))).toEqual([]);
   });
 
+  it('names a document of which the numbers are checked', () => {
+    const documents = readdirSync(join(ROOT, 'docs')).map((name) => name.replace(/\.md$/, ''));
+    const numbered = new Set(['SEMANTICS', 'OPERATOR', 'KUBERNETES', 'AGENT']);
+    const citations = cited(/\b([A-Z]{3,})(?:\.md)? \d/g).filter(({ what }) => documents.includes(what));
+    expect(citations.length).toBeGreaterThan(100);
+    expect(citations.filter(({ what }) => !numbered.has(what))).toEqual([]);
+  });
+
+  it('has a rule for each number of a list or a range', () => {
+    const documents = new Map<string, ReadonlySet<string | undefined>>();
+    for (const name of ['OPERATOR', 'KUBERNETES', 'AGENT'])
+      documents.set(
+        name,
+        new Set(Array.from(textOf(`docs/${name}.md`).matchAll(/^(\d+)\. /gm), ([, rule]) => rule)),
+      );
+    const citations = cited(/\b((?:OPERATOR|KUBERNETES|AGENT) \d+(?:(?:, | to | and )\d+\b(?! [a-z]))+)/g);
+    expect(citations.length).toBeGreaterThan(5);
+    const missing = citations.flatMap(({ path, what }) => {
+      const [name = '', ...numbers] = what.split(/, | to | and | /);
+      return numbers
+        .filter((number) => documents.get(name)?.has(number) !== true)
+        .map(() => `${path}: ${what}`);
+    });
+    expect(missing).toEqual([]);
+  });
+
   it.each(['WIRE', 'ETCD'])('is a heading of %s', (name) => {
     const known = new Set(headings(name));
     const citations = cited(new RegExp(`${name}(?:\\.md)?, "([^"]+)"`, 'g'));

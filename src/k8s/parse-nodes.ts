@@ -185,9 +185,9 @@ export function readNode(
   const list = fields.map('status').list('addresses', MAX_ADDRESSES);
   const listed = readCIDRs(spec.list('podCIDRs', MAX_ADDRESSES));
   const single = listed.length > 0 ? undefined : spec.cidr('podCIDR');
-  const own = single === undefined ? listed : [single];
+  const specified = single === undefined ? listed : [single];
   const annotated = [annotations.cidr('ipv4PodCIDR'), annotations.cidr('ipv6PodCIDR')];
-  const cidrs = oneOfEach(own.length > 0 ? own : annotated.flatMap((cidr) => cidr ?? []));
+  const cidrs = oneOfEach(specified.length > 0 ? specified : annotated.flatMap((cidr) => cidr ?? []));
   return {
     name,
     cluster,

@@ -98,8 +98,8 @@ function readIngressIPs(fields: ObjectFields): ImmutableSet<string> {
  * no client.
  */
 function readSourceRanges(spec: ObjectFields): Service['sourceRanges'] {
-  const given = spec.value('loadBalancerSourceRanges') ?? [];
-  if (Array.isArray(given) && given.length === 0) return undefined;
+  const listed = spec.value('loadBalancerSourceRanges') ?? [];
+  if (Array.isArray(listed) && listed.length === 0) return undefined;
   const ranges = spec.list('loadBalancerSourceRanges');
   return ImmutableSet(ranges.items((list, index) => list.cidr(index)));
 }

@@ -292,11 +292,11 @@ function octetAt(addresses: AddressColumn, index: number, level: number): number
 
 /** Moves the addresses with this octet to the front and returns their number. */
 function keepOctet(addresses: AddressColumn, count: number, level: number, octet: number): number {
-  let kept = 0;
+  let moved = 0;
   for (let i = 0; i < count; i++) {
     if (octetAt(addresses, i, level) !== octet) continue;
-    for (let word = 0; word < 4; word++) addresses[4 * kept + word] = addresses[4 * i + word] ?? 0;
-    kept++;
+    for (let word = 0; word < 4; word++) addresses[4 * moved + word] = addresses[4 * i + word] ?? 0;
+    moved++;
   }
-  return kept;
+  return moved;
 }

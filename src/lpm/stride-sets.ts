@@ -72,9 +72,9 @@ export class StrideSets {
    */
   longest(set: number, index: number): number {
     if (set < FIRST_ROW) {
-      const own = 31 - Math.clz32(set);
+      const length = 31 - Math.clz32(set);
       const bits = 31 - Math.clz32(index);
-      return own <= bits && index >>> (bits - own) === set ? own : -1;
+      return length <= bits && index >>> (bits - length) === set ? length : -1;
     }
     const page = this.#rows.pageOf(set - FIRST_ROW);
     const at = this.#rows.offsetOf(set - FIRST_ROW);

@@ -27,9 +27,9 @@ export function cidrGroupLabels(
   cidr: string,
   world: WorldLabels,
 ): Labels {
-  const kept = [...labels].filter(([key]) => !key.startsWith(CILIUM_PREFIX));
+  const groupLabels = [...labels].filter(([key]) => !key.startsWith(CILIUM_PREFIX));
   return [
-    ...kept.map(([key, value]) => ({ source: 'cidrgroup', key, value })),
+    ...groupLabels.map(([key, value]) => ({ source: 'cidrgroup', key, value })),
     { source: 'cidrgroup', key: `io.cilium.policy.cidrgroupname/${name}`, value: '' },
     worldLabel(cidr, world),
   ];

@@ -110,10 +110,10 @@ export class EndpointLabels {
   }
 
   #labelsOf(pod: ParsedPod, namespace: ReadonlyMap<string, string>): Labels {
-    const kept: Label[] = [];
+    const filtered: Label[] = [];
     const add = (key: string, value: string): void => {
       const label = { source: 'k8s', key, value };
-      if (this.#options.filter.keeps(label)) kept.push(label);
+      if (this.#options.filter.keeps(label)) filtered.push(label);
     };
     for (const [key, value] of pod.labels)
       if (!key.startsWith(RESERVED) && key !== NAMESPACE_LABEL) add(key, value);
@@ -121,7 +121,7 @@ export class EndpointLabels {
     add(NAMESPACE_LABEL, pod.namespace);
     if (pod.serviceAccount !== '') add(SERVICE_ACCOUNT, pod.serviceAccount);
     add(CLUSTER_LABEL, this.#options.clusterName);
-    return kept.length === 0 ? INIT : sortLabels(kept);
+    return filtered.length === 0 ? INIT : sortLabels(filtered);
   }
 
   #review(key: string): void {

@@ -8,7 +8,7 @@ const MAX_KEPT_BYTES = 1024 * 1024;
 export class ByteRuns {
   readonly #largest: number;
   /** Buffer of the current text; its first {@link ByteRuns.#size} bytes are used. */
-  #kept = Buffer.allocUnsafeSlow(ROOM);
+  #buffer = Buffer.allocUnsafeSlow(ROOM);
   #size = 0;
   #tooLarge = 0;
 
@@ -29,10 +29,10 @@ export class ByteRuns {
   keep(bytes: Uint8Array, from: number, to: number): void {
     const size = this.#size + to - from;
     if (size <= this.#largest) {
-      if (size > this.#kept.length) this.#grow(size);
-      const kept = this.#kept;
+      if (size > this.#buffer.length) this.#grow(size);
+      const buffer = this.#buffer;
       // A loop, because most runs are short and views of them cost more.
-      for (let i = from, at = this.#size; i < to; i++, at++) kept[at] = bytes[i] ?? 0;
+      for (let i = from, at = this.#size; i < to; i++, at++) buffer[at] = bytes[i] ?? 0;
     }
     this.#size = size;
   }
@@ -48,14 +48,14 @@ export class ByteRuns {
       this.#tooLarge++;
       return undefined;
     }
-    const text = this.#kept.toString('utf8', 0, size);
-    if (this.#kept.length > MAX_KEPT_BYTES) this.#kept = Buffer.allocUnsafeSlow(ROOM);
+    const text = this.#buffer.toString('utf8', 0, size);
+    if (this.#buffer.length > MAX_KEPT_BYTES) this.#buffer = Buffer.allocUnsafeSlow(ROOM);
     return text;
   }
 
   #grow(size: number): void {
-    const kept = Buffer.allocUnsafeSlow(Math.max(size, 2 * this.#kept.length));
-    kept.set(this.#kept.subarray(0, this.#size));
-    this.#kept = kept;
+    const grown = Buffer.allocUnsafeSlow(Math.max(size, 2 * this.#buffer.length));
+    grown.set(this.#buffer.subarray(0, this.#size));
+    this.#buffer = grown;
   }
 }

@@ -194,8 +194,8 @@ export class IdentityAllocator {
 
   /** Returns the labels of an identity of this or another cluster; undefined if the identity is not known. */
   lookupByID(id: number): Labels | undefined {
-    const own = this.cache.lookupByID(id);
-    if (own !== undefined) return own;
+    const clusterLabels = this.cache.lookupByID(id);
+    if (clusterLabels !== undefined) return clusterLabels;
     const local = this.#local.byID(id);
     if (local !== undefined) return local.labels;
     for (const remote of this.#remotes.values()) {
@@ -207,8 +207,8 @@ export class IdentityAllocator {
 
   /** Returns the identity of exactly these labels, of this cluster if it has one, otherwise of another cluster. */
   lookupByLabels(labels: Labels): NumericIdentity | undefined {
-    const own = this.#local.get(formatLabels(labels))?.id ?? this.cache.lookupByLabels(labels);
-    if (own !== undefined) return own;
+    const localIdentity = this.#local.get(formatLabels(labels))?.id ?? this.cache.lookupByLabels(labels);
+    if (localIdentity !== undefined) return localIdentity;
     for (const remote of this.#remotes.values()) {
       const id = remote.lookupByLabels(labels);
       if (id !== undefined) return id;

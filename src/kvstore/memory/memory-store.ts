@@ -129,9 +129,11 @@ export class MemoryStore {
 
   /** Returns the version of the key as of a revision, if the key existed then. */
   #versionAt(key: string, revision: number): Version | undefined {
-    const kept = this.#versions.get(key);
-    if (kept === undefined) return undefined;
-    const version = Array.isArray(kept) ? kept.findLast(({ modRevision }) => modRevision <= revision) : kept;
+    const stored = this.#versions.get(key);
+    if (stored === undefined) return undefined;
+    const version = Array.isArray(stored)
+      ? stored.findLast(({ modRevision }) => modRevision <= revision)
+      : stored;
     return version?.value === undefined || version.modRevision > revision ? undefined : version;
   }
 
@@ -286,14 +288,14 @@ export class MemoryStore {
 
   #record(version: Version): void {
     const { key, value } = version;
-    const kept = this.#versions.get(key);
-    if (kept === undefined) {
+    const stored = this.#versions.get(key);
+    if (stored === undefined) {
       this.#versions.set(key, version);
       this.#keys.add(key);
-    } else if (Array.isArray(kept)) kept.push(version);
-    else this.#versions.set(key, [kept, version]);
+    } else if (Array.isArray(stored)) stored.push(version);
+    else this.#versions.set(key, [stored, version]);
     if (value === undefined) this.#deleted.add(key);
-    else if (kept !== undefined) this.#deleted.delete(key);
+    else if (stored !== undefined) this.#deleted.delete(key);
   }
 
   /**
@@ -342,9 +344,9 @@ export class MemoryStore {
 
   /** Discards the versions of a key that no read as of `revision` or later returns. */
   #discard(key: string, revision: number): void {
-    const kept = this.#versions.get(key);
-    if (kept === undefined) return;
-    const versions = Array.isArray(kept) ? kept : [kept];
+    const stored = this.#versions.get(key);
+    if (stored === undefined) return;
+    const versions = Array.isArray(stored) ? stored : [stored];
     const current = versions.findLastIndex((version) => version.modRevision <= revision);
     const isDeleted = current >= 0 && versions[current]?.value === undefined;
     const [first, ...later] = versions.slice(isDeleted ? current + 1 : Math.max(current, 0));
@@ -359,7 +361,7 @@ export class MemoryStore {
 
   snapshot(): MemoryStoreSnapshot {
     const versions = [...this.#versions].map(
-      ([key, kept]) => [key, Array.isArray(kept) ? [...kept] : [kept]] as const,
+      ([key, stored]) => [key, Array.isArray(stored) ? [...stored] : [stored]] as const,
     );
     return {
       revision: this.#revision,

@@ -100,10 +100,10 @@ export class LockKeeper {
   async #waitForTurn(path: string, signal: AbortSignal): Promise<() => void> {
     const previous = this.#turns.get(path) ?? Promise.resolve();
     let done: () => void = () => {};
-    const own = new Promise<void>((resolve) => {
+    const turn = new Promise<void>((resolve) => {
       done = resolve;
     });
-    const last = previous.then(() => own);
+    const last = previous.then(() => turn);
     this.#turns.set(path, last);
     // An aborted contender is done before its predecessors, which must still be awaited.
     void last.then(() => {

@@ -150,13 +150,13 @@ export class EventQueue {
    * delivered before it. If a key was created and deleted before the reader received it, no event remains.
    */
   #coalesce(): void {
-    const kept: WatchEvent[] = [];
+    const remaining: WatchEvent[] = [];
     let latest = new Map<string, WatchEvent>();
     for (const event of this.#items.slice(this.#head)) {
       const { key } = event;
       if (event === LIST_DONE) {
-        for (const earlier of latest.values()) kept.push(earlier);
-        kept.push(LIST_DONE);
+        for (const earlier of latest.values()) remaining.push(earlier);
+        remaining.push(LIST_DONE);
         latest = new Map();
         continue;
       }
@@ -166,10 +166,10 @@ export class EventQueue {
       if (isNew && type === 'delete') continue;
       latest.set(key, withType(event, type));
     }
-    for (const event of latest.values()) kept.push(event);
-    this.#items = kept;
+    for (const event of latest.values()) remaining.push(event);
+    this.#items = remaining;
     this.#head = 0;
-    this.#bytes = kept.reduce((sum, event) => sum + weight(event), 0);
+    this.#bytes = remaining.reduce((sum, event) => sum + weight(event), 0);
     this.#coalesceAt = Math.max(this.#limits.highWaterBytes, this.#bytes * 1.5);
   }
 }

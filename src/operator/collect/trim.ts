@@ -22,12 +22,12 @@ const METADATA: Shape = {
 function keep(value: unknown, shape: true | Shape): unknown {
   if (shape === true || !isObjectOrList(value)) return value; // values of a wrong type are kept, so that they are rejected by name
   if (Array.isArray(value)) return value.map((item) => keep(item, shape));
-  const kept: Record<string, unknown> = {};
+  const trimmed: Record<string, unknown> = {};
   for (const field of Object.keys(shape)) {
     const part = shape[field];
-    if (part !== undefined && Object.hasOwn(value, field)) kept[field] = keep(value[field], part);
+    if (part !== undefined && Object.hasOwn(value, field)) trimmed[field] = keep(value[field], part);
   }
-  return kept;
+  return trimmed;
 }
 
 /**
@@ -36,9 +36,9 @@ function keep(value: unknown, shape: true | Shape): unknown {
  */
 export function trimTo(shape: Shape): (object: KubernetesObject) => KubernetesObject {
   const { metadata, ...rest } = shape;
-  const kept = { ...METADATA, ...(typeof metadata === 'object' ? metadata : {}) };
+  const metadataShape = { ...METADATA, ...(typeof metadata === 'object' ? metadata : {}) };
   return (object) => ({
     ...(keep(object, rest) as Readonly<Record<string, unknown>>), // an object, because its input is one
-    metadata: keep(object.metadata, kept) as KubernetesObject['metadata'], // has the four required fields
+    metadata: keep(object.metadata, metadataShape) as KubernetesObject['metadata'], // has the four required fields
   });
 }

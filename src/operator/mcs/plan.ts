@@ -233,10 +233,11 @@ function importSpec({ state, merged, isHeadless, isCurrent }: Wanted): Readonly<
   const { serviceImport, derived } = state;
   const { ipFamilies, sessionAffinity = 'None', sessionAffinitySeconds: timeoutSeconds } = merged;
   const clusterIP = field(derived, 'spec', 'clusterIP');
-  const kept = isCurrent && typeof clusterIP === 'string' ? [clusterIP] : items(serviceImport, 'spec', 'ips');
+  const serviceIPs =
+    isCurrent && typeof clusterIP === 'string' ? [clusterIP] : items(serviceImport, 'spec', 'ips');
   return {
     ports: merged.ports.map(portOf),
-    ...(isHeadless || kept.length === 0 ? {} : { ips: kept }),
+    ...(isHeadless || serviceIPs.length === 0 ? {} : { ips: serviceIPs }),
     type: merged.type,
     sessionAffinity,
     ...(timeoutSeconds === undefined ? {} : { sessionAffinityConfig: { clientIP: { timeoutSeconds } } }),

@@ -117,8 +117,8 @@ export class PublishedPrefix {
   status(): PublishedPrefixStatus {
     const { local, background, shared } = this.#store.status();
     const isDirect = this.#options.isAsGood === undefined;
-    const held = isDirect ? 0 : this.#wanted.size - this.#published.size;
-    const pending = local.pending + held;
+    const waiting = isDirect ? 0 : this.#wanted.size - this.#published.size;
+    const pending = local.pending + waiting;
     return {
       synced: this.#options.canary === undefined ? this.#synced && pending === 0 : local.canaryWritten,
       keys: isDirect ? local.keys : this.#wanted.size,

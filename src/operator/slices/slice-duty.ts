@@ -188,8 +188,8 @@ export class SliceDuty implements Duty {
   }
 
   #isEcho({ metadata: { name, resourceVersion } }: KubernetesObject): boolean {
-    const own = this.#echoes.get(name);
-    if (own === undefined || !own.has(resourceVersion)) return false;
+    const written = this.#echoes.get(name);
+    if (written === undefined || !written.has(resourceVersion)) return false;
     if (this.#known.get(name)?.metadata.resourceVersion === resourceVersion) this.#echoes.delete(name);
     return true;
   }
