@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { copyFileSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { ApiClient } from '../../src/api/api-client.ts';
+import { ApiClient, ApiError } from '../../src/api/api-client.ts';
 import type { ProbeReport } from './probe.ts';
 
 const MAIN = fileURLToPath(new URL('../../src/cli/main.js', import.meta.url));
@@ -35,16 +35,26 @@ export class AgentProcess {
     this.#api = new ApiClient(socket, this.#ended.signal);
   }
 
+  /** Resolves when the API of the agent answers. */
+  listening(): Promise<void> {
+    return this.#until((error) => error === undefined || error instanceof ApiError);
+  }
+
   /** Resolves when the agent is ready. */
-  async ready(): Promise<void> {
+  ready(): Promise<void> {
+    return this.#until((error) => error === undefined);
+  }
+
+  /** Asks whether the agent is ready, until `isDone` accepts the error, or the success. */
+  async #until(isDone: (error: unknown) => boolean): Promise<void> {
     for (;;) {
       this.#ended.signal.throwIfAborted();
-      try {
-        await this.#api.ask('/readyz');
-        return;
-      } catch {
-        await new Promise((resolve) => setTimeout(resolve, POLL_MS));
-      }
+      const error = await this.#api.ask('/readyz').then(
+        () => undefined,
+        (thrown: unknown) => thrown,
+      );
+      if (isDone(error)) return;
+      await new Promise((resolve) => setTimeout(resolve, POLL_MS));
     }
   }
 
