@@ -37,7 +37,9 @@ export class AgentProcess {
 
   /** Resolves when the API of the agent answers. */
   listening(): Promise<void> {
-    return this.#until((error) => error === undefined || error instanceof ApiError);
+    return this.#until(
+      (error) => error === undefined || (error instanceof ApiError && error.problem !== undefined),
+    );
   }
 
   /** Resolves when the agent is ready. */
