@@ -5,7 +5,7 @@ import type { PastPrefix } from './prefix-timeline.ts';
 import type { RecordPlace } from './records.ts';
 import type { Held, Moment, PastClaim, Uncertainty, When } from './types.ts';
 
-/** A position between two records that stands for a moment: the state of the moment is the state after all earlier records. */
+/** A position between two records. It represents a moment, whose state is the state after all earlier records. */
 export interface Cut {
   readonly ms: number;
   /** Sequence number of the first later record. If undefined, the records with a time after `ms` are later. */

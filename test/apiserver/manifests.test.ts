@@ -60,8 +60,8 @@ beforeAll(async () => {
 afterAll(() => server.close());
 
 /**
- * Has the server create an object without storing it. Returns what it would store. An unknown field is dropped by this version of
- * the server, and therefore missing in the result.
+ * Sends an object as a dry run. Returns the object that the server would store, without fields that this version of the server
+ * does not know.
  */
 async function dryRun(manifest: Manifest): Promise<unknown> {
   const [group = '', version = ''] = manifest.apiVersion.includes('/')

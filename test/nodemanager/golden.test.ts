@@ -20,7 +20,7 @@ function changeWords({ kind, prefix, new: entry }: IPCacheChange): string {
   return `ipcache  ${kind} ${prefix}: identity ${identity}${hostIP === undefined ? '' : ` via ${hostIP}`}${encryptKey === 0 ? '' : ` key ${encryptKey}`}`;
 }
 
-/** A story of what a manager is told and tells, for people to read. Rewrite the files with `vitest -u`. */
+/** Records the inputs and events of a manager as a readable text. `vitest -u` rewrites the files. */
 class Transcript {
   readonly #lines: string[] = [];
   readonly #rig: ReturnType<typeof fresh>;
@@ -39,7 +39,7 @@ class Transcript {
     this.#rig.manager.subscribe(this.#handler());
   }
 
-  /** Something that happens; what is told of it stands indented below. */
+  /** Adds an input as a line, and its events as indented lines below. */
   async step(what: string, happens: (rig: ReturnType<typeof fresh>) => unknown): Promise<void> {
     this.#lines.push('', what);
     const before = this.#lines.length;

@@ -8,7 +8,7 @@ import type { ServiceCache, ServiceCacheOptions } from '../../src/servicecache/s
 import { formatServiceID, type ServiceID } from '../../src/servicecache/service-id.ts';
 import { cacheOf, offer, SHOP, service, slice } from './support/scene.ts';
 
-/** A story of what a cache is told and tells, for people to read. Rewrite the files with `vitest -u`. */
+/** Records the inputs and events of a cache as a readable text. `vitest -u` rewrites the files. */
 class Transcript {
   readonly #lines: string[] = [];
   readonly cache: ServiceCache;
@@ -24,7 +24,7 @@ class Transcript {
     });
   }
 
-  /** Something that happens; what the cache tells of it stands indented below. */
+  /** Adds an input as a line, and its events as indented lines below. */
   step(what: string, happens: (cache: ServiceCache) => unknown): this {
     this.#lines.push('', what);
     const before = this.#lines.length;

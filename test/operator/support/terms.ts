@@ -4,9 +4,9 @@ export type Arrival =
   | { readonly at: number; readonly by: string; readonly deletes: string };
 
 /**
- * The deletes that no operator may make: a sentence each. The *term* of an operator lasts from the write by which it takes the
- * Lease until another one is accepted from somebody else, until it gives the Lease back, and at most until the lease of its last
- * renewal has run out. So no two terms overlap, and who deletes outside its own may do so beside another.
+ * Returns one sentence for each delete by an operator outside its term. The *term* begins with the write by which the operator
+ * acquires the Lease. It ends when another client acquires the Lease, when the operator releases it, or when the lease of its
+ * last renewal has expired. No two terms overlap, so a delete outside of a term may conflict with the next leader.
  *
  * @param history in order of arrival, of the API server and of the kvstore
  */
