@@ -116,6 +116,40 @@ describe('a history on disk', () => {
     expect(started.history.status().disk).toMatchObject({ damaged: 0 });
   });
 
+  it('has no certain answer for changes after a segment that became full while its file was created', async () => {
+    const machine = new Machine();
+    const { folder } = machine;
+    const create = folder.create.bind(folder);
+    let continueCreate = (): void => {};
+    folder.create = async (name) => {
+      await new Promise<void>((resolve) => {
+        continueCreate = resolve;
+      });
+      const sink = await create(name);
+      let writes = 0;
+      // The process dies after the head and the first records.
+      return { ...sink, write: (bytes) => (++writes > 2 ? new Promise(() => {}) : sink.write(bytes)) };
+    };
+    const { cache, history } = await machine.start();
+    cache.upsert('10.9.0.1', podClaim(1));
+    void history.flush();
+    const turns = async (): Promise<void> => {
+      for (let turn = 0; turn < 100; turn++) await Promise.resolve();
+    };
+    await turns();
+    for (let i = 0; i < 1000; i++) cache.upsert('10.0.0.1', podClaim(i));
+    machine.clock.advance(10);
+    cache.upsert('10.9.0.1', podClaim(2));
+    machine.clock.advance(10);
+    const at = machine.clock.wallTime();
+    machine.clock.advance(10);
+    continueCreate();
+    await turns();
+    folder.create = create;
+    const next = await machine.start();
+    expect(await next.history.past.at('10.9.0.1', at)).toMatchObject({ certain: false });
+  });
+
   it('H5: stays below its maximum, and the oldest segments are dropped first', async () => {
     const machine = new Machine();
     const started = await machine.start();

@@ -93,17 +93,16 @@ export class SegmentWriter {
 
   /** Writes the oldest incomplete segment. Returns true if it is complete and another one follows. */
   async #writeSegment(isLast: boolean): Promise<boolean> {
-    const { segments } = this.#log;
-    const index = segments.findIndex(({ number }) => number >= this.#next);
-    const segment = segments[index];
+    const segment = this.#log.segments.find(({ number }) => number >= this.#next);
     if (segment === undefined) return false;
-    const following = segments[index + 1];
     const file = await this.#openFile(segment);
     // Read the time and the state together, before the next record, so that the written state has the wall time of all times up
     // to `endMs`.
     this.#log.checkWall();
+    const following = this.#log.segments.find(({ number }) => number > segment.number);
+    const isNext = following?.number === segment.number + 1;
     const endMs = Math.min(
-      following?.startMs ?? Number.POSITIVE_INFINITY,
+      isNext ? following.startMs : following === undefined ? Number.POSITIVE_INFINITY : segment.lastMs,
       this.#log.endedMs ?? this.#log.life.now(),
     );
     const state = this.#state();
