@@ -1,5 +1,6 @@
 import type { Clock } from '../base/clock.ts';
-import type { PrefixRegister } from '../net/prefix.ts';
+import { copyRegister, type PrefixRegister } from '../net/prefix.ts';
+import { GatheredChanges } from './gathered-changes.ts';
 import { type LifeClock, RunningLife } from './life-clock.ts';
 import type { CertaintyInputs } from './lives.ts';
 import { type ClaimChange, KIND, type TextChange, WITHDRAWAL } from './record-reader.ts';
@@ -69,8 +70,8 @@ export interface ChangeLogCounts {
 }
 
 /**
- * The records of the current life, in segments, the oldest dropped first so that they fit into the memory. Records are appended
- * synchronously and cost 1 to 2 µs.
+ * The records of the current life, in segments, the oldest dropped first so that they fit into the memory. The last changes of prefixes
+ * are encoded together, at the latest when the segments are read.
  */
 export class ChangeLog implements CertaintyInputs {
   readonly isLive = true;
@@ -78,6 +79,7 @@ export class ChangeLog implements CertaintyInputs {
   readonly #maxMemory: number;
   readonly #segmentBytes: number;
   #segments: Segment[];
+  readonly #gathered = new GatheredChanges();
   readonly #spans: UncertainSpan[] = [];
   readonly #records: Record<'prefix' | 'service' | 'node' | 'mark' | 'batch', number> = {
     prefix: 0,
@@ -170,11 +172,13 @@ export class ChangeLog implements CertaintyInputs {
 
   /** The held segments, oldest first. Records are appended to the last one. */
   get segments(): readonly Segment[] {
+    this.#encode();
     return this.#segments;
   }
 
   /** Time of the life since which states are held. */
   get floorMs(): number {
+    this.#encode();
     return this.#floorMs;
   }
 
@@ -183,15 +187,18 @@ export class ChangeLog implements CertaintyInputs {
   }
 
   get spans(): readonly UncertainSpan[] {
+    this.#encode();
     return this.#spans;
   }
 
   /** Sequence number of the next record. */
   get nextSequence(): number {
+    this.#encode();
     return this.#current.endSequence;
   }
 
   counts(): ChangeLogCounts {
+    this.#encode();
     return {
       records: { ...this.#records },
       lost: { rate: this.#lost, size: this.#tooLarge },
@@ -216,13 +223,17 @@ export class ChangeLog implements CertaintyInputs {
       this.#lose(ms);
       return;
     }
-    this.#ready(ms).addClaim(ms, key, change);
+    const { writer, before, after, effect } = change;
+    const cause = this.#cause;
+    this.#gathered.add({ ms, cause, key: copyRegister(key), writer, before, after, effect });
     this.#records.prefix++;
+    if (this.#gathered.isFull) this.#encode();
   }
 
   /** Appends a change of a service or a node. `before` and `after` are JSON. */
   addDocument(kind: 'service' | 'node', key: string, change: TextChange): void {
     const ms = this.life.now();
+    this.#encode();
     const { before = '', after = '' } = change;
     if (before.length + after.length > this.#segmentBytes / 2) {
       this.#tooLarge++;
@@ -230,11 +241,12 @@ export class ChangeLog implements CertaintyInputs {
       this.addMark('lost', key, '1');
       return;
     }
-    this.#ready(ms).addText(ms, KIND[kind], key, change);
+    this.#ready(ms, this.#cause).addText(ms, KIND[kind], key, change);
     this.#records[kind]++;
   }
 
   addMark(mark: MarkKind, subject: string, detail = '', ms: number = this.life.now()): void {
+    this.#encode();
     this.#room(ms).addText(ms, KIND.mark, mark, { writer: subject, before: undefined, after: detail });
     this.#records.mark++;
   }
@@ -259,6 +271,7 @@ export class ChangeLog implements CertaintyInputs {
    */
   omit(owner: string, continues = false): void {
     if (!continues) this.#batchMs = this.life.now();
+    this.#encode();
     this.#current.unlink();
     this.#stateVersion++;
     const known = this.#omitted.get(owner);
@@ -274,20 +287,27 @@ export class ChangeLog implements CertaintyInputs {
     return this.#segments[this.#segments.length - 1] as Segment; // there is always one
   }
 
+  /** Appends the gathered changes of prefixes. */
+  #encode(): void {
+    if (this.#gathered.isEmpty) return;
+    for (const change of this.#gathered.take(this.#current))
+      this.#ready(change.ms, change.cause).addClaim(change.ms, change.key, change);
+  }
+
   /** Returns the segment for the next record, with the batch head of its cause. */
-  #ready(ms: number): Segment {
+  #ready(ms: number, cause: ChangeCause | undefined): Segment {
     const before = this.#current;
     const segment = this.#room(ms);
-    if (segment === before && sameCause(this.#written, this.#cause)) return segment;
-    if (this.#cause === undefined && segment !== before) {
+    if (segment === before && sameCause(this.#written, cause)) return segment;
+    if (cause === undefined && segment !== before) {
       this.#written = undefined;
       return segment;
     }
-    const { store = '', revision = '', kind, withdrawal = false } = this.#cause ?? {};
+    const { store = '', revision = '', kind, withdrawal = false } = cause ?? {};
     const writer = withdrawal ? WITHDRAWAL : '';
     segment.addText(ms, KIND.batch, store, { writer, before: kind, after: revision });
     this.#records.batch++;
-    this.#written = this.#cause;
+    this.#written = cause;
     return segment;
   }
 
@@ -338,6 +358,7 @@ export class ChangeLog implements CertaintyInputs {
     this.#stateVersion++;
     this.#lost++;
     this.#lostInSpan++;
+    this.#encode();
     this.#current.unlink();
   }
 

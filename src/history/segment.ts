@@ -250,6 +250,17 @@ export class Segment extends RecordReader {
     this.#tags = new Uint8Array(0);
   }
 
+  /** Reads the buckets of keys whose changes are added next. Returns a sum without meaning. */
+  prefetch(changes: readonly { readonly key: Readonly<PrefixRegister> }[]): number {
+    const [heads, tags] = [this.heads, this.#tags];
+    let read = 0;
+    for (const { key } of changes) {
+      const bucket = keyHash(key) & this.bucketMask;
+      read ^= (heads[bucket] ?? 0) ^ (tags[bucket] ?? 0);
+    }
+    return read;
+  }
+
   /** Appends the change of a claim. */
   addClaim(ms: number, key: Readonly<PrefixRegister>, change: ClaimChange): void {
     const { before, after, effect } = change;
