@@ -18,6 +18,26 @@ async function readFrom(handle: FileHandle, into: Uint8Array, position: number):
   return length;
 }
 
+/** Buffers of one call: `IOV_MAX` of Linux. */
+const MAX_PARTS = 1024;
+
+/** Returns the number of bytes that were read: fewer than the buffers have room for if the file ends, or a read was interrupted. */
+async function readPartsFrom(
+  handle: FileHandle,
+  into: readonly Uint8Array[],
+  position: number,
+): Promise<number> {
+  let length = 0;
+  for (let at = 0; at < into.length; at += MAX_PARTS) {
+    const parts = into.slice(at, at + MAX_PARTS);
+    const wanted = parts.reduce((sum, part) => sum + part.length, 0);
+    const { bytesRead } = await handle.readv(parts, position + length);
+    length += bytesRead;
+    if (bytesRead < wanted) break;
+  }
+  return length;
+}
+
 async function writeTo(handle: FileHandle, bytes: Uint8Array): Promise<void> {
   let from = 0;
   while (from < bytes.length) from += (await handle.write(bytes, from)).bytesWritten;
@@ -52,6 +72,7 @@ export class StateFiles implements StateFolder {
         // A program can set the modification time, but not the time of the last status change (ctime).
         version: [dev, ino, size, mtimeNs, ctimeNs].join(' '),
         read: (into, position) => readFrom(handle, into, position),
+        readParts: (into, position) => readPartsFrom(handle, into, position),
         close: () => handle.close(),
       };
     } catch (error) {

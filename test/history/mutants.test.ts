@@ -7,6 +7,7 @@ type Codec = typeof import('../../src/history/claim-codec.ts');
 type Lengths = typeof import('../../src/history/prefix-lengths.ts');
 type Segments = typeof import('../../src/history/segment.ts');
 type Logs = typeof import('../../src/history/change-log.ts');
+type Gathered = typeof import('../../src/history/gathered-changes.ts');
 type Clocks = typeof import('../../src/history/life-clock.ts');
 type Lives = typeof import('../../src/history/lives.ts');
 type Filters = typeof import('../../src/history/key-filter.ts');
@@ -19,10 +20,11 @@ const CODEC = '../../src/history/claim-codec.ts';
 const LENGTHS = '../../src/history/prefix-lengths.ts';
 const SEGMENT = '../../src/history/segment.ts';
 const LOG = '../../src/history/change-log.ts';
+const GATHERED = '../../src/history/gathered-changes.ts';
 const CLOCK = '../../src/history/life-clock.ts';
 
 afterEach(() => {
-  for (const path of [LIVES, FILTER, FILE, CODEC, LENGTHS, SEGMENT, LOG, CLOCK]) vi.doUnmock(path);
+  for (const path of [LIVES, FILTER, FILE, CODEC, LENGTHS, SEGMENT, LOG, GATHERED, CLOCK]) vi.doUnmock(path);
   vi.resetModules();
 });
 
@@ -68,6 +70,14 @@ describe('H2 detects a history that', () => {
     });
     await expect(laws.H2_aCertainAnswerIsRight(RUNS)).rejects.toThrow();
   });
+});
+
+it('H1 detects changes that are not encoded before a question', async () => {
+  const laws = await lawsWith<Gathered>(GATHERED, ({ GatheredChanges }) => {
+    vi.spyOn(GatheredChanges.prototype, 'isEmpty', 'get').mockReturnValue(true);
+    return {};
+  });
+  await expect(laws.H2_aCertainAnswerIsRight(RUNS)).rejects.toThrow();
 });
 
 it('H1 detects a filter that does not contain a key', async () => {

@@ -68,6 +68,16 @@ it('verifies the segments at each question if the folder has no versions of file
   expect((await ask()).verified).toBe(first.verified);
 });
 
+it('reads a file into more buffers than one call of the system takes, and no further than it goes', async () => {
+  const folder = new StateFiles(temporaryFolder({ file: 'abc'.repeat(1000) }));
+  const file = await folder.open('file');
+  onTestFinished(() => file?.close());
+  const parts = Array.from({ length: 2999 }, () => new Uint8Array(1));
+  expect(await file?.readParts?.(parts, 1)).toBe(2999);
+  expect(Buffer.concat(parts).toString()).toBe('abc'.repeat(1000).slice(1));
+  expect(await file?.readParts?.(parts, 2)).toBe(2998);
+});
+
 const damages = {
   changed: async (path: string, size: number) => {
     const file = await open(path, 'r+');

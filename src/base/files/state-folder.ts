@@ -9,6 +9,8 @@ export interface StateFile {
   readonly version?: string | undefined;
   /** Reads from `position` until the buffer is full or the file ends; returns the number of bytes. */
   read(into: Uint8Array, position: number): Promise<number>;
+  /** Like {@link StateFile.read}, and fills several buffers in turn. Undefined: not supported. */
+  readParts?(into: readonly Uint8Array[], position: number): Promise<number>;
   close(): Promise<void>;
 }
 

@@ -15,7 +15,8 @@ const VERSION = 2;
 export const PREAMBLE: number = MAGIC.length + 1;
 
 const HEAD = 5; // length and kind
-const TAIL = 4; // checksum
+/** Bytes of the checksum after the payload of a frame. */
+export const TAIL = 4;
 
 /** Bytes of a frame in addition to its payload. */
 export const FRAME_BYTES: number = HEAD + TAIL;

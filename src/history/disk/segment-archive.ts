@@ -8,11 +8,13 @@ import { type Checksum, NewerVersionError, PREAMBLE } from './frames.ts';
 import { type Buffers, SegmentCache } from './segment-cache.ts';
 import {
   endFrameAt,
+  partsOf,
   type ReadSegment,
   readEnd,
   readHead,
   readSegment,
   type StoredFacts,
+  verifiedSegment,
 } from './segment-file.ts';
 
 /** The storage of the segments of a history. */
@@ -40,8 +42,8 @@ export function segmentName({ life, number }: { readonly life: number; readonly 
 export class StoredSegment implements SegmentPart {
   readonly facts: StoredFacts;
   readonly endPosition: number = Number.POSITIVE_INFINITY;
-  /** Version of the file at the last verification of its checksums; undefined if they were never verified. */
-  verified: string | undefined;
+  /** Version of the file at the last verification of its checksums, and the places of its records; undefined if never verified. */
+  verified: { readonly version: string; readonly ranges: Int32Array } | undefined;
   readonly #cache: SegmentCache;
 
   constructor(facts: StoredFacts, cache: SegmentCache) {
@@ -213,21 +215,26 @@ export class SegmentArchive {
     const file = await this.disk.folder.open(name);
     if (file === undefined) throw new DamagedError(`${name} was removed`);
     try {
-      const isVerified = file.version !== undefined && file.version === stored.verified;
-      const bytes = await readInto(file, 0, into(file.size));
-      const { segment, isComplete } = await this.#read(bytes, isVerified ? facts : undefined);
+      const { version } = file;
+      const { verified } = stored;
+      const bytes = into(file.size);
+      if (verified !== undefined && verified.version === version && file.readParts !== undefined) {
+        const read = await file.readParts(partsOf(bytes, verified.ranges), 0);
+        if (read === bytes.length) return verifiedSegment(bytes, verified.ranges, facts);
+      }
+      const { segment, isComplete, ranges } = await this.#read(await readInto(file, 0, bytes));
       if (segment.endSequence !== facts.head.firstSequence + facts.count)
         throw new DamagedError(`${name} has changed`);
       // A torn segment is verified each time, because its last valid frame must be found.
-      if (isComplete) stored.verified = file.version;
+      if (isComplete && version !== undefined) stored.verified = { version, ranges };
       return segment;
     } finally {
       await file.close();
     }
   }
 
-  async #read(bytes: Uint8Array, verified?: StoredFacts): Promise<ReadSegment> {
-    const steps = readSegment(bytes, this.disk.checksum, verified);
+  async #read(bytes: Uint8Array): Promise<ReadSegment> {
+    const steps = readSegment(bytes, this.disk.checksum);
     for (;;) {
       let step = { done: false } as ReturnType<typeof steps.next>;
       await this.#gate.run(this.#gate.slice, () => {

@@ -3,7 +3,16 @@ import type { UncertainSpan } from '../change-log.ts';
 import type { ClockPiece } from '../life-clock.ts';
 import { LENGTHS, Segment, type SegmentIndex } from '../segment.ts';
 import { UNCERTAINTIES } from '../types.ts';
-import { type Checksum, checkPreamble, FRAME, frameOf, PREAMBLE, preamble, readFrame } from './frames.ts';
+import {
+  type Checksum,
+  checkPreamble,
+  FRAME,
+  frameOf,
+  PREAMBLE,
+  preamble,
+  readFrame,
+  TAIL,
+} from './frames.ts';
 
 /** The first frame of a segment. */
 export interface SegmentHead {
@@ -147,6 +156,8 @@ const BYTES_PER_STEP: number = 256 << 10;
 export interface ReadSegment {
   readonly segment: Segment;
   readonly facts: StoredFacts;
+  /** Where the records were in the file: begin and end of each part. */
+  readonly ranges: Int32Array;
   /** False if the file has no index. */
   readonly isComplete: boolean;
 }
@@ -155,29 +166,24 @@ export interface ReadSegment {
  * Reads the whole file of a segment, in steps. The result is the segment and its facts. An incomplete file is read up to its
  * last valid frame, and its index is built. Throws {@link DamagedError} if a valid frame has invalid contents, and
  * `NewerVersionError` if a later version wrote it. Takes ownership of `bytes`, which become the records and the index of the
- * segment. Copies would cause a full garbage collection every few segments. `verified`: the facts from an earlier read of the
- * same bytes of a complete segment; if set, checksums and facts are not read again.
+ * segment. Copies would cause a full garbage collection every few segments.
  */
-export function* readSegment(
-  bytes: Uint8Array,
-  checksum: Checksum,
-  verified?: StoredFacts,
-): Generator<void, ReadSegment, void> {
-  const check = verified === undefined ? checksum : undefined;
-  const start = readHead(bytes, check);
+export function* readSegment(bytes: Uint8Array, checksum: Checksum): Generator<void, ReadSegment, void> {
+  const start = readHead(bytes, checksum);
   if (start === undefined) throw new DamagedError('the head of a segment is torn');
   const { head } = start;
   let [at, length, endMs] = [start.end, 0, head.startMs];
   let [frames, stepStart] = [0, at];
+  const ranges: number[] = [];
   let state: LifeState = { pieces: [], spans: [] };
   let end: { readonly index: SegmentIndex; readonly facts: StoredFacts } | undefined;
   while (end === undefined) {
-    const frame = readFrame(bytes, at, check);
+    const frame = readFrame(bytes, at, checksum);
     if (frame === undefined) break;
     at = frame.end;
     if (frame.kind === FRAME.end) {
       const lists = listsOf(frame.payload);
-      const facts = verified ?? factsIn(head, lists, at);
+      const facts = factsIn(head, lists, at);
       end = { index: indexIn(lists, facts), facts };
     } else if (frame.kind !== FRAME.records) throw new DamagedError('a second head');
     else {
@@ -187,6 +193,8 @@ export function* readSegment(
       // Frames are longer than their records, so this overwrites no unread frame.
       bytes.set(read.records, length);
       length += read.records.length;
+      const recordsEnd = at - TAIL;
+      ranges.push(recordsEnd - read.records.length, recordsEnd);
     }
     if (++frames < FRAMES_PER_STEP && at - stepStart < BYTES_PER_STEP) continue;
     [frames, stepStart] = [0, at];
@@ -194,12 +202,48 @@ export function* readSegment(
   }
   const records = bytes.subarray(0, length);
   const segment = new Segment({ ...head, isStored: true, content: records, index: end?.index });
-  if (end !== undefined) return { segment, facts: end.facts, isComplete: true };
+  const read = { segment, ranges: Int32Array.from(ranges) };
+  if (end !== undefined) return { ...read, facts: end.facts, isComplete: true };
   yield* segment.reindex();
   const { filter, lengths4, lengths6, count, lastMs } = segment.index();
   const torn = at < bytes.length;
   const facts = { head, ...state, bytes: bytes.length, count, lastMs, endMs, stopped: false, torn };
-  return { segment, facts: { ...facts, filter, lengths4, lengths6 }, isComplete: false };
+  return { ...read, facts: { ...facts, filter, lengths4, lengths6 }, isComplete: false };
+}
+
+/**
+ * Returns the parts of `bytes` into which the file of a complete segment is read for {@link verifiedSegment}, so that nothing is moved
+ * afterwards: first all records, then the rest of the file after them, then what is between them.
+ */
+export function partsOf(bytes: Uint8Array, ranges: Int32Array): readonly Uint8Array[] {
+  const length = lengthOf(ranges);
+  const end = ranges.at(-1) ?? 0;
+  const parts: Uint8Array[] = [];
+  let [file, records, between] = [0, 0, length + bytes.length - end];
+  for (let i = 0; i < ranges.length; i += 2) {
+    const [from = 0, to = 0] = [ranges[i], ranges[i + 1]];
+    parts.push(bytes.subarray(between, between + from - file), bytes.subarray(records, records + to - from));
+    between += from - file;
+    records += to - from;
+    file = to;
+  }
+  return [...parts, bytes.subarray(length, length + bytes.length - end)];
+}
+
+/** Returns a complete segment that was read before, from bytes that were read into {@link partsOf} them. Checks nothing again. */
+export function verifiedSegment(bytes: Uint8Array, ranges: Int32Array, facts: StoredFacts): Segment {
+  const length = lengthOf(ranges);
+  const frame = readFrame(bytes, length + TAIL, undefined);
+  if (frame?.kind !== FRAME.end) throw new DamagedError('a segment has changed');
+  const index = indexIn(listsOf(frame.payload), facts);
+  return new Segment({ ...facts.head, isStored: true, content: bytes.subarray(0, length), index });
+}
+
+/** Returns the bytes of all records. */
+function lengthOf(ranges: Int32Array): number {
+  let length = 0;
+  for (let i = 0; i < ranges.length; i += 2) length += (ranges[i + 1] ?? 0) - (ranges[i] ?? 0);
+  return length;
 }
 
 function parseRecords(payload: Uint8Array): {
