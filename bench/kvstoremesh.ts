@@ -1,4 +1,4 @@
-import { processGate } from '../src/base/process-gate.ts';
+import { processGate } from '../src/base/node/process-gate.ts';
 import { systemClock } from '../src/base/system-clock.ts';
 import { encodeClusterConfig } from '../src/kvstore/codec/cluster-config.ts';
 import { encodeIPIdentityPair } from '../src/kvstore/codec/ip-identity-pair.ts';

@@ -1,4 +1,4 @@
-import { processGate } from '../src/base/process-gate.ts';
+import { processGate } from '../src/base/node/process-gate.ts';
 import { systemClock } from '../src/base/system-clock.ts';
 import { KubernetesClient } from '../src/k8s/kubernetes-client.ts';
 import type { ResourceKind } from '../src/k8s/resource.ts';

@@ -1,4 +1,4 @@
-import { processGate } from '../src/base/process-gate.ts';
+import { processGate } from '../src/base/node/process-gate.ts';
 import { systemClock } from '../src/base/system-clock.ts';
 import type { TurnGate } from '../src/base/turn-gate.ts';
 import { ClusterMesh } from '../src/clustermesh/cluster-mesh.ts';

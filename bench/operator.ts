@@ -1,7 +1,7 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
-import { processGate } from '../src/base/process-gate.ts';
+import { processGate } from '../src/base/node/process-gate.ts';
 import { systemClock } from '../src/base/system-clock.ts';
 import { ClusterMesh } from '../src/clustermesh/cluster-mesh.ts';
 import { IPCache } from '../src/ipcache/ipcache.ts';

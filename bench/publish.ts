@@ -1,4 +1,4 @@
-import { processGate } from '../src/base/process-gate.ts';
+import { processGate } from '../src/base/node/process-gate.ts';
 import { systemClock } from '../src/base/system-clock.ts';
 import type { IPIdentityPair } from '../src/kvstore/codec/ip-identity-pair.ts';
 import { resourcePrefix } from '../src/kvstore/codec/keys.ts';

@@ -1,5 +1,5 @@
 import type { Clock } from '../../src/base/clock.ts';
-import { processGate } from '../../src/base/process-gate.ts';
+import { processGate } from '../../src/base/node/process-gate.ts';
 import { systemClock } from '../../src/base/system-clock.ts';
 import { ClusterMesh } from '../../src/clustermesh/cluster-mesh.ts';
 import { IPCache } from '../../src/ipcache/ipcache.ts';

@@ -11,7 +11,7 @@ import type {
 import type { ClusterDetailDocument, ClusterDocument, StatusDocument } from '../api/status-document.ts';
 import type { Clock, Random } from '../base/clock.ts';
 import { messageOf } from '../base/failure.ts';
-import { processGate } from '../base/process-gate.ts';
+import { processGate } from '../base/node/process-gate.ts';
 import type { RateLimitOptions } from '../base/rate-limit.ts';
 import { type Rejection, type RejectionStatus, rejection } from '../base/rejection.ts';
 import { unsubscribeOnce } from '../base/subscription.ts';

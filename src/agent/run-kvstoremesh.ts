@@ -3,7 +3,7 @@ import type { Description } from '../api/metrics/description.ts';
 import type { Scrape } from '../api/metrics/scrape.ts';
 import { assert } from '../base/assert.ts';
 import { messageOf } from '../base/failure.ts';
-import { processGate } from '../base/process-gate.ts';
+import { processGate } from '../base/node/process-gate.ts';
 import type { RateLimitOptions } from '../base/rate-limit.ts';
 import { interruptible, Supervisor } from '../base/supervisor.ts';
 import type { TurnGate } from '../base/turn-gate.ts';

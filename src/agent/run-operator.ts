@@ -4,7 +4,7 @@ import type { Scrape } from '../api/metrics/scrape.ts';
 import { assert } from '../base/assert.ts';
 import { messageOf } from '../base/failure.ts';
 import { EitherSignal } from '../base/follow-signal.ts';
-import { processGate } from '../base/process-gate.ts';
+import { processGate } from '../base/node/process-gate.ts';
 import type { RateLimitOptions } from '../base/rate-limit.ts';
 import { Supervisor } from '../base/supervisor.ts';
 import type { TurnGate } from '../base/turn-gate.ts';

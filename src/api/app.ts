@@ -1,4 +1,4 @@
-import { processGate } from '../base/process-gate.ts';
+import { processGate } from '../base/node/process-gate.ts';
 import type { ApiApp, ApiContext } from './api-context.ts';
 import { createBaseApp, describe } from './base-app.ts';
 import { addDatapathRoutes, SOCKET_ONLY_PATHS } from './routes/datapath-routes.ts';

@@ -1,6 +1,6 @@
 import { performance } from 'node:perf_hooks';
-import type { Clock } from './clock.ts';
-import { TurnGate } from './turn-gate.ts';
+import type { Clock } from '../clock.ts';
+import { TurnGate } from '../turn-gate.ts';
 
 /** Returns the gate to the event loop of this process. The time of a turn includes all other callbacks of the loop. */
 export function processGate(clock: Pick<Clock, 'now'>): TurnGate {
