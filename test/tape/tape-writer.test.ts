@@ -95,9 +95,6 @@ describe('the files of a tape', () => {
       });
       disk.isFull = true;
       tape.note('this does not reach the disk');
-      const written = tape.flush();
-      tape.note('added while the write fails: it does not reach the old file');
-      await written;
       await pass(3000);
       expect(tape.status().failure?.message).toBe('no space left on device');
       const { lost } = tape.status();
@@ -114,6 +111,27 @@ describe('the files of a tape', () => {
       const { cuts, events } = await checkTape(folder, new AbortController().signal);
       expect(cuts).toEqual(report.cuts);
       expect(events).toBeGreaterThan(3);
+    });
+  });
+
+  it('have no line that was added while an earlier one could not be written', async () => {
+    await withFolder(async (folder) => {
+      const { tape, disk, pass } = await newTape(folder);
+      disk.isFull = true;
+      tape.note('not written');
+      const written = tape.flush();
+      tape.note('added meanwhile');
+      await written;
+      disk.isFull = false;
+      await pass(12_000);
+      await tape.stop();
+      const texts = await Promise.all(
+        (await readdir(folder)).map(async (name) =>
+          gunzipSync(await readFile(join(folder, name))).toString(),
+        ),
+      );
+      expect(texts.join('')).not.toContain('added meanwhile');
+      expect((await replayMesh(folder)).report).toMatchObject({ isComplete: true });
     });
   });
 
