@@ -213,7 +213,9 @@ describe('a public bug of upstream, and the behaviour here', () => {
         const mesh = new KvstoreMesh({ clusterName: 'own', clusterID: 9, local, clock, random });
         void mesh.add('eu', () => new MemoryBackend({ clock, random }));
         await settle();
-        await mesh.remove('eu');
+        const removal = mesh.remove('eu');
+        await advance(clock, 4 * 60_000);
+        await removal;
         await mesh.stop();
       },
       /** Before its repair: without the last slash. */
