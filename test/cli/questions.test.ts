@@ -1,4 +1,7 @@
-import { describe, expect, it } from 'vitest';
+import { createServer } from 'node:http';
+import { join } from 'node:path';
+import { describe, expect, it, onTestFinished } from 'vitest';
+import { temporaryFolder } from '../agent/support/temporary-folder.ts';
 import { ATLANTIC, dpcache, example } from './support/run.ts';
 
 const MESH = [...ATLANTIC, '--manifests', example('services.yaml')];
@@ -26,6 +29,23 @@ describe('a question that needs the history of a running agent', () => {
       stderr: expect.stringMatching(
         /^dpcache: .*history.*[^.]; to ask a running agent, remove the options that name a source\n$/,
       ),
+    });
+  });
+
+  it('export of the history: a full disk is reported in one line, not by a stack', async () => {
+    const socket = join(temporaryFolder({}), 'agent.sock');
+    const mark = { kind: 'mark', sequence: 1, at: '2026-11-23T14:03:05.000Z', mark: 'start', subject: '' };
+    const held = { from: mark.at, to: mark.at };
+    const server = createServer((_, response) => {
+      response.setHeader('content-type', 'application/json');
+      response.end(JSON.stringify({ items: [mark], held, changes: 1, more: false }));
+    });
+    await new Promise<void>((resolve) => server.listen(socket, resolve));
+    onTestFinished(() => void server.close());
+    const { status, stderr } = await dpcache('history', '--export', '/dev/full', '--socket', socket);
+    expect({ status, stderr }).toEqual({
+      status: 1,
+      stderr: 'dpcache: --export /dev/full: no space left on device\n',
     });
   });
 });

@@ -191,12 +191,13 @@ async function exportTo(
 ): Promise<ExitStatus> {
   const { exportHistory } = await ofHistory();
   const { open } = await import('node:fs/promises');
-  const handle = await open(file, 'w', 0o600).catch((error: unknown) => {
+  const failed = (error: unknown): never => {
     throw new InputError(`--export ${file}: ${messageOf(error)}`, { cause: error });
-  });
+  };
+  const handle = await open(file, 'w', 0o600).catch(failed);
   try {
     const { answer: count } = await questioner.ask(flags, (ask) =>
-      exportHistory(ask, query, (lines) => handle.write(lines)),
+      exportHistory(ask, query, (lines) => handle.appendFile(lines).catch(failed)),
     );
     stderr.write(`dpcache: ${counted(count, 'change')} written to ${file}\n`);
   } finally {
