@@ -8,7 +8,7 @@ import { MemoryBackend } from '../../src/kvstore/memory/memory-backend.ts';
 import { operatorDuties } from '../../src/operator/duties.ts';
 import { ManualClock } from '../base/support/manual-clock.ts';
 import { ApiUser } from '../k8s/support/api-user.ts';
-import { advance } from '../kvstore/support/settle.ts';
+import { advance, settle } from '../kvstore/support/settle.ts';
 
 const GLOBAL = { annotations: { 'service.cilium.io/global': 'true' } };
 const HUGE = 'x'.repeat(1_600_000);
@@ -117,6 +117,8 @@ it('objects without a valid key are rejected by name and field, each counted, an
   const ended = new AbortController();
   const running = published.map((duty) => duty.run(ended.signal));
   await advance(clock, 5000);
+  // Six duties share the gate, which runs eight slices in a turn.
+  await settle(20);
 
   expect(published.map((duty) => duty.status().published?.synced)).toEqual([
     true,
