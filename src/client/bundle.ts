@@ -2,7 +2,7 @@ import { promisify } from 'node:util';
 import { gzip } from 'node:zlib';
 import type { Ask } from '../api/api-client.ts';
 import { messageOf } from '../base/failure.ts';
-import { isObject } from '../net/fields.ts';
+import { cleanField, withoutSecrets } from '../process/without-secrets.ts';
 
 /** Maximum size of a bundle in bytes. */
 export const MAX_BUNDLE: number = 20 * 1000 * 1000;
@@ -55,82 +55,6 @@ export function textFile(name: string, text: string): BundleFile {
 /** Returns true if {@link archive} cuts the file. */
 export function isCut({ text }: BundleFile): boolean {
   return Buffer.byteLength(text) > MAX_FILE;
-}
-
-/** Removes the secrets of a field of a JSON document. Fields are cleaned before they are quoted, so the document stays valid. */
-function cleanField(name: string, value: unknown): unknown {
-  if (typeof value === 'string') return SECRET_NAME.test(name) ? REMOVED : withoutSecrets(value);
-  if (typeof value === 'number' || Array.isArray(value)) return SECRET_NAME.test(name) ? REMOVED : value;
-  if (!isObject(value)) return value;
-  // An object is removed only if its name is that of a secret, because names of services and pods may contain such words.
-  if (SECRET_OBJECT.test(name)) return REMOVED;
-  return Object.fromEntries(Object.entries(value).map(([key, inner]) => [withoutSecrets(key), inner]));
-}
-
-const REMOVED = '[removed]';
-
-const WORDS =
-  'pass(?:word|wd|phrase)|pwd|token|secret|(?:api|access|private|client|pre[-_]?shared)[-_]?key|authorization|cookie|signature';
-// The path of a file is no secret.
-const NAMES = `(?:${WORDS})(?![\\w-]{0,40}file\\b)`;
-const NAME = `[\\w-]{0,40}${NAMES}[\\w-]{0,40}`;
-/** A value: quoted within a quoted text, quoted, or one word. The end of the quotes may be cut. */
-const VALUE = `(?:\\\\{1,8}"[^"\\n]*"?|"(?:[^"\\\\\\n]|\\\\.)*"?|'[^'\\n]*'?|[^\\s,;&}"']+)`;
-/** Begins a line that may be quoted or an item of a list. */
-const LINE = '^[ \\t-]{0,200}["\']?';
-
-const SECRET_NAME = new RegExp(NAMES, 'i');
-const SECRET_OBJECT = new RegExp(`^(?:${WORDS})s?$`, 'i');
-
-/** Possible secrets, and their replacements. Repetitions of words are bounded, so that the cost is linear in the text. */
-const SECRETS: readonly (readonly [RegExp, string])[] = [
-  [/-----BEGIN [^-\n]*-----[\s\S]*?(-----END [^-\n]*-----|$)/g, REMOVED],
-  // A key whose begin is missing, because only the end of a file was read.
-  [/^[\s\S]{0,8192}?-----END [^-\n]*-----/, REMOVED],
-  // The same in base64.
-  [/LS0tLS1CRUdJTi[\w+/=]+/g, REMOVED],
-  [/\b(bearer|basic|negotiate)\s+[^\s"',;]+/gi, `$1 ${REMOVED}`],
-  [/\beyJ[\w-]+\.[\w-]+\.[\w-]*/g, REMOVED],
-  // A URL, or an endpoint without a scheme. The `=` is excluded because labels have it.
-  [/([a-z][\w+.-]{0,20}:\/\/)[^/\s"'<>]*@/gi, `$1${REMOVED}@`],
-  [/\b[\w.-]{1,64}:[^\s"'/@=]{1,256}@(?=[\w.-]{0,128}[a-z])/gi, `${REMOVED}@`],
-  // A header, to the end of the line.
-  [/((?:authorization|cookie)["']?[ \t]*[:=][ \t]*)(?!["'\\])[^\n"']+/gi, `$1${REMOVED}`],
-  // YAML: a text of several lines, and the rest of a line.
-  [
-    new RegExp(`(${LINE}${NAME}["']?[ \\t]*:)[ \\t]*[|>][-+\\d]{0,2}[ \\t]*(?:\\n[ \\t].*)+`, 'gim'),
-    `$1 ${REMOVED}`,
-  ],
-  [new RegExp(`(${LINE}${NAME}["']?[ \\t]*:[ \\t]+)(?!["'\\\\{[])\\S.*$`, 'gim'), `$1${REMOVED}`],
-  // A variable as two fields.
-  [
-    new RegExp(`(name["']?\\s*:\\s*["']?${NAME}["']?\\s*,?\\s*["']?value["']?\\s*:\\s*)${VALUE}`, 'gi'),
-    `$1"${REMOVED}"`,
-  ],
-  // An option or a name and its value, as words or as items of a list.
-  [new RegExp(`(--${NAME}[ \\t]+)${VALUE}`, 'gi'), `$1${REMOVED}`],
-  [new RegExp(`(["']${NAME}["']\\s*,\\s*)${VALUE}`, 'gi'), `$1"${REMOVED}"`],
-  [new RegExp(`(${NAME}(?:\\\\{0,8}["'])?\\s*[:=]\\s*)${VALUE}`, 'gi'), `$1"${REMOVED}"`],
-];
-
-/**
- * Returns a text without passwords, tokens, private keys and certificates, as far as they can be recognized by their form. Lines of
- * JSON, such as those of a log, are cleaned field by field, because quotes within quotes hide the form.
- */
-export function withoutSecrets(text: string): string {
-  const clean = text.replace(/^[ \t]*(?:\{.*\}|\[.*\])[ \t\r]*$/gm, withoutSecretsInJSON);
-  return SECRETS.reduce((rest, [pattern, replacement]) => rest.replace(pattern, replacement), clean);
-}
-
-/** Returns the text of a JSON document without secrets; the text itself if it has none or is no JSON. */
-function withoutSecretsInJSON(text: string): string {
-  try {
-    const value: unknown = JSON.parse(text);
-    const clean = JSON.stringify(value, cleanField);
-    return clean === JSON.stringify(value) ? text : clean;
-  } catch {
-    return text; // no JSON, or nested too deeply
-  }
 }
 
 /** Returns a tar archive (POSIX ustar), compressed with gzip. Long files are cut at their end. Throws if it exceeds {@link MAX_BUNDLE}. */

@@ -3,7 +3,8 @@ import { randomBytes } from 'node:crypto';
 import { gunzipSync } from 'node:zlib';
 import { describe, expect, it } from 'vitest';
 import type { Ask } from '../../src/api/api-client.ts';
-import { agentFiles, archive, isCut, MAX_BUNDLE, textFile, withoutSecrets } from '../../src/client/bundle.ts';
+import { agentFiles, archive, isCut, MAX_BUNDLE, textFile } from '../../src/client/bundle.ts';
+import { withoutSecrets } from '../../src/process/without-secrets.ts';
 
 const SECRET = 'pl4nted-S3cret';
 
@@ -141,7 +142,9 @@ describe('a bundle', () => {
       path === '/v1/status' ? Promise.resolve({ ok: 1 }) : Promise.reject(new Error('no answer'));
     const { files, errors } = await agentFiles(ask);
     expect(files.map(({ name }) => name)).toEqual(['status.json', 'errors.txt']);
-    expect(errors).toEqual(['/v1/rejections, /v1/conflicts, /v1/digest, /v1/history?limit=1000: no answer']);
+    expect(errors).toEqual([
+      '/v1/rejections, /v1/conflicts, /v1/digest, /v1/history?limit=1000: no answer',
+    ]);
     expect(files[1]?.text).toBe(`${errors.join('')}\n`);
   });
 
