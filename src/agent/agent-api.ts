@@ -3,6 +3,7 @@ import { createApp } from '../api/app.ts';
 import { ChangeFeed } from '../api/change-feed.ts';
 import { AgentMetrics } from '../api/metrics/agent-metrics.ts';
 import type { PageFile } from '../api/routes/page-routes.ts';
+import type { SettingsDocument } from '../api/routes/settings-routes.ts';
 import type { Clock } from '../base/clock.ts';
 import type { Unsubscribe } from '../base/subscription.ts';
 import type { Logger } from '../process/log.ts';
@@ -15,13 +16,15 @@ export interface AgentApiContext {
   readonly log: Logger;
   readonly clock: Clock;
   readonly page?: readonly PageFile[] | undefined;
+  /** See `RunOptions`. */
+  readonly settings?: (() => SettingsDocument) | undefined;
 }
 
 /** The API of one agent. */
 export class AgentApi extends ServedApi {
   readonly #following: Unsubscribe;
 
-  constructor(agent: Agent, { log, clock, page }: AgentApiContext) {
+  constructor(agent: Agent, { log, clock, page, settings }: AgentApiContext) {
     const feed = new ChangeFeed(agent, clock);
     const metrics = new AgentMetrics(agent, feed);
     const app = createApp({
@@ -32,6 +35,7 @@ export class AgentApi extends ServedApi {
       instance: randomUUID().slice(0, 8),
       version: version(),
       page,
+      settings,
       blockers: () => agent.blockers(),
       onFault: (error) => log.error({ err: error }, 'an API request failed'),
     });

@@ -54,7 +54,8 @@ function withAgent<T>(
 ): Promise<T> {
   const { log, signal } = context;
   const agent = new Agent(options, { log, clock: systemClock, random: Math.random });
-  const api = new AgentApi(agent, { log, clock: systemClock, page: run.serve?.page });
+  const { serve, settings } = run;
+  const api = new AgentApi(agent, { log, clock: systemClock, page: serve?.page, settings });
   return runStepped(agent, api, run, context, (missing, reloads) => {
     if (signal.aborted && missing.length > 0)
       throw new InputError('interrupted before the initial sync was done');

@@ -9,6 +9,7 @@ import { addIPRoutes } from './routes/ip-routes.ts';
 import { addLookupRoutes } from './routes/lookup-routes.ts';
 import { addPageRoutes, type PageFile } from './routes/page-routes.ts';
 import { addSearchRoutes } from './routes/search-routes.ts';
+import { addSettingsRoute, type SettingsDocument } from './routes/settings-routes.ts';
 import { addStatusRoutes } from './routes/status-routes.ts';
 import { addWhatIfRoutes } from './routes/whatif-routes.ts';
 
@@ -18,6 +19,8 @@ export interface AppOptions extends ApiContext {
   readonly version: string;
   /** Files of the page, if it is served. */
   readonly page?: readonly PageFile[] | undefined;
+  /** Returns the settings in use; undefined if the agent shows a recorded state. */
+  readonly settings?: (() => SettingsDocument) | undefined;
 }
 
 /** Creates the application with all routes of the agent. It answers requests from a socket or direct calls. */
@@ -33,6 +36,7 @@ export function createApp(options: AppOptions): ApiApp {
   addWhatIfRoutes(app, { ...options, gate });
   addDigestRoutes(app, { ...options, gate });
   addDatapathRoutes(app, options);
+  addSettingsRoute(app, options.settings);
   if (options.page !== undefined) addPageRoutes(app, options.page);
   describe(app, options.version, 'IP, service and node caches of a cluster mesh.');
   return app;

@@ -6,6 +6,7 @@ import { answerJSON } from './routes/answer.ts';
 import { addHealthRoutes, type HealthContext } from './routes/health-routes.ts';
 import { addPageRoutes, type PageFile } from './routes/page-routes.ts';
 import { answers } from './routes/route-parts.ts';
+import { addSettingsRoute, type SettingsDocument } from './routes/settings-routes.ts';
 
 /** Options of {@link createProcessApp}. */
 export interface ProcessAppOptions extends BaseAppOptions, HealthContext {
@@ -16,6 +17,8 @@ export interface ProcessAppOptions extends BaseAppOptions, HealthContext {
   readonly version: string;
   /** Files of the page, if it is served. */
   readonly page?: readonly PageFile[] | undefined;
+  /** Returns the settings in use. */
+  readonly settings?: (() => SettingsDocument) | undefined;
 }
 
 const GET_STATUS = createRoute({
@@ -25,12 +28,13 @@ const GET_STATUS = createRoute({
   responses: answers(z.looseObject({}), 'The status'),
 });
 
-/** Creates the application of a process without engines. It serves health, metrics, status and the page only. */
+/** Creates the application of a process without engines. It serves health, metrics, status, settings and the page only. */
 export function createProcessApp(options: ProcessAppOptions): ApiApp {
   const app = createBaseApp(options);
   addHealthRoutes(app, options);
   app.openapi(GET_STATUS, (c) => answerJSON(c, options.status()));
+  addSettingsRoute(app, options.settings);
   if (options.page !== undefined) addPageRoutes(app, options.page);
-  describe(app, options.version, 'Status of the process, read-only.');
+  describe(app, options.version, 'Status and settings of the process, read-only.');
   return app;
 }

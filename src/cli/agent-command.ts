@@ -1,5 +1,5 @@
 import { type Command, Option } from 'commander';
-import { addAgentOptions, addConfiguration, agentReloads } from './configuration.ts';
+import { addAgentOptions, addConfiguration, agentReloads, settingsInUse } from './configuration.ts';
 import { type DatapathFlags, datapathOptions } from './datapath-options.ts';
 import { type CommandIO, EXIT, type RunAction } from './io.ts';
 import { agentOptions, type FollowNothingFlags, type MeshFlags, missingSource } from './mesh-options.ts';
@@ -68,7 +68,8 @@ export function addAgentCommand(program: Command, io: CommandIO, run: RunAction)
         };
         const quiet = flags.logFormat === 'json';
         const reload = agentReloads(command, io);
-        await followMesh(options, { script, all, quiet, serve, reload }, context);
+        const settings = await settingsInUse(command, io.env);
+        await followMesh(options, { script, all, quiet, serve, reload, settings }, context);
         return EXIT.ok;
       }),
     );

@@ -1,13 +1,12 @@
 import { isDeepStrictEqual } from 'node:util';
-import { Command, InvalidArgumentError, Option } from 'commander';
+import { Command, InvalidArgumentError } from 'commander';
 import type { AgentSettings } from '../agent/run-agent.ts';
+import type { SettingDocument, SettingsDocument } from '../api/routes/settings-routes.ts';
 import { showValue } from '../base/show-value.ts';
 import { InputError } from '../process/input-error.ts';
 import type { ReloadedSettings, ReloadSource } from '../process/reload.ts';
-import { printable } from '../process/terminal.ts';
-import type { ConfigFile } from './config-file.ts';
-import { addDatapathOptions, type DatapathFlags, datapathContradiction } from './datapath-options.ts';
-import { type CommandIO, EXIT, type RunAction } from './io.ts';
+import { addDatapathOptions, datapathContradiction } from './datapath-options.ts';
+import type { CommandIO } from './io.ts';
 import {
   addFollowNothing,
   addMeshOptions,
@@ -15,15 +14,9 @@ import {
   type LogFlags,
   type MeshFlags,
 } from './mesh-options.ts';
-import { type OperatorFlags, operatorContradiction } from './operator-options.ts';
-import { outputOption, parsePath } from './option-table.ts';
-import {
-  addListenOptions,
-  addStateOptions,
-  type ServeFlags,
-  serveProblems,
-  serveSource,
-} from './serve-options.ts';
+import { operatorContradiction } from './operator-options.ts';
+import { parsePath } from './option-table.ts';
+import { addListenOptions, addStateOptions } from './serve-options.ts';
 import { environmentValue, misspelt, type Setting, settingsOf } from './settings.ts';
 
 /** Returns the settings of a file and the environment: all options of `dpcache agent` except those for a single run. */
@@ -31,7 +24,8 @@ export function agentSettings(): readonly Setting[] {
   return settingsOf(agentCommand().options);
 }
 
-function agentCommand(): Command {
+/** Returns a command that has only the options of {@link agentSettings}. */
+export function agentCommand(): Command {
   return addAgentOptions(new Command());
 }
 
@@ -117,7 +111,7 @@ export function addConfiguration(
 }
 
 /** The result of reading the configuration file again. */
-interface Reloaded<F> extends Pick<ReloadedSettings, 'fixed'> {
+interface Reloaded<F> extends Pick<ReloadedSettings, 'fixed' | 'onApplied'> {
   /** All options of the command, with the new values of the reloadable ones. */
   readonly flags: F;
 }
@@ -136,24 +130,66 @@ async function readAgain<F extends object>(
   if (path === undefined) return { flags: command.opts<F>(), fixed: [] };
   const settings = settingsOf(command.options);
   const { loadConfig } = await import('./config-file.ts');
-  const values = { ...defaultsOf(command), ...(await loadConfig(path, settings)) };
-  const changed = settings.filter(({ attribute }) => {
+  const inFile = await loadConfig(path, settings);
+  const values = { ...defaultsOf(command), ...inFile };
+  const ofFile = settings.filter(({ attribute }) => {
     const source = command.getOptionValueSource(attribute);
-    const isOverridden = source === 'cli' || source === 'env';
-    return !isOverridden && !isDeepStrictEqual(values[attribute], command.getOptionValue(attribute));
+    return source !== 'cli' && source !== 'env';
   });
-  const changes = changed.filter(({ key }) => reloadable.includes(key));
-  const now = Object.fromEntries(changes.map(({ attribute }) => [attribute, values[attribute]]));
+  const reloaded = ofFile.filter(({ key }) => reloadable.includes(key));
+  const fixed = ofFile.filter(
+    ({ key, attribute }) =>
+      !reloadable.includes(key) && !isDeepStrictEqual(values[attribute], command.getOptionValue(attribute)),
+  );
+  const now = Object.fromEntries(reloaded.map(({ attribute }) => [attribute, values[attribute]]));
   const flags = { ...command.opts<F>(), ...now };
   const reason = check(flags);
   if (reason !== undefined) throw new InputError(`--config ${path}: ${reason}`);
-  return { flags, fixed: changed.map(({ key }) => key).filter((key) => !reloadable.includes(key)) };
+  const onApplied = (): void => {
+    for (const { attribute } of reloaded) {
+      const source = attribute in inFile ? 'config' : 'default';
+      command.setOptionValueWithSource(attribute, values[attribute], source);
+    }
+  };
+  return { flags, fixed: fixed.map(({ key }) => key), onApplied };
 }
 
 function defaultsOf({ options }: Command): Readonly<Record<string, unknown>> {
   const fresh = new Command();
   for (const option of options) fresh.addOption(option);
   return fresh.opts();
+}
+
+/** The origin of a setting by commander's name of its source. */
+const ORIGINS: Readonly<Record<string, SettingDocument['from']>> = {
+  cli: 'flag',
+  env: 'environment',
+  config: 'file',
+};
+
+/**
+ * Returns a function that returns the settings of a running command, as they are after the last reload. It removes secrets from
+ * the values, such as the password of a URL.
+ */
+export async function settingsInUse(
+  command: Command,
+  env: CommandIO['env'],
+): Promise<() => SettingsDocument> {
+  const { cleanField } = await import('../process/without-secrets.ts');
+  const settings = settingsOf(command.options);
+  return () => {
+    const document: SettingsDocument = {
+      file: configPath(command, env),
+      settings: Object.fromEntries(
+        settings.map(({ key, attribute, kind }) => {
+          const unset = kind === 'switch' ? false : null;
+          const from = ORIGINS[command.getOptionValueSource(attribute) ?? ''] ?? 'default';
+          return [key, { value: command.getOptionValue(attribute) ?? unset, from }];
+        }),
+      ),
+    };
+    return JSON.parse(JSON.stringify(document, cleanField));
+  };
 }
 
 /** Returns the reloads of an agent on SIGHUP: its log level, manifests and rates. Returns undefined if `io` has no `onHangup`. */
@@ -189,80 +225,4 @@ export function processReloads(
       },
     }
   );
-}
-
-/** The commands with their own `--config`. */
-const CONFIGURED = ['agent', 'operator', 'kvstoremesh'] as const;
-
-/**
- * Returns one sentence for each contradiction in the file of an agent. If there are none, returns one for each problem of the
- * files that the file names.
- */
-async function agentProblems(values: ConfigFile['values'], readsFiles: boolean): Promise<readonly string[]> {
-  const flags: MeshFlags & ServeFlags & DatapathFlags = { ...agentCommand().opts(), ...values };
-  const reason = [
-    contradiction(flags) ?? [],
-    datapathContradiction(flags) ?? [],
-    await serveProblems(flags),
-  ].flat();
-  return reason.length > 0 || !readsFiles ? reason : fileProblems(flags);
-}
-
-/** Like {@link agentProblems}, for the file of an operator or a kvstoremesh. */
-async function processProblems(
-  process: Command,
-  values: ConfigFile['values'],
-  readsFiles: boolean,
-): Promise<readonly string[]> {
-  const flags: OperatorFlags & Partial<MeshFlags> = { ...process.opts(), ...values };
-  const contradicts = process.name() === 'operator' ? await operatorContradiction(flags) : undefined;
-  const reason = [contradicts ?? [], await serveProblems(flags)].flat();
-  return reason.length > 0 || !readsFiles ? reason : fileProblems(flags);
-}
-
-async function fileProblems(flags: Partial<MeshFlags> & ServeFlags): Promise<readonly string[]> {
-  const { namedFileProblems } = await import('../process/named-files.ts');
-  return namedFileProblems({ ...flags, serve: serveSource(flags) });
-}
-
-interface CheckFlags {
-  readonly of: (typeof CONFIGURED)[number];
-  readonly files: boolean;
-  readonly output: 'text' | 'json';
-}
-
-/** Adds `dpcache config`. */
-export function addConfigCommand(program: Command, io: CommandIO, run: RunAction): void {
-  program
-    .command('config')
-    .description('check configuration files')
-    .command('check')
-    .description('list all errors of a configuration file, and of the files that it names')
-    .argument('<file>', 'the configuration file', parsePath)
-    .addOption(
-      new Option('--of <command>', 'command that reads the file').choices(CONFIGURED).default('agent'),
-    )
-    .option('--no-files', 'do not check the files that it names, for example if they are on another machine')
-    .addOption(outputOption())
-    .action((path: string, { of, files, output }: CheckFlags) =>
-      run(async () => {
-        const { readConfig } = await import('./config-file.ts');
-        const process = program.commands.find((command) => command.name() === of);
-        const isAgent = of === 'agent' || process === undefined;
-        const { values, problems } = await readConfig(
-          path,
-          isAgent ? agentSettings() : settingsOf(process.options),
-        );
-        const all =
-          problems.length > 0
-            ? problems
-            : await (isAgent ? agentProblems(values, files) : processProblems(process, values, files));
-        if (output === 'json') {
-          const document = { file: path, valid: all.length === 0, problems: all.map(printable) };
-          io.stdout.write(`${JSON.stringify(document, null, 1)}\n`);
-        } else if (all.length === 0) io.stdout.write(`${path}: valid\n`);
-        else for (const problem of all) io.stderr.write(`${path}: ${printable(problem)}\n`);
-        return all.length > 0 ? EXIT.failed : EXIT.ok;
-      }),
-    );
 }

@@ -1,6 +1,6 @@
 import type { Command } from 'commander';
 import type { RateLimitOptions } from '../base/rate-limit.ts';
-import { addProcessConfiguration, processReloads } from './configuration.ts';
+import { addProcessConfiguration, processReloads, settingsInUse } from './configuration.ts';
 import { type CommandIO, EXIT, type RunAction } from './io.ts';
 import { addLogOptions, type LogFlags } from './mesh-options.ts';
 import {
@@ -59,7 +59,7 @@ export function addKvstoreMeshCommand(program: Command, io: CommandIO, run: RunA
             kvstoreConfig,
             clustermeshConfig,
           },
-          { serve, reload: processReloads(command, io) },
+          { serve, reload: processReloads(command, io), settings: await settingsInUse(command, io.env) },
           { log: createLog(flags.logLevel, flags.logFormat, io.stderr), signal: io.signal },
         );
         return EXIT.ok;

@@ -1,5 +1,5 @@
 import type { Command } from 'commander';
-import { addProcessConfiguration, processReloads } from './configuration.ts';
+import { addProcessConfiguration, processReloads, settingsInUse } from './configuration.ts';
 import { type CommandIO, EXIT, type RunAction } from './io.ts';
 import { addLogOptions } from './mesh-options.ts';
 import {
@@ -82,7 +82,7 @@ export function addOperatorCommand(program: Command, io: CommandIO, run: RunActi
               : undefined,
           dryRun: flags.dryRun === true ? io.stdout : undefined,
         },
-        { serve, reload: processReloads(command, io) },
+        { serve, reload: processReloads(command, io), settings: await settingsInUse(command, io.env) },
         { log: createLog(flags.logLevel, flags.logFormat, io.stderr), signal: io.signal },
       );
       return EXIT.ok;

@@ -4,7 +4,7 @@ import { printableLines } from '../process/terminal.ts';
 import { version } from '../process/version.ts';
 import { addAgentCommand } from './agent-command.ts';
 import { addCompletionCommand } from './completion-command.ts';
-import { addConfigCommand } from './configuration.ts';
+import { addConfigCommand } from './config-command.ts';
 import { addDatapathCommands } from './datapath-command.ts';
 import { addBundleCommand } from './diagnose/bundle-command.ts';
 import { addDiffCommand } from './diagnose/diff-command.ts';

@@ -17,6 +17,7 @@ const QUESTIONS: readonly (readonly [file: string, path: string])[] = [
   ['conflicts.json', '/v1/conflicts'],
   ['digest.json', '/v1/digest'],
   ['history.json', '/v1/history?limit=1000'],
+  ['settings.json', '/v1/settings'],
 ];
 
 /** A file of a bundle. */

@@ -8,6 +8,8 @@ export interface ReloadedSettings {
   readonly logLevel: LogLevel;
   /** Keys of changed settings that only take effect at the next start. */
   readonly fixed: readonly string[];
+  /** Called when the settings are in use. */
+  readonly onApplied?: () => void;
 }
 
 /** Source of reload requests and of the settings. */
@@ -46,8 +48,9 @@ export class Reloads<S extends ReloadedSettings> {
     this.#reload = async () => {
       const settings = await this.#source.read();
       await apply(settings);
-      const { logLevel, fixed } = settings;
+      const { logLevel, fixed, onApplied } = settings;
       log.level = logLevel;
+      onApplied?.();
       for (const setting of fixed) log.warn({ setting }, `${setting} has changed: restart to apply it`);
       onDone();
     };

@@ -2,6 +2,7 @@ import type { Description } from '../api/metrics/description.ts';
 import { ProcessMetrics } from '../api/metrics/process-metrics.ts';
 import { Scrape } from '../api/metrics/scrape.ts';
 import { createProcessApp } from '../api/process-app.ts';
+import type { SettingsDocument } from '../api/routes/settings-routes.ts';
 import type { StepDocument } from '../api/status-document.ts';
 import type { Clock, Random } from '../base/clock.ts';
 import { EitherSignal, fired } from '../base/follow-signal.ts';
@@ -22,6 +23,8 @@ export interface RunOptions<S extends ReloadedSettings = ReloadedSettings> {
   readonly serve?: ServeOptions | undefined;
   /** Source of reloads. If undefined, settings cannot be reloaded and SIGHUP ends the process. */
   readonly reload?: ReloadSource<S> | undefined;
+  /** Returns the settings in use, for the API; undefined if the process shows a recorded state. */
+  readonly settings?: (() => SettingsDocument) | undefined;
 }
 
 /** A process that starts in steps and stops in the reverse order. */
@@ -103,6 +106,7 @@ export async function runProcess(
     version: version(),
     page,
     metrics,
+    settings: options.settings,
     status: () => ({ ...process.status(), steps: startup.status(), blockers: blockers() }),
     onFault: (error) => log.error({ err: error }, 'an API request failed'),
   });

@@ -1,69 +1,17 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { expect, it, onTestFinished } from 'vitest';
-import { unsubscribeOnce } from '../../src/base/subscription.ts';
+import { expect, it } from 'vitest';
 import { runCommand } from '../../src/cli/program.ts';
 import { temporaryFolder } from '../agent/support/temporary-folder.ts';
 import { dpcache, nothing } from './support/run.ts';
+import { type StartedProcess, startProcess } from './support/start-process.ts';
 
 function service(name: string): string {
   return `apiVersion: v1\nkind: Service\nmetadata: {name: ${name}}\nspec: {clusterIP: 10.96.0.1, ports: [{port: 80}]}\n`;
 }
 
-interface RunningAgent {
-  readonly hangup: () => void;
-  /** Resolves when the process handles SIGHUP. */
-  readonly subscribed: () => Promise<void>;
-  /** Resolves when the output contains the text `times` times. */
-  readonly shows: (text: string, times?: number) => Promise<void>;
-  readonly written: () => string;
+interface RunningAgent extends StartedProcess {
   readonly services: () => Promise<readonly string[]>;
-}
-
-/** Runs a command in this process until the test ends; it must end with status 0 then. */
-function startProcess(
-  words: readonly string[],
-  env: Readonly<Record<string, string>> = {},
-): Omit<RunningAgent, 'services'> {
-  const stop = new AbortController();
-  const hangups = new Set<() => void>();
-  let written = '';
-  let wake = (): void => {};
-  const output = {
-    write: (text: string) => {
-      written += text;
-      wake();
-    },
-  };
-  const ended = runCommand(words, {
-    stdout: output,
-    stderr: output,
-    stdin: nothing(),
-    env,
-    signal: stop.signal,
-    onHangup: (listener) => {
-      hangups.add(listener);
-      return unsubscribeOnce(() => hangups.delete(listener));
-    },
-  });
-  onTestFinished(async () => {
-    stop.abort();
-    expect(await ended).toBe(0);
-    expect(hangups.size).toBe(0);
-  });
-  return {
-    hangup: () => {
-      for (const listener of hangups) listener();
-    },
-    subscribed: () => expect.poll(() => hangups.size).toBe(1),
-    shows: async (text, times = 1) => {
-      while (written.split(text).length <= times)
-        await new Promise<void>((resolve) => {
-          wake = resolve;
-        });
-    },
-    written: () => written,
-  };
 }
 
 /** Runs an agent that has this configuration file and no other settings. */

@@ -143,7 +143,7 @@ describe('a bundle', () => {
     const { files, errors } = await agentFiles(ask);
     expect(files.map(({ name }) => name)).toEqual(['status.json', 'errors.txt']);
     expect(errors).toEqual([
-      '/v1/rejections, /v1/conflicts, /v1/digest, /v1/history?limit=1000: no answer',
+      '/v1/rejections, /v1/conflicts, /v1/digest, /v1/history?limit=1000, /v1/settings: no answer',
     ]);
     expect(files[1]?.text).toBe(`${errors.join('')}\n`);
   });

@@ -22,10 +22,9 @@ interface BundleFlags extends SocketFlags {
 const TAIL_BYTES: number = 1 << 20;
 
 const HELP = `
-The bundle has the status, rejected values, conflicts, digests, settings of nodes, and the last 1,000 changes: addresses, labels and
-names of the whole mesh, but no tokens, passwords, keys or certificates. With --config it has the settings of that file: name the file
-of the agent. Exit status: 1 if the agent does not answer a question; the
-bundle then has the rest.`;
+The bundle has the status, rejected values, conflicts, digests, the settings in use, and the last 1,000 changes: addresses, labels and
+names of the whole mesh, but no tokens, passwords, keys or certificates. With --config it has the text of that file, too. Exit status:
+1 if the agent does not answer a question; the bundle then has the rest.`;
 
 /** Adds `dpcache bundle`. */
 export function addBundleCommand(program: Command, io: CommandIO, run: RunAction): void {

@@ -3,6 +3,7 @@ import { createApp } from '../../../src/api/app.ts';
 import { ChangeFeed } from '../../../src/api/change-feed.ts';
 import { AgentMetrics } from '../../../src/api/metrics/agent-metrics.ts';
 import type { PageFile } from '../../../src/api/routes/page-routes.ts';
+import type { SettingsDocument } from '../../../src/api/routes/settings-routes.ts';
 import type { Clock } from '../../../src/base/clock.ts';
 import { TestModel } from './model.ts';
 
@@ -16,11 +17,17 @@ export interface TestApp extends Pick<ApiContext, 'feed'> {
   readonly blocking: string[];
 }
 
-/** Creates a {@link TestApp}. */
+const SETTINGS = (): SettingsDocument => ({
+  file: '/c.yaml',
+  settings: { cluster: { value: 'atlantic', from: 'file' } },
+});
+
+/** Creates a {@link TestApp}. Without settings, it is that of a process that shows a recorded state. */
 export function testApp(
   model: TestModel = new TestModel().fill(),
   page?: readonly PageFile[],
   clock: Clock = model.clock,
+  hasSettings: boolean = true,
 ): TestApp {
   const feed = new ChangeFeed(model, clock);
   feed.follow();
@@ -35,6 +42,7 @@ export function testApp(
     instance: 'abc',
     version: '1.2.3',
     page,
+    settings: hasSettings ? SETTINGS : undefined,
     blockers: () => blocking,
     onFault: (error) => faults.push(error),
   });
