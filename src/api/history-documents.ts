@@ -264,15 +264,16 @@ export function historyOf({ history }: ReadModel): History {
   throw new ProblemError('not-held', 'The agent records no history: --history-memory is off.');
 }
 
-/** Parses a moment. Throws `ProblemError` if it is invalid. */
-export function whenParameter(field: string, text: string, now: number): When {
+/** Parses a moment. Throws `ProblemError` if it is invalid, or if no change has its sequence number yet. */
+export function whenParameter(history: History, field: string, text: string, now: number): When {
   const when = parseWhen(text, now);
-  if (when !== undefined) return when;
-  throw new ProblemError('invalid-time', `${field} is not a time.`, {
-    field,
-    value: text.slice(0, 120),
-    allowed: WHEN_FORMS,
-  });
+  const value = text.slice(0, 120);
+  if (when === undefined)
+    throw new ProblemError('invalid-time', `${field} is not a time.`, { field, value, allowed: WHEN_FORMS });
+  const { newestSequence: newest } = history;
+  if (typeof when === 'number' || newest === undefined || when.sequence <= newest) return when;
+  const detail = `No change has the sequence number #${when.sequence} yet: the newest is #${newest}.`;
+  throw new ProblemError('not-held', detail, { field, value, held: heldDocument(history.past.held) });
 }
 
 /** Returns the problem that a list of an earlier moment cannot be produced. */

@@ -254,6 +254,11 @@ export class History {
     return { ...counts, heldFrom: this.#log === undefined ? undefined : this.past.held.from, disk };
   }
 
+  /** Sequence number of the newest record; undefined before {@link History.start}. */
+  get newestSequence(): number | undefined {
+    return this.#log && this.#log.nextSequence - 1;
+  }
+
   /** Returns the wall time of the record with a sequence number; undefined if it is not held. */
   timeOf(sequence: number): number | undefined {
     const { cut } = this.#cutOf({ sequence });

@@ -176,8 +176,9 @@ export function addEngineRoutes(app: ApiApp, { model, feed, clock, instance, gat
     const { at } = c.req.valid('query');
     if (at !== undefined) {
       const current = announced && { ...serviceDocument(announced, model) };
-      const when = whenParameter('at', at, clock.wallTime());
-      const past = await historyOf(model).past.documentAt('service', formatServiceID(id), current, when);
+      const history = historyOf(model);
+      const when = whenParameter(history, 'at', at, clock.wallTime());
+      const past = await history.past.documentAt('service', formatServiceID(id), current, when);
       return answerJSON(c, pastService(past, `${id.namespace}/${id.name}`));
     }
     const explanation = services.explain(id);
@@ -219,8 +220,9 @@ export function addEngineRoutes(app: ApiApp, { model, feed, clock, instance, gat
     const { at } = c.req.valid('query');
     if (at !== undefined) {
       const current = node && { ...nodeDocument(node, model) };
-      const when = whenParameter('at', at, clock.wallTime());
-      const past = await historyOf(model).past.documentAt('node', fullName, current, when);
+      const history = historyOf(model);
+      const when = whenParameter(history, 'at', at, clock.wallTime());
+      const past = await history.past.documentAt('node', fullName, current, when);
       return answerJSON(c, pastNode(past, fullName));
     }
     const explanation = nodes.explain(fullName);

@@ -77,8 +77,8 @@ export function addHistoryRoutes(app: ApiApp, { model, clock, gate }: RouteConte
     const history = historyOf(model);
     const { past } = history;
     const now = clock.wallTime();
-    const begin = from === undefined ? undefined : whenParameter('from', from, now);
-    const end = to === undefined ? undefined : whenParameter('to', to, now);
+    const begin = from === undefined ? undefined : whenParameter(history, 'from', from, now);
+    const end = to === undefined ? undefined : whenParameter(history, 'to', to, now);
     if (isAfter(begin, end))
       throw new ProblemError('invalid-time', `from (${from}) is after to (${to}): exchange them.`, {
         field: 'from',
@@ -105,9 +105,10 @@ export function addHistoryRoutes(app: ApiApp, { model, clock, gate }: RouteConte
   });
   app.openapi(AROUND, async (c) => {
     const { at, window, limit } = c.req.valid('query');
-    const { past } = historyOf(model);
+    const history = historyOf(model);
+    const { past } = history;
     const now = clock.wallTime();
-    const when = at === undefined ? now : await boundary(past, whenParameter('at', at, now));
+    const when = at === undefined ? now : await boundary(past, whenParameter(history, 'at', at, now));
     const { held } = past;
     if (when < held.from) throw notHeld(held);
     const windowMs = window * 1000;

@@ -59,7 +59,7 @@ export function addLookupRoutes(app: ApiApp, { model, feed, clock, gate }: Route
   /** Returns the moment of a key if it is in memory. Only a moment on the disk needs a promise. */
   const entryOf = (key: string, at: string): PastAnswer => {
     const history = historyOf(model);
-    const when = whenParameter('at', at, clock.wallTime());
+    const when = whenParameter(history, 'at', at, clock.wallTime());
     const moment = history.lookup(key, when);
     return moment?.reason === 'before-held' ? () => history.past.lookup(key, when) : moment;
   };

@@ -32,8 +32,9 @@ export function momentOf(
   key: string,
   at: string,
 ): Promise<Moment | undefined> {
-  const { past } = historyOf(model);
-  const when = whenParameter('at', at, clock.wallTime());
+  const history = historyOf(model);
+  const { past } = history;
+  const when = whenParameter(history, 'at', at, clock.wallTime());
   return key.includes('/') ? past.at(key, when) : past.lookup(key, when);
 }
 
@@ -86,9 +87,10 @@ export class PastLists {
 
   /** Returns the list of the moment `at`. Throws `ProblemError` if it cannot be listed. */
   async list(at: string, query: FilterValues): Promise<Listing<EntryDocument>> {
-    const { past: reader } = historyOf(this.#model);
+    const history = historyOf(this.#model);
+    const { past: reader } = history;
     const filters = parseFilters(query, this.#model);
-    const when = whenParameter('at', at, this.#clock.wallTime());
+    const when = whenParameter(history, 'at', at, this.#clock.wallTime());
     // In the same turn as the read of the history, so that its changes lead to this snapshot.
     const { snapshot, revision } = this.#views.snapshot(false);
     const changed = await reader.changedSince(when, CHANGED);

@@ -100,6 +100,31 @@ describe('at', () => {
     });
   });
 
+  it('a sequence number of the future is 410 with the newest one (regression: changes were held from a time on)', async () => {
+    const { ask } = await lived();
+    const future = '%2399999999';
+    const paths = [
+      ...['ipcache/lookup/10.0.0.1', 'ipcache/explain/10.0.0.0/8', 'ipcache', 'services/a/b', 'nodes/a/b'],
+      'history/around',
+    ].map((path) => `${path}?at=${future}`);
+    for (const path of [...paths, `history?from=${future}`, `history?to=${future}`])
+      expect([path, await ask(`/v1/${path}`)]).toMatchObject([
+        path,
+        {
+          status: 410,
+          body: {
+            type: 'urn:dpcache:problem:not-held',
+            detail: 'No change has the sequence number #99999999 yet: the newest is #5.',
+            value: '#99999999',
+          },
+        },
+      ]);
+    expect((await ask('/v1/lookup', { ips: [{ address: '10.0.0.1', at: '#6' }] })).body).toMatchObject({
+      errors: [{ detail: expect.stringContaining('the newest is #5') }],
+    });
+    expect(await ask('/v1/ipcache/lookup/10.0.0.1?at=%235')).toMatchObject({ status: 200 });
+  });
+
   it('a range that ends before it begins is 400 with both times', async () => {
     const { ask, begun } = await lived();
     const [early, late] = [new Date(begun + 1000).toISOString(), new Date(begun + 2000).toISOString()];
