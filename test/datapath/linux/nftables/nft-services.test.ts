@@ -254,6 +254,16 @@ describeOnLinux('services in nftables', ['nftables', 'namespaces', 'ip', 'nft', 
     for (const key of found().keys()) set(key, undefined);
   });
 
+  it('that are added together with equally many backends share a chain with its rules once', () => {
+    const backends = ['10.0.0.1:80/TCP', '10.0.0.2:80/TCP'];
+    const keys = ['10.96.0.1:80/TCP', '10.96.0.2:80/TCP', '10.96.0.3:80/TCP'];
+    const all = keys.map((key) => ({ key, item: { backends, affinitySeconds: 0 } }));
+    expect(services.apply(all)).toEqual([undefined, undefined, undefined]);
+    // A rule that is there twice would be a defect, which is read like a service.
+    expect(found()).toEqual(new Map(keys.map((key) => [key, backends])));
+    for (const key of keys) set(key, undefined);
+  });
+
   it('may have more backends than fit in a transaction', () => {
     const backends = Array.from({ length: 3_000 }, (_, at) => `10.1.${at >> 8}.${at & 255}:80/TCP`);
     set('10.96.0.9:80/TCP', backends);

@@ -91,6 +91,18 @@ describeOnLinux('paths of a node', ['routes', 'tunnel', 'namespaces', 'ip'], () 
     expect(table.apply([{ key: device, item: undefined }])).toEqual([undefined]);
   });
 
+  it('are read without interfaces whose deletion no event has reported', () => {
+    using table = new PathTable(kernel, { namespace: host.path, routeTable: 254, device: DEVICE });
+    const key = pathKey('device', DEVICE);
+    const mac = '02:dc:00:00:00:01';
+    const item = { kind: 'device', vni: 7, port: 8472, local: '192.168.0.1', mtu: 1450, mac } as const;
+    expect(table.apply([{ key, item }])).toEqual([undefined]);
+    const read = (): readonly unknown[] => [...table.dump()].filter((entry) => entry !== undefined);
+    expect(read()).toEqual([[key, item]]);
+    host.run('ip', 'link', 'delete', DEVICE);
+    expect(read()).toEqual([]);
+  });
+
   it('are adopted by the next process, which deletes nothing before its inputs are complete', async () => {
     const before = under();
     await before.start();
