@@ -4,8 +4,11 @@ import type { Truth } from './truth.ts';
 
 /** A difference between the nodes of the sources and those that an agent knows. */
 export interface NodeDifference {
-  /** `missing`: the agent does not know the node. `stale`: no source has it. `address`: no source has its primary address. */
-  readonly kind: 'missing' | 'stale' | 'address';
+  /**
+   * `missing`: the agent does not know the node. `stale`: no source has it. `address`: no source has its primary address.
+   * `undecidable`: a part of the sources that may have the node cannot be read.
+   */
+  readonly kind: 'missing' | 'stale' | 'address' | 'undecidable';
   /** `cluster/name`. */
   readonly node: string;
   readonly actual: readonly string[];
@@ -18,6 +21,7 @@ export function* compareNodes(
   listed: readonly ListedNode[],
 ): Generator<NodeDifference, void, void> {
   const seen = new Set<string>();
+  const stale = truth.incomplete.has('nodes') ? 'undecidable' : 'stale';
   for (const { cluster, name, primary } of listed) {
     // Before 1.8, the name has no cluster.
     const node = `${cluster === '' ? truth.clusterName : cluster}/${name}`;
@@ -27,7 +31,7 @@ export function* compareNodes(
       const isOther = primary.some((ip) => !known.addresses.includes(ip));
       if (isOther) yield { kind: 'address', node, actual: primary, truth: known.addresses };
     } else if (truth.hasAllClusters || cluster === '' || cluster === truth.clusterName)
-      yield { kind: 'stale', node, actual: primary, truth: [] };
+      yield { kind: stale, node, actual: primary, truth: [] };
   }
   for (const [node, { addresses }] of truth.nodes)
     if (!seen.has(node)) yield { kind: 'missing', node, actual: [], truth: addresses };

@@ -4,10 +4,10 @@ import type { Truth } from './truth.ts';
 /**
  * The kind of a difference between the sources and the services of a node. `no-backends`: the sources have backends for new
  * connections, the node has none. `backends`: the node has other backends. `missing`: the node lacks the frontend. `stale`: no
- * source has the frontend.
+ * source has the frontend. `undecidable`: a part of the sources that may have the frontend or the backends cannot be read.
  */
 export interface ServiceDifference {
-  readonly kind: 'no-backends' | 'backends' | 'missing' | 'stale';
+  readonly kind: 'no-backends' | 'backends' | 'missing' | 'stale' | 'undecidable';
   readonly frontend: string;
   /** `namespace/name`; empty if unknown. */
   readonly service: string;
@@ -46,11 +46,14 @@ export function* compareServices(
     }
     const expected = new Set(active);
     const surplus = known.global ? [] : found.active.filter((backend) => !expected.has(backend));
-    if (!perNode && (lacking.length > 0 || surplus.length > 0))
-      yield { kind: 'backends', frontend, service, lacking, surplus };
+    if (perNode || (lacking.length === 0 && surplus.length === 0)) continue;
+    if (!truth.incomplete.has('backends')) yield { kind: 'backends', frontend, service, lacking, surplus };
+    else if (lacking.length > 0) yield { kind: 'backends', frontend, service, lacking, surplus: [] };
+    else yield { kind: 'undecidable', frontend, service, lacking, surplus };
   }
+  const stale = truth.incomplete.has('services') ? 'undecidable' : 'stale';
   for (const { frontend, service, type, cluster } of actual.values()) {
     const isKnown = truth.frontends.has(frontend) || type !== 'ClusterIP' || cluster !== '' || service === '';
-    if (!isKnown) yield { kind: 'stale', frontend, service, lacking: [], surplus: [] };
+    if (!isKnown) yield { kind: stale, frontend, service, lacking: [], surplus: [] };
   }
 }

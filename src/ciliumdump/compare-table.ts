@@ -19,7 +19,8 @@ export type DifferenceKind = 'identity' | 'stale' | 'missing' | 'host' | 'duplic
  * Differences that are no faults. `local-identity`: each node numbers the identities of CIDRs itself. `reserved`: entries that
  * every agent creates. `own-endpoint`: endpoints of the node itself have no host. `other-cluster`: the entry belongs to a
  * cluster that the sources do not contain. `native-routing`: no entry of the table has a host. `unfinished`: the endpoint has
- * no identity yet. `younger`: the entry changed while the archive was written.
+ * no identity yet. `younger`: the entry changed while the archive was written. `undecidable`: a part of the sources that may have
+ * the entry cannot be read.
  */
 export type ExpectedKind =
   | 'local-identity'
@@ -28,7 +29,8 @@ export type ExpectedKind =
   | 'other-cluster'
   | 'native-routing'
   | 'unfinished'
-  | 'younger';
+  | 'younger'
+  | 'undecidable';
 
 /** A difference between the sources and a table. */
 export interface Difference {
@@ -147,9 +149,12 @@ export class TableComparison {
   finish(): TableComparisonResult {
     for (const [prefix, truth] of this.#truth.prefixes)
       if (!this.#seen.has(prefix)) this.#record(this.#judgeMissing(prefix, truth), prefix, undefined, truth);
+    // The entries of the node's own endpoints have no host, but a missing object may have its addresses.
+    const isUnknownOwner = this.#truth.incomplete.has('nodes') && this.#owner.addresses.size === 0;
+    const hostless = isUnknownOwner ? 'undecidable' : 'host';
     for (const entry of this.#hostless)
       this.#record(
-        this.#hasHosts ? 'host' : 'native-routing',
+        this.#hasHosts ? hostless : 'native-routing',
         entry.prefix,
         entry,
         this.#truth.prefixes.get(entry.prefix),
@@ -182,30 +187,32 @@ export class TableComparison {
 
   /** Returns `stale`, unless an entry without a source is no fault. */
   #judgeUnknown({ prefix, identity }: TableEntry): Verdict {
-    const { clusterID, hasAllClusters, kinds } = this.#truth;
+    const { clusterID, hasAllClusters, kinds, incomplete } = this.#truth;
     const address = addressOf(prefix);
     if (prefix.includes('@') && !hasAllClusters) return 'other-cluster';
     if (address !== undefined && this.#owner.otherClusters.has(address)) return 'other-cluster';
     if (identityScope(identity) === LOCAL_IDENTITY_SCOPE) return 'local-identity';
     if (isRemoteNodeIdentity(identity)) {
       if (!hasAllClusters && !this.#owner.knowsOtherClusters) return 'other-cluster';
-      return kinds.nodes && address !== undefined ? 'stale' : 'reserved';
+      if (!kinds.nodes || address === undefined) return 'reserved';
+      return incomplete.has('nodes') ? 'undecidable' : 'stale';
     }
     if (identity < MINIMAL_ALLOCATED_IDENTITY) return 'reserved';
     if (!hasAllClusters && clusterIDOf(identity) !== clusterID) return 'other-cluster';
     if (address !== undefined && this.#owner.endpoints.has(address)) return 'own-endpoint';
-    return kinds.endpoints ? 'stale' : 'unfinished';
+    if (!kinds.endpoints) return 'unfinished';
+    return incomplete.has('endpoints') ? 'undecidable' : 'stale';
   }
 
   #judgeHost({ hostIP, skipTunnel }: TableEntry, value: PrefixValue): Verdict {
     if (value.hostIP === undefined) return 'equal';
     if (this.#owner.addresses.has(value.hostIP)) {
       if (hostIP === undefined) return 'own-endpoint';
-      return this.#owner.addresses.has(hostIP) ? 'equal' : 'host';
+      return this.#owner.addresses.has(hostIP) ? 'equal' : this.#compareHosts(hostIP, value.hostIP);
     }
     if (hostIP === undefined) return skipTunnel ? 'native-routing' : 'hostless';
     this.#hasHosts = true;
-    return this.#sameNode(hostIP, value.hostIP) ? 'equal' : 'host';
+    return this.#compareHosts(hostIP, value.hostIP);
   }
 
   #judgeMissing(prefix: string, { kind, identity }: KnownPrefix): DifferenceKind | ExpectedKind {
@@ -217,13 +224,15 @@ export class TableComparison {
     return kind === 'other' && identity < MINIMAL_ALLOCATED_IDENTITY ? 'reserved' : 'missing';
   }
 
-  /** Returns true if two addresses belong to one node. */
-  #sameNode(a: string, b: string): boolean {
-    if (a === b) return true;
+  /** Returns `equal` if two addresses belong to one node. */
+  #compareHosts(a: string, b: string): 'equal' | 'host' | 'undecidable' {
+    if (a === b) return 'equal';
     const [one, other] = [a, b].map((ip) =>
       this.#truth.prefixes.get(`${ip}${ip.includes(':') ? '/128' : '/32'}`),
     );
-    return one?.kind === 'node' && other?.kind === 'node' && one.name !== '' && one.name === other.name;
+    if (one?.kind !== 'node' || other?.kind !== 'node')
+      return this.#truth.incomplete.has('nodes') ? 'undecidable' : 'host';
+    return one.name !== '' && one.name === other.name ? 'equal' : 'host';
   }
 }
 

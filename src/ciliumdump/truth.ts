@@ -39,6 +39,9 @@ export interface KnownFrontend {
   readonly global: boolean;
 }
 
+/** A kind of objects of the sources. `backends`: EndpointSlices or Endpoints. */
+export type SourceKind = 'endpoints' | 'nodes' | 'services' | 'backends' | 'identities';
+
 /**
  * The content of the sources, in a form that can be compared with the tables of a node. "Sources" are Kubernetes objects, or
  * another agent.
@@ -55,6 +58,8 @@ export interface Truth {
     readonly services: boolean;
     readonly identities: boolean;
   };
+  /** Kinds of which a part cannot be read. The sources may have further objects of these kinds. */
+  readonly incomplete: ReadonlySet<SourceKind>;
   /** By canonical prefix with a length. */
   readonly prefixes: ReadonlyMap<string, KnownPrefix>;
   /** By `cluster/name`. */

@@ -4,7 +4,7 @@ import { clusterIDOf, MINIMAL_ALLOCATED_IDENTITY } from '../model/numeric-identi
 import { isObject } from '../net/fields.ts';
 import type { ArchiveEntry } from './archive/archive.ts';
 import { commandFile } from './node-dump.ts';
-import { isIdentityFile, objectsOf } from './object-files.ts';
+import { kindOfFile, objectsOf } from './object-files.ts';
 
 /** The cluster of the objects and reports. */
 export interface DumpedCluster {
@@ -40,7 +40,7 @@ export async function clusterOfReports(
     if (command !== undefined) {
       if (name !== undefined || outputKind(command.file) !== 'node-list') continue;
       name = ownCluster((await read(entry)) ?? '', entry.name);
-    } else if (id === undefined && isIdentityFile(entry.name))
+    } else if (id === undefined && kindOfFile(entry.name) === 'CiliumIdentity')
       id = await identityCluster((await read(entry)) ?? '', entry.name);
     if (name !== undefined && id !== undefined) break;
   }

@@ -204,6 +204,7 @@ async function agentTruth(ask: Ask, parts: Parts): Promise<Truth> {
   return {
     clusterName: cluster,
     clusterID,
+    incomplete: new Set(),
     hasAllClusters: clusters.some(({ name }) => name !== cluster),
     kinds: { endpoints: true, nodes: true, services: true, identities: false },
     prefixes,

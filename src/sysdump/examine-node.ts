@@ -43,6 +43,8 @@ export interface NodeResult {
   readonly tables: Readonly<Partial<Record<TableName, TableCounts>>>;
   /** Number of compared frontends of services. */
   readonly services: number;
+  /** Number of nodes and frontends that a part of the sources may have that cannot be read. */
+  readonly undecidable: number;
   readonly failures: number;
 }
 
@@ -61,6 +63,7 @@ class NodeExamination {
   readonly #name: string;
   readonly #owner: TableOwner;
   #events: ReadonlyMap<string, MapEvent> | undefined;
+  #undecidable = 0;
 
   constructor(dump: NodeDump, examination: Examination) {
     const { truth, onReject } = examination;
@@ -103,7 +106,8 @@ class NodeExamination {
     this.#compareIdentities();
     const services = truth.kinds.services ? this.#compareServices() : 0;
     const tables = { ...(agent === undefined ? {} : { agent }), ...(map === undefined ? {} : { map }) };
-    return { name: this.#name, report: path, tables, services, failures: failures.length };
+    const undecidable = this.#undecidable;
+    return { name: this.#name, report: path, tables, services, undecidable, failures: failures.length };
   }
 
   #at(output: string): string {
@@ -240,6 +244,10 @@ class NodeExamination {
 
   #compareNodes(nodes: readonly ListedNode[]): void {
     for (const { kind, node, actual, truth } of compareNodes(this.#examination.truth, nodes)) {
+      if (kind === 'undecidable') {
+        this.#undecidable++;
+        continue;
+      }
       const texts = {
         missing: `the agent does not know it; the sources have ${truth.join(' ')}`,
         stale: `${actual.join(' ')}; no source has it`,
@@ -279,13 +287,17 @@ class NodeExamination {
     const listed =
       output === undefined ? undefined : readServiceList(output, this.#at('service list'), onReject);
     if (listed === undefined) return 0;
-    const kinds: Readonly<Record<ServiceDifference['kind'], FindingKind>> = {
+    const kinds: Readonly<Record<Exclude<ServiceDifference['kind'], 'undecidable'>, FindingKind>> = {
       'no-backends': 'no-backends',
       backends: 'service-backends',
       missing: 'service-missing',
       stale: 'service-stale',
     };
     for (const { kind, frontend, service, lacking, surplus } of compareServices(truth, listed)) {
+      if (kind === 'undecidable') {
+        this.#undecidable++;
+        continue;
+      }
       const parts = [
         lacking.length === 0 ? '' : `lacks ${shortList(lacking)}`,
         surplus.length === 0 ? '' : `has also ${shortList(surplus)}`,

@@ -23,7 +23,7 @@ import { Disagreements } from './disagreements.ts';
 import { type Examination, examineNode, type NodeResult } from './examine-node.ts';
 import { FINDING_KINDS, type Finding, type FindingKind, Findings } from './findings.ts';
 import { commandFile, NodeDumpBuilder } from './node-dump.ts';
-import { isConfigFile, isEndpointFile, isObjectFile, objectsOf, serviceEndpointsIn } from './object-files.ts';
+import { isConfigFile, kindOfFile, objectsOf } from './object-files.ts';
 import { PLURALS, TruthBuilder } from './truth-builder.ts';
 
 /** The result of {@link examineSysdump}, as plain data. */
@@ -91,7 +91,7 @@ export async function* sysdumpObjects(
   try {
     const onBroken = (): void => {};
     for await (const entry of allEntries(archive.entries(onBroken), { limits, onBroken })) {
-      if (commandFile(entry.name) !== undefined || !isObjectFile(entry.name)) continue;
+      if (commandFile(entry.name) !== undefined || kindOfFile(entry.name) === undefined) continue;
       const text = await textUnlessBroken(readEntry(entry, limits), () => {});
       if (text === undefined) continue;
       for await (const { kind, object } of objectsOf(text, entry.name, () => {})) {
@@ -219,8 +219,7 @@ class Sysdump {
     readonly serviceEndpoints: 'endpointslices' | 'endpoints';
   }> {
     let settings: Readonly<Record<string, unknown>> | undefined;
-    const kinds = new Set<string>();
-    const ofServices = new Set<string | undefined>();
+    const kinds = new Set<string | undefined>();
     // For a zip or a folder, this reads only the names of files. Nested archives are opened later.
     const onBroken = (): void => {}; // the reading of objects reports the error
     for await (const entry of allEntries(this.#archive.entries(onBroken), {
@@ -230,16 +229,17 @@ class Sysdump {
     })) {
       this.#checkSignal();
       if (commandFile(entry.name) !== undefined) continue;
-      const kind = isEndpointFile(entry.name);
-      if (kind !== undefined) kinds.add(kind);
-      ofServices.add(serviceEndpointsIn(entry.name));
+      kinds.add(kindOfFile(entry.name));
       if (isConfigFile(entry.name)) settings = (await this.#settingsIn(entry)) ?? settings;
     }
     return {
       cluster: settings === undefined ? await this.#clusterOfReports() : clusterOfSettings(settings),
-      endpoints: kinds.has('slices') && !kinds.has('endpoints') ? 'ciliumendpointslices' : 'ciliumendpoints',
+      endpoints:
+        kinds.has('CiliumEndpointSlice') && !kinds.has('CiliumEndpoint')
+          ? 'ciliumendpointslices'
+          : 'ciliumendpoints',
       serviceEndpoints:
-        ofServices.has('endpoints') && !ofServices.has('endpointslices') ? 'endpoints' : 'endpointslices',
+        kinds.has('Endpoints') && !kinds.has('EndpointSlice') ? 'endpoints' : 'endpointslices',
     };
   }
 
@@ -273,11 +273,19 @@ class Sysdump {
     for await (const entry of this.#entries()) {
       this.#checkSignal();
       const { name, modifiedAt } = entry;
-      if (commandFile(name) !== undefined || !isObjectFile(name) || isConfigFile(name)) continue;
+      const kind = kindOfFile(name);
+      if (commandFile(name) !== undefined || kind === undefined || isConfigFile(name)) continue;
       this.#options.onProgress?.(`reading ${name}`);
       const text = await this.#text(readEntry(entry, this.#limits));
-      if (text === undefined) continue;
-      for await (const object of objectsOf(text, name, this.#onReject)) {
+      if (text === undefined) {
+        builder.markIncomplete(kind);
+        continue;
+      }
+      const onReject = ({ message }: Rejection): void => {
+        builder.markIncomplete(kind);
+        this.#noteBroken(new ArchiveError('corrupt', name, withoutPath(message, `${name}:`).trimStart()));
+      };
+      for await (const object of objectsOf(text, name, onReject)) {
         builder.add(object);
       }
       if (modifiedAt !== undefined) listedAt = Math.min(listedAt ?? modifiedAt, modifiedAt);
@@ -319,6 +327,13 @@ class Sysdump {
       if (known === undefined) unknown.set(identity, { count: 1, first: `${prefix} of ${name}` });
       else known.count++;
     }
+    if (truth.incomplete.has('identities')) {
+      if (unknown.size > 0)
+        this.#notes.push(
+          `not decidable: ${counted(unknown.size, 'identity', 'identities')} without a CiliumIdentity`,
+        );
+      return;
+    }
     for (const [identity, { count, first }] of unknown) {
       const other =
         clusterIDOf(identity) === truth.clusterID ? '' : `, of cluster id ${clusterIDOf(identity)}`;
@@ -348,7 +363,7 @@ class Sysdump {
       this.#checkSignal();
       const command = commandFile(entry.name);
       if (command === undefined) {
-        if (!isObjectFile(entry.name)) this.#ignored++;
+        if (kindOfFile(entry.name) === undefined) this.#ignored++;
         continue;
       }
       if (current?.path !== command.report) finish();

@@ -17,19 +17,28 @@ export interface DumpedObject {
 const FILE =
   /^(?:k8s-|kubernetes-)?(cilium-?endpoint-?slices?|ces|cilium-?endpoints?|cep|cilium-?nodes?|cn|cilium-?identit(?:y|ies)|cid|services?|svc|endpoint-?slices?|endpoints|pods?|cilium-config(?:map)?)(?:-[\dT:.Z<>a-z-]*)?\.(?:ya?ml|json)$/i;
 
-/**
- * Returns true if a file contains objects that are read. `name` may have a path. Returns false for files in folders of command
- * outputs.
- */
-export function isObjectFile(name: string): boolean {
-  return FILE.test(name.slice(name.lastIndexOf('/') + 1));
-}
+/** Kinds by the beginning of the name of their files, without dashes. A beginning of several kinds is behind the longer ones. */
+const KINDS: readonly (readonly [name: RegExp, kind: string])[] = [
+  [/^(?:ciliumendpointslice|ces)/, 'CiliumEndpointSlice'],
+  [/^(?:ciliumendpoint|cep)/, 'CiliumEndpoint'],
+  [/^(?:ciliumnode|cn)/, 'CiliumNode'],
+  [/^(?:ciliumidentit|cid)/, 'CiliumIdentity'],
+  [/^ciliumconfig/, 'ConfigMap'],
+  [/^(?:service|svc)/, 'Service'],
+  [/^endpointslice/, 'EndpointSlice'],
+  [/^endpoints/, 'Endpoints'],
+  [/^pod/, 'Pod'],
+];
 
-/** Returns the kind of service endpoints that a file has, or undefined. */
-export function serviceEndpointsIn(name: string): 'endpointslices' | 'endpoints' | undefined {
-  const kind = FILE.exec(name.slice(name.lastIndexOf('/') + 1))?.[1]?.toLowerCase() ?? '';
-  if (/^endpoint-?slices?$/.test(kind)) return 'endpointslices';
-  return kind === 'endpoints' ? 'endpoints' : undefined;
+/**
+ * Returns the kind of the objects in a file; undefined if they are not read. `name` may have a path. Returns undefined for files in
+ * folders of command outputs.
+ */
+export function kindOfFile(name: string): string | undefined {
+  const found = FILE.exec(name.slice(name.lastIndexOf('/') + 1))?.[1]
+    ?.toLowerCase()
+    .replaceAll('-', '');
+  return found && KINDS.find(([beginning]) => beginning.test(found))?.[1];
 }
 
 /** Returns true if a file has the settings of Cilium, which name the cluster. */
@@ -37,67 +46,57 @@ export function isConfigFile(name: string): boolean {
   return /(?:^|\/)cilium-config(?:map)?(?:-[^/]*)?\.(?:ya?ml|json)$/i.test(name);
 }
 
-/** Returns true if a file has the CiliumIdentities. */
-export function isIdentityFile(name: string): boolean {
-  return /^(?:cid|cilium-?identit)/i.test(FILE.exec(name.slice(name.lastIndexOf('/') + 1))?.[1] ?? '');
-}
-
-/** Returns true if a file has the CiliumEndpointSlices, or the CiliumEndpoints. */
-export function isEndpointFile(name: string): 'endpoints' | 'slices' | undefined {
-  const kind =
-    FILE.exec(name.slice(name.lastIndexOf('/') + 1))?.[1]
-      ?.toLowerCase()
-      .replaceAll('-', '') ?? '';
-  if (kind === 'ces' || kind.startsWith('ciliumendpointslice')) return 'slices';
-  return kind === 'cep' || kind.startsWith('ciliumendpoint') ? 'endpoints' : undefined;
-}
-
 const ITEMS = /^items:\s*$/m;
+const LIST_KIND = /^kind: ["']?(\w*)List["']?\s*$/m;
 
 /**
  * Yields the objects of a YAML or JSON file, one at a time. The file is a list or has single documents. Lists in the format of
  * kubectl are parsed item by item, other lists as a whole. An invalid part is passed to `onReject`, and the others are still
- * yielded.
+ * yielded. The last item of a truncated list is omitted, because it may have wrong values.
  */
 export async function* objectsOf(
   text: string,
   file: string,
   onReject: (rejection: Rejection) => void,
 ): AsyncGenerator<DumpedObject, void, void> {
+  const reject = (message: string): void =>
+    onReject({
+      reason: 'malformed-manifest',
+      field: 'items',
+      value: '',
+      at: file,
+      message: `${file}: ${message}`,
+    });
   const items = ITEMS.exec(text);
   const isOneList =
     items !== null &&
     !/^---\s/m.test(text.slice(4)) &&
     text.startsWith('- ', items.index + items[0].length + 1);
   if (!isOneList) {
-    for await (const { object } of parseManifests(text, file, onReject)) yield* withKind(object, '');
+    let isEmpty = true;
+    for await (const { object } of parseManifests(text, file, onReject)) {
+      isEmpty = false;
+      const { kind } = object;
+      if (typeof kind === 'string' && kind !== '') yield { kind, object };
+      else reject('an object has no kind');
+    }
+    if (isEmpty && text.trim() === '') reject('the file is empty');
     return;
   }
-  const end = listEnd(text, items.index + items[0].length + 1);
-  // The kind of the list is after its items, because the fields are sorted.
-  const around = `${text.slice(0, items.index)}\n${text.slice(end)}`;
-  const listKind = /^kind: (\w+)List\s*$/m.exec(around)?.[1] ?? '';
-  for (const item of itemsOf(text, items.index + items[0].length + 1, end)) {
+  const begin = items.index + items[0].length + 1;
+  const end = listEnd(text, begin);
+  const kindBefore = LIST_KIND.exec(text.slice(0, items.index));
+  // If the fields are sorted, the kind is after the items.
+  const kindAfter = LIST_KIND.exec(text.slice(end));
+  const isTruncated = kindAfter === null && (kindBefore === null || !text.endsWith('\n'));
+  const listKind = (kindBefore ?? kindAfter)?.[1] || kindOfFile(file);
+  for (const { item, isLast } of itemsOf(text, begin, end)) {
+    if (isLast && isTruncated) return reject('the file is truncated: its list has no end');
     const value = itemValue(item);
-    if (isObject(value)) yield* withKind(value, listKind);
-    else
-      onReject({
-        reason: 'malformed-manifest',
-        field: 'items',
-        value: '',
-        at: file,
-        message: `${file}: an item is no object`,
-      });
+    const kind = isObject(value) ? value['kind'] || listKind : undefined;
+    if (isObject(value) && typeof kind === 'string') yield { kind, object: value };
+    else reject('an item is no object');
   }
-}
-
-function* withKind(
-  object: Readonly<Record<string, unknown>>,
-  implied: string,
-): Generator<DumpedObject, void, void> {
-  const { kind } = object;
-  const known = typeof kind === 'string' && kind !== '' ? kind : implied;
-  if (known !== '') yield { kind: known, object };
 }
 
 /** Returns the end of the items of a list: the offset of the next line without indent and dash. */
@@ -108,11 +107,15 @@ function listEnd(text: string, from: number): number {
 }
 
 /** Yields the items of a list with their dash replaced by a blank. */
-function* itemsOf(text: string, from: number, to: number): Generator<string, void, void> {
+function* itemsOf(
+  text: string,
+  from: number,
+  to: number,
+): Generator<{ readonly item: string; readonly isLast: boolean }, void, void> {
   for (let begin = from; begin < to; ) {
     const next = text.indexOf('\n- ', begin);
     const end = next < 0 || next >= to ? to : next + 1;
-    yield ` ${text.slice(begin + 1, end)}`;
+    yield { item: ` ${text.slice(begin + 1, end)}`, isLast: end === to };
     begin = end;
   }
 }

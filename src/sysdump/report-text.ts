@@ -44,6 +44,7 @@ const EXPECTED: Readonly<Record<ExpectedKind, string>> = {
   'native-routing': 'native routing',
   unfinished: 'endpoints without identity or source',
   younger: 'younger than the dump',
+  undecidable: 'not decidable',
 };
 
 /** Returns `at node-1, node-2 and 3 more`, or nothing without nodes. */
@@ -103,6 +104,7 @@ function headLines({
 
 function tailLines({ nodes, unread, ignoredFiles }: SysdumpReport): readonly string[] {
   const expected = new Map<ExpectedKind, number>();
+  expected.set('undecidable', sum(nodes.map(({ undecidable }) => undecidable)));
   for (const { tables } of nodes)
     for (const table of [tables.agent, tables.map])
       for (const kind of Object.keys(EXPECTED) as ExpectedKind[])

@@ -2,7 +2,14 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { Rejection } from '../base/rejection.ts';
 import { systemClock } from '../base/system-clock.ts';
 import { hostPort } from '../ciliumdump/service-list.ts';
-import type { KnownFrontend, KnownNode, KnownPrefix, PrefixValue, Truth } from '../ciliumdump/truth.ts';
+import type {
+  KnownFrontend,
+  KnownNode,
+  KnownPrefix,
+  PrefixValue,
+  SourceKind,
+  Truth,
+} from '../ciliumdump/truth.ts';
 import { IPCache } from '../ipcache/ipcache.ts';
 import { KubernetesFeed } from '../k8s/feed/kubernetes-feed.ts';
 import { readTime } from '../k8s/parse-object.ts';
@@ -59,6 +66,7 @@ export class TruthBuilder {
   readonly #createdAt = new Map<string, number>();
   readonly #agents = new Map<string, string>();
   readonly #counts = new Map<string, number>();
+  readonly #incomplete = new Set<SourceKind>();
 
   constructor(options: TruthOptions) {
     const { clusterName, clusterID, endpoints, onReject } = options;
@@ -110,6 +118,20 @@ export class TruthBuilder {
     if (kind === 'Pod') this.#notePod(object);
   }
 
+  /** Records that a part of the objects of a kind cannot be read. */
+  markIncomplete(kind: string): void {
+    const { endpoints, serviceEndpoints } = this.#options;
+    const sources: Readonly<Record<string, SourceKind>> = {
+      [endpoints]: 'endpoints',
+      ciliumnodes: 'nodes',
+      ciliumidentities: 'identities',
+      services: 'services',
+      [serviceEndpoints]: 'backends',
+    };
+    const source = sources[PLURALS.get(kind) ?? ''];
+    if (source !== undefined) this.#incomplete.add(source);
+  }
+
   /** Number of objects by kind. */
   get counts(): ReadonlyMap<string, number> {
     return this.#counts;
@@ -150,6 +172,7 @@ export class TruthBuilder {
       clusterName,
       clusterID,
       hasAllClusters: false,
+      incomplete: this.#incomplete,
       kinds,
       prefixes: this.#prefixes(nodes),
       nodes,

@@ -213,6 +213,96 @@ describe('dpcache sysdump finds every planted fault and nothing else', () => {
     },
   );
 
+  const OBJECT_FILES = /\/(?:cilium(?:endpoints|identities|nodes)|k8s-(?:endpointslices|pods|services))-/;
+
+  it('reports nothing that depends on the truncated part of a file (regression: all entries behind it were stale)', async () => {
+    await fc.assert(
+      fc.asyncProperty(style, fc.nat(), fc.double({ min: 0, max: 1, noNaN: true }), async (how, at, cut) => {
+        const { files } = dumpedCluster(how, []);
+        const ofObjects = files.filter(({ name }) => OBJECT_FILES.test(name));
+        const { name = '', content = '' } = ofObjects[at % ofObjects.length] ?? {};
+        const half = String(content).slice(0, Math.floor(cut * String(content).length));
+        const report = await examine(
+          files.map((file) => (file.name === name ? { name, content: half } : file)),
+          'zip',
+        );
+        // Behind the kind of a list, there are no more objects.
+        const isWhole = /^kind: \w*List\n/m.test(half);
+        const broken = { kind: 'unreadable', subject: name, nodes: [], tables: [] };
+        expect(linesOf(report.findings)).toEqual(linesOf(isWhole ? [] : [broken]));
+        expect(report.unread.total).toBe(0);
+      }),
+      { numRuns: 60 },
+    );
+  });
+
+  it.each([
+    ['ciliumendpoints', ['stale']],
+    ['ciliumnodes', ['node-stale']],
+    ['k8s-services', ['service-stale']],
+    ['k8s-endpointslices', []],
+    ['ciliumidentities', ['unknown-identity']],
+    ['k8s-pods', []],
+  ])(
+    'counts as not decidable what the end of %s may have, and finds all other faults',
+    async (file, hidden) => {
+      const how = { nodes: 3, podsPerNode: 4 };
+      const faults: readonly Fault[] = [
+        { kind: 'stale', node: 1, pod: 0, tables: BOTH },
+        { kind: 'node-stale', node: 1 },
+        { kind: 'service-stale', node: 1, service: 0 },
+        { kind: 'unknown-identity', pod: 1 },
+      ];
+      const { files, expected } = dumpedCluster(how, faults);
+      let subject = '';
+      const truncated = files.map(({ name, content }) => {
+        if (!name.includes(`/${file}-`)) return { name, content };
+        subject = name;
+        const text = String(content);
+        return { name, content: text.slice(0, text.lastIndexOf('\n- ') + 4) };
+      });
+      const report = await examine(truncated, 'folder');
+      const broken = { kind: 'unreadable', subject, nodes: [], tables: [] };
+      const rest = expected.filter(({ kind }) => !hidden.includes(kind));
+      expect(linesOf(report.findings)).toEqual(linesOf([...rest, broken]));
+      const counts = report.nodes.map(
+        ({ tables: { agent, map }, undecidable }) =>
+          undecidable + (agent?.expected.undecidable ?? 0) + (map?.expected.undecidable ?? 0),
+      );
+      const total = counts.reduce((sum, count) => sum + count, 0);
+      const text = reportLines(report).join('\n');
+      if (file === 'k8s-pods') expect([total, report.notes]).toEqual([0, []]);
+      else if (file === 'ciliumidentities')
+        expect(report.notes).toEqual([expect.stringMatching(/^not decidable: \d/)]);
+      else expect([total > 0, text.includes(`not decidable ${total}`)]).toEqual([true, true]);
+    },
+  );
+
+  it('knows that a kind is incomplete if one of its files cannot be read, or an object in it', async () => {
+    const { files } = dumpedCluster({ nodes: 2, podsPerNode: 3 }, []);
+    const endpoints = files.find(({ name }) => name.includes('ciliumendpoints-'));
+    const [head = '', ...items] = String(endpoints?.content).split(/^(?=- |kind)/m);
+    const tail = items.pop() ?? '';
+    const name = endpoints?.name ?? '';
+    const other = name.replace('ciliumendpoints-', 'cep-');
+    const rest = files.filter((file) => file.name !== name);
+    const whole = { name, content: [head, ...items.slice(1), tail].join('') };
+    for (const content of [
+      '',
+      '{"kind": "List", "items": [',
+      'apiVersion: v1\n',
+      'apiVersion: v1\nitems:\n  - kind: A\n',
+    ]) {
+      const { findings } = await examine([...rest, whole, { name: other, content }], 'tar');
+      expect(findings.map(({ kind, subject }) => [kind, subject])).toEqual([['unreadable', other]]);
+    }
+    const damaged = { name, content: [head, '- : {\n', ...items.slice(1), tail].join('') };
+    const { findings } = await examine([...rest, damaged], 'tar');
+    expect(findings.map(({ kind, subject, text }) => [kind, subject, text])).toEqual([
+      ['unreadable', name, 'an item is no object'],
+    ]);
+  });
+
   it('knows the cluster of a sysdump without settings (regression: all nodes were of another cluster)', async () => {
     const { files } = dumpedCluster({ nodes: 3, podsPerNode: 3, nested: true }, []);
     const report = await examine(
