@@ -104,6 +104,26 @@ describe('dpcache sysdump finds every planted fault and nothing else', () => {
     );
   });
 
+  it('lists its findings worst first, not in the order in which they were found', async () => {
+    const how = { nodes: 3, podsPerNode: 4 };
+    const kinds = ['host', 'missing', 'stale', 'identity'] as const;
+    const faults = kinds.map((kind, at): Fault => ({ kind, node: 1, pod: 8 + at, tables: BOTH }));
+    const { files, expected } = dumpedCluster(how, [...faults, { kind: 'failed-command', node: 0 }]);
+    expect(expected).toHaveLength(5);
+    const report = await examine(files, 'tar');
+    const order = ['identity', 'stale', 'missing', 'host', 'failed-command'];
+    expect(report.findings.map(({ kind }) => kind)).toEqual(order);
+    expect(Object.keys(report.counts)).toEqual(order);
+    const titles = reportLines(report).filter((line) => /^1 /.test(line));
+    expect(titles.map((line) => line.slice(2))).toEqual([
+      'prefix with another identity',
+      'stale prefix',
+      'missing prefix',
+      'prefix with another host',
+      'failed command',
+    ]);
+  });
+
   it('counts changes that are younger than the objects apart', async () => {
     const how = { nodes: 3, podsPerNode: 4 };
     const faults: Fault[] = [
