@@ -1,10 +1,13 @@
 import { execFileSync } from 'node:child_process';
 import {
   copyFileSync,
+  existsSync,
   mkdirSync,
+  readdirSync,
   readFileSync,
   renameSync,
   rmSync,
+  statSync,
   symlinkSync,
   writeFileSync,
 } from 'node:fs';
@@ -73,6 +76,20 @@ describe('a folder of configurations', () => {
     writeFileSync(join(path, 'c'), YAML);
     await until('another watch has an event', () => others > 0);
     expect(calls).toBe(0);
+  });
+
+  it('releases its watch in the kernel when the watch has ended', () => {
+    const { path } = mounted(YAML);
+    const ino = `ino:${statSync(path).ino.toString(16)} `;
+    const isWatched = (): boolean =>
+      readdirSync('/proc/self/fd').some((fd) => {
+        const info = join('/proc/self/fdinfo', fd);
+        return existsSync(info) && readFileSync(info, 'utf8').includes(ino);
+      });
+    const unwatch = folderOf(path).folder.watch(() => {});
+    expect(isWatched()).toBe(true);
+    unwatch();
+    expect(isWatched()).toBe(false);
   });
 
   it('lists files with endpoints, through links, without hidden ones', async () => {

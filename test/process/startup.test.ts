@@ -103,6 +103,7 @@ describe('a start', () => {
       [trial.step('three')],
     );
     await expect(started).rejects.toThrow('no disk');
+    expect(trial.clock.pending).toBe(0);
     expect(trial.states).toEqual(['one: done', 'two: failed', 'three: pending']);
     expect(trial.startup.status()[1]?.failure).toBe('no disk');
     await trial.startup.stop();
@@ -118,6 +119,13 @@ describe('a start', () => {
       happened: [],
       states: ['one: pending'],
     });
+  });
+
+  it('that is done stays done if the process is interrupted later', async () => {
+    const trial = new Trial();
+    expect(await trial.start([trial.step('one')])).toBe(true);
+    trial.interrupt();
+    expect(trial.states).toEqual(['one: done']);
   });
 
   it('that is interrupted in its last step has failed', async () => {
@@ -338,6 +346,8 @@ describe('a stop', () => {
     expect(await trial.startup.stop()).toEqual([]);
     expect(trial.happened.slice(-2)).toEqual(['stop two', 'stop one']);
     expect(trial.logged).toEqual(['error two: cannot stop: busy']);
+    // A timer that is left keeps the process alive.
+    expect(trial.clock.pending).toBe(0);
   });
 
   it('runs once, however often it is requested', async () => {
