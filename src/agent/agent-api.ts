@@ -2,8 +2,8 @@ import { randomUUID } from 'node:crypto';
 import { createApp } from '../api/app.ts';
 import { ChangeFeed } from '../api/change-feed.ts';
 import { AgentMetrics } from '../api/metrics/agent-metrics.ts';
-import type { PageFile } from '../api/routes/page-routes.ts';
 import type { SettingsDocument } from '../api/routes/settings-routes.ts';
+import type { UIFile } from '../api/routes/ui-routes.ts';
 import type { Clock } from '../base/clock.ts';
 import type { Unsubscribe } from '../base/subscription.ts';
 import type { Logger } from '../process/log.ts';
@@ -15,7 +15,7 @@ import type { Agent } from './agent.ts';
 export interface AgentApiContext {
   readonly log: Logger;
   readonly clock: Clock;
-  readonly page?: readonly PageFile[] | undefined;
+  readonly page?: readonly UIFile[] | undefined;
   /** See `RunOptions`. */
   readonly settings?: (() => SettingsDocument) | undefined;
 }

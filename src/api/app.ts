@@ -7,10 +7,10 @@ import { addEngineRoutes } from './routes/engine-routes.ts';
 import { addHistoryRoutes } from './routes/history-routes.ts';
 import { addIPRoutes } from './routes/ip-routes.ts';
 import { addLookupRoutes } from './routes/lookup-routes.ts';
-import { addPageRoutes, type PageFile } from './routes/page-routes.ts';
 import { addSearchRoutes } from './routes/search-routes.ts';
 import { addSettingsRoute, type SettingsDocument } from './routes/settings-routes.ts';
 import { addStatusRoutes } from './routes/status-routes.ts';
+import { addUIRoutes, type UIFile } from './routes/ui-routes.ts';
 import { addWhatIfRoutes } from './routes/whatif-routes.ts';
 
 /** Options of {@link createApp}. */
@@ -18,7 +18,7 @@ export interface AppOptions extends ApiContext {
   /** Package version for the API description. */
   readonly version: string;
   /** Files of the page, if it is served. */
-  readonly page?: readonly PageFile[] | undefined;
+  readonly page?: readonly UIFile[] | undefined;
   /** Returns the settings in use; undefined if the agent shows a recorded state. */
   readonly settings?: (() => SettingsDocument) | undefined;
 }
@@ -37,7 +37,7 @@ export function createApp(options: AppOptions): ApiApp {
   addDigestRoutes(app, { ...options, gate });
   addDatapathRoutes(app, options);
   addSettingsRoute(app, options.settings);
-  if (options.page !== undefined) addPageRoutes(app, options.page);
+  if (options.page !== undefined) addUIRoutes(app, options.page);
   describe(app, options.version, 'IP, service and node caches of a cluster mesh.');
   return app;
 }

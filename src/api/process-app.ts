@@ -4,9 +4,9 @@ import { type BaseAppOptions, createBaseApp, describe } from './base-app.ts';
 import type { ProcessMetrics } from './metrics/process-metrics.ts';
 import { answerJSON } from './routes/answer.ts';
 import { addHealthRoutes, type HealthContext } from './routes/health-routes.ts';
-import { addPageRoutes, type PageFile } from './routes/page-routes.ts';
 import { answers } from './routes/route-parts.ts';
 import { addSettingsRoute, type SettingsDocument } from './routes/settings-routes.ts';
+import { addUIRoutes, type UIFile } from './routes/ui-routes.ts';
 
 /** Options of {@link createProcessApp}. */
 export interface ProcessAppOptions extends BaseAppOptions, HealthContext {
@@ -16,7 +16,7 @@ export interface ProcessAppOptions extends BaseAppOptions, HealthContext {
   /** Package version for the API description. */
   readonly version: string;
   /** Files of the page, if it is served. */
-  readonly page?: readonly PageFile[] | undefined;
+  readonly page?: readonly UIFile[] | undefined;
   /** Returns the settings in use. */
   readonly settings?: (() => SettingsDocument) | undefined;
 }
@@ -34,7 +34,7 @@ export function createProcessApp(options: ProcessAppOptions): ApiApp {
   addHealthRoutes(app, options);
   app.openapi(GET_STATUS, (c) => answerJSON(c, options.status()));
   addSettingsRoute(app, options.settings);
-  if (options.page !== undefined) addPageRoutes(app, options.page);
+  if (options.page !== undefined) addUIRoutes(app, options.page);
   describe(app, options.version, 'Status and settings of the process, read-only.');
   return app;
 }

@@ -1,8 +1,8 @@
 import type { Clock } from '../base/clock.ts';
 
 /**
- * Minimum step of the wall time against the monotonic time. A smaller one is an error of measurement, because both are whole
- * milliseconds.
+ * Minimum difference that counts as a step of the wall clock. Smaller differences arise without a step: the times are rounded to
+ * milliseconds, they are read up to {@link READ_MS} apart, and NTP slews the wall clock.
  */
 const STEP_MS = 20;
 
@@ -16,7 +16,7 @@ const READ_ATTEMPTS = 10;
 export interface ClockPiece {
   readonly ms: number;
   readonly offset: number;
-  /** The clock was set between this time and `ms`. */
+  /** The last time of the life before `ms` at which the previous piece still held: the clock was set between this time and `ms`. */
   readonly sinceMs: number;
 }
 
@@ -54,8 +54,9 @@ export class LifeClock {
   }
 
   /**
-   * Returns the times of the life that may have had a wall time, ascending: several if the clock was set back over it, none if it
-   * was set forward over it. The first piece has no beginning and the last one no end.
+   * Returns the times of the life at which the wall clock may have shown `wall`, ascending: several if the clock was set back past
+   * `wall`, none if it was set forward past `wall`. Times before the life count with the first piece, and later times with the
+   * last.
    */
   timesOf(wall: number): readonly number[] {
     if (this.#pieces.length === 1) return [wall - (this.#pieces[0]?.offset ?? 0)];

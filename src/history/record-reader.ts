@@ -14,7 +14,7 @@ export const KIND = { prefix: 0, service: 1, node: 2, mark: 3, batch: 4 } as con
 /** One of {@link KIND}. */
 export type Kind = (typeof KIND)[keyof typeof KIND];
 
-/** The writer of a batch head whose changes withdraw the state of a store. */
+/** The writer in a record of kind `batch`, if the changes of the batch withdraw the state of a store. */
 export const WITHDRAWAL = 'withdrawal';
 
 const LAST_KIND: number = KIND.batch;
@@ -68,7 +68,7 @@ export function textHash(kind: Kind, key: string): number {
 /**
  * Finds and reads the records of a segment. A bucket is a linked list of the records whose keys have the same hash:
  *
- *     record: length of the rest (8; 255 and 32 bits if it may be long) │ kind(8) │ ms since the segment began │ distance to the previous record of the bucket │ body
+ *     record: length of the following fields (8 bits; if they may be long: 255 and 32 bits) │ kind(8) │ ms since the segment began │ distance to the previous record of the bucket │ body
  *
  *     heads[hash of key] ─► last record of the bucket ─► previous one ─► …
  *
@@ -102,12 +102,12 @@ export class RecordReader {
     return this.heads[hash & this.bucketMask] ?? -1;
   }
 
-  /** Returns the position of the newest record of a prefix at or before `position`, or -1. */
-  ofPrefix(position: number, key: Readonly<PrefixRegister>): number {
+  /** Returns the position of the newest record of a key at or before `position`, or -1. */
+  ofKey(position: number, key: Readonly<PrefixRegister>): number {
     let at = position;
     while (at >= 0) {
       const previous = this.enter(at);
-      if (this.kind === KIND.prefix && this.readsKey(key)) return at;
+      if (this.kind === KIND.prefix && this.matchesKey(key)) return at;
       at = previous;
     }
     return -1;
@@ -119,7 +119,7 @@ export class RecordReader {
     while (at >= 0) {
       const previous = this.enter(at);
       if (this.ms <= ms) return false;
-      if (this.kind === KIND.prefix && this.#readsPrefix(prefix)) return true;
+      if (this.kind === KIND.prefix && this.#matchesPrefix(prefix)) return true;
       at = previous;
     }
     return false;
@@ -132,7 +132,7 @@ export class RecordReader {
     while (at >= 0) {
       const previous = this.enter(at);
       if (this.ms <= ms) break;
-      if (this.kind === KIND.prefix && this.readsKey(key)) oldest = at;
+      if (this.kind === KIND.prefix && this.matchesKey(key)) oldest = at;
       at = previous;
     }
     return oldest;
@@ -199,7 +199,7 @@ export class RecordReader {
     return { writer, before, after, effect: (flags >>> EFFECT_SHIFT) & 3 };
   }
 
-  /** Reads the key and the texts of another record. */
+  /** Reads the key and the texts of a record that is not the change of a prefix. */
   textAt(position: number): TextChange & { readonly key: string } {
     this.enter(position);
     const flags = this.bytes.readByte();
@@ -224,7 +224,8 @@ export class RecordReader {
     return back === 0 ? -1 : position - back;
   }
 
-  protected after(position: number): number {
+  /** Returns the position after a record, which is that of the next record. */
+  protected endOf(position: number): number {
     this.bytes.at = position;
     const length = this.#readLength();
     return this.bytes.at + length;
@@ -258,17 +259,17 @@ export class RecordReader {
       }
       at = previous;
     }
-    throw new DamagedError('a record links to none');
+    throw new DamagedError('a record refers to an earlier record that does not exist');
   }
 
-  /** Reads the flags and the key of the record at the position of the buffer. Returns true if it is `key`. */
-  protected readsKey(key: Readonly<PrefixRegister>): boolean {
+  /** Reads the flags and the key of the record at the position of the buffer. Returns true if the key equals `key`. */
+  protected matchesKey(key: Readonly<PrefixRegister>): boolean {
     this.readKey(this.scratch);
     return sameKey(this.scratch, key);
   }
 
-  /** Like {@link RecordReader.readsKey}, but ignores the form of the key. */
-  #readsPrefix(prefix: Readonly<PrefixRegister>): boolean {
+  /** Like {@link RecordReader.matchesKey}, but an endpoint and the CIDR of the same prefix are equal. */
+  #matchesPrefix(prefix: Readonly<PrefixRegister>): boolean {
     this.readKey(this.scratch);
     this.scratch.form = prefix.form;
     return sameKey(this.scratch, prefix);

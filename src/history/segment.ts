@@ -194,7 +194,7 @@ export class Segment extends RecordReader {
     const bytes = this.bytes;
     const learn = (): void => this.names.learn();
     for (let at = 0; at < bytes.length; ) {
-      const end = this.after(at);
+      const end = this.endOf(at);
       if (end > bytes.length || end <= at) throw new DamagedError('a record ends after the segment');
       this.enter(at);
       if (this.ms < this.#lastMs) throw new DamagedError('a record is older than the one before');
@@ -330,7 +330,7 @@ export class Segment extends RecordReader {
   sequenceOf(position: number): number {
     const block = indexAtMost(this.#positions, this.#positions.length, position);
     let sequence = this.firstSequence + block * INDEX_EVERY;
-    for (let at = this.#positions[block] ?? 0; at < position; sequence++) at = this.after(at);
+    for (let at = this.#positions[block] ?? 0; at < position; sequence++) at = this.endOf(at);
     return sequence;
   }
 
@@ -339,7 +339,7 @@ export class Segment extends RecordReader {
     const index = Math.max(0, sequence - this.firstSequence);
     if (index >= this.#count) return this.bytes.length;
     let at = this.#positions[Math.floor(index / INDEX_EVERY)] ?? 0;
-    for (let skip = index % INDEX_EVERY; skip > 0; skip--) at = this.after(at);
+    for (let skip = index % INDEX_EVERY; skip > 0; skip--) at = this.endOf(at);
     return at;
   }
 
@@ -349,7 +349,7 @@ export class Segment extends RecordReader {
     for (let block = this.#positions.length - 1; block >= 0; block--) {
       const heads: RecordHead[] = [];
       const start = this.#positions[block] as number; // below the length
-      for (let at = start; at < end; at = this.after(at)) {
+      for (let at = start; at < end; at = this.endOf(at)) {
         this.enter(at);
         heads.push({ position: at, kind: this.kind, ms: this.ms });
       }
@@ -410,7 +410,8 @@ export class Segment extends RecordReader {
     let at = this.heads[bucket] ?? -1;
     for (let steps = MAX_LINK_STEPS; at >= this.#linkFloor && at >= 0 && steps > 0; steps--) {
       const previous = this.enter(at);
-      if (this.kind === KIND.prefix && this.readsKey(key) && this.names.readNumber() === number) return true;
+      if (this.kind === KIND.prefix && this.matchesKey(key) && this.names.readNumber() === number)
+        return true;
       at = previous;
     }
     return false;

@@ -21,10 +21,10 @@ const MAX_UNCACHED = 16;
 /** The part of an `IPCache` that the node manager uses. */
 export type NodeIPCache = Pick<IPCache, 'upsert' | 'delete' | 'batch' | 'get' | 'subscribeOwners'>;
 
-/** An address of a node that another writer holds in the IPCache. */
+/** An address that a node claims, but whose effective claim in the IPCache belongs to another writer, if any. */
 export interface LostAddress {
   readonly ip: string;
-  /** Undefined if the address is free because the IPCache is full. */
+  /** The writer of the effective claim. Undefined if the address has no claim, because the IPCache is full. */
   readonly holder: ClaimWriter | undefined;
   /** True if the holder's source is stronger than the node's, so that changes are held back from handlers. */
   readonly stronger: boolean;
@@ -51,8 +51,8 @@ export class NodeAddresses {
   readonly #ipcache: NodeIPCache;
   readonly #options: NodeAddressesOptions;
   readonly #unsubscribe: Unsubscribe;
-  /** For each address, the nodes that claim it while another writer holds it. */
-  readonly #overruledClaims = new Map<string, Set<NodeEntry>>();
+  /** For each lost address, the nodes that claim it. */
+  readonly #losers = new Map<string, Set<NodeEntry>>();
   #configuration: NodeConfiguration;
   /** Cached claims of nodes with many addresses, under the current configuration. */
   #cached = new WeakMap<Node, NodeClaims>();
@@ -101,7 +101,7 @@ export class NodeAddresses {
       });
       if (configuration !== this.#configuration) this.#cached = new WeakMap();
       this.#configuration = configuration;
-      // A node of the batch may have taken an address that another one wrote earlier in the batch. The net owner change does not name the other one.
+      // Two nodes of the batch may claim one address. The net owner change names only the winner, so the loser is found here.
       for (const entry of entries) this.#verify(entry);
     } finally {
       this.#end();
@@ -204,7 +204,7 @@ export class NodeAddresses {
 
   #verify(entry: NodeEntry): void {
     for (const claim of this.#claims(entry.written, this.#configuration)) {
-      this.#mark(entry, claim.ip, holds(claim, this.#ipcache.get(claim.ip)));
+      this.#mark(entry, claim.ip, !holds(claim, this.#ipcache.get(claim.ip)));
     }
   }
 
@@ -215,28 +215,28 @@ export class NodeAddresses {
 
   #put(entry: NodeEntry, claim: AddressClaim): void {
     const outcome = this.#ipcache.upsert(claim.ip, claim);
-    this.#mark(entry, claim.ip, outcome === 'applied' || outcome === 'unchanged');
+    this.#mark(entry, claim.ip, outcome !== 'applied' && outcome !== 'unchanged');
   }
 
   #drop(entry: NodeEntry, claim: AddressClaim): void {
     this.#ipcache.delete(claim.ip, claim);
-    this.#mark(entry, claim.ip, true);
+    this.#mark(entry, claim.ip, false);
   }
 
-  /** Records if the node has lost the address. `isHeld` is true if the node holds it or does not claim it. */
-  #mark(entry: NodeEntry, ip: string, isHeld: boolean): void {
-    if (isHeld) {
+  /** Records whether the node has lost the address: `isLost` is true if it claims the address and another writer, or none, holds it. */
+  #mark(entry: NodeEntry, ip: string, isLost: boolean): void {
+    if (!isLost) {
       if (entry.lost?.delete(ip) !== true) return;
       if (entry.lost.size === 0) entry.lost = undefined;
-      const losers = this.#overruledClaims.get(ip);
+      const losers = this.#losers.get(ip);
       losers?.delete(entry);
-      if (losers?.size === 0) this.#overruledClaims.delete(ip);
+      if (losers?.size === 0) this.#losers.delete(ip);
       return;
     }
     entry.lost ??= new Set();
     entry.lost.add(ip);
-    const losers = this.#overruledClaims.get(ip);
-    if (losers === undefined) this.#overruledClaims.set(ip, new Set([entry]));
+    const losers = this.#losers.get(ip);
+    if (losers === undefined) this.#losers.set(ip, new Set([entry]));
     else losers.add(entry);
   }
 
@@ -253,7 +253,7 @@ export class NodeAddresses {
 
   /** Reviews one address. It uses the current holder, because the change may be outdated. */
   #reviewAddress({ key, previous, current }: OwnerChange, affected: Set<NodeEntry>): void {
-    const interested = new Set(this.#overruledClaims.get(key));
+    const interested = new Set(this.#losers.get(key));
     for (const writer of [previous, current]) {
       const entry = writer && this.#options.entryOf(writer.owner);
       if (entry !== undefined && this.#claimOn(key, entry) !== undefined) interested.add(entry);
@@ -263,16 +263,16 @@ export class NodeAddresses {
     const holder = this.#ipcache.get(key);
     for (const entry of interested) {
       const claim = this.#claimOn(key, entry);
-      this.#mark(entry, key, claim === undefined || holds(claim, holder));
+      this.#mark(entry, key, claim !== undefined && !holds(claim, holder));
       affected.add(entry);
     }
   }
 
   /**
-   * Writes claims on an address again that the IPCache did not keep. If the address is free: all of them. If another writer
-   * holds it in a single-slot cache: those of stronger sources, which win, and those of weaker ones, because the cache reports
-   * owner changes only for addresses with an overruled claim. Claims of equal rank are not written, because nodes would take
-   * the address from each other. The strongest claim is written last, because the last writer of equal rank wins.
+   * Writes the claims on an address again that the IPCache did not keep. If the address has no claim, all are written. If another
+   * writer holds it in a cache with one claim per key, the claims of another rank are written: stronger ones win, and a weaker one
+   * makes the key contested, so that the cache reports its next owner change. Claims of the same rank are not written, because
+   * nodes would take the address from each other. The strongest claim is written last, because the last writer of equal rank wins.
    */
   #reclaim(key: string, interested: ReadonlySet<NodeEntry>): void {
     const holder = this.#ipcache.get(key);

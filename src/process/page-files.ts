@@ -1,6 +1,6 @@
 import { existsSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
-import type { PageFile } from '../api/routes/page-routes.ts';
+import type { UIFile } from '../api/routes/ui-routes.ts';
 import { unreadable } from './input-error.ts';
 
 const FILES = [
@@ -16,7 +16,7 @@ function folder(): URL {
 }
 
 /** Returns the files of the page. Throws `InputError` if it has not been built. */
-export function readPage(): Promise<readonly PageFile[]> {
+export function readPage(): Promise<readonly UIFile[]> {
   const from = folder();
   return Promise.all(
     FILES.map(async ([name, type]) => {

@@ -2,7 +2,7 @@ import { ApiError, type Ask, parseAnswer } from '../api/api-client.ts';
 import type { ApiApp } from '../api/api-context.ts';
 import type { ProcessMetrics } from '../api/metrics/process-metrics.ts';
 import type { ProblemDocument } from '../api/problem.ts';
-import { type PageFile, pagePath } from '../api/routes/page-routes.ts';
+import { type UIFile, uiPath } from '../api/routes/ui-routes.ts';
 import { ApiServer, type TCPCredentials, type TCPOptions } from '../api/server/api-server.ts';
 import type { Clock } from '../base/clock.ts';
 import { messageOf } from '../base/failure.ts';
@@ -22,7 +22,7 @@ export interface ServeOptions {
    */
   readonly credentials?: (() => Promise<TCPCredentials>) | undefined;
   /** The files of the page, which is served over TCP. */
-  readonly page?: readonly PageFile[] | undefined;
+  readonly page?: readonly UIFile[] | undefined;
 }
 
 /** Context of {@link ServedApi}. */
@@ -30,7 +30,7 @@ export interface ServedApiContext {
   readonly log: Logger;
   readonly clock: Clock;
   readonly metrics: Pick<ProcessMetrics, 'credentialFailure'>;
-  readonly page?: readonly PageFile[] | undefined;
+  readonly page?: readonly UIFile[] | undefined;
 }
 
 /** The API of a process, for requests within the process and from clients. */
@@ -97,7 +97,7 @@ export class ServedApi {
     credentials,
   }: Pick<ServeOptions, 'socket' | 'tcp' | 'credentials'>): Promise<void> {
     const { log, clock, metrics, page } = this.#context;
-    const server = new ApiServer({ app: this.#app, socket, tcp, open: new Set(page?.map(pagePath)) });
+    const server = new ApiServer({ app: this.#app, socket, tcp, open: new Set(page?.map(uiPath)) });
     this.#server = server;
     await server.start();
     this.#socket = socket;

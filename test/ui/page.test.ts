@@ -2,7 +2,7 @@ import { join } from 'node:path';
 import { gzipSync } from 'node:zlib';
 import type { Page } from 'playwright-core';
 import { describe, expect, it, onTestFinished } from 'vitest';
-import { pagePath } from '../../src/api/routes/page-routes.ts';
+import { uiPath } from '../../src/api/routes/ui-routes.ts';
 import { ApiServer } from '../../src/api/server/api-server.ts';
 import type { KindDocument } from '../../src/api/status-document.ts';
 import { systemClock } from '../../src/base/system-clock.ts';
@@ -19,7 +19,7 @@ describe('the page of an agent that requires a token', () => {
   it('asks the user for it, and shows it in no address', async () => {
     const world = testApp(undefined, files(), systemClock);
     const tcp = { host: '127.0.0.1', port: 0, token: 'a token' };
-    const server = new ApiServer({ app: world.app, tcp, open: new Set(files().map(pagePath)) });
+    const server = new ApiServer({ app: world.app, tcp, open: new Set(files().map(uiPath)) });
     await server.start();
     const page = await newPage();
     onTestFinished(async () => {

@@ -56,8 +56,8 @@ const LOOKUP_MANY = createRoute({
 /** Adds the route that looks up many IPs. */
 export function addLookupRoutes(app: ApiApp, { model, feed, clock, gate }: RouteContext): void {
   const { ipcache } = model;
-  /** Returns the moment of a key if it is in memory. Only a moment on the disk needs a promise. */
-  const entryOf = (key: string, at: string): PastAnswer => {
+  /** Returns the answer if it is in memory, otherwise a function that reads it from the disk. */
+  const pastAnswerOf = (key: string, at: string): PastAnswer => {
     const history = historyOf(model);
     const when = whenParameter(history, 'at', at, clock.wallTime());
     const moment = history.lookup(key, when);
@@ -69,10 +69,10 @@ export function addLookupRoutes(app: ApiApp, { model, feed, clock, gate }: Route
     const entries: (EntryDocument | null)[] = [];
     const errors: LookupError[] = [];
     const view = ips.length > ADDRESSES_PER_SLICE ? ipcache.snapshot() : ipcache;
-    const stored: StoredLookup[] = [];
-    await gate.runSteps(lookUp(model, view, ips, { entries, errors, stored, entryOf }));
-    for (const { index, ip, moment } of stored)
-      addPast(model, { index, ip }, await moment(), { entries, errors });
+    const onDisk: LookupOnDisk[] = [];
+    await gate.runSteps(lookUp(model, view, ips, { entries, errors, onDisk, pastAnswerOf }));
+    for (const { index, ip, read } of onDisk)
+      addPast(model, { index, ip }, await read(), { entries, errors });
     errors.sort((a, b) => a.index - b.index);
     return c.json({ revision, entries, errors }, 200);
   });
@@ -88,11 +88,11 @@ interface LookupError {
 /** The result of a lookup of an earlier moment, or a function that reads the result from the disk. */
 type PastAnswer = Moment | undefined | (() => Promise<Moment | undefined>);
 
-/** An item whose moment must be read from the disk. */
-interface StoredLookup {
+/** An item whose answer must be read from the disk. */
+interface LookupOnDisk {
   readonly index: number;
   readonly ip: string;
-  readonly moment: () => Promise<Moment | undefined>;
+  readonly read: () => Promise<Moment | undefined>;
 }
 
 interface LookupAnswers {
@@ -100,8 +100,12 @@ interface LookupAnswers {
   readonly errors: LookupError[];
 }
 
-/** Calls `answer`. If it throws a problem, adds it to the errors, unless the IP was certainly unknown. */
-function inSlot({ index, ip }: Omit<LookupError, 'detail'>, errors: LookupError[], answer: () => void): void {
+/** Calls `answer` for one item. If it throws a problem, adds the problem to `errors`, unless the IP was certainly unknown. */
+function answerItem(
+  { index, ip }: Omit<LookupError, 'detail'>,
+  errors: LookupError[],
+  answer: () => void,
+): void {
   try {
     answer();
   } catch (error) {
@@ -118,7 +122,7 @@ function addPast(
   moment: Moment | undefined,
   { entries, errors }: LookupAnswers,
 ): void {
-  inSlot(item, errors, () => {
+  answerItem(item, errors, () => {
     entries[item.index] = pastEntry(model, item.ip, moment);
   });
 }
@@ -131,11 +135,11 @@ function* lookUp(
   {
     entries,
     errors,
-    stored,
-    entryOf,
+    onDisk,
+    pastAnswerOf,
   }: LookupAnswers & {
-    readonly stored: StoredLookup[];
-    readonly entryOf: (key: string, at: string) => PastAnswer;
+    readonly onDisk: LookupOnDisk[];
+    readonly pastAnswerOf: (key: string, at: string) => PastAnswer;
   },
 ): Generator<void, void, void> {
   for (const [index, item] of ips.entries()) {
@@ -148,10 +152,10 @@ function* lookUp(
     } else {
       entries.push(null);
       if (address !== undefined)
-        inSlot({ index, ip }, errors, () => {
-          const moment = entryOf(address, item.at);
-          if (typeof moment === 'function') stored.push({ index, ip, moment });
-          else addPast(model, { index, ip }, moment, { entries, errors });
+        answerItem({ index, ip }, errors, () => {
+          const answer = pastAnswerOf(address, item.at);
+          if (typeof answer === 'function') onDisk.push({ index, ip, read: answer });
+          else addPast(model, { index, ip }, answer, { entries, errors });
         });
     }
     if (entries.length % ADDRESSES_PER_SLICE === 0) yield;

@@ -20,11 +20,11 @@ const PROBLEM: z.ZodType<ProblemDocument> = z
     field: z.string().optional(),
     value: z.string().optional(),
     allowed: z.string().optional(),
-    held: HELD.optional(),
+    held: HELD.optional().describe('Interval for which the history has changes'),
     reason: z
       .enum(UNCERTAINTIES)
       .optional()
-      .describe('Why it is not certain that nothing existed at that time; absent if it is'),
+      .describe('Why the answer "not found" is uncertain; absent if the object certainly did not exist'),
   })
   .openapi('Problem');
 
@@ -134,7 +134,7 @@ export function prefixParameter(field: string, text: string): Prefix {
     field,
     value: text.slice(0, 120),
     allowed:
-      'an IPv4 or IPv6 address, or a CIDR such as 10.0.0.0/8; then @ and the id of its cluster, if it has an address space of its own',
+      'an IPv4 or IPv6 address, or a CIDR such as 10.0.0.0/8; followed by @ and a cluster id if the address is in the address space of a cluster',
   });
 }
 
@@ -226,5 +226,7 @@ export const NAME: z.ZodType<string, string> = z
 
 /** The query of routes that can also answer for an earlier moment. */
 export const AT: z.ZodObject<{ at: z.ZodOptional<z.ZodString> }, z.core.$strict> = z.strictObject({
-  at: filterParameter('Answer for this moment: RFC 3339, `-10m` or `#SEQUENCE`'),
+  at: filterParameter(
+    'Answer for this moment: RFC 3339, `-10m`, or `#` and the `sequence` of a change in `/v1/history`',
+  ),
 });

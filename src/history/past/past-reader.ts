@@ -39,7 +39,7 @@ import type {
   Uncertainty,
   When,
 } from '../types.ts';
-import { EndedState } from './ended-state.ts';
+import { EarlierLifeState } from './earlier-life-state.ts';
 import { documentIn } from './past-documents.ts';
 import { type LifeCut, PER_SLICE, Reading } from './reading.ts';
 
@@ -365,7 +365,7 @@ export class PastReader {
     const { lives } = reading;
     const asked = reading.lifeOf(cut);
     if (!asked.isLive) {
-      const state = new EndedState(keys.map(formatKey));
+      const state = new EarlierLifeState(keys.map(formatKey));
       const isLater = isLaterThan(cut);
       for await (const changes of reading.changesOf(asked, keys))
         for (const change of changes) state.add(change, isLater(change));

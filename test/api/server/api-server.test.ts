@@ -7,7 +7,7 @@ import { networkInterfaces } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { ApiClient, ApiError } from '../../../src/api/api-client.ts';
-import { pagePath } from '../../../src/api/routes/page-routes.ts';
+import { uiPath } from '../../../src/api/routes/ui-routes.ts';
 import { ApiServer, type ApiServerOptions } from '../../../src/api/server/api-server.ts';
 import { systemClock } from '../../../src/base/system-clock.ts';
 import { settle } from '../../agent/support/fake-clock.ts';
@@ -347,7 +347,7 @@ describe('TCP', () => {
     const page = [{ name: 'index.html', type: 'text/html', text: 'the page' }];
     const world = testApp(undefined, page);
     const tcp = { host: '127.0.0.1', port: 0, token: 'secret' };
-    const server = new ApiServer({ app: world.app, tcp, open: new Set(page.map(pagePath)) });
+    const server = new ApiServer({ app: world.app, tcp, open: new Set(page.map(uiPath)) });
     await server.start();
     onTestFinished(() => server.stop());
     const status = async (path: string): Promise<number> => (await fetch(`${server.url}${path}`)).status;

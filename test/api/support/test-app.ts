@@ -2,8 +2,8 @@ import type { ApiApp, ApiContext } from '../../../src/api/api-context.ts';
 import { createApp } from '../../../src/api/app.ts';
 import { ChangeFeed } from '../../../src/api/change-feed.ts';
 import { AgentMetrics } from '../../../src/api/metrics/agent-metrics.ts';
-import type { PageFile } from '../../../src/api/routes/page-routes.ts';
 import type { SettingsDocument } from '../../../src/api/routes/settings-routes.ts';
+import type { UIFile } from '../../../src/api/routes/ui-routes.ts';
 import type { Clock } from '../../../src/base/clock.ts';
 import { TestModel } from './model.ts';
 
@@ -25,7 +25,7 @@ const SETTINGS = (): SettingsDocument => ({
 /** Creates a {@link TestApp}. Without settings, it is that of a process that shows a recorded state. */
 export function testApp(
   model: TestModel = new TestModel().fill(),
-  page?: readonly PageFile[],
+  page?: readonly UIFile[],
   clock: Clock = model.clock,
   hasSettings: boolean = true,
 ): TestApp {

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { type Browser, type BrowserContextOptions, chromium, type Page } from 'playwright-core';
 import { beforeAll, expect, onTestFinished } from 'vitest';
-import type { PageFile } from '../../../src/api/routes/page-routes.ts';
+import type { UIFile } from '../../../src/api/routes/ui-routes.ts';
 import { ApiServer } from '../../../src/api/server/api-server.ts';
 import type { Clock } from '../../../src/base/clock.ts';
 import { systemClock } from '../../../src/base/system-clock.ts';
@@ -32,7 +32,7 @@ export const PROGRESS_TIMEOUT_MS = 60_000;
 /** A browser and the built files of the page. */
 export interface Opener {
   /** The files of the page. */
-  readonly files: () => readonly PageFile[];
+  readonly files: () => readonly UIFile[];
   readonly newPage: (options?: BrowserContextOptions) => Promise<Page>;
   /** The page of an agent with this model, at a view. Fails a test with an error of the page or a request to another origin. */
   readonly open: (hash?: string, options?: OpenOptions) => Promise<Opened>;
@@ -63,7 +63,7 @@ const leadTo = (hash: string): string => `new Promise((shown) => {
 
 interface Started {
   readonly browser: Browser;
-  readonly files: readonly PageFile[];
+  readonly files: readonly UIFile[];
 }
 
 /** One for all files of tests in this process: a browser takes a second to start, and ends with the process. */
@@ -80,7 +80,7 @@ async function start(): Promise<Started> {
 /** Builds the page and starts a browser before the tests of a file, if no other file did. */
 export function usePages(): Opener {
   let browser: Browser;
-  let files: readonly PageFile[] = [];
+  let files: readonly UIFile[] = [];
   beforeAll(async () => {
     started ??= start();
     ({ browser, files } = await started);

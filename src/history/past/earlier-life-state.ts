@@ -10,16 +10,16 @@ import type { PastPrefix, TimelineChange } from '../prefix-timeline.ts';
 /** The known effective claim of a key. Undefined if nothing is known; `claim` is undefined if there certainly was none. */
 type Known = { readonly claim: HeldClaim | undefined } | undefined;
 
-/** A claim at the moment, from the newest change before the moment, or else from the oldest change after it. */
-interface NamedClaim {
+/** A writer's claim at the moment, from its newest change before the moment, or else from its oldest change after it. */
+interface WriterClaim {
   readonly claim: HeldClaim | undefined;
   readonly since: number | undefined;
   readonly until: number | undefined;
 }
 
-/** The changes of one key, read newest first. */
-class EndedKey {
-  readonly claims = new Map<string, NamedClaim & { readonly writer: ClaimWriter }>();
+/** The changes of one key in an earlier life, read newest first. */
+class EarlierLifeKey {
+  readonly claims = new Map<string, WriterClaim & { readonly writer: ClaimWriter }>();
   /** The nearest changes of the effective claim: the last one at or before the moment, and the first one after it. */
   #left: TimelineChange | undefined;
   #right: TimelineChange | undefined;
@@ -55,22 +55,22 @@ class EndedKey {
 }
 
 /** The claims on a prefix in an earlier life. */
-export interface EndedPrefix extends PastPrefix {
+export interface EarlierLifePrefix extends PastPrefix {
   /** True if a record proves which claim was visible, or that none was. */
   readonly isKnown: boolean;
 }
 
 /**
- * The claims on a prefix at a moment of a life that has ended. The final claims of such a life are not stored, so only claims
+ * The claims on a prefix at a moment of a life that has state. The final claims of such a life are not stored, so only claims
  * in records are known. A writer's claim is `after` of its newest change before the moment, or else `before` of its oldest
  * later change.
  */
-export class EndedState {
-  readonly #keys: ReadonlyMap<string, EndedKey>;
+export class EarlierLifeState {
+  readonly #keys: ReadonlyMap<string, EarlierLifeKey>;
   #changes = 0;
 
   constructor(keys: readonly string[]) {
-    this.#keys = new Map(keys.map((key) => [key, new EndedKey()]));
+    this.#keys = new Map(keys.map((key) => [key, new EarlierLifeKey()]));
   }
 
   /** False if there is no record of the prefix. */
@@ -85,22 +85,23 @@ export class EndedState {
   }
 
   /** Returns the claims at a time. `isLost` returns true if changes between two times may be missing. */
-  result(ms: number, isLost: (fromMs: number, toMs: number) => boolean): EndedPrefix {
+  result(ms: number, isLost: (fromMs: number, toMs: number) => boolean): EarlierLifePrefix {
     let isKnown = true;
-    let isDecided = false;
+    /** True once the key with the visible claim was found, or could not be determined. */
+    let isSelected = false;
     let since: number | undefined;
     let until: number | undefined;
-    const claims = Array.from(this.#keys, ([key, ended]) => {
-      const known = ended.known(ms, isLost);
+    const claims = Array.from(this.#keys, ([key, state]) => {
+      const known = state.known(ms, isLost);
       // The endpoint is first. If it has a claim, the CIDR is shadowed (I4).
-      if (!isDecided) {
+      if (!isSelected) {
         if (known === undefined) isKnown = false;
-        isDecided = known === undefined || known.claim !== undefined;
-        const { span } = ended;
+        isSelected = known === undefined || known.claim !== undefined;
+        const { span } = state;
         since = Math.max(since ?? 0, span.since ?? 0) || undefined;
         until = Math.min(until ?? Number.POSITIVE_INFINITY, span.until ?? Number.POSITIVE_INFINITY);
       }
-      const named = [...ended.claims.values()].flatMap(({ claim, ...times }) =>
+      const named = [...state.claims.values()].flatMap(({ claim, ...times }) =>
         claim === undefined ? [] : [{ ...claim, since: times.since, until: times.until }],
       );
       const first = known?.claim;

@@ -1,8 +1,8 @@
 import type { ApiApp } from '../api-context.ts';
 
 /** A file of the page. */
-export interface PageFile {
-  /** The path below `/`; see {@link pagePath}. */
+export interface UIFile {
+  /** The path below `/`; see {@link uiPath}. */
   readonly name: string;
   /** Content type without a charset. */
   readonly type: string;
@@ -19,16 +19,14 @@ const HEADERS = {
 };
 
 /** Returns the path that serves a file: `/` for `index.html`, otherwise its name. */
-export function pagePath({ name }: Pick<PageFile, 'name'>): string {
+export function uiPath({ name }: Pick<UIFile, 'name'>): string {
   return name === 'index.html' ? '/' : `/${name}`;
 }
 
 /** Adds the routes of the page. The API server must serve them without a token. */
-export function addPageRoutes(app: ApiApp, files: readonly PageFile[]): void {
+export function addUIRoutes(app: ApiApp, files: readonly UIFile[]): void {
   for (const file of files) {
     const { type, text } = file;
-    app.get(pagePath(file), (c) =>
-      c.body(text, 200, { ...HEADERS, 'content-type': `${type}; charset=utf-8` }),
-    );
+    app.get(uiPath(file), (c) => c.body(text, 200, { ...HEADERS, 'content-type': `${type}; charset=utf-8` }));
   }
 }
