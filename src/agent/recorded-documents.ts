@@ -94,7 +94,7 @@ function byAddress(a: Backend, b: Backend): number {
   return a.address < b.address ? -1 : 1;
 }
 
-/** Returns the clusters of changed backends, for lists. */
+/** Returns the clusters of changed backends, sorted and separated by spaces: the writer of the change. */
 function clustersOf(backends: readonly Backend[]): string {
   return [...new Set(backends.map(({ cluster }) => cluster || 'local'))].sort().join(' ') || 'local';
 }

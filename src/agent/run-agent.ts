@@ -31,7 +31,7 @@ export interface AgentSettings extends ReloadedSettings {
 interface RunningAgent {
   readonly agent: Agent;
   readonly api: AgentApi;
-  /** True if all sources were complete. */
+  /** True if all sources were complete; false if some stalled. */
   readonly complete: boolean;
   readonly reloads: Reloads<AgentSettings> | undefined;
 }
@@ -87,7 +87,7 @@ export interface LoadedSource<T> {
   readonly complete: boolean;
 }
 
-/** Calls `use` with an agent that has completed its initial sync. Stops the agent afterwards. */
+/** Calls `use` with an agent whose initial sync is complete or has stalled. Stops the agent afterwards. */
 export function askMesh<T>(
   options: AgentOptions,
   use: (ask: Ask) => Promise<T>,

@@ -37,7 +37,7 @@ export class DutyReport {
     return { failures: this.#failures, lastFailure: this.#last };
   }
 
-  /** Reports an error and counts it, unless it is a {@link NotReadyError}. */
+  /** Reports an error. Counts it as a failure unless it is a {@link NotReadyError}. */
   add(error: unknown): void {
     const { clock, onFailure } = this.#options;
     if (!(error instanceof NotReadyError)) this.#failures++;

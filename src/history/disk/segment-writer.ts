@@ -21,6 +21,7 @@ interface OpenFile {
   readonly sink: StateSink;
   /** Size of the file. */
   bytes: number;
+  /** Number of bytes of records in the file. */
   records: number;
   /** Version of the written state of the life. */
   state: number;

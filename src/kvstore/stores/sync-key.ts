@@ -27,7 +27,7 @@ export class SyncKey {
   readonly name: string;
   /** The characters of the value that the owner wants; undefined if the key must not exist. */
   wanted: string | undefined;
-  /** The characters of the value that is known to be in the kvstore. */
+  /** The characters of the value that is known to be in the kvstore; undefined if unknown, or if the key does not exist. */
   stored: string | undefined;
   /** True if the value in the kvstore is unknown. The next write compares first. */
   isUnknown = false;
@@ -43,7 +43,7 @@ export class SyncKey {
   unseen: number | undefined;
   /** Number of puts that were stored before the unseen put. */
   order = 0;
-  /** True while the queue has the key. */
+  /** True from the call that queues the key until its last write has settled. */
   isPending = false;
   /** The entry of the queue while the key is due or worked on. */
   entry: WorkEntry<Job> | undefined;
@@ -61,9 +61,7 @@ interface FoundValue {
   readonly lease: LeaseID | undefined;
 }
 
-/**
- * Returns true if the kvstore has the wanted value. A key that is not wanted counts as landed only if it is known not to exist.
- */
+/** Returns true if the kvstore is known to have the wanted value. Always false for a key that must not exist. */
 export function isLanded({ wanted, stored }: SyncKey): boolean {
   return wanted !== undefined && wanted === stored;
 }

@@ -10,8 +10,10 @@ const MAX_EMPTY_PAGES = 4;
  * the walk visits hardly more keys than the page.
  *
  *     last key     p/10.0.15.255
- *     depth 7      p/10.0.1|          next range: up to p/10.0.2
- * The bounds are a guess and affect only the speed, because consecutive ranges have no gap. The depth of the subtree is adapted: one character more if a subtree has several pages, one character less if it has only a part of a page.
+ *     depth 8      p/10.0.1|          next range: up to p/10.0.2
+ *
+ * The bounds are a guess and affect only the speed, because consecutive ranges have no gap. The depth of the subtree is adapted:
+ * one character more if a subtree has several pages, one character less if it has only a part of a page.
  */
 export class PageBounds {
   readonly #prefix: string;
