@@ -33,7 +33,7 @@ export type Uncertainty = (typeof UNCERTAINTIES)[number];
 export interface PastClaim extends HeldClaim {
   /** Canonical key, as in `KeyedEntry`. */
   readonly key: string;
-  /** True for the strongest claim of its key. */
+  /** True for the strongest claim of its key. The claim of a CIDR can be effective and not visible, if the endpoint shadows it. */
   readonly effective: boolean;
   /** Time of the change that set the claim; undefined if it was set before the held changes. */
   readonly since: number | undefined;
@@ -49,11 +49,12 @@ export interface Moment {
   readonly prefix: string;
   /** All claims of that moment, the visible one first. Empty if there were none, or if the moment is not held. */
   readonly claims: readonly PastClaim[];
-  /** The first of `claims`. */
+  /** The visible claim of the prefix: the first of `claims`. */
   readonly effective: PastClaim | undefined;
   readonly decidedBy: DecidingRule | undefined;
-  /** Times between which this claim was effective without interruption; undefined if not held, or if it is effective now. */
+  /** Time from which this claim was effective without interruption; undefined if that is before the held changes. */
   readonly effectiveSince: number | undefined;
+  /** Time until which this claim was effective; undefined if it is effective now. */
   readonly effectiveUntil: number | undefined;
   /** True if `effective` is proven: this claim was effective, or there was none. */
   readonly certain: boolean;
@@ -64,7 +65,7 @@ export interface Moment {
   readonly held: Held;
 }
 
-/** The store that a change came from, and its revision. */
+/** The kvstore or Kubernetes list that a change came from, and its revision. */
 export interface ChangeCause {
   /** Such as `atlantic` or `k8s`. */
   readonly store: string;
@@ -117,8 +118,9 @@ export interface DocumentMoment {
   readonly at: number;
   /** Its JSON fields; undefined if it did not exist, or if the moment is not held. */
   readonly document: PastFields | undefined;
-  /** Times of the changes before and after the moment; undefined if there is none that is held. */
+  /** Time of the last change before the moment; undefined if the history does not contain one. */
   readonly since: number | undefined;
+  /** Time of the first change after the moment; undefined if there is none. */
   readonly until: number | undefined;
   readonly certain: boolean;
   readonly reason: Uncertainty | undefined;
