@@ -8,6 +8,7 @@ import type { Claim } from '../src/ipcache/types.ts';
 import { whatIf } from '../src/whatif/what-if.ts';
 import { testApp } from '../test/api/support/test-app.ts';
 import { expect } from './expect.ts';
+import { collectGarbage } from './meter.ts';
 import { threadMs } from './thread-clock.ts';
 
 /** Budgets of digests, a diff and what-if. */
@@ -116,6 +117,7 @@ function digestCost(
 /** Returns the cost of the first question, for which all keys are read. */
 function firstCost(cache: IPCache): AnswersReport['first'] {
   const digest = new ClaimDigest({ ipcache: cache });
+  collectGarbage();
   const cost = runSteps(digest.read());
   digest.stop();
   return cost;

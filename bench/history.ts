@@ -10,6 +10,7 @@ import { History } from '../src/history/history.ts';
 import { IPCache } from '../src/ipcache/ipcache.ts';
 import type { Claim } from '../src/ipcache/types.ts';
 import { expect } from './expect.ts';
+import { collectGarbage } from './meter.ts';
 import { threadMs } from './thread-clock.ts';
 
 /** Budgets: CPU and memory of a record, number of records in 16 MiB, duration of a question and its longest turn. */
@@ -110,6 +111,7 @@ function live(keys: readonly string[], claims: readonly Claim[], memory: number 
   const history = memory === undefined ? undefined : new History({ ipcache: cache, clock, memory });
   history?.start();
   const each = (work: (i: number) => void): number => {
+    collectGarbage();
     const begun = threadMs();
     for (let n = 0; n < keys.length; n++) work((n * 7919) % keys.length);
     return ((threadMs() - begun) * 1000) / keys.length;
@@ -131,6 +133,7 @@ function withdraw(keys: readonly string[], claims: readonly Claim[], memory: num
   const history =
     memory === undefined ? undefined : new History({ ipcache: cache, clock: new SteppingClock(), memory });
   history?.start();
+  collectGarbage();
   const begun = threadMs();
   let withdrawn = 0;
   for (const step of cache.withdrawSteps(BALTIC)) withdrawn += step;
@@ -171,6 +174,7 @@ async function askDisk(keys: readonly string[], claims: readonly Claim[]): Promi
       for (const key of asked) expect('certain', Number((await history.past.at(key, from))?.certain), 1);
       return (threadMs() - begun) / asked.length;
     };
+    collectGarbage();
     const unchanged = await ask(keys.slice(-QUESTIONS));
     const changedOnce = await ask(once);
     const changedOften = await ask(often);
