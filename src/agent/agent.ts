@@ -238,7 +238,8 @@ export class Agent implements ReadModel, PlayStage {
 
   /**
    * Runs the steps of `first`, then the agent's own steps. Resolves when the initial sync is complete or has timed out, to one
-   * sentence for each incomplete input, or one for all remote clusters if many are incomplete. Throws `InputError` if an input cannot be used. May be called once only.
+   * sentence for each incomplete input, or one for all remote clusters if many are incomplete. Throws `InputError` if an input
+   * cannot be used. May be called once only.
    */
   async start(signal: AbortSignal, first: readonly Step[] = []): Promise<readonly string[]> {
     using timeout = this.#timeout();

@@ -15,7 +15,10 @@ export interface NodeDifference {
   readonly truth: readonly string[];
 }
 
-/** Yields the differences of the nodes that an agent knows from those of the sources. Nodes of other clusters are not compared, unless the sources have them. */
+/**
+ * Yields the differences of the nodes that an agent knows from those of the sources. Nodes of other clusters are not compared,
+ * unless the sources have them.
+ */
 export function* compareNodes(
   truth: Truth,
   listed: readonly ListedNode[],

@@ -58,7 +58,10 @@ export function isCut({ text }: BundleFile): boolean {
   return Buffer.byteLength(text) > MAX_FILE;
 }
 
-/** Returns a tar archive (POSIX ustar), compressed with gzip. Long files are cut at their end. Throws if it exceeds {@link MAX_BUNDLE}. */
+/**
+ * Returns a tar archive (POSIX ustar), compressed with gzip. Long files are cut at their end. Throws if it exceeds
+ * {@link MAX_BUNDLE}.
+ */
 export async function archive(files: readonly BundleFile[], modified: Date): Promise<Buffer> {
   const blocks: Buffer[] = [];
   for (const { name, text } of files) {

@@ -52,7 +52,10 @@ export interface Moment {
   /** The visible claim of the prefix: the first of `claims`. */
   readonly effective: PastClaim | undefined;
   readonly decidedBy: DecidingRule | undefined;
-  /** Time from which this claim was effective without interruption; undefined if that is before the held changes, or if the moment is not held. */
+  /**
+   * Time from which this claim was effective without interruption; undefined if that is before the held changes, or if the moment
+   * is not held.
+   */
   readonly effectiveSince: number | undefined;
   /** Time until which this claim was effective; undefined if it is effective now, or if the moment is not held. */
   readonly effectiveUntil: number | undefined;

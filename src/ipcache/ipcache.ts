@@ -229,7 +229,10 @@ export class IPCache extends CacheReads {
     return Array.from(this.#hosts.of(hostIP), (slot) => this.keyAt(slot));
   }
 
-  /** Returns all claims on the prefix of `key`, strongest first, and the rule that selected the first; `undefined` if `key` is invalid. */
+  /**
+   * Returns all claims on the prefix of `key`, strongest first, and the rule that selected the first; `undefined` if `key` is
+   * invalid.
+   */
   explain(key: string): Explanation | undefined {
     if (!parseKey(key, this.#key)) return undefined;
     const prefix = formatPrefixOf('', this.#key);

@@ -1,6 +1,9 @@
 import type { Label } from './labels.ts';
 
-/** A rule of a filter. It matches labels of a source (empty: any source) whose key starts with a match of the expression (KUBERNETES 28). */
+/**
+ * A rule of a filter. It matches labels of a source (empty: any source) whose key starts with a match of the expression (KUBERNETES
+ * 28).
+ */
 interface LabelRule {
   readonly source: string;
   readonly expression: RegExp;
@@ -75,7 +78,10 @@ function matchLength({ source, expression }: LabelRule, label: Label): number | 
   return expression.exec(label.key)?.[0].length;
 }
 
-/** Selects the labels of an identity (KUBERNETES 28, 29). The operator configures the expressions. They are trusted to terminate quickly. */
+/**
+ * Selects the labels of an identity (KUBERNETES 28, 29). The operator configures the expressions. They are trusted to terminate
+ * quickly.
+ */
 export class LabelFilter {
   readonly #rules: readonly LabelRule[];
   /** True if the configuration has include rules. Labels that match no rule are then dropped. */

@@ -1,7 +1,8 @@
 import { isObject } from '../net/fields.ts';
 
 /**
- * Removes the secrets of a field of a JSON document, as a replacer of `JSON.stringify`. Fields are cleaned before they are quoted, so the document
+ * Removes the secrets of a field of a JSON document, as a replacer of `JSON.stringify`. Fields are cleaned before they are quoted,
+ * so the document
  * stays valid.
  */
 export function cleanField(name: string, value: unknown): unknown {

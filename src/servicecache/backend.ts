@@ -105,7 +105,10 @@ export interface BackendFields extends Partial<Omit<Backend, 'address' | 'ports'
   readonly forZones?: Iterable<string> | undefined;
 }
 
-/** Returns a backend. Defaults: empty fields, weight 100, active (with weight 0: in maintenance), local cluster. Immutable collections are kept, others are copied. */
+/**
+ * Returns a backend. Defaults: empty fields, weight 100, active (with weight 0: in maintenance), local cluster. Immutable
+ * collections are kept, others are copied.
+ */
 export function createBackend(fields: BackendFields): Backend {
   const { address, nodeName = '', zone = '', hostname = '', weight = DEFAULT_WEIGHT, cluster = '' } = fields;
   const state = weight === 0 ? 'maintenance' : (fields.state ?? 'active');

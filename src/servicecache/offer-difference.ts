@@ -56,7 +56,10 @@ export class OrderedMatcher {
 /** Receives the backend of an address in two versions; undefined if a version does not contain it. Returns false to stop. */
 export type VisitDifference = (before: Backend | undefined, after: Backend | undefined) => boolean;
 
-/** Visits the addresses whose backends differ in two versions, until `visit` returns false. Returns true if it visited all. Linear in both. */
+/**
+ * Visits the addresses whose backends differ in two versions, until `visit` returns false. Returns true if it visited all. Linear
+ * in both.
+ */
 export function everyDifference(
   before: OfferedBackends,
   after: OfferedBackends,

@@ -318,7 +318,10 @@ export class PrefixLeaves {
     }
   }
 
-  /** Merges a leaf with the other half of a split. Returns the merged leaf; 0 if they have too many prefixes, or were merged before in this batch. */
+  /**
+   * Merges a leaf with the other half of a split. Returns the merged leaf; 0 if they have too many prefixes, or were merged before
+   * in this batch.
+   */
   #merge(reference: number, hash: number): number {
     const { words } = this.#heap;
     const depth = depthOf(words, reference);

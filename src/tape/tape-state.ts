@@ -75,7 +75,8 @@ export class TapeState {
       if (config !== undefined) yield recorded(...config);
       for (const values of keys.values()) for (const [key, value] of values) yield recorded(key, value);
       for (const resource of COPIED_RESOURCES) {
-        // Of a resource that was followed but not complete, no canary is added. One that was not followed gets one, so that nothing waits for it.
+        // Of a resource that was followed but not complete, no canary is added. One that was not followed gets one, so that nothing
+        // waits for it.
         if (prefixes.has(resource) && !listed.has(resource)) continue;
         const isCache = prefixes.get(resource) === resourcePrefix(resource, store, 'cache');
         yield recorded(syncedKey(store, resource, isCache ? 'cache' : 'state'), EMPTY);

@@ -43,7 +43,8 @@ export async function listenOnSocket(server: Server, path: string): Promise<void
   process.umask(previous);
   await listening;
   try {
-    // On close, libuv deletes the bound path even if another process has put a socket there. So bind a temporary path, and link the path to it.
+    // On close, libuv deletes the bound path even if another process has put a socket there. So bind a temporary path, and link the
+    // path to it.
     const { ino, dev } = await lstat(aside);
     server.once('close', () => {
       const found = lstatSync(path, { throwIfNoEntry: false });

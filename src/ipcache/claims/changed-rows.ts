@@ -55,7 +55,10 @@ export class ChangedRows {
     }
   }
 
-  /** Removes at most `limit` rows and passes each to `onRow`, which must not add rows. Returns their number: below `limit` if none is left. */
+  /**
+   * Removes at most `limit` rows and passes each to `onRow`, which must not add rows. Returns their number: below `limit` if none
+   * is left.
+   */
   take(limit: number, onRow: (row: number) => void): number {
     let taken = 0;
     while (this.#pageCount > 0) {

@@ -16,7 +16,10 @@ export interface MemoryApiServerOptions {
   readonly clock: Clock;
   /** The served kinds. Default: those of a cluster with Cilium. */
   readonly types?: readonly ResourceType[] | undefined;
-  /** If true, a kind without writes follows the resource versions of other kinds and receives bookmarks, as in Kubernetes 1.34. Default: false. */
+  /**
+   * If true, a kind without writes follows the resource versions of other kinds and receives bookmarks, as in Kubernetes 1.34.
+   * Default: false.
+   */
   readonly idleProgress?: boolean | undefined;
   /** If true, a watch may start with all objects (`sendInitialEvents`), as in Kubernetes 1.32. Default: false. */
   readonly streamingLists?: boolean | undefined;

@@ -12,7 +12,8 @@ import type { ValueLimits } from './value.ts';
 
 /*
  * A scanner for the bytes that Go writes for an `IPIdentityPair`: fields in this order, no white space, no escapes, ASCII only.
- * Almost all values of a mesh have this form. The scanner takes a quarter of the time of `JSON.parse` and creates only the objects of the result. All other values are read by the general decoder, which also reports why a value is rejected.
+ * Almost all values of a mesh have this form. The scanner takes a quarter of the time of `JSON.parse` and creates only the objects
+ * of the result. All other values are read by the general decoder, which also reports why a value is rejected.
  */
 
 const QUOTE = 0x22;

@@ -17,7 +17,10 @@ const NO_USERS = 'authentication is not enabled';
 
 const passThrough = (bytes: Buffer): Buffer => bytes;
 
-/** Returns a call in the encoding of etcd3. Loads etcd3 on demand, because this takes 150 ms and a client without a user does not need it. */
+/**
+ * Returns a call in the encoding of etcd3. Loads etcd3 on demand, because this takes 150 ms and a client without a user does not
+ * need it.
+ */
 async function encoded<T>(service: EtcdService, method: string, payload: object): Promise<UnaryCall<T>> {
   const { encodedCall } = await import('./etcd-definitions.ts');
   return encodedCall<T>(service, method, payload);

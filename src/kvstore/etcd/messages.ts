@@ -16,7 +16,8 @@ import type {
 import { WireKeyValue } from '../session/wire-key-value.ts';
 
 /*
- * A handwritten codec for the range, watch and keepalive messages of etcd (etcd 3.4 `rpc.proto`, `kv.proto`). Almost all traffic consists of these messages. Decoding takes a sixth of the time of the generated decoder (ETCD.md).
+ * A handwritten codec for the range, watch and keepalive messages of etcd (etcd 3.4 `rpc.proto`, `kv.proto`). Almost all traffic
+ * consists of these messages. Decoding takes a sixth of the time of the generated decoder (ETCD.md).
  */
 
 const EMPTY = new Uint8Array(0);

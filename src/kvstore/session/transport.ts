@@ -4,7 +4,8 @@ import type { KeyRange } from '../codec/key-range.ts';
  * The transport port: the operations of a kvstore server, in the terms of etcd. All handling of faults (listing, watching, leases,
  * locks, stores) is above this port, because a transport only carries requests. `memory/` and `etcd/` implement it.
  *
- * Every method rejects only with a `KvstoreError`. A transport may reconnect, but it never retries a request and never resumes a watch: it reports the failure to its caller.
+ * Every method rejects only with a `KvstoreError`. A transport may reconnect, but it never retries a request and never resumes a
+ * watch: it reports the failure to its caller.
  */
 
 /**

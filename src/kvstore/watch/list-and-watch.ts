@@ -71,7 +71,8 @@ const REREAD_SHARE = 1 / 50;
  *     open a stream ─► bring the known keys up to date, from the server of that stream ─► follow the stream
  *       from the cursor      prove that the server has the same history (`proveHistory`)
  *       from now on          read unknown keys, compare the others (`sync`)
- * A server that is restored from a backup ends its streams. While a stream is open, reads from its server and its events are therefore from one history. No read has to be repeated, and keys that were listed before a failure are kept.
+ * A server that is restored from a backup ends its streams. While a stream is open, reads from its server and its events are
+ * therefore from one history. No read has to be repeated, and keys that were listed before a failure are kept.
  * - A watch stores the mod revision of every key and derives event types from it, not from the server.
  * - A watch resumes after the last received *event*, never after the revision of a header, which can be later.
  * - A key counts as known when its event is queued, so the queue is part of the state.

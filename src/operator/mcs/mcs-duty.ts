@@ -81,7 +81,8 @@ const MAX_WRITES = 8;
  *     exports of other clusters ─┐
  *     ServiceExport, Service ────┼─► merge ─► plan ─► one write after the other
  *     ServiceImport, derived ────┘
- * Writes only objects that differ. If a cluster does not export a name any more, its export is removed only after the exports of the cluster were received completely.
+ * Writes only objects that differ. If a cluster does not export a name any more, its export is removed only after the exports of
+ * the cluster were received completely.
  */
 export class McsDuty implements Duty {
   readonly name = 'mcs-api';

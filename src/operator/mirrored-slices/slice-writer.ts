@@ -85,7 +85,8 @@ const COMPARE_WEIGHT = 128;
  *     source: wanted slice of a key ─┐
  *                                    ├─► difference ─► create, update, delete
  *     server: known slice of a key ──┘
- * Writes only slices that differ, and no slice more than once a second. Slices of other programs are not changed. Nothing is written before the inputs of this cluster and the slices on the server are complete.
+ * Writes only slices that differ, and no slice more than once a second. Slices of other programs are not changed. Nothing is
+ * written before the inputs of this cluster and the slices on the server are complete.
  */
 export class SliceWriter implements Duty {
   readonly name: string;

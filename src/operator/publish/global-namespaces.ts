@@ -79,7 +79,8 @@ interface NamespaceSays {
  *
  *     Namespaces ─► wanted ──┬─► identities: put first, deleted last ─► keys of CiliumIdentities
  *                            └─► others ─────────────────────────────► keys of endpoints and services
- * The second step of a change waits until the kvstore has all writes of the first step. A published address therefore never refers to an identity that the change has removed.
+ * The second step of a change waits until the kvstore has all writes of the first step. A published address therefore never refers
+ * to an identity that the change has removed.
  */
 export class GlobalNamespaces implements Duty {
   readonly name = 'namespaces';
@@ -131,8 +132,8 @@ export class GlobalNamespaces implements Duty {
   }
 
   /**
-   * Adds the keys of a producer, which are reviewed when a namespace changes. For a changed object, the producer calls {@link
-   * exports} itself.
+   * Adds the keys of a producer, which are reviewed when a namespace changes. For a changed object, the producer calls
+   * {@link exports} itself.
    */
   join(member: NamespacedKeys): () => void {
     this.#members.add(member);

@@ -81,7 +81,8 @@ interface Run {
  * A duty that keeps the keys of one resource equal to Kubernetes objects:
  *
  *     objects ─► desired value of each key (pure) ─► PublishedPrefix ─► kvstore
- * A run does not use the state of earlier runs. Keys of earlier runs are kept until all objects are listed. Then keys without an object are deleted, and the canary is written.
+ * A run does not use the state of earlier runs. Keys of earlier runs are kept until all objects are listed. Then keys without an
+ * object are deleted, and the canary is written.
  */
 export class Producer implements Duty {
   readonly name: string;
@@ -203,7 +204,10 @@ export function followKind<T>(
   };
 }
 
-/** Returns inputs that are complete once the given inputs and the namespaces are complete. If a namespace changes, `values` are reviewed. */
+/**
+ * Returns inputs that are complete once the given inputs and the namespaces are complete. If a namespace changes, `values` are
+ * reviewed.
+ */
 export function withNamespaces(
   inputs: FollowedInputs,
   stage: ExportStage,

@@ -55,7 +55,8 @@ export interface PublishedPrefixStatus extends PublishedKeys {
  * Keeps the keys below a prefix equal to those that the owner sets (OPERATOR 7, 9, 10, 13). Earlier runs may have left keys,
  * and others may write there:
  * - Desired keys are put, and put again if they are lost with a lease or if another client overwrites or deletes them.
- * - When the content is complete ({@link PublishedPrefix.markSynced}), keys of earlier runs are deleted, then the canary is written. Before that, only keys published in this run are deleted.
+ * - When the content is complete ({@link PublishedPrefix.markSynced}), keys of earlier runs are deleted, then the canary is
+ *   written. Before that, only keys published in this run are deleted.
  *
  * A reader therefore never loses content that is published both in the previous run and in this run.
  */
