@@ -69,8 +69,8 @@ export const SIGNAL: Check = objectWith({ addEventListener: FUNCTION, removeEven
  * method runs; without the check a `TypeError` would end the method halfway. This is for programming errors. Bad *data* gets an
  * outcome or a rejection from the method itself. Costs about 20 ns per call.
  *
- * A wrapper throws at the call. An assertion inside an async method rejects later, and one inside a generator throws at the first
- * `next`; a quarter of the checked methods are of these kinds, and each would need a second method.
+ * The methods are wrapped because a wrapper throws at the call. An assertion inside an async method would reject later, and one
+ * inside a generator would throw at the first `next`.
  *
  * @param checks the checks of each method by argument name, in order
  */

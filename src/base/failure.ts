@@ -47,6 +47,7 @@ export function messageOf(thrown: unknown): string {
   if (!(thrown instanceof Error)) return String(thrown);
   const { code, address, port, hostname }: NodeJSError = thrown;
   if (!('syscall' in thrown) || typeof code !== 'string') return thrown.message;
+  // The message of an unknown code is `CODE: text, open '/path'`.
   const text =
     systemErrorText(code) ?? thrown.message.replace(`${code}: `, '').replace(/, [a-z]+( '.*)?$/s, '');
   const where =

@@ -26,7 +26,7 @@ export function followSignal(signal: AbortSignal, controller: AbortController): 
 
 /**
  * A signal that fires when one of several signals fires, until it is disposed of. Unlike `AbortSignal.any`, it leaves no entry in
- * them.
+ * those signals.
  */
 export class EitherSignal implements Disposable {
   readonly signal: AbortSignal;

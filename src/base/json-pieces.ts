@@ -44,8 +44,9 @@ class LargeContainer {
   readonly #depth: number;
   readonly #open: string;
   readonly #close: string;
-  /** Start of the text that has not been parsed, and start of the current member. */
+  /** Start of the members that have been scanned and not parsed. */
   #pending: number;
+  /** Start of the current member. */
   #member: number;
   /** Index of the colon after the name of the current member. */
   #colon = -1;

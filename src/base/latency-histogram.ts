@@ -23,10 +23,10 @@ export function quantileBound(statuses: readonly LatencyStatus[], share: number)
   );
   const total = counts.reduce((sum, count) => sum + count, 0);
   if (total === 0) return undefined;
-  let rest = total;
+  let within = 0;
   for (const [at, count] of counts.entries()) {
-    rest -= count;
-    if (total - rest >= total * share) return LATENCY_BOUNDS_MS[at] ?? null;
+    within += count;
+    if (within >= total * share) return LATENCY_BOUNDS_MS[at] ?? null;
   }
   return null;
 }
@@ -36,11 +36,12 @@ export class LatencyHistogram {
   readonly #counts = new Array<number>(LATENCY_BOUNDS_MS.length + 1).fill(0);
   #sumMs = 0;
 
-  add(ms: number, times = 1): void {
+  /** Counts `times` durations of the same length. */
+  add(durationMs: number, times = 1): void {
     let at = 0;
-    while (ms > (LATENCY_BOUNDS_MS[at] ?? Number.POSITIVE_INFINITY)) at++;
+    while (durationMs > (LATENCY_BOUNDS_MS[at] ?? Number.POSITIVE_INFINITY)) at++;
     this.#counts[at] = (this.#counts[at] ?? 0) + times;
-    this.#sumMs += ms * times;
+    this.#sumMs += durationMs * times;
   }
 
   status(): LatencyStatus {

@@ -66,15 +66,16 @@ class Line {
 }
 
 /**
- * Limits the rate of calls and keeps their order, so that a thousand clients do not overload a kvstore that has just returned. A
- * burst has at most the calls of one second, and at least one; later calls are evenly spaced.
+ * Limits the rate of calls and keeps their order, so that a thousand clients do not overload a kvstore that has just returned.
+ * After a burst, calls are evenly spaced.
  */
 export class RateLimit {
   readonly #clock: Clock;
   readonly #options: RateLimitOptions;
   #bootstrapped = false;
-  /** Scheduled time of the next call if calls are evenly spaced; at most one second in the past, which limits a burst. */
+  /** Scheduled time of the next call if calls are evenly spaced. How far it may lie in the past limits a burst. */
   #next: number;
+  /** Callers that wait for their scheduled time. */
   readonly #line: Line;
   /** Fires at the turn of the first caller. */
   #timer: Timer | undefined;
@@ -90,7 +91,7 @@ export class RateLimit {
     clock: Clock,
     aborted: AbortedError = () => Object.assign(new Error('the call was aborted'), { code: 'aborted' }),
   ) {
-    const { qps = 1, bootstrapQps = qps, maxInflight = 1 } = options;
+    const { qps = 1, bootstrapQps = qps, maxInflight = 1 } = options; // an absent limit is valid
     assert(qps > 0 && bootstrapQps > 0, `a rate must be above 0: ${qps}, ${bootstrapQps}`);
     assert(maxInflight >= 1, `maxInflight must be at least 1: ${maxInflight}`);
     this.#clock = clock;
@@ -117,7 +118,7 @@ export class RateLimit {
     }
   }
 
-  /** Resolves when it is the caller's turn. Rejects if the signal fires first. */
+  /** Resolves when it is the caller's turn. Rejects if the signal fires first. `maxInflight` does not apply. */
   async turn(signal?: AbortSignal): Promise<void> {
     const turn = this.#line.join(signal);
     this.#serve();
@@ -154,6 +155,7 @@ export class RateLimit {
     return this.#options.qps ?? Number.POSITIVE_INFINITY;
   }
 
+  /** Milliseconds between two evenly spaced calls. */
   get #step(): number {
     return 1000 / (this.#bootstrapped ? this.#qps : (this.#options.bootstrapQps ?? this.#qps));
   }
@@ -162,11 +164,12 @@ export class RateLimit {
     return this.#inflight >= Math.floor(this.#options.maxInflight ?? Math.max(1, this.#qps));
   }
 
-  /** Returns the time until the next turn. */
+  /** Returns the milliseconds until the next turn; 0 or less if it is due. */
   #wait(): number {
     const now = this.#clock.now();
     const { burst = 1000 / this.#step } = this.#options;
-    this.#next = Math.max(this.#next, now + Math.min(0, (1 - burst) * this.#step));
+    const earliest = now - Math.max(0, burst - 1) * this.#step; // `burst` calls are due if scheduled from then on
+    this.#next = Math.max(this.#next, earliest);
     return this.#next - now;
   }
 

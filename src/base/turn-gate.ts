@@ -41,10 +41,11 @@ const SLICES_PER_TURN = 8;
 export class TurnGate {
   readonly #options: TurnGateOptions;
   readonly #waiting = new KeyedQueue<Piece>();
+  /** Weight of the pieces that this turn has started. */
   #spent = 0;
+  /** When this turn began, by `#now`. */
   #begun = 0;
-  /** True if the next turn is scheduled. */
-  #turning = false;
+  #isTurnScheduled = false;
 
   constructor(options: TurnGateOptions) {
     this.#options = options;
@@ -124,18 +125,18 @@ export class TurnGate {
   #do({ weight, run }: Piece): void {
     if (this.#spent === 0 && this.#options.activeMs === undefined) this.#begun = this.#now();
     this.#spent += Math.max(1, weight);
-    this.#askForTurn();
+    this.#scheduleTurn();
     run();
   }
 
-  #askForTurn(): void {
-    if (this.#turning) return;
-    this.#turning = true;
+  #scheduleTurn(): void {
+    if (this.#isTurnScheduled) return;
+    this.#isTurnScheduled = true;
     this.#options.nextTurn(() => this.#turn());
   }
 
   #turn(): void {
-    this.#turning = false;
+    this.#isTurnScheduled = false;
     this.#spent = 0;
     while (this.#hasRoom()) {
       const next = this.#waiting.shift();

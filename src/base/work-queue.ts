@@ -20,6 +20,7 @@ export interface EntryTable<K> {
 }
 
 interface Delay {
+  /** When the delay ends, by {@link Clock.now}. */
   readonly at: number;
   readonly timer: Timer;
 }
@@ -28,11 +29,10 @@ interface Delay {
 export interface WorkEntry<K> extends Link<WorkEntry<K>> {
   readonly key: K;
   isWorking: boolean;
-  /** While the key is worked on, the time when it is due again. */
+  /** When the key is due again after the present work; {@link NEVER} if it was not added since the work began. */
   dueAt: number;
 }
 
-/** The next due time of a key in work that was not added again since the work began. */
 const NEVER = Number.POSITIVE_INFINITY;
 const BACKOFF: Backoff = { baseMs: 100, capMs: 60_000 };
 
@@ -89,7 +89,7 @@ export class WorkQueue<K> {
     yield* this.#delayed.keys();
   }
 
-  /** Makes a key due now. Its delay ends. */
+  /** Makes a key due now; ends its delay. A key that is worked on is queued by `done`. */
   add(key: K): void {
     const known = this.#entries.get(key);
     if (known !== undefined) {
@@ -160,8 +160,8 @@ export class WorkQueue<K> {
   }
 
   /**
-   * Ends the work on a key. If it was added during the work, appends it to the queue again. Returns true if the key has left the
-   * queue.
+   * Ends the work on a key. If the key was added during the work, appends it to the queue again. Returns true if the key has left
+   * the queue; false also if nothing works on the key.
    */
   done(key: K): boolean {
     const entry = this.#entries.get(key);
