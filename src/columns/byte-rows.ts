@@ -23,14 +23,16 @@ function hashOf(bytes: Uint8Array, from: number, to: number, seed: number): numb
 /** The texts of a page of rows, one after the other, each after its length. Deleted texts leave gaps until the page is full. */
 class TextPage {
   bytes: Uint8Array;
+  /** Number of bytes up to the end of the last text. */
   used = 0;
+  /** Number of bytes of the texts, without gaps. */
   live = 0;
 
   constructor(capacity: number) {
     this.bytes = new Uint8Array(capacity);
   }
 
-  /** Returns the position and the length of the text at `offset`. */
+  /** Returns the position of the text whose length is at `offset`. */
   startOf(offset: number): number {
     return (this.bytes[offset] ?? 0) > SHORT ? offset + 5 : offset + 1;
   }
@@ -77,6 +79,7 @@ export class ByteRows {
    * its page, plus one; 0 if the row is free. The last column is the next row with the same hash, or the next free row.
    */
   readonly rows: Int32Rows;
+  /** The last two columns. */
   readonly #text: number;
   readonly #link: number;
   readonly #seed: number;
@@ -172,36 +175,36 @@ export class ByteRows {
   }
 
   /** Returns a page of texts with room for `size` bytes at its end. */
-  #pageWithRoom(at: number, size: number): TextPage {
-    const page = this.#pages[at];
+  #pageWithRoom(pageIndex: number, size: number): TextPage {
+    const page = this.#pages[pageIndex];
     if (page === undefined) {
       const typical = this.#pages.at(-1)?.used ?? FIRST_BYTES; // the previous page is full
       const first = new TextPage(Math.max(typical, size));
-      this.#pages[at] = first;
+      this.#pages[pageIndex] = first;
       return first;
     }
-    if (page.used + size > page.bytes.length) this.#makeRoom(page, at, page.live + size);
+    if (page.used + size > page.bytes.length) this.#makeRoom(page, pageIndex, page.live + size);
     return page;
   }
 
   /** Replaces the array of a page by one with room for `bytes`, without gaps. */
-  #makeRoom(page: TextPage, at: number, bytes: number): void {
+  #makeRoom(page: TextPage, pageIndex: number, bytes: number): void {
     const old = page.bytes;
     page.bytes = new Uint8Array(Math.ceil(GROWTH * bytes));
     if (page.live === page.used) {
       page.bytes.set(old.subarray(0, page.used));
       return;
     }
-    const from = new TextPage(0);
-    from.bytes = old;
+    const oldPage = new TextPage(0);
+    oldPage.bytes = old;
     page.used = 0;
     page.live = 0;
-    const end = Math.min(this.#limit, (at + 1) << PAGE_BITS);
-    for (let row = at << PAGE_BITS; row < end; row++) {
+    const end = Math.min(this.#limit, (pageIndex + 1) << PAGE_BITS);
+    for (let row = pageIndex << PAGE_BITS; row < end; row++) {
       const offset = this.rows.get(row, this.#text) - 1;
       if (offset < 0) continue;
-      const start = from.startOf(offset);
-      this.rows.set(row, this.#text, page.append(old, start, start + from.lengthAt(offset)) + 1);
+      const start = oldPage.startOf(offset);
+      this.rows.set(row, this.#text, page.append(old, start, start + oldPage.lengthAt(offset)) + 1);
     }
   }
 

@@ -40,16 +40,14 @@ export class Int32Rows {
       const rows = this.#pages.count === 0 ? this.#firstRows : PAGE_ROWS;
       this.#pages.push(new Int32Array(rows * this.stride));
     }
-    for (let first = this.#pages.at(0); first !== undefined && this.#isShort(first, row); ) {
+    let first = this.#pages.at(0) ?? NO_PAGE;
+    const words = Math.min(row + 1, PAGE_ROWS) * this.stride;
+    while (first.length < words) {
       const longer = new Int32Array(2 * first.length);
       longer.set(first);
       this.#pages.replace(0, longer);
       first = longer;
     }
-  }
-
-  #isShort({ length }: Int32Array, row: number): boolean {
-    return length < PAGE_ROWS * this.stride && length <= row * this.stride;
   }
 
   /** Returns the integer in `column` of `row`, or 0 if the row does not exist. */
