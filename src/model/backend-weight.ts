@@ -1,4 +1,4 @@
-/** The annotation of an EndpointSlice with the weight of all its backends (1.20). 0 is maintenance. */
+/** The annotation of an EndpointSlice with the weight of all its backends (1.20). Weight 0: in maintenance. */
 export const WEIGHT_ANNOTATION = 'service.cilium.io/weight';
 
 /** The weight of a backend whose slice has no weight, as in Cilium. */

@@ -28,6 +28,7 @@ export interface ClusterService extends ClusterServiceKey {
   readonly selector: ReadonlyMap<string, string>;
   /** Host names by backend address; undefined if the writer's version does not publish them. */
   readonly hostnames?: ReadonlyMap<string, string> | undefined;
+  /** Zones by backend address; undefined if the writer's version does not publish them. */
   readonly zones?: ReadonlyMap<string, BackendZone> | undefined;
   readonly includeExternal: boolean;
   /** If false, the cluster offers no backends, as if it had deleted the service. True if the writer's version has no such field. */

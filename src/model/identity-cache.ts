@@ -51,6 +51,7 @@ export class IdentityCache {
     for (const [id, { labels }] of this.#byID) yield [id, labels];
   }
 
+  /** Adds an identity, or replaces its labels. */
   upsert(id: NumericIdentity, labels: Labels): void {
     const key = formatLabels(labels);
     if (this.#byID.get(id)?.key === key) return;
@@ -62,7 +63,7 @@ export class IdentityCache {
     else this.#byLabels.set(key, this.#with(others, id));
   }
 
-  /** Returns true if the identity was known. */
+  /** Removes an identity. Returns true if it was in the cache. */
   delete(id: number): boolean {
     const entry = this.#byID.get(id);
     if (entry === undefined) return false;
@@ -80,6 +81,7 @@ export class IdentityCache {
     this.#byLabels.clear();
   }
 
+  /** Returns a list of the numbers with the same labels as `id`, and `id`. */
   #with(
     others: NumericIdentity | SortedList<NumericIdentity>,
     id: NumericIdentity,

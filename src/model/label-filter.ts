@@ -21,7 +21,7 @@ export interface LabelPrefix {
 
 /** Configuration of a {@link LabelFilter} (KUBERNETES 28). */
 export interface LabelFilterOptions {
-  /** Replaces the built-in rules. It should contain `reserved:.*`. */
+  /** Replaces the built-in rules. A rule should include the labels of the source `reserved`. */
   readonly file?: readonly LabelPrefix[] | undefined;
   /** Rules that are appended to the built-in rules or to the file: `[!][source:]regex`. */
   readonly rules?: readonly string[] | undefined;
@@ -79,8 +79,8 @@ function matchLength({ source, expression }: LabelRule, label: Label): number | 
 }
 
 /**
- * Selects the labels of an identity (KUBERNETES 28, 29). The operator configures the expressions. They are trusted to terminate
- * quickly.
+ * Selects the labels of an identity (KUBERNETES 28, 29). The expressions are trusted to terminate quickly, because they come from
+ * the configuration.
  */
 export class LabelFilter {
   readonly #rules: readonly LabelRule[];

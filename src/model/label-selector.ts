@@ -38,11 +38,10 @@ function isName(text: string): boolean {
 }
 
 function isKey(text: string): boolean {
-  const at = text.indexOf('/');
-  const prefix = text.slice(0, Math.max(at, 0));
-  return (
-    isName(text.slice(at + 1)) && (at < 0 || (prefix.length <= MAX_PREFIX_LENGTH && SUBDOMAIN.test(prefix)))
-  );
+  const slash = text.indexOf('/');
+  if (slash < 0) return isName(text);
+  const prefix = text.slice(0, slash);
+  return isName(text.slice(slash + 1)) && prefix.length <= MAX_PREFIX_LENGTH && SUBDOMAIN.test(prefix);
 }
 
 /** Returns the value as an integer of 64 bits; undefined if it is not such an integer. */
@@ -52,7 +51,7 @@ function integerOf(text: string): bigint | undefined {
   return value >= -INT64 && value < INT64 ? value : undefined;
 }
 
-/** Reads a selector from left to right. The end of the text is the token `''`. */
+/** Reads a selector from left to right. After the last token, the next token is `''`. */
 class SelectorReader {
   readonly #tokens: readonly string[];
   #at = 0;
@@ -97,10 +96,9 @@ class SelectorReader {
     const token = this.#take();
     const operator = OPERATORS.get(token) ?? this.#expected('an operator', token);
     const values = token === 'in' || token === 'notin' ? this.#set() : new Set([this.#value()]);
-    for (const value of values) {
-      const isInteger = operator !== 'greater' && operator !== 'less';
-      if (!isInteger && integerOf(value) === undefined) this.#expected('an integer', value);
-    }
+    const isComparison = operator === 'greater' || operator === 'less';
+    for (const value of values)
+      if (isComparison && integerOf(value) === undefined) this.#expected('an integer', value);
     return { key, operator, values };
   }
 
