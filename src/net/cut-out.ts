@@ -1,7 +1,7 @@
 import { wordMask } from './address-words.ts';
 import { Prefix } from './prefix.ts';
 
-/** Returns the upper half of a prefix that is not a single address: its next bit is 1. */
+/** Returns the upper half of a prefix that is not a single address: the bit after the prefix is 1. */
 function upperHalf({ family, w0, w1, w2, w3, length }: Prefix): Prefix {
   const words = [w0, w1, w2, w3];
   const bit = length % 32;
@@ -12,27 +12,27 @@ function upperHalf({ family, w0, w1, w2, w3, length }: Prefix): Prefix {
 }
 
 /**
- * Subtracts prefixes from a prefix and returns the minimal remainder, ordered by address, at most its first `most` prefixes.
- * Returns an empty list if the others cover the prefix. Prefixes outside of it are ignored. Each of the others costs one step,
- * and adds at most one prefix, for each bit that it is longer.
+ * Subtracts prefixes from a prefix, all in address space 0. Returns the minimal remainder, ordered by address, at most its first
+ * `maxPrefixes` prefixes; an empty list if the others cover the prefix. Prefixes outside of it are ignored. One of the others that
+ * is n bits longer costs n steps and adds at most n prefixes.
  */
 export function cutOut(
   prefix: Prefix,
   others: readonly Prefix[],
-  most: number = Number.POSITIVE_INFINITY,
+  maxPrefixes: number = Number.POSITIVE_INFINITY,
 ): readonly Prefix[] {
   const remaining: Prefix[] = [];
-  cutInto(remaining, prefix, others, most);
+  cutInto(remaining, prefix, others, maxPrefixes);
   return remaining;
 }
 
-function cutInto(remaining: Prefix[], prefix: Prefix, others: readonly Prefix[], most: number): void {
-  if (remaining.length >= most || others.some((other) => other.contains(prefix))) return;
+function cutInto(remaining: Prefix[], prefix: Prefix, others: readonly Prefix[], maxPrefixes: number): void {
+  if (remaining.length >= maxPrefixes || others.some((other) => other.contains(prefix))) return;
   const within = others.filter((other) => prefix.contains(other));
   if (within.length === 0) {
     remaining.push(prefix);
     return;
   }
-  cutInto(remaining, new Prefix(prefix, prefix.length + 1), within, most);
-  cutInto(remaining, upperHalf(prefix), within, most);
+  cutInto(remaining, new Prefix(prefix, prefix.length + 1), within, maxPrefixes); // the lower half
+  cutInto(remaining, upperHalf(prefix), within, maxPrefixes);
 }

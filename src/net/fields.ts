@@ -67,7 +67,7 @@ export function decodeWith<T>(at: string, read: (drop: RejectField<undefined>) =
   }
 }
 
-/** Like {@link decodeWith}, for an input that is read in steps. */
+/** Like {@link decodeWith}, for an input that is read in steps. The dropped parts are counted when `read` has ended. */
 export function* decodeInSteps<T>(
   at: string,
   read: (drop: RejectField<undefined>) => Generator<undefined, T>,
@@ -110,8 +110,8 @@ const NO_FIELDS: object = {};
 /**
  * The reader of untrusted data: the fields of an object, or the elements of a list, returned by `JSON.parse` or a YAML parser.
  * It reads own properties only, so that no name (`__proto__`, `constructor`) reaches a prototype. A field that is absent or
- * null is `undefined` and never rejected. An invalid field is passed to `reject` with its path and value. Paths are built only
- * for rejected fields; a read costs one property lookup.
+ * null is `undefined`; only `text` and `item` reject it. An invalid field is passed to `reject` with its path and value. Paths are
+ * built only for rejected fields; a read costs one property lookup.
  */
 export class Fields<R extends undefined> {
   readonly #container: Readonly<Record<string | number, unknown>>;
@@ -133,14 +133,14 @@ export class Fields<R extends undefined> {
     this.#name = name;
   }
 
-  /** Returns the fields of `value`, which must be an object. `label` is the field name in the rejection otherwise. */
+  /** Returns the fields of `value`. If it is not an object, rejects it; `label` is the field of the rejection. */
   static of<R extends undefined>(value: unknown, reject: RejectField<R>, label: string): Fields<R> | R {
     return isObject(value)
       ? new Fields(value, reject)
       : reject('wrong-type', label, value, 'must be an object');
   }
 
-  /** Returns the elements of `value`, which must be a list. See {@link Fields.of}. */
+  /** Like {@link Fields.of}, for the elements of a list. */
   static ofList<R extends undefined>(value: unknown, reject: RejectField<R>, label: string): Fields<R> | R {
     if (Array.isArray(value)) return new Fields(value, reject);
     return reject('wrong-type', label, value, 'must be a list');
@@ -239,7 +239,7 @@ export class Fields<R extends undefined> {
     return this.reject(name, 'wrong-family', `must be an IPv${family} address`, address);
   }
 
-  /** Returns a CIDR (an address with a length) in canonical form. Surrounding white space is ignored. */
+  /** Returns a CIDR (an address with a length) in canonical form. Surrounding white space is ignored. An empty string is invalid. */
   cidr(name: string | number): string | undefined {
     const text = this.string(name)?.trim();
     if (text === undefined) return undefined;
@@ -257,20 +257,20 @@ export class Fields<R extends undefined> {
     return this.#objectOf(name, this.value(name));
   }
 
-  /** Returns a nested object as a map with at most `most` names; an empty map if it is absent or rejected. */
-  map(name: string | number, most: number = Number.POSITIVE_INFINITY): Fields<R> {
+  /** Returns a nested object as a map with at most `maxSize` names; an empty map if it is absent or rejected. */
+  map(name: string | number, maxSize: number = Number.POSITIVE_INFINITY): Fields<R> {
     const map = this.object(name) ?? this.#nested(name, NO_FIELDS);
-    if (most === Number.POSITIVE_INFINITY || map.size <= most) return map; // `size` allocates a list of the names
-    this.reject(name, 'too-many', `must have at most ${most}`, `${map.size} entries`);
+    if (maxSize === Number.POSITIVE_INFINITY || map.size <= maxSize) return map; // `size` allocates a list of the names
+    this.reject(name, 'too-many', `must have at most ${maxSize}`, `${map.size} entries`);
     return this.#nested(name, NO_FIELDS);
   }
 
-  /** Returns a nested list of at most `most` elements; an empty list if it is absent or rejected. */
-  list(name: string | number, most: number = Number.POSITIVE_INFINITY): Fields<R> {
+  /** Returns a nested list of at most `maxSize` elements; an empty list if it is absent or rejected. */
+  list(name: string | number, maxSize: number = Number.POSITIVE_INFINITY): Fields<R> {
     const value = this.value(name) ?? NO_ITEMS;
     if (!Array.isArray(value)) this.reject(name, 'wrong-type', 'must be a list', value);
-    else if (value.length > most)
-      this.reject(name, 'too-many', `must have at most ${most}`, `${value.length} elements`);
+    else if (value.length > maxSize)
+      this.reject(name, 'too-many', `must have at most ${maxSize}`, `${value.length} elements`);
     else return this.#nested(name, value);
     return this.#nested(name, NO_ITEMS);
   }
@@ -285,9 +285,9 @@ export class Fields<R extends undefined> {
     return items;
   }
 
-  /** Returns a map of at most `most` strings, such as labels. Entries that are not strings are rejected one by one. */
-  strings(name: string | number, most?: number): Map<string, string> {
-    const map = this.map(name, most);
+  /** Returns a map of at most `maxSize` strings, such as labels. Entries that are not strings are rejected one by one. */
+  strings(name: string | number, maxSize?: number): Map<string, string> {
+    const map = this.map(name, maxSize);
     const strings = new Map<string, string>();
     for (const key of map.names) {
       const value = map.string(key);

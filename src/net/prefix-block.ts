@@ -15,6 +15,7 @@ const NONE = -1;
  * many cache misses overlap; if it also parses, they do not.
  */
 export class PrefixBlock {
+  /** The address of each key, four words. */
   readonly #words = new Int32Array(4 * BLOCK_KEYS);
   /** Length, form, family and address space of each key; {@link NONE} if there is no key. */
   readonly #shapes: Int32Array = new Int32Array(BLOCK_KEYS).fill(NONE);
@@ -43,12 +44,12 @@ export class PrefixBlock {
   isScattered(count: number): boolean {
     let neighbours = 0;
     for (let at = 1; at < count; at++) {
-      const unlike = (this.#words[4 * at] ?? 0) ^ (this.#words[4 * at - 4] ?? 0);
-      const isWide = ((this.#shapes[at] ?? 0) & IPV6) !== 0;
-      const follows = isWide
-        ? unlike === 0 && this.#words[4 * at + 1] === this.#words[4 * at - 3]
-        : unlike >>> 8 === 0;
-      if (follows) neighbours++;
+      const difference = (this.#words[4 * at] ?? 0) ^ (this.#words[4 * at - 4] ?? 0);
+      const isIPv6 = ((this.#shapes[at] ?? 0) & IPV6) !== 0;
+      const isNeighbour = isIPv6
+        ? difference === 0 && this.#words[4 * at + 1] === this.#words[4 * at - 3]
+        : difference >>> 8 === 0;
+      if (isNeighbour) neighbours++;
     }
     return 2 * neighbours < count;
   }

@@ -74,7 +74,7 @@ function scanLength(text: string, from: number): number {
 /**
  * Parses an endpoint IP or a CIDR into `out` in canonical form (SEMANTICS 2.1): host bits are zeroed; an IPv4-mapped address,
  * or a mapped CIDR of 96 bits or more, becomes IPv4. Zone ids, leading zeros, signs, white space and trailing text are
- * rejected. Returns false if the text is invalid; `out` is then undefined. Allocates nothing; about 50 ns for IPv4.
+ * rejected. Returns false if the text is invalid; `out` is then unspecified. Allocates nothing; about 50 ns for IPv4.
  */
 export function parsePrefix(text: string, out: PrefixRegister): boolean {
   if (typeof text !== 'string') return false;
@@ -258,8 +258,8 @@ export function formatKey(key: Readonly<PrefixRegister>): string {
 }
 
 /**
- * Like {@link formatKey}, for a key that was parsed from `text`, or for the longest match of that key. Returns `text`
- * itself if it is the canonical text of the key, as for most addresses.
+ * Like {@link formatKey}. `key` was parsed from `text`, or is the longest match of the address in `text`. Returns `text` itself if
+ * it is the canonical text of the key, as for most addresses.
  */
 export function formatKeyOf(text: string, key: Readonly<PrefixRegister>): string {
   const isCanonical = key.form === 'endpoint' && key.clusterID === 0 && isCanonicalAddress(text, key);
