@@ -142,20 +142,20 @@ export class HashPrefixTable implements PrefixTable {
   longestMatch(key: PrefixRegister): number {
     const { family, length, clusterID } = key;
     const space = this.#spaceOf(clusterID);
-    const tree = this.#keys.directoryOf(family, clusterID);
-    if (space === undefined || tree === undefined) return -1;
+    const directory = this.#keys.directoryOf(family, clusterID);
+    if (space === undefined || directory === undefined) return -1;
     const word = lengthWord(family, length, clusterID);
     if (space.countOf(family, length + 1) > 0) {
-      const endpoint = this.#keys.findIn(tree, key, word + 1);
+      const endpoint = this.#keys.findIn(directory, key, word + 1);
       if (endpoint >= 0) return endpoint;
     }
-    key.form = 'cidr';
+    key.form = 'cidr'; // of all shorter matches
     if (space.countOf(family, length) > 0) {
-      const cidr = this.#keys.findIn(tree, key, word);
+      const cidr = this.#keys.findIn(directory, key, word);
       if (cidr >= 0) return cidr;
     }
     const stems = space.stems.of(family);
-    return stems === undefined ? -1 : this.#longestShorter(key, word - length, stems, tree);
+    return stems === undefined ? -1 : this.#longestShorter(key, word - length, stems, directory);
   }
 
   *slots(isWanted?: (slot: number) => boolean): Generator<number, void, void> {
@@ -181,13 +181,18 @@ export class HashPrefixTable implements PrefixTable {
 
   /**
    * Returns the longest match among the prefixes that are shorter than an address. `key` is the address; it is
-   * shortened in place to the match. `word` is the length word for length 0.
+   * shortened in place to the match. `zeroWord` is the length word of length 0, to which a length is added.
    */
-  #longestShorter(key: PrefixRegister, word: number, stems: FamilyStems, tree: SegmentDirectory): number {
+  #longestShorter(
+    key: PrefixRegister,
+    zeroWord: number,
+    stems: FamilyStems,
+    directory: SegmentDirectory,
+  ): number {
     for (let length = stems.longest(key, key.length); length >= 0; length = stems.longest(key, length)) {
       maskWords(key, length);
       key.length = length;
-      const slot = this.#keys.findIn(tree, key, word + length);
+      const slot = this.#keys.findIn(directory, key, zeroWord + length);
       if (slot >= 0) return slot;
     }
     return -1;

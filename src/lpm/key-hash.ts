@@ -39,11 +39,14 @@ function isLive(kindAndSlot: number): boolean {
   return kindAndSlot !== EMPTY && kindAndSlot !== DELETED;
 }
 
-/** Buffers of a split. One is enough because a split is not re-entrant. */
+/** Buffers of a split. One of each is enough because a split is not re-entrant. */
 const scratch = {
+  /** A copy of the segment's buckets. */
   before: new Int32Array(2 << SEGMENT_BITS),
+  /** The addresses of the keys in these buckets. */
   addresses: new Int32Array(4 << SEGMENT_BITS),
-  parted: new Int32Array(4 << SEGMENT_BITS),
+  /** A copy of the addresses for {@link SegmentDirectory.split}, which reorders them. */
+  reordered: new Int32Array(4 << SEGMENT_BITS),
 };
 const register: AddressWords = { family: 4, w0: 0, w1: 0, w2: 0, w3: 0 };
 
@@ -51,7 +54,10 @@ const register: AddressWords = { family: 4, w0: 0, w1: 0, w2: 0, w3: 0 };
 const IPV6 = 256;
 const SPACE_SHIFT = 9;
 
-/** Encodes family, length and address space of a key in one word, which is never 0. `length` is below 255. */
+/**
+ * Returns the length word of a key: its family, address space and length in one word, which is never 0. `length` is below 255. The
+ * word of a key that is n bits longer is greater by n.
+ */
 export function lengthWord(family: Family, length: number, clusterID: number): number {
   return ((clusterID << SPACE_SHIFT) | (family === 6 ? IPV6 : 0)) + length + 1;
 }
@@ -181,18 +187,18 @@ export class KeyHash {
     return fork;
   }
 
-  /** Returns the slot of a key, or -1. `words` must be masked to the length of the key. */
+  /** Returns the slot of a key, or -1. `words` must be masked to the length of the key; `word` is its {@link lengthWord}. */
   find(words: Readonly<AddressWords>, word: number): number {
-    const tree = this.#treeOf(words.family, word);
-    return tree === undefined ? -1 : this.findIn(tree, words, word);
+    const directory = this.#directoryOfKey(words.family, word);
+    return directory === undefined ? -1 : this.findIn(directory, words, word);
   }
 
   /**
-   * Like {@link find}. `tree` is the {@link directoryOf} the family and address space, so that several probes need only
-   * one.
+   * Like {@link find}, in the directory that {@link directoryOf} returned for the family and address space. Several probes share
+   * one call of it.
    */
-  findIn(tree: SegmentDirectory, words: Readonly<AddressWords>, word: number): number {
-    const segment = tree.at(words);
+  findIn(directory: SegmentDirectory, words: Readonly<AddressWords>, word: number): number {
+    const segment = directory.at(words);
     if (segment < 0) return -1;
     const tag = this.#tag(words, word);
     const kind = kindOf(words.family, word);
@@ -210,7 +216,7 @@ export class KeyHash {
 
   /** Returns the number of a key's home bucket, for {@link prefetch}; -1 if the table has no segment for it. */
   bucketOf(words: Readonly<AddressWords>, word: number): number {
-    const segment = this.#treeOf(words.family, word)?.at(words) ?? -1;
+    const segment = this.#directoryOfKey(words.family, word)?.at(words) ?? -1;
     if (segment < 0) return -1;
     return (segment << this.#segmentBits) | this.#home(this.#tag(words, word), kindOf(words.family, word));
   }
@@ -235,15 +241,15 @@ export class KeyHash {
     this.#keys.set(slot, 0, words.w0);
     this.#keys.set(slot, 1, word);
     if (words.family === 6) this.#setWide(slot, words);
-    const tree = this.#treeOf(words.family, word) ?? this.#newSpace(words.family, word);
-    this.#link(tree, words, this.#tag(words, word), kindOf(words.family, word) | (slot + 1));
+    const directory = this.#directoryOfKey(words.family, word) ?? this.#newSpace(words.family, word);
+    this.#link(directory, words, this.#tag(words, word), kindOf(words.family, word) | (slot + 1));
     this.#size++;
     return slot;
   }
 
   /** Removes a slot in use. The caller passes its key, so that the key row need not be read. */
   remove(slot: number, words: Readonly<AddressWords>, word: number): void {
-    const segment = this.#treeOf(words.family, word)?.at(words) ?? -1;
+    const segment = this.#directoryOfKey(words.family, word)?.at(words) ?? -1;
     this.#unlink(segment, this.#home(this.#tag(words, word), kindOf(words.family, word)), slot);
     this.#keys.set(slot, 0, this.#free);
     this.#keys.set(slot, 1, 0);
@@ -257,9 +263,9 @@ export class KeyHash {
    * not be added or removed during the iteration.
    */
   *within(words: Readonly<AddressWords>, word: number): Generator<number, void, void> {
-    const tree = this.#treeOf(words.family, word);
-    if (tree === undefined) return;
-    for (const segment of tree.within(words, lengthOfWord(word))) {
+    const directory = this.#directoryOfKey(words.family, word);
+    if (directory === undefined) return;
+    for (const segment of directory.within(words, lengthOfWord(word))) {
       const page = this.#pageOf(segment);
       const base = this.#baseOf(segment);
       for (let at = base; at < base + this.#segmentWords; at += 2) {
@@ -297,7 +303,7 @@ export class KeyHash {
     return family === 4 ? space?.ipv4 : space?.ipv6;
   }
 
-  #treeOf(family: Family, word: number): SegmentDirectory | undefined {
+  #directoryOfKey(family: Family, word: number): SegmentDirectory | undefined {
     return this.directoryOf(family, word <= 1 << SPACE_SHIFT ? 0 : spaceOfWord(word));
   }
 
@@ -371,15 +377,15 @@ export class KeyHash {
     return segment;
   }
 
-  #link(tree: SegmentDirectory, words: Readonly<AddressWords>, tag: number, kindAndSlot: number): void {
-    let segment = tree.at(words);
+  #link(directory: SegmentDirectory, words: Readonly<AddressWords>, tag: number, kindAndSlot: number): void {
+    let segment = directory.at(words);
     if (segment < 0) {
       segment = this.#addSegment();
-      tree.begin(segment);
+      directory.begin(segment);
     }
     while ((this.#used[segment] ?? 0) >= this.#full) {
-      this.#makeRoom(tree, segment);
-      segment = tree.at(words);
+      this.#makeRoom(directory, segment);
+      segment = directory.at(words);
     }
     this.#place(segment, tag, kindAndSlot);
   }
@@ -402,21 +408,21 @@ export class KeyHash {
     let at = home;
     while (((page[base + 2 * at + 1] ?? EMPTY) & SLOT_MASK) !== slot + 1) at = (at + 1) & this.#bucketMask;
     const next = (at + 1) & this.#bucketMask;
-    const last = page[base + 2 * next + 1] === EMPTY;
-    page[base + 2 * at + 1] = last ? EMPTY : DELETED;
-    if (last) this.#used[segment] = (this.#used[segment] ?? 0) - 1;
+    const isEndOfRun = page[base + 2 * next + 1] === EMPTY;
+    page[base + 2 * at + 1] = isEndOfRun ? EMPTY : DELETED;
+    if (isEndOfRun) this.#used[segment] = (this.#used[segment] ?? 0) - 1;
   }
 
   /** Splits a full segment. If more than half of its buckets are marked as deleted, only clears these buckets. */
-  #makeRoom(tree: SegmentDirectory, segment: number): void {
+  #makeRoom(directory: SegmentDirectory, segment: number): void {
     const page = this.#writablePageOf(segment);
     const base = this.#baseOf(segment);
-    const { before, addresses, parted } = scratch;
+    const { before, addresses, reordered } = scratch;
     before.set(page.subarray(base, base + this.#segmentWords));
     const live = this.#readAddresses(before, addresses);
     if (live >= this.#full / 2) {
-      parted.set(addresses);
-      tree.split(segment, this.#addSegment(), parted, live);
+      reordered.set(addresses);
+      directory.split(segment, this.#addSegment(), reordered, live);
     }
     page.fill(0, base, base + this.#segmentWords);
     this.#used[segment] = 0;
@@ -424,7 +430,7 @@ export class KeyHash {
       const kindAndSlot = before[i + 1] ?? EMPTY;
       if (!isLive(kindAndSlot)) continue;
       readAddress(addresses, from++, register);
-      this.#place(tree.at(register), before[i] ?? 0, kindAndSlot);
+      this.#place(directory.at(register), before[i] ?? 0, kindAndSlot);
     }
   }
 

@@ -22,13 +22,13 @@ export interface PrefixTable {
   prefetch(block: PrefixBlock, count: number): void;
   /** Adds a key and returns its slot. The caller has checked with `find` that the table does not contain the key. */
   insert(key: Readonly<PrefixRegister>): number;
-  /** Removes a slot in use. `key` must be its key. */
+  /** Removes a key. `slot` must be its slot. */
   remove(slot: number, key: Readonly<PrefixRegister>): void;
   /** Reads the key of a slot in use into `out`. */
   keyOf(slot: number, out: PrefixRegister): void;
   /**
    * Returns the slot of the longest key that contains an address, or -1. `key` is the address, as an endpoint. It is
-   * overwritten with the found key; if no key was found, its content is undefined. An endpoint is longer than its
+   * overwritten with the found key; if no key was found, its content is unspecified. An endpoint is longer than its
    * full-length CIDR (I4, I6). Only keys of the same address space match.
    */
   longestMatch(key: PrefixRegister): number;

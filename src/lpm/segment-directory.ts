@@ -6,7 +6,7 @@ const WORDS = ['w0', 'w1', 'w2', 'w3'] as const;
 
 /** Entries of a node, one for each value of an octet. */
 const FAN = 256;
-/** A split leaves at least 1/MIN_PART of the keys on each side, unless the last octet does not allow it. */
+/** A split leaves at least 1/MIN_PART of the keys on each side, unless no octet allows it. */
 const MIN_PART = 4;
 
 /** Addresses, four words each. */
@@ -67,17 +67,19 @@ export class SegmentDirectory {
   readonly #levels: number;
   /** The entries of all nodes. Its size doubles when it is full. */
   #nodes: Int32Array = new Int32Array(FAN);
+  /** Number of nodes. */
   #count = 1;
   /** True if a fork uses the same nodes. They are copied before the next write. */
   #shared = false;
+  /** Buffer of a split: number of keys by octet. */
   readonly #counts = new Int32Array(FAN);
   /**
-   * The first node from the root that does not have exactly one child node; then its level, and the octets on the path
-   * to it. A lookup of an address that begins with these octets starts at this node. Without it, a lookup would read 16
-   * nodes in a table of hosts in one IPv6 subnet.
+   * The first node from the root that does not have exactly one child node. The lookup of an address that begins with the octets of
+   * `#common` starts at this node. Without it, a lookup would read 16 nodes in a table of hosts in one IPv6 subnet.
    */
   #start = 0;
   #startLevel = 0;
+  /** The octets on the path to `#start`. */
   readonly #common: AddressWords;
 
   constructor(family: Family) {
@@ -172,13 +174,15 @@ export class SegmentDirectory {
       node = entry;
     }
     const first = octetOf(words, level);
+    const octets = 2 ** (8 * (level + 1) - length); // of this level that begin with the last bits of the prefix
     let last = 0;
-    for (const entry of this.#leaves(node, first, first + 2 ** (8 * (level + 1) - length))) {
+    for (const entry of this.#leaves(node, first, first + octets)) {
       if (entry !== last) yield ~entry;
       last = entry;
     }
   }
 
+  /** Yields the leaves below the entries `from` to `to` (exclusive) of a node, ascending. */
   *#leaves(node: number, from: number, to: number): Generator<number, void, void> {
     for (let octet = from; octet < to; octet++) {
       const entry = this.#nodes[node + octet] ?? 0;
@@ -222,7 +226,10 @@ export class SegmentDirectory {
     }
   }
 
-  /** Returns the octet with the most balanced split, the size of the smaller part, and the octet that contains the median key. */
+  /**
+   * Returns the octet with the most balanced split of `count` keys, the size of the smaller part, and the octet that contains the
+   * median key. `below` keys precede those of `#counts`.
+   */
   #bestOctet(
     below: number,
     count: number,

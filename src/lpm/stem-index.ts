@@ -18,13 +18,15 @@ export interface FamilyStems {
   readonly bytes: number;
 }
 
-/** IPv4 prefixes up to this length are bits of one set. Longer ones are indexed by their first 16 bits. */
+/** IPv4 prefixes up to this length are bits of one array. Longer ones are indexed by their first 16 bits. */
 const SHORT = 16;
 // Columns of a root, the row of a /16.
 const SET = 0;
 const DEEPER = 1;
 
 /**
+ * The IPv4 prefixes of 0 to 16 bits (`#short`), 17 to 24 (`#roots`) and 25 to 31 (`#deep`).
+ *
  *     10.1.9.200?   roots[10.1]: set of /17 … /24 │ 32 bits, one for each /21: may it have prefixes longer than /24?
  *                                                     └─► deep[10.1.9]: set of /25 … /31
  */
@@ -53,6 +55,7 @@ class IPv4Stems implements FamilyStems {
     return this.#short.byteLength + this.#roots.bytes + this.#deep.bytes + this.#sets.bytes;
   }
 
+  /** Ignores the parameter `below`, because the first result is exact and the caller asks no further. */
   longest({ w0 }: Readonly<AddressWords>): number {
     const page = this.#roots.pageOf(w0 >>> 16);
     const at = this.#roots.offsetOf(w0 >>> 16);
@@ -70,7 +73,7 @@ class IPv4Stems implements FamilyStems {
   adjust(words: Readonly<AddressWords>, length: number, by: 1 | -1): void {
     const root = words.w0 >>> 16;
     if (length <= SHORT) {
-      const bit = ((1 << SHORT) | root) >>> (SHORT - length);
+      const bit = ((1 << SHORT) | root) >>> (SHORT - length); // its base index; flipped by both values of `by`
       this.#short[bit >>> 5] = (this.#short[bit >>> 5] ?? 0) ^ (1 << (bit & 31));
       return;
     }
@@ -114,12 +117,10 @@ const LEVELS: number = 128 / STRIDE;
 /** The first level that guides describe: stems of 48 bits, the usual prefix of a site. */
 const GUIDED: number = 48 / STRIDE;
 const GUIDED_MASK: number = (1 << (LEVELS - GUIDED)) - 1;
-/**
- * The increment of a guide for one prefix, and the limit: a guide of 2 million prefixes is not counted and never
- * removed.
- */
-const ONE: number = GUIDED_MASK + 1;
-const MANY: number = 0x7fff_ffff - GUIDED_MASK;
+/** The increment of a guide for one prefix. */
+const ONE_PREFIX: number = GUIDED_MASK + 1;
+/** From this value on (2 million prefixes) a guide does not count any more and is never removed. */
+const UNCOUNTED: number = 0x7fff_ffff - GUIDED_MASK;
 
 /**
  * Stems of 0, 8, 16 … 120 bits, called levels. A stem is stored as a hash; two stems with the same hash share a set. A guide is
@@ -187,8 +188,8 @@ class IPv6Stems implements FamilyStems {
   #adjustGuide(words: Readonly<AddressWords>, level: number, by: 1 | -1): void {
     const stem = this.#stem(words, GUIDED * STRIDE);
     const guide = this.#guides.get(stem);
-    const now = (guide | level) + (guide < MANY ? by * ONE : 0);
-    this.#guides.exchange(stem, now < ONE ? 0 : now);
+    const now = (guide | level) + (guide < UNCOUNTED ? by * ONE_PREFIX : 0);
+    this.#guides.exchange(stem, now < ONE_PREFIX ? 0 : now);
   }
 
   /** Returns the hash of the first `length` bits of an address. */
@@ -202,8 +203,8 @@ class IPv6Stems implements FamilyStems {
 }
 
 /**
- * Returns the prefix lengths that a longest match has to try. Each prefix is in the set of its *stem*: the multiple of
- * eight bits that is one to eight bits shorter ({@link StrideSets}). One read of a set yields the longest prefix in it
+ * Finds the prefix lengths that a longest match has to try. Each prefix is in the set of its *stem*: the first bits of
+ * the prefix, one to eight fewer, a multiple of eight ({@link StrideSets}). One read of a set yields the longest prefix in it
  * that contains an address. A *root* (IPv4) or *guide* (IPv6) records which sets exist, so that only these are read.
  * `longest` usually reads two cache lines. Endpoints are not indexed. Memory: 16 to 32 bytes for a stem, 64 more if it
  * has several prefixes; for IPv6 16 to 32 bytes for each first 48 bits, for IPv4 up to half a megabyte of roots.

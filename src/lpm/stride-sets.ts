@@ -23,6 +23,7 @@ export function baseIndex(words: Readonly<AddressWords>, stem: number, bits: num
  * {@link baseIndex}. Half of a base index is the base index of the prefix that is one bit shorter:
  *
  *     10.1/16   1        10.1.128/17   3 = 11        10.1.128/18   6 = 110        10.1.2/24   258 = 1 0000 0010
+ *
  * The owner stores a set as a number. 0 is the empty set. A base index is the set that contains only this prefix. A larger number
  * is a row of bits, one cache line. Most sets of a sparse table need no row.
  */
