@@ -10,12 +10,12 @@ export interface ResourceLabels {
   readonly labels: Labels;
 }
 
-/** Labels by key. The first label of a key is used. */
+/** Labels by key. The label that was added first is kept. */
 export type LabelsByKey = Map<string, Label>;
 
 const WORLD: ReadonlySet<string> = new Set(['world', 'world-ipv4', 'world-ipv6']);
 
-/** Sorts by source, strongest first, then by resource name. The result does not depend on the order of arrival (I2). */
+/** Returns the resources by source, strongest first, then by name. The result does not depend on the order of arrival (I2). */
 export function strongestFirst(resources: Iterable<ResourceLabels>): readonly ResourceLabels[] {
   return [...resources].sort((a, b) =>
     compareWriters({ source: a.source, owner: a.resource }, { source: b.source, owner: b.resource }),

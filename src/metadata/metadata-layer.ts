@@ -22,6 +22,7 @@ import {
   addLabels,
   type LabelsByKey,
   nodeLabel,
+  type Resolved,
   type ResourceLabels,
   resolveLabels,
   strongestFirst,
@@ -47,7 +48,9 @@ export interface MetadataLayerStatus {
   readonly prefixes: number;
   /** Prefixes that are not yet up to date in the IPCache. */
   readonly pending: number;
+  /** See {@link MetadataLayer.revision}. */
   readonly revision: number;
+  /** See {@link MetadataLayer.applied}. */
   readonly applied: number;
   /** Node-local identities in use. */
   readonly identities: number;
@@ -62,18 +65,19 @@ export const METADATA_OWNER = 'metadata';
 const CHUNK = 256;
 
 /** The current claim of a prefix. */
-interface Claimed {
+interface CurrentClaim {
   readonly key: string;
   readonly claim: Claim & { readonly owner: string };
   /** True if the identity is node-local, so that its user is counted. */
   readonly isLocal: boolean;
 }
 
-interface Known {
+/** A prefix with labels, or with a claim that is still to be deleted. */
+interface LabeledPrefix {
   readonly key: PrefixRegister;
   readonly slot: number;
   readonly resources: Map<string, ResourceLabels>;
-  claimed: Claimed | undefined;
+  claimed: CurrentClaim | undefined;
 }
 
 /**
@@ -95,13 +99,14 @@ export class MetadataLayer {
   readonly #identities: LocalIdentities;
   readonly #world: WorldLabels;
   readonly #rejections: RejectionLog;
-  readonly #known = new Map<string, Known>();
+  readonly #prefixes = new Map<string, LabeledPrefix>();
+  /** The keys of `#prefixes`, to find the covering and the covered ones. */
   readonly #table = new HashPrefixTable();
   /** Pending prefixes, each with the first revision that enqueued it, ascending. */
   readonly #pending = new Map<string, number>();
   readonly #waiting = new Set<{ readonly revision: number; readonly resolve: (applied: boolean) => void }>();
   #revision = 0;
-  #turning = false;
+  #isTurnScheduled = false;
   /** Prefixes that need an identity when none was free. */
   readonly #withoutIdentity = new Set<string>();
   /** True if an identity was freed in this turn. */
@@ -140,7 +145,7 @@ export class MetadataLayer {
     if (!isSource(source)) return this.#reject('unknown-source', 'source', source, resource);
     key.form = 'cidr';
     const text = formatKey(key);
-    const known = this.#known.get(text) ?? this.#add(text, key);
+    const known = this.#prefixes.get(text) ?? this.#add(text, key);
     const previous = known.resources.get(resource);
     if (previous?.source === source && formatLabels(previous.labels) === formatLabels(labels))
       return this.#revision;
@@ -151,14 +156,17 @@ export class MetadataLayer {
   /** Removes the labels that a resource assigns to a prefix, and returns the revision with which this takes effect. */
   removeMetadata(prefix: string, resource: string): number {
     const text = Prefix.parse(prefix)?.toString() ?? '';
-    const known = this.#known.get(text);
+    const known = this.#prefixes.get(text);
     return known?.resources.delete(resource) === true ? this.#changed(text, known) : this.#revision;
   }
 
-  /** Enqueues an address with labels again because a node at that address was added, changed or removed. */
+  /**
+   * Enqueues an address because a node at that address was added, changed or removed; ignores addresses without labels. Returns the
+   * revision with which the change takes effect.
+   */
   refresh(address: string): number {
     const text = Prefix.parse(address)?.toString() ?? '';
-    if (!this.#known.has(text)) return this.#revision;
+    if (!this.#prefixes.has(text)) return this.#revision;
     this.#revision++;
     this.#enqueue(text);
     return this.#revision;
@@ -194,7 +202,7 @@ export class MetadataLayer {
 
   status(): MetadataLayerStatus {
     return {
-      prefixes: this.#known.size,
+      prefixes: this.#prefixes.size,
       pending: this.#pending.size,
       revision: this.#revision,
       applied: this.applied,
@@ -209,15 +217,15 @@ export class MetadataLayer {
     return this.#revision;
   }
 
-  #add(text: string, key: PrefixRegister): Known {
+  #add(text: string, key: PrefixRegister): LabeledPrefix {
     const slot = this.#table.insert(key);
-    const known: Known = { key: copyRegister(key), slot, resources: new Map(), claimed: undefined };
-    this.#known.set(text, known);
+    const known: LabeledPrefix = { key: copyRegister(key), slot, resources: new Map(), claimed: undefined };
+    this.#prefixes.set(text, known);
     return known;
   }
 
   /** Enqueues a prefix and all prefixes that it covers. */
-  #changed(text: string, known: Known): number {
+  #changed(text: string, known: LabeledPrefix): number {
     this.#revision++;
     this.#enqueue(text); // before the prefixes that it covers
     const key = prefixRegister();
@@ -235,7 +243,7 @@ export class MetadataLayer {
 
   #turn(): void {
     const { ipcache, chunk = CHUNK } = this.#options;
-    this.#turning = false;
+    this.#isTurnScheduled = false;
     ipcache.batch(() => {
       let reconciled = 0;
       for (const text of this.#pending.keys()) {
@@ -252,8 +260,8 @@ export class MetadataLayer {
   }
 
   #scheduleTurn(): void {
-    if (this.#turning) return;
-    this.#turning = true;
+    if (this.#isTurnScheduled) return;
+    this.#isTurnScheduled = true;
     this.#options.nextTurn(() => this.#turn());
   }
 
@@ -263,19 +271,19 @@ export class MetadataLayer {
   }
 
   #reconcile(text: string): void {
-    const known = this.#known.get(text);
+    const known = this.#prefixes.get(text);
     if (known === undefined) return;
     if (known.resources.size > 0) {
       this.#claim(text, known, this.#desired(text, known));
       return;
     }
     this.#claim(text, known, undefined);
-    this.#known.delete(text);
+    this.#prefixes.delete(text);
     this.#table.remove(known.slot, known.key);
   }
 
-  /** Returns the desired claim of a prefix. A node-local identity is not allocated yet. */
-  #desired(text: string, known: Known): DesiredClaim | undefined {
+  /** Returns the desired claim of a prefix; undefined if it gets none. */
+  #desired(text: string, known: LabeledPrefix): DesiredClaim | undefined {
     const resources = strongestFirst(known.resources.values());
     const [strongest] = resources;
     assert(strongest !== undefined, 'the prefix has labels of a resource');
@@ -304,7 +312,7 @@ export class MetadataLayer {
       around.length = length;
       maskWords(around, length);
       if (this.#table.find(around) < 0) continue;
-      const covering = this.#known.get(formatKey(around));
+      const covering = this.#prefixes.get(formatKey(around));
       for (const { labels } of strongestFirst(covering?.resources.values() ?? [])) addLabels(merged, labels);
     }
   }
@@ -314,13 +322,13 @@ export class MetadataLayer {
     if (!isFull(key)) return undefined;
     const { claims = [] } = this.#options.ipcache.explain(formatKey({ ...key, form: 'endpoint' })) ?? {};
     return claims.find(
-      ({ key: of, owner, identity }) =>
-        !of.includes('/') && owner !== METADATA_OWNER && nodeLabel(identity) !== undefined,
+      ({ key: claimKey, owner, identity }) =>
+        !claimKey.includes('/') && owner !== METADATA_OWNER && nodeLabel(identity) !== undefined,
     );
   }
 
-  /** Replaces the current claim by the desired one. The prefix always has one of them. */
-  #claim(text: string, known: Known, desired: DesiredClaim | undefined): void {
+  /** Writes the desired claim, then deletes the previous one, so that the prefix keeps a claim. */
+  #claim(text: string, known: LabeledPrefix, desired: DesiredClaim | undefined): void {
     const { ipcache } = this.#options;
     const previous = known.claimed;
     const identity = desired && this.#identityOf(desired);
@@ -347,12 +355,13 @@ export class MetadataLayer {
   }
 }
 
+/** A claim whose node-local identity is not allocated yet. */
 interface DesiredClaim {
   readonly key: string;
   readonly source: Source;
   readonly hostIP: string | undefined;
   readonly encryptKey: number | undefined;
-  readonly resolved: ReturnType<typeof resolveLabels>;
+  readonly resolved: Resolved;
 }
 
 function isFull({ family, length }: PrefixRegister): boolean {
