@@ -71,8 +71,12 @@ class Task {
 
   status(): TaskStatus {
     const { name, failures, lastFailure } = this;
-    const state = this.signal.aborted ? 'stopping' : this.waiting ? 'waiting' : 'running';
-    return { name, state, failures, lastFailure };
+    return { name, state: this.#state, failures, lastFailure };
+  }
+
+  get #state(): TaskStatus['state'] {
+    if (this.signal.aborted) return 'stopping';
+    return this.waiting ? 'waiting' : 'running';
   }
 }
 
