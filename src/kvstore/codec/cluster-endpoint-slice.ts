@@ -37,7 +37,7 @@ const MAX = { endpoints: 1_000, addresses: 100, ports: 100 } as const;
 /** Endpoints that one step decodes; it takes about 0.5 ms. */
 const ENDPOINTS_PER_STEP = 64;
 
-/** Content of this size is decoded in steps. Smaller content takes at most about 2 ms. */
+/** Content with more bytes is decoded in steps. Smaller content takes at most about 2 ms. */
 const LARGE = 64 * 1024;
 
 const PROTOCOLS: ReadonlyMap<string, number> = new Map([
@@ -55,6 +55,7 @@ class SliceReader {
   readonly #reader: ProtoReader;
   readonly #limits: ValueLimits;
   readonly #drop: RejectField<undefined>;
+  /** Number of addresses of all endpoints. */
   #addresses = 0;
   /** The first address of each family, with its path. */
   readonly #firstOf = new Map<SliceAddressType, readonly [path: string, address: string]>();
@@ -97,12 +98,12 @@ class SliceReader {
           addressType = this.#text('addressType');
           break;
         case 8:
-          atMost(MAX.endpoints, endpoints.length + 1, 'endpoints');
+          checkCount(MAX.endpoints, endpoints.length + 1, 'endpoints');
           endpoints.push(this.#endpoint(`endpoints[${endpoints.length}]`));
           if (endpoints.length % ENDPOINTS_PER_STEP === 0) yield;
           break;
         case 9: {
-          atMost(MAX.ports, ++portCount, 'ports');
+          checkCount(MAX.ports, ++portCount, 'ports');
           const port = this.#port(`ports[${portCount - 1}]`);
           if (port !== undefined) ports.push(port);
           break;
@@ -137,7 +138,7 @@ class SliceReader {
     for (const end = this.#open(path); reader.next(end); ) {
       switch (reader.field) {
         case 1:
-          atMost(MAX.addresses, addresses.length + 1, `${path}.addresses`);
+          checkCount(MAX.addresses, addresses.length + 1, `${path}.addresses`);
           addresses.push(this.#address(`${path}.addresses[${addresses.length}]`));
           break;
         case 2:
@@ -169,7 +170,7 @@ class SliceReader {
   }
 
   #address(path: string): string {
-    atMost(this.#limits.serviceEntries, ++this.#addresses, 'addresses');
+    checkCount(this.#limits.serviceEntries, ++this.#addresses, 'addresses');
     const text = this.#text(path);
     const address = canonicalAddress(text);
     if (address === undefined) rejectInput('invalid-address', path, text, 'is not a valid IP address');
@@ -195,7 +196,7 @@ class SliceReader {
         reader.skip();
         continue;
       }
-      atMost(this.#limits.labels, forZones.length + 1, `${path}.forZones`);
+      checkCount(this.#limits.labels, forZones.length + 1, `${path}.forZones`);
       let name = '';
       for (const zoneEnd = this.#open(path); reader.next(zoneEnd); ) {
         if (reader.field === 1) name = this.#text(path);
@@ -235,7 +236,7 @@ class SliceReader {
       else reader.skip();
     }
     entries.set(key, value);
-    atMost(this.#limits.labels, entries.size, path);
+    checkCount(this.#limits.labels, entries.size, path);
   }
 
   #open(path: string): number {
@@ -277,8 +278,9 @@ function addressIn(addressType: SliceAddressType, address: string): string {
   return addressType === 'IPv6' && familyOf(address) === 'IPv4' ? `::ffff:${address}` : address;
 }
 
-function atMost(most: number, count: number, path: string): void {
-  if (count > most) rejectInput('too-many', path, `${count} or more`, `must have at most ${most}`);
+/** Rejects the slice if the count exceeds its limit. */
+function checkCount(max: number, count: number, path: string): void {
+  if (count > max) rejectInput('too-many', path, `${count} or more`, `must have at most ${max}`);
 }
 
 /** Checks the parts that {@link SliceReader} does not check. */
@@ -336,7 +338,7 @@ export function decodeClusterEndpointSlice(
   });
 }
 
-/** Returns {@link decodeClusterEndpointSlice} in steps of some milliseconds if the value is large, else `undefined`. */
+/** Like {@link decodeClusterEndpointSlice}, in steps of some milliseconds. Returns `undefined` if the value is not large. */
 export function decodeLargeEndpointSlice(
   expected: ClusterEndpointSliceKey,
   value: Uint8Array,

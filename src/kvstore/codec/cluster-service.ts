@@ -17,12 +17,13 @@ import {
 class Entries {
   readonly #max: number;
   readonly #drop: RejectField<undefined>;
+  /** Number of entries that may follow. */
   #remaining: number;
 
-  constructor(most: number, drop: RejectField<undefined>) {
-    this.#max = most;
+  constructor(max: number, drop: RejectField<undefined>) {
+    this.#max = max;
     this.#drop = drop;
-    this.#remaining = most;
+    this.#remaining = max;
   }
 
   /** Returns the nested map or list after counting its entries. */
@@ -117,7 +118,7 @@ function writeZone({ zone, forZones = [] }: BackendZone): string {
 
 /** Returns the bytes that upstream writes. */
 export function encodeClusterService(service: ClusterService, version: FormatVersion = '1.17'): Uint8Array {
-  const younger = (json: string | undefined): string | undefined => (version === '1.8' ? undefined : json);
+  const since117 = (json: string | undefined): string | undefined => (version === '1.8' ? undefined : json);
   return bytesOfText(
     jsonObject([
       ['cluster', jsonString(service.cluster)],
@@ -125,13 +126,13 @@ export function encodeClusterService(service: ClusterService, version: FormatVer
       ['name', jsonString(service.name)],
       ['frontends', jsonMap(service.frontends, writePortConfiguration)],
       ['backends', jsonMap(service.backends, writePortConfiguration)],
-      ['hostnames', younger(service.hostnames && jsonStringMap(service.hostnames))],
-      ['zones', younger(service.zones && jsonMap(service.zones, writeZone))],
+      ['hostnames', since117(service.hostnames && jsonStringMap(service.hostnames))],
+      ['zones', since117(service.zones && jsonMap(service.zones, writeZone))],
       ['labels', jsonStringMap(service.labels)],
       ['selector', jsonStringMap(service.selector)],
-      ['includeExternal', younger(String(service.includeExternal))],
-      ['shared', younger(String(service.shared))],
-      ['clusterID', younger(String(service.clusterID))],
+      ['includeExternal', since117(String(service.includeExternal))],
+      ['shared', since117(String(service.shared))],
+      ['clusterID', since117(String(service.clusterID))],
     ]),
   );
 }

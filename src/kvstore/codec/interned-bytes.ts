@@ -1,12 +1,13 @@
 import { equalFrom, hashOfBytes, isAscii } from './byte-words.ts';
 
-/** Numbers of places: powers of two. A mesh of 255 clusters has 25,000 hosts. */
-const FIRST_PLACES = 256;
-const MAX_PLACES = 65_536;
+/** Numbers of slots: powers of two. A mesh of 255 clusters has 25,000 hosts. */
+const FIRST_SLOTS = 256;
+const MAX_SLOTS = 65_536;
 /** Longer texts are not kept, so that the memory is bounded. */
 const MAX_BYTES = 512;
 
-interface Place<T> {
+/** A text and its value. */
+interface Entry<T> {
   readonly bytes: DataView;
   readonly length: number;
   readonly value: T;
@@ -14,18 +15,18 @@ interface Place<T> {
 
 /**
  * A table that maps the bytes of ASCII texts to one shared value for each text. Texts repeat: a million pods have a thousand
- * hosts and a few sets of ports. Sharing saves the time and the memory of creating the value again. A new text replaces the text
- * that occupies its place in the table.
+ * hosts and a few sets of ports. Sharing saves the time and the memory of creating the value again. The hash of a text selects its
+ * slot; a new text replaces the one in the slot.
  */
 export class InternedBytes<T> {
   readonly #make: (text: string) => T;
   /** The last text, because most pods have the same ports as the previous pod. */
-  #last: Place<T> | undefined;
-  #places: (Place<T> | undefined)[] = new Array(FIRST_PLACES).fill(undefined);
-  /** Number of texts that were replaced since the number of places grew. */
+  #last: Entry<T> | undefined;
+  #slots: (Entry<T> | undefined)[] = new Array(FIRST_SLOTS).fill(undefined);
+  /** Number of texts that were replaced since the number of slots grew. */
   #replaced = 0;
 
-  /** @param make returns the value of a text; called again only after the text was replaced */
+  /** @param make returns the value of a text; called again if the text is not kept, was replaced, or the table has grown */
   constructor(make: (text: string) => T) {
     this.#make = make;
   }
@@ -35,34 +36,33 @@ export class InternedBytes<T> {
     const last = this.#last;
     if (last !== undefined && isAt(last, bytes, from, to)) return last.value;
     const hash = hashOfBytes(bytes, from, to);
-    const place = hash ^ (hash >>> 16);
-    const known = this.#places[place & (this.#places.length - 1)];
+    const spread = hash ^ (hash >>> 16); // the low bits select a slot
+    const known = this.#slots[spread & (this.#slots.length - 1)];
     if (known !== undefined && isAt(known, bytes, from, to)) {
       this.#last = known;
       return known.value;
     }
-    return isAscii(bytes, from, to) ? this.#add(place, bytes, from, to) : undefined;
+    return isAscii(bytes, from, to) ? this.#add(spread, bytes, from, to) : undefined;
   }
 
-  #add(place: number, bytes: DataView, from: number, to: number): T {
+  #add(hash: number, bytes: DataView, from: number, to: number): T {
     const length = to - from;
     const copy = bytes.buffer.slice(bytes.byteOffset + from, bytes.byteOffset + to);
     const value = this.#make(Buffer.from(copy).toString('latin1'));
-    if (length <= MAX_BYTES) this.#set(place, { bytes: new DataView(copy), length, value });
+    if (length <= MAX_BYTES) this.#set(hash, { bytes: new DataView(copy), length, value });
     return value;
   }
 
-  #set(place: number, text: Place<T>): void {
-    const at = place & (this.#places.length - 1);
-    if (this.#places[at] !== undefined) this.#replaced++;
-    if (this.#replaced > this.#places.length && this.#places.length < MAX_PLACES) {
-      this.#places = new Array(2 * this.#places.length).fill(undefined);
+  #set(hash: number, entry: Entry<T>): void {
+    if (this.#slots[hash & (this.#slots.length - 1)] !== undefined) this.#replaced++;
+    if (this.#replaced > this.#slots.length && this.#slots.length < MAX_SLOTS) {
+      this.#slots = new Array(2 * this.#slots.length).fill(undefined);
       this.#replaced = 0;
     }
-    this.#places[place & (this.#places.length - 1)] = text;
+    this.#slots[hash & (this.#slots.length - 1)] = entry;
   }
 }
 
-function isAt({ bytes: known, length }: Place<unknown>, bytes: DataView, from: number, to: number): boolean {
+function isAt({ bytes: known, length }: Entry<unknown>, bytes: DataView, from: number, to: number): boolean {
   return length === to - from && equalFrom(bytes, from, known, length);
 }

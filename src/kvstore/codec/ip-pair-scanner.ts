@@ -43,12 +43,13 @@ const POD_NAME = literal(',"K8sPodName":"');
 const SERVICE_ACCOUNT = literal(',"K8sServiceAccount":"');
 const NAMED_PORTS = literal(',"NamedPorts":');
 
-/** The ports of a text, and their number before duplicates; undefined if the general decoder must read them. */
+/** The ports of a text by name, and the number of its ports, duplicate names included. */
 interface NamedPorts {
   readonly ports: PortConfiguration | undefined;
   readonly count: number;
 }
 
+/** Returns the ports of a text; undefined if the general decoder must read them. */
 function portsOf(text: string): NamedPorts | undefined {
   try {
     const json: unknown = JSON.parse(text);
@@ -99,15 +100,15 @@ function skipText(text: string): boolean {
   return true;
 }
 
-/** Returns a decimal integer without sign or leading zeros, at most `most`; -1 if there is none. */
-function scanInteger(most: number): number {
+/** Returns a decimal integer without sign or leading zeros, at most `max`, and moves behind it; -1 if there is none. */
+function scanInteger(max: number): number {
   const from = at;
   let value = 0;
   for (; at < end; at++) {
     const digit = (bytes.getUint8(at) - ZERO) >>> 0;
     if (digit > 9) break;
     value = value * 10 + digit;
-    if (value > most) return -1;
+    if (value > max) return -1;
   }
   const isPadded = at - from > 1 && bytes.getUint8(from) === ZERO;
   return at === from || isPadded ? -1 : value;

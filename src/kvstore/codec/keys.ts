@@ -1,4 +1,6 @@
-/* Names of the keys of a Cilium kvstore (WIRE, "Keys"). All prefixes end in `/`, so that a watch of cluster `a` never includes keys of cluster `ab`.
+/*
+ * Names of the keys of a Cilium kvstore (WIRE, "Keys"). All prefixes end in `/`, so that a watch of cluster `a` never includes
+ * keys of cluster `ab`.
  */
 
 /** The resources that a cluster publishes to its mesh. */
@@ -12,7 +14,7 @@ export const MESH_RESOURCES: readonly MeshResource[] = [
   'ip',
 ];
 
-/** What kvstoremesh copies: also the service exports of the multi-cluster services API, which operators read. */
+/** The resources that kvstoremesh copies: also the service exports of the multi-cluster services API, which operators read. */
 export type CopiedResource = MeshResource | 'serviceexports';
 
 export const COPIED_RESOURCES: readonly CopiedResource[] = [...MESH_RESOURCES, 'serviceexports'];
@@ -45,7 +47,7 @@ export const IDENTITIES_PREFIX = 'cilium/state/identities/v1/';
 /** Locks of the identity allocator, one for each label string. */
 export const IDENTITY_LOCKS_PREFIX: string = `${IDENTITIES_PREFIX}locks/`;
 
-/** The only address space of Cilium. */
+/** The part of `ip` keys that Cilium calls address space. It has only this one, which is not the address space of a cluster id. */
 export const DEFAULT_ADDRESS_SPACE = 'default';
 
 const LAYOUTS = {
@@ -236,7 +238,7 @@ function parseResource(layout: KeyLayout, resource: string, rest: string): Parse
   }
 }
 
-/** Parses a key. Returns `undefined` if the key has none of these forms. Does not check the names and numbers in the key. */
+/** Returns the parts of a key; `undefined` if it is no {@link ParsedKey}. Does not check the names and numbers in the key. */
 export function parseKey(key: string): ParsedKey | undefined {
   if (key === HEARTBEAT_KEY) return { kind: 'heartbeat' };
   const [root, area, resource, rest] = splitParts(key, 4) ?? splitParts(key, 3) ?? [];

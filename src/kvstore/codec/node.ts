@@ -126,7 +126,7 @@ export function encodeNode(
   { version = '1.17', source = 'local' }: NodeWriter = {},
 ): Uint8Array {
   const cidrs = (list: readonly string[]): string => nullIfEmpty(list.length, jsonArray(list, writeCIDR));
-  const younger = (json: string): string | undefined => (version === '1.8' ? undefined : json);
+  const since117 = (json: string): string | undefined => (version === '1.8' ? undefined : json);
   const labels = jsonStringMap(node.labels);
   return bytesOfText(
     jsonObject([
@@ -134,21 +134,21 @@ export function encodeNode(
       ['Cluster', jsonString(node.cluster)],
       ['IPAddresses', nullIfEmpty(node.addresses.length, jsonArray(node.addresses, writeAddress))],
       ['IPv4AllocCIDR', writeCIDR(node.ipv4AllocCIDR)],
-      ['IPv4SecondaryAllocCIDRs', younger(cidrs(node.ipv4SecondaryAllocCIDRs))],
+      ['IPv4SecondaryAllocCIDRs', since117(cidrs(node.ipv4SecondaryAllocCIDRs))],
       ['IPv6AllocCIDR', writeCIDR(node.ipv6AllocCIDR)],
-      ['IPv6SecondaryAllocCIDRs', younger(cidrs(node.ipv6SecondaryAllocCIDRs))],
+      ['IPv6SecondaryAllocCIDRs', since117(cidrs(node.ipv6SecondaryAllocCIDRs))],
       ['IPv4HealthIP', jsonString(node.ipv4HealthIP ?? '')],
       ['IPv6HealthIP', jsonString(node.ipv6HealthIP ?? '')],
-      ['IPv4IngressIP', younger(jsonString(node.ipv4IngressIP ?? ''))],
-      ['IPv6IngressIP', younger(jsonString(node.ipv6IngressIP ?? ''))],
+      ['IPv4IngressIP', since117(jsonString(node.ipv4IngressIP ?? ''))],
+      ['IPv6IngressIP', since117(jsonString(node.ipv6IngressIP ?? ''))],
       ['ClusterID', String(node.clusterID)],
       ['Source', jsonString(source)],
       ['EncryptionKey', String(node.encryptionKey)],
       ['Labels', source === 'local' ? labels : nullIfEmpty(node.labels.size, labels)],
-      ['Annotations', younger(nullIfEmpty(node.annotations.size, jsonStringMap(node.annotations)))],
-      ['NodeIdentity', younger(String(node.nodeIdentity))],
-      ['WireguardPubKey', younger(jsonString(node.wireguardPubKey))],
-      ['BootID', younger(jsonString(node.bootID))],
+      ['Annotations', since117(nullIfEmpty(node.annotations.size, jsonStringMap(node.annotations)))],
+      ['NodeIdentity', since117(String(node.nodeIdentity))],
+      ['WireguardPubKey', since117(jsonString(node.wireguardPubKey))],
+      ['BootID', since117(jsonString(node.bootID))],
     ]),
   );
 }

@@ -26,14 +26,14 @@ export function podOf(
   return namedPorts === undefined ? { namespace, podName } : { namespace, podName, namedPorts };
 }
 
-/** Returns the ports in the field `NamedPorts`, at most `most`; `undefined` if there are none. */
+/** Returns the ports in the field `NamedPorts`; `undefined` if there are none. Rejects a list of more than `maxPorts`. */
 export function readNamedPorts(
   fields: Fields<never>,
-  most: number,
+  maxPorts: number,
   drop: RejectField<undefined>,
 ): PortConfiguration | undefined {
   if (fields.value('NamedPorts') === undefined) return undefined;
-  const list = fields.list('NamedPorts', most);
+  const list = fields.list('NamedPorts', maxPorts);
   if (list.size === 0) return undefined;
   const ports = new Map<string, PortProtocol>();
   for (let index = 0; index < list.size; index++) {

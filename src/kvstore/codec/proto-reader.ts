@@ -26,8 +26,6 @@ export class ProtoReader {
   at = 0;
   /** Number of the current field. */
   field = 0;
-  /** End of the length-delimited field that `open` entered. */
-  end = 0;
   /** Wire type of the current field: {@link VARINT}, {@link LENGTH_DELIMITED}, or a fixed size. */
   wire = 0;
 
@@ -49,7 +47,7 @@ export class ProtoReader {
 
   /**
    * Returns a varint as a number. The number is exact below 2⁵³, which is enough for every revision, count and size. Larger
-   * values are rounded, which is harmless for the fields that use this method.
+   * values are rounded. Lease and cluster ids are read with `int64` and `uint64`.
    */
   number(): number {
     const { buffer } = this;

@@ -15,9 +15,9 @@ import { jsonArray, jsonObject, jsonString, jsonStringMap } from './go-json.ts';
 import { timestampText } from './timestamp.ts';
 import { decodeJson, type EncodedValue, VALUE_LIMITS, type ValueLimits } from './value.ts';
 
-/** Ports that Kubernetes stores in a service. */
+/** More than the ports of any Service of Kubernetes. */
 const MAX_PORTS = 250;
-/** Timeout that Kubernetes allows: one day. */
+/** The maximum of Kubernetes: one day. */
 const MAX_AFFINITY_SECONDS = 86_400;
 /** A ServiceExport has the name of its Service, a DNS label. */
 const DNS_LABEL = /^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$/;

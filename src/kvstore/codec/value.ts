@@ -38,7 +38,7 @@ export type EncodedValue = Uint8Array | ParsedJson;
 /** Decodes the value of a key. `name` is the key without its prefix, `at` is the whole key. */
 export type ValueDecoder<T> = (name: string, value: EncodedValue, at: string) => Decoded<T>;
 
-/** Values of at least this size are parsed in pieces. Smaller ones take at most about 7 ms. */
+/** Values with more bytes are parsed in pieces. Smaller ones take at most about 7 ms. */
 const LARGE = 32 * 1024;
 
 const OPENING_BRACE = 0x7b;
@@ -55,7 +55,10 @@ function* parseInPieces(value: Uint8Array): Generator<undefined, EncodedValue> {
   }
 }
 
-/** Returns the decoder in steps if the value is large JSON, else `undefined`. For `decodeLarge` of `WatchStoreOptions`. */
+/**
+ * Returns a function for `decodeLarge` of `WatchStoreOptions`: it decodes large JSON in steps and returns `undefined` for other
+ * values.
+ */
 export function decodeInPieces<T>(
   decode: ValueDecoder<T>,
   { bytes }: ValueLimits = VALUE_LIMITS,

@@ -1,5 +1,5 @@
 /*
- * XXH64 with seed 0, of which a zstd frame has the low 32 bits as its checksum (RFC 8878, section 3.1.1). A number of 64 bits is
+ * XXH64 with seed 0. Its low 32 bits are the checksum of a zstd frame (RFC 8878, section 3.1.1). A number of 64 bits is stored as
  * two numbers of 32 bits, because `bigint` takes ten times as long.
  */
 
@@ -35,6 +35,7 @@ class Register {
     return this;
   }
 
+  /** Multiplies modulo 2^64. The product of the low words needs 64 bits, so it is computed from halves of 16 bits. */
   multiply({ hi, lo }: Word): this {
     const [a0, a1, b0, b1] = [this.lo & 0xffff, this.lo >>> 16, lo & 0xffff, lo >>> 16];
     const low = a0 * b0;
@@ -77,7 +78,7 @@ class Register {
 
 const ZERO: Word = { hi: 0, lo: 0 };
 
-/** Hashes the bytes behind the last whole stripe. */
+/** Hashes the bytes after the last whole stripe. */
 function hashTail(hash: Register, view: DataView, from: number): void {
   const word = new Register(ZERO);
   let at = from;
@@ -123,6 +124,7 @@ export function* xxh64Low(content: Uint8Array): Generator<undefined, number> {
   return hash.lo >>> 0;
 }
 
+/** Returns the two's complement of a number. */
 function negated({ hi, lo }: Word): Register {
   return new Register({ hi: ~hi, lo: ~lo }).add({ hi: 0, lo: 1 });
 }

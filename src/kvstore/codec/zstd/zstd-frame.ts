@@ -15,7 +15,13 @@ const MIB = 1024 * 1024;
 export const MAX_BLOCK: number = 128 * 1024;
 /** Bytes before the content of a block. */
 export const BLOCK_HEADER = 3;
+/** Bytes of a checksum. */
 const CHECKSUM = 4;
+/** Types of blocks. The content of a `RUN` is one byte, which is repeated. */
+const RAW = 0;
+const RUN = 1;
+const COMPRESSED = 2;
+const RESERVED = 3;
 
 /** Maximum window. It is the memory that a decoder needs; RFC 8878 recommends that decoders support 8 MiB. */
 export const MAX_WINDOW: number = 8 * MIB;
@@ -48,17 +54,17 @@ export interface ZstdFrame {
   readonly raw: readonly Uint8Array[] | undefined;
 }
 
-function invalid(size: number, reason: string): never {
+function rejectFrame(size: number, reason: string): never {
   return rejectInput('invalid-zstd', 'value', `${size} bytes`, reason);
 }
 
 /** Rejects content that is too large. */
-export function tooLarge(size: number, reason: string): never {
+export function rejectSize(size: number, reason: string): never {
   return rejectInput('too-large', 'value', `${size} bytes`, reason);
 }
 
-/** Returns a little-endian number of 1, 2, 4 or 8 bytes, exact below 2⁵³. */
-function numberAt(view: DataView, at: number, bytes: number): number {
+/** Returns a little-endian content size of 1, 2, 4 or 8 bytes, exact below 2⁵³. Two bytes store the size minus 256. */
+function sizeAt(view: DataView, at: number, bytes: number): number {
   switch (bytes) {
     case 1:
       return view.getUint8(at);
@@ -76,57 +82,58 @@ interface Header {
   readonly declaredSize: number | undefined;
   readonly hasChecksum: boolean;
   /** Index of the first block. */
-  readonly end: number;
+  readonly blocksAt: number;
 }
 
 function readHeader(frame: Uint8Array, view: DataView): Header {
   const size = frame.length;
-  if (size < 6 || view.getUint32(0, true) !== MAGIC) invalid(size, 'is not a zstd frame');
+  if (size < 6 || view.getUint32(0, true) !== MAGIC) rejectFrame(size, 'is not a zstd frame');
   const descriptor = view.getUint8(4);
-  if ((descriptor & 0b1000) !== 0) invalid(size, 'has a reserved bit set');
-  if ((descriptor & 0b11) !== 0) invalid(size, 'needs a dictionary');
+  if ((descriptor & 0b1000) !== 0) rejectFrame(size, 'has a reserved bit set');
+  if ((descriptor & 0b11) !== 0) rejectFrame(size, 'needs a dictionary');
   const isSingle = (descriptor & 0b10_0000) !== 0;
   const flag = descriptor >> 6;
   const sizeBytes = flag === 0 ? Number(isSingle) : 1 << flag;
-  const sizeAt = isSingle ? 5 : 6;
-  const end = sizeAt + sizeBytes;
-  if (size < end) invalid(size, 'ends in its header');
-  const declaredSize = sizeBytes === 0 ? undefined : numberAt(view, sizeAt, sizeBytes);
+  const contentSizeAt = isSingle ? 5 : 6;
+  const blocksAt = contentSizeAt + sizeBytes;
+  if (size < blocksAt) rejectFrame(size, 'ends in its header');
+  const declaredSize = sizeBytes === 0 ? undefined : sizeAt(view, contentSizeAt, sizeBytes);
   const exponent = view.getUint8(5) >> 3;
   const window = isSingle ? (declaredSize ?? 0) : 2 ** (10 + exponent) * (1 + (view.getUint8(5) & 7) / 8);
-  return { window, declaredSize, hasChecksum: (descriptor & 0b100) !== 0, end };
+  return { window, declaredSize, hasChecksum: (descriptor & 0b100) !== 0, blocksAt };
 }
 
 /** Returns the blocks and the maximum size of their content. The last block must end where the frame ends. */
 function readBlocks(
   frame: Uint8Array,
-  { window, hasChecksum, end }: Header,
+  { window, hasChecksum, blocksAt }: Header,
 ): Pick<ZstdFrame, 'maxSize' | 'blockEnds' | 'raw'> {
   const size = frame.length;
-  const most = Math.min(window, MAX_BLOCK);
+  const maxLength = Math.min(window, MAX_BLOCK);
   const maxBlocks = MAX_WORK / Math.max(window, MAX_BLOCK);
   const blockEnds: number[] = [];
   const raw: Uint8Array[] = [];
-  let at = end;
+  let at = blocksAt;
   let maxSize = 0;
   for (let isLast = false; !isLast; blockEnds.push(at)) {
-    if (blockEnds.length >= maxBlocks) tooLarge(size, 'has too many blocks for its window');
-    if (at + BLOCK_HEADER > size) invalid(size, 'ends before its last block');
+    if (blockEnds.length >= maxBlocks) rejectSize(size, 'has too many blocks for its window');
+    if (at + BLOCK_HEADER > size) rejectFrame(size, 'ends before its last block');
     const header = (frame[at] ?? 0) | ((frame[at + 1] ?? 0) << 8) | ((frame[at + 2] ?? 0) << 16);
     const type = (header >> 1) & 3;
     const length = header >> 3;
-    if (type === 3) invalid(size, 'has a block of a reserved type');
-    if (length > most) invalid(size, 'has a block that is larger than its window or 128 KiB');
+    if (type === RESERVED) rejectFrame(size, 'has a block of a reserved type');
+    if (length > maxLength) rejectFrame(size, 'has a block that is larger than its window or 128 KiB');
     isLast = (header & 1) !== 0;
-    maxSize += type === 2 ? most : length;
-    if (type === 2 && hasEndlessWeights(frame.subarray(at + BLOCK_HEADER, at + BLOCK_HEADER + length)))
-      invalid(size, 'has a block with an invalid Huffman table');
-    if (type === 0) raw.push(frame.subarray(at + BLOCK_HEADER, at + BLOCK_HEADER + length));
-    at += BLOCK_HEADER + (type === 1 ? 1 : length);
+    maxSize += type === COMPRESSED ? maxLength : length;
+    const content = frame.subarray(at + BLOCK_HEADER, at + BLOCK_HEADER + length);
+    if (type === COMPRESSED && hasEndlessWeights(content))
+      rejectFrame(size, 'has a block with an invalid Huffman table');
+    if (type === RAW) raw.push(content);
+    at += BLOCK_HEADER + (type === RUN ? 1 : length);
   }
   if (hasChecksum) at += CHECKSUM;
-  if (at > size) invalid(size, 'ends in a block');
-  if (at < size) invalid(size, 'has more than one frame');
+  if (at > size) rejectFrame(size, 'ends in a block');
+  if (at < size) rejectFrame(size, 'has more than one frame');
   return { maxSize, blockEnds, raw: raw.length === blockEnds.length ? raw : undefined };
 }
 
@@ -141,11 +148,11 @@ export function readZstdFrame(frame: Uint8Array): ZstdFrame {
   const { window, declaredSize } = header;
   const sizeLimit = Math.min(MAX_CONTENT, Math.max(MIB, MAX_RATIO * size));
   if (declaredSize !== undefined && declaredSize > sizeLimit)
-    tooLarge(declaredSize, `must have at most ${sizeLimit} bytes when it is decompressed`);
-  if (window > MAX_WINDOW) tooLarge(window, `must have a window of at most ${MAX_WINDOW} bytes`);
+    rejectSize(declaredSize, `must have at most ${sizeLimit} bytes when it is decompressed`);
+  if (window > MAX_WINDOW) rejectSize(window, `must have a window of at most ${MAX_WINDOW} bytes`);
   const { maxSize, blockEnds, raw } = readBlocks(frame, header);
   if (declaredSize !== undefined && declaredSize > maxSize)
-    invalid(size, 'has less content than it declares');
+    rejectFrame(size, 'has less content than it declares');
   const checksum = header.hasChecksum ? view.getUint32(size - CHECKSUM, true) : undefined;
   return {
     window,

@@ -2,7 +2,7 @@ import { createRequire } from 'node:module';
 import { messageOf } from '../../../base/failure.ts';
 import { rejectInput } from '../../../net/fields.ts';
 import { xxh64Low } from './xxh64.ts';
-import { rawZstdFrame, readZstdFrame, tooLarge, type ZstdFrame } from './zstd-frame.ts';
+import { rawZstdFrame, readZstdFrame, rejectSize, type ZstdFrame } from './zstd-frame.ts';
 
 /** The functions of `node:zlib` since Node 22.15. */
 interface NativeZstd {
@@ -30,17 +30,17 @@ function fzstd(frame: Uint8Array): Fzstd {
     loaded = found;
     return found;
   } catch {
-    return refused(frame, 'requires Node.js 22.15 or later, or the package fzstd');
+    return rejectDecoding(frame, 'requires Node.js 22.15 or later, or the package fzstd');
   }
 }
 
-/** Rejects a frame that a decoder has refused. */
-function refused(frame: Uint8Array, error: unknown): never {
+/** Rejects a frame that a decoder cannot decode. */
+function rejectDecoding(frame: Uint8Array, error: unknown): never {
   return rejectInput('invalid-zstd', 'value', `${frame.length} bytes`, messageOf(error));
 }
 
 /** Rejects content whose decompression stopped at the limit. */
-function exceeded(sizeLimit: number): never {
+function rejectOversized(sizeLimit: number): never {
   return rejectInput(
     'too-large',
     'value',
@@ -66,9 +66,9 @@ function* decompressBlocks(
     try {
       decoder.push(frame.subarray(from, isLast ? frame.length : end), isLast);
     } catch (error) {
-      refused(frame, error);
+      rejectDecoding(frame, error);
     }
-    if (size > sizeLimit) exceeded(sizeLimit);
+    if (size > sizeLimit) rejectOversized(sizeLimit);
     from = end;
     if (!isLast) yield;
   }
@@ -83,8 +83,8 @@ function decompressNatively(
   try {
     return decompress(frame, { maxOutputLength: sizeLimit });
   } catch (error) {
-    if (error instanceof RangeError) exceeded(sizeLimit);
-    return refused(frame, error);
+    if (error instanceof RangeError) rejectOversized(sizeLimit);
+    return rejectDecoding(frame, error);
   }
 }
 
@@ -105,12 +105,15 @@ export function* decompressZstd(
   if (raw !== undefined) content = Buffer.concat(raw);
   else if (decompress !== null) content = decompressNatively(frame, structure, decompress);
   else content = yield* decompressBlocks(frame, structure);
-  if (content.length > sizeLimit) tooLarge(content.length, `must have at most ${sizeLimit} bytes`);
+  if (content.length > sizeLimit) rejectSize(content.length, `must have at most ${sizeLimit} bytes`);
   if (declaredSize !== undefined && content.length !== declaredSize)
-    refused(frame, `has ${content.length} bytes when it is decompressed, and declares ${declaredSize}`);
+    rejectDecoding(
+      frame,
+      `has ${content.length} bytes when it is decompressed, and declares ${declaredSize}`,
+    );
   const isVerified = raw === undefined && decompress !== null;
   if (checksum !== undefined && !isVerified && (yield* xxh64Low(content)) !== checksum)
-    refused(frame, 'has content that does not match its checksum');
+    rejectDecoding(frame, 'has content that does not match its checksum');
   return content;
 }
 
