@@ -75,20 +75,20 @@ function duration(fields: Fields<never>, name: string): number | undefined {
   return sum || undefined;
 }
 
-function endpoints(fields: Fields<never>, plain: 'http' | 'https'): readonly string[] {
+function endpoints(fields: Fields<never>, defaultScheme: 'http' | 'https'): readonly string[] {
   const name = 'endpoints';
-  const urls = fields.list(name).items((list, index) => endpoint(list, index, plain));
+  const urls = fields.list(name).items((list, index) => endpoint(list, index, defaultScheme));
   if (urls.length === 0) return fields.reject(name, 'missing-field', 'must contain at least one URL');
   const schemes = new Set(urls.map((url) => url.split(':', 1)[0]));
   return schemes.size === 1 ? urls : fields.reject(name, 'invalid-url', 'must use one scheme: http or https');
 }
 
-function endpoint(list: Fields<never>, index: number, plain: 'http' | 'https'): string {
+function endpoint(list: Fields<never>, index: number, defaultScheme: 'http' | 'https'): string {
   const item = list.text(index);
-  const url = /^[a-z]+:\/\//.test(item) ? item : `${plain}://${item}`;
+  const url = /^[a-z]+:\/\//.test(item) ? item : `${defaultScheme}://${item}`;
   const { protocol, host } = URL.canParse(url) ? new URL(url) : { protocol: '', host: '' };
-  const known = (protocol === 'http:' || protocol === 'https:') && host !== '';
-  return known ? url.replace(/\/$/, '') : list.reject(index, 'invalid-url', 'must be an http or https URL');
+  const isValid = (protocol === 'http:' || protocol === 'https:') && host !== '';
+  return isValid ? url.replace(/\/$/, '') : list.reject(index, 'invalid-url', 'must be an http or https URL');
 }
 
 /** The YAML parser is loaded on demand: it takes 40 ms, and a client without a configuration file does not need it. */
@@ -124,6 +124,7 @@ interface NamedFile {
   readonly bytes: Buffer;
 }
 
+/** Reads the file that the first present field of `names` names; undefined if no field is present. */
 async function file(
   fields: Fields<never>,
   read: ReadPem,
@@ -192,8 +193,8 @@ export async function loadEtcdConfig(content: string, read: ReadPem = readPem): 
   const key = keyFile?.bytes;
   checkPair(certificate, key);
   checkAuthorities(ca);
-  const secured = !flag(fields, 'insecure-transport');
-  const urls = endpoints(fields, secured && ca !== undefined ? 'https' : 'http');
+  const mayUseTLS = !flag(fields, 'insecure-transport');
+  const urls = endpoints(fields, mayUseTLS && ca !== undefined ? 'https' : 'http');
   const tls: EtcdTLS = {
     ca,
     certificate,
@@ -203,7 +204,7 @@ export async function loadEtcdConfig(content: string, read: ReadPem = readPem): 
   const username = text(fields, 'username');
   const config: EtcdConfig = {
     endpoints: urls,
-    tls: secured && urls[0]?.startsWith('https:') === true ? tls : undefined,
+    tls: mayUseTLS && urls[0]?.startsWith('https:') === true ? tls : undefined,
     auth: username === undefined ? undefined : { username, password: text(fields, 'password') ?? '' },
     deadlineMs: duration(fields, 'dial-timeout'),
     keepAliveTimeMs: duration(fields, 'keep-alive-time'),

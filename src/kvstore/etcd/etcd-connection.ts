@@ -31,12 +31,12 @@ const ONE_DAY_MS = 86_400_000;
 const PROGRESS_BYTES_PER_MS = 1;
 // Maximum number of extensions of a deadline, each by its full length: 5 min by default. A limit is needed because other calls may
 // keep the connection busy.
-const RENEWALS = 30;
+const MAX_EXTENSIONS = 30;
 
 const passThrough = (bytes: Buffer): Buffer => bytes;
 
 /**
- * Cancels in a later turn. Node (20.20) does not reset a stream that is cancelled while its session receives data; both ends
+ * Calls `cancel` in a later turn. Node (20.20) does not reset a stream that is cancelled while its session receives data; both ends
  * would keep it.
  */
 const inLaterTurn = (cancel: () => void): void => void setImmediate(cancel);
@@ -91,8 +91,10 @@ export interface StreamObserver {
  */
 export class EtcdStream {
   readonly #call: ReturnType<ChannelInterface['createCall']>;
+  /** Undefined after `cancel`, and after the end. */
   #observer: StreamObserver | undefined;
 
+  /** @param onStatus called once, at the end. `failure` is undefined if this side has cancelled a stream with answers */
   constructor(
     call: ReturnType<ChannelInterface['createCall']>,
     host: string,
@@ -110,11 +112,12 @@ export class EtcdStream {
         this.#observer?.onMessage(message);
       },
       onReceiveStatus: (end) => {
-        const error = endOf(end, host);
+        const error = endError(end, host);
         const ended = this.#observer;
         this.#observer = undefined;
-        const isOurs = ended === undefined && isAnswered; // without an answer, nothing proves that the server is reachable
-        onStatus(isOurs ? undefined : error);
+        const isCancelled = ended === undefined;
+        // Without an answer, nothing proves that the server is reachable.
+        onStatus(isCancelled && isAnswered ? undefined : error);
         ended?.onEnd(error);
       },
     });
@@ -141,7 +144,8 @@ export class EtcdStream {
   }
 }
 
-function failureOf(
+/** Returns the error of an ended call; undefined if it was answered. */
+function callError(
   host: string,
   signal: AbortSignal | undefined,
   isLate: boolean,
@@ -153,7 +157,7 @@ function failureOf(
   return isLate ? etcdDeadlineError(host) : etcdError(thrown ?? new Error('the response is empty'), host);
 }
 
-function endOf({ code, details }: StatusObject, host: string): KvstoreError {
+function endError({ code, details }: StatusObject, host: string): KvstoreError {
   if (code === status.OK) return new KvstoreError('unavailable', 'the server ended the stream');
   return etcdError(Object.assign(new Error(details), { code }), host);
 }
@@ -201,6 +205,7 @@ export class EtcdConnection {
     return this.#streams.size;
   }
 
+  /** Opens a stream. */
   stream(path: string, metadata: Metadata, observer: StreamObserver): EtcdStream {
     const channel = this.#acquireClient().getChannel();
     const call = channel.createCall(path, Number.POSITIVE_INFINITY, null, null, null);
@@ -211,6 +216,7 @@ export class EtcdConnection {
     return stream;
   }
 
+  /** Makes a call and returns its decoded answer. Rejects with a `KvstoreError`. */
   unary<T>(
     call: UnaryCall<T>,
     metadata: Metadata,
@@ -229,7 +235,7 @@ export class EtcdConnection {
         metadata,
         {},
         (thrown, answer) => {
-          const error = failureOf(this.host, signal, isLate, thrown, answer);
+          const error = callError(this.host, signal, isLate, thrown, answer);
           this.#releaseClient(error);
           cancelDeadline();
           signal?.removeEventListener('abort', abort);
@@ -238,7 +244,7 @@ export class EtcdConnection {
         },
       );
       const abort = (): void => inLaterTurn(() => sent.cancel());
-      const cancelDeadline = this.deadline(limits, () => {
+      const cancelDeadline = this.startDeadline(limits, () => {
         isLate = true;
         sent.cancel();
       });
@@ -248,31 +254,31 @@ export class EtcdConnection {
   }
 
   /**
-   * Calls `late` when the deadline expires. Returns a function that cancels the deadline. The deadlines of grpc-js are not used
+   * Calls `onExpired` when the deadline expires. Returns a function that cancels the deadline. The deadlines of grpc-js are not used
    * because they are dates: if the system's time is set, a call would end immediately or hours late.
    */
-  deadline({ startedAt, deadlineMs, isExtendable }: Deadline, late: () => void): () => void {
-    const ms = Math.min(deadlineMs ?? this.#config.deadlineMs ?? DEADLINE_MS, ONE_DAY_MS);
-    let renewals = deadlineMs === undefined ? RENEWALS : 0;
+  startDeadline({ startedAt, deadlineMs, isExtendable }: Deadline, onExpired: () => void): () => void {
+    const limitMs = Math.min(deadlineMs ?? this.#config.deadlineMs ?? DEADLINE_MS, ONE_DAY_MS);
+    let extensions = deadlineMs === undefined ? MAX_EXTENSIONS : 0;
     let lastBytes = this.#bytes;
     const check = (): void => {
-      const progress = this.#bytes - lastBytes;
-      if (renewals-- <= 0 || progress < ms * PROGRESS_BYTES_PER_MS || !isExtendable()) {
-        late();
+      const received = this.#bytes - lastBytes;
+      if (extensions-- <= 0 || received < limitMs * PROGRESS_BYTES_PER_MS || !isExtendable()) {
+        onExpired();
         return;
       }
-      lastBytes += progress;
-      timer = setTimeout(lookSoon, ms);
+      lastBytes += received;
+      timer = setTimeout(checkSoon, limitMs);
     };
     // After a long turn the answer may already be available. Read it first.
-    let reading: NodeJS.Immediate | undefined;
-    const lookSoon = (): void => {
-      reading = setImmediate(check);
+    let immediate: NodeJS.Immediate | undefined;
+    const checkSoon = (): void => {
+      immediate = setImmediate(check);
     };
-    let timer = setTimeout(lookSoon, startedAt + ms - performance.now());
+    let timer = setTimeout(checkSoon, startedAt + limitMs - performance.now());
     return () => {
       clearTimeout(timer);
-      clearImmediate(reading);
+      clearImmediate(immediate);
     };
   }
 
@@ -281,7 +287,7 @@ export class EtcdConnection {
     this.#closeClient();
   }
 
-  /** Returns the number of bytes received so far. */
+  /** Number of bytes received so far. */
   get #bytes(): number {
     return [...this.#sockets].reduce((sum, { bytesRead }) => sum + bytesRead, this.#closedBytes);
   }

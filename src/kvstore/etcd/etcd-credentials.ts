@@ -57,7 +57,7 @@ export class EtcdCredentials extends ChannelCredentials {
   }
 
   override _createSecureConnector(): SecureConnector {
-    const ofCalls = CallCredentials.createEmpty();
+    const callCredentials = CallCredentials.createEmpty();
     return {
       connect: (tcp) => {
         const closed = new Promise<never>((_resolve, reject) => {
@@ -68,7 +68,7 @@ export class EtcdCredentials extends ChannelCredentials {
         return Promise.race([this.#tls === undefined ? plain : handshake(tcp, this.#tls), closed]);
       },
       waitForReady: () => Promise.resolve(),
-      getCallCredentials: () => ofCalls,
+      getCallCredentials: () => callCredentials,
       destroy: () => {},
     };
   }

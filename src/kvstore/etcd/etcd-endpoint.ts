@@ -37,7 +37,7 @@ export class EtcdEndpoint {
   readonly address: string;
   readonly #auth: EtcdConfig['auth'];
   readonly #connection: EtcdConnection;
-  /** The token, or the pending call that fetches it. */
+  /** The metadata of every call, with the token. Pending while the token is being fetched. */
   #metadata: Promise<Metadata> | undefined;
   /** Time of the request for the token, by `performance.now`. */
   #fetchedAt = 0;
@@ -77,11 +77,11 @@ export class EtcdEndpoint {
   }
 
   /**
-   * Calls `late` if an operation that starts now takes too long. Returns a function that cancels this. See
-   * `EtcdConnection.deadline`.
+   * Calls `onExpired` if an operation that starts now takes too long. Returns a function that cancels the deadline. See
+   * `EtcdConnection.startDeadline`.
    */
-  deadline(deadlineMs: number | undefined, late: () => void): () => void {
-    return this.#connection.deadline(this.#limits(deadlineMs), late);
+  startDeadline(deadlineMs: number | undefined, onExpired: () => void): () => void {
+    return this.#connection.startDeadline(this.#limits(deadlineMs), onExpired);
   }
 
   /** Returns the error of an operation without an answer in time. */
@@ -168,15 +168,15 @@ export class EtcdEndpoint {
     if (this.#auth === undefined) return token;
     return new Promise((resolve, reject) => {
       const abort = (): void => reject(abortedError());
-      const cancelDeadline = this.#connection.deadline(this.#limits(deadlineMs, startedAt), () =>
+      const cancelDeadline = this.#connection.startDeadline(this.#limits(deadlineMs, startedAt), () =>
         reject(this.deadlineError()),
       );
       allowManyListeners(signal)?.addEventListener('abort', abort);
-      const over = (): void => {
+      const release = (): void => {
         cancelDeadline();
         signal?.removeEventListener('abort', abort);
       };
-      token.then(resolve, reject).finally(over);
+      token.then(resolve, reject).finally(release);
     });
   }
 

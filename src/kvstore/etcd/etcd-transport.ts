@@ -47,7 +47,7 @@ const TRY_NEXT_ENDPOINT: ReadonlySet<KvstoreError['code']> = new Set([...OUT_OF_
  */
 const TOKEN_IN_DOUBT: ReadonlySet<KvstoreError['code']> = new Set(['invalid-token', 'deadline']);
 
-/** Weight of the answer to a transaction, for each write and for the call: their effects take about 5 µs and 0.2 ms. */
+/** Weights of the parts of an answer to a transaction at the gate. The effects of a write take about 5 µs, of the call 0.2 ms. */
 const WEIGHT_OF_WRITE = 2;
 const WEIGHT_OF_CALL = 64;
 
@@ -192,16 +192,16 @@ export class EtcdTransport implements Transport {
     lease: LeaseID,
     { signal, deadlineMs }: CallOptions = {},
   ): Promise<number> {
-    const over = new AbortController();
-    const atEnd = (act: () => void): void => over.signal.addEventListener('abort', act);
+    const ended = new AbortController();
+    const atEnd = (act: () => void): void => ended.signal.addEventListener('abort', act);
     try {
       const answer = await new Promise<Buffer>((resolve, reject) => {
-        atEnd(endpoint.deadline(deadlineMs, () => reject(endpoint.deadlineError())));
-        signal?.addEventListener('abort', () => reject(abortedError()), { signal: over.signal });
+        atEnd(endpoint.startDeadline(deadlineMs, () => reject(endpoint.deadlineError())));
+        signal?.addEventListener('abort', () => reject(abortedError()), { signal: ended.signal });
         if (signal?.aborted === true) reject(abortedError());
         const begin = (stream: EtcdStream): void => {
           atEnd(() => stream.cancel());
-          if (over.signal.aborted) stream.cancel();
+          if (ended.signal.aborted) stream.cancel();
           stream.write(encodeKeepAlive(lease));
           stream.read();
         };
@@ -214,7 +214,7 @@ export class EtcdTransport implements Transport {
     } catch (error) {
       throw etcdError(error);
     } finally {
-      over.abort();
+      ended.abort();
     }
   }
 }

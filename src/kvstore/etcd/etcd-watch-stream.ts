@@ -17,7 +17,7 @@ import { decodeWatch, encodeWatchCreate, encodeWatchProgress, type WatchAnswer }
 
 // Events that are decoded and compared in one turn: about a millisecond.
 const SLICE_EVENTS = 512;
-// Bytes of a message for each event of its weight, up to that of a slice. A put has 250 bytes, a delete 60.
+// Bytes of a message for each unit of its weight at the gate, which is at most SLICE_EVENTS. A put has 250 bytes, a delete 60.
 const BYTES_OF_WEIGHT = 128;
 
 /** Options of an {@link EtcdWatchStream}, and callbacks of its transport. */
@@ -37,20 +37,23 @@ export class EtcdWatchStream implements WatchStream {
   readonly #observer: WatchObserver;
   readonly #options: EtcdWatchOptions;
   /** Cancels the deadline for the created response. With a token from before a restore, the response may never arrive. */
-  readonly #accepted: () => void;
+  readonly #cancelDeadline: () => void;
   #isCreated = false;
   #stream: EtcdStream | undefined;
   /** The answer whose events are being delivered. */
   #delivering: WatchAnswer | undefined;
+  /** Set while `#continue` is scheduled. */
   #immediate: NodeJS.Immediate | undefined;
   #paused = false;
   /** True if a message was requested and has not arrived. */
   #reading = false;
+  /** A message that has arrived and was not decoded, because the stream is paused or the message waits at the gate. */
   #arrived: Buffer | undefined;
   /** True while a message or a slice waits at the gate. */
   #isWaiting = false;
   #isEnded = false;
-  #progressRequested = 0;
+  /** Number of progress requests without an answer. */
+  #progressRequests = 0;
 
   constructor(
     endpoint: EtcdEndpoint,
@@ -60,7 +63,7 @@ export class EtcdWatchStream implements WatchStream {
   ) {
     this.#observer = observer;
     this.#options = options;
-    this.#accepted = endpoint.deadline(undefined, () => {
+    this.#cancelDeadline = endpoint.startDeadline(undefined, () => {
       this.#end(new KvstoreError('deadline', 'the watch was not accepted in time'));
     });
     const create = encodeWatchCreate(prefixRange(request.prefix), request.startRevision, options.fragment);
@@ -96,13 +99,13 @@ export class EtcdWatchStream implements WatchStream {
   }
 
   requestProgress(): void {
-    this.#progressRequested++;
+    this.#progressRequests++;
     this.#stream?.write(encodeWatchProgress());
   }
 
   cancel(): void {
     this.#isEnded = true;
-    this.#accepted();
+    this.#cancelDeadline();
     this.#delivering = undefined;
     this.#arrived = undefined;
     this.#stream?.cancel();
@@ -181,7 +184,7 @@ export class EtcdWatchStream implements WatchStream {
       return;
     }
     this.#isCreated = true;
-    this.#accepted();
+    this.#cancelDeadline();
     this.#observer.onCreated(header);
   }
 
@@ -208,8 +211,8 @@ export class EtcdWatchStream implements WatchStream {
    * after a request counts as the answer.
    */
   #progress({ header }: WatchAnswer): void {
-    const requested = this.#progressRequested > 0;
-    if (requested) this.#progressRequested--;
+    const requested = this.#progressRequests > 0;
+    if (requested) this.#progressRequests--;
     this.#observer.onProgress(header, requested);
   }
 }

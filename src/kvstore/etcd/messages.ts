@@ -3,7 +3,14 @@ import type { TurnGate } from '../../base/turn-gate.ts';
 import { bytesOfKey } from '../codec/bytes.ts';
 import type { KeyRange } from '../codec/key-range.ts';
 import { ProtoReader } from '../codec/proto-reader.ts';
-import { boolField, bytesField, int64Field, message, numberField } from '../codec/proto-writer.ts';
+import {
+  boolField,
+  bytesField,
+  type EncodedField,
+  int64Field,
+  message,
+  numberField,
+} from '../codec/proto-writer.ts';
 import { KvstoreError } from '../session/errors.ts';
 import type {
   KeyValue,
@@ -23,13 +30,15 @@ import { WireKeyValue } from '../session/wire-key-value.ts';
 const EMPTY = new Uint8Array(0);
 const NO_HEADER: ResponseHeader = { clusterID: '', revision: 0, raftTerm: 0 };
 
-const keyField = (range: KeyRange): Uint8Array[] => [bytesOfKey(range.start), bytesOfKey(range.end)];
+/** Returns the bounds of a range, which are the first two fields of a message. */
+const rangeFields = ({ start, end }: KeyRange): readonly EncodedField[] => [
+  bytesField(1, bytesOfKey(start)),
+  bytesField(2, bytesOfKey(end)),
+];
 
 export function encodeRange(request: RangeRequest): Buffer {
-  const [start = EMPTY, end = EMPTY] = keyField(request);
   return message(
-    bytesField(1, start),
-    bytesField(2, end),
+    ...rangeFields(request),
     numberField(3, request.limit ?? 0),
     numberField(4, request.revision ?? 0),
     boolField(8, request.keysOnly ?? false),
@@ -39,10 +48,8 @@ export function encodeRange(request: RangeRequest): Buffer {
 
 /** Returns a request to open a watch. With `fragment` the server may split an answer that would be too large. */
 export function encodeWatchCreate(range: KeyRange, startRevision: number, fragment: boolean): Buffer {
-  const [start = EMPTY, end = EMPTY] = keyField(range);
   const create = message(
-    bytesField(1, start),
-    bytesField(2, end),
+    ...rangeFields(range),
     numberField(3, startRevision),
     boolField(4, true), // progress notifications: every ten minutes on an idle watch
     boolField(8, fragment),
@@ -112,10 +119,10 @@ function readKeyValue(reader: ProtoReader, end: number): WireKeyValue {
   return new WireKeyValue(buffer, keyAt, keyEnd, valueAt, valueEnd, createRevision, modRevision, leaseAt);
 }
 
-/** Keys of a range that are decoded in one piece of the gate: about 0.15 ms, as long as 64 events. */
+/** Keys of a range that are decoded in one slice: about 0.15 ms, as long as 64 events. */
 const SLICE_KEYS = 1024;
 const SLICE_WEIGHT = 64;
-/** Bytes of an answer for each unit of its weight, up to that of a slice. */
+/** Bytes of an answer for each unit of the weight of its slices, which is at most `SLICE_WEIGHT`. */
 const BYTES_OF_WEIGHT = 4096;
 
 /**
@@ -138,6 +145,7 @@ export async function decodeRange(buffer: Buffer, gate?: TurnGate): Promise<Rang
   return { header, kvs, more, count };
 }
 
+/** The answer to a range request, as far as it was read. */
 class RangeReader {
   header: ResponseHeader = NO_HEADER;
   readonly kvs: KeyValue[] = [];
@@ -154,10 +162,10 @@ class RangeReader {
     return this.#isDone;
   }
 
-  /** Reads the next fields, at most `most` keys. */
-  read(most: number): void {
+  /** Reads the next fields, at most `maxKeys` keys. */
+  read(maxKeys: number): void {
     const reader = this.#reader;
-    const end = this.kvs.length + most;
+    const end = this.kvs.length + maxKeys;
     while (this.kvs.length < end) {
       if (!reader.next(reader.buffer.length)) {
         this.#isDone = true;
@@ -228,10 +236,10 @@ export class EventReader {
     return this.#next?.modRevision;
   }
 
-  /** Returns the next events, at most `most`, and moves behind them. */
-  takeEvents(most: number = Number.POSITIVE_INFINITY): TransportEvent[] {
+  /** Returns the next events, at most `maxEvents`, and moves behind them. */
+  takeEvents(maxEvents: number = Number.POSITIVE_INFINITY): TransportEvent[] {
     const events: TransportEvent[] = [];
-    for (; this.#next !== undefined && events.length < most; this.#next = this.#read())
+    for (; this.#next !== undefined && events.length < maxEvents; this.#next = this.#read())
       events.push(this.#next);
     return events;
   }
