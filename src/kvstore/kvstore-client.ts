@@ -154,7 +154,7 @@ export class KvstoreClient implements KvstoreBackend {
       () => {
         for (const watch of this.#watches) watch.checkRights();
       },
-      (followedUntil) => this.#diverged(followedUntil),
+      (followedUntil) => this.#handleDivergence(followedUntil),
     );
     this.#transport = transport;
     this.#guard = new CallbackGuard((error) => onFailure?.(error, 'lease listener'));
@@ -175,10 +175,10 @@ export class KvstoreClient implements KvstoreBackend {
         gate: options.gate,
         onLost: (keys) => {
           for (const key of keys) this.#clientWrites.forget(key);
-          this.#leaseLosses.lost(keys);
+          this.#leaseLosses.notifyLost(keys);
         },
-        onLeasesLost: (reported) => this.#leaseLosses.reporting(reported),
-        onGranted: (lease) => witnesses?.granted(lease, this.#closed.signal),
+        onLeasesLost: (reported) => this.#leaseLosses.notifyReporting(reported),
+        onGranted: (lease) => witnesses?.start(lease, this.#closed.signal),
         onRenewed: () => void this.#compareClientWrites().catch(() => {}), // the supervisor counts the failure
       });
     this.#leases = keeper('leases', leaseSeconds);
@@ -302,7 +302,7 @@ export class KvstoreClient implements KvstoreBackend {
     const { ifModRevision } = options;
     const isOwn = this.#isBound(key);
     this.#clientWrites.forget(key);
-    const unbind = this.#unbinding(key);
+    const unbind = this.#unbinderOf(key);
     const { header, succeeded, deleted } = await this.#txn(
       {
         compare: ifModRevision === undefined ? [] : [{ key, target: 'mod-revision', equals: ifModRevision }],
@@ -311,7 +311,7 @@ export class KvstoreClient implements KvstoreBackend {
       options,
     );
     if (succeeded) unbind(header.revision);
-    if (succeeded && isOwn && !this.#isBound(key)) this.#clientWrites.deleted(key, header.revision);
+    if (succeeded && isOwn && !this.#isBound(key)) this.#clientWrites.recordDelete(key, header.revision);
     return deleted > 0;
   }
 
@@ -348,7 +348,7 @@ export class KvstoreClient implements KvstoreBackend {
   async adoptLease(lease: LeaseID, keys: readonly string[], { signal }: CallOptions = {}): Promise<boolean> {
     if (this.#options.mayWrite?.() === false) throw new KvstoreError('not-leader', NOT_LEADER);
     try {
-      return await this.#leases.adopt(lease, keys, () => this.#fence.endOf(lease), signal);
+      return await this.#leases.adopt(lease, keys, () => this.#fence.deleteFenceOf(lease), signal);
     } catch (thrown) {
       throw this.#asFailure(thrown, signal);
     }
@@ -363,7 +363,7 @@ export class KvstoreClient implements KvstoreBackend {
     const deleted = writes.find(
       ({ key, value }) => value === undefined && leased.has(key) && !this.#isBound(key),
     );
-    if (deleted !== undefined) this.#clientWrites.deleted(deleted.key, revision);
+    if (deleted !== undefined) this.#clientWrites.recordDelete(deleted.key, revision);
   }
 
   /** Returns the bindings that the writes end: those of deleted keys, and those of put keys in keepers other than `keeper`. */
@@ -391,7 +391,7 @@ export class KvstoreClient implements KvstoreBackend {
   *#unbindBelow(prefix: string, revision: number, previous: readonly number[]): Generator<void, void, void> {
     for (const [index, keeper] of this.#keepers.entries()) {
       for (const keys of keeper.unbindBelow(prefix, revision, previous[index] ?? 0)) {
-        for (const key of keys) if (!this.#isBound(key)) this.#clientWrites.deleted(key, revision);
+        for (const key of keys) if (!this.#isBound(key)) this.#clientWrites.recordDelete(key, revision);
         yield;
       }
     }
@@ -416,7 +416,7 @@ export class KvstoreClient implements KvstoreBackend {
       reconnects: this.#reconnects,
       gate: this.#options.gate,
       limits: this.#options.watchLimits,
-      onDiverged: (followedUntil) => this.#diverged(followedUntil),
+      onDiverged: (followedUntil) => this.#handleDivergence(followedUntil),
       onBegin: () => this.#watches.add(watch),
       onEnd: () => this.#watches.delete(watch),
     });
@@ -477,7 +477,7 @@ export class KvstoreClient implements KvstoreBackend {
       (await this.#transport.range({ ...keyRange(key), revision }, { signal })).kvs[0];
     const compare = (): Promise<boolean> => this.#clientWrites.areInHistory(read);
     try {
-      if (!(await this.#supervisor.run('own writes', compare, { signal }))) this.#diverged(begun);
+      if (!(await this.#supervisor.run('own writes', compare, { signal }))) this.#handleDivergence(begun);
     } finally {
       this.#isComparing = false;
     }
@@ -486,8 +486,10 @@ export class KvstoreClient implements KvstoreBackend {
   /**
    * Handles a store that was replaced or restored: all leases count as lost, so their keys are put again under new leases. Many
    * watches report the same restore, some of them late; a report of a restore that was already handled is ignored.
+   *
+   * @param followedUntil when the lost history was last received
    */
-  #diverged(followedUntil: number): void {
+  #handleDivergence(followedUntil: number): void {
     if (followedUntil < this.#divergedAt) return;
     this.#divergedAt = this.#options.clock.now();
     this.#clientWrites.clear();
@@ -514,7 +516,7 @@ export class KvstoreClient implements KvstoreBackend {
   /**
    * Returns a function that unbinds a key from its present leases. Call it with the revision of the write that replaced the key.
    */
-  #unbinding(key: string, keepers: readonly LeaseKeeper[] = this.#keepers): (revision: number) => void {
+  #unbinderOf(key: string, keepers: readonly LeaseKeeper[] = this.#keepers): (revision: number) => void {
     const bindings = keepers.map((keeper) => [keeper, keeper.bindingOf(key)] as const);
     return (revision) => {
       for (const [keeper, binding] of bindings) keeper.unbind(binding, revision);
@@ -522,7 +524,7 @@ export class KvstoreClient implements KvstoreBackend {
   }
 
   async #writeUnleased(key: string, options: WriteOptions, request: TxnRequest): Promise<TxnResponse> {
-    const unbind = this.#unbinding(key);
+    const unbind = this.#unbinderOf(key);
     const answer = await this.#txn(request, options);
     if (!hasWritten(request, answer)) return answer;
     unbind(answer.header.revision);
@@ -539,12 +541,13 @@ export class KvstoreClient implements KvstoreBackend {
     isLastTry = false,
   ): Promise<TxnResponse> {
     const others = this.#keepers.filter((other) => other !== keeper);
-    const unbind = this.#unbinding(key, others);
+    const unbind = this.#unbinderOf(key, others);
     const previous = keeper.bindingOf(key);
     const binding = await keeper.bind(key, options.signal);
     const leased = request(binding.lease);
     try {
       const answer = await this.#txn(leased, options);
+      // The key of a conditional write that failed does not belong to this client, unless it was bound before.
       const isForeign = previous === undefined && !answer.succeeded && !hasWritten(leased, answer);
       if (isForeign) keeper.unbind(binding);
       else keeper.confirm(binding, answer.header.revision);
@@ -567,12 +570,12 @@ export class KvstoreClient implements KvstoreBackend {
     const call = { signal, deadlineMs };
     const send = (txn: TxnRequest): Promise<TxnResponse> =>
       this.#call(() => this.#send(txn, call), call).catch(throwNaming('readwrite', keyOf(txn)));
-    const lock = ifLocked === undefined ? [] : [isHeld(ifLocked)];
+    const lock = ifLocked === undefined ? [] : [lockGuard(ifLocked)];
     const attempt = async (fence: readonly Compare[]): Promise<TxnResponse | undefined> => {
       const answer = await guardedTxn(request, [...lock, ...fence], send);
       if (answer !== undefined || ifLocked === undefined) return answer;
-      const isFenceMoved = fence.length > 0 && (await send({ compare: lock, writes: [] })).succeeded;
-      if (isFenceMoved) return undefined;
+      const isLockHeld = fence.length > 0 && (await send({ compare: lock, writes: [] })).succeeded;
+      if (isLockHeld) return undefined; // the fence has changed
       throw new KvstoreError('lock-lost', `the lock ${ifLocked.key} was lost`);
     };
     const answer = fenced ? await this.#fence.write(attempt, call) : await attempt([]);
@@ -590,8 +593,8 @@ export class KvstoreClient implements KvstoreBackend {
   async #call<T>(call: () => Promise<T>, { signal }: CallOptions = {}): Promise<T> {
     try {
       const { rateLimit } = this.#options;
-      const ends = allowManyListeners(signal ?? this.#closed.signal);
-      return await (rateLimit === undefined ? call() : rateLimit.run(call, ends));
+      const aborted = allowManyListeners(signal ?? this.#closed.signal);
+      return await (rateLimit === undefined ? call() : rateLimit.run(call, aborted));
     } catch (thrown) {
       throw this.#asFailure(thrown, signal);
     }
@@ -669,10 +672,12 @@ function transactionOf(writes: readonly KeyWrite[], bindings: readonly Binding[]
   return compare.length === 0 ? { compare, writes: all } : { compare, writes: necessary, otherwise: all };
 }
 
+/** Returns undefined for the error `too-large`; throws other errors. */
 function noneIfTooLarge(thrown: unknown): undefined {
   if (asKvstoreError(thrown).code !== 'too-large') throw thrown;
 }
 
+/** Returns a function that throws {@link namingRight} of its argument. */
 function throwNaming(right: 'read' | 'readwrite', key: string): (thrown: unknown) => never {
   return (thrown) => {
     throw namingRight(thrown, right, key);
@@ -686,10 +691,12 @@ function keyOf({ compare, writes, otherwise = [] }: TxnRequest): string {
   return write.op === 'put' ? write.key : write.range.start;
 }
 
-function isHeld({ key, revision }: KvstoreLock): Compare {
+/** Returns the comparison that holds while the lock is held. */
+function lockGuard({ key, revision }: KvstoreLock): Compare {
   return { key, target: 'create-revision', equals: revision };
 }
 
+/** Returns the operations that a transaction has applied. */
 function written(
   { writes, otherwise = [] }: TxnRequest,
   { succeeded }: TxnResponse,

@@ -274,7 +274,7 @@ export class IdentityAllocator {
     );
   }
 
-  /** Returns undefined if another node took the number at the same time. */
+  /** Allocates while the lock is held. Returns undefined if another node took the number at the same time. */
   async #allocateLocked(
     labels: Labels,
     lock: KvstoreLock,
@@ -289,7 +289,7 @@ export class IdentityAllocator {
       await this.#keys.putSlave(existing, labels, call);
       return { id: existing, isNew: false };
     }
-    const id = this.#pool.lease((candidate) => this.lookupByID(candidate) !== undefined);
+    const id = this.#pool.reserve((candidate) => this.lookupByID(candidate) !== undefined);
     if (id === undefined)
       throw new KvstoreError('invalid-request', 'all identities of the cluster are in use');
     try {

@@ -11,7 +11,7 @@ const TRIES = 32;
 export class IdentityPool {
   readonly #range: IdentityRange;
   readonly #random: Random;
-  readonly #leased = new Set<number>();
+  readonly #reserved = new Set<number>();
 
   constructor(range: IdentityRange, random: Random) {
     this.#range = range;
@@ -19,30 +19,30 @@ export class IdentityPool {
   }
 
   /** Returns a number for which `isUsed` is false, and reserves it until {@link release}. Returns undefined if none is left. */
-  lease(isUsed: (id: number) => boolean): NumericIdentity | undefined {
+  reserve(isUsed: (id: number) => boolean): NumericIdentity | undefined {
     const { min, max } = this.#range;
     const size = max - min + 1;
-    const isFree = (id: number): boolean => !this.#leased.has(id) && !isUsed(id);
+    const isFree = (id: number): boolean => !this.#reserved.has(id) && !isUsed(id);
     const random = (): number => min + Math.floor(this.#random() * size);
     for (let i = 0; i < TRIES; i++) {
       const id = random();
-      if (isFree(id)) return this.#reserve(id);
+      if (isFree(id)) return this.#add(id);
     }
     const start = random() - min;
     for (let i = 0; i < size; i++) {
       const id = min + ((start + i) % size);
-      if (isFree(id)) return this.#reserve(id);
+      if (isFree(id)) return this.#add(id);
     }
     return undefined;
   }
 
   /** Ends the reservation after an allocation, successful or not. */
   release(id: number): void {
-    this.#leased.delete(id);
+    this.#reserved.delete(id);
   }
 
-  #reserve(id: number): NumericIdentity {
-    this.#leased.add(id);
+  #add(id: number): NumericIdentity {
+    this.#reserved.add(id);
     return id as NumericIdentity; // the range contains only identities
   }
 }

@@ -54,7 +54,7 @@ export class LocalKeys {
     return this.#inUse.size;
   }
 
-  /** Number of label sets in use whose number is taken. */
+  /** Number of label sets in use whose number belongs to other labels. */
   get reassigned(): number {
     return this.#inUse.size - this.#byID.size;
   }

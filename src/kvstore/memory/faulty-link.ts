@@ -78,7 +78,7 @@ export class FaultyLink implements Transport {
   watch(request: WatchRequest, observer: WatchObserver): WatchStream {
     const stream: FaultyStream = new FaultyStream(this.#inner, request, observer, {
       read: (...call) => this.#read(...call),
-      onGone: () => this.#streams.delete(stream),
+      onEnded: () => this.#streams.delete(stream),
     });
     this.#streams.add(stream);
     this.#applyFaults(stream);

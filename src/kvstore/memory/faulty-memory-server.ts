@@ -31,31 +31,31 @@ export class FaultyMemoryServer extends MemoryServer {
 
   /** @internal */
   override range(request: RangeRequest): RangeResponse {
-    this.#serve();
+    this.#checkLeader();
     return super.range(request);
   }
 
   /** @internal */
   override txn(request: TxnRequest): TxnResponse {
-    this.#serve();
+    this.#checkLeader();
     return super.txn(request);
   }
 
   /** @internal */
   override txnInTurns(request: TxnRequest): TxnResponse | Promise<TxnResponse> {
-    this.#serve();
+    this.#checkLeader();
     return super.txnInTurns(request);
   }
 
   /** @internal */
   override grantLease(ttlSeconds: number): LeaseID {
-    this.#serve();
+    this.#checkLeader();
     return super.grantLease(ttlSeconds);
   }
 
   /** @internal */
   override keepLeaseAlive(id: LeaseID): number {
-    this.#serve();
+    this.#checkLeader();
     return super.keepLeaseAlive(id);
   }
 
@@ -63,18 +63,18 @@ export class FaultyMemoryServer extends MemoryServer {
   override watch(
     request: WatchRequest,
     observer: WatchObserver,
-    onGone: () => void = () => {},
+    onEnded: () => void = () => {},
   ): MemoryWatchStream {
     const stream: MemoryWatchStream = super.watch(request, observer, () => {
       this.#open.delete(stream);
-      onGone();
+      onEnded();
     });
     this.#open.add(stream);
     if (this.#leaderless) stream.end(noLeader());
     return stream;
   }
 
-  #serve(): void {
+  #checkLeader(): void {
     if (this.#leaderless) throw noLeader();
   }
 }

@@ -19,7 +19,7 @@ export interface StreamLink {
     options: CallOptions | undefined,
     run: () => Promise<RangeResponse>,
   ): Promise<RangeResponse>;
-  onGone(): void;
+  onEnded(): void;
 }
 
 /** A watch stream that can be delayed, cut within a response, and ended. */
@@ -121,6 +121,6 @@ export class FaultyStream implements WatchStream {
     if (!this.#open) return;
     this.#open = false;
     this.#stream.cancel();
-    this.#link.onGone();
+    this.#link.onEnded();
   }
 }

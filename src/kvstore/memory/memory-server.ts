@@ -105,13 +105,13 @@ export class MemoryServer {
 
   /** @internal See {@link MemoryStore.range}. */
   range(request: RangeRequest, maxExpansions?: number): RangeResponse {
-    this.#finish();
+    this.#completePending();
     return this.#store.range(request, maxExpansions);
   }
 
   /** @internal Applies a transaction in this turn of the event loop. */
   txn(request: TxnRequest): TxnResponse {
-    this.#finish();
+    this.#completePending();
     return complete(this.#apply(request));
   }
 
@@ -170,13 +170,13 @@ export class MemoryServer {
 
   /** Discards the history before `revision` (default: the current one). */
   compact(revision: number = this.#store.revision): void {
-    this.#finish();
+    this.#completePending();
     void this.#start(this.#store.compact(revision));
     this.#wake();
   }
 
   snapshot(): ServerSnapshot {
-    this.#finish();
+    this.#completePending();
     const leases = [...this.#leases].map(
       ([id, { ttlSeconds, keys }]) => [id, { ttlSeconds, keys: new Set(keys) }] as const,
     );
@@ -188,7 +188,7 @@ export class MemoryServer {
    * The cluster id does not change.
    */
   restore(snapshot: ServerSnapshot): void {
-    this.#finish();
+    this.#completePending();
     this.#store.restore(snapshot.store);
     for (const lease of this.#leases.values()) lease.timer.cancel();
     this.#leases.clear();
@@ -247,11 +247,11 @@ export class MemoryServer {
     if (first?.done === true) return first.value;
     return new Promise((resolve, reject) => {
       this.#pending = [...this.#pending, stepsOf(work, resolve, reject)];
-      this.#idle ??= this.#workOff();
+      this.#idle ??= this.#runPending();
     });
   }
 
-  async #workOff(): Promise<void> {
+  async #runPending(): Promise<void> {
     for (let [work] = this.#pending; work !== undefined; [work] = this.#pending) {
       await this.#gate.runSteps(work);
       this.#pending = this.#pending.slice(1);
@@ -260,7 +260,7 @@ export class MemoryServer {
   }
 
   /** Completes the pending work in this turn, for a call that cannot wait. */
-  #finish(): void {
+  #completePending(): void {
     for (const work of this.#pending) complete(work);
   }
 

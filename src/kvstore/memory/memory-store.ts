@@ -144,6 +144,7 @@ export class MemoryStore {
     }
   }
 
+  /** Throws if the store has no history at this revision. */
   #checkKept(revision: number): void {
     if (revision > this.#revision)
       throw new KvstoreError('future-revision', `revision ${revision} is in the future`);
@@ -165,12 +166,12 @@ export class MemoryStore {
     const { minModRevision = 0, limit } = request;
     const isRecent = minModRevision > this.#compactRevision;
     const kvs: KeyValue[] = [];
-    const lastExpansion = this.#blocks.expansions + maxExpansions;
+    const expansionLimit = this.#blocks.expansions + maxExpansions;
     let more = false;
     for (const key of isRecent ? this.#changedSince(minModRevision, request) : this.#keysIn(request)) {
       const version = this.#versionAt(key, revision);
       if (version?.value === undefined || version.modRevision < minModRevision) continue;
-      more = (kvs.length === limit && limit > 0) || this.#blocks.expansions >= lastExpansion;
+      more = (kvs.length === limit && limit > 0) || this.#blocks.expansions >= expansionLimit;
       if (more) break;
       const { createRevision, modRevision } = version;
       const value = (request.keysOnly ? undefined : this.#blocks.bytesOf(version)) ?? EMPTY;
@@ -188,7 +189,7 @@ export class MemoryStore {
   }
 
   /** Returns the number of keys of a list that are in the range. */
-  #rank(keys: SortedList<string>, { start, end }: KeyRange): number {
+  #countIn(keys: SortedList<string>, { start, end }: KeyRange): number {
     return (end === NO_END ? keys.size : keys.rank(end)) - keys.rank(start);
   }
 
@@ -198,13 +199,15 @@ export class MemoryStore {
     for (const operations of [writes, otherwise])
       for (const operation of operations)
         keys +=
-          operation.op === 'put' || isOneKey(operation.range) ? 1 : this.#rank(this.#keys, operation.range);
+          operation.op === 'put' || isOneKey(operation.range)
+            ? 1
+            : this.#countIn(this.#keys, operation.range);
     return keys >= KEYS_PER_STEP;
   }
 
   /** Returns the number of keys in the range as of a revision: the present number, corrected by the later writes. */
   #count(range: KeyRange, revision: number): number {
-    let count = Math.max(0, this.#rank(this.#keys, range) - this.#rank(this.#deleted, range));
+    let count = Math.max(0, this.#countIn(this.#keys, range) - this.#countIn(this.#deleted, range));
     if (revision === this.#revision) return count;
     for (const key of this.#changedSince(revision + 1, range)) {
       if (this.#versionAt(key, this.#revision) !== undefined) count--;
@@ -387,7 +390,7 @@ function isOneKey({ start, end }: KeyRange): boolean {
   return end.length === start.length + 1 && end === keyAfter(start);
 }
 
-/** Runs all steps. */
+/** Runs all steps and returns the result. */
 export function complete<T>(work: Work<T>): T {
   let step = work.next();
   while (step.done !== true) step = work.next();

@@ -21,17 +21,19 @@ export class MemoryWatchStream {
   readonly #observer: WatchObserver;
   readonly #sliceEvents: number;
   readonly #onEnded: () => void;
+  /** First revision of the next response. */
   #next: number;
-  /** The versions of the current response that are not delivered yet, and the first of these. */
-  #response: Iterator<Version, void, void> = NO_VERSIONS;
+  /** The next version of the current response, and the rest of it. */
   #first: Version | undefined;
+  #response: Iterator<Version, void, void> = NO_VERSIONS;
   /**
    * Work in this turn of the event loop, in events: delivered events, and {@link EVENTS_PER_EXPANSION} for each expanded block.
    */
-  #delivered = 0;
+  #workInTurn = 0;
   #created = false;
   #paused = false;
-  #progressWanted = 0;
+  /** Number of progress requests without an answer. */
+  #progressRequests = 0;
   #scheduled = false;
   #open = true;
   #endReason: unknown;
@@ -68,7 +70,7 @@ export class MemoryWatchStream {
   }
 
   requestProgress(): void {
-    this.#progressWanted++;
+    this.#progressRequests++;
     this.wake();
   }
 
@@ -95,14 +97,14 @@ export class MemoryWatchStream {
 
   /** Schedules the next delivery of a response: in a microtask, or in the next turn if this one has had many events. */
   #continue(): void {
-    if (this.#delivered < EVENTS_PER_TURN) {
+    if (this.#workInTurn < EVENTS_PER_TURN) {
       this.wake();
       return;
     }
     this.#scheduled = true;
     setImmediate(() => {
       this.#scheduled = false;
-      this.#delivered = 0;
+      this.#workInTurn = 0;
       this.#deliver();
     });
   }
@@ -155,8 +157,8 @@ export class MemoryWatchStream {
       this.#advance();
       this.#deliverSlice(header);
       this.#continue();
-    } else if (this.#progressWanted > 0) {
-      this.#progressWanted--;
+    } else if (this.#progressRequests > 0) {
+      this.#progressRequests--;
       this.#observer.onProgress(header, true);
       this.wake();
     }
@@ -171,7 +173,7 @@ export class MemoryWatchStream {
       cost = events.length + EVENTS_PER_EXPANSION * (this.#store.expansions - expansions);
     }
     if (events.length === 0) return;
-    this.#delivered += cost;
+    this.#workInTurn += cost;
     this.#observer.onEvents(events, header, this.#first?.modRevision === events.at(-1)?.modRevision);
   }
 

@@ -114,15 +114,15 @@ export function* packValues(versions: readonly StoredValue[]): Generator<void, v
   const blocks = Math.max(1, Math.floor(total / BLOCK_BYTES));
   let block: StoredValue[] = [];
   let bytes = 0;
-  let number = 0;
+  let current = 0;
   for (const version of versions) {
     const { length } = packable(version.value);
-    const of = Math.floor((bytes * blocks) / total);
-    if ((length > 0 && of > number) || block.length === MAX_VALUES) {
+    const target = Math.floor((bytes * blocks) / total); // number of the block for this value
+    if ((length > 0 && target > current) || block.length === MAX_VALUES) {
       pack(block);
       yield;
       block = [];
-      number = of;
+      current = target;
     }
     bytes += length;
     if (length > 0 || block.length > 0) block.push(version);

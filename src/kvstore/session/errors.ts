@@ -1,4 +1,5 @@
 import { messageOf } from '../../base/failure.ts';
+
 /**
  * Reason of a failed kvstore call.
  *

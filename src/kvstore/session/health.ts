@@ -44,7 +44,8 @@ export class KvstoreHealth {
   readonly #tasks: Supervisor;
   #quorum: KvstoreHealthStatus['quorum'] = 'unknown';
   #endpoints: readonly EndpointStatus[] = [];
-  #beat = 0;
+  /** Mod revision of the heartbeat at its last change, and the time at which a check noticed it; 0: none seen. */
+  #heartbeatRevision = 0;
   #heartbeatAt = 0;
 
   constructor(options: KvstoreHealthOptions) {
@@ -54,10 +55,14 @@ export class KvstoreHealth {
   }
 
   status(): KvstoreHealthStatus {
-    const age = this.#options.clock.now() - this.#heartbeatAt;
-    const heartbeat = this.#beat === 0 ? 'never' : age > STALE_MS ? 'stale' : 'fresh';
     const { failures, lastFailure } = this.#tasks.status();
+    const heartbeat = this.#heartbeat;
     return { quorum: this.#quorum, heartbeat, endpoints: this.#endpoints, failures, lastFailure };
+  }
+
+  get #heartbeat(): KvstoreHealthStatus['heartbeat'] {
+    if (this.#heartbeatRevision === 0) return 'never';
+    return this.#options.clock.now() - this.#heartbeatAt > STALE_MS ? 'stale' : 'fresh';
   }
 
   /** Runs checks until the signal fires, even if the backend ignores the signal. */
@@ -86,8 +91,8 @@ export class KvstoreHealth {
       backend.endpoints({ signal }),
     ]);
     this.#endpoints = endpoints;
-    if (heartbeat === undefined || heartbeat.modRevision === this.#beat) return;
-    this.#beat = heartbeat.modRevision;
+    if (heartbeat === undefined || heartbeat.modRevision === this.#heartbeatRevision) return;
+    this.#heartbeatRevision = heartbeat.modRevision;
     this.#heartbeatAt = clock.now();
   }
 }

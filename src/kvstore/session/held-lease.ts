@@ -55,6 +55,7 @@ export class HeldLease {
   #requestedAt: ClockReading;
   #isRenewing = false;
   #failures = 0;
+  /** When a keepalive may be sent again after a failure, in monotonic time. */
   #tryAt: number;
 
   constructor(

@@ -6,10 +6,10 @@ import type { KeyBytes } from './wire-key-value.ts';
 const LOW = 0;
 const HIGH = 1;
 const CHECKSUM = 2;
-/** The listing that confirmed the key; 0 if the watch does not know it. */
+/** The number of the last listing that confirmed the key; less than the first listing of a watch that does not know the key. */
 const LISTING = 3;
 /** Mark of the reader of the watch; not 0 while the reader *holds* the key, which means that it stores the key's object. */
-const HELD = 4;
+const MARK = 4;
 const COLUMNS = 5;
 
 const TWO_32 = 2 ** 32;
@@ -19,7 +19,7 @@ const TWO_32 = 2 ** 32;
  * reader, which marks the keys that it *holds*. Each key is therefore stored and found once. A row is freed when neither needs
  * it.
  *
- *     row    mod revision │ checksum │ listing │ held          listing < first of this watch: unknown to the watch
+ *     row    mod revision │ checksum │ listing │ mark          listing < first of this watch: unknown to the watch
  */
 export class KeyTable {
   readonly #names = new ByteRows(COLUMNS, Math.random() * TWO_32);
@@ -42,19 +42,19 @@ export class KeyTable {
     this.#listing++;
   }
 
-  /** Returns the row, known or held, of the name after the first `prefix` bytes of a key, or -1. */
-  find({ buffer, keyAt, keyEnd }: KeyBytes, prefix: number): number {
-    return this.#names.find(buffer, keyAt + prefix, keyEnd);
+  /** Returns the row, known or held, of the name after the first `prefixLength` bytes of a key, or -1. */
+  find({ buffer, keyAt, keyEnd }: KeyBytes, prefixLength: number): number {
+    return this.#names.find(buffer, keyAt + prefixLength, keyEnd);
   }
 
   /** Returns true if this is the row of the key. Faster than {@link KeyTable.find}. */
-  isRowOf(row: number, { buffer, keyAt, keyEnd }: KeyBytes, prefix: number): boolean {
-    return this.#names.isAt(row, buffer, keyAt + prefix, keyEnd);
+  isRowOf(row: number, { buffer, keyAt, keyEnd }: KeyBytes, prefixLength: number): boolean {
+    return this.#names.isAt(row, buffer, keyAt + prefixLength, keyEnd);
   }
 
-  /** Adds a row for the name after the first `prefix` bytes of a key. The new row is neither known nor held. */
-  add({ buffer, keyAt, keyEnd }: KeyBytes, prefix: number): number {
-    return this.#names.add(buffer, keyAt + prefix, keyEnd);
+  /** Adds a row for the name after the first `prefixLength` bytes of a key, and returns it. It is neither known nor held. */
+  add({ buffer, keyAt, keyEnd }: KeyBytes, prefixLength: number): number {
+    return this.#names.add(buffer, keyAt + prefixLength, keyEnd);
   }
 
   /** Returns the name of a row; `undefined` if the row is free. */
@@ -105,14 +105,14 @@ export class KeyTable {
   }
 
   /** Returns the mark of the reader; 0 if it does not hold the key. */
-  heldBy(row: number): number {
-    return this.#names.rows.get(row, HELD);
+  markOf(row: number): number {
+    return this.#names.rows.get(row, MARK);
   }
 
   /** Sets the mark of the reader and returns the previous one. With 0 the reader no longer holds the key. */
-  hold(row: number, mark: number): number {
+  setMark(row: number, mark: number): number {
     const page = this.#names.rows.writablePageOf(row);
-    const at = this.#names.rows.offsetOf(row) + HELD;
+    const at = this.#names.rows.offsetOf(row) + MARK;
     const previous = page[at] ?? 0;
     page[at] = mark;
     if (mark === 0) this.release(row);
@@ -121,6 +121,6 @@ export class KeyTable {
 
   /** Frees a row that is neither known nor held. */
   release(row: number): void {
-    if (this.#names.rows.get(row, HELD) === 0 && !this.isKnown(row)) this.#names.delete(row);
+    if (this.#names.rows.get(row, MARK) === 0 && !this.isKnown(row)) this.#names.delete(row);
   }
 }

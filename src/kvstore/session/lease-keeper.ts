@@ -57,8 +57,8 @@ const KEEPALIVE_WEIGHT = 40;
  */
 const REVOCATIONS = 16;
 /**
- * Between two checks is at least 1 ms for each 10 leases. A check takes less than 1 µs for each lease, so checks use at most 1 %
- * of the time.
+ * The pause between two checks is at least 1 ms for each 10 leases. A check takes less than 1 µs for each lease, so checks use at
+ * most 1 % of the time.
  */
 const LEASES_PER_MS = 10;
 
@@ -72,11 +72,12 @@ export class LeaseKeeper {
   readonly #leases = new Map<LeaseID, HeldLease>();
   /** Leases with room for more keys, the oldest first, so that the newest leases become empty and expire. */
   readonly #withRoom = new SortedList<HeldLease>((a, b) => a.order - b.order);
+  /** Number of leases held so far. */
   #grants = 0;
   /** Running adoptions of leases. */
   readonly #adopting = new Map<LeaseID, Promise<HeldLease | undefined>>();
-  /** Leases that are not adopted: they are lost, or have another time to live. */
-  readonly #refused = new Set<LeaseID>();
+  /** Leases that must not be adopted: they are lost, or have another time to live. */
+  readonly #unadoptable = new Set<LeaseID>();
   readonly #bindings = new KeyFolders<Binding>();
   #bindingCount = 0;
   /** Number of bindings removed so far. */
@@ -153,13 +154,14 @@ export class LeaseKeeper {
     prepare: () => Promise<void>,
     signal?: AbortSignal,
   ): Promise<boolean> {
-    const lease = this.#leases.get(id) ?? (await untilAborted(this.#adopted(id, prepare), signal));
+    const lease = this.#leases.get(id) ?? (await untilAborted(this.#adopt(id, prepare), signal));
     if (lease?.isHeld !== true || lease.isExpired) return false;
     for (const key of keys) this.#bindTo(lease, key);
     return true;
   }
 
-  #adopted(id: LeaseID, prepare: () => Promise<void>): Promise<HeldLease | undefined> {
+  /** Adopts a lease without keys. Concurrent callers share the request. */
+  #adopt(id: LeaseID, prepare: () => Promise<void>): Promise<HeldLease | undefined> {
     let adopting = this.#adopting.get(id);
     if (adopting === undefined) {
       adopting = this.#adoptNow(id, prepare).finally(() => this.#adopting.delete(id));
@@ -169,24 +171,24 @@ export class LeaseKeeper {
   }
 
   async #adoptNow(id: LeaseID, prepare: () => Promise<void>): Promise<HeldLease | undefined> {
-    if (this.#refused.has(id)) return undefined;
+    if (this.#unadoptable.has(id)) return undefined;
     const { transport, clock, ttlSeconds } = this.#options;
     const { signal } = this.#closed;
-    const asked = clockReading(clock);
+    const requestedAt = clockReading(clock);
     try {
       if ((await transport.keepLeaseAlive(id, { signal })) === ttlSeconds) {
         await prepare();
-        return this.#refused.has(id) || signal.aborted ? undefined : this.#hold(id, asked, true);
+        return this.#unadoptable.has(id) || signal.aborted ? undefined : this.#hold(id, requestedAt, true);
       }
     } catch (error) {
       if (asKvstoreError(error).code !== 'lease-not-found') throw error;
     }
-    this.#refused.add(id);
+    this.#unadoptable.add(id);
     return undefined;
   }
 
   /** Returns any lease that this session was granted; binds nothing to it. */
-  any(): Promise<LeaseID> {
+  anyGranted(): Promise<LeaseID> {
     const find = (): HeldLease | undefined => {
       for (const lease of this.#leases.values()) if (!lease.isAdopted) return lease;
       return undefined;
@@ -253,7 +255,7 @@ export class LeaseKeeper {
     const isBound = binding.removed === this.#removed; // no lookup if nothing was removed since
     if (!lease.isHeld || isBound || this.bindingOf(binding.key) !== undefined) return;
     this.#bindings.set(binding.key, binding);
-    this.#put(lease, binding.key);
+    this.#addKey(lease, binding.key);
   }
 
   /** Removes a lease that the server does not have any more. */
@@ -276,7 +278,7 @@ export class LeaseKeeper {
     const { gate = OPEN_GATE, onLeasesLost } = this.#options;
     for (const lease of leases) {
       lease.isHeld = false;
-      this.#refused.add(lease.id);
+      this.#unadoptable.add(lease.id);
       this.#leases.delete(lease.id);
       this.#withRoom.delete(lease);
     }
@@ -285,10 +287,10 @@ export class LeaseKeeper {
       done = resolve;
     });
     if (leases.length > 1) onLeasesLost?.(reported);
-    void gate.runSteps(this.#release(leases), this.#closed.signal).then(done);
+    void gate.runSteps(this.#reportLost(leases), this.#closed.signal).then(done);
   }
 
-  *#release(leases: readonly HeldLease[]): Generator<void, void, void> {
+  *#reportLost(leases: readonly HeldLease[]): Generator<void, void, void> {
     for (const lease of leases) {
       const lost: string[] = [];
       for (const key of lease.keys) {
@@ -314,8 +316,8 @@ export class LeaseKeeper {
     this.#withRoom.clear();
     this.#bindings.clear();
     if (!revoke) return;
-    const left = leases.values();
-    await Promise.all(Array.from({ length: REVOCATIONS }, () => this.#revoke(left)));
+    const remaining = leases.values(); // one iterator for all loops, so that each lease is taken by one of them
+    await Promise.all(Array.from({ length: REVOCATIONS }, () => this.#revoke(remaining)));
   }
 
   /** Revokes leases one by one, until one fails because the server is out of reach. */
@@ -355,12 +357,12 @@ export class LeaseKeeper {
     };
     const isFirst = lease.keys.size === 0;
     this.#bindings.set(key, binding);
-    this.#put(lease, key);
+    this.#addKey(lease, key);
     if (isFirst) this.#wakeFor(lease); // checks are more frequent from now on
     return binding;
   }
 
-  #put(lease: HeldLease, key: string): void {
+  #addKey(lease: HeldLease, key: string): void {
     lease.keys.add(key);
     if (lease.keys.size === KEYS_PER_LEASE) this.#withRoom.delete(lease);
   }
@@ -382,17 +384,17 @@ export class LeaseKeeper {
     const { transport, clock, ttlSeconds } = this.#options;
     const { signal } = this.#closed;
     if (signal.aborted) throw closedError();
-    const asked = clockReading(clock);
+    const requestedAt = clockReading(clock);
     const id = await transport.grantLease(ttlSeconds, { signal });
     if (signal.aborted) {
       await transport.revokeLease(id).catch(() => {}); // without keepalives it expires anyway
       throw closedError();
     }
-    this.#hold(id, asked, false);
+    this.#hold(id, requestedAt, false);
   }
 
-  #hold(id: LeaseID, asked: ClockReading, isAdopted: boolean): HeldLease {
-    const lease = new HeldLease(id, asked, this.#options, this.#grants++, isAdopted);
+  #hold(id: LeaseID, requestedAt: ClockReading, isAdopted: boolean): HeldLease {
+    const lease = new HeldLease(id, requestedAt, this.#options, this.#grants++, isAdopted);
     this.#leases.set(id, lease);
     this.#withRoom.add(lease);
     this.#options.onGranted?.(id);
@@ -452,9 +454,9 @@ export class LeaseKeeper {
 
   /** Marks expired leases as lost, regardless of running keepalives. */
   #expire(): void {
-    const over: HeldLease[] = [];
-    for (const lease of this.#leases.values()) if (lease.isExpired) over.push(lease);
-    if (over.length > 0) this.#removeLost(over);
+    const expired: HeldLease[] = [];
+    for (const lease of this.#leases.values()) if (lease.isExpired) expired.push(lease);
+    if (expired.length > 0) this.#removeLost(expired);
   }
 
   async #renew(lease: HeldLease): Promise<void> {

@@ -33,8 +33,8 @@ export class LeaseWitnesses {
     this.#options = options;
   }
 
-  /** Starts to witness a granted lease. */
-  granted(lease: LeaseID, signal: AbortSignal): void {
+  /** Starts to witness a granted lease, until the signal fires. */
+  start(lease: LeaseID, signal: AbortSignal): void {
     const key = `${LEASE_WITNESSES_PREFIX}${leaseHex(lease)}`;
     this.#leases.set(key, lease);
     this.#keepPutting(key, signal);

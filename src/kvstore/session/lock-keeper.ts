@@ -52,7 +52,7 @@ export class LockKeeper {
   readonly #closed = new AbortController();
   /** Held locks, by path. */
   readonly #held = new Map<string, AbortController>();
-  /** The last contender of this process, by path. */
+  /** By path: resolves when all contenders of this process so far have had their turns. */
   readonly #turns = new Map<string, Promise<void>>();
   readonly #leaving = new Map<string, Leaving>();
 
@@ -109,7 +109,7 @@ export class LockKeeper {
     void last.then(() => {
       if (this.#turns.get(path) === last) this.#turns.delete(path);
     });
-    await interruptible(() => previous, signal).catch(() => {}); // it never rejects itself
+    await interruptible(() => previous, signal).catch(() => {}); // rejects only if the signal fires
     if (!signal.aborted) return done;
     done();
     throw abortedError();

@@ -34,8 +34,8 @@ export class ObservedTransport implements Transport {
 
   /**
    * @param onRefused called if a call was refused because of a missing right
-   * @param onRevisionDecreased called if the revision of the store has decreased, because the store was restored; with the time
-   * at which the higher revision was received
+   * @param onRevisionDecreased called if the revision of the store has decreased, because the store was restored. `followedUntil` is
+   * when the higher revision was received
    */
   constructor(
     inner: Transport,
@@ -139,9 +139,10 @@ export class ObservedTransport implements Transport {
     const { header } = answer;
     this.#alive(header);
     const { revision } = header;
-    const isBack = revision < previous.revision + (isWrite(answer) ? 1 : 0);
-    if (isBack || revision >= this.#latest.revision) this.#latest = { revision, at: this.#clock.now() };
-    if (isBack) this.#onRevisionDecreased(previous.at);
+    const minRevision = previous.revision + (isWrite(answer) ? 1 : 0);
+    const isRestored = revision < minRevision;
+    if (isRestored || revision >= this.#latest.revision) this.#latest = { revision, at: this.#clock.now() };
+    if (isRestored) this.#onRevisionDecreased(previous.at);
     return answer;
   }
 

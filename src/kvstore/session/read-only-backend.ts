@@ -50,7 +50,7 @@ const RETRY: Backoff = { baseMs: 500, capMs: 30_000 };
 const BATCH = 256;
 
 /**
- * A read-only kvstore over a source of your program. A subclass implements {@link list} and {@link changes}; this class
+ * A read-only kvstore over a *source*: any set of keys of your program. A subclass implements {@link list} and {@link changes}; this class
  * implements watches with retries that satisfy {@link Watch}. Each watch stores the keys and values that it has delivered. After
  * a fault it lists again and delivers the differences.
  *

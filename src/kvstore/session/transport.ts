@@ -1,8 +1,8 @@
 import type { KeyRange } from '../codec/key-range.ts';
 
 /*
- * The transport port: the operations of a kvstore server, in the terms of etcd. All handling of faults (listing, watching, leases,
- * locks, stores) is above this port, because a transport only carries requests. `memory/` and `etcd/` implement it.
+ * The interface to a kvstore server: its operations, in the terms of etcd. All handling of faults (listing, watching, leases,
+ * locks, stores) is above this interface, because a transport only carries requests. `memory/` and `etcd/` implement it.
  *
  * Every method rejects only with a `KvstoreError`. A transport may reconnect, but it never retries a request and never resumes a
  * watch: it reports the failure to its caller.
@@ -159,7 +159,7 @@ export interface EndpointStatus {
   readonly error?: string;
 }
 
-/** The transport port; see the top of this file. */
+/** The interface to a kvstore server; see the top of this file. */
 export interface Transport {
   range(request: RangeRequest, options?: CallOptions): Promise<RangeResponse>;
   txn(request: TxnRequest, options?: CallOptions): Promise<TxnResponse>;

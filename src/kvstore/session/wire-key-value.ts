@@ -74,9 +74,9 @@ const lastLease = { bytes: Buffer.alloc(0), id: '0' };
 
 function leaseIn(buffer: Buffer, at: number): LeaseID {
   const { bytes, id } = lastLease;
-  let same = 0;
-  while (same < bytes.length && buffer[at + same] === bytes[same]) same++;
-  if (same > 0 && same === bytes.length) return id;
+  let matching = 0;
+  while (matching < bytes.length && buffer[at + matching] === bytes[matching]) matching++;
+  if (matching > 0 && matching === bytes.length) return id;
   const reader = new ProtoReader(buffer);
   reader.at = at;
   lastLease.id = reader.int64();
@@ -107,10 +107,10 @@ export function plainKeyValue({ key, value, createRevision, modRevision }: KeyVa
 
 const FIRST_BYTES = 256;
 
-/** The bytes of the last text. */
+/** The bytes of the last ASCII text. */
 const encoded = { buffer: Buffer.alloc(FIRST_BYTES), keyAt: 0, keyEnd: 0 };
 
-/** Returns the bytes of a key. If the key is a text, the bytes are valid until the next call. */
+/** Returns the bytes of a key. Unless `kv` is a {@link WireKeyValue}, they are valid until the next call. */
 export function bytesOf(kv: { readonly key: string }): KeyBytes {
   if (kv instanceof WireKeyValue) return kv;
   const { key } = kv;
@@ -118,14 +118,14 @@ export function bytesOf(kv: { readonly key: string }): KeyBytes {
   const { buffer } = encoded;
   for (let i = 0; i < key.length; i++) {
     const code = key.charCodeAt(i);
-    if (code > 0x7f) return wholeBytes(key);
+    if (code > 0x7f) return encodedBytes(key);
     buffer[i] = code;
   }
   encoded.keyEnd = key.length;
   return encoded;
 }
 
-function wholeBytes(key: string): KeyBytes {
+function encodedBytes(key: string): KeyBytes {
   const buffer = bytesOfKey(key);
   return { buffer, keyAt: 0, keyEnd: buffer.length };
 }

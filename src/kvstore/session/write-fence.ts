@@ -22,8 +22,8 @@ export async function guardedTxn(
   const answer = await send({ compare: [...guards, ...compare], writes });
   if (answer.succeeded) return answer;
   if (compare.length === 0) return undefined;
-  const negative = await send({ compare: guards, writes: otherwise });
-  return negative.succeeded ? { ...negative, succeeded: false } : undefined;
+  const second = await send({ compare: guards, writes: otherwise });
+  return second.succeeded ? { ...second, succeeded: false } : undefined;
 }
 
 /**
@@ -42,11 +42,12 @@ export async function guardedTxn(
 export class WriteFence {
   readonly #leases: LeaseKeeper;
   readonly #send: SendTxn;
-  /** Constant after the first lease, whose id makes it unique among all clients. */
+  /** The key of the fence. It contains the id of the first lease, which makes it unique among all clients, and never changes. */
   #key: string | undefined;
-  /** Number of values so far; each is used once. */
+  /** The last value of the fence; each is used once. */
   #lastValue = 0;
   #isForbidden = false;
+  /** The comparison with the present value of the fence; undefined if the next write must put a new value. */
   #guards: Promise<readonly Compare[]> | undefined;
 
   /** @param send sends the transactions that put the fence; the signal of a single call must not abort it */
@@ -91,7 +92,7 @@ export class WriteFence {
   /**
    * If the fence of an earlier session is bound to this lease, deletes the fence, so that delayed writes of that session fail.
    */
-  async endOf(lease: LeaseID): Promise<void> {
+  async deleteFenceOf(lease: LeaseID): Promise<void> {
     const range = keyRange(`${INIT_LOCKS_PREFIX}${leaseHex(lease)}`);
     try {
       await this.#send({ compare: [], writes: [{ op: 'delete', range }] });
@@ -114,7 +115,7 @@ export class WriteFence {
   }
 
   async #putFence(): Promise<readonly Compare[]> {
-    const lease = await this.#leases.any();
+    const lease = await this.#leases.anyGranted();
     this.#key ??= `${INIT_LOCKS_PREFIX}${leaseHex(lease)}`;
     const key = this.#key;
     const value = bytesOfText(String(++this.#lastValue));

@@ -79,9 +79,9 @@ export class CanaryWaits {
    */
   complete(due: readonly CanaryWait[]): boolean {
     if (due.length === 0) return false;
-    const asked = new Set(due);
-    const over = this.due().filter((wait) => asked.has(wait));
-    for (const wait of over) {
+    const candidates = new Set(due);
+    const complete = this.due().filter((wait) => candidates.has(wait));
+    for (const wait of complete) {
       this.#waits.delete(wait);
       this.#laterCount -= wait.laterCount;
       wait.resolve();
@@ -90,6 +90,6 @@ export class CanaryWaits {
       this.#newest = undefined;
       this.#nameWaits.clear();
     }
-    return over.length > 0;
+    return complete.length > 0;
   }
 }

@@ -211,7 +211,7 @@ export class WatchStore<T> {
   /** Returns the mod revision of a key in the observer, as read last; `undefined` if the observer does not have the key. */
   revisionOf(name: string): number | undefined {
     const row = this.#keys.find(bytesOf({ key: name }), 0);
-    return row < 0 || this.#keys.heldBy(row) === 0 ? undefined : this.#keys.revisionOf(row);
+    return row < 0 || this.#keys.markOf(row) === 0 ? undefined : this.#keys.revisionOf(row);
   }
 
   status(): WatchStoreStatus {
@@ -410,7 +410,7 @@ export class WatchStore<T> {
   }
 
   #hold(row: number): void {
-    if (this.#keys.hold(row, this.#run) === 0) this.#size++;
+    if (this.#keys.setMark(row, this.#run) === 0) this.#size++;
   }
 
   #delete(row: number, name: string): void {
@@ -419,8 +419,8 @@ export class WatchStore<T> {
   }
 
   #drop(row: number, name: string): void {
-    if (row < 0 || this.#keys.heldBy(row) === 0) return;
-    this.#keys.hold(row, 0);
+    if (row < 0 || this.#keys.markOf(row) === 0) return;
+    this.#keys.setMark(row, 0);
     this.#size--;
     this.#deletes++;
     this.#observer.onDelete(name);
@@ -456,7 +456,7 @@ export class WatchStore<T> {
     let dropped = 0;
     let row = from;
     for (; row < end && dropped < size; row++) {
-      const run = this.#keys.heldBy(row);
+      const run = this.#keys.markOf(row);
       if (run === 0) this.#keys.release(row);
       const name = run === 0 || run >= below ? undefined : this.#keys.nameAt(row);
       if (name === undefined) continue;

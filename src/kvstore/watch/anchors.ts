@@ -92,7 +92,7 @@ export class Anchors {
    * Moves an anchor to the older anchors. If a batch replaces many anchors, only some of them are moved; the others are dropped.
    */
   #promote(anchor: Anchor): void {
-    if (this.#older.length === OLDER) this.#older.splice(this.#next(), 1);
+    if (this.#older.length === OLDER) this.#older.splice(this.#indexToRemove(), 1);
     this.#older.push(anchor);
   }
 
@@ -100,7 +100,7 @@ export class Anchors {
    * Returns the index of the older anchor to remove: every second time the newest, every fourth time the second newest, and so
    * on.
    */
-  #next(): number {
+  #indexToRemove(): number {
     const turn = ++this.#promoted;
     const age = 31 - Math.clz32(turn & -turn); // how often two divides `turn`
     return Math.max(0, OLDER - 1 - age);

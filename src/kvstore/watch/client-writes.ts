@@ -7,10 +7,10 @@ import { type Anchor, Anchors } from './anchors.ts';
 export type ReadKey = (key: string, revision?: number) => Promise<KeyValue | undefined>;
 
 /**
- * Result of the check of a put. `shown`: the store has the put, or a later one of the key. `restored`: the store has another history
+ * Result of the check of a put. `proven`: the store has the put, or a later one of the key. `restored`: the store has another history
  * without the put. `unknown`: the key does not exist and its history is compacted, so the store may have had the put.
  */
-type Verdict = 'shown' | 'restored' | 'unknown';
+type Verdict = 'proven' | 'restored' | 'unknown';
 
 /**
  * The last writes of a client under its leases. If the history of the store does not contain one of them, the store was restored
@@ -35,7 +35,8 @@ export class ClientWrites {
     this.#keys = new Set(this.#puts.newestFirst.map((put) => put.key));
   }
 
-  deleted(key: string, revision: number): void {
+  /** Records a delete of a leased key. Only the last one is kept. */
+  recordDelete(key: string, revision: number): void {
     this.forget(key);
     this.#deleted = { key, revision };
   }
@@ -70,7 +71,7 @@ export class ClientWrites {
     for (const put of puts) {
       const verdict = await verdictOf(put, read);
       if (!this.#puts.newestFirst.includes(put)) return true; // the key was deleted or put again during the read
-      if (verdict !== 'unknown') return verdict === 'shown';
+      if (verdict !== 'unknown') return verdict === 'proven';
     }
     return true;
   }
@@ -85,16 +86,16 @@ export class ClientWrites {
 async function verdictOf(put: Anchor, read: ReadKey): Promise<Verdict> {
   const kv = await read(put.key);
   if (kv === undefined) return verdictOfHistory(put, read);
-  return kv.modRevision > put.modRevision || isOf(put, kv) ? 'shown' : 'restored';
+  return kv.modRevision > put.modRevision || isUnchanged(put, kv) ? 'proven' : 'restored';
 }
 
-function isOf(put: Anchor, kv: KeyValue | undefined): boolean {
+function isUnchanged(put: Anchor, kv: KeyValue | undefined): boolean {
   return kv?.modRevision === put.modRevision && equalBytes(kv.value, put.value);
 }
 
 async function verdictOfHistory(put: Anchor, read: ReadKey): Promise<Verdict> {
   try {
-    return isOf(put, await read(put.key, put.modRevision)) ? 'shown' : 'restored';
+    return isUnchanged(put, await read(put.key, put.modRevision)) ? 'proven' : 'restored';
   } catch (error) {
     const { code } = asKvstoreError(error);
     if (code === 'compacted') return 'unknown';

@@ -103,15 +103,10 @@ export class Cursor {
       this.known.put(row, kv);
       return;
     }
-    const { key } = kv;
-    const known = this.known.revisionOf(key);
-    const difference =
-      known === modRevision
-        ? 'with another value'
-        : known === undefined
-          ? 'as absent'
-          : `at revision ${known}`;
-    throw new DivergedError(`${key} has revision ${modRevision}, but was read ${difference}`);
+    const known = this.known.revisionOf(kv.key);
+    throw new DivergedError(
+      `${kv.key} has revision ${modRevision}, but was read ${differenceText(known, modRevision)}`,
+    );
   }
 
   /** Returns the revision before which all writes of a key are known. */
@@ -158,4 +153,10 @@ export class Cursor {
     this.#next = 0;
     this.#unconfirmedNext = 0;
   }
+}
+
+/** Returns how a key was read that the store now has at another revision, or at the same one with another value. */
+function differenceText(known: number | undefined, modRevision: number): string {
+  if (known === modRevision) return 'with another value';
+  return known === undefined ? 'as absent' : `at revision ${known}`;
 }

@@ -82,7 +82,7 @@ export class EventQueue {
       });
     }
     const batch = this.take();
-    if (this.#bytes < this.#limits.lowWaterBytes) this.#openGate();
+    if (this.#bytes < this.#limits.lowWaterBytes) this.#wakeWaitingSource();
     return batch;
   }
 
@@ -101,7 +101,7 @@ export class EventQueue {
     this.#head = 0;
     this.#bytes = 0;
     this.flush();
-    this.#openGate();
+    this.#wakeWaitingSource();
   }
 
   /**
@@ -119,7 +119,7 @@ export class EventQueue {
     return batch;
   }
 
-  #openGate(): void {
+  #wakeWaitingSource(): void {
     this.#wakeSource?.();
     this.#wakeSource = undefined;
   }
@@ -162,9 +162,8 @@ export class EventQueue {
       }
       const isNew = (latest.get(key) ?? event).type === 'create';
       latest.delete(key); // moves the key to the end
-      const type = event.type === 'delete' ? 'delete' : isNew ? 'create' : 'modify';
-      if (isNew && type === 'delete') continue;
-      latest.set(key, withType(event, type));
+      if (event.type !== 'delete') latest.set(key, withType(event, isNew ? 'create' : 'modify'));
+      else if (!isNew) latest.set(key, event);
     }
     for (const event of latest.values()) remaining.push(event);
     this.#items = remaining;
@@ -174,8 +173,7 @@ export class EventQueue {
   }
 }
 
-function withType(event: WatchEvent, type: 'create' | 'modify' | 'delete'): WatchEvent {
+function withType(event: WatchEvent, type: 'create' | 'modify'): WatchEvent {
   if (type === event.type) return event;
-  if (event instanceof TableEvent && type !== 'delete') return new TableEvent(type, event.kv, event.row);
-  return { ...event, type };
+  return event instanceof TableEvent ? new TableEvent(type, event.kv, event.row) : { ...event, type };
 }

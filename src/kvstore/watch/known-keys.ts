@@ -9,7 +9,7 @@ import type { EventQueue } from './event-queue.ts';
 import { LastDeletes } from './last-deletes.ts';
 
 const EMPTY = new Uint8Array(0);
-/** Number of rows that are visited for each step of {@link KnownKeys.unconfirmed}: a visit takes about 5 ns. */
+/** Maximum number of rows that a step of {@link KnownKeys.dropUnconfirmed} visits: a visit takes about 5 ns. */
 const ROWS_PER_STEP = 64;
 
 /**

@@ -71,6 +71,7 @@ const REREAD_SHARE = 1 / 50;
  *     open a stream ─► bring the known keys up to date, from the server of that stream ─► follow the stream
  *       from the cursor      prove that the server has the same history (`proveHistory`)
  *       from now on          read unknown keys, compare the others (`sync`)
+ *
  * A server that is restored from a backup ends its streams. While a stream is open, reads from its server and its events are
  * therefore from one history. No read has to be repeated, and keys that were listed before a failure are kept.
  * - A watch stores the mod revision of every key and derives event types from it, not from the server.
@@ -98,9 +99,10 @@ export class ListAndWatch implements Watch {
   #nextRevision = 0;
   #state: WatchState = 'listing';
   #following: WatchSession | undefined;
-  /** When the right to read was last confirmed; then, when it was last checked. */
-  #rightsShownAt = 0;
-  #rightsAskedAt = Number.NEGATIVE_INFINITY;
+  /** When the server last accepted a watch or read of the prefix, or was last asked by `checkRights`. */
+  #rightsConfirmedAt = 0;
+  /** When `checkRights` last sent a request. */
+  #rightsCheckedAt = Number.NEGATIVE_INFINITY;
   #started = false;
   #listed = false;
   #listings = 0;
@@ -146,9 +148,9 @@ export class ListAndWatch implements Watch {
   checkRights(): void {
     const { prefix, clock } = this.#options;
     const now = clock.now();
-    if (this.#following === undefined || now - this.#rightsAskedAt < RIGHTS_AGAIN_MS) return;
-    this.#rightsAskedAt = now;
-    this.#rightsShownAt = now;
+    if (this.#following === undefined || now - this.#rightsCheckedAt < RIGHTS_AGAIN_MS) return;
+    this.#rightsCheckedAt = now;
+    this.#rightsConfirmedAt = now;
     void this.#following.checkRights(prefix);
   }
 
@@ -200,7 +202,7 @@ export class ListAndWatch implements Watch {
   async #run(): Promise<void> {
     while (!this.#ended.signal.aborted) {
       try {
-        await this.#session();
+        await this.#runSession();
       } catch (thrown) {
         // the watch ended during the wait
         if (!this.#ended.signal.aborted) await this.#recover(asKvstoreError(thrown)).catch(() => {});
@@ -208,7 +210,8 @@ export class ListAndWatch implements Watch {
     }
   }
 
-  async #session(): Promise<void> {
+  /** Runs one session until its stream ends. */
+  async #runSession(): Promise<void> {
     const { transport, prefix, clock } = this.#options;
     const isDue = clock.now() >= this.#compareAt;
     const resume = this.#cursor.canResume && !this.#mustSync && !isDue;
@@ -221,14 +224,14 @@ export class ListAndWatch implements Watch {
       this.#succeeded();
       this.#enter('watching');
       this.#following = session;
-      this.#rightsShownAt = clock.now();
+      this.#rightsConfirmedAt = clock.now();
       await session.follow({
         lifetimeMs: this.#compareAt - clock.now(),
         onEvents: (events, isPartial) => this.#received(events, isPartial),
         onProgress: (header) => this.#progressed(header),
         onAlive: () => {
           this.#succeeded();
-          if (clock.now() - this.#rightsShownAt >= RIGHTS_MS) this.checkRights();
+          if (clock.now() - this.#rightsConfirmedAt >= RIGHTS_MS) this.checkRights();
         },
         isFull: () => this.#queue.isFull,
         whenNotFull: () => this.#queue.whenNotFull(),
@@ -243,11 +246,11 @@ export class ListAndWatch implements Watch {
 
   async #recover(error: KvstoreError): Promise<void> {
     if (error.code === 'compacted') this.#mustSync = true;
-    if (error.code === 'future-revision') this.#diverged();
+    if (error.code === 'future-revision') this.#handleDivergence();
     await this.#failed(error);
   }
 
-  #diverged(): void {
+  #handleDivergence(): void {
     const { onDiverged, endOnDivergence, clock } = this.#options;
     this.#guard.call(onDiverged, this.#followedUntil);
     if (endOnDivergence === true) {
@@ -265,16 +268,17 @@ export class ListAndWatch implements Watch {
     this.#failures++;
     if (++this.#failuresInRow === 1) this.#failingSince = clock.now();
     this.#lastFailure = failureOf(namingRight(error, 'read', prefix), clock);
-    const forbidden = error.code === 'forbidden';
-    this.#enter(forbidden ? 'forbidden' : 'waiting');
+    const isForbidden = error.code === 'forbidden';
+    this.#enter(isForbidden ? 'forbidden' : 'waiting');
     const since = this.#failingSince;
-    const backoff = forbidden ? FORBIDDEN_BACKOFF : isRecentOutage(since, clock) ? RECENT_BACKOFF : BACKOFF;
+    const outageBackoff = isRecentOutage(since, clock) ? RECENT_BACKOFF : BACKOFF;
+    const backoff = isForbidden ? FORBIDDEN_BACKOFF : outageBackoff;
     const delay = backoff.baseMs / 2 + backoffDelay(this.#failuresInRow, backoff, random);
     const { signal } = this.#ended;
-    const isReached = !OUT_OF_REACH.has(error.code);
-    if (isReached) reconnects?.reached();
+    const isReachable = !OUT_OF_REACH.has(error.code);
+    if (isReachable) reconnects?.wakeAll();
     await sleep(clock, delay, signal);
-    if (!isReached) await reconnects?.wait(this, { failures: this.#failuresInRow, since }, signal);
+    if (!isReachable) await reconnects?.wait(this, { failures: this.#failuresInRow, since }, signal);
   }
 
   #succeeded(): void {
@@ -319,9 +323,10 @@ export class ListAndWatch implements Watch {
     };
   }
 
+  /** Resolves when the server has accepted the watch of a session. */
   async #opened(session: WatchSession): Promise<ResponseHeader> {
     const header = await session.opened;
-    this.#options.reconnects?.reached();
+    this.#options.reconnects?.wakeAll();
     return header;
   }
 
@@ -338,13 +343,15 @@ export class ListAndWatch implements Watch {
     }
   }
 
+  /** Compares the known keys with the server of the session, and reads the difference. Always returns true. */
   async #sync(session: WatchSession, isDue: boolean): Promise<boolean> {
     const { clock } = this.#options;
     const opened = await this.#opened(session);
     if (this.#state !== 'watching') this.#enter('listing');
     this.#mustSync = true; // if this sync fails, the stream alone is not enough
     if (isDue) this.#compareAt = this.#rereadAt(); // if this sync fails, changes have priority over a repeated comparison
-    const comparison = isDue ? (this.#isDoubtful ? 'values' : 'revisions') : 'count';
+    const comparisonWhenDue = this.#isDoubtful ? 'values' : 'revisions';
+    const comparison = isDue ? comparisonWhenDue : 'count';
     const begun = clock.now();
     let revision: number;
     try {

@@ -23,20 +23,21 @@ export class PageSize {
     return this.#keys;
   }
 
-  /** Records a page of `keys` keys that took `ms`. An incomplete page of a small range may be small and fast. */
-  arrived(keys: number, ms: number): void {
-    const fitting = (keys * TARGET_MS) / Math.max(ms, 1);
-    const least = keys < this.#keys && ms < TARGET_MS ? this.#keys : this.#keys / STEP;
-    this.#set(Math.max(least, Math.min(this.#keys * STEP, fitting)));
+  /** Records the number of keys of a page and the time that it took. The page may be incomplete because the range is small. */
+  recordPage(keys: number, durationMs: number): void {
+    const fitting = (keys * TARGET_MS) / Math.max(durationMs, 1);
+    const isIncompleteAndFast = keys < this.#keys && durationMs < TARGET_MS;
+    const min = isIncompleteAndFast ? this.#keys : this.#keys / STEP;
+    this.#set(Math.max(min, Math.min(this.#keys * STEP, fitting)));
   }
 
   /** Records a failed page, because it may have taken too long. */
-  failed(): void {
+  recordFailure(): void {
     this.#set(this.#keys / STEP);
   }
 
   /** Records an answer that was too large. Returns true if a smaller page is possible. */
-  tooLarge(): boolean {
+  shrink(): boolean {
     if (this.#keys === 1) return false;
     this.#max = Math.ceil(this.#keys / STEP);
     this.#set(this.#max);

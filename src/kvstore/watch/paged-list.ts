@@ -100,11 +100,11 @@ class Pager {
           minModRevision,
         };
         const page = await read(request);
-        size.arrived(page.kvs.length, clock.now() - begun);
+        size.recordPage(page.kvs.length, clock.now() - begun);
         return { page, limit };
       } catch (error) {
-        if (error instanceof KvstoreError && error.code === 'too-large' && size.tooLarge()) continue;
-        size.failed();
+        if (error instanceof KvstoreError && error.code === 'too-large' && size.shrink()) continue;
+        size.recordFailure();
         throw error;
       }
     }

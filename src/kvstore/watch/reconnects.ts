@@ -20,24 +20,26 @@ export class Reconnects {
   turns: RetryTurns | undefined;
   /** Waiting watches in FIFO order. */
   readonly #waiting = new Map<object, () => void>();
-  #trying: object | undefined;
+  /** The only watch that retries while the server is unreachable. */
+  #retrying: object | undefined;
+  /** True if this watch has had its turn in `turns` since the server last answered. */
   #tookTurn = false;
 
   /** Resolves when `watch` must retry, or when the signal fires. */
   async wait(watch: object, { failures, since }: Outage, signal: AbortSignal): Promise<void> {
-    if (signal.aborted) return; // it has already left
-    this.#trying ??= watch;
-    if (this.#trying !== watch) await new Promise<void>((resolve) => this.#waiting.set(watch, resolve));
-    if (this.#trying !== watch || this.turns === undefined || failures <= FREE_ATTEMPTS) return;
+    if (signal.aborted) return; // the watch has already left
+    this.#retrying ??= watch;
+    if (this.#retrying !== watch) await new Promise<void>((resolve) => this.#waiting.set(watch, resolve));
+    if (this.#retrying !== watch || this.turns === undefined || failures <= FREE_ATTEMPTS) return;
     await this.turns.turn(since, signal);
     this.#tookTurn = true;
   }
 
   /** Wakes all watches, because the server has answered. */
-  reached(): void {
+  wakeAll(): void {
     if (this.#tookTurn) this.turns?.succeeded();
     this.#tookTurn = false;
-    this.#trying = undefined;
+    this.#retrying = undefined;
     for (const [watch, wake] of [...this.#waiting]) {
       this.#waiting.delete(watch);
       wake();
@@ -48,9 +50,9 @@ export class Reconnects {
   leave(watch: object): void {
     this.#waiting.get(watch)?.();
     this.#waiting.delete(watch);
-    if (this.#trying !== watch) return;
+    if (this.#retrying !== watch) return;
     const [next] = this.#waiting;
-    this.#trying = next?.[0];
+    this.#retrying = next?.[0];
     if (next === undefined) return;
     this.#waiting.delete(next[0]);
     next[1]();

@@ -52,7 +52,7 @@ export class RevisionBuffer {
     const last = events.at(-1)?.modRevision ?? this.#split;
     if (last === this.#split) return { events, isPartial: this.#split > 0 };
     const cut = events.findIndex(({ modRevision }) => modRevision === last);
-    const isContinued = cut === 0 && this.#events[0]?.modRevision === last;
+    const isContinued = cut === 0 && this.#events[0]?.modRevision === last; // all events are of the held revision
     const complete = isContinued ? [] : this.#release(events.slice(0, cut));
     for (const event of events.slice(cut)) this.#add(event);
     if (this.#events.length <= this.#limits.batchEvents) return { events: complete, isPartial: false };

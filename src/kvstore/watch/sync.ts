@@ -28,8 +28,8 @@ export interface SyncOptions {
 }
 
 /**
- * What is compared of the known keys: `count`: only their number, if that is a sufficient proof; `revisions`: their revisions;
- * `values`: revisions and values. Only differences are delivered.
+ * How the known keys are compared: `count`: only by their number, if that is a sufficient proof; `revisions`: by their revisions;
+ * `values`: by revisions and values.
  */
 export type Comparison = 'count' | 'revisions' | 'values';
 
@@ -62,7 +62,7 @@ async function inSlices(
 export async function proveHistory({ cursor, prefix, read, limits }: SyncOptions): Promise<void> {
   const last = cursor.next - 1;
   const { anchors } = cursor.known;
-  const at = async (range: KeyRange, minModRevision = 0): Promise<RangeResponse> => {
+  const readAtCursor = async (range: KeyRange, minModRevision = 0): Promise<RangeResponse> => {
     const answer = await read({ ...range, minModRevision, limit: 1, revision: last });
     cursor.check(answer.header);
     if (answer.header.revision - cursor.next > limits.backlogRevisions)
@@ -70,12 +70,12 @@ export async function proveHistory({ cursor, prefix, read, limits }: SyncOptions
     return answer;
   };
   const prove = async (anchor: Anchor): Promise<void> => {
-    const { kvs } = await at(keyRange(anchor.key));
-    if (!isSame(kvs[0], anchor))
+    const { kvs } = await readAtCursor(keyRange(anchor.key));
+    if (!isUnchanged(kvs[0], anchor))
       throw new DivergedError(`${anchor.key} has another value than the one that was put`);
   };
   const proofs = anchors.latest.map(prove);
-  if (anchors.newest < last) proofs.push(proveDeletes(cursor.known, prefixRange(prefix), at));
+  if (anchors.newest < last) proofs.push(proveDeletes(cursor.known, prefixRange(prefix), readAtCursor));
   await Promise.all(proofs);
 }
 
@@ -87,27 +87,27 @@ export async function proveHistory({ cursor, prefix, read, limits }: SyncOptions
 async function proveDeletes(
   known: KnownKeys,
   range: KeyRange,
-  at: (range: KeyRange, minModRevision?: number) => Promise<RangeResponse>,
+  readAtCursor: (range: KeyRange, minModRevision?: number) => Promise<RangeResponse>,
 ): Promise<void> {
   const { newest } = known.anchors;
   const deleted = known.lastDeletes.since(newest);
   if (deleted === undefined) throw new CannotResumeError('too many deletes');
   const deletedKeys = deleted.filter((key) => known.revisionOf(key) === undefined);
   const [later, ...answers] = await Promise.all([
-    at(range, newest + 1),
-    ...deletedKeys.map((key) => at(keyRange(key))),
+    readAtCursor(range, newest + 1),
+    ...deletedKeys.map((key) => readAtCursor(keyRange(key))),
   ]);
   if (later.kvs.length > 0 || later.count !== known.size || answers.some(({ kvs }) => kvs.length > 0))
     throw new CannotResumeError('the keys must be compared');
 }
 
-function isSame(kv: KeyValue | undefined, { modRevision, value }: Anchor): boolean {
+function isUnchanged(kv: KeyValue | undefined, { modRevision, value }: Anchor): boolean {
   return kv?.modRevision === modRevision && equalBytes(kv.value, value);
 }
 
 /**
  * Brings the known keys up to date with the store. Returns the revision up to which all keys are known. If an anchor is unchanged
- * on the server, the history up to its revision is proven (`trusted`), and only later writes are read. The keys are also
+ * on the server, the history up to its revision is proven, and only later writes are read. The keys are also
  * compared, unless their number proves that none is missing. If no history is proven, all keys are listed with values. Only
  * differences are delivered.
  */
@@ -130,8 +130,8 @@ class Sync {
 
   async run(comparison: Comparison): Promise<number> {
     const cursor = this.#cursor;
-    const trusted = await this.#trusted();
-    const isUpToDate = !cursor.isEmpty && trusted > 0 && (await this.#update(trusted, comparison));
+    const proven = await this.#provenRevision();
+    const isUpToDate = !cursor.isEmpty && proven > 0 && (await this.#update(proven, comparison));
     if (isUpToDate) cursor.cover(cursor.covered.end, this.#revision);
     else if (!cursor.isEmpty) cursor.beginListing();
     if (!cursor.isComplete) await this.#list();
@@ -147,7 +147,7 @@ class Sync {
   }
 
   /** Returns the revision up to which the server has proven the followed history; 0 if nothing is proven. */
-  async #trusted(): Promise<number> {
+  async #provenRevision(): Promise<number> {
     const { anchors } = this.#cursor.known;
     const [newest, ...others] = anchors.newestFirst;
     if (newest === undefined) return 0;
@@ -165,21 +165,24 @@ class Sync {
   async #unchangedRevision(anchor: Anchor): Promise<number> {
     const { kvs } = await this.#read(keyRange(anchor.key));
     const [kv] = kvs;
-    if (isSame(kv, anchor)) return anchor.modRevision;
+    if (isUnchanged(kv, anchor)) return anchor.modRevision;
     if (kv === undefined || kv.modRevision >= this.#cursor.knownBefore(anchor.key)) return 0;
     throw new DivergedError(`${anchor.key} has another value than the one that was put`);
   }
 
-  /** Reads the writes after `trusted` in the covered range. Returns false if there are too many or they are not sufficient. */
-  async #update(trusted: number, comparison: Comparison): Promise<boolean> {
+  /**
+   * Reads the writes after the proven revision in the covered range, and compares the keys unless their number is a proof. Returns
+   * false if there are too many writes to read.
+   */
+  async #update(proven: number, comparison: Comparison): Promise<boolean> {
     const cursor = this.#cursor;
     const { known, covered } = cursor;
-    // In that case the watch saw every write in the prefix, so an equal number of keys proves that the keys are equal.
-    const isExact = trusted === cursor.next - 1 && this.#hasLatest && comparison === 'count';
-    const delta = await this.#delta(trusted);
+    // If the proof includes the last write that the watch saw, it saw every write, so an equal number of keys proves equal keys.
+    const isCountEnough = proven === cursor.next - 1 && this.#hasLatest && comparison === 'count';
+    const delta = await this.#delta(proven);
     if (delta === undefined) return false;
     await this.#compare(delta.kvs, true);
-    if (isExact && delta.count === known.confirmed) return true;
+    if (isCountEnough && delta.count === known.confirmed) return true;
     const listed = new ListedRows();
     const keysOnly = comparison !== 'values';
     for await (const { kvs } of this.#pages(covered, { keysOnly })) {
@@ -190,11 +193,12 @@ class Sync {
     return true;
   }
 
-  async #delta(trusted: number): Promise<RangeResponse | undefined> {
+  /** Returns the writes after the proven revision; undefined if they are too many for `deltaPages`. */
+  async #delta(proven: number): Promise<RangeResponse | undefined> {
     const { size, limits } = this.#options;
     const limit = size.keys * limits.deltaPages;
     try {
-      const delta = await this.#read({ ...this.#cursor.covered, minModRevision: trusted + 1, limit });
+      const delta = await this.#read({ ...this.#cursor.covered, minModRevision: proven + 1, limit });
       return delta.more ? undefined : delta;
     } catch (error) {
       if (error instanceof KvstoreError && error.code === 'too-large') return undefined;

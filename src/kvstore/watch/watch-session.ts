@@ -144,14 +144,18 @@ export class WatchSession {
   }
 }
 
+/** Passes on the events of a stream in whole revisions, and checks that the stream is alive. */
 class StreamFollower {
+  /** Resolves after the lifetime; rejects if the stream fails or is closed. */
   readonly done: Promise<void>;
   readonly #stream: WatchStream;
   readonly #clock: Clock;
   readonly #options: FollowOptions;
   readonly #lifetime: Timer;
   readonly #revision: RevisionBuffer;
+  /** Timer of the next check. */
   #idle: Timer;
+  /** True if the server has sent anything since the last check. */
   #hasAnswer = true;
   #paused = false;
   #finished = false;

@@ -279,18 +279,18 @@ describe('a pool of identities', () => {
       [0.55, 261],
       [0.999, 265],
     ] as const)
-      expect(new IdentityPool(RANGE, () => random).lease(() => false)).toBe(id);
+      expect(new IdentityPool(RANGE, () => random).reserve(() => false)).toBe(id);
   });
 
   it('tries 32 times, then searches all numbers from a random one on, and wraps around', () => {
     const last = numbers(...Array.from({ length: 31 }, () => 0), 0.7);
-    expect(new IdentityPool(RANGE, last.next).lease((id) => id !== 263)).toBe(263);
+    expect(new IdentityPool(RANGE, last.next).reserve((id) => id !== 263)).toBe(263);
     expect(last.calls).toBe(32);
     const none = numbers(...Array.from({ length: 32 }, () => 0), 0.5);
-    expect(new IdentityPool(RANGE, none.next).lease((id) => id !== 263 && id !== 258)).toBe(263);
+    expect(new IdentityPool(RANGE, none.next).reserve((id) => id !== 263 && id !== 258)).toBe(263);
     expect(none.calls).toBe(33);
     const asked: number[] = [];
-    const full = new IdentityPool(RANGE, () => 0.5).lease((id) => asked.push(id) > 0);
+    const full = new IdentityPool(RANGE, () => 0.5).reserve((id) => asked.push(id) > 0);
     expect(full).toBeUndefined();
     expect(asked.slice(32)).toEqual([261, 262, 263, 264, 265, 256, 257, 258, 259, 260]);
   });

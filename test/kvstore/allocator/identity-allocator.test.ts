@@ -506,11 +506,11 @@ describe('the identity pool', () => {
         fc.infiniteStream(fc.double({ min: 0, max: 0.999, noNaN: true })),
         (size, stream) => {
           const pool = new IdentityPool({ min: 256, max: 255 + size }, () => stream.next().value);
-          const given = Array.from({ length: size }, () => pool.lease(() => false));
+          const given = Array.from({ length: size }, () => pool.reserve(() => false));
           expect(new Set(given).size).toBe(size);
-          expect(pool.lease(() => false)).toBeUndefined();
+          expect(pool.reserve(() => false)).toBeUndefined();
           pool.release(256);
-          expect(pool.lease(() => false)).toBe(256);
+          expect(pool.reserve(() => false)).toBe(256);
         },
       ),
     );

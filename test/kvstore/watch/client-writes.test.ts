@@ -22,7 +22,7 @@ function areShown(
   const own = new ClientWrites();
   for (const write of writes) {
     const [, removed, key = '', value, revision] = /^(-?)(\w+)(?:=(\w+))?@(\d+)$/.exec(write) ?? [];
-    if (removed === '-') own.deleted(key, Number(revision));
+    if (removed === '-') own.recordDelete(key, Number(revision));
     else own.put(key, bytesOfText(value ?? ''), Number(revision));
   }
   return own.areInHistory(async (key, revision): Promise<KeyValue | undefined> => {
@@ -90,7 +90,7 @@ describe('the writes of a client are in its store', () => {
   it('once they were forgotten, whatever the store contains', async () => {
     const own = new ClientWrites();
     own.put('a', bytesOfText('1'), 5);
-    own.deleted('b', 6);
+    own.recordDelete('b', 6);
     own.clear();
     expect(await own.areInHistory(() => Promise.reject(new Error('nothing is to be read')))).toBe(true);
   });

@@ -7,7 +7,7 @@ const LIMITS = { firstPageKeys: 100, pageKeys: 1000 };
 function sizesAfter(times: readonly number[], limits: typeof LIMITS = LIMITS): readonly number[] {
   const size = new PageSize(limits);
   return times.map((ms) => {
-    size.arrived(size.keys, ms);
+    size.recordPage(size.keys, ms);
     return size.keys;
   });
 }
@@ -32,34 +32,34 @@ describe('the size of pages', () => {
 
   it('stays the same after a quick page that was not full, because the range was small', () => {
     const size = new PageSize(LIMITS);
-    size.arrived(3, 500);
+    size.recordPage(3, 500);
     expect(size.keys).toBe(100);
-    size.arrived(90, 10); // quick for nine in ten: a larger page would be quick, too
+    size.recordPage(90, 10); // quick for nine in ten: a larger page would be quick, too
     expect(size.keys).toBe(400);
-    size.arrived(300, 1000);
+    size.recordPage(300, 1000);
     expect(size.keys).toBe(300);
-    size.arrived(1, 1000);
+    size.recordPage(1, 1000);
     expect(size.keys).toBe(75);
   });
 
   it('is a quarter after a failed page', () => {
     const size = new PageSize(LIMITS);
-    size.failed();
+    size.recordFailure();
     expect(size.keys).toBe(25);
-    for (let i = 0; i < 9; i++) size.failed();
+    for (let i = 0; i < 9; i++) size.recordFailure();
     expect(size.keys).toBe(1);
-    size.arrived(1, 1);
+    size.recordPage(1, 1);
     expect(size.keys).toBe(4);
   });
 
   it('does not grow beyond a size that was too large before, and is at least one', () => {
     const size = new PageSize(LIMITS);
-    expect([size.tooLarge(), size.keys]).toEqual([true, 25]);
-    size.arrived(25, 1);
+    expect([size.shrink(), size.keys]).toEqual([true, 25]);
+    size.recordPage(25, 1);
     expect(size.keys).toBe(25);
-    expect([size.tooLarge(), size.keys]).toEqual([true, 7]);
-    expect([size.tooLarge(), size.keys]).toEqual([true, 2]);
-    expect([size.tooLarge(), size.keys]).toEqual([true, 1]);
-    expect([size.tooLarge(), size.keys]).toEqual([false, 1]);
+    expect([size.shrink(), size.keys]).toEqual([true, 7]);
+    expect([size.shrink(), size.keys]).toEqual([true, 2]);
+    expect([size.shrink(), size.keys]).toEqual([true, 1]);
+    expect([size.shrink(), size.keys]).toEqual([false, 1]);
   });
 });

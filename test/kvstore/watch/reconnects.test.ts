@@ -33,7 +33,7 @@ it('one watch retries while the others wait, and all continue when it has reache
     await settle();
   }
   expect(tried).toEqual(['a', 'a', 'a']);
-  reconnects.reached();
+  reconnects.wakeAll();
   await settle();
   expect(tried.slice(3)).toEqual(['b', 'c']);
   fail('c');
@@ -51,7 +51,7 @@ it('another one retries in its place when it ends, and one that ends waits for n
   expect(tried).toEqual(['c']);
   leave('c');
   fail('c'); // the machine was suspended
-  reconnects.reached();
+  reconnects.wakeAll();
   fail('b');
   await settle();
   expect(tried).toEqual(['c']);
@@ -89,7 +89,7 @@ it('after three failures it waits for its turn among other clients, and reports 
   asked[0]?.();
   await settle();
   expect(tried).toHaveLength(4);
-  reconnects.reached();
-  reconnects.reached();
+  reconnects.wakeAll();
+  reconnects.wakeAll();
   expect(succeeded).toBe(1);
 });
