@@ -1,7 +1,7 @@
 import type { CauseGroup } from '../history/causes.ts';
 import type { PastFields } from '../history/document-change.ts';
 import type { History } from '../history/history.ts';
-import type { DocumentMoment, Held, HistoryRecord, Moment, PastClaim, When } from '../history/types.ts';
+import type { DocumentMoment, HeldInterval, HistoryRecord, PrefixMoment, PastClaim, When } from '../history/types.ts';
 import type { HeldClaim } from '../ipcache/row-reader.ts';
 import {
   type ClaimDocument,
@@ -116,14 +116,14 @@ function iso(at: number): string {
   return new Date(at).toISOString();
 }
 
-export function heldDocument({ from, to }: Held): HeldDocument {
+export function heldDocument({ from, to }: HeldInterval): HeldDocument {
   return { from: iso(from), to: iso(to) };
 }
 
 /** Returns the document of a moment. */
 export function pastDocument(
-  moment: Pick<Moment, 'at' | 'certain' | 'reason' | 'held' | 'effectiveSince' | 'effectiveUntil'> &
-    Partial<Pick<Moment, 'claimsComplete'>>,
+  moment: Pick<PrefixMoment, 'at' | 'certain' | 'reason' | 'held' | 'effectiveSince' | 'effectiveUntil'> &
+    Partial<Pick<PrefixMoment, 'claimsComplete'>>,
 ): PastDocument {
   const { at, certain, reason, held, effectiveSince, effectiveUntil, claimsComplete } = moment;
   return {
@@ -151,7 +151,7 @@ function pastClaimDocument(claim: PastClaim, first: PastClaim | undefined, model
 }
 
 /** Returns the claims of a moment; undefined if there were none. */
-export function pastExplanation(moment: Moment, model: ReadModel): ExplanationDocument | undefined {
+export function pastExplanation(moment: PrefixMoment, model: ReadModel): ExplanationDocument | undefined {
   const { prefix, claims, decidedBy } = moment;
   if (decidedBy === undefined) return undefined;
   return {
@@ -180,7 +180,7 @@ function heldFields(moment: DocumentMoment, name: string): PastFields {
 export function notFoundAt(
   field: string,
   value: string,
-  { at, reason }: Pick<Moment, 'at' | 'reason'>,
+  { at, reason }: Pick<PrefixMoment, 'at' | 'reason'>,
 ): ProblemError {
   const uncertainty = reason === undefined ? '' : `, but this is not certain: ${UNCERTAINTY_TEXTS[reason]}`;
   const detail = `${value} did not exist at ${iso(at)}${uncertainty}.`;
@@ -277,14 +277,14 @@ export function whenParameter(history: History, field: string, text: string, now
 }
 
 /** Returns the problem that a list of an earlier moment cannot be produced. */
-export function notListed(held: Held): ProblemError {
+export function notListed(held: HeldInterval): ProblemError {
   const detail =
     'The moment is not held, or is before the start of this agent: of an earlier one, only single prefixes can be queried.';
   return new ProblemError('not-held', detail, { held: heldDocument(held) });
 }
 
 /** Returns the problem that a moment is not held. */
-export function notHeld(held: Held): ProblemError {
+export function notHeld(held: HeldInterval): ProblemError {
   const document = heldDocument(held);
   return new ProblemError('not-held', `Changes are held from ${document.from} on.`, { held: document });
 }

@@ -4,11 +4,14 @@ export class DamagedError extends Error {}
 const encoder = new TextEncoder();
 const decoder = new TextDecoder('utf-8', { ignoreBOM: true });
 
-/** Texts up to this length are decoded one character at a time, which is faster than a call of the decoder. */
-const SHORT = 24;
+/**
+ * Texts of up to this number of bytes are decoded one character at a time, which is faster than a call of the
+ * decoder.
+ */
+const MAX_SHORT_BYTES = 24;
 
-/** Initial size of the memory for loaded texts. Names of Kubernetes have up to 253 bytes. */
-const LOADED = 1024;
+/** Initial size of the memory for loaded texts in bytes. Names of Kubernetes have up to 253 bytes. */
+const INITIAL_LOADED_BYTES = 1024;
 
 /** Appends values to a buffer that grows by doubling, and reads values at a position. Reads throw {@link DamagedError} at the end. */
 export class ByteBuffer {
@@ -18,7 +21,7 @@ export class ByteBuffer {
   at = 0;
 
   readonly #maxDoubled: number;
-  #loaded: Uint8Array = new Uint8Array(LOADED);
+  #loaded: Uint8Array = new Uint8Array(INITIAL_LOADED_BYTES);
 
   /**
    * Takes ownership of `bytes`; the first `length` of them are the content. The buffer grows by doubling up to `maxDoubled`
@@ -39,13 +42,13 @@ export class ByteBuffer {
     return this.#bytes.length;
   }
 
-  byte(value: number): void {
+  writeByte(value: number): void {
     this.reserve(1);
     this.#bytes[this.#length++] = value;
   }
 
   /** Writes 32 bits, big-endian. */
-  word(value: number): void {
+  writeWord(value: number): void {
     this.reserve(4);
     const bytes = this.#bytes;
     bytes[this.#length++] = value >>> 24;
@@ -55,7 +58,7 @@ export class ByteBuffer {
   }
 
   /** Writes an integer from 0 to 2⁵³−1 in groups of 7 bits, lowest first. The top bit of the last group is clear. */
-  number(value: number): void {
+  writeNumber(value: number): void {
     this.reserve(8);
     const bytes = this.#bytes;
     while (value > 0x7fff_ffff) {
@@ -70,7 +73,7 @@ export class ByteBuffer {
   }
 
   /** Writes a text: its length in bytes, then UTF-8. A lone surrogate becomes U+FFFD. */
-  text(value: string): void {
+  writeText(value: string): void {
     const { length } = value;
     const start = this.#length;
     if (length < 0x80) {
@@ -86,13 +89,13 @@ export class ByteBuffer {
       this.#length = start;
     }
     const encoded = encoder.encode(value);
-    this.number(encoded.length);
+    this.writeNumber(encoded.length);
     this.append(encoded);
   }
 
   /**
-   * Loads a text as UTF-8 into {@link ByteBuffer.loaded}, behind the first `from` bytes. Returns the end of its bytes. A lone surrogate
-   * becomes U+FFFD.
+   * Copies a text as UTF-8 into {@link ByteBuffer.loaded}, after the first `from` bytes. Returns the end of its bytes. A lone
+   * surrogate becomes U+FFFD. A loaded text can be hashed and compared before it is written.
    */
   load(value: string, from = 0): number {
     const { length } = value;
@@ -115,10 +118,10 @@ export class ByteBuffer {
     return this.#loaded;
   }
 
-  /** Writes a part of the loaded bytes as a text. */
-  loadedText(from: number, to: number): void {
+  /** Writes the loaded bytes between two positions as a text. */
+  writeLoaded(from: number, to: number): void {
     const length = to - from;
-    this.number(length);
+    this.writeNumber(length);
     this.reserve(length);
     const [loaded, bytes] = [this.#loaded, this.#bytes];
     let end = this.#length;
@@ -127,7 +130,7 @@ export class ByteBuffer {
   }
 
   /** Returns true if the text at a position equals the first `length` loaded bytes. */
-  isLoaded(position: number, length: number): boolean {
+  equalsLoaded(position: number, length: number): boolean {
     this.at = position;
     if (this.readNumber() !== length) return false;
     const [loaded, bytes, start] = [this.#loaded, this.#bytes, this.at];
@@ -148,8 +151,8 @@ export class ByteBuffer {
     this.#length += bytes.length;
   }
 
-  /** Returns the content from a position on. Records in it do not change. */
-  from(position: number): Uint8Array {
+  /** Returns the content from a position on, without a copy: its complete records never change. */
+  bytesFrom(position: number): Uint8Array {
     return this.#bytes.subarray(position, this.#length);
   }
 
@@ -190,7 +193,7 @@ export class ByteBuffer {
     return (this.readByte() << 24) | (this.readByte() << 16) | (this.readByte() << 8) | this.readByte();
   }
 
-  /** Returns an integer of at most eight groups, the maximum of {@link ByteBuffer.number}. */
+  /** Returns an integer of {@link ByteBuffer.writeNumber}, which has at most eight groups. */
   readNumber(): number {
     let byte = this.readByte();
     if (byte < 0x80) return byte;
@@ -208,7 +211,7 @@ export class ByteBuffer {
     const from = this.at;
     if (length > this.#length - from) throw new DamagedError('a record ends within a text');
     this.at = from + length;
-    if (length > SHORT) return decoder.decode(this.#bytes.subarray(from, this.at));
+    if (length > MAX_SHORT_BYTES) return decoder.decode(this.#bytes.subarray(from, this.at));
     let text = '';
     for (let i = from; i < this.at; i++) {
       const code = this.#bytes[i] ?? 0;

@@ -1,27 +1,29 @@
 import { ownerCluster } from '../model/source.ts';
 import type { HistoryRecord } from './types.ts';
 
-const SAMPLES = 3;
+const MAX_SAMPLES = 3;
 
-const MAX_GROUPS = 100;
+const DEFAULT_LIMIT = 100;
 
 /** Changes of a window of time that have a common cause, or one mark. */
 export interface CauseGroup {
   /** Wall time of the first change. */
   readonly at: number;
+  /** Wall time of the last change. */
   readonly until: number;
-  /** The store of the changes; the source of the claims if no store is known; the kind, if the group is a mark. */
+  /** The store of the changes; if no store is known, the cluster or the source of the claims; for a mark, its kind. */
   readonly store: string;
-  /** First and last revision; empty if unknown. */
+  /** First and last revision; each empty if unknown. */
   readonly revisions: readonly [first: string, last: string];
   /** The host IP of all changed claims, if it is the same. */
   readonly host: string | undefined;
   /** Full name of the node with this host IP, if it is known. */
   readonly node: string | undefined;
+  /** Numbers of changes. A mark counts in none of them. */
   readonly added: number;
   readonly changed: number;
   readonly deleted: number;
-  /** Counts by kind of record. */
+  /** Numbers of records by kind. */
   readonly kinds: Readonly<Partial<Record<HistoryRecord['kind'], number>>>;
   /** Services that lost their last backend. */
   readonly emptied: readonly string[];
@@ -48,7 +50,7 @@ export interface AroundOptions {
   readonly isEmptied?: ((service: string) => boolean) | undefined;
 }
 
-type Mutable = { -readonly [K in keyof CauseGroup]: CauseGroup[K] } & {
+type MutableGroup = { -readonly [K in keyof CauseGroup]: CauseGroup[K] } & {
   revisions: [string, string];
   kinds: Partial<Record<HistoryRecord['kind'], number>>;
   samples: string[];
@@ -61,7 +63,7 @@ type Mutable = { -readonly [K in keyof CauseGroup]: CauseGroup[K] } & {
  * group. A mark is its own group.
  */
 export class CauseGroups {
-  readonly #groups = new Map<string, Mutable>();
+  readonly #groups = new Map<string, MutableGroup>();
   readonly #nodeOf: NodeOfHost;
   readonly #isEmptied: (service: string) => boolean;
 
@@ -73,16 +75,15 @@ export class CauseGroups {
   /** Adds a record that is newer than all added before. */
   add(record: HistoryRecord): void {
     const { store, host, revision, withdrawal } = originOf(record);
-    const node = withdrawal
-      ? undefined
-      : record.kind === 'node'
-        ? record.key
-        : host === undefined
-          ? undefined
-          : this.#nodeOf(host);
+    const node = withdrawal ? undefined : this.#nodeOfRecord(record, host);
     const group = groupOf(this.#groups, record, { store, host, node, withdrawal });
-    count(group, record, revision);
+    countRecord(group, record, revision);
     if (record.kind === 'service' && this.#isEmptied(record.key)) group.emptied.push(record.key);
+  }
+
+  #nodeOfRecord(record: HistoryRecord, host: string | undefined): string | undefined {
+    if (record.kind === 'node') return record.key;
+    return host === undefined ? undefined : this.#nodeOf(host);
   }
 
   /** Returns the groups, largest first. */
@@ -94,7 +95,7 @@ export class CauseGroups {
 /** Returns the groups of `records`, which must be oldest first. The largest group is first. */
 export function causeGroups(
   records: readonly HistoryRecord[],
-  { limit = MAX_GROUPS, nodeOf = () => undefined, isEmptied }: AroundOptions,
+  { limit = DEFAULT_LIMIT, nodeOf = () => undefined, isEmptied }: AroundOptions,
 ): readonly CauseGroup[] {
   const groups = new CauseGroups(nodeOf, isEmptied);
   for (const record of records) groups.add(record);
@@ -124,10 +125,10 @@ function originOf(record: HistoryRecord): {
 }
 
 function groupOf(
-  groups: Map<string, Mutable>,
+  groups: Map<string, MutableGroup>,
   record: HistoryRecord,
   { store, host, node, withdrawal }: Pick<CauseGroup, 'store' | 'host' | 'node' | 'withdrawal'>,
-): Mutable {
+): MutableGroup {
   const key = JSON.stringify(
     record.kind === 'mark'
       ? ['mark', record.sequence]
@@ -138,7 +139,7 @@ function groupOf(
     known.until = record.at;
     return known;
   }
-  const group: Mutable = {
+  const group: MutableGroup = {
     at: record.at,
     until: record.at,
     store,
@@ -158,12 +159,12 @@ function groupOf(
   return group;
 }
 
-function count(group: Mutable, record: HistoryRecord, revision: string): void {
+function countRecord(group: MutableGroup, record: HistoryRecord, revision: string): void {
   group.kinds[record.kind] = (group.kinds[record.kind] ?? 0) + 1;
   if (revision !== '') group.revisions = [group.revisions[0] || revision, revision];
   if (record.kind === 'mark') return;
   if (record.before === undefined) group.added++;
   else if (record.after === undefined) group.deleted++;
   else group.changed++;
-  if (group.samples.length < SAMPLES) group.samples.push(record.key);
+  if (group.samples.length < MAX_SAMPLES) group.samples.push(record.key);
 }

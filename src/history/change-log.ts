@@ -7,10 +7,12 @@ import { type ClaimChange, KIND, type TextChange, WITHDRAWAL } from './record-re
 import { Segment } from './segment.ts';
 import type { ChangeCause, MarkKind, Uncertainty } from './types.ts';
 
-/** Maximum size of a segment. A segment has a sixteenth of all memory, within these limits. */
-const MAX_SEGMENT: number = 4 << 20;
-const MIN_SEGMENT: number = 16 << 10;
-const SEGMENTS = 16;
+/**
+ * Limits of the size of a segment, which is a sixteenth of the memory limit, or of the disk limit if that is lower.
+ */
+const MAX_SEGMENT_BYTES: number = 4 << 20;
+const MIN_SEGMENT_BYTES: number = 16 << 10;
+const SEGMENTS_IN_LIMIT = 16;
 
 /**
  * Prefix changes are counted as lost, and not recorded, if more than `MAX_RATE` arrived in each of the last `FAST_SECONDS`
@@ -19,19 +21,20 @@ const SEGMENTS = 16;
 const MAX_RATE = 20_000;
 const FAST_SECONDS = 5;
 
-/** Minimum change of the wall time that is marked. */
+/** Minimum step of the wall clock that is marked. */
 const MARKED_MS = 1000;
 
-/** Memory that is reserved for the current segment, in segment sizes. Its buffer may be half empty. */
-const RESERVED = 2;
+/** Memory that is reserved for the current segment, in segment sizes, because its buffer may be half empty. */
+const RESERVED_SEGMENTS = 2;
 
-/** An interval of uncertain answers. */
+/** An interval of uncertain answers, for whatever prefix or document. Times are milliseconds of the life. */
 export interface UncertainSpan {
   readonly reason: Uncertainty;
-  /** The cluster; empty if all answers are uncertain. */
+  /** The cause: a cluster, a kind of Kubernetes objects, or the key of a lost document; empty if there is none. */
   readonly subject: string;
+  /** Inclusive. */
   readonly fromMs: number;
-  /** Undefined if it has not ended. */
+  /** Exclusive; undefined if the interval has not ended. */
   toMs: number | undefined;
 }
 
@@ -46,11 +49,14 @@ export interface ChangeLogDisk {
 
 /** Returns the size in bytes at which a segment is full: at most a sixteenth of the memory, and of the disk. */
 function segmentSize(maxMemory: number, maxDisk = Number.POSITIVE_INFINITY): number {
-  const most = Math.min(MAX_SEGMENT, Math.floor(Math.min(maxMemory, maxDisk) / SEGMENTS));
-  return Math.max(MIN_SEGMENT, most);
+  const most = Math.min(MAX_SEGMENT_BYTES, Math.floor(Math.min(maxMemory, maxDisk) / SEGMENTS_IN_LIMIT));
+  return Math.max(MIN_SEGMENT_BYTES, most);
 }
 
-/** Returns true if two changes with these causes share a batch head. */
+/**
+ * Returns true if two changes with these causes share a batch head, which is a record of their cause before the first
+ * of them.
+ */
 function sameCause(a: ChangeCause | undefined, b: ChangeCause | undefined): boolean {
   if (a === b) return true;
   const isSame = a?.store === b?.store && a?.revision === b?.revision && a?.kind === b?.kind;
@@ -61,11 +67,11 @@ function sameCause(a: ChangeCause | undefined, b: ChangeCause | undefined): bool
 export interface ChangeLogCounts {
   /** Records by kind since the start. */
   readonly records: Readonly<Record<'prefix' | 'service' | 'node' | 'mark' | 'batch', number>>;
-  /** Changes that were not recorded, by reason. */
+  /** Changes that were not recorded: too many in a second (`rate`), or a document too large for a segment (`size`). */
   readonly lost: Readonly<Record<'rate' | 'size', number>>;
-  /** Memory of the held records and their indexes in bytes. */
+  /** Memory of the records and their indexes in bytes. */
   readonly bytes: number;
-  /** Records that are held. */
+  /** Number of records in memory. */
   readonly held: number;
 }
 
@@ -90,23 +96,24 @@ export class ChangeLog implements CertaintyInputs {
   };
   #cause: ChangeCause | undefined;
   /** The cause of the last record. */
-  #written: ChangeCause | undefined;
-  /** Time of the newest record that was dropped: earlier states are not held. */
+  #lastCause: ChangeCause | undefined;
+  /** Time of the newest record that was dropped. States before this time are not held. */
   #floorMs: number;
-  // The rate of prefix changes: the end of the current second, its changes, and the fast seconds directly before it.
+  // The rate of prefix changes: the end of the current second, and the number of fast seconds directly before it.
   #secondEnd = 1000;
-  #changes = 0;
+  #changesInSecond = 0;
   #fastSeconds = 0;
-  #lost = 0;
-  #tooLarge = 0;
-  #losing: UncertainSpan | undefined;
+  #lostByRate = 0;
+  #lostBySize = 0;
+  #rateLoss: UncertainSpan | undefined;
   /**
-   * By owner: the interval in which restored claims of the owner were released. Answers for moments in it may lack such claims.
+   * By owner: the interval in which its restored claims were released. Answers for moments in it may lack these
+   * claims.
    */
-  readonly #omitted = new Map<string, UncertainSpan>();
+  readonly #releases = new Map<string, UncertainSpan>();
   /** Begins when the recording ended. */
-  #end: UncertainSpan | undefined;
-  /** Milliseconds by which the wall clock was set since the last mark. */
+  #recordingEnd: UncertainSpan | undefined;
+  /** Sum of the steps of the wall clock since the last mark, in milliseconds. */
   #clockSet = 0;
   #lostInSpan = 0;
   #stateVersion = 0;
@@ -129,22 +136,25 @@ export class ChangeLog implements CertaintyInputs {
     return this.#segmentBytes;
   }
 
-  /** Increases with each change of {@link ChangeLog.spans} or of the pieces of the clock. */
+  /** A number that increases with each change of {@link ChangeLog.spans} or of the pieces of the clock. */
   get stateVersion(): number {
     return this.#stateVersion;
   }
 
   /** Compares the wall time with the time of the life, and adjusts the clock of the life if the wall clock was set. */
-  checkWall(): void {
-    const set = this.life.checkWall();
+  noticeClockStep(): void {
+    const set = this.life.noticeClockStep();
     if (set === 0) return;
     this.#clockSet += set;
     this.#stateVersion++;
   }
 
-  /** Like {@link ChangeLog.checkWall}, and adds a mark if the clock was set by more than {@link MARKED_MS} since the last one. */
-  markWall(): void {
-    this.checkWall();
+  /**
+   * Like {@link ChangeLog.noticeClockStep}, and adds a mark if the steps since the last call exceed {@link
+   * MARKED_MS}.
+   */
+  markClockSteps(): void {
+    this.noticeClockStep();
     if (Math.abs(this.#clockSet) > MARKED_MS)
       this.addMark('clock-set', '', String(Math.round(this.#clockSet)));
     this.#clockSet = 0;
@@ -152,25 +162,25 @@ export class ChangeLog implements CertaintyInputs {
 
   /** Ends the recording. Later changes are missing, so answers cannot be computed backwards from the current state any more. */
   end(): void {
-    this.#end ??= this.beginSpan('lost', '');
+    this.#recordingEnd ??= this.beginSpan('lost', '');
   }
 
   /** Time of the end of the recording, from which on (inclusive) changes are missing; undefined while changes are recorded. */
   get endedMs(): number | undefined {
-    return this.#end?.fromMs;
+    return this.#recordingEnd?.fromMs;
   }
 
-  /** The intervals that later processes must know. */
+  /** The intervals that are stored for later processes: all but the one that begins when the recording ends. */
   get storedSpans(): readonly UncertainSpan[] {
-    return this.#spans.filter((span) => span !== this.#end);
+    return this.#spans.filter((span) => span !== this.#recordingEnd);
   }
 
-  /** Begins a new segment with the next record, although this one is not full. */
+  /** Begins a new segment with the next record, even if the current one is not full. */
   roll(): void {
     this.#mustRoll = true;
   }
 
-  /** The held segments, oldest first. Records are appended to the last one. */
+  /** The segments in memory, oldest first. Records are appended to the last one. */
   get segments(): readonly Segment[] {
     this.#encode();
     return this.#segments;
@@ -201,7 +211,7 @@ export class ChangeLog implements CertaintyInputs {
     this.#encode();
     return {
       records: { ...this.#records },
-      lost: { rate: this.#lost, size: this.#tooLarge },
+      lost: { rate: this.#lostByRate, size: this.#lostBySize },
       bytes: this.#segments.reduce((sum, segment) => sum + segment.memory, 0),
       held: this.#segments.reduce((sum, segment) => sum + segment.count, 0),
     };
@@ -236,18 +246,22 @@ export class ChangeLog implements CertaintyInputs {
     this.#encode();
     const { before = '', after = '' } = change;
     if (before.length + after.length > this.#segmentBytes / 2) {
-      this.#tooLarge++;
+      this.#lostBySize++;
       this.endSpan(this.beginSpan('lost', key));
       this.addMark('lost', key, '1');
       return;
     }
-    this.#ready(ms, this.#cause).addText(ms, KIND[kind], key, change);
+    this.#segmentFor(ms, this.#cause).addText(ms, KIND[kind], key, change);
     this.#records[kind]++;
   }
 
   addMark(mark: MarkKind, subject: string, detail = '', ms: number = this.life.now()): void {
     this.#encode();
-    this.#room(ms).addText(ms, KIND.mark, mark, { writer: subject, before: undefined, after: detail });
+    this.#segmentWithRoom(ms).addText(ms, KIND.mark, mark, {
+      writer: subject,
+      before: undefined,
+      after: detail,
+    });
     this.#records.mark++;
   }
 
@@ -266,19 +280,19 @@ export class ChangeLog implements CertaintyInputs {
   }
 
   /**
-   * The release of a restored claim is not recorded: later records are not linked to earlier ones, and answers for earlier moments
-   * are not certain, because the claim is missing in them.
+   * Notes the release of a restored claim without a record. Later records are not linked to earlier ones. Answers for earlier
+   * moments are not certain, because they lack the claim.
    */
-  omit(owner: string, continues = false): void {
+  skipRelease(owner: string, continues = false): void {
     if (!continues) this.#batchMs = this.life.now();
     this.#encode();
     this.#current.unlink();
     this.#stateVersion++;
-    const known = this.#omitted.get(owner);
+    const known = this.#releases.get(owner);
     if (known !== undefined && this.#spans.includes(known)) known.toMs = this.#batchMs;
     else {
       const span = { reason: 'cluster-incomplete', subject: owner, fromMs: 0, toMs: this.#batchMs } as const;
-      this.#omitted.set(owner, span);
+      this.#releases.set(owner, span);
       this.#spans.push(span);
     }
   }
@@ -291,28 +305,28 @@ export class ChangeLog implements CertaintyInputs {
   #encode(): void {
     if (this.#gathered.isEmpty) return;
     for (const change of this.#gathered.take(this.#current))
-      this.#ready(change.ms, change.cause).addClaim(change.ms, change.key, change);
+      this.#segmentFor(change.ms, change.cause).addClaim(change.ms, change.key, change);
   }
 
   /** Returns the segment for the next record, with the batch head of its cause. */
-  #ready(ms: number, cause: ChangeCause | undefined): Segment {
+  #segmentFor(ms: number, cause: ChangeCause | undefined): Segment {
     const before = this.#current;
-    const segment = this.#room(ms);
-    if (segment === before && sameCause(this.#written, cause)) return segment;
+    const segment = this.#segmentWithRoom(ms);
+    if (segment === before && sameCause(this.#lastCause, cause)) return segment;
     if (cause === undefined && segment !== before) {
-      this.#written = undefined;
+      this.#lastCause = undefined;
       return segment;
     }
     const { store = '', revision = '', kind, withdrawal = false } = cause ?? {};
     const writer = withdrawal ? WITHDRAWAL : '';
     segment.addText(ms, KIND.batch, store, { writer, before: kind, after: revision });
     this.#records.batch++;
-    this.#written = cause;
+    this.#lastCause = cause;
     return segment;
   }
 
   /** Returns a segment with room, after dropping the oldest ones if a new one is needed. */
-  #room(ms: number): Segment {
+  #segmentWithRoom(ms: number): Segment {
     const current = this.#current;
     if (current.used < this.#segmentBytes && !this.#mustRoll) return current;
     this.#mustRoll = false;
@@ -320,9 +334,9 @@ export class ChangeLog implements CertaintyInputs {
     const next = this.#newSegment(current.number + 1, current.endSequence, ms);
     this.#segments.push(next);
     this.#disk?.onSealed();
-    const rest = this.#maxMemory - RESERVED * this.#segmentBytes;
+    const maxOtherBytes = this.#maxMemory - RESERVED_SEGMENTS * this.#segmentBytes;
     let memory = this.#segments.reduce((sum, segment) => sum + (segment === next ? 0 : segment.memory), 0);
-    while (this.#segments.length > 1 && memory > rest) {
+    while (this.#segments.length > 1 && memory > maxOtherBytes) {
       const [dropped] = this.#segments.splice(0, 1);
       if (dropped === undefined) break;
       memory -= dropped.memory;
@@ -339,33 +353,33 @@ export class ChangeLog implements CertaintyInputs {
     return new Segment({ number, firstSequence, startMs, maxBytes: this.#segmentBytes, isStored });
   }
 
-  /** Counts a change. Returns true if the last {@link FAST_SECONDS} seconds had more than {@link MAX_RATE} each. */
+  /** Counts a change. Returns true if each of the last {@link FAST_SECONDS} seconds had more than {@link MAX_RATE}. */
   #isTooFast(ms: number): boolean {
     if (ms >= this.#secondEnd) {
-      const isNext = ms < this.#secondEnd + 1000;
-      this.#fastSeconds = isNext && this.#changes > MAX_RATE ? this.#fastSeconds + 1 : 0;
+      const isAdjacent = ms < this.#secondEnd + 1000;
+      this.#fastSeconds = isAdjacent && this.#changesInSecond > MAX_RATE ? this.#fastSeconds + 1 : 0;
       this.#secondEnd = 1000 * (Math.floor(ms / 1000) + 1);
-      this.#changes = 0;
+      this.#changesInSecond = 0;
       if (this.#fastSeconds < FAST_SECONDS) this.#endLoss(ms);
     }
-    this.#changes++;
+    this.#changesInSecond++;
     return this.#fastSeconds >= FAST_SECONDS;
   }
 
   #lose(ms: number): void {
-    this.#losing ??= this.beginSpan('lost', '');
-    this.#losing.toMs = ms;
+    this.#rateLoss ??= this.beginSpan('lost', '');
+    this.#rateLoss.toMs = ms;
     this.#stateVersion++;
-    this.#lost++;
+    this.#lostByRate++;
     this.#lostInSpan++;
     this.#encode();
     this.#current.unlink();
   }
 
   #endLoss(ms: number): void {
-    if (this.#losing === undefined) return;
+    if (this.#rateLoss === undefined) return;
     this.addMark('lost', '', String(this.#lostInSpan), ms);
-    this.#losing = undefined;
+    this.#rateLoss = undefined;
     this.#lostInSpan = 0;
   }
 }

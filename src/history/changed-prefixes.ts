@@ -16,7 +16,7 @@ export interface VisibleClaim extends HeldClaim {
  */
 export class ChangedPrefixes {
   readonly #claimsOf: (key: string) => readonly HeldClaim[];
-  /** The changed claims at the moment, by key and writer; undefined if there was none. */
+  /** The claims that have changed, as they were at the moment, by key and writer; undefined if the writer had none. */
   readonly #before = new Map<string, Map<string, HeldClaim | undefined>>();
 
   constructor(claimsOf: (key: string) => readonly HeldClaim[]) {
@@ -30,23 +30,26 @@ export class ChangedPrefixes {
 
   /** Adds a change that is older than all added before. */
   addOlder(key: string, { writer, before }: ClaimChange): void {
-    this.#of(key).set(writerText(writer), before);
+    this.#changedOn(key).set(writerText(writer), before);
   }
 
   /** Adds a change that is newer than all added before. */
   addNewer(key: string, { writer, before }: ClaimChange): void {
-    const claims = this.#of(key);
+    const claims = this.#changedOn(key);
     const name = writerText(writer);
     if (!claims.has(name)) claims.set(name, before);
   }
 
-  /** Yields the changed prefixes as CIDRs, each once, with the visible claim of the moment. Call it only when all changes were added. */
+  /**
+   * Yields the changed prefixes as CIDRs, each once, with the visible claim of the moment. Call it after all changes
+   * were added.
+   */
   *visible(): Generator<readonly [prefix: string, claim: VisibleClaim | undefined], void, void> {
     const register = prefixRegister();
     for (const text of this.#before.keys()) {
       parseKey(text, register);
       const keys = keysOf(register).map(formatKey);
-      // The other key of a full-length prefix may have changed, too: the endpoint is first.
+      // If both keys of a full-length prefix have changed, the endpoint, which is first, yields the prefix.
       const isSecond = keys.length > 1 && keys[1] === text && this.#before.has(keys[0] ?? '');
       if (isSecond) continue;
       const prefix = formatKey({ ...(register as PrefixRegister), form: 'cidr' });
@@ -67,7 +70,7 @@ export class ChangedPrefixes {
     return [...unchanged, ...changed].sort(compareWriters);
   }
 
-  #of(key: string): Map<string, HeldClaim | undefined> {
+  #changedOn(key: string): Map<string, HeldClaim | undefined> {
     const known = this.#before.get(key);
     if (known !== undefined) return known;
     const claims = new Map<string, HeldClaim | undefined>();

@@ -10,30 +10,31 @@ import { type ByteBuffer, DamagedError } from './byte-buffer.ts';
 import { MAX_NAMESPACE, type Names } from './names.ts';
 
 // Flags of a claim: the parts that follow.
-const HOST = 3; // two bits, one of HOST_AS
+const HOST_MASK = 3; // two bits: a value of HOST_AS
 const HAS_KEY = 4;
 const HAS_POD = 8;
 const HAS_ACCOUNT = 16;
 const HAS_PORTS = 32;
 /** All parts of the pod are those of the previous claim in the record. */
 const SAME_POD = 64;
-/** The namespace is written before the pod name, because it is too long for one name with it. */
+/** The namespace exceeds {@link MAX_NAMESPACE}, and is a name of its own before the name of the pod. */
 const LONG_NAMESPACE = 128;
 
 /** How the host is written. `previous`: the host of the previous claim in the record. */
 const HOST_AS = { none: 0, name: 1, ipv4: 2, previous: 3 } as const;
 
-const host: AddressWords = { family: 4, w0: 0, w1: 0, w2: 0, w3: 0 };
+/** The IPv4 address that {@link hostAs} parsed last. */
+const scratchAddress: AddressWords = { family: 4, w0: 0, w1: 0, w2: 0, w3: 0 };
 
-/** Returns how a host is written. An IPv4 address is parsed into `host`. */
+/** Returns how a host is written. Parses an IPv4 address into {@link scratchAddress}. */
 function hostAs(hostIP: string | undefined, previous: HeldClaim | undefined): number {
   if (hostIP === undefined) return HOST_AS.none;
   if (previous?.hostIP === hostIP) return HOST_AS.previous;
-  return scanIPv4(hostIP, host) === hostIP.length ? HOST_AS.ipv4 : HOST_AS.name;
+  return scanIPv4(hostIP, scratchAddress) === hostIP.length ? HOST_AS.ipv4 : HOST_AS.name;
 }
 
-/** Maximum bytes of a claim without its texts, service account and named ports. */
-const CLAIM_BYTES = 32;
+/** Maximum number of bytes of a claim without its texts. */
+const MAX_FIXED_BYTES = 32;
 
 /** Returns the text of a writer in records. Sources contain no space. */
 export function writerText({ source, owner }: ClaimWriter): string {
@@ -51,7 +52,8 @@ export function parseWriter(text: string): ClaimWriter {
 /**
  * Writes the attributes of a claim:
  *
- *     flags │ identity │ host │ key │ namespace and first part of the pod name │ the rest of it │ service account │ named ports
+ *     flags │ identity │ host │ encryptKey │ namespace and first part of the pod name │ rest of the pod name
+ *     │ service account │ named ports
  *
  * The names of a ReplicaSet's pods differ only after the last `-`, so the part up to it is one of the repeated {@link Names}. A
  * typical pod takes about 16 bytes. `previous` is the previous claim in the record: most changes of a claim keep its pod and
@@ -67,23 +69,24 @@ export function writeClaim(
   const isSamePod = previous?.k8s !== undefined && sameMetadata(previous.k8s, claim.k8s);
   const k8s = isSamePod ? undefined : claim.k8s;
   const { namespace = '', podName = '', serviceAccount = '', namedPorts } = k8s ?? {};
-  // Reads the lengths of all texts first, because the texts may be far apart in memory.
-  out.reserve(CLAIM_BYTES + 3 * ((hostIP?.length ?? 0) + namespace.length + podName.length));
+  // Reads the lengths of all texts first, so that their cache misses overlap.
+  out.reserve(MAX_FIXED_BYTES + 3 * ((hostIP?.length ?? 0) + namespace.length + podName.length));
   const hasPorts = namedPorts !== undefined && namedPorts.size > 0;
   const isLong = namespace.length > MAX_NAMESPACE;
   const as = hostAs(hostIP, previous);
-  out.byte(
+  const hasPod = k8s === undefined ? 0 : HAS_POD;
+  out.writeByte(
     as |
       (encryptKey === 0 ? 0 : HAS_KEY) |
-      (isSamePod ? SAME_POD : k8s === undefined ? 0 : HAS_POD) |
+      (isSamePod ? SAME_POD : hasPod) |
       (serviceAccount === '' ? 0 : HAS_ACCOUNT) |
       (hasPorts ? HAS_PORTS : 0) |
       (isLong ? LONG_NAMESPACE : 0),
   );
-  out.number(claim.identity);
-  if (as === HOST_AS.ipv4) out.word(host.w0);
+  out.writeNumber(claim.identity);
+  if (as === HOST_AS.ipv4) out.writeWord(scratchAddress.w0);
   else if (as === HOST_AS.name && hostIP !== undefined) names.write(hostIP);
-  if (encryptKey !== 0) out.byte(encryptKey);
+  if (encryptKey !== 0) out.writeByte(encryptKey);
   if (k8s === undefined) return;
   if (isLong) names.write(namespace);
   names.writePod(isLong ? '' : namespace, podName);
@@ -100,7 +103,7 @@ export function readClaim(
 ): HeldClaim {
   const flags = from.readByte();
   const identity = readNumericIdentity(from);
-  const hostIP = readHost(from, names, flags & HOST, previous);
+  const hostIP = readHost(from, names, flags & HOST_MASK, previous);
   const encryptKey = flags & HAS_KEY ? from.readByte() : 0;
   const pod = flags & HAS_POD ? readPod(names, flags) : undefined;
   return { identity, hostIP, encryptKey, k8s: flags & SAME_POD ? previous?.k8s : pod, source, owner };
@@ -126,15 +129,15 @@ function readHost(
 ): string | undefined {
   if (as === HOST_AS.none) return undefined;
   if (as === HOST_AS.previous) return previous?.hostIP;
-  return as === HOST_AS.name ? names.read() : formatAddress({ ...host, w0: from.readWord() });
+  return as === HOST_AS.name ? names.read() : formatAddress({ ...scratchAddress, w0: from.readWord() });
 }
 
 /** Advances over a claim; `skipName` advances over each of its names. */
 export function skipClaim(from: ByteBuffer, skipName: () => void): void {
   const flags = from.readByte();
   from.readNumber();
-  if ((flags & HOST) === HOST_AS.name) skipName();
-  if ((flags & HOST) === HOST_AS.ipv4) from.readWord();
+  if ((flags & HOST_MASK) === HOST_AS.name) skipName();
+  if ((flags & HOST_MASK) === HOST_AS.ipv4) from.readWord();
   if (flags & HAS_KEY) from.readByte();
   if ((flags & HAS_POD) === 0) return;
   if (flags & LONG_NAMESPACE) skipName();

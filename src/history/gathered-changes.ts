@@ -3,8 +3,8 @@ import type { ClaimChange } from './record-reader.ts';
 import type { Segment } from './segment.ts';
 import type { ChangeCause } from './types.ts';
 
-/** Changes that are encoded together. With more of them, a record costs the same. */
-const GATHERED = 64;
+/** Number of changes that are encoded together. A record costs the same with a higher number. */
+const MAX_GATHERED = 64;
 
 /** A change of a prefix that is not encoded yet. Claims are immutable, so they can be read later. */
 export interface GatheredChange extends ClaimChange {
@@ -28,14 +28,16 @@ export class GatheredChanges {
   }
 
   get isFull(): boolean {
-    return this.#changes.length >= GATHERED;
+    return this.#changes.length >= MAX_GATHERED;
   }
 
   add(change: GatheredChange): void {
     this.#changes.push(change);
   }
 
-  /** Removes and returns the changes, oldest first. Their pods, and the buckets of their keys, are read before. */
+  /**
+   * Removes and returns the changes, oldest first. Reads their pods and the buckets of their keys into the CPU cache.
+   */
   take(segment: Segment): readonly GatheredChange[] {
     const [changes, podNames] = [this.#changes, this.#podNames];
     this.#changes = [];

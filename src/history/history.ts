@@ -20,15 +20,6 @@ import type { Family } from '../net/address-words.ts';
 import { formatKey, type PrefixRegister, parseKey, prefixRegister } from '../net/prefix.ts';
 import { type AroundOptions, type CauseGroup, causeGroups } from './causes.ts';
 import { ChangeLog, type ChangeLogCounts, type UncertainSpan } from './change-log.ts';
-import {
-  type Cut,
-  cutIn,
-  isLaterThan,
-  momentOf,
-  NOT_HELD,
-  type RequestedMoment,
-  unheldMoment,
-} from './cut.ts';
 import { type HistoryDisk, SegmentArchive } from './disk/segment-archive.ts';
 import { SegmentWriter } from './disk/segment-writer.ts';
 import type { DocumentChange, PastFields } from './document-change.ts';
@@ -36,6 +27,15 @@ import { isUndoUncertain } from './lives.ts';
 import { documentBefore, documentRecords, memoryRecords } from './memory-records.ts';
 import { PastLookups } from './past/past-lookups.ts';
 import { PastReader } from './past/past-reader.ts';
+import {
+  isLaterThan,
+  momentOf,
+  NOT_HELD,
+  type PointInTime,
+  pointIn,
+  type RequestedMoment,
+  unheldMoment,
+} from './point-in-time.ts';
 import { covering, lengthsOf } from './prefix-lengths.ts';
 import { PrefixTimeline, visibleBefore } from './prefix-timeline.ts';
 import { inRange, prefixRecord } from './records.ts';
@@ -43,11 +43,11 @@ import type { Segment } from './segment.ts';
 import type {
   ChangeCause,
   DocumentMoment,
-  Held,
+  HeldInterval,
   HistoryRange,
   HistoryRecord,
   MarkKind,
-  Moment,
+  PrefixMoment,
   PrefixRecord,
   Uncertainty,
   When,
@@ -87,7 +87,6 @@ export interface HistoryDiskStatus {
 
 /** Status of a {@link History}. */
 export interface HistoryStatus extends ChangeLogCounts {
-  readonly held: number;
   /** Wall time from which on states are held, in milliseconds; undefined before the start. */
   readonly heldFrom: number | undefined;
   /** Undefined without a disk. */
@@ -173,11 +172,12 @@ export class History {
     this.#writer = archive && new SegmentWriter(archive, log, clock);
     log.addMark('start', '');
     this.#observing = ipcache.observeClaims((key, writer, before, after, effect, continues) => {
-      // The end of a restored claim that a source has confirmed is not recorded, because these would fill the memory after
-      // every restart.
+      // The release of a restored claim that a source has confirmed is not recorded, because such records would fill
+      // the
+      // memory after every restart.
       const isReleased = writer.source === 'restored' && after === undefined && effect === 0;
       if (isReleased && sameEntry(ipcache.get(formatKey(key)), before)) {
-        log.omit(writer.owner, continues);
+        log.skipRelease(writer.owner, continues);
         return;
       }
       log.addClaim(key, { writer, before, after, effect }, continues);
@@ -227,11 +227,11 @@ export class History {
 
   /** Compares the wall time with the monotonic time, and records a mark if the clock was set. Call it every second. */
   checkClock(): void {
-    this.#log?.markWall();
+    this.#log?.markClockSteps();
   }
 
   /** The interval of the held changes in memory. */
-  get held(): Held {
+  get held(): HeldInterval {
     const log = this.#log;
     const now = this.#options.clock.wallTime();
     return log === undefined ? { from: now, to: now } : { from: log.life.clock.wallOf(log.floorMs), to: now };
@@ -261,29 +261,29 @@ export class History {
 
   /** Returns the wall time of the record with a sequence number; undefined if it is not held. */
   timeOf(sequence: number): number | undefined {
-    const { cut } = this.#cutOf({ sequence });
-    return cut && this.#wallOf(cut.ms);
+    const { point } = this.#pointOf({ sequence });
+    return point && this.#wallOf(point.lifeMs);
   }
 
   /**
    * Returns all claims on the prefix of `key` at a moment, like `IPCache.explain`: changes at that millisecond are included. Returns
    * undefined if `key` is invalid. If the moment is not held, there are no claims and the reason is `before-held`.
    */
-  at(key: string, when: When): Moment | undefined {
+  at(key: string, when: When): PrefixMoment | undefined {
     const register = prefixRegister();
-    return parseKey(key, register) ? this.#moment(register, this.#cutOf(when)) : undefined;
+    return parseKey(key, register) ? this.#moment(register, this.#pointOf(when)) : undefined;
   }
 
   /**
    * Returns the claims on the longest prefix that contained `ip` at a moment. If no prefix contained it, there are no claims,
    * and `prefix` is that of `ip` itself. Returns undefined if `ip` is invalid.
    */
-  lookup(ip: string, when: When): Moment | undefined {
+  lookup(ip: string, when: When): PrefixMoment | undefined {
     const register = prefixRegister();
     if (!parseKey(ip, register) || register.form !== 'endpoint') return undefined;
-    const asked = this.#cutOf(when);
-    const found = asked.cut && this.#longestMatch(register, asked.cut);
-    return this.#moment(found?.key ?? register, asked);
+    const requested = this.#pointOf(when);
+    const found = requested.point && this.#longestMatch(register, requested.point);
+    return this.#moment(found?.key ?? register, requested);
   }
 
   /**
@@ -311,16 +311,16 @@ export class History {
     const register = prefixRegister();
     const { clock } = this.#options;
     const log = this.#log;
-    log?.checkWall();
+    log?.noticeClockStep();
     let found = 0;
     for (let i = 0; i < count; i++) {
       const ip = addresses[i] as string; // below count
       identities[i] = 0;
-      const { cut, reason } =
-        log === undefined ? NOT_HELD : cutIn(log, times[i] ?? Number.NaN, clock.wallTime());
+      const { point, reason } =
+        log === undefined ? NOT_HELD : pointIn(log, times[i] ?? Number.NaN, clock.wallTime());
       if (certain !== undefined) certain[i] = reason === undefined ? 1 : 0;
-      if (cut === undefined || !parseKey(ip, register) || register.form !== 'endpoint') continue;
-      const identity = lookups.identityAt(ip, register, cut.ms);
+      if (point === undefined || !parseKey(ip, register) || register.form !== 'endpoint') continue;
+      const identity = lookups.identityAt(ip, register, point.lifeMs);
       if (identity === undefined) continue;
       identities[i] = identity;
       found++;
@@ -357,15 +357,15 @@ export class History {
     current: PastFields | undefined,
     when: When,
   ): DocumentMoment {
-    const { cut, reason } = this.#cutOf(when);
+    const { point, reason } = this.#pointOf(when);
     const { held } = this;
     const certainty = { certain: reason === undefined, reason, held };
-    if (this.#log === undefined || cut === undefined)
+    if (this.#log === undefined || point === undefined)
       return { at: held.from, document: undefined, since: undefined, until: undefined, ...certainty };
-    const { document, since, until } = documentBefore(this.#log, { kind, key, current }, cut);
+    const { document, since, until } = documentBefore(this.#log, { kind, key, current }, point);
     const wall = (ms: number | undefined): number | undefined =>
       ms === undefined ? undefined : this.#wallOf(ms);
-    return { at: this.#wallOf(cut.ms), document, since: wall(since), until: wall(until), ...certainty };
+    return { at: this.#wallOf(point.lifeMs), document, since: wall(since), until: wall(until), ...certainty };
   }
 
   /** Yields the changes of a service or a node, newest first. */
@@ -399,41 +399,41 @@ export class History {
     return this.#log?.life.clock.wallOf(ms) ?? 0;
   }
 
-  /** Returns the place of a moment between the records, and why answers for it are not certain. */
-  #cutOf(when: When): RequestedMoment {
+  /** Returns the point of a moment between the records, and why answers for it are not certain. */
+  #pointOf(when: When): RequestedMoment {
     const log = this.#log;
     if (log === undefined) return NOT_HELD;
-    log.checkWall();
-    return cutIn(log, when, this.#options.clock.wallTime());
+    log.noticeClockStep();
+    return pointIn(log, when, this.#options.clock.wallTime());
   }
 
   #timeline(key: Readonly<PrefixRegister>): PrefixTimeline {
     return new PrefixTimeline(key, (text) => this.#options.ipcache.claimsOf(text), this.#segments());
   }
 
-  #moment(key: Readonly<PrefixRegister>, { cut, reason }: RequestedMoment): Moment {
+  #moment(key: Readonly<PrefixRegister>, { point, reason }: RequestedMoment): PrefixMoment {
     const { held } = this;
-    if (cut === undefined) return unheldMoment(key, held, reason);
-    const past = this.#timeline(key).before(isLaterThan(cut));
+    if (point === undefined) return unheldMoment(key, held, reason);
+    const past = this.#timeline(key).before(isLaterThan(point));
     const wallOf = (ms: number): number => this.#wallOf(ms);
-    return momentOf(key, { ms: cut.ms, past, wallOf, claimsComplete: true, reason, held });
+    return momentOf(key, { ms: point.lifeMs, past, wallOf, claimsComplete: true, reason, held });
   }
 
   /** Returns the longest prefix of an address that had a claim, and its visible claim. */
   #longestMatch(
     address: Readonly<PrefixRegister>,
-    cut: Cut,
+    point: PointInTime,
   ): { readonly key: PrefixRegister; readonly claim: HeldClaim } | undefined {
     for (const key of covering(address, this.#lengths(address.family))) {
-      const claim = this.#visibleAt(key, cut);
+      const claim = this.#visibleAt(key, point);
       if (claim !== undefined) return { key, claim };
     }
     return undefined;
   }
 
-  #visibleAt(key: Readonly<PrefixRegister>, cut: Cut): HeldClaim | undefined {
+  #visibleAt(key: Readonly<PrefixRegister>, point: PointInTime): HeldClaim | undefined {
     const claimsOf = (text: string): readonly HeldClaim[] => this.#options.ipcache.claimsOf(text);
-    return visibleBefore(key, claimsOf, this.#segments(), isLaterThan(cut));
+    return visibleBefore(key, claimsOf, this.#segments(), isLaterThan(point));
   }
 
   #lengths(family: Family): readonly number[] {

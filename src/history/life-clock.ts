@@ -111,7 +111,7 @@ export class RunningLife {
   }
 
   /** Compares the wall time with the time of the life. Returns the step of the wall clock in milliseconds, or 0. */
-  checkWall(): number {
+  noticeClockStep(): number {
     const ms = this.now();
     const wall = this.#time.wallTime();
     return this.now() - ms > READ_MS ? 0 : this.clock.observe(ms, wall);

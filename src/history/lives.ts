@@ -1,8 +1,8 @@
 import type { ChangeLog, UncertainSpan } from './change-log.ts';
-import type { Cut } from './cut.ts';
 import type { StoredSegment } from './disk/segment-archive.ts';
 import { mayContain } from './key-filter.ts';
 import { LifeClock } from './life-clock.ts';
+import type { PointInTime } from './point-in-time.ts';
 import type { Segment } from './segment.ts';
 import type { Uncertainty } from './types.ts';
 
@@ -14,7 +14,7 @@ export interface SegmentPart {
   readonly endSequence: number;
   readonly startMs: number;
   readonly lastMs: number;
-  /** End of the records that existed at the time of the question. */
+  /** End of the records that existed when the query started. */
   readonly endPosition: number;
   /** The segment on disk; undefined if it is in memory. */
   readonly stored: StoredSegment | undefined;
@@ -34,7 +34,7 @@ export interface CertaintyInputs {
   readonly spans: readonly UncertainSpan[];
 }
 
-/** The held records of one *life*, which is one process that recorded. Times are milliseconds since the life began. */
+/** The held records of one *life*, which is one process. Times are milliseconds since the life began. */
 export interface Life extends CertaintyInputs {
   /** The state is held from `floorMs`, inclusive, until `endMs`, exclusive. */
   readonly floorMs: number;
@@ -45,36 +45,32 @@ export interface Life extends CertaintyInputs {
   readonly parts: readonly SegmentPart[];
 }
 
-/** Returns the ended lives of stored segments, oldest first. `life` is the current one. */
+/**
+ * Returns the ended lives of stored segments, oldest first. `life` is the number of the current life, which is left
+ * out.
+ */
 export function endedLives(stored: readonly StoredSegment[], life: number): readonly Life[] {
   const earlier = new Map<number, StoredSegment[]>();
   for (const segment of stored) {
-    const { life: of } = segment.facts.head;
-    if (of === life) continue;
-    const list = earlier.get(of) ?? [];
+    const number = segment.facts.head.life;
+    if (number === life) continue;
+    const list = earlier.get(number) ?? [];
     list.push(segment);
-    earlier.set(of, list);
+    earlier.set(number, list);
   }
   return Array.from(earlier.values(), endedLife);
 }
 
 /** Returns the current life as of now: its segments in memory, and the stored ones that have left the memory. */
-export function currentLife(stored: readonly StoredSegment[], life: number, log: ChangeLog): Life {
-  const oldest = log.segments[0]?.number ?? 0;
-  return liveLife(
-    stored.filter(({ facts, number }) => facts.head.life === life && number < oldest),
-    log,
-  );
-}
-
-function liveLife(stored: readonly StoredSegment[], log: ChangeLog): Life {
+export function currentLife(archived: readonly StoredSegment[], life: number, log: ChangeLog): Life {
   const { segments, floorMs } = log;
+  const oldest = { number: segments[0]?.number ?? 0, startMs: segments[0]?.startMs ?? floorMs };
+  const stored = archived.filter(({ facts, number }) => facts.head.life === life && number < oldest.number);
   const held = log.spans.map((span) => ({ ...span }));
-  const known = new Set(held.map(spanName));
-  const older = stored.flatMap(({ facts }) => facts.spans).filter((span) => !known.has(spanName(span)));
-  const memory = segments.map(memoryPart);
-  const parts = [...stored, ...memory];
-  const gaps = gapsOf(stored, { number: segments[0]?.number ?? 0, startMs: segments[0]?.startMs ?? floorMs });
+  const known = new Set(held.map(spanKey));
+  const older = stored.flatMap(({ facts }) => facts.spans).filter((span) => !known.has(spanKey(span)));
+  const parts = [...stored, ...segments.map(memoryPart)];
+  const gaps = gapsOf(stored, oldest);
   return {
     isLive: true,
     clock: new LifeClock(log.life.clock.pieces),
@@ -100,11 +96,14 @@ function endedLife(stored: readonly StoredSegment[]): Life {
   };
 }
 
-function spanName({ reason, subject, fromMs }: UncertainSpan): string {
+function spanKey({ reason, subject, fromMs }: UncertainSpan): string {
   return `${reason} ${fromMs} ${subject}`;
 }
 
-/** Returns the intervals whose records are missing between segments, or between them and the oldest one in memory. */
+/**
+ * Returns the intervals whose records are missing between stored segments, or between the last of them and `next` in
+ * memory.
+ */
 function gapsOf(
   stored: readonly StoredSegment[],
   next: { readonly number: number; readonly startMs: number } | undefined,
@@ -113,8 +112,8 @@ function gapsOf(
     const following = stored[index + 1] ?? next;
     if (following === undefined) return [];
     const { endMs } = segment.facts;
-    const isNext = following.number === segment.number + 1 && following.startMs <= endMs;
-    return isNext ? [] : [{ reason: 'lost', subject: '', fromMs: endMs, toMs: following.startMs + 1 }];
+    const isAdjacent = following.number === segment.number + 1 && following.startMs <= endMs;
+    return isAdjacent ? [] : [{ reason: 'lost', subject: '', fromMs: endMs, toMs: following.startMs + 1 }];
   });
 }
 
@@ -141,7 +140,7 @@ function memoryPart(segment: Segment): SegmentPart {
  */
 export function uncertaintyAt(
   { isLive, spans, clock }: CertaintyInputs,
-  { ms, endSequence }: Cut,
+  { lifeMs: ms, endSequence }: PointInTime,
 ): Uncertainty | undefined {
   const isSequence = endSequence !== undefined;
   if (!isSequence && clock.isUnclear(ms)) return 'clock';
@@ -155,7 +154,7 @@ export function uncertaintyAt(
 
 /**
  * Returns true if undoing the later changes may not lead to the claims at a time of the current life: a later change was lost,
- * or the release of a restored claim was not recorded (see `ChangeLog.omit`).
+ * or the release of a restored claim was not recorded (see `ChangeLog.skipRelease`).
  */
 export function isUndoUncertain({ spans }: CertaintyInputs, ms: number): boolean {
   return spans.some(({ reason, fromMs, toMs }) => {
@@ -164,8 +163,11 @@ export function isUndoUncertain({ spans }: CertaintyInputs, ms: number): boolean
   });
 }
 
-/** Returns true if a sequence number is directly before the first held record of a life, and no record of an earlier life has it. */
-export function isFloorOf(
+/**
+ * Returns true if a sequence number is directly before the first held record of a life, and no earlier life has used
+ * it.
+ */
+export function isStart(
   { number, firstSequence }: Pick<SegmentPart, 'number' | 'firstSequence'>,
   sequence: number,
 ): boolean {

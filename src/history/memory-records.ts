@@ -1,6 +1,6 @@
 import type { ChangeLog } from './change-log.ts';
-import { type Cut, isLaterThan } from './cut.ts';
 import { type PastFields, undoChange } from './document-change.ts';
+import { isLaterThan, type PointInTime } from './point-in-time.ts';
 import { KIND } from './record-reader.ts';
 import { changeAt, inRange, placesIn, type RecordPlace, recordAt, textRecord } from './records.ts';
 import type { HistoryRange, HistoryRecord } from './types.ts';
@@ -60,13 +60,13 @@ export function* documentRecords(
 export function documentBefore(
   log: ChangeLog,
   requested: CurrentDocument,
-  cut: Cut,
+  point: PointInTime,
 ): {
   readonly document: PastFields | undefined;
   readonly since: number | undefined;
   readonly until: number | undefined;
 } {
-  const isLater = isLaterThan(cut);
+  const isLater = isLaterThan(point);
   let document = requested.current;
   let until: number | undefined;
   for (const place of placesOf(log, requested)) {

@@ -20,7 +20,7 @@ const MAX_PROBES = 16;
 /** Bytes of records for each name that the writer may number, because its table takes memory in addition to the segment. */
 const BYTES_PER_NAME = 64;
 
-const FIRST_SLOTS = 128;
+const INITIAL_SLOTS = 128;
 
 /** Length of the longest namespace of {@link Names.writePod}. Those of Kubernetes have at most 63. */
 export const MAX_NAMESPACE = 127;
@@ -86,7 +86,7 @@ export class Names {
 
   /** Writes a name that has this number. */
   writeNumber(number: number): void {
-    this.#bytes.number(number);
+    this.#bytes.writeNumber(number);
   }
 
   /**
@@ -102,7 +102,7 @@ export class Names {
     let split = end;
     while (split > start && loaded[split - 1] !== DASH) split--;
     this.#write(split);
-    bytes.loadedText(split, end);
+    bytes.writeLoaded(split, end);
   }
 
   /** Reads the namespace and the name of a pod. */
@@ -120,7 +120,7 @@ export class Names {
     const at = this.#slotOf(length, hash);
     const number = at < 0 ? 0 : (this.#slots[at + 1] ?? 0);
     if (number === 0) return this.#writeNew(length, hash, at);
-    bytes.number(number);
+    bytes.writeNumber(number);
     return number;
   }
 
@@ -134,7 +134,7 @@ export class Names {
       const number = slots[at + 1] ?? 0;
       if (number === 0) return at;
       const position = this.#positions[number - FIRST_NUMBER] ?? 0;
-      if (slots[at] === hash && this.#bytes.isLoaded(position, length)) return at;
+      if (slots[at] === hash && this.#bytes.equalsLoaded(position, length)) return at;
     }
     return -1;
   }
@@ -143,9 +143,9 @@ export class Names {
   #writeNew(length: number, hash: number, slot: number): number {
     const bytes = this.#bytes;
     const isNumbered = slot >= 0 && this.#count < this.#maxNames;
-    bytes.number(isNumbered ? NEXT_NUMBER : UNNUMBERED);
+    bytes.writeNumber(isNumbered ? NEXT_NUMBER : UNNUMBERED);
     const position = bytes.length;
-    bytes.loadedText(0, length);
+    bytes.writeLoaded(0, length);
     if (!isNumbered) return 0;
     const number = FIRST_NUMBER + this.#count;
     this.#slots[slot] = hash;
@@ -160,7 +160,7 @@ export class Names {
    */
   #grow(): void {
     const old = this.#slots;
-    const slots = new Int32Array(Math.max(FIRST_SLOTS, 2 * old.length));
+    const slots = new Int32Array(Math.max(INITIAL_SLOTS, 2 * old.length));
     const mask = slots.length - 1;
     for (let from = 0; from < old.length; from += 2) {
       const [hash = 0, number = 0] = [old[from], old[from + 1]];

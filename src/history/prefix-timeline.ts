@@ -19,7 +19,7 @@ export interface TimelineChange extends ClaimChange {
   readonly ms: number;
 }
 
-/** Returns true if a change happened after the moment of a question. */
+/** Returns true if a change happened after the requested moment. */
 export type IsLater = (place: Pick<TimelineChange, 'segment' | 'position' | 'ms'>) => boolean;
 
 /** Returns the keys of a prefix: for a full-length one the endpoint IP and the CIDR, the endpoint first (I4). */
@@ -43,13 +43,16 @@ function claimName(key: string, writer: ClaimWriter): string {
   return `${key} ${writerText(writer)}`;
 }
 
-/** A claim, and the time of the change that ended it; undefined if it is live, or older than the moment. */
+/**
+ * A claim, and the time of the change that ended it; undefined if the claim is live, or if that change is not later
+ * than the moment.
+ */
 interface DatedClaim {
   readonly claim: HeldClaim;
   readonly until: number | undefined;
 }
 
-/** A claim of the moment. */
+/** A claim at the moment. */
 type StateClaim = Omit<PastClaim, 'since'>;
 
 /** The claims on the keys of one prefix. Each undone change moves them back in time; changes must be passed newest first. */
@@ -83,7 +86,7 @@ export class PastState {
    * needed.
    */
   note(change: TimelineChange): boolean {
-    const moment = this.#fix();
+    const moment = this.#claimsAtMoment();
     const name = claimName(change.key, change.writer);
     const exists = moment.some((claim) => claimName(claim.key, claim) === name);
     if (exists && !this.#since.has(name)) this.#since.set(name, change.ms);
@@ -105,7 +108,7 @@ export class PastState {
   }
 
   result(): PastPrefix {
-    const claims = this.#fix().map((claim) => ({
+    const claims = this.#claimsAtMoment().map((claim) => ({
       ...claim,
       since: this.#since.get(claimName(claim.key, claim)),
     }));
@@ -114,8 +117,11 @@ export class PastState {
     return { claims, decidedBy, ...times };
   }
 
-  /** Returns the claims of the moment, in the order of `explain`: the endpoint's, then the CIDR's, strongest first (I4). */
-  #fix(): readonly StateClaim[] {
+  /**
+   * Returns the claims of the moment in the order of `IPCache.explain`: of the endpoint, then of the CIDR, strongest
+   * first (I4).
+   */
+  #claimsAtMoment(): readonly StateClaim[] {
     this.#moment ??= this.#sorted();
     return this.#moment;
   }

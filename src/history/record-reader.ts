@@ -39,11 +39,11 @@ export interface ClaimChange {
   readonly writer: ClaimWriter;
   readonly before: HeldClaim | undefined;
   readonly after: HeldClaim | undefined;
-  /** Sum of `EFFECT` of the IPCache. */
+  /** Sum of flags of `EFFECT` of the IPCache: whether the effective claim is `before` and `after`. */
   readonly effect: number;
 }
 
-/** A change of a part of a service or of a claim on a node, or a mark: texts only. */
+/** A change of a part of a service or of a claim on a node, or a mark. All values are texts. */
 export interface TextChange {
   /** The source of the change: a cluster, a source of nodes. */
   readonly writer: string;
@@ -66,9 +66,10 @@ export function textHash(kind: Kind, key: string): number {
 }
 
 /**
- * Finds and reads the records of a segment. A bucket is a linked list of the records whose keys have the same hash:
+ * Finds and reads the records of a segment. A bucket is a linked list of the records whose key hashes have the same low bits:
  *
- *     record: length of the following fields (8 bits; if they may be long: 255 and 32 bits) │ kind(8) │ ms since the segment began │ distance to the previous record of the bucket │ body
+ *     record: length of the following fields (8 bits; for 255 and more: 255, then 32 bits) │ kind (8 bits)
+ *             │ ms since the segment began │ bytes to the previous record of the bucket; 0: none │ body
  *
  *     heads[hash of key] ─► last record of the bucket ─► previous one ─► …
  *
@@ -86,7 +87,7 @@ export class RecordReader {
   /** Kind of the record whose head was read last. */
   protected kind: Kind = KIND.prefix;
   protected ms = 0;
-  /** The last claim that a link led to, and its position, because its record is usually read next. */
+  /** The last claim that a link led to, and the position of its record, which is usually read next. */
   #linked: { readonly position: number; readonly after: HeldClaim } | undefined;
 
   protected constructor(startMs: number, bytes: ByteBuffer, names: Names, heads: Int32Array) {

@@ -33,7 +33,7 @@ const MAX_LINK_STEPS = 12;
 /** Bytes of records for each bucket: about two records. */
 const BYTES_PER_BUCKET = 64;
 
-const FIRST_BYTES = 65_536;
+const INITIAL_BYTES = 65_536;
 
 /** A record whose head was read. */
 export interface RecordHead {
@@ -43,7 +43,7 @@ export interface RecordHead {
   readonly ms: number;
 }
 
-/** The lists by which the records of a segment are found. */
+/** The lists that lead to the records of a segment. */
 export interface SegmentIndex {
   /** Position of the newest record of each bucket. The number of buckets is a power of two. */
   readonly heads: Int32Array;
@@ -106,8 +106,8 @@ export class Segment extends RecordReader {
   #writer: ClaimWriter = { source: 'unspec', owner: '' };
   #writerNumber = 0;
   /**
-   * For each bucket, one bit for the hash of each prefix in it. It shows that most prefixes have no earlier record to link to.
-   * Empty if the segment is full.
+   * For each bucket, eight flags: one is set for each prefix in it, chosen by the top 3 bits of the hash. A clear flag proves
+   * that a prefix has no earlier record to link to. Empty if the segment is full.
    */
   #tags: Uint8Array;
   #count: number;
@@ -117,7 +117,7 @@ export class Segment extends RecordReader {
 
   constructor(options: SegmentOptions) {
     const { number, firstSequence, startMs, maxBytes, isStored = false, content, index } = options;
-    const buffer = content ?? new Uint8Array(Math.min(maxBytes, FIRST_BYTES));
+    const buffer = content ?? new Uint8Array(Math.min(maxBytes, INITIAL_BYTES));
     const bytes = new ByteBuffer(buffer, maxBytes, content?.length);
     const buckets = 2 ** Math.ceil(Math.log2(Math.max(64, maxBytes / BYTES_PER_BUCKET)));
     const heads = index?.heads ?? new Int32Array(buckets).fill(-1);
@@ -163,7 +163,7 @@ export class Segment extends RecordReader {
 
   /** Returns the bytes of the records from a position on. */
   bytesFrom(position: number): Uint8Array {
-    return this.bytes.from(position);
+    return this.bytes.bytesFrom(position);
   }
 
   /** Length of the records in bytes. */
@@ -274,8 +274,8 @@ export class Segment extends RecordReader {
     const isLinked = before !== undefined && (tags & tag) !== 0 && this.#isLinked(bucket, key, writer);
     this.#tags[bucket] = tags | tag;
     const stored = isLinked ? undefined : before;
-    const start = this.#begin(KIND.prefix, ms, bucket, false);
-    bytes.byte(
+    const start = this.#begin(KIND.prefix, ms, bucket);
+    bytes.writeByte(
       (key.form === 'cidr' ? IS_CIDR : 0) |
         (key.family === 6 ? IS_IPV6 : 0) |
         (isLinked ? LINKED_BEFORE : 0) |
@@ -284,13 +284,13 @@ export class Segment extends RecordReader {
         (effect << EFFECT_SHIFT) |
         (key.clusterID === 0 ? 0 : HAS_SPACE),
     );
-    if (key.form === 'cidr') bytes.byte(key.length);
-    if (key.clusterID !== 0) bytes.number(key.clusterID);
-    bytes.word(key.w0);
+    if (key.form === 'cidr') bytes.writeByte(key.length);
+    if (key.clusterID !== 0) bytes.writeNumber(key.clusterID);
+    bytes.writeWord(key.w0);
     if (key.family === 6) {
-      bytes.word(key.w1);
-      bytes.word(key.w2);
-      bytes.word(key.w3);
+      bytes.writeWord(key.w1);
+      bytes.writeWord(key.w2);
+      bytes.writeWord(key.w3);
     }
     (key.family === 4 ? this.#lengths4 : this.#lengths6)[key.length] = 1;
     if (writer === 0) this.#writerNumber = this.names.write(writerText(change.writer));
@@ -300,19 +300,22 @@ export class Segment extends RecordReader {
     this.#end(start);
   }
 
-  /** Appends a change of a service or node, a mark, or a batch head; `key` is the subject. */
+  /**
+   * Appends a change of a service or node, a mark, or a batch head. `key` is the document, the kind of mark, or the
+   * store.
+   */
   addText(ms: number, kind: Exclude<Kind, 0>, key: string, { writer, before, after }: TextChange): void {
     const isKeyed = kind === KIND.service || kind === KIND.node;
     const hash = isKeyed ? textHash(kind, key) : 0;
     if (isKeyed && this.filter !== undefined) addToFilter(this.filter, hash);
     const bucket = isKeyed ? hash & this.bucketMask : -1;
     if (kind === KIND.batch) this.#batches.push(this.bytes.length);
-    const start = this.#begin(kind, ms, bucket, true);
-    this.bytes.byte((before === undefined ? 0 : HAS_BEFORE) | (after === undefined ? 0 : HAS_AFTER));
+    const start = this.#begin(kind, ms, bucket);
+    this.bytes.writeByte((before === undefined ? 0 : HAS_BEFORE) | (after === undefined ? 0 : HAS_AFTER));
     this.names.write(key);
     this.names.write(writer);
-    if (before !== undefined) this.bytes.text(before);
-    if (after !== undefined) this.bytes.text(after);
+    if (before !== undefined) this.bytes.writeText(before);
+    if (after !== undefined) this.bytes.writeText(after);
     this.#end(start);
   }
 
@@ -361,18 +364,24 @@ export class Segment extends RecordReader {
     }
   }
 
-  #begin(kind: Kind, ms: number, bucket: number, isLong: boolean): number {
+  /**
+   * Writes the head of a record, with a length of 0, and adds the record to its bucket, unless that is -1. Returns
+   * its position.
+   */
+  #begin(kind: Kind, ms: number, bucket: number): number {
     const bytes = this.bytes;
+    // Texts may be long. If a claim is, `#end` makes room for its length.
+    const isLong = kind !== KIND.prefix;
     const start = bytes.length;
     if (this.#count % INDEX_EVERY === 0) this.#positions.push(start);
     this.#count++;
     this.#lastMs = ms;
-    bytes.byte(isLong ? LONG : 0);
-    if (isLong) bytes.word(0);
-    bytes.byte(kind);
-    bytes.number(Math.max(0, ms - this.startMs));
+    bytes.writeByte(isLong ? LONG : 0);
+    if (isLong) bytes.writeWord(0);
+    bytes.writeByte(kind);
+    bytes.writeNumber(Math.max(0, ms - this.startMs));
     const head = bucket < 0 ? -1 : (this.heads[bucket] ?? -1);
-    bytes.number(head < 0 ? 0 : start - head);
+    bytes.writeNumber(head < 0 ? 0 : start - head);
     if (bucket >= 0) this.heads[bucket] = start;
     return start;
   }

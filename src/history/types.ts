@@ -6,7 +6,7 @@ import type { PastFields } from './document-change.ts';
 export type When = number | { readonly sequence: number };
 
 /** The interval of wall time for which changes are held, in milliseconds since the Unix epoch. */
-export interface Held {
+export interface HeldInterval {
   readonly from: number;
   readonly to: number;
 }
@@ -37,12 +37,12 @@ export interface PastClaim extends HeldClaim {
   readonly effective: boolean;
   /** Time of the change that set the claim; undefined if it was set before the held changes. */
   readonly since: number | undefined;
-  /** Time of the change that ended the claim; undefined if it is live. */
+  /** Time of the change that ended the claim; undefined if the claim is live. */
   readonly until: number | undefined;
 }
 
 /** The claims on a prefix at a moment. */
-export interface Moment {
+export interface PrefixMoment {
   /** Wall time of the moment. */
   readonly at: number;
   /** Canonical CIDR of the prefix. */
@@ -65,7 +65,7 @@ export interface Moment {
   readonly claimsComplete: boolean;
   /** Present if the answer is not certain. */
   readonly reason: Uncertainty | undefined;
-  readonly held: Held;
+  readonly held: HeldInterval;
 }
 
 /** The kvstore or Kubernetes list that a change came from, and its revision. */
@@ -91,8 +91,8 @@ export interface PrefixRecord {
   readonly before: HeldClaim | undefined;
   readonly after: HeldClaim | undefined;
   /**
-   * The visible claim of the prefix before and after the change. Undefined if the change is listed without its key, or if the claims
-   * of that time are not certain, because later changes were not recorded.
+   * The visible claim of the prefix before and after the change. Undefined in lists of all records, or if the claims of that time
+   * are not certain.
    */
   readonly effective:
     | { readonly before: HeldClaim | undefined; readonly after: HeldClaim | undefined }
@@ -109,7 +109,7 @@ export interface DocumentRecord {
   readonly key: string;
   /** The cluster or the source that changed it. */
   readonly writer: string;
-  /** JSON values. */
+  /** The fields that differ; undefined if the document is new, or was deleted. */
   readonly before: unknown;
   readonly after: unknown;
   readonly cause: ChangeCause | undefined;
@@ -127,10 +127,13 @@ export interface DocumentMoment {
   readonly until: number | undefined;
   readonly certain: boolean;
   readonly reason: Uncertainty | undefined;
-  readonly held: Held;
+  readonly held: HeldInterval;
 }
 
-/** The kind of a mark. */
+/**
+ * The kind of a mark: start and stop of the recording; states of a cluster, from `joined` to `withdrawn`; a changed setting; a
+ * failed call of a handler; a step of the wall clock; lost changes.
+ */
 export type MarkKind =
   | 'start'
   | 'stop'
@@ -162,7 +165,7 @@ export type HistoryRecord = PrefixRecord | DocumentRecord | MarkRecord;
 
 /** A range of the history, newest first. */
 export interface HistoryRange {
-  /** Wall time in milliseconds; default: everything that is held. */
+  /** Wall times in milliseconds, both inclusive; default: the held interval. */
   readonly from?: number | undefined;
   readonly to?: number | undefined;
   /** Only records with this sequence number or a higher one. */

@@ -8,7 +8,7 @@ import { assert } from '../../src/base/assert.ts';
 import { type Unsubscribe, unsubscribeOnce } from '../../src/base/subscription.ts';
 import { TurnGate } from '../../src/base/turn-gate.ts';
 import type { History } from '../../src/history/history.ts';
-import type { MarkKind, Moment } from '../../src/history/types.ts';
+import type { MarkKind, PrefixMoment } from '../../src/history/types.ts';
 import { IPCache } from '../../src/ipcache/ipcache.ts';
 import type { KindProgress } from '../../src/k8s/feed/kubernetes-feed.ts';
 import { NodeManager } from '../../src/nodemanager/node-manager.ts';
@@ -84,7 +84,7 @@ function momentsAfter<S>(
   states: readonly S[],
   apply: (state: S) => void,
   { clock, history }: Pick<ReturnType<typeof keeperOf>, 'clock' | 'history'>,
-): readonly (Moment | undefined)[] {
+): readonly (PrefixMoment | undefined)[] {
   const times = states.map((state) => {
     apply(state);
     clock.advance(1000);

@@ -5,7 +5,7 @@ import { expect, it, onTestFinished } from 'vitest';
 import { StateFiles } from '../../src/agent/state-files.ts';
 import type { StateFolder } from '../../src/base/files/state-folder.ts';
 import { History } from '../../src/history/history.ts';
-import type { Moment } from '../../src/history/types.ts';
+import type { PrefixMoment } from '../../src/history/types.ts';
 import { IPCache } from '../../src/ipcache/ipcache.ts';
 import { temporaryFolder } from '../agent/support/temporary-folder.ts';
 import { ManualClock } from '../base/support/manual-clock.ts';
@@ -16,7 +16,7 @@ const KEY = '10.9.0.1';
 interface Stored {
   readonly history: History;
   /** Asks for the oldest moment, which reads all segments, and returns the answer and the number of verified bytes. */
-  ask(): Promise<{ readonly moment: Moment | undefined; readonly verified: number }>;
+  ask(): Promise<{ readonly moment: PrefixMoment | undefined; readonly verified: number }>;
 }
 
 /** Returns a history with a change of {@link KEY} in each of many stored segments, most of which have left the memory. */

@@ -1,5 +1,5 @@
 import { createRoute, z } from '@hono/zod-openapi';
-import type { Moment } from '../../history/types.ts';
+import type { PrefixMoment } from '../../history/types.ts';
 import type { IPCacheSnapshot } from '../../ipcache/snapshot.ts';
 import { canonicalEndpoint } from '../../net/prefix.ts';
 import type { ApiApp, RouteContext } from '../api-context.ts';
@@ -86,13 +86,13 @@ interface LookupError {
 }
 
 /** The result of a lookup of an earlier moment, or a function that reads the result from the disk. */
-type PastAnswer = Moment | undefined | (() => Promise<Moment | undefined>);
+type PastAnswer = PrefixMoment | undefined | (() => Promise<PrefixMoment | undefined>);
 
 /** An item whose answer must be read from the disk. */
 interface LookupOnDisk {
   readonly index: number;
   readonly ip: string;
-  readonly read: () => Promise<Moment | undefined>;
+  readonly read: () => Promise<PrefixMoment | undefined>;
 }
 
 interface LookupAnswers {
@@ -119,7 +119,7 @@ function answerItem(
 function addPast(
   model: ReadModel,
   item: Omit<LookupError, 'detail'>,
-  moment: Moment | undefined,
+  moment: PrefixMoment | undefined,
   { entries, errors }: LookupAnswers,
 ): void {
   answerItem(item, errors, () => {

@@ -1,6 +1,6 @@
 import type { Clock } from '../../base/clock.ts';
 import type { ChangedSince } from '../../history/past/past-reader.ts';
-import type { Moment } from '../../history/types.ts';
+import type { PrefixMoment } from '../../history/types.ts';
 import type { IPCacheSnapshot } from '../../ipcache/snapshot.ts';
 import type { KeyedEntry } from '../../ipcache/types.ts';
 import { prefixOfKey } from '../../net/prefix.ts';
@@ -31,7 +31,7 @@ export function momentOf(
   clock: Clock,
   key: string,
   at: string,
-): Promise<Moment | undefined> {
+): Promise<PrefixMoment | undefined> {
   const history = historyOf(model);
   const { past } = history;
   const when = whenParameter(history, 'at', at, clock.wallTime());
@@ -44,7 +44,7 @@ export function unknown(field: string, value: string): ProblemError {
 }
 
 /** Returns the moment. Throws `ProblemError` if it is not held or has no claims. */
-function heldMoment(requested: string, moment: Moment | undefined): Moment {
+function heldMoment(requested: string, moment: PrefixMoment | undefined): PrefixMoment {
   if (moment?.reason === 'before-held') throw notHeld(moment.held);
   if (moment === undefined) throw unknown('ip', requested);
   if (moment.effective === undefined) throw notFoundAt('ip', requested, moment);
@@ -55,7 +55,7 @@ function heldMoment(requested: string, moment: Moment | undefined): Moment {
 export function pastExplained(
   model: ReadModel,
   requested: string,
-  moment: Moment | undefined,
+  moment: PrefixMoment | undefined,
 ): ExplanationDocument {
   const document = pastExplanation(heldMoment(requested, moment), model);
   if (document === undefined) throw unknown('ip', requested);
@@ -63,7 +63,7 @@ export function pastExplained(
 }
 
 /** Returns the entry of a moment. Throws `ProblemError` if it is not held or has no claims. */
-export function pastEntry(model: ReadModel, requested: string, moment: Moment | undefined): EntryDocument {
+export function pastEntry(model: ReadModel, requested: string, moment: PrefixMoment | undefined): EntryDocument {
   const past = heldMoment(requested, moment);
   const { effective } = past;
   if (effective === undefined) throw unknown('ip', requested);

@@ -12,14 +12,14 @@ const MAGIC: Uint8Array = new TextEncoder().encode('dphist\n');
 const VERSION = 2;
 
 /** Bytes before the first frame. */
-export const PREAMBLE: number = MAGIC.length + 1;
+export const PREAMBLE_BYTES: number = MAGIC.length + 1;
 
-const HEAD = 5; // length and kind
-/** Bytes of the checksum after the payload of a frame. */
-export const TAIL = 4;
+const FRAME_HEAD_BYTES = 5; // length of the payload (4), kind (1)
+/** Size of the checksum after the payload of a frame. */
+export const CHECKSUM_BYTES = 4;
 
 /** Bytes of a frame in addition to its payload. */
-export const FRAME_BYTES: number = HEAD + TAIL;
+export const FRAME_BYTES: number = FRAME_HEAD_BYTES + CHECKSUM_BYTES;
 
 /** Kinds of frames. */
 export const FRAME = {
@@ -42,9 +42,12 @@ export function preamble(): Uint8Array {
   return Uint8Array.of(...MAGIC, VERSION);
 }
 
-/** Throws {@link DamagedError} if the bytes are not the beginning of a segment, {@link NewerVersionError} if it is of another version. */
+/**
+ * Throws {@link DamagedError} if the bytes are not the beginning of a segment of this version, {@link
+ * NewerVersionError} if it is newer.
+ */
 export function checkPreamble(bytes: Uint8Array): void {
-  if (bytes.length < PREAMBLE || !MAGIC.every((byte, at) => bytes[at] === byte))
+  if (bytes.length < PREAMBLE_BYTES || !MAGIC.every((byte, at) => bytes[at] === byte))
     throw new DamagedError('not a segment of a history');
   const version = bytes[MAGIC.length];
   if (version === undefined || version < VERSION)
@@ -60,7 +63,7 @@ export function frameOf(kind: FrameKind, parts: readonly Uint8Array[], checksum:
   const view = new DataView(frame.buffer);
   view.setUint32(0, length);
   view.setUint8(4, kind);
-  let at = HEAD;
+  let at = FRAME_HEAD_BYTES;
   for (const part of parts) {
     frame.set(part, at);
     at += part.length;
@@ -73,7 +76,7 @@ export function frameOf(kind: FrameKind, parts: readonly Uint8Array[], checksum:
 export interface Frame {
   readonly kind: FrameKind;
   readonly payload: Uint8Array;
-  /** Position after it. */
+  /** Position after the frame. */
   readonly end: number;
 }
 
@@ -86,10 +89,14 @@ export function readFrame(bytes: Uint8Array, at: number, checksum: Checksum | un
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
   const end = at + FRAME_BYTES + view.getUint32(at);
   if (end > bytes.length) return undefined;
-  const sum = checksum?.(bytes.subarray(at, end - TAIL));
-  if (sum !== undefined && view.getUint32(end - TAIL) !== sum) return undefined;
+  const sum = checksum?.(bytes.subarray(at, end - CHECKSUM_BYTES));
+  if (sum !== undefined && view.getUint32(end - CHECKSUM_BYTES) !== sum) return undefined;
   const kind = view.getUint8(at + 4);
   const known = Object.values<number>(FRAME).includes(kind);
   if (!known) throw new NewerVersionError(`unknown frame ${kind}`);
-  return { kind: kind as FrameKind, payload: bytes.subarray(at + HEAD, end - TAIL), end }; // checked
+  return {
+    kind: kind as FrameKind,
+    payload: bytes.subarray(at + FRAME_HEAD_BYTES, end - CHECKSUM_BYTES),
+    end,
+  }; // checked
 }

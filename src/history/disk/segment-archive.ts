@@ -4,8 +4,8 @@ import { DamagedError } from '../byte-buffer.ts';
 import { mayContain } from '../key-filter.ts';
 import type { SegmentPart } from '../lives.ts';
 import type { Segment } from '../segment.ts';
-import { type Checksum, NewerVersionError, PREAMBLE } from './frames.ts';
-import { type Buffers, SegmentCache } from './segment-cache.ts';
+import { type Checksum, NewerVersionError, PREAMBLE_BYTES } from './frames.ts';
+import { type AllocateBuffer, SegmentCache } from './segment-cache.ts';
 import {
   endFrameAt,
   partsOf,
@@ -27,22 +27,27 @@ export interface HistoryDisk {
   readonly checksum: Checksum;
 }
 
-/** Bytes that contain the head of a segment. */
-const HEAD_BYTES = 4096;
+/** Number of bytes that are read at the beginning and at the end of a file. The head of a segment is shorter. */
+const READ_BYTES = 4096;
 
+/** Name of a file: the life, and the number of the segment in it. */
 const NAME = /^(\d{1,12})-(\d{1,12})$/;
-const DIGITS = 6;
+/** Numbers in names have at least this number of digits. */
+const MIN_DIGITS = 6;
 
 /** Returns the name of the file of a segment. */
 export function segmentName({ life, number }: { readonly life: number; readonly number: number }): string {
-  return [life, number].map((part) => String(part).padStart(DIGITS, '0')).join('-');
+  return [life, number].map((part) => String(part).padStart(MIN_DIGITS, '0')).join('-');
 }
 
 /** A complete segment on disk, or the valid part of a torn one. */
 export class StoredSegment implements SegmentPart {
   readonly facts: StoredFacts;
   readonly endPosition: number = Number.POSITIVE_INFINITY;
-  /** Version of the file at the last verification of its checksums, and the places of its records; undefined if never verified. */
+  /**
+   * Version of the file when its checksums were last verified, and the positions of its records (see `ReadSegment.ranges`);
+   * undefined if they never were.
+   */
   verified: { readonly version: string; readonly ranges: Int32Array } | undefined;
   readonly #cache: SegmentCache;
 
@@ -95,14 +100,17 @@ export class StoredSegment implements SegmentPart {
   }
 }
 
-/** The stored segments of all lives, oldest first. The facts of all are in memory, the records only of a few. */
+/**
+ * The stored segments of all lives, oldest first. The facts of all segments are in memory, but the records of only a
+ * few.
+ */
 export class SegmentArchive {
   readonly disk: HistoryDisk;
   readonly #gate: TurnGate;
   #stored: StoredSegment[] = [];
   #life = 1;
   readonly #cache = new SegmentCache((stored, into) => this.#loadSegment(stored, into));
-  #dropped = 0;
+  #damaged = 0;
 
   constructor(disk: HistoryDisk, gate: TurnGate) {
     this.disk = disk;
@@ -131,7 +139,7 @@ export class SegmentArchive {
 
   /** Number of segments that could not be read and were dropped. */
   get damaged(): number {
-    return this.#dropped;
+    return this.#damaged;
   }
 
   /**
@@ -140,6 +148,7 @@ export class SegmentArchive {
    */
   async open(): Promise<void> {
     const names = await this.disk.folder.names();
+    // Files of later versions count, so that no life has a number that was used before.
     const lives = names.map((name) => Number(/^\d{1,12}/.exec(name)?.[0] ?? 0));
     this.#life = Math.max(0, ...lives) + 1;
     for (const name of names.filter((one) => NAME.test(one))) {
@@ -166,7 +175,7 @@ export class SegmentArchive {
 
   /** Forgets a segment that cannot be read. Answers for moments around it are not certain from now on. */
   drop(stored: StoredSegment): void {
-    this.#dropped++;
+    this.#damaged++;
     this.#stored = this.#stored.filter((one) => one !== stored);
     this.#cache.forget(stored);
     // An error is ignored, because the file is not used any more.
@@ -184,7 +193,7 @@ export class SegmentArchive {
     } catch (error) {
       if (error instanceof NewerVersionError) await folder.rename(name, `${name}.newer`);
       else if (error instanceof DamagedError) {
-        this.#dropped++;
+        this.#damaged++;
         await folder.remove(name);
       } else throw error;
       return undefined;
@@ -196,9 +205,9 @@ export class SegmentArchive {
   /** Reads the beginning and the end of a complete segment, or all of a torn one. */
   async #factsOf(file: StateFile): Promise<StoredFacts> {
     const { checksum } = this.disk;
-    const start = await readPart(file, 0, Math.min(file.size, HEAD_BYTES));
+    const start = await readPart(file, 0, Math.min(file.size, READ_BYTES));
     const head = readHead(start, checksum)?.head;
-    const tail = await readPart(file, Math.max(PREAMBLE, file.size - HEAD_BYTES), file.size);
+    const tail = await readPart(file, Math.max(PREAMBLE_BYTES, file.size - READ_BYTES), file.size);
     const at = endFrameAt(tail, file.size);
     if (head !== undefined && at !== undefined) {
       const facts = readEnd(head, await readPart(file, at, file.size), file.size, checksum);
@@ -209,7 +218,7 @@ export class SegmentArchive {
   }
 
   /** Reads a segment. Its checksums are verified once, and again if its file has changed. */
-  async #loadSegment(stored: StoredSegment, into: Buffers): Promise<Segment> {
+  async #loadSegment(stored: StoredSegment, allocate: AllocateBuffer): Promise<Segment> {
     const { facts } = stored;
     const name = segmentName(facts.head);
     const file = await this.disk.folder.open(name);
@@ -217,7 +226,7 @@ export class SegmentArchive {
     try {
       const { version } = file;
       const { verified } = stored;
-      const bytes = into(file.size);
+      const bytes = allocate(file.size);
       if (verified !== undefined && verified.version === version && file.readParts !== undefined) {
         const read = await file.readParts(partsOf(bytes, verified.ranges), 0);
         if (read === bytes.length) return verifiedSegment(bytes, verified.ranges, facts);

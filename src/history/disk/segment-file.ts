@@ -4,14 +4,15 @@ import type { ClockPiece } from '../life-clock.ts';
 import { LENGTHS, Segment, type SegmentIndex } from '../segment.ts';
 import { UNCERTAINTIES } from '../types.ts';
 import {
+  CHECKSUM_BYTES,
   type Checksum,
   checkPreamble,
   FRAME,
+  FRAME_BYTES,
   frameOf,
-  PREAMBLE,
+  PREAMBLE_BYTES,
   preamble,
   readFrame,
-  TAIL,
 } from './frames.ts';
 
 /** The first frame of a segment. */
@@ -42,10 +43,11 @@ export interface StoredFacts extends LifeState {
   readonly lastMs: number;
   /** The segment contains all changes before this time (exclusive). */
   readonly endMs: number;
-  /** True if the process ended in order at `endMs`. */
+  /** True if the process stopped at `endMs` after it had written everything. */
   readonly stopped: boolean;
   /** True if bytes after the valid part were dropped, so changes may be missing after `endMs`. */
   readonly torn: boolean;
+  /** `filter` and the lengths: see {@link SegmentIndex}. */
   readonly filter: Uint8Array;
   readonly lengths4: Uint8Array;
   readonly lengths6: Uint8Array;
@@ -54,12 +56,12 @@ export interface StoredFacts extends LifeState {
 const encoder = new TextEncoder();
 const decoder = new TextDecoder();
 
-/** Bytes of the first values of a frame of records: the time, and the length of the state. */
+/** Size of the first values of a frame of records: the time (64 bits), and the length of the state (32 bits). */
 const RECORDS_HEAD = 12;
 /** Size of the number at the end of the last frame, which is the length of its payload. */
 const LENGTH_BYTES = 4;
-/** Number of lists in the last frame after the JSON. */
-const LISTS = 7;
+/** Number of lists after the JSON in the last frame. */
+const LISTS_AFTER_JSON = 7;
 
 /** Returns the first bytes of the file of a segment. */
 export function headBytes(head: SegmentHead, checksum: Checksum): Uint8Array {
@@ -82,7 +84,10 @@ export function recordsFrame(
   return frameOf(FRAME.records, [head, json, records], checksum);
 }
 
-/** Returns the last frame of a complete segment. */
+/**
+ * Returns the last frame of a complete segment: lengths of the lists │ JSON │ lists of the index │ length of all
+ * these.
+ */
 export function endFrame(
   segment: Segment,
   { endMs, stopped, state }: { readonly endMs: number; readonly stopped: boolean; readonly state: LifeState },
@@ -105,10 +110,11 @@ export function endFrame(
 
 /** Returns the position of the last frame of a file that ends with `tail`; undefined if it has none. */
 export function endFrameAt(tail: Uint8Array, size: number): number | undefined {
-  if (tail.length < 9) return undefined;
-  const length = new DataView(tail.buffer, tail.byteOffset, tail.length).getUint32(tail.length - 8);
-  const at = size - length - 9;
-  return at < PREAMBLE ? undefined : at;
+  if (tail.length < FRAME_BYTES) return undefined;
+  const lengthAt = tail.length - CHECKSUM_BYTES - LENGTH_BYTES;
+  const length = new DataView(tail.buffer, tail.byteOffset, tail.length).getUint32(lengthAt);
+  const at = size - length - FRAME_BYTES;
+  return at < PREAMBLE_BYTES ? undefined : at;
 }
 
 /** Returns the facts of a complete segment from the frame at its end; undefined if the frame is torn. */
@@ -129,7 +135,7 @@ export function readHead(
   checksum: Checksum | undefined,
 ): { readonly head: SegmentHead; readonly end: number } | undefined {
   checkPreamble(bytes);
-  const frame = readFrame(bytes, PREAMBLE, checksum);
+  const frame = readFrame(bytes, PREAMBLE_BYTES, checksum);
   if (frame === undefined) return undefined;
   if (frame.kind !== FRAME.head) throw new DamagedError('the head is not the first frame');
   const fields = parseFields(frame.payload);
@@ -141,14 +147,14 @@ export function readHead(
     startMs: number('startMs'),
     maxBytes: number('maxBytes'),
   };
-  if (head.maxBytes > MAX_BYTES) throw new DamagedError(`a segment has ${head.maxBytes} bytes`);
+  if (head.maxBytes > MAX_SEGMENT_BYTES) throw new DamagedError(`a segment has ${head.maxBytes} bytes`);
   return { head, end: frame.end };
 }
 
-/** Maximum size of a segment. Limits the memory that a file needs if it is not a segment. */
-const MAX_BYTES: number = 64 << 20;
+/** Maximum size of a segment in bytes. Limits the memory for a file with a wrong head. */
+const MAX_SEGMENT_BYTES: number = 64 << 20;
 
-/** Limits of one step of {@link readSegment}, in frames and in bytes. A frame has the records of a second. */
+/** Limits of one step of {@link readSegment}. A frame has the records of a second. */
 const FRAMES_PER_STEP = 64;
 const BYTES_PER_STEP: number = 256 << 10;
 
@@ -156,7 +162,7 @@ const BYTES_PER_STEP: number = 256 << 10;
 export interface ReadSegment {
   readonly segment: Segment;
   readonly facts: StoredFacts;
-  /** Where the records were in the file: begin and end of each part. */
+  /** Positions of the records in the file: begin and end of each frame's records. */
   readonly ranges: Int32Array;
   /** False if the file has no index. */
   readonly isComplete: boolean;
@@ -193,7 +199,7 @@ export function* readSegment(bytes: Uint8Array, checksum: Checksum): Generator<v
       // Frames are longer than their records, so this overwrites no unread frame.
       bytes.set(read.records, length);
       length += read.records.length;
-      const recordsEnd = at - TAIL;
+      const recordsEnd = at - CHECKSUM_BYTES;
       ranges.push(recordsEnd - read.records.length, recordsEnd);
     }
     if (++frames < FRAMES_PER_STEP && at - stepStart < BYTES_PER_STEP) continue;
@@ -212,11 +218,12 @@ export function* readSegment(bytes: Uint8Array, checksum: Checksum): Generator<v
 }
 
 /**
- * Returns the parts of `bytes` into which the file of a complete segment is read for {@link verifiedSegment}, so that nothing is moved
- * afterwards: first all records, then the rest of the file after them, then what is between them.
+ * Returns the parts of `bytes` for a vectored read of the file of a complete segment. Afterwards `bytes` contains all records
+ * of `ranges`, then the file after the last record, then the bytes between records. So no records have to be moved for
+ * {@link verifiedSegment}.
  */
 export function partsOf(bytes: Uint8Array, ranges: Int32Array): readonly Uint8Array[] {
-  const length = lengthOf(ranges);
+  const length = recordBytesOf(ranges);
   const end = ranges.at(-1) ?? 0;
   const parts: Uint8Array[] = [];
   let [file, records, between] = [0, 0, length + bytes.length - end];
@@ -230,17 +237,17 @@ export function partsOf(bytes: Uint8Array, ranges: Int32Array): readonly Uint8Ar
   return [...parts, bytes.subarray(length, length + bytes.length - end)];
 }
 
-/** Returns a complete segment that was read before, from bytes that were read into {@link partsOf} them. Checks nothing again. */
+/** Returns the complete segment in bytes that were read into their {@link partsOf}. Verifies no checksum. */
 export function verifiedSegment(bytes: Uint8Array, ranges: Int32Array, facts: StoredFacts): Segment {
-  const length = lengthOf(ranges);
-  const frame = readFrame(bytes, length + TAIL, undefined);
+  const length = recordBytesOf(ranges);
+  const frame = readFrame(bytes, length + CHECKSUM_BYTES, undefined);
   if (frame?.kind !== FRAME.end) throw new DamagedError('a segment has changed');
   const index = indexIn(listsOf(frame.payload), facts);
   return new Segment({ ...facts.head, isStored: true, content: bytes.subarray(0, length), index });
 }
 
-/** Returns the bytes of all records. */
-function lengthOf(ranges: Int32Array): number {
+/** Returns the size of all records in bytes. */
+function recordBytesOf(ranges: Int32Array): number {
   let length = 0;
   for (let i = 0; i < ranges.length; i += 2) length += (ranges[i + 1] ?? 0) - (ranges[i] ?? 0);
   return length;
@@ -268,15 +275,15 @@ interface EndLists {
   readonly lengths4: Uint8Array;
   readonly lengths6: Uint8Array;
   readonly filter: Uint8Array;
-  readonly words: readonly Uint8Array[];
+  readonly wordLists: readonly Uint8Array[];
 }
 
 function listsOf(payload: Uint8Array): EndLists {
   const view = new DataView(payload.buffer, payload.byteOffset, payload.length);
-  const start = 4 * (LISTS + 1);
+  const start = 4 * (LISTS_AFTER_JSON + 1);
   if (payload.length < start) throw new DamagedError('the last frame is too short');
   let at = start;
-  const lists = Array.from({ length: LISTS + 1 }, (_, index) => {
+  const lists = Array.from({ length: LISTS_AFTER_JSON + 1 }, (_, index) => {
     const length = view.getUint32(4 * index);
     const list = payload.subarray(at, at + length);
     if (list.length !== length) throw new DamagedError('the last frame is too short');
@@ -290,7 +297,7 @@ function listsOf(payload: Uint8Array): EndLists {
     Uint8Array,
     ...Uint8Array[],
   ]; // LISTS + 1
-  return { json, lengths4, lengths6, filter, words };
+  return { json, lengths4, lengths6, filter, wordLists: words };
 }
 
 /** Returns the facts of a complete segment. Its lists are copies, because the facts outlive the segment. */
@@ -318,7 +325,7 @@ function factsIn(
   };
 }
 
-function indexIn({ words: lists }: EndLists, facts: StoredFacts): SegmentIndex {
+function indexIn({ wordLists: lists }: EndLists, facts: StoredFacts): SegmentIndex {
   const [heads, names, positions, batches] = lists.map(words) as [
     Int32Array,
     Int32Array,

@@ -10,10 +10,9 @@ import { endFrame, headBytes, type LifeState, recordsFrame, type SegmentHead } f
 const RETRY_MS = 10_000;
 
 /**
- * Room on the disk for one file, in segment sizes: the records, the index, and the times and states that are appended each
- * second.
+ * Maximum size of a file in segment sizes: the records, the index, and the times and states that each second appends.
  */
-const ROOM = 3;
+const MAX_FILE_SEGMENTS = 3;
 
 interface OpenFile {
   readonly segment: Segment;
@@ -22,9 +21,9 @@ interface OpenFile {
   /** Size of the file. */
   bytes: number;
   /** Number of bytes of records in the file. */
-  records: number;
-  /** Version of the written state of the life. */
-  state: number;
+  recordBytes: number;
+  /** `ChangeLog.stateVersion` of the last written state; -1 if none was written. */
+  stateVersion: number;
 }
 
 /**
@@ -37,10 +36,10 @@ export class SegmentWriter {
   readonly #clock: Clock;
   readonly #life: number;
   /** Number of the oldest segment that is not complete on disk. */
-  #next = 0;
+  #nextNumber = 0;
   #file: OpenFile | undefined;
   #writing: Promise<void> = Promise.resolve();
-  #waiting = false;
+  #isQueued = false;
   #failure: Failure | undefined;
   #retryAt = 0;
 
@@ -63,11 +62,11 @@ export class SegmentWriter {
 
   /** Writes what was recorded since the last call. Call it each second. */
   flush(): Promise<void> {
-    if (this.#waiting) return this.#writing;
-    this.#waiting = true;
+    if (this.#isQueued) return this.#writing;
+    this.#isQueued = true;
     this.#writing = this.#writing.then(() => {
-      this.#waiting = false;
-      return this.#write(false);
+      this.#isQueued = false;
+      return this.#write({ isLast: false });
     });
     return this.#writing;
   }
@@ -75,10 +74,10 @@ export class SegmentWriter {
   /** Writes everything, completes the last segment and waits for the disk. Nothing is recorded afterwards. */
   async stop(): Promise<void> {
     await this.#writing;
-    await this.#write(true);
+    await this.#write({ isLast: true });
   }
 
-  async #write(isLast: boolean): Promise<void> {
+  async #write({ isLast }: { readonly isLast: boolean }): Promise<void> {
     if (this.#clock.now() < this.#retryAt && !isLast) return;
     try {
       while (await this.#writeSegment(isLast));
@@ -94,35 +93,31 @@ export class SegmentWriter {
 
   /** Writes the oldest incomplete segment. Returns true if it is complete and another one follows. */
   async #writeSegment(isLast: boolean): Promise<boolean> {
-    const segment = this.#log.segments.find(({ number }) => number >= this.#next);
+    const segment = this.#log.segments.find(({ number }) => number >= this.#nextNumber);
     if (segment === undefined) return false;
     const file = await this.#openFile(segment);
     // Read the time and the state together, before the next record, so that the written state has the wall time of all times up
     // to `endMs`.
-    this.#log.checkWall();
+    this.#log.noticeClockStep();
     const following = this.#log.segments.find(({ number }) => number > segment.number);
-    const isNext = following?.number === segment.number + 1;
-    const endMs = Math.min(
-      isNext ? following.startMs : following === undefined ? Number.POSITIVE_INFINITY : segment.lastMs,
-      this.#log.endedMs ?? this.#log.life.now(),
-    );
+    const endMs = Math.min(endOf(segment, following), this.#log.endedMs ?? this.#log.life.now());
     const state = this.#state();
     const version = this.#log.stateVersion;
-    const records = segment.bytesFrom(file.records);
-    file.records += records.length;
-    const changed = version === file.state ? undefined : state;
-    file.state = version;
+    const records = segment.bytesFrom(file.recordBytes);
+    file.recordBytes += records.length;
+    const changed = version === file.stateVersion ? undefined : state;
+    file.stateVersion = version;
     const { checksum } = this.#archive.disk;
     await append(file, recordsFrame(endMs, records, changed, checksum));
     // The file grows even without records, because each flush appends the time. Begin a new one.
-    if (file.bytes - file.records > this.#log.segmentBytes / 2) this.#log.roll();
+    if (file.bytes - file.recordBytes > this.#log.segmentBytes / 2) this.#log.roll();
     if (following === undefined && !isLast) return false;
     const stopped = following === undefined;
     await append(file, endFrame(segment, { endMs, stopped, state }, checksum));
     await file.sink.sync();
     await file.sink.close();
     this.#file = undefined;
-    this.#next = segment.number + 1;
+    this.#nextNumber = segment.number + 1;
     const { filter, lengths4, lengths6, count, lastMs } = segment.index();
     const { head, bytes } = file;
     const facts = { head, ...state, bytes, count, lastMs, endMs, stopped, torn: false };
@@ -130,25 +125,25 @@ export class SegmentWriter {
     return !stopped;
   }
 
-  /** Returns the open file of a segment. Creates a new one for another segment than the last, or after a failed write. */
+  /** Returns the file of a segment. Creates one if the open file belongs to another segment, or if none is open. */
   async #openFile(segment: Segment): Promise<OpenFile> {
     if (this.#file?.segment === segment) return this.#file;
     const { disk } = this.#archive;
     const { number, firstSequence, startMs } = segment;
     if (this.#file !== undefined) {
-      // The file of a segment that left the memory before the file was complete.
+      // Its segment left the memory before the file was complete.
       const abandoned = this.#file;
       this.#file = undefined;
       await abandoned.sink.close();
       await disk.folder.remove(segmentName(abandoned.head));
     }
     const maxBytes = this.#log.segmentBytes;
-    await this.#archive.makeRoom(ROOM * maxBytes);
+    await this.#archive.makeRoom(MAX_FILE_SEGMENTS * maxBytes);
     const head = { life: this.#life, number, firstSequence, startMs, maxBytes };
     const name = segmentName(head);
     await disk.folder.remove(name);
     const sink = await disk.folder.create(name);
-    const file = { segment, head, sink, bytes: 0, records: 0, state: -1 };
+    const file = { segment, head, sink, bytes: 0, recordBytes: 0, stateVersion: -1 };
     this.#file = file;
     await append(file, headBytes(head, disk.checksum));
     return file;
@@ -158,6 +153,13 @@ export class SegmentWriter {
     const { storedSpans, clock } = this.#log;
     return { pieces: [...clock.pieces], spans: storedSpans.map((span) => ({ ...span })) };
   }
+}
+
+/** Returns the time before which a segment has all changes; infinite if no segment follows. */
+function endOf(segment: Segment, following: Segment | undefined): number {
+  if (following === undefined) return Number.POSITIVE_INFINITY;
+  const isAdjacent = following.number === segment.number + 1;
+  return isAdjacent ? following.startMs : segment.lastMs;
 }
 
 async function append(file: OpenFile, bytes: Uint8Array): Promise<void> {

@@ -7,7 +7,7 @@ import { compareWriters } from '../../model/source.ts';
 import { writerText } from '../claim-codec.ts';
 import type { PastPrefix, TimelineChange } from '../prefix-timeline.ts';
 
-/** The known effective claim of a key. Undefined if nothing is known; `claim` is undefined if there certainly was none. */
+/** The effective claim of a key, if it is known. `claim` is undefined if the key certainly had none. */
 type Known = { readonly claim: HeldClaim | undefined } | undefined;
 
 /** A writer's claim at the moment, from its newest change before the moment, or else from its oldest change after it. */
@@ -21,8 +21,8 @@ interface WriterClaim {
 class EarlierLifeKey {
   readonly claims = new Map<string, WriterClaim & { readonly writer: ClaimWriter }>();
   /** The nearest changes of the effective claim: the last one at or before the moment, and the first one after it. */
-  #left: TimelineChange | undefined;
-  #right: TimelineChange | undefined;
+  #lastBefore: TimelineChange | undefined;
+  #firstAfter: TimelineChange | undefined;
 
   add(change: TimelineChange, isLater: boolean): void {
     const { writer, before, after, effect, ms } = change;
@@ -30,22 +30,22 @@ class EarlierLifeKey {
     const known = this.claims.get(name);
     if (isLater) {
       this.claims.set(name, { writer, claim: before, since: undefined, until: ms });
-      if (effect !== 0) this.#right = change;
+      if (effect !== 0) this.#firstAfter = change;
       return;
     }
     if (known?.since === undefined)
       this.claims.set(name, { writer, claim: after, since: ms, until: known?.until });
-    if (effect !== 0) this.#left ??= change;
+    if (effect !== 0) this.#lastBefore ??= change;
   }
 
   /** Times at which the effective claim was last set, and next changed. */
   get span(): { readonly since: number | undefined; readonly until: number | undefined } {
-    return { since: this.#left?.ms, until: this.#right?.ms };
+    return { since: this.#lastBefore?.ms, until: this.#firstAfter?.ms };
   }
 
   /** Returns the effective claim, as far as a record proves it. */
   known(ms: number, isLost: (fromMs: number, toMs: number) => boolean): Known {
-    const [left, right] = [this.#left, this.#right];
+    const [left, right] = [this.#lastBefore, this.#firstAfter];
     const isLeft = left !== undefined && (left.effect & EFFECT.is) !== 0 && !isLost(left.ms, ms);
     const isRight = right !== undefined && (right.effect & EFFECT.was) !== 0 && !isLost(ms, right.ms);
     if (isLeft && isRight && !sameEntry(left.after, right.before)) return undefined;
@@ -61,9 +61,9 @@ export interface EarlierLifePrefix extends PastPrefix {
 }
 
 /**
- * The claims on a prefix at a moment of a life that has state. The final claims of such a life are not stored, so only claims
- * in records are known. A writer's claim is `after` of its newest change before the moment, or else `before` of its oldest
- * later change.
+ * The claims on a prefix at a moment of an earlier life. The final claims of such a life are not stored, so only claims in
+ * records are known. A writer's claim is `after` of its newest change before the moment, or else `before` of its oldest later
+ * change.
  */
 export class EarlierLifeState {
   readonly #keys: ReadonlyMap<string, EarlierLifeKey>;
@@ -87,7 +87,7 @@ export class EarlierLifeState {
   /** Returns the claims at a time. `isLost` returns true if changes between two times may be missing. */
   result(ms: number, isLost: (fromMs: number, toMs: number) => boolean): EarlierLifePrefix {
     let isKnown = true;
-    /** True once the key with the visible claim was found, or could not be determined. */
+    /** True once the key with the visible claim was found, or is unknown. */
     let isSelected = false;
     let since: number | undefined;
     let until: number | undefined;
@@ -98,6 +98,7 @@ export class EarlierLifeState {
         if (known === undefined) isKnown = false;
         isSelected = known === undefined || known.claim !== undefined;
         const { span } = state;
+        // The visible claim of the CIDR began and ends with a change of either key.
         since = Math.max(since ?? 0, span.since ?? 0) || undefined;
         until = Math.min(until ?? Number.POSITIVE_INFINITY, span.until ?? Number.POSITIVE_INFINITY);
       }

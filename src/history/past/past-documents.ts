@@ -1,9 +1,9 @@
-import { isLaterThan } from '../cut.ts';
 import { type DocumentChange, type PastFields, undoChange } from '../document-change.ts';
 import { isLostBetween } from '../lives.ts';
 import type { CurrentDocument } from '../memory-records.ts';
+import { isLaterThan } from '../point-in-time.ts';
 import { changeAt } from '../records.ts';
-import type { LifeCut, Reading } from './reading.ts';
+import type { PointInLife, Reading } from './reading.ts';
 
 /** A change of a service or a node, and its time. */
 interface DatedChange {
@@ -14,7 +14,7 @@ interface DatedChange {
 /** A service or a node at a moment. Times are milliseconds of the life. */
 interface FoundDocument {
   readonly document: PastFields | undefined;
-  /** True if the records prove the document. */
+  /** True if records prove the document. */
   readonly isKnown: boolean;
   readonly since: number | undefined;
   readonly until: number | undefined;
@@ -24,11 +24,11 @@ interface FoundDocument {
 export async function documentIn(
   reading: Reading,
   requested: CurrentDocument,
-  cut: LifeCut,
+  point: PointInLife,
 ): Promise<FoundDocument> {
   const { kind, key, current } = requested;
-  const life = reading.lifeOf(cut);
-  const isLater = isLaterThan(cut);
+  const life = reading.lifeOf(point);
+  const isLater = isLaterThan(point);
   const later: DatedChange[] = [];
   const earlier: DatedChange[] = [];
   let document = current;
@@ -36,22 +36,24 @@ export async function documentIn(
   for await (const places of reading.placesOf(life, kind, key)) {
     for (const place of places) {
       const change = changeAt(place);
-      const wasLater = isLater(place);
-      if (wasLater) until = place.ms;
+      const isLaterChange = isLater(place);
+      if (isLaterChange) until = place.ms;
       else since ??= place.ms;
-      if (!life.isLive) (wasLater ? later : earlier).push({ ms: place.ms, change });
-      else if (wasLater) document = undoChange(document, change);
+      if (!life.isLive) (isLaterChange ? later : earlier).push({ ms: place.ms, change });
+      else if (isLaterChange) document = undoChange(document, change);
     }
     if (life.isLive && since !== undefined) break;
   }
   if (life.isLive) return { document, isKnown: true, since, until };
   const found = provenDocument(kind, later, earlier);
   const isHeld =
-    found !== undefined && !isLostBetween(life, Math.min(found.ms, cut.ms), Math.max(found.ms, cut.ms));
+    found !== undefined &&
+    !isLostBetween(life, Math.min(found.ms, point.lifeMs), Math.max(found.ms, point.lifeMs));
   if (found !== undefined) return { document: found.document, isKnown: isHeld, since, until };
-  const next = cut.life + 1;
+  // Nothing is proven: take the document at the beginning of the next life, and undo the later changes of this one.
+  const next = point.life + 1;
   if (next >= reading.lives.length) return { document: undefined, isKnown: false, since, until };
-  const after = await documentIn(reading, requested, { life: next, ms: -1, endSequence: undefined });
+  const after = await documentIn(reading, requested, { life: next, lifeMs: -1, endSequence: undefined });
   document = after.document;
   for (const { change } of later) document = undoChange(document, change);
   return { document, isKnown: false, since, until };
@@ -69,18 +71,18 @@ function provenDocument(
 ): { readonly document: PastFields | undefined; readonly ms: number } | undefined {
   const isWhole = ({ change: { before, after } }: DatedChange): boolean =>
     kind === 'node' || before === undefined || after === undefined;
-  const left = earlier.findIndex(isWhole);
-  const begun = earlier[left];
+  const lastWhole = earlier.findIndex(isWhole);
+  const begun = earlier[lastWhole];
   if (begun !== undefined) {
     let document = begun.change.after;
-    for (const { change } of earlier.slice(0, left).reverse())
+    for (const { change } of earlier.slice(0, lastWhole).reverse())
       document = undoChange(document, { before: change.after, after: change.before });
     return { document, ms: begun.ms };
   }
-  const right = later.findLastIndex(isWhole);
-  const ended = later[right];
+  const firstWhole = later.findLastIndex(isWhole);
+  const ended = later[firstWhole];
   if (ended === undefined) return undefined;
   let document = ended.change.before;
-  for (const { change } of later.slice(right + 1)) document = undoChange(document, change);
+  for (const { change } of later.slice(firstWhole + 1)) document = undoChange(document, change);
   return { document, ms: ended.ms };
 }

@@ -19,7 +19,7 @@ export class PastLookups {
   readonly #segments: readonly Segment[];
   readonly #lengths: Lengths;
   /** True if a full-length CIDR exists now. */
-  readonly #fullCIDRs: Readonly<Record<Family, boolean>>;
+  readonly #hasFullCIDR: Readonly<Record<Family, boolean>>;
   readonly #key: PrefixRegister = prefixRegister();
 
   /** `segments` are ordered, oldest first. `lengths` are those of the current and the recorded prefixes. */
@@ -28,7 +28,7 @@ export class PastLookups {
     this.#segments = segments;
     this.#lengths = lengths;
     const { ipv4, ipv6 } = ipcache.status();
-    this.#fullCIDRs = { 4: ipv4.cidrs[32] !== undefined, 6: ipv6.cidrs[128] !== undefined };
+    this.#hasFullCIDR = { 4: ipv4.cidrs[32] !== undefined, 6: ipv6.cidrs[128] !== undefined };
   }
 
   /** Returns the identity of the longest prefix of an address after the changes up to a time. `address` was parsed from `ip`. */
@@ -69,7 +69,7 @@ export class PastLookups {
         ?.identity;
     }
     const isFullCIDR = key.form === 'cidr' && key.length === addressBits(key.family);
-    if (isFullCIDR && !this.#fullCIDRs[key.family]) return undefined;
+    if (isFullCIDR && !this.#hasFullCIDR[key.family]) return undefined;
     return this.#ipcache.claimsOf(formatKey(key))[0]?.identity;
   }
 

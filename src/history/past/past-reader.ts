@@ -6,7 +6,6 @@ import { addressBits } from '../../net/address-words.ts';
 import { formatKey, type PrefixRegister, parseKey, prefixRegister } from '../../net/prefix.ts';
 import type { ChangeLog } from '../change-log.ts';
 import { ChangedPrefixes, type VisibleClaim } from '../changed-prefixes.ts';
-import { isLaterThan, momentOf, type RequestedMoment, unheldMoment } from '../cut.ts';
 import type { SegmentArchive, StoredSegment } from '../disk/segment-archive.ts';
 import type { PastFields } from '../document-change.ts';
 import {
@@ -17,6 +16,7 @@ import {
   type Life,
   uncertaintyAt,
 } from '../lives.ts';
+import { isLaterThan, momentOf, type RequestedMoment, unheldMoment } from '../point-in-time.ts';
 import { covering, lengthsOf } from '../prefix-lengths.ts';
 import {
   type ClaimsByKey,
@@ -31,19 +31,19 @@ import { inRange, prefixRecord, recordAt, textRecord } from '../records.ts';
 import type { Segment } from '../segment.ts';
 import type {
   DocumentMoment,
-  Held,
+  HeldInterval,
   HistoryRange,
   HistoryRecord,
-  Moment,
+  PrefixMoment,
   PrefixRecord,
   Uncertainty,
   When,
 } from '../types.ts';
 import { EarlierLifeState } from './earlier-life-state.ts';
 import { documentIn } from './past-documents.ts';
-import { type LifeCut, PER_SLICE, Reading } from './reading.ts';
+import { type PointInLife, RECORDS_PER_SLICE, Reading } from './reading.ts';
 
-const NONE: readonly StoredSegment[] = [];
+const NO_SEGMENTS: readonly StoredSegment[] = [];
 
 /** Options of {@link PastReader}. */
 export interface PastReaderOptions {
@@ -57,7 +57,7 @@ export interface PastReaderOptions {
 }
 
 /** The prefixes that changed after a moment; see {@link PastReader.changedSince}. */
-export interface ChangedSince extends Pick<Moment, 'at' | 'certain' | 'reason' | 'held'> {
+export interface ChangedSince extends Pick<PrefixMoment, 'at' | 'certain' | 'reason' | 'held'> {
   /** The visible claim at the moment by CIDR; undefined if there was none. All other prefixes have not changed since. */
   readonly prefixes: ReadonlyMap<string, VisibleClaim | undefined>;
 }
@@ -78,32 +78,32 @@ export class PastReader {
   }
 
   /** The interval of the held changes. Between two processes there are no changes. */
-  get held(): Held {
-    return this.#read().held;
+  get held(): HeldInterval {
+    return this.#newReading().held;
   }
 
   /** Returns the wall time of the record with a sequence number; undefined if it is not held. */
   async timeOf(sequence: number): Promise<number | undefined> {
-    const reading = this.#read();
-    const { cut } = await reading.cutOf({ sequence });
-    return cut && reading.lifeOf(cut).clock.wallOf(cut.ms);
+    const reading = this.#newReading();
+    const { point } = await reading.pointOf({ sequence });
+    return point && reading.lifeOf(point).clock.wallOf(point.lifeMs);
   }
 
   /** See `History.at`. In an earlier life, only claims in records are known (`claimsComplete`). */
-  async at(key: string, when: When): Promise<Moment | undefined> {
+  async at(key: string, when: When): Promise<PrefixMoment | undefined> {
     const register = prefixRegister();
     if (!parseKey(key, register)) return undefined;
-    const reading = this.#read();
+    const reading = this.#newReading();
     const now = this.#claimsOf(register);
-    const asked = await reading.cutOf(when);
-    return this.#moment(reading, register, asked, now);
+    const requested = await reading.pointOf(when);
+    return this.#moment(reading, register, requested, now);
   }
 
   /** See `History.lookup`. */
-  async lookup(ip: string, when: When): Promise<Moment | undefined> {
+  async lookup(ip: string, when: When): Promise<PrefixMoment | undefined> {
     const address = prefixRegister();
     if (!parseKey(ip, address) || address.form !== 'endpoint') return undefined;
-    const reading = this.#read();
+    const reading = this.#newReading();
     const isRecorded = (length: number): boolean =>
       reading.lives.some(({ parts }) => parts.some((part) => part.hasLength(address.family, length)));
     const lengths = lengthsOf(this.#options.ipcache, address.family, isRecorded);
@@ -111,15 +111,16 @@ export class PastReader {
       key,
       now: this.#claimsOf(key),
     }));
-    const asked = await reading.cutOf(when);
-    if (asked.cut === undefined) return this.#moment(reading, address, asked, new Map());
-    const life = reading.lifeOf(asked.cut);
-    // In an earlier life, a prefix of any length may have existed without a record: it began before the first record and ended after the last one.
-    const unknown = life.isLive ? undefined : this.#unknown(life, asked.cut);
-    let none: Moment | undefined;
+    const requested = await reading.pointOf(when);
+    if (requested.point === undefined) return this.#moment(reading, address, requested, new Map());
+    const life = reading.lifeOf(requested.point);
+    // In an earlier life, a prefix may have existed without a record, because it began before the life and outlived it.
+    const unknown = life.isLive ? undefined : this.#reasonUnproven(life, requested.point);
+    let none: PrefixMoment | undefined;
     let uncertainty: Uncertainty | undefined;
     for (const [index, { key, now }] of candidates.entries()) {
-      const moment = await this.#moment(reading, key, asked, now);
+      const moment = await this.#moment(reading, key, requested, now);
+      // No candidate has the length between this one and the previous one.
       const isSkipped = key.length !== addressBits(key.family) - index;
       uncertainty ??= moment.reason ?? (isSkipped ? unknown : undefined);
       const reason = uncertainty ?? (reading.isLost ? 'lost' : undefined);
@@ -139,21 +140,21 @@ export class PastReader {
    * than `maxKeys` keys have changed. Costs a pass over all later records.
    */
   async changedSince(when: When, maxKeys: number): Promise<ChangedSince | 'earlier' | 'too-many'> {
-    const reading = this.#read();
-    const asked = await reading.cutOf(when);
-    const { cut } = asked;
-    const life = cut && reading.lifeOf(cut);
-    if (cut === undefined || life?.isLive !== true) return 'earlier';
+    const reading = this.#newReading();
+    const requested = await reading.pointOf(when);
+    const { point } = requested;
+    const life = point && reading.lifeOf(point);
+    if (point === undefined || life?.isLive !== true) return 'earlier';
     const { ipcache } = this.#options;
     const changed = new ChangedPrefixes((key) => ipcache.claimsOf(key));
     const register = prefixRegister();
-    const isLater = isLaterThan(cut);
+    const isLater = isLaterThan(point);
     for (const part of life.parts.toReversed()) {
-      if (part.lastMs < cut.ms) break;
+      if (part.lastMs < point.lifeMs) break;
       let read = 0;
       for await (const segment of reading.segment(part)) {
         for (const { position, kind, ms } of segment.newestHeads()) {
-          if (++read % PER_SLICE === 0) await reading.pass();
+          if (++read % RECORDS_PER_SLICE === 0) await reading.pass();
           if (kind !== KIND.prefix || position >= part.endPosition) continue;
           if (!isLater({ segment, position, ms })) break;
           changed.addOlder(...claimChange(segment, position, register));
@@ -165,19 +166,19 @@ export class PastReader {
     let next = this.#addLater(reading, changed, reading.nextSequence);
     for (const [prefix, claim] of changed.visible()) {
       prefixes.set(prefix, claim);
-      if (prefixes.size % PER_SLICE !== 0) continue;
+      if (prefixes.size % RECORDS_PER_SLICE !== 0) continue;
       await reading.pass();
       next = this.#addLater(reading, changed, next);
     }
     const log = this.#options.log();
-    // Changes may have been lost since the question.
-    const reason = asked.reason ?? (reading.isLost ? 'lost' : log && uncertaintyAt(log, cut));
+    // Changes may have been lost since the call.
+    const reason = requested.reason ?? (reading.isLost ? 'lost' : log && uncertaintyAt(log, point));
     const certainty = { certain: reason === undefined, reason, held: reading.held };
-    return { at: life.clock.wallOf(cut.ms), ...certainty, prefixes };
+    return { at: life.clock.wallOf(point.lifeMs), ...certainty, prefixes };
   }
 
   /**
-   * Adds the changes that were recorded since the question, from a sequence number on, because the current claims include them.
+   * Adds the changes that were recorded since the call, from a sequence number on, because the current claims include them.
    * Returns the next sequence number.
    */
   #addLater(reading: Reading, changed: ChangedPrefixes, from: number): number {
@@ -205,7 +206,7 @@ export class PastReader {
   async *of(key: string, range: HistoryRange = {}): AsyncGenerator<readonly PrefixRecord[], void, void> {
     const register = prefixRegister();
     if (!parseKey(key, register)) return;
-    const reading = this.#read();
+    const reading = this.#newReading();
     const keys = keysOf(register);
     const isInRange = inRange(range);
     let rest = range.limit ?? Number.POSITIVE_INFINITY;
@@ -235,7 +236,7 @@ export class PastReader {
 
   /** See `History.records`. Yields slices. */
   async *records(range: HistoryRange = {}): AsyncGenerator<readonly HistoryRecord[], void, void> {
-    const reading = this.#read();
+    const reading = this.#newReading();
     const before = Math.min(range.before ?? Number.POSITIVE_INFINITY, reading.nextSequence);
     const isInRange = inRange({ ...range, before });
     let rest = range.limit ?? Number.POSITIVE_INFINITY;
@@ -249,7 +250,7 @@ export class PastReader {
           let slice: HistoryRecord[] = [];
           let read = 0;
           for (const { position, kind, ms, sequence } of segment.newestHeads()) {
-            if (++read % PER_SLICE === 0) {
+            if (++read % RECORDS_PER_SLICE === 0) {
               yield slice;
               slice = [];
               await reading.pass();
@@ -274,19 +275,19 @@ export class PastReader {
     current: PastFields | undefined,
     when: When,
   ): Promise<DocumentMoment> {
-    const reading = this.#read();
-    const { cut, reason } = await reading.cutOf(when);
+    const reading = this.#newReading();
+    const { point, reason } = await reading.pointOf(when);
     const held = reading.held;
-    if (cut === undefined) {
+    if (point === undefined) {
       const none = { document: undefined, since: undefined, until: undefined };
       return { at: held.from, ...none, certain: false, reason, held };
     }
-    const life = reading.lifeOf(cut);
-    const { document, isKnown, since, until } = await documentIn(reading, { kind, key, current }, cut);
+    const life = reading.lifeOf(point);
+    const { document, isKnown, since, until } = await documentIn(reading, { kind, key, current }, point);
     const wall = (ms: number | undefined): number | undefined =>
       ms === undefined ? undefined : life.clock.wallOf(ms);
     const uncertainty = reason ?? (reading.isLost ? 'lost' : isKnown ? undefined : 'agent-not-running');
-    const times = { at: life.clock.wallOf(cut.ms), since: wall(since), until: wall(until) };
+    const times = { at: life.clock.wallOf(point.lifeMs), since: wall(since), until: wall(until) };
     return { ...times, document, certain: uncertainty === undefined, reason: uncertainty, held };
   }
 
@@ -296,7 +297,7 @@ export class PastReader {
     key: string,
     range: HistoryRange = {},
   ): AsyncGenerator<readonly HistoryRecord[], void, void> {
-    const reading = this.#read();
+    const reading = this.#newReading();
     const isInRange = inRange(range);
     let rest = range.limit ?? Number.POSITIVE_INFINITY;
     for (const life of reading.lives.toReversed()) {
@@ -313,21 +314,21 @@ export class PastReader {
     }
   }
 
-  #read(): Reading {
+  #newReading(): Reading {
     const { gate, clock } = this.#options;
-    const changes = this.#options.log();
+    const log = this.#options.log();
     const archive = this.#options.archive();
     const shared = {
       gate,
       now: (): number => clock.wallTime(),
       drop: (segment: StoredSegment): void => this.#options.archive()?.drop(segment),
     };
-    if (changes === undefined) return new Reading({ ...shared, lives: [], nextSequence: 0 });
-    changes.checkWall();
-    const { stored, life } = archive ?? { stored: NONE, life: 0 };
+    if (log === undefined) return new Reading({ ...shared, lives: [], nextSequence: 0 });
+    log.noticeClockStep();
+    const { stored, life } = archive ?? { stored: NO_SEGMENTS, life: 0 };
     if (this.#ended?.stored !== stored) this.#ended = { stored, lives: endedLives(stored, life) };
-    const lives = [...this.#ended.lives, currentLife(stored, life, changes)];
-    return new Reading({ ...shared, lives, nextSequence: changes.nextSequence });
+    const lives = [...this.#ended.lives, currentLife(stored, life, log)];
+    return new Reading({ ...shared, lives, nextSequence: log.nextSequence });
   }
 
   #claimsOf(key: Readonly<PrefixRegister>): ClaimsByKey {
@@ -337,21 +338,22 @@ export class PastReader {
   async #moment(
     reading: Reading,
     key: Readonly<PrefixRegister>,
-    { cut, reason }: RequestedMoment<LifeCut>,
+    { point, reason }: RequestedMoment<PointInLife>,
     now: ClaimsByKey,
-  ): Promise<Moment> {
+  ): Promise<PrefixMoment> {
     const held = reading.held;
-    if (cut === undefined) return unheldMoment(key, held, reason);
-    const life = reading.lifeOf(cut);
-    const { past, isKnown } = await this.#pastIn(reading, keysOf(key), cut, now);
-    const uncertainty = reason ?? (reading.isLost ? 'lost' : isKnown ? undefined : this.#unknown(life, cut));
+    if (point === undefined) return unheldMoment(key, held, reason);
+    const life = reading.lifeOf(point);
+    const { past, isKnown } = await this.#pastIn(reading, keysOf(key), point, now);
+    const uncertainty =
+      reason ?? (reading.isLost ? 'lost' : isKnown ? undefined : this.#reasonUnproven(life, point));
     const wallOf = (ms: number): number => life.clock.wallOf(ms);
     const known = { claimsComplete: life.isLive, reason: uncertainty, held };
-    return momentOf(key, { ms: cut.ms, past, wallOf, ...known });
+    return momentOf(key, { ms: point.lifeMs, past, wallOf, ...known });
   }
 
-  /** Returns why nothing proves a claim of an earlier life. */
-  #unknown(life: Life, { ms }: LifeCut): Uncertainty {
+  /** Returns the reason for an answer in an earlier life that no record proves. */
+  #reasonUnproven(life: Life, { lifeMs: ms }: PointInLife): Uncertainty {
     return isLostBetween(life, ms, ms) ? 'lost' : 'agent-not-running';
   }
 
@@ -359,20 +361,20 @@ export class PastReader {
   async #pastIn(
     reading: Reading,
     keys: readonly PrefixRegister[],
-    cut: LifeCut,
+    point: PointInLife,
     now: ClaimsByKey,
   ): Promise<{ readonly past: PastPrefix; readonly isKnown: boolean }> {
     const { lives } = reading;
-    const asked = reading.lifeOf(cut);
-    if (!asked.isLive) {
+    const requested = reading.lifeOf(point);
+    if (!requested.isLive) {
       const state = new EarlierLifeState(keys.map(formatKey));
-      const isLater = isLaterThan(cut);
-      for await (const changes of reading.changesOf(asked, keys))
+      const isLater = isLaterThan(point);
+      for await (const changes of reading.changesOf(requested, keys))
         for (const change of changes) state.add(change, isLater(change));
-      const past = state.result(cut.ms, (fromMs, toMs) => isLostBetween(asked, fromMs, toMs));
+      const past = state.result(point.lifeMs, (fromMs, toMs) => isLostBetween(requested, fromMs, toMs));
       if (state.hasRecords) return { past, isKnown: past.isKnown };
-      // The state at the beginning of the next life.
-      const next: LifeCut = { life: cut.life + 1, ms: -1, endSequence: undefined };
+      // Without a record, use the state at the beginning of the next life.
+      const next: PointInLife = { life: point.life + 1, lifeMs: -1, endSequence: undefined };
       if (next.life >= lives.length) return { past, isKnown: false };
       const later = await this.#pastIn(reading, keys, next, now);
       const claims = later.past.claims.map((claim) => ({ ...claim, since: undefined, until: undefined }));
@@ -380,8 +382,8 @@ export class PastReader {
       return { past: { claims, decidedBy: later.past.decidedBy, ...unknown }, isKnown: false };
     }
     const state = new PastState(now);
-    const isLater = isLaterThan(cut);
-    for await (const changes of reading.changesOf(asked, keys))
+    const isLater = isLaterThan(point);
+    for await (const changes of reading.changesOf(requested, keys))
       for (const change of changes) {
         if (isLater(change)) state.undo(change);
         else if (state.note(change)) return { past: state.result(), isKnown: true };

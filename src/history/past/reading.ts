@@ -2,27 +2,27 @@ import { assert } from '../../base/assert.ts';
 import type { TurnGate } from '../../base/turn-gate.ts';
 import type { PrefixRegister } from '../../net/prefix.ts';
 import { DamagedError } from '../byte-buffer.ts';
-import { type Cut, NOT_HELD, type RequestedMoment } from '../cut.ts';
 import type { StoredSegment } from '../disk/segment-archive.ts';
-import { isFloorOf, type Life, type SegmentPart, uncertaintyAt } from '../lives.ts';
+import { isStart, type Life, type SegmentPart, uncertaintyAt } from '../lives.ts';
+import { NOT_HELD, type PointInTime, type RequestedMoment } from '../point-in-time.ts';
 import { changesOfKeys, type TimelineChange } from '../prefix-timeline.ts';
 import { KIND, keyHash, textHash } from '../record-reader.ts';
 import { placesIn, type RecordPlace } from '../records.ts';
 import type { Segment } from '../segment.ts';
-import type { Held, When } from '../types.ts';
+import type { HeldInterval, When } from '../types.ts';
 
-/** Number of records that are read in one step. Each is decoded and undone, so a step takes 1 to 2 ms. */
-export const PER_SLICE = 128;
+/** Number of records that are decoded and undone in one slice, which takes 1 to 2 ms. */
+export const RECORDS_PER_SLICE = 128;
 
-/** The place of a moment between the records of all lives. */
-export interface LifeCut extends Cut {
+/** A point between two records of all lives. */
+export interface PointInLife extends PointInTime {
   /** Index of its life. */
   readonly life: number;
 }
 
 /** Options of a {@link Reading}. */
 export interface ReadingOptions {
-  /** Oldest first. The last one is the current one. */
+  /** Oldest first; the last one is the current life. */
   readonly lives: readonly Life[];
   /** Sequence number of the next record. */
   readonly nextSequence: number;
@@ -48,14 +48,14 @@ export class Reading {
   }
 
   /** The interval of the held changes. Between two processes there are no changes. */
-  get held(): Held {
+  get held(): HeldInterval {
     const now = this.#options.now();
     const from = this.lives.reduce((oldest, life) => Math.min(oldest, life.clock.wallOf(life.floorMs)), now);
     return { from, to: now };
   }
 
   /** Returns the life of a moment. */
-  lifeOf({ life }: LifeCut): Life {
+  lifeOf({ life }: PointInLife): Life {
     const found = this.lives[life];
     assert(found !== undefined, 'a moment is in a held life');
     return found;
@@ -67,45 +67,47 @@ export class Reading {
     return gate.pass(gate.slice);
   }
 
-  /** Returns the place of a moment between the records, and why answers for it are not certain. */
-  async cutOf(when: When): Promise<RequestedMoment<LifeCut>> {
-    if (typeof when === 'object') return this.#cutOfSequence(when.sequence);
+  /** Returns the point of a moment between the records, and why answers for it are not certain. */
+  async pointOf(when: When): Promise<RequestedMoment<PointInLife>> {
+    if (typeof when === 'object') return this.#pointOfSequence(when.sequence);
     const { lives } = this;
-    let cut: LifeCut | undefined;
+    let point: PointInLife | undefined;
     let times = 0;
     for (let life = lives.length - 1; life >= 0; life--) {
       const { clock, floorMs, endMs } = lives[life] as Life; // below the length
       for (const ms of clock.timesOf(when).toReversed()) {
         if (ms < 0 || ms >= endMs) continue;
         times++;
-        if (ms >= floorMs) cut ??= { life, ms, endSequence: undefined };
+        if (ms >= floorMs) point ??= { life, lifeMs: ms, endSequence: undefined };
       }
     }
-    if (cut === undefined) return outsideOf(lives, when);
-    if (times > 1 || when > this.#options.now()) return { cut, reason: 'clock' };
-    return { cut, reason: uncertaintyAt(this.lifeOf(cut), cut) };
+    if (point === undefined) return pointOutside(lives, when);
+    if (times > 1 || when > this.#options.now()) return { point, reason: 'clock' };
+    return { point, reason: uncertaintyAt(this.lifeOf(point), point) };
   }
 
-  async #cutOfSequence(sequence: number): Promise<RequestedMoment<LifeCut>> {
+  async #pointOfSequence(sequence: number): Promise<RequestedMoment<PointInLife>> {
     for (const [index, life] of this.lives.entries()) {
       const [first] = life.parts;
       // The moment directly before the first record.
-      const isFloor = first !== undefined && isFloorOf(first, sequence);
+      const isAtStart = first !== undefined && isStart(first, sequence);
       const part = life.parts.find(
         ({ firstSequence, endSequence }) => sequence >= firstSequence && sequence < endSequence,
       );
-      if (part === undefined && !isFloor) continue;
+      if (part === undefined && !isAtStart) continue;
       let ms = part === undefined ? life.floorMs : undefined;
       if (part !== undefined)
         for await (const segment of this.segment(part)) ms = segment.msAt(segment.positionOf(sequence));
       if (ms === undefined) break;
-      const cut = { life: index, ms, endSequence: sequence + 1 };
-      return { cut, reason: uncertaintyAt(life, cut) };
+      const point = { life: index, lifeMs: ms, endSequence: sequence + 1 };
+      return { point, reason: uncertaintyAt(life, point) };
     }
     return NOT_HELD;
   }
 
-  /** Yields the segment, valid until the next step. If a segment cannot be read, it is dropped and `isLost` is set. */
+  /**
+   * Yields the segment, valid until the next step. If it cannot be read, drops it, sets `isLost`, and yields nothing.
+   */
   async *segment(part: SegmentPart): AsyncGenerator<Segment, void, void> {
     let segment: Segment;
     try {
@@ -154,7 +156,7 @@ export class Reading {
     for (let isMore = true; isMore; ) {
       const slice: T[] = [];
       try {
-        while (slice.length < PER_SLICE) {
+        while (slice.length < RECORDS_PER_SLICE) {
           const { value } = items.next();
           if (value === undefined) {
             isMore = false;
@@ -179,19 +181,19 @@ export class Reading {
 }
 
 /**
- * Returns the place of a time that is in no life: the end of the life before it, or the moment when a clock was set forward
- * over it.
+ * Returns the point for a wall time that is in no life: the end of the life before it, or the moment when a clock was set
+ * forward over it.
  */
-function outsideOf(lives: readonly Life[], when: number): RequestedMoment<LifeCut> {
+function pointOutside(lives: readonly Life[], when: number): RequestedMoment<PointInLife> {
   for (let life = lives.length - 1; life >= 0; life--) {
     const { clock, floorMs, endMs, afterEnd, isLive } = lives[life] as Life; // below the length
     if (clock.wallOf(floorMs) > when) continue;
     // The clock was set forward over this time: the state is that of the moment at which it was set.
     const piece = clock.pieces.find(({ ms, offset }) => ms > floorMs && ms < endMs && ms + offset > when);
     if (piece !== undefined && clock.timesOf(when).length === 0)
-      return { cut: { life, ms: piece.ms - 1, endSequence: undefined }, reason: 'clock' };
+      return { point: { life, lifeMs: piece.ms - 1, endSequence: undefined }, reason: 'clock' };
     if (isLive) continue;
-    return { cut: { life, ms: endMs, endSequence: undefined }, reason: afterEnd };
+    return { point: { life, lifeMs: endMs, endSequence: undefined }, reason: afterEnd };
   }
   return NOT_HELD;
 }

@@ -13,7 +13,7 @@ export function random(seed: number): () => number {
   };
 }
 
-/** Returns a copy with some bytes changed, inserted or cut off. */
+/** Returns a copy with some bytes changed, inserted or point off. */
 export function mutated(bytes: Uint8Array, next: () => number): Uint8Array {
   const length = next() < 0.2 ? Math.floor(next() * bytes.length) : bytes.length;
   const copy = new Uint8Array(bytes.subarray(0, length));

@@ -1,7 +1,7 @@
 import { crc32 } from 'node:zlib';
 import fc from 'fast-check';
 import { History } from '../../../src/history/history.ts';
-import type { Moment, PrefixRecord } from '../../../src/history/types.ts';
+import type { PrefixMoment, PrefixRecord } from '../../../src/history/types.ts';
 import { IPCache } from '../../../src/ipcache/ipcache.ts';
 import type { HeldClaim } from '../../../src/ipcache/row-reader.ts';
 import { ManualClock } from '../../base/support/manual-clock.ts';
@@ -214,7 +214,7 @@ function momentsOf({ lived }: World): readonly number[] {
 }
 
 /** Returns what is wrong with the answer for a wall time; undefined if it is right or not certain. */
-function fault(world: World, at: number, key: string, moment: Moment | undefined): string | undefined {
+function fault(world: World, at: number, key: string, moment: PrefixMoment | undefined): string | undefined {
   if (moment?.certain !== true) return undefined;
   const { lived, clock } = world;
   const running = lived.filter(({ from, to }) => at >= from && at <= to);
@@ -224,7 +224,7 @@ function fault(world: World, at: number, key: string, moment: Moment | undefined
   return isRight ? undefined : `${key} at ${at}: ${moment.claims.map(claimText).join(', ') || 'none'}`;
 }
 
-function agrees({ claims, claimsComplete }: Moment, expected: readonly string[]): boolean {
+function agrees({ claims, claimsComplete }: PrefixMoment, expected: readonly string[]): boolean {
   const got = claims.map(claimText);
   return claimsComplete ? got.join('\n') === expected.join('\n') : got[0] === expected[0];
 }
@@ -234,7 +234,7 @@ function lookupFault(
   { lived }: World,
   at: number,
   ip: string,
-  moment: Moment | undefined,
+  moment: PrefixMoment | undefined,
 ): string | undefined {
   if (moment?.certain !== true) return undefined;
   const [got] = moment.claims.map(({ key }) => key);

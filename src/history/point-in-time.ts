@@ -1,58 +1,63 @@
 import { copyRegister, formatKey, type PrefixRegister } from '../net/prefix.ts';
 import type { ChangeLog } from './change-log.ts';
-import { isFloorOf, uncertaintyAt } from './lives.ts';
+import { isStart, uncertaintyAt } from './lives.ts';
 import type { PastPrefix } from './prefix-timeline.ts';
 import type { RecordPlace } from './records.ts';
-import type { Held, Moment, PastClaim, Uncertainty, When } from './types.ts';
+import type { HeldInterval, PastClaim, PrefixMoment, Uncertainty, When } from './types.ts';
 
-/** A position between two records. It represents a moment, whose state is the state after all earlier records. */
-export interface Cut {
-  readonly ms: number;
-  /** Sequence number of the first later record. If undefined, the records with a time after `ms` are later. */
+/** A point between two records of a life. Its state is the state after all earlier records. */
+export interface PointInTime {
+  /** Milliseconds since the life began. */
+  readonly lifeMs: number;
+  /** Sequence number of the first later record. If undefined, the records with a time after `lifeMs` are later. */
   readonly endSequence: number | undefined;
 }
 
-/** The cut of a requested moment. */
-export interface RequestedMoment<C extends Cut = Cut> {
+/** The point of a requested moment. */
+export interface RequestedMoment<C extends PointInTime = PointInTime> {
   /** Undefined if the moment is not held. */
-  readonly cut: C | undefined;
+  readonly point: C | undefined;
   /** Why answers are not certain; undefined if they are certain. */
   readonly reason: Uncertainty | undefined;
 }
 
-/** The result for a moment before the oldest held change. */
-export const NOT_HELD: RequestedMoment<never> = { cut: undefined, reason: 'before-held' };
+/** The result for a moment that is not held. */
+export const NOT_HELD: RequestedMoment<never> = { point: undefined, reason: 'before-held' };
 
-/** Returns the cut of a moment in memory. `now` is the wall time. The caller must have called `checkWall` of the log. */
-export function cutIn(log: ChangeLog, when: When, now: number): RequestedMoment {
-  if (typeof when === 'object') return cutOfSequence(log, when.sequence);
+/** Returns the point of a moment in memory. `now` is the wall time. Call `noticeClockStep` of the log before. */
+export function pointIn(log: ChangeLog, when: When, now: number): RequestedMoment {
+  if (typeof when === 'object') return pointOfSequence(log, when.sequence);
   const { clock } = log.life;
   const times = clock.timesOf(when);
   const ms = times.at(-1);
   if (ms === undefined) {
     // The clock was set forward over this time. The state is that of the moment when the clock was set.
     const piece = clock.pieces.find((one) => one.ms + one.offset > when);
-    return { cut: { ms: (piece?.ms ?? log.life.now()) - 1, endSequence: undefined }, reason: 'clock' };
+    return { point: { lifeMs: (piece?.ms ?? log.life.now()) - 1, endSequence: undefined }, reason: 'clock' };
   }
   if (ms < log.floorMs || !Number.isFinite(ms)) return NOT_HELD;
-  const cut = { ms, endSequence: undefined };
+  const point = { lifeMs: ms, endSequence: undefined };
   const isUnclear = times.length > 1 || clock.isUnclear(ms) || when > now;
-  return { cut, reason: isUnclear ? 'clock' : uncertaintyAt(log, cut) };
+  return { point, reason: isUnclear ? 'clock' : uncertaintyAt(log, point) };
 }
 
-function cutOfSequence(log: ChangeLog, sequence: number): RequestedMoment {
+function pointOfSequence(log: ChangeLog, sequence: number): RequestedMoment {
   const [first] = log.segments;
-  // The state before the first record has the preceding sequence number, unless a record of an earlier life has that number.
-  const isFloor = first !== undefined && isFloorOf(first, sequence);
+  // The sequence number before that of the first record is the state before this record, unless an earlier life used
+  // the number.
+  const isAtStart = first !== undefined && isStart(first, sequence);
   const segment = log.segments.find((one) => sequence >= one.firstSequence && sequence < one.endSequence);
-  if (segment === undefined && !isFloor) return NOT_HELD;
+  if (segment === undefined && !isAtStart) return NOT_HELD;
   const ms = segment === undefined ? log.floorMs : segment.msAt(segment.positionOf(sequence));
-  const cut = { ms, endSequence: sequence + 1 };
-  return { cut, reason: uncertaintyAt(log, cut) };
+  const point = { lifeMs: ms, endSequence: sequence + 1 };
+  return { point, reason: uncertaintyAt(log, point) };
 }
 
-/** Returns a predicate: true if a record is later than the cut. It decodes records only in the segment of the cut. */
-export function isLaterThan({ ms, endSequence }: Cut): (place: RecordPlace) => boolean {
+/**
+ * Returns a predicate that is true for records later than the point. It decodes records only in the segment of the
+ * point.
+ */
+export function isLaterThan({ lifeMs: ms, endSequence }: PointInTime): (place: RecordPlace) => boolean {
   if (endSequence === undefined) return (place) => place.ms > ms;
   return ({ segment, position }) =>
     segment.firstSequence >= endSequence ||
@@ -66,17 +71,18 @@ function cidrOf(key: Readonly<PrefixRegister>): string {
 /** Returns the answer for a prefix at a moment that is not held: no claims, not certain. */
 export function unheldMoment(
   key: Readonly<PrefixRegister>,
-  held: Held,
+  held: HeldInterval,
   reason: Uncertainty | undefined,
-): Moment {
+): PrefixMoment {
   const none = { claims: [], effective: undefined, decidedBy: undefined };
   const times = { effectiveSince: undefined, effectiveUntil: undefined };
   const certainty = { certain: false, claimsComplete: false, reason };
   return { at: held.from, prefix: cidrOf(key), ...none, ...times, ...certainty, held };
 }
 
-/** The claims on a prefix at a moment, and how certain they are. */
+/** The claims on a prefix at a moment, and whether they are certain. */
 export interface MomentParts {
+  /** The moment in milliseconds of the life. */
   readonly ms: number;
   readonly past: PastPrefix;
   /** Converts a time of the life to wall time. */
@@ -84,14 +90,14 @@ export interface MomentParts {
   readonly claimsComplete: boolean;
   /** Why the answer is not certain. */
   readonly reason: Uncertainty | undefined;
-  readonly held: Held;
+  readonly held: HeldInterval;
 }
 
 /** Returns the answer for a prefix at a held moment. Its times are wall times. */
 export function momentOf(
   key: Readonly<PrefixRegister>,
   { ms, past, wallOf, claimsComplete, reason, held }: MomentParts,
-): Moment {
+): PrefixMoment {
   const wall = (time: number | undefined): number | undefined =>
     time === undefined ? undefined : wallOf(time);
   const claims = past.claims.map(
