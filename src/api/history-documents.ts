@@ -1,7 +1,14 @@
 import type { CauseGroup } from '../history/causes.ts';
 import type { PastFields } from '../history/document-change.ts';
 import type { History } from '../history/history.ts';
-import type { DocumentMoment, HeldInterval, HistoryRecord, PrefixMoment, PastClaim, When } from '../history/types.ts';
+import type {
+  DocumentMoment,
+  HeldInterval,
+  HistoryRecord,
+  PastClaim,
+  PrefixMoment,
+  When,
+} from '../history/types.ts';
 import type { HeldClaim } from '../ipcache/row-reader.ts';
 import {
   type ClaimDocument,

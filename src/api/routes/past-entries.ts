@@ -63,7 +63,11 @@ export function pastExplained(
 }
 
 /** Returns the entry of a moment. Throws `ProblemError` if it is not held or has no claims. */
-export function pastEntry(model: ReadModel, requested: string, moment: PrefixMoment | undefined): EntryDocument {
+export function pastEntry(
+  model: ReadModel,
+  requested: string,
+  moment: PrefixMoment | undefined,
+): EntryDocument {
   const past = heldMoment(requested, moment);
   const { effective } = past;
   if (effective === undefined) throw unknown('ip', requested);
