@@ -75,7 +75,7 @@ export const BENCHES: Readonly<Record<string, Bench>> = {
   },
   mesh: {
     summary:
-      'ClusterMesh: a mesh that becomes ready, changes and is taken away; --n clusters of 1,000 endpoints (250)',
+      'ClusterMesh: a mesh that becomes ready, changes and is removed; --n clusters of 1,000 endpoints (250)',
     run: async (options) => (await import('./mesh.ts')).benchMesh(options),
   },
   copies: {

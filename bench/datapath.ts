@@ -196,7 +196,7 @@ function print({ passes, changes: one, bpftoolPerSecond }: DatapathBenchReport):
     ...[String(delay.p99), String(delay.max)],
   ]);
   process.stdout.write(
-    textTable(['pass', 'entries', 'time', 'by the clock', 'by its CPU', 'loop p99 ms', 'longest'], rows),
+    textTable(['pass', 'entries', 'time', 'per second', 'per CPU s', 'loop p99 ms', 'longest'], rows),
   );
   const changed = Object.entries(one).map(([name, { p50, p99 }]) => [name, short(p50), short(p99)]);
   process.stdout.write(

@@ -17,7 +17,7 @@ export function usedMemory(): number {
 
 /** Returns a table with one row for each piece of work. */
 export function keyWorkTable(rows: readonly KeyWork[]): string {
-  const head = ['', 'time', 'loop p50', 'p99', 'max', 'held up'];
+  const head = ['', 'time', 'loop p50', 'p99', 'max', 'budget'];
   const ownHead = ['own work p99', 'max', 'CPU', 'peak memory', 'keys/s'];
   const cells = rows.map((row) => [
     row.what,

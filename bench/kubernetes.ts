@@ -118,7 +118,7 @@ function render({ endpoints, services, burst, figures: all }: KubernetesBenchRep
     'loop p99 / max',
     'own work p99',
     'peak',
-    'alive',
+    'live',
     'events/s',
     'CPU',
     'loop p99',
@@ -135,7 +135,7 @@ function render({ endpoints, services, burst, figures: all }: KubernetesBenchRep
   return [
     `${endpoints} CiliumEndpoints, ${services} services and slices, a kube-apiserver 1.20.2 on this machine; ${ROUNDS} rounds\n`,
     textTable([...head, 'a change, p50 / p99'], rows),
-    `Events are ${burst} changes, as fast as etcd takes them. Lists come uncompressed, but to client-node, which cannot ask for that. ${verdicts(all)}\n`,
+    `Events are ${burst} changes, written as fast as etcd accepts them. Lists are uncompressed, except for client-node, which cannot request that. ${verdicts(all)}\n`,
   ].join('\n');
 }
 

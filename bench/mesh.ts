@@ -246,15 +246,15 @@ function render(report: MeshBenchReport): string {
     ['what', 'figure', 'event loop p50 ms', 'p99 ms', 'max ms', 'budget'],
     [
       row('all clusters ready', `${readyMs} ms`, readyDelay),
-      row('the same, without turns', `${ungatedReadyMs} ms`, ungatedReadyDelay),
+      row('the same, without the turn gate', `${ungatedReadyMs} ms`, ungatedReadyDelay),
       row('changes of endpoints', `${eventsPerSecond} a second`, eventDelay),
       row(`changes in at most ${FEW_CLUSTERS} of them`, `${fewEventsPerSecond} a second`, fewEventDelay),
-      ['one large cluster, listed anew: all is swept', ...delayCells(report.resync)],
+      ['one large cluster, listed again: all swept', ...delayCells(report.resync)],
       ['one large cluster, removed', ...delayCells(report.removal)],
     ],
   );
   const { clusters, nodes, endpoints, bytesPerEndpoint } = report;
-  return `${clusters} clusters, ${nodes} nodes, ${endpoints} endpoints; kvstores in the same process, their work counted in.
+  return `${clusters} clusters, ${nodes} nodes, ${endpoints} endpoints; the figures include the work of the kvstores, which run in the same process.
 
 ${table}
 ${bytesPerEndpoint} bytes for each endpoint that is followed.

@@ -90,7 +90,7 @@ function render(report: OperatorBenchReport): string {
         'loop p50',
         'p99',
         'max',
-        'held up',
+        'budget',
         'own work p99',
         'max',
         'writes/s',

@@ -23,6 +23,21 @@ const RUNS = Number(values.runs);
 /** Number of entries for peers. It is small, because the slowest peer takes a minute for a round of a million. */
 const PEER_ENTRIES = 100_000;
 
+/** Beginning of the file, which explains the words of all tables. */
+const PREAMBLE = `Written by \`npm run bench:results\`, except the sections at the end that no benchmark writes.
+The cost of an IPCache operation is mostly its [cache lines](../src/lpm/README.md#cache-lines-of-an-operation).
+
+| in the tables | means |
+| --- | --- |
+| budget, wanted; ok, over | the limit that the project has set; whether the figure is within the limit |
+| loop, stall, event loop: p50, p99, max | delay of the event loop; its budget is p99 < 20 ms and max < 50 ms |
+| own work | CPU time of the thread between two checks of the event loop, which other processes do not influence |
+| peak, at rest, live | maximum resident memory; resident memory after a garbage collection; memory of the live objects |
+| fresh, unchanged, identity change, exact | upsert of a new key, of an equal claim, of a claim with another identity; lookup of a key |
+| by text, Sorted | the keys are used in the order of their text, so most are in the CPU cache; otherwise in random order |
+| sparse | addresses of which almost none shares a /26 with another one |
+| Go a / b | figures of Cilium 1.8.11 / 1.17-dev on one core of such a machine |`;
+
 /** Sizes in addition to the million of {@link RUNS}. */
 const SIZES: readonly number[] = [10_000, 100_000];
 const LARGEST = 10_000_000;
@@ -78,7 +93,7 @@ async function ipcacheSection(): Promise<string> {
   const ratios =
     RUNS < 2
       ? ''
-      : `\nThe ratios of ${RUNS} runs, each in a process of its own; the tables above are of the first.\n\n${ratiosOfRuns(reports)}`;
+      : `\nThe ratios of ${RUNS} runs, each in a separate process. The tables above are from the first run.\n\n${ratiosOfRuns(reports)}`;
   return `${renderIPCache(first)}${ratios}\n### Sizes\n\n${ratiosOfSizes(sizes)}\n### Beside its peers\n\n${peers}`;
 }
 
@@ -113,10 +128,7 @@ function sectionsOfFile(): Map<string, string> {
 function write(sections: ReadonlyMap<string, string>): void {
   const names = new Set([...Object.keys(BENCHES), ...sections.keys()]); // other sections come last, unchanged
   const texts = [...names].flatMap((name) => sections.get(name) ?? []);
-  writeFileSync(
-    FILE,
-    `# Measured\n\nWritten by \`npm run bench:results\`, except the sections at the end that no benchmark writes. The tables name budgets and workloads. Go figures are of the original on one core of such a machine. The cost of an IPCache operation is mostly its [cache lines](../src/lpm/README.md#cache-lines-of-an-operation).\n\n${texts.join('\n\n')}\n`,
-  );
+  writeFileSync(FILE, `# Measured\n\n${PREAMBLE}\n\n${texts.join('\n\n')}\n`);
 }
 
 const sections = sectionsOfFile();

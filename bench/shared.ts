@@ -289,7 +289,7 @@ function render({
   const scaling = (two?.lookups ?? 0) / (one?.lookups ?? 0);
   const lookups = one?.lookupsOfCpu ?? 0;
   return `Lookups of ${entries.toLocaleString('en')} IPv4 addresses in random order by worker threads, in groups of 16 with \`lookupMany\`, while the main thread
-changes identities in batches every ${BATCH_MS} ms. Free cores: the same per CPU second of each worker. Scaling: of two workers, to one.
+changes identities in batches every ${BATCH_MS} ms. \`on free cores\`: lookups per CPU second of each worker. \`scaling\`: lookups of two workers, divided by those of one.
 
 ${textTable(['', 'changes/s', 'applied/s', 'lookups/s', 'on free cores', 'scaling', 'on free cores'], table)}
 ${textTable(

@@ -75,7 +75,7 @@ async function measure(
 }
 
 function render({ keys, followers }: SyncBenchReport): string {
-  const head = ['', 'CPU per key', 'CPU', 'time', 'peak memory', 'steady', 'loop p99', 'max', 'first entry'];
+  const head = ['', 'CPU per key', 'CPU', 'time', 'peak memory', 'at rest', 'loop p99', 'max', 'first entry'];
   const rows = Object.entries(followers).flatMap(([name, parts]) =>
     parts.map(({ part, ms, cpuMs, peakMB, steadyMB, loop, firstMs }) => [
       `${part}, ${name}`,

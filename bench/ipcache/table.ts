@@ -154,7 +154,7 @@ function peerTable(report: IPCacheReport): string {
     peer.bytesPerEntry === undefined ? '–' : short(peer.bytesPerEntry);
   rows.push(['bytes per entry', short(report.bytesPerEntry), ...peers.map(([, peer]) => bytes(peer))]);
   const heads = peers.map(([name, { n }]) => `${name}, ${n.toLocaleString('en')}`);
-  return `\nPeers: ns, and the ratio to the \`Map\` measured beside each.\n\n${textTable(['operation', 'IPCache', ...heads], rows)}`;
+  return `\nPeers: ns, and the ratio to the \`Map\` that was measured in the same run.\n\n${textTable(['operation', 'IPCache', ...heads], rows)}`;
 }
 
 function otherProgramTable({ otherProgram }: IPCacheReport): string {
@@ -169,12 +169,12 @@ export function renderIPCache(report: IPCacheReport): string {
   const { n, rounds, bytesPerEntry, bytesPerEntryIPv6, mapBytesPerEntry, timerNs } = report;
   const memory = bytesPerEntry <= BYTES_BUDGET ? 'ok' : 'over';
   return [
-    `IPCache, ${n.toLocaleString('en')} entries, medians of ${rounds} rounds. ns and ratio are of CPU time of the thread, per operation; helpers are the threads that collect garbage and compile meanwhile;`,
-    'ratios are to `Map.set` (writes) and `Map.get` (reads) of the same fresh strings in the same run.\n',
+    `IPCache, ${n.toLocaleString('en')} entries, medians of ${rounds} rounds. \`ns\`: CPU time of the thread per operation. \`helpers\`: CPU time of the threads that collect garbage and compile.`,
+    'Ratios compare with `Map.set` (writes) or `Map.get` (reads) of the same new strings in the same run.\n',
     engineTable(report),
     `Bytes per entry beyond the metadata handed in: ${short(bytesPerEntry)} (budget ${BYTES_BUDGET}: ${memory}; Go 380 / 434); IPv6 ${short(bytesPerEntryIPv6)}; sparse ${short(report.bytesPerEntrySparse)} (budget 80); the table for LPM ${short(report.bytesPerPrefix)} (budget 64); a \`Map\` with its keys and claims ${short(mapBytesPerEntry)}.\n`,
     stallTable(report),
-    `One more round, every operation timed alone; the clock reads in steps of ${short(timerNs)} ns. Max is of the wall; 99.99 % and work leave out what the thread got no CPU for, work also pauses of the collector.`,
+    `In one more round, every operation is timed alone; the clock has steps of ${short(timerNs)} ns. \`max\` is wall time. \`99.99 %\` and \`work\` exclude time without CPU; \`work\` also excludes garbage collections.`,
     turnTable(report),
     peerTable(report),
     otherProgramTable(report),
