@@ -22,7 +22,7 @@ export interface AgentApiContext {
 
 /** The API of one agent. */
 export class AgentApi extends ServedApi {
-  readonly #following: Unsubscribe;
+  readonly #unfollow: Unsubscribe;
 
   constructor(agent: Agent, { log, clock, page, settings }: AgentApiContext) {
     const feed = new ChangeFeed(agent, clock);
@@ -40,12 +40,12 @@ export class AgentApi extends ServedApi {
       onFault: (error) => log.error({ err: error }, 'an API request failed'),
     });
     super(app, { log, clock, metrics, page });
-    this.#following = feed.follow();
+    this.#unfollow = feed.follow();
   }
 
   /** Stops the API and the change feed. Closes all connections. */
   override async stop(): Promise<void> {
-    this.#following();
+    this.#unfollow();
     await super.stop();
   }
 }

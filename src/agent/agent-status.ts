@@ -27,7 +27,7 @@ import type { ServiceCache } from '../servicecache/service-cache.ts';
 import type { AgentOptions } from './options.ts';
 
 /** The clusters that an agent follows. */
-export interface Followed {
+export interface FollowedClusters {
   readonly local: LocalCluster;
   readonly localID: number;
   readonly mesh: ClusterMesh;
@@ -42,7 +42,7 @@ export interface StatusParts {
     readonly nodes: NodeManager;
     readonly services: ServiceCache;
   };
-  readonly followed: Followed | undefined;
+  readonly followed: FollowedClusters | undefined;
   readonly rejected: RejectionStatus;
   readonly steps: readonly StepDocument[];
   readonly syncedMs: number | undefined;
@@ -101,7 +101,7 @@ function watchesOf({ resources }: Pick<LocalClusterStatus, 'resources'>): readon
 
 function statusOfCluster(
   cluster: LocalClusterStatus,
-  { local, localID }: Pick<Followed, 'local' | 'localID'>,
+  { local, localID }: Pick<FollowedClusters, 'local' | 'localID'>,
 ): ClusterDocument {
   const { name, state, ready, connected, failures, lastFailure, resources } = cluster;
   const counts = Object.entries(resources).map(([resource, { keys }]) => [resource, keys] as const);
@@ -126,13 +126,13 @@ function statusOfCluster(
 }
 
 /** Returns the status of a followed cluster; `undefined` if the name is unknown. */
-export function clusterStatus(followed: Followed, name: string): ClusterDocument | undefined {
+export function clusterStatus(followed: FollowedClusters, name: string): ClusterDocument | undefined {
   const status = followedStatus(followed, name);
   return status && statusOfCluster(status, followed);
 }
 
 /** Returns the status of a followed cluster and of its stores; `undefined` if the name is unknown. */
-export function clusterDetail(followed: Followed, name: string): ClusterDetailDocument | undefined {
+export function clusterDetail(followed: FollowedClusters, name: string): ClusterDetailDocument | undefined {
   const status = followedStatus(followed, name);
   if (status === undefined) return undefined;
   const { config, resources } = status;
@@ -144,14 +144,14 @@ export function clusterDetail(followed: Followed, name: string): ClusterDetailDo
 }
 
 function followedStatus(
-  { local, mesh }: Pick<Followed, 'local' | 'mesh'>,
+  { local, mesh }: Pick<FollowedClusters, 'local' | 'mesh'>,
   name: string,
 ): LocalClusterStatus | undefined {
   return local.names.includes(name) ? local.status() : mesh.statusOf(name);
 }
 
 /** Returns the status of all followed clusters, the local one first. */
-export function clusterStatuses(followed: Followed): readonly ClusterDocument[] {
+export function clusterStatuses(followed: FollowedClusters): readonly ClusterDocument[] {
   const names = [...followed.local.names, ...followed.mesh.names];
   return names.flatMap((name) => clusterStatus(followed, name) ?? []);
 }
@@ -160,7 +160,7 @@ export function clusterStatuses(followed: Followed): readonly ClusterDocument[] 
 export function* clusterMetrics({
   local,
   mesh,
-}: Pick<Followed, 'local' | 'mesh'>): Generator<ClusterMetrics, void, void> {
+}: Pick<FollowedClusters, 'local' | 'mesh'>): Generator<ClusterMetrics, void, void> {
   for (const name of [...local.names, ...mesh.names]) {
     const status = followedStatus({ local, mesh }, name);
     if (status === undefined) continue;

@@ -42,7 +42,7 @@ import {
   clusterMetrics,
   clusterStatus,
   clusterStatuses,
-  type Followed,
+  type FollowedClusters,
 } from './agent-status.ts';
 import { claimOrigin } from './claim-origin.ts';
 import { ClusterReport, type ReportedClusters } from './cluster-report.ts';
@@ -63,7 +63,7 @@ export interface AgentContext {
 }
 
 /** Returns the clusters with one stream of changes. */
-function reported(followed: Followed): ReportedClusters {
+function reportedClusters(followed: FollowedClusters): ReportedClusters {
   const { local, mesh } = followed;
   return {
     names: [...local.names, ...mesh.names],
@@ -93,21 +93,21 @@ export class Agent implements ReadModel, PlayStage {
   readonly nodes: NodeManager;
   readonly #options: AgentOptions;
   readonly #context: AgentContext;
-  readonly #rejected: RejectionReport;
+  readonly #rejections: RejectionReport;
   readonly #manifests: FollowedManifests;
   /** Paths of the manifests that were read last. */
   #manifestPaths: readonly string[];
   readonly #mesh: MeshFeed;
   readonly #startup: Startup;
-  readonly #reported: ReportedIdentities;
-  readonly #keeper: StateKeeper | undefined;
+  readonly #reportedIdentities: ReportedIdentities;
+  readonly #stateKeeper: StateKeeper | undefined;
   /** The datapath of the kernel; undefined if none is configured. */
   readonly datapath: DatapathKeeper | undefined;
   readonly #history: HistoryKeeper | undefined;
   readonly #tape: TapeKeeper | undefined;
   readonly #recordedKubernetes: RecordedKubernetes | undefined;
   readonly #kubernetes: KubernetesFollower | undefined;
-  #report: ClusterReport | undefined;
+  #clusterReport: ClusterReport | undefined;
   #syncedMs: number | undefined;
 
   constructor(options: AgentOptions, context: AgentContext) {
@@ -118,8 +118,8 @@ export class Agent implements ReadModel, PlayStage {
     this.#manifestPaths = options.manifests;
     this.#startup = new Startup(context);
     const gate = processGate(clock);
-    this.#rejected = new RejectionReport(log, clock);
-    const onReject = (rejection: Rejection): void => this.#rejected.add(rejection);
+    this.#rejections = new RejectionReport(log, clock);
+    const onReject = (rejection: Rejection): void => this.#rejections.add(rejection);
     const onListenerFault = (error: unknown): void => log.error({ err: error }, 'a listener failed');
     // Random, because peers choose keys and must not be able to choose colliding ones.
     const hashSeed = Math.floor(random() * 2 ** 32);
@@ -148,7 +148,7 @@ export class Agent implements ReadModel, PlayStage {
       },
     });
     const { ipcache, services, nodes } = this;
-    this.#reported = new ReportedIdentities({
+    this.#reportedIdentities = new ReportedIdentities({
       clusterName,
       followed: () => this.#mesh.followed,
       kubernetes: () => this.#kubernetes,
@@ -175,7 +175,7 @@ export class Agent implements ReadModel, PlayStage {
         onCause: (cause) => this.#history?.history.setCause(cause),
         onWithdrawal: (cluster, isRunning) => this.#history?.noteWithdrawal(cluster, isRunning),
       },
-      count: (rejection) => this.#rejected.count(rejection),
+      countRejection: (rejection) => this.#rejections.count(rejection),
     });
     const { kubernetes } = options;
     if (kubernetes !== undefined && (!kubernetes.ifInCluster || isInCluster())) {
@@ -193,7 +193,7 @@ export class Agent implements ReadModel, PlayStage {
         recorded: () => this.#recordedKubernetes?.transport,
         local: () => this.#mesh.followed?.local,
         clusterID: () => this.#mesh.followed?.localID ?? 0,
-        restoredIdentities: () => this.#keeper?.identities() ?? [],
+        restoredIdentities: () => this.#stateKeeper?.identities() ?? [],
       });
     }
     if (options.datapath !== undefined)
@@ -221,7 +221,7 @@ export class Agent implements ReadModel, PlayStage {
         disk: historyDisk(options),
       });
     if (options.stateDir === undefined) return;
-    this.#keeper = new StateKeeper({
+    this.#stateKeeper = new StateKeeper({
       path: options.stateDir,
       importFrom: options.importCiliumState,
       clusterName,
@@ -231,8 +231,8 @@ export class Agent implements ReadModel, PlayStage {
       log,
       onReject,
       engines: { ipcache, services, nodes },
-      identities: () => this.#reported.entries(),
-      identityChanges: () => this.#reported.changes,
+      identities: () => this.#reportedIdentities.entries(),
+      identityChanges: () => this.#reportedIdentities.changes,
     });
   }
 
@@ -245,11 +245,14 @@ export class Agent implements ReadModel, PlayStage {
     using timeout = this.#timeout();
     const steps = [...first.map((step) => [step]), ...this.#stages(timeout.signal)];
     await this.#startup.start(steps, signal);
-    this.datapath?.firstSyncOver();
+    this.datapath?.initialSyncDone();
     return this.#briefBlockers();
   }
 
-  /** Returns {@link Agent.blockers} with one sentence for all remote clusters if many are incomplete. Logs the others as details. */
+  /**
+   * Returns {@link Agent.blockers}. If many remote clusters are incomplete, one sentence replaces theirs, which are
+   * logged at `debug`.
+   */
   #briefBlockers(): readonly string[] {
     const clusters = this.#clusters().filter(({ local }) => !local);
     const text = manyMissingText(clusters);
@@ -271,16 +274,18 @@ export class Agent implements ReadModel, PlayStage {
   #stages(timeout: AbortSignal): readonly (readonly Step[])[] {
     const mesh = this.#mesh;
     return [
-      [this.#engines()],
+      [this.#enginesStep()],
       ...(this.#tape === undefined ? [] : [[this.#tape.step()]]),
-      ...(this.#keeper === undefined ? [] : [[this.#keeper.step()]]),
+      ...(this.#stateKeeper === undefined ? [] : [[this.#stateKeeper.step()]]),
       ...(this.#history === undefined ? [] : [[this.#history.step()]]),
       ...(this.datapath === undefined ? [] : [[this.datapath.step()]]),
       [mesh.recordedMesh()],
-      [this.#firstManifests()],
-      ...(this.#recordedKubernetes === undefined ? [] : [[this.#firstObjects(this.#recordedKubernetes)]]),
+      [this.#readFirstManifests()],
+      ...(this.#recordedKubernetes === undefined
+        ? []
+        : [[this.#readRecordedObjects(this.#recordedKubernetes)]]),
       [mesh.localKvstore(timeout)],
-      [mesh.clusters(), ...(this.#keeper === undefined ? [] : [this.#releaseStep()])],
+      [mesh.clusters(), ...(this.#stateKeeper === undefined ? [] : [this.#releaseStep()])],
       ...(this.#kubernetes === undefined
         ? []
         : [[this.#kubernetes.follow(() => this.#releaseAllRestored())]]),
@@ -289,17 +294,17 @@ export class Agent implements ReadModel, PlayStage {
         mesh.remoteSync(timeout),
         ...(this.#kubernetes === undefined ? [] : [this.#kubernetes.sync(timeout)]),
       ],
-      [this.#complete()],
+      [this.#endOfInitialSync()],
     ];
   }
 
-  #engines(): Step {
+  #enginesStep(): Step {
     return {
       name: 'engines',
       start: () => {},
       stop: () => {
         this.nodes.close();
-        this.#rejected.flush();
+        this.#rejections.flush();
       },
     };
   }
@@ -314,14 +319,14 @@ export class Agent implements ReadModel, PlayStage {
       start: () => {
         const { followed } = this.#mesh;
         if (followed !== undefined)
-          ends = reported(followed).onChange((cluster) => this.#checkCluster(cluster));
+          ends = reportedClusters(followed).onChange((cluster) => this.#releaseIfComplete(cluster));
       },
       stop: () => ends?.(),
     };
   }
 
   #releaseAllRestored(): void {
-    for (const cluster of this.#keeper?.clusters ?? []) this.#checkCluster(cluster);
+    for (const cluster of this.#stateKeeper?.clusters ?? []) this.#releaseIfComplete(cluster);
   }
 
   /** Withdraws the restored state of a cluster. Never rejects. */
@@ -342,9 +347,9 @@ export class Agent implements ReadModel, PlayStage {
    * Withdraws the restored state of a cluster if its sources are complete. Does nothing before the end of the initial sync,
    * because another source may still provide entries that exist only in the restored state.
    */
-  #checkCluster(cluster: string): void {
+  #releaseIfComplete(cluster: string): void {
     const { followed } = this.#mesh;
-    if (this.#keeper === undefined || this.#syncedMs === undefined || followed === undefined) return;
+    if (this.#stateKeeper === undefined || this.#syncedMs === undefined || followed === undefined) return;
     const { local, mesh } = followed;
     const isLocal = local.names.includes(cluster);
     const progress = isLocal ? local.progressOf(cluster) : mesh.progressOf(cluster);
@@ -352,16 +357,17 @@ export class Agent implements ReadModel, PlayStage {
     const isEmpty = isLocal && this.#options.kvstore === 'memory' && progress?.settled === true;
     const isComplete = progress === undefined || progress.synced || isEmpty;
     const isKubernetesComplete = !isLocal || this.#kubernetes === undefined || this.#kubernetes.synced;
-    if (isComplete && isKubernetesComplete) void this.#releaseRestored(this.#keeper, cluster);
-    else if (mesh.statusOf(cluster)?.servicesExpired === true) this.#keeper.releaseRestoredOffers(cluster);
+    if (isComplete && isKubernetesComplete) void this.#releaseRestored(this.#stateKeeper, cluster);
+    else if (mesh.statusOf(cluster)?.servicesExpired === true)
+      this.#stateKeeper.releaseRestoredOffers(cluster);
   }
 
-  #firstObjects(kubernetes: RecordedKubernetes): Step {
+  #readRecordedObjects(kubernetes: RecordedKubernetes): Step {
     return {
       name: 'recorded Kubernetes',
       progressTimeoutMs: READ_MS,
       start: async ({ progress }) => {
-        const onReject = (rejection: Rejection): void => this.#rejected.add(rejection);
+        const onReject = (rejection: Rejection): void => this.#rejections.add(rejection);
         const { load = [], objects } = this.#options.kubernetes ?? {};
         for (const path of load) await kubernetes.load(path, onReject, progress);
         if (objects !== undefined) await kubernetes.store(objects(), onReject, progress);
@@ -369,7 +375,7 @@ export class Agent implements ReadModel, PlayStage {
     };
   }
 
-  #firstManifests(): Step {
+  #readFirstManifests(): Step {
     const { manifests } = this.#options;
     return {
       name: 'manifests',
@@ -382,25 +388,25 @@ export class Agent implements ReadModel, PlayStage {
   /**
    * Returns the step that marks the engines as synced. It runs when the inputs are complete or the wait for them has timed out.
    */
-  #complete(): Step {
+  #endOfInitialSync(): Step {
     const { log, clock } = this.#context;
     const begun = clock.now();
     return {
       name: 'end of the initial sync',
       start: () => {
         this.services.markSynced();
-        this.#mesh.synced();
+        this.#mesh.endInitialSync();
         this.#tape?.tape.complete();
         this.#syncedMs = Math.round(clock.now() - begun);
         const { followed } = this.#mesh;
-        this.#report = followed && new ClusterReport(reported(followed), log, clock);
-        this.#report?.start();
-        this.#history?.start(followed && reported(followed), this.#kubernetes?.kinds);
+        this.#clusterReport = followed && new ClusterReport(reportedClusters(followed), log, clock);
+        this.#clusterReport?.start();
+        this.#history?.start(followed && reportedClusters(followed), this.#kubernetes?.kinds);
         this.#releaseAllRestored();
       },
       stop: () => {
         this.#history?.stop();
-        this.#report?.stop();
+        this.#clusterReport?.stop();
       },
     };
   }
@@ -446,10 +452,10 @@ export class Agent implements ReadModel, PlayStage {
 
   /** Returns the labels of an identity, or the restored ones if no source has them. */
   readonly labelsOf = (identity: number): Labels | undefined =>
-    this.#reported.labelsOf(identity) ?? this.#keeper?.labelsOf(identity);
+    this.#reportedIdentities.labelsOf(identity) ?? this.#stateKeeper?.labelsOf(identity);
 
   readonly restoredOf = (cluster: string): RestoredDocument | undefined =>
-    this.#keeper?.restored(cluster || this.#options.clusterName);
+    this.#stateKeeper?.restored(cluster || this.#options.clusterName);
 
   readonly originOf = (claim: Pick<ExplainedClaim, 'key' | 'source' | 'owner' | 'k8s'>): OriginDocument => {
     const { clusterName } = this.#options;
@@ -466,20 +472,20 @@ export class Agent implements ReadModel, PlayStage {
   };
 
   readonly restoredIdentity = (identity: number): RestoredDocument | undefined => {
-    if (this.#reported.labelsOf(identity) !== undefined) return undefined;
-    const cluster = this.#keeper?.clusterOf(identity);
+    if (this.#reportedIdentities.labelsOf(identity) !== undefined) return undefined;
+    const cluster = this.#stateKeeper?.clusterOf(identity);
     return cluster === undefined ? undefined : this.restoredOf(cluster);
   };
 
   readonly clusterOf = (identity: number): string => {
     if (reservedIdentityName(identity) !== undefined) return '';
-    return this.#reported.clusterOf(identity) ?? this.#keeper?.clusterOf(identity) ?? '';
+    return this.#reportedIdentities.clusterOf(identity) ?? this.#stateKeeper?.clusterOf(identity) ?? '';
   };
 
   *identities(): Generator<KnownIdentity, void, void> {
-    yield* this.#reported.entries();
-    for (const known of this.#keeper?.identities() ?? []) {
-      if (this.#reported.labelsOf(known.identity) === undefined) yield known;
+    yield* this.#reportedIdentities.entries();
+    for (const known of this.#stateKeeper?.identities() ?? []) {
+      if (this.#reportedIdentities.labelsOf(known.identity) === undefined) yield known;
     }
   }
 
@@ -493,7 +499,7 @@ export class Agent implements ReadModel, PlayStage {
   }
 
   rejections(): RejectionStatus {
-    return this.#rejected.status();
+    return this.#rejections.status();
   }
 
   /** Returns one sentence for each step that is still running and each input that is not complete. */
@@ -507,10 +513,10 @@ export class Agent implements ReadModel, PlayStage {
   }
 
   #serviceInputs(): ServiceInputs {
-    const keeper = this.#keeper;
+    const keeper = this.#stateKeeper;
     return {
       isLocalComplete: this.#manifests.isRead && this.#kubernetes?.servicesComplete !== false,
-      areClustersKnown: this.#mesh.offersKnown((cluster) => keeper?.restored(cluster) !== undefined),
+      areClustersKnown: this.#mesh.areOffersKnown((cluster) => keeper?.restored(cluster) !== undefined),
       isSynced: this.#syncedMs !== undefined,
     };
   }
@@ -544,11 +550,11 @@ export class Agent implements ReadModel, PlayStage {
       options: this.#options,
       engines: this,
       followed: this.#mesh.followed,
-      rejected: this.#rejected.status(),
+      rejected: this.#rejections.status(),
       steps: this.#startup.status(),
       syncedMs: this.#syncedMs,
       configProblems: this.#mesh.problems(),
-      checkpoint: this.#keeper?.status(),
+      checkpoint: this.#stateKeeper?.status(),
       datapath: this.datapath?.status(),
       history: this.#history?.status(),
       tape: this.#tape?.status(),

@@ -67,12 +67,13 @@ export interface CiliumStateDocument {
   readonly problems: readonly ProblemDocument[];
 }
 
-/** Larger files are rejected. */
-const MAX_BYTES: number = 16 << 20;
+/** Maximum size of a file. Larger files are rejected. */
+const MAX_FILE_BYTES: number = 16 << 20;
 
-/** In order of preference, the file of 1.17 first (AGENT 7). */
+/** Names of the file of an endpoint. The first that exists is read; the first name is that of 1.17 (AGENT 7). */
 const ENDPOINT_FILES = ['ep_config.json', 'ep_config.h', 'lxc_config.h'] as const;
 
+/** Name of the folder of an endpoint; `_next` and `_next_fail`: unfinished (AGENT 5). */
 const FOLDER = /^(\d{1,5})(_next|_next_fail)?$/;
 
 /** Reads files of one folder and collects their problems. Never writes. */
@@ -87,15 +88,15 @@ class StateReader {
   }
 
   /** Returns the text of a file; `undefined` if it does not exist or cannot be read. */
-  async text(file: string): Promise<string | undefined> {
+  async readText(file: string): Promise<string | undefined> {
     const path = join(this.#folder, file);
     try {
       const { size, mtimeMs } = await stat(path);
       this.writtenAt = Math.max(this.writtenAt, Math.floor(mtimeMs));
-      if (size <= MAX_BYTES) return (await readFileHead(path, MAX_BYTES)).bytes.toString('utf8');
+      if (size <= MAX_FILE_BYTES) return (await readFileHead(path, MAX_FILE_BYTES)).bytes.toString('utf8');
       this.reject(
         file,
-        rejection('too-large', 'file', `${size} bytes`, `the file must have at most ${MAX_BYTES} bytes`),
+        rejection('too-large', 'file', `${size} bytes`, `the file must have at most ${MAX_FILE_BYTES} bytes`),
       );
     } catch (error) {
       const code = error instanceof Error && 'code' in error ? String(error.code) : '';
@@ -145,10 +146,10 @@ export async function readCiliumState(path: string): Promise<CiliumState> {
       );
   }
   const nodes = await readNodes(reader);
-  const text = await reader.text('local_allocator_state.json');
+  const text = await reader.readText('local_allocator_state.json');
   const local = text === undefined ? undefined : decodeLocalIdentities(text, 'local_allocator_state.json');
   const localIdentities = (local && reader.valueOf('local_allocator_state.json', local)) ?? [];
-  const header = (await reader.text('globals/node_config.h')) ?? '';
+  const header = (await reader.readText('globals/node_config.h')) ?? '';
   if (read.length === 0 && nodes === undefined && text === undefined)
     throw new InputError(
       `${path}: no endpoint, nodes.json or local_allocator_state.json found: set a state directory`,
@@ -177,7 +178,7 @@ export function ciliumStateDocument(state: CiliumState): CiliumStateDocument {
     field,
     message,
   }));
-  const refuse = ({ reason, field, at = '', message }: Rejection): void => {
+  const onReject = ({ reason, field, at = '', message }: Rejection): void => {
     problems.push({ file: at, reason, field, message });
   };
   return {
@@ -196,7 +197,7 @@ export function ciliumStateDocument(state: CiliumState): CiliumStateDocument {
       identity,
       labels: labelTexts(labels),
     })),
-    addresses: [...takenAddresses(state, refuse).reserved()],
+    addresses: [...takenAddresses(state, onReject).reserved()],
     ignored,
     problems,
   };
@@ -226,7 +227,7 @@ function takenAddresses({ router, endpoints }: CiliumState, onReject: (rejection
  * Returns the state that an agent serves until its sources are complete: endpoints of pods, the router as the host, other nodes,
  * and labels.
  */
-export function importedState(state: CiliumState, own: NodeName): ImportedState {
+export function importedState(state: CiliumState, localNode: NodeName): ImportedState {
   const { endpoints, router, nodes, localIdentities, writtenAt: knownAt } = state;
   const pods = endpoints.filter(({ kind }) => kind === 'pod');
   const routers = [router.ipv4, router.ipv6].flatMap((ip) =>
@@ -238,7 +239,7 @@ export function importedState(state: CiliumState, own: NodeName): ImportedState 
   });
   return {
     entries: [...routers, ...entries],
-    nodes: nodes.filter(({ cluster, name }) => cluster !== own.cluster || name !== own.name),
+    nodes: nodes.filter(({ cluster, name }) => cluster !== localNode.cluster || name !== localNode.name),
     identities: [...pods.filter(({ labels }) => labels.length > 0), ...localIdentities],
     knownAt,
   };
@@ -276,7 +277,7 @@ async function readEndpoint(
 ): Promise<CiliumState['endpoints'][number] | undefined> {
   for (const kind of ENDPOINT_FILES) {
     const file = `${name}/${kind}`;
-    const text = await reader.text(file);
+    const text = await reader.readText(file);
     if (text === undefined) continue;
     const decoded =
       kind === 'ep_config.json' ? decodeEndpointJson(text, file) : decodeEndpointHeader(text, file);
@@ -292,7 +293,7 @@ async function readEndpoint(
 
 async function readNodes(reader: StateReader): Promise<readonly ClusterNode[] | undefined> {
   const file = 'nodes.json';
-  const text = await reader.text(file);
+  const text = await reader.readText(file);
   if (text === undefined) return undefined;
   const list = parsed(text);
   if (!Array.isArray(list)) {

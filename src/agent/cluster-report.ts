@@ -1,7 +1,7 @@
 import type { ClusterDocument } from '../api/status-document.ts';
 import type { Clock, Timer } from '../base/clock.ts';
 import type { Unsubscribe } from '../base/subscription.ts';
-import { troubleText } from '../client/cluster-text.ts';
+import { problemText } from '../client/cluster-text.ts';
 import type { Logger } from '../process/log.ts';
 
 /** Problems that end within this time are not logged. */
@@ -16,11 +16,12 @@ export interface ReportedClusters {
   onChange(callback: (name: string) => void): Unsubscribe;
 }
 
-/** Interval between the first two lines about a problem. It doubles with each line up to the maximum. */
-const REASON_MS = 10_000;
-const REASON_MAX_MS = 600_000;
+/** Interval between the first two lines about a problem. It doubles with each line, up to {@link MAX_INTERVAL_MS}. */
+const MIN_INTERVAL_MS = 10_000;
+const MAX_INTERVAL_MS = 600_000;
 
 interface ClusterProblem {
+  /** Monotonic. */
   readonly since: number;
   /** Reasons that have been logged. */
   readonly reported: Set<string>;
@@ -55,7 +56,7 @@ export class ClusterReport {
     for (const name of this.#clusters.names) {
       this.#known.add(name);
       const status = this.#clusters.statusOf(name);
-      if (status?.ready === false) this.#problems.set(name, newTrouble(since, reasonOf(status)));
+      if (status?.ready === false) this.#problems.set(name, newProblem(since, reasonOf(status)));
     }
     this.#unsubscribe = this.#clusters.onChange((name) => this.#check(name));
   }
@@ -74,35 +75,36 @@ export class ClusterReport {
     }
     if (!this.#known.has(name)) this.#log.info(`cluster ${name} has joined the mesh`);
     this.#known.add(name);
-    const trouble = this.#problems.get(name);
-    if (trouble === undefined) {
+    const problem = this.#problems.get(name);
+    if (problem === undefined) {
       if (isProblem(cluster)) this.#begin(name);
-    } else if (cluster.ready || (trouble.reported.size === 0 && !isProblem(cluster)))
-      this.#end(name, trouble);
-    else if (isProblem(cluster) && !trouble.reported.has(reasonOf(cluster))) this.#schedule(name, trouble);
+    } else if (cluster.ready || (problem.reported.size === 0 && !isProblem(cluster)))
+      this.#end(name, problem);
+    else if (isProblem(cluster) && !problem.reported.has(reasonOf(cluster))) this.#schedule(name, problem);
   }
 
   #begin(name: string): void {
-    const trouble = newTrouble(this.#clock.now());
-    this.#problems.set(name, trouble);
-    this.#schedule(name, trouble);
+    const problem = newProblem(this.#clock.now());
+    this.#problems.set(name, problem);
+    this.#schedule(name, problem);
   }
 
   /** Logs the current reason after the grace time, or after the interval since the previous line. */
-  #schedule(name: string, trouble: ClusterProblem): void {
-    const delay = Math.max(GRACE_MS, trouble.reportAt - this.#clock.now());
-    trouble.timer ??= this.#clock.after(delay, () => this.#report(name, trouble));
+  #schedule(name: string, problem: ClusterProblem): void {
+    const delay = Math.max(GRACE_MS, problem.reportAt - this.#clock.now());
+    problem.timer ??= this.#clock.after(delay, () => this.#report(name, problem));
   }
 
-  #report(name: string, trouble: ClusterProblem): void {
-    trouble.timer = undefined;
+  #report(name: string, problem: ClusterProblem): void {
+    problem.timer = undefined;
     const cluster = this.#clusters.statusOf(name);
     if (cluster === undefined) return;
     const reason = reasonOf(cluster);
-    if (trouble.reported.has(reason)) return;
-    trouble.reportAt = this.#clock.now() + Math.min(REASON_MAX_MS, REASON_MS * 2 ** trouble.reported.size);
-    trouble.reported.add(reason);
-    this.#log.warn(`cluster ${name}: ${troubleText(cluster)}`);
+    if (problem.reported.has(reason)) return;
+    problem.reportAt =
+      this.#clock.now() + Math.min(MAX_INTERVAL_MS, MIN_INTERVAL_MS * 2 ** problem.reported.size);
+    problem.reported.add(reason);
+    this.#log.warn(`cluster ${name}: ${problemText(cluster)}`);
   }
 
   #end(name: string, { since, reported }: ClusterProblem): void {
@@ -127,6 +129,6 @@ function reasonOf(cluster: ClusterDocument): string {
   return cluster.lastFailure ?? '';
 }
 
-function newTrouble(since: number, ...reported: readonly string[]): ClusterProblem {
+function newProblem(since: number, ...reported: readonly string[]): ClusterProblem {
   return { since, reported: new Set(reported), reportAt: since, timer: undefined };
 }

@@ -38,7 +38,7 @@ const POLL_MS = 1_000;
  * processes change. Reading 500,000 entries takes one second of one core, so the pause is 200 times the duration of the last
  * comparison.
  */
-const REPAIR_MS = { shortest: 10_000, longest: 300_000 } as const;
+const REPAIR_PAUSE_MS = { shortest: 10_000, longest: 300_000 } as const;
 const PAUSE_FACTOR = 200;
 
 /**
@@ -52,11 +52,11 @@ export class DatapathKeeper implements DatapathModel {
   #cgroup: string | undefined;
   #failure: string | undefined;
   #isSynced = false;
-  #complete = false;
+  #isComplete = false;
   #inputs: ServiceInputs = NOTHING_KNOWN;
   #waitsFor: readonly string[] = ['the agent is starting'];
-  #timer: Timer | undefined;
-  #repairs: Timer | undefined;
+  #checkTimer: Timer | undefined;
+  #repairTimer: Timer | undefined;
 
   constructor(options: DatapathKeeperOptions) {
     this.#options = options;
@@ -83,22 +83,22 @@ export class DatapathKeeper implements DatapathModel {
   }
 
   /** Marks the initial sync as complete, after which found items may be deleted. Idempotent. */
-  firstSyncOver(): void {
+  initialSyncDone(): void {
     this.#isSynced = true;
     this.#check();
   }
 
   /** Releases the found items whose inputs are complete. Checks again later until all inputs are complete. */
   #check(): void {
-    if (this.#datapath === undefined || this.#complete) return;
-    this.#timer?.cancel();
+    if (this.#datapath === undefined || this.#isComplete) return;
+    this.#checkTimer?.cancel();
     this.#releaseServices(this.#datapath);
     if (this.#isSynced) this.#waitsFor = this.#options.blockers();
     if (this.#waitsFor.length > 0) {
-      this.#timer = this.#options.clock.after(POLL_MS, () => this.#check());
+      this.#checkTimer = this.#options.clock.after(POLL_MS, () => this.#check());
       return;
     }
-    this.#complete = true;
+    this.#isComplete = true;
     this.#datapath.allowDeletes();
   }
 
@@ -138,7 +138,7 @@ export class DatapathKeeper implements DatapathModel {
       dryRun,
       parts,
       tables,
-      waitsFor: this.#complete ? [] : this.#waitsFor,
+      waitsFor: this.#isComplete ? [] : this.#waitsFor,
       failures: this.#failure === undefined ? failures : [this.#failure, ...failures],
     };
   }
@@ -169,8 +169,11 @@ export class DatapathKeeper implements DatapathModel {
   #repairLater(tookMs = 0): void {
     const { clock, options } = this.#options;
     if (options.dryRun || this.#datapath === undefined) return;
-    const pause = Math.min(Math.max(tookMs * PAUSE_FACTOR, REPAIR_MS.shortest), REPAIR_MS.longest);
-    this.#repairs = clock.after(pause, () => {
+    const pause = Math.min(
+      Math.max(tookMs * PAUSE_FACTOR, REPAIR_PAUSE_MS.shortest),
+      REPAIR_PAUSE_MS.longest,
+    );
+    this.#repairTimer = clock.after(pause, () => {
       const begun = clock.now();
       void this.#repairNow().finally(() => this.#repairLater(clock.now() - begun));
     });
@@ -193,8 +196,8 @@ export class DatapathKeeper implements DatapathModel {
   }
 
   #close(): void {
-    this.#timer?.cancel();
-    this.#repairs?.cancel();
+    this.#checkTimer?.cancel();
+    this.#repairTimer?.cancel();
     this.#datapath?.[Symbol.dispose]();
     this.#datapath = undefined;
   }

@@ -81,7 +81,7 @@ export class HistoryKeeper {
       waitsFor: () => [`reading ${this.#options.disk?.path}`],
       start: async () => {
         await this.history.open();
-        this.#report();
+        this.#reportDisk();
       },
       stop: () => this.history.close(),
     };
@@ -92,8 +92,8 @@ export class HistoryKeeper {
     this.history.start();
     this.#subscriptions.push(recordDocuments(this.history, this.#options));
     if (clusters !== undefined) {
-      for (const name of clusters.names) this.#note(clusters, name);
-      this.#subscriptions.push(clusters.onChange((name) => this.#note(clusters, name)));
+      for (const name of clusters.names) this.#noteState(clusters, name);
+      this.#subscriptions.push(clusters.onChange((name) => this.#noteState(clusters, name)));
     }
     if (kinds !== undefined) {
       const note = (name: string): void => {
@@ -137,7 +137,7 @@ export class HistoryKeeper {
   }
 
   /** Logs a failure of the disk once, and its end once. */
-  #report(): void {
+  #reportDisk(): void {
     const { disk, log } = this.#options;
     const failure = this.history.status().disk?.failure?.message;
     if (failure === this.#failure) return;
@@ -149,7 +149,7 @@ export class HistoryKeeper {
   #schedule(): void {
     this.#timer = this.#options.clock.after(CHECK_MS, () => {
       this.history.checkClock();
-      void this.history.flush().then(() => this.#report());
+      void this.history.flush().then(() => this.#reportDisk());
       this.#schedule();
     });
   }
@@ -190,7 +190,7 @@ export class HistoryKeeper {
   }
 
   /** Marks a change of the state of a cluster. */
-  #note(clusters: ReportedClusters, name: string): void {
+  #noteState(clusters: ReportedClusters, name: string): void {
     const status = clusters.statusOf(name);
     const before = this.#states.get(name);
     const seen = status === undefined ? 'left' : stateOf(status);

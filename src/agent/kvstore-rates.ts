@@ -8,13 +8,16 @@ const RATES = ['qps', 'bootstrapQps', 'maxInflight'] as const;
  * their next call on.
  */
 export class KvstoreRates {
-  readonly #now: { -readonly [Field in keyof RateLimitOptions]: RateLimitOptions[Field] };
-  /** The rates for remote etcds. The bootstrap rate applies to the local etcd only, as upstream (pkg/clustermesh, `makeEtcdOpts`). */
+  readonly #current: { -readonly [Field in keyof RateLimitOptions]: RateLimitOptions[Field] };
+  /**
+   * The rates for remote etcds. The bootstrap rate applies to the local etcd only, as in Cilium (pkg/clustermesh,
+   * `makeEtcdOpts`).
+   */
   readonly remote: RateLimitOptions;
 
   constructor(rates: RateLimitOptions | undefined) {
     const now = { ...rates };
-    this.#now = now;
+    this.#current = now;
     this.remote = {
       get qps() {
         return now.qps;
@@ -27,15 +30,15 @@ export class KvstoreRates {
 
   /** The rates for the local etcd. */
   get local(): RateLimitOptions {
-    return this.#now;
+    return this.#current;
   }
 
   /** Sets all rates. Missing ones get their defaults. Returns the changes: `etcd.qps 20 → 50`. */
   change(rates: RateLimitOptions): readonly string[] {
     const text = (rate: number | undefined): string => String(rate ?? 'default');
     return RATES.flatMap((name) => {
-      const [before, after] = [this.#now[name], rates[name]];
-      this.#now[name] = after;
+      const [before, after] = [this.#current[name], rates[name]];
+      this.#current[name] = after;
       return before === after ? [] : [`etcd.${name} ${text(before)} → ${text(after)}`];
     });
   }

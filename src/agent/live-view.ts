@@ -59,11 +59,11 @@ export class LiveView {
   readonly #terminal: Terminal;
   readonly #clock: Clock;
   readonly #coalesced = new Map<ChangeKind, CoalescedChanges>();
-  readonly #shown: number;
+  readonly #maxShown: number;
   #timer: Timer | undefined;
 
   constructor(views: EngineViews, terminal: Terminal, clock: Clock, options: LiveViewOptions = {}) {
-    this.#shown = options.all === true ? MAX_SHOWN_ALL : MAX_SHOWN;
+    this.#maxShown = options.all === true ? MAX_SHOWN_ALL : MAX_SHOWN;
     this.#views = views;
     this.#terminal = terminal;
     this.#clock = clock;
@@ -71,9 +71,10 @@ export class LiveView {
 
   /** Shows changes until the caller unsubscribes, which also shows the pending changes. */
   follow(): Unsubscribe {
-    let live = false;
+    // The replay of the current state is not shown.
+    let isLive = false;
     const onChange = (change: ChangeText): void => {
-      if (live) this.#coalesce(change);
+      if (isLive) this.#coalesce(change);
     };
     const { ipcache, services, nodes } = this.#views;
     const names = identityNames(this.#views);
@@ -90,7 +91,7 @@ export class LiveView {
         { replay: false },
       ),
     ];
-    live = true;
+    isLive = true;
     return unsubscribeOnce(() => {
       for (const unsubscribe of subscriptions) unsubscribe();
       this.flush();
@@ -123,7 +124,7 @@ export class LiveView {
     const coalesced = this.#coalesced.get(change.kind) ?? noChanges();
     this.#coalesced.set(change.kind, coalesced);
     coalesced.counts[change.sign]++;
-    if (coalesced.first.length < this.#shown) coalesced.first.push(change);
+    if (coalesced.first.length < this.#maxShown) coalesced.first.push(change);
     this.#timer ??= this.#clock.after(COALESCE_MS, () => this.flush());
   }
 

@@ -22,7 +22,7 @@ import type { Logger } from '../process/log.ts';
 import { remoteEtcdProblem, remoteEtcds } from '../process/remote-etcds.ts';
 import type { Step } from '../process/start-step.ts';
 import { RecordedMesh } from '../recording/recorded-mesh.ts';
-import { clusterStatuses, type Followed } from './agent-status.ts';
+import { clusterStatuses, type FollowedClusters } from './agent-status.ts';
 import { KvstoreRates } from './kvstore-rates.ts';
 import type { AgentOptions } from './options.ts';
 
@@ -35,7 +35,7 @@ export interface MeshFeedContext {
   readonly engines: Omit<MeshEngines, 'remoteNodeIdentities'>;
   readonly onReject: (rejection: Rejection) => void;
   /** Counts a rejection that is reported elsewhere. */
-  readonly count: (rejection: Rejection) => void;
+  readonly countRejection: (rejection: Rejection) => void;
 }
 
 /** Maximum time without progress while files are read. */
@@ -54,11 +54,11 @@ const PROGRESS_TIMEOUT_MS = { memory: 5_000, etcd: 180_000 };
  * Number of failures after which the start does not wait for a cluster. More than one for etcd, because one failure may be
  * transient.
  */
-const FAILURES = { memory: 1, etcd: 3 };
+const MAX_FAILURES = { memory: 1, etcd: 3 };
 
 /**
- * Maximum time without progress of a cluster that has failed. Without it, the third failure could take minutes: a silent server
- * fails after 10 s, and many unreachable clusters are retried in turn.
+ * Maximum time without progress of a cluster that has failed. Without this limit, the last of {@link MAX_FAILURES} could take
+ * minutes, because a silent server fails after 10 s, and unreachable clusters are retried in turn.
  */
 const FAILED_DEADLINE_MS = 60_000;
 
@@ -73,11 +73,11 @@ export class MeshFeed {
   #etcd: EtcdBackend | undefined;
   #etcdProblem: string | undefined;
   #localFailure: string | undefined;
-  #followed: Followed | undefined;
+  #followed: FollowedClusters | undefined;
   #folder: ConfigFollower | undefined;
   /** True if all clusters of the mesh have been added. */
   #isListed = false;
-  #synced = false;
+  #isInitialSyncDone = false;
 
   constructor(options: AgentOptions, context: MeshFeedContext) {
     this.#rates = new KvstoreRates(options.rateLimit);
@@ -87,7 +87,7 @@ export class MeshFeed {
   }
 
   /** The followed clusters; undefined before the step that follows them. */
-  get followed(): Followed | undefined {
+  get followed(): FollowedClusters | undefined {
     return this.#followed;
   }
 
@@ -153,7 +153,7 @@ export class MeshFeed {
   localSync(timeout: AbortSignal): Step {
     return {
       name: 'initial sync of the local cluster',
-      waitsFor: () => this.#missing(true),
+      waitsFor: () => this.#missing('local'),
       start: async ({ signal }) => {
         using either = new EitherSignal(signal, timeout);
         await this.#followed?.local.syncedWithin(this.#deadline(either.signal));
@@ -165,18 +165,18 @@ export class MeshFeed {
   remoteSync(timeout: AbortSignal): Step {
     return {
       name: 'initial sync of the remote clusters',
-      waitsFor: () => [...this.folderProblems(), ...this.#missing(false)],
+      waitsFor: () => [...this.folderProblems(), ...this.#missing('remote')],
       start: async ({ signal }) => {
         using either = new EitherSignal(signal, timeout);
-        await this.#folderListed(either.signal);
+        await this.#waitForFolder(either.signal);
         await this.#followed?.mesh.clustersSynced(this.#deadline(either.signal));
       },
     };
   }
 
   /** Ends the initial sync: the local etcd gets its usual request rate, and problems are reported individually from now on. */
-  synced(): void {
-    this.#synced = true;
+  endInitialSync(): void {
+    this.#isInitialSyncDone = true;
     this.#etcd?.bootstrapped();
   }
 
@@ -184,7 +184,7 @@ export class MeshFeed {
    * Returns true if the services of all remote clusters are known. Those of a cluster are known if it is complete, its services
    * have expired, or a checkpoint contains it (`isRestored`). Returns false before the clusters are followed.
    */
-  offersKnown(isRestored: (cluster: string) => boolean): boolean {
+  areOffersKnown(isRestored: (cluster: string) => boolean): boolean {
     if (this.#followed === undefined || !this.#isListed || this.folderProblems().length > 0) return false;
     const { mesh } = this.#followed;
     return mesh.names.every(
@@ -225,9 +225,9 @@ export class MeshFeed {
     return false;
   }
 
-  #missing(local: boolean): readonly string[] {
+  #missing(kind: 'local' | 'remote'): readonly string[] {
     const clusters = this.#followed === undefined ? [] : clusterStatuses(this.#followed);
-    return missingClusters(clusters.filter((cluster) => cluster.local === local));
+    return missingClusters(clusters.filter(({ local }) => local === (kind === 'local')));
   }
 
   #deadline(signal: AbortSignal): SyncDeadline {
@@ -236,13 +236,13 @@ export class MeshFeed {
     return {
       deadlineMs: PROGRESS_TIMEOUT_MS[kind],
       failedDeadlineMs: Math.min(PROGRESS_TIMEOUT_MS[kind], FAILED_DEADLINE_MS),
-      failures: FAILURES[kind],
+      failures: MAX_FAILURES[kind],
       signal,
     };
   }
 
   /** Waits until the folder of remote clusters has been read once, because its first read may fail. */
-  async #folderListed(signal: AbortSignal): Promise<void> {
+  async #waitForFolder(signal: AbortSignal): Promise<void> {
     if (this.#folder === undefined || this.#isListed) return;
     const listed = new AbortController();
     using either = new EitherSignal(signal, listed.signal);
@@ -337,12 +337,12 @@ export class MeshFeed {
   async #followFolder(path: string): Promise<void> {
     assert(this.#followed !== undefined, 'the clusters are followed');
     const { mesh } = this.#followed;
-    const { clock, random, gate, onReject, count } = this.#context;
+    const { clock, random, gate, onReject, countRejection: count } = this.#context;
     const source = remoteEtcds(path, { clock, random, gate, rateLimit: this.#rates.remote });
     const onProblem = (name: string, reason: string): void => {
       const problem = rejection('unusable-config', 'file', name, reason, `--clustermesh-config ${path}`);
       // Before the end of the initial sync, the problems are reported with the incomplete inputs.
-      if (this.#synced) onReject(problem);
+      if (this.#isInitialSyncDone) onReject(problem);
       else count(problem);
     };
     await readdir(path).catch((cause: unknown) => {

@@ -21,10 +21,11 @@ export function recordDocuments(
   history: History,
   { services, nodes }: { readonly services: ServiceCache; readonly nodes: NodeManager },
 ): Unsubscribe {
-  let live = false;
+  // The replay of the current state is no change.
+  let isLive = false;
   const nodeChanged = (old: Node | undefined, node: Node | undefined): void => {
     const name = (node ?? old)?.fullName;
-    if (!live || name === undefined) return;
+    if (!isLive || name === undefined) return;
     const source = (node ?? old)?.fields.source ?? '';
     history.recordDocument('node', name, source, {
       before: old && nodeFields(old),
@@ -34,7 +35,7 @@ export function recordDocuments(
   const subscriptions = [
     services.subscribe({
       onEvents: (events) => {
-        if (live) for (const event of events) recordService(history, services, event);
+        if (isLive) for (const event of events) recordService(history, services, event);
       },
     }),
     nodes.subscribe({
@@ -44,7 +45,7 @@ export function recordDocuments(
       nodeDelete: (node) => nodeChanged(node, undefined),
     }),
   ];
-  live = true;
+  isLive = true;
   return unsubscribeOnce(() => {
     for (const unsubscribe of subscriptions) unsubscribe();
   });

@@ -1,12 +1,12 @@
 import type { KnownIdentity } from '../api/read-model.ts';
 import type { Labels } from '../model/labels.ts';
-import type { Followed } from './agent-status.ts';
+import type { FollowedClusters } from './agent-status.ts';
 import type { KubernetesFollower } from './kubernetes-follower.ts';
 
 /** The sources of {@link ReportedIdentities}. Each is undefined before it is followed. */
 export interface IdentitySources {
   readonly clusterName: string;
-  readonly followed: () => Followed | undefined;
+  readonly followed: () => FollowedClusters | undefined;
   readonly kubernetes: () => KubernetesFollower | undefined;
 }
 
@@ -34,6 +34,7 @@ export class ReportedIdentities {
     return mesh?.names.find((name) => mesh.identitiesOf(name)?.lookupByID(identity) !== undefined);
   }
 
+  /** Yields all identities. An identity of the local kvstore hides the CiliumIdentity with the same number. */
   *entries(): Generator<KnownIdentity, void, void> {
     const { clusterName: cluster, followed, kubernetes } = this.#sources;
     const { local, mesh } = followed() ?? {};
@@ -47,7 +48,7 @@ export class ReportedIdentities {
     }
   }
 
-  /** Number of changes of {@link entries}. Never decreases. */
+  /** A number that changes with {@link entries}, and when a cluster joins or leaves. */
   get changes(): number {
     const { followed, kubernetes } = this.#sources;
     const { local, mesh } = followed() ?? {};

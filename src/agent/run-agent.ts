@@ -31,7 +31,7 @@ export interface AgentSettings extends ReloadedSettings {
 interface RunningAgent {
   readonly agent: Agent;
   readonly api: AgentApi;
-  /** True if all sources were complete; false if some stalled. */
+  /** True if all sources were complete at the end of the initial sync. */
   readonly complete: boolean;
   readonly reloads: Reloads<AgentSettings> | undefined;
 }
@@ -81,7 +81,7 @@ export function printState(
   });
 }
 
-/** An answer. `complete` is true if all sources were complete. */
+/** An answer; `complete` is true if all sources were complete. */
 export interface LoadedSource<T> {
   readonly answer: T;
   readonly complete: boolean;
@@ -124,11 +124,11 @@ export async function followMesh(
   await withAgent(options, run, context, async ({ agent, api, reloads }) => {
     const live = quiet ? undefined : new LiveView(agent, terminal, systemClock, { all });
     const print = (text: string): void => (live === undefined ? log.info(text) : live.print(text));
-    const reached = reachedLines(api);
-    if (live === undefined) for (const line of reached) log.info(line);
+    const addresses = addressLines(api);
+    if (live === undefined) for (const line of addresses) log.info(line);
     else {
       showState(agent, agent.status(), terminal);
-      for (const line of [...reached, 'Changes follow; Ctrl-C stops.'])
+      for (const line of [...addresses, 'Changes follow; Ctrl-C stops.'])
         terminal.line(terminal.paint('faint', line));
     }
     using _following = live?.follow();
@@ -150,7 +150,7 @@ export async function followMesh(
   });
 }
 
-function reachedLines({ socket, url, hasPage }: AgentApi): readonly string[] {
+function addressLines({ socket, url, hasPage }: AgentApi): readonly string[] {
   return [
     ...(socket === undefined ? [] : [`Status: dpcache status --socket ${socket}`]),
     ...(url === undefined || !hasPage ? [] : [`Page: ${url}/`]),

@@ -339,7 +339,7 @@ class OperatorProcess implements ServedProcess {
                 leaseSeconds,
                 witnessLeases: true,
                 gate: this.#gate,
-                ...this.#fence(),
+                ...this.#leaseFence(),
               });
       },
       stop: () => this.#kvstore?.close({ keepLeases: true }), // the next operator reuses the keys
@@ -347,10 +347,10 @@ class OperatorProcess implements ServedProcess {
   }
 
   /**
-   * Returns the options by which the kvstore client rejects writes without a valid Lease. A process that continues after a
-   * suspension must not overwrite the keys of the next leader.
+   * Returns the options that make the kvstore client reject writes without a valid Lease, because a process that continues
+   * after a suspension must not overwrite the keys of the next leader.
    */
-  #fence(): Pick<ReachContext, 'mayWrite' | 'writeTimeoutMs'> {
+  #leaseFence(): Pick<ReachContext, 'mayWrite' | 'writeTimeoutMs'> {
     const { leaseMs, renewDeadlineMs } = this.#options.electionTimes;
     if (!this.#hasElection) return {};
     return {
@@ -455,7 +455,7 @@ class OperatorProcess implements ServedProcess {
     }
   }
 
-  #remotes(): ConfigSource | undefined {
+  #remoteConfigs(): ConfigSource | undefined {
     const { clustermeshConfig: path, rateLimit } = this.#options;
     const { clock, random } = this.#context;
     return path === undefined ? undefined : remoteEtcds(path, { clock, random, gate: this.#gate, rateLimit });
@@ -475,7 +475,7 @@ class OperatorProcess implements ServedProcess {
     try {
       return operatorDuties({
         ...this.#options,
-        remotes: this.#remotes(),
+        remotes: this.#remoteConfigs(),
         kubernetes,
         clock,
         random,

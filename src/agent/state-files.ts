@@ -18,10 +18,13 @@ async function readFrom(handle: FileHandle, into: Uint8Array, position: number):
   return length;
 }
 
-/** Buffers of one call: `IOV_MAX` of Linux. */
+/** Maximum number of buffers of one call: `IOV_MAX` of Linux. */
 const MAX_PARTS = 1024;
 
-/** Returns the number of bytes that were read: fewer than the buffers have room for if the file ends, or a read was interrupted. */
+/**
+ * Returns the number of bytes that were read. The buffers are not filled if the file ends, or if a read was
+ * interrupted.
+ */
 async function readPartsFrom(
   handle: FileHandle,
   into: readonly Uint8Array[],

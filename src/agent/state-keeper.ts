@@ -32,7 +32,7 @@ export interface StateKeeperOptions {
   readonly onReject: (rejection: Rejection) => void;
   /** Returns the identities that sources provide. */
   readonly identities: () => Iterable<KnownIdentity>;
-  /** Returns the number of changes of identities. Never decreases. */
+  /** Returns a number that changes with the identities. */
   readonly identityChanges: () => number;
 }
 
@@ -69,7 +69,7 @@ export class StateKeeper {
         };
         return checkpointSections(engines, this.#identities(), header);
       },
-      state: () => this.#state(),
+      state: () => this.#stateVersion(),
       onChange: (failure) => {
         if (failure === undefined) log.warn(`--state-dir ${path}: writing checkpoints works again`);
         else
@@ -85,28 +85,28 @@ export class StateKeeper {
    * checkpoint. The start fails with `InputError` if another process uses the folder.
    */
   step(): Step {
-    let complete = false;
+    let isRestored = false;
     return {
       name: 'checkpoint',
       progressTimeoutMs: READ_MS,
       onTimeout: 'continue',
       // Only the write of the last checkpoint may take long. A read that blocks is abandoned like any other step.
       get stopMs() {
-        return complete ? WRITE_MS : STOP_MS;
+        return isRestored ? WRITE_MS : STOP_MS;
       },
       waitsFor: () => [`reading --state-dir ${this.#options.path}`],
       start: async ({ signal, progress }) => {
         await this.#lock.acquire();
         const outcome = await this.#restoration.read(signal, progress);
-        this.#log(outcome);
-        if (outcome.kind !== 'restored' && outcome.kind !== 'interrupted') await this.#import();
+        this.#logOutcome(outcome);
+        if (outcome.kind !== 'restored' && outcome.kind !== 'interrupted') await this.#importCiliumState();
         // After an interrupted restore, the engines contain only a part of the checkpoint, so a new one would lose the rest.
         if (outcome.kind === 'interrupted') return;
-        complete = true;
+        isRestored = true;
         this.#checkpointer.start();
       },
       stop: async () => {
-        if (complete) await this.#checkpointer.stop();
+        if (isRestored) await this.#checkpointer.stop();
         await this.#lock.release();
       },
     };
@@ -182,7 +182,8 @@ export class StateKeeper {
     for (const known of this.#restoration.identities()) if (!reported.has(known.identity)) yield known;
   }
 
-  #state(): string {
+  /** Returns a text that changes with the state, so that an unchanged state is not written again. */
+  #stateVersion(): string {
     const { engines, identityChanges } = this.#options;
     const { ipcache, nodes, services } = engines;
     const awaited = this.clusters.join(' ');
@@ -190,7 +191,7 @@ export class StateKeeper {
   }
 
   /** Imports the state of a Cilium agent. A failure is logged, and the agent starts without this state (AGENT 14, 21). */
-  async #import(): Promise<void> {
+  async #importCiliumState(): Promise<void> {
     const { importFrom, clusterName, nodeName, log, onReject } = this.#options;
     if (importFrom === undefined) return;
     const option = `--import-cilium-state ${importFrom}`;
@@ -208,7 +209,7 @@ export class StateKeeper {
     }
   }
 
-  #log(outcome: RestoreOutcome): void {
+  #logOutcome(outcome: RestoreOutcome): void {
     const { log, path } = this.#options;
     const where = `--state-dir ${path}`;
     if (outcome.kind === 'restored') {

@@ -11,7 +11,7 @@ export function clusterStateText({ state, ready, connected, knownAt, missing }: 
 }
 
 /** Returns {@link clusterStateText} followed by the last failure, if any. */
-export function troubleText(cluster: ClusterDocument): string {
+export function problemText(cluster: ClusterDocument): string {
   const reason = cluster.lastFailure === undefined ? '' : `: ${cluster.lastFailure}`;
   return `${clusterStateText(cluster)}${reason}`;
 }
@@ -20,7 +20,7 @@ export function troubleText(cluster: ClusterDocument): string {
 export function missingClusters(clusters: readonly ClusterDocument[]): readonly string[] {
   return clusters
     .filter(({ ready }) => !ready)
-    .map((cluster) => `cluster ${cluster.name} is incomplete: ${troubleText(cluster)}`);
+    .map((cluster) => `cluster ${cluster.name} is incomplete: ${problemText(cluster)}`);
 }
 
 /** Clusters that a line of the log names. */
@@ -33,5 +33,5 @@ export function manyMissingText(clusters: readonly ClusterDocument[]): string | 
   if (first === undefined || missing.length <= MAX_NAMED) return undefined;
   const named = missing.slice(0, MAX_NAMED).map(({ name }) => name);
   const others = missing.length - MAX_NAMED;
-  return `${missing.length} of ${clusters.length} clusters are incomplete: ${named.join(', ')} and ${others} more; ${first.name}: ${troubleText(first)}; see "dpcache clustermesh status"`;
+  return `${missing.length} of ${clusters.length} clusters are incomplete: ${named.join(', ')} and ${others} more; ${first.name}: ${problemText(first)}; see "dpcache clustermesh status"`;
 }

@@ -13,8 +13,8 @@ import type { KvstoreBackend } from '../kvstore/session/backend.ts';
 
 const BROKEN_LINK: ConfigFile = { kind: 'unusable', reason: 'broken symbolic link' };
 
-/** The keys that identify an etcd configuration. */
-const ENDPOINTS = ['endpoints', '"endpoints"', "'endpoints'"];
+/** Spellings of the key that identifies an etcd configuration. */
+const ENDPOINTS_KEYS = ['endpoints', '"endpoints"', "'endpoints'"];
 
 /** Returns true if a line begins with `endpoints:`. Linear in the text, whatever its contents. */
 function hasEndpoints(text: string): boolean {
@@ -22,7 +22,7 @@ function hasEndpoints(text: string): boolean {
     const newline = text.indexOf('\n', from);
     const end = newline < 0 ? text.length : newline;
     const colon = text.slice(from, end).indexOf(':');
-    if (colon >= 0 && ENDPOINTS.includes(text.slice(from, from + colon).trim())) return true;
+    if (colon >= 0 && ENDPOINTS_KEYS.includes(text.slice(from, from + colon).trim())) return true;
     from = end + 1;
   }
   return false;
@@ -84,7 +84,7 @@ export class ConfigFolder implements ConfigSource {
   }
 
   async list(): Promise<ConfigListing> {
-    this.#arm();
+    this.#startWatcher();
     const names = (await readdir(this.#path)).filter((name) => !name.startsWith('..')).sort();
     const read = readingOnce();
     const known = new Map<string, KnownConfig>();
@@ -97,24 +97,24 @@ export class ConfigFolder implements ConfigSource {
 
   watch(onChange: () => void): Unsubscribe {
     this.#onChange = onChange;
-    this.#arm();
+    this.#startWatcher();
     return unsubscribeOnce(() => {
       this.#onChange = undefined;
-      this.#disarm();
+      this.#stopWatcher();
     });
   }
 
   /** Starts the watcher unless it runs. If the folder does not exist, the next listing tries again. */
-  #arm(): void {
+  #startWatcher(): void {
     if (this.#watcher !== undefined || this.#onChange === undefined) return;
     try {
       const watcher = watch(this.#path, { persistent: false }, (event, name) => {
         // The folder itself was moved or deleted, so this watcher receives no further events.
-        if (event === 'rename' && name === basename(this.#path)) this.#disarm();
+        if (event === 'rename' && name === basename(this.#path)) this.#stopWatcher();
         this.#onChange?.();
       });
       watcher.on('error', () => {
-        this.#disarm();
+        this.#stopWatcher();
         this.#onChange?.();
       });
       this.#watcher = watcher;
@@ -123,7 +123,7 @@ export class ConfigFolder implements ConfigSource {
     }
   }
 
-  #disarm(): void {
+  #stopWatcher(): void {
     this.#watcher?.close();
     this.#watcher = undefined;
   }

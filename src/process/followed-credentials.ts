@@ -14,7 +14,7 @@ const INTERVAL_MS = 10_000;
 const RETRY_MS = 1_000;
 
 /** Context of {@link followCredentials}. */
-export interface FollowCredentials {
+export interface FollowCredentialsContext {
   /** Reads all credentials. Rejects if one cannot be read. */
   readonly read: () => Promise<TCPCredentials>;
   /** Replaces the credentials in use. If they cannot be used, throws and replaces nothing. */
@@ -33,7 +33,7 @@ export interface FollowCredentials {
  */
 export async function followCredentials(
   { token, tls }: TCPCredentials,
-  { read, renew, onFailure, log, clock, signal }: FollowCredentials,
+  { read, renew, onFailure, log, clock, signal }: FollowCredentialsContext,
 ): Promise<void> {
   let current = JSON.stringify({ token, tls });
   let failures = 0;

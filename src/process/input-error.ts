@@ -1,4 +1,5 @@
 import { messageOf } from '../base/failure.ts';
+
 /** Thrown if an input cannot be used: a file does not exist, may not be read, or has invalid contents. */
 export class InputError extends Error {
   override readonly name = 'InputError';

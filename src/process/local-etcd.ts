@@ -44,8 +44,8 @@ export async function openLocalEtcd(
 }
 
 /**
- * Returns the id of a cluster from its kvstore; 0 if there is none or it is invalid. Retries until the kvstore answers or the
- * signal fires.
+ * Returns the id of a cluster from its kvstore; 0 if there is none, if it is invalid, or if the signal fires. Retries until the
+ * kvstore answers.
  */
 export async function readClusterID(
   backend: KvstoreBackend,

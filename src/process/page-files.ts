@@ -10,14 +10,14 @@ const FILES = [
 ] as const;
 
 /** Returns the folder of the built page: beside the built agent, or the last build if the agent runs from its sources. */
-function folder(): URL {
+function pageFolder(): URL {
   const beside = new URL('../ui/', import.meta.url);
   return existsSync(new URL('page.js', beside)) ? beside : new URL('../../dist/ui/', import.meta.url);
 }
 
 /** Returns the files of the page. Throws `InputError` if it has not been built. */
 export function readPage(): Promise<readonly UIFile[]> {
-  const from = folder();
+  const from = pageFolder();
   return Promise.all(
     FILES.map(async ([name, type]) => {
       const path = new URL(name, from);

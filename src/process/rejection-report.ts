@@ -58,13 +58,13 @@ export class RejectionReport {
   }
 
   #report({ reason, message, ...rejection }: Rejection): void {
-    const level = this.#countOf(reason) <= MAX_WARNINGS ? 'warn' : 'debug';
+    const level = this.#countInPeriod(reason) <= MAX_WARNINGS ? 'warn' : 'debug';
     this.#log[level]({ rejection: { reason, message, ...rejection } }, `rejected (${reason}) ${message}`);
     if (level === 'debug') this.#timer ??= this.#clock.after(PERIOD_MS, () => this.flush());
   }
 
   /** Counts a rejection. Returns the number of rejections of that reason in this period. */
-  #countOf(reason: string): number {
+  #countInPeriod(reason: string): number {
     const now = this.#clock.now();
     const known = this.#periods.get(reason);
     const period = known === undefined || this.#isOver(known, now) ? { since: now, count: 0 } : known;

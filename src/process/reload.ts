@@ -26,15 +26,15 @@ export class Reloads<S extends ReloadedSettings> {
   readonly #context: RunContext;
   readonly #unsubscribe: Unsubscribe;
   #reload: (() => Promise<void>) | undefined;
-  #requested = false;
-  #reloading = false;
+  #isRequested = false;
+  #isReloading = false;
 
   /** Subscribes to requests. Earlier ones are handled after {@link Reloads.begin}. */
   constructor(source: ReloadSource<S>, context: RunContext) {
     this.#source = source;
     this.#context = context;
     this.#unsubscribe = source.subscribe(() => {
-      this.#requested = true;
+      this.#isRequested = true;
       void this.#run();
     });
   }
@@ -63,14 +63,14 @@ export class Reloads<S extends ReloadedSettings> {
   }
 
   async #run(): Promise<void> {
-    if (this.#reloading) return;
-    this.#reloading = true;
-    while (this.#requested && this.#reload !== undefined) {
-      this.#requested = false;
+    if (this.#isReloading) return;
+    this.#isReloading = true;
+    while (this.#isRequested && this.#reload !== undefined) {
+      this.#isRequested = false;
       await this.#reload().catch((error: unknown) => {
         this.#context.log.error(`cannot reload settings: ${messageOf(error)}`);
       });
     }
-    this.#reloading = false;
+    this.#isReloading = false;
   }
 }

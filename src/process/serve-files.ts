@@ -25,11 +25,11 @@ export interface ServeSource {
 }
 
 /** Maximum size of a file. A chain of certificates has about 10 kB. */
-const MAX_BYTES = 65_536;
+const MAX_FILE_BYTES = 65_536;
 
-async function read(option: string, path: string | undefined): Promise<string | undefined> {
+async function readOptionFile(option: string, path: string | undefined): Promise<string | undefined> {
   if (path === undefined) return undefined;
-  const { bytes, isWhole } = await readFileHead(path, MAX_BYTES).catch((cause: unknown) => {
+  const { bytes, isWhole } = await readFileHead(path, MAX_FILE_BYTES).catch((cause: unknown) => {
     throw unreadable(option, path, cause);
   });
   if (!isWhole) throw new InputError(`${option} ${path}: the file is larger than 64 KiB`);
@@ -38,10 +38,10 @@ async function read(option: string, path: string | undefined): Promise<string | 
 
 /** Reads the files of `--listen-…`. Throws `InputError` if one cannot be read or is invalid. */
 async function readCredentials(files: ServeSource['files']): Promise<TCPCredentials> {
-  const token = (await read('--listen-token', files.token))?.trim();
-  const cert = await read('--listen-cert', files.cert);
-  const key = await read('--listen-key', files.key);
-  const clientCA = await read('--listen-client-ca', files.clientCA);
+  const token = (await readOptionFile('--listen-token', files.token))?.trim();
+  const cert = await readOptionFile('--listen-cert', files.cert);
+  const key = await readOptionFile('--listen-key', files.key);
+  const clientCA = await readOptionFile('--listen-client-ca', files.clientCA);
   if (token === '') throw new InputError(`--listen-token ${files.token}: the file is empty`);
   if (cert === undefined || key === undefined) return { token };
   check(`--listen-cert ${files.cert}, --listen-key ${files.key}`, () => createSecureContext({ cert, key }));

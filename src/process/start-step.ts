@@ -45,10 +45,10 @@ export interface StepsContext {
 }
 
 /**
- * Time without progress after which a step is logged, once. Upstream uses the same time for a slow status probe (pkg/status).
+ * Time without progress after which a step is logged, once. Cilium uses the same time for a slow status probe (pkg/status).
  */
 const SLOW_MS = 15_000;
-/** If a timer fires this much too late, the process was suspended, and the delay is not counted as time without progress. */
+/** If a timer fires later than this delay, the process was suspended, and the delay is no time without progress. */
 const STALL_MS = 1_000;
 /** Maximum duration of stopping. All steps except a hanging one stop in milliseconds. Kubernetes kills a container after 30 s. */
 export const STOP_MS = 5_000;
@@ -63,7 +63,7 @@ export class StartStep {
   #progressAt = 0;
   #endedAt: number | undefined;
   #failure: string | undefined;
-  #reported = false;
+  #isReported = false;
   #timer: Timer | undefined;
   #settled: Promise<unknown> = Promise.resolve();
 
@@ -83,20 +83,20 @@ export class StartStep {
   status(): StepDocument {
     const now = this.#context.clock.now();
     const state = this.#state;
-    const lasts = state === 'running' || state === 'overdue';
+    const isOpen = state === 'running' || state === 'overdue';
     return {
       name: this.#step.name,
       state,
       ms: state === 'pending' ? undefined : Math.round((this.#endedAt ?? now) - this.#begunAt),
-      idleMs: lasts ? Math.round(now - this.#progressAt) : undefined,
-      waitsFor: lasts ? [...(this.#step.waitsFor?.() ?? [])] : [],
+      idleMs: isOpen ? Math.round(now - this.#progressAt) : undefined,
+      waitsFor: isOpen ? [...(this.#step.waitsFor?.() ?? [])] : [],
       failure: this.#failure,
     };
   }
 
   /**
-   * Starts the step. Resolves when it is done or the start continues without it; to false if it was interrupted. Rejects if the
-   * start fails.
+   * Starts the step. Resolves to true when the step is done or the start continues without it, to false if the step was
+   * interrupted. Rejects if the start fails.
    */
   begin(interrupt: AbortSignal): Promise<boolean> {
     // Not disposed of, because the step may keep the signal.
@@ -175,21 +175,21 @@ export class StartStep {
     this.#end('done');
     const { name, ms } = this.status();
     // The end of a problem has the same log level as its beginning.
-    this.#context.log[this.#reported ? 'warn' : 'info']({ step: name }, `${name}: done after ${ms} ms`);
+    this.#context.log[this.#isReported ? 'warn' : 'info']({ step: name }, `${name}: done after ${ms} ms`);
   }
 
   #failed(error: unknown): void {
     if (!this.#isOpen()) return;
-    const late = this.#state === 'overdue';
+    const wasOverdue = this.#state === 'overdue';
     this.#end('failed', messageOf(error));
-    if (late) this.#context.log.error({ err: error, step: this.name }, `${this.name} failed`);
+    if (wasOverdue) this.#context.log.error({ err: error, step: this.name }, `${this.name} failed`);
   }
 
   /** Schedules the next check: when the step would be slow, or its time without progress would be over. */
   #watch(resolve: () => void, reject: (error: unknown) => void): void {
     const { clock } = this.#context;
     const { progressTimeoutMs = Number.POSITIVE_INFINITY } = this.#step;
-    const waitMs = this.#reported ? progressTimeoutMs : Math.min(progressTimeoutMs, SLOW_MS);
+    const waitMs = this.#isReported ? progressTimeoutMs : Math.min(progressTimeoutMs, SLOW_MS);
     if (waitMs === Number.POSITIVE_INFINITY) return;
     const at = this.#progressAt + waitMs;
     this.#timer = clock.after(at - clock.now(), () => {
@@ -198,14 +198,14 @@ export class StartStep {
       const idleMs = now - this.#progressAt;
       if (idleMs >= progressTimeoutMs) this.#giveUp(resolve, reject);
       else {
-        if (idleMs >= SLOW_MS && !this.#reported) this.#reportSlow();
+        if (idleMs >= SLOW_MS && !this.#isReported) this.#reportSlow();
         this.#watch(resolve, reject);
       }
     });
   }
 
   #reportSlow(): void {
-    this.#reported = true;
+    this.#isReported = true;
     this.#context.log.warn({ step: this.name }, stalledText(this.status()));
   }
 
@@ -213,7 +213,7 @@ export class StartStep {
     const reason = stalledText(this.status());
     if (this.#step.onTimeout === 'continue') {
       this.#state = 'overdue';
-      this.#reported = true;
+      this.#isReported = true;
       this.#context.log.warn({ step: this.name }, `${reason}; the start continues without it`);
       resolve();
       return;

@@ -29,8 +29,8 @@ export class Startup {
     const { signal: interrupt } = new EitherSignal(signal, this.#interrupt.signal);
     for (const stage of this.#stages) {
       if (interrupt.aborted) return false;
-      const begun = await Promise.all(stage.map((step) => step.begin(interrupt)));
-      if (begun.includes(false)) return false;
+      const results = await Promise.all(stage.map((step) => step.begin(interrupt)));
+      if (results.includes(false)) return false;
     }
     return true;
   }

@@ -1,9 +1,8 @@
 import { isObject } from '../net/fields.ts';
 
 /**
- * Removes the secrets of a field of a JSON document, as a replacer of `JSON.stringify`. Fields are cleaned before they are quoted,
- * so the document
- * stays valid.
+ * Removes the secrets of a field of a JSON document, as a replacer of `JSON.stringify`. Fields are cleaned before they are
+ * quoted, so the document stays valid.
  */
 export function cleanField(name: string, value: unknown): unknown {
   if (typeof value === 'string') return SECRET_NAME.test(name) ? REMOVED : withoutSecrets(value);
@@ -16,18 +15,18 @@ export function cleanField(name: string, value: unknown): unknown {
 
 const REMOVED = '[removed]';
 
-const WORDS =
+const SECRET_WORDS =
   'pass(?:word|wd|phrase)|pwd|token|secret|(?:api|access|private|client|pre[-_]?shared)[-_]?key|authorization|cookie|signature';
 // The path of a file is no secret.
-const NAMES = `(?:${WORDS})(?![\\w-]{0,40}file\\b)`;
-const NAME = `[\\w-]{0,40}${NAMES}[\\w-]{0,40}`;
+const SECRET_PART = `(?:${SECRET_WORDS})(?![\\w-]{0,40}file\\b)`;
+const WHOLE_NAME = `[\\w-]{0,40}${SECRET_PART}[\\w-]{0,40}`;
 /** A value: quoted within a quoted text, quoted, or one word. The end of the quotes may be cut. */
 const VALUE = `(?:\\\\{1,8}"[^"\\n]*"?|"(?:[^"\\\\\\n]|\\\\.)*"?|'[^'\\n]*'?|[^\\s,;&}"']+)`;
 /** Begins a line that may be quoted or an item of a list. */
 const LINE = '^[ \\t-]{0,200}["\']?';
 
-const SECRET_NAME = new RegExp(NAMES, 'i');
-const SECRET_OBJECT = new RegExp(`^(?:${WORDS})s?$`, 'i');
+const SECRET_NAME = new RegExp(SECRET_PART, 'i');
+const SECRET_OBJECT = new RegExp(`^(?:${SECRET_WORDS})s?$`, 'i');
 
 /** Possible secrets, and their replacements. Repetitions of words are bounded, so that the cost is linear in the text. */
 const SECRETS: readonly (readonly [RegExp, string])[] = [
@@ -45,19 +44,19 @@ const SECRETS: readonly (readonly [RegExp, string])[] = [
   [/((?:authorization|cookie)["']?[ \t]*[:=][ \t]*)(?!["'\\])[^\n"']+/gi, `$1${REMOVED}`],
   // YAML: a text of several lines, and the rest of a line.
   [
-    new RegExp(`(${LINE}${NAME}["']?[ \\t]*:)[ \\t]*[|>][-+\\d]{0,2}[ \\t]*(?:\\n[ \\t].*)+`, 'gim'),
+    new RegExp(`(${LINE}${WHOLE_NAME}["']?[ \\t]*:)[ \\t]*[|>][-+\\d]{0,2}[ \\t]*(?:\\n[ \\t].*)+`, 'gim'),
     `$1 ${REMOVED}`,
   ],
-  [new RegExp(`(${LINE}${NAME}["']?[ \\t]*:[ \\t]+)(?!["'\\\\{[])\\S.*$`, 'gim'), `$1${REMOVED}`],
+  [new RegExp(`(${LINE}${WHOLE_NAME}["']?[ \\t]*:[ \\t]+)(?!["'\\\\{[])\\S.*$`, 'gim'), `$1${REMOVED}`],
   // A variable as two fields.
   [
-    new RegExp(`(name["']?\\s*:\\s*["']?${NAME}["']?\\s*,?\\s*["']?value["']?\\s*:\\s*)${VALUE}`, 'gi'),
+    new RegExp(`(name["']?\\s*:\\s*["']?${WHOLE_NAME}["']?\\s*,?\\s*["']?value["']?\\s*:\\s*)${VALUE}`, 'gi'),
     `$1"${REMOVED}"`,
   ],
   // An option or a name and its value, as words or as items of a list.
-  [new RegExp(`(--${NAME}[ \\t]+)${VALUE}`, 'gi'), `$1${REMOVED}`],
-  [new RegExp(`(["']${NAME}["']\\s*,\\s*)${VALUE}`, 'gi'), `$1"${REMOVED}"`],
-  [new RegExp(`(${NAME}(?:\\\\{0,8}["'])?\\s*[:=]\\s*)${VALUE}`, 'gi'), `$1"${REMOVED}"`],
+  [new RegExp(`(--${WHOLE_NAME}[ \\t]+)${VALUE}`, 'gi'), `$1${REMOVED}`],
+  [new RegExp(`(["']${WHOLE_NAME}["']\\s*,\\s*)${VALUE}`, 'gi'), `$1"${REMOVED}"`],
+  [new RegExp(`(${WHOLE_NAME}(?:\\\\{0,8}["'])?\\s*[:=]\\s*)${VALUE}`, 'gi'), `$1"${REMOVED}"`],
 ];
 
 /**

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { clusterDetail, clusterMetrics, type Followed } from '../../src/agent/agent-status.ts';
+import { clusterDetail, clusterMetrics, type FollowedClusters } from '../../src/agent/agent-status.ts';
 import { IdentityResolver } from '../../src/clustermesh/identity-resolver.ts';
 import { newCluster, OWN, write, writeIP } from '../clustermesh/support/mesh-world.ts';
 import { agent, agentForEachTest, clock } from '../clustermesh/support/set-up.ts';
@@ -33,7 +33,7 @@ it('shows the progress of each store of a cluster, and its configuration', async
   await agent.add('a', server);
   await agent.mesh.add('b', () => Promise.reject(new Error('no such certificate')));
   await settle(8);
-  const followed: Followed = {
+  const followed: FollowedClusters = {
     local: own,
     localID: 9,
     mesh: agent.mesh,

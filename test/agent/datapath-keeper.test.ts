@@ -55,8 +55,8 @@ it('a datapath tests every second whether all inputs are complete, also if the f
   };
   const keeper = keeperOf(clock, { blockers });
   await started(keeper);
-  keeper.firstSyncOver();
-  keeper.firstSyncOver();
+  keeper.initialSyncDone();
+  keeper.initialSyncDone();
   looks = 0;
   for (let second = 0; second < 3; second++) clock.advance(1_000);
   expect(looks).toBe(3);
@@ -149,7 +149,7 @@ it('a datapath receives which services are complete, again when that changes, un
   let inputs: ServiceInputs = NOTHING_KNOWN;
   const keeper = keeperOf(clock, { blockers: () => ['a cluster'], serviceInputs: () => inputs });
   await started(keeper);
-  keeper.firstSyncOver();
+  keeper.initialSyncDone();
   received.length = 0;
   const isComplete = { ...NOTHING_KNOWN, isLocalComplete: true };
   inputs = isComplete;

@@ -60,8 +60,11 @@ function openSSLReason(error: unknown): string | undefined {
     : undefined;
 }
 
-/** Returns the check for an error. `otherwise` and `ifLate` are remedies: without a more specific one, and without an answer. */
-function failureOf(
+/**
+ * Returns the check for an error. `ifLate` is the remedy if no answer arrived, `otherwise` that for errors without
+ * one of their own.
+ */
+function failedCheck(
   step: Check['step'],
   subject: string,
   error: unknown,
@@ -130,7 +133,7 @@ export function isPassed({ status }: Check): boolean {
   return status !== 'failed';
 }
 
-interface Place {
+interface HostAndPort {
   readonly host: string;
   readonly port: number;
 }
@@ -140,23 +143,28 @@ async function checkName(host: string): Promise<Check> {
     const found = await withinLimit(lookup(host, { all: true }));
     return { step: 'dns', subject: host, status: 'ok', text: found.map(({ address }) => address).join(', ') };
   } catch (error) {
-    return failureOf('dns', host, error, 'check the DNS server of this host');
+    return failedCheck('dns', host, error, 'check the DNS server of this host');
   }
 }
 
-async function checkTCP(subject: string, place: Place): Promise<Check> {
+async function checkTCP(subject: string, place: HostAndPort): Promise<Check> {
   const socket = connect(place);
   try {
     await once(socket, 'connect', { signal: AbortSignal.timeout(CHECK_TIMEOUT_MS) });
     return { step: 'tcp', subject, status: 'ok', text: `connected to ${socket.remoteAddress}` };
   } catch (error) {
-    return failureOf('tcp', subject, error, CHECK_FIREWALL);
+    return failedCheck('tcp', subject, error, CHECK_FIREWALL);
   } finally {
     close(socket);
   }
 }
 
-async function checkTLS(subject: string, { host, port }: Place, tls: EtcdTLS, now: number): Promise<Check> {
+async function checkTLS(
+  subject: string,
+  { host, port }: HostAndPort,
+  tls: EtcdTLS,
+  now: number,
+): Promise<Check> {
   const socket = connectTLS({
     ...tlsOptions(host, tls),
     port,
@@ -175,7 +183,7 @@ async function checkTLS(subject: string, { host, port }: Place, tls: EtcdTLS, no
     await Promise.race([once(socket, 'data', { signal }), closed]);
     return check;
   } catch (error) {
-    return failureOf('tls', subject, error, CHECK_CLIENT, CHECK_PORT);
+    return failedCheck('tls', subject, error, CHECK_CLIENT, CHECK_PORT);
   } finally {
     close(socket);
   }

@@ -41,7 +41,7 @@ export interface CheckContext {
   readonly signal: AbortSignal;
 }
 
-/** Two missed heartbeats. */
+/** Age of a heartbeat that has been missed twice. */
 const STALE_MS: number = 2 * HEARTBEAT_INTERVAL_MS;
 
 const CHECK_SERVER = 'check that the endpoint is an etcd, that it has a quorum, and its log';
@@ -49,14 +49,14 @@ const CHECK_WRITER = 'check that the clustermesh-apiserver or the operator of th
 
 /**
  * Returns the checks of the etcd behind endpoints that were reached: user, cluster id, heartbeat, cluster-config, canaries, and
- * the right to read each prefix that an agent reads. Only reads; no list has values, and none more than one key.
+ * the right to read each prefix that an agent reads. Writes nothing. Each list has at most one key, without its value.
  */
 export async function checkKvstore(
   cluster: CheckedCluster,
   endpoints: readonly string[],
   context: CheckContext,
 ): Promise<readonly Check[]> {
-  const readers = endpoints.map((endpoint) => new Reader(cluster.config, endpoint, context));
+  const readers = endpoints.map((endpoint) => new EndpointReader(cluster.config, endpoint, context));
   try {
     const logins = await Promise.all(readers.map((reader) => checkLogin(cluster, reader)));
     const checks = logins.map(({ check }) => check);
@@ -73,7 +73,7 @@ export async function checkKvstore(
 }
 
 /** Reads from one endpoint, within the time limit of a check. */
-class Reader {
+class EndpointReader {
   readonly endpoint: string;
   readonly #transport: EtcdTransport;
   readonly #signal: AbortSignal;
@@ -88,7 +88,10 @@ class Reader {
   }
 
   /** Returns the answer, or the error of the kvstore. */
-  async read(range: KeyRange, keysOnly = false): Promise<RangeResponse | KvstoreError> {
+  async read(
+    range: KeyRange,
+    { keysOnly }: { readonly keysOnly: boolean } = { keysOnly: false },
+  ): Promise<RangeResponse | KvstoreError> {
     const limits = { signal: this.#signal, deadlineMs: CHECK_TIMEOUT_MS };
     try {
       return await this.#transport.range({ ...range, limit: 1, keysOnly }, limits);
@@ -122,14 +125,14 @@ function userOf({ auth }: EtcdConfig): string {
   return auth === undefined ? 'without a user' : `as user ${auth.username}`;
 }
 
-async function checkLogin({ name, config }: CheckedCluster, reader: Reader): Promise<Login> {
+async function checkLogin({ name, config }: CheckedCluster, reader: EndpointReader): Promise<Login> {
   const { endpoint } = reader;
   const check = { step: 'auth', subject: endpoint } as const;
   const accepted = { ...check, status: 'ok', text: `accepted ${userOf(config)}` } as const;
   for (const key of [HEARTBEAT_KEY, clusterConfigKey(name)]) {
     const answer = await reader.read(keyRange(key));
     if (!isError(answer)) return { endpoint, check: accepted, clusterID: answer.header.clusterID };
-    if (!lacksRight(answer)) return { endpoint, check: failed(check, answer, loginRemedy(answer)) };
+    if (!lacksRight(answer)) return { endpoint, check: failedCheck(check, answer, loginRemedy(answer)) };
   }
   return { endpoint, check: accepted };
 }
@@ -141,7 +144,7 @@ function loginRemedy({ code }: KvstoreError): string {
 }
 
 /** Returns the check for an error. If its message ends with a remedy, as in `etcd-errors.ts`, that replaces `otherwise`. */
-function failed(
+function failedCheck(
   check: Pick<Check, 'step' | 'subject'>,
   { code, message }: KvstoreError,
   otherwise: string,
@@ -161,7 +164,7 @@ function unreadableCheck(
 ): Check {
   const user = config.auth === undefined ? 'the user' : `user ${config.auth.username}`;
   const remedy = lacksRight(error) ? `grant read on ${right} to ${user}` : CHECK_SERVER;
-  return failed(check, error, remedy);
+  return failedCheck(check, error, remedy);
 }
 
 function checkClusterIDs(
@@ -179,7 +182,7 @@ function checkClusterIDs(
 
 async function checkKeys(
   cluster: CheckedCluster,
-  reader: Reader,
+  reader: EndpointReader,
   { clock }: CheckContext,
 ): Promise<readonly Check[]> {
   const heartbeat = checkHeartbeat(cluster, reader, clock.wallTime());
@@ -215,7 +218,7 @@ function isRead(
   return exportsResource(resource, capabilities);
 }
 
-async function checkHeartbeat(cluster: CheckedCluster, reader: Reader, now: number): Promise<Check> {
+async function checkHeartbeat(cluster: CheckedCluster, reader: EndpointReader, now: number): Promise<Check> {
   const check = { step: 'heartbeat', subject: HEARTBEAT_KEY } as const;
   const answer = await reader.read(keyRange(HEARTBEAT_KEY));
   if (isError(answer)) return unreadableCheck(check, answer, cluster);
@@ -235,7 +238,7 @@ async function checkHeartbeat(cluster: CheckedCluster, reader: Reader, now: numb
 
 async function checkConfig(
   cluster: CheckedCluster,
-  reader: Reader,
+  reader: EndpointReader,
 ): Promise<{ readonly check: Check; readonly config?: ClusterConfig }> {
   const key = clusterConfigKey(cluster.name);
   const check = { step: 'cluster-config', subject: key } as const;
@@ -260,13 +263,13 @@ async function checkConfig(
 
 async function checkCanaries(
   cluster: CheckedCluster,
-  reader: Reader,
+  reader: EndpointReader,
   resources: readonly MeshResource[],
   layout: KeyLayout,
 ): Promise<readonly Check[]> {
   const check = { step: 'canaries', subject: syncedPrefix(cluster.name) } as const;
   const keys = resources.map((resource) => syncedKey(cluster.name, resource, layout));
-  const answers = await Promise.all(keys.map((key) => reader.read(keyRange(key), true)));
+  const answers = await Promise.all(keys.map((key) => reader.read(keyRange(key), { keysOnly: true })));
   const error = answers.find(isError);
   if (error !== undefined) return [unreadableCheck(check, error, cluster)];
   const missing = resources.filter((_, index) => {
@@ -277,9 +280,9 @@ async function checkCanaries(
   return [{ ...check, status: 'failed', text: `missing: ${missing.join(', ')}`, remedy: CHECK_WRITER }];
 }
 
-async function checkRight(cluster: CheckedCluster, reader: Reader, prefix: string): Promise<Check> {
+async function checkRight(cluster: CheckedCluster, reader: EndpointReader, prefix: string): Promise<Check> {
   const check = { step: 'read', subject: prefix } as const;
-  const answer = await reader.read(prefixRange(prefix), true);
+  const answer = await reader.read(prefixRange(prefix), { keysOnly: true });
   if (isError(answer)) return unreadableCheck(check, answer, cluster, `the prefix ${prefix}`);
   return { ...check, status: 'ok', text: counted(answer.count, 'key') };
 }

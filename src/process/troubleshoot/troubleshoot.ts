@@ -115,12 +115,12 @@ async function checkCluster(
     status: 'ok',
     text: counted(config.endpoints.length, 'endpoint'),
   };
-  const ways = await Promise.all(
+  const endpointChecks = await Promise.all(
     config.endpoints.map((endpoint) => checkEndpoint(endpoint, config.tls, now)),
   );
-  const reached = config.endpoints.filter((_, index) => ways[index]?.every(isPassed));
-  const kvstore = await checkKvstore({ name: cluster, config, local }, reached, context);
-  return [read, ...checkClientCertificate(config.tls ?? {}, now), ...ways.flat(), ...kvstore];
+  const reachable = config.endpoints.filter((_, index) => endpointChecks[index]?.every(isPassed));
+  const kvstore = await checkKvstore({ name: cluster, config, local }, reachable, context);
+  return [read, ...checkClientCertificate(config.tls ?? {}, now), ...endpointChecks.flat(), ...kvstore];
 }
 
 const SIGNS: Readonly<Record<Check['status'], string>> = { ok: '✓', warning: '!', failed: '✗' };
