@@ -1,29 +1,100 @@
 import { describe, expect, it } from 'vitest';
 import { RejectionLog } from '../../../src/base/rejection.ts';
-import { FollowedKind } from '../../../src/k8s/feed/followed-kind.ts';
+import { FollowedKind, MISSING_LIMIT_MS } from '../../../src/k8s/feed/followed-kind.ts';
 import { CILIUM_NODES } from '../../../src/k8s/feed/kinds.ts';
 import { ObjectFeed } from '../../../src/k8s/feed/object-feed.ts';
-import type { FollowOptions, ResourceSource } from '../../../src/k8s/resource.ts';
+import type {
+  FollowOptions,
+  ResourceEvent,
+  ResourceSink,
+  ResourceSource,
+  ResourceState,
+} from '../../../src/k8s/resource.ts';
 import { ManualClock } from '../../base/support/manual-clock.ts';
+
+interface Followed {
+  readonly sink: ResourceSink;
+  readonly options: FollowOptions;
+}
+
+/** A kind whose reflectors the test plays. */
+function playedKind() {
+  const followed: Followed[] = [];
+  const forgotten: number[] = [];
+  const clock = new ManualClock();
+  const source = {
+    follow: (_kind: unknown, sink: ResourceSink, options: FollowOptions) => {
+      followed.push({ sink, options });
+      const lastFailure = { message: 'refused' };
+      return { stopped: Promise.resolve(), status: () => ({ failures: 7, lastFailure }) };
+    },
+  } as unknown as ResourceSource;
+  const reader = { kind: 'CiliumNode', read: () => 'a value', change: () => {} };
+  const feed = new ObjectFeed(reader, { rejections: new RejectionLog() });
+  const onForget = (objects: number): void => void forgotten.push(objects);
+  const options = { source, clock, gate: undefined, onChange: () => {}, onForget };
+  const kind = new FollowedKind('ciliumnodes', feed, options);
+  const report = (state: ResourceState): void => followed.at(-1)?.options.onState?.(state);
+  const put: ResourceEvent = {
+    type: 'put',
+    object: { metadata: { name: 'n2', uid: 'u', resourceVersion: '1' } },
+  };
+  const list = (): void => {
+    followed.at(-1)?.sink.apply([put]);
+    followed.at(-1)?.sink.onListed();
+    report('watching');
+  };
+  return { kind, clock, followed, forgotten, report, list };
+}
 
 describe('a followed kind', () => {
   it('ignores states that its ended reflector reports late', () => {
-    const followed: FollowOptions[] = [];
-    const source = {
-      follow: (_kind: unknown, _sink: unknown, options: FollowOptions) => {
-        followed.push(options);
-        return { stopped: Promise.resolve(), status: () => undefined };
-      },
-    } as unknown as ResourceSource;
-    const reader = { kind: 'CiliumNode', read: () => undefined, change: () => {} };
-    const feed = new ObjectFeed(reader, { rejections: new RejectionLog() });
-    const options = { source, clock: new ManualClock(), gate: undefined, onChange: () => {} };
-    const kind = new FollowedKind('ciliumnodes', feed, options);
+    const { kind, followed, report } = playedKind();
     kind.follow(CILIUM_NODES);
-    followed[0]?.onState?.('watching');
+    report('watching');
     expect(kind.state).toBe('watching');
     kind.rest();
-    followed[0]?.onState?.('waiting');
+    followed[0]?.options.onState?.('waiting');
     expect(kind.state).toBe('resting');
+  });
+
+  it('reports the failures of its attempts only until the next start, and those of a reflector only while it follows', () => {
+    const { kind } = playedKind();
+    const failures = (): unknown => [kind.failures, kind.lastFailure];
+    kind.expect();
+    kind.attemptFailed('no route');
+    kind.attemptFailed('no answer');
+    expect(failures()).toEqual([2, 'no answer']);
+    kind.follow(CILIUM_NODES);
+    expect(failures()).toEqual([7, 'refused']);
+    kind.rest();
+    expect(failures()).toEqual([2, 'no answer']);
+    kind.expect();
+    expect(failures()).toEqual([0, undefined]);
+  });
+
+  it('forgets nothing while it rests, although its kind was missing before', () => {
+    const { kind, clock, forgotten, report, list, followed } = playedKind();
+    kind.follow(CILIUM_NODES);
+    list();
+    report('missing');
+    kind.rest();
+    expect(clock.pending).toBe(0);
+    clock.advance(MISSING_LIMIT_MS);
+    expect([forgotten, kind.size, kind.state, followed.length]).toEqual([[], 1, 'resting', 1]);
+  });
+
+  it('forgets its objects the second time that its kind is missing for the whole limit', () => {
+    const { kind, clock, forgotten, report, list } = playedKind();
+    kind.follow(CILIUM_NODES);
+    list();
+    report('missing');
+    clock.advance(MISSING_LIMIT_MS - 1);
+    report('watching');
+    report('missing');
+    clock.advance(MISSING_LIMIT_MS - 1);
+    expect(forgotten).toEqual([]);
+    clock.advance(1);
+    expect([forgotten, kind.size]).toEqual([[1], 0]);
   });
 });

@@ -255,6 +255,67 @@ describe('identity labels', () => {
     expect(world.clock.pending).toBe(0);
   });
 
+  it('are not reported again as removed for a pod that never had any, and is gone before the repetition', async () => {
+    const calls: string[] = [];
+    const onLabels = ({ name }: LabelledPod, labels: Labels | undefined): void => {
+      calls.push(`${name} ${labels === undefined ? 'gone' : 'labelled'}`);
+      throw new Error('no identity');
+    };
+    const { world } = await labelWorld({ onLabels, random: () => 1 });
+    namespace(world);
+    world.cluster.put('pods', pod('web'));
+    world.cluster.delete('pods', 'web', 'shop');
+    world.clock.advance(60_000);
+    expect(calls).toEqual(['web labelled']);
+    expect(world.clock.pending).toBe(0);
+  });
+
+  it('that were removed are not removed again when a pod of that name is gone without any', async () => {
+    const calls: string[] = [];
+    let failing = false;
+    const onLabels = ({ uid }: LabelledPod, labels: Labels | undefined): void => {
+      if (failing) throw new Error('no identity');
+      calls.push(`${uid} ${labels === undefined ? 'gone' : 'labelled'}`);
+    };
+    const { world } = await labelWorld({ onLabels, random: () => 1 });
+    namespace(world);
+    world.cluster.put('pods', pod('web'));
+    world.cluster.delete('pods', 'web', 'shop');
+    failing = true;
+    world.cluster.put('pods', pod('web', { uid: 'second' }));
+    world.cluster.delete('pods', 'web', 'shop');
+    failing = false;
+    world.clock.advance(60_000);
+    expect(calls).toEqual(['uid-web labelled', 'uid-web gone']);
+  });
+
+  it('of a new pod wait for a namespace that was deleted to exist again', async () => {
+    const { world, applied } = await labelWorld();
+    namespace(world, { team: 'a' });
+    world.cluster.delete('namespaces', 'shop');
+    world.cluster.put('pods', pod('web'));
+    expect(applied.size).toBe(0);
+    namespace(world, { team: 'b' });
+    expect(applied.get('web')).toContain('team=b');
+  });
+
+  it('that are again those that were applied end the repetition and its delay', async () => {
+    let failing = false;
+    const onLabels = (): void => {
+      if (failing) throw new Error('no identity');
+    };
+    const { world } = await labelWorld({ onLabels, random: () => 1 });
+    namespace(world);
+    world.cluster.put('pods', pod('web'));
+    failing = true;
+    world.cluster.put('pods', pod('web', { labels: { app: 'db' } }));
+    world.cluster.put('pods', pod('web'));
+    world.clock.advance(1_000);
+    expect(world.clock.pending).toBe(0);
+    world.cluster.put('pods', pod('web', { labels: { app: 'db' } }));
+    expect((world.clock.nextAt ?? 0) - world.clock.now()).toBe(1_000);
+  });
+
   it('are reserved:init if the filter leaves none (K 25)', async () => {
     const { LabelFilter } = await import('../../../src/model/label-filter.ts');
     const labelFilter = new LabelFilter({ file: [{ prefix: 'nothing' }] });

@@ -188,8 +188,12 @@ describe('the addresses of the API server', () => {
     world.clock.advance(60_000);
     expect(metadata.said).toHaveLength(1);
     world.cluster.delete('endpointslices', 'kubernetes', 'default');
-    world.clock.advance(30_000);
+    world.clock.advance(29_999);
+    expect(metadata.said).toHaveLength(1);
+    world.clock.advance(1);
     expect(metadata.said).toEqual([]);
+    put(world, '192.0.2.10'); // a slice that was forgotten is new
+    expect(metadata.said).toHaveLength(1);
   });
 
   it('stay permanently if the feed is stopped in the meantime, without a delay', async () => {
@@ -217,6 +221,8 @@ describe('own addresses', () => {
     clock.advance(60_000);
     expect(identities()).toEqual({ '0.0.0.0/0': 2, '::/0': 2, '192.0.2.2': 1 });
     expect(ipcache.get('192.0.2.2')).toMatchObject({ source: 'local', hostIP: undefined });
+    own.start(); // a second start does not add a second timer
+    expect(clock.pending).toBe(1);
     own.stop();
     expect(clock.pending).toBe(0);
   });
