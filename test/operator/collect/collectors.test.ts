@@ -3,6 +3,7 @@ import { KubernetesClient } from '../../../src/k8s/kubernetes-client.ts';
 import { MemoryApiServer } from '../../../src/k8s/memory/memory-api-server.ts';
 import { MemoryApiTransport } from '../../../src/k8s/memory/memory-api-transport.ts';
 import { CLUSTER_TYPES } from '../../../src/k8s/memory/resource-types.ts';
+import type { ObjectWriterOptions } from '../../../src/k8s/rest/object-writer.ts';
 import { bytesOfText } from '../../../src/kvstore/codec/bytes.ts';
 import { IDENTITY_LOCKS_PREFIX, identityKey, identityValueKey } from '../../../src/kvstore/codec/keys.ts';
 import { MemoryBackend } from '../../../src/kvstore/memory/memory-backend.ts';
@@ -312,6 +313,64 @@ describe('the collectors of an operator', () => {
     expect(Object.values(states({ intervals: on, slices: {} })).map(({ state }) => state)).toEqual(
       new Array(9).fill('waiting'),
     );
+  });
+
+  it('run at their default intervals, or at those of the options', async () => {
+    const wait = (): object =>
+      Object.fromEntries(
+        duties.flatMap((duty) => {
+          const { lastRoundMs, nextRoundMs } = duty.status().rounds ?? {};
+          return lastRoundMs === undefined ? [] : [[duty.name, (nextRoundMs ?? 0) - lastRoundMs]];
+        }),
+      );
+    run();
+    await advance(clock, 10_000);
+    const rounds = {
+      'endpoint-gc': 5 * MINUTE,
+      'identity-gc-crd': 15 * MINUTE,
+      'node-gc': 5 * MINUTE,
+      'identity-gc': 15 * MINUTE,
+      'lock-gc': 25_000,
+    };
+    expect(wait()).toEqual(rounds);
+    ended.abort();
+    await running;
+    ended = new AbortController();
+    const kvstore = { kvstoreIdentities: 20 * MINUTE, locks: 30_000 };
+    const more = { policyStatus: 9 * MINUTE, unmanagedDns: 10 * MINUTE };
+    run({
+      intervals: { endpoints: 6 * MINUTE, identities: 7 * MINUTE, nodes: 8 * MINUTE, ...kvstore, ...more },
+    });
+    await advance(clock, 10_000);
+    expect(wait()).toEqual({
+      'endpoint-gc': 6 * MINUTE,
+      'identity-gc-crd': 7 * MINUTE,
+      'node-gc': 8 * MINUTE,
+      'unmanaged-kube-dns': 10 * MINUTE,
+      'ciliumnetworkpolicies-status-gc': 9 * MINUTE,
+      'ciliumclusterwidenetworkpolicies-status-gc': 9 * MINUTE,
+      'identity-gc': 20 * MINUTE,
+      'lock-gc': 30_000,
+    });
+  });
+
+  it('write at their rates, within the time of the leader, and only as the leader', () => {
+    const asked: ObjectWriterOptions[] = [];
+    const kubernetes = {
+      follow: client.follow.bind(client),
+      firstServed: client.firstServed.bind(client),
+      reader: () => client.reader(),
+      writer: (options: ObjectWriterOptions = {}) => {
+        asked.push(options);
+        return client.writer(options);
+      },
+    };
+    make({ kubernetes, slices: {}, leadership: { mayDelete: () => leads, writeMs: 7_000 } });
+    expect(asked.map(({ perSecond }) => perSecond)).toEqual([20, 2500 / 60, 10]);
+    expect(asked.map(({ timeoutMs }) => timeoutMs)).toEqual([7_000, 7_000, 7_000]);
+    expect(asked.map(({ mayWrite }) => mayWrite?.())).toEqual([true, true, true]);
+    leads = false;
+    expect(asked.map(({ mayWrite }) => mayWrite?.())).toEqual([false, false, false]);
   });
 
   it('do not start with settings that delete objects in use', () => {

@@ -5,7 +5,16 @@ import { identityKey, identityValueKey } from '../../../src/kvstore/codec/keys.t
 import { identityCollection, lockCollection } from '../../../src/kvstore/gc/collections.ts';
 import { GarbageCollector } from '../../../src/kvstore/gc/garbage-collector.ts';
 import type { KvstoreBackend } from '../../../src/kvstore/session/backend.ts';
+import { KvstoreError } from '../../../src/kvstore/session/errors.ts';
 import type { KeyValue } from '../../../src/kvstore/session/transport.ts';
+import {
+  type KvstoreCollectorOptions,
+  kvstoreIdentityCollector,
+  lockCollector,
+} from '../../../src/operator/collect/kvstore-collectors.ts';
+import type { Collector, RoundReport } from '../../../src/operator/collect/rounds.ts';
+import { ManualClock } from '../../base/support/manual-clock.ts';
+import { advance } from '../../kvstore/support/settle.ts';
 import { type Choose, explore } from '../support/explore.ts';
 import { Fate, type Happening } from '../support/tiny-cluster.ts';
 
@@ -245,5 +254,92 @@ describe('the collector of locks', () => {
     });
     expect(first).toBeUndefined();
     expect(ways).toBeGreaterThan(300);
+  });
+});
+
+describe('a collector of the kvstore', () => {
+  const KINDS = [
+    ['lock-gc', lockCollector, [`${LOCKS}a/1f`, `${LOCKS}b/1f`], 50],
+    [
+      'identity-gc',
+      (options: KvstoreCollectorOptions) => kvstoreIdentityCollector(RANGE, 15 * 60_000, options),
+      [identityKey(300), identityKey(301)],
+      24,
+    ],
+  ] as const;
+
+  async function twoRounds(
+    of: (options: KvstoreCollectorOptions) => Collector,
+    keys: readonly string[],
+    more: Partial<KvstoreCollectorOptions> = {},
+  ): Promise<{
+    readonly done: readonly string[];
+    readonly gaps: readonly number[];
+    readonly error: unknown;
+  }> {
+    const kvstore = new TinyKvstore();
+    for (const key of keys) kvstore.put(key, `k8s:of=${key};`);
+    const clock = new ManualClock();
+    const times: number[] = [];
+    kvstore.onDelete = () => times.push(clock.now());
+    const done: string[] = [];
+    const leadership = { mayDelete: () => true };
+    const collector = of({ backend: kvstore.backend(), clock, leadership, ...more });
+    const report: RoundReport = {
+      round: 1,
+      marked: (count) => done.push(`${count} marked`),
+      deleted: () => done.push('deleted'),
+      conflict: () => done.push('conflict'),
+      done: ({ action, reason, outcome }) => done.push(`${action} ${outcome}: ${reason}`),
+    };
+    let error: unknown;
+    for (let number = 1; number <= 2; number++) {
+      const round = collector.round(report, new AbortController().signal).catch((failure: unknown) => {
+        error = failure;
+      });
+      await advance(clock, 10_000);
+      await round;
+    }
+    return { done, gaps: times.slice(1).map((at, index) => at - (times[index] ?? 0)), error };
+  }
+
+  it.each(KINDS)(
+    '%s deletes in the second round, at its rate, and reports it',
+    async (_, of, keys, gapMs) => {
+      const { done, gaps, error } = await twoRounds(of, keys);
+      expect(gaps).toEqual([gapMs]);
+      expect(error).toBeUndefined();
+      expect(done.filter((line) => line === 'deleted')).toHaveLength(2);
+      expect(done.filter((line) => line.startsWith(`delete ${keys[0]} done: `))).toEqual([
+        expect.stringContaining('unchanged since revision 1, in rounds 1 and 2'),
+      ]);
+      expect([done[0], done.at(-1)]).toEqual(['2 marked', '0 marked']);
+    },
+  );
+
+  it.each(KINDS)('%s prints its deletes in a dry run, and makes none', async (_, of, keys) => {
+    const lines: string[] = [];
+    const { done, gaps } = await twoRounds(of, keys, { dryRun: (line) => lines.push(line) });
+    expect(gaps).toEqual([]);
+    expect(done).toEqual(['2 marked', '0 marked']);
+    expect(lines.map((line) => line.replace(/:[^:]*$/, ''))).toEqual(keys.map((key) => `delete ${key}`));
+  });
+
+  it.each(KINDS)('%s fails and deletes nothing if the operator is not the leader', async (_, of, keys) => {
+    const { gaps, error, done } = await twoRounds(of, keys, { leadership: { mayDelete: () => false } });
+    expect(error).toMatchObject({ code: 'not-leader' });
+    expect([gaps, done]).toEqual([[], ['2 marked', '2 marked']]);
+  });
+
+  it.each(KINDS)('%s fails with the failure of a removal, and reports the marks', async (_, of, keys) => {
+    const backend = new TinyKvstore().backend();
+    const listed = new TinyKvstore();
+    for (const key of keys) listed.put(key, 'k8s:a=1;');
+    const refused = (): Promise<never> => Promise.reject(new KvstoreError('forbidden', 'permission denied'));
+    const { error, done } = await twoRounds(of, [], {
+      backend: { ...backend, ...listed.backend(), delete: refused },
+    });
+    expect(error).toMatchObject({ code: 'forbidden', message: expect.stringContaining('permission denied') });
+    expect(done).toEqual(['2 marked', '2 marked']);
   });
 });
