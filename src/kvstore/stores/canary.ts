@@ -60,12 +60,12 @@ export class Canary {
   }
 
   /** Records that the canary has expired. */
-  expired(): void {
+  recordExpiry(): void {
     this.#isThere = false;
   }
 
   /** Records that another client has deleted the canary. */
-  deleted(): void {
+  recordDelete(): void {
     this.#isTrue = false;
     this.#isThere = false;
   }

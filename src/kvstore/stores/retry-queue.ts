@@ -9,9 +9,9 @@ import { allowManyListeners } from '../session/shared-signal.ts';
 /** Combines jobs of a {@link RetryQueue} that are due together into batches. */
 export interface Batching<J> {
   /** Maximum number of jobs of a batch. */
-  readonly jobs: number;
+  readonly maxJobs: number;
   /** Maximum sum of the weights of a batch. */
-  readonly weight: number;
+  readonly maxWeight: number;
   /** Returns the weight of a job; infinity if the job must be attempted separately. */
   weightOf(job: J): number;
   /**
@@ -68,7 +68,7 @@ const REJECTED_MS = 60_000;
  */
 export class RetryQueue<J> {
   readonly #options: RetryQueueOptions<J>;
-  /** Jobs. Those that the kvstore rejected are delayed. */
+  /** The unfinished jobs. Those that the kvstore rejected are delayed. */
   readonly #jobs: WorkQueue<J>;
   /** Workers without a job. */
   readonly #idle = new Set<() => void>();
@@ -115,7 +115,7 @@ export class RetryQueue<J> {
   /** Runs one job after the other, and waits if there is none. No `await` may be between the check and the wait. */
   async #work(signal: AbortSignal): Promise<void> {
     while (!signal.aborted) {
-      const jobs = this.#next();
+      const jobs = this.#takeNext();
       if (jobs.length === 0) await new Promise<void>((resolve) => this.#idle.add(resolve));
       else await this.#try(jobs, signal);
     }
@@ -128,8 +128,11 @@ export class RetryQueue<J> {
     for (const resume of idle) resume();
   }
 
-  /** Returns the next jobs to try together. Returns none while the kvstore fails and another job is being tried. */
-  #next(): readonly J[] {
+  /**
+   * Removes the next jobs to try together from the queue. Returns none while the kvstore fails and another job is being
+   * tried.
+   */
+  #takeNext(): readonly J[] {
     const { batches } = this.#options;
     const isFailing = this.#failuresInRow > 0;
     const first = isFailing && this.#jobs.working > 0 ? undefined : this.#jobs.get();
@@ -137,11 +140,11 @@ export class RetryQueue<J> {
     const jobs = [first];
     if (batches === undefined || isFailing) return jobs;
     let weight = batches.weightOf(first);
-    while (jobs.length < batches.jobs && weight < batches.weight) {
+    while (jobs.length < batches.maxJobs && weight < batches.maxWeight) {
       const { next } = this.#jobs;
       if (next === undefined) break;
       weight += batches.weightOf(next);
-      if (weight > batches.weight) break;
+      if (weight > batches.maxWeight) break;
       this.#jobs.get();
       jobs.push(next);
     }

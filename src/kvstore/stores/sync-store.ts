@@ -127,6 +127,7 @@ export class SyncStore {
   readonly #writer: KeyWriter;
   readonly #queue: RetryQueue<Job>;
   readonly #contested: ContestedKeys<string | Canary>;
+  /** Number of puts whose events the watch was to deliver. */
   #puts = 0;
   /** True if the watch has read the prefix and follows its changes, so that it shows each later delete. */
   #isWatching = false;
@@ -277,7 +278,7 @@ export class SyncStore {
     const { type, modRevision } = event;
     const key = this.#keys.get(name);
     if (this.#isAdopting && key?.stored === undefined && key?.isWriting !== true)
-      this.#find(key, name, event);
+      this.#recordFound(key, name, event);
     if (key?.wanted === undefined || (key.stored === undefined && !key.isWriting)) return; // written soon
     const isEcho = modRevision === key.unseen && key.wanted === key.stored;
     const isDesired = isEcho || (type !== 'delete' && equalsCharacters(event.value, key.wanted));
@@ -294,7 +295,7 @@ export class SyncStore {
   }
 
   /** Records the value in the kvstore and its lease, which may be adopted. */
-  #find(known: SyncKey | undefined, name: string, event: WatchEvent): void {
+  #recordFound(known: SyncKey | undefined, name: string, event: WatchEvent): void {
     const key = known ?? (event.type === 'delete' ? undefined : this.#keyOf(name));
     if (key === undefined) return;
     key.found =
@@ -363,16 +364,16 @@ export class SyncStore {
     const { clock, gate = OPEN_GATE } = this.#options;
     const puts = this.#puts;
     await sleep(clock, ECHO_MS, signal);
-    await gate.runSteps(this.#touchUnseen(puts, gate.slice), signal);
+    await gate.runSteps(this.#invalidateUnseen(puts, gate.slice), signal);
   }
 
   /** Queues a comparison of the keys with an unseen put among the first `puts` stored puts, in steps of `slice` keys. */
-  *#touchUnseen(puts: number, slice: number): Generator<void, void, void> {
-    yield* this.#touch(slice, ({ unseen, order }) => unseen !== undefined && order < puts);
+  *#invalidateUnseen(puts: number, slice: number): Generator<void, void, void> {
+    yield* this.#invalidateWhere(slice, ({ unseen, order }) => unseen !== undefined && order < puts);
   }
 
-  /** Queues the keys that satisfy `isDue`, in steps of `slice` keys. */
-  *#touch(slice: number, isDue: (key: SyncKey) => boolean): Generator<void, void, void> {
+  /** Queues a comparison of the keys that satisfy `isDue`, in steps of `slice` keys. */
+  *#invalidateWhere(slice: number, isDue: (key: SyncKey) => boolean): Generator<void, void, void> {
     let visited = 0;
     for (const key of this.#keys.values()) {
       if (isDue(key)) this.#invalidate(key);
@@ -413,7 +414,7 @@ export class SyncStore {
     // Keys may have been lost since the last run.
     this.#retractCanary();
     const { gate = OPEN_GATE } = this.#options;
-    const landed = this.#touch(gate.slice, ({ stored }) => stored !== undefined);
+    const landed = this.#invalidateWhere(gate.slice, ({ stored }) => stored !== undefined);
     if (this.#keys.size > 0) await gate.runSteps(landed, signal);
     await Promise.all([this.#runQueue(signal), this.#followKeys(signal), this.#followCanary(signal)]);
     this.#contested.stop();
@@ -467,7 +468,7 @@ export class SyncStore {
       lost.isOther = true;
       this.#putAgain(lost);
     } else {
-      this.#canary.deleted();
+      this.#canary.recordDelete();
       void this.markSynced();
     }
   }
@@ -477,7 +478,7 @@ export class SyncStore {
     const { prefix, canary, leased = true, canaryLeased = leased } = this.#options;
     for (const key of keys) {
       if (key === canary && canaryLeased) {
-        this.#canary.expired();
+        this.#canary.recordExpiry();
         this.#retractCanary();
       }
       const lost = key.startsWith(prefix) ? this.#keys.get(key.slice(prefix.length)) : undefined;
@@ -536,15 +537,15 @@ export class SyncStore {
       if ((await this.#adoptAll([attempt], signal)).length === 0) return;
       this.#end(attempt, await this.#writer.write(attempt, signal));
     } catch (error) {
-      this.#hasFailed(key);
+      this.#recordFailure(key);
       throw error;
     }
   }
 
   #batches(): Batching<Job> {
     return {
-      jobs: MAX_WRITES,
-      weight: 1,
+      maxJobs: MAX_WRITES,
+      maxWeight: 1,
       weightOf: (job) => (job instanceof Canary ? Number.POSITIVE_INFINITY : this.#weightOf(job)),
       attempt: async (jobs, signal) => {
         const { gate = OPEN_GATE } = this.#options;
@@ -573,7 +574,7 @@ export class SyncStore {
       const { revision, isComplete } = await this.#writer.writeAll(due, signal);
       for (const attempt of due) this.#end(attempt, isComplete || !attempt.mayBeThere ? revision : undefined);
     } catch (error) {
-      for (const key of keys) if (key.stored === undefined) this.#hasFailed(key);
+      for (const key of keys) if (key.stored === undefined) this.#recordFailure(key);
       throw error;
     }
   }
@@ -610,7 +611,7 @@ export class SyncStore {
   }
 
   /** Records a failed write. It may have taken effect, so the value in the kvstore is unknown. */
-  #hasFailed(key: SyncKey): void {
+  #recordFailure(key: SyncKey): void {
     key.isWriting = false;
     key.hasFailed = true;
   }

@@ -140,7 +140,7 @@ const FIRST_PAGE = 1024;
  * A slice of a sweep with at most n deletes visits at most n times this number of keys: a visit takes about 10 ns, a delete some
  * µs.
  */
-const LOOKS_PER_DELETE = 16;
+const VISITS_PER_DELETE = 16;
 
 /**
  * Follows a prefix of a kvstore and keeps an observer equal to it (SEMANTICS 5). The state of the observer depends only on the
@@ -163,9 +163,11 @@ export class WatchStore<T> {
   readonly #synced: Promise<void>;
   #markSynced: () => void = () => {};
   #isSynced = false;
-  #run = 0;
+  /** Number of the present or last run. */
+  #runNumber = 0;
   #watch: Watch | undefined;
   #isApplying = false;
+  /** The revision before which all writes were applied; 0 if unknown. */
   #cursor = 0;
   #updates = 0;
   #deletes = 0;
@@ -230,7 +232,7 @@ export class WatchStore<T> {
   async run(run: WatchStoreRun): Promise<'ended' | 'diverged'> {
     assert(this.#watch === undefined, 'the store is running already');
     const { backend, prefix, signal, endOnDivergence, onState } = run;
-    this.#run++;
+    this.#runNumber++;
     this.#rejected.clear();
     const { gate = OPEN_GATE, onApplied } = this.#options;
     const watch = backend.watch(prefix, {
@@ -248,9 +250,7 @@ export class WatchStore<T> {
       await gate.pass(FIRST_PAGE, signal);
       for await (const batch of watch) {
         this.#isApplying = true;
-        const asks = run.mayDelete !== undefined && this.#hasDeletes(batch);
-        const mayDelete =
-          !asks || (run.mayDelete !== 'never' && (await run.mayDelete(removalRevision(batch, watch))));
+        const mayDelete = await this.#mayDelete(batch, watch, run);
         if (signal.aborted) break;
         if (!(await this.#applyInTurns(batch, gate, run, mayDelete))) break;
         const isListed = mayDelete && batch.some(({ type }) => type === 'list-done');
@@ -326,39 +326,45 @@ export class WatchStore<T> {
     }
   }
 
-  /** Returns true if a batch may remove a key from the observer. */
-  #hasDeletes(batch: readonly WatchEvent[]): boolean {
-    return this.#size > 0 && batch.some(({ type }) => type === 'delete' || type === 'list-done');
+  /** Returns true if the run permits the deletes of a batch, or if the batch deletes nothing. */
+  async #mayDelete(
+    batch: readonly WatchEvent[],
+    watch: Watch,
+    { mayDelete }: WatchStoreRun,
+  ): Promise<boolean> {
+    const hasDeletes = this.#size > 0 && batch.some(({ type }) => type === 'delete' || type === 'list-done');
+    if (mayDelete === undefined || !hasDeletes) return true;
+    return mayDelete !== 'never' && mayDelete(removalRevision(batch, watch));
   }
 
   /** @param decoded the value of the first event, if it was already decoded */
   #apply(batch: readonly WatchEvent[], run: WatchStoreRun, mayDelete: boolean, decoded?: Decoded<T>): void {
     const { onEvent } = this.#options;
-    const prefix = bytesOfKey(run.prefix).length;
-    let known = decoded;
+    const prefixLength = bytesOfKey(run.prefix).length;
+    let decodedFirst = decoded;
     for (const event of batch) {
       const { type } = event;
       if (type === 'list-done') continue;
       const kv = event instanceof TableEvent ? event.kv : event;
-      const row = this.#rowOf(event, kv, prefix);
-      const name = kv instanceof WireKeyValue ? kv.keyFrom(prefix) : this.#nameOf(row, kv, run);
+      const row = this.#rowOf(event, kv, prefixLength);
+      const name = kv instanceof WireKeyValue ? kv.keyFrom(prefixLength) : this.#nameOf(row, kv, run);
       onEvent?.(name, event);
       if (type === 'delete') {
         if (mayDelete) this.#delete(row, name);
       } else {
-        const value = known === undefined ? this.#scan(name, kv) : undefined;
-        if (value === undefined) this.#receive(row, name, kv, known ?? this.#decode(name, kv), run);
-        else this.#update(row, name, kv, value, prefix);
+        const value = decodedFirst === undefined ? this.#scan(name, kv) : undefined;
+        if (value === undefined) this.#receive(row, name, kv, decodedFirst ?? this.#decode(name, kv), run);
+        else this.#update(row, name, kv, value, prefixLength);
       }
-      known = undefined;
+      decodedFirst = undefined;
     }
   }
 
   /** Returns the row of a key; -1 if the table does not have it. */
-  #rowOf(event: WatchEvent, kv: Pick<WatchEvent, 'key'>, prefix: number): number {
+  #rowOf(event: WatchEvent, kv: Pick<WatchEvent, 'key'>, prefixLength: number): number {
     const bytes = bytesOf(kv);
-    const isKnown = event instanceof TableEvent && this.#keys.isRowOf(event.row, bytes, prefix);
-    return isKnown ? event.row : this.#keys.find(bytes, prefix);
+    const isKnown = event instanceof TableEvent && this.#keys.isRowOf(event.row, bytes, prefixLength);
+    return isKnown ? event.row : this.#keys.find(bytes, prefixLength);
   }
 
   /** Returns the name of a key as a new string, so that the whole key does not stay in memory. */
@@ -379,9 +385,9 @@ export class WatchStore<T> {
     this.#update(row, name, kv, decoded.value, bytesOfKey(run.prefix).length);
   }
 
-  #update(row: number, name: string, kv: StoredValue, value: T, prefix: number): void {
+  #update(row: number, name: string, kv: StoredValue, value: T, prefixLength: number): void {
     if (this.#rejected.size > 0) this.#rejected.delete(name);
-    this.#hold(row < 0 ? this.#keys.add(bytesOf(kv), prefix) : row);
+    this.#markReceived(row < 0 ? this.#keys.add(bytesOf(kv), prefixLength) : row);
     this.#updates++;
     this.#observer.onUpdate(name, value);
   }
@@ -409,8 +415,8 @@ export class WatchStore<T> {
     return rejectedAs('decoder-fault', 'value', name, 'the decoder failed', key);
   }
 
-  #hold(row: number): void {
-    if (this.#keys.setMark(row, this.#run) === 0) this.#size++;
+  #markReceived(row: number): void {
+    if (this.#keys.setMark(row, this.#runNumber) === 0) this.#size++;
   }
 
   #delete(row: number, name: string): void {
@@ -426,39 +432,42 @@ export class WatchStore<T> {
     this.#observer.onDelete(name);
   }
 
-  /** Sweeps the keys of earlier runs that the complete list of this run does not contain. */
+  /** Sweeps the keys that the complete list of this run does not contain. Returns false if the signal has fired. */
   async #listDone({ keepUnlisted = false, onListed, signal }: WatchStoreRun): Promise<boolean> {
-    if (!keepUnlisted && !(await this.#sweep(this.#run, signal))) return false;
+    if (!keepUnlisted && !(await this.#sweep(this.#runNumber, signal))) return false;
     this.#isSynced = true;
     this.#markSynced();
     onListed?.();
     return true;
   }
 
-  /** Deletes the keys whose last run is below `below`. Returns false if the signal fires before the end. */
-  #sweep(below: number, signal?: AbortSignal): Promise<boolean> {
+  /**
+   * Deletes the keys that no run since run number `firstRun` has received. Returns false if the signal fires before the
+   * end.
+   */
+  #sweep(firstRun: number, signal?: AbortSignal): Promise<boolean> {
     const { gate = OPEN_GATE } = this.#options;
-    return gate.runSteps(this.#slices(below, gate.slice), signal);
+    return gate.runSteps(this.#sweepSlices(firstRun, gate.slice), signal);
   }
 
-  *#slices(below: number, size: number): Generator<void, void, void> {
+  *#sweepSlices(firstRun: number, size: number): Generator<void, void, void> {
     for (let row = 0; row < this.#keys.limit; ) {
       this.#observer.batch(() => {
-        row = this.#sweepFrom(row, below, size);
+        row = this.#sweepFrom(row, firstRun, size);
       });
       if (row < this.#keys.limit) yield;
     }
   }
 
-  /** Deletes the stale keys of the next rows. Returns the row after them. */
-  #sweepFrom(from: number, below: number, size: number): number {
-    const end = Math.min(from + LOOKS_PER_DELETE * size, this.#keys.limit);
+  /** Deletes at most `size` stale keys of the next rows. Returns the row after the visited ones. */
+  #sweepFrom(from: number, firstRun: number, size: number): number {
+    const end = Math.min(from + VISITS_PER_DELETE * size, this.#keys.limit);
     let dropped = 0;
     let row = from;
     for (; row < end && dropped < size; row++) {
-      const run = this.#keys.markOf(row);
-      if (run === 0) this.#keys.release(row);
-      const name = run === 0 || run >= below ? undefined : this.#keys.nameAt(row);
+      const lastRun = this.#keys.markOf(row);
+      if (lastRun === 0) this.#keys.release(row);
+      const name = lastRun === 0 || lastRun >= firstRun ? undefined : this.#keys.nameAt(row);
       if (name === undefined) continue;
       this.#drop(row, name);
       dropped++;

@@ -160,8 +160,8 @@ describe('a queue of jobs that are retried until they succeed', () => {
             attempts.push({ job, succeed: resolve, fail: reject });
           }),
         batches: {
-          jobs: 4,
-          weight: 10,
+          maxJobs: 4,
+          maxWeight: 10,
           weightOf: (job) => (job === 'alone' ? Number.POSITIVE_INFINITY : job.length),
           attempt: (jobs) =>
             new Promise((resolve, reject) => {
