@@ -44,6 +44,7 @@ function valueIn(event: WatchEvent): BytesIn {
 /** Writes the input of one store to the tape. */
 class StoreTape implements StoreTap {
   readonly #lines: TapeLines;
+  /** The JSON fields `store` and `from`. */
   readonly #place: string;
   /** The last value of each key; undefined for a resource whose values a snapshot reads from the engine. */
   readonly #last: Map<string, LastValue> | undefined;
@@ -53,6 +54,7 @@ class StoreTape implements StoreTap {
   /** The line that began the current run; undefined while the store is not followed. */
   run: string | undefined;
   isListed = false;
+  /** The name of the last event of the batch. */
   #name = '';
   /** The last event, if it is a put. */
   #put: WatchEvent | undefined;

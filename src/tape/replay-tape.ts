@@ -69,6 +69,7 @@ export async function replayTape(path: string, options: ReplayOptions = {}): Pro
   return new TapeReplayer(parts, options).run();
 }
 
+/** One replay over the files of a tape. */
 class TapeReplayer {
   readonly #parts: readonly TapePart[];
   readonly #options: ReplayOptions;
@@ -76,7 +77,9 @@ class TapeReplayer {
   #replay: Replay | undefined;
   #seq = 0;
   #life = '';
+  /** Wall time of `ms` 0. */
   #wall = 0;
+  /** Wall time of the last line. */
   #to = 0;
   #events = 0;
   #digests = 0;
@@ -91,9 +94,10 @@ class TapeReplayer {
   async run(): Promise<ReplayReport> {
     const { at = Number.POSITIVE_INFINITY, signal } = this.#options;
     const first = this.#parts.findLastIndex((_, index) => index === 0 || isStart(this.#parts, index, at));
-    const [head] = this.#parts.slice(first);
-    if (head !== undefined && head.head.wall + head.head.ms > at)
-      throw new TapeError(head.path, `the tape begins at ${timeText(head.head.wall + head.head.ms)}`);
+    const firstPart = this.#parts[first];
+    const begin = firstPart && firstPart.head.wall + firstPart.head.ms;
+    if (begin !== undefined && begin > at)
+      throw new TapeError(firstPart?.path ?? '', `the tape begins at ${timeText(begin)}`);
     for (const part of this.#parts.slice(first)) {
       if (part.head.wall + part.head.ms > at) break;
       if (!(await this.#part(part, at)) || signal?.aborted === true) break;
@@ -107,7 +111,7 @@ class TapeReplayer {
       digests: this.#digests,
       cuts: this.#cuts,
       isComplete: replay.isComplete,
-      isScrubbed: head?.head.scrubbed === true,
+      isScrubbed: firstPart?.head.scrubbed === true,
       otherDigests: this.#otherDigests,
       difference: this.#difference,
     };
@@ -150,7 +154,7 @@ class TapeReplayer {
     this.#to = this.#wall + line.ms;
     this.#events++;
     this.#options.onLine?.(line);
-    const place = (error: unknown): unknown =>
+    const withPosition = (error: unknown): unknown =>
       error instanceof InputError
         ? new TapeError(`${part.path}:${placed.number}`, error.message, { cause: error })
         : error;
@@ -160,11 +164,11 @@ class TapeReplayer {
       return result.then(
         () => this.#applied(part, placed, undefined),
         (error: unknown) => {
-          throw place(error);
+          throw withPosition(error);
         },
       );
     } catch (error) {
-      throw place(error);
+      throw withPosition(error);
     }
   }
 

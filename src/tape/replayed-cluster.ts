@@ -82,8 +82,8 @@ interface Run {
   readonly ended: Promise<unknown>;
 }
 
-/** Parameters of the current run of a store, from the tape. */
-interface Followed {
+/** A resource: the parameters of its runs, from the tape, and its current run and batch. */
+interface FollowedResource {
   prefix: string;
   keeps: boolean;
   run: Run | undefined;
@@ -104,7 +104,7 @@ export class ReplayedCluster {
   readonly identities: IdentityCache = new IdentityCache();
   readonly #name: string;
   readonly #stores: ClusterStores;
-  readonly #followed = new Map<CopiedResource, Followed>();
+  readonly #followed = new Map<CopiedResource, FollowedResource>();
   readonly #signal = new AbortController().signal;
 
   constructor({ name, settings, engines, globalServices, onReject }: ReplayedClusterOptions) {
@@ -151,14 +151,14 @@ export class ReplayedCluster {
       case 'sweep': {
         const type = line.ev === 'put' ? 'modify' : 'delete';
         const value = line.ev === 'put' ? (bytesIn(line) ?? EMPTY) : EMPTY;
-        const { batch, prefix } = this.#of(line.from);
+        const { batch, prefix } = this.#resourceOf(line.from);
         if (!line.key.startsWith(prefix))
           throw new InputError(`key: ${showValue(line.key)} is not below ${prefix}`);
         batch.push({ type, key: line.key, value, modRevision: line.rev });
         return line.more === 1 ? undefined : this.#deliver(line.from, batch);
       }
       case 'ignored':
-        return line.more === 1 ? undefined : this.#deliver(line.from, this.#of(line.from).batch);
+        return line.more === 1 ? undefined : this.#deliver(line.from, this.#resourceOf(line.from).batch);
       case 'listed':
         return this.#deliver(line.from, [{ type: 'list-done', key: '', value: EMPTY, modRevision: 0 }]);
       default:
@@ -170,11 +170,11 @@ export class ReplayedCluster {
     switch (line.ev) {
       case 'follow':
         await this.#leave(line.from);
-        Object.assign(this.#of(line.from), { prefix: line.prefix, keeps: line.keeps });
+        Object.assign(this.#resourceOf(line.from), { prefix: line.prefix, keeps: line.keeps });
         return;
       case 'end':
         await this.#leave(line.from);
-        this.#of(line.from).keeps = false;
+        this.#resourceOf(line.from).keeps = false;
         return;
       case 'config': {
         await this.stop();
@@ -198,21 +198,21 @@ export class ReplayedCluster {
     for (const resource of this.#followed.keys()) await this.#leave(resource);
   }
 
-  #of(resource: CopiedResource): Followed {
+  #resourceOf(resource: CopiedResource): FollowedResource {
     const followed = this.#followed.get(resource);
     if (followed === undefined) throw new Error(resource);
     return followed;
   }
 
   async #deliver(resource: CopiedResource, batch: Batch): Promise<void> {
-    const followed = this.#of(resource);
+    const followed = this.#resourceOf(resource);
     followed.batch = [];
     if (batch.length === 0) return;
     followed.run ??= this.#begin(resource, followed);
     await followed.run.watch.deliver(batch);
   }
 
-  #begin(resource: CopiedResource, { prefix, keeps }: Followed): Run {
+  #begin(resource: CopiedResource, { prefix, keeps }: FollowedResource): Run {
     const watch = new ReplayWatch();
     const leave = new AbortController();
     const isCache = prefix === resourcePrefix(resource, this.#name, 'cache');
@@ -230,7 +230,7 @@ export class ReplayedCluster {
   }
 
   async #leave(resource: CopiedResource): Promise<void> {
-    const followed = this.#of(resource);
+    const followed = this.#resourceOf(resource);
     const { run } = followed;
     followed.run = undefined;
     followed.batch = [];

@@ -26,12 +26,14 @@ const ZERO = 0x30;
  */
 const FIXED_BYTES = 128;
 
-function copied(block: Uint8Array, at: number, bytes: Uint8Array): number {
+/** Writes bytes. Returns the end. */
+function writeBytes(block: Uint8Array, at: number, bytes: Uint8Array): number {
   for (let i = 0; i < bytes.length; i++) block[at + i] = bytes[i] ?? 0;
   return at + bytes.length;
 }
 
-function digits(block: Uint8Array, at: number, value: number): number {
+/** Writes a number in decimal. Returns the end. */
+function writeNumber(block: Uint8Array, at: number, value: number): number {
   let size = 1;
   for (let rest = value; rest >= 10; rest = Math.floor(rest / 10)) size++;
   let rest = value;
@@ -44,7 +46,7 @@ function digits(block: Uint8Array, at: number, value: number): number {
 }
 
 /** Writes bytes as the content of a JSON string. Returns the end; -1 if a byte is not printable ASCII. */
-function escapedBytes(block: Uint8Array, begin: number, { buffer, from, to }: BytesIn): number {
+function writeEscaped(block: Uint8Array, begin: number, { buffer, from, to }: BytesIn): number {
   let at = begin;
   for (let i = from; i < to; i++) {
     const code = buffer[i] ?? 0;
@@ -56,7 +58,7 @@ function escapedBytes(block: Uint8Array, begin: number, { buffer, from, to }: By
 }
 
 /** Writes text as the content of a JSON string. Returns the end; -1 if the text needs escapes. */
-function plainText(block: Uint8Array, at: number, text: string): number {
+function writePlain(block: Uint8Array, at: number, text: string): number {
   for (let i = 0; i < text.length; i++) {
     const code = text.charCodeAt(i);
     if (code < 0x20 || code > 0x7e || code === QUOTE || code === BACKSLASH) return -1;
@@ -75,13 +77,15 @@ export class TapeLines {
   readonly #afterBatch: string[] = [];
   #seq = 0;
   #lost = 0;
-  #lostNow = 0;
+  /** Number of lines lost since the last `takeLost`. */
+  #untakenLost = 0;
   #isBatch = false;
   /** Time of the lines of the batch, in milliseconds. */
   #batchMs = 0;
   /** True if the last line in the writer has no end yet. */
   #isOpen = false;
 
+  /** @param ms returns the monotonic milliseconds since the beginning of the life */
   constructor(writer: TapeWriter, ms: () => number) {
     this.#writer = writer;
     this.#ms = ms;
@@ -98,8 +102,8 @@ export class TapeLines {
 
   /** Returns the number of lines that were lost since the last call. */
   takeLost(): number {
-    const lost = this.#lostNow;
-    this.#lostNow = 0;
+    const lost = this.#untakenLost;
+    this.#untakenLost = 0;
     return lost;
   }
 
@@ -148,14 +152,14 @@ export class TapeLines {
 
   /** Writes a put without its end; returns the index after it, or -1 if it is not plain ASCII. */
   #put(block: Uint8Array, place: Uint8Array, name: string, revision: number, value: BytesIn): number {
-    let at = copied(block, this.#writer.used, SEQ);
-    at = copied(block, digits(block, at, this.#seq + 1), MS);
-    at = digits(block, at, this.#batchMs);
+    let at = writeBytes(block, this.#writer.used, SEQ);
+    at = writeBytes(block, writeNumber(block, at, this.#seq + 1), MS);
+    at = writeNumber(block, at, this.#batchMs);
     block[at++] = COMMA;
-    at = plainText(block, copied(block, at, place), name);
+    at = writePlain(block, writeBytes(block, at, place), name);
     if (at < 0) return at;
-    at = digits(block, copied(block, at, REVISION), revision);
-    at = escapedBytes(block, copied(block, at, VALUE), value);
+    at = writeNumber(block, writeBytes(block, at, REVISION), revision);
+    at = writeEscaped(block, writeBytes(block, at, VALUE), value);
     if (at >= 0) block[at++] = QUOTE;
     return at;
   }
@@ -186,7 +190,7 @@ export class TapeLines {
   #count(isWritten: boolean): boolean {
     if (!isWritten) {
       this.#lost++;
-      this.#lostNow++;
+      this.#untakenLost++;
     }
     return isWritten;
   }

@@ -22,8 +22,8 @@ export interface PlacedLine {
   readonly number: number;
 }
 
-/** Receives a line for each step of a reader. */
-export type OnProgress = (line: string) => void;
+/** Receives {@link progressLine} for each step of a reader. */
+export type OnProgress = (text: string) => void;
 
 /** A file of a tape. */
 export interface TapePart {
@@ -85,7 +85,12 @@ async function* decompressed(path: string, lines: () => number): AsyncGenerator<
   }
 }
 
-/** Returns a line about the position of a reader in a tape. */
+/**
+ * Returns a text about the position of a reader in a tape.
+ *
+ * @param file number of the file, from 1, of `files`
+ * @param lines the lines that the reader has just read
+ */
 export function progressLine(
   verb: string,
   { path }: TapePart,

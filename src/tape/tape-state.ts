@@ -14,16 +14,16 @@ import { bytesIn, type TapeLine, type TapeValue } from './tape-line.ts';
 const EMPTY: TapeValue = { value: '' };
 
 /** The keys of one cluster. */
-interface Store {
+interface StoreState {
   config: readonly [string, TapeValue] | undefined;
   readonly keys: Map<CopiedResource, Map<string, TapeValue>>;
   readonly prefixes: Map<CopiedResource, string>;
   readonly listed: Set<CopiedResource>;
 }
 
-/** The keys of each kvstore after the lines of a tape. An agent can be started with them. */
+/** The keys of each kvstore, and the objects of Kubernetes, after the applied lines. An agent can be started with them. */
 export class TapeState {
-  readonly #stores = new Map<string, Store>();
+  readonly #stores = new Map<string, StoreState>();
   /** Objects of Kubernetes by kind and name. */
   readonly #objects = new Map<string, KubernetesObject>();
 
@@ -75,8 +75,8 @@ export class TapeState {
       if (config !== undefined) yield recorded(...config);
       for (const values of keys.values()) for (const [key, value] of values) yield recorded(key, value);
       for (const resource of COPIED_RESOURCES) {
-        // Of a resource that was followed but not complete, no canary is added. One that was not followed gets one, so that nothing
-        // waits for it.
+        // A resource that was followed and is not complete gets no canary. One that was not followed gets a canary, so
+        // that no reader waits for it.
         if (prefixes.has(resource) && !listed.has(resource)) continue;
         const isCache = prefixes.get(resource) === resourcePrefix(resource, store, 'cache');
         yield recorded(syncedKey(store, resource, isCache ? 'cache' : 'state'), EMPTY);
@@ -97,7 +97,7 @@ export class TapeState {
     }
   }
 
-  #storeOf(name: string): Store {
+  #storeOf(name: string): StoreState {
     let store = this.#stores.get(name);
     if (store === undefined) {
       store = { config: undefined, keys: new Map(), prefixes: new Map(), listed: new Set() };
@@ -107,7 +107,7 @@ export class TapeState {
   }
 }
 
-function keysOf({ keys }: Store, resource: CopiedResource): Map<string, TapeValue> {
+function keysOf({ keys }: StoreState, resource: CopiedResource): Map<string, TapeValue> {
   let values = keys.get(resource);
   if (values === undefined) {
     values = new Map();

@@ -51,14 +51,17 @@ export interface TapeWriterOptions {
  */
 export class TapeWriter {
   readonly #options: TapeWriterOptions;
-  /** The text of the current member. Lines are encoded at once, because long-lived strings cost more. */
+  /** The text of the current member. Lines are encoded immediately, because long-lived strings cost more. */
   #block: Buffer = Buffer.allocUnsafe(0);
   /** Number of bytes of the block that contain text. */
   used = 0;
+  /** Number of bytes that wait for the disk. */
   #waiting = 0;
+  /** Resolves when all work so far has ended. */
   #work: Promise<void> = Promise.resolve();
   /** The files, oldest first; the last one is the current one. Undefined until the folder was read. */
   #parts: Part[] | undefined;
+  /** Number of the next file. */
   #next = 1;
   #broken = true;
   #failures = 0;
@@ -117,13 +120,13 @@ export class TapeWriter {
   }
 
   /**
-   * Returns a block with room for a line of at most `most` bytes at {@link TapeWriter.used}, which the caller advances. Returns
-   * undefined if lines are dropped. `likely` is the probable size.
+   * Returns a block with room for a line of at most `maxBytes` at {@link TapeWriter.used}, which the caller advances. Returns
+   * undefined if lines are dropped. `likelyBytes` is the probable size.
    */
-  reserve(most: number, likely: number = most): Buffer | undefined {
-    if (this.used + most > this.#block.length || this.used + likely >= MEMBER_BYTES) {
+  reserve(maxBytes: number, likelyBytes: number = maxBytes): Buffer | undefined {
+    if (this.used + maxBytes > this.#block.length || this.used + likelyBytes >= MEMBER_BYTES) {
       this.#endBlock();
-      if (most > this.#block.length) this.#block = Buffer.allocUnsafe(Math.max(most, MEMBER_BYTES));
+      if (maxBytes > this.#block.length) this.#block = Buffer.allocUnsafe(Math.max(maxBytes, MEMBER_BYTES));
     }
     return this.#broken ? undefined : this.#block;
   }

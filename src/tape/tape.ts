@@ -67,9 +67,13 @@ export class Tape {
   readonly kubernetes: KubernetesTape;
   readonly #begunAt: number;
   readonly #life: string;
+  /** Wall time of `ms` 0. */
   #wall: number;
+  /** When the current file began, by the clock. */
   #partAt = 0;
+  /** When a new file may be tried after a failure of the disk. */
   #retryAt = 0;
+  /** Number of calls of the timer. */
   #ticks = 0;
   /** True while the digest is read. */
   #isReading = false;

@@ -59,21 +59,21 @@ export class AddressScrub {
   replace(text: string): string | undefined {
     if (!parseKey(text, register)) return undefined;
     const isCanonical = canonicalKey(text) === text;
-    const words = wordsOf(this.#map(bytesOf(register)));
+    const words = wordsOf(this.#flipBits(bytesOf(register)));
     maskWords(words, register.length);
     const rest = /[/@].*$/.exec(text)?.[0] ?? '';
     return `${isCanonical ? formatAddress(words) : otherSpelling(words, text)}${rest}`;
   }
 
-  #map(bytes: Uint8Array): Uint8Array {
-    const kept = this.#keptBits(bytes);
+  #flipBits(bytes: Uint8Array): Uint8Array {
+    const lastKept = this.#lastKeptBit(bytes);
     return bytes.map((byte, index) => {
       const digest = this.#digest(bytes.subarray(0, index), bytes.length);
       let flips = 0;
       for (let bit = 0; bit < 8; bit++) {
         // The inner nodes of a binary tree of eight levels: 1, then 2 and 3, …, then 128 to 255.
         const node = (1 << bit) | (byte >> (8 - bit));
-        const isFlipped = index * 8 + bit > kept && ((digest[node >> 3] ?? 0) >> (node & 7)) & 1;
+        const isFlipped = index * 8 + bit > lastKept && ((digest[node >> 3] ?? 0) >> (node & 7)) & 1;
         if (isFlipped) flips |= 0x80 >> bit;
       }
       return byte ^ flips;
@@ -82,16 +82,16 @@ export class AddressScrub {
 
   /**
    * Returns the index of the last bit that must not be flipped, so that no address enters or leaves one of the {@link KEPT}
-   * prefixes.
+   * prefixes: the first bit that differs from a prefix, or the last bit of an address in it.
    */
-  #keptBits(bytes: Uint8Array): number {
-    let kept = -1;
-    for (const { bytes: of, length } of KEPT_BYTES) {
-      if (of.length !== bytes.length) continue;
-      const common = commonBits(bytes, of);
-      kept = Math.max(kept, common >= length ? bytes.length * 8 : common);
+  #lastKeptBit(bytes: Uint8Array): number {
+    let last = -1;
+    for (const { bytes: keptBytes, length } of KEPT_BYTES) {
+      if (keptBytes.length !== bytes.length) continue;
+      const common = commonBits(bytes, keptBytes);
+      last = Math.max(last, common >= length ? bytes.length * 8 : common);
     }
-    return kept;
+    return last;
   }
 
   #digest(prefix: Uint8Array, size: number): Uint8Array {

@@ -47,7 +47,7 @@ export class LineScrub {
   /** Collects the names of a line. */
   learn(line: TapeLine): void {
     assert(this.#isLearning, 'all lines are learned before the first is replaced');
-    this.line(line);
+    this.line(line); // passes each word to `#word`
   }
 
   /** Ends the collection: names receive their replacements. */
