@@ -96,7 +96,7 @@ function setClaim({ hostIP, encryptKey, k8s }: HeldClaim, identity: number, owne
 
 /** The sums of one group of writers. */
 interface Group {
-  /** Its place in the list of groups. */
+  /** Its index in `#groupList`. */
   readonly index: number;
   readonly name: string;
   claims: number;
@@ -110,15 +110,15 @@ interface Member {
   readonly owner: number;
 }
 
-/** What the sums contain of an overruled claim. */
-interface Overruled {
+/** The hash of an overruled claim, as it was added to the sums, and where. */
+interface OverruledTerm {
   readonly group: Group;
   readonly bucket: number;
   readonly a: number;
   readonly b: number;
 }
 
-// What the sums contain of the effective claim of a row: both lanes, and the number of the group above the bucket.
+// Columns of a row: the hash of its effective claim, as it was added to the sums, and the index of the group above the bucket.
 const LANE_A = 0;
 const LANE_B = 1;
 const GROUP_AND_BUCKET = 2;
@@ -146,14 +146,14 @@ export class ClaimDigest {
   readonly #ipcache: IPCache;
   readonly #labelsOf: (identity: number) => string;
   readonly #groups = new Map<string, Group>();
-  /** The groups by number. Number 0 is no group. */
+  /** The groups by index. Index 0 is no group. */
   readonly #groupList: (Group | undefined)[] = [undefined];
   /** The group of each writer, by source and owner. */
   readonly #byWriter = new Map<string, Map<string, Member>>();
   readonly #key = prefixRegister();
-  /** What the sums contain of each row: its effective claim, and its overruled claims. */
+  /** By row: the hash of the effective claim in the sums, and those of the overruled claims. */
   readonly #effective = new Int32Rows(3);
-  readonly #overruled = new PagedMap<readonly Overruled[]>();
+  readonly #overruled = new PagedMap<readonly OverruledTerm[]>();
   /** The rows with claims of local identities, whose labels may change. */
   readonly #locals = new Set<number>();
   #tracker: ClaimTracker | undefined;
@@ -166,8 +166,9 @@ export class ClaimDigest {
   }
 
   /**
-   * Updates the sums. They are those of the claims of the moment when the last step returns. Costs about 0.3 µs for each key whose
-   * claims changed since the last call, all keys at the first one, and for each key with a local identity.
+   * Updates the sums in steps. When the last step returns, they are the sums of the present claims. Costs about 0.3 µs
+   * for each key whose claims changed since the last call (at the first call: each key), and for each key with a local
+   * identity.
    */
   *read(): Generator<void, void, void> {
     this.#tracker ??= this.#ipcache.trackClaims();
@@ -256,7 +257,7 @@ export class ClaimDigest {
     page[at + LANE_B] = claimB;
     page[at + GROUP_AND_BUCKET] = (group.index << BUCKET_BITS) | bucket;
     if (overruled.length > 0) {
-      const added: Overruled[] = [];
+      const added: OverruledTerm[] = [];
       for (const claim of overruled) {
         const member = this.#memberOf(claim);
         if (this.#setClaim(claim, member.owner)) isLocal = true;
@@ -269,7 +270,7 @@ export class ClaimDigest {
     else if (this.#locals.size > 0) this.#locals.delete(row);
   };
 
-  /** Removes from the sums what they contain of a row. */
+  /** Subtracts the hashes of a row from the sums. */
   #removeRow(row: number): void {
     const page = this.#effective.pageOf(row);
     const at = this.#effective.offsetOf(row);

@@ -65,6 +65,7 @@ export function totalText(sums: Int32Array): string {
 export interface GroupDigest {
   /** The source, and the cluster of the owner if there is one: `clustermesh baltic`. Nodes belong to the group of their cluster. */
   readonly writer: string;
+  /** Number of claims, or of documents. */
   readonly claims: number;
   /** 16 hexadecimal digits. Equal claims have equal sums in any process. */
   readonly sum: string;
