@@ -25,9 +25,9 @@ export function clusterOfSettings({
 }
 
 /**
- * Returns the cluster of a sysdump without settings, and a note if it is not the default: the name that the list of nodes of an agent
- * has for its own node, and the id in the numbers of CiliumIdentities. Reads entries until both are known. `read` returns the text of
- * an entry; undefined if it is broken.
+ * Returns the cluster of a sysdump without settings, and a note if it is not the default: the name from an agent's list
+ * of nodes (the cluster of the local node), and the id in the numbers of CiliumIdentities. Reads entries until both are
+ * known. `read` returns the text of an entry; undefined if it is broken.
  */
 export async function clusterOfReports(
   entries: AsyncIterable<ArchiveEntry>,
@@ -39,22 +39,22 @@ export async function clusterOfReports(
     const command = commandFile(entry.name);
     if (command !== undefined) {
       if (name !== undefined || outputKind(command.file) !== 'node-list') continue;
-      name = ownCluster((await read(entry)) ?? '', entry.name);
+      name = clusterOfLocalNode((await read(entry)) ?? '', entry.name);
     } else if (id === undefined && kindOfFile(entry.name) === 'CiliumIdentity')
       id = await identityCluster((await read(entry)) ?? '', entry.name);
     if (name !== undefined && id !== undefined) break;
   }
-  const what = `cluster ${name} is taken from a list of nodes${id === undefined ? '' : `, its id ${id} from the identities`}`;
+  const origin = `cluster ${name} is taken from a list of nodes${id === undefined ? '' : `, its id ${id} from the identities`}`;
   return {
     cluster: { clusterName: name ?? 'default', clusterID: id ?? 0 },
-    note: name === undefined ? undefined : `no settings of Cilium: ${what}`,
+    note: name === undefined ? undefined : `no settings of Cilium: ${origin}`,
   };
 }
 
 // Values that cannot be read are rejected when the outputs and objects are examined.
 const onReject = (): void => {};
 
-function ownCluster(text: string, at: string): string | undefined {
+function clusterOfLocalNode(text: string, at: string): string | undefined {
   const nodes = readNodeList(commandOutput(text).text, at, onReject);
   return nodes?.find(({ source, cluster }) => source === 'local' && cluster !== '')?.cluster;
 }

@@ -9,7 +9,12 @@ import { counted } from '../base/show-value.ts';
 import { commandOutput } from '../ciliumdump/command-output.ts';
 import { compareNodes } from '../ciliumdump/compare-nodes.ts';
 import { compareServices } from '../ciliumdump/compare-services.ts';
-import { type Difference, type ExpectedKind, TableComparison } from '../ciliumdump/compare-table.ts';
+import {
+  type Difference,
+  type ExpectedKind,
+  TableComparison,
+  type TableOwner,
+} from '../ciliumdump/compare-table.ts';
 import { readIPList, readMapList } from '../ciliumdump/ipcache-tables.ts';
 import { type ListedNode, readNodeList } from '../ciliumdump/node-list.ts';
 import { frontendText, hostPort, type ListedService, readServiceList } from '../ciliumdump/service-list.ts';
@@ -47,11 +52,12 @@ interface DifferenceDocument {
 
 /** Maximum size of a file. */
 const MAX_BYTES: number = 512 << 20;
-const PAGE = 1_000;
+/** Items of a page of a list of the agent. */
+const PAGE_ITEMS = 1_000;
 /** Maximum number of differences in the text. */
 const MAX_LINES = 100;
-/** Differences of each kind that are listed in `-o json`; further ones are counted. */
-const LISTED = 10_000;
+/** Maximum number of differences of each kind that are listed in `-o json`; further ones are counted. */
+const MAX_LISTED = 10_000;
 
 /** The parts of a table. Those that the operand does not have are undefined. */
 interface Parts {
@@ -79,7 +85,7 @@ export async function compareWithTable(
     const count = (counts[kind] ?? 0) + 1;
     counts[kind] = count;
     total++;
-    if (count <= LISTED) differences.push({ kind, ...difference() });
+    if (count <= MAX_LISTED) differences.push({ kind, ...difference() });
   };
   const expected = new Map<ExpectedKind, number>();
   let compared = 0;
@@ -150,14 +156,14 @@ function diffLines(
   const more = total - shown.length;
   const notListed = total - differences.length;
   const byKind = Object.entries(counts).map(([kind, count]) => `${kind} ${count}`);
-  const apart = Array.from(expected, ([kind, count]) => `${kind} ${count}`);
+  const expectedTexts = Array.from(expected, ([kind, count]) => `${kind} ${count}`);
   return [
     `${text}: ${counted(compared, 'item')} compared, ${total === 0 ? 'no differences' : counted(total, 'difference')}`,
     ...shown,
     ...(more > 0 ? [`… and ${more} more: see -o json; by kind: ${byKind.join(', ')}`] : []),
     ...(notListed > 0 ? [`Truncated: -o json lists all except ${counted(notListed, 'difference')}.`] : []),
     ...(unread === 0 ? [] : [`${counted(unread, 'value')} of ${text} not read: see -o json`]),
-    ...(apart.length === 0 ? [] : [`expected differences: ${apart.join(', ')}`]),
+    ...(expectedTexts.length === 0 ? [] : [`expected differences: ${expectedTexts.join(', ')}`]),
   ].map((line) => printable(line));
 }
 
@@ -176,14 +182,14 @@ function prefixDocument({ prefix, actual, truth }: Difference): Omit<DifferenceD
 
 /** Yields the items of a list of the agent, page by page. */
 async function* items<T>(ask: Ask, path: string): AsyncGenerator<T, void, void> {
-  for (let query = `limit=${PAGE}`; ; ) {
+  for (let query = `limit=${PAGE_ITEMS}`; ; ) {
     const page = (await ask(`${path}?${query}`)) as {
       readonly items: readonly T[];
       readonly continue?: string;
     };
     yield* page.items;
     if (page.continue === undefined) return;
-    query = `limit=${PAGE}&continue=${encodeURIComponent(page.continue)}`;
+    query = `limit=${PAGE_ITEMS}&continue=${encodeURIComponent(page.continue)}`;
   }
 }
 
@@ -261,7 +267,7 @@ function ownerOf(
   truth: Truth,
   entries: readonly TableEntry[],
   nodes: readonly ListedNode[] | undefined,
-): ConstructorParameters<typeof TableComparison>[1] {
+): TableOwner {
   const hostAddresses = entries.flatMap(({ prefix, identity }) =>
     identity === RESERVED_IDENTITIES.host ? [prefix.slice(0, prefix.indexOf('/'))] : [],
   );
@@ -331,17 +337,18 @@ async function readFile({ path, text: at }: TableOperand, rejections: RejectionL
   const none: Parts = { entries: undefined, services: undefined, nodes: undefined };
   const kind = contentKind(text);
   if (kind === 'services')
-    return checked(path, rejections, { ...none, services: readServiceList(text, at, onReject) });
+    return requireParts(path, rejections, { ...none, services: readServiceList(text, at, onReject) });
   if (kind === 'nodes')
-    return checked(path, rejections, { ...none, nodes: readNodeList(text, at, onReject) });
+    return requireParts(path, rejections, { ...none, nodes: readNodeList(text, at, onReject) });
   const entries: TableEntry[] = [];
   const reader = { at, onReject, onEntry: (entry: TableEntry): unknown => entries.push(entry) };
   const isRead =
     kind !== undefined && (kind === 'map' ? readMapList(text, reader) : readIPList(text, reader));
-  return checked(path, rejections, { ...none, entries: isRead ? entries : undefined });
+  return requireParts(path, rejections, { ...none, entries: isRead ? entries : undefined });
 }
 
-function checked(path: string, rejections: RejectionLog, parts: Parts): Parts {
+/** Returns the parts of a file. Throws `InputError` if it has none. */
+function requireParts(path: string, rejections: RejectionLog, parts: Parts): Parts {
   if (Object.values(parts).some((part) => part !== undefined)) return parts;
   const why = rejections.status().recent[0]?.message;
   throw new InputError(
@@ -349,8 +356,10 @@ function checked(path: string, rejections: RejectionLog, parts: Parts): Parts {
   );
 }
 
+/** Number of characters at the beginning of an output that determine its kind. */
 const HEAD = 64 << 10;
 
+/** Returns the kind of an output; undefined if it is unknown. */
 function contentKind(text: string): 'ips' | 'map' | 'services' | 'nodes' | undefined {
   const head = text.slice(0, HEAD);
   if (

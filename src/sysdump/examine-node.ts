@@ -43,7 +43,10 @@ export interface NodeResult {
   readonly tables: Readonly<Partial<Record<TableName, TableCounts>>>;
   /** Number of compared frontends of services. */
   readonly services: number;
-  /** Number of nodes and frontends that a part of the sources may have that cannot be read. */
+  /**
+   * Number of nodes and frontends that cannot be compared, because they may be in a part of the sources that cannot be
+   * read.
+   */
   readonly undecidable: number;
   readonly failures: number;
 }
@@ -94,8 +97,8 @@ class NodeExamination {
     const { truth, onOtherNode } = this.#examination;
     for (const { command, error } of failures) this.#add('failed-command', command, error);
     for (const node of this.#nodes ?? []) if (this.#isOther(node)) onOtherNode(node);
-    const agent = this.#table('agent', outputs.get('ip-list'), readIPList);
-    const map = this.#table('map', outputs.get('bpf-ipcache'), readMapList, agent === undefined);
+    const agent = this.#compareTable('agent', outputs.get('ip-list'), readIPList);
+    const map = this.#compareTable('map', outputs.get('bpf-ipcache'), readMapList, agent === undefined);
     if (agent === undefined && map === undefined && failures.length === 0)
       this.#add(
         'unreadable',
@@ -120,9 +123,8 @@ class NodeExamination {
     const byPod = pod === undefined ? undefined : agents.get(pod);
     const host = outputs.get('hostname')?.trim() ?? '';
     const known = truth.nodes.has(`${truth.clusterName}/${host}`) ? host : undefined;
-    return (
-      byPod ?? known ?? pod ?? (host === '' ? path.slice(path.lastIndexOf('/') + 1) || 'the node' : host)
-    );
+    const byPath = path.slice(path.lastIndexOf('/') + 1) || 'the node';
+    return byPod ?? known ?? pod ?? (host || byPath);
   }
 
   #isOther({ cluster }: ListedNode): boolean {
@@ -130,11 +132,16 @@ class NodeExamination {
     return cluster !== '' && cluster !== truth.clusterName;
   }
 
-  #table(
+  /**
+   * Compares a table of the node. Returns undefined if it is missing or cannot be read.
+   *
+   * @param isForDisagreements true for the one table of a node that is compared with those of other nodes
+   */
+  #compareTable(
     table: TableName,
     output: string | undefined,
     read: (text: string, reader: TableReader) => boolean,
-    isOnly = true,
+    isForDisagreements = true,
   ): TableCounts | undefined {
     if (output === undefined) return undefined;
     const { truth, disagreements, onReject } = this.#examination;
@@ -148,14 +155,15 @@ class NodeExamination {
       }
     });
     const at = this.#at(table === 'agent' ? 'ip list' : 'bpf ipcache list');
-    if (isOnly) disagreements.begin(this.#name);
+    if (isForDisagreements) disagreements.begin(this.#name);
     const isRead = read(output, {
       at,
       onReject,
       onEntry: (entry) => {
         const verdict = comparison.add(entry);
         const isOwn = verdict === 'own-endpoint' && !truth.kinds.endpoints;
-        if (!isOnly || (verdict !== 'other-cluster' && verdict !== 'unfinished' && !isOwn)) return;
+        if (!isForDisagreements || (verdict !== 'other-cluster' && verdict !== 'unfinished' && !isOwn))
+          return;
         const { prefix, identity, hostIP } = entry;
         const hasHost = table === 'agent' && verdict === 'other-cluster' && hostIP !== undefined;
         const host = hasHost ? ` at host ${hostIP}` : '';
@@ -163,7 +171,7 @@ class NodeExamination {
       },
     });
     if (!isRead) {
-      if (isOnly) disagreements.cancel();
+      if (isForDisagreements) disagreements.cancel();
       this.#add(
         'unreadable',
         table === 'agent' ? 'ip list' : 'bpf ipcache list',
@@ -302,13 +310,8 @@ class NodeExamination {
         lacking.length === 0 ? '' : `lacks ${shortList(lacking)}`,
         surplus.length === 0 ? '' : `has also ${shortList(surplus)}`,
       ];
-      const differences = parts.filter((part) => part !== '').join('; ');
-      const text =
-        kind === 'stale'
-          ? 'no source has it'
-          : differences === ''
-            ? 'the service has no backends'
-            : differences;
+      const differences = parts.filter((part) => part !== '').join('; ') || 'the service has no backends';
+      const text = kind === 'stale' ? 'no source has it' : differences;
       this.#add(kinds[kind], service === '' ? frontend : `${service} ${frontend}`, text);
     }
     return listed.length;

@@ -305,7 +305,7 @@ class Sysdump {
 
   /** Adds the findings about the sources themselves. */
   #examineSources(truth: Truth, builder: TruthBuilder): void {
-    for (const [address, claimants] of builder.contested()) {
+    for (const [address, claimants] of builder.sharedAddresses()) {
       const text = claimants
         .map(({ object, identity, hostIP }) =>
           hostIP === undefined ? object : `${object} (identity ${identity} at host ${hostIP})`,
@@ -412,11 +412,11 @@ class Sysdump {
 
   #addDisagreements(disagreements: Disagreements): void {
     for (const { prefix, values } of disagreements.all()) {
-      const [most, ...rest] = values;
+      const [majority, ...rest] = values;
       const text = values
         .map(({ value, nodes }) => `${value ?? 'none'} at ${counted(nodes.length, 'node')}`)
         .join(', ');
-      for (const node of most === undefined ? [] : rest.flatMap(({ nodes }) => nodes))
+      for (const node of majority === undefined ? [] : rest.flatMap(({ nodes }) => nodes))
         this.#findings.add({ kind: 'disagreement', subject: prefix, text, node });
     }
     if (disagreements.omitted > 0)

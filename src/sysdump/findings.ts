@@ -76,8 +76,8 @@ interface Group {
   last: LastEvent | undefined;
 }
 
-/** A finding of one node. */
-export type Found = Omit<Finding, 'nodes' | 'tables' | 'last'> & {
+/** A finding of one node, or of the sources (`node` undefined). */
+export type NodeFinding = Omit<Finding, 'nodes' | 'tables' | 'last'> & {
   readonly node: string | undefined;
   readonly table?: TableName | undefined;
   readonly last?: LastEvent | undefined;
@@ -88,7 +88,7 @@ export class Findings {
   readonly #groups = new Map<FindingKind, Map<string, Group>>(FINDING_KINDS.map((kind) => [kind, new Map()]));
   readonly #omitted = new Map<FindingKind, Set<string>>();
 
-  add({ kind, subject, text, node, table, last }: Found): void {
+  add({ kind, subject, text, node, table, last }: NodeFinding): void {
     const groups = this.#groups.get(kind);
     const key = `${subject}\n${text}`;
     const group = groups?.get(key) ?? this.#newGroup(kind, subject, text);

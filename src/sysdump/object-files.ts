@@ -17,7 +17,10 @@ export interface DumpedObject {
 const FILE =
   /^(?:k8s-|kubernetes-)?(cilium-?endpoint-?slices?|ces|cilium-?endpoints?|cep|cilium-?nodes?|cn|cilium-?identit(?:y|ies)|cid|services?|svc|endpoint-?slices?|endpoints|pods?|cilium-config(?:map)?)(?:-[\dT:.Z<>a-z-]*)?\.(?:ya?ml|json)$/i;
 
-/** Kinds by the beginning of the name of their files, without dashes. A beginning of several kinds is behind the longer ones. */
+/**
+ * Kinds by the beginning of the name of their files, without dashes. The first match counts, so longer beginnings are
+ * first.
+ */
 const KINDS: readonly (readonly [name: RegExp, kind: string])[] = [
   [/^(?:ciliumendpointslice|ces)/, 'CiliumEndpointSlice'],
   [/^(?:ciliumendpoint|cep)/, 'CiliumEndpoint'],

@@ -62,8 +62,7 @@ function lastText({ node, at, action, identity, error }: LastEvent): string {
 
 /** Returns a finding as one line: subject, nodes, difference, and last write. */
 function findingLine({ subject, nodes, text, tables, last }: Finding): string {
-  const one = tables.length === 1 ? tables[0] : undefined;
-  const table = one === undefined ? '' : one === 'agent' ? ', only in the agent' : ', only in the map';
+  const table = tables.length === 1 ? `, only in the ${tables[0]}` : '';
   return printable(
     `  ${subject}${nodesText(nodes)}: ${text}${table}${last === undefined ? '' : lastText(last)}`,
   );

@@ -62,7 +62,9 @@ export class TruthBuilder {
   readonly #services: ServiceCache;
   readonly #nodes: NodeManager;
   readonly #feed: KubernetesFeed;
+  /** The objects that contain each address; a list if there are several. */
   readonly #claimants = new Map<string, Claimant | Claimant[]>();
+  /** Creation times by prefix. */
   readonly #createdAt = new Map<string, number>();
   readonly #agents = new Map<string, string>();
   readonly #counts = new Map<string, number>();
@@ -148,7 +150,7 @@ export class TruthBuilder {
   }
 
   /** Yields each address that several objects contain, with the objects. */
-  *contested(): Generator<readonly [string, readonly Claimant[]], void, void> {
+  *sharedAddresses(): Generator<readonly [string, readonly Claimant[]], void, void> {
     for (const [address, claimants] of this.#claimants)
       if (Array.isArray(claimants)) yield [address, claimants];
   }

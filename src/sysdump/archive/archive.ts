@@ -66,12 +66,12 @@ export const DEFAULT_LIMITS: ArchiveLimits = {
 
 /** The number of bytes that may still be unpacked. */
 export class ByteBudget {
-  readonly #most: number;
+  readonly #limit: number;
   #left: number;
 
-  constructor(most: number) {
-    this.#most = most;
-    this.#left = most;
+  constructor(limit: number) {
+    this.#limit = limit;
+    this.#left = limit;
   }
 
   /** Subtracts bytes from the budget. Throws {@link ArchiveError} if fewer are left. */
@@ -81,7 +81,7 @@ export class ByteBudget {
       throw new ArchiveError(
         'archive-too-large',
         path,
-        `exceeds the limit of ${this.#most} bytes for unpacked archives: unpack the part that is needed`,
+        `exceeds the limit of ${this.#limit} bytes for unpacked archives: unpack the part that is needed`,
       );
   }
 }
@@ -113,20 +113,20 @@ export async function readEntry(entry: ArchiveEntry, limits: ArchiveLimits): Pro
   return Buffer.concat(chunks);
 }
 
-/** Returns the last `most` bytes of an entry. Memory: that number of bytes and one chunk. */
-export async function readTail(entry: ArchiveEntry, most: number): Promise<Buffer> {
+/** Returns the last `tailBytes` bytes of an entry. Memory: 64 times that number of bytes, and one chunk. */
+export async function readTail(entry: ArchiveEntry, tailBytes: number): Promise<Buffer> {
   let tail: Uint8Array[] = [];
   let size = 0;
   for await (const chunk of entry.content()) {
     tail.push(chunk);
     size += chunk.length;
-    if (size < 64 * most) continue;
+    if (size < 64 * tailBytes) continue; // joining is rare
     const joined = Buffer.concat(tail);
     // A copy, so that the chunks can be freed.
-    const lastBytes = Buffer.from(joined.subarray(Math.max(0, joined.length - most)));
+    const lastBytes = Buffer.from(joined.subarray(Math.max(0, joined.length - tailBytes)));
     tail = [lastBytes];
     size = lastBytes.length;
   }
   const joined = Buffer.concat(tail);
-  return joined.subarray(Math.max(0, joined.length - most));
+  return joined.subarray(Math.max(0, joined.length - tailBytes));
 }

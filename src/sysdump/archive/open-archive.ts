@@ -24,6 +24,8 @@ const MAX_ARCHIVE_DEPTH = 2;
 /** Size of the first block of a tar file, which contains its magic. */
 const HEAD_BYTES = 512;
 const TAR = /\.(tar|tar\.gz|tgz)$/;
+/** The first four bytes of a zip file: a file, or the end record of an empty archive. */
+const ZIP_MAGICS: ReadonlySet<number> = new Set([0x0403_4b50, 0x0605_4b50]);
 
 function isGzip(name: string): boolean {
   return name.endsWith('gz');
@@ -148,8 +150,7 @@ export async function openArchive(path: string, limits: ArchiveLimits): Promise<
   } catch (cause) {
     throw unreadable('sysdump', path, cause);
   }
-  if (head.readUInt32LE(0) === 0x0403_4b50 || head.readUInt32LE(0) === 0x0605_4b50)
-    return ZipArchive.open(path, limits);
+  if (ZIP_MAGICS.has(head.readUInt32LE(0))) return ZipArchive.open(path, limits);
   const isCompressed = head[0] === 0x1f && head[1] === 0x8b;
   if (isCompressed || head.toString('latin1', 257, 262) === 'ustar')
     return new TarArchive(path, limits, isCompressed);

@@ -21,15 +21,15 @@ class BlockSource {
     this.#budget = budget;
   }
 
-  /** Returns up to `most` bytes; at the end of the stream, none. */
-  async some(most: number): Promise<Uint8Array> {
+  /** Returns up to `maxBytes` bytes; at the end of the stream, none. */
+  async some(maxBytes: number): Promise<Uint8Array> {
     while (this.#chunk.length === 0) {
       const next = await this.#chunks.next();
       if (next.done === true) return this.#chunk;
       this.#budget.take(next.value.length, this.#path);
       this.#chunk = next.value;
     }
-    const part = this.#chunk.subarray(0, most);
+    const part = this.#chunk.subarray(0, maxBytes);
     this.#chunk = this.#chunk.subarray(part.length);
     return part;
   }
@@ -100,7 +100,7 @@ function isHeader(block: Buffer): boolean {
   return sum === number(block, CHECKSUM.from, CHECKSUM.to);
 }
 
-function header(block: Buffer): Header {
+function headerOf(block: Buffer): Header {
   const isUstar = text(block, 257, 263).startsWith('ustar');
   const folder = isUstar ? text(block, 345, 500) : '';
   const name = text(block, 0, 100);
@@ -141,7 +141,8 @@ export async function* readTar(
 ): AsyncGenerator<ArchiveEntry, void, void> {
   const source = new BlockSource(stream, path, budget);
   let count = 0;
-  let long: { readonly name?: string | undefined; readonly size?: number | undefined } = {};
+  /** The name and the size of the next entry, from headers of GNU tar and pax before it. */
+  let override: { readonly name?: string | undefined; readonly size?: number | undefined } = {};
   try {
     for (;;) {
       const block = await source.exactly(BLOCK);
@@ -172,8 +173,8 @@ export async function* readTar(
               `has an invalid header after ${count} files: copy the archive again`,
             );
       checkCount(++count, path, limits);
-      const { name, size: listed, modifiedAt, type } = header(block);
-      const size = long.size ?? listed;
+      const { name, size: listed, modifiedAt, type } = headerOf(block);
+      const size = override.size ?? listed;
       if (!Number.isSafeInteger(size) || size < 0)
         throw new ArchiveError('corrupt', path, `has an invalid size at ${name}: copy the archive again`);
       const padding = (BLOCK - (size % BLOCK)) % BLOCK;
@@ -181,19 +182,19 @@ export async function* readTar(
         if (size > MAX_HEADER_BYTES) throw new ArchiveError('corrupt', path, `has a header of ${size} bytes`);
         const bytes = (await source.exactly(size)) ?? Buffer.alloc(0);
         await source.skip(padding);
-        if (type === 'L') long = { ...long, name: text(bytes, 0, bytes.length) };
+        if (type === 'L') override = { ...override, name: text(bytes, 0, bytes.length) };
         if (type === 'x') {
           const records = paxRecords(bytes);
           const stated = records.get('size');
-          long = {
-            name: records.get('path') ?? long.name,
+          override = {
+            name: records.get('path') ?? override.name,
             size: stated === undefined ? undefined : Number(stated),
           };
         }
         continue;
       }
-      const entryName = long.name ?? name;
-      long = {};
+      const entryName = override.name ?? name;
+      override = {};
       let left = size;
       const content = async function* (): AsyncGenerator<Uint8Array, void, void> {
         while (left > 0) {

@@ -15,8 +15,13 @@ const END_64 = 0x0606_4b50;
 const END_64_LOCATOR = 0x0706_4b50;
 const CENTRAL = 0x0201_4b50;
 const LOCAL = 0x0403_4b50;
+/** Sizes of the records without their texts. */
+const END_SIZE = 22;
+const CENTRAL_SIZE = 46;
+const LOCAL_SIZE = 30;
 /** Maximum size of the end record with its comment. */
-const END_BYTES: number = 22 + 0xffff;
+const MAX_END_BYTES: number = END_SIZE + 0xffff;
+/** Value of a field whose number is in an extra field, because it needs more than 32 bits. */
 const UNKNOWN_32 = 0xffff_ffff;
 const STORED = 0;
 const DEFLATED = 8;
@@ -26,13 +31,16 @@ const CHUNK: number = 256 << 10;
 const MAX_DIRECTORY_BYTES: number = 256 << 20;
 
 /** An entry of the directory. */
-interface Listed {
+interface DirectoryEntry {
   readonly name: string;
   readonly flags: number;
   readonly method: number;
   readonly crc: number;
+  /** Size in the archive. */
   readonly packed: number;
+  /** Size of the content. */
   readonly size: number;
+  /** Position of the local header. */
   readonly offset: number;
   readonly modifiedAt: number | undefined;
 }
@@ -45,9 +53,9 @@ const EXTRA_TIME = 0x5455;
 export class ZipArchive implements Archive {
   readonly #file: FileHandle;
   readonly #path: string;
-  readonly #listed: readonly Listed[];
+  readonly #listed: readonly DirectoryEntry[];
 
-  private constructor(file: FileHandle, path: string, listed: readonly Listed[]) {
+  private constructor(file: FileHandle, path: string, listed: readonly DirectoryEntry[]) {
     this.#file = file;
     this.#path = path;
     this.#listed = listed;
@@ -77,7 +85,7 @@ export class ZipArchive implements Archive {
     await this.#file.close();
   }
 
-  async *#content(listed: Listed): AsyncGenerator<Uint8Array, void, void> {
+  async *#content(listed: DirectoryEntry): AsyncGenerator<Uint8Array, void, void> {
     const { name, method, flags, size, crc } = listed;
     const at = `${this.#path}: ${name}`;
     if ((flags & ENCRYPTED) !== 0)
@@ -106,12 +114,12 @@ export class ZipArchive implements Archive {
       );
   }
 
-  async *#packed({ name, offset, packed }: Listed): AsyncGenerator<Buffer, void, void> {
+  async *#packed({ name, offset, packed }: DirectoryEntry): AsyncGenerator<Buffer, void, void> {
     const at = `${this.#path}: ${name}`;
-    const header = await readAt(this.#file, offset, 30);
-    if (header.length < 30 || header.readUInt32LE(0) !== LOCAL)
+    const header = await readAt(this.#file, offset, LOCAL_SIZE);
+    if (header.length < LOCAL_SIZE || header.readUInt32LE(0) !== LOCAL)
       throw new ArchiveError('corrupt', at, 'is not at the offset in the directory: copy the archive again');
-    const begin = offset + 30 + header.readUInt16LE(26) + header.readUInt16LE(28);
+    const begin = offset + LOCAL_SIZE + header.readUInt16LE(26) + header.readUInt16LE(28);
     for (let done = 0; done < packed; ) {
       const chunk = await readAt(this.#file, begin + done, Math.min(CHUNK, packed - done));
       if (chunk.length === 0) throw new ArchiveError('truncated', at, 'ends early: copy the archive again');
@@ -150,9 +158,9 @@ interface Directory {
 
 async function findDirectory(file: FileHandle, path: string): Promise<Directory> {
   const { size: total } = await file.stat();
-  const from = Math.max(0, total - END_BYTES);
+  const from = Math.max(0, total - MAX_END_BYTES);
   const tail = await readAt(file, from, total - from);
-  let at = tail.length - 22;
+  let at = tail.length - END_SIZE;
   while (at >= 0 && tail.readUInt32LE(at) !== END) at--;
   if (at < 0)
     throw new ArchiveError(
@@ -181,32 +189,32 @@ async function readDirectory(
   file: FileHandle,
   path: string,
   limits: ArchiveLimits,
-): Promise<readonly Listed[]> {
+): Promise<readonly DirectoryEntry[]> {
   const { count, size, offset } = await findDirectory(file, path);
   checkCount(count, path, limits);
   if (size > MAX_DIRECTORY_BYTES)
     throw new ArchiveError('archive-too-large', path, `has a directory of ${size} bytes`);
   const bytes = await readAt(file, offset, size);
-  const listed: Listed[] = [];
+  const listed: DirectoryEntry[] = [];
   for (let at = 0; listed.length < count; ) {
-    if (at + 46 > bytes.length || bytes.readUInt32LE(at) !== CENTRAL)
+    if (at + CENTRAL_SIZE > bytes.length || bytes.readUInt32LE(at) !== CENTRAL)
       throw new ArchiveError(
         'corrupt',
         path,
         `has an invalid directory after ${listed.length} files: copy it again`,
       );
     const lengths = [28, 30, 32].map((field) => bytes.readUInt16LE(at + field));
-    const [names = 0, extras = 0, comment = 0] = lengths;
-    const one = listedAt(bytes, at, names, extras);
-    if (!one.name.endsWith('/')) listed.push(one);
-    else listed.push({ ...one, name: '' });
-    at += 46 + names + extras + comment;
+    const [nameLength = 0, extraLength = 0, commentLength = 0] = lengths;
+    listed.push(entryAt(bytes, at, nameLength, extraLength));
+    at += CENTRAL_SIZE + nameLength + extraLength + commentLength;
   }
-  return listed.filter(({ name }) => name !== '');
+  return listed.filter(({ name }) => name !== '' && !name.endsWith('/')); // without folders
 }
 
-function listedAt(bytes: Buffer, at: number, names: number, extras: number): Listed {
-  const extra = bytes.subarray(at + 46 + names, at + 46 + names + extras);
+/** Returns the entry of the directory at an index. */
+function entryAt(bytes: Buffer, at: number, nameLength: number, extraLength: number): DirectoryEntry {
+  const nameEnd = at + CENTRAL_SIZE + nameLength;
+  const extra = bytes.subarray(nameEnd, nameEnd + extraLength);
   let packed = bytes.readUInt32LE(at + 20);
   let size = bytes.readUInt32LE(at + 24);
   let offset = bytes.readUInt32LE(at + 42);
@@ -231,7 +239,7 @@ function listedAt(bytes: Buffer, at: number, names: number, extras: number): Lis
     if (data.length === 0 && extra.readUInt16LE(field - 2) !== 0) break;
   }
   return {
-    name: bytes.toString('utf8', at + 46, at + 46 + names),
+    name: bytes.toString('utf8', at + CENTRAL_SIZE, nameEnd),
     flags: bytes.readUInt16LE(at + 8),
     method: bytes.readUInt16LE(at + 10),
     crc: bytes.readUInt32LE(at + 16),
