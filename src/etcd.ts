@@ -1,6 +1,6 @@
 /**
- * A real etcd, as `datapath-cache/etcd`: the backend and its configuration. Besides the main entry the only one that
- * loads gRPC.
+ * The entry `datapath-cache/etcd`: the backend over an etcd, and its configuration. Only this entry and the main entry load
+ * gRPC.
  */
 
 export type { Clock, Random, Timer } from './base/clock.ts';

@@ -1,8 +1,8 @@
 /**
- * The formats in which Cilium keeps a cluster in its kvstore, as `datapath-cache/formats`: names of keys, and encoders and
- * decoders of their values. With a `SyncStore` a program publishes a cluster that every Cilium can follow; with a `WatchStore`
- * it reads one. Encoders write the bytes that Cilium writes. Decoders accept any bytes and return a value, or a rejection that
- * names field and value.
+ * The entry `datapath-cache/formats`: the formats in which Cilium keeps a cluster in its kvstore: names of keys, and
+ * encoders and decoders of their values. With a `SyncStore` a program publishes a cluster that every Cilium can follow;
+ * with a `WatchStore` it reads one. Encoders write the bytes that Cilium writes. Decoders accept any bytes and return a
+ * value, or a rejection that names field and value.
  */
 
 export type { Rejection } from './base/rejection.ts';

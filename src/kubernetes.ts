@@ -1,5 +1,5 @@
 /**
- * Kubernetes, as `datapath-cache/kubernetes`: clients and reflectors of an API server, and the feed that writes its objects into the
+ * The entry `datapath-cache/kubernetes`: clients and reflectors of an API server, and the feed that writes its objects into the
  * engines.
  */
 

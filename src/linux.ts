@@ -1,6 +1,6 @@
 /**
- * `datapath-cache/linux`: the datapath of this Linux host. Keeps the tables of the kernel equal to the content of the engines.
- * An import loads no native code; opening a datapath loads koffi.
+ * The entry `datapath-cache/linux`: the datapath of this Linux host. Keeps the tables of the kernel equal to the
+ * content of the engines. An import loads no native code; opening a datapath loads koffi.
  */
 
 export type { Datapath, DatapathEngines, ServiceHandler } from './datapath/datapath.ts';

@@ -1,7 +1,7 @@
 /**
- * The NodeManager, as `datapath-cache/nodemanager`, with what it puts its addresses into: which nodes exist and how to
- * reach them. Loads nothing of Node.js: it runs in browsers and workers. Its collections are those of the package
- * `immutable`.
+ * The entry `datapath-cache/nodemanager`: the NodeManager, which nodes exist and how to reach them, and the IPCache
+ * into which it writes their addresses. Loads no module of Node.js, so it runs in browsers and workers. Its collections
+ * are those of the package `immutable`.
  */
 
 export type {

@@ -1,6 +1,7 @@
 /**
- * The ServiceCache alone, as `datapath-cache/servicecache`: which backends serve a service, over all clusters. Loads
- * nothing of Node: it runs in browsers and workers. Its collections are those of the package `immutable`.
+ * The entry `datapath-cache/servicecache`: the ServiceCache alone, with the backends of each service, over all
+ * clusters. Loads no module of Node, so it runs in browsers and workers. Its collections are those of the package
+ * `immutable`.
  */
 
 export type { List as ImmutableList, Map as ImmutableMap, Set as ImmutableSet } from 'immutable';

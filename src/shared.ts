@@ -1,6 +1,6 @@
 /**
- * Lookups from every core, as `datapath-cache/shared`: one `IPCache` in one thread, and any number of worker threads that read its
- * prefixes and identities from shared memory. Loads nothing of Node and no other package.
+ * The entry `datapath-cache/shared`: lookups on every core. One thread has an `IPCache`, and any number of worker
+ * threads read its prefixes and identities from shared memory. Loads no module of Node and no other package.
  */
 
 export type { Unsubscribe } from './base/subscription.ts';

@@ -1,6 +1,6 @@
 /**
- * For tests of programs that use this library, as `datapath-cache/testing`: a kvstore and an API server in the process, both with
- * the faults of real ones, and a clock that a test advances.
+ * The entry `datapath-cache/testing`, for tests of programs that use this library: a kvstore and an API server in the
+ * process, both with the faults of real ones, and a clock that a test advances.
  */
 
 export type { Clock, Random, Timer } from './base/clock.ts';

@@ -4,8 +4,8 @@ import { type Unsubscribe, unsubscribeOnce } from './subscription.ts';
 /** The existing state, which a new listener receives before the changes. */
 export interface Replay<L> {
   /**
-   * Returns the calls that show a listener the state at this moment. If they are computed lazily, the owner of the state must call
-   * {@link ListenerSet.beforeChange} before each change of it.
+   * Returns the calls that show a listener the state at this moment. If they are computed lazily, the owner of the
+   * state must call {@link ListenerSet.beforeChange} before each change of it.
    */
   steps(): IterableIterator<(listener: L) => unknown>;
   /** Notifies a listener that its subscription has ended because a step threw an error. */

@@ -160,8 +160,8 @@ export class WorkQueue<K> {
   }
 
   /**
-   * Ends the work on a key. If the key was added during the work, appends it to the queue again. Returns true if the key has left
-   * the queue; false also if nothing works on the key.
+   * Ends the work on a key. If the key was added during the work, appends it to the queue again. Returns true if the
+   * key has left the queue; false also if nothing works on the key.
    */
   done(key: K): boolean {
     const entry = this.#entries.get(key);

@@ -55,8 +55,8 @@ const IPV6 = 256;
 const SPACE_SHIFT = 9;
 
 /**
- * Returns the length word of a key: its family, address space and length in one word, which is never 0. `length` is below 255. The
- * word of a key that is n bits longer is greater by n.
+ * Returns the length word of a key: its family, address space and length in one word, which is never 0. `length` is
+ * below 255. The word of a key that is n bits longer is greater by n.
  */
 export function lengthWord(family: Family, length: number, clusterID: number): number {
   return ((clusterID << SPACE_SHIFT) | (family === 6 ? IPV6 : 0)) + length + 1;
@@ -194,8 +194,8 @@ export class KeyHash {
   }
 
   /**
-   * Like {@link find}, in the directory that {@link directoryOf} returned for the family and address space. Several probes share
-   * one call of it.
+   * Like {@link find}, in the directory that {@link directoryOf} returned for the family and address space. Several
+   * probes share one call of it.
    */
   findIn(directory: SegmentDirectory, words: Readonly<AddressWords>, word: number): number {
     const segment = directory.at(words);

@@ -74,8 +74,9 @@ export class SegmentDirectory {
   /** Buffer of a split: number of keys by octet. */
   readonly #counts = new Int32Array(FAN);
   /**
-   * The first node from the root that does not have exactly one child node. The lookup of an address that begins with the octets of
-   * `#common` starts at this node. Without it, a lookup would read 16 nodes in a table of hosts in one IPv6 subnet.
+   * The first node from the root that does not have exactly one child node. The lookup of an address that begins with
+   * the octets of `#common` starts at this node. Without it, a lookup would read 16 nodes in a table of hosts in one
+   * IPv6 subnet.
    */
   #start = 0;
   #startLevel = 0;
@@ -227,8 +228,8 @@ export class SegmentDirectory {
   }
 
   /**
-   * Returns the octet with the most balanced split of `count` keys, the size of the smaller part, and the octet that contains the
-   * median key. `below` keys precede those of `#counts`.
+   * Returns the octet with the most balanced split of `count` keys, the size of the smaller part, and the octet that
+   * contains the median key. `below` keys precede those of `#counts`.
    */
   #bestOctet(
     below: number,

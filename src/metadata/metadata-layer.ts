@@ -161,8 +161,8 @@ export class MetadataLayer {
   }
 
   /**
-   * Enqueues an address because a node at that address was added, changed or removed; ignores addresses without labels. Returns the
-   * revision with which the change takes effect.
+   * Enqueues an address because a node at that address was added, changed or removed; ignores addresses without labels.
+   * Returns the revision with which the change takes effect.
    */
   refresh(address: string): number {
     const text = Prefix.parse(address)?.toString() ?? '';

@@ -79,8 +79,8 @@ function matchLength({ source, expression }: LabelRule, label: Label): number | 
 }
 
 /**
- * Selects the labels of an identity (KUBERNETES 28, 29). The expressions are trusted to terminate quickly, because they come from
- * the configuration.
+ * Selects the labels of an identity (KUBERNETES 28, 29). The expressions are trusted to terminate quickly, because they
+ * come from the configuration.
  */
 export class LabelFilter {
   readonly #rules: readonly LabelRule[];

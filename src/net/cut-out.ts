@@ -12,9 +12,9 @@ function upperHalf({ family, w0, w1, w2, w3, length }: Prefix): Prefix {
 }
 
 /**
- * Subtracts prefixes from a prefix, all in address space 0. Returns the minimal remainder, ordered by address, at most its first
- * `maxPrefixes` prefixes; an empty list if the others cover the prefix. Prefixes outside of it are ignored. One of the others that
- * is n bits longer costs n steps and adds at most n prefixes.
+ * Subtracts prefixes from a prefix, all in address space 0. Returns the minimal remainder, ordered by address, at most
+ * its first `maxPrefixes` prefixes; an empty list if the others cover the prefix. Prefixes outside of it are ignored.
+ * One of the others that is n bits longer costs n steps and adds at most n prefixes.
  */
 export function cutOut(
   prefix: Prefix,

@@ -108,10 +108,10 @@ const NO_ITEMS: readonly never[] = [];
 const NO_FIELDS: object = {};
 
 /**
- * The reader of untrusted data: the fields of an object, or the elements of a list, returned by `JSON.parse` or a YAML parser.
- * It reads own properties only, so that no name (`__proto__`, `constructor`) reaches a prototype. A field that is absent or
- * null is `undefined`; only `text` and `item` reject it. An invalid field is passed to `reject` with its path and value. Paths are
- * built only for rejected fields; a read costs one property lookup.
+ * The reader of untrusted data: the fields of an object, or the elements of a list, returned by `JSON.parse` or a YAML
+ * parser. It reads own properties only, so that no name (`__proto__`, `constructor`) reaches a prototype. A field that
+ * is absent or null is `undefined`; only `text` and `item` reject it. An invalid field is passed to `reject` with its
+ * path and value. Paths are built only for rejected fields; a read costs one property lookup.
  */
 export class Fields<R extends undefined> {
   readonly #container: Readonly<Record<string | number, unknown>>;
@@ -239,7 +239,10 @@ export class Fields<R extends undefined> {
     return this.reject(name, 'wrong-family', `must be an IPv${family} address`, address);
   }
 
-  /** Returns a CIDR (an address with a length) in canonical form. Surrounding white space is ignored. An empty string is invalid. */
+  /**
+   * Returns a CIDR (an address with a length) in canonical form. Surrounding white space is ignored. An empty string is
+   * invalid.
+   */
   cidr(name: string | number): string | undefined {
     const text = this.string(name)?.trim();
     if (text === undefined) return undefined;

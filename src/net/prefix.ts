@@ -258,8 +258,8 @@ export function formatKey(key: Readonly<PrefixRegister>): string {
 }
 
 /**
- * Like {@link formatKey}. `key` was parsed from `text`, or is the longest match of the address in `text`. Returns `text` itself if
- * it is the canonical text of the key, as for most addresses.
+ * Like {@link formatKey}. `key` was parsed from `text`, or is the longest match of the address in `text`. Returns
+ * `text` itself if it is the canonical text of the key, as for most addresses.
  */
 export function formatKeyOf(text: string, key: Readonly<PrefixRegister>): string {
   const isCanonical = key.form === 'endpoint' && key.clusterID === 0 && isCanonicalAddress(text, key);

@@ -14,9 +14,9 @@ interface Entry<T> {
 }
 
 /**
- * A table that maps the bytes of ASCII texts to one shared value for each text. Texts repeat: a million pods have a thousand
- * hosts and a few sets of ports. Sharing saves the time and the memory of creating the value again. The hash of a text selects its
- * slot; a new text replaces the one in the slot.
+ * A table that maps the bytes of ASCII texts to one shared value for each text. Texts repeat: a million pods have a
+ * thousand hosts and a few sets of ports. Sharing saves the time and the memory of creating the value again. The hash
+ * of a text selects its slot; a new text replaces the one in the slot.
  */
 export class InternedBytes<T> {
   readonly #make: (text: string) => T;

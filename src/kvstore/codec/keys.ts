@@ -47,7 +47,10 @@ export const IDENTITIES_PREFIX = 'cilium/state/identities/v1/';
 /** Locks of the identity allocator, one for each label string. */
 export const IDENTITY_LOCKS_PREFIX: string = `${IDENTITIES_PREFIX}locks/`;
 
-/** The part of `ip` keys that Cilium calls address space. It has only this one, which is not the address space of a cluster id. */
+/**
+ * The part of `ip` keys that Cilium calls address space. It has only this one, which is not the address space of a
+ * cluster id.
+ */
 export const DEFAULT_ADDRESS_SPACE = 'default';
 
 const LAYOUTS = {

@@ -36,8 +36,8 @@ const MAX_EXTENSIONS = 30;
 const passThrough = (bytes: Buffer): Buffer => bytes;
 
 /**
- * Calls `cancel` in a later turn. Node (20.20) does not reset a stream that is cancelled while its session receives data; both ends
- * would keep it.
+ * Calls `cancel` in a later turn. Node (20.20) does not reset a stream that is cancelled while its session receives
+ * data; both ends would keep it.
  */
 const inLaterTurn = (cancel: () => void): void => void setImmediate(cancel);
 
@@ -254,8 +254,8 @@ export class EtcdConnection {
   }
 
   /**
-   * Calls `onExpired` when the deadline expires. Returns a function that cancels the deadline. The deadlines of grpc-js are not used
-   * because they are dates: if the system's time is set, a call would end immediately or hours late.
+   * Calls `onExpired` when the deadline expires. Returns a function that cancels the deadline. The deadlines of grpc-js
+   * are not used because they are dates: if the system's time is set, a call would end immediately or hours late.
    */
   startDeadline({ startedAt, deadlineMs, isExtendable }: Deadline, onExpired: () => void): () => void {
     const limitMs = Math.min(deadlineMs ?? this.#config.deadlineMs ?? DEADLINE_MS, ONE_DAY_MS);

@@ -47,7 +47,10 @@ const TRY_NEXT_ENDPOINT: ReadonlySet<KvstoreError['code']> = new Set([...OUT_OF_
  */
 const TOKEN_IN_DOUBT: ReadonlySet<KvstoreError['code']> = new Set(['invalid-token', 'deadline']);
 
-/** Weights of the parts of an answer to a transaction at the gate. The effects of a write take about 5 µs, of the call 0.2 ms. */
+/**
+ * Weights of the parts of an answer to a transaction at the gate. The effects of a write take about 5 µs, of the call
+ * 0.2 ms.
+ */
 const WEIGHT_OF_WRITE = 2;
 const WEIGHT_OF_CALL = 64;
 

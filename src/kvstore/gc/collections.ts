@@ -64,8 +64,8 @@ export function identityCollection(backend: KvstoreBackend, range: IdentityRange
 }
 
 /**
- * Returns the `Collection` of the holders of locks. If a client hangs, its lease stays alive and its lock is never released. The
- * holder is the oldest key of a path; the keys of waiting clients are never stale.
+ * Returns the `Collection` of the holders of locks. If a client hangs, its lease stays alive and its lock is never
+ * released. The holder is the oldest key of a path; the keys of waiting clients are never stale.
  */
 export function lockCollection(backend: KvstoreBackend, prefix: string = IDENTITY_LOCKS_PREFIX): Collection {
   return {

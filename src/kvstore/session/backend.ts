@@ -58,13 +58,13 @@ export interface WrittenAll {
 }
 
 /**
- * Maximum number of writes of a {@link KvstoreBackend.writeAll}. etcd accepts 128 operations, and 128 comparisons, in a transaction
- * (`--max-txn-ops`).
+ * Maximum number of writes of a {@link KvstoreBackend.writeAll}. etcd accepts 128 operations, and 128 comparisons, in a
+ * transaction (`--max-txn-ops`).
  */
 export const MAX_WRITES = 128;
 /**
- * Maximum number of its writes with `mayBeEqual`. A leased one needs two comparisons: 126 in total, and one each for the fence and
- * a lock.
+ * Maximum number of its writes with `mayBeEqual`. A leased one needs two comparisons: 126 in total, and one each for
+ * the fence and a lock.
  */
 export const MAX_COMPARED_WRITES = 63;
 

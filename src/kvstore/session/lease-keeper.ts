@@ -57,8 +57,8 @@ const KEEPALIVE_WEIGHT = 40;
  */
 const REVOCATIONS = 16;
 /**
- * The pause between two checks is at least 1 ms for each 10 leases. A check takes less than 1 µs for each lease, so checks use at
- * most 1 % of the time.
+ * The pause between two checks is at least 1 ms for each 10 leases. A check takes less than 1 µs for each lease, so
+ * checks use at most 1 % of the time.
  */
 const LEASES_PER_MS = 10;
 

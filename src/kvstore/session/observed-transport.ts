@@ -34,8 +34,8 @@ export class ObservedTransport implements Transport {
 
   /**
    * @param onRefused called if a call was refused because of a missing right
-   * @param onRevisionDecreased called if the revision of the store has decreased, because the store was restored. `followedUntil` is
-   * when the higher revision was received
+   * @param onRevisionDecreased called if the revision of the store has decreased, because the store was restored.
+   * `followedUntil` is when the higher revision was received
    */
   constructor(
     inner: Transport,

@@ -50,9 +50,9 @@ const RETRY: Backoff = { baseMs: 500, capMs: 30_000 };
 const BATCH = 256;
 
 /**
- * A read-only kvstore over a *source*: any set of keys of your program. A subclass implements {@link list} and {@link changes}; this class
- * implements watches with retries that satisfy {@link Watch}. Each watch stores the keys and values that it has delivered. After
- * a fault it lists again and delivers the differences.
+ * A read-only kvstore over a *source*: any set of keys of your program. A subclass implements {@link list} and
+ * {@link changes}; this class implements watches with retries that satisfy {@link Watch}. Each watch stores the keys
+ * and values that it has delivered. After a fault it lists again and delivers the differences.
  *
  * All writes, leases and locks fail with `forbidden`.
  */

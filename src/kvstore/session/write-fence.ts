@@ -42,7 +42,10 @@ export async function guardedTxn(
 export class WriteFence {
   readonly #leases: LeaseKeeper;
   readonly #send: SendTxn;
-  /** The key of the fence. It contains the id of the first lease, which makes it unique among all clients, and never changes. */
+  /**
+   * The key of the fence. It contains the id of the first lease, which makes it unique among all clients, and never
+   * changes.
+   */
   #key: string | undefined;
   /** The last value of the fence; each is used once. */
   #lastValue = 0;

@@ -7,8 +7,9 @@ import { type Anchor, Anchors } from './anchors.ts';
 export type ReadKey = (key: string, revision?: number) => Promise<KeyValue | undefined>;
 
 /**
- * Result of the check of a put. `proven`: the store has the put, or a later one of the key. `restored`: the store has another history
- * without the put. `unknown`: the key does not exist and its history is compacted, so the store may have had the put.
+ * Result of the check of a put. `proven`: the store has the put, or a later one of the key. `restored`: the store has
+ * another history without the put. `unknown`: the key does not exist and its history is compacted, so the store may
+ * have had the put.
  */
 type Verdict = 'proven' | 'restored' | 'unknown';
 

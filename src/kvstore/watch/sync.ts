@@ -28,8 +28,8 @@ export interface SyncOptions {
 }
 
 /**
- * How the known keys are compared: `count`: only by their number, if that is a sufficient proof; `revisions`: by their revisions;
- * `values`: by revisions and values.
+ * How the known keys are compared: `count`: only by their number, if that is a sufficient proof; `revisions`: by their
+ * revisions; `values`: by revisions and values.
  */
 export type Comparison = 'count' | 'revisions' | 'values';
 
@@ -171,13 +171,14 @@ class Sync {
   }
 
   /**
-   * Reads the writes after the proven revision in the covered range, and compares the keys unless their number is a proof. Returns
-   * false if there are too many writes to read.
+   * Reads the writes after the proven revision in the covered range, and compares the keys unless their number is a
+   * proof. Returns false if there are too many writes to read.
    */
   async #update(proven: number, comparison: Comparison): Promise<boolean> {
     const cursor = this.#cursor;
     const { known, covered } = cursor;
-    // If the proof includes the last write that the watch saw, it saw every write, so an equal number of keys proves equal keys.
+    // If the proof includes the last write that the watch saw, it saw every write, so an equal number of keys proves
+    // equal keys.
     const isCountEnough = proven === cursor.next - 1 && this.#hasLatest && comparison === 'count';
     const delta = await this.#delta(proven);
     if (delta === undefined) return false;

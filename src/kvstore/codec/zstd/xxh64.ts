@@ -1,6 +1,6 @@
 /*
- * XXH64 with seed 0. Its low 32 bits are the checksum of a zstd frame (RFC 8878, section 3.1.1). A number of 64 bits is stored as
- * two numbers of 32 bits, because `bigint` takes ten times as long.
+ * XXH64 with seed 0. Its low 32 bits are the checksum of a zstd frame (RFC 8878, section 3.1.1). A number of 64 bits is
+ * stored as two numbers of 32 bits, because `bigint` takes ten times as long.
  */
 
 interface Word {
