@@ -464,7 +464,7 @@ class OperatorProcess implements ServedProcess {
   /** Returns the reason why a dry run would delete a key. */
   #reasonOf(key: string, value: Uint8Array): string | undefined {
     const namespace = namespaceOfKey(key, value);
-    return namespace === undefined ? undefined : this.#duties.namespaces?.reason(namespace);
+    return namespace === undefined ? undefined : this.#duties.namespaces?.reasonNotGlobal(namespace);
   }
 
   #newDuties(kubernetes: KubernetesClient): OperatorDuties {

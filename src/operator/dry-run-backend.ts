@@ -14,7 +14,7 @@ type Reads = Pick<
 >;
 
 /** Returns a value as text, or its size if it is not text. */
-function shown(value: Uint8Array): string {
+function valueText(value: Uint8Array): string {
   return textOfBytes(value) ?? `${value.length} bytes`;
 }
 
@@ -63,9 +63,9 @@ export class DryRunBackend implements KvstoreBackend {
   async updateIfDifferent(key: string, value: Uint8Array): Promise<boolean> {
     const previous = await this.#currentValue(key);
     if (previous !== undefined && equalBytes(previous, value)) return false;
-    const reason = previous === undefined ? 'the key does not exist' : `the value is ${shown(previous)}`;
+    const reason = previous === undefined ? 'the key does not exist' : `the value is ${valueText(previous)}`;
     this.#writes.set(key, value);
-    this.#print(`put ${key} ${shown(value)}: ${reason}`);
+    this.#print(`put ${key} ${valueText(value)}: ${reason}`);
     return true;
   }
 

@@ -20,7 +20,7 @@ export class DueKeys extends WorkQueue<string> {
     this.#idle.wake();
   }
 
-  /** Works on the keys that are due, one after the other. Each key has the weight `weight` at the gate. */
+  /** Calls `work` with each due key, one after the other. Passes `weight` to the gate for each key. Ends when the signal fires. */
   async processDue(
     gate: TurnGate,
     weight: number,

@@ -96,11 +96,11 @@ export interface OperatorDuties {
   readonly all: readonly Duty[];
   /** The operator is ready when each of these has published everything. */
   readonly published: readonly Duty[];
-  /** The namespaces whose objects are published. It is in `all`, too. Undefined: all namespaces. */
+  /** Selects the namespaces whose objects are published; also in `all`. Undefined: all namespaces. */
   readonly namespaces?: GlobalNamespaces | undefined;
-  /** The followed clusters. It is in `all`, too. Undefined: no duty reads them. */
+  /** The followed clusters; also in `all`. Undefined: no duty reads them. */
   readonly clusters?: RemoteClusters | undefined;
-  /** It is in `all`, too. Undefined: the multi-cluster services API is off. */
+  /** The exports and imports of services; also in `all`. Undefined: the multi-cluster services API is off. */
   readonly mcs?: McsDuty | undefined;
 }
 
@@ -131,7 +131,8 @@ export function operatorDuties(options: OperatorDutiesOptions): OperatorDuties {
           print: options.dryRun,
         })
       : undefined;
-  // A former operator may have left keys of a namespace that is no longer global. Delete identities last.
+  // A former operator may have left keys of a namespace that is no longer global. Identities are deleted after the keys that
+  // contain their numbers.
   const sweepAfter = (): Promise<unknown> =>
     Promise.all(
       namespaces === undefined
@@ -161,7 +162,7 @@ export function operatorDuties(options: OperatorDutiesOptions): OperatorDuties {
   });
   const mcsObjects =
     options.mcs === undefined ? undefined : new McsObjects({ source, clock, random, onFailure });
-  const made: readonly (readonly [boolean, () => Producer])[] = [
+  const switches: readonly (readonly [isOn: boolean, create: () => Producer])[] = [
     [isCRD && publish.identities, () => identitySync({ ...producing, sweepAfter })],
     [publish.nodes, () => nodeSync(producing)],
     [isCRD && publish.ips, () => ipSync({ ...producing, endpoints })],
@@ -169,7 +170,7 @@ export function operatorDuties(options: OperatorDutiesOptions): OperatorDuties {
     ...(hasSlices ? ([[publish.services, () => sliceSync(producing, objects)]] as const) : []),
     ...(mcsObjects ? ([[publish.services, () => exportSync(producing, mcsObjects)]] as const) : []),
   ];
-  const producers = made.flatMap(([isOn, make]) => (isOn ? make() : []));
+  const producers = switches.flatMap(([isOn, create]) => (isOn ? create() : []));
   const config = new ClusterConfigKeeper({
     backend,
     clusterName,
@@ -179,7 +180,7 @@ export function operatorDuties(options: OperatorDutiesOptions): OperatorDuties {
     random,
     onFailure,
     // Readers wait for the canary of each resource, so canaries are promised only if all of them are written.
-    after: producers.length === made.length ? producers : undefined,
+    after: producers.length === switches.length ? producers : undefined,
     endpointSlicesExportMode: hasSlices && publish.services ? 'services-and-endpointslices' : undefined,
     serviceExportsEnabled: mcsObjects && publish.services ? true : undefined,
   });
@@ -189,12 +190,11 @@ export function operatorDuties(options: OperatorDutiesOptions): OperatorDuties {
   const heartbeat = publish.heartbeat
     ? [new HeartbeatDuty(backend, clock, { random, onFailure: (error) => onFailure?.(error, 'heartbeat') })]
     : [];
-  const filter = namespaces === undefined ? [] : [namespaces];
   const clusters = remoteClusters(options);
   const importing = clusters && { ...options, clusters, writer: objectWriter(options) };
   const mcs = importing && mcsObjects && mcsDuty(importing, mcsObjects);
   const all = [
-    ...filter,
+    ...(namespaces === undefined ? [] : [namespaces]),
     ...published,
     ...heartbeat,
     ...collecting(options),
@@ -255,7 +255,7 @@ function removing(options: OperatorDutiesOptions): readonly Duty[] {
   return [new EndpointRemoval({ ...options, intervals: intervalsOf(options), reader, writer })];
 }
 
-/** Returns the intervals. The collector of identities is off for the store (`crd` or `kvstore`) in which none are allocated. */
+/** Returns the intervals. Of the two collectors of identities, the one for the unused allocation is off (0). */
 function intervalsOf({ identityAllocation, intervals }: OperatorDutiesOptions): CollectorIntervals {
   return { ...intervals, ...(identityAllocation === 'crd' ? { kvstoreIdentities: 0 } : { identities: 0 }) };
 }

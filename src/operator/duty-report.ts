@@ -4,7 +4,7 @@ import { CallbackGuard } from '../base/guard.ts';
 import { sleep } from '../base/sleep.ts';
 import type { Action, DutyStatus } from './duty.ts';
 
-/** An input of a duty is incomplete. */
+/** Thrown or reported if an input of a duty is incomplete. */
 export class NotReadyError extends Error {
   override readonly name = 'NotReadyError';
   readonly code = 'not-ready';
@@ -18,6 +18,7 @@ export interface DutyOptions {
   readonly onAction?: ((action: Action) => void) | undefined;
 }
 
+/** Time between two checks of the inputs. */
 const POLL_MS = 500;
 
 /** Reports the failures, waits and writes of a duty. */
@@ -50,24 +51,28 @@ export class DutyReport {
     this.#guard.call(this.#options.onAction, { duty: this.#duty, ...action });
   }
 
-  /** Reports an incomplete input once. */
+  /** Reports an incomplete input, unless it was the last report. */
   notReady(reason: string): void {
     if (this.#last?.message !== reason) this.add(new NotReadyError(reason));
   }
 
-  /** Forgets an incomplete input. */
+  /** Removes an incomplete input from the status. */
   ready(): void {
     if (this.#last?.code === 'not-ready') this.#last = undefined;
   }
 
-  /** Waits until `blocked` returns no reason or the signal fires. Reports the reason after `quietMs`. */
-  async whenReady(blocked: () => string | undefined, quietMs: number, signal: AbortSignal): Promise<void> {
+  /** Waits until `notReadyReason` returns undefined or the signal fires. Reports the reason if the wait exceeds `quietMs`. */
+  async whenReady(
+    notReadyReason: () => string | undefined,
+    quietMs: number,
+    signal: AbortSignal,
+  ): Promise<void> {
     const { clock } = this.#options;
-    const begun = clock.now();
+    const startedAt = clock.now();
     while (!signal.aborted) {
-      const reason = blocked();
+      const reason = notReadyReason();
       if (reason === undefined) return this.ready();
-      if (clock.now() - begun >= quietMs) this.notReady(reason);
+      if (clock.now() - startedAt >= quietMs) this.notReady(reason);
       await sleep(clock, POLL_MS, signal);
     }
   }

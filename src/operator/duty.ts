@@ -21,9 +21,9 @@ export type DutyState = 'off' | 'waiting' | 'running' | 'ended';
 /** A write that a duty made, or would have made in a dry run. */
 export interface Action {
   readonly duty: string;
-  /** `delete ciliumendpoints.cilium.io/v2 shop/web-0`. */
+  /** Verb and object, such as `delete ciliumendpoints.cilium.io/v2 shop/web-0`. */
   readonly action: string;
-  /** Reason without a final period, with the rounds that found the object. */
+  /** Why the write is made, without a final period. If a collector makes it, with the rounds in which the object was unused. */
   readonly reason: string;
   /** `done`, `conflict`, `not-found`, `dry-run` … */
   readonly outcome: string;
@@ -50,8 +50,8 @@ export interface PublishedKeys {
   /** Number of keys whose writes are pending. */
   readonly pending: number;
   readonly writes: number;
-  /** Number of objects for which no valid key or value exists. */
-  readonly refused: number;
+  /** Number of rejected objects: no valid key or value exists for them. */
+  readonly rejected: number;
 }
 
 /** The work of a duty in its rounds. */
@@ -62,8 +62,8 @@ export interface DutyRounds {
   readonly deleted: number;
   /** Number of deletes that conflicted with another writer. The next round checks them again. */
   readonly conflicts: number;
-  /** Wall time of the start of the last round; undefined before the first. */
+  /** Wall time of the start of the last round, in milliseconds since the epoch; undefined before the first. */
   readonly lastRoundMs: number | undefined;
-  /** Wall time of the start of the next round; undefined if none is planned. */
+  /** Wall time of the start of the next round, in milliseconds since the epoch; undefined if none is planned. */
   readonly nextRoundMs: number | undefined;
 }

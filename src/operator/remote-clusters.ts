@@ -31,8 +31,8 @@ export interface RemoteClustersOptions {
 export type RemoteState = 'complete' | 'incomplete' | 'gone';
 
 /**
- * Follows the remote clusters of the mesh, once for all duties that read them. The clients of the clusters are opened and closed
- * with the run, so that only the leader is connected.
+ * Follows the remote clusters of the mesh, once for all duties that read them. Connects to the clusters only while `run` runs, so
+ * that only the leader is connected.
  */
 export class RemoteClusters implements Duty {
   readonly name = 'remote-clusters';
@@ -41,7 +41,7 @@ export class RemoteClusters implements Duty {
   #engines: MeshEngines = { identities: false };
   #state: DutyState = 'waiting';
   #mesh: ClusterMesh | undefined;
-  #folder: ConfigFollower | undefined;
+  #configs: ConfigFollower | undefined;
 
   constructor(options: RemoteClustersOptions) {
     this.#options = options;
@@ -61,10 +61,10 @@ export class RemoteClusters implements Duty {
   }
 
   /** Names of the clusters with a configuration, usable or not. Undefined before the configurations have been read. */
-  get known(): readonly string[] | undefined {
-    const [mesh, folder] = [this.#mesh, this.#folder?.status()];
-    if (mesh === undefined || folder?.listed !== true) return undefined;
-    const unusable = Object.keys(folder.problems).filter((name) => mesh.check(name) === undefined);
+  get names(): readonly string[] | undefined {
+    const [mesh, configs] = [this.#mesh, this.#configs?.status()];
+    if (mesh === undefined || configs?.listed !== true) return undefined;
+    const unusable = Object.keys(configs.problems).filter((name) => mesh.check(name) === undefined);
     return [...new Set([...mesh.names, ...unusable])];
   }
 
@@ -75,8 +75,8 @@ export class RemoteClusters implements Duty {
   stateOf(cluster: string): RemoteState {
     const progress = this.#mesh?.progressOf(cluster);
     if (progress !== undefined) return progress.synced ? 'complete' : 'incomplete';
-    const folder = this.#folder?.status();
-    return folder?.listed === true && folder.problems[cluster] === undefined ? 'gone' : 'incomplete';
+    const configs = this.#configs?.status();
+    return configs?.listed === true && configs.problems[cluster] === undefined ? 'gone' : 'incomplete';
   }
 
   async run(signal: AbortSignal): Promise<void> {
@@ -96,19 +96,19 @@ export class RemoteClusters implements Duty {
     });
     const onProblem = (name: string, reason: string): void =>
       onReject(rejection('unusable-config', 'file', name, reason, 'the configurations of remote clusters'));
-    const folder = new ConfigFollower({ source, mesh, clock, onProblem });
+    const configs = new ConfigFollower({ source, mesh, clock, onProblem });
     this.#mesh = mesh;
-    this.#folder = folder;
+    this.#configs = configs;
     this.#state = 'running';
     const leave = mesh.onChange((name) => this.#changes.notify(name));
-    void folder.listed.then(() => this.#changes.notify(''));
+    void configs.listed.then(() => this.#changes.notify(''));
     const stopped = new Promise<void>((resolve) => {
       if (signal.aborted) resolve();
       signal.addEventListener('abort', () => resolve(), { once: true });
     });
-    await folder.start();
+    await configs.start();
     await stopped;
-    await folder.stop();
+    await configs.stop();
     await mesh.stop();
     leave();
     this.#state = 'ended';
@@ -116,7 +116,7 @@ export class RemoteClusters implements Duty {
 
   status(): DutyStatus {
     const clusters = this.clusters();
-    const isComplete = this.#folder?.status().listed === true && clusters.every(({ ready }) => ready);
+    const isComplete = this.#configs?.status().listed === true && clusters.every(({ ready }) => ready);
     const failed = clusters.flatMap(({ name, lastFailure, lastFailureAt }): Failure[] =>
       lastFailure === undefined
         ? []

@@ -129,8 +129,8 @@ it('objects without a valid key are rejected by name and field, each counted, an
     true,
   ]);
   const keys = (await backend.listPrefix('cilium/state/')).map(({ key }) => key.replace('cilium/state/', ''));
-  const refused = published.map((duty) => duty.status().published?.refused ?? 0);
-  expect(refused.reduce((sum, count) => sum + count)).toBe(said.length);
+  const rejected = published.map((duty) => duty.status().published?.rejected ?? 0);
+  expect(rejected.reduce((sum, count) => sum + count)).toBe(said.length);
   expect(keys).toMatchInlineSnapshot(`
     [
       "endpointslices/v1/a/shop/good-0",

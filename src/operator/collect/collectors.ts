@@ -57,8 +57,8 @@ export interface CollectorIntervals {
   readonly locks?: number | undefined;
 }
 
-/** The Kubernetes client of collectors; a `KubernetesClient` implements it. */
-interface KubernetesOfCollectors extends ResourceSource {
+/** The part of a `KubernetesClient` that collectors use. */
+interface CollectorClient extends ResourceSource {
   reader(): ObjectReader;
   writer(options?: ObjectWriterOptions): ObjectWriter;
 }
@@ -69,7 +69,7 @@ export interface CollectorsOptions extends DutyOptions {
   readonly leadership?: (Leadership & { readonly writeMs?: number }) | undefined;
   readonly intervals?: CollectorIntervals | undefined;
   /** Default: no Kubernetes, and none of its duties. */
-  readonly kubernetes?: KubernetesOfCollectors | undefined;
+  readonly kubernetes?: CollectorClient | undefined;
   /** Default: no kvstore, and none of its duties. */
   readonly kvstore?:
     | { readonly backend: KvstoreBackend; readonly cluster: string; readonly identities: IdentityRange }
@@ -84,7 +84,8 @@ export interface CollectorsOptions extends DutyOptions {
   readonly dryRun?: ((line: string) => void) | undefined;
 }
 
-const DELETES_PER_SECOND = 20;
+/** Writes of all collectors except those of identities, which have a separate limit. */
+const WRITES_PER_SECOND = 20;
 /** As upstream for a small cluster. */
 const SLICE_WRITES_PER_SECOND = 10;
 
@@ -130,8 +131,13 @@ export function collectors(options: CollectorsOptions): readonly Duty[] {
   return [...kubernetesCollectors(options), ...kvstoreCollectors(options)];
 }
 
-/** Returns the duty; if it is off, a duty that does nothing and only has a row in the status. */
-function duty(name: string, intervalMs: number, options: CollectorsOptions, make: () => Collector): Duty {
+/** Returns the duty that runs the rounds of a collector. If it is off, returns a duty that only has a row in the status. */
+function roundsDuty(
+  name: string,
+  intervalMs: number,
+  options: CollectorsOptions,
+  make: () => Collector,
+): Duty {
   if (intervalMs === 0) return new OffDuty(name);
   const { clock, onFailure, onAction } = options;
   return new RoundsDuty(make(), { clock, intervalMs, onFailure, onAction });
@@ -142,20 +148,20 @@ function kubernetesCollectors(options: CollectorsOptions): readonly Duty[] {
   if (kubernetes === undefined) return [];
   const { endpoints: endpointsMs = ENDPOINT_GC_INTERVAL_MS, nodes: nodesMs = NODE_GC_INTERVAL_MS } =
     intervals;
-  const { identities: identitiesMs = IDENTITY_GC_INTERVAL_MS, unmanagedDns = 0 } = intervals;
+  const { identities: identitiesMs = IDENTITY_GC_INTERVAL_MS, unmanagedDns: dnsMs = 0 } = intervals;
   const reader = kubernetes.reader();
-  const writer = writerOf(kubernetes, DELETES_PER_SECOND, options);
+  const writer = writerOf(kubernetes, WRITES_PER_SECOND, options);
   const follow = (kind: ResourceKind, shape: Shape): ObservedKind =>
     new ObservedKind(kubernetes, kind, trimTo(shape)); // each kind once, shared by all collectors
-  const all = pods(undefined);
+  const allPods = pods(undefined);
   const endpoints = follow(CILIUM_ENDPOINTS, SHAPES.endpoints);
   const ciliumNodes = follow(CILIUM_NODES, SHAPES.ciliumNodes);
   return [
-    duty('endpoint-gc', endpointsMs, options, () => {
-      const seen = { endpoints, pods: follow(all, SHAPES.pods), nodes: ciliumNodes };
-      return new EndpointCollector({ ...seen, reader, writer, clock, intervalMs: endpointsMs });
+    roundsDuty('endpoint-gc', endpointsMs, options, () => {
+      const observed = { endpoints, pods: follow(allPods, SHAPES.pods), nodes: ciliumNodes };
+      return new EndpointCollector({ ...observed, reader, writer, clock, intervalMs: endpointsMs });
     }),
-    duty('identity-gc-crd', identitiesMs, options, () => {
+    roundsDuty('identity-gc-crd', identitiesMs, options, () => {
       const identities = follow(CILIUM_IDENTITIES, SHAPES.identities);
       const slices = follow(CILIUM_ENDPOINT_SLICES, SHAPES.slices);
       return new IdentityCollector({
@@ -168,12 +174,12 @@ function kubernetesCollectors(options: CollectorsOptions): readonly Duty[] {
         endpointsAreCollected: endpointsMs > 0,
       });
     }),
-    duty('node-gc', nodesMs, options, () => {
+    roundsDuty('node-gc', nodesMs, options, () => {
       const nodes = follow(NODES, SHAPES.nodes);
       return new NodeCollector({ ciliumNodes, nodes, reader, writer });
     }),
-    duty('unmanaged-kube-dns', unmanagedDns, options, () => {
-      const dns = follow({ ...all, labelSelector: UNMANAGED_DNS_SELECTOR }, SHAPES.dns);
+    roundsDuty('unmanaged-kube-dns', dnsMs, options, () => {
+      const dns = follow({ ...allPods, labelSelector: UNMANAGED_DNS_SELECTOR }, SHAPES.dns);
       return new UnmanagedDnsCollector({ pods: dns, endpoints, reader, writer, clock });
     }),
     ...policyCollectors(kubernetes, writer, options),
@@ -181,7 +187,7 @@ function kubernetesCollectors(options: CollectorsOptions): readonly Duty[] {
   ];
 }
 
-function sliceDuty(kubernetes: KubernetesOfCollectors, options: CollectorsOptions): Duty {
+function sliceDuty(kubernetes: CollectorClient, options: CollectorsOptions): Duty {
   const { slices, clock, random = Math.random, gate, onFailure, onAction } = options;
   if (slices === undefined) return new OffDuty('endpoint-slices');
   return new SliceDuty({
@@ -200,7 +206,7 @@ function sliceDuty(kubernetes: KubernetesOfCollectors, options: CollectorsOption
 
 /** Returns the collectors of policy status, which need both Kubernetes and the kvstore. */
 function policyCollectors(
-  kubernetes: KubernetesOfCollectors,
+  kubernetes: CollectorClient,
   writer: ObjectWriter,
   options: CollectorsOptions,
 ): readonly Duty[] {
@@ -208,14 +214,14 @@ function policyCollectors(
   if (kvstore === undefined) return [];
   const reader = kubernetes.reader();
   return [CILIUM_POLICIES, CLUSTERWIDE_POLICIES].map((policies) =>
-    duty(`${policies.plural}-status-gc`, intervals.policyStatus ?? 0, options, () => {
+    roundsDuty(`${policies.plural}-status-gc`, intervals.policyStatus ?? 0, options, () => {
       return new PolicyStatusCollector({ policies, reader, writer, clock, ...kvstore });
     }),
   );
 }
 
 function writerOf(
-  kubernetes: KubernetesOfCollectors,
+  kubernetes: CollectorClient,
   perSecond: number,
   { dryRun, leadership = SOLE_LEADER }: CollectorsOptions,
 ): ObjectWriter {
@@ -230,9 +236,9 @@ function kvstoreCollectors(options: CollectorsOptions): readonly Duty[] {
   const { kvstoreIdentities = KVSTORE_IDENTITY_GC_INTERVAL_MS, locks = LOCK_GC_INTERVAL_MS } = intervals;
   const parts = { backend: kvstore.backend, clock, leadership, dryRun };
   return [
-    duty('identity-gc', kvstoreIdentities, options, () =>
+    roundsDuty('identity-gc', kvstoreIdentities, options, () =>
       kvstoreIdentityCollector(kvstore.identities, kvstoreIdentities, parts),
     ),
-    duty('lock-gc', locks, options, () => lockCollector(parts)),
+    roundsDuty('lock-gc', locks, options, () => lockCollector(parts)),
   ];
 }

@@ -5,16 +5,16 @@ import type { ObjectReader } from '../../k8s/rest/object-reader.ts';
 import type { ObjectWriter } from '../../k8s/rest/object-writer.ts';
 import { staleRound } from '../../kvstore/gc/garbage-collector.ts';
 import { field, isBeingDeleted, items, timeAt } from './field.ts';
-import type { Observed } from './observed-kind.ts';
-import { collect, placeOf } from './reaper.ts';
+import type { ObservedObjects } from './observed-kind.ts';
+import { performWrite, placeOfObject } from './perform-write.ts';
 import type { Collector, RoundReport } from './rounds.ts';
 import { UnsafeSettingError } from './unsafe-setting.ts';
 
 /** Options of {@link EndpointCollector}. */
 export interface EndpointCollectorOptions {
-  readonly endpoints: Observed;
-  readonly pods: Observed;
-  readonly nodes: Observed;
+  readonly endpoints: ObservedObjects;
+  readonly pods: ObservedObjects;
+  readonly nodes: ObservedObjects;
   readonly reader: ObjectReader;
   readonly writer: ObjectWriter;
   readonly clock: Pick<Clock, 'wallTime'>;
@@ -34,7 +34,8 @@ export interface EndpointOwners {
 const PODS = pods(undefined);
 const FINISHED: ReadonlySet<unknown> = new Set(['Succeeded', 'Failed']);
 
-function texts(list: readonly unknown[], ...names: readonly string[]): readonly unknown[] {
+/** Returns the values of some fields of all items. */
+function valuesOf(list: readonly unknown[], ...names: readonly string[]): readonly unknown[] {
   return list.flatMap((item) => names.map((name) => field(item, name))).filter((text) => text !== undefined);
 }
 
@@ -43,11 +44,12 @@ function texts(list: readonly unknown[], ...names: readonly string[]): readonly 
  * earlier pod.
  */
 function describesPod(endpoint: KubernetesObject, pod: KubernetesObject): boolean {
-  const listed = new Set(texts(items(endpoint, 'status', 'networking', 'addressing'), 'ipv4', 'ipv6'));
-  const addresses = [field(pod, 'status', 'podIP'), ...texts(items(pod, 'status', 'podIPs'), 'ip')];
+  const listed = new Set(valuesOf(items(endpoint, 'status', 'networking', 'addressing'), 'ipv4', 'ipv6'));
+  const addresses = [field(pod, 'status', 'podIP'), ...valuesOf(items(pod, 'status', 'podIPs'), 'ip')];
   return addresses.some((address) => address !== undefined && listed.has(address));
 }
 
+/** Returns the reason why an endpoint does not belong to the pod `name`; undefined if it does. `uid` is that of the owner reference. */
 function whyNoPod(
   endpoint: KubernetesObject,
   owners: EndpointOwners,
@@ -85,7 +87,7 @@ export function whyStale(endpoint: KubernetesObject, owners: EndpointOwners): st
 }
 
 /** Returns an endpoint's uid and version. If the version has changed, an agent still writes the endpoint. */
-function lifeOf({ metadata: { uid, resourceVersion } }: KubernetesObject): string {
+function versionOf({ metadata: { uid, resourceVersion } }: KubernetesObject): string {
   return `${uid} ${resourceVersion}`;
 }
 
@@ -98,6 +100,7 @@ export class EndpointCollector implements Collector {
   readonly name = 'endpoint-gc';
   readonly needs: Collector['needs'];
   readonly #options: EndpointCollectorOptions;
+  /** Versions of the endpoints that the previous round found stale, by `namespace/name`. */
   #marked = new Map<string, string>();
 
   constructor(options: EndpointCollectorOptions) {
@@ -118,11 +121,12 @@ export class EndpointCollector implements Collector {
     for (const [key, endpoint] of endpoints.objects) {
       const ageMs = clock.wallTime() - (timeAt(endpoint, 'metadata', 'creationTimestamp') ?? 0);
       const isYoung = ageMs >= 0 && ageMs < intervalMs;
-      if (!isYoung && whyStale(endpoint, this.#observed()) !== undefined) stale.set(key, lifeOf(endpoint));
+      if (!isYoung && whyStale(endpoint, this.#observedOwners()) !== undefined)
+        stale.set(key, versionOf(endpoint));
     }
     const { remove } = staleRound(this.#marked, stale);
     this.#marked = stale; // failed deletes are retried in the next round
-    report.marked(stale.size);
+    report.setMarked(stale.size);
     for (const key of remove.keys()) {
       const endpoint = endpoints.objects.get(key);
       if (endpoint !== undefined) await this.#remove(endpoint, report, signal);
@@ -132,15 +136,21 @@ export class EndpointCollector implements Collector {
 
   async #remove(endpoint: KubernetesObject, report: RoundReport, signal: AbortSignal): Promise<void> {
     const { writer } = this.#options;
-    const reason = whyStale(endpoint, await this.#read(endpoint, signal));
+    const reason = whyStale(endpoint, await this.#readOwners(endpoint, signal));
     if (reason === undefined) return;
     const { uid, resourceVersion } = endpoint.metadata;
-    const place = placeOf(CILIUM_ENDPOINTS, endpoint);
-    const seen = `${reason}, in rounds ${report.round - 1} and ${report.round}`;
-    await collect(writer, { verb: 'delete', place, uid, resourceVersion }, seen, report, signal);
+    const place = placeOfObject(CILIUM_ENDPOINTS, endpoint);
+    const reasonWithRounds = `${reason}, in rounds ${report.round - 1} and ${report.round}`;
+    await performWrite(
+      writer,
+      { verb: 'delete', place, uid, resourceVersion },
+      reasonWithRounds,
+      report,
+      signal,
+    );
   }
 
-  #observed(): EndpointOwners {
+  #observedOwners(): EndpointOwners {
     const { pods: followed, nodes } = this.#options;
     return {
       pod: (namespace, name) => followed.objects.get(`${namespace}/${name}`),
@@ -149,7 +159,7 @@ export class EndpointCollector implements Collector {
   }
 
   /** Returns the owners of one endpoint, read from etcd. */
-  async #read(endpoint: KubernetesObject, signal: AbortSignal): Promise<EndpointOwners> {
+  async #readOwners(endpoint: KubernetesObject, signal: AbortSignal): Promise<EndpointOwners> {
     const { reader } = this.#options;
     const { namespace = '', name: ownName } = endpoint.metadata;
     const read = new Map<string, KubernetesObject>();

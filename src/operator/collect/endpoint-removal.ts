@@ -7,7 +7,7 @@ import type { ObjectReader } from '../../k8s/rest/object-reader.ts';
 import type { ObjectWriter } from '../../k8s/rest/object-writer.ts';
 import type { Action, Duty, DutyState, DutyStatus } from '../duty.ts';
 import type { DutyOptions } from '../duty-report.ts';
-import { collect, placeOf } from './reaper.ts';
+import { performWrite, placeOfObject } from './perform-write.ts';
 import { UnsafeSettingError } from './unsafe-setting.ts';
 
 /** Options of {@link EndpointRemoval}. */
@@ -15,7 +15,7 @@ export interface EndpointRemovalOptions extends DutyOptions {
   readonly reader: ObjectReader;
   readonly writer: ObjectWriter;
   readonly random: Random;
-  /** Intervals of the collectors of endpoints and identities. Both must be 0 (off). */
+  /** Milliseconds between rounds of the collectors of endpoints and identities. Both must be 0 (off). */
   readonly intervals: { readonly endpoints?: number | undefined; readonly identities?: number | undefined };
 }
 
@@ -24,7 +24,7 @@ const BACKOFF = { baseMs: 1000, capMs: 60_000 };
 /**
  * Deletes, once, every CiliumEndpoint that exists at the start of the duty, even if its pod exists (OPERATOR 25). It is for
  * clusters whose agents no longer maintain CiliumEndpoints. CiliumEndpoints that agents create later are kept. The duty retries
- * until all are deleted. The process then deletes no more of them, even if it is elected again.
+ * until all are deleted. The process deletes CiliumEndpoints only once, even if it is elected again.
  */
 export class EndpointRemoval implements Duty {
   readonly name = 'endpoint-removal';
@@ -59,7 +59,7 @@ export class EndpointRemoval implements Duty {
   status(): DutyStatus {
     const { failures, lastFailure } = this.#tasks.status();
     const rounds = {
-      rounds: Number(this.#isDone),
+      rounds: this.#isDone ? 1 : 0,
       marked: this.#pending.size,
       deleted: this.#deleted,
       conflicts: this.#conflicts,
@@ -104,15 +104,15 @@ export class EndpointRemoval implements Duty {
   async #remove(endpoint: KubernetesObject, signal: AbortSignal): Promise<void> {
     const { writer, onAction } = this.#options;
     const { uid } = endpoint.metadata;
-    const write = { verb: 'delete', place: placeOf(CILIUM_ENDPOINTS, endpoint), uid } as const;
+    const write = { verb: 'delete', place: placeOfObject(CILIUM_ENDPOINTS, endpoint), uid } as const;
     const report = {
       round: 1,
-      marked: () => {},
-      deleted: () => this.#deleted++,
-      conflict: () => this.#conflicts++,
-      done: (action: Omit<Action, 'duty'>) => onAction?.({ ...action, duty: this.name }),
+      setMarked: () => {},
+      countDelete: () => this.#deleted++,
+      countConflict: () => this.#conflicts++,
+      reportAction: (action: Omit<Action, 'duty'>) => onAction?.({ ...action, duty: this.name }),
     };
-    await collect(writer, write, 'one-time deletion of all CiliumEndpoints', report, signal);
+    await performWrite(writer, write, 'one-time deletion of all CiliumEndpoints', report, signal);
     if (!signal.aborted) this.#pending.delete(uid);
   }
 }

@@ -6,22 +6,22 @@ import type { ObjectReader } from '../../k8s/rest/object-reader.ts';
 import type { ObjectWriter } from '../../k8s/rest/object-writer.ts';
 import { isObject } from '../../net/fields.ts';
 import { field, isBeingDeleted, items } from './field.ts';
-import { type Observed, optional } from './observed-kind.ts';
-import { collect, placeOf } from './reaper.ts';
+import { type ObservedObjects, optionalKind } from './observed-kind.ts';
+import { performWrite, placeOfObject } from './perform-write.ts';
 import type { Collector, RoundReport } from './rounds.ts';
 import { UnsafeSettingError } from './unsafe-setting.ts';
 
 /** Options of {@link IdentityCollector}. */
 export interface IdentityCollectorOptions {
-  readonly identities: Observed;
-  readonly endpoints: Observed;
+  readonly identities: ObservedObjects;
+  readonly endpoints: ObservedObjects;
   /** The CRD of slices is optional. */
-  readonly slices: Observed;
+  readonly slices: ObservedObjects;
   readonly reader: ObjectReader;
   /** Must allow at most 2,500 deletes a minute: {@link IDENTITY_DELETES_PER_SECOND}. */
   readonly writer: ObjectWriter;
   readonly clock: Clock;
-  /** `identity-heartbeat-timeout`: lifetime of an identity that no endpoint uses. Default 30 min. */
+  /** `identity-heartbeat-timeout`: lifetime of an identity that no endpoint uses: before it is marked, and again before it is deleted. Default 30 min. */
   readonly timeoutMs?: number | undefined;
   /** True if CiliumEndpoints of deleted pods are deleted. Otherwise they would keep their identities in use. */
   readonly endpointsAreCollected: boolean;
@@ -41,21 +41,22 @@ function* namesIn(objects: Iterable<KubernetesObject>): Generator<string, void, 
   }
 }
 
-/** Version of an identity, and the time when it was last used or written. */
-export interface Life {
+/** Version of an identity, and when it was last used. */
+export interface IdentityUse {
   readonly uid: string;
   readonly version: string;
-  /** Monotonic milliseconds. */
-  readonly at: number;
+  /** Monotonic time at which an endpoint last used the identity, or at which it was first seen or written. */
+  readonly lastUsedMs: number;
 }
 
 /** The result of a round. */
 export interface IdentityRound {
-  readonly lives: ReadonlyMap<string, Life>;
+  /** All identities, by name. */
+  readonly uses: ReadonlyMap<string, IdentityUse>;
   /** Identities that were not used for the timeout and are not marked yet. */
-  readonly mark: readonly string[];
+  readonly toMark: readonly string[];
   /** Marked identities that were not used for the timeout since they were marked. */
-  readonly remove: readonly string[];
+  readonly toDelete: readonly string[];
 }
 
 function isMarked(identity: KubernetesObject): boolean {
@@ -65,29 +66,31 @@ function isMarked(identity: KubernetesObject): boolean {
 /**
  * Computes one round (OPERATOR 21, 22). An identity is kept if an endpoint uses it, or if it was written or first seen less than
  * the timeout ago. Otherwise it is marked. The mark is a write, so the identity is then kept for another timeout. If it is still
- * not used after that, it is removed. Pure.
+ * not used after that, it is deleted. Pure.
  *
- * @param previous `lives` of the round before; empty at first, so that nothing is removed within the first timeout
+ * @param previous `uses` of the previous round; empty at first, so that nothing is deleted within the first timeout
+ * @param used names of the identities that an endpoint uses
  */
 export function identityRound(
-  previous: ReadonlyMap<string, Life>,
+  previous: ReadonlyMap<string, IdentityUse>,
   identities: Iterable<KubernetesObject>,
-  named: ReadonlySet<string>,
+  used: ReadonlySet<string>,
   now: number,
   timeoutMs: number,
 ): IdentityRound {
-  const lives = new Map<string, Life>();
-  const mark: string[] = [];
-  const remove: string[] = [];
+  const uses = new Map<string, IdentityUse>();
+  const toMark: string[] = [];
+  const toDelete: string[] = [];
   for (const identity of identities) {
     const { name, uid, resourceVersion: version } = identity.metadata;
     const known = previous.get(name);
     const isUnchanged = known?.uid === uid && known.version === version;
-    const at = isUnchanged && !named.has(name) ? known.at : now;
-    lives.set(name, { uid, version, at });
-    if (now - at >= timeoutMs && !isBeingDeleted(identity)) (isMarked(identity) ? remove : mark).push(name);
+    const lastUsedMs = isUnchanged && !used.has(name) ? known.lastUsedMs : now;
+    uses.set(name, { uid, version, lastUsedMs });
+    if (now - lastUsedMs >= timeoutMs && !isBeingDeleted(identity))
+      (isMarked(identity) ? toDelete : toMark).push(name);
   }
-  return { lives, mark, remove };
+  return { uses, toMark, toDelete };
 }
 
 /**
@@ -99,7 +102,7 @@ export class IdentityCollector implements Collector {
   readonly name = 'identity-gc-crd';
   readonly needs: Collector['needs'];
   readonly #options: IdentityCollectorOptions;
-  #lives: ReadonlyMap<string, Life> = new Map();
+  #uses: ReadonlyMap<string, IdentityUse> = new Map();
 
   constructor(options: IdentityCollectorOptions) {
     const { identities, endpoints, slices, endpointsAreCollected, timeoutMs = TIMEOUT_MS } = options;
@@ -116,22 +119,22 @@ export class IdentityCollector implements Collector {
         'must be greater than 0, because an identity would be deleted before its first endpoint is created',
       );
     this.#options = options;
-    this.needs = [identities, endpoints, optional(slices)];
+    this.needs = [identities, endpoints, optionalKind(slices)];
   }
 
   async round(report: RoundReport, signal: AbortSignal): Promise<void> {
     const { identities, endpoints, slices, clock, timeoutMs = TIMEOUT_MS } = this.#options;
     const all = [...identities.objects.values()];
-    const named = new Set([endpoints, slices].flatMap(({ objects }) => [...namesIn(objects.values())]));
-    const { lives, mark, remove } = identityRound(this.#lives, all, named, clock.now(), timeoutMs);
-    this.#lives = lives;
-    report.marked(all.filter(isMarked).length);
-    const still = remove.length === 0 ? remove : await this.#unnamed(remove, signal);
-    for (const name of still) {
-      await this.#remove(name, report, signal);
+    const used = new Set([endpoints, slices].flatMap(({ objects }) => [...namesIn(objects.values())]));
+    const { uses, toMark, toDelete } = identityRound(this.#uses, all, used, clock.now(), timeoutMs);
+    this.#uses = uses;
+    report.setMarked(all.filter(isMarked).length);
+    const unused = toDelete.length === 0 ? toDelete : await this.#stillUnused(toDelete, signal);
+    for (const name of unused) {
+      await this.#delete(name, report, signal);
       if (signal.aborted) return;
     }
-    for (const name of mark) {
+    for (const name of toMark) {
       await this.#mark(name, report, signal);
       if (signal.aborted) return;
     }
@@ -141,19 +144,20 @@ export class IdentityCollector implements Collector {
    * Returns the identities among `names` that no endpoint or slice uses, by quorum lists. Keeps only the names in memory, because
    * a cluster may have 50,000 endpoints.
    */
-  async #unnamed(names: readonly string[], signal: AbortSignal): Promise<readonly string[]> {
+  async #stillUnused(names: readonly string[], signal: AbortSignal): Promise<readonly string[]> {
     const { reader, slices } = this.#options;
-    const left = new Set(names);
-    for (const kind of slices.missing ? [CILIUM_ENDPOINTS] : [CILIUM_ENDPOINTS, CILIUM_ENDPOINT_SLICES])
-      for await (const page of reader.list(kind, signal)) for (const name of namesIn(page)) left.delete(name);
-    return [...left];
+    const unused = new Set(names);
+    for (const kind of slices.isMissing ? [CILIUM_ENDPOINTS] : [CILIUM_ENDPOINTS, CILIUM_ENDPOINT_SLICES])
+      for await (const page of reader.list(kind, signal))
+        for (const name of namesIn(page)) unused.delete(name);
+    return [...unused];
   }
 
   /** Adds the annotation, in upstream's format, to the current version of the identity. A concurrent write causes a conflict. */
   async #mark(name: string, report: RoundReport, signal: AbortSignal): Promise<void> {
     const { reader, writer, clock } = this.#options;
     const place = { kind: CILIUM_IDENTITIES, name };
-    const known = this.#lives.get(name);
+    const known = this.#uses.get(name);
     const identity = await reader.get(place, signal);
     if (identity === undefined || identity.metadata.resourceVersion !== known?.version) return;
     const { metadata } = identity;
@@ -161,17 +165,17 @@ export class IdentityCollector implements Collector {
     const mark = { [IDENTITY_HEARTBEAT]: new Date(clock.wallTime()).toISOString() };
     const object = { ...identity, metadata: { ...metadata, annotations: { ...annotations, ...mark } } };
     const reason = `no endpoint used identity ${name} in all rounds of the timeout, up to round ${report.round}`;
-    await collect(writer, { verb: 'update', place, object }, reason, report, signal);
+    await performWrite(writer, { verb: 'update', place, object }, reason, report, signal);
   }
 
-  async #remove(name: string, report: RoundReport, signal: AbortSignal): Promise<void> {
+  async #delete(name: string, report: RoundReport, signal: AbortSignal): Promise<void> {
     const identity = this.#options.identities.objects.get(`/${name}`);
-    const known = this.#lives.get(name);
+    const known = this.#uses.get(name);
     if (identity === undefined || known === undefined) return;
     const { uid, version: resourceVersion } = known;
     const reason = `no endpoint used identity ${name} since it was marked, up to round ${report.round}`;
-    const place = placeOf(CILIUM_IDENTITIES, identity);
-    await collect(
+    const place = placeOfObject(CILIUM_IDENTITIES, identity);
+    await performWrite(
       this.#options.writer,
       { verb: 'delete', place, uid, resourceVersion },
       reason,

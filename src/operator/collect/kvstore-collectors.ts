@@ -4,7 +4,7 @@ import { GarbageCollector } from '../../kvstore/gc/garbage-collector.ts';
 import type { KvstoreBackend } from '../../kvstore/session/backend.ts';
 import type { IdentityRange } from '../../model/numeric-identity.ts';
 import type { Leadership } from '../elect/leader-election.ts';
-import { CollectError } from './reaper.ts';
+import { CollectError } from './perform-write.ts';
 import type { Collector, RoundReport } from './rounds.ts';
 import { UnsafeSettingError } from './unsafe-setting.ts';
 
@@ -17,7 +17,7 @@ export interface KvstoreCollectorOptions {
   readonly dryRun?: ((line: string) => void) | undefined;
 }
 
-/** Not configurable, as in upstream. */
+/** Interval of the collector of locks. Not configurable, as in upstream. */
 export const LOCK_GC_INTERVAL_MS = 25_000;
 /** `identity-gc-interval`. */
 export const KVSTORE_IDENTITY_GC_INTERVAL_MS: number = 15 * 60_000;
@@ -25,10 +25,12 @@ export const KVSTORE_IDENTITY_GC_INTERVAL_MS: number = 15 * 60_000;
  * Lease of an agent's keys. If an agent loses its connection, its slave keys may be missing for this time although its pods run.
  */
 const AGENT_LEASE_MS: number = 15 * 60_000;
-/** 2,500 a minute. */
+/** 2,500 a minute (OPERATOR 19). */
 const IDENTITY_REMOVALS_PER_SECOND: number = 2500 / 60;
+const LOCK_REMOVALS_PER_SECOND = 20;
 
-interface Kind {
+/** Keys of one kind, and how they are deleted. */
+interface CollectedKeys {
   readonly name: string;
   readonly collection: Collection;
   readonly removalsPerSecond: number;
@@ -45,12 +47,15 @@ class KvstoreCollector implements Collector {
   readonly #reason: string;
   #report: RoundReport | undefined;
 
-  constructor({ name, collection, removalsPerSecond, reason }: Kind, options: KvstoreCollectorOptions) {
+  constructor(
+    { name, collection, removalsPerSecond, reason }: CollectedKeys,
+    options: KvstoreCollectorOptions,
+  ) {
     const { clock, leadership, dryRun } = options;
     this.name = name;
     this.#leadership = leadership;
     this.#reason = reason;
-    const printed: Collection = {
+    const dryRunCollection: Collection = {
       ...collection,
       remove: (key) => {
         dryRun?.(`delete ${key}: ${reason}`);
@@ -58,15 +63,15 @@ class KvstoreCollector implements Collector {
       },
     };
     this.#collector = new GarbageCollector({
-      collection: dryRun === undefined ? collection : printed,
+      collection: dryRun === undefined ? collection : dryRunCollection,
       clock,
       intervalMs: 0,
       removalsPerSecond,
       mayDelete: () => this.#leadership.mayDelete(),
       onRemoved: (key, revision, round) => {
         const seen = `${this.#reason}, unchanged since revision ${revision}, in rounds ${round - 1} and ${round}`;
-        this.#report?.deleted();
-        this.#report?.done({ action: `delete ${key}`, reason: seen, outcome: 'done' });
+        this.#report?.countDelete();
+        this.#report?.reportAction({ action: `delete ${key}`, reason: seen, outcome: 'done' });
       },
     });
   }
@@ -76,7 +81,7 @@ class KvstoreCollector implements Collector {
     const { failures: previous } = this.#collector.status();
     await this.#collector.round(signal);
     const { stale, failures, lastFailure } = this.#collector.status();
-    report.marked(stale);
+    report.setMarked(stale);
     if (failures > previous) throw new CollectError(lastFailure?.code ?? '', lastFailure?.message ?? '');
     if (!this.#leadership.mayDelete())
       throw new CollectError('not-leader', 'this operator is not the leader');
@@ -87,7 +92,8 @@ class KvstoreCollector implements Collector {
 export function lockCollector(options: KvstoreCollectorOptions): Collector {
   const collection = lockCollection(options.backend);
   const reason = 'the lock was not released';
-  return new KvstoreCollector({ name: 'lock-gc', collection, removalsPerSecond: 20, reason }, options);
+  const removalsPerSecond = LOCK_REMOVALS_PER_SECOND;
+  return new KvstoreCollector({ name: 'lock-gc', collection, removalsPerSecond, reason }, options);
 }
 
 /**
@@ -107,7 +113,7 @@ export function kvstoreIdentityCollector(
       `must be at least ${AGENT_LEASE_MS / 60_000} min, the lease of an agent, because a running node may have lost its references`,
     );
   const collection = identityCollection(options.backend, range);
-  const reason = `no node references the identity`;
+  const reason = 'no node references the identity';
   const removalsPerSecond = IDENTITY_REMOVALS_PER_SECOND;
   return new KvstoreCollector({ name: 'identity-gc', collection, removalsPerSecond, reason }, options);
 }

@@ -4,14 +4,14 @@ import type { ObjectReader } from '../../k8s/rest/object-reader.ts';
 import type { ObjectWriter } from '../../k8s/rest/object-writer.ts';
 import { staleRound } from '../../kvstore/gc/garbage-collector.ts';
 import { isBeingDeleted, items } from './field.ts';
-import type { Observed } from './observed-kind.ts';
-import { collect, placeOf } from './reaper.ts';
+import type { ObservedObjects } from './observed-kind.ts';
+import { performWrite, placeOfObject } from './perform-write.ts';
 import type { Collector, RoundReport } from './rounds.ts';
 
 /** Options of {@link NodeCollector}. */
 export interface NodeCollectorOptions {
-  readonly ciliumNodes: Observed;
-  readonly nodes: Observed;
+  readonly ciliumNodes: ObservedObjects;
+  readonly nodes: ObservedObjects;
   readonly reader: ObjectReader;
   readonly writer: ObjectWriter;
 }
@@ -19,9 +19,10 @@ export interface NodeCollectorOptions {
 /** `nodes-gc-interval`. */
 export const NODE_GC_INTERVAL_MS: number = 5 * 60_000;
 
+/** The Nodes of Kubernetes. */
 export const NODES: ResourceKind = { group: '', version: 'v1', plural: 'nodes' };
 
-/** Returns the CiliumNodes without owner and without Node: uid by key (OPERATOR 30). Pure. */
+/** Returns the uid of each CiliumNode without owner and without Node, by `/name` (OPERATOR 30). Pure. */
 export function staleNodes(
   ciliumNodes: ReadonlyMap<string, KubernetesObject>,
   nodes: ReadonlyMap<string, KubernetesObject>,
@@ -42,6 +43,7 @@ export class NodeCollector implements Collector {
   readonly name = 'node-gc';
   readonly needs: Collector['needs'];
   readonly #options: NodeCollectorOptions;
+  /** Uids of the CiliumNodes that the previous round found stale, by `/name`. */
   #marked: ReadonlyMap<string, string> = new Map();
 
   constructor(options: NodeCollectorOptions) {
@@ -54,15 +56,15 @@ export class NodeCollector implements Collector {
     const stale = staleNodes(ciliumNodes.objects, nodes.objects);
     const { remove } = staleRound(this.#marked, stale);
     this.#marked = stale; // failed deletes are retried in the next round
-    report.marked(stale.size);
+    report.setMarked(stale.size);
     for (const [key, uid] of remove) {
       const ciliumNode = ciliumNodes.objects.get(key);
       if (ciliumNode === undefined) continue;
       const { name, resourceVersion } = ciliumNode.metadata;
       if ((await reader.get({ kind: NODES, name }, signal)) !== undefined) continue;
       const reason = `Node ${name} does not exist, in rounds ${report.round - 1} and ${report.round}`;
-      const place = placeOf(CILIUM_NODES, ciliumNode);
-      await collect(writer, { verb: 'delete', place, uid, resourceVersion }, reason, report, signal);
+      const place = placeOfObject(CILIUM_NODES, ciliumNode);
+      await performWrite(writer, { verb: 'delete', place, uid, resourceVersion }, reason, report, signal);
       if (signal.aborted) return;
     }
   }

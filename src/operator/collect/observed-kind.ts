@@ -16,7 +16,7 @@ export function objectKey({ metadata: { namespace = '', name } }: KubernetesObje
 
 /**
  * All objects of a kind as received from an API server, shared by the collectors. The kind is followed while a collector runs.
- * The objects may be outdated: use them to find candidates, and read each candidate by quorum before deleting it.
+ * The objects may be outdated: use them to find candidates, and check each candidate by a quorum read before it is deleted.
  */
 export class ObservedKind<T extends KubernetesObject = KubernetesObject> {
   readonly kind: ResourceKind;
@@ -25,7 +25,7 @@ export class ObservedKind<T extends KubernetesObject = KubernetesObject> {
   readonly #objects = new Map<string, T>();
   readonly #listeners = new Set<(events: readonly ResourceEvent[]) => void>();
   #users = 0;
-  #following: { readonly resource: FollowedResource; readonly over: AbortController } | undefined;
+  #following: { readonly resource: FollowedResource; readonly ended: AbortController } | undefined;
 
   constructor(source: ResourceSource, kind: ResourceKind, trim: (object: KubernetesObject) => T) {
     this.#source = source;
@@ -33,13 +33,13 @@ export class ObservedKind<T extends KubernetesObject = KubernetesObject> {
     this.#trim = trim;
   }
 
-  /** By {@link objectKey}. */
+  /** The objects, by {@link objectKey}. */
   get objects(): ReadonlyMap<string, T> {
     return this.#objects;
   }
 
   /** True if the server does not serve the kind because its CRD is missing. */
-  get missing(): boolean {
+  get isMissing(): boolean {
     return this.#following?.resource.status().state === 'missing';
   }
 
@@ -64,7 +64,7 @@ export class ObservedKind<T extends KubernetesObject = KubernetesObject> {
    * Returns the reason why the objects may be incomplete, without a final period. Returns `undefined` if the list is complete and
    * the watch runs (OPERATOR 24).
    */
-  blocked(): string | undefined {
+  notReadyReason(): string | undefined {
     const name = resourceName(this.kind);
     if (this.#following === undefined) return `${name} is not watched`;
     const { state, listed, lastFailure } = this.#following.resource.status();
@@ -77,17 +77,17 @@ export class ObservedKind<T extends KubernetesObject = KubernetesObject> {
 
   #follow(): void {
     if (this.#following !== undefined) return;
-    const over = new AbortController();
+    const ended = new AbortController();
     const sink = {
       apply: (events: readonly ResourceEvent[]): void => this.#apply(events),
       onListed: (): void => {},
     };
-    const options = { signal: over.signal, keep: identified };
-    this.#following = { resource: this.#source.follow(this.kind, sink, options), over };
+    const options = { signal: ended.signal, keep: identified };
+    this.#following = { resource: this.#source.follow(this.kind, sink, options), ended };
   }
 
   #end(): void {
-    this.#following?.over.abort();
+    this.#following?.ended.abort();
     this.#following = undefined;
     this.#objects.clear();
   }
@@ -105,13 +105,13 @@ function failureText(failure: Failure | undefined): string {
   return failure?.message ?? 'the watch is being restarted';
 }
 
-/** The part of a kind that a collector reads. */
-export type Observed = Pick<ObservedKind, 'objects' | 'missing' | 'blocked' | 'use'>;
+/** The part of an {@link ObservedKind} that a collector reads. */
+export type ObservedObjects = Pick<ObservedKind, 'objects' | 'isMissing' | 'notReadyReason' | 'use'>;
 
-/** Returns the kind with another `blocked`: if the CRD is missing, the kind counts as complete, without objects. */
-export function optional(kind: Observed): Pick<Observed, 'blocked' | 'use'> {
+/** Returns a kind that also counts as complete, without objects, if its CRD is missing. */
+export function optionalKind(kind: ObservedObjects): Pick<ObservedObjects, 'notReadyReason' | 'use'> {
   return {
     use: (signal) => kind.use(signal),
-    blocked: () => (kind.missing ? undefined : kind.blocked()),
+    notReadyReason: () => (kind.isMissing ? undefined : kind.notReadyReason()),
   };
 }

@@ -7,7 +7,7 @@ import type { KvstoreBackend } from '../../kvstore/session/backend.ts';
 import { isObject } from '../../net/fields.ts';
 import { NotReadyError } from '../duty-report.ts';
 import { field } from './field.ts';
-import { collect, placeOf } from './reaper.ts';
+import { performWrite, placeOfObject } from './perform-write.ts';
 import type { Collector, RoundReport } from './rounds.ts';
 
 /** Options of {@link PolicyStatusCollector}. */
@@ -26,7 +26,7 @@ export interface PolicyStatusCollectorOptions {
 const MIN_AGE_MS = 2 * 60_000;
 /** Objects per page of a list. Few, because the status of one object may have an entry for each of 5,000 nodes. */
 const PAGE_SIZE = 10;
-/** Two operations for each entry, at most 10,000 in a patch. */
+/** A patch has at most 10,000 operations, of which an entry takes two. */
 const ENTRIES_PER_PATCH = 5000;
 
 /**
@@ -49,7 +49,7 @@ export function staleEntries(
   return stale;
 }
 
-/** Returns patches that remove entries of a status if they are unchanged. Pure. */
+/** Returns patches that remove the entries. A patch fails if one of its entries has changed. Pure. */
 export function removalPatches(entries: ReadonlyMap<string, string>): readonly (readonly PatchOperation[])[] {
   const all = [...entries];
   const patches: PatchOperation[][] = [];
@@ -71,8 +71,8 @@ export class PolicyStatusCollector implements Collector {
   readonly name: string;
   readonly needs: Collector['needs'] = [];
   readonly #options: PolicyStatusCollectorOptions;
-  /** Nodes of the previous round. */
-  #nodes: ReadonlySet<string> | undefined;
+  /** Nodes of the previous round; undefined before the first round. */
+  #previousNodes: ReadonlySet<string> | undefined;
 
   constructor(options: PolicyStatusCollectorOptions) {
     this.#options = options;
@@ -82,9 +82,9 @@ export class PolicyStatusCollector implements Collector {
   async round(report: RoundReport, signal: AbortSignal): Promise<void> {
     const { policies, reader, clock, minAgeMs = MIN_AGE_MS } = this.#options;
     const nodes = await this.#listNodes(signal);
-    const recent = new Set([...nodes, ...(this.#nodes ?? [])]);
-    const isFirst = this.#nodes === undefined;
-    this.#nodes = nodes;
+    const recent = new Set([...nodes, ...(this.#previousNodes ?? [])]);
+    const isFirst = this.#previousNodes === undefined;
+    this.#previousNodes = nodes;
     let marked = 0;
     for await (const page of reader.list(policies, signal, PAGE_SIZE)) {
       for (const policy of page) {
@@ -94,7 +94,7 @@ export class PolicyStatusCollector implements Collector {
         if (signal.aborted) return;
       }
     }
-    report.marked(marked);
+    report.setMarked(marked);
   }
 
   async #listNodes(signal: AbortSignal): Promise<ReadonlySet<string>> {
@@ -114,11 +114,14 @@ export class PolicyStatusCollector implements Collector {
     signal: AbortSignal,
   ): Promise<ReadonlyMap<string, string>> {
     const { backend, cluster } = this.#options;
-    const gone = async (entry: readonly [string, string]): Promise<readonly (readonly [string, string])[]> =>
+    const ifGone = async (
+      entry: readonly [string, string],
+    ): Promise<readonly (readonly [string, string])[]> =>
       (await backend.get(nodeKey(cluster, entry[0]), { signal })) === undefined ? [entry] : [];
-    return new Map((await Promise.all([...entries].map(gone))).flat());
+    return new Map((await Promise.all([...entries].map(ifGone))).flat());
   }
 
+  /** Removes the entries in `suspects` whose node still has no key. */
   async #remove(
     policy: KubernetesObject,
     suspects: ReadonlyMap<string, string>,
@@ -128,13 +131,13 @@ export class PolicyStatusCollector implements Collector {
     const { policies, writer } = this.#options;
     const stale = await this.#stillGone(suspects, signal);
     if (stale.size === 0) return;
-    const place = placeOf(policies, policy);
+    const place = placeOfObject(policies, policy);
     const rounds = `in rounds ${report.round - 1} and ${report.round}`;
     const reason = `the kvstore does not contain ${stale.size === 1 ? '1 node' : `${stale.size} nodes`} of the status, ${rounds}: ${[...stale.keys()].slice(0, 10).join(', ')}`;
     for (const operations of removalPatches(stale)) {
       const write = { verb: 'patch', place, part: 'status', operations } as const;
-      if ((await collect(writer, write, reason, report, signal)) === 'done')
-        for (let removed = 0; removed < operations.length; removed += 2) report.deleted();
+      if ((await performWrite(writer, write, reason, report, signal)) === 'done')
+        for (const { op } of operations) if (op === 'remove') report.countDelete();
     }
   }
 }

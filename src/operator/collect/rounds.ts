@@ -1,25 +1,26 @@
 import { sleep } from '../../base/sleep.ts';
 import type { Action, Duty, DutyState, DutyStatus } from '../duty.ts';
 import { type DutyOptions, DutyReport } from '../duty-report.ts';
-import type { Observed } from './observed-kind.ts';
+import type { ObservedObjects } from './observed-kind.ts';
 
 /** Receives the results of a round. */
 export interface RoundReport {
   /** Number of the round, from 1. */
   readonly round: number;
-  /** Sets the number of marked objects. */
-  marked(count: number): void;
-  deleted(): void;
-  conflict(): void;
-  done(action: Omit<Action, 'duty'>): void;
+  /** Sets the number of objects that this round found unused. */
+  setMarked(count: number): void;
+  countDelete(): void;
+  countConflict(): void;
+  /** Reports a write, made or not. */
+  reportAction(action: Omit<Action, 'duty'>): void;
 }
 
 /** The work of a collector, done in rounds. */
 export interface Collector {
   readonly name: string;
   /** The kinds that must be complete before a round. */
-  readonly needs: readonly Pick<Observed, 'blocked' | 'use'>[];
-  /** Runs one round. Rejects if it could not be finished. Rounds never overlap. */
+  readonly needs: readonly Pick<ObservedObjects, 'notReadyReason' | 'use'>[];
+  /** Runs one round. Rejects if the round cannot be finished. Must not be called while a round runs. */
   round(report: RoundReport, signal: AbortSignal): Promise<void>;
 }
 
@@ -62,9 +63,9 @@ export class RoundsDuty implements Duty {
     for (const kind of this.#collector.needs) kind.use(signal);
     this.#state = 'waiting';
     while (!signal.aborted) {
-      const begun = clock.now();
-      const isReady = await this.#round(signal);
-      const waitMs = isReady ? begun + intervalMs - clock.now() : Math.min(POLL_MS, intervalMs);
+      const startedAt = clock.now();
+      const wasStarted = await this.#round(signal);
+      const waitMs = wasStarted ? startedAt + intervalMs - clock.now() : Math.min(POLL_MS, intervalMs);
       this.#nextRoundMs = clock.wallTime() + Math.max(0, waitMs);
       await sleep(clock, Math.max(0, waitMs), signal);
     }
@@ -88,12 +89,12 @@ export class RoundsDuty implements Duty {
     };
   }
 
-  /** Returns false if no round was run because a dependency is incomplete. */
+  /** Runs a round. Returns false if it was not started because a kind is incomplete. */
   async #round(signal: AbortSignal): Promise<boolean> {
     const { clock } = this.#options;
     const reason = this.#collector.needs
-      .map((kind) => kind.blocked())
-      .find((blocker) => blocker !== undefined);
+      .map((kind) => kind.notReadyReason())
+      .find((one) => one !== undefined);
     if (reason !== undefined) {
       this.#state = 'waiting';
       this.#report.notReady(reason);
@@ -114,16 +115,16 @@ export class RoundsDuty implements Duty {
   #roundReport(): RoundReport {
     return {
       round: this.#rounds + 1,
-      marked: (count) => {
+      setMarked: (count) => {
         this.#marked = count;
       },
-      deleted: () => {
+      countDelete: () => {
         this.#deleted++;
       },
-      conflict: () => {
+      countConflict: () => {
         this.#conflicts++;
       },
-      done: (action) => this.#report.action(action),
+      reportAction: (action) => this.#report.action(action),
     };
   }
 }

@@ -19,15 +19,16 @@ const METADATA: Shape = {
   deletionTimestamp: true,
 };
 
-function keep(value: unknown, shape: true | Shape): unknown {
+/** Returns a value with only the fields of a shape. */
+function trimmed(value: unknown, shape: true | Shape): unknown {
   if (shape === true || !isObjectOrList(value)) return value; // values of a wrong type are kept, so that they are rejected by name
-  if (Array.isArray(value)) return value.map((item) => keep(item, shape));
-  const trimmed: Record<string, unknown> = {};
+  if (Array.isArray(value)) return value.map((item) => trimmed(item, shape));
+  const kept: Record<string, unknown> = {};
   for (const field of Object.keys(shape)) {
     const part = shape[field];
-    if (part !== undefined && Object.hasOwn(value, field)) trimmed[field] = keep(value[field], part);
+    if (part !== undefined && Object.hasOwn(value, field)) kept[field] = trimmed(value[field], part);
   }
-  return trimmed;
+  return kept;
 }
 
 /**
@@ -38,7 +39,7 @@ export function trimTo(shape: Shape): (object: KubernetesObject) => KubernetesOb
   const { metadata, ...rest } = shape;
   const metadataShape = { ...METADATA, ...(typeof metadata === 'object' ? metadata : {}) };
   return (object) => ({
-    ...(keep(object, rest) as Readonly<Record<string, unknown>>), // an object, because its input is one
-    metadata: keep(object.metadata, metadataShape) as KubernetesObject['metadata'], // has the four required fields
+    ...(trimmed(object, rest) as Readonly<Record<string, unknown>>), // an object, because its input is one
+    metadata: trimmed(object.metadata, metadataShape) as KubernetesObject['metadata'], // has the four required fields
   });
 }

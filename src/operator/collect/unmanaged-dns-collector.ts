@@ -4,15 +4,15 @@ import type { KubernetesObject } from '../../k8s/resource.ts';
 import type { ObjectReader } from '../../k8s/rest/object-reader.ts';
 import type { ObjectWriter } from '../../k8s/rest/object-writer.ts';
 import { field, isBeingDeleted, timeAt } from './field.ts';
-import { type Observed, objectKey } from './observed-kind.ts';
-import { collect, placeOf } from './reaper.ts';
+import { type ObservedObjects, objectKey } from './observed-kind.ts';
+import { performWrite, placeOfObject } from './perform-write.ts';
 import type { Collector, RoundReport } from './rounds.ts';
 
 /** Options of {@link UnmanagedDnsCollector}. */
 export interface UnmanagedDnsCollectorOptions {
-  /** The pods of the selector `k8s-app=kube-dns`, which should be managed. */
-  readonly pods: Observed;
-  readonly endpoints: Observed;
+  /** The pods with the label `k8s-app=kube-dns`. */
+  readonly pods: ObservedObjects;
+  readonly endpoints: ObservedObjects;
   readonly reader: ObjectReader;
   readonly writer: ObjectWriter;
   readonly clock: Pick<Clock, 'now' | 'wallTime'>;
@@ -21,8 +21,10 @@ export interface UnmanagedDnsCollectorOptions {
 /** `pod-restart-selector`. */
 export const UNMANAGED_DNS_SELECTOR = 'k8s-app=kube-dns';
 
-const STARTED_MS = 30_000;
-const RESTARTED_MS = 5 * 60_000;
+/** Time after its start in which a pod may be without an endpoint. */
+const START_MS = 30_000;
+/** Minimum time between two restarts of pods with the same name. */
+const RESTART_PAUSE_MS = 5 * 60_000;
 
 /**
  * Returns the pods that run without an endpoint, because they were started before Cilium, the oldest first (OPERATOR 33). Pods
@@ -47,8 +49,8 @@ export function unmanagedPods(
       !isBeingDeleted(pod) &&
       !endpoints.has(key) &&
       startedAt !== undefined &&
-      wallNow - startedAt > STARTED_MS &&
-      now - (restarted.get(key) ?? Number.NEGATIVE_INFINITY) >= RESTARTED_MS
+      wallNow - startedAt > START_MS &&
+      now - (restarted.get(key) ?? Number.NEGATIVE_INFINITY) >= RESTART_PAUSE_MS
     );
   });
   const order = (a: KubernetesObject, b: KubernetesObject): number =>
@@ -61,6 +63,7 @@ export class UnmanagedDnsCollector implements Collector {
   readonly name = 'unmanaged-kube-dns';
   readonly needs: Collector['needs'];
   readonly #options: UnmanagedDnsCollectorOptions;
+  /** Time of the last restart, by {@link objectKey}. */
   readonly #restarted = new Map<string, number>();
 
   constructor(options: UnmanagedDnsCollectorOptions) {
@@ -71,17 +74,17 @@ export class UnmanagedDnsCollector implements Collector {
   async round(report: RoundReport, signal: AbortSignal): Promise<void> {
     const { pods: followed, endpoints, reader, writer, clock } = this.#options;
     const now = clock.now();
-    for (const [key, at] of this.#restarted) if (now - at >= RESTARTED_MS) this.#restarted.delete(key);
+    for (const [key, at] of this.#restarted) if (now - at >= RESTART_PAUSE_MS) this.#restarted.delete(key);
     const candidates = followed.objects.values();
     const unmanaged = unmanagedPods(candidates, endpoints.objects, this.#restarted, now, clock.wallTime());
-    report.marked(unmanaged.length);
+    report.setMarked(unmanaged.length);
     for (const pod of unmanaged) {
       const { uid } = pod.metadata;
-      const endpoint = placeOf(CILIUM_ENDPOINTS, pod);
+      const endpoint = placeOfObject(CILIUM_ENDPOINTS, pod);
       if ((await reader.get(endpoint, signal)) !== undefined) continue;
       const reason = `the pod is running without a CiliumEndpoint, in round ${report.round}`;
-      const place = placeOf(pods(undefined), pod);
-      const outcome = await collect(writer, { verb: 'delete', place, uid }, reason, report, signal);
+      const place = placeOfObject(pods(undefined), pod);
+      const outcome = await performWrite(writer, { verb: 'delete', place, uid }, reason, report, signal);
       if (outcome !== 'done' && outcome !== 'dry-run') continue;
       this.#restarted.set(objectKey(pod), now);
       return;

@@ -26,9 +26,9 @@ export const SOLE_LEADER: Leadership & { readonly writeMs?: number } = { mayDele
 export interface ElectionTimes {
   /** Duration of a lease that is not renewed. */
   readonly leaseMs: number;
-  /** Time after its last renewal at which a leader steps down. Less than the lease. */
+  /** Time after its last renewal at which a leader steps down. Less than `leaseMs`. */
   readonly renewDeadlineMs: number;
-  /** Time between two reads, and between two renewals. Much less than the deadline. */
+  /** Time between two reads, and between two renewals. Much less than `renewDeadlineMs`. */
   readonly retryMs: number;
 }
 
@@ -37,7 +37,7 @@ const ELECTION_TIMES: ElectionTimes = { leaseMs: 15_000, renewDeadlineMs: 10_000
 
 /** Options of {@link LeaderElection}. */
 export interface LeaderElectionOptions {
-  /** A client of the API server with the Lease. */
+  /** A client of the API server that stores the Lease. */
   readonly client: {
     reader(options?: ObjectReaderOptions): ObjectReader;
     writer(options?: ObjectWriterOptions): ObjectWriter;
@@ -96,6 +96,7 @@ export function electionFault({ leaseMs, renewDeadlineMs, retryMs }: ElectionTim
 }
 
 interface ObservedLease {
+  /** uid and resource version. */
   readonly version: string;
   readonly holder: string;
   /**
@@ -218,8 +219,8 @@ export class LeaderElection implements Leadership {
   }
 
   /**
-   * Returns the time until the next attempt: a few seconds, but at most half a retry period after the Lease of another operator
-   * expires.
+   * Returns the time until the next attempt: 1 to 2.2 retry periods, but at most half a retry period after the Lease of another
+   * operator expires.
    */
   #waitMs(): number {
     const { random } = this.#options;
@@ -229,14 +230,14 @@ export class LeaderElection implements Leadership {
   }
 
   async #lead(lead: (signal: AbortSignal) => Promise<void>, signal: AbortSignal): Promise<'ended' | 'lost'> {
-    const over = new AbortController();
-    const stop = (): void => over.abort();
+    const ended = new AbortController();
+    const stop = (): void => ended.abort();
     signal.addEventListener('abort', stop, { once: true });
     if (signal.aborted) stop();
-    const work = (async () => lead(over.signal))();
+    const work = (async () => lead(ended.signal))();
     const settled = work.then(stop, stop);
     try {
-      const isLost = await this.#renew(over.signal);
+      const isLost = await this.#renew(ended.signal);
       stop();
       await work;
       return isLost ? 'lost' : 'ended';
@@ -252,18 +253,18 @@ export class LeaderElection implements Leadership {
     const { clock } = this.#options;
     const lost = new AbortController();
     using either = new EitherSignal(signal, lost.signal);
-    const until = either.signal;
+    const lostOrEnded = either.signal;
     let timer: Timer | undefined;
-    const arm = (): void => {
+    const setTimer = (): void => {
       const leftMs = (this.#renewedAt?.monotonic ?? 0) + this.#deadlineMs - clock.now();
       timer?.cancel();
       timer = clock.after(leftMs, () => lost.abort());
     };
-    arm();
-    while (!until.aborted) {
-      await sleep(clock, this.#retryMs, until);
-      if (until.aborted) break;
-      if (await this.#try(until)) arm();
+    setTimer();
+    while (!lostOrEnded.aborted) {
+      await sleep(clock, this.#retryMs, lostOrEnded);
+      if (lostOrEnded.aborted) break;
+      if (await this.#try(lostOrEnded)) setTimer();
       else if (this.#isHeldByOther()) lost.abort();
     }
     timer?.cancel();
@@ -278,10 +279,11 @@ export class LeaderElection implements Leadership {
 
   // ── One read and one write ─────────────────────────────────────────────────────────────────────────────
 
+  /** Acquires or renews the Lease. Returns false if another operator holds the Lease, or after a failure, which is counted. */
   async #try(signal: AbortSignal): Promise<boolean> {
     const { clock, onFailure } = this.#options;
     try {
-      return await this.#tryAcquire(signal);
+      return await this.#acquireOrRenew(signal);
     } catch (error) {
       if (signal.aborted) return false;
       this.#failures++;
@@ -291,7 +293,7 @@ export class LeaderElection implements Leadership {
     }
   }
 
-  async #tryAcquire(signal: AbortSignal): Promise<boolean> {
+  async #acquireOrRenew(signal: AbortSignal): Promise<boolean> {
     const { clock, identity, isCandidate } = this.#options;
     const lease = this.#lease ?? (await this.#readLease(signal));
     if (this.#freeInMs() > 0) return false;
@@ -309,17 +311,18 @@ export class LeaderElection implements Leadership {
     });
   }
 
+  /** Reads the Lease, and records when its version was first read. */
   async #readLease(signal: AbortSignal): Promise<KubernetesObject | undefined> {
     const lease = await this.#reader.get(this.#place, signal);
     if (lease === undefined) return undefined;
     const { resourceVersion: version, uid } = lease.metadata;
-    const seen = `${uid} ${version}`;
-    if (this.#lastLease?.version === seen) return lease;
+    const uidAndVersion = `${uid} ${version}`;
+    if (this.#lastLease?.version === uidAndVersion) return lease;
     const { holderIdentity, leaseDurationSeconds } = specOf(lease);
     const requestedMs = typeof leaseDurationSeconds === 'number' ? leaseDurationSeconds * 1000 : 0;
     const holder = typeof holderIdentity === 'string' ? holderIdentity : '';
     const at = this.#options.clock.now();
-    this.#lastLease = { version: seen, holder, at, leaseMs: Math.max(requestedMs, this.#leaseMs) };
+    this.#lastLease = { version: uidAndVersion, holder, at, leaseMs: Math.max(requestedMs, this.#leaseMs) };
     return lease;
   }
 
@@ -329,6 +332,7 @@ export class LeaderElection implements Leadership {
     return this.#isHeldByOther() ? Math.max(0, at + leaseMs - this.#options.clock.now()) : 0;
   }
 
+  /** Writes the Lease. Returns false after a conflict. Throws if the request failed or was rejected. */
   async #write(
     lease: KubernetesObject | undefined,
     signal: AbortSignal,

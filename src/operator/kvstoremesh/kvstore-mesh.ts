@@ -52,7 +52,7 @@ const READY_MS = 600_000;
 
 interface Mirrored {
   readonly stores: MirrorStores;
-  readonly since: number;
+  readonly addedAt: number;
 }
 
 /**
@@ -63,8 +63,9 @@ interface Mirrored {
 export class KvstoreMesh extends ClusterSet {
   readonly #options: KvstoreMeshOptions;
   readonly #mirrored = new Map<string, Mirrored>();
-  /** The next action for each cluster, which starts when the current action ends; `undefined` removes the cluster. */
+  /** The next action for each cluster, which starts when the current action ends: copy it, or, if `undefined`, remove it. */
   readonly #wanted = new Map<string, ConnectKvstore | undefined>();
+  /** The actions that run, by cluster. */
   readonly #reconciling = new Map<string, Promise<void>>();
   readonly #startedAt: number;
   readonly #tasks: Supervisor;
@@ -124,7 +125,7 @@ export class KvstoreMesh extends ClusterSet {
     return {
       ready: this.isReady,
       clusters,
-      problems: [...this.#sharedIDs(clusters), ...clusters.flatMap(refusals)],
+      problems: [...this.#sharedIDs(clusters), ...clusters.flatMap(writeProblems)],
     };
   }
 
@@ -165,13 +166,13 @@ export class KvstoreMesh extends ClusterSet {
   #unready(): readonly string[] {
     const now = this.#options.clock.now();
     if (now - this.#startedAt >= READY_MS) return [];
-    const coming = [...this.#reconciling.keys()].filter((name) => !this.#mirrored.has(name));
+    const notStarted = [...this.#reconciling.keys()].filter((name) => !this.#mirrored.has(name));
     const incomplete = this.statuses().flatMap(({ name, connected }) => {
       const mirrored = this.#mirrored.get(name);
       if (mirrored === undefined || mirrored.stores.isSynced) return [];
-      return !connected && now - mirrored.since >= CONNECT_MS ? [] : name;
+      return !connected && now - mirrored.addedAt >= CONNECT_MS ? [] : name;
     });
-    return [...coming, ...incomplete];
+    return [...notStarted, ...incomplete];
   }
 
   #want(name: string, connect: ConnectKvstore | undefined): void {
@@ -235,7 +236,7 @@ export class KvstoreMesh extends ClusterSet {
           gate,
           drainMs,
         });
-        this.#mirrored.set(name, { stores, since: clock.now() });
+        this.#mirrored.set(name, { stores, addedAt: clock.now() });
         this.#followConfigs();
         stores.configWatchState(this.#configState ?? 'listing');
         stores.start();
@@ -248,8 +249,8 @@ export class KvstoreMesh extends ClusterSet {
   }
 }
 
-/** Returns the problems of writes that the local kvstore refuses. */
-function refusals({ name, copy }: MirroredClusterStatus): readonly string[] {
+/** Returns a problem if writes of a copy are pending and the last one failed. */
+function writeProblems({ name, copy }: MirroredClusterStatus): readonly string[] {
   const { pending, lastFailure } = copy;
   if (pending === 0 || lastFailure === undefined) return [];
   return [

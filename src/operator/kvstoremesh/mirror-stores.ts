@@ -30,8 +30,9 @@ export interface MirrorStoresOptions extends Omit<MirrorOptions, 'resource'> {
 
 /** The status of the copy of a cluster. */
 export interface MirrorStatus {
-  /** Number of desired keys of the copy, and of those whose writes are pending. */
+  /** Number of desired keys of the copy. */
   readonly keys: number;
+  /** Number of desired keys whose writes are pending. */
   readonly pending: number;
   /** By resource: true if the local canary declares it complete. */
   readonly canaries: Readonly<Partial<Record<CopiedResource, boolean>>>;
@@ -60,6 +61,7 @@ export class MirrorStores extends ResourceStores {
   #id = 0;
   /** The capabilities in the local configuration; undefined if there is none. */
   #capabilities: ClusterCapabilities | undefined;
+  /** Resolves when the keys of an earlier process are adopted or deleted. */
   #inherited: Promise<void> = Promise.resolve();
   /** True if keys of an unknown id may be left, because there was no local configuration. */
   #mustClear = false;
@@ -151,7 +153,7 @@ export class MirrorStores extends ResourceStores {
     if (signal.aborted) return;
     this.#id = config.id;
     this.#capabilities = config.capabilities;
-    this.#write();
+    this.#startWriting();
     this.skipped = new Set(
       COPIED_RESOURCES.filter((resource) => !exportsResource(resource, config.capabilities)),
     );
@@ -186,9 +188,9 @@ export class MirrorStores extends ResourceStores {
     const { signal } = request;
     let emptied: Promise<void> | undefined;
     const onListed = (listed: CopiedResource): void => {
-      const landed = this.#mirrors.get(listed)?.listed();
-      if (isServiceResource(listed) && landed !== undefined)
-        emptied = until(landed, signal).then(() => this.#emptySkipped(signal));
+      const canaryWritten = this.#mirrors.get(listed)?.markListed();
+      if (isServiceResource(listed) && canaryWritten !== undefined)
+        emptied = until(canaryWritten, signal).then(() => this.#emptySkipped(signal));
       request.onListed(listed);
     };
     const end = await super.follow(resource, { ...request, onListed });
@@ -238,13 +240,14 @@ export class MirrorStores extends ResourceStores {
 
   /** Clears mirrors that do not run. Retries until it has succeeded or the signal fires. */
   async #clearMirrors(mirrors: readonly Mirror[], signal: AbortSignal): Promise<void> {
-    const clear = async (left: AbortSignal): Promise<void> => {
-      for (const mirror of mirrors) await mirror.clear(left);
+    const clear = async (runSignal: AbortSignal): Promise<void> => {
+      for (const mirror of mirrors) await mirror.clear(runSignal);
     };
     await this.#tasks.runWithRestart('clear', clear, { signal, backoff: BACKOFF });
   }
 
-  #write(): void {
+  /** Starts to write the keys and canaries. */
+  #startWriting(): void {
     if (this.#closing.signal.aborted || this.#writing !== undefined) return;
     const stop = new AbortController();
     const running = [...this.#mirrors].map(([resource, mirror]) =>
@@ -268,6 +271,7 @@ export class MirrorStores extends ResourceStores {
     this.#writing = undefined;
   }
 
+  /** Adopts the keys and the configuration of an earlier process. */
   async #inherit(signal: AbortSignal): Promise<void> {
     const { cluster, local } = this.#options;
     const key = clusterConfigKey(cluster);
@@ -275,9 +279,9 @@ export class MirrorStores extends ResourceStores {
     const config = kv && decodeClusterConfig(kv.value, key);
     this.#mustClear = kv === undefined;
     if (kv === undefined) return;
-    // Without a valid configuration, the id of the keys is unknown.
+    // The id of the keys is unknown without a valid configuration of a copy.
     if (config?.ok !== true || !config.value.capabilities.cached) return await this.#clear(signal);
-    this.#write();
+    this.#startWriting();
     this.#id = config.value.id;
     this.#capabilities = config.value.capabilities;
     const inherited = await Promise.all([...this.#mirrors.values()].map((mirror) => mirror.inherit(signal)));

@@ -86,7 +86,7 @@ export class Mirror {
     const sync = this.#sync;
     const canary = await local.get(this.#canary, { signal });
     await interruptible(() => sync.allListed, signal);
-    // The canary was true when it was written, and nothing was deleted since.
+    // The keys were complete when the canary was written, and none was deleted since.
     if (canary !== undefined) void sync.markSynced();
     const flushed = sync.flushed();
     void flushed.then(() => sync.endAdoption());
@@ -97,16 +97,18 @@ export class Mirror {
    * Must be called when a complete list of the remote kvstore is queued. Deletes inherited keys that are not in it, before the
    * canary is written. Works in steps. Resolves when the canary is written.
    */
-  listed(): Promise<void> {
-    return this.#listed(this.#sync);
+  markListed(): Promise<void> {
+    return this.#markListed(this.#sync);
   }
 
-  /** Deletes all keys and writes the canary, because the cluster does not export the resource. It must not be followed. */
+  /**
+   * Deletes all keys and then writes the canary, because the cluster does not export the resource. The resource must not be followed.
+   */
   async empty(signal: AbortSignal): Promise<void> {
-    if (await this.store.drain(signal)) void this.listed();
+    if (await this.store.drain(signal)) void this.markListed();
   }
 
-  async #listed(sync: SyncStore): Promise<void> {
+  async #markListed(sync: SyncStore): Promise<void> {
     const { gate = OPEN_GATE, onApplied } = this.#options;
     await gate.runSteps(this.#deleteInherited(sync, gate.slice));
     await sync.markSynced();

@@ -21,10 +21,10 @@ export const WRITER_LOCK: string = `${INIT_LOCKS_PREFIX}kvstoremesh`;
 /** Time between two reads of the lock's holder while waiting for the lock. */
 const POLL_MS = 2000;
 /**
- * Number of consecutive reads with the same holder after which another process is known to copy. A lock that is being passed on
- * has a new holder within 5 s.
+ * Number of consecutive reads with the same holder after which another process is known to copy, because a lock that a process has
+ * lost has a new holder within 5 s.
  */
-const READS = 4;
+const EQUAL_READS = 4;
 
 /**
  * Lets only one process at a time copy into a kvstore. Other processes wait for the lock, which expires 25 s after its holder has
@@ -66,7 +66,7 @@ export class SoleWriter {
    * acquired the lost lock, because that process then copies. Rejects if `begin` throws.
    */
   async run(begin: () => Promise<void>, signal: AbortSignal): Promise<'ended' | 'taken'> {
-    let lock = await this.#lock(signal, () => {});
+    let lock = await this.#acquire(signal, () => {});
     if (signal.aborted) return 'ended';
     await begin();
     while (!signal.aborted && lock !== undefined) {
@@ -76,7 +76,7 @@ export class SoleWriter {
       await lock.release(); // the next lock of this process waits for it
       const taken = new AbortController();
       using endedOrTaken = new EitherSignal(signal, taken.signal);
-      lock = await this.#lock(endedOrTaken.signal, () => taken.abort());
+      lock = await this.#acquire(endedOrTaken.signal, () => taken.abort());
       if (taken.signal.aborted && !signal.aborted) return 'taken';
     }
     await fired(signal);
@@ -86,12 +86,12 @@ export class SoleWriter {
   }
 
   /** Returns the lock, or `undefined` if the signal has fired or there is no permission to write the lock. */
-  async #lock(signal: AbortSignal, onTaken: () => void): Promise<KvstoreLock | undefined> {
+  async #acquire(signal: AbortSignal, onTaken: () => void): Promise<KvstoreLock | undefined> {
     const { backend } = this.#options;
-    // Existing entries are not ours.
+    // Before this process has an entry in the queue, every entry belongs to another process.
     await this.#readHolder(signal);
-    const over = new AbortController();
-    using either = new EitherSignal(signal, over.signal);
+    const acquired = new AbortController();
+    using either = new EitherSignal(signal, acquired.signal);
     const checking = this.#checkHolder(either.signal, onTaken);
     let lock: KvstoreLock | undefined;
     const acquire = async (until: AbortSignal): Promise<void> => {
@@ -103,13 +103,14 @@ export class SoleWriter {
       }
     };
     await this.#tasks.runWithRestart('lock of the writer', acquire, { signal });
-    over.abort();
+    acquired.abort();
     await checking;
     this.#held = lock;
     if (lock !== undefined) this.#entries.add(lock.key);
     return lock;
   }
 
+  /** Reads the holder until the signal fires. Calls `onTaken` if another process holds the lock. */
   async #checkHolder(signal: AbortSignal, onTaken: () => void): Promise<void> {
     const { clock } = this.#options;
     for (let reads = 1; !signal.aborted; ) {
@@ -118,15 +119,16 @@ export class SoleWriter {
       const previous = this.#holder;
       await this.#readHolder(signal);
       reads = this.#holder !== undefined && this.#holder === previous ? reads + 1 : 1;
-      if (reads >= READS) onTaken();
+      if (reads >= EQUAL_READS) onTaken();
     }
     this.#holder = undefined;
   }
 
+  /** Reads the holder of the lock, which is the oldest entry in its queue. */
   async #readHolder(signal: AbortSignal): Promise<void> {
     const { backend, onStandby } = this.#options;
-    const places = await backend.listPrefix(`${WRITER_LOCK}/`, { signal }).catch(() => []);
-    const [first] = [...places].sort((a, b) => a.createRevision - b.createRevision);
+    const entries = await backend.listPrefix(`${WRITER_LOCK}/`, { signal }).catch(() => []);
+    const [first] = [...entries].sort((a, b) => a.createRevision - b.createRevision);
     const previous = this.#holder;
     this.#holder = first !== undefined && !this.#entries.has(first.key) ? first.key : undefined;
     if (previous === undefined && this.#holder !== undefined) onStandby?.();

@@ -43,7 +43,7 @@ class ExportKeys {
     );
   }
 
-  /** Puts or deletes the key of `name`, which is `namespace/name`, depending on its objects. */
+  /** Puts or deletes a key, depending on its objects. `name` is `namespace/name`. */
   review(name: string): void {
     const previous = this.#values.get(name);
     const { current, faults } = this.#read(name);

@@ -5,7 +5,7 @@ import { decodeServiceExport } from '../../kvstore/codec/service-export.ts';
 import type { ServiceExport } from '../../model/service-export.ts';
 import { field } from '../collect/field.ts';
 
-/** A ServiceExport of the local cluster: the service that it exports, or the reason of its condition `Valid`. */
+/** The service that a ServiceExport of the local cluster exports, or the reason and message of its condition `Valid`. */
 export type LocalExport =
   | { readonly isValid: true; readonly service: ServiceExport; readonly dropped: readonly Rejection[] }
   | {

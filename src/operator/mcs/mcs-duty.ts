@@ -10,7 +10,7 @@ import type { SliceAddressType } from '../../model/cluster-endpoint-slice.ts';
 import { isObject } from '../../net/fields.ts';
 import { field, isBeingDeleted } from '../collect/field.ts';
 import { objectKey } from '../collect/observed-kind.ts';
-import { type RefusedWrite, writeError } from '../collect/reaper.ts';
+import { type UnsuccessfulWrite, writeError } from '../collect/perform-write.ts';
 import { DueKeys } from '../due-keys.ts';
 import type { Duty, DutyState, DutyStatus } from '../duty.ts';
 import { type DutyOptions, DutyReport } from '../duty-report.ts';
@@ -30,7 +30,7 @@ export interface McsDutyOptions extends DutyOptions {
   readonly families: readonly SliceAddressType[];
   /** As `OperatorDutiesOptions.globalByDefault`. Undefined: all namespaces are global. */
   readonly globalByDefault?: boolean | undefined;
-  readonly clusters: Pick<RemoteClusters, 'feed' | 'stateOf' | 'known' | 'onChange'>;
+  readonly clusters: Pick<RemoteClusters, 'feed' | 'stateOf' | 'names' | 'onChange'>;
   readonly objects: McsObjects;
   readonly reader: ObjectReader;
   /** Limits the writes a second. */
@@ -57,11 +57,13 @@ export interface McsStatus {
 }
 
 /**
- * A write whose result differs from the written object, because the CRD on the API server does not have a field or sets a
- * default.
+ * The last patch of an object. If the same patch is planned for the version that it created, the CRD on the API server does not have a
+ * field or sets a default. The patch is then not repeated.
  */
-interface Settled {
+interface LastPatch {
+  /** The operations as JSON. */
   readonly content: string;
+  /** Version of the object after the patch. */
   readonly resourceVersion: string;
 }
 
@@ -72,7 +74,7 @@ const SLOW_MS = 5000;
 const BACKOFF = { baseMs: 500, capMs: 60_000 };
 /** Reading and comparing the objects of a name takes about 0.2 ms. */
 const NAME_WEIGHT = 64;
-/** Maximum number of writes for a name in one pass: more than status, import, Service, import again, status. */
+/** Maximum number of writes for a name in one pass. The usual maximum is 5: status, import, Service, import again, status. */
 const MAX_WRITES = 8;
 
 /**
@@ -81,8 +83,9 @@ const MAX_WRITES = 8;
  *     exports of other clusters ─┐
  *     ServiceExport, Service ────┼─► merge ─► plan ─► one write after the other
  *     ServiceImport, derived ────┘
- * Writes only objects that differ. If a cluster does not export a name any more, its export is removed only after the exports of
- * the cluster were received completely.
+ *
+ * Writes only objects that differ. The export of another cluster is removed only after all exports of this cluster were received
+ * without it.
  */
 export class McsDuty implements Duty {
   readonly name = 'mcs-api';
@@ -92,12 +95,13 @@ export class McsDuty implements Duty {
   readonly #remote = new RemoteExports();
   /** The names that have objects or exports, by namespace. */
   readonly #names = new Map<string, Set<string>>();
-  /** Names by the name of their derived Service, because the event of a delete has no labels. */
-  readonly #ofDerived = new Map<string, string>();
+  /** Names by the key of their derived Service, because the event of a delete has no labels. */
+  readonly #nameOfDerived = new Map<string, string>();
+  /** Reasons of the conflicts, by name. */
   readonly #conflicts = new Map<string, string>();
   /** Names whose import is held, with the reason. */
   readonly #held = new Map<string, string>();
-  readonly #settled = new Map<string, Settled>();
+  readonly #lastPatches = new Map<string, LastPatch>();
   readonly #mutations: MutationCache;
   #state: DutyState = 'waiting';
   #writes = 0;
@@ -147,20 +151,20 @@ export class McsDuty implements Duty {
         keys: objects.objects('serviceimports').size,
         pending,
         writes: this.#writes,
-        refused: 0,
+        rejected: 0,
       },
     };
   }
 
   async run(signal: AbortSignal): Promise<void> {
     const { objects, clusters, gate = OPEN_GATE } = this.#options;
-    this.#forget();
+    this.#clear();
     this.#state = 'waiting';
     await this.#awaitInputs(signal);
     if (!signal.aborted) this.#state = 'running';
     const unlisten = objects.listen((kind, events) => this.#observe(kind, events));
     const leave = clusters.onChange(() => this.#reviewHeld());
-    this.#touchAll();
+    this.#queueAll();
     while (!signal.aborted) {
       await this.#queue.processDue(gate, NAME_WEIGHT, (key) => this.#reconcile(key, signal), signal);
       await this.#queue.whenDue(signal);
@@ -171,8 +175,8 @@ export class McsDuty implements Duty {
     this.#state = 'ended';
   }
 
-  #forget(): void {
-    const maps = [this.#names, this.#ofDerived, this.#conflicts, this.#held, this.#settled];
+  #clear(): void {
+    const maps = [this.#names, this.#nameOfDerived, this.#conflicts, this.#held, this.#lastPatches];
     for (const all of [this.#remote, this.#mutations, ...maps]) all.clear();
     this.#queue.clear();
   }
@@ -184,23 +188,23 @@ export class McsDuty implements Duty {
    */
   #awaitInputs(signal: AbortSignal): Promise<void> {
     const { objects, clusters, clock } = this.#options;
-    let since: number | undefined;
-    const blocked = (): string | undefined => {
-      const reason = objects.blocked();
+    let completeAt: number | undefined;
+    const notReadyReason = (): string | undefined => {
+      const reason = objects.notReadyReason();
       if (reason !== undefined) return reason;
-      since ??= clock.now();
+      completeAt ??= clock.now();
       const incomplete = this.#firstIncomplete();
-      const isLate = clock.now() - since >= FIRST_SYNC_MS && clusters.known !== undefined;
+      const isLate = clock.now() - completeAt >= FIRST_SYNC_MS && clusters.names !== undefined;
       return incomplete === undefined || isLate ? undefined : `the exports of ${incomplete} are not complete`;
     };
-    return this.#report.whenReady(blocked, SLOW_MS, signal);
+    return this.#report.whenReady(notReadyReason, SLOW_MS, signal);
   }
 
   /** Returns a cluster whose exports are not completely known. */
   #firstIncomplete(): string | undefined {
     const { clusters } = this.#options;
-    if (clusters.known === undefined) return 'the configured clusters';
-    return clusters.known.find((name) => clusters.stateOf(name) === 'incomplete');
+    if (clusters.names === undefined) return 'the configured clusters';
+    return clusters.names.find((name) => clusters.stateOf(name) === 'incomplete');
   }
 
   #observe(kind: McsKindName, events: readonly ResourceEvent[]): void {
@@ -209,27 +213,27 @@ export class McsDuty implements Duty {
       const key = objectKey(event.object);
       if (kind === 'namespaces')
         for (const name of this.#names.get(key.slice(1)) ?? []) this.#queue.add(name);
-      else if (kind === 'services') this.#touchService(event.object);
+      else if (kind === 'services') this.#queueService(event.object);
       else this.#queue.add(key);
     }
   }
 
   /** Queues the name of an exported or derived Service. */
-  #touchService(service: KubernetesObject): void {
+  #queueService(service: KubernetesObject): void {
     const key = objectKey(service);
     const label = field(service, 'metadata', 'labels', IMPORT_NAME_LABEL);
-    const ofDerived =
-      typeof label === 'string' ? `${service.metadata.namespace}/${label}` : this.#ofDerived.get(key);
-    if (ofDerived !== undefined) this.#queue.add(ofDerived);
+    const name =
+      typeof label === 'string' ? `${service.metadata.namespace}/${label}` : this.#nameOfDerived.get(key);
+    if (name !== undefined) this.#queue.add(name);
     else if (this.#options.objects.objects('serviceexports').has(key)) this.#queue.add(key);
   }
 
-  #touchAll(): void {
+  #queueAll(): void {
     const { objects } = this.#options;
     for (const kind of ['serviceexports', 'serviceimports'] as const)
       for (const key of objects.objects(kind).keys()) this.#queue.add(key);
     for (const key of this.#remote.keys()) this.#queue.add(key);
-    for (const service of objects.objects('services').values()) this.#touchService(service);
+    for (const service of objects.objects('services').values()) this.#queueService(service);
   }
 
   /** Queues the names that wait for a cluster. */
@@ -246,14 +250,14 @@ export class McsDuty implements Duty {
       const state = this.#stateOf(key);
       const plan = state && planName(state);
       this.#record(key, state, plan);
-      const next = plan?.writes.find((one) => !failed.has(one.part) && !this.#isSettled(one));
+      const next = plan?.writes.find((one) => !failed.has(one.part) && !this.#isRepeated(one));
       if (next === undefined) break;
       if (!(await this.#write(key, next, signal))) failed.add(next.part);
     }
     if (failed.size === 0) this.#queue.forget(key);
     else if (!signal.aborted) this.#queue.retry(key);
-    // An event that has arrived in the meantime may have a later version than the write.
-    const waitMs = Math.max(...this.#objectsOf(key).map((of) => this.#mutations.waitMs(of)));
+    // An event that arrived during the write may have a later version than the result of the write.
+    const waitMs = Math.max(...this.#objectsOf(key).map((object) => this.#mutations.waitMs(object)));
     if (waitMs > 0 && Number.isFinite(waitMs)) this.#queue.addAfter(key, waitMs);
   }
 
@@ -283,7 +287,7 @@ export class McsDuty implements Duty {
       isGlobal:
         this.#options.globalByDefault === undefined ||
         isGlobalNamespace(typeof annotation === 'string' ? annotation : undefined, globalByDefault),
-      remote: this.#remote.of(key),
+      remote: this.#remote.exportsOf(key),
       isIncomplete: (other) => other !== cluster && clusters.stateOf(other) === 'incomplete',
       firstIncomplete: () => this.#firstIncomplete(),
       serviceExport,
@@ -304,13 +308,13 @@ export class McsDuty implements Duty {
     const isKnown = this.#remote.has(key) || hasObjects(state);
     if (isKnown) {
       this.#names.set(namespace, names.add(key));
-      this.#ofDerived.set(derivedKey, key);
+      this.#nameOfDerived.set(derivedKey, key);
     } else {
       names.delete(key);
       if (names.size === 0) this.#names.delete(namespace);
-      this.#ofDerived.delete(derivedKey);
-      for (const of of this.#objectsOf(key))
-        for (const part of MCS_PARTS) this.#settled.delete(`${part} ${of}`);
+      this.#nameOfDerived.delete(derivedKey);
+      for (const object of this.#objectsOf(key))
+        for (const part of MCS_PARTS) this.#lastPatches.delete(`${part} ${object}`);
     }
     setOrDelete(this.#conflicts, key, plan?.merged?.conflict?.reason);
     setOrDelete(this.#held, key, plan?.held);
@@ -326,25 +330,25 @@ export class McsDuty implements Duty {
       this.#report.action({ action: writeText(write), reason, outcome: answer.outcome });
     const isGone = write.verb === 'delete' && answer.outcome === 'not-found';
     if (answer.outcome !== 'done' && answer.outcome !== 'dry-run' && !isGone) {
-      await this.#refused(key, planned, answer, signal);
+      await this.#handleFailure(key, planned, answer, signal);
       return false;
     }
     this.#writes++;
     const object = answer.outcome === 'done' ? answer.object : this.#simulated(planned, isGone);
-    this.#hold(planned, object);
+    this.#recordResult(planned, object);
     return true;
   }
 
-  /** Remembers the result of a write until the watch delivers it. */
-  #hold(planned: PlannedWrite, object: KubernetesObject | undefined): void {
+  /** Records the result of a write until the watch delivers it. */
+  #recordResult(planned: PlannedWrite, object: KubernetesObject | undefined): void {
     const { uid = '' } = (object ?? this.#known(planned))?.metadata ?? {};
     this.#mutations.set(objectOf(planned), uid, object, this.#observed(planned));
     const content = contentOf(planned);
-    const settled: Settled | undefined =
+    const last: LastPatch | undefined =
       object === undefined || content === undefined
         ? undefined
         : { content, resourceVersion: object.metadata.resourceVersion };
-    setOrDelete(this.#settled, settledKey(planned), settled);
+    setOrDelete(this.#lastPatches, patchKey(planned), last);
   }
 
   /** Returns the keys of the objects that are written for a name. */
@@ -370,11 +374,11 @@ export class McsDuty implements Duty {
     return known && this.#options.objects.objects(known).get(`${namespace}/${name}`);
   }
 
-  /** Returns true if the server has already answered this write with the present version of the object. */
-  #isSettled(planned: PlannedWrite): boolean {
-    const settled = this.#settled.get(settledKey(planned));
-    if (settled === undefined || settled.content !== contentOf(planned)) return false;
-    return settled.resourceVersion === this.#known(planned)?.metadata.resourceVersion;
+  /** Returns true if the current version of the object is the result of the same patch. */
+  #isRepeated(planned: PlannedWrite): boolean {
+    const last = this.#lastPatches.get(patchKey(planned));
+    if (last === undefined || last.content !== contentOf(planned)) return false;
+    return last.resourceVersion === this.#known(planned)?.metadata.resourceVersion;
   }
 
   /** Returns the object as it would be after a write that was only printed. */
@@ -385,15 +389,18 @@ export class McsDuty implements Duty {
       write.verb === 'create' ? write.object : jsonPatch(this.#known(planned), write.operations);
     const metadata = field(content, 'metadata');
     if (!isObject(content) || !isObject(metadata)) return undefined;
-    const life = { name: String(metadata['name']), uid: 'dry-run', resourceVersion: 'dry-run' };
-    return { ...content, metadata: { ...life, ...metadata } };
+    const identity = { name: String(metadata['name']), uid: 'dry-run', resourceVersion: 'dry-run' };
+    return { ...content, metadata: { ...identity, ...metadata } };
   }
 
-  /** Reports a refused write. After a conflict, reads the object again, because the watch may be late. */
-  async #refused(
+  /**
+   * Reports a write that was not made. After a conflict, reads the object again, because the watch may be late; only the third
+   * conflict in a row is reported.
+   */
+  async #handleFailure(
     key: string,
     planned: PlannedWrite,
-    answer: RefusedWrite,
+    answer: UnsuccessfulWrite,
     signal: AbortSignal,
   ): Promise<void> {
     const { reader } = this.#options;
@@ -416,7 +423,7 @@ function objectOf({ write }: PlannedWrite): string {
   return `${kind.plural} ${namespace}/${name}`;
 }
 
-function settledKey(planned: PlannedWrite): string {
+function patchKey(planned: PlannedWrite): string {
   return `${planned.part} ${objectOf(planned)}`;
 }
 

@@ -29,7 +29,7 @@ export type McsKindName = (typeof MCS_KINDS)[number];
 /** Receives the events of a kind. */
 export type McsListener = (kind: McsKindName, events: readonly ResourceEvent[]) => void;
 
-type AnyKind = Pick<ObservedKind, 'kind' | 'objects' | 'missing' | 'blocked' | 'use' | 'listen'>;
+type AnyKind = Pick<ObservedKind, 'kind' | 'objects' | 'isMissing' | 'notReadyReason' | 'use' | 'listen'>;
 
 const SERVICE: Shape = {
   spec: {
@@ -52,7 +52,7 @@ const DERIVED_SERVICE: Shape = {
 const trimService = trimTo(SERVICE);
 const trimDerived = trimTo(DERIVED_SERVICE);
 
-/** Returns the part of a Service that is kept in memory: for most Services, only the fields of an export. */
+/** Returns the part of a Service that is kept in memory. Unless it is a derived Service, only the fields of an export are kept. */
 function trimmed(service: KubernetesObject): KubernetesObject {
   const isDerived = field(service, 'metadata', 'labels', IMPORT_NAME_LABEL) !== undefined;
   return isDerived ? trimDerived(service) : trimService(service);
@@ -73,6 +73,7 @@ export class McsObjects implements Duty {
   #kinds: ReadonlyMap<McsKindName, AnyKind> = new Map();
   #version: McsVersion | 'none' | undefined;
   #isComplete = false;
+  /** Set while the API server serves no version of the group. */
   #missing: Failure | undefined;
   #state: DutyState = 'waiting';
 
@@ -103,12 +104,12 @@ export class McsObjects implements Duty {
   }
 
   /** Returns the reason why the objects may be incomplete; undefined if all lists are complete and watched. */
-  blocked(): string | undefined {
+  notReadyReason(): string | undefined {
     if (this.#version === 'none')
       return `the server serves no version of ${MCS_GROUP}: install the CRDs of ServiceExport and ServiceImport`;
     if (this.#version === undefined) return `the server has not answered yet if it serves ${MCS_GROUP}`;
     for (const kind of this.#kinds.values()) {
-      const reason = kind.blocked();
+      const reason = kind.notReadyReason();
       if (reason !== undefined) return reason;
     }
     return undefined;
@@ -116,7 +117,7 @@ export class McsObjects implements Duty {
 
   status(): DutyStatus {
     const { failures, lastFailure } = this.#tasks.status();
-    const isBlocked = this.#state === 'running' && this.blocked() !== undefined;
+    const isBlocked = this.#state === 'running' && this.notReadyReason() !== undefined;
     return {
       name: this.name,
       state: isBlocked ? 'waiting' : this.#state,
@@ -141,15 +142,15 @@ export class McsObjects implements Duty {
       const version = await this.#findVersion(signal);
       if (version !== undefined) break;
       this.#version = 'none';
-      this.#missing = failureOf(new Error(this.blocked()), clock);
-      this.#complete();
+      this.#missing = failureOf(new Error(this.notReadyReason()), clock);
+      this.#markComplete();
       await sleep(clock, POLL_MS.version, signal);
     }
     this.#missing = undefined;
     this.#observe(signal);
-    while (!signal.aborted && this.blocked() !== undefined) await sleep(clock, POLL_MS.lists, signal);
+    while (!signal.aborted && this.notReadyReason() !== undefined) await sleep(clock, POLL_MS.lists, signal);
     if (signal.aborted) return;
-    this.#complete();
+    this.#markComplete();
     await fired(signal);
   }
 
@@ -161,7 +162,7 @@ export class McsObjects implements Duty {
     return version;
   }
 
-  #complete(): void {
+  #markComplete(): void {
     if (this.#isComplete) return;
     this.#isComplete = true;
     for (const listener of this.#listeners) listener('services', []);

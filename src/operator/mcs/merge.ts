@@ -41,7 +41,7 @@ function mapText(map: ReadonlyMap<string, string>): string {
   return `map[${entries.map(([key, value]) => `${key}:${value}`).join(' ')}]`;
 }
 
-/** The properties of which the value of the oldest export is used. */
+/** The properties that are taken from the oldest export. */
 const PROPERTIES: readonly Property[] = [
   { name: 'type', reason: 'TypeConflict', text: ({ type }) => type },
   {
@@ -68,7 +68,8 @@ const PROPERTIES: readonly Property[] = [
   },
 ];
 
-function isOlder(a: ServiceExport, b: ServiceExport): number {
+/** Orders exports from old to young; equally old exports by cluster. */
+function byAge(a: ServiceExport, b: ServiceExport): number {
   if (a.createdAt !== b.createdAt) return a.createdAt - b.createdAt;
   return a.cluster < b.cluster ? -1 : 1;
 }
@@ -126,6 +127,7 @@ function conflictOf(port: ExportedPort, { port: older, cluster }: OwnedPort): st
   return undefined;
 }
 
+/** Returns the union of the ports of all exports, and the first conflict. */
 function mergePorts(exports: readonly ServiceExport[]): {
   readonly ports: readonly ExportedPort[];
   readonly message: string | undefined;
@@ -187,7 +189,7 @@ function propertyConflict(
  * the one of the first cluster by name. Returns undefined if there are no exports. Pure.
  */
 export function mergeExports(services: Iterable<ServiceExport>): MergedService | undefined {
-  const exports = [...services].sort(isOlder);
+  const exports = [...services].sort(byAge);
   const [oldest] = exports;
   if (oldest === undefined) return undefined;
   const { ports, message: portMessage } = mergePorts(exports);

@@ -21,7 +21,7 @@ export class MutationCache {
   readonly #echoMs: number;
   readonly #writes = new Map<string, Mutation>();
 
-  /** @param echoMs time after which the object of the watch is used again; infinite if the writes are only printed */
+  /** @param echoMs time after which the object of the watch is used again; infinite in a dry run */
   constructor(clock: Pick<Clock, 'now'>, echoMs: number = ECHO_MS) {
     this.#clock = clock;
     this.#echoMs = echoMs;
@@ -30,7 +30,7 @@ export class MutationCache {
   /**
    * Records the result of a write, unless the watch has already delivered it. The key must also contain the kind of the object.
    *
-   * @param observed the present object of the watch
+   * @param observed the object as the watch delivered it last
    */
   set(
     key: string,
@@ -43,7 +43,7 @@ export class MutationCache {
     this.#writes.set(key, { object, uid, until: this.#clock.now() + this.#echoMs });
   }
 
-  /** Returns the latest known state of an object. */
+  /** Returns the latest known state of an object: the recorded result of a write, or the object of the watch. */
   latest(key: string, observed: KubernetesObject | undefined): KubernetesObject | undefined {
     const mutation = this.#writes.get(key);
     if (mutation === undefined) return observed;

@@ -24,10 +24,11 @@ export const FAMILIES_ANNOTATION = 'clustermesh.cilium.io/supported-ip-families'
 const BASE32HEX = '0123456789abcdefghijklmnopqrstuv';
 const HASH_LENGTH = 10;
 
-/** Returns bytes in the lower-case base32 of RFC 4648, section 7, without padding. */
+/** Returns the first `length` letters of bytes in the lower-case base32 of RFC 4648, section 7. */
 function base32Hex(bytes: Uint8Array, length: number): string {
   let text = '';
   for (let bit = 0; text.length < length; bit += 5) {
+    // The 5 bits of a letter may be in two bytes.
     const pair = ((bytes[bit >> 3] ?? 0) << 8) | (bytes[(bit >> 3) + 1] ?? 0);
     text += BASE32HEX.charAt((pair >> (11 - (bit & 7))) & 31);
   }

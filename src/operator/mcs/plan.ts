@@ -46,7 +46,7 @@ export interface McsState {
   readonly now: string;
 }
 
-/** The objects that are written for a name. */
+/** The parts of the objects that are written for a name. */
 export const MCS_PARTS = ['export status', 'derived service', 'import', 'import status'] as const;
 
 export type McsPart = (typeof MCS_PARTS)[number];
@@ -55,7 +55,7 @@ export type McsPart = (typeof MCS_PARTS)[number];
 export interface PlannedWrite {
   readonly part: McsPart;
   readonly write: ObjectWrite;
-  /** A sentence without a full stop. */
+  /** Without a final period. */
   readonly reason: string;
 }
 
@@ -87,7 +87,7 @@ export function planName(state: McsState): McsPlan {
       ? []
       : exportStatusWrites(state, serviceExport, merged);
   if (held !== undefined) return { writes: exportStatus, held, merged };
-  const writes = merged === undefined ? deletes(state) : importWrites(state, merged);
+  const writes = merged === undefined ? importDeletes(state) : importWrites(state, merged);
   return { writes: [...exportStatus, ...writes], held, merged };
 }
 
@@ -166,8 +166,8 @@ function exportConditions(
 
 // ── Import and derived Service ───────────────────────────────────────────────────────────────────────────────
 
-/** Deletes the derived Service first: a server without garbage collection would keep it. */
-function deletes(state: McsState): readonly PlannedWrite[] {
+/** Returns the deletes of an import. The derived Service is first, because a server without garbage collection would keep it. */
+function importDeletes(state: McsState): readonly PlannedWrite[] {
   const { namespace, name, serviceImport, version } = state;
   const reason = `no cluster exports ${namespace}/${name}`;
   const writes = derivedDelete(state, reason);
@@ -189,10 +189,9 @@ function importWrites(state: McsState, merged: MergedService): readonly PlannedW
     state.families.includes(family),
   );
   const isHeadless = merged.type === 'Headless';
-  const isReachable = state.isGlobal && supported.length > 0;
   const isCurrent =
     state.derived !== undefined && (field(state.derived, 'spec', 'clusterIP') === 'None') === isHeadless;
-  const wanted = { state, merged, supported, isHeadless, isReachable, isCurrent };
+  const wanted = { state, merged, supported, isHeadless, isCurrent };
   const { serviceImport } = state;
   if (serviceImport === undefined) return [importCreate(wanted)];
   return [
@@ -202,15 +201,13 @@ function importWrites(state: McsState, merged: MergedService): readonly PlannedW
   ];
 }
 
-/** A merged service, and how this cluster can reach it. */
-interface Wanted {
+/** A merged service, and what this cluster needs to import it. */
+interface WantedImport {
   readonly state: McsState;
   readonly merged: MergedService;
   /** The families of the service that this cluster supports. */
   readonly supported: readonly SliceAddressType[];
   readonly isHeadless: boolean;
-  /** True if there should be a derived Service. */
-  readonly isReachable: boolean;
   /** True if the derived Service exists with the right type. */
   readonly isCurrent: boolean;
 }
@@ -228,8 +225,13 @@ function portOf({ name, port, protocol, appProtocol }: ExportedPort): object {
   };
 }
 
-/** Returns the spec of the import. Its IPs are those of the derived Service; while that does not exist, they do not change. */
-function importSpec({ state, merged, isHeadless, isCurrent }: Wanted): Readonly<Record<string, unknown>> {
+/** Returns the spec of the import. Its IPs are those of the derived Service. While that Service does not exist, they do not change. */
+function importSpec({
+  state,
+  merged,
+  isHeadless,
+  isCurrent,
+}: WantedImport): Readonly<Record<string, unknown>> {
   const { serviceImport, derived } = state;
   const { ipFamilies, sessionAffinity = 'None', sessionAffinitySeconds: timeoutSeconds } = merged;
   const clusterIP = field(derived, 'spec', 'clusterIP');
@@ -247,13 +249,13 @@ function importSpec({ state, merged, isHeadless, isCurrent }: Wanted): Readonly<
   };
 }
 
-/** Returns the annotations of the import. They contain the name of the derived Service as soon as it exists. */
+/** Returns the annotations of the import. They contain the name of the derived Service once that Service has existed. */
 function importAnnotations({
   state,
   merged,
   supported,
   isCurrent,
-}: Wanted): Readonly<Record<string, string>> {
+}: WantedImport): Readonly<Record<string, string>> {
   const { namespace, name, serviceImport } = state;
   const isNamed = field(serviceImport, 'metadata', 'annotations', DERIVED_ANNOTATION) !== undefined;
   return {
@@ -263,7 +265,7 @@ function importAnnotations({
   };
 }
 
-function importCreate(wanted: Wanted): PlannedWrite {
+function importCreate(wanted: WantedImport): PlannedWrite {
   const { state, merged } = wanted;
   const { namespace, name, version } = state;
   const object = {
@@ -281,7 +283,7 @@ function importCreate(wanted: Wanted): PlannedWrite {
   return { part: 'import', write, reason: exporters(merged) };
 }
 
-function importPatch(wanted: Wanted, serviceImport: KubernetesObject): readonly PlannedWrite[] {
+function importPatch(wanted: WantedImport, serviceImport: KubernetesObject): readonly PlannedWrite[] {
   const { state, merged } = wanted;
   const operations = differences(serviceImport, [
     [['metadata', 'labels'], Object.fromEntries(merged.labels)],
@@ -293,26 +295,28 @@ function importPatch(wanted: Wanted, serviceImport: KubernetesObject): readonly 
   return [{ part: 'import', write, reason: `${pathsText(operations)} of the merged exports differ` }];
 }
 
-function importStatus(
-  { state, merged, supported, isCurrent }: Wanted,
-  serviceImport: KubernetesObject,
-): readonly PlannedWrite[] {
-  const { isGlobal, version, now } = state;
-  const ready: Pick<Condition, 'reason' | 'message'> = !isGlobal
-    ? { reason: 'NamespaceNotGlobal', message: 'Namespace is not global, service cannot be imported' }
-    : supported.length === 0
-      ? {
-          reason: 'IPFamilyNotSupported',
-          message: 'The local cluster does not support any of the ServiceImport IPFamilies',
-        }
-      : isCurrent
-        ? { reason: 'Ready', message: 'ServiceImport is ready' }
-        : { reason: 'Pending', message: 'Waiting for the derived Service to be created' };
-  const condition: Condition = {
+/** Returns the condition `Ready` of the import. */
+function readyCondition({ state, supported, isCurrent }: WantedImport): Condition {
+  const notReady = (reason: string, message: string): Condition => ({
     type: 'Ready',
-    status: ready.reason === 'Ready' ? 'True' : 'False',
-    ...ready,
-  };
+    status: 'False',
+    reason,
+    message,
+  });
+  if (!state.isGlobal)
+    return notReady('NamespaceNotGlobal', 'Namespace is not global, service cannot be imported');
+  if (supported.length === 0) {
+    const message = 'The local cluster does not support any of the ServiceImport IPFamilies';
+    return notReady('IPFamilyNotSupported', message);
+  }
+  if (!isCurrent) return notReady('Pending', 'Waiting for the derived Service to be created');
+  return { type: 'Ready', status: 'True', reason: 'Ready', message: 'ServiceImport is ready' };
+}
+
+function importStatus(wanted: WantedImport, serviceImport: KubernetesObject): readonly PlannedWrite[] {
+  const { state, merged } = wanted;
+  const { version, now } = state;
+  const condition = readyCondition(wanted);
   const clusters = merged.clusters.map((cluster) => ({ cluster }));
   const conditions = changedConditions(serviceImport, [condition], [], now);
   const isSame =
@@ -326,13 +330,12 @@ function importStatus(
   return [{ part: 'import status', write, reason: `${condition.reason}, ${exporters(merged)}` }];
 }
 
-function derivedWrites(wanted: Wanted, serviceImport: KubernetesObject): readonly PlannedWrite[] {
-  const { state, supported, isReachable, isCurrent, isHeadless } = wanted;
+/** Returns the writes of the derived Service, which exists while the import is global and this cluster supports a family of it. */
+function derivedWrites(wanted: WantedImport, serviceImport: KubernetesObject): readonly PlannedWrite[] {
+  const { state, supported, isCurrent, isHeadless } = wanted;
   const { derived, isGlobal, namespace } = state;
-  if (!isReachable) {
-    const families = supported.length === 0 ? 'this cluster supports none of its families' : '';
-    return derivedDelete(state, isGlobal ? families : `namespace ${namespace} is not global`);
-  }
+  if (!isGlobal) return derivedDelete(state, `namespace ${namespace} is not global`);
+  if (supported.length === 0) return derivedDelete(state, 'this cluster supports none of its families');
   if (derived === undefined) return [derivedCreate(wanted, serviceImport)];
   if (!isCurrent)
     return derivedDelete(
@@ -345,11 +348,11 @@ function derivedWrites(wanted: Wanted, serviceImport: KubernetesObject): readonl
   return [{ part: 'derived service', write, reason: `${pathsText(operations)} of the import differ` }];
 }
 
-function derivedLabels({ state, merged }: Wanted): Readonly<Record<string, string>> {
+function derivedLabels({ state, merged }: WantedImport): Readonly<Record<string, string>> {
   return { ...Object.fromEntries(merged.labels), [IMPORT_NAME_LABEL]: state.name };
 }
 
-function derivedAnnotations({ state, merged, supported }: Wanted): Readonly<Record<string, string>> {
+function derivedAnnotations({ state, merged, supported }: WantedImport): Readonly<Record<string, string>> {
   const { namespace, name } = state;
   return {
     ...Object.fromEntries(merged.annotations),
@@ -359,7 +362,7 @@ function derivedAnnotations({ state, merged, supported }: Wanted): Readonly<Reco
   };
 }
 
-function ownersOf({ state }: Wanted, { metadata: { uid } }: KubernetesObject): readonly object[] {
+function ownersOf({ state }: WantedImport, { metadata: { uid } }: KubernetesObject): readonly object[] {
   const { version, name } = state;
   const apiVersion = `${MCS_GROUP}/${version}`;
   return [{ apiVersion, kind: 'ServiceImport', name, uid, controller: true }];
@@ -369,7 +372,7 @@ function ownersOf({ state }: Wanted, { metadata: { uid } }: KubernetesObject): r
  * Returns the ports of the derived Service. Their target ports are those of the exported Service of this cluster. If there are
  * several ports, all of them get names, because a Service with several ports requires them.
  */
-function derivedPorts({ state, merged }: Wanted): readonly object[] {
+function derivedPorts({ state, merged }: WantedImport): readonly object[] {
   const targets = new Map(
     state.local?.isValid === true
       ? items(state.service, 'spec', 'ports').map((port) => [field(port, 'port'), field(port, 'targetPort')])
@@ -386,7 +389,7 @@ function generatedName({ port, protocol }: ExportedPort): string {
   return `${protocolName(protocol).toLowerCase()}-${port}`;
 }
 
-function derivedCreate(wanted: Wanted, serviceImport: KubernetesObject): PlannedWrite {
+function derivedCreate(wanted: WantedImport, serviceImport: KubernetesObject): PlannedWrite {
   const { state, merged, isHeadless } = wanted;
   const { namespace, name } = state;
   const object = {
@@ -414,7 +417,7 @@ function derivedCreate(wanted: Wanted, serviceImport: KubernetesObject): Planned
 }
 
 function derivedOperations(
-  wanted: Wanted,
+  wanted: WantedImport,
   serviceImport: KubernetesObject,
   derived: KubernetesObject,
 ): readonly PatchOperation[] {
@@ -474,18 +477,18 @@ function deleteOf(kind: ResourceKind, { metadata }: KubernetesObject): ObjectWri
 }
 
 /** Returns a value without empty parts and with sorted names. */
-function normal(value: unknown): unknown {
-  if (Array.isArray(value)) return value.length === 0 ? undefined : value.map(normal);
+function normalForm(value: unknown): unknown {
+  if (Array.isArray(value)) return value.length === 0 ? undefined : value.map(normalForm);
   if (!isObject(value)) return value ?? undefined;
   const parts = Object.keys(value)
     .sort()
     .flatMap((name): [string, unknown][] => {
-      const part = normal(value[name]);
+      const part = normalForm(value[name]);
       return part === undefined ? [] : [[name, part]];
     });
   return parts.length === 0 ? undefined : Object.fromEntries(parts);
 }
 
 function sameContent(a: unknown, b: unknown): boolean {
-  return JSON.stringify(normal(a)) === JSON.stringify(normal(b));
+  return JSON.stringify(normalForm(a)) === JSON.stringify(normalForm(b));
 }

@@ -20,7 +20,7 @@ export class RemoteExports {
     return key;
   }
 
-  of(key: string): readonly ServiceExport[] {
+  exportsOf(key: string): readonly ServiceExport[] {
     return [...(this.#exports.get(key)?.values() ?? [])];
   }
 
@@ -32,7 +32,7 @@ export class RemoteExports {
     return this.#exports.keys();
   }
 
-  /** Returns the number of exports by cluster, sorted by its name. */
+  /** Returns the number of exports of each cluster, by the name of the cluster, ascending. */
   counts(): readonly (readonly [cluster: string, exports: number])[] {
     return [...this.#counts].sort();
   }

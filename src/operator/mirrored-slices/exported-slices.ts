@@ -18,7 +18,7 @@ import type { KnownSlice, SliceSource } from './slice-writer.ts';
 /** Options of {@link ExportedSlices}. */
 export interface ExportedSlicesOptions extends Pick<FollowContext, 'source' | 'clock' | 'gate'> {
   readonly clusterName: string;
-  readonly objects: Pick<McsObjects, 'objects' | 'blocked' | 'listen'>;
+  readonly objects: Pick<McsObjects, 'objects' | 'notReadyReason' | 'listen'>;
   readonly onReject: (rejection: Rejection) => void;
 }
 
@@ -30,7 +30,7 @@ const LOCAL_SLICE = 'service.cilium.io/local-endpointslice';
 const MAX_LABEL_LENGTH = 63;
 const MAX_SUFFIX_LENGTH = 40;
 
-/** The slices that were not written by an operator. Copies of copies would repeat the same backends. */
+/** The slices that no operator wrote, because copies of copies would repeat the same backends. */
 const LOCAL_SLICES: ResourceKind = {
   ...ENDPOINT_SLICES,
   labelSelector: `${MANAGED_BY}!=${MESH_CONTROLLER},${MANAGED_BY}!=${MCS_CONTROLLER}`,
@@ -39,7 +39,7 @@ const LOCAL_SLICES: ResourceKind = {
 /** A slice of a Service of this cluster. */
 interface LocalSlice {
   readonly name: string;
-  /** Its Service: `namespace/name`. */
+  /** The Service of the slice: `namespace/name`. */
   readonly service: string;
   /** The key of its copy. */
   readonly copy: string;
@@ -52,14 +52,15 @@ interface LocalSlice {
 
 /** An exported Service and its derived Service. */
 interface ExportedService {
+  /** `namespace/name` of the Service. */
   readonly name: string;
   readonly service: KubernetesObject | undefined;
   readonly derived: KubernetesObject;
 }
 
 /**
- * Returns the name of the copy of a slice: the name of the derived Service, and the part of the slice's name after the Service's
- * name, of which at most the end is used.
+ * Returns the name of the copy of a slice: the name of the derived Service, and the last 40 letters of the part of the slice's name
+ * after the Service's name.
  */
 export function copiedName(derived: string, service: string, slice: string): string {
   const suffix = slice.startsWith(service) ? slice.slice(service.length) : slice;
@@ -67,7 +68,7 @@ export function copiedName(derived: string, service: string, slice: string): str
 }
 
 /** Returns an endpoint as an API server stores it: without the field of `discovery.k8s.io/v1beta1`, which the server ignores. */
-function writable(endpoint: unknown): unknown {
+function storedEndpoint(endpoint: unknown): unknown {
   if (!isObject(endpoint)) return endpoint;
   const { deprecatedTopology: _, ...rest } = endpoint;
   return rest;
@@ -84,7 +85,7 @@ function readLocalSlice(fields: ObjectFields): LocalSlice | undefined {
     service: `${namespace}/${service}`,
     copy: `${namespace}/${copiedName(derivedName(namespace, service), service, name)}`,
     addressType,
-    endpoints: JSON.stringify(items(fields.value('endpoints')).map(writable)),
+    endpoints: JSON.stringify(items(fields.value('endpoints')).map(storedEndpoint)),
     ports: JSON.stringify(items(fields.value('ports'))),
   };
 }
@@ -98,8 +99,8 @@ function sameSlice(a: LocalSlice, b: LocalSlice): boolean {
   );
 }
 
-/** Returns number and protocol of a port of a Service. */
-function numberOf(port: unknown): string {
+/** Returns a port of a Service as `80/TCP`. */
+function portText(port: unknown): string {
   return `${String(field(port, 'port'))}/${String(field(port, 'protocol') ?? 'TCP')}`;
 }
 
@@ -109,10 +110,10 @@ function numberOf(port: unknown): string {
  */
 function copiedPorts(ports: readonly unknown[], { service, derived }: ExportedService): readonly unknown[] {
   const names = new Map(
-    items(derived, 'spec', 'ports').map((port) => [numberOf(port), field(port, 'name') ?? '']),
+    items(derived, 'spec', 'ports').map((port) => [portText(port), field(port, 'name') ?? '']),
   );
   const numbers = new Map(
-    items(service, 'spec', 'ports').map((port) => [field(port, 'name') ?? '', numberOf(port)]),
+    items(service, 'spec', 'ports').map((port) => [field(port, 'name') ?? '', portText(port)]),
   );
   return ports.flatMap((port) => {
     const name = names.get(numbers.get(field(port, 'name') ?? '') ?? '');
@@ -139,13 +140,14 @@ export class ExportedSlices implements SliceSource {
   readonly #options: ExportedSlicesOptions;
   readonly #rejections: RejectionLog;
   /**
-   * The slices for each key of a copy: almost always one; several if the ends of their names are equal. Only the first is copied.
+   * By key of a copy: the slices with this key, by name. Almost always there is one; several if the ends of their names are equal.
+   * Only the first is copied.
    */
   readonly #slices = new Map<string, readonly LocalSlice[]>();
   /** Keys of copies by Service. */
   readonly #copies = new Map<string, Set<string>>();
   /** Services by their derived Service. */
-  readonly #ofDerived = new Map<string, string>();
+  readonly #serviceOfDerived = new Map<string, string>();
   readonly #list = new FollowedList('endpoint slices');
   #changed: (key: string) => void = () => {};
 
@@ -154,12 +156,12 @@ export class ExportedSlices implements SliceSource {
     this.#rejections = new RejectionLog(options.onReject);
   }
 
-  get refused(): number {
+  get rejected(): number {
     return this.#rejections.status().total;
   }
 
   start(changed: (key: string) => void, signal: AbortSignal): void {
-    for (const state of [this.#slices, this.#copies, this.#ofDerived]) state.clear();
+    for (const state of [this.#slices, this.#copies, this.#serviceOfDerived]) state.clear();
     this.#changed = changed;
     const { objects, source, clock, gate } = this.#options;
     const leave = objects.listen((kind, events) => this.#observe(kind, events));
@@ -167,16 +169,16 @@ export class ExportedSlices implements SliceSource {
     this.#list.follow(LOCAL_SLICES, this.#reader(), context, { signal, leave });
   }
 
-  blocked(): string | undefined {
-    return this.#options.objects.blocked() ?? this.#list.blocked();
+  notReadyReason(): string | undefined {
+    return this.#options.objects.notReadyReason() ?? this.#list.notReadyReason();
   }
 
-  wanted(key: string): WantedSlice | undefined {
+  wantedSlice(key: string): WantedSlice | undefined {
     const copy = this.#copyOf(key);
     return typeof copy === 'string' ? undefined : copy;
   }
 
-  unwanted({ metadata: { namespace = '', name } }: KnownSlice): string | undefined {
+  unwantedReason({ metadata: { namespace = '', name } }: KnownSlice): string | undefined {
     const copy = this.#copyOf(`${namespace}/${name}`);
     return typeof copy === 'string' ? copy : undefined;
   }
@@ -208,7 +210,7 @@ export class ExportedSlices implements SliceSource {
     }
     const copies = this.#copies.get(service) ?? new Set();
     this.#copies.set(service, copies.add(copy));
-    this.#ofDerived.set(derivedKey(service), service);
+    this.#serviceOfDerived.set(derivedKey(service), service);
     this.#changed(copy);
   }
 
@@ -221,7 +223,7 @@ export class ExportedSlices implements SliceSource {
       copies?.delete(copy);
       if (copies?.size === 0) {
         this.#copies.delete(service);
-        this.#ofDerived.delete(derivedKey(service));
+        this.#serviceOfDerived.delete(derivedKey(service));
       }
     }
     this.#changed(copy);
@@ -231,7 +233,7 @@ export class ExportedSlices implements SliceSource {
     if (kind !== 'services' && kind !== 'serviceexports') return;
     for (const { object } of events) {
       const key = objectKey(object);
-      const service = kind === 'services' ? (this.#ofDerived.get(key) ?? key) : key;
+      const service = kind === 'services' ? (this.#serviceOfDerived.get(key) ?? key) : key;
       for (const copy of this.#copies.get(service) ?? []) this.#changed(copy);
     }
   }

@@ -4,7 +4,7 @@ import { type FollowContext, type FollowedInputs, followKind } from '../publish/
 
 /** The objects of one kind that a source of slices follows. */
 export class FollowedList {
-  /** Plural of the objects in {@link FollowedList.blocked}. */
+  /** Plural of the objects in {@link FollowedList.notReadyReason}. */
   readonly #name: string;
   #inputs: FollowedInputs | undefined;
 
@@ -29,7 +29,7 @@ export class FollowedList {
   }
 
   /** Returns the reason why the list is not complete; undefined if it is. */
-  blocked(): string | undefined {
+  notReadyReason(): string | undefined {
     if (this.#inputs?.complete === true) return undefined;
     const failure = this.#inputs?.kinds[0]?.resource?.lastFailure;
     return `the list of ${this.#name} is not complete${failure === undefined ? '' : `: ${failure.message}`}`;

@@ -90,13 +90,14 @@ export class RemoteSlices implements SliceSource, ServiceSink {
   readonly #options: RemoteSlicesOptions;
   readonly #rejections: RejectionLog;
   readonly #services = new Map<string, SelectedService>();
-  /** The parts for each key of a local slice: almost always one; several if their names have the same digest. */
+  /** By key of a local slice: its parts in order. Almost always there is one; several if their names have the same digest. */
   readonly #parts = new Map<string, readonly RemotePart[]>();
-  readonly #keys = new Map<string, Set<string>>();
+  /** Keys of local slices, by the service of the parts. */
+  readonly #keysOfService = new Map<string, Set<string>>();
   /** Slices of the server that are kept because their cluster is incomplete, by cluster and by service. */
   readonly #kept = new Map<string, Set<string>>();
-  /** The clusters that share no slices. */
-  readonly #legacy = new Set<string>();
+  /** The clusters that publish services without slices. */
+  readonly #withoutSlices = new Set<string>();
   readonly #list = new FollowedList('services');
   #changed: (key: string) => void = () => {};
 
@@ -106,13 +107,13 @@ export class RemoteSlices implements SliceSource, ServiceSink {
     options.clusters.feed({ services: this });
   }
 
-  get refused(): number {
+  get rejected(): number {
     return this.#rejections.status().total;
   }
 
   start(changed: (key: string) => void, signal: AbortSignal): void {
     const { clusters, source, clock, gate } = this.#options;
-    for (const state of [this.#services, this.#parts, this.#keys, this.#kept]) state.clear();
+    for (const state of [this.#services, this.#parts, this.#keysOfService, this.#kept]) state.clear();
     this.#changed = changed;
     const leave = clusters.onChange((cluster) => {
       for (const name of cluster === '' ? [...this.#kept.keys()] : [cluster])
@@ -122,11 +123,11 @@ export class RemoteSlices implements SliceSource, ServiceSink {
     this.#list.follow(services({ headless: true }), this.#reader(), context, { signal, leave });
   }
 
-  blocked(): string | undefined {
-    return this.#list.blocked();
+  notReadyReason(): string | undefined {
+    return this.#list.notReadyReason();
   }
 
-  wanted(key: string): WantedSlice | undefined {
+  wantedSlice(key: string): WantedSlice | undefined {
     const part = this.#parts.get(key)?.[0];
     const service = this.#services.get(part?.service ?? '');
     if (part === undefined || service === undefined || !hasFamily(service, part)) return undefined;
@@ -146,7 +147,7 @@ export class RemoteSlices implements SliceSource, ServiceSink {
     };
   }
 
-  unwanted(slice: KnownSlice): string | undefined {
+  unwantedReason(slice: KnownSlice): string | undefined {
     const { namespace = '', name: local } = slice.metadata;
     const key = `${namespace}/${local}`;
     const name = String(field(slice.labels, SERVICE_NAME_LABEL) ?? '');
@@ -168,10 +169,10 @@ export class RemoteSlices implements SliceSource, ServiceSink {
     }
   }
 
-  /** Reports a cluster that shares no slices. */
+  /** Reports a cluster that publishes services without slices. */
   mergeExternalServiceUpdate({ cluster }: ClusterService): void {
-    if (this.#legacy.has(cluster)) return;
-    this.#legacy.add(cluster);
+    if (this.#withoutSlices.has(cluster)) return;
+    this.#withoutSlices.add(cluster);
     const reason = 'publishes its services without endpoint slices, so its backends get none here';
     this.#rejections.add(rejection('unread-format', 'cluster', cluster, reason));
   }
@@ -212,16 +213,17 @@ export class RemoteSlices implements SliceSource, ServiceSink {
         const id = formatServiceID(service);
         if (current === undefined) this.#services.delete(id);
         else this.#services.set(id, current);
-        for (const key of this.#keys.get(id) ?? []) this.#changed(key);
+        for (const key of this.#keysOfService.get(id) ?? []) this.#changed(key);
         this.#review(id);
       },
     };
   }
 
+  /** Sets a part. If other slices have the same key, the part is inserted in order. */
   #put(key: string, part: RemotePart): void {
     const others = (this.#parts.get(key) ?? []).filter((other) => !isSameSlice(other, part));
-    const after = others.findIndex((other) => isBefore(part, other));
-    const at = after < 0 ? others.length : after;
+    const next = others.findIndex((other) => isBefore(part, other));
+    const at = next < 0 ? others.length : next;
     this.#parts.set(key, [...others.slice(0, at), part, ...others.slice(at)]);
     if (others.length > 0) {
       const reason =
@@ -230,8 +232,8 @@ export class RemoteSlices implements SliceSource, ServiceSink {
         rejection('name-collision', 'slice', part.slice, reason, `${part.cluster} ${key}`),
       );
     }
-    const keys = this.#keys.get(part.service) ?? new Set();
-    this.#keys.set(part.service, keys.add(key));
+    const keys = this.#keysOfService.get(part.service) ?? new Set();
+    this.#keysOfService.set(part.service, keys.add(key));
     if (this.#services.has(part.service)) this.#changed(key);
   }
 
@@ -246,14 +248,15 @@ export class RemoteSlices implements SliceSource, ServiceSink {
       if (others.length > 0) this.#parts.set(key, others);
       else {
         this.#parts.delete(key);
-        const keys = this.#keys.get(removed.service);
+        const keys = this.#keysOfService.get(removed.service);
         keys?.delete(key);
-        if (keys?.size === 0) this.#keys.delete(removed.service);
+        if (keys?.size === 0) this.#keysOfService.delete(removed.service);
       }
       if (this.#services.has(removed.service)) this.#changed(key);
     }
   }
 
+  /** Records that a slice waits for the state of a cluster, or for a change of a service. */
   #keep(name: string, key: string): void {
     const keys = this.#kept.get(name) ?? new Set();
     this.#kept.set(name, keys.add(key));

@@ -5,7 +5,7 @@ import { isObject } from '../../net/fields.ts';
 import { protocolName } from '../../net/port.ts';
 import { field } from '../collect/field.ts';
 
-/** EndpointSlices of any manager. */
+/** EndpointSlices of any controller. */
 export const ENDPOINT_SLICES: ResourceKind = {
   group: 'discovery.k8s.io',
   version: 'v1',
@@ -18,7 +18,7 @@ export const MANAGED_BY = 'endpointslice.kubernetes.io/managed-by';
 /** The label with the cluster of the backends of a slice. */
 export const SOURCE_CLUSTER = 'multicluster.kubernetes.io/source-cluster';
 
-/** Excludes the slices of a headless service from kube-proxy. */
+/** The label that excludes the slices of a headless service from kube-proxy. */
 export const HEADLESS: string = 'service.kubernetes.io/headless';
 
 /** The field manager of the slices that an operator writes. */
@@ -33,7 +33,7 @@ export interface WantedSlice {
   readonly owner: { readonly name: string; readonly uid: string };
   /** Address type, endpoints and ports as JSON. */
   readonly content: string;
-  /** Reason for people, as in `ObjectWriter.write`. */
+  /** Why the slice is wanted, without a final period. */
   readonly reason: string;
 }
 
@@ -58,18 +58,18 @@ function endpointOf(endpoint: SliceEndpoint, isFamily: (address: string) => bool
 }
 
 /**
- * Returns the contents of the local slices of a remote slice: one, or several if it has more than `most` endpoints. Endpoints have
+ * Returns the contents of the local slices of a remote slice: one, or several if it has more than `maxEndpoints` endpoints. Endpoints have
  * no node names. IPv4-mapped addresses of an IPv6 slice are left out, because no API server stores them.
  */
-export function remoteContents(slice: ClusterEndpointSlice, most: number): readonly string[] {
+export function remoteContents(slice: ClusterEndpointSlice, maxEndpoints: number): readonly string[] {
   const { addressType, ports, endpoints } = slice;
   const isFamily = (address: string): boolean => address.includes(':') === (addressType === 'IPv6');
   const written = endpoints.filter(({ addresses }) => addresses.some(isFamily));
   const named = ports.map((port) => ({ ...port, protocol: protocolName(port.protocol) }));
   const contents: string[] = [];
-  for (let from = 0; from === 0 || from < written.length; from += most) {
-    const some = written.slice(from, from + most).map((endpoint) => endpointOf(endpoint, isFamily));
-    contents.push(JSON.stringify({ addressType, endpoints: some, ports: named }));
+  for (let from = 0; from === 0 || from < written.length; from += maxEndpoints) {
+    const part = written.slice(from, from + maxEndpoints).map((endpoint) => endpointOf(endpoint, isFamily));
+    contents.push(JSON.stringify({ addressType, endpoints: part, ports: named }));
   }
   return contents;
 }
@@ -79,7 +79,7 @@ export function mirroredName(service: string, cluster: string, slice: string): s
   return `${service}-${createHash('sha256').update(`${cluster}/${slice}`).digest('hex').slice(0, 8)}`;
 }
 
-/** Returns the object to write. */
+/** Returns the object of a slice, for a write. */
 export function bodyOf({ namespace, name, labels, owner, content }: WantedSlice): SliceBody {
   const fields: unknown = JSON.parse(content);
   return {
@@ -96,12 +96,12 @@ export function bodyOf({ namespace, name, labels, owner, content }: WantedSlice)
 }
 
 /** Returns a value without empty parts, which an API server may omit or add, and with sorted names. */
-function normal(value: unknown): unknown {
-  if (Array.isArray(value)) return value.length === 0 ? undefined : value.map(normal);
+function normalForm(value: unknown): unknown {
+  if (Array.isArray(value)) return value.length === 0 ? undefined : value.map(normalForm);
   if (!isObject(value)) return value === '' || value === null ? undefined : value;
   const parts: Record<string, unknown> = {};
   for (const name of Object.keys(value).sort()) {
-    const part = normal(value[name]);
+    const part = normalForm(value[name]);
     if (part !== undefined) parts[name] = part;
   }
   return Object.keys(parts).length === 0 ? undefined : parts;
@@ -114,6 +114,6 @@ function normal(value: unknown): unknown {
 export function digestOf(slice: Readonly<Record<string, unknown>>): string {
   const { addressType, endpoints, ports, metadata } = slice;
   const [labels, owners] = [field(metadata, 'labels'), field(metadata, 'ownerReferences')];
-  const content = JSON.stringify(normal({ addressType, endpoints, ports, labels, owners }));
+  const content = JSON.stringify(normalForm({ addressType, endpoints, ports, labels, owners }));
   return createHash('sha256').update(content).digest('base64');
 }

@@ -10,7 +10,7 @@ import {
 } from '../../k8s/rest/object-writer.ts';
 import { field, items } from '../collect/field.ts';
 import { type ObservedKind, objectKey } from '../collect/observed-kind.ts';
-import { writeError } from '../collect/reaper.ts';
+import { writeError } from '../collect/perform-write.ts';
 import { DueKeys } from '../due-keys.ts';
 import type { Duty, DutyState, DutyStatus } from '../duty.ts';
 import { type DutyOptions, DutyReport } from '../duty-report.ts';
@@ -20,7 +20,7 @@ import { bodyOf, digestOf, ENDPOINT_SLICES, FIELD_MANAGER, type WantedSlice } fr
 export interface KnownSlice extends KubernetesObject {
   readonly labels: unknown;
   readonly digest: string;
-  /** True if this program has written it. */
+  /** True if this program has written the slice. */
   readonly isManaged: boolean;
 }
 
@@ -37,30 +37,30 @@ export function knownSlice(slice: KubernetesObject): KnownSlice {
 /** The slices that a {@link SliceWriter} writes. */
 export interface SliceSource {
   readonly name: string;
-  /** True if all slices with the label are written and deleted, whoever wrote them. Default: only those of this program. */
+  /** True if all slices with the label of the duty are changed and deleted. Default: only those that this program has written. */
   readonly adopts?: boolean | undefined;
   /** Starts to follow the inputs, until the signal fires. Calls `changed` with each slice that may have to be written. */
   start(changed: (key: string) => void, signal: AbortSignal): void;
   /** Returns why the inputs in this cluster are incomplete; undefined if they are complete. */
-  blocked(): string | undefined;
+  notReadyReason(): string | undefined;
   /**
    * Returns the wanted slice for a key (`<namespace>/<name>`); undefined if there should be none, or if this is not known yet.
    */
-  wanted(key: string): WantedSlice | undefined;
+  wantedSlice(key: string): WantedSlice | undefined;
   /**
    * Returns the reason why a slice of the server is not wanted. If it is not known yet whether the slice is wanted, returns
    * undefined: the slice stays, and `changed` is called when it is known.
    */
-  unwanted(slice: KnownSlice): string | undefined;
-  /** Number of inputs that cannot be written. */
-  readonly refused: number;
+  unwantedReason(slice: KnownSlice): string | undefined;
+  /** Number of rejected inputs. */
+  readonly rejected: number;
 }
 
 /** Options of {@link SliceWriter}. Updates are not reported to `onAction`, because every new pod causes one. */
 export interface SliceWriterOptions extends DutyOptions {
   readonly source: SliceSource;
   /** The slices with the label of this duty, trimmed by {@link knownSlice}. */
-  readonly slices: Pick<ObservedKind<KnownSlice>, 'objects' | 'blocked' | 'use' | 'listen'>;
+  readonly slices: Pick<ObservedKind<KnownSlice>, 'objects' | 'notReadyReason' | 'use' | 'listen'>;
   /** Limits the writes a second. */
   readonly writer: ObjectWriter;
   /** Time in which changes are gathered. Default 500 ms. */
@@ -72,11 +72,11 @@ export interface SliceWriterOptions extends DutyOptions {
 /** As upstream's `clustermesh-endpoint-updates-batch-period`. */
 export const BATCH_MS = 500;
 /** Minimum time between two writes of one slice. */
-const REST_MS = 1000;
+const WRITE_PAUSE_MS = 1000;
 const BACKOFF = { baseMs: 1000, capMs: 100_000 };
 /** Time after which the reason of a wait is reported. */
 const SLOW_MS = 5000;
-/** Comparing a slice of 100 endpoints takes about 0.3 ms. */
+/** Weight of one comparison at the gate: a slice of 100 endpoints takes about 0.3 ms. */
 const COMPARE_WEIGHT = 128;
 
 /**
@@ -85,6 +85,7 @@ const COMPARE_WEIGHT = 128;
  *     source: wanted slice of a key ─┐
  *                                    ├─► difference ─► create, update, delete
  *     server: known slice of a key ──┘
+ *
  * Writes only slices that differ, and no slice more than once a second. Slices of other programs are not changed. Nothing is
  * written before the inputs of this cluster and the slices on the server are complete.
  */
@@ -95,7 +96,7 @@ export class SliceWriter implements Duty {
   readonly #report: DutyReport;
   /** Keys whose difference is not written yet. */
   readonly #pending = new Set<string>();
-  /** Time of the last write of each key, for {@link REST_MS}. */
+  /** Time of the last write of each key, for {@link WRITE_PAUSE_MS}. */
   readonly #writtenAt = new Map<string, number>();
   /** Results of writes of this process, until the server reports a later state. Undefined: deleted. */
   readonly #written = new Map<string, KnownSlice | undefined>();
@@ -117,10 +118,10 @@ export class SliceWriter implements Duty {
     for (const keys of [this.#pending, this.#writtenAt, this.#written]) keys.clear();
     slices.use(signal);
     slices.listen((events) => this.#observe(events), signal);
-    source.start((key) => this.#changed(key), signal);
-    await this.#report.whenReady(() => slices.blocked() ?? source.blocked(), SLOW_MS, signal);
+    source.start((key) => this.#enqueue(key), signal);
+    await this.#report.whenReady(() => slices.notReadyReason() ?? source.notReadyReason(), SLOW_MS, signal);
     if (!signal.aborted) this.#state = 'running';
-    for (const key of slices.objects.keys()) this.#changed(key);
+    for (const key of slices.objects.keys()) this.#enqueue(key);
     while (!signal.aborted) {
       await this.#queue.processDue(gate, COMPARE_WEIGHT, (key) => this.#reconcile(key, signal), signal);
       await this.#queue.whenDue(signal);
@@ -141,12 +142,12 @@ export class SliceWriter implements Duty {
         keys: slices.objects.size,
         pending: this.#pending.size,
         writes: this.#writes,
-        refused: source.refused,
+        rejected: source.rejected,
       },
     };
   }
 
-  #changed(key: string): void {
+  #enqueue(key: string): void {
     this.#pending.add(key);
     this.#queue.add(key);
   }
@@ -156,10 +157,11 @@ export class SliceWriter implements Duty {
     for (const { object } of events) {
       const key = objectKey(object);
       this.#written.delete(key);
-      this.#changed(key);
+      this.#enqueue(key);
     }
   }
 
+  /** Returns the latest known state of a slice on the server. */
   #known(key: string): KnownSlice | undefined {
     return this.#written.has(key) ? this.#written.get(key) : this.#options.slices.objects.get(key);
   }
@@ -167,9 +169,9 @@ export class SliceWriter implements Duty {
   async #reconcile(key: string, signal: AbortSignal): Promise<void> {
     const { clock, writer } = this.#options;
     const planned = this.#writeOf(key);
-    const restMs = (this.#writtenAt.get(key) ?? Number.NEGATIVE_INFINITY) + REST_MS - clock.now();
-    if (restMs > 0) {
-      this.#queue.addAfter(key, restMs);
+    const pauseMs = (this.#writtenAt.get(key) ?? Number.NEGATIVE_INFINITY) + WRITE_PAUSE_MS - clock.now();
+    if (pauseMs > 0) {
+      this.#queue.addAfter(key, pauseMs);
       if (planned === undefined) this.#pending.delete(key);
       return;
     }
@@ -186,7 +188,7 @@ export class SliceWriter implements Duty {
   }
 
   /** Records the result of a write, or plans a retry. */
-  #conclude(key: string, { write, written }: PlannedWrite, answer: WriteOutcome): void {
+  #conclude(key: string, { write, written }: SliceWrite, answer: WriteOutcome): void {
     const isGone = write.verb === 'delete' && answer.outcome === 'not-found';
     if (answer.outcome === 'done' || answer.outcome === 'dry-run' || isGone) {
       const object = answer.outcome === 'done' ? answer.object : undefined;
@@ -195,7 +197,7 @@ export class SliceWriter implements Duty {
       this.#pending.delete(key);
       this.#writtenAt.set(key, this.#options.clock.now());
       this.#queue.forget(key);
-      this.#queue.addAfter(key, REST_MS);
+      this.#queue.addAfter(key, WRITE_PAUSE_MS);
       return;
     }
     this.#queue.retry(key);
@@ -203,12 +205,12 @@ export class SliceWriter implements Duty {
   }
 
   /** Returns the write that makes a slice equal to the wanted one; undefined if none is needed or possible. */
-  #writeOf(key: string): PlannedWrite | undefined {
+  #writeOf(key: string): SliceWrite | undefined {
     const { source } = this.#options;
-    const [known, wanted] = [this.#known(key), source.wanted(key)];
+    const [known, wanted] = [this.#known(key), source.wantedSlice(key)];
     if (known?.isManaged === false && source.adopts !== true) return undefined;
     if (wanted === undefined) {
-      const reason = known && source.unwanted(known);
+      const reason = known && source.unwantedReason(known);
       if (known === undefined || reason === undefined) return undefined;
       const { name, namespace, uid, resourceVersion } = known.metadata;
       const place = { kind: ENDPOINT_SLICES, namespace, name };
@@ -233,7 +235,7 @@ export class SliceWriter implements Duty {
   }
 }
 
-interface PlannedWrite {
+interface SliceWrite {
   readonly write: ObjectWrite;
   readonly reason: string;
   /** The slice after the write; undefined if it is deleted. */

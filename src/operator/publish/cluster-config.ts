@@ -44,7 +44,9 @@ export interface ClusterConfigOptions {
   readonly onFailure?: ((error: unknown, task: string) => void) | undefined;
 }
 
+/** Time between two checks of the configuration (OPERATOR 35). */
 const INTERVAL_MS = 5 * 60_000;
+/** The same, if the configuration may be that of another writer (OPERATOR 16). */
 const YIELDING_INTERVAL_MS = 60_000;
 
 /**
@@ -104,7 +106,7 @@ export class ClusterConfigKeeper implements Duty {
         keys: 1,
         pending: this.#exists ? 0 : 1,
         writes: this.#writes,
-        refused: 0,
+        rejected: 0,
       },
     };
   }
@@ -135,7 +137,7 @@ export class ClusterConfigKeeper implements Duty {
       if (!this.#exists && after !== undefined)
         await interruptible(() => Promise.all(after.map((one) => one.synced())), signal);
       if (signal.aborted) return;
-      // A resource that was complete early may have been lost while waiting for the last one.
+      // A resource that was complete first may have lost its keys while others were not complete yet.
       if (!this.#exists && losses !== this.#losses) continue;
       await this.#put(signal, woken.signal);
       const interval = after === undefined ? YIELDING_INTERVAL_MS : INTERVAL_MS;
@@ -147,7 +149,7 @@ export class ClusterConfigKeeper implements Duty {
   async #put(signal: AbortSignal, lost: AbortSignal): Promise<void> {
     const { backend, after } = this.#options;
     const found = after === undefined ? await backend.get(this.#key, { signal }) : undefined;
-    if (found === undefined || !mayKeep(found.value, this.#value)) {
+    if (found === undefined || !mustKeep(found.value, this.#value)) {
       const options = { leased: 'expires-first', fenced: true, signal } as const;
       if (await backend.updateIfDifferent(this.#key, this.#value, options)) this.#writes++;
     }
@@ -173,11 +175,11 @@ export class ClusterConfigKeeper implements Duty {
 }
 
 /**
- * Returns true if the found configuration must not be replaced: it is equal, or it promises more and therefore belongs to another
- * writer (OPERATOR 16).
+ * Returns true if the found configuration must not be replaced: it is equal to the wanted one, or it promises canaries or is a copy,
+ * and therefore belongs to another writer (OPERATOR 16).
  */
-function mayKeep(found: Uint8Array, own: Uint8Array): boolean {
-  if (equalBytes(found, own)) return true;
+function mustKeep(found: Uint8Array, wanted: Uint8Array): boolean {
+  if (equalBytes(found, wanted)) return true;
   const config = decodeClusterConfig(found, '');
   return config.ok && (config.value.capabilities.syncedCanaries || config.value.capabilities.cached);
 }

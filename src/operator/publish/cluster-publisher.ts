@@ -58,7 +58,7 @@ export interface ClusterPublisherOptions extends KeyOwner {
   readonly random?: Random | undefined;
   /** Slices the work on many keys. All parts of a process should share one gate. Default: a new gate. */
   readonly gate?: TurnGate | undefined;
-  /** Receives a rejection for each value that is not published, because readers would reject it; it is already counted. */
+  /** Receives each value that is not published because readers would reject it, after the rejection was counted. */
   readonly onReject?: ((rejection: Rejection) => void) | undefined;
   /** Receives background failures, with the name of the task. All are retried, and are in `status()`. */
   readonly onFailure?: ((error: unknown, task: string) => void) | undefined;
@@ -111,24 +111,24 @@ export class ClusterPublisher {
   readonly #owner: KeyOwner;
   /** The published resources. Resources that are not enabled are missing. */
   readonly #prefixes: PublishedResources<PublishedPrefix>;
-  /** Names of the slices of each service: `namespace/name`. */
+  /** Names of the slices of each service, by `namespace/name` of the service. */
   readonly #slices = new Map<string, Iterable<string>>();
   /** The decoders of readers of the mesh. */
   readonly #decoders: Readonly<Record<CopiedResource, ValueDecoder<unknown>>>;
   readonly #config: ClusterConfigKeeper;
   readonly #heartbeat: HeartbeatDuty;
-  readonly #conflictReported = deferred();
+  readonly #contentComplete = deferred();
 
   /** Throws a {@link ClusterNameError} if readers of Cilium 1.17 would reject the name of the cluster. */
   constructor(options: ClusterPublisherOptions) {
     if (!isClusterName(options.clusterName)) throw new ClusterNameError(options.clusterName);
     const { backend, clock = systemClock, random = Math.random, onFailure } = options;
     const { gate = new TurnGate({ clock, nextTurn: setImmediate }) } = options;
-    const surroundings = { backend, clock, random, onFailure };
+    const common = { backend, clock, random, onFailure };
     this.#owner = options;
     const prefixOf = (resource: CopiedResource): PublishedPrefix =>
       new PublishedPrefix({
-        ...surroundings,
+        ...common,
         gate,
         ...keyRules(resource, options),
         rejections: new RejectionLog(options.onReject),
@@ -145,7 +145,7 @@ export class ClusterPublisher {
     };
     const after = Object.values(this.#prefixes).map((prefix) => ({
       synced: async (): Promise<void> => {
-        await this.#conflictReported.promise;
+        await this.#contentComplete.promise;
         await prefix.markSynced();
       },
     }));
@@ -161,7 +161,7 @@ export class ClusterPublisher {
       ip: ipDecoder(limits),
     };
     this.#config = new ClusterConfigKeeper({
-      ...surroundings,
+      ...common,
       clusterName,
       clusterID,
       maxConnectedClusters,
@@ -185,9 +185,9 @@ export class ClusterPublisher {
   upsertService(service: PublishedService): void {
     const { clusterName: cluster, clusterID } = this.#owner;
     const { namespace, name } = service;
-    const whole = { ...service, cluster, clusterID };
-    this.#upsert('services', `${namespace}/${name}`, encodeClusterService(whole));
-    if (this.#prefixes.endpointslices !== undefined) this.#setSlices(whole);
+    const named = { ...service, cluster, clusterID };
+    this.#upsert('services', `${namespace}/${name}`, encodeClusterService(named));
+    if (this.#prefixes.endpointslices !== undefined) this.#setSlices(named);
   }
 
   /** Publishes the backends of a service as slices, and deletes its other slices. */
@@ -253,7 +253,7 @@ export class ClusterPublisher {
    * and configuration are written. Until then, readers keep their previous state.
    */
   markSynced(): Promise<void> {
-    this.#conflictReported.resolve();
+    this.#contentComplete.resolve();
     return this.#config.written;
   }
 
@@ -268,7 +268,7 @@ export class ClusterPublisher {
     );
     const [fault] = decoded.ok ? (decoded.dropped ?? []) : [decoded.rejection];
     if (fault === undefined) prefix.upsert(name, value);
-    else prefix.refuse(name, fault);
+    else prefix.reject(name, fault);
   }
 
   status(): ClusterPublisherStatus {

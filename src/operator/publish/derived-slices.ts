@@ -10,7 +10,7 @@ import type { PortProtocol } from '../../net/port.ts';
 /** Maximum number of endpoints of a slice, as for the controller of Kubernetes. */
 const MAX_ENDPOINTS = 100;
 
-const NO_TOPOLOGY: ReadonlyMap<string, string> = new Map();
+const NO_ENTRIES: ReadonlyMap<string, string> = new Map();
 
 /** Backends with the same family and ports, which can be in one slice. */
 interface Group {
@@ -39,8 +39,8 @@ function groupsOf({ backends }: ClusterService): readonly Group[] {
 }
 
 /**
- * Returns slices with the backends of a service, by slice name: `<service>-ipv4-0`, … A service has the same backends in both
- * formats. It has at least one slice, which is empty if it has no backends. A service that is not shared has none.
+ * Returns slices with the backends of a service, by slice name: `<service>-ipv4-0`, … The slices have the same backends as the value of the
+ * service. A service without backends has one empty slice. A service that is not shared has no slices.
  */
 export function derivedSlices(service: ClusterService): ReadonlyMap<string, ClusterEndpointSlice> {
   const slices = new Map<string, ClusterEndpointSlice>();
@@ -55,7 +55,7 @@ export function derivedSlices(service: ClusterService): ReadonlyMap<string, Clus
       hostname: hostnames?.get(address) || undefined,
       zone: zone || undefined,
       forZones,
-      deprecatedTopology: NO_TOPOLOGY,
+      deprecatedTopology: NO_ENTRIES,
     };
   };
   const counts = { IPv4: 0, IPv6: 0 };
@@ -69,7 +69,7 @@ export function derivedSlices(service: ClusterService): ReadonlyMap<string, Clus
       slices.set(slice, {
         ...id,
         labels,
-        annotations: NO_TOPOLOGY,
+        annotations: NO_ENTRIES,
         addressType: family,
         endpoints,
         ports,

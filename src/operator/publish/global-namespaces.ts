@@ -9,7 +9,7 @@ import { readClusterScopedName } from '../../k8s/parse-object.ts';
 import type { ResourceSource } from '../../k8s/resource.ts';
 import type { Action, Duty, DutyState, DutyStatus } from '../duty.ts';
 import { deferred } from './deferred.ts';
-import { latest } from './published-prefix.ts';
+import { laterFailure } from './published-prefix.ts';
 
 /** The annotation of a Namespace that decides if its objects are published to the mesh (1.19). */
 export const GLOBAL_NAMESPACE = 'clustermesh.cilium.io/global';
@@ -54,7 +54,7 @@ export interface GlobalNamespacesOptions {
   readonly onFailure?: ((error: unknown, task: string) => void) | undefined;
 }
 
-/** The numbers of namespaces. */
+/** Numbers of namespaces. */
 export interface GlobalNamespacesStatus {
   readonly globalByDefault: boolean;
   /** True if all namespaces have been listed, and the keys reviewed. */
@@ -65,10 +65,11 @@ export interface GlobalNamespacesStatus {
   readonly global: number;
 }
 
-/** The name of a namespace, and the number of its change. */
+/** The name of a changed namespace, and the number of the change, counted over all namespaces. */
 type Change = readonly [name: string, number: number];
 
-interface NamespaceSays {
+/** A Namespace, as far as it is read. */
+interface NamespaceSetting {
   readonly name: string;
   /** Value of the annotation. */
   readonly annotation: string | undefined;
@@ -79,6 +80,7 @@ interface NamespaceSays {
  *
  *     Namespaces ─► wanted ──┬─► identities: put first, deleted last ─► keys of CiliumIdentities
  *                            └─► others ─────────────────────────────► keys of endpoints and services
+ *
  * The second step of a change waits until the kvstore has all writes of the first step. A published address therefore never refers
  * to an identity that the change has removed.
  */
@@ -88,7 +90,7 @@ export class GlobalNamespaces implements Duty {
   readonly #tasks: Supervisor;
   readonly #members = new Set<NamespacedKeys>();
   #rejections: RejectionLog;
-  readonly #known = new Map<string, NamespaceSays>();
+  readonly #known = new Map<string, NamespaceSetting>();
   /** The namespaces whose keys are put, by stage. `others` is a subset of `identities`. */
   readonly #exported: Readonly<Record<ExportStage, Set<string>>> = {
     identities: new Set(),
@@ -96,7 +98,7 @@ export class GlobalNamespaces implements Duty {
   };
   /** Changed namespaces for which no step has begun, each with the number of its latest change. */
   readonly #changed = new Map<string, number>();
-  /** The latest changes whose second step is due. */
+  /** By namespace: the number of its latest change, until the second step of this change begins. */
   readonly #latest = new Map<string, number>();
   #changes = 0;
   #wake = deferred();
@@ -123,12 +125,14 @@ export class GlobalNamespaces implements Duty {
     return this.#exported[stage].has(namespace);
   }
 
-  /** Returns why a namespace is not global; undefined if it is, or if not all namespaces are known. */
-  reason(namespace: string): string | undefined {
+  /** Returns why a namespace is not global; undefined if it is global, or if not all namespaces are known. */
+  reasonNotGlobal(namespace: string): string | undefined {
     const known = this.#known.get(namespace);
     if (known === undefined)
       return this.#complete ? `namespace ${namespace} does not exist, so it is not global` : undefined;
-    return this.#isGlobal(known) ? undefined : `namespace ${namespace} is not global${this.#reasonOf(known)}`;
+    return this.#isGlobal(known)
+      ? undefined
+      : `namespace ${namespace} is not global${this.#settingText(known)}`;
   }
 
   /**
@@ -148,7 +152,7 @@ export class GlobalNamespaces implements Duty {
       name: this.name,
       state: isWaiting ? 'waiting' : this.#state,
       failures: failures + (resource?.failures ?? 0),
-      lastFailure: latest(lastFailure, resource?.lastFailure),
+      lastFailure: laterFailure(lastFailure, resource?.lastFailure),
     };
   }
 
@@ -174,7 +178,7 @@ export class GlobalNamespaces implements Duty {
     followed.follow(NAMESPACES);
     const stop = (): void => this.#wake.resolve();
     signal.addEventListener('abort', stop, { once: true });
-    await this.#tasks.runWithRestart(this.name, (until) => this.#settle(followed, until), { signal });
+    await this.#tasks.runWithRestart(this.name, (until) => this.#applyChanges(followed, until), { signal });
     signal.removeEventListener('abort', stop);
     await this.#tasks.stop();
     await followed.stop();
@@ -191,7 +195,7 @@ export class GlobalNamespaces implements Duty {
     this.#wake = deferred();
   }
 
-  #reader(): ObjectReader<NamespaceSays> {
+  #reader(): ObjectReader<NamespaceSetting> {
     return {
       kind: 'Namespace',
       fields: ['metadata.annotations'],
@@ -212,7 +216,7 @@ export class GlobalNamespaces implements Duty {
     };
   }
 
-  #isGlobal(namespace: NamespaceSays | undefined): boolean {
+  #isGlobal(namespace: NamespaceSetting | undefined): boolean {
     return namespace !== undefined && isGlobalNamespace(namespace.annotation, this.#options.globalByDefault);
   }
 
@@ -221,20 +225,20 @@ export class GlobalNamespaces implements Duty {
     return this.#isGlobal(this.#known.get(name));
   }
 
-  #reasonOf({ annotation }: NamespaceSays): string {
+  #settingText({ annotation }: NamespaceSetting): string {
     return annotation === undefined ? ' by default' : `: ${GLOBAL_NAMESPACE} is "${annotation}"`;
   }
 
   /** Applies changes until the signal fires. */
-  async #settle(followed: FollowedKind, signal: AbortSignal): Promise<void> {
+  async #applyChanges(followed: FollowedKind, signal: AbortSignal): Promise<void> {
     while (!signal.aborted) {
       await this.#wake.promise;
       this.#wake = deferred();
       const names = [...this.#changed];
       this.#changed.clear();
-      const stages = await this.#first(names, signal);
-      if (this.#complete) this.#finish(names, stages, signal);
-      else await this.#second(names, signal);
+      const stages = await this.#firstStep(names, signal);
+      if (this.#complete) this.#startSecondStep(names, stages, signal);
+      else await this.#secondStep(names, signal);
       if (this.#complete || !followed.complete || this.#changed.size > 0) continue;
       this.#complete = true;
       this.#printWithheld();
@@ -242,13 +246,13 @@ export class GlobalNamespaces implements Duty {
     }
   }
 
-  /** Starts the second step, which waits for the writes of the first and does not delay other namespaces. */
-  #finish(names: readonly Change[], stages: ReadonlySet<ExportStage>, signal: AbortSignal): void {
+  /** Starts the second step, which waits for the writes of the first step. Does not wait, so other namespaces are not delayed. */
+  #startSecondStep(names: readonly Change[], stages: ReadonlySet<ExportStage>, signal: AbortSignal): void {
     if (names.length === 0) return;
     const written = [...this.#members].filter(({ stage }) => stages.has(stage));
     const wait = async (until: AbortSignal): Promise<void> => {
       await interruptible(() => Promise.all(written.map((member) => member.flushed())), until);
-      await this.#second(names, until);
+      await this.#secondStep(names, until);
     };
     this.#tasks.run('keys of namespaces', wait, { signal }).catch(() => {}); // failures are counted
   }
@@ -257,18 +261,18 @@ export class GlobalNamespaces implements Duty {
    * Puts the identities of namespaces that have become global, and deletes the other keys of namespaces that are no longer
    * global. Returns the stages of the queued writes.
    */
-  async #first(names: readonly Change[], signal: AbortSignal): Promise<ReadonlySet<ExportStage>> {
+  async #firstStep(names: readonly Change[], signal: AbortSignal): Promise<ReadonlySet<ExportStage>> {
     const { identities, others } = this.#exported;
-    const promise = names.filter(([name]) => this.#isWanted(name) && !identities.has(name));
+    const opened = names.filter(([name]) => this.#isWanted(name) && !identities.has(name));
     const closed = names.filter(([name]) => !this.#isWanted(name) && others.has(name));
-    for (const [name] of promise) this.#report(name, 'put');
+    for (const [name] of opened) this.#report(name, 'put');
     for (const [name] of closed) this.#report(name, 'delete');
-    for (const [name] of promise) identities.add(name);
+    for (const [name] of opened) identities.add(name);
     for (const [name] of closed) others.delete(name);
-    await this.#review('identities', promise, signal);
+    await this.#review('identities', opened, signal);
     await this.#review('others', closed, signal);
     const stages = new Set<ExportStage>();
-    if (promise.length > 0) stages.add('identities');
+    if (opened.length > 0) stages.add('identities');
     if (closed.length > 0) stages.add('others');
     return stages;
   }
@@ -277,19 +281,20 @@ export class GlobalNamespaces implements Duty {
    * Puts the other keys of namespaces that have become global, and deletes the identities of namespaces that are no longer
    * global, unless a namespace has changed since.
    */
-  async #second(names: readonly Change[], signal: AbortSignal): Promise<void> {
+  async #secondStep(names: readonly Change[], signal: AbortSignal): Promise<void> {
     const { identities, others } = this.#exported;
     const latest = names.filter(([name, change]) => this.#latest.get(name) === change);
     for (const [name] of latest) this.#latest.delete(name);
     const due = latest.filter(([name]) => identities.has(name));
-    const promise = due.filter(([name]) => this.#isWanted(name));
+    const opened = due.filter(([name]) => this.#isWanted(name));
     const closed = due.filter(([name]) => !this.#isWanted(name) && !others.has(name));
-    for (const [name] of promise) others.add(name);
+    for (const [name] of opened) others.add(name);
     for (const [name] of closed) identities.delete(name);
-    await this.#review('others', promise, signal);
+    await this.#review('others', opened, signal);
     await this.#review('identities', closed, signal);
   }
 
+  /** Puts or deletes the keys of a stage of namespaces, as {@link GlobalNamespaces.exports} returns. */
   async #review(stage: ExportStage, names: readonly Change[], signal: AbortSignal): Promise<void> {
     const { gate = OPEN_GATE } = this.#options;
     await gate.runSteps(this.#steps(stage, names), signal);
@@ -309,7 +314,7 @@ export class GlobalNamespaces implements Duty {
   #report(namespace: string, verb: 'put' | 'delete'): void {
     const objects = this.#complete ? this.#count(namespace) : 0;
     if (objects === 0) return;
-    const reason = this.reason(namespace) ?? `namespace ${namespace} is global`;
+    const reason = this.reasonNotGlobal(namespace) ?? `namespace ${namespace} is global`;
     const what = `${verb} the keys of ${objects} objects of namespace ${namespace}`;
     this.#options.onAction?.({ duty: this.name, action: what, reason, outcome: 'queued' });
   }
@@ -318,7 +323,7 @@ export class GlobalNamespaces implements Duty {
     const { print } = this.#options;
     if (print === undefined) return;
     for (const namespace of this.#known.keys()) {
-      const reason = this.reason(namespace);
+      const reason = this.reasonNotGlobal(namespace);
       if (reason !== undefined) print(`omit objects of ${namespace}: ${reason}`);
     }
   }

@@ -14,7 +14,7 @@ export class HeartbeatDuty implements Duty {
   status(): DutyStatus {
     const { beats: writes, failures, lastFailure } = this.#heartbeat.status();
     const synced = writes > 0;
-    const published = { synced, keys: 1, pending: synced ? 0 : 1, writes, refused: 0 };
+    const published = { synced, keys: 1, pending: synced ? 0 : 1, writes, rejected: 0 };
     return { name: this.name, state: this.#state, failures, lastFailure, published };
   }
 

@@ -27,21 +27,23 @@ function isReserved({ id, labels }: ParsedIdentity): boolean {
   return id < MINIMAL_ALLOCATED_IDENTITY || labels.some(({ source }) => source === 'reserved');
 }
 
+/** Returns the key of an identity; undefined if the identity is rejected. */
 function readKey(fields: ObjectFields, context: InputContext): IdentityKey | undefined {
   const { clusterName, namespaces } = context;
-  const labels = readCiliumIdentity(fields);
-  if (labels === undefined) return undefined;
-  const fault = clusterLabelFault(labels.labels, clusterName);
+  const identity = readCiliumIdentity(fields);
+  if (identity === undefined) return undefined;
+  const { id, labels } = identity;
+  const fault = clusterLabelFault(labels, clusterName);
   if (fault !== undefined)
-    return fields.reject('security-labels', 'cluster-name-mismatch', fault, formatLabels(labels.labels));
-  const isAlwaysExported = namespaces === undefined || isReserved(labels);
-  const namespace = isAlwaysExported ? undefined : namespaceOfLabels(labels.labels);
+    return fields.reject('security-labels', 'cluster-name-mismatch', fault, formatLabels(labels));
+  const isAlwaysExported = namespaces === undefined || isReserved(identity);
+  const namespace = isAlwaysExported ? undefined : namespaceOfLabels(labels);
   if (!isAlwaysExported && namespace === undefined) {
     const reason = `must have k8s:${NAMESPACE_LABEL}, because only identities of global namespaces are exported`;
-    return fields.reject('security-labels', 'missing-field', reason, formatLabels(labels.labels));
+    return fields.reject('security-labels', 'missing-field', reason, formatLabels(labels));
   }
-  const value = encodeIdentity(withClusterLabel(labels.labels, clusterName));
-  return { name: String(labels.id), value, namespace };
+  const value = encodeIdentity(withClusterLabel(labels, clusterName));
+  return { name: String(id), value, namespace };
 }
 
 function follow(context: InputContext): ReturnType<typeof followKind> {

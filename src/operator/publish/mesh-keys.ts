@@ -18,7 +18,7 @@ export interface KeyOwner {
  * The rules of a resource: the lease of its keys, which existing keys belong to the cluster, and which values of other writers
  * are equivalent.
  */
-export type KeyRules = Pick<PublishedPrefixOptions, 'leased' | 'isOwned' | 'isAsGood'>;
+export type KeyRules = Pick<PublishedPrefixOptions, 'leased' | 'isOwned' | 'isEquivalent'>;
 
 function parseJson(value: Uint8Array): unknown {
   try {
@@ -30,7 +30,7 @@ function parseJson(value: Uint8Array): unknown {
 
 /**
  * Returns the rules of nodes. Nodes have no lease, because a node outlives the operator (OPERATOR 10). If the agent of a node has
- * written an equivalent value, that value is kept. A leftover key belongs to the cluster only if its value also contains the name
+ * written an equivalent value (its source is `local`), that value is kept. A leftover key belongs to the cluster only if its value also contains the name
  * of the cluster (OPERATOR 13).
  */
 function nodeRules({ clusterName: cluster }: KeyOwner): KeyRules {
@@ -42,12 +42,14 @@ function nodeRules({ clusterName: cluster }: KeyOwner): KeyRules {
         isObject(current) && current['Cluster'] === cluster && current['Name'] === name && !name.includes('/')
       );
     },
-    isAsGood: (found, wanted) => {
-      const [current, meant] = [parseJson(found), parseJson(wanted)];
-      if (!isObject(current) || !isObject(meant) || current['Source'] !== 'local') return false;
-      const expected = { cluster, name: String(meant['Name']) };
-      const [here, there] = [decodeNode(expected, wanted, ''), decodeNode(expected, found, '')];
-      return here.ok && there.ok && equalBytes(encodeNode(here.value), encodeNode(there.value));
+    isEquivalent: (found, wanted) => {
+      const [foundJson, wantedJson] = [parseJson(found), parseJson(wanted)];
+      if (!isObject(foundJson) || !isObject(wantedJson) || foundJson['Source'] !== 'local') return false;
+      const expected = { cluster, name: String(wantedJson['Name']) };
+      const [wantedNode, foundNode] = [decodeNode(expected, wanted, ''), decodeNode(expected, found, '')];
+      return (
+        wantedNode.ok && foundNode.ok && equalBytes(encodeNode(wantedNode.value), encodeNode(foundNode.value))
+      );
     },
   };
 }

@@ -1,7 +1,8 @@
-/** Number of values that are moved in one step; takes about 1 ms. */
+/** Number of values that are moved in one step; a step takes about 1 ms. */
 const VALUES_PER_STEP = 256;
 
-interface NamespaceValues<T> {
+/** The values of one namespace. */
+interface ValueSets<T> {
   readonly exported: Set<T>;
   readonly withheld: Set<T>;
 }
@@ -24,7 +25,7 @@ export interface NamespacedValuesOptions<T> {
  */
 export class NamespacedValues<T extends object> {
   readonly #options: NamespacedValuesOptions<T>;
-  readonly #namespaces = new Map<string, NamespaceValues<T>>();
+  readonly #namespaces = new Map<string, ValueSets<T>>();
 
   constructor(options: NamespacedValuesOptions<T>) {
     this.#options = options;
@@ -65,6 +66,7 @@ export class NamespacedValues<T extends object> {
     }
   }
 
+  /** Removes a value. Returns true if it was exported. */
   #remove(value: T): boolean {
     const namespace = this.#options.namespaceOf(value);
     if (namespace === undefined) return true;
@@ -75,6 +77,7 @@ export class NamespacedValues<T extends object> {
     return wasExported;
   }
 
+  /** Adds a value. Returns true if it is exported. */
   #add(value: T): boolean {
     const namespace = this.#options.namespaceOf(value);
     if (namespace === undefined) return true;

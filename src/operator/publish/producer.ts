@@ -13,7 +13,7 @@ import { type Deferred, deferred } from './deferred.ts';
 import type { ExportStage, GlobalNamespaces } from './global-namespaces.ts';
 import { type KeyOwner, keyRules } from './mesh-keys.ts';
 import { NamespacedValues, type NamespacedValuesOptions } from './namespaced-values.ts';
-import { latest, PublishedPrefix, type PublishedPrefixOptions } from './published-prefix.ts';
+import { laterFailure, PublishedPrefix, type PublishedPrefixOptions } from './published-prefix.ts';
 
 /** Options of all producers. */
 export interface ProducerOptions extends KeyOwner {
@@ -31,6 +31,7 @@ export interface ProducerOptions extends KeyOwner {
   readonly canaries?: boolean | undefined;
   /** Selects the namespaces whose objects are exported (1.19). The caller must run this object, too. Default: all namespaces. */
   readonly namespaces?: GlobalNamespaces | undefined;
+  /** See {@link PublishedPrefixOptions.sweepAfter}. */
   readonly sweepAfter?: PublishedPrefixOptions['sweepAfter'];
   /** Receives every rejected object or field, after it was counted. */
   readonly onReject?: ((rejection: Rejection) => void) | undefined;
@@ -45,7 +46,7 @@ export interface FollowedInputs {
   /** True if all objects of the API server have been delivered. */
   readonly complete: boolean;
   readonly kinds: readonly KindStatus[];
-  /** Resolves when nothing more is delivered. */
+  /** Stops following. Resolves when no object is delivered any more. */
   stop(): Promise<void>;
 }
 
@@ -81,6 +82,7 @@ interface Run {
  * A duty that keeps the keys of one resource equal to Kubernetes objects:
  *
  *     objects ─► desired value of each key (pure) ─► PublishedPrefix ─► kvstore
+ *
  * A run does not use the state of earlier runs. Keys of earlier runs are kept until all objects are listed. Then keys without an
  * object are deleted, and the canary is written.
  */
@@ -113,7 +115,7 @@ export class Producer implements Duty {
       name: this.name,
       state: isWaiting ? 'waiting' : this.#state,
       failures: followed.reduce((sum, { failures: more }) => sum + more, failures),
-      lastFailure: followed.reduce((last, kind) => latest(last, kind.lastFailure), lastFailure),
+      lastFailure: followed.reduce((last, kind) => laterFailure(last, kind.lastFailure), lastFailure),
       published,
     };
   }

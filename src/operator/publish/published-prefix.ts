@@ -16,7 +16,7 @@ export interface PublishedPrefixOptions {
   readonly prefix: string;
   readonly clock: Clock;
   readonly random: Random;
-  /** Bind the keys to the client's session. Default true. The canary is always bound. */
+  /** True to bind the keys to the client's leases. Default true. The canary is always bound. */
   readonly leased?: boolean | undefined;
   /** The key that declares the prefix complete. */
   readonly canary?: string | undefined;
@@ -26,8 +26,8 @@ export interface PublishedPrefixOptions {
    * Returns true if a value of another writer is equivalent to the desired value; it is then kept. If this option is set, nothing
    * is put before the existing keys are known. Default: no value is equivalent.
    */
-  readonly isAsGood?: ((found: Uint8Array, wanted: Uint8Array) => boolean) | undefined;
-  /** Keep the keys of earlier runs until something is published in this run. Default false. */
+  readonly isEquivalent?: ((found: Uint8Array, wanted: Uint8Array) => boolean) | undefined;
+  /** True to keep the keys of earlier runs until something is published in this run. Default false. */
   readonly keepWhenEmpty?: boolean | undefined;
   /** Resolves when keys of earlier runs may be deleted; called only if there are some. Default: immediately. */
   readonly sweepAfter?: (() => Promise<unknown>) | undefined;
@@ -41,8 +41,9 @@ export interface PublishedPrefixOptions {
   readonly gate?: TurnGate | undefined;
 }
 
+/** Value of a key in whose value the observer is not interested. */
 const NOT_OBSERVED = Buffer.alloc(0);
-/** Maximum size of key and value. etcd limits the whole request, of which fence and framing take less than 128 bytes. */
+/** Maximum size of key and value together. etcd limits the whole request; fence and framing take less than 128 bytes of it. */
 const MAX_BYTES = VALUE_LIMITS.bytes - 512;
 
 /** Status of one published resource, such as the nodes of a cluster. */
@@ -64,21 +65,23 @@ export class PublishedPrefix {
   readonly #options: PublishedPrefixOptions;
   readonly #store: SharedStore<Uint8Array>;
   readonly #prefixBytes: number;
-  /** The desired values, if `isAsGood` is set. Otherwise only the store has them. */
+  /** The desired values, if `isEquivalent` is set. Otherwise only the store has them. */
   readonly #wanted = new Map<string, Uint8Array>();
   /** Existing keys of earlier runs that are not desired. They are deleted once, when the content is complete. */
   readonly #leftovers = new Set<string>();
   /**
-   * If `isAsGood` is set: the values passed to the store for desired keys, which are the desired values or equivalent values of
+   * If `isEquivalent` is set: the values passed to the store for desired keys, which are the desired values or equivalent values of
    * other writers.
    */
   readonly #published = new Map<string, Uint8Array>();
-  /** The existing values in the kvstore, if `isAsGood` is set. */
+  /** The existing values in the kvstore, if `isEquivalent` is set. */
   readonly #found = new Map<string, Uint8Array>();
-  #listed = false;
+  /** True if all existing keys are known. */
+  #isListed = false;
   /** Resolves when the desired keys that waited for the list of existing keys are passed to the store. */
-  readonly #handedOver: Promise<unknown>;
-  #synced = false;
+  readonly #wantedPassed: Promise<unknown>;
+  /** True if {@link PublishedPrefix.markSynced} has succeeded. */
+  #isComplete = false;
   /** True if the content is complete but empty, so that the sweep waits for the first key. */
   #isSweepDue = false;
 
@@ -91,83 +94,86 @@ export class PublishedPrefix {
       decode: (_name, value) => ({ ok: true, value }),
       scan: (name, buffer, from, to) =>
         this.#observesValueOf(name) ? buffer.subarray(from, to) : NOT_OBSERVED,
-      observer: this.#present(),
+      observer: this.#observer(),
       deleteDelayMs: 0,
       batched: true,
       adoptLeases: options.leased !== false,
     });
-    this.#handedOver = this.#handOverWhenListed();
+    this.#wantedPassed = this.#passWantedWhenListed();
   }
 
-  async #handOverWhenListed(): Promise<void> {
-    const { isAsGood, gate = OPEN_GATE } = this.#options;
+  async #passWantedWhenListed(): Promise<void> {
+    const { isEquivalent, gate = OPEN_GATE } = this.#options;
     await this.#store.synced;
-    this.#listed = true;
-    if (isAsGood !== undefined) await gate.runSteps(this.#handOver(gate.slice));
+    this.#isListed = true;
+    if (isEquivalent !== undefined) await gate.runSteps(this.#passWanted(gate.slice));
   }
 
   /** Passes the desired keys to the store, in steps of `slice` keys. */
-  *#handOver(slice: number): Generator<void, void, void> {
-    let handed = 0;
+  *#passWanted(slice: number): Generator<void, void, void> {
+    let count = 0;
     for (const name of this.#wanted.keys()) {
       this.#publish(name);
-      if (++handed % slice === 0) yield;
+      if (++count % slice === 0) yield;
     }
   }
 
   status(): PublishedPrefixStatus {
     const { local, background, shared } = this.#store.status();
-    const isDirect = this.#options.isAsGood === undefined;
+    const isDirect = this.#options.isEquivalent === undefined;
     const waiting = isDirect ? 0 : this.#wanted.size - this.#published.size;
     const pending = local.pending + waiting;
     return {
-      synced: this.#options.canary === undefined ? this.#synced && pending === 0 : local.canaryWritten,
+      synced: this.#options.canary === undefined ? this.#isComplete && pending === 0 : local.canaryWritten,
       keys: isDirect ? local.keys : this.#wanted.size,
       pending,
       writes: local.writes,
-      refused: this.#options.rejections.status().total,
+      rejected: this.#options.rejections.status().total,
       failures: local.failures + background.failures + (shared.watch?.failures ?? 0),
-      lastFailure: latest(latest(local.lastFailure, background.lastFailure), shared.watch?.lastFailure),
+      lastFailure: laterFailure(
+        laterFailure(local.lastFailure, background.lastFailure),
+        shared.watch?.lastFailure,
+      ),
     };
   }
 
   /** Returns the desired keys and values. */
   entries(): IterableIterator<[string, Uint8Array]> {
-    return this.#options.isAsGood === undefined ? this.#store.localEntries() : this.#wanted.entries();
+    return this.#options.isEquivalent === undefined ? this.#store.localEntries() : this.#wanted.entries();
   }
 
   #isDesired(name: string): boolean {
-    return this.#options.isAsGood === undefined ? this.#store.hasLocalKey(name) : this.#wanted.has(name);
+    return this.#options.isEquivalent === undefined ? this.#store.hasLocalKey(name) : this.#wanted.has(name);
   }
 
   /** Returns true if the observer of the existing keys reads the value of a name. */
   #observesValueOf(name: string): boolean {
-    if (this.#options.isAsGood !== undefined) return true;
-    return !this.#synced && !this.#store.hasLocalKey(name);
+    if (this.#options.isEquivalent !== undefined) return true;
+    return !this.#isComplete && !this.#store.hasLocalKey(name);
   }
 
   /**
-   * Sets the value of a key, and keeps a reference to it. If readers would not accept the value because of its size, the value is
-   * rejected and the key deleted. Otherwise the kvstore would refuse the write, which would delay the canary.
+   * Sets the value of a key. The bytes are not copied, so the caller must not change them. A value that is too large is rejected
+   * and its key deleted, because the kvstore would refuse the write, and the canary would wait for it.
    */
   upsert(name: string, value: Uint8Array): void {
-    const { prefix, isAsGood } = this.#options;
+    const { prefix, isEquivalent } = this.#options;
     if (value.length + this.#prefixBytes + byteLengthOf(name) > MAX_BYTES) {
       const at = `${prefix}${name}`;
       const reason = `must have at most ${MAX_BYTES} bytes with its key`;
-      this.refuse(name, rejection('too-large', 'value', `${value.length} bytes`, reason, at));
+      this.reject(name, rejection('too-large', 'value', `${value.length} bytes`, reason, at));
       return;
     }
     if (this.#leftovers.size > 0) this.#leftovers.delete(name);
-    if (isAsGood !== undefined) {
+    if (isEquivalent !== undefined) {
       this.#wanted.set(name, value);
-      if (this.#listed) this.#publish(name);
+      if (this.#isListed) this.#publish(name);
     } else this.#store.updateLocalKey(name, value);
     if (this.#isSweepDue) void this.#sweep();
   }
 
-  /** Counts a value that readers would reject, and deletes the key and its earlier value. */
-  refuse(name: string, reason: Rejection): void {
+  /** Counts a value that readers would reject, and deletes its key. */
+  reject(name: string, reason: Rejection): void {
     this.#options.rejections.add(reason);
     this.delete(name);
   }
@@ -185,11 +191,11 @@ export class PublishedPrefix {
    * and the canary is written if there is one.
    */
   async markSynced(): Promise<void> {
-    await this.#handedOver;
+    await this.#wantedPassed;
     if (this.#leftovers.size > 0) await this.#options.sweepAfter?.();
     await this.#sweep();
     await this.#store.markSynced();
-    this.#synced = true;
+    this.#isComplete = true;
     await this.#store.endAdoption();
   }
 
@@ -229,35 +235,36 @@ export class PublishedPrefix {
     const wanted = this.#wanted.get(name);
     if (wanted === undefined) return;
     const found = this.#found.get(name);
-    const isAsGood = found !== undefined && this.#options.isAsGood?.(found, wanted) === true;
-    const value = isAsGood ? found : wanted;
+    const mayKeep = found !== undefined && this.#options.isEquivalent?.(found, wanted) === true;
+    const value = mayKeep ? found : wanted;
     const published = this.#published.get(name);
     if (published !== undefined && equalBytes(published, value)) return;
     this.#published.set(name, value);
-    if (isAsGood) this.#store.adoptLocalKey(name, value);
+    if (mayKeep) this.#store.adoptLocalKey(name, value);
     else this.#store.updateLocalKey(name, value, found === undefined || !equalBytes(found, value));
   }
 
   /** Returns the observer of the existing keys. */
-  #present(): StoreObserver<Uint8Array> {
-    const { isOwned, isAsGood } = this.#options;
+  #observer(): StoreObserver<Uint8Array> {
+    const { isOwned, isEquivalent } = this.#options;
     return {
       onUpdate: (name, value) => {
-        if (isAsGood !== undefined) this.#found.set(name, value);
-        if (isAsGood !== undefined && this.#wanted.has(name)) {
-          if (this.#listed) this.#publish(name);
-        } else if (!this.#synced && !this.#isDesired(name) && isOwned(name, value)) this.#leftovers.add(name);
+        if (isEquivalent !== undefined) this.#found.set(name, value);
+        if (isEquivalent !== undefined && this.#wanted.has(name)) {
+          if (this.#isListed) this.#publish(name);
+        } else if (!this.#isComplete && !this.#isDesired(name) && isOwned(name, value))
+          this.#leftovers.add(name);
       },
       onDelete: (name) => {
         this.#found.delete(name);
         this.#leftovers.delete(name);
-        if (isAsGood !== undefined && this.#listed) this.#publish(name);
+        if (isEquivalent !== undefined && this.#isListed) this.#publish(name);
       },
     };
   }
 }
 
 /** Returns the later of two failures. */
-export function latest(a: Failure | undefined, b: Failure | undefined): Failure | undefined {
+export function laterFailure(a: Failure | undefined, b: Failure | undefined): Failure | undefined {
   return a === undefined || (b !== undefined && b.at > a.at) ? b : a;
 }

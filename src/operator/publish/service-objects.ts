@@ -14,7 +14,7 @@ export interface ServiceObjectsOptions {
   readonly clock: Clock;
   readonly random: Random;
   readonly gate?: TurnGate | undefined;
-  /** The services to list. Default: services that have no proxy name and are not headless. */
+  /** The services to list. Default: services that are not headless and have no label `service-proxy-name`. */
   readonly selection?: ServiceSelection | undefined;
   /** Number of producers that must join before following begins. */
   readonly producers: number;
@@ -32,51 +32,52 @@ export interface ServiceObjectsReader {
   readonly onChange: () => void;
 }
 
-/** One run of the producers. */
-interface Round {
+/** The readers of one feed. The feed is undefined until all producers have joined. */
+interface SharedFeed {
   readonly readers: Set<ServiceObjectsReader>;
   feed: KubernetesFeed | undefined;
 }
 
-function newRound(): Round {
+function newSharedFeed(): SharedFeed {
   return { readers: new Set(), feed: undefined };
 }
 
 /**
  * The services of a cluster and their endpoints, listed and watched once for all producers that read them. The watch begins when
- * all producers have joined, and ends when all have left. If a producer joins again before all have left, it waits until the
- * others have left.
+ * all producers have joined, and ends when all have left. A producer that joins again before all have left waits for a new watch,
+ * which begins when all have joined again.
  */
 export class ServiceObjects {
   readonly #options: ServiceObjectsOptions;
-  #round = newRound();
+  #shared = newSharedFeed();
 
   constructor(options: ServiceObjectsOptions) {
     this.#options = options;
   }
 
+  /** Adds a reader. Its objects are complete when the inputs say so; `stop` removes the reader. */
   join(reader: ServiceObjectsReader): FollowedInputs {
-    if (this.#round.feed !== undefined) this.#round = newRound();
-    const round = this.#round;
-    round.readers.add(reader);
-    if (round.readers.size === this.#options.producers) this.#start(round);
+    if (this.#shared.feed !== undefined) this.#shared = newSharedFeed();
+    const shared = this.#shared;
+    shared.readers.add(reader);
+    if (shared.readers.size === this.#options.producers) this.#start(shared);
     return {
       get complete() {
-        return round.feed?.synced === true;
+        return shared.feed?.synced === true;
       },
       get kinds() {
-        return round.feed?.status().kinds ?? [];
+        return shared.feed?.status().kinds ?? [];
       },
       stop: async () => {
-        round.readers.delete(reader);
-        if (round.readers.size === 0) await round.feed?.stop();
+        shared.readers.delete(reader);
+        if (shared.readers.size === 0) await shared.feed?.stop();
       },
     };
   }
 
-  #start(round: Round): void {
+  #start(shared: SharedFeed): void {
     const { source, clusterName, clock, random, gate, selection } = this.#options;
-    const readers = [...round.readers];
+    const readers = [...shared.readers];
     const main = readers.find(({ services }) => services !== undefined);
     const feed = new KubernetesFeed({
       source,
@@ -91,9 +92,9 @@ export class ServiceObjects {
       nodeName: '',
       identities: 'none',
     });
-    round.feed = feed;
+    shared.feed = feed;
     feed.onChange(() => {
-      for (const { onChange } of round.readers) onChange();
+      for (const { onChange } of shared.readers) onChange();
     });
     feed.start();
   }

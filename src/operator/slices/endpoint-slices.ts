@@ -26,7 +26,7 @@ export interface PlannedSlice {
 interface Slice extends PlannedSlice {
   readonly endpoints: Map<string, CoreEndpoint>;
   readonly after: Set<string>;
-  /** The group of the slice in `#open`, the slices with room; `undefined` if the slice is full or empty. */
+  /** The group of the slice in `#withRoom`; `undefined` if the slice is full or empty. */
   group: string | undefined;
 }
 
@@ -57,12 +57,12 @@ export function endpointsOf(slice: KubernetesObject): ReadonlyMap<string, CoreEn
   return found;
 }
 
-function same(a: unknown, b: unknown): boolean {
+function equalContent(a: unknown, b: unknown): boolean {
   if (Array.isArray(a) && Array.isArray(b))
-    return a.length === b.length && a.every((item, index) => same(item, b[index]));
+    return a.length === b.length && a.every((item, index) => equalContent(item, b[index]));
   if (!isObject(a) || !isObject(b)) return a === b;
   const names = new Set([...Object.keys(a), ...Object.keys(b)]);
-  return [...names].every((name) => same(a[name], b[name]));
+  return [...names].every((name) => equalContent(a[name], b[name]));
 }
 
 /**
@@ -72,21 +72,21 @@ function same(a: unknown, b: unknown): boolean {
  */
 export class EndpointSlices {
   readonly #mode: SliceMode;
-  readonly #most: number;
+  readonly #maxEndpoints: number;
   readonly #random: Random;
   readonly #slices = new Map<string, Slice>();
   /** Slices with room, by group. */
-  readonly #open = new Map<string, Set<Slice>>();
+  readonly #withRoom = new Map<string, Set<Slice>>();
   /** `namespace/name` → slice. */
   readonly #sliceOf = new Map<string, string>();
-  /** For the name of each slice: the slices that have this name in `after`. */
-  readonly #waiting = new Map<string, Set<Slice>>();
+  /** By the name of a slice: the slices that have this name in `after`. */
+  readonly #waitersOf = new Map<string, Set<Slice>>();
   /** Slices that must be written, oldest change first. */
   readonly #dirty = new Set<string>();
 
-  constructor({ mode = 'identity', most = MAX_ENDPOINTS, random }: EndpointSlicesOptions) {
+  constructor({ mode = 'identity', maxEndpoints = MAX_ENDPOINTS, random }: EndpointSlicesOptions) {
     this.#mode = mode;
-    this.#most = most;
+    this.#maxEndpoints = maxEndpoints;
     this.#random = random;
   }
 
@@ -111,23 +111,24 @@ export class EndpointSlices {
     const { name } = object.metadata;
     const namespace = String(field(object, 'namespace') ?? '');
     const slice = this.#slices.get(name) ?? this.#make(name, namespace);
-    const has = endpointsOf(object);
-    const moved: CoreEndpoint[] = [];
-    for (const [endpoint, core] of has) {
+    const onServer = endpointsOf(object);
+    const desired: CoreEndpoint[] = [];
+    for (const [endpoint, core] of onServer) {
       const key = `${namespace}/${endpoint}`;
-      const now = wanted(key);
-      if (now === undefined || this.#sliceOf.has(key)) continue;
+      const endpointNow = wanted(key);
+      if (endpointNow === undefined || this.#sliceOf.has(key)) continue;
       this.#enter(slice, key, core);
-      moved.push(now);
+      desired.push(endpointNow);
     }
-    for (const core of moved) this.put(namespace, core); // the current version, which may belong to another slice
-    if (!same(Object.fromEntries(has), Object.fromEntries(slice.endpoints))) this.#dirty.add(name);
+    for (const core of desired) this.put(namespace, core); // may move an endpoint whose identity has changed to another slice
+    if (!equalContent(Object.fromEntries(onServer), Object.fromEntries(slice.endpoints)))
+      this.#dirty.add(name);
     else this.#dirty.delete(name);
     if (slice.endpoints.size === 0) this.#dirty.add(name);
   }
 
   /** Must be called when a slice was deleted on the server. */
-  lost(name: string): void {
+  recordDelete(name: string): void {
     const slice = this.#slices.get(name);
     if (slice === undefined) return;
     if (slice.endpoints.size > 0) this.#dirty.add(name);
@@ -140,7 +141,7 @@ export class EndpointSlices {
     const from = this.#slices.get(this.#sliceOf.get(key) ?? '');
     const previous = from?.endpoints.get(core.name);
     if (from !== undefined && (this.#mode === 'fcfs' || previous?.id === core.id)) {
-      if (same(previous, core)) return;
+      if (equalContent(previous, core)) return;
       from.endpoints.set(core.name, core);
       this.#dirty.add(from.name);
       return;
@@ -150,7 +151,7 @@ export class EndpointSlices {
     this.#dirty.add(to.name);
     if (from === undefined) return;
     this.#leave(from, core.name);
-    this.#delay(from, to.name);
+    this.#addWait(from, to.name);
   }
 
   /** Removes an endpoint, because it was deleted or may not be in a slice. */
@@ -167,23 +168,23 @@ export class EndpointSlices {
     const slice = this.#slices.get(name);
     if (slice === undefined) return;
     // Endpoints that have moved to this slice since are not written yet, so other slices still wait for them.
-    if (!same(Object.fromEntries(written), Object.fromEntries(slice.endpoints))) return;
-    this.#release(name);
+    if (!equalContent(Object.fromEntries(written), Object.fromEntries(slice.endpoints))) return;
+    this.#endWaits(name);
     this.#dirty.delete(name);
     if (slice.endpoints.size === 0) this.#forget(name);
   }
 
   /** Delays the write of `slice` until the slice `name` is written. */
-  #delay(slice: Slice, name: string): void {
+  #addWait(slice: Slice, name: string): void {
     slice.after.add(name);
-    const waiting = this.#waiting.get(name) ?? new Set();
-    this.#waiting.set(name, waiting.add(slice));
+    const waiters = this.#waitersOf.get(name) ?? new Set();
+    this.#waitersOf.set(name, waiters.add(slice));
   }
 
   /** Ends the wait of all slices for the slice `name`. */
-  #release(name: string): void {
-    for (const { after } of this.#waiting.get(name) ?? []) after.delete(name);
-    this.#waiting.delete(name);
+  #endWaits(name: string): void {
+    for (const { after } of this.#waitersOf.get(name) ?? []) after.delete(name);
+    this.#waitersOf.delete(name);
   }
 
   #enter(slice: Slice, key: string, core: CoreEndpoint): void {
@@ -201,16 +202,16 @@ export class EndpointSlices {
   /** Updates the group of a slice after its content has changed. */
   #regroup(slice: Slice): void {
     const [first] = slice.endpoints.values();
-    const hasRoom = first !== undefined && slice.endpoints.size < this.#most;
+    const hasRoom = first !== undefined && slice.endpoints.size < this.#maxEndpoints;
     const group = hasRoom ? this.#groupOf(slice.namespace, first) : undefined;
     if (group === slice.group) return;
-    const previous = this.#open.get(slice.group ?? '');
+    const previous = this.#withRoom.get(slice.group ?? '');
     previous?.delete(slice);
-    if (previous?.size === 0) this.#open.delete(slice.group ?? '');
+    if (previous?.size === 0) this.#withRoom.delete(slice.group ?? '');
     slice.group = group;
     if (group === undefined) return;
-    const names = this.#open.get(group) ?? new Set();
-    this.#open.set(group, names.add(slice));
+    const names = this.#withRoom.get(group) ?? new Set();
+    this.#withRoom.set(group, names.add(slice));
   }
 
   #groupOf(namespace: string, { id }: CoreEndpoint): string {
@@ -220,10 +221,10 @@ export class EndpointSlices {
   #forget(name: string): void {
     const slice = this.#slices.get(name);
     if (slice === undefined) return;
-    for (const other of slice.after) this.#waiting.get(other)?.delete(slice);
+    for (const other of slice.after) this.#waitersOf.get(other)?.delete(slice);
     this.#slices.delete(name);
     this.#dirty.delete(name);
-    this.#release(name);
+    this.#endWaits(name);
   }
 
   #make(name: string, namespace: string): Slice {
@@ -233,13 +234,13 @@ export class EndpointSlices {
   }
 
   /**
-   * Returns the fullest slice with room, or a new slice. A slice that waits for another slice is skipped, because otherwise two
+   * Returns the fullest slice with room, or a new slice; never `excluded`. A slice that waits for another slice is skipped, because otherwise two
    * slices could wait for each other.
    */
-  #roomFor(namespace: string, core: CoreEndpoint, not: Slice | undefined): Slice {
+  #roomFor(namespace: string, core: CoreEndpoint, excluded: Slice | undefined): Slice {
     let best: Slice | undefined;
-    for (const slice of this.#open.get(this.#groupOf(namespace, core)) ?? []) {
-      if (slice === not || slice.after.size > 0) continue;
+    for (const slice of this.#withRoom.get(this.#groupOf(namespace, core)) ?? []) {
+      if (slice === excluded || slice.after.size > 0) continue;
       if (slice.endpoints.size > (best?.endpoints.size ?? 0)) best = slice;
     }
     return best ?? this.#make(this.#newName(), namespace);
@@ -260,6 +261,6 @@ export interface EndpointSlicesOptions {
   /** Default `identity`. */
   readonly mode?: SliceMode | undefined;
   /** Maximum number of endpoints in a slice. Default 100. */
-  readonly most?: number | undefined;
+  readonly maxEndpoints?: number | undefined;
   readonly random: Random;
 }

@@ -11,7 +11,7 @@ import {
   writeText,
 } from '../../k8s/rest/object-writer.ts';
 import { type ObservedKind, objectKey } from '../collect/observed-kind.ts';
-import { writeError } from '../collect/reaper.ts';
+import { writeError } from '../collect/perform-write.ts';
 import type { Duty, DutyState, DutyStatus } from '../duty.ts';
 import { type DutyOptions, DutyReport } from '../duty-report.ts';
 import { WakeableSleep } from '../wakeable-sleep.ts';
@@ -22,15 +22,15 @@ import {
   type EndpointSlicesOptions,
 } from './endpoint-slices.ts';
 
-/** A kind whose events are followed. */
-type Listened = Pick<ObservedKind, 'objects' | 'blocked' | 'use' | 'listen'>;
+/** A kind whose objects and events are read. */
+type ListenedKind = Pick<ObservedKind, 'objects' | 'notReadyReason' | 'use' | 'listen'>;
 
 /** Options of {@link SliceDuty}. Updates are not reported to `onAction`, because every new pod causes one. */
 export interface SliceDutyOptions extends EndpointSlicesOptions, DutyOptions {
-  /** With identity, networking, encryption and named ports. */
-  readonly endpoints: Listened;
-  /** With all fields. */
-  readonly slices: Listened;
+  /** The CiliumEndpoints, with the fields identity, networking, encryption and named ports of their status. */
+  readonly endpoints: ListenedKind;
+  /** The CiliumEndpointSlices, with all fields. */
+  readonly slices: ListenedKind;
   readonly reader: ObjectReader;
   /** Must allow 10 writes a second. */
   readonly writer: ObjectWriter;
@@ -41,7 +41,7 @@ export interface SliceDutyOptions extends EndpointSlicesOptions, DutyOptions {
 /** Delay in which changes are collected before they are written. */
 const GATHER_MS = 500;
 const BACKOFF_MS = { first: 1000, cap: 100_000 };
-/** Number of endpoints that are added in one step at the start: about 1 ms. */
+/** Number of endpoints that are added in one step at the start; a step takes about 1 ms. */
 const STEP_WEIGHT = 256;
 /** Comparing a slice of 100 endpoints takes as long as adding this number of endpoints. */
 const SLICE_WEIGHT = 16;
@@ -49,7 +49,7 @@ const SLICE_WEIGHT = 16;
 /**
  * Keeps CiliumEndpointSlices equal to the CiliumEndpoints (OPERATOR 34). Changes are collected before they are written. If a
  * slice cannot be written, the write is retried while it is needed. At its start, the duty adopts the existing slices and moves
- * no endpoint.
+ * only endpoints that are in a wrong slice.
  */
 export class SliceDuty implements Duty {
   readonly name = 'endpoint-slices';
@@ -57,7 +57,7 @@ export class SliceDuty implements Duty {
   #slices: EndpointSlices;
   #state: DutyState = 'waiting';
   /** True if all initially existing slices have been adopted. */
-  #isTaken = false;
+  #hasAdoptedAll = false;
   /** The last known version of each slice on the server. */
   readonly #known = new Map<string, KubernetesObject>();
   /** Versions written by this process whose events have not been received yet, by slice. */
@@ -65,7 +65,7 @@ export class SliceDuty implements Duty {
   /** By slice: the time of the next retry, and the number of consecutive failures. */
   readonly #failed = new Map<string, { readonly at: number; readonly times: number }>();
   /** Endpoints without a valid slice entry, by {@link objectKey}. */
-  readonly #refused = new Set<string>();
+  readonly #rejected = new Set<string>();
   readonly #idle: WakeableSleep;
   readonly #report: DutyReport;
   #writes = 0;
@@ -103,7 +103,7 @@ export class SliceDuty implements Duty {
         keys: this.#slices.size,
         pending,
         writes: this.#writes,
-        refused: this.#refused.size,
+        rejected: this.#rejected.size,
       },
     };
   }
@@ -111,21 +111,21 @@ export class SliceDuty implements Duty {
   /** Waits until both kinds are complete, then adopts the existing slices. */
   async #begin(signal: AbortSignal): Promise<void> {
     const { endpoints, slices, gate = OPEN_GATE } = this.#options;
-    await this.#report.whenReady(() => endpoints.blocked() ?? slices.blocked(), 0, signal);
+    await this.#report.whenReady(() => endpoints.notReadyReason() ?? slices.notReadyReason(), 0, signal);
     if (signal.aborted) return;
     this.#slices = new EndpointSlices(this.#options);
     this.#known.clear();
     this.#failed.clear();
-    this.#refused.clear();
+    this.#rejected.clear();
     this.#echoes.clear();
-    this.#isTaken = false;
+    this.#hasAdoptedAll = false;
     endpoints.listen((events) => this.#endpointEvents(events), signal);
     slices.listen((events) => this.#sliceEvents(events), signal);
-    await gate.runSteps(this.#takeOver(), signal);
+    await gate.runSteps(this.#adoptAll(), signal);
   }
 
   /** Adopts all slices, and then adds the endpoints, because an endpoint without a known slice is assigned to a new slice. */
-  *#takeOver(): Generator<undefined, void, void> {
+  *#adoptAll(): Generator<undefined, void, void> {
     const { endpoints, slices } = this.#options;
     let weight = 0;
     for (const slice of slices.objects.values()) {
@@ -133,7 +133,7 @@ export class SliceDuty implements Duty {
       weight += SLICE_WEIGHT;
       if (weight % STEP_WEIGHT === 0) yield;
     }
-    this.#isTaken = true;
+    this.#hasAdoptedAll = true;
     for (const endpoint of endpoints.objects.values()) {
       this.#put(endpoint);
       if (++weight % STEP_WEIGHT === 0) yield;
@@ -153,10 +153,10 @@ export class SliceDuty implements Duty {
     const { namespace = '', name } = endpoint.metadata;
     const core = coreEndpoint(endpoint);
     if (core === undefined) {
-      this.#refused.add(objectKey(endpoint));
+      this.#rejected.add(objectKey(endpoint));
       this.#slices.remove(namespace, name);
     } else {
-      this.#refused.delete(objectKey(endpoint));
+      this.#rejected.delete(objectKey(endpoint));
       this.#slices.put(namespace, core);
     }
   }
@@ -166,9 +166,9 @@ export class SliceDuty implements Duty {
       const { namespace = '', name } = object.metadata;
       const now = this.#options.endpoints.objects.get(objectKey(object));
       if (now === undefined) {
-        this.#refused.delete(objectKey(object));
+        this.#rejected.delete(objectKey(object));
         this.#slices.remove(namespace, name);
-      } else if (this.#isTaken) this.#put(now); // otherwise added when all slices have been adopted
+      } else if (this.#hasAdoptedAll) this.#put(now); // otherwise added when all slices have been adopted
     }
     this.#idle.wake();
   }
@@ -181,12 +181,13 @@ export class SliceDuty implements Duty {
         if (!this.#isEcho(object)) this.#adopt(object);
       } else if (this.#known.get(name)?.metadata.uid === uid) {
         this.#known.delete(name);
-        this.#slices.lost(name);
+        this.#slices.recordDelete(name);
       }
     }
     this.#idle.wake();
   }
 
+  /** Returns true if the event of a slice is that of a write of this process. */
   #isEcho({ metadata: { name, resourceVersion } }: KubernetesObject): boolean {
     const written = this.#echoes.get(name);
     if (written === undefined || !written.has(resourceVersion)) return false;
@@ -219,6 +220,7 @@ export class SliceDuty implements Duty {
     }
   }
 
+  /** Writes a slice. Returns true if it is written; otherwise plans a retry. */
   async #write(name: string, signal: AbortSignal): Promise<boolean> {
     const { writer, clock } = this.#options;
     const slice = this.#slices.get(name);
@@ -234,7 +236,7 @@ export class SliceDuty implements Duty {
       this.#report.action({ action: writeText(write), reason, outcome: answer.outcome });
     const isGone = write?.verb === 'delete' && answer.outcome === 'not-found';
     if (answer.outcome === 'done' || answer.outcome === 'dry-run' || isGone) {
-      if (answer.outcome === 'done' && answer.object !== undefined) this.#hold(answer.object);
+      if (answer.outcome === 'done' && answer.object !== undefined) this.#recordAnswer(answer.object);
       if (written.size === 0) {
         this.#known.delete(name);
         this.#echoes.delete(name);
@@ -253,12 +255,14 @@ export class SliceDuty implements Duty {
     return false;
   }
 
-  #hold(slice: KubernetesObject): void {
+  /** Records the version of a slice that this process has written, so that its event is recognized. */
+  #recordAnswer(slice: KubernetesObject): void {
     const { name, resourceVersion } = slice.metadata;
     this.#known.set(name, slice);
     this.#echoes.set(name, (this.#echoes.get(name) ?? new Set()).add(resourceVersion));
   }
 
+  /** Returns the write that gives a slice these endpoints; undefined if it does not exist and should have none. */
   #writeOf(
     name: string,
     namespace: string,

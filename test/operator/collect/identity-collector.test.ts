@@ -2,8 +2,8 @@ import { describe, expect, it } from 'vitest';
 import type { KubernetesObject } from '../../../src/k8s/resource.ts';
 import {
   IdentityCollector,
+  type IdentityUse,
   identityRound,
-  type Life,
 } from '../../../src/operator/collect/identity-collector.ts';
 import { ManualClock } from '../../base/support/manual-clock.ts';
 import { type Choose, explore } from '../support/explore.ts';
@@ -131,17 +131,17 @@ function upstream(withMark: boolean): Begin {
   return ({ cluster, clock }) => {
     const identities = cluster.observed('ciliumidentities');
     const named = [cluster.observed('ciliumendpoints'), cluster.observed('ciliumendpointslices')];
-    let lives: ReadonlyMap<string, Life> = new Map();
+    let uses: ReadonlyMap<string, IdentityUse> = new Map();
     return async () => {
       const names = new Set(named.flatMap(({ objects }) => (objects.size > 0 ? ['1001'] : [])));
-      const result = identityRound(lives, identities.objects.values(), names, clock.now(), TIMEOUT);
-      ({ lives } = result);
-      for (const name of withMark ? result.remove : [...result.mark, ...result.remove]) {
-        const { uid = '', version = '' } = lives.get(name) ?? {};
+      const result = identityRound(uses, identities.objects.values(), names, clock.now(), TIMEOUT);
+      ({ uses } = result);
+      for (const name of withMark ? result.toDelete : [...result.toMark, ...result.toDelete]) {
+        const { uid = '', version = '' } = uses.get(name) ?? {};
         const place = { kind: IDENTITIES, name };
         await cluster.write({ verb: 'delete', place, uid, resourceVersion: version });
       }
-      for (const name of withMark ? result.mark : []) {
+      for (const name of withMark ? result.toMark : []) {
         const { metadata } = identities.objects.get(`/${name}`) ?? cluster.put('none', '/none');
         cluster.put('ciliumidentities', `/${name}`, {
           metadata: { ...metadata, annotations: { [MARK]: 'now' } },
@@ -225,12 +225,12 @@ describe('the collector of CiliumIdentities', () => {
 
   it('ignores an identity that is being deleted (regression: each round deleted and counted it again)', () => {
     const metadata = { name: '1001', uid: 'u', resourceVersion: '7' };
-    const lives = new Map([['1001', { uid: 'u', version: '7', at: 0 }]]);
+    const uses = new Map([['1001', { uid: 'u', version: '7', lastUsedMs: 0 }]]);
     for (const annotations of [{}, { [MARK]: '1970-01-01T00:00:00.000Z' }]) {
       const of = (more: object): object => {
         const identity = { metadata: { ...metadata, annotations, ...more } };
-        const { mark, remove } = identityRound(lives, [identity], new Set(), TIMEOUT, TIMEOUT);
-        return [...mark, ...remove];
+        const { toMark, toDelete } = identityRound(uses, [identity], new Set(), TIMEOUT, TIMEOUT);
+        return [...toMark, ...toDelete];
       };
       expect([of({}), of({ deletionTimestamp: '2026-01-01T00:00:00Z' })]).toEqual([['1001'], []]);
     }

@@ -287,10 +287,10 @@ describe('a collector of the kvstore', () => {
     const collector = of({ backend: kvstore.backend(), clock, leadership, ...more });
     const report: RoundReport = {
       round: 1,
-      marked: (count) => done.push(`${count} marked`),
-      deleted: () => done.push('deleted'),
-      conflict: () => done.push('conflict'),
-      done: ({ action, reason, outcome }) => done.push(`${action} ${outcome}: ${reason}`),
+      setMarked: (count) => done.push(`${count} marked`),
+      countDelete: () => done.push('deleted'),
+      countConflict: () => done.push('conflict'),
+      reportAction: ({ action, reason, outcome }) => done.push(`${action} ${outcome}: ${reason}`),
     };
     let error: unknown;
     for (let number = 1; number <= 2; number++) {

@@ -7,7 +7,7 @@ import type {
   ResourceStatus,
 } from '../../../src/k8s/resource.ts';
 import { field, isBeingDeleted, items, timeAt } from '../../../src/operator/collect/field.ts';
-import { ObservedKind, objectKey, optional } from '../../../src/operator/collect/observed-kind.ts';
+import { ObservedKind, objectKey, optionalKind } from '../../../src/operator/collect/observed-kind.ts';
 import { trimTo } from '../../../src/operator/collect/trim.ts';
 
 const PODS = { group: '', version: 'v1', plural: 'pods' };
@@ -48,7 +48,7 @@ describe('a kind that collectors observe', () => {
   it('is followed once for all users, and until the last of them has ended', () => {
     const source = new Source();
     const kind = source.observed();
-    expect(kind.blocked()).toBe('pods/v1 is not watched');
+    expect(kind.notReadyReason()).toBe('pods/v1 is not watched');
     const [one, two] = [new AbortController(), new AbortController()];
     kind.use(AbortSignal.abort());
     expect(source.sinks).toHaveLength(0);
@@ -60,7 +60,7 @@ describe('a kind that collectors observe', () => {
     expect([source.signals[0]?.aborted, kind.objects.size]).toEqual([false, 1]);
     two.abort();
     expect([source.signals[0]?.aborted, kind.objects.size]).toEqual([true, 0]);
-    expect([kind.blocked(), kind.missing]).toEqual(['pods/v1 is not watched', false]);
+    expect([kind.notReadyReason(), kind.isMissing]).toEqual(['pods/v1 is not watched', false]);
     kind.use(new AbortController().signal);
     expect(source.sinks).toHaveLength(2);
   });
@@ -127,10 +127,10 @@ describe('a kind that collectors observe', () => {
     const source = new Source();
     const kind = source.observed();
     const signal = new AbortController().signal;
-    optional(kind).use(signal);
+    optionalKind(kind).use(signal);
     source.status = status;
-    expect([kind.blocked(), optional(kind).blocked()]).toEqual([needed, optionally]);
-    expect(kind.missing).toBe(status.state === 'missing');
+    expect([kind.notReadyReason(), optionalKind(kind).notReadyReason()]).toEqual([needed, optionally]);
+    expect(kind.isMissing).toBe(status.state === 'missing');
     expect(source.sinks).toHaveLength(1);
   });
 });

@@ -2,7 +2,7 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { sleep } from '../../../src/base/sleep.ts';
 import { ApiError } from '../../../src/k8s/rest/api-error.ts';
 import type { ObjectWrite, WriteOutcome } from '../../../src/k8s/rest/object-writer.ts';
-import { CollectError, collect } from '../../../src/operator/collect/reaper.ts';
+import { CollectError, performWrite } from '../../../src/operator/collect/perform-write.ts';
 import {
   type Collector,
   type RoundReport,
@@ -47,8 +47,8 @@ describe('a duty that works in rounds', () => {
     const collector: Collector = {
       name: 'gc',
       needs: [
-        { ...kind, blocked: () => undefined },
-        { ...kind, blocked: () => lacks },
+        { ...kind, notReadyReason: () => undefined },
+        { ...kind, notReadyReason: () => lacks },
       ],
       round: (report, signal) => {
         begun.push(clock.now() - 3_600_000);
@@ -133,7 +133,7 @@ describe('a duty that works in rounds', () => {
       throw new Error('a fault of the listener');
     };
     round = async (report) => {
-      report.done({ action: 'delete x', reason: 'it is gone', outcome: 'done' });
+      report.reportAction({ action: 'delete x', reason: 'it is gone', outcome: 'done' });
       throw new CollectError('refused', `no right in round ${report.round}`);
     };
     run({ onFailure: raise, onAction: raise });
@@ -156,10 +156,10 @@ describe('a duty that works in rounds', () => {
     const rounds: number[] = [];
     round = async (report) => {
       rounds.push(report.round);
-      report.marked(7 - report.round);
-      for (let i = 0; i < 3; i++) report.deleted();
-      report.conflict();
-      report.done({ action: 'delete x', reason: 'it is gone', outcome: 'done' });
+      report.setMarked(7 - report.round);
+      for (let i = 0; i < 3; i++) report.countDelete();
+      report.countConflict();
+      report.reportAction({ action: 'delete x', reason: 'it is gone', outcome: 'done' });
       if (rounds.length === 2) throw new Error('once');
     };
     run();
@@ -203,13 +203,13 @@ describe('a write of a collector', () => {
     const told: unknown[] = [];
     const report: RoundReport = {
       round: 2,
-      marked: () => told.push('marked'),
-      deleted: () => told.push('deleted'),
-      conflict: () => told.push('conflict'),
-      done: (action) => told.push(action),
+      setMarked: () => told.push('marked'),
+      countDelete: () => told.push('deleted'),
+      countConflict: () => told.push('conflict'),
+      reportAction: (action) => told.push(action),
     };
     const writer = { write: async () => answer };
-    const outcome = await collect(writer, write, 'it is gone', report, signal).catch(
+    const outcome = await performWrite(writer, write, 'it is gone', report, signal).catch(
       (error: CollectError) => {
         expect(error).toBeInstanceOf(CollectError);
         return `${error.code}: ${error.message}`;

@@ -70,7 +70,7 @@ describe('a mirror of a resource', () => {
     await until(() => isTaken);
     expect(mirror.status().keys).toBe(20_000);
     const before = mirror.status().keys;
-    void mirror.listed();
+    void mirror.markListed();
     const atOnce = before - mirror.status().keys;
     expect(atOnce).toBeLessThanOrEqual(4096); // keys per turn
     let keysAtCanary = -1;

@@ -119,7 +119,7 @@ describe('the keys of a cluster beside other writers', () => {
     publisher.upsertNode({ ...node, bootID: 'x'.repeat(2 << 20) });
     await advance(clock, 1000);
     expect([there(KEY), publisher.status().synced]).toEqual([undefined, true]);
-    expect(publisher.status().resources.nodes).toMatchObject({ keys: 0, pending: 0, refused: 1 });
+    expect(publisher.status().resources.nodes).toMatchObject({ keys: 0, pending: 0, rejected: 1 });
   });
 
   it('exclude a value that etcd does not accept in a request with its other operations (regression: no canary ever came)', async () => {
@@ -128,7 +128,7 @@ describe('the keys of a cluster beside other writers', () => {
     const rest = published.length - 1 + KEY.length;
     const refusedWith = (bytes: number): number | undefined => {
       publisher.upsertNode({ ...node, bootID: 'x'.repeat(bytes - rest) });
-      return publisher.status().resources.nodes.refused;
+      return publisher.status().resources.nodes.rejected;
     };
     expect([refusedWith(most), refusedWith(most + 1)]).toEqual([0, 1]);
   });
@@ -178,7 +178,7 @@ describe('the keys of a cluster beside other writers', () => {
         `cluster-name-mismatch cilium/state/identities/v1/id/65792: value "${CLUSTER}=b;": the label io.cilium.k8s.policy.cluster must be ${CLUSTER}=a`,
         expect.stringMatching(/^identity-out-of-range .*131400/),
       ]);
-      expect(publisher.status().resources.identities.refused).toBe(2);
+      expect(publisher.status().resources.identities.rejected).toBe(2);
     });
 
     it('and with canonical keys for IPs (regression: FD00::1, which no reader accepts)', async () => {

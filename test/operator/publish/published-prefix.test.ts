@@ -8,7 +8,7 @@ import { VALUE_LIMITS } from '../../../src/kvstore/codec/value.ts';
 import { FaultyMemoryBackend } from '../../../src/kvstore/memory/faulty-memory-backend.ts';
 import { MemoryServer } from '../../../src/kvstore/memory/memory-server.ts';
 import {
-  latest,
+  laterFailure,
   PublishedPrefix,
   type PublishedPrefixOptions,
 } from '../../../src/operator/publish/published-prefix.ts';
@@ -79,7 +79,7 @@ describe('published keys below a prefix', () => {
       keys: 3,
       pending: 3,
       writes: 0,
-      refused: 0,
+      rejected: 0,
       failures: 0,
     });
     await settle(6);
@@ -256,11 +256,11 @@ describe('published keys below a prefix', () => {
     say(prefix, { a: 'x'.repeat(most), b: '1' });
     await settle(6);
     expect(below()['a']).toHaveLength(most);
-    expect(prefix.status()).toMatchObject({ refused: 0 });
+    expect(prefix.status()).toMatchObject({ rejected: 0 });
     say(prefix, { a: 'x'.repeat(most + 1) });
     await settle(6);
     expect(below()).toEqual({ b: '1' });
-    expect(prefix.status()).toMatchObject({ keys: 1, refused: 1 });
+    expect(prefix.status()).toMatchObject({ keys: 1, rejected: 1 });
     expect(rejections.status().recent[0]).toMatchObject({
       reason: 'too-large',
       at: 'p/a',
@@ -291,7 +291,7 @@ describe('published keys below a prefix', () => {
   });
 
   describe('keys with other writers of the same values', () => {
-    const isAsGood = (found: Uint8Array, wanted: Uint8Array): boolean =>
+    const isEquivalent = (found: Uint8Array, wanted: Uint8Array): boolean =>
       textOfBytes(found)?.toLowerCase() === textOfBytes(wanted)?.toLowerCase();
     const revisions = (): Record<string, number> =>
       Object.fromEntries(
@@ -303,7 +303,7 @@ describe('published keys below a prefix', () => {
       await put('b', 'two');
       const before = revisions();
       backend.link.stallWatch('p/');
-      const prefix = publish({ isAsGood, canary: CANARY });
+      const prefix = publish({ isEquivalent, canary: CANARY });
       say(prefix, { a: 'one', b: 'one', c: 'one' });
       await advance(clock, 10_000);
       expect(prefix.status()).toMatchObject({ keys: 3, pending: 3, synced: false });
@@ -319,7 +319,7 @@ describe('published keys below a prefix', () => {
     it('are written when a sufficient one is deleted or becomes insufficient, and kept when another becomes sufficient', async () => {
       await put('a', 'ONE');
       const failed: unknown[] = [];
-      const prefix = publish({ isAsGood, onFailure: (error) => failed.push(error) });
+      const prefix = publish({ isEquivalent, onFailure: (error) => failed.push(error) });
       say(prefix, { a: 'one' });
       await settle(10);
       expect(below()).toEqual({ a: 'ONE' });
@@ -354,8 +354,8 @@ describe('published keys below a prefix', () => {
 it('report the later of two failures, and the first of two at one moment', () => {
   const failureAt = (at: number): Failure => ({ code: 'internal', message: '', at });
   const [early, late, same] = [failureAt(1), failureAt(2), failureAt(1)];
-  expect(latest(undefined, undefined)).toBeUndefined();
-  expect([latest(early, undefined), latest(undefined, early)]).toEqual([early, early]);
-  expect([latest(early, late), latest(late, early)]).toEqual([late, late]);
-  expect(latest(early, same)).toBe(early);
+  expect(laterFailure(undefined, undefined)).toBeUndefined();
+  expect([laterFailure(early, undefined), laterFailure(undefined, early)]).toEqual([early, early]);
+  expect([laterFailure(early, late), laterFailure(late, early)]).toEqual([late, late]);
+  expect(laterFailure(early, same)).toBe(early);
 });

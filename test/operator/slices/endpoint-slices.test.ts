@@ -48,7 +48,7 @@ class World {
   }
 
   #plan(): EndpointSlices {
-    return new EndpointSlices({ mode: this.#mode, most: MOST, random: () => this.#random() });
+    return new EndpointSlices({ mode: this.#mode, maxEndpoints: MOST, random: () => this.#random() });
   }
 
   /** Another life takes over the server's content, and then the wanted endpoints. */
@@ -130,7 +130,7 @@ class World {
     for (const endpoint of stored.endpoints) this.#gone.add(`${stored.namespace}/${endpoint.name}`);
     if (how === 'lose') {
       this.server.delete(name);
-      this.slices.lost(name);
+      this.slices.recordDelete(name);
     } else
       this.show(
         how === 'empty' ? name : `other-${name}`,
@@ -258,7 +258,7 @@ describe('the plan of slices', () => {
   };
 
   it('fills the fullest slice with room, and keeps those of one identity together', () => {
-    const slices = new EndpointSlices({ most: MOST, random: Math.random });
+    const slices = new EndpointSlices({ maxEndpoints: MOST, random: Math.random });
     put(slices, 1001, 'a', 'b', 'c', 'd', 'e', 'f');
     put(slices, 1002, 'x');
     expect(together(slices)).toEqual(['abc', 'def', 'x']);
@@ -278,7 +278,7 @@ describe('the plan of slices', () => {
 
   it('generates names like upstream, and none twice', () => {
     const drawn = [...new Array(14).fill(0), ...new Array(14).fill(0), ...new Array(14).fill(0.999)];
-    const slices = new EndpointSlices({ most: 1, random: () => drawn.shift() ?? 0 });
+    const slices = new EndpointSlices({ maxEndpoints: 1, random: () => drawn.shift() ?? 0 });
     put(slices, 1001, 'a', 'b');
     expect([...slices.dirty]).toEqual(['ces-bbbbbbbbb-bbbbb', 'ces-999999999-99999']);
   });

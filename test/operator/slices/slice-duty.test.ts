@@ -122,7 +122,7 @@ class World {
     const duties = collectors({
       clock: this.clock,
       kubernetes: client,
-      slices: { mode: this.#mode, most: MOST },
+      slices: { mode: this.#mode, maxEndpoints: MOST },
       random: () => this.#random(),
       onAction: (action) => this.actions.push(action),
       intervals: { endpoints: 0, identities: 0, nodes: 0 },
@@ -202,7 +202,7 @@ describe('the slices of endpoints', () => {
     expect(world.duty?.status()).toMatchObject({
       state: 'running',
       failures: 0,
-      published: { synced: true, keys: 3, pending: 0, writes: 3, refused: 1 },
+      published: { synced: true, keys: 3, pending: 0, writes: 3, rejected: 1 },
     });
     await world.drop('shop', 'd');
     await advance(world.clock, 2000);
@@ -311,7 +311,7 @@ describe('the slices of endpoints', () => {
       walks++;
       return values();
     };
-    const kind = { objects, blocked: () => undefined, use: () => {}, listen: () => {} };
+    const kind = { objects, notReadyReason: () => undefined, use: () => {}, listen: () => {} };
     const duty = new SliceDuty({
       clock,
       random: Math.random,
@@ -324,7 +324,7 @@ describe('the slices of endpoints', () => {
     const ended = duty.run(stop.signal);
     await advance(clock, 1000);
     const before = walks;
-    expect(duty.status().published).toMatchObject({ keys: 1, refused: 1 });
+    expect(duty.status().published).toMatchObject({ keys: 1, rejected: 1 });
     expect(walks).toBe(before);
     stop.abort();
     await settle();

@@ -51,7 +51,7 @@ class Shown {
   kind(): Kind {
     return {
       objects: this.#seen,
-      blocked: () => undefined,
+      notReadyReason: () => undefined,
       use: () => {},
       listen: (listener, signal) => {
         this.#listeners.add(listener);
@@ -195,7 +195,7 @@ const ours: Begin = (world, mode) => {
   const ended = new AbortController();
   const duty = new SliceDuty({
     mode,
-    most: MOST,
+    maxEndpoints: MOST,
     clock,
     random: () => world.random(),
     endpoints: world.endpoints.kind(),
@@ -325,7 +325,7 @@ it('the slices of a start are taken over in steps, and concurrent changes count'
   const gate = new TurnGate({ clock, nextTurn: (turn) => turns.push(turn), weightPerTurn: 1 });
   const ended = new AbortController();
   const duty = new SliceDuty({
-    most: 1,
+    maxEndpoints: 1,
     clock,
     random: Math.random,
     gate,

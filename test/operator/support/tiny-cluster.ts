@@ -7,7 +7,7 @@ import type {
   ObjectWriter,
   WriteOutcome,
 } from '../../../src/k8s/rest/object-writer.ts';
-import type { Observed } from '../../../src/operator/collect/observed-kind.ts';
+import type { ObservedObjects } from '../../../src/operator/collect/observed-kind.ts';
 import type { Collector, RoundReport } from '../../../src/operator/collect/rounds.ts';
 import type { Choose } from './explore.ts';
 
@@ -75,10 +75,10 @@ export class TinyCluster implements ObjectReader, ObjectWriter {
   }
 
   /** Returns a collector's view of a kind: its state at the last call of {@link see}. */
-  observed(plural: string): Observed {
+  observed(plural: string): ObservedObjects {
     const objects = this.#seen.get(plural) ?? new Map<string, KubernetesObject>();
     this.#seen.set(plural, objects);
-    return { objects, missing: false, blocked: () => undefined, use: () => {} };
+    return { objects, isMissing: false, notReadyReason: () => undefined, use: () => {} };
   }
 
   see(...plurals: readonly string[]): void {
@@ -172,10 +172,10 @@ const { signal: never } = new AbortController();
 export async function round(collector: Pick<Collector, 'round'>, number = 1): Promise<void> {
   const report: RoundReport = {
     round: number,
-    marked: () => {},
-    deleted: () => {},
-    conflict: () => {},
-    done: () => {},
+    setMarked: () => {},
+    countDelete: () => {},
+    countConflict: () => {},
+    reportAction: () => {},
   };
   await collector.round(report, never);
 }

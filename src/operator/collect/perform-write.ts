@@ -19,29 +19,29 @@ export class CollectError extends Error {
   }
 }
 
-/** Returns the kind, namespace and name of an object, for a write. */
-export function placeOf(
+/** Returns the place of an object, for a request. */
+export function placeOfObject(
   kind: ResourceKind,
   { metadata: { namespace, name } }: KubernetesObject,
 ): ObjectPlace {
   return { kind, namespace, name };
 }
 
-/** The outcome of a write that was not made. */
-export type RefusedWrite = Exclude<WriteOutcome, { readonly outcome: 'done' | 'dry-run' }>;
+/** An outcome in which nothing was written, except for that of a dry run. */
+export type UnsuccessfulWrite = Exclude<WriteOutcome, { readonly outcome: 'done' | 'dry-run' }>;
 
 /** Returns the error of a write that was not made. */
-export function writeError(write: ObjectWrite, answer: RefusedWrite): Error {
+export function writeError(write: ObjectWrite, answer: UnsuccessfulWrite): Error {
   if (answer.outcome === 'failed') return answer.error;
   const reason = 'message' in answer ? answer.message : 'this operator is not the leader';
   return new CollectError(answer.outcome, `cannot ${writeText(write)}: ${reason}`);
 }
 
 /**
- * Makes and reports a write of a collector. After a conflict, the next round checks the object again. A missing object is
- * ignored. If the write is refused or fails, the error ends the round (OPERATOR 22, 23).
+ * Makes, counts and reports a write of a collector. Returns its outcome. After a conflict, the next round checks the object again. A
+ * missing object is ignored. Throws if the write is refused or fails, which ends the round (OPERATOR 22, 23).
  */
-export async function collect(
+export async function performWrite(
   writer: ObjectWriter,
   write: ObjectWrite,
   reason: string,
@@ -51,13 +51,13 @@ export async function collect(
   const answer = await writer.write(write, reason, signal);
   const { outcome } = answer;
   const action = writeText(write);
-  if (!signal.aborted) report.done({ action, reason, outcome });
+  if (!signal.aborted) report.reportAction({ action, reason, outcome });
   switch (outcome) {
     case 'done':
-      if (write.verb === 'delete') report.deleted();
+      if (write.verb === 'delete') report.countDelete();
       break;
     case 'conflict':
-      report.conflict();
+      report.countConflict();
       break;
     case 'failed':
       throw new CollectError(answer.error.code, `cannot ${action}: ${answer.error.message}`, {
