@@ -24,8 +24,8 @@ it('remote exports are counted by cluster, and a cluster or name without exports
   expect(exports.counts()).toEqual([['a', 1]]);
   expect([...exports.keys()]).toEqual(['shop/cart']);
   expect([exports.has('shop/cart'), exports.has('shop/db')]).toEqual([true, false]);
-  expect(exports.of('shop/cart')).toEqual([exported('a', 'cart')]);
-  expect(exports.of('shop/db')).toEqual([]);
+  expect(exports.exportsOf('shop/cart')).toEqual([exported('a', 'cart')]);
+  expect(exports.exportsOf('shop/db')).toEqual([]);
   exports.clear();
   expect([[...exports.keys()], exports.counts()]).toEqual([[], []]);
 });
