@@ -33,7 +33,10 @@ export function countAddresses(list: AddressList): number {
 
 /** Reads an address into `out` as an endpoint. Returns false if it is invalid. */
 export function readAddress(list: AddressList, index: number, out: PrefixRegister): boolean {
-  if (isBytes(list)) return readBytes(list, index, out);
+  if (isBytes(list)) {
+    readBytes(list, index, out);
+    return true;
+  }
   const address = list[index];
   if (typeof address === 'number') return readIPv4Number(address, out);
   return typeof address === 'string' && parseKey(address, out) && out.form === 'endpoint';
@@ -64,17 +67,16 @@ function readBytes(
   { bytes, family, offset = 0, stride = bytesOf(family) }: AddressBytes,
   index: number,
   out: PrefixRegister,
-): boolean {
+): void {
   const at = offset + index * stride;
   setIPv4(out, wordAt(bytes, at));
-  if (family === 4) return true;
+  if (family === 4) return;
   out.family = 6;
   out.w1 = wordAt(bytes, at + 4);
   out.w2 = wordAt(bytes, at + 8);
   out.w3 = wordAt(bytes, at + 12);
   if (isMapped(out)) unmap(out);
   out.length = addressBits(out.family);
-  return true;
 }
 
 function wordAt(bytes: Uint8Array, at: number): number {

@@ -81,7 +81,7 @@ export class CacheReads {
   lookupByPrefix(prefix: string): KeyedEntry | undefined {
     const key = this.#key;
     if (!parseKey(prefix, key)) return undefined;
-    const slot = key.form === 'cidr' ? this.visible(key) : this.table.find(key);
+    const slot = key.form === 'cidr' ? this.visibleSlot(key) : this.table.find(key);
     return slot < 0 ? undefined : this.entryAt(slot);
   }
 
@@ -102,8 +102,8 @@ export class CacheReads {
   /**
    * Returns the visible entries whose prefixes are in `prefix` (a CIDR or an IP), ordered by address. A prefix comes before the
    * prefixes that it contains. Returns an empty list if `prefix` is invalid. Cost: a scan of the result and about a thousand
-   * neighbours (a few µs), and a sort. With `limit`, returns at most that number of them, in no defined selection, and costs no
-   * more than a result of this size.
+   * neighbours (a few µs), and a sort. With `limit`, returns any `limit` of the entries if there are more, and costs no more
+   * than a result of this size.
    */
   within(prefix: string, limit: number = Number.POSITIVE_INFINITY): readonly KeyedEntry[] {
     const around = prefixRegister();
@@ -137,7 +137,7 @@ export class CacheReads {
    * Returns the slot whose entry listeners see at a prefix: the endpoint's, else the CIDR's (I4), else -1. Changes the form of
    * `key`.
    */
-  protected visible(key: PrefixRegister): number {
+  protected visibleSlot(key: PrefixRegister): number {
     if (key.length === addressBits(key.family)) {
       key.form = 'endpoint';
       const endpoint = this.table.find(key);

@@ -8,7 +8,7 @@ import { RecentChanges } from './recent-changes.ts';
 import type { IPCacheSnapshot } from './snapshot.ts';
 import type { IPCacheChange, IPCacheListener, OwnerChange, OwnerListener } from './types.ts';
 
-/** Changes kept for readers that resume by revision: a few seconds of a busy mesh, at most about 3 MB. */
+/** Number of changes kept for readers that resume by revision: a few seconds of a busy mesh, at most about 3 MB. */
 const RECENT_CHANGES = 16_384;
 
 /** Maximum number of pending prefixes of a slow reader before it has to resync: about 10 MB. */
@@ -66,7 +66,7 @@ export class ChangeHub {
     this.#listeners.beforeChange();
   }
 
-  /** Delivers the changes of one write or batch. `changes` receive the next revision. */
+  /** Delivers the changes of one write or batch. If `changes` is not empty, it receives the next revision. */
   publish(
     changes: readonly IPCacheChange[],
     ownerChanges: readonly OwnerChange[],
@@ -108,7 +108,7 @@ export class ChangeHub {
     return this.#namedPortsListeners.subscribe(listener);
   }
 
-  /** Returns a reader that resumes after `from` if the changes since then are still held. */
+  /** Returns a reader that resumes after `from` if the changes since then are still kept, and otherwise begins with a resync. */
   read({ from, signal }: ReadOptions, snapshot: () => IPCacheSnapshot): AsyncIterableIterator<ChangeBatch> {
     this.#recent ??= new RecentChanges(RECENT_CHANGES, this.#revision);
     const missed = from !== undefined && from <= this.#revision ? this.#recent.since(from) : undefined;

@@ -14,16 +14,17 @@ interface PreviousImage {
 }
 
 /** A change of a claim in a batch that is not complete. */
-interface HeldBackClaim {
+interface HeldBackChange {
   readonly key: PrefixRegister;
   readonly writer: ClaimWriter;
   readonly before: HeldClaim | undefined;
   readonly after: HeldClaim | undefined;
+  /** Sum of `EFFECT`. */
   readonly effect: number;
 }
 
 /**
- * Copies the visible entries of a cache. Each change is passed on immediately, without the text and the objects of an {@link
+ * A copy of the visible entries of a cache. It receives each change immediately, without the text and the objects of an {@link
  * IPCacheChange}. If a batch throws, the mirror receives the changes that undo it. A mirror must not throw and must not write
  * to the cache.
  */
@@ -55,7 +56,7 @@ export class ChangeJournal implements ClaimSink {
   /** Images of keys before each step of a batch, oldest first; undefined outside batches. */
   #previousImages: PreviousImage[] | undefined;
   /** Observed changes of claims in the current batch, oldest first. */
-  #heldBack: HeldBackClaim[] = [];
+  #heldBack: HeldBackChange[] = [];
   #observers: readonly ClaimObserver[] = [];
   #mirrors: readonly EntryMirror[] = [];
 
@@ -98,17 +99,24 @@ export class ChangeJournal implements ClaimSink {
     });
   }
 
-  /** Adds or removes an observer of claims. Returns the function that receives all changes; undefined if there is no observer. */
-  observe(observer: ClaimObserver, on: boolean): ClaimObserver | undefined {
-    const others = this.#observers.filter((other) => other !== observer);
-    this.#observers = on ? [...others, observer] : others;
+  /** Adds an observer of claims. Returns the function that must receive all changes. */
+  addObserver(observer: ClaimObserver): ClaimObserver {
+    this.#observers = [...this.#observers.filter((other) => other !== observer), observer];
+    return this.#claimChanged;
+  }
+
+  /** Removes an observer of claims. Returns the function that must receive all changes; undefined if no observer is left. */
+  removeObserver(observer: ClaimObserver): ClaimObserver | undefined {
+    this.#observers = this.#observers.filter((other) => other !== observer);
     return this.#observers.length === 0 ? undefined : this.#claimChanged;
   }
 
-  /** Adds or removes a mirror of visible entries. */
-  mirror(mirror: EntryMirror, on: boolean): void {
-    const others = this.#mirrors.filter((other) => other !== mirror);
-    this.#mirrors = on ? [...others, mirror] : others;
+  addMirror(mirror: EntryMirror): void {
+    this.#mirrors = [...this.#mirrors.filter((other) => other !== mirror), mirror];
+  }
+
+  removeMirror(mirror: EntryMirror): void {
+    this.#mirrors = this.#mirrors.filter((other) => other !== mirror);
   }
 
   /** Ends a write or batch for the mirrors. */
@@ -136,8 +144,8 @@ export class ChangeJournal implements ClaimSink {
     const outermost = this.#previousImages === undefined;
     if (outermost) this.#begin();
     this.#previousImages ??= [];
-    const mark = this.#previousImages.length;
-    const marks = {
+    const lengths = {
+      images: this.#previousImages.length,
       changes: this.#changes.length,
       owners: this.#ownerChanges.length,
       heldBack: this.#heldBack.length,
@@ -147,10 +155,10 @@ export class ChangeJournal implements ClaimSink {
       assert(!(result instanceof Promise), 'batch: the function must be synchronous');
       return result;
     } catch (error) {
-      for (const { key, image } of this.#previousImages.splice(mark).reverse()) restore(key, image);
-      this.#changes = this.#changes.slice(0, marks.changes);
-      this.#ownerChanges = this.#ownerChanges.slice(0, marks.owners);
-      this.#heldBack.length = marks.heldBack;
+      for (const { key, image } of this.#previousImages.splice(lengths.images).reverse()) restore(key, image);
+      this.#changes = this.#changes.slice(0, lengths.changes);
+      this.#ownerChanges = this.#ownerChanges.slice(0, lengths.owners);
+      this.#heldBack.length = lengths.heldBack;
       throw error;
     } finally {
       if (outermost) {
@@ -161,8 +169,8 @@ export class ChangeJournal implements ClaimSink {
   }
 
   /**
-   * Sets if changes outside a batch are recorded. If false, the next write must make at most one change, because a second one
-   * could undo the first.
+   * Sets whether changes outside a batch are recorded. If they are not, the next write must make at most one change, because a
+   * second one could undo the first.
    */
   setAudience(hasAudience: boolean): void {
     this.#hasAudience = hasAudience;
@@ -207,7 +215,7 @@ export class ChangeJournal implements ClaimSink {
   }
 }
 
-/** Returns the first and last holder of each key if they differ. */
+/** Returns the first and last owner of each key if they differ. */
 function netOwnerChanges(changes: readonly OwnerChange[]): readonly OwnerChange[] {
   const byKey = new Map<string, OwnerChange>();
   for (const change of changes) {

@@ -14,8 +14,8 @@ export function sameEntry(a: IPCacheEntry | undefined, b: IPCacheEntry | undefin
 }
 
 /**
- * Returns the change of one prefix as plain data. At least one of `old` and `next` is defined. If `text`, from which the key
- * was parsed, is canonical, it is not formatted again.
+ * Returns the change of one prefix as plain data. At least one of `old` and `next` is defined. `text` is the text from which
+ * the key was parsed, or empty. A canonical text saves formatting the key.
  */
 export function prefixChange(
   key: Readonly<PrefixRegister>,
@@ -36,7 +36,7 @@ export function prefixHash({ w0, w1, w2, w3, length, clusterID }: Readonly<Prefi
   return w0 ^ Math.imul(w1 ^ Math.imul(w2 ^ w3, 31), 31) ^ (length << 24) ^ (clusterID << 12);
 }
 
-/** Merges a change and a later one of the same prefix. */
+/** Returns the net effect of a change and a later one of the same prefix. */
 export function mergeChanges(earlier: IPCacheChange, later: IPCacheChange): IPCacheChange {
   return { kind: later.kind, prefix: later.prefix, old: earlier.old, new: later.new };
 }

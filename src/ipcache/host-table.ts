@@ -19,10 +19,10 @@ export class HostTable {
   readonly texts: ObjectColumn<string> = new ObjectColumn();
   readonly #references = new Int32Rows(1);
   /** The host that the last `resolve` added and that nothing has retained yet. The next `resolve` removes it. */
-  #unclaimed: HostID = NO_HOST;
+  #unretained: HostID = NO_HOST;
   /** The last resolved text and its host, if still in use. Claims often arrive in runs of one host. */
   #lastText = '';
-  #last: HostID = NO_HOST;
+  #lastHost: HostID = NO_HOST;
 
   /** `table` must be empty and is owned by this host table. */
   constructor(table: PrefixTable) {
@@ -32,14 +32,14 @@ export class HostTable {
   /** Returns the number of a host; -1 if `text` is not an address. A new host is removed unless it is retained before the next call. */
   resolve(text: string | undefined): HostID {
     if (text === undefined) return NO_HOST;
-    if (this.#last !== NO_HOST && text === this.#lastText) return this.#last;
+    if (this.#lastHost !== NO_HOST && text === this.#lastText) return this.#lastHost;
     const register = this.#register;
-    if (this.#unclaimed !== NO_HOST) this.#forgetUnclaimed();
+    if (this.#unretained !== NO_HOST) this.#forgetUnretained();
     if (typeof text !== 'string' || !parsePrefix(text, register) || register.form !== 'endpoint') return -1;
     const found = this.#table.find(register);
     this.#lastText = text;
-    this.#last = (found >= 0 ? found : this.#add(register)) + 1;
-    return this.#last;
+    this.#lastHost = (found >= 0 ? found : this.#add(register)) + 1;
+    return this.#lastHost;
   }
 
   /** Adds a reference to a host. */
@@ -60,22 +60,23 @@ export class HostTable {
     return host === NO_HOST ? undefined : this.texts.get(host - 1);
   }
 
+  /** Adds a host and returns its slot, which is its number − 1. */
   #add(register: PrefixRegister): number {
     const slot = this.#table.insert(register);
     this.texts.set(slot, formatAddress(register));
     this.#references.reserve(slot);
-    this.#unclaimed = slot + 1;
+    this.#unretained = slot + 1;
     return slot;
   }
 
-  #forgetUnclaimed(): void {
-    if (this.#references.get(this.#unclaimed - 1, 0) === 0) this.#remove(this.#unclaimed);
-    this.#unclaimed = NO_HOST;
+  #forgetUnretained(): void {
+    if (this.#references.get(this.#unretained - 1, 0) === 0) this.#remove(this.#unretained);
+    this.#unretained = NO_HOST;
   }
 
   #remove(host: HostID): void {
-    if (host === this.#unclaimed) this.#unclaimed = NO_HOST;
-    if (host === this.#last) this.#last = NO_HOST;
+    if (host === this.#unretained) this.#unretained = NO_HOST;
+    if (host === this.#lastHost) this.#lastHost = NO_HOST;
     this.#table.keyOf(host - 1, this.#register);
     this.#table.remove(host - 1, this.#register);
   }

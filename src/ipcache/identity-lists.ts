@@ -1,7 +1,7 @@
 import { Int32Map } from '../columns/int32-map.ts';
 import { Int32Rows } from '../columns/int32-rows.ts';
 
-// Columns of a link. Slots are stored plus one; zero is none.
+// Columns of a link. A column contains a slot + 1; 0 means none.
 const NEXT = 0;
 const PREVIOUS = 1;
 

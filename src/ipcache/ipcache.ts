@@ -13,7 +13,7 @@ import { ChangeHub, type ReadOptions } from './change-hub.ts';
 import { ChangeJournal, type EntryMirror } from './change-journal.ts';
 import type { ChangeBatch } from './change-reader.ts';
 import { ChangedRows, type ClaimTracker } from './claims/changed-rows.ts';
-import { claimFault, hostFault, keyFault, writerFault } from './claims/claim-intake.ts';
+import { claimRejection, hostRejection, keyRejection, writerRejection } from './claims/claim-intake.ts';
 import { type ClaimObserver, ClaimState } from './claims/claim-state.ts';
 import { type WaitingClaim, WaitingClaims } from './claims/waiting-claims.ts';
 import { decidingRule } from './deciding-rule.ts';
@@ -44,14 +44,14 @@ const REPLAY_CHUNK = 1024;
 /** Number of claims that one step of a withdrawal deletes. A step takes about 1 ms. */
 const CLAIMS_PER_STEP = 512;
 
-/**
- * Number of rows that one step of {@link IPCache.keysOfWriters} scans (about 0.5 ms), and the maximum number of keys in a step.
- */
+/** Maximum number of rows that one step of {@link IPCache.keysOfWriters} scans. A step takes about 0.5 ms. */
 const ROWS_PER_STEP = 16_384;
+
+/** Maximum number of keys in one step of {@link IPCache.keysOfWriters}. */
 const KEYS_PER_STEP = 256;
 
-/** Default of `maxWaiting` for a small cache. A larger cache uses `maxEntries`. */
-const MANY_WAITING = 65_536;
+/** Minimum of the default of `maxWaiting`, which is otherwise `maxEntries`. */
+const MIN_WAITING_LIMIT = 65_536;
 
 const NO_CLAIMS: readonly HeldClaim[] = [];
 
@@ -104,7 +104,7 @@ export class IPCache extends CacheReads {
     this.#state = state;
     this.#maxEntries = maxEntries;
     this.#replayChunk = options.replayChunk ?? REPLAY_CHUNK;
-    this.#waiting = new WaitingClaims(options.maxWaiting ?? Math.max(maxEntries, MANY_WAITING));
+    this.#waiting = new WaitingClaims(options.maxWaiting ?? Math.max(maxEntries, MIN_WAITING_LIMIT));
     this.#guard = new CallbackGuard(options.onListenerFault);
     this.#rejections = new RejectionLog(options.onReject, this.#guard);
     this.#hub = new ChangeHub(this.#guard);
@@ -127,8 +127,8 @@ export class IPCache extends CacheReads {
 
   /**
    * Deletes every claim of a writer as one batch (I10) and returns their number. Cost: about 2 µs a claim (half a second for
-   * 300,000) and a scan of the pages of 1,024 entries that may contain some. {@link IPCache.withdrawSteps} does not block the
-   * event loop.
+   * 300,000) and a scan of the pages of 1,024 entries in which the writer may have claims. {@link IPCache.withdrawSteps} does
+   * not block the event loop.
    */
   withdraw(by: Writer): number {
     return this.batch(() => {
@@ -140,14 +140,14 @@ export class IPCache extends CacheReads {
 
   /**
    * Does the work of {@link IPCache.withdraw} in steps. Each step is a batch that deletes at most `limit` claims and yields
-   * their number. A step that scans 128 × `limit` entries without a match yields 0. `TurnGate.runSteps` spreads the steps over
-   * turns of the event loop; its `slice` is a suitable limit.
+   * their number. A step scans at most about 128 × `limit` entries, so it may yield 0. `TurnGate.runSteps` spreads the steps
+   * over turns of the event loop; its `slice` is a suitable limit.
    *
    * The cache is consistent after each step, and may be read and written between steps. The generator ends when the writer has
    * no claims, so claims that it adds between steps are deleted, too. If the caller stops early, the remaining claims stay.
    */
   *withdrawSteps(by: Writer, limit: number = CLAIMS_PER_STEP): Generator<number, void, void> {
-    const fault = writerFault(by, 'withdraw');
+    const fault = writerRejection(by, 'withdraw');
     if (fault !== undefined) {
       this.#outcomes.count(this.#reject(fault));
       return;
@@ -167,10 +167,10 @@ export class IPCache extends CacheReads {
   }
 
   /**
-   * Runs `write`. Listeners receive the net effect of all its writes, each prefix once, when it returns (I8). If `write` throws,
-   * all its writes are rolled back, nothing is delivered, and the error is rethrown. Batches may be nested: listeners are
-   * called after the outermost one, and an inner batch that throws rolls back its own writes only. Reads inside see the
-   * writes so far. `write` must be synchronous.
+   * Runs `write` and returns its result. When `write` returns, listeners receive the net effect of all its writes, each prefix
+   * once (I8). If `write` throws, all its writes are rolled back, nothing is delivered, and the error is rethrown. Batches may
+   * be nested: listeners are called after the outermost one, and an inner batch that throws rolls back its own writes only.
+   * Reads inside a batch see its writes so far. `write` must be synchronous.
    */
   batch<T>(write: () => T): T {
     this.#hub.beforeChange();
@@ -180,7 +180,7 @@ export class IPCache extends CacheReads {
       this.#journal.batch(
         () => {
           const written = write();
-          if (!nested) this.#admit(true);
+          if (!nested) this.#admit();
           return written;
         },
         (key, image) => this.#state.restore(key, image),
@@ -289,7 +289,7 @@ export class IPCache extends CacheReads {
       keys = [];
     }
     // Writers that appear during the iteration are omitted: their claims did not exist at its start.
-    const wanted = rows.writers.ids(isWanted);
+    const wanted = rows.writers.wantedByID(isWanted);
     for (let from = 0; from < table.slotLimit; ) {
       const end = Math.min(table.slotLimit, from + ROWS_PER_STEP);
       for (; from < end && keys.length < KEYS_PER_STEP; from++)
@@ -301,20 +301,20 @@ export class IPCache extends CacheReads {
   }
 
   /**
-   * Calls `observer` for every later change of a claim, effective or not, synchronously and before the listeners of the write.
-   * Changes of a batch follow when it is complete, and are omitted if it throws (I8). Writes that change no claim are omitted.
-   * Without observers, writes cost one comparison more. See {@link ClaimObserver}.
+   * Calls `observer` for every later change of a claim, effective or not, synchronously and before the listeners are called.
+   * Changes of a batch are reported when it is complete, and not at all if it throws (I8). Without observers, writes cost one
+   * comparison more. See {@link ClaimObserver}.
    */
   observeClaims(observer: ClaimObserver): Unsubscribe {
-    this.#state.observer = this.#journal.observe(observer, true);
+    this.#state.observer = this.#journal.addObserver(observer);
     return unsubscribeOnce(() => {
-      this.#state.observer = this.#journal.observe(observer, false);
+      this.#state.observer = this.#journal.removeObserver(observer);
     });
   }
 
   /**
-   * Returns a reader of the keys whose claims change from now on, effective or not; all current keys count as changed. A change costs
-   * a few ns, whatever it contains, and the reader one bit a key.
+   * Returns a reader of the keys whose claims change from now on, effective or not. All current keys count as changed. Each
+   * change of a claim costs a few ns, and the reader has one bit for each key.
    */
   trackClaims(): ClaimTracker {
     const { table, rows, overruled } = this.#state;
@@ -381,8 +381,8 @@ export class IPCache extends CacheReads {
       mirror.set(key, undefined, rows.entry(slot));
     }
     mirror.publish(this.#hub.revision);
-    this.#journal.mirror(mirror, true);
-    return unsubscribeOnce(() => this.#journal.mirror(mirror, false));
+    this.#journal.addMirror(mirror);
+    return unsubscribeOnce(() => this.#journal.removeMirror(mirror));
   }
 
   /** Notifies the listener of future owner changes of contested keys. See {@link OwnerListener}. */
@@ -441,13 +441,14 @@ export class IPCache extends CacheReads {
   #beginWrite(key: string): void {
     this.#hub.beforeChange();
     this.#journal.setText(key);
-    this.#journal.setAudience(this.#hub.hasAudience || this.#waiting.size > 0); // a waiting claim may change the same key again
+    // Admitting a waiting claim may change the same key a second time.
+    this.#journal.setAudience(this.#hub.hasAudience || this.#waiting.size > 0);
   }
 
   /** Sets the claim on the key in the register. `isKey` is false if `key` is invalid. */
   #claim(key: string, isKey: boolean, claim: Claim): UpsertOutcome {
     this.#beginWrite(key);
-    const outcome = isKey ? this.#upsert(key, claim) : this.#reject(keyFault(key));
+    const outcome = isKey ? this.#upsert(key, claim) : this.#reject(keyRejection(key));
     this.#outcomes.count(outcome);
     this.#publish();
     return outcome;
@@ -456,39 +457,34 @@ export class IPCache extends CacheReads {
   /** Deletes the claim on the key in the register. `isKey` is false if `key` is invalid. */
   #unclaim(key: string, isKey: boolean, by: PrefixDeleteOptions): DeleteOutcome {
     this.#beginWrite(key);
-    const outcome = isKey ? this.#delete(key, by) : this.#reject(keyFault(key));
-    this.#admit();
+    const outcome = isKey ? this.#delete(key, by) : this.#reject(keyRejection(key));
+    if (!this.#journal.inBatch) this.#admit();
     this.#outcomes.count(outcome === 'applied' ? 'deleted' : outcome);
     this.#publish();
     return outcome;
   }
 
   #upsert(key: string, claim: Claim): UpsertOutcome {
-    const fault = claimFault(claim, key) ?? this.#writerFault(claim, key);
+    const fault = claimRejection(claim, key) ?? this.#checkWriter(claim, key);
     if (fault !== undefined) return this.#reject(fault);
     const host = this.#state.rows.hosts.resolve(claim.hostIP);
-    if (host < 0) return this.#reject(hostFault(claim.hostIP, key));
+    if (host < 0) return this.#reject(hostRejection(claim.hostIP, key));
     const outcome = this.#state.put(this.#key, claim, host);
-    if (this.#waiting.size > 0 || outcome === 'capacity')
-      this.#enqueueWaiting(claim, host, outcome === 'capacity');
+    if (outcome === 'capacity')
+      this.#waiting.put(formatKey(this.#key), this.#state.rows.toHeldClaim(claim, host));
+    else if (this.#waiting.size > 0) this.#admitOthers(formatKey(this.#key), claim);
     return outcome;
   }
 
-  /** If the cache is full, queues the claim. Otherwise admits the waiting claims on the same key. */
-  #enqueueWaiting(claim: Claim, host: number, full: boolean): void {
-    const key = formatKey(this.#key);
-    if (full) {
-      this.#waiting.put(key, this.#state.rows.stored(claim, host));
-      return;
-    }
+  /** Admits the claims of other writers that wait for a key that `claim` obtained. */
+  #admitOthers(key: string, claim: Claim): void {
     this.#waiting.remove(key, claim);
     this.#admitKey(key);
   }
 
-  /** Admits waiting claims while there is room, at the end of a batch or of a write outside a batch. */
-  #admit(endOfBatch = false): void {
-    if (this.#waiting.size === 0 || (this.#journal.inBatch && !endOfBatch)) return;
-    while (this.#state.table.size < this.#maxEntries) {
+  /** Admits waiting claims while there is room. Called after a whole batch, because its next write may need the room. */
+  #admit(): void {
+    while (this.#waiting.size > 0 && this.#state.table.size < this.#maxEntries) {
       const key = this.#waiting.next();
       if (key === undefined) return;
       this.#admitKey(key);
@@ -506,17 +502,17 @@ export class IPCache extends CacheReads {
   }
 
   #delete(key: string, by: PrefixDeleteOptions): DeleteOutcome {
-    const fault = this.#writerFault(by, key);
+    const fault = this.#checkWriter(by, key);
     if (fault !== undefined) return this.#reject(fault);
     const outcome = this.#state.remove(this.#key, by);
     if (outcome !== 'not-found' || this.#waiting.size === 0) return outcome;
     return this.#waiting.remove(formatKey(this.#key), by) ? 'applied' : outcome;
   }
 
-  /** Returns the fault of a writer; undefined if it is valid. A writer with effective claims was checked at its first write. */
-  #writerFault(writer: Writer, key: string): Rejection | undefined {
+  /** Returns the rejection of a writer; undefined if it is valid. A writer with effective claims was checked at its first write. */
+  #checkWriter(writer: Writer, key: string): Rejection | undefined {
     const known = typeof writer === 'object' && writer !== null && this.#state.rows.writers.find(writer) >= 0;
-    return known ? undefined : writerFault(writer, key);
+    return known ? undefined : writerRejection(writer, key);
   }
 
   #reject(rejection: Rejection): 'invalid' {

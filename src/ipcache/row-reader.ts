@@ -178,7 +178,7 @@ export class RowReader {
 }
 
 function identityOf(word: number | undefined): NumericIdentity {
-  // All stored identities were checked by claimFault.
+  // All stored identities were checked by claimRejection.
   return ((word ?? 0) >>> 0) as NumericIdentity;
 }
 

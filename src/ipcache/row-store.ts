@@ -20,7 +20,7 @@ import type { Claim } from './types.ts';
 
 const FLAG_MASK: number = (1 << FLAG_BITS) - 1;
 
-/** Returns the mark of a writer: one of 32 bits, shared with other writers. */
+/** Returns the mark of a writer: one of 32 bits. Writers whose numbers are equal modulo 32 share a mark. */
 function markOf(writer: number): number {
   return 1 << (writer & 31);
 }
@@ -87,7 +87,7 @@ export class RowStore extends RowReader {
       this.hosts.release(previous);
     }
     page[at + HOST_AND_KEY] = (host << KEY_BITS) | (claim.encryptKey ?? 0);
-    // Equal metadata keeps the old object, because promoting a new one costs the collector more than the comparison.
+    // Equal metadata keeps the old object, because a new long-lived object costs the garbage collector more than the comparison.
     const metadata = metadataOrNone(claim.k8s);
     if (!sameMetadata(k8s.get(slot), metadata)) k8s.set(slot, metadata);
   }
@@ -115,7 +115,7 @@ export class RowStore extends RowReader {
     k8s.set(slot, undefined);
   }
 
-  mark(slot: number, flag: Flag, on: boolean): void {
+  setFlag(slot: number, flag: Flag, on: boolean): void {
     const { rows } = this.columns;
     const word = rows.get(slot, WRITER_AND_FLAGS);
     rows.set(slot, WRITER_AND_FLAGS, on ? word | flag : word & ~flag);
@@ -144,7 +144,7 @@ export class RowStore extends RowReader {
       if (other === writer) return slot;
       seen |= markOf(other);
     }
-    if (end - from === PAGE_ROWS) this.#writerMarks[from >>> PAGE_BITS] = seen;
+    if (end - from === PAGE_ROWS) this.#writerMarks[from >>> PAGE_BITS] = seen; // the whole page was scanned
     return end;
   }
 
@@ -161,9 +161,9 @@ export class RowStore extends RowReader {
   }
 
   /** Returns a claim as an object to store outside the rows. `host` is the number of its host IP. */
-  stored(claim: Claim, host: number): HeldClaim {
+  toHeldClaim(claim: Claim, host: number): HeldClaim {
     return {
-      identity: claim.identity as NumericIdentity, // checked by claimFault
+      identity: claim.identity as NumericIdentity, // checked by claimRejection
       hostIP: this.hosts.text(host),
       encryptKey: claim.encryptKey ?? 0,
       k8s: metadataOrNone(claim.k8s),

@@ -9,7 +9,7 @@ import type { IPCacheChange, KeyedEntry } from './types.ts';
 
 /**
  * The immutable entries of an `IPCache` at one revision, returned by `IPCache.snapshot`. Its reads are those of the cache and
- * cost the same. Nothing is built for them, except the lists by identity if the cache has none.
+ * cost the same. Only the first lookup by identity builds something: the lists, if the cache has none.
  *
  * A snapshot shares with the cache all pages (1,024 entries each) that were not written since. The cache copies a page before
  * the first write to it; a snapshot has no other cost. The cache does not reference its snapshots. A snapshot retains the old
@@ -41,12 +41,12 @@ export class IPCacheSnapshot extends CacheReads {
     const key = prefixRegister();
     for (const slot of a.#slotsUnlike(b, key)) {
       const old = a.rows.entry(slot);
-      const other = b.visible(key);
+      const other = b.visibleSlot(key);
       const next = other < 0 ? undefined : b.rows.entry(other);
       if (!sameEntry(old, next)) changes.push(prefixChange(key, old, next));
     }
     for (const slot of b.#slotsUnlike(a, key)) {
-      if (a.visible(key) < 0) changes.push(prefixChange(key, undefined, b.rows.entry(slot)));
+      if (a.visibleSlot(key) < 0) changes.push(prefixChange(key, undefined, b.rows.entry(slot)));
     }
     return changes;
   }

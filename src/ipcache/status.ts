@@ -45,7 +45,7 @@ export interface FamilyCounts {
 export interface IPCacheStatus {
   /** Keys, shadowed ones included. */
   readonly entries: number;
-  /** Full-length CIDRs that an endpoint IP hides. */
+  /** Full-length CIDRs that an endpoint IP shadows. */
   readonly shadowed: number;
   /** Claims that are kept but not effective. */
   readonly overruledClaims: number;

@@ -61,8 +61,8 @@ export interface KeyedEntry extends IPCacheEntry {
 }
 
 /**
- * The change of the visible entry of one prefix (SEMANTICS 2.2, 4). `old` is the entry that this listener received last. It is
- * complete, immutable and safe to keep. The writer is not part of it: if only the owner changes, there is no change (I3). See
+ * The change of the visible entry of one prefix (SEMANTICS 2.2, 4), immutable and safe to keep. `old` is the entry that the
+ * receiver already has. Entries do not name their writer: if only the owner of a key changes, there is no change (I3). See
  * {@link OwnerListener}.
  */
 export interface IPCacheChange {
@@ -92,28 +92,29 @@ export interface IPCacheListener {
   onEnded?(): ListenerResult;
 }
 
-/** The change of a key's owner. */
+/** The change of a key's owner: the writer of its effective claim. */
 export interface OwnerChange {
   /** Canonical key text, as in {@link KeyedEntry}. */
   readonly key: string;
-  /** Undefined if the key was free. */
+  /** Undefined if the key had no claim. */
   readonly previous: ClaimWriter | undefined;
-  /** Undefined if the key is free now. */
+  /** Undefined if the key has no claim any more. */
   readonly current: ClaimWriter | undefined;
 }
 
 /**
- * Receives the owner changes of **contested** keys (keys on which a claim was overruled, or replaced by another writer's, since
- * they were last free), and of keys that a waiting claim obtains. Uncontested keys are not reported, so a listener costs
- * nothing in the common case. The owner may change without a change of attributes.
+ * Receives the owner changes of **contested** keys (keys that have had claims of several writers since they last had none), and
+ * of keys that a waiting claim obtains. Other keys are not reported, so a listener costs nothing in the common case. The owner
+ * may change although the attributes do not.
  */
 export interface OwnerListener {
   onOwnerChanges(changes: readonly OwnerChange[]): ListenerResult;
 }
 
 /**
- * The outcome of a write. `applied`, `unchanged`: the writer's claim is effective. `overruled`: a stronger claim is effective.
- * `invalid`: the claim was rejected and counted; `status()` describes it. `capacity`: the cache is full and the claim waits.
+ * The outcome of a write. `applied`: the writer's claim is now effective. `unchanged`: it already was, with the same attributes.
+ * `overruled`: a stronger claim is effective. `invalid`: the claim was rejected and counted; `status()` describes it.
+ * `capacity`: the cache is full; the claim waits, or is dropped if `maxWaiting` keys wait already.
  */
 export type UpsertOutcome = 'applied' | 'unchanged' | 'overruled' | 'invalid' | 'capacity';
 

@@ -1,5 +1,5 @@
 import type { Rejection } from '../base/rejection.ts';
-import { claimFault, hostFault, writerFault } from '../ipcache/claims/claim-intake.ts';
+import { claimRejection, hostRejection, writerRejection } from '../ipcache/claims/claim-intake.ts';
 import type { PrefixClaims } from '../ipcache/ipcache.ts';
 import { metadataOrNone } from '../ipcache/k8s-metadata.ts';
 import type { HeldClaim } from '../ipcache/row-reader.ts';
@@ -169,16 +169,16 @@ function edited(
 
 function keyEdit(edit: Extract<Edit, { edit: 'upsert' | 'delete' }>, form: KeyForm, index: number): KeyEdit {
   if (edit.edit === 'delete') {
-    refuse(index, writerFault(edit.by, edit.key));
+    refuse(index, writerRejection(edit.by, edit.key));
     const { source, owner = '', ifPod } = edit.by;
     return { form, writer: { source, owner }, claim: undefined, ifPod };
   }
   const { claim, key } = edit;
-  refuse(index, claimFault(claim, key) ?? writerFault(claim, key));
+  refuse(index, claimRejection(claim, key) ?? writerRejection(claim, key));
   const { source, owner = '', identity, encryptKey = 0, k8s } = claim;
   const hostIP = claim.hostIP === undefined ? undefined : canonicalAddress(claim.hostIP);
-  if (claim.hostIP !== undefined && hostIP === undefined) refuse(index, hostFault(claim.hostIP, key));
-  const held = { source, owner, hostIP, encryptKey, identity: identity as NumericIdentity }; // checked by claimFault
+  if (claim.hostIP !== undefined && hostIP === undefined) refuse(index, hostRejection(claim.hostIP, key));
+  const held = { source, owner, hostIP, encryptKey, identity: identity as NumericIdentity }; // checked by claimRejection
   return { form, writer: { source, owner }, claim: { ...held, k8s: metadataOrNone(k8s) } };
 }
 

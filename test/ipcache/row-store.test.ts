@@ -50,7 +50,7 @@ describe('rows of entries', () => {
   it('are not equal if one is shadowed', () => {
     const rows = threeRows();
     const before = rows.fork();
-    rows.mark(1, FLAG.shadowed, true);
+    rows.setFlag(1, FLAG.shadowed, true);
     expect([before.holdsSame(1, rows), rows.holdsSame(1, before), before.has(1, FLAG.shadowed)]).toEqual([
       false,
       false,

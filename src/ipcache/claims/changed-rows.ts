@@ -27,17 +27,17 @@ export interface ClaimTracker {
   stop(): void;
 }
 
-/** Set of rows: a bit for each, and a byte for each page of them. Adding a row costs a few ns. */
+/** A set of rows: one bit for each row, and one byte for each page of rows. Adding a row costs a few ns. */
 export class ChangedRows {
   #bits: Int32Array;
-  /** 1 for each page that may have a bit. */
+  /** 1 for each page that may contain a row of the set. */
   #pages: Uint8Array;
-  /** Number of these pages. */
+  /** Number of ones in `#pages`. */
   #pageCount: number;
   /** The page that is read next. */
   #page = 0;
 
-  /** @param limit all rows below this number are in the set at first, and perhaps others of their pages */
+  /** @param limit all rows below this number, and all others of their pages, are in the set at first */
   constructor(limit: number) {
     this.#pageCount = Math.ceil(limit / PAGE_ROWS);
     this.#pages = new Uint8Array(this.#pageCount).fill(1);
@@ -67,7 +67,7 @@ export class ChangedRows {
       for (let word = page * WORDS_PER_PAGE; word < (page + 1) * WORDS_PER_PAGE; word++) {
         for (let bits = this.#bits[word] ?? 0; bits !== 0; bits = this.#bits[word] ?? 0) {
           if (taken === limit) return taken;
-          this.#bits[word] = bits & (bits - 1);
+          this.#bits[word] = bits & (bits - 1); // clears the lowest bit
           taken++;
           onRow((word << 5) | (31 - Math.clz32(bits & -bits)));
         }

@@ -8,10 +8,10 @@ function isOctet(value: unknown): boolean {
   return typeof value === 'number' && Number.isInteger(value) && value >= 0 && value <= 255;
 }
 
-/** The last valid ports. Most claims share theirs with others, and must not change them. */
+/** The last ports that were valid. Many claims share one map of ports, which callers must not change, so it is checked once. */
 let lastPorts: unknown;
 
-function namedPortsFault(ports: unknown, key: string): Rejection | undefined {
+function namedPortsRejection(ports: unknown, key: string): Rejection | undefined {
   if (ports === lastPorts) return undefined;
   if (!(ports instanceof Map))
     return rejection('invalid-metadata', 'k8s.namedPorts', ports, 'must be a Map', key);
@@ -27,7 +27,7 @@ function namedPortsFault(ports: unknown, key: string): Rejection | undefined {
   return undefined;
 }
 
-function metadataFault(k8s: K8sMetadata, key: string): Rejection | undefined {
+function metadataRejection(k8s: K8sMetadata, key: string): Rejection | undefined {
   if (typeof k8s !== 'object' || k8s === null)
     return rejection('invalid-metadata', 'k8s', k8s, 'must be an object', key);
   if (typeof k8s.namespace !== 'string') {
@@ -39,11 +39,11 @@ function metadataFault(k8s: K8sMetadata, key: string): Rejection | undefined {
   if (k8s.serviceAccount !== undefined && typeof k8s.serviceAccount !== 'string') {
     return rejection('invalid-metadata', 'k8s.serviceAccount', k8s.serviceAccount, 'must be a string', key);
   }
-  return k8s.namedPorts === undefined ? undefined : namedPortsFault(k8s.namedPorts, key);
+  return k8s.namedPorts === undefined ? undefined : namedPortsRejection(k8s.namedPorts, key);
 }
 
-/** Returns the fault of a writer, or undefined. `key` is the location in the rejection. */
-export function writerFault(writer: Writer, key: string): Rejection | undefined {
+/** Returns the rejection of a writer; undefined if it is valid. `key` is the location in the rejection. */
+export function writerRejection(writer: Writer, key: string): Rejection | undefined {
   if (typeof writer !== 'object' || writer === null)
     return rejection('invalid-writer', 'writer', writer, 'must be an object', key);
   if (!isSource(writer.source))
@@ -54,8 +54,8 @@ export function writerFault(writer: Writer, key: string): Rejection | undefined 
   return undefined;
 }
 
-/** Returns the fault of a claim, or undefined. Its writer and host IP are checked when they are interned. */
-export function claimFault(claim: Claim, key: string): Rejection | undefined {
+/** Returns the rejection of a claim; undefined if it is valid. The caller checks its writer and host IP. */
+export function claimRejection(claim: Claim, key: string): Rejection | undefined {
   if (typeof claim !== 'object' || claim === null)
     return rejection('invalid-claim', 'claim', claim, 'must be an object', key);
   if (!isNumericIdentity(claim.identity)) {
@@ -76,15 +76,15 @@ export function claimFault(claim: Claim, key: string): Rejection | undefined {
       key,
     );
   }
-  return claim.k8s === undefined ? undefined : metadataFault(claim.k8s, key);
+  return claim.k8s === undefined ? undefined : metadataRejection(claim.k8s, key);
 }
 
 /** Returns the rejection of a key that is neither an IP nor a CIDR. */
-export function keyFault(key: unknown): Rejection {
+export function keyRejection(key: unknown): Rejection {
   return rejection('invalid-prefix', 'prefix', key, 'is not a valid IP address or CIDR');
 }
 
 /** Returns the rejection of an invalid host IP. */
-export function hostFault(hostIP: unknown, key: string): Rejection {
+export function hostRejection(hostIP: unknown, key: string): Rejection {
   return rejection('invalid-host-ip', 'hostIP', hostIP, 'is not a valid IP address', key);
 }

@@ -45,9 +45,10 @@ export interface ClaimSink {
 }
 
 /**
- * Receives every change of a claim as it happens. `key` is a reused register. `before` and `after` are the writer's claim; one of
- * them may be missing. `effect` is a sum of {@link EFFECT}. `continues` is true for all changes of a batch except the first one: they
- * happen at the same time (I8). It must not throw and must not write to the cache.
+ * Receives every change of a claim as it happens. `key` is a reused register. `before` and `after` are the writer's claim before
+ * and after the change; one of them may be missing. `effect` is a sum of {@link EFFECT}. `continues` is true for all changes of
+ * a batch except the first one, because they happen at the same time (I8). An observer must not throw and must not write to
+ * the cache.
  */
 export type ClaimObserver = (
   key: Readonly<PrefixRegister>,
@@ -76,8 +77,8 @@ function isFullLengthCIDR(key: Readonly<PrefixRegister>): boolean {
 }
 
 /**
- * All live claims, and the selection of the effective ones: the rules of SEMANTICS 2.2 and 2.3, and nothing else. Its input
- * was checked by the intake.
+ * All claims, and the selection of the effective ones by the rules of SEMANTICS 2.2 and 2.3. The caller has checked the input
+ * (see `claim-intake`).
  *
  *     key ──table──► slot ──rows──► the effective claim of the key
  *                      └──overruled──► the overruled ones, strongest first (few keys have any)
@@ -195,16 +196,16 @@ export class ClaimState {
   restore(key: PrefixRegister, image: KeyImage | undefined): void {
     const slot = this.table.find(key);
     if (slot >= 0) {
-      this.#touch(slot);
+      this.#markChanged(slot);
       this.overruled.set(slot, []);
       this.#disappear(slot, key, this.rows.entry(slot));
     }
     const [effective, ...overruled] = image?.claims ?? [];
     if (effective === undefined) return;
-    const again = this.#appear(key, effective, this.rows.hosts.resolve(effective.hostIP));
-    this.#touch(again);
-    this.overruled.set(again, overruled);
-    this.rows.mark(again, FLAG.contested, image?.contested === true);
+    const newSlot = this.#appear(key, effective, this.rows.hosts.resolve(effective.hostIP));
+    this.#markChanged(newSlot);
+    this.overruled.set(newSlot, overruled);
+    this.rows.setFlag(newSlot, FLAG.contested, image?.contested === true);
   }
 
   /** Returns the slot of the other form of a full-length key (the CIDR of an endpoint, or the reverse); -1 if there is none. */
@@ -225,7 +226,7 @@ export class ClaimState {
     return index;
   }
 
-  #touch(slot: number): void {
+  #markChanged(slot: number): void {
     for (const slots of this.changedSlots) slots.add(slot);
   }
 
@@ -246,7 +247,7 @@ export class ClaimState {
     if (this.table.size >= this.#maxEntries) return 'capacity';
     this.#willChange(key, -1);
     const slot = this.#appear(key, claim, host);
-    this.#touch(slot);
+    this.#markChanged(slot);
     if (this.observer !== undefined) this.#observe(key, undefined, this.rows.claim(slot), WAS_AND_IS);
     return 'applied';
   }
@@ -255,7 +256,7 @@ export class ClaimState {
   #updateEffective(slot: number, key: PrefixRegister, claim: Claim, host: number): UpsertOutcome {
     if (this.rows.holds(slot, claim, host)) return 'unchanged';
     this.#willChange(key, slot);
-    this.#touch(slot);
+    this.#markChanged(slot);
     const before = this.observer && this.rows.claim(slot);
     const old = this.rows.entry(slot);
     this.rows.update(slot, claim, host);
@@ -264,18 +265,18 @@ export class ClaimState {
     return 'applied';
   }
 
-  /** Handles a claim on a key of another writer. The stronger claim is effective (I4); the other is kept if `retainOverruled`. */
+  /** Sets a claim on a key of another writer. The stronger claim is effective (I4); the weaker one is kept if `retainOverruled`. */
   #contest(slot: number, key: PrefixRegister, claim: Claim, host: number): UpsertOutcome {
     this.#willChange(key, slot);
-    this.#touch(slot);
-    this.rows.mark(slot, FLAG.contested, true);
+    this.#markChanged(slot);
+    this.rows.setFlag(slot, FLAG.contested, true);
     const holder = this.rows.claim(slot);
     const challenger = { source: claim.source, owner: claim.owner ?? '' };
     const wins = this.#retainOverruled
       ? compareWriters(challenger, holder) < 0
       : mayOverwrite(holder.source, challenger.source);
     if (!wins) {
-      if (this.#retainOverruled) this.#putOverruled(slot, key, this.rows.stored(claim, host));
+      if (this.#retainOverruled) this.#putOverruled(slot, key, this.rows.toHeldClaim(claim, host));
       return 'overruled';
     }
     const before = this.observer && this.overruled.find(slot, challenger);
@@ -298,7 +299,7 @@ export class ClaimState {
   }
 
   #removeOverruled(slot: number, key: PrefixRegister, by: Writer): void {
-    this.#touch(slot);
+    this.#markChanged(slot);
     const before = this.observer && this.overruled.find(slot, by);
     this.overruled.remove(slot, by);
     if (before !== undefined) this.#observe(key, before, undefined, 0);
@@ -316,7 +317,7 @@ export class ClaimState {
 
   /** Deletes the effective claim of a key. The strongest overruled claim becomes effective; without one, the key is deleted. */
   #promote(slot: number, key: PrefixRegister, old: IPCacheEntry): void {
-    this.#touch(slot);
+    this.#markChanged(slot);
     const before = this.observer && this.rows.claim(slot);
     const isLast = this.#promoteNext(slot, key, old);
     if (before !== undefined) this.#observe(key, before, undefined, isLast ? WAS_AND_IS : EFFECT.was);
@@ -352,10 +353,10 @@ export class ClaimState {
     if (counterpart < 0) {
       this.#sink.visibleChanged(key, undefined, this.rows.entry(slot));
     } else if (key.form === 'endpoint') {
-      this.#shadow(counterpart, true);
+      this.#setShadowed(counterpart, true);
       this.#sink.visibleChanged(key, this.rows.entry(counterpart), this.rows.entry(slot));
     } else {
-      this.#shadow(slot, true);
+      this.#setShadowed(slot, true);
     }
     return slot;
   }
@@ -364,13 +365,13 @@ export class ClaimState {
   #disappear(slot: number, key: PrefixRegister, old: IPCacheEntry): void {
     for (const index of this.#indexes) index.remove(slot, old);
     const shadowed = this.rows.has(slot, FLAG.shadowed);
-    if (shadowed) this.#shadow(slot, false);
+    if (shadowed) this.#setShadowed(slot, false);
     this.rows.clear(slot);
     this.table.remove(slot, key);
     const counterpart = this.counterpart(key);
     if (isFullLengthCIDR(key)) this.#fullLengthCIDRs--;
     if (shadowed) return;
-    if (counterpart >= 0) this.#shadow(counterpart, false);
+    if (counterpart >= 0) this.#setShadowed(counterpart, false);
     this.#sink.visibleChanged(key, old, counterpart < 0 ? undefined : this.rows.entry(counterpart));
   }
 
@@ -385,8 +386,8 @@ export class ClaimState {
     if (!this.rows.has(slot, FLAG.shadowed)) this.#sink.visibleChanged(key, old, entry);
   }
 
-  #shadow(slot: number, on: boolean): void {
-    this.rows.mark(slot, FLAG.shadowed, on);
+  #setShadowed(slot: number, on: boolean): void {
+    this.rows.setFlag(slot, FLAG.shadowed, on);
     this.#shadowed += on ? 1 : -1;
   }
 }

@@ -10,12 +10,13 @@ export interface WaitingClaim extends HeldClaim {
   readonly key: string;
 }
 
-interface Waiting {
+/** The claims that wait for one key. */
+interface WaitingKey {
   /** Strongest first, at least one. */
   readonly claims: readonly WaitingClaim[];
   /** Rank of the strongest claim. */
   readonly rank: number;
-  /** Order of arrival among the keys of a rank. */
+  /** Increases with every key that starts to wait or changes its rank. */
   readonly arrival: number;
 }
 
@@ -25,12 +26,12 @@ interface Waiting {
  */
 export class WaitingClaims {
   readonly #limit: number;
-  readonly #waiting = new Map<string, Waiting>();
+  readonly #waiting = new Map<string, WaitingKey>();
   readonly #byWriter = new ByWriter<string>(() => new Map());
   /** Keys by rank, in order of arrival. */
   readonly #ranks = new Map<number, KeyedQueue<string>>();
   /** Images of keys before each step of a batch, oldest first; undefined outside batches. */
-  #previous: { readonly key: string; readonly waiting: Waiting | undefined }[] | undefined;
+  #previous: { readonly key: string; readonly waiting: WaitingKey | undefined }[] | undefined;
   #arrivals = 0;
   #dropped = 0;
 
@@ -50,7 +51,7 @@ export class WaitingClaims {
 
   /** Adds a claim. It replaces an earlier one of the same writer on the same key. */
   put(key: string, claim: HeldClaim): void {
-    const others = this.#on(key).filter((other) => !isOf(other, claim));
+    const others = this.#claimsOn(key).filter((other) => !isOf(other, claim));
     if (!this.#waiting.has(key) && this.size >= this.#limit) {
       this.#dropped++;
       return;
@@ -60,7 +61,7 @@ export class WaitingClaims {
 
   /** Removes one writer's claim on a key if `ifPod` matches. Returns true if there was one. */
   remove(key: string, by: PrefixDeleteOptions): boolean {
-    const claims = this.#on(key);
+    const claims = this.#claimsOn(key);
     const remaining = claims.filter((claim) => !isOf(claim, by) || !namesPod(claim, by.ifPod));
     if (remaining.length === claims.length) return false;
     this.#set(key, remaining);
@@ -90,7 +91,7 @@ export class WaitingClaims {
 
   /** Removes and returns the claims on a key, strongest first. */
   removeAll(key: string): readonly WaitingClaim[] {
-    const claims = this.#on(key);
+    const claims = this.#claimsOn(key);
     this.#set(key, []);
     return claims;
   }
@@ -98,7 +99,7 @@ export class WaitingClaims {
   /** Yields all waiting claims in the order of admission. */
   *list(): Generator<WaitingClaim, void, void> {
     for (const rank of [...this.#ranks.keys()].sort((a, b) => b - a)) {
-      for (const [key] of this.#ranks.get(rank) ?? []) yield* this.#on(key);
+      for (const [key] of this.#ranks.get(rank) ?? []) yield* this.#claimsOn(key);
     }
   }
 
@@ -117,7 +118,7 @@ export class WaitingClaims {
     }
   }
 
-  #on(key: string): readonly WaitingClaim[] {
+  #claimsOn(key: string): readonly WaitingClaim[] {
     return this.#waiting.get(key)?.claims ?? [];
   }
 
@@ -134,7 +135,8 @@ export class WaitingClaims {
     this.#place(key, { claims, rank, arrival });
   }
 
-  #place(key: string, waiting: Waiting | undefined): void {
+  /** Stores or deletes the claims on a key, and updates the indexes by writer and by rank. */
+  #place(key: string, waiting: WaitingKey | undefined): void {
     const previous = this.#waiting.get(key);
     for (const claim of previous?.claims ?? []) this.#byWriter.delete(claim, key);
     for (const claim of waiting?.claims ?? []) this.#byWriter.add(claim, key);
@@ -153,7 +155,7 @@ export class WaitingClaims {
     this.#ranks.set(waiting.rank, keys);
   }
 
-  /** Rolls back to `mark`. Restored keys lost their position, so their ranks are sorted again. */
+  /** Undoes all steps after the first `mark` ones. Restored keys lost their position, so their ranks are sorted again. */
   #rollBack(mark: number): void {
     const ranks = new Set<number>();
     for (const { key, waiting } of this.#previous?.splice(mark).reverse() ?? []) {

@@ -64,7 +64,7 @@ export class WriterTable {
   }
 
   /** Returns a byte for each number: 1 if a writer with effective claims has it and is wanted. */
-  ids(isWanted: (writer: ClaimWriter) => boolean): Uint8Array {
+  wantedByID(isWanted: (writer: ClaimWriter) => boolean): Uint8Array {
     const wanted = new Uint8Array(this.#claims.length);
     for (const writer of this.all()) if (isWanted(writer)) wanted[this.find(writer)] = 1;
     return wanted;
