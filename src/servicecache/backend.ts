@@ -48,7 +48,7 @@ export type Backends = ImmutableMap<string, Backend>;
 /** No backends. */
 export const NO_BACKENDS: Backends = ImmutableMap();
 
-/** The backends of one origin, each address once: a map by address, or a list. */
+/** The backends of one `Origin` (a slice or a whole offer), each address once: a map by address, or a list. */
 export interface OfferedBackends {
   values(): IterableIterator<Backend>;
 }

@@ -62,13 +62,13 @@ export function compareOrigins(a: Origin, b: Origin): number {
 }
 
 /** Returns the claims with `added` inserted in order. */
-function withNew(claims: readonly BackendClaim[], added: BackendClaim): readonly BackendClaim[] {
+function withNewClaim(claims: readonly BackendClaim[], added: BackendClaim): readonly BackendClaim[] {
   const place = claims.findIndex(({ origin }) => compareOrigins(added.origin, origin) < 0);
   return place < 0 ? [...claims, added] : claims.toSpliced(place, 0, added);
 }
 
 /** Returns the claims with `other` in place of the claim of the same origin. */
-function withOther(claims: readonly BackendClaim[], other: BackendClaim): readonly BackendClaim[] {
+function withReplacedClaim(claims: readonly BackendClaim[], other: BackendClaim): readonly BackendClaim[] {
   return claims.map((claim) => (compareOrigins(claim.origin, other.origin) === 0 ? other : claim));
 }
 
@@ -94,13 +94,13 @@ export interface OriginChange {
 }
 
 /**
- * Returns the claim behind `winner`, the only backend of its address so far. Its origin is not `except`. Called only when an
+ * Returns the claim of an origin other than `except` on the address of `winner`, which has no other claim. Called only when an
  * address gets a second claim.
  */
 export type HolderLookup = (winner: Backend, except: Origin) => BackendClaim | undefined;
 
 /** Returns the immutable result of `draft`, or `original` if it was not changed. */
-function finished<T>(
+function immutableResult<T>(
   draft: ImmutableMap<string, T>,
   original: ImmutableMap<string, T>,
 ): ImmutableMap<string, T> {
@@ -111,7 +111,7 @@ function finished<T>(
  * Returns `NO_BACKENDS` for an empty map, because states are compared by reference and another copy of `immutable` has another
  * empty map.
  */
-function withoutEmpty(backends: Backends): Backends {
+function sharedIfEmpty(backends: Backends): Backends {
   return backends.size === 0 ? NO_BACKENDS : backends;
 }
 
@@ -138,7 +138,7 @@ class SideDraft {
   }
 
   finish(): PreferredSide {
-    const backends = withoutEmpty(finished(this.#backends, this.#original.backends));
+    const backends = sharedIfEmpty(immutableResult(this.#backends, this.#original.backends));
     return { remote: this.#original.remote, backends, active: this.#active };
   }
 }
@@ -168,9 +168,10 @@ class Correlator {
     // Replacing the only claim does not need the current winner, unless the service has an affinity.
     const current = isNew || claims || this.#side ? this.#backends.get(address) : undefined;
     const claim: BackendClaim = { origin: this.#change.origin, backend };
-    if (claims !== undefined) this.#contest(address, current, (isNew ? withNew : withOther)(claims, claim));
+    if (claims !== undefined)
+      this.#contest(address, current, isNew ? withNewClaim(claims, claim) : withReplacedClaim(claims, claim));
     else if (isNew && current !== undefined)
-      this.#contest(address, current, withNew([this.#holderOf(current)], claim));
+      this.#contest(address, current, withNewClaim([this.#holderOf(current)], claim));
     else this.#setWinner(address, current, backend);
   }
 
@@ -190,8 +191,8 @@ class Correlator {
 
   finish(): Correlation {
     return {
-      backends: withoutEmpty(finished(this.#backends, this.#current.backends)),
-      contested: finished(this.#contested, this.#current.contested),
+      backends: sharedIfEmpty(immutableResult(this.#backends, this.#current.backends)),
+      contested: immutableResult(this.#contested, this.#current.contested),
       preferred: this.#side?.finish(),
     };
   }
@@ -237,10 +238,10 @@ export function applyOriginChange(
 ): Correlation {
   const { before, after } = change;
   if (before === after) return current;
-  // If it is the only origin with backends, they are the backends of the service.
-  const alone = current.backends === before && current.contested.size === 0;
-  if (alone && current.preferred === undefined && isImmutable(after)) {
-    return { backends: withoutEmpty(after), contested: current.contested, preferred: undefined };
+  // The backends of the only origin with backends are those of the service.
+  const isOnlyOrigin = current.backends === before && current.contested.size === 0;
+  if (isOnlyOrigin && current.preferred === undefined && isImmutable(after)) {
+    return { backends: sharedIfEmpty(after), contested: current.contested, preferred: undefined };
   }
   const correlator = new Correlator(current, change, findHolder);
   everyDifference(before, after, (old, next) => {

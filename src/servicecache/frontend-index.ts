@@ -65,22 +65,24 @@ export class FrontendIndex {
   }
 
   /**
-   * Sets the addresses of node ports. Returns the frontends that were added, removed, or may belong to another service. The cost
-   * is linear in the services and in the frontends of those with node ports.
+   * Sets the addresses of node ports. Returns the frontends, as formatted by {@link formatFrontend}, that were added, removed, or
+   * may belong to another service. The cost is linear in the services and in the frontends of those with node ports.
    */
   setNodePort(nodePort: NodePortOptions): ReadonlySet<string> {
-    const touched = new Set<string>();
-    const served = [...this.#indexed].filter(([, { ports }]) => ports.some((port) => port.nodePort !== 0));
-    for (const [, service] of served) {
+    const changedFrontends = new Set<string>();
+    const withNodePorts = [...this.#indexed].filter(([, { ports }]) =>
+      ports.some((port) => port.nodePort !== 0),
+    );
+    for (const [, service] of withNodePorts) {
       const before = new Set(frontendsOf(service, this.#nodePort).map(formatFrontend));
       const after = new Set(frontendsOf(service, nodePort).map(formatFrontend));
-      for (const text of before) if (!after.has(text)) touched.add(text);
-      for (const text of after) if (!before.has(text)) touched.add(text);
+      for (const text of before) if (!after.has(text)) changedFrontends.add(text);
+      for (const text of after) if (!before.has(text)) changedFrontends.add(text);
     }
-    for (const [key, service] of served) this.#remove(key, service);
+    for (const [key, service] of withNodePorts) this.#remove(key, service);
     this.#nodePort = nodePort;
-    for (const [key, service] of served) this.#add(key, service);
-    return touched;
+    for (const [key, service] of withNodePorts) this.#add(key, service);
+    return changedFrontends;
   }
 
   /** Returns the service of an address in any spelling. The match is exact: `0.0.0.0` is no wildcard. */

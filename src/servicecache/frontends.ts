@@ -33,11 +33,9 @@ export function formatFrontend(frontend: Pick<Frontend, 'ip' | 'port' | 'protoco
 
 /** Returns the node addresses of the families for which the service has a cluster IP. */
 function nodeAddresses(service: Service, nodePort: NodePortOptions): readonly string[] {
-  const hasFamily = (six: boolean): boolean => service.clusterIPs.some((ip) => ip.includes(':') === six);
-  return [
-    ...(hasFamily(false) ? (nodePort.ipv4 ?? []) : []),
-    ...(hasFamily(true) ? (nodePort.ipv6 ?? []) : []),
-  ];
+  const hasIPv4 = service.clusterIPs.some((ip) => !ip.includes(':'));
+  const hasIPv6 = service.clusterIPs.some((ip) => ip.includes(':'));
+  return [...(hasIPv4 ? (nodePort.ipv4 ?? []) : []), ...(hasIPv6 ? (nodePort.ipv6 ?? []) : [])];
 }
 
 /**

@@ -30,24 +30,17 @@ function isOnNode(backend: Backend, nodeName: string): boolean {
   return nodeName !== '' && backend.cluster === '' && backend.nodeName === nodeName;
 }
 
-/** Returns the backends that accept new connections; the terminating ones if there are no others. None in maintenance. */
-function usable(backends: Backends): Backends {
+/** Returns the backends that accept new connections; if there are none, the terminating ones. None in maintenance. */
+function usableBackends(backends: Backends): Backends {
   const serving = backends.filter(({ state }) => state !== 'terminating' && state !== 'maintenance');
   return serving.size > 0 ? serving : backends.filter(({ state }) => state !== 'maintenance');
-}
-
-/** Returns `preferred`, or `all` if it is empty. */
-function preferring(preferred: Backends, all: Backends): Backends {
-  return preferred.size > 0 ? preferred : all;
 }
 
 /** Returns the backends whose hints name the zone, if every backend has hints and at least one names it; otherwise all. */
 function inZone(backends: Backends, zone: string): Backends {
   if (zone === '' || backends.some((backend) => backend.forZones.size === 0)) return backends;
-  return preferring(
-    backends.filter((backend) => backend.forZones.has(zone)),
-    backends,
-  );
+  const hinted = backends.filter((backend) => backend.forZones.has(zone));
+  return hinted.size > 0 ? hinted : backends;
 }
 
 /**
@@ -68,9 +61,9 @@ function inZone(backends: Backends, zone: string): Backends {
 export const selectBackends: BackendSelection = (backends, context) => {
   const { service, nodeName, zone } = context;
   if (policyOf(context) === 'Local') {
-    return usable(backends.filter((backend) => isOnNode(backend, nodeName)));
+    return usableBackends(backends.filter((backend) => isOnNode(backend, nodeName)));
   }
-  const candidates = usable(backends);
+  const candidates = usableBackends(backends);
   if (service.trafficDistribution === 'none') return candidates;
   if (service.trafficDistribution === 'prefer-same-node') {
     const near = candidates.filter((backend) => isOnNode(backend, nodeName));

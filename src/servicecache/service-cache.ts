@@ -102,7 +102,7 @@ export interface RemoteSliceID {
   readonly name: string;
 }
 
-/** Outcome of a delete. `not-found`: no object has that name. */
+/** Outcome of a delete. `not-found`: no object has that name. `invalid`: as in {@link MergeOutcome}. */
 export type RemoveOutcome = 'applied' | 'not-found' | 'invalid';
 
 const NODE_PORTS_OFF: NodePortOptions = { enabled: false };
@@ -110,7 +110,7 @@ const NODE_PORTS_OFF: NodePortOptions = { enabled: false };
 /** Number of services that one step of a withdrawal scans. A step takes about 1 ms. */
 const SERVICES_PER_STEP = 128;
 
-function familiesOf(options: ServiceCacheOptions): NodePortOptions {
+function nodePortOptionsOf(options: ServiceCacheOptions): NodePortOptions {
   const { nodePort = NODE_PORTS_OFF, enableIPv4 = true, enableIPv6 = true } = options;
   return {
     enabled: nodePort.enabled,
@@ -139,14 +139,14 @@ export class ServiceCache {
   readonly #listeners: ListenerSet<ServiceListener>;
   readonly #table: ServiceTable;
   readonly #selection: BackendSelection;
-  readonly #place: { readonly nodeName: string; readonly zone: string };
+  readonly #localNode: { readonly nodeName: string; readonly zone: string };
   #frontends: FrontendIndex | undefined;
 
   constructor(options: ServiceCacheOptions) {
     this.#clusterName = options.clusterName;
-    this.#nodePort = familiesOf(options);
+    this.#nodePort = nodePortOptionsOf(options);
     this.#selection = options.selection ?? selectBackends;
-    this.#place = { nodeName: options.nodeName ?? '', zone: options.zone ?? '' };
+    this.#localNode = { nodeName: options.nodeName ?? '', zone: options.zone ?? '' };
     this.#guard = new CallbackGuard(options.onListenerFault);
     this.#rejections = new RejectionLog(options.onReject, this.#guard);
     this.#deliveries = new DeliveryQueue(this.#guard);
@@ -201,8 +201,8 @@ export class ServiceCache {
   }
 
   /**
-   * Sets the offer of a remote cluster for a service, which need not be known. It replaces an earlier offer of that cluster. An
-   * offer of the local cluster is rejected. The cost is linear in the offer.
+   * Sets the whole offer of a remote cluster for a service, which need not be known. It replaces an earlier whole offer of that
+   * cluster, or deletes it if `shared` is false. An offer of the local cluster is rejected. The cost is linear in the offer.
    */
   mergeExternalServiceUpdate(offer: ClusterService): MergeOutcome {
     if (!this.#isRemote(offer)) return 'invalid';
@@ -216,7 +216,7 @@ export class ServiceCache {
     return 'applied';
   }
 
-  /** Deletes the offer of a remote cluster. The service itself is never deleted. */
+  /** Deletes the whole offer of a remote cluster for a service. Slices of its offer and the service itself are not deleted. */
   mergeExternalServiceDelete(offer: ClusterServiceKey): RemoveOutcome {
     if (!this.#isRemote(offer)) return 'invalid';
     return this.#removeOffer(offer) ? 'applied' : 'not-found';
@@ -239,7 +239,7 @@ export class ServiceCache {
     return 'applied';
   }
 
-  /** Deletes a slice of a remote cluster's offer for a service. The service itself is never deleted. */
+  /** Deletes a slice of a remote cluster's offer for a service. The service itself is not deleted. */
   mergeExternalSliceDelete(slice: RemoteSliceID): RemoveOutcome {
     const { cluster, id, name } = slice;
     if (!this.#isRemoteSlice(slice)) return 'invalid';
@@ -298,8 +298,8 @@ export class ServiceCache {
   }
 
   /**
-   * Returns a service as this cache would store it: without frontends that are not served here; `undefined` if it would not
-   * store it.
+   * Returns a service as this cache would store it, without frontends that are not served here; `undefined` if the cache would
+   * not store the service.
    */
   served(service: Service): Service | undefined {
     return this.#serves(service) ? this.#asServed(service) : undefined;
@@ -344,15 +344,15 @@ export class ServiceCache {
 
   /**
    * Marks the inputs as complete. Services without backends are announced from now on, and the result no longer depends on the
-   * order of the inputs. It cannot be undone, except by a batch that fails.
+   * order of the inputs. Only a batch that fails undoes this.
    */
   markSynced(): void {
     this.#table.markSynced();
   }
 
   /**
-   * Runs `write`, which may call any method. Listeners receive its net effect, once per service, when it returns (I8). If it
-   * throws, it is rolled back. `write` must be synchronous. Batches may be nested.
+   * Runs `write`, which may call any method, and returns its result. When it returns, listeners receive its net effect, once per
+   * service (I8). If it throws, its writes are rolled back. `write` must be synchronous. Batches may be nested.
    */
   batch<T>(write: () => T): T {
     return this.#table.batch(write);
@@ -442,7 +442,7 @@ export class ServiceCache {
     const announced = this.get(id);
     if (announced === undefined) return undefined;
     const { service, endpoints } = announced;
-    return this.#selection(endpoints.backends, { service, frontend, ...this.#place });
+    return this.#selection(endpoints.backends, { service, frontend, ...this.#localNode });
   }
 
   /**
@@ -568,6 +568,7 @@ export class ServiceCache {
     return false;
   }
 
+  /** Removes the whole offer of a cluster. Returns false if there is none. */
   #removeOffer(offer: ClusterServiceKey): boolean {
     const old = this.#stateOf(offer);
     if (old?.remotes.get(offer.cluster)?.whole === undefined) return false;

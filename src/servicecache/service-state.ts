@@ -89,7 +89,7 @@ export function withRestored(
 ): ServiceState {
   const restored =
     standing === 'restored' ? new Set(state.restored).add(part) : withoutPart(state.restored, part);
-  return restored === state.restored ? state : change(state, { restored });
+  return restored === state.restored ? state : withFields(state, { restored });
 }
 
 /** Returns the state of an unknown service. */
@@ -169,7 +169,7 @@ function originLookup(state: ServiceState): HolderLookup {
 /**
  * Returns `state` with some fields replaced. All states have one hidden class, which makes comparisons fast (see `backendOf`).
  */
-function change(state: ServiceState, parts: Partial<Omit<ServiceState, 'id' | 'key'>>): ServiceState {
+function withFields(state: ServiceState, parts: Partial<Omit<ServiceState, 'id' | 'key'>>): ServiceState {
   return {
     id: state.id,
     key: state.key,
@@ -205,7 +205,7 @@ export function withSlice(state: ServiceState, name: string, slice: EndpointSlic
   const after = offeredBySlice(slice, state.service);
   const origin = { cluster: '', slice: name };
   const correlation = applyOriginChange(state.correlation, { origin, before, after }, originLookup(state));
-  return change(state, {
+  return withFields(state, {
     slices: slice === undefined ? state.slices.delete(name) : state.slices.set(name, slice),
     correlation,
     endpoints: endpointsOf(state, correlation),
@@ -230,7 +230,7 @@ export function withRemote(
   const after = offeredByCluster(whole, state.service);
   const origin = { cluster, slice: '' };
   const correlation = applyOriginChange(state.correlation, { origin, before, after }, originLookup(state));
-  return change(state, {
+  return withFields(state, {
     remotes: withOffer(state, cluster, { whole, slices: offer.slices }),
     correlation,
     endpoints: endpointsOf(state, correlation),
@@ -251,7 +251,7 @@ export function withRemoteSlice(
   const origin = { cluster, slice: name };
   const correlation = applyOriginChange(state.correlation, { origin, before, after }, originLookup(state));
   const newSlices = slice === undefined ? slices.delete(name) : slices.set(name, slice);
-  return change(state, {
+  return withFields(state, {
     remotes: withOffer(state, cluster, { whole, slices: newSlices }),
     correlation,
     endpoints: endpointsOf(state, correlation),
@@ -277,7 +277,7 @@ function withPreferredSide(correlation: Correlation, service: Service | undefine
 
 /** Rebuilds the correlation. Linear in the whole service; needed if the service changes which origins are used. */
 function correlateAll(state: ServiceState): Correlation {
-  let fresh = change(emptyState(state.id), { service: state.service });
+  let fresh = withFields(emptyState(state.id), { service: state.service });
   for (const [name, slice] of state.slices) fresh = withSlice(fresh, name, slice);
   for (const [cluster, { whole, slices }] of state.remotes) {
     fresh = withRemote(fresh, cluster, whole);
@@ -289,18 +289,18 @@ function correlateAll(state: ServiceState): Correlation {
 /** Returns the state with the service replaced or removed. The correlation is rebuilt only if necessary. */
 export function withService(state: ServiceState, service: Service | undefined): ServiceState {
   const old = state.service;
-  const next = change(state, { service, restored: withoutPart(state.restored, partName('service')) });
+  const next = withFields(state, { service, restored: withoutPart(state.restored, partName('service')) });
   const globalChanged = (old?.global ?? false) !== (service?.global ?? false) && state.remotes.size > 0;
   const publishChanged = (old?.publishNotReady ?? false) !== (service?.publishNotReady ?? false);
   const rebuild = globalChanged || publishChanged;
   if (!rebuild && preferenceOf(old) === preferenceOf(service)) return next;
   const correlation = withPreferredSide(rebuild ? correlateAll(next) : state.correlation, service);
-  return change(next, { correlation, endpoints: comparedEndpoints(state, correlation) });
+  return withFields(next, { correlation, endpoints: comparedEndpoints(state, correlation) });
 }
 
 /** Returns the state with `announced` set. */
 export function withAnnounced(state: ServiceState, announced: boolean): ServiceState {
-  return announced === state.announced ? state : change(state, { announced });
+  return announced === state.announced ? state : withFields(state, { announced });
 }
 
 /**
@@ -312,5 +312,5 @@ export function withAnnouncedParts(
   service: Service,
   endpoints: Endpoints,
 ): ServiceState {
-  return change(state, { service, endpoints });
+  return withFields(state, { service, endpoints });
 }

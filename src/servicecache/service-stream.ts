@@ -24,7 +24,7 @@ export class ServiceStreamClosedError extends Error {
 }
 
 /** The latest state of a service. `sequence` increases with every change that the stream receives. */
-interface Latest {
+interface LatestState {
   readonly id: ServiceID;
   /** Undefined if the service is no longer announced. */
   readonly announced: AnnouncedService | undefined;
@@ -32,7 +32,7 @@ interface Latest {
 }
 
 /** A delivered event: its acknowledgement covers all changes of the service up to `sequence`. */
-interface Delivered {
+interface DeliveredEvent {
   sequence: number;
 }
 
@@ -67,17 +67,17 @@ function eventBetween(
 /**
  * The events of a service cache for one slow consumer: an async iterable that coalesces per service. The consumer always
  * receives the latest state of a service, and only if it differs from the last one it received. A service that was added and
- * deleted between two reads is not reported. Services are ordered by their first change. It holds one state for each pending
- * service, and one for each delivered service (I11).
+ * deleted between two reads is not reported. Services are ordered by their first change. The stream holds one state for each
+ * pending service, and one for each delivered service (I11).
  *
- * Leaving the `for await` loop closes the stream. It never throws. Only one loop may read it at a time.
+ * Leaving the `for await` loop closes the stream. Reading never throws. Only one loop may read a stream at a time.
  */
 export class ServiceStream implements AsyncIterable<StreamedServiceEvent>, Disposable {
-  readonly #reader: CoalescingReader<Latest, StreamedServiceEvent>;
+  readonly #reader: CoalescingReader<LatestState, StreamedServiceEvent>;
   /** The last state of each service that the consumer received. */
   readonly #seen = new Map<string, AnnouncedService>();
   /** The last unacknowledged event of each service. */
-  readonly #unacknowledged = new Map<string, Delivered>();
+  readonly #unacknowledged = new Map<string, DeliveredEvent>();
   /**
    * The sequence up to which a service must be acknowledged before `servicesSynced` resolves, for each service known when the
    * inputs were complete.
@@ -162,7 +162,7 @@ export class ServiceStream implements AsyncIterable<StreamedServiceEvent>, Dispo
   }
 
   /** Returns the latest state of a service as an event; undefined if it equals the state that the consumer has. */
-  #deliver(key: string, { id, announced, sequence }: Latest): StreamedServiceEvent | undefined {
+  #deliver(key: string, { id, announced, sequence }: LatestState): StreamedServiceEvent | undefined {
     const event = eventBetween(id, this.#seen.get(key), announced);
     if (event === undefined) {
       // The consumer has the latest state. Its acknowledgement of that state covers this change, too.
@@ -173,12 +173,12 @@ export class ServiceStream implements AsyncIterable<StreamedServiceEvent>, Dispo
     }
     if (announced === undefined) this.#seen.delete(key);
     else this.#seen.set(key, announced);
-    const delivered: Delivered = { sequence };
+    const delivered: DeliveredEvent = { sequence };
     this.#unacknowledged.set(key, delivered);
     return { ...event, acknowledge: () => this.#acknowledge(key, delivered) };
   }
 
-  #acknowledge(key: string, delivered: Delivered): void {
+  #acknowledge(key: string, delivered: DeliveredEvent): void {
     if (this.#reader.closed) return;
     if (this.#unacknowledged.get(key) === delivered) this.#unacknowledged.delete(key);
     this.#settle(key, delivered.sequence);

@@ -30,7 +30,7 @@ function ascending(a: string, b: string): number {
 export class ServiceTable {
   readonly #states = new Map<string, ServiceState>();
   readonly #publish: Publish;
-  /** The innermost open batch. */
+  /** The old states of the innermost open batch; undefined outside batches. */
   #undo: Undo | undefined;
   #synced = false;
   #changes = 0;
@@ -143,8 +143,8 @@ export class ServiceTable {
    * are complete. It stays announced until it is deleted.
    */
   settle(state: ServiceState): ServiceState {
-    const known = state.service !== undefined;
-    return withAnnounced(state, known && (state.announced || this.#synced || isReady(state)));
+    const isKnown = state.service !== undefined;
+    return withAnnounced(state, isKnown && (state.announced || this.#synced || isReady(state)));
   }
 
   /** Stores a state; deletes it if it is empty. */

@@ -45,7 +45,7 @@ export interface Service {
   readonly externalIPs: ImmutableSet<string>;
   /** Addresses of the load balancer. Canonical. */
   readonly ingressIPs: ImmutableSet<string>;
-  /** Canonical CIDRs that may use the load balancer. Undefined: all; empty: none. */
+  /** Canonical CIDRs of the clients that may use the load balancer. Undefined: all; empty: none. */
   readonly sourceRanges: ImmutableSet<string> | undefined;
   readonly externalTrafficPolicy: TrafficPolicy;
   readonly internalTrafficPolicy: TrafficPolicy;
@@ -53,11 +53,11 @@ export interface Service {
   readonly healthCheckNodePort: number;
   /** Seconds for which a client keeps its backend; 0 = no session affinity. */
   readonly sessionAffinitySeconds: number;
-  /** Backends are used before they are ready. */
+  /** True if backends are used before they are ready. */
   readonly publishNotReady: boolean;
-  /** Backends of other clusters are included. */
+  /** True if backends of other clusters are included. */
   readonly global: boolean;
-  /** Backends are offered to other clusters. */
+  /** True if backends are offered to other clusters. */
   readonly shared: boolean;
   readonly affinity: ServiceAffinity;
   readonly trafficDistribution: TrafficDistribution;
@@ -66,7 +66,7 @@ export interface Service {
   /** Without `nodeSelector`: only nodes whose label `service.cilium.io/node` has this value. Undefined: all nodes. */
   readonly nodeLabel: string | undefined;
   readonly labels: ImmutableMap<string, string>;
-  /** Empty: the endpoints are not written by Kubernetes. */
+  /** The selector of the service's pods. If it is empty, Kubernetes does not write the endpoints. */
   readonly selector: ImmutableMap<string, string>;
 }
 
