@@ -55,7 +55,7 @@ export class AddressClaim implements Claim {
 }
 
 /** Maximum number of claims without an index. Up to it, a scan is faster. Most nodes have a few addresses. */
-const SCANNED = 16;
+const MAX_SCANNED = 16;
 
 /** The claims of one node, one for each address, in the order of the node's list. */
 export class NodeClaims implements Iterable<AddressClaim> {
@@ -93,7 +93,7 @@ export class NodeClaims implements Iterable<AddressClaim> {
   }
 
   #positionOf(ip: string): number {
-    if (this.#claims.length > SCANNED) {
+    if (this.#claims.length > MAX_SCANNED) {
       this.#index ??= new Map(this.#claims.map((claim, position) => [claim.ip, position]));
       return this.#index.get(ip) ?? -1;
     }
@@ -123,8 +123,8 @@ export function tunnelEndpoint(node: Node, underlay: 'ipv4' | 'ipv6'): string | 
  * Returns the claims of a node in the IPCache, one for each address (SEMANTICS 4). If an address is listed twice, the later
  * entry is used. A health IP replaces a listed address. Linear in the number of addresses.
  * - Addresses have identity `host` or `remote-node`. Without encryption and remote-node identities, only `CiliumInternalIP`
- *   addresses are claimed. These addresses have the tunnel endpoint as host. If encryption or the host firewall is on, all
- *   addresses have it. Internal and external addresses have key 0 unless node encryption is on.
+ *   addresses are claimed. `CiliumInternalIP` addresses have the tunnel endpoint as host; so have all addresses if encryption or
+ *   the host firewall is on. Internal and external addresses have key 0 unless node encryption is on.
  * - Health IPs have identity `health`, and always the key and the tunnel endpoint.
  * Ingress IPs are part of the node but are not claimed here, because the proxy that terminates their traffic owns them.
  */
@@ -138,16 +138,16 @@ export function addressClaims(
   const tunnel = tunnelEndpoint(node, configuration.underlay);
   const identity =
     remoteNodeIdentities && !isLocal ? RESERVED_IDENTITIES['remote-node'] : RESERVED_IDENTITIES.host;
-  const allAddresses = encryption || remoteNodeIdentities;
+  const claimsAll = encryption || remoteNodeIdentities;
   for (const { type, ip } of node.fields.addresses) {
-    const inTunnel = type === 'CiliumInternalIP';
-    if (!inTunnel && !allAddresses) continue;
-    const endpoint = inTunnel || encryption || hostFirewall ? tunnel : undefined;
-    const plain = !nodeEncryption && (type === 'InternalIP' || type === 'ExternalIP');
-    claims.put(new AddressClaim(node, ip, identity, endpoint, plain ? 0 : node.encryptionKey));
+    const isInTunnel = type === 'CiliumInternalIP';
+    if (!isInTunnel && !claimsAll) continue;
+    const endpoint = isInTunnel || encryption || hostFirewall ? tunnel : undefined;
+    const isPlain = !nodeEncryption && (type === 'InternalIP' || type === 'ExternalIP');
+    claims.put(new AddressClaim(node, ip, identity, endpoint, isPlain ? 0 : node.encryptionKey));
   }
-  putInside(claims, node, node.ipv4HealthIP, RESERVED_IDENTITIES.health, tunnel);
-  putInside(claims, node, node.ipv6HealthIP, RESERVED_IDENTITIES.health, tunnel);
+  putHealthIP(claims, node, node.ipv4HealthIP, tunnel);
+  putHealthIP(claims, node, node.ipv6HealthIP, tunnel);
   return claims;
 }
 
@@ -162,12 +162,12 @@ export function haveSameClaims({ fields: a }: Node, { fields: b }: Node): boolea
   );
 }
 
-function putInside(
+function putHealthIP(
   claims: NodeClaims,
   node: Node,
   ip: string | undefined,
-  identity: NumericIdentity,
   tunnel: string | undefined,
 ): void {
-  if (ip !== undefined) claims.put(new AddressClaim(node, ip, identity, tunnel, node.encryptionKey));
+  const { health } = RESERVED_IDENTITIES;
+  if (ip !== undefined) claims.put(new AddressClaim(node, ip, health, tunnel, node.encryptionKey));
 }

@@ -16,20 +16,21 @@ export type HandlerCall =
   | { readonly call: 'configuration'; readonly configuration: NodeConfiguration };
 
 /** A call that returned a promise. */
-interface CallUnderWay {
-  readonly ended: 'later';
+interface RunningCall {
+  readonly state: 'running';
+  /** Time of the call on the clock's monotonic scale. */
   readonly began: number;
   readonly result: HandlerResult;
 }
 
-/** The outcome of a call, or its promise. */
+/** The outcome of a call that has ended, or the promise of a running one. */
 export type CallOutcome =
-  | CallUnderWay
-  | { readonly ended: 'succeeded' }
-  | { readonly ended: 'failed'; readonly error: unknown };
+  | RunningCall
+  | { readonly state: 'succeeded' }
+  | { readonly state: 'failed'; readonly error: unknown };
 
 /** The common outcome, as one shared object. */
-const SUCCEEDED: CallOutcome = { ended: 'succeeded' };
+const SUCCEEDED: CallOutcome = { state: 'succeeded' };
 
 /** The state of a call that is retried until it succeeds. */
 export interface Attempt {
@@ -96,37 +97,37 @@ export class HandlerCalls {
       result = this.#call(call);
     } catch (error) {
       this.#measure(began);
-      return { ended: 'failed', error };
+      return { state: 'failed', error };
     }
-    if (result !== undefined) return { ended: 'later', began, result };
+    if (result !== undefined) return { state: 'running', began, result };
     this.#measure(began);
     return SUCCEEDED;
   }
 
   /** Calls `succeed` or `fail` when a call has ended: synchronously if it has ended already, never after `stop`. */
   follow(outcome: CallOutcome, succeed: () => void, fail: (error: unknown) => void): void {
-    if (outcome.ended === 'later') {
+    if (outcome.state === 'running') {
       this.#await(outcome, succeed, fail);
     } else if (!this.#stopped) {
-      if (outcome.ended === 'failed') fail(outcome.error);
+      if (outcome.state === 'failed') fail(outcome.error);
       else succeed();
     }
   }
 
-  /** Counts and reports a failure. `again` is called with the delay until the next attempt, before the report. */
+  /** Counts and reports a failure. Before the report, `scheduleRetry` is called with the delay until the next attempt. */
   retry(
     attempt: Attempt,
     call: NodeCall,
     node: string | undefined,
     error: unknown,
-    again: (delayMs: number) => void,
+    scheduleRetry: (delayMs: number) => void,
   ): void {
     const failures = attempt.failures + 1;
     attempt.failures = failures;
     attempt.error = failureOf(error, this.#options.clock);
     const retryInMs = backoffDelay(failures, HANDLER_BACKOFF, this.#options.random);
-    again(retryInMs);
-    // After `again`, because the receiver of the report may stop everything, which must cancel the scheduled retry.
+    scheduleRetry(retryInMs);
+    // After `scheduleRetry`, because the receiver of the report may stop everything, which must cancel the scheduled retry.
     this.#report({ handler: this.handler, call, node, error, failures, retryInMs });
   }
 
@@ -143,7 +144,7 @@ export class HandlerCalls {
     }
   }
 
-  #await({ began, result }: CallUnderWay, succeed: () => void, fail: (error: unknown) => void): void {
+  #await({ began, result }: RunningCall, succeed: () => void, fail: (error: unknown) => void): void {
     this.#running++;
     const settled = (then: () => void): void => {
       this.#running--;

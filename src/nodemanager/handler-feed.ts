@@ -53,7 +53,7 @@ export class HandlerFeed {
   readonly #attemptWaiters = new Set<AttemptWaiter>();
   /** The configuration that the handler has not accepted yet. */
   #configuration: NodeConfiguration | undefined;
-  readonly #configuring: Attempt = { failures: 0, error: undefined };
+  readonly #configurationAttempt: Attempt = { failures: 0, error: undefined };
   /** Set while the configuration waits for a retry. */
   #configurationTimer: Timer | undefined;
 
@@ -104,7 +104,7 @@ export class HandlerFeed {
     this.#callDirectly(step, node, applied, revision);
   }
 
-  /** Called at the end of the replay. */
+  /** Called at the end of the replay. Calls `onSynced` of the handler when a call of each current lane has ended. */
   replayed(): void {
     this.#whenAttempted((outcome) => {
       if (outcome === 'swept') this.#options.deliveries.guard.call(() => this.handler.onSynced?.());
@@ -122,7 +122,7 @@ export class HandlerFeed {
     if (this.stopped || this.handler.nodeValidateImplementation === undefined || this.#lanes.has(node))
       return;
     const lane = this.#addLane(node, announced);
-    lane.validate = true;
+    lane.needsValidation = true;
     this.#ready.add(lane);
     this.#startReady();
   }
@@ -138,10 +138,10 @@ export class HandlerFeed {
   }
 
   /**
-   * Aborts running calls and makes no further calls, except one `nodeDelete` for each node of `remove` that the handler has.
+   * Aborts running calls and makes no further calls, except one `nodeDelete` for each node of `deleted` that the handler has.
    */
-  stop(remove: readonly AnnouncedNode[] = []): void {
-    const known = remove.map(({ fullName, announced }) => {
+  stop(deleted: readonly AnnouncedNode[] = []): void {
+    const known = deleted.map(({ fullName, announced }) => {
       const lane = this.#lanes.get(fullName);
       return lane === undefined ? announced : (lane.applied ?? lane.residue);
     });
@@ -162,7 +162,7 @@ export class HandlerFeed {
       const { error, failures } = attempt;
       if (error !== undefined) failing.push({ call, node, error, failures });
     };
-    add('configuration', undefined, this.#configuring);
+    add('configuration', undefined, this.#configurationAttempt);
     for (const lane of this.#lanes.values()) {
       const call = (lane.running ?? lane.nextStep())?.call;
       if (call !== undefined) add(call, lane.node, lane);
@@ -184,7 +184,7 @@ export class HandlerFeed {
   /** Calls the handler for a node without a lane. A lane is created only if the call does not succeed synchronously. */
   #callDirectly(step: NodeStep, node: string, old: Node | undefined, revision: number): void {
     const outcome = this.#calls.begin(step);
-    if (outcome.ended === 'succeeded') return;
+    if (outcome.state === 'succeeded') return;
     const lane = new NodeLane(node, old);
     if (!this.stopped) this.#lanes.set(node, lane);
     lane.retarget(step.call === 'delete' ? undefined : step.node, revision);
@@ -217,7 +217,7 @@ export class HandlerFeed {
   #startConfiguration(): void {
     const configuration = this.#configuration;
     if (configuration === undefined || this.#configurationTimer !== undefined || this.stopped) return;
-    const attempt = this.#configuring;
+    const attempt = this.#configurationAttempt;
     this.#calls.follow(
       this.#calls.begin({ call: 'configuration', configuration }),
       () => {

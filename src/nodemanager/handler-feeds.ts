@@ -18,7 +18,7 @@ export interface HandlerFeedsOptions {
   onFault(fault: HandlerFault): void;
 }
 
-/** The state that a new handler receives. */
+/** The state that the replay of a new handler delivers. */
 export interface FeedStart {
   readonly configuration: NodeConfiguration;
   readonly nodes: Iterable<AnnouncedNode>;
@@ -33,6 +33,7 @@ export interface NodeChange {
   readonly revision: number;
 }
 
+/** A call of `whenApplied` that has not resolved. `lanes` have not applied all changes up to `revision`. */
 interface Waiter {
   readonly revision: number;
   readonly lanes: Set<NodeLane>;
@@ -130,11 +131,11 @@ export class HandlerFeeds {
     });
   }
 
-  /** Ends all subscriptions after deleting `remove` from the handlers. Waiters resolve to `closed`. */
-  stop(remove: readonly AnnouncedNode[]): void {
+  /** Ends all subscriptions after deleting the nodes `deleted` from the handlers. Waiters resolve to `closed`. */
+  stop(deleted: readonly AnnouncedNode[]): void {
     for (const waiter of this.#waiters) waiter.resolve('closed');
     this.#waiters.clear();
-    for (const feed of this.#feeds.current) feed.stop(remove);
+    for (const feed of this.#feeds.current) feed.stop(deleted);
     for (const unsubscribe of [...this.#subscriptions.values()]) unsubscribe();
   }
 

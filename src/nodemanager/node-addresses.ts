@@ -35,12 +35,12 @@ export interface NodeAddressesOptions {
   readonly configuration: NodeConfiguration;
   /** If true, existing claims are written again. Needed if the IPCache keeps one claim per key, because the last writer wins. */
   readonly rewrite: boolean;
-  /** Whether it is the node that this process runs on, whichever source announces it. */
+  /** Returns true if this process runs on the node. */
   isLocal(node: Node): boolean;
   /** Returns the node whose claims have this owner name. */
   entryOf(owner: string): NodeEntry | undefined;
   /** Called when the owner of an address that the node claims changed. */
-  onOwnership(entry: NodeEntry): void;
+  onOwnerChange(entry: NodeEntry): void;
 }
 
 /**
@@ -202,9 +202,10 @@ export class NodeAddresses {
     return claims;
   }
 
+  /** Records which addresses of the node are lost. */
   #verify(entry: NodeEntry): void {
     for (const claim of this.#claims(entry.written, this.#configuration)) {
-      this.#mark(entry, claim.ip, !holds(claim, this.#ipcache.get(claim.ip)));
+      this.#mark(entry, claim.ip, !isHeldBy(claim, this.#ipcache.get(claim.ip)));
     }
   }
 
@@ -247,7 +248,7 @@ export class NodeAddresses {
       this.#ownerChanges = [];
       const affected = new Set<NodeEntry>();
       for (const change of changes) this.#reviewAddress(change, affected);
-      for (const entry of affected) this.#options.onOwnership(entry);
+      for (const entry of affected) this.#options.onOwnerChange(entry);
     }
   }
 
@@ -263,16 +264,17 @@ export class NodeAddresses {
     const holder = this.#ipcache.get(key);
     for (const entry of interested) {
       const claim = this.#claimOn(key, entry);
-      this.#mark(entry, key, claim !== undefined && !holds(claim, holder));
+      this.#mark(entry, key, claim !== undefined && !isHeldBy(claim, holder));
       affected.add(entry);
     }
   }
 
   /**
-   * Writes the claims on an address again that the IPCache did not keep. If the address has no claim, all are written. If another
-   * writer holds it in a cache with one claim per key, the claims of another rank are written: stronger ones win, and a weaker one
-   * makes the key contested, so that the cache reports its next owner change. Claims of the same rank are not written, because
-   * nodes would take the address from each other. The strongest claim is written last, because the last writer of equal rank wins.
+   * Writes again the claims on an address that the IPCache did not keep. If the address has no claim, all are written. If
+   * another writer holds the address in a cache with one claim per key, the claims of other ranks are written: a stronger one
+   * wins, and a weaker one makes the key contested, so that the cache reports its next owner change. Claims of the same rank are
+   * not written, because nodes would take the address from each other. The strongest claim is written last, because the last
+   * writer of equal rank wins.
    */
   #reclaim(key: string, interested: ReadonlySet<NodeEntry>): void {
     const holder = this.#ipcache.get(key);
@@ -298,6 +300,6 @@ function haveEqualClaims({ written, effective }: NodeEntry): boolean {
   return written !== undefined && effective !== undefined && haveSameClaims(written, effective);
 }
 
-function holds(claim: AddressClaim, holder: ClaimWriter | undefined): boolean {
+function isHeldBy(claim: AddressClaim, holder: ClaimWriter | undefined): boolean {
   return claim.owner === holder?.owner && claim.source === holder.source;
 }

@@ -28,7 +28,7 @@ export class NodeEntry {
     this.fullName = fullName;
   }
 
-  /** The other claims, strongest first. */
+  /** All claims except the effective one, strongest first. */
   get overruled(): readonly Node[] {
     return this.#overruled;
   }
@@ -64,7 +64,7 @@ export class NodeEntry {
     return true;
   }
 
-  /** Deletes all claims. */
+  /** Deletes all claims. Returns true, because every known node has a claim. */
   removeAll(): boolean {
     this.#rank([]);
     return true;

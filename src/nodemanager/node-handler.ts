@@ -8,7 +8,7 @@ import type { Node } from './node.ts';
 export type HandlerResult = void | Promise<void>;
 
 /**
- * Writes nodes into a datapath: routes, tunnels, encryption states (port; SEMANTICS 4).
+ * Writes nodes into a datapath: routes, tunnels, encryption states (SEMANTICS 4).
  *
  * Calls for one node are strictly ordered, one at a time: `nodeAdd`, then updates, then `nodeDelete`. The next call starts when
  * the previous one has returned or its promise has settled. Changes in between are merged: `old` is always the version of the
@@ -21,7 +21,7 @@ export type HandlerResult = void | Promise<void>;
  *
  * Handlers may call the node manager. Their changes are delivered after the current delivery (SEMANTICS 9).
  *
- * `signal` is aborted if the handler is unsubscribed or the manager is closed. The result of the call is ignored then.
+ * `signal` is aborted if the handler is unsubscribed or the manager is closed. The result of the call is then ignored.
  */
 export interface NodeHandler {
   /** Name of the handler in status and faults. */
@@ -76,7 +76,7 @@ export interface HandlerFailure {
 /** The status of one handler. */
 export interface HandlerStatus {
   readonly name: string | undefined;
-  /** Nodes for which it is not up to date, running and failed ones included. */
+  /** Nodes for which the handler is not up to date, those with a running or failed call included. */
   readonly pending: number;
   /** Running asynchronous calls. */
   readonly running: number;

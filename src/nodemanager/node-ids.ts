@@ -25,13 +25,14 @@ export interface NodeIDPair {
 }
 
 /**
- * Allocates ids from 1 to 65,535 for node addresses, for datapaths without room for an address. Health and ingress IPs have no id.
+ * Allocates ids from 1 to 65,535 for node addresses, for datapaths whose maps have no room for an address. Health and ingress IPs
+ * have no id.
  *
  * Ids are stable: an address that is deleted and added again has the same id, and ids of an earlier run can be restored. If all
  * ids have been allocated once, the one that has been unused longest is reused. So traffic with an old id is not soon
  * attributed to another node.
  *
- * It is a handler. Subscribe it before the handlers that query it. Then they find the id of each node.
+ * `NodeIDs` is a handler. Subscribe it before the handlers that query it, so that they find the id of each node.
  */
 export class NodeIDs implements NodeHandler {
   readonly name = 'node-ids';
@@ -45,7 +46,7 @@ export class NodeIDs implements NodeHandler {
   /** Addresses without a node, in the order in which they were freed. */
   readonly #unused = new KeyedQueue<string>();
   /** The lowest id that no call has allocated; all higher ones are free, too, except restored ones. */
-  #fresh = 1;
+  #nextID = 1;
 
   constructor(max: number = MAX_NODE_ID) {
     this.#max = max;
@@ -74,9 +75,9 @@ export class NodeIDs implements NodeHandler {
   restore(pairs: Iterable<NodeIDPair>): readonly Rejection[] {
     const rejected: Rejection[] = [];
     for (const pair of pairs) {
-      const fault = this.#faultOf(pair);
-      if (fault === undefined) this.#assign(pair.ip, pair.id);
-      else rejected.push(fault);
+      const pairRejection = this.#rejectionOf(pair);
+      if (pairRejection === undefined) this.#assign(pair.ip, pair.id);
+      else rejected.push(pairRejection);
     }
     return rejected;
   }
@@ -142,8 +143,8 @@ export class NodeIDs implements NodeHandler {
 
   /** Returns a new id, or else the one that has been unused longest. */
   #freeID(): number | undefined {
-    while (this.#ips.has(this.#fresh)) this.#fresh++; // skips restored ids
-    if (this.#fresh <= this.#max) return this.#fresh;
+    while (this.#ips.has(this.#nextID)) this.#nextID++; // skips restored ids
+    if (this.#nextID <= this.#max) return this.#nextID;
     const first = this.#unused.shift();
     if (first === undefined) return undefined;
     const [oldest] = first;
@@ -158,7 +159,7 @@ export class NodeIDs implements NodeHandler {
     this.#unused.set(ip, undefined);
   }
 
-  #faultOf(pair: NodeIDPair): Rejection | undefined {
+  #rejectionOf(pair: NodeIDPair): Rejection | undefined {
     if (!isObject(pair)) return rejection('wrong-type', 'pair', pair, 'must be an object', 'node ids');
     const { ip, id } = pair;
     if (typeof ip !== 'string' || canonicalAddress(ip) !== ip) {

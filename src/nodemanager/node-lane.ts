@@ -32,7 +32,8 @@ export class NodeLane {
   target: Node | undefined;
   /** The version of the last failed `add` or `update`, of which a part may be applied. */
   residue: Node | undefined;
-  validate = false;
+  /** True if the handler must validate the node when it is up to date. */
+  needsValidation = false;
   running: NodeStep | undefined;
   failures = 0;
   error: Failure | undefined;
@@ -67,7 +68,7 @@ export class NodeLane {
     }
     const step = stepBetween(applied, target);
     if (step !== undefined) return step;
-    return this.validate && applied !== undefined ? { call: 'validate', node: applied } : undefined;
+    return this.needsValidation && applied !== undefined ? { call: 'validate', node: applied } : undefined;
   }
 
   begin(step: NodeStep): void {
@@ -79,7 +80,7 @@ export class NodeLane {
     this.running = undefined;
     this.failures = 0;
     this.error = undefined;
-    this.validate = false; // a successful call replaces a validation
+    this.needsValidation = false; // a successful call replaces a validation
     if (step.call !== 'validate') {
       this.#deleting = false;
       if (this.#cleansUp(step) || this.residue?.equals(step.node) === true) this.residue = undefined;
@@ -97,15 +98,15 @@ export class NodeLane {
     else this.residue = step.node;
   }
 
-  /** Marks the lane as done. */
+  /** Marks the lane as done and returns it. */
   settled(): this {
     this.since = Number.POSITIVE_INFINITY;
     return this;
   }
 
-  /** Updates `since` after a call. `reached` is true if the handler has the version that was desired when the call began. */
-  #updateSince(reached: boolean): void {
-    this.since = reached ? this.#changedWhileRunning : Math.min(this.since, this.#changedWhileRunning);
+  /** Updates `since` after a call. `isReached` is true if the handler has the version that was desired when the call began. */
+  #updateSince(isReached: boolean): void {
+    this.since = isReached ? this.#changedWhileRunning : Math.min(this.since, this.#changedWhileRunning);
     this.#changedWhileRunning = Number.POSITIVE_INFINITY;
   }
 

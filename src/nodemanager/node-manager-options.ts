@@ -17,8 +17,8 @@ export interface NodeManagerOptions extends Partial<NodeConfiguration> {
   readonly clusterName: string;
   readonly localNodeName: string;
   /**
-   * The addresses of the local node have identity `host` whichever source announces it, as in Cilium 1.17. By default only those
-   * of source `local` do, as in 1.8.
+   * If true, the addresses of the local node have identity `host` whichever source announces the node, as in Cilium 1.17. By
+   * default only those of source `local` do, as in Cilium 1.8.
    */
   readonly localNodeIsHost?: boolean | undefined;
   /**

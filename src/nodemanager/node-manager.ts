@@ -66,7 +66,7 @@ const VALIDATION_BASE_MS = 60_000;
  */
 export class NodeManager {
   readonly #options: NodeManagerOptions;
-  readonly #retain: boolean;
+  readonly #retainOverruled: boolean;
   readonly #random: Random;
   readonly #nodes = new NodeTable();
   readonly #addresses: NodeAddresses;
@@ -82,16 +82,16 @@ export class NodeManager {
 
   constructor(options: NodeManagerOptions) {
     this.#options = options;
-    this.#retain = options.retainOverruled ?? true;
+    this.#retainOverruled = options.retainOverruled ?? true;
     this.#random = options.random ?? Math.random;
     this.#guard = new CallbackGuard();
     this.#rejections = new RejectionLog(options.onReject, this.#guard);
     this.#addresses = new NodeAddresses(options.ipcache, {
-      rewrite: !this.#retain,
+      rewrite: !this.#retainOverruled,
       configuration: configurationOf(options),
       isLocal: (node) => node.source === 'local' || (options.localNodeIsHost === true && this.#isLocal(node)),
       entryOf: (owner) => this.#nodes.find(owner),
-      onOwnership: (entry) => this.#announce(entry),
+      onOwnerChange: (entry) => this.#announce(entry),
     });
     this.#feeds = new HandlerFeeds({
       clock: options.clock,
@@ -340,24 +340,24 @@ export class NodeManager {
     const known = this.#nodes.get(spec);
     const claim = known?.claimOf(spec.source);
     if (known !== undefined && claim !== undefined && sameNode(claim.fields, spec))
-      return this.#repeated(known, claim);
+      return this.#updateUnchanged(known, claim);
     const node = parseNode(spec, this.#reject, known?.effective);
     if (node === undefined) return 'invalid';
-    if (known !== undefined && claim?.equals(node)) return this.#repeated(known, claim);
+    if (known !== undefined && claim?.equals(node)) return this.#updateUnchanged(known, claim);
     const entry = known ?? new NodeEntry(node.fullName);
     const previous = entry.effective;
-    this.#edit(entry, () => entry.put(node, this.#retain));
+    this.#edit(entry, () => entry.put(node, this.#retainOverruled));
     if (known === undefined) this.#nodes.add(node, entry);
     if (entry.effective === previous) return 'overruled';
-    this.#changed(entry);
+    this.#effectiveChanged(entry);
     return 'applied';
   }
 
   /**
-   * Handles an update that equals the source's claim. In single-slot mode it writes the addresses again, because another writer
-   * may have taken them.
+   * Handles an update that equals the source's claim. If the IPCache keeps one claim per key, the addresses are written again,
+   * because another writer may have taken them.
    */
-  #repeated(entry: NodeEntry, claim: Node): NodeUpdateOutcome {
+  #updateUnchanged(entry: NodeEntry, claim: Node): NodeUpdateOutcome {
     if (entry.effective !== claim) return 'overruled';
     if (this.#addresses.mayRefresh(entry)) this.#write(entry);
     return 'unchanged';
@@ -379,7 +379,7 @@ export class NodeManager {
     }
     const previous = entry.effective;
     if (!this.#edit(entry, () => entry.remove(node.source))) return 'not-owner';
-    if (entry.effective !== previous) this.#changed(entry);
+    if (entry.effective !== previous) this.#effectiveChanged(entry);
     return 'applied';
   }
 
@@ -424,7 +424,7 @@ export class NodeManager {
   }
 
   /** Handles a change or deletion of the effective node. */
-  #changed(entry: NodeEntry): void {
+  #effectiveChanged(entry: NodeEntry): void {
     if (entry.effective === undefined && entry.written !== undefined) this.#nodes.remove(entry.written);
     this.#write(entry);
   }
@@ -443,7 +443,7 @@ export class NodeManager {
     if (announced === effective || this.#closed) return;
     if (effective !== undefined && this.#addresses.isHeldBack(entry)) return;
     entry.announced = effective;
-    if (announced?.equals(effective) === true) return; // it changed back while it was held back
+    if (announced?.equals(effective) === true) return; // the node changed back while the change was held back
     this.#revision++;
     this.#feeds.change({
       node: entry.fullName,

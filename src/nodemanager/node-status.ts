@@ -8,8 +8,9 @@ import type { NodeEntry } from './node-entry.ts';
 import type { HandlerFailure, HandlerStatus } from './node-handler.ts';
 
 /**
- * The outcome of `nodeUpdated`. `applied`, `unchanged`: this source's claim is effective. `overruled`: a stronger source's claim
- * is effective. `invalid`: the node was rejected and counted; `status()` describes it. `closed`: the manager is closed.
+ * The outcome of `nodeUpdated`. `applied`: this source's claim is now effective. `unchanged`: an equal claim of this source
+ * already was. `overruled`: a stronger source's claim is effective. `invalid`: the node was rejected and counted; `status()`
+ * describes it. `closed`: the manager is closed.
  */
 export type NodeUpdateOutcome = 'applied' | 'unchanged' | 'overruled' | 'invalid' | 'closed';
 

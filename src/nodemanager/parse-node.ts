@@ -61,13 +61,13 @@ function isUsable(spec: NodeSpec, fields: Fields<undefined>): boolean {
   const hasName = fields.text('name') !== undefined;
   const hasCluster =
     (isText(cluster) || fields.text('cluster') !== undefined) &&
-    (!cluster.includes('/') || rejects(fields, 'cluster', 'invalid-name', 'must not contain /'));
-  const hasSource = isSource(source) || rejects(fields, 'source', 'unknown-source', 'is not a source');
+    (!cluster.includes('/') || rejectField(fields, 'cluster', 'invalid-name', 'must not contain /'));
+  const hasSource = isSource(source) || rejectField(fields, 'source', 'unknown-source', 'is not a source');
   const hasClusterID = (clusterID ?? 0) === 0 || fields.integer('clusterID', 0, MAX_CLUSTER_ID) !== undefined;
   const hasKey = (encryptionKey ?? 0) === 0 || fields.integer('encryptionKey', 0, 255) !== undefined;
   const hasIdentity =
     isNumericIdentity(nodeIdentity ?? 0) ||
-    rejects(fields, 'nodeIdentity', 'out-of-range', 'is not an identity');
+    rejectField(fields, 'nodeIdentity', 'out-of-range', 'is not an identity');
   return hasName && hasCluster && hasSource && hasClusterID && hasKey && hasIdentity;
 }
 
@@ -75,7 +75,8 @@ function isText(value: unknown): boolean {
   return typeof value === 'string' && value !== '';
 }
 
-function rejects(fields: Fields<undefined>, name: string, reason: string, why: string): false {
+/** Rejects a field. Returns false, so that a condition can end with it. */
+function rejectField(fields: Fields<undefined>, name: string, reason: string, why: string): false {
   fields.reject(name, reason, why);
   return false;
 }
