@@ -84,7 +84,7 @@ async function apply(
     mayDelete: undefined,
     keepUnlisted: true,
     onListed: () => {},
-    onReading: () => {},
+    onReaderState: () => {},
   });
 }
 

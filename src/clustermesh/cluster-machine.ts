@@ -16,6 +16,7 @@ function foreignConfigurations(others: readonly string[]): string {
   return `its kvstore does not contain its configuration, only that of ${others.join(', ')}: check the name`;
 }
 
+/** Enters a phase, which begins with one effect. Earlier effects become stale. */
 function enter(
   state: ClusterState,
   phase: ClusterPhase,
@@ -32,21 +33,27 @@ function stay(state: ClusterState): ClusterStep {
   return { state, effects: [] };
 }
 
+/** Ends the current effect, then enters `next`. */
 function leave(state: ClusterState, next: Destination, change: Partial<ClusterState> = {}): ClusterStep {
   const closeClient = next === 'connecting' || next === 'stopped' || next === 'removed';
   const hasClient = state.hasClient && !closeClient;
   return enter(state, 'leaving', { do: 'leave', closeClient }, { ...change, next, hasClient });
 }
 
+/** Counts a failure and retries after a backoff. */
 function fail(
   state: ClusterState,
   message: string,
   pendingWithdrawal: ClusterState['pendingWithdrawal'] = state.pendingWithdrawal,
 ): ClusterStep {
-  return leave(state, 'failed', { ...failed(state, message), streak: state.streak + 1, pendingWithdrawal });
+  return leave(state, 'failed', {
+    ...failureFields(state, message),
+    streak: state.streak + 1,
+    pendingWithdrawal,
+  });
 }
 
-function failed({ failures }: ClusterState, message: string): Partial<ClusterState> {
+function failureFields({ failures }: ClusterState, message: string): Partial<ClusterState> {
   return { failures: failures + 1, lastFailure: message };
 }
 
@@ -110,11 +117,12 @@ function afterHandshake(state: ClusterState, { config, replaced, others }: Confi
   // A cluster that once had a configuration is not from before 1.13. If its (empty) kvstore counted as complete, all valid
   // state would be deleted.
   const gone = state.config !== undefined && state.failStatic;
-  const found: ClusterState['found'] = gone ? 'gone' : others.length > 0 ? 'others' : 'none';
+  const foreign = others.length > 0 ? 'others' : 'none';
+  const found: ClusterState['found'] = gone ? 'gone' : foreign;
   const failure =
     found === 'none' || found === state.found
       ? {}
-      : failed(state, found === 'gone' ? CONFIGURATION_DELETED : foreignConfigurations(others));
+      : failureFields(state, found === 'gone' ? CONFIGURATION_DELETED : foreignConfigurations(others));
   const next: ClusterState = { ...state, ...failure, found, unproven: unproven || gone };
   if (state.local) return start(next, 'watching');
   if (gone && isVerifiable(next, others)) return proceed(next, 'watching');
@@ -156,7 +164,7 @@ function drained(state: ClusterState): ClusterStep {
 /** Processes an input if the current phase expects it. Ignores it otherwise. */
 function answer(state: ClusterState, input: ClusterInput): ClusterStep {
   const { phase } = state;
-  const follows = phase === 'watching' || phase === 'unconfigured';
+  const isFollowing = phase === 'watching' || phase === 'unconfigured';
   switch (input.type) {
     case 'connected':
       if (phase !== 'connecting') break;
@@ -177,10 +185,10 @@ function answer(state: ClusterState, input: ClusterInput): ClusterStep {
       if (phase !== 'watching') break;
       return leave(state, 'handshake', { unproven: false });
     case 'outdated':
-      if (!follows) break;
+      if (!isFollowing) break;
       return leave(state, 'handshake', { unproven: state.unproven || input.diverged });
     case 'failed':
-      if (phase !== 'connecting' && phase !== 'handshake' && !follows) break;
+      if (phase !== 'connecting' && phase !== 'handshake' && !isFollowing) break;
       return fail(state, input.message);
     case 'left':
       if (phase !== 'leaving') break;

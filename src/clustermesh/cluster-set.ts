@@ -35,7 +35,8 @@ export abstract class ClusterSet implements SyncingClusters {
   readonly #clusterName: string;
   readonly #clock: Clock;
   readonly #clusters = new Map<string, FollowedCluster>();
-  readonly #turns = new Map<string, Promise<void>>();
+  /** The last operation on each cluster, until it has ended. Never rejects. */
+  readonly #operations = new Map<string, Promise<void>>();
   readonly #changes = new ClusterChanges();
   /** @internal Paces the retries of unreachable clusters. */
   protected readonly retries: RetryPacer;
@@ -136,7 +137,7 @@ export abstract class ClusterSet implements SyncingClusters {
   /** Stops following all clusters. Withdraws nothing (SEMANTICS 6). */
   async stop(): Promise<void> {
     this.#stopped = true;
-    await Promise.all(this.#turns.values());
+    await Promise.all(this.#operations.values());
     await Promise.all([...this.#clusters.values()].map((cluster) => cluster.stop()));
   }
 
@@ -145,14 +146,14 @@ export abstract class ClusterSet implements SyncingClusters {
    * affected by the withdrawal. Clusters do not wait for each other.
    */
   #inTurn<T>(name: string, work: () => Promise<T>): Promise<T> {
-    const turn = (this.#turns.get(name) ?? Promise.resolve()).then(work);
+    const turn = (this.#operations.get(name) ?? Promise.resolve()).then(work);
     const settled = turn.then(
       () => {},
       () => {},
     );
-    this.#turns.set(name, settled);
+    this.#operations.set(name, settled);
     void settled.then(() => {
-      if (this.#turns.get(name) === settled) this.#turns.delete(name);
+      if (this.#operations.get(name) === settled) this.#operations.delete(name);
     });
     return turn;
   }

@@ -16,7 +16,7 @@ export type ClusterPhase =
   | 'watching'
   /** The kvstore has no configuration of the cluster. Nothing is followed until it has one, because values cannot be checked. */
   | 'unconfigured'
-  /** One of the above failed. It is retried after a backoff. */
+  /** An earlier phase failed. It is retried after a backoff. */
   | 'failed'
   /** Running tasks are being ended, so that they cannot interfere with the next phase. */
   | 'leaving'
@@ -56,7 +56,7 @@ export interface ClusterFollow {
 /** State of the cluster state machine, as plain data. */
 export interface ClusterState {
   readonly phase: ClusterPhase;
-  /** Increases when an effect starts or ends. Answers of an earlier attempt are stale and ignored. */
+  /** Number of the current effect. Answers to earlier effects are ignored. */
   readonly attempt: number;
   /** Destination of `leaving` and `draining`. */
   readonly next: Destination | undefined;

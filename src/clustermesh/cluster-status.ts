@@ -62,20 +62,21 @@ export interface ClusterStanding {
   readonly connected: boolean;
   /** True if all resources have been complete once. */
   readonly known: boolean;
+  /** Number of keys that are held, of all resources. */
   readonly keys: number;
 }
 
-function shownState(state: ClusterState, standing: ClusterStanding): RemoteClusterState {
+function reportedStateOf(state: ClusterState, standing: ClusterStanding): RemoteClusterState {
   const { phase, next } = state;
   if (phase === 'idle') return 'connecting';
-  if (phase === 'watching') return shownWatching(state, standing);
+  if (phase === 'watching') return reportedWatching(state, standing);
   if (phase !== 'leaving') return phase === 'unconfigured' ? 'no-configuration' : phase;
   if (next === 'removed') return 'draining';
   if (next === undefined || next === 'watching') return 'handshake';
   return next === 'unconfigured' ? 'no-configuration' : next;
 }
 
-function shownWatching(state: ClusterState, standing: ClusterStanding): RemoteClusterState {
+function reportedWatching(state: ClusterState, standing: ClusterStanding): RemoteClusterState {
   const { found, unproven, failStatic } = state;
   const { complete, connected, known, keys } = standing;
   if (found === 'gone' || found === 'others') return 'no-configuration';
@@ -139,25 +140,25 @@ export class ClusterView {
   }
 
   /** Records a failure of the cluster. */
-  failed(message: string): void {
+  recordFailure(message: string): void {
     this.#isReasonNew ||= message !== this.#lastFailure?.message;
     this.#lastFailure = { message, at: this.#clock.wallTime() };
   }
 
   /** Records the number of arrived items. */
-  arrived(count: number): void {
+  recordArrived(count: number): void {
     if (count > this.#arrived) this.#progressAt = this.#clock.now();
     this.#arrived = Math.max(count, this.#arrived);
   }
 
   /** Records the withdrawal of everything. */
-  forget(): void {
+  recordWithdrawal(): void {
     this.#knownAt = undefined;
   }
 
   /** Returns true if the reported state, `connected`, the number of failures or the message of the last failure changed. */
   update(state: ClusterState, standing: ClusterStanding): boolean {
-    const shown = shownState(state, standing);
+    const shown = reportedStateOf(state, standing);
     const { connected, complete } = standing;
     const { failures } = state;
     const isChanged =

@@ -215,13 +215,13 @@ export class ClusterStores extends ResourceStores {
     const { engines, cluster } = this.#options;
     const { tap } = engines;
     if (tap === undefined || !this.stores.has(resource)) return this.#follow(resource, request);
-    const { layout, mayDelete, onReading, onListed } = request;
+    const { layout, mayDelete, onReaderState, onListed } = request;
     tap.followed(cluster, resource, resourcePrefix(resource, cluster, layout), mayDelete === 'never');
     const tappedRequest: FollowRequest = {
       ...request,
-      onReading: (reading, state, failure) => {
-        tap.reading(cluster, reading, state);
-        onReading(reading, state, failure);
+      onReaderState: (reader, state, failure) => {
+        tap.readerState(cluster, reader, state);
+        onReaderState(reader, state, failure);
       },
       onListed: (listed) => {
         tap.listed(cluster, listed);
@@ -272,9 +272,9 @@ export class ClusterStores extends ResourceStores {
 
   /**
    * Withdraws everything (I10): key by key in slices, one resource after the other, nodes last because the others refer to
-   * them. Then withdraws the writer from the engines, in case faults have left claims. No resource may be followed any more. If
-   * the signal fires, the remaining state stays and the caller must call again. If an engine throws, the other steps still run.
-   * The call then rejects with the first error and must be repeated.
+   * them. Then withdraws the writer's claims from the engines, in case faults have left any. No resource may be followed any
+   * more. If the signal fires, the remaining state stays and the caller must call again. If an engine throws, the other steps
+   * still run. The call then rejects with the first error and must be repeated.
    */
   withdraw(signal: AbortSignal): Promise<void> {
     const { cluster, writer, engines, identities } = this.#options;

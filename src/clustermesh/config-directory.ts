@@ -20,6 +20,7 @@ export interface DirectoryState {
   readonly problems: ReadonlyMap<string, string>;
 }
 
+/** The configuration with which a cluster is followed. */
 interface FollowedConfig {
   readonly hash: string;
   /** Start of the time in which the file exists but has no `endpoints:`. */

@@ -70,7 +70,7 @@ export class ConfigFollower {
   #watching: Unsubscribe | undefined;
   #timer: { readonly at: number; readonly timer: Timer } | undefined;
   #isScanning = false;
-  #changed = false;
+  #changedDuringScan = false;
   #stopped = false;
 
   constructor(options: ConfigFollowerOptions) {
@@ -113,7 +113,7 @@ export class ConfigFollower {
   }
 
   #onChange(): void {
-    this.#changed = true;
+    this.#changedDuringScan = true;
     if (!this.#isScanning) this.#scanIn(DEBOUNCE_MS);
   }
 
@@ -130,11 +130,11 @@ export class ConfigFollower {
   async #scan(): Promise<void> {
     this.#timer?.timer.cancel();
     this.#timer = undefined;
-    this.#changed = false;
+    this.#changedDuringScan = false;
     this.#isScanning = true;
     await this.#tasks.run('scan', (signal) => this.#scanNow(signal));
     this.#isScanning = false;
-    if (this.#changed) this.#scanIn(DEBOUNCE_MS);
+    if (this.#changedDuringScan) this.#scanIn(DEBOUNCE_MS);
   }
 
   async #scanNow(signal: AbortSignal): Promise<void> {
@@ -168,7 +168,7 @@ export class ConfigFollower {
     else await mesh.add(change.name, change.connect);
   }
 
-  /** Reports new and changed problems. Returns true if there is at least one. */
+  /** Reports the problems that are new or changed. Returns true if there are any. */
   #report(previous: ReadonlyMap<string, string>): boolean {
     const newProblems = [...this.#problems()].filter(([name, reason]) => previous.get(name) !== reason);
     for (const [name, reason] of newProblems) this.#guard.call(this.#options.onProblem, name, reason);

@@ -55,7 +55,7 @@ function isAllowed(identity: number, range: IdentityRange | undefined): boolean 
   return identity >= range.min && identity <= range.max;
 }
 
-function identityFault(
+function identityRejection(
   identity: number,
   field: string,
   limits: ClusterLimits,
@@ -67,7 +67,7 @@ function identityFault(
   return rejectedAs('identity-out-of-range', field, identity, reason, at);
 }
 
-function clusterIDFault(
+function clusterIDRejection(
   id: number,
   field: string,
   { clusterID }: ClusterLimits,
@@ -87,8 +87,8 @@ export function ipDecoder(
     if (!decoded.ok) return decoded;
     const current = limits();
     return (
-      clusterIDFault(addressSpaceOf(decoded.value), 'key', current, at) ??
-      identityFault(decoded.value.identity, 'ID', current, at) ??
+      clusterIDRejection(addressSpaceOf(decoded.value), 'key', current, at) ??
+      identityRejection(decoded.value.identity, 'ID', current, at) ??
       decoded
     );
   };
@@ -116,7 +116,7 @@ export function nodeDecoder(
   return (name, value, at) => {
     const decoded = decodeNode({ cluster, name }, value, at, valueLimits);
     if (!decoded.ok) return decoded;
-    return clusterIDFault(decoded.value.clusterID, 'ClusterID', limits(), at) ?? decoded;
+    return clusterIDRejection(decoded.value.clusterID, 'ClusterID', limits(), at) ?? decoded;
   };
 }
 
@@ -131,7 +131,7 @@ export function serviceDecoder(
     if (parts === undefined) return rejectedAs('invalid-key', 'key', name, 'is not <namespace>/<name>', at);
     const decoded = decodeClusterService({ cluster, ...parts }, value, at, valueLimits);
     if (!decoded.ok) return decoded;
-    return clusterIDFault(decoded.value.clusterID, 'clusterID', limits(), at) ?? decoded;
+    return clusterIDRejection(decoded.value.clusterID, 'clusterID', limits(), at) ?? decoded;
   };
 }
 
@@ -145,7 +145,7 @@ export function sliceDecoder(
     const parts = splitServiceName(name);
     if (parts === undefined) return rejectedAs('invalid-key', 'key', name, 'is not <namespace>/<name>', at);
     const decoded = decodeClusterEndpointSlice({ cluster, ...parts }, value, at, valueLimits);
-    return decoded.ok ? (sliceFault(decoded.value, limits(), at) ?? decoded) : decoded;
+    return decoded.ok ? (sliceRejection(decoded.value, limits(), at) ?? decoded) : decoded;
   };
 }
 
@@ -166,7 +166,7 @@ export function largeSliceDecoder(
 ): NonNullable<WatchStoreOptions<ClusterEndpointSlice>['decodeLarge']> {
   function* check(steps: DecodeSteps, at: string): DecodeSteps {
     const decoded = yield* steps;
-    return decoded.ok ? (sliceFault(decoded.value, limits(), at) ?? decoded) : decoded;
+    return decoded.ok ? (sliceRejection(decoded.value, limits(), at) ?? decoded) : decoded;
   }
   return (name, value, at) => {
     const parts = splitServiceName(name);
@@ -177,7 +177,7 @@ export function largeSliceDecoder(
 
 type DecodeSteps = Generator<undefined, Decoded<ClusterEndpointSlice>>;
 
-function sliceFault(
+function sliceRejection(
   { clusterID: id }: ClusterEndpointSlice,
   { clusterID }: ClusterLimits,
   at: string,
@@ -204,6 +204,6 @@ export function identityDecoder(
     const fault = cluster === undefined ? undefined : clusterLabelFault(labels, cluster);
     if (fault !== undefined)
       return rejectedAs('cluster-name-mismatch', 'value', formatLabels(labels), fault, at);
-    return identityFault(id, 'key', limits(), at) ?? decoded;
+    return identityRejection(id, 'key', limits(), at) ?? decoded;
   };
 }

@@ -14,7 +14,7 @@ import type { KeyRead, KvstoreBackend, Watch } from '../kvstore/session/backend.
 import type { Decoded } from '../net/fields.ts';
 import type { ClusterFollow } from './cluster-state.ts';
 import { DeleteGuard } from './delete-guard.ts';
-import type { FollowEnd, FollowRequest, OnReading, ResourceStores } from './resource-stores.ts';
+import type { FollowEnd, FollowRequest, OnReaderState, ResourceStores } from './resource-stores.ts';
 
 /** Result of {@link readHandshake}. */
 export interface Handshake {
@@ -61,7 +61,7 @@ export interface FollowParams {
   readonly options: ClusterFollow;
   readonly clock: Clock;
   readonly random: Random;
-  readonly onReading: OnReading;
+  readonly onReaderState: OnReaderState;
   /** Called when every resource has been listed and keys that no longer exist have been deleted. */
   readonly onComplete: () => void;
 }
@@ -103,7 +103,7 @@ export async function followCluster(cluster: FollowParams, signal: AbortSignal):
 }
 
 function requestOf(cluster: FollowParams, signal: AbortSignal, leave: () => void): FollowRequest {
-  const { backend, name, stores, read, options, clock, random, onReading, onComplete } = cluster;
+  const { backend, name, stores, read, options, clock, random, onReaderState, onComplete } = cluster;
   const missing = new Set(stores.resources);
   const guard = new DeleteGuard({
     backend,
@@ -113,7 +113,7 @@ function requestOf(cluster: FollowParams, signal: AbortSignal, leave: () => void
     random,
     signal,
     onKeyLost: leave,
-    onFailure: (error) => onReading('deletes', error === undefined ? 'ended' : 'waiting', error),
+    onFailure: (error) => onReaderState('deletes', error === undefined ? 'ended' : 'waiting', error),
   });
   const mayDelete = {
     proven: (revision: number) => guard.allows(revision),
@@ -126,7 +126,7 @@ function requestOf(cluster: FollowParams, signal: AbortSignal, leave: () => void
     layout: options.config?.capabilities.cached === true ? 'cache' : 'state',
     mayDelete: mayDelete[options.deletes],
     keepUnlisted: options.refill,
-    onReading,
+    onReaderState,
     onListed: (resource) => {
       if (missing.delete(resource) && missing.size === 0) onComplete();
     },
@@ -138,7 +138,7 @@ type ConfiguredCluster = Pick<FollowParams, 'backend' | 'name' | 'read'>;
 /** Resolves when the configuration differs from `read`, the kvstore turns out to be replaced, or the signal fires. */
 async function watchConfig(
   { backend, name, read }: ConfiguredCluster,
-  { signal, onReading }: Pick<FollowRequest, 'signal' | 'onReading'>,
+  { signal, onReaderState }: Pick<FollowRequest, 'signal' | 'onReaderState'>,
 ): Promise<FollowEnd> {
   const key = clusterConfigKey(name);
   const previous = read.kv?.value;
@@ -147,7 +147,7 @@ async function watchConfig(
   const watch = backend.watch(CLUSTER_CONFIG_PREFIX, {
     signal,
     endOnDivergence: true,
-    onState: (state) => onReading('config', state, watch.status().lastFailure),
+    onState: (state) => onReaderState('config', state, watch.status().lastFailure),
   });
   for await (const batch of watch) {
     for (const event of batch) {
@@ -166,10 +166,10 @@ function endOf(watch: Watch): FollowEnd {
 
 /** Resolves if the kvstore has a configuration of the cluster, turns out to be replaced, or the signal fires. */
 export function awaitConfig(
-  cluster: ConfiguredCluster & Pick<FollowParams, 'onReading'>,
+  cluster: ConfiguredCluster & Pick<FollowParams, 'onReaderState'>,
   signal: AbortSignal,
 ): Promise<FollowEnd> {
-  return watchConfig(cluster, { signal, onReading: cluster.onReading });
+  return watchConfig(cluster, { signal, onReaderState: cluster.onReaderState });
 }
 
 /**
@@ -178,7 +178,7 @@ export function awaitConfig(
  */
 async function watchCanaries(
   { backend, name, stores }: FollowParams,
-  { layout, signal, onReading }: FollowRequest,
+  { layout, signal, onReaderState }: FollowRequest,
   follow: (resource: CopiedResource) => void,
 ): Promise<FollowEnd> {
   const waiting = new Map(
@@ -187,7 +187,7 @@ async function watchCanaries(
   const watch = backend.watch(syncedPrefix(name), {
     signal,
     endOnDivergence: true,
-    onState: (state) => onReading('canaries', state, watch.status().lastFailure),
+    onState: (state) => onReaderState('canaries', state, watch.status().lastFailure),
   });
   for await (const batch of watch) {
     for (const { type, key } of batch) {

@@ -22,7 +22,7 @@ import type {
 } from './cluster-state.ts';
 import { ClusterView, type RemoteClusterStatus } from './cluster-status.ts';
 import { awaitConfig, followCluster, isReplaced, readHandshake } from './follow-cluster.ts';
-import type { KeyVersion, OnReading, ResourceStores, StoreHooks } from './resource-stores.ts';
+import type { KeyVersion, OnReaderState, ResourceStores, StoreHooks } from './resource-stores.ts';
 import type { RetryPacer } from './retry-pacer.ts';
 import type { SyncProgress } from './sync-deadline.ts';
 import { WatchStates } from './watch-states.ts';
@@ -93,15 +93,16 @@ export class FollowedCluster {
   readonly #rejections: RejectionLog;
   readonly #stores: ResourceStores;
   readonly #tasks: Supervisor;
-  readonly #readings = new WatchStates();
+  readonly #watchStates = new WatchStates();
   readonly #status: ClusterView;
   readonly #inputs: ClusterInput[] = [];
   #stepping = false;
   #state: ClusterState;
   #connect: ConnectKvstore | undefined;
   #backend: KvstoreBackend | undefined;
-  /** Read of the last handshake. */
+  /** The read of the configuration by the last handshake. */
   #read: KeyRead | undefined;
+  /** True if all lists of the current phase are complete. */
   #complete = false;
   /** Resolves when all previous attempts have ended. */
   #leaving: Promise<void> = Promise.resolve();
@@ -121,7 +122,7 @@ export class FollowedCluster {
       identities: this.identities,
       rejections: this.#rejections,
       onApplied: () => this.#applied(),
-      onFault: (error) => this.#status.failed(`an engine failed: ${messageOf(error)}`),
+      onFault: (error) => this.#status.recordFailure(`an engine failed: ${messageOf(error)}`),
     });
     this.#watchExpiry();
   }
@@ -224,7 +225,7 @@ export class FollowedCluster {
     this.#state = state;
     if (state.phase !== previous.phase) this.#complete = false;
     if (state.failures !== previous.failures && state.lastFailure !== undefined)
-      this.#status.failed(state.lastFailure);
+      this.#status.recordFailure(state.lastFailure);
     for (const effect of effects) this.#perform(effect, state.attempt);
   }
 
@@ -263,7 +264,7 @@ export class FollowedCluster {
   #leave(attempt: number, closeClient: boolean): void {
     const stopped = this.#tasks.stop();
     this.#leaving = Promise.all([this.#leaving, stopped]).then(async () => {
-      this.#readings.clear();
+      this.#watchStates.clear();
       if (closeClient) await this.#closeClient();
       this.#dispatch({ type: 'left', attempt });
     });
@@ -278,7 +279,7 @@ export class FollowedCluster {
     this.#backend = undefined;
     if (backend === undefined || this.#state.local) return;
     await this.#runWithin(CLOSE_MS, 'its kvstore client was not closed', () => backend.close()).catch(
-      (error: unknown) => this.#status.failed(messageOf(error)),
+      (error: unknown) => this.#status.recordFailure(messageOf(error)),
     );
   }
 
@@ -299,7 +300,10 @@ export class FollowedCluster {
     this.#dispatch({ type: 'connected', attempt });
   }
 
-  /** Runs foreign `work` with a time limit. Rejects with `reason` if it takes longer. */
+  /**
+   * Runs `work` of the caller with a time limit. Rejects with `reason` if it takes longer, and if `leaving` fires. `discard`
+   * receives a result that arrives too late.
+   */
   async #runWithin<T>(
     ms: number,
     reason: string,
@@ -351,12 +355,14 @@ export class FollowedCluster {
         else await this.#stores.withdraw(signal);
         break;
       } catch (error) {
-        this.#status.failed(`an engine failed to delete the state of the cluster: ${messageOf(error)}`);
+        this.#status.recordFailure(
+          `an engine failed to delete the state of the cluster: ${messageOf(error)}`,
+        );
       }
       if (tries < MAX_WITHDRAWALS) await sleep(clock, backoffDelay(tries, BACKOFF, random), signal);
     }
     if (signal.aborted) return;
-    if (scope === 'everything') this.#status.forget();
+    if (scope === 'everything') this.#status.recordWithdrawal();
     this.#dispatch({ type: 'drained', attempt });
   }
 
@@ -374,27 +380,27 @@ export class FollowedCluster {
       this.#dispatch({ type: 'refilled', attempt });
     };
     if (options.refill) void this.#tasks.runWithRestart('refill', refill);
-    const cluster = { ...this.#readable, stores: this.#stores, options, clock, random, onComplete };
+    const cluster = { ...this.#readParams, stores: this.#stores, options, clock, random, onComplete };
     const end = await followCluster(cluster, signal);
     this.#dispatch({ type: 'outdated', attempt, diverged: end === 'diverged' });
   }
 
   async #awaitConfig(attempt: number, signal: AbortSignal): Promise<void> {
-    const end = await awaitConfig(this.#readable, signal);
+    const end = await awaitConfig(this.#readParams, signal);
     this.#dispatch({ type: 'outdated', attempt, diverged: end === 'diverged' });
   }
 
   // ── Status ─────────────────────────────────────────────────────────────────────────────────────────────
 
-  readonly #onReading: OnReading = (reading, state, failure) => {
-    this.#readings.observe(reading, state);
+  readonly #onReaderState: OnReaderState = (reader, state, failure) => {
+    this.#watchStates.observe(reader, state);
     if (failure !== undefined && (state === 'waiting' || state === 'forbidden'))
-      this.#status.failed(failure.message);
+      this.#status.recordFailure(failure.message);
     this.#update();
   };
 
   #applied(): void {
-    this.#status.arrived(this.#stores.arrived);
+    this.#status.recordArrived(this.#stores.arrived);
     this.#update();
   }
 
@@ -402,7 +408,7 @@ export class FollowedCluster {
   #update(): void {
     if (this.#stepping) return;
     const connected =
-      this.#readings.size > 0 ? this.#readings.areUp : this.#backend?.status().connected === true;
+      this.#watchStates.size > 0 ? this.#watchStates.areUp : this.#backend?.status().connected === true;
     const { isSynced: known, size: keys } = this.#stores;
     const isChanged = this.#status.update(this.#state, { connected, complete: this.#complete, known, keys });
     this.#watchExpiry();
@@ -420,8 +426,8 @@ export class FollowedCluster {
     if (services === undefined) return;
     const { phase, expired, found } = this.#state;
     // Without the configuration, nothing proves that the services still exist.
-    const live = phase === 'watching' && found !== 'gone' && this.#readings.isUp(services);
-    if (live || phase === 'stopped' || phase === 'removed') {
+    const isLive = phase === 'watching' && found !== 'gone' && this.#watchStates.isUp(services);
+    if (isLive || phase === 'stopped' || phase === 'removed') {
       this.#expiry?.cancel();
       this.#expiry = undefined;
     } else if (!expired) {
@@ -439,8 +445,8 @@ export class FollowedCluster {
   }
 
   /** Parameters to read the cluster with the current client. */
-  get #readable(): { name: string; backend: KvstoreBackend; read: KeyRead; onReading: OnReading } {
+  get #readParams(): { name: string; backend: KvstoreBackend; read: KeyRead; onReaderState: OnReaderState } {
     assert(this.#read !== undefined, 'the configuration of the cluster was read');
-    return { name: this.name, backend: this.#client, read: this.#read, onReading: this.#onReading };
+    return { name: this.name, backend: this.#client, read: this.#read, onReaderState: this.#onReaderState };
   }
 }

@@ -2,7 +2,7 @@ import type { ClusterConfig } from '../kvstore/codec/cluster-config.ts';
 import type { CopiedResource } from '../kvstore/codec/keys.ts';
 import type { WatchEvent } from '../kvstore/session/backend.ts';
 import type { StoreObserver, WatchStoreOptions } from '../kvstore/stores/watch-store.ts';
-import type { OnReading } from './resource-stores.ts';
+import type { OnReaderState } from './resource-stores.ts';
 
 /**
  * Receives the input that one store applies, in order. After the calls for the keys of an engine batch, `onApplied` is called
@@ -30,7 +30,11 @@ export interface MeshTap {
   /** Called when a resource is followed. If `keeps`, keys are neither deleted nor removed because of a rejected value. */
   followed(cluster: string, resource: CopiedResource, prefix: string, keeps: boolean): void;
   /** Called with each state of a reader. */
-  reading(cluster: string, reading: Parameters<OnReading>[0], state: Parameters<OnReading>[1]): void;
+  readerState(
+    cluster: string,
+    reader: Parameters<OnReaderState>[0],
+    state: Parameters<OnReaderState>[1],
+  ): void;
   /** Called when a resource is complete and keys that no longer exist were deleted. */
   listed(cluster: string, resource: CopiedResource): void;
   /** Called when a resource is no longer followed. */

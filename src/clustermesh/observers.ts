@@ -73,7 +73,7 @@ export function serviceObserver(
 
 /**
  * Returns an observer for the endpoint slices of a remote cluster. It writes them into the cache and their services into the
- * index. It knows the service of each slice, because a delete names only the slice, and the label of a slice may change.
+ * index. It stores the service of each slice, because a delete names only the slice, and the label of a slice may change.
  */
 export function sliceObserver(
   services: ServiceSink,

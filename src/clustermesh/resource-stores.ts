@@ -33,12 +33,12 @@ export interface FollowRequest
   extends Pick<WatchStoreRun, 'backend' | 'signal' | 'mayDelete' | 'keepUnlisted'> {
   readonly layout: KeyLayout;
   readonly onListed: (resource: CopiedResource) => void;
-  readonly onReading: OnReading;
+  readonly onReaderState: OnReaderState;
 }
 
 /** Receives the state of each reader of a cluster: resources, configuration, canaries, and the proof of deletes. */
-export type OnReading = (
-  reading: CopiedResource | 'config' | 'canaries' | 'deletes',
+export type OnReaderState = (
+  reader: CopiedResource | 'config' | 'canaries' | 'deletes',
   state: WatchState,
   failure: Failure | undefined,
 ) => void;
@@ -170,7 +170,7 @@ export abstract class ResourceStores {
 
   /** Follows one resource until the signal fires or the kvstore turns out to be replaced. */
   follow(resource: CopiedResource, request: FollowRequest): Promise<FollowEnd> {
-    const { layout, onListed, onReading, ...run } = request;
+    const { layout, onListed, onReaderState, ...run } = request;
     const store = this.stores.get(resource);
     if (store === undefined) return Promise.resolve('ended');
     const prefix = resourcePrefix(resource, this.#cluster, layout);
@@ -180,7 +180,7 @@ export abstract class ResourceStores {
       prefix,
       endOnDivergence: true,
       onListed: () => onListed(resource),
-      onState: (state, failure) => onReading(resource, state, failure),
+      onState: (state, failure) => onReaderState(resource, state, failure),
     });
   }
 }

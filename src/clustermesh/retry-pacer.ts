@@ -10,7 +10,7 @@ const STEP_MS = 500;
 /** Milliseconds between two retries of recent outages: at most 5 % of a core, for one minute after they began. */
 const RECENT_STEP_MS = 100;
 /** Each successful retry releases this many others, because one network fault often affects many clusters. */
-const AFTER_SUCCESS = 4;
+const RELEASED_PER_SUCCESS = 4;
 
 /**
  * Paces the retries of unreachable clusters, so that their number does not increase the CPU that they cost. There are two
@@ -47,7 +47,7 @@ export class RetryPacer implements RetryTurns {
 
   /** Reports a successful retry. */
   succeeded(): void {
-    for (let i = 0; i < AFTER_SUCCESS; i++) this.#releaseFirst();
+    for (let i = 0; i < RELEASED_PER_SUCCESS; i++) this.#releaseFirst();
   }
 
   #step(): void {
@@ -73,9 +73,9 @@ export class RetryPacer implements RetryTurns {
     const [first] = recent;
     if (first === undefined) return false;
     const newest = recent.reduce((best, other) => (other[1] > best[1] ? other : best), first);
-    const [go] = this.#isNewestNext ? newest : first;
+    const [release] = this.#isNewestNext ? newest : first;
     this.#isNewestNext = !this.#isNewestNext;
-    go();
+    release();
     return true;
   }
 }

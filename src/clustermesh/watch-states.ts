@@ -1,13 +1,13 @@
 import type { WatchState } from '../kvstore/session/backend.ts';
 
-/** The watch states of a cluster's readers. Derives from them if the kvstore answers. Pure. */
+/** The watch states of a cluster's readers, from which it is derived whether the kvstore answers. Pure. */
 export class WatchStates {
   readonly #states = new Map<string, WatchState>();
 
   /** Records the state of a reader. */
-  observe(reading: string, state: WatchState): void {
-    if (state === 'ended' || state === 'diverged') this.#states.delete(reading);
-    else this.#states.set(reading, state);
+  observe(reader: string, state: WatchState): void {
+    if (state === 'ended' || state === 'diverged') this.#states.delete(reader);
+    else this.#states.set(reader, state);
   }
 
   /** Removes all readers. */
@@ -21,15 +21,15 @@ export class WatchStates {
 
   /** True if the kvstore answers all readers. */
   get areUp(): boolean {
-    return [...this.#states.keys()].every((reading) => this.isUp(reading));
+    return [...this.#states.keys()].every((reader) => this.isUp(reader));
   }
 
   /**
    * Returns true if the kvstore answers a reader. A reader that lists may be retrying, so it counts only if another reader
    * watches.
    */
-  isUp(reading: string): boolean {
-    const state = this.#states.get(reading);
+  isUp(reader: string): boolean {
+    const state = this.#states.get(reader);
     return state === 'watching' || (state === 'listing' && [...this.#states.values()].includes('watching'));
   }
 }

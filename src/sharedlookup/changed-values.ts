@@ -6,7 +6,7 @@ import type { SharedHeap } from './shared-memory.ts';
  * Changes identities in published leaves without copying the leaves ({@link CHANGED}). One writer uses it.
  *
  *     batch n        the new identity is added to the table of n, and the slot is marked
- * begin of n + 1 the new identity is written to the slot: no valid lookup reads the slot for it or for the one before
+ *     begin of n + 1 the new identity is written to the slot: no valid lookup reads the slot for it or for the one before
  *     begin of n + 2 the mark is deleted unless n + 1 has changed the slot again, and the table is emptied
  *
  * So a word that a valid lookup depends on never changes, and the order in which its reads reach the memory does not matter.
@@ -38,7 +38,7 @@ export class ChangedValues {
     this.#tableBefore = this.#table;
     this.#table = changedTable(words[HEADER.changed] ?? 0, batch);
     this.#prefetch(emptied);
-    for (let i = 0; i < emptied.length; i++) this.#end(emptied.at(i));
+    for (let i = 0; i < emptied.length; i++) this.#deletePair(emptied.at(i));
     this.#prefetch(pairs);
     for (let i = 0; i < pairs.length; i++) {
       const pair = pairs.at(i);
@@ -68,7 +68,7 @@ export class ChangedValues {
   }
 
   /** Writes the latest identity of a marked slot to the copy of the slot, and deletes the mark of the copy. */
-  copied(slot: number, copy: number): void {
+  moveToCopy(slot: number, copy: number): void {
     const { words } = this.#heap;
     words[copy + SLOT.meta] = (words[copy + SLOT.meta] ?? 0) & ~MARK;
     const pair = findChanged(words, this.#table, slot);
@@ -86,7 +86,7 @@ export class ChangedValues {
   }
 
   /** Deletes a pair, and the mark of its slot if no later pair needs it. */
-  #end(pair: number): void {
+  #deletePair(pair: number): void {
     const { words } = this.#heap;
     const slot = words[pair] ?? 0;
     const isChangedAgain = words[findChanged(words, this.#tableBefore, slot)] === slot;

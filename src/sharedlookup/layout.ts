@@ -70,7 +70,7 @@ export const LEAF = {
   stamp: 0,
   /** Reference to the leaf that had these entries before the batch. If the batch has merged two leaves: to the lower one. */
   before: 1,
-  /** Number of entries in bits 0 to 15, depth above. */
+  /** Number of entries in bits 0 to 15; above, the depth: the number of bits that the hashes of the entries have in common. */
   shape: 2,
   /** Reference to the upper one of two merged leaves. Otherwise the same as `before`. */
   beforeHigh: 3,
@@ -157,7 +157,7 @@ export function shapeOf(depth: number, count: number): number {
   return (depth << DEPTH_SHIFT) | count;
 }
 
-/** Returns the number of bits that the hashes of a leaf have in common. */
+/** Returns the depth of a leaf. */
 export function depthOf(words: Readonly<Int32Array>, reference: number): number {
   return (words[leafOf(reference) + LEAF.shape] ?? 0) >>> DEPTH_SHIFT;
 }

@@ -6,6 +6,7 @@ import type { SharedHeap } from './shared-memory.ts';
 /** Rows of the first table. It doubles when it is full. */
 const FIRST_ROWS = 64;
 
+/** A pair of host IP and encryption key. `name` is its key in the map, `uses` the number of entries that refer to it. */
 interface Peer {
   readonly number: number;
   readonly name: string;

@@ -49,8 +49,8 @@ const moved: AddressWords = { family: 4, w0: 0, w1: 0, w2: 0, w3: 0 };
  *
  * The first write of a batch to a published leaf copies it. The copy refers to the original, which readers use until the batch is
  * published. Later writes of the batch change the copy in place. If only the identity of a prefix changes, a published leaf is not
- * copied ({@link ChangedValues}). A full leaf is split. Two halves of a split that
- * have become sparse are merged, so that memory is bounded by the number of prefixes and not by their changes.
+ * copied ({@link ChangedValues}). A full leaf is split. If the two halves of a split become sparse, they are merged, so that
+ * memory is bounded by the number of prefixes and does not grow with changes.
  */
 export class PrefixLeaves {
   readonly #heap: SharedHeap;
@@ -69,9 +69,9 @@ export class PrefixLeaves {
   readonly #stamped = new NumberList();
   /** Number of leaves made so far. */
   #made = 0;
-  /** The hash of the last search, and its leaf. */
+  /** The hash of the last search, and the reference to its leaf. */
   #hash = 0;
-  #found = 0;
+  #foundLeaf = 0;
 
   constructor(heap: SharedHeap, changed: ChangedValues, family: Family, seed: number, root: number) {
     this.#heap = heap;
@@ -110,7 +110,7 @@ export class PrefixLeaves {
    */
   set(key: Readonly<PrefixRegister>, identity: number, peer: number): number {
     let slot = this.#find(key);
-    const [reference, hash] = [this.#found, this.#hash];
+    const [reference, hash] = [this.#foundLeaf, this.#hash];
     if (slot === 0 && this.#isFull(reference) && !this.#mayGrow(reference)) return FULL;
     let before = ADDED;
     if (slot === 0) slot = this.#addSlot(this.#withRoom(reference, hash), key, hash);
@@ -131,7 +131,7 @@ export class PrefixLeaves {
   setIdentity(key: Readonly<PrefixRegister>, identity: number): boolean {
     const found = this.#find(key);
     if (found === 0) return false;
-    const [reference, hash] = [this.#found, this.#hash];
+    const [reference, hash] = [this.#foundLeaf, this.#hash];
     // If the batch has written no leaf, the header need not be read, which may be a cache miss.
     const isOfBatch =
       this.#stamped.length > 0 && this.#heap.words[leafOf(reference) + LEAF.stamp] === this.#stamp;
@@ -148,12 +148,12 @@ export class PrefixLeaves {
   remove(key: Readonly<PrefixRegister>, mayMerge: boolean): number {
     const found = this.#find(key);
     if (found === 0) return -1;
-    const [reference, hash] = [this.#found, this.#hash];
+    const [reference, hash] = [this.#foundLeaf, this.#hash];
     const writable = this.#writable(reference, hash);
     const { words } = this.#heap;
     const slot = found + leafOf(writable) - leafOf(reference);
     const peer = peerOf(words[slot + SLOT.meta] ?? 0);
-    this.#close(writable, slot);
+    this.#clearSlot(writable, slot);
     words[leafOf(writable) + LEAF.shape] = (words[leafOf(writable) + LEAF.shape] ?? 0) - 1;
     this.#size--;
     if (mayMerge) this.#mergeSparse(writable, hash);
@@ -163,12 +163,12 @@ export class PrefixLeaves {
   /** Returns the position of the slot of a prefix; 0 if the table does not contain it. */
   #find(key: Readonly<PrefixRegister>): number {
     this.#hash = prefixHash(this.#seed, this.#family, key, key.length);
-    this.#found = leafAt(this.#heap.words, this.#directory, this.#hash);
-    return findSlot(this.#heap.words, this.#found, key, key.length, this.#hash);
+    this.#foundLeaf = leafAt(this.#heap.words, this.#directory, this.#hash);
+    return findSlot(this.#heap.words, this.#foundLeaf, key, key.length, this.#hash);
   }
 
   /** Empties a slot. A later prefix moves into the gap unless its first probe is after the gap. */
-  #close(reference: number, slot: number): void {
+  #clearSlot(reference: number, slot: number): void {
     const { words } = this.#heap;
     const capacity = capacityOf(sizeClassOf(reference));
     const first = leafOf(reference) + LEAF.slots;
@@ -197,7 +197,7 @@ export class PrefixLeaves {
     this.#heap.words[leafOf(made) + LEAF.shape] = words[leaf + LEAF.shape] ?? 0;
     this.#heap.words.copyWithin(leafOf(made) + LEAF.slots, leaf + LEAF.slots, leaf + size);
     for (let slot = leaf + LEAF.slots; slot < leaf + size; slot += this.#stride)
-      if (isMarked(this.#heap.words, slot)) this.#changed.copied(slot, slot + leafOf(made) - leaf);
+      if (isMarked(this.#heap.words, slot)) this.#changed.moveToCopy(slot, slot + leafOf(made) - leaf);
     this.#replace(reference, made, hash);
     return made;
   }
@@ -216,7 +216,7 @@ export class PrefixLeaves {
   /** Fills the tag and the address of an empty slot, and returns it. */
   #addSlot(reference: number, key: Readonly<PrefixRegister>, hash: number): number {
     const { words } = this.#heap;
-    const slot = this.#emptySlot(reference, hash);
+    const slot = this.#findEmptySlot(reference, hash);
     words[slot + SLOT.tag] = this.#family === 4 ? key.w0 : key.w3;
     if (this.#family === 6) {
       words[slot + SLOT.w0] = key.w0;
@@ -229,7 +229,7 @@ export class PrefixLeaves {
   }
 
   /** Returns the first empty slot for a hash in a leaf that is not full. */
-  #emptySlot(reference: number, hash: number): number {
+  #findEmptySlot(reference: number, hash: number): number {
     const { words } = this.#heap;
     const capacity = capacityOf(sizeClassOf(reference));
     const first = leafOf(reference) + LEAF.slots;
@@ -372,9 +372,9 @@ export class PrefixLeaves {
       if (words[slot + SLOT.meta] === 0) continue;
       const hash = this.#hashAt(slot);
       const into = (partOf(hash, depth) & 1) === 0 ? low : high;
-      const copy = this.#emptySlot(into, hash);
+      const copy = this.#findEmptySlot(into, hash);
       words.copyWithin(copy, slot, slot + this.#stride);
-      if (isMarked(words, slot)) this.#changed.copied(slot, copy);
+      if (isMarked(words, slot)) this.#changed.moveToCopy(slot, copy);
       words[leafOf(into) + LEAF.shape] = (words[leafOf(into) + LEAF.shape] ?? 0) + 1;
     }
   }

@@ -64,8 +64,8 @@ export interface SharedLookupStatus {
  *
  * Prefixes of the address spaces of other clusters (`10.1.2.3@5`) are omitted.
  *
- * When a write or batch of the cache returns, all readers see it, as a whole. Cost: about
- * 0.5 µs a change. Readers do not slow down the writer. A reader that stops or dies has no effect on the others.
+ * When a write or batch of the cache returns, all readers see it, as a whole. Cost: about 0.5 µs a change. Readers do not slow
+ * down the writer. A reader that stops or dies has no effect on the others.
  *
  * If memory cannot grow, the lookup closes itself. The cache is not affected.
  *
@@ -158,7 +158,7 @@ export class SharedLookup {
     if (isIdentity) this.#identities[at] = next.identity;
     else this.#entries[at] = next;
     if (this.#count < GROUP) return;
-    this.#write();
+    this.#write('group-full');
     // Each group of the initial load is its own batch, because memory of replaced blocks is reused only in later batches. No
     // reader exists yet.
     if (this.#unsubscribe === undefined && this.#failure === undefined) this.#table.publish(0);
@@ -167,7 +167,7 @@ export class SharedLookup {
   /** Publishes the changes since the last call as one batch. */
   #publish(revision: number): void {
     if (revision === this.#revision && this.#count === 0 && !this.#table.isOpen) return;
-    this.#write(true);
+    this.#write('end-of-batch');
     if (this.#failure !== undefined) return;
     this.#deleted = 0;
     this.#revision = revision;
@@ -175,11 +175,12 @@ export class SharedLookup {
   }
 
   /** Writes the changes of the group. At the end of a batch, waiting prefixes are admitted. */
-  #write(isLast = false): void {
+  #write(reason: 'group-full' | 'end-of-batch'): void {
     const count = this.#count;
     this.#count = 0;
     try {
-      this.#writeGroup(count, isLast);
+      this.#writeGroup(count);
+      if (reason === 'end-of-batch' && this.#deleted > 0) this.#admit(TRIES_PER_DELETE * this.#deleted);
     } catch (error) {
       this.#fail(error);
     }
@@ -194,7 +195,7 @@ export class SharedLookup {
     if (this.#unsubscribe !== undefined) this.close(); // otherwise the constructor throws
   }
 
-  #writeGroup(count: number, isLast: boolean): void {
+  #writeGroup(count: number): void {
     this.#table.begin();
     if (count > 1) this.#table.prefetch(this.#block, count);
     for (let at = 0; at < count; at++) {
@@ -208,7 +209,6 @@ export class SharedLookup {
       if (entry !== undefined) this.#upsert(entry);
       else if (this.#delete()) this.#deleted++;
     }
-    if (isLast && this.#deleted > 0 && this.#waiting.size > 0) this.#admit(TRIES_PER_DELETE * this.#deleted);
   }
 
   /** Changes the identity of the prefix that the register contains. */

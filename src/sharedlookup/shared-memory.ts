@@ -5,7 +5,7 @@ import { messageOf } from '../base/failure.ts';
 import { HEADER, HEADER_WORDS, LINE_WORDS } from './layout.ts';
 import { NumberList } from './number-list.ts';
 
-/** The unit of growth. */
+/** The size of the buffer is a multiple of this. */
 const STEP_BYTES: number = 1 << 20;
 
 /** Minimum number of lines of a large block (16 KiB). Free large blocks are divided for smaller ones. */
@@ -83,6 +83,7 @@ export class SharedHeap {
   /** Blocks that were released since the last turn, each with its number of lines. */
   readonly #released = new NumberList();
   #releasedWords = 0;
+  /** Number of words of free and released blocks. */
   #unused = 0;
   /** Free large blocks, which may be divided: replaced directories and the largest leaves. There are few of them. */
   readonly #large: { readonly at: number; lines: number }[] = [];

@@ -177,7 +177,7 @@ export class MeshTape implements MeshTap {
     this.#lines.add(tape.run);
   }
 
-  reading(store: string, from: string, state: string): void {
+  readerState(store: string, from: string, state: string): void {
     this.#lines.add(contentOf({ ev: 'state', store, from, state }));
   }
 

@@ -223,7 +223,7 @@ export class ReplayedCluster {
       keepUnlisted: true,
       layout: isCache ? 'cache' : 'state',
       onListed: () => {},
-      onReading: () => {},
+      onReaderState: () => {},
     });
     void ended.then(() => watch.end());
     return { watch, leave, ended };

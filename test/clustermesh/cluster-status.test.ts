@@ -108,7 +108,7 @@ describe('a change of a cluster', () => {
       connectedSince: 1_002_000,
       knownAt: 1_002_000,
     });
-    view.forget();
+    view.recordWithdrawal();
     expect(view.status().knownAt).toBeUndefined();
     update({ phase: 'watching' });
     expect(view.status()).toMatchObject({ ready: true, knownAt: undefined });
@@ -131,14 +131,14 @@ describe('a change of a cluster', () => {
 
   it('contains its last failure, with the time', () => {
     clock.advance(500);
-    view.failed('refused');
+    view.recordFailure('refused');
     expect(view.status()).toMatchObject({ lastFailure: 'refused', lastFailureAt: 1_000_500 });
   });
 
   it('is reported if the reason of its failure changes, and not if it is the same', () => {
     update({ phase: 'watching' }, { connected: false });
     const changesAfter = (message: string): boolean => {
-      view.failed(message);
+      view.recordFailure(message);
       return view.update({ ...NEW_CLUSTER, phase: 'watching' }, { ...WELL, connected: false });
     };
     const reasons = ['refused', 'refused', 'certificate has expired', 'certificate has expired', 'refused'];
@@ -148,7 +148,7 @@ describe('a change of a cluster', () => {
   it('is progress if more keys arrived than ever before', () => {
     const progressAfter = (count: number): number => {
       clock.advance(10);
-      view.arrived(count);
+      view.recordArrived(count);
       return view.progressAt;
     };
     expect([0, 5, 5, 3, 5, 6].map(progressAfter)).toEqual([0, 20, 20, 20, 20, 60]);

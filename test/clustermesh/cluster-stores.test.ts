@@ -76,7 +76,7 @@ class World {
         keepUnlisted: false,
         mayDelete: undefined,
         onListed: () => {},
-        onReading: () => {},
+        onReaderState: () => {},
       });
     const following = Promise.all(this.stores.resources.map(follow));
     await settle(10);

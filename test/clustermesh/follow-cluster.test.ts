@@ -192,7 +192,7 @@ describe('a followed cluster', () => {
       backend: backend as unknown as KvstoreBackend,
       stores: stores as unknown as ClusterStores,
       options: { config: undefined, canaries: false, deletes: 'all', refill: false, services: true, ...how },
-      onReading: (...reading) => void told.push(reading),
+      onReaderState: (...reading) => void told.push(reading),
       onComplete: () => void told.push('complete'),
     };
   }

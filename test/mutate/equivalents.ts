@@ -74,7 +74,7 @@ export const EQUIVALENTS: readonly Equivalent[] = [
   },
   {
     file: 'src/clustermesh/followed-cluster.ts',
-    symbol: 'FollowedCluster.#onReading',
+    symbol: 'FollowedCluster.#onReaderState',
     changes: ['_ !== undefined → true'],
     reason: 'who waits has failed: the condition is for the compiler',
   },

@@ -35,7 +35,7 @@ describe('an identity that is changed in place', () => {
   it('is not written to a leaf that was copied, because another block may be there', () => {
     const { changed, words, slot, copy } = started();
     changed.change(slot, 7);
-    changed.copied(slot, copy);
+    changed.moveToCopy(slot, copy);
     expect([isMarked(words, copy), words[copy + SLOT.identity]]).toEqual([false, 7]);
     changed.begin(2);
     for (const at of [SLOT.meta, SLOT.identity]) words[slot + at] = -1;
