@@ -1,0 +1,171 @@
+import { describe, expect, it } from 'vitest';
+import { askKvstoreMesh, askOperator } from '../../src/agent/process-answers.ts';
+import type { Answer, Question } from '../../src/client/answer.ts';
+
+function answerOf(question: Question, status: object): Promise<Answer> {
+  return question(
+    async (path) => {
+      expect(path).toBe('/v1/status');
+      return status;
+    },
+    { wide: true },
+  );
+}
+
+const STEP = { name: 'kvstore', state: 'running', ms: 3000, idleMs: 1000, waitsFor: [] };
+
+describe('the status of kvstoremesh', () => {
+  const cluster = {
+    name: 'far',
+    state: 'ready',
+    returns: false,
+    config: { id: 7 },
+    copy: { keys: 11, pending: 12 },
+    lastFailure: undefined,
+  };
+  const STATUS = { steps: [], blockers: [], problems: [], configProblems: [], clusters: [cluster] };
+
+  it('has the copy of each cluster, its last failure, and each problem once', async () => {
+    const status = {
+      ...STATUS,
+      steps: [STEP],
+      blockers: ['far is not copied', 'standby'],
+      problems: ['standby'],
+      configProblems: ['bad file'],
+      clusters: [
+        cluster,
+        { ...cluster, name: 'near', config: undefined, returns: true, lastFailure: 'refused' },
+      ],
+    };
+    const { lines, found, json } = await answerOf(askKvstoreMesh, status);
+    expect([found, json]).toEqual([false, status]);
+    expect(lines).toMatchInlineSnapshot(`
+      [
+        "CLUSTER  ID  STATE             KEYS  PENDING  LAST FAILURE",
+        "far      7   ready             11    12",
+        "near         ready, rejoining  11    12       refused",
+        "step 1 of 1, kvstore: running for 3 s",
+        "far is not copied",
+        "standby",
+        "bad file",
+      ]
+    `);
+  });
+
+  it('is found if nothing blocks it', async () => {
+    expect((await answerOf(askKvstoreMesh, STATUS)).found).toBe(true);
+    const problems = { ...STATUS, problems: ['full'] };
+    expect(await answerOf(askKvstoreMesh, problems)).toMatchObject({ found: true });
+  });
+});
+
+describe('the status of an operator', () => {
+  const STATUS = {
+    steps: [],
+    blockers: [],
+    cluster: 'own',
+    dryRun: false,
+    election: undefined,
+    namespaces: undefined,
+    mcs: undefined,
+    clusters: [],
+    rejected: { total: 0, recent: [] },
+    duties: [],
+  };
+  const linesOf = async (changes: object): Promise<readonly string[]> =>
+    (await answerOf(askOperator, { ...STATUS, ...changes })).lines;
+
+  it('has the keys and rounds of each duty below their titles, and its last failure', async () => {
+    const lastRoundMs = Date.UTC(2026, 0, 2, 3, 4, 5, 678);
+    const duties = [
+      { name: 'ips', state: 'running', failures: 0, published: { keys: 11, pending: 12 } },
+      {
+        name: 'gc',
+        state: 'waiting',
+        failures: 4,
+        lastFailure: { message: 'refused', at: 0 },
+        rounds: { lastRoundMs, nextRoundMs: lastRoundMs + 1000, marked: 13, deleted: 14, conflicts: 15 },
+      },
+      { name: 'new', state: 'off', failures: 0, rounds: { marked: 0, deleted: 0, conflicts: 0 } },
+    ];
+    const status = {
+      ...STATUS,
+      duties,
+      steps: [STEP],
+      blockers: ['a'],
+      rejected: { total: 1, recent: ['b'] },
+    };
+    const { lines, found, json } = await answerOf(askOperator, status);
+    expect([found, json]).toEqual([false, status]);
+    expect(lines).toMatchInlineSnapshot(`
+      [
+        "Cluster own: this operator runs without leader election.",
+        "DUTY  STATE    KEYS  PENDING  LAST ROUND            MARKED  DELETED  CONFLICTS  NEXT ROUND            FAILURES",
+        "ips   running  11    12       -                     -       -        -          -                     0",
+        "gc    waiting  -     -        2026-01-02T03:04:05Z  13      14       15         2026-01-02T03:04:06Z  4",
+        "new   off      -     -        -                     0       0        0          -                     0",
+        "step 1 of 1, kvstore: running for 3 s",
+        "a",
+        "gc: refused",
+        "b",
+      ]
+    `);
+    expect((await answerOf(askOperator, STATUS)).found).toBe(true);
+  });
+
+  it.each<[object, string]>([
+    [{ dryRun: true, election: { state: 'leader', identity: 'me' } }, 'dry run, nothing is written.'],
+    [{}, 'this operator runs without leader election.'],
+    [{ election: { state: 'leader', identity: 'me' } }, 'this operator is the leader, me.'],
+    [
+      { election: { state: 'candidate', identity: 'me', holder: 'you', freeInMs: 1001 } },
+      'this operator waits for the Lease of you; expires in 2 s if it is not renewed.',
+    ],
+    [
+      { election: { state: 'candidate', identity: 'me', freeInMs: 0 } },
+      'this operator waits for the Lease of no operator.',
+    ],
+  ])('tells with %j: %s', async (changes, text) => {
+    expect((await linesOf(changes))[0]).toBe(`Cluster own: ${text}`);
+  });
+
+  it('counts the global namespaces', async () => {
+    const namespaces = { global: 1, known: 2, complete: true, globalByDefault: true };
+    expect((await linesOf({ namespaces }))[1]).toBe('Namespaces: 1 of 2 global; by default global.');
+    const some = { ...namespaces, complete: false, globalByDefault: false };
+    expect((await linesOf({ namespaces: some }))[1]).toBe(
+      'Namespaces: 1 of 2 global, not all known yet; by default not global.',
+    );
+  });
+
+  it('counts exports, imports and conflicts of the multi-cluster services API', async () => {
+    const mcs = {
+      version: 'v1beta1',
+      exports: 1,
+      imports: 2,
+      remoteExports: { a: 3, b: 4 },
+      conflicts: { type: 5, ports: 6 },
+      held: 7,
+    };
+    expect((await linesOf({ mcs })).slice(1, 3)).toEqual([
+      'Multi-cluster services (v1beta1): 1 export here, a 3, b 4; 2 imports; 7 imports left as they are.',
+      'Conflicts of exports: type 5, ports 6.',
+    ]);
+    const none = { exports: 0, imports: 1, remoteExports: {}, conflicts: {}, held: 0 };
+    const [, first, second] = await linesOf({ mcs: none });
+    expect(first).toBe('Multi-cluster services (not known yet): 0 exports here; 1 import.');
+    expect(second).toMatch(/^DUTY/);
+  });
+
+  it('names each remote cluster that is not ready', async () => {
+    const clusters = [
+      { name: 'a', state: 'ready', ready: true },
+      { name: 'b', state: 'failed', ready: false, lastFailure: 'refused' },
+      { name: 'c', state: 'connecting', ready: false },
+    ];
+    expect((await linesOf({ clusters })).slice(2)).toEqual([
+      'cluster b is failed: refused',
+      'cluster c is connecting',
+    ]);
+  });
+});

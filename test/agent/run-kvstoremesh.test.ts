@@ -1,0 +1,217 @@
+import { rmSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, expect, it, vi } from 'vitest';
+import { type KvstoreMeshProcessOptions, runKvstoreMesh } from '../../src/agent/run-kvstoremesh.ts';
+import { bytesOfText } from '../../src/kvstore/codec/bytes.ts';
+import { clusterConfigKey } from '../../src/kvstore/codec/keys.ts';
+import { MemoryBackend } from '../../src/kvstore/memory/memory-backend.ts';
+import * as kvstoreMesh from '../../src/operator/kvstoremesh/kvstore-mesh.ts';
+import { SoleWriter } from '../../src/operator/kvstoremesh/sole-writer.ts';
+import * as localEtcd from '../../src/process/local-etcd.ts';
+import * as remotes from '../../src/process/remote-etcds.ts';
+import { until } from '../base/support/until.ts';
+import { type RunInTest, runInTest } from './support/run-in-test.ts';
+import { temporaryFolder } from './support/temporary-folder.ts';
+
+const Mesh = kvstoreMesh.KvstoreMesh;
+
+interface Running extends RunInTest {
+  readonly folder: string;
+  readonly opened: Parameters<typeof localEtcd.openLocalEtcd>[];
+  readonly closed: unknown[];
+  readonly made: () => kvstoreMesh.KvstoreMeshOptions | undefined;
+}
+
+/** Runs a kvstoremesh of cluster `own` over a kvstore in memory, and a folder with these configurations. */
+function copy(
+  changes: Partial<KvstoreMeshProcessOptions> = {},
+  files: Readonly<Record<string, string>> = {},
+): Running {
+  const folder = temporaryFolder(files);
+  const opened: Parameters<typeof localEtcd.openLocalEtcd>[] = [];
+  const closed: unknown[] = [];
+  vi.spyOn(localEtcd, 'openLocalEtcd').mockImplementation(async (...given) => {
+    opened.push(given);
+    const { clock, random } = given[2];
+    const backend = new MemoryBackend({ clock, random });
+    await backend.update(clusterConfigKey('own'), bytesOfText('{"id": 3, "capabilities": {}}'));
+    const close = backend.close.bind(backend);
+    vi.spyOn(backend, 'close').mockImplementation((options) => {
+      closed.push(options);
+      return close(options);
+    });
+    return backend as never;
+  });
+  const meshes = vi
+    .spyOn(kvstoreMesh, 'KvstoreMesh')
+    .mockImplementation(((options: never) => new Mesh(options)) as never);
+  const options = {
+    clusterName: 'own',
+    clusterID: undefined,
+    kvstoreConfig: '/etcd',
+    clustermeshConfig: folder,
+    rateLimit: { qps: 9 },
+    ...changes,
+  };
+  const running = runInTest((context) => runKvstoreMesh(options, {}, context));
+  return { ...running, folder, opened, closed, made: () => meshes.mock.calls[0]?.[0] };
+}
+
+async function copies({ clock, made, get }: Running): Promise<void> {
+  await until('it copies', async () => {
+    clock.advance(500);
+    return made() !== undefined && (await get('/readyz')).includes('"ready":true');
+  });
+}
+
+describe('a kvstoremesh', () => {
+  it('passes each of its options on, and keeps its leases at the end', async () => {
+    const source = vi.spyOn(remotes, 'remoteEtcds');
+    const mesh = copy();
+    await copies(mesh);
+    expect(mesh.opened[0]?.slice(0, 2)).toEqual(['/etcd', { qps: 9 }]);
+    expect(mesh.opened[0]?.[2]).toMatchObject({ witnessLeases: true });
+    expect(mesh.made()).toMatchObject({ clusterName: 'own', clusterID: 3 });
+    expect(source.mock.calls[0]).toEqual([mesh.folder, expect.objectContaining({ rateLimit: { qps: 9 } })]);
+    mesh.stop.abort();
+    await mesh.ended;
+    expect(mesh.closed).toEqual([{ keepLeases: true }]);
+    expect(mesh.clock.pending).toBe(0);
+  });
+
+  it('uses its own cluster id rather than that in the kvstore', async () => {
+    const mesh = copy({ clusterID: 7 });
+    await copies(mesh);
+    expect(mesh.made()).toMatchObject({ clusterID: 7 });
+  });
+
+  it('may write only while it is the sole writer', async () => {
+    const may = vi.spyOn(SoleWriter.prototype, 'mayWrite').mockReturnValue(false);
+    const mesh = copy();
+    await copies(mesh);
+    const { mayWrite } = mesh.opened[0]?.[2] ?? {};
+    expect(mayWrite?.()).toBe(false);
+    may.mockReturnValue(true);
+    expect(mayWrite?.()).toBe(true);
+  });
+
+  it('ends with an error if another one has taken the lock', async () => {
+    vi.spyOn(SoleWriter.prototype, 'run').mockImplementation(async (begin) => {
+      await begin();
+      return 'taken';
+    });
+    await expect(copy().ended).rejects.toThrow(
+      'the lock was lost: another kvstoremesh may copy into this kvstore',
+    );
+  });
+
+  it('ends with the error of its copy', async () => {
+    vi.spyOn(SoleWriter.prototype, 'run').mockRejectedValue(new Error('boom'));
+    await expect(copy().ended).rejects.toThrow('boom');
+  });
+
+  it('is ready as a standby, and tells who copies', async () => {
+    vi.spyOn(SoleWriter.prototype, 'holder', 'get').mockReturnValue('lock/1');
+    vi.spyOn(SoleWriter.prototype, 'run').mockImplementation(async (_, signal) => {
+      await new Promise((resolve) => signal.addEventListener('abort', resolve));
+      return 'ended';
+    });
+    const mesh = copy();
+    await until('it runs', async () => (await mesh.get('/v1/status')).includes('standby'));
+    expect(mesh.made()).toBeUndefined();
+    expect(JSON.parse(await mesh.get('/v1/status'))).toMatchObject({
+      cluster: 'own',
+      ready: false,
+      clusters: [],
+      problems: ['standby, because another kvstoremesh copies into this kvstore (lock lock/1)'],
+      configProblems: [],
+    });
+  });
+
+  it('reports unusable files of remote clusters, and of its own kvstore', async () => {
+    const mesh = copy({}, { far: 'endpoints: 7\n' });
+    await copies(mesh);
+    mesh.opened[0]?.[2].onProblem?.('no certificate');
+    await until('the file was read', async () => (await mesh.get('/v1/status')).includes('/far: '));
+    expect(JSON.parse(await mesh.get('/v1/status')).configProblems).toEqual([
+      '--kvstore-config /etcd: no certificate',
+      expect.stringContaining(`--clustermesh-config ${join(mesh.folder, 'far')}: `),
+    ]);
+    expect(mesh.logged).toContain('warn  --kvstore-config /etcd: no certificate');
+    expect(mesh.logged).toContainEqual(expect.stringMatching(/^warn {2}--clustermesh-config .*\/far: /));
+    mesh.opened[0]?.[2].onProblem?.(undefined);
+    expect(JSON.parse(await mesh.get('/v1/status')).configProblems).toHaveLength(1);
+  });
+
+  it('does not start without its folder', async () => {
+    const folder = temporaryFolder({});
+    rmSync(folder, { recursive: true });
+    await expect(copy({ clustermeshConfig: folder }).ended).rejects.toThrow(
+      `--clustermesh-config ${folder}: no such file or folder`,
+    );
+  });
+
+  it('tells why its kvstore does not answer while it starts', async () => {
+    vi.spyOn(MemoryBackend.prototype, 'get').mockRejectedValue(new Error('refused'));
+    const mesh = copy();
+    await until('it waits', async () => (await mesh.get('/readyz')).includes('refused'));
+    expect(JSON.parse(await mesh.get('/readyz')).blockers.join()).toContain(
+      'the local kvstore does not answer: refused; check the endpoints and certificates of --kvstore-config',
+    );
+  });
+});
+
+describe('the metrics and readiness of a kvstoremesh', () => {
+  const cluster = (name: string, changes: object): object => ({
+    name,
+    state: 'connecting',
+    ready: false,
+    connected: false,
+    copy: { keys: 11, pending: 12, failures: 13, canaries: { nodes: true, ip: false } },
+    ...changes,
+  });
+
+  it('have every count of each cluster, and name those that are not copied', async () => {
+    const mesh = copy();
+    await copies(mesh);
+    const copied = { keys: 1, pending: 2, failures: 3, canaries: { nodes: true } };
+    const clusters = [
+      cluster('far', {}),
+      cluster('near', { ready: true, connected: true, copy: copied }),
+      cluster('held', { connected: true, copy: copied }),
+    ];
+    vi.spyOn(Mesh.prototype, 'status').mockReturnValue({
+      ready: false,
+      clusters,
+      problems: ['a problem'],
+    } as never);
+    vi.spyOn(Mesh.prototype, 'isReady', 'get').mockReturnValue(false);
+    const metrics = (await mesh.get('/metrics'))
+      .split('\n')
+      .filter((line) => /^dpcache_(cluster|kvstoremesh)/.test(line));
+    expect(metrics).toMatchInlineSnapshot(`
+      [
+        "dpcache_cluster_ready{cluster="far"} 0",
+        "dpcache_cluster_ready{cluster="near"} 1",
+        "dpcache_cluster_ready{cluster="held"} 0",
+        "dpcache_cluster_connected{cluster="far"} 0",
+        "dpcache_cluster_connected{cluster="near"} 1",
+        "dpcache_cluster_connected{cluster="held"} 1",
+        "dpcache_kvstoremesh_keys{cluster="far"} 11",
+        "dpcache_kvstoremesh_keys{cluster="near"} 1",
+        "dpcache_kvstoremesh_keys{cluster="held"} 1",
+        "dpcache_kvstoremesh_pending_keys{cluster="far"} 12",
+        "dpcache_kvstoremesh_pending_keys{cluster="near"} 2",
+        "dpcache_kvstoremesh_pending_keys{cluster="held"} 2",
+        "dpcache_kvstoremesh_failures_total{cluster="far"} 13",
+        "dpcache_kvstoremesh_failures_total{cluster="near"} 3",
+        "dpcache_kvstoremesh_failures_total{cluster="held"} 3",
+      ]
+    `);
+    expect(JSON.parse(await mesh.get('/readyz'))).toMatchObject({
+      ready: false,
+      blockers: ['cluster far is not copied yet: connecting'],
+    });
+    expect(JSON.parse(await mesh.get('/v1/status'))).toMatchObject({ problems: ['a problem'], clusters });
+  });
+});

@@ -1,0 +1,341 @@
+import { describe, expect, it, vi } from 'vitest';
+import * as access from '../../src/agent/kubernetes-access.ts';
+import { type OperatorOptions, runOperator } from '../../src/agent/run-operator.ts';
+import { MemoryApiServer } from '../../src/k8s/memory/memory-api-server.ts';
+import { MemoryApiTransport } from '../../src/k8s/memory/memory-api-transport.ts';
+import { MemoryBackend } from '../../src/kvstore/memory/memory-backend.ts';
+import { UnsafeSettingError } from '../../src/operator/collect/unsafe-setting.ts';
+import * as duties from '../../src/operator/duties.ts';
+import type { DutyStatus } from '../../src/operator/duty.ts';
+import { NotReadyError } from '../../src/operator/duty-report.ts';
+import * as election from '../../src/operator/elect/leader-election.ts';
+import { KvstoreReach } from '../../src/operator/kvstore-reach.ts';
+import * as localEtcd from '../../src/process/local-etcd.ts';
+import * as remotes from '../../src/process/remote-etcds.ts';
+import { ManualClock } from '../base/support/manual-clock.ts';
+import { until } from '../base/support/until.ts';
+import { type RunInTest, runInTest } from './support/run-in-test.ts';
+
+const OPTIONS: OperatorOptions = {
+  clusterName: 'own',
+  clusterID: 7,
+  maxConnectedClusters: 511,
+  kvstoreConfig: '/etcd',
+  rateLimit: { qps: 9 },
+  leaseSeconds: 30,
+  kubeconfig: '/kubeconfig',
+  context: 'blue',
+  load: [],
+  namespace: 'kube',
+  electionTimes: { leaseMs: 15_000, renewDeadlineMs: 10_000, retryMs: 2000 },
+  kvstoreDeadlineMs: 60_000,
+  endpoints: 'ciliumendpointslices',
+  identityAllocation: 'crd',
+  publish: {
+    services: true,
+    nodes: false,
+    identities: true,
+    ips: false,
+    clusterConfig: true,
+    heartbeat: false,
+  },
+  serviceFormats: 'legacy',
+  globalByDefault: false,
+  intervals: {
+    endpoints: 1,
+    identities: 2,
+    nodes: 3,
+    policyStatus: 4,
+    unmanagedDns: 5,
+    locks: 6,
+    kvstoreIdentities: 7,
+  },
+  deleteAllEndpoints: undefined,
+  slicing: 'fcfs',
+  clustermeshConfig: '/mesh',
+  mcs: { families: ['IPv6'] },
+  sliceSync: { endpointsPerSlice: 8, batchMs: 9 },
+  dryRun: undefined,
+};
+
+/** A duty that runs until its signal fires. */
+function dutyOf(
+  status: Partial<DutyStatus> = {},
+): duties.OperatorDuties['all'][number] & { readonly runs: AbortSignal[] } {
+  const runs: AbortSignal[] = [];
+  return {
+    runs,
+    run: async (signal: AbortSignal) => {
+      runs.push(signal);
+      await new Promise((resolve) => signal.addEventListener('abort', resolve));
+    },
+    status: () => ({ name: 'a duty', state: 'running', failures: 0, lastFailure: undefined, ...status }),
+  } as never;
+}
+
+interface Operated extends RunInTest {
+  readonly duty: ReturnType<typeof dutyOf>;
+  readonly made: () => duties.OperatorDutiesOptions;
+  readonly opened: Parameters<typeof localEtcd.openLocalEtcd>[];
+  readonly closed: unknown[];
+}
+
+/** Runs an operator over a kvstore and an API server in memory, with one duty. */
+function operate(
+  changes: Partial<OperatorOptions> = {},
+  others: Partial<duties.OperatorDuties> = {},
+  duty = dutyOf(),
+): Operated {
+  const opened: Parameters<typeof localEtcd.openLocalEtcd>[] = [];
+  const closed: unknown[] = [];
+  vi.spyOn(localEtcd, 'openLocalEtcd').mockImplementation(async (...given) => {
+    opened.push(given);
+    const { clock, random } = given[2];
+    const backend = new MemoryBackend({ clock, random });
+    const close = backend.close.bind(backend);
+    vi.spyOn(backend, 'close').mockImplementation((options) => {
+      closed.push(options);
+      return close(options);
+    });
+    return backend as never;
+  });
+  const server = new MemoryApiServer({ clock: new ManualClock() });
+  vi.spyOn(access, 'kubernetesAccess').mockResolvedValue(new MemoryApiTransport(server) as never);
+  const making = vi
+    .spyOn(duties, 'operatorDuties')
+    .mockReturnValue({ all: [duty], published: [], ...others });
+  const running = runInTest((context) => runOperator({ ...OPTIONS, ...changes }, {}, context));
+  const made = (): duties.OperatorDutiesOptions => making.mock.calls[0]?.[0] ?? ({} as never);
+  return { ...running, duty, made, opened, closed };
+}
+
+/** Waits until the duty runs, and lets the clock run for the polls of the election. */
+async function leads({ clock, duty }: Operated): Promise<void> {
+  await until('the duty runs', () => {
+    if (duty.runs.length === 0) clock.advance(500);
+    return duty.runs.length > 0;
+  });
+}
+
+describe('an operator', () => {
+  it('passes each of its options on', async () => {
+    const elected = vi.spyOn(election.LeaderElection.prototype, 'run').mockResolvedValue('ended');
+    const Election = election.LeaderElection;
+    const elections = vi
+      .spyOn(election, 'LeaderElection')
+      .mockImplementation(((options: never) => new Election(options)) as never);
+    const source = vi.spyOn(remotes, 'remoteEtcds');
+    const operator = operate();
+    await until('it is elected', () => elected.mock.calls.length > 0);
+    const { kvstoreConfig, rateLimit, leaseSeconds, kubeconfig, context, load, namespace, ...rest } = OPTIONS;
+    const { electionTimes: times, kvstoreDeadlineMs: _, clustermeshConfig, dryRun, ...forDuties } = rest;
+    expect(operator.made()).toMatchObject(forDuties);
+    expect(operator.made()).toMatchObject({ dryRun: undefined, election: elections.mock.results[0]?.value });
+    expect(operator.opened[0]?.slice(0, 2)).toEqual([kvstoreConfig, rateLimit]);
+    expect(operator.opened[0]?.[2]).toMatchObject({
+      leaseSeconds,
+      witnessLeases: true,
+      writeTimeoutMs: 5000,
+    });
+    expect(vi.mocked(access.kubernetesAccess).mock.calls[0]?.[0]).toMatchObject({ kubeconfig, context });
+    expect(elections.mock.calls[0]?.[0]).toMatchObject({ namespace, times });
+    expect(source.mock.calls[0]).toEqual([clustermeshConfig, expect.objectContaining({ rateLimit })]);
+    expect(operator.made().remotes).toBe(source.mock.results[0]?.value);
+  });
+
+  it('without a folder of remote clusters reads none', async () => {
+    vi.spyOn(election.LeaderElection.prototype, 'run').mockResolvedValue('ended');
+    const operator = operate({ clustermeshConfig: undefined });
+    await until('its duties are made', () => operator.made().clusterName !== undefined);
+    expect(operator.made().remotes).toBeUndefined();
+  });
+
+  it('runs its duties when it is the leader, and may write only then', async () => {
+    const answers = vi.spyOn(KvstoreReach.prototype, 'answers', 'get').mockReturnValue(false);
+    const operator = operate();
+    await until('it is a candidate', () => answers.mock.calls.length > 0);
+    const { mayWrite } = operator.opened[0]?.[2] ?? {};
+    expect([mayWrite?.(), operator.duty.runs]).toEqual([false, []]);
+    answers.mockReturnValue(true);
+    await leads(operator);
+    expect(mayWrite?.()).toBe(true);
+    expect(operator.logged).toContain('info  this operator is the leader');
+    operator.stop.abort();
+    await operator.ended;
+    expect(operator.duty.runs[0]?.aborted).toBe(true);
+    // The next operator uses the keys again.
+    expect(operator.closed).toEqual([{ keepLeases: true }]);
+    expect(operator.clock.pending).toBe(0);
+  });
+
+  it('is no candidate while its kvstore does not answer', async () => {
+    const answers = vi.spyOn(KvstoreReach.prototype, 'answers', 'get').mockReturnValue(false);
+    const operator = operate();
+    await until('it has asked several times', () => {
+      operator.clock.advance(500);
+      return answers.mock.calls.length > 2;
+    });
+    expect(operator.duty.runs).toEqual([]);
+    answers.mockReturnValue(true);
+    await leads(operator);
+  });
+
+  it('ends with an error if it loses the Lease', async () => {
+    vi.spyOn(election.LeaderElection.prototype, 'run').mockResolvedValue('lost');
+    await expect(operate().ended).rejects.toThrow('the Lease was lost: another operator may be the leader');
+  });
+
+  it('releases the Lease if its kvstore does not answer for the time limit, and ends with an error', async () => {
+    const outage = vi.spyOn(KvstoreReach.prototype, 'outageOf').mockResolvedValue(true);
+    const operator = operate();
+    await leads(operator);
+    await expect(operator.ended).rejects.toThrow(
+      'released the Lease, because the kvstore has not answered for 60 s',
+    );
+    expect(outage.mock.calls[0]?.[0]).toBe(60_000);
+    expect(operator.duty.runs[0]?.aborted).toBe(true);
+  });
+
+  it('ends with the error of its duties', async () => {
+    vi.spyOn(election.LeaderElection.prototype, 'run').mockRejectedValue(new Error('boom'));
+    await expect(operate().ended).rejects.toThrow('boom');
+  });
+
+  it('reports a setting that would delete objects in use', async () => {
+    const { ended } = operate();
+    vi.mocked(duties.operatorDuties).mockImplementation(() => {
+      throw new UnsafeSettingError('a', 'b', 'c');
+    });
+    await expect(ended).rejects.toThrow('a is b: c');
+  });
+
+  it('logs failures and actions of its duties at their levels', async () => {
+    vi.spyOn(election.LeaderElection.prototype, 'run').mockResolvedValue('ended');
+    const operator = operate();
+    await until('its duties are made', () => operator.made().clusterName !== undefined);
+    const { onFailure, onAction } = operator.made();
+    const before = operator.logged.length;
+    onFailure?.(new Error('refused'), 'gc');
+    onFailure?.(new NotReadyError('not yet'), 'gc');
+    const action = { duty: 'gc', action: 'delete x', reason: 'unused' } as const;
+    onAction?.({ ...action, outcome: 'done' } as never);
+    onAction?.({ ...action, outcome: 'dry-run' } as never);
+    expect(operator.logged.slice(before)).toEqual([
+      'warn  gc failed; retrying: refused',
+      'info  gc failed; retrying: not yet',
+      'info  gc: delete x (done): unused',
+      'debug gc: delete x (dry-run): unused',
+    ]);
+  });
+});
+
+describe('a dry run of an operator', () => {
+  it('has no election and no fence, and prints each write with the reason of its namespace', async () => {
+    const printed: string[] = [];
+    const namespaces = {
+      reason: (name: string) => `${name} is not global`,
+      counts: () => ({ known: 3, global: 1 }),
+    };
+    const write = (text: string): void => void printed.push(text);
+    const operator = operate({ dryRun: { write } }, { namespaces } as never);
+    await leads(operator);
+    expect(operator.opened[0]?.[2].mayWrite).toBeUndefined();
+    expect(operator.made().election).toBeUndefined();
+    const { backend, dryRun } = operator.made();
+    dryRun?.('a line');
+    await backend.update('cilium/state/ip/v1/default/10.0.0.1', new Uint8Array([1]));
+    expect(printed[0]).toBe('a line\n');
+    expect(printed[1]).toMatch(/^put cilium\/state\/ip\/v1\/default\/10\.0\.0\.1 /);
+    expect(await operator.get('/metrics')).toContain('dpcache_operator_leader 1\n');
+  });
+});
+
+describe('the metrics and the status of an operator', () => {
+  const published = { synced: false, keys: 11, pending: 12, writes: 13, refused: 0 };
+  const rounds = { rounds: 1, marked: 14, deleted: 15, conflicts: 16 };
+  const duty = (): ReturnType<typeof dutyOf> =>
+    dutyOf({
+      failures: 3,
+      published,
+      rounds: rounds as never,
+      lastFailure: { message: 'refused', at: 0 } as never,
+    });
+  const PARTS = {
+    namespaces: {
+      complete: false,
+      counts: () => ({ known: 5, global: 2 }),
+      status: () => ({ name: 'namespaces', lastFailure: undefined }),
+    },
+    mcs: {
+      counts: () => ({ exports: 1, imports: 2, remoteExports: { far: 3 }, conflicts: { type: 4 }, held: 5 }),
+    },
+    clusters: { clusters: () => [{ name: 'far', state: 'failed', ready: false, lastFailure: 'x', more: 1 }] },
+  };
+
+  it('have every count of its duties, namespaces and services', async () => {
+    const of = duty();
+    const operator = operate({}, { ...PARTS, published: [of] } as never, of);
+    await leads(operator);
+    const metrics = (await operator.get('/metrics'))
+      .split('\n')
+      .filter((line) => /^dpcache_operator/.test(line));
+    expect(metrics).toMatchInlineSnapshot(`
+      [
+        "dpcache_operator_duty_running{duty="a duty"} 1",
+        "dpcache_operator_failures_total{duty="a duty"} 3",
+        "dpcache_operator_keys{duty="a duty"} 11",
+        "dpcache_operator_pending_keys{duty="a duty"} 12",
+        "dpcache_operator_writes_total{duty="a duty"} 13",
+        "dpcache_operator_marked{duty="a duty"} 14",
+        "dpcache_operator_deleted_total{duty="a duty"} 15",
+        "dpcache_operator_conflicts_total{duty="a duty"} 16",
+        "dpcache_operator_namespaces{global="true"} 2",
+        "dpcache_operator_namespaces{global="false"} 3",
+        "dpcache_operator_mcs_exports{cluster="own"} 1",
+        "dpcache_operator_mcs_exports{cluster="far"} 3",
+        "dpcache_operator_mcs_imports 2",
+        "dpcache_operator_mcs_conflicts{reason="type"} 4",
+        "dpcache_operator_mcs_held_imports 5",
+        "dpcache_operator_leader 1",
+      ]
+    `);
+    const status = JSON.parse(await operator.get('/v1/status'));
+    expect(status).toMatchObject({
+      cluster: 'own',
+      clusterID: 7,
+      dryRun: false,
+      kvstore: 'memory',
+      election: { state: 'leader' },
+      duties: [{ name: 'a duty', published, rounds }],
+      namespaces: { known: 5, global: 2 },
+      mcs: { imports: 2 },
+      clusters: [{ name: 'far', state: 'failed', ready: false, lastFailure: 'x' }],
+      rejected: { total: 0, recent: [] },
+      blockers: ['namespaces is incomplete', 'a duty is incomplete: refused'],
+    });
+    expect(status.clusters[0]).not.toHaveProperty('more');
+  });
+
+  it('of a candidate are ready without the duties, unless the kvstore does not answer', async () => {
+    vi.spyOn(KvstoreReach.prototype, 'answers', 'get').mockReturnValue(false);
+    const problem = vi.spyOn(KvstoreReach.prototype, 'problem', 'get').mockReturnValue(undefined);
+    const of = duty();
+    const operator = operate({}, { ...PARTS, published: [of] } as never, of);
+    await until('it has started', async () => !(await operator.get('/v1/status')).includes('"running","ms"'));
+    await until('it is a candidate', async () => (await operator.get('/readyz')).includes('"ready":true'));
+    expect(await operator.get('/metrics')).toContain('dpcache_operator_leader 0\n');
+    problem.mockReturnValue('refused');
+    expect(JSON.parse(await operator.get('/readyz'))).toMatchObject({
+      ready: false,
+      blockers: ['the kvstore does not answer: refused'],
+    });
+    problem.mockReturnValue(undefined);
+    operator.opened[0]?.[2].onProblem?.('no certificate');
+    expect(JSON.parse(await operator.get('/readyz'))).toMatchObject({
+      blockers: ['--kvstore-config /etcd: no certificate'],
+    });
+    expect(operator.logged).toContain('warn  --kvstore-config /etcd: no certificate');
+    operator.opened[0]?.[2].onProblem?.(undefined);
+    expect(await operator.get('/readyz')).toContain('"ready":true');
+  });
+});
