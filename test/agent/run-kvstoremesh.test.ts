@@ -9,6 +9,7 @@ import * as kvstoreMesh from '../../src/operator/kvstoremesh/kvstore-mesh.ts';
 import { SoleWriter } from '../../src/operator/kvstoremesh/sole-writer.ts';
 import * as localEtcd from '../../src/process/local-etcd.ts';
 import * as remotes from '../../src/process/remote-etcds.ts';
+import { spyOnConstructor } from '../base/support/spy-on-constructor.ts';
 import { until } from '../base/support/until.ts';
 import { type RunInTest, runInTest } from './support/run-in-test.ts';
 import { temporaryFolder } from './support/temporary-folder.ts';
@@ -42,9 +43,7 @@ function copy(
     });
     return backend as never;
   });
-  const meshes = vi
-    .spyOn(kvstoreMesh, 'KvstoreMesh')
-    .mockImplementation(((options: never) => new Mesh(options)) as never);
+  const meshes = spyOnConstructor(kvstoreMesh, 'KvstoreMesh');
   const options = {
     clusterName: 'own',
     clusterID: undefined,

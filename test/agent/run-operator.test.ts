@@ -13,6 +13,7 @@ import { KvstoreReach } from '../../src/operator/kvstore-reach.ts';
 import * as localEtcd from '../../src/process/local-etcd.ts';
 import * as remotes from '../../src/process/remote-etcds.ts';
 import { ManualClock } from '../base/support/manual-clock.ts';
+import { spyOnConstructor } from '../base/support/spy-on-constructor.ts';
 import { until } from '../base/support/until.ts';
 import { type RunInTest, runInTest } from './support/run-in-test.ts';
 
@@ -120,10 +121,7 @@ async function leads({ clock, duty }: Operated): Promise<void> {
 describe('an operator', () => {
   it('passes each of its options on', async () => {
     const elected = vi.spyOn(election.LeaderElection.prototype, 'run').mockResolvedValue('ended');
-    const Election = election.LeaderElection;
-    const elections = vi
-      .spyOn(election, 'LeaderElection')
-      .mockImplementation(((options: never) => new Election(options)) as never);
+    const elections = spyOnConstructor(election, 'LeaderElection');
     const source = vi.spyOn(remotes, 'remoteEtcds');
     const operator = operate();
     await until('it is elected', () => elected.mock.calls.length > 0);

@@ -13,6 +13,7 @@ import * as layer from '../../src/metadata/metadata-layer.ts';
 import * as nodeManager from '../../src/nodemanager/node-manager.ts';
 import * as serviceCache from '../../src/servicecache/service-cache.ts';
 import * as tape from '../../src/tape/tape.ts';
+import { spyOnConstructor } from '../base/support/spy-on-constructor.ts';
 import { startAgent } from './support/agent-under-test.ts';
 import { NO_KUBERNETES } from './support/kubernetes-options.ts';
 import { temporaryFolder } from './support/temporary-folder.ts';
@@ -31,26 +32,22 @@ function leavesOf(value: unknown, path: string): Leaves {
 /** The parts of an agent by name, each with the first argument of its constructor. */
 async function partsOf(options: Partial<AgentOptions>): Promise<Leaves> {
   const parts: Record<string, unknown> = {};
-  const record = <M extends object>(module: M, name: keyof M & string): void => {
-    const Part = module[name] as unknown as new (...given: readonly unknown[]) => object;
-    const spy = vi.spyOn(module as Record<string, () => void>, name);
-    spy.mockImplementation(((...given: readonly unknown[]) => {
-      Object.assign(parts, leavesOf(given[0], name));
-      return new Part(...given);
-    }) as never);
-  };
-  record(serviceCache, 'ServiceCache');
-  record(nodeManager, 'NodeManager');
-  record(localCluster, 'LocalCluster');
-  record(clusterMesh, 'ClusterMesh');
-  record(identityResolver, 'IdentityResolver');
-  record(feed, 'KubernetesFeed');
-  record(layer, 'MetadataLayer');
-  record(hostIPs, 'HostIPs');
-  record(history, 'History');
-  record(tape, 'Tape');
-  record(stateKeeper, 'StateKeeper');
+  const spies = [
+    spyOnConstructor(serviceCache, 'ServiceCache'),
+    spyOnConstructor(nodeManager, 'NodeManager'),
+    spyOnConstructor(localCluster, 'LocalCluster'),
+    spyOnConstructor(clusterMesh, 'ClusterMesh'),
+    spyOnConstructor(identityResolver, 'IdentityResolver'),
+    spyOnConstructor(feed, 'KubernetesFeed'),
+    spyOnConstructor(layer, 'MetadataLayer'),
+    spyOnConstructor(hostIPs, 'HostIPs'),
+    spyOnConstructor(history, 'History'),
+    spyOnConstructor(tape, 'Tape'),
+    spyOnConstructor(stateKeeper, 'StateKeeper'),
+  ];
   await startAgent([], '', options);
+  for (const spy of spies)
+    for (const [given] of spy.mock.calls) Object.assign(parts, leavesOf(given, spy.getMockName()));
   vi.restoreAllMocks();
   return parts;
 }

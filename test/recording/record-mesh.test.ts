@@ -10,6 +10,7 @@ import { createLog } from '../../src/process/log.ts';
 import { recordMesh } from '../../src/recording/record-mesh.ts';
 import { temporaryFolder } from '../agent/support/temporary-folder.ts';
 import { ManualClock } from '../base/support/manual-clock.ts';
+import { spyOnConstructor } from '../base/support/spy-on-constructor.ts';
 
 const CONFIG = 'endpoints: ["http://127.0.0.1:1"]\n';
 
@@ -44,7 +45,7 @@ async function record(
     return store;
   };
   const opened = vi.spyOn(localEtcd, 'openLocalEtcd').mockImplementation(async () => newStore() as never);
-  vi.spyOn(etcd, 'EtcdBackend').mockImplementation((() => newStore()) as never);
+  spyOnConstructor(etcd, 'EtcdBackend', newStore);
   const folder = temporaryFolder(files);
   const written: string[] = [];
   const logged: string[] = [];
