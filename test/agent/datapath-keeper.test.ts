@@ -1,6 +1,6 @@
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { expect, it, vi } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import { DatapathKeeper } from '../../src/agent/datapath-keeper.ts';
 import { LinuxDatapath } from '../../src/datapath/linux/linux-datapath.ts';
 import { NOTHING_KNOWN, type ServiceInputs } from '../../src/datapath/linux/services/desired-services.ts';
@@ -156,4 +156,86 @@ it('a datapath receives which services are complete, again when that changes, un
   for (let second = 0; second < 3; second++) clock.advance(1_000);
   expect(received).toEqual([isComplete]);
   keeper.step().stop?.();
+});
+
+describe('a datapath whose inputs become complete', () => {
+  it('may delete found items once, only after the first sync and without blockers', async () => {
+    const allow = vi.spyOn(LinuxDatapath.prototype, 'allowDeletes').mockReturnValue();
+    const clock = new ManualClock();
+    let blocking: readonly string[] = [];
+    const keeper = keeperOf(clock, { blockers: () => blocking });
+    await started(keeper);
+    clock.advance(5_000);
+    expect(allow).not.toHaveBeenCalled();
+    expect(keeper.status().waitsFor).toEqual(['the agent is starting']);
+    blocking = ['cluster far is incomplete'];
+    keeper.firstSyncOver();
+    clock.advance(1_000);
+    expect(allow).not.toHaveBeenCalled();
+    expect(keeper.status().waitsFor).toEqual(['cluster far is incomplete']);
+    blocking = [];
+    clock.advance(1_000);
+    expect([allow.mock.calls.length, keeper.status().waitsFor, clock.pending]).toEqual([1, [], 0]);
+    blocking = ['cluster far is incomplete'];
+    keeper.firstSyncOver();
+    expect([allow.mock.calls.length, keeper.status().waitsFor]).toEqual([1, []]);
+    keeper.step().stop?.();
+  });
+
+  it('that cannot be opened is reported, and the start continues', async () => {
+    vi.spyOn(LinuxDatapath.prototype, 'adopt').mockRejectedValue(new Error('no memory'));
+    const logged: string[] = [];
+    const keeper = keeperOf(new ManualClock(), { logged });
+    await started(keeper);
+    expect(keeper.status().failures[0]).toBe('no memory');
+    expect(logged.at(-1)).toMatch(/^error --datapath linux: no memory/);
+    keeper.step().stop?.();
+  });
+
+  it('answers from the kernel while it is open, and with nothing before and after', async () => {
+    const step = { table: 'ipcache', key: 'a', cache: 'b' };
+    vi.spyOn(LinuxDatapath.prototype, 'plan').mockResolvedValue([step] as never);
+    const repair = vi.spyOn(LinuxDatapath.prototype, 'repair').mockResolvedValue([step, step] as never);
+    const lookup = vi
+      .spyOn(LinuxDatapath.prototype, 'lookupPrefix')
+      .mockReturnValue({ kernel: 'x', cache: 'y', z: 1 } as never);
+    const logged: string[] = [];
+    const clock = new ManualClock();
+    const keeper = keeperOf(clock, { dryRun: false, logged });
+    const nothing = [[], [], undefined];
+    const all = async (): Promise<unknown> => [
+      await keeper.diff(),
+      await keeper.repair(),
+      keeper.kernelEntry('a'),
+    ];
+    expect(await all()).toEqual(nothing);
+    await started(keeper);
+    expect(await all()).toEqual([[step], [step, step], { kernel: 'x', cache: 'y' }]);
+    lookup.mockImplementation(() => {
+      throw new Error('no map');
+    });
+    expect(keeper.kernelEntry('a')).toEqual({ failure: 'no map' });
+    logged.length = 0;
+    clock.advance(10_000);
+    await settle();
+    expect(logged).toEqual(['warn  --datapath linux: repaired 2 items of the kernel, first ipcache a']);
+    repair.mockResolvedValue([]);
+    clock.advance(10_000);
+    await settle();
+    expect(logged).toHaveLength(1);
+    keeper.step().stop?.();
+    expect(await all()).toEqual(nothing);
+  });
+
+  it('in a dry run is never repaired', async () => {
+    const repair = vi.spyOn(LinuxDatapath.prototype, 'repair').mockResolvedValue([]);
+    const clock = new ManualClock();
+    const keeper = keeperOf(clock, { dryRun: true, blockers: () => ['x'] });
+    await started(keeper);
+    clock.advance(600_000);
+    await settle();
+    expect(repair).not.toHaveBeenCalled();
+    expect(keeper.status()).toMatchObject({ kind: 'linux', layout: '1.17', dryRun: true });
+    keeper.step().stop?.();
+  });
 });

@@ -69,6 +69,11 @@ class OneCluster implements ReportedClusters {
     this.#notify('far');
   }
 
+  leaves(): void {
+    this.#status = undefined;
+    this.#notify('far');
+  }
+
   statusOf(): ClusterDocument | undefined {
     return this.#status;
   }
@@ -236,4 +241,56 @@ it('a disk that fails is logged once, and once when it works again', async () =>
   await changeUntil('it works again', () => history.status().disk?.failure === undefined);
   expect(logged).toEqual([failed, expect.stringContaining(`${path}: writing the history works again`)]);
   await history.close();
+});
+
+it('the status has the memory and the disk of the history, with its failure', async () => {
+  const path = temporaryFolder({});
+  const { keeper, history } = keeperOf(path);
+  const step = keeper.step();
+  expect(step.waitsFor?.()).toEqual([`reading ${path}`]);
+  await step.start({ signal: new AbortController().signal, progress: () => {} });
+  keeper.start(undefined, undefined);
+  const status = history.status();
+  vi.spyOn(history, 'status').mockReturnValue({
+    ...{ ...status, heldFrom: 1000, held: 2, bytes: 3, records: 4 as never, lost: 5 as never },
+    disk: { bytes: 6, maxBytes: 7, damaged: 8, failure: { message: 'full', at: 0 } },
+  } as never);
+  expect(keeper.status()).toEqual({
+    ...{ heldFrom: '1970-01-01T00:00:01.000Z', held: 2, bytes: 3, maxBytes: MIB, records: 4, lost: 5 },
+    disk: { folder: path, bytes: 6, maxBytes: 7, damaged: 8, failure: 'full' },
+  });
+  expect(keeperOf().keeper.status()).not.toHaveProperty('disk');
+});
+
+it('marks when a cluster joins, is complete, is lost, is back, and leaves, each once', () => {
+  const { keeper, history } = keeperOf();
+  const far = new OneCluster();
+  far.is(['nodes'], false);
+  keeper.start(far, undefined);
+  const kinds: readonly MarkKind[] = ['joined', 'complete', 'unreachable', 'reachable', 'left'];
+  const marks = (): readonly string[] => kinds.filter((kind) => marksOf(history, kind).length > 0);
+  expect(marks()).toEqual(['joined']);
+  far.is(['nodes'], false);
+  far.is(['nodes']);
+  expect(marks()).toEqual(['joined']);
+  far.is([]);
+  far.is([]);
+  expect(marks()).toEqual(['joined', 'complete']);
+  far.is([], false);
+  expect(marks()).toEqual(['joined', 'complete', 'unreachable']);
+  far.is([]);
+  expect(marks()).toEqual(['joined', 'complete', 'unreachable', 'reachable']);
+  far.leaves();
+  expect(kinds.map((kind) => marksOf(history, kind).length)).toEqual([1, 1, 1, 1, 1]);
+});
+
+it('the failures of at most 64 handlers are remembered', () => {
+  const { keeper, history } = keeperOf();
+  keeper.start(undefined, undefined);
+  for (let handler = 0; handler < 64; handler++) keeper.noteFailure(`h${handler}`, 'x');
+  keeper.noteFailure('h0', 'x');
+  expect(marksOf(history, 'handler-failed')).toHaveLength(64);
+  keeper.noteFailure('h64', 'x');
+  keeper.noteFailure('h0', 'x');
+  expect(marksOf(history, 'handler-failed')).toHaveLength(66);
 });

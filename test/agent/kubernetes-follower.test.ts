@@ -1,67 +1,199 @@
-import { expect, it, onTestFinished } from 'vitest';
-import { KubernetesFollower } from '../../src/agent/kubernetes-follower.ts';
+import { describe, expect, it, onTestFinished, vi } from 'vitest';
+import { KubernetesFollower, type KubernetesFollowerContext } from '../../src/agent/kubernetes-follower.ts';
+import type { AgentOptions, KubernetesOptions } from '../../src/agent/options.ts';
 import { TurnGate } from '../../src/base/turn-gate.ts';
 import type { LocalCluster } from '../../src/clustermesh/local-cluster.ts';
+import * as syncDeadline from '../../src/clustermesh/sync-deadline.ts';
 import { IPCache } from '../../src/ipcache/ipcache.ts';
+import * as hostIPs from '../../src/k8s/feed/host-ips.ts';
+import * as feedModule from '../../src/k8s/feed/kubernetes-feed.ts';
+import { KubernetesClient } from '../../src/k8s/kubernetes-client.ts';
 import { NodeManager } from '../../src/nodemanager/node-manager.ts';
 import { createLog } from '../../src/process/log.ts';
 import { RecordedKubernetes } from '../../src/recording/recorded-kubernetes.ts';
 import { ServiceCache } from '../../src/servicecache/service-cache.ts';
 import { ManualClock } from '../base/support/manual-clock.ts';
+import { spyOnConstructor } from '../base/support/spy-on-constructor.ts';
 import { until } from '../base/support/until.ts';
 import { settle } from '../kvstore/support/settle.ts';
 import { NO_INPUTS } from './support/agent-under-test.ts';
 import { NO_KUBERNETES } from './support/kubernetes-options.ts';
 
-it('keeps following Kubernetes while the local kvstore is connected and listed, but has lost its configuration (K 52)', async () => {
+const Feed = feedModule.KubernetesFeed;
+
+/** The local cluster of a follower, in a state that a test sets. */
+class FakeLocalCluster {
+  connected = true;
+  ready = true;
+  keys = 1;
+  synced: readonly string[] = ['nodes', 'ip', 'identities', 'services'];
+  readonly callbacks = new Set<() => void>();
+
+  status(): unknown {
+    const { connected, ready, keys } = this;
+    const resources = ['nodes', 'ip', 'identities', 'services'].map((name) => [
+      name,
+      { keys, synced: this.synced.includes(name) },
+    ]);
+    return { connected, ready, resources: Object.fromEntries(resources) };
+  }
+
+  onChange(callback: () => void): () => void {
+    this.callbacks.add(callback);
+    return () => this.callbacks.delete(callback);
+  }
+
+  change(changes: Partial<FakeLocalCluster>): void {
+    Object.assign(this, changes);
+    for (const callback of this.callbacks) callback();
+  }
+}
+
+/** A follower of an API server in memory, beside a local cluster. */
+function follow(
+  options: Partial<KubernetesOptions> = {},
+  agent: Partial<AgentOptions> = {},
+  own: FakeLocalCluster | undefined = new FakeLocalCluster(),
+) {
   const clock = new ManualClock();
   const ipcache = new IPCache();
-  const resources = Object.fromEntries(
-    ['nodes', 'ip', 'identities', 'services'].map((name) => [name, { keys: 0, synced: true }]),
-  );
-  let isReady = false;
-  let changed = (): void => {};
-  const own = {
-    status: () => ({ connected: true, ready: isReady, resources }),
-    onChange: (callback: () => void) => {
-      changed = callback;
-      return () => {};
+  const logged: string[] = [];
+  const context: KubernetesFollowerContext = {
+    clock,
+    random: () => 0.5,
+    onReject: () => {},
+    onCause: () => {},
+    clusterID: () => 1,
+    restoredIdentities: () => [],
+    log: createLog('info', 'text', { write: (line) => logged.push(line.trimEnd()) }),
+    gate: new TurnGate({ clock, nextTurn: setImmediate }),
+    engines: {
+      ipcache,
+      nodes: new NodeManager({ ipcache, clock, clusterName: 'own', localNodeName: 'here' }),
+      services: new ServiceCache({ clusterName: 'own' }),
     },
-  } as unknown as LocalCluster;
-  const recorded = new RecordedKubernetes(clock);
+    recorded: () => new RecordedKubernetes(clock).transport,
+    local: () => own as unknown as LocalCluster,
+  };
   const follower = new KubernetesFollower(
-    { ...NO_INPUTS, kvstore: 'etcd' },
-    {
-      ...NO_KUBERNETES,
-      watch: ['nodes'],
-    },
-    {
-      clock,
-      random: () => 0.5,
-      onReject: () => {},
-      onCause: () => {},
-      clusterID: () => 1,
-      restoredIdentities: () => [],
-      log: createLog('silent', 'text', { write: () => {} }),
-      gate: new TurnGate({ clock, nextTurn: setImmediate }),
-      engines: {
-        ipcache,
-        nodes: new NodeManager({ ipcache, clock, clusterName: 'own', localNodeName: 'here' }),
-        services: new ServiceCache({ clusterName: 'own' }),
-      },
-      recorded: () => recorded.transport,
-      local: () => own,
-    },
+    { ...NO_INPUTS, kvstore: 'etcd', ...agent },
+    { ...NO_KUBERNETES, watch: ['nodes'], ...options },
+    context,
   );
-  const step = follower.follow(() => {});
+  let changes = 0;
+  const step = follower.follow(() => {
+    changes++;
+  });
   onTestFinished(() => step.stop?.() as Promise<void>);
+  const start = (): unknown => step.start({ signal: new AbortController().signal, progress: () => {} });
+  return { own, follower, step, start, clock, logged, context, changes: () => changes };
+}
+
+describe('a follower of Kubernetes beside a kvstore', () => {
+  it('keeps following Kubernetes while the local kvstore is connected and listed, but has lost its configuration (K 52)', async () => {
+    const { own, follower, start } = follow({}, {}, Object.assign(new FakeLocalCluster(), { ready: false }));
+    await start();
+    const nodes = (): string | undefined => follower.status()?.handover['nodes'];
+    await settle(20);
+    own.change({});
+    await settle(20);
+    expect(nodes()).toBe('following');
+    own.change({ ready: true });
+    await until('the kvstore has taken over', () => nodes() === 'resting');
+  });
+
+  it('reports which resources of the kvstore are complete or lost, at the start and after each change', async () => {
+    const reports: string[] = [];
+    vi.spyOn(Feed.prototype, 'kvstore').mockImplementation((resource, state) => {
+      reports.push(`${resource} ${state}`);
+    });
+    const { own, start } = follow();
+    await start();
+    const all = (state: string): readonly string[] =>
+      feedModule.HANDOVER_RESOURCES.map((resource) => `${resource} ${state}`);
+    expect(reports.splice(0)).toEqual(all('complete'));
+    own.change({ connected: false });
+    expect(reports.splice(0)).toEqual(all('lost'));
+    own.change({ connected: true, synced: ['nodes'] });
+    expect(reports.splice(0)).toEqual(['nodes complete']);
+  });
+
+  it('does not report an empty kvstore in memory', async () => {
+    const report = vi.spyOn(Feed.prototype, 'kvstore').mockReturnValue();
+    const { own, start } = follow(
+      {},
+      { kvstore: 'memory' },
+      Object.assign(new FakeLocalCluster(), { keys: 0 }),
+    );
+    await start();
+    expect(report).not.toHaveBeenCalled();
+    own.change({ keys: 1 });
+    expect(report).toHaveBeenCalled();
+  });
+
+  it('reports an empty etcd', async () => {
+    const report = vi.spyOn(Feed.prototype, 'kvstore').mockReturnValue();
+    const { start } = follow({}, {}, Object.assign(new FakeLocalCluster(), { keys: 0 }));
+    await start();
+    expect(report).toHaveBeenCalled();
+  });
+});
+
+it('a follower stops its parts, and leaves no listener or timer behind', async () => {
+  const stops = [
+    vi.spyOn(Feed.prototype, 'stop'),
+    vi.spyOn(KubernetesClient.prototype, 'close'),
+    vi.spyOn(hostIPs.HostIPs.prototype, 'stop'),
+  ];
+  const { own, step, start, clock, context } = follow({ hostIPs: true });
+  const { nodes } = context.engines;
+  const unsubscribed = vi.fn();
+  const subscribe = nodes.subscribe.bind(nodes);
+  vi.spyOn(nodes, 'subscribe').mockImplementation((handler) => {
+    const unsubscribe = subscribe(handler);
+    return Object.assign(
+      () => {
+        unsubscribed();
+        unsubscribe();
+      },
+      { [Symbol.dispose]: () => {} },
+    );
+  });
+  await start();
+  expect(own.callbacks.size).toBe(1);
+  await step.stop?.();
+  expect([own.callbacks.size, unsubscribed.mock.calls.length, clock.pending]).toEqual([0, 1, 0]);
+  for (const stop of stops) expect(stop).toHaveBeenCalled();
+});
+
+it('a follower without host addresses does not claim those of the machine', async () => {
+  const made = spyOnConstructor(hostIPs, 'HostIPs');
+  const { start } = follow();
+  await start();
+  expect(made).not.toHaveBeenCalled();
+});
+
+it('a follower tells when objects of a kind were removed, because the API server no longer serves them', async () => {
+  const made = spyOnConstructor(feedModule, 'KubernetesFeed');
+  const { start, logged } = follow();
+  await start();
+  (made.mock.calls as unknown as [[{ onForget: (kind: string, objects: number) => void }]])[0][0].onForget(
+    'ciliumnodes',
+    2,
+  );
+  expect(logged).toEqual([
+    'warn  Kubernetes: removed 2 objects of ciliumnodes, because the API server has not served them for 10 minutes; install the CRD again if it was deleted by mistake',
+  ]);
+});
+
+it('the first lists may take 180 s without progress, and fail three times', async () => {
+  const wait = vi.spyOn(syncDeadline, 'waitForClusters').mockResolvedValue([]);
+  const { follower, start } = follow();
+  await start();
+  const timeout = new AbortController();
+  const step = follower.sync(timeout.signal);
   await step.start({ signal: new AbortController().signal, progress: () => {} });
-  const nodes = (): string | undefined => follower.status()?.handover['nodes'];
-  await settle(20);
-  changed();
-  await settle(20);
-  expect(nodes()).toBe('following');
-  isReady = true;
-  changed();
-  await until('the kvstore has taken over', () => nodes() === 'resting');
+  const [feed, deadline] = wait.mock.calls[0] ?? [];
+  expect(feed).toBeInstanceOf(Feed);
+  expect(deadline).toMatchObject({ deadlineMs: 180_000, failures: 3 });
 });

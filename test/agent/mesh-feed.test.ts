@@ -1,11 +1,21 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterEach, expect, it, vi } from 'vitest';
+import { afterEach, describe, expect, it, vi } from 'vitest';
+import type { Agent } from '../../src/agent/agent.ts';
+import * as datapathKeeper from '../../src/agent/datapath-keeper.ts';
+import type { AgentOptions } from '../../src/agent/options.ts';
 import type { Clock } from '../../src/base/clock.ts';
 import { systemClock } from '../../src/base/system-clock.ts';
+import type { ServiceInputs } from '../../src/datapath/linux/services/desired-services.ts';
+import { bytesOfText } from '../../src/kvstore/codec/bytes.ts';
+import { clusterConfigKey } from '../../src/kvstore/codec/keys.ts';
+import { MemoryBackend } from '../../src/kvstore/memory/memory-backend.ts';
 import { ConfigFolder } from '../../src/process/config-folder.ts';
-import { startAgent } from './support/agent-under-test.ts';
+import * as localEtcd from '../../src/process/local-etcd.ts';
+import { spyOnConstructor } from '../base/support/spy-on-constructor.ts';
+import { startAgent, type TestKey } from './support/agent-under-test.ts';
 import { temporaryFolder } from './support/temporary-folder.ts';
+import { config, ip } from './support/test-keys.ts';
 
 afterEach(() => {
   vi.restoreAllMocks();
@@ -63,4 +73,86 @@ it('leaves no timer of the time limit of its initial sync behind', async () => {
   };
   await startAgent([], '', { timeoutMs: 123_456 }, clock);
   expect(limits).toEqual(['set', 'cancelled']);
+});
+
+/** Starts an agent with a datapath that only records its options. */
+async function steered(
+  keys: readonly TestKey[],
+  options: Partial<AgentOptions> = {},
+): Promise<{
+  readonly agent: Agent;
+  readonly inputs: () => ServiceInputs | undefined;
+  readonly syncs: () => number;
+}> {
+  const firstSyncOver = vi.fn();
+  const keeper = {
+    step: () => ({ name: 'datapath', start: () => {} }),
+    firstSyncOver,
+    status: () => undefined,
+  };
+  const made = spyOnConstructor(datapathKeeper, 'DatapathKeeper', () => keeper);
+  const { agent } = await startAgent(keys, '', { datapath: { dryRun: true } as never, ...options });
+  const inputs = (): ServiceInputs | undefined => made.mock.calls[0]?.[0]?.serviceInputs();
+  return { agent, inputs, syncs: () => firstSyncOver.mock.calls.length };
+}
+
+describe('the inputs of the datapath', () => {
+  it('are known when all clusters are complete, and the first sync is reported once', async () => {
+    const { inputs, syncs } = await steered([
+      config('own', 1),
+      config('far', 2),
+      ip('far', '10.2.0.1', 131_372),
+    ]);
+    await expect.poll(inputs).toEqual({ isLocalComplete: true, areClustersKnown: true, isSynced: true });
+    expect(syncs()).toBe(1);
+  });
+
+  it('are not known while a remote cluster is unreachable', async () => {
+    const clustermeshConfig = temporaryFolder({ far: 'endpoints: ["http://127.0.0.1:1"]\n' });
+    const { inputs } = await steered([config('own', 1)], { clustermeshConfig });
+    expect(inputs()).toEqual({ isLocalComplete: true, areClustersKnown: false, isSynced: true });
+  });
+
+  it('are not known while the configuration of a remote cluster is unusable', async () => {
+    const clustermeshConfig = temporaryFolder({ far: 'endpoints: 7\n' });
+    const { inputs } = await steered([config('own', 1)], { clustermeshConfig });
+    expect(inputs()).toMatchObject({ areClustersKnown: false });
+  });
+});
+
+it('a remote cluster leaves the mesh and joins it again; others cannot', async () => {
+  const { agent } = await startAgent([config('own', 1), config('far', 2), ip('far', '10.2.0.1', 131_372)]);
+  expect(await agent.leave('nowhere')).toBe(false);
+  expect(await agent.join('nowhere')).toBe(false);
+  expect([await agent.leave('far'), agent.ipcache.get('10.2.0.1')]).toEqual([true, undefined]);
+  expect(await agent.leave('far')).toBe(false);
+  expect(await agent.join('far')).toBe(true);
+  await expect.poll(() => agent.ipcache.get('10.2.0.1')?.identity).toBe(131_372);
+  expect(await agent.join('own')).toBe(false);
+  expect(agent.rejections().byReason).toEqual({ 'invalid-cluster': 1 });
+});
+
+it('the status has the problems of the local etcd and of each remote configuration', async () => {
+  const opened: Parameters<typeof localEtcd.openLocalEtcd>[] = [];
+  vi.spyOn(localEtcd, 'openLocalEtcd').mockImplementation(async (...given) => {
+    opened.push(given);
+    const backend = new MemoryBackend({ clock: systemClock, random: () => 0.5 });
+    await backend.update(clusterConfigKey('own'), bytesOfText('{"id": 3, "capabilities": {}}'));
+    return Object.assign(backend, { bootstrapped: vi.fn() }) as never;
+  });
+  const clustermeshConfig = temporaryFolder({ far: 'endpoints: 7\n' });
+  const rateLimit = { qps: 9, bootstrapQps: 90 };
+  const { agent } = await startAgent([], '', {
+    ...{ kvstore: 'etcd', kvstoreConfig: '/etcd', load: [], clustermeshConfig, rateLimit },
+  });
+  const [path, rates, context] = opened[0] ?? [];
+  expect([path, rates]).toEqual(['/etcd', rateLimit]);
+  expect(agent.status().clusterID).toBe(3);
+  const far = expect.stringContaining(`--clustermesh-config ${join(clustermeshConfig, 'far')}: `);
+  expect(agent.status().configProblems).toEqual([far]);
+  context?.onProblem?.('no certificate');
+  expect(agent.status().configProblems).toEqual(['--kvstore-config /etcd: no certificate', far]);
+  expect(agent.rejections().byReason['unusable-config']).toBeGreaterThan(0);
+  context?.onProblem?.(undefined);
+  expect(agent.status().configProblems).toEqual([far]);
 });

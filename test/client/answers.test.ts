@@ -21,6 +21,7 @@ import {
 import { getNode } from '../../src/client/node-answers.ts';
 import { explainPrefix, getPrefix } from '../../src/client/prefix-answers.ts';
 import { explainService, getService } from '../../src/client/service-answers.ts';
+import { askWhatIf } from '../../src/client/whatif-answers.ts';
 
 /** Answers a question with these documents by path. Returns the requested paths, too. */
 async function answerOf(
@@ -301,12 +302,13 @@ describe('a past answer', () => {
       { ...claim, hostIP: '192.168.0.1', namespace: 'shop', podName: 'cart', since: at(4) },
       { ...claim, owner: undefined, source: 'k8s', identity: 8 },
     ];
-    expect(await explain(PAST, claims, { claims: [claims[0]] })).toMatchInlineSnapshot(`
+    const now = { claims: [{ ...claims[0], identity: 9, podName: 'late', owner: 'near' }] };
+    expect(await explain(PAST, claims, now)).toMatchInlineSnapshot(`
       [
         "10.0.0.1/32 at 2020-01-02 03:04:01.006: identity kube-apiserver, by only-claim",
         "  clustermesh far  7  192.168.0.1  shop/cart  since 2020-01-02 03:04:04.006, effective until 2020-01-02 03:04:03.006",
         "  k8s              8  -            -          since before the held changes, overruled",
-        "  now: 10.0.0.1/32: clustermesh far 7 shop/cart",
+        "  now: 10.0.0.1/32: clustermesh near 9 shop/late",
       ]
     `);
   });
@@ -702,5 +704,97 @@ describe('an explained prefix', () => {
         "kernel: no map",
       ]
     `);
+  });
+});
+
+describe('a what-if', () => {
+  const SUMMARY = {
+    type: 'summary',
+    prefixes: { gone: 1, changed: 2, revealed: 3, created: 4 },
+    nodes: { gone: 5, changed: 6, addresses: 7, podCIDRs: 1 },
+    services: { fewer: 8, empty: 1, gone: 9, changed: 10, created: 11 },
+    identities: { unknown: 1200 },
+    loses: true,
+  };
+  const entry = (identity: number, more: object = {}): object => ({
+    ...{ identity, source: 'k8s', encryptKey: 0, hostIP: '1.1.1.1' },
+    ...more,
+  });
+  const ask = (lines: readonly object[]) =>
+    askWhatIf(
+      async (path, body) => {
+        expect([path, body]).toEqual(['/v1/whatif', { edits: [{ edit: 'x' }] }]);
+        return lines;
+      },
+      [{ edit: 'x' }],
+      { wide: true },
+    );
+
+  it('has each count, changed prefixes first, and the services without backends', async () => {
+    const changes = [
+      { type: 'prefix', kind: 'gone', prefix: '10.0.0.1/32', old: entry(5) },
+      {
+        ...{ type: 'prefix', kind: 'gone', prefix: '10.0.0.2/32', old: entry(5) },
+        coveredBy: { prefix: '10.0.0.0/8', ...entry(6) },
+      },
+      { type: 'prefix', kind: 'created', prefix: '10.0.0.3/32', new: entry(7, { owner: 'me' }) },
+      { type: 'prefix', kind: 'revealed', prefix: '10.0.0.4/32', new: entry(8) },
+      {
+        ...{ type: 'prefix', kind: 'changed', prefix: '10.0.0.5/32', old: entry(5) },
+        new: entry(6, { podName: 'cart', namespace: 'shop', hostIP: '2.2.2.2', encryptKey: 3 }),
+      },
+      { type: 'service', kind: 'empty', service: 'a/b' },
+      { type: 'service', kind: 'fewer', service: 'c/d' },
+      { type: 'service', kind: 'gone', service: 'e/f' },
+    ];
+    const { lines, json, loses } = await ask([...changes, SUMMARY]);
+    expect([json, loses]).toEqual([{ changes, summary: SUMMARY }, true]);
+    expect(lines).toMatchInlineSnapshot(`
+      [
+        "prefixes   1 deleted, 2 with another effective claim, 3 become visible, 4 new",
+        "  10.0.0.5/32  init k8s at 1.1.1.1 key 0 → remote-node k8s shop/cart at 2.2.2.2 key 3",
+        "  10.0.0.4/32  none → ingress k8s",
+        "  10.0.0.3/32  none → kube-apiserver k8s me",
+        "  10.0.0.1/32  init k8s deleted; no other prefix covers it",
+        "  10.0.0.2/32  init k8s deleted; then covered by 10.0.0.0/8 remote-node k8s",
+        "  and 5 more",
+        "nodes      5 deleted, 6 changed: 7 addresses, 1 pod CIDR (routes of --datapath linux)",
+        "services   9 lose backends, 1 without backends, 9 deleted, 10 changed, 11 new: a/b, e/f",
+        "identities 1,200 no longer known",
+      ]
+    `);
+  });
+
+  it('without changes has no lists', async () => {
+    const zero = (names: readonly string[]): object => Object.fromEntries(names.map((name) => [name, 0]));
+    const nothing = {
+      ...SUMMARY,
+      prefixes: zero(Object.keys(SUMMARY.prefixes)),
+      nodes: zero(Object.keys(SUMMARY.nodes)),
+      services: zero(Object.keys(SUMMARY.services)),
+      identities: { unknown: 0 },
+      loses: false,
+    };
+    const { lines, loses } = await ask([nothing]);
+    expect(loses).toBe(false);
+    expect(lines).toEqual(['prefixes   no changes', 'nodes      no changes', 'services   no changes']);
+  });
+
+  it('shows at most twenty prefixes and services', async () => {
+    const prefixes = Array.from({ length: 25 }, (_, index) => ({
+      ...{ type: 'prefix', kind: 'created', prefix: `10.0.0.${index}/32`, new: entry(5) },
+    }));
+    const services = Array.from({ length: 25 }, (_, index) => ({
+      type: 'service',
+      kind: 'gone',
+      service: `a/${index}`,
+    }));
+    const { lines } = await ask([...prefixes, ...services, SUMMARY]);
+    expect(lines.filter((line) => line.startsWith('  10.'))).toHaveLength(20);
+    expect(lines.join('\n').match(/a\/\d+/g)).toHaveLength(20);
+  });
+
+  it('needs a summary', async () => {
+    await expect(ask([])).rejects.toThrow('the answer has no summary');
   });
 });

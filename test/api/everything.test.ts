@@ -1,0 +1,478 @@
+import { describe, expect, it, vi } from 'vitest';
+import { addressRoles } from '../../src/api/address-roles.ts';
+import { pastNode, pastService } from '../../src/api/history-documents.ts';
+import type { ClusterMetrics } from '../../src/api/read-model.ts';
+import { streamOf } from '../../src/api/routes/event-stream.ts';
+import { SortedView } from '../../src/api/routes/sorted-view.ts';
+import type { StatusDocument } from '../../src/api/status-document.ts';
+import { LatencyHistogram } from '../../src/base/latency-histogram.ts';
+import { TurnGate } from '../../src/base/turn-gate.ts';
+import { createService } from '../../src/servicecache/service.ts';
+import * as whatIfModule from '../../src/whatif/what-if.ts';
+import { ManualClock } from '../base/support/manual-clock.ts';
+import { TestModel } from './support/model.ts';
+import { SteeringModel } from './support/steering-model.ts';
+import { testApp } from './support/test-app.ts';
+
+/** An agent with every optional part of the status. */
+class FullModel extends SteeringModel {
+  constructor() {
+    super();
+    const delays = new LatencyHistogram().status();
+    const watch = { listings: 1, resumptions: 2, failures: 3, queuedBytes: 21, delays };
+    const kvstore = { requests: { ok: 23 }, leases: 24, leasesLost: 25 };
+    const cluster = { name: 'baltic', firstSyncMs: 1500, lastSyncMs: 250, kvstore, watches: [watch] };
+    this.followed.push(cluster as unknown as ClusterMetrics);
+    const kind = {
+      ...{ name: 'pods', state: 'watching' as const, complete: true, objects: 31, events: 32, lists: 33 },
+      ...{ failures: 34, rejected: 35, lagMs: 3600, bookmarks: 37, behindMs: 3800, retryInMs: 3900 },
+    } as const;
+    const handover = { nodes: 'resting', ip: 'following', identities: 'following' } as const;
+    this.kubernetes = { server: 'memory', synced: false, handover, kinds: [kind] };
+  }
+
+  override status(): StatusDocument {
+    const status = super.status();
+    const [known] = status.clusters;
+    const baltic = { ...known, name: 'baltic', failures: 41, rejected: 42, keys: { ip: 43, nodes: 44 } };
+    return {
+      ...status,
+      clusters: [
+        { ...baltic, ready: true, connected: true, knownAt: '2026-01-02T03:04:05.000Z' },
+        { ...baltic, name: 'nordic', ready: false, connected: false, knownAt: undefined },
+      ] as StatusDocument['clusters'],
+      syncedMs: 4500,
+      tape: { folder: '/t', bytes: 51, maxBytes: 52, lines: 53, lost: 54 },
+      history: {
+        ...{ heldFrom: '2026-01-02T03:04:05.000Z', held: 61, bytes: 62, maxBytes: 63, records: 64, lost: 65 },
+        disk: { folder: '/h', bytes: 66, maxBytes: 67, damaged: 68, failure: 'full' },
+      } as unknown as NonNullable<StatusDocument['history']>,
+    };
+  }
+}
+
+/** The metrics of times and of memory. */
+const VARYING = /duration|propagation|_ipcache_bytes/;
+
+it('each metric has its type, its labels and its value', async () => {
+  const { app, faults } = testApp(new FullModel());
+  await app.request('/metrics'); // starts a count of conflicts
+  expect(faults).toEqual([]);
+  const lines = (await (await app.request('/metrics')).text()).split('\n');
+  const own = lines.filter((line) => /^(# TYPE )?dpcache_/.test(line) && !VARYING.test(line));
+  expect(own.map((line) => line.replace(/^# TYPE (\S+) (\S+)/, '$2 $1'))).toMatchInlineSnapshot(`
+    [
+      "gauge dpcache_ipcache_entries",
+      "dpcache_ipcache_entries{family="ipv4",form="endpoint"} 0",
+      "dpcache_ipcache_entries{family="ipv4",form="cidr"} 0",
+      "dpcache_ipcache_entries{family="ipv6",form="endpoint"} 0",
+      "dpcache_ipcache_entries{family="ipv6",form="cidr"} 0",
+      "gauge dpcache_ipcache_entries_by_source",
+      "gauge dpcache_ipcache_overruled_claims",
+      "dpcache_ipcache_overruled_claims 0",
+      "gauge dpcache_ipcache_waiting_keys",
+      "dpcache_ipcache_waiting_keys 0",
+      "counter dpcache_ipcache_outcomes_total",
+      "dpcache_ipcache_outcomes_total{outcome="applied"} 0",
+      "dpcache_ipcache_outcomes_total{outcome="unchanged"} 0",
+      "dpcache_ipcache_outcomes_total{outcome="overruled"} 0",
+      "dpcache_ipcache_outcomes_total{outcome="deleted"} 0",
+      "dpcache_ipcache_outcomes_total{outcome="not-found"} 0",
+      "dpcache_ipcache_outcomes_total{outcome="not-owner"} 0",
+      "dpcache_ipcache_outcomes_total{outcome="invalid"} 0",
+      "dpcache_ipcache_outcomes_total{outcome="capacity"} 0",
+      "gauge dpcache_ipcache_listeners",
+      "dpcache_ipcache_listeners 1",
+      "counter dpcache_listener_faults_total",
+      "dpcache_listener_faults_total{engine="ipcache"} 0",
+      "dpcache_listener_faults_total{engine="servicecache"} 0",
+      "dpcache_listener_faults_total{engine="nodemanager"} 0",
+      "gauge dpcache_services",
+      "dpcache_services{state="announced"} 0",
+      "dpcache_services{state="unknown"} 0",
+      "gauge dpcache_service_backends",
+      "dpcache_service_backends 0",
+      "gauge dpcache_nodes",
+      "counter dpcache_node_outcomes_total",
+      "dpcache_node_outcomes_total{outcome="applied"} 0",
+      "dpcache_node_outcomes_total{outcome="unchanged"} 0",
+      "dpcache_node_outcomes_total{outcome="overruled"} 0",
+      "dpcache_node_outcomes_total{outcome="invalid"} 0",
+      "dpcache_node_outcomes_total{outcome="deleted"} 0",
+      "dpcache_node_outcomes_total{outcome="not-found"} 0",
+      "dpcache_node_outcomes_total{outcome="not-owner"} 0",
+      "dpcache_node_outcomes_total{outcome="closed"} 0",
+      "gauge dpcache_node_handler_pending",
+      "dpcache_node_handler_pending{handler="change-feed"} 0",
+      "counter dpcache_node_handler_faults_total",
+      "dpcache_node_handler_faults_total{handler="change-feed"} 0",
+      "gauge dpcache_cluster_ready",
+      "dpcache_cluster_ready{cluster="baltic"} 1",
+      "dpcache_cluster_ready{cluster="nordic"} 0",
+      "gauge dpcache_cluster_connected",
+      "dpcache_cluster_connected{cluster="baltic"} 1",
+      "dpcache_cluster_connected{cluster="nordic"} 0",
+      "gauge dpcache_cluster_stale_since_timestamp_seconds",
+      "dpcache_cluster_stale_since_timestamp_seconds{cluster="baltic"} 1767323045",
+      "counter dpcache_cluster_failures_total",
+      "dpcache_cluster_failures_total{cluster="baltic"} 41",
+      "dpcache_cluster_failures_total{cluster="nordic"} 41",
+      "counter dpcache_cluster_rejections_total",
+      "dpcache_cluster_rejections_total{cluster="baltic"} 42",
+      "dpcache_cluster_rejections_total{cluster="nordic"} 42",
+      "gauge dpcache_cluster_keys",
+      "dpcache_cluster_keys{cluster="baltic",resource="ip"} 43",
+      "dpcache_cluster_keys{cluster="baltic",resource="nodes"} 44",
+      "dpcache_cluster_keys{cluster="nordic",resource="ip"} 43",
+      "dpcache_cluster_keys{cluster="nordic",resource="nodes"} 44",
+      "gauge dpcache_kvstore_queue_bytes",
+      "dpcache_kvstore_queue_bytes{cluster="baltic"} 21",
+      "counter dpcache_kvstore_listings_total",
+      "dpcache_kvstore_listings_total{cluster="baltic"} 1",
+      "counter dpcache_kvstore_streams_total",
+      "dpcache_kvstore_streams_total{cluster="baltic"} 2",
+      "counter dpcache_kvstore_watch_failures_total",
+      "dpcache_kvstore_watch_failures_total{cluster="baltic"} 3",
+      "counter dpcache_kvstore_requests_total",
+      "dpcache_kvstore_requests_total{cluster="baltic",outcome="ok"} 23",
+      "gauge dpcache_kvstore_leases",
+      "dpcache_kvstore_leases{cluster="baltic"} 24",
+      "counter dpcache_kvstore_leases_lost_total",
+      "dpcache_kvstore_leases_lost_total{cluster="baltic"} 25",
+      "gauge dpcache_kubernetes_synced",
+      "dpcache_kubernetes_synced{kind="pods"} 1",
+      "gauge dpcache_kubernetes_watching",
+      "dpcache_kubernetes_watching{kind="pods"} 1",
+      "gauge dpcache_kubernetes_objects",
+      "dpcache_kubernetes_objects{kind="pods"} 31",
+      "gauge dpcache_kubernetes_lag_seconds",
+      "dpcache_kubernetes_lag_seconds{kind="pods"} 3.6",
+      "counter dpcache_kubernetes_events_total",
+      "dpcache_kubernetes_events_total{kind="pods"} 32",
+      "counter dpcache_kubernetes_lists_total",
+      "dpcache_kubernetes_lists_total{kind="pods"} 33",
+      "counter dpcache_kubernetes_failures_total",
+      "dpcache_kubernetes_failures_total{kind="pods"} 34",
+      "counter dpcache_kubernetes_rejections_total",
+      "dpcache_kubernetes_rejections_total{kind="pods"} 35",
+      "gauge dpcache_datapath_desired_items",
+      "dpcache_datapath_desired_items{table="ipcache"} 12",
+      "gauge dpcache_datapath_items",
+      "dpcache_datapath_items{table="ipcache"} 10",
+      "gauge dpcache_datapath_capacity_items",
+      "dpcache_datapath_capacity_items{table="ipcache"} 10",
+      "gauge dpcache_datapath_pressure_ratio",
+      "dpcache_datapath_pressure_ratio{table="ipcache"} 1",
+      "gauge dpcache_datapath_pending_keys",
+      "dpcache_datapath_pending_keys{table="ipcache"} 3",
+      "gauge dpcache_datapath_held_keys",
+      "dpcache_datapath_held_keys{table="ipcache"} 1",
+      "gauge dpcache_datapath_failing_keys",
+      "dpcache_datapath_failing_keys{table="ipcache"} 1",
+      "gauge dpcache_datapath_keys_without_room",
+      "dpcache_datapath_keys_without_room{table="ipcache"} 2",
+      "counter dpcache_datapath_writes_total",
+      "dpcache_datapath_writes_total{table="ipcache",kind="upsert"} 20",
+      "dpcache_datapath_writes_total{table="ipcache",kind="delete"} 5",
+      "counter dpcache_datapath_repairs_total",
+      "dpcache_datapath_repairs_total{table="ipcache"} 6",
+      "gauge dpcache_datapath_part_runs",
+      "dpcache_datapath_part_runs{part="ipcache"} 1",
+      "dpcache_datapath_part_runs{part="services"} 0",
+      "counter dpcache_history_records_total",
+      "counter dpcache_history_lost_total",
+      "gauge dpcache_history_bytes",
+      "dpcache_history_bytes 62",
+      "gauge dpcache_history_disk_bytes",
+      "dpcache_history_disk_bytes 66",
+      "gauge dpcache_history_disk_failed",
+      "dpcache_history_disk_failed 1",
+      "counter dpcache_history_disk_damaged_total",
+      "dpcache_history_disk_damaged_total 68",
+      "gauge dpcache_history_held_from_timestamp_seconds",
+      "dpcache_history_held_from_timestamp_seconds 1767323045",
+      "gauge dpcache_tape_bytes",
+      "dpcache_tape_bytes 51",
+      "counter dpcache_tape_lines_total",
+      "dpcache_tape_lines_total 53",
+      "counter dpcache_tape_lost_total",
+      "dpcache_tape_lost_total 54",
+      "counter dpcache_rejections_total",
+      "counter dpcache_changes_total",
+      "dpcache_changes_total 0",
+      "gauge dpcache_api_monitors",
+      "dpcache_api_monitors 0",
+      "gauge dpcache_conflicts",
+      "dpcache_conflicts{kind="pod-cidr"} 0",
+      "dpcache_conflicts{kind="prefix"} 0",
+      "dpcache_conflicts{kind="cluster-id"} 1",
+      "counter dpcache_api_credential_failures_total",
+      "dpcache_api_credential_failures_total 0",
+    ]
+  `);
+});
+
+it('the API has exactly these routes', async () => {
+  const answer = await testApp(new FullModel()).app.request('/openapi.json');
+  const { paths } = (await answer.json()) as { readonly paths: Readonly<Record<string, object>> };
+  const routes = Object.entries(paths).flatMap(([path, methods]) =>
+    Object.keys(methods).map((method) => `${method.toUpperCase()} ${path}`),
+  );
+  expect(routes).toMatchInlineSnapshot(`
+    [
+      "GET /v1/ipcache",
+      "GET /v1/ipcache/count",
+      "GET /v1/ipcache/lookup/{ip}",
+      "GET /v1/ipcache/explain/{ip}",
+      "GET /v1/ipcache/explain/{ip}/{length}",
+      "POST /v1/lookup",
+      "GET /v1/services",
+      "GET /v1/services/count",
+      "GET /v1/services/{namespace}/{name}",
+      "GET /v1/nodes",
+      "GET /v1/nodes/count",
+      "GET /v1/nodes/{cluster}/{name}",
+      "GET /v1/identities",
+      "GET /v1/identities/count",
+      "GET /v1/identities/{identity}",
+      "GET /v1/history",
+      "GET /v1/history/around",
+      "GET /v1/search",
+      "GET /v1/conflicts",
+      "GET /healthz",
+      "GET /readyz",
+      "GET /metrics",
+      "GET /v1/status",
+      "GET /v1/problems",
+      "GET /v1/clustermesh",
+      "GET /v1/clustermesh/{cluster}",
+      "GET /v1/rejections",
+      "GET /v1/rates",
+      "GET /v1/monitor",
+      "POST /v1/whatif",
+      "GET /v1/digest",
+      "GET /v1/digest/{writer}",
+      "GET /v1/datapath/diff",
+      "POST /v1/datapath/repair",
+      "GET /v1/settings",
+    ]
+  `);
+});
+
+describe('POST /v1/whatif', () => {
+  const WRITER = { source: 'k8s', owner: 'me' };
+
+  it.each<[object, object]>([
+    [
+      { edit: 'remove-cluster', cluster: 'far' },
+      { edit: 'remove-cluster', cluster: 'far' },
+    ],
+    [
+      { edit: 'remove-node', node: 'a/b' },
+      { edit: 'remove-node', node: 'a/b' },
+    ],
+    [
+      { edit: 'remove-source', ...WRITER },
+      { edit: 'remove-source', ...WRITER },
+    ],
+    [
+      { edit: 'rank', source: 'k8s', place: 'below', other: 'kvstore' },
+      { edit: 'rank', source: 'k8s', place: 'below', other: 'kvstore' },
+    ],
+    ...(
+      [
+        ['remote-node-identities', 'false', { remoteNodeIdentities: false }],
+        ['encryption', 'true', { encryption: true }],
+        ['node-encryption', 'true', { nodeEncryption: true }],
+        ['host-firewall', 'true', { hostFirewall: true }],
+        ['underlay', 'ipv6', { underlay: 'ipv6' }],
+        ['underlay', 'ipv4', { underlay: 'ipv4' }],
+      ] as const
+    ).map(([name, value, settings]): [object, object] => [
+      { edit: 'setting', name, value },
+      { edit: 'setting', settings },
+    ]),
+    [
+      {
+        ...{ edit: 'upsert', key: '10.0.0.1', ...WRITER, identity: 5, hostIP: '1.1.1.1', encryptKey: 3 },
+        ...{ namespace: 'shop', podName: 'cart' },
+      },
+      {
+        edit: 'upsert',
+        key: '10.0.0.1',
+        claim: {
+          ...{ ...WRITER, identity: 5, hostIP: '1.1.1.1', encryptKey: 3 },
+          k8s: { namespace: 'shop', podName: 'cart' },
+        },
+      },
+    ],
+    [
+      { edit: 'upsert', key: '10.0.0.1', source: 'k8s', identity: 5, podName: 'cart' },
+      {
+        edit: 'upsert',
+        key: '10.0.0.1',
+        claim: { source: 'k8s', identity: 5, k8s: { namespace: '', podName: 'cart' } },
+      },
+    ],
+    [
+      { edit: 'upsert', key: '10.0.0.1', source: 'k8s', identity: 5 },
+      { edit: 'upsert', key: '10.0.0.1', claim: { source: 'k8s', identity: 5 } },
+    ],
+    [
+      { edit: 'delete', key: '10.0.0.1', ...WRITER },
+      { edit: 'delete', key: '10.0.0.1', by: WRITER },
+    ],
+  ])('evaluates %j', async (edit, evaluated) => {
+    const evaluate = vi.spyOn(whatIfModule, 'whatIf').mockRejectedValue(new Error('evaluated'));
+    const body = JSON.stringify({ edits: [edit] });
+    const headers = { 'content-type': 'application/json' };
+    await testApp().app.request('/v1/whatif', { method: 'POST', headers, body });
+    expect(evaluate.mock.calls[0]?.[1]).toEqual([evaluated]);
+  });
+
+  it.each([
+    ['underlay', 'true', 'underlay must be ipv4 or ipv6.'],
+    ['encryption', 'ipv4', 'encryption must be true or false.'],
+  ])('rejects %s=%s', async (name, value, detail) => {
+    const body = JSON.stringify({ edits: [{ edit: 'setting', name, value }] });
+    const headers = { 'content-type': 'application/json' };
+    const answer = await testApp().app.request('/v1/whatif', { method: 'POST', headers, body });
+    expect(await answer.json()).toMatchObject({ status: 400, detail, field: 'edits.0.value' });
+  });
+});
+
+describe('a stream', () => {
+  const collect = async (parts: AsyncGenerator<Uint8Array, void, void>): Promise<readonly unknown[]> => {
+    let ends = 0;
+    const reader = streamOf(parts, () => {
+      ends++;
+    }).getReader();
+    const read: unknown[] = [];
+    try {
+      for (let next = await reader.read(); !next.done; next = await reader.read()) read.push(next.value[0]);
+    } catch (error) {
+      read.push(String(error));
+    }
+    return [...read, `ended ${ends}`];
+  };
+
+  it('releases its resources once, at its end and after an error', async () => {
+    async function* two(): AsyncGenerator<Uint8Array, void, void> {
+      yield new Uint8Array([1]);
+      yield new Uint8Array([2]);
+    }
+    async function* broken(): AsyncGenerator<Uint8Array, void, void> {
+      yield new Uint8Array([1]);
+      throw new Error('broken');
+    }
+    expect(await collect(two())).toEqual([1, 2, 'ended 1']);
+    expect(await collect(broken())).toEqual([1, 'Error: broken', 'ended 1']);
+  });
+
+  it('releases its resources if its reader cancels it', async () => {
+    let ends = 0;
+    async function* endless(): AsyncGenerator<Uint8Array, void, void> {
+      for (;;) yield new Uint8Array([1]);
+    }
+    const stream = streamOf(endless(), () => {
+      ends++;
+    });
+    await stream.cancel();
+    expect(ends).toBe(1);
+  });
+});
+
+it('the roles of an address are all ports of a service, and each address of a node', () => {
+  const model = new TestModel();
+  const ports = new Map([
+    ['http', { port: 80, protocol: 'TCP' }],
+    ['dns', { port: 53, protocol: 'UDP' }],
+  ]);
+  model.services.updateService(
+    createService({
+      id: { namespace: 'shop', name: 'cart' },
+      addressing: 'assigned',
+      clusterIPs: ['10.96.0.1'],
+      ports,
+    } as never),
+  );
+  const addresses = [
+    { type: 'InternalIP', ip: '1.1.1.1' },
+    { type: 'ExternalIP', ip: '2.2.2.2' },
+  ] as const;
+  model.nodes.nodeUpdated({
+    ...{ cluster: 'own', name: 'n1', source: 'k8s', addresses },
+    ...{
+      ipv4HealthIP: '1.1.1.3',
+      ipv6HealthIP: 'fd00::3',
+      ipv4IngressIP: '1.1.1.4',
+      ipv6IngressIP: 'fd00::4',
+    },
+  });
+  expect(addressRoles(model, '10.96.0.1')).toEqual([
+    {
+      ...{ kind: 'service', name: 'shop/cart', as: 'cluster-ip', ports: ['53/UDP', '80/TCP'] },
+      text: 'cluster IP of shop/cart (53/UDP, 80/TCP)',
+    },
+  ]);
+  const roles = ['1.1.1.1', '2.2.2.2', '1.1.1.3', 'fd00:0::3', '1.1.1.4', 'fd00::4', '1.1.1.9', 'x'];
+  expect(
+    roles.map((ip) =>
+      addressRoles(model, ip)
+        .map(({ text }) => text)
+        .join(),
+    ),
+  ).toEqual([
+    'InternalIP of node own/n1',
+    'ExternalIP of node own/n1',
+    'health IP of node own/n1',
+    'health IP of node own/n1',
+    'ingress IP of node own/n1',
+    'ingress IP of node own/n1',
+    '',
+    '',
+  ]);
+});
+
+describe('a sorted view', () => {
+  it.each([0, 1, 2048, 2049, 9000])('of %i items has all of them in order', async (count) => {
+    const view = new SortedView<number>(new TurnGate({ clock: new ManualClock(), nextTurn: setImmediate }));
+    const items = Array.from({ length: count }, (_, index) => [`${(index * 7919) % 10_007}`, index] as const);
+    const sorted = await view.of(1, () => items);
+    expect(sorted).toEqual(items.toSorted(([a], [b]) => (a < b ? -1 : Number(a > b))));
+  });
+
+  it('is sorted once for each version', async () => {
+    const view = new SortedView<number>(new TurnGate({ clock: new ManualClock(), nextTurn: setImmediate }));
+    const items = vi.fn(() => [['a', 1]] as const);
+    expect([await view.of(1, items), await view.of(1, items)]).toEqual([[['a', 1]], [['a', 1]]]);
+    expect(items).toHaveBeenCalledTimes(1);
+    await view.of(2, items);
+    expect(items).toHaveBeenCalledTimes(2);
+  });
+});
+
+describe('an object of an earlier moment', () => {
+  const moment = (document: object): never =>
+    ({ at: 1, certain: true, document, held: { from: 0, to: 2 }, since: 1, until: 2 }) as never;
+
+  it('is explained with its effective parts only', () => {
+    const backends = [{ address: 'a' }, { address: 'b', cluster: 'far' }, { address: 'c', cluster: 'far' }];
+    const service = pastService(moment({ name: 'cart', backends }), 'shop/cart');
+    expect(service).toMatchObject({
+      name: 'cart',
+      explain: {
+        ready: true,
+        announced: true,
+        origins: [
+          { cluster: '', slice: '', backends: 1 },
+          { cluster: 'far', slice: '', backends: 2 },
+        ],
+        backends: backends.map((backend) => ({ ...backend, slice: '', verdict: 'effective' })),
+      },
+    });
+    const node = pastNode(moment({ name: 'n1' }), 'own/n1');
+    expect(node).toMatchObject({ name: 'n1', explain: { heldBack: false, lostAddresses: [] } });
+    expect(node.explain.claims).toEqual([{ name: 'n1' }]);
+  });
+});
