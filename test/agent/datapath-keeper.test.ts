@@ -169,7 +169,7 @@ describe('a datapath whose inputs become complete', () => {
     expect(allow).not.toHaveBeenCalled();
     expect(keeper.status().waitsFor).toEqual(['the agent is starting']);
     blocking = ['cluster far is incomplete'];
-    keeper.firstSyncOver();
+    keeper.initialSyncDone();
     clock.advance(1_000);
     expect(allow).not.toHaveBeenCalled();
     expect(keeper.status().waitsFor).toEqual(['cluster far is incomplete']);
@@ -177,7 +177,7 @@ describe('a datapath whose inputs become complete', () => {
     clock.advance(1_000);
     expect([allow.mock.calls.length, keeper.status().waitsFor, clock.pending]).toEqual([1, [], 0]);
     blocking = ['cluster far is incomplete'];
-    keeper.firstSyncOver();
+    keeper.initialSyncDone();
     expect([allow.mock.calls.length, keeper.status().waitsFor]).toEqual([1, []]);
     keeper.step().stop?.();
   });

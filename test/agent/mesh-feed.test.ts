@@ -84,16 +84,16 @@ async function steered(
   readonly inputs: () => ServiceInputs | undefined;
   readonly syncs: () => number;
 }> {
-  const firstSyncOver = vi.fn();
+  const initialSyncDone = vi.fn();
   const keeper = {
     step: () => ({ name: 'datapath', start: () => {} }),
-    firstSyncOver,
+    initialSyncDone,
     status: () => undefined,
   };
   const made = spyOnConstructor(datapathKeeper, 'DatapathKeeper', () => keeper);
   const { agent } = await startAgent(keys, '', { datapath: { dryRun: true } as never, ...options });
   const inputs = (): ServiceInputs | undefined => made.mock.calls[0]?.[0]?.serviceInputs();
-  return { agent, inputs, syncs: () => firstSyncOver.mock.calls.length };
+  return { agent, inputs, syncs: () => initialSyncDone.mock.calls.length };
 }
 
 describe('the inputs of the datapath', () => {
