@@ -249,7 +249,7 @@ describe('a dry run of an operator', () => {
 });
 
 describe('the metrics and the status of an operator', () => {
-  const published = { synced: false, keys: 11, pending: 12, writes: 13, refused: 0 };
+  const published = { synced: false, keys: 11, pending: 12, writes: 13, rejected: 0 };
   const rounds = { rounds: 1, marked: 14, deleted: 15, conflicts: 16 };
   const duty = (): ReturnType<typeof dutyOf> =>
     dutyOf({
