@@ -21,7 +21,7 @@ export interface AddressRoleDocument {
   readonly text: string;
 }
 
-const FRONTENDS: Readonly<Record<FrontendKind, string>> = {
+const FRONTEND_TEXTS: Readonly<Record<FrontendKind, string>> = {
   'cluster-ip': 'cluster IP',
   'node-port': 'address of node ports',
   'external-ip': 'external IP',
@@ -45,19 +45,19 @@ export function addressRoles(
     name,
     as: kind,
     ports: served,
-    text: `${FRONTENDS[kind]} of ${name} (${served.join(', ')})`,
+    text: `${FRONTEND_TEXTS[kind]} of ${name} (${served.join(', ')})`,
   }));
   const ofNodes: AddressRoleDocument[] = [];
   const canonical = canonicalAddress(ip);
   for (const { fields, fullName: name } of nodes.nodes()) {
-    const as = nodeAddress(fields, canonical);
+    const as = nodeAddressType(fields, canonical);
     if (as !== undefined) ofNodes.push({ kind: 'node', name, as, text: `${as} of node ${name}` });
   }
   return [...ofServices, ...ofNodes];
 }
 
 /** Returns the type of an address of a node; `undefined` if the node does not have it. */
-function nodeAddress(fields: NodeFields, ip: string | undefined): string | undefined {
+function nodeAddressType(fields: NodeFields, ip: string | undefined): string | undefined {
   if (ip === undefined) return undefined;
   for (const address of fields.addresses) if (address.ip === ip) return address.type;
   if (ip === fields.ipv4HealthIP || ip === fields.ipv6HealthIP) return 'health IP';

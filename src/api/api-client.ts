@@ -1,4 +1,4 @@
-import { type IncomingMessage, request } from 'node:http';
+import { type ClientRequest, type IncomingMessage, type RequestOptions, request } from 'node:http';
 import { messageOf } from '../base/failure.ts';
 import type { ProblemDocument } from './problem.ts';
 
@@ -46,15 +46,15 @@ export class ApiClient {
   /** Returns the document at a path. Sends a POST if there is a body. Throws `ApiError`. */
   readonly ask: Ask = async (path, body) => {
     const answer = await this.#send(path, body);
-    const document = await this.#document(answer);
+    const document = await this.#readDocument(answer);
     if (isSuccess(answer)) return document;
-    throw this.#refusal(answer, document);
+    throw this.#refusalError(answer, document);
   };
 
   /** Yields the lines of a stream as they arrive. Throws `ApiError`. */
   async *lines(path: string): AsyncGenerator<string, void, void> {
     const answer = await this.#send(path);
-    if (!isSuccess(answer)) throw this.#refusal(answer, await this.#document(answer));
+    if (!isSuccess(answer)) throw this.#refusalError(answer, await this.#readDocument(answer));
     let rest = '';
     answer.setEncoding('utf8');
     try {
@@ -64,49 +64,56 @@ export class ApiClient {
         yield* lines;
       }
     } catch (cause) {
-      throw this.#interrupted(cause);
+      throw this.#interruptedError(cause);
     }
   }
 
-  async #document(answer: IncomingMessage): Promise<unknown> {
+  async #readDocument(answer: IncomingMessage): Promise<unknown> {
     let text = '';
     answer.setEncoding('utf8');
     try {
       for await (const part of answer) text += part;
     } catch (cause) {
-      throw this.#interrupted(cause);
+      throw this.#interruptedError(cause);
     }
-    return parsed(this.#name, answer.headers['content-type'], text);
+    return parseAnswerOf(this.#name, answer.headers['content-type'], text);
   }
 
-  #interrupted(cause: unknown): ApiError {
+  #interruptedError(cause: unknown): ApiError {
     return new ApiError(`${this.#name}: the agent has stopped`, undefined, cause);
   }
 
   async #send(path: string, body?: unknown): Promise<IncomingMessage> {
     const content = body === undefined ? undefined : JSON.stringify(body);
-    const { origin, token, ca } = this.#target ?? {};
+    const { token } = this.#target ?? {};
     const headers: Record<string, string> = {
       ...(content !== undefined && { 'content-type': 'application/json' }),
       ...(token !== undefined && { authorization: `Bearer ${token}` }),
     };
     // No pool: a pooled connection could outlive the agent.
     const options = { method: content === undefined ? 'GET' : 'POST', signal: this.#signal, headers };
-    const { request: secureRequest } =
-      origin?.startsWith('https:') === true ? await import('node:https') : {};
+    const open = await this.#opener(path);
     return new Promise((resolve, reject) => {
-      const sent =
-        origin === undefined
-          ? request({ ...options, agent: false, socketPath: this.#name, path }, resolve)
-          : secureRequest === undefined
-            ? request(new URL(path, origin), { ...options, agent: false }, resolve)
-            : secureRequest(new URL(path, origin), { ...options, agent: false, ca }, resolve);
+      const sent = open({ ...options, agent: false }, resolve);
       sent.on('error', (cause) => reject(new ApiError(unreachableText(this.#name, cause), undefined, cause)));
       sent.end(content);
     });
   }
 
-  #refusal({ statusCode }: IncomingMessage, document: unknown): ApiError {
+  /** Returns the function that opens a request for a path: over the socket, http or https. */
+  async #opener(
+    path: string,
+  ): Promise<(options: RequestOptions, onAnswer: (answer: IncomingMessage) => void) => ClientRequest> {
+    if (this.#target === undefined)
+      return (options, onAnswer) => request({ ...options, socketPath: this.#name, path }, onAnswer);
+    const { origin, ca } = this.#target;
+    const url = new URL(path, origin);
+    if (!origin.startsWith('https:')) return (options, onAnswer) => request(url, options, onAnswer);
+    const { request: secureRequest } = await import('node:https');
+    return (options, onAnswer) => secureRequest(url, { ...options, ca }, onAnswer);
+  }
+
+  #refusalError({ statusCode }: IncomingMessage, document: unknown): ApiError {
     const problem = (document ?? {}) as ProblemDocument;
     const detail = problem.detail ?? `unexpected status ${statusCode} of the agent`;
     return new ApiError(this.#target === undefined ? detail : `${this.#name}: ${detail}`, problem);
@@ -127,7 +134,7 @@ export function parseAnswer(type: string | undefined, text: string): unknown {
   return lines.map((line): unknown => JSON.parse(line));
 }
 
-function parsed(name: string, type: string | undefined, text: string): unknown {
+function parseAnswerOf(name: string, type: string | undefined, text: string): unknown {
   try {
     return parseAnswer(type, text);
   } catch (cause) {

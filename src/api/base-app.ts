@@ -10,7 +10,7 @@ import { limitBodies, socketOnly } from './server/request-limits.ts';
 /** Options of {@link createBaseApp}. */
 export interface BaseAppOptions {
   readonly clock: Clock;
-  readonly metrics: Pick<ProcessMetrics, 'request'>;
+  readonly metrics: Pick<ProcessMetrics, 'countRequest'>;
   /** Receives the error of a request that failed because of a bug. */
   readonly onFault: (error: unknown) => void;
   /** Paths that are refused over TCP. */
@@ -43,7 +43,7 @@ export function createBaseApp(options: BaseAppOptions): ApiApp {
   app.use(async (c, next) => {
     const begun = options.clock.now();
     await next();
-    options.metrics.request(routePath(c, -1), c.res.status, (options.clock.now() - begun) / 1000);
+    options.metrics.countRequest(routePath(c, -1), c.res.status, (options.clock.now() - begun) / 1000);
   });
   for (const path of options.socketOnly ?? []) app.use(path, socketOnly);
   app.use(limitBodies());

@@ -23,31 +23,31 @@ export interface FeedRead {
   /** Revision to continue from. */
   readonly revision: number;
   /** True if some changes after the requested revision were dropped, or if the revision is unknown. `changes` is then empty. */
-  readonly missed: boolean;
+  readonly hasMissed: boolean;
 }
 
 /** Number of changes that the feed keeps. */
-const HISTORY_SIZE = 65_536;
+const MAX_CHANGES = 65_536;
 
 /**
- * Number of complete generations. A generation is a table with the latest revision of each key; each covers an equal share of
- * the changes.
+ * Number of complete generations that are kept. A generation is a table with the latest revision of each key, for an equal share
+ * of the changes.
  */
-const GENERATIONS = 8;
+const COMPLETE_GENERATIONS = 8;
 
 /**
- * Delay between a change and the wake-up of readers. One wake-up covers all changes of that time, and readers at one revision
- * share the encoded result.
+ * Delay between a change and the wake-up of readers. One wake-up covers all changes during the delay, and readers at one
+ * revision share the encoded result.
  */
-const GATHERED_MS = 50;
+const WAKE_DELAY_MS = 50;
 
-/** Maximum number of positions that one read examines. Limits its time. */
-const SCAN_LIMIT = 4_096;
+/** Maximum number of changes that one read examines. Limits its time. */
+const MAX_SCANNED = 4_096;
 
 /**
  * Numbers the changes of the three engines and keeps the keys of the last 65,536. It keeps no values: a reader reads the
  * *current* value of a key from its engine, so it receives a key once even if the key changed many times. The only state of a
- * reader is its revision, so it costs nothing between reads. If a slow reader misses changes, `missed` reports it; other
+ * reader is its revision, so it costs nothing between reads. If a slow reader misses changes, `hasMissed` reports it; other
  * readers are not delayed (I11).
  *
  * Each feed starts at revision 0.
@@ -64,15 +64,15 @@ export class ChangeFeed {
    * as a whole, because a table that loses single keys is rebuilt again and again.
    */
   readonly #generations: Readonly<Record<ChangeType, Map<string, number>>>[] = [];
-  readonly #generation: number;
+  readonly #changesPerGeneration: number;
   readonly #rates: ChangeRates;
   readonly #lastOf: Record<ChangeType, number> = { ip: 0, service: 0, node: 0 };
   readonly #waiting = new Set<() => void>();
-  readonly #end = new AbortController();
-  #gathering: Timer | undefined;
+  readonly #ended = new AbortController();
+  #wakeTimer: Timer | undefined;
   #revision = 0;
 
-  constructor(model: ReadModel, clock: Clock, capacity: number = HISTORY_SIZE) {
+  constructor(model: ReadModel, clock: Clock, capacity: number = MAX_CHANGES) {
     assert(capacity >= 1, 'the capacity of a feed must be at least 1');
     this.#model = model;
     this.#clock = clock;
@@ -81,7 +81,7 @@ export class ChangeFeed {
     this.#types = new Uint8Array(capacity);
     this.#times = new Float64Array(capacity);
     this.#keys = new Array<string | undefined>(capacity).fill(undefined);
-    this.#generation = Math.ceil(capacity / GENERATIONS);
+    this.#changesPerGeneration = Math.ceil(capacity / COMPLETE_GENERATIONS);
   }
 
   /** Revision of the latest change. */
@@ -102,9 +102,9 @@ export class ChangeFeed {
   /** Subscribes to the engines. Their current content is not a change. Unsubscribing ends the feed and wakes all readers. */
   follow(): Unsubscribe {
     const { ipcache, services, nodes } = this.#model;
-    let live = false;
+    let isLive = false;
     const add = (type: ChangeType, key: string): void => {
-      if (live) this.#add(type, key);
+      if (isLive) this.#add(type, key);
     };
     const subscriptions = [
       ipcache.subscribe(
@@ -127,10 +127,10 @@ export class ChangeFeed {
         nodeDelete: ({ fullName }) => add('node', fullName),
       }),
     ];
-    live = true;
+    isLive = true;
     return unsubscribeOnce(() => {
       for (const unsubscribe of subscriptions) unsubscribe();
-      this.#end.abort();
+      this.#ended.abort();
       this.#wake();
     });
   }
@@ -138,9 +138,9 @@ export class ChangeFeed {
   /** Returns at most `limit` changes of these types after `revision`. Empty if none of the next 4,096 changes match. */
   read(revision: number, limit: number, types: ReadonlySet<ChangeType> = ALL_TYPES): FeedRead {
     const oldest = this.#revision - Math.min(this.#revision, this.#capacity);
-    const missed = revision < oldest || revision > this.#revision;
-    let at = missed ? this.#revision : revision;
-    const end = Math.min(this.#revision, at + SCAN_LIMIT);
+    const hasMissed = revision < oldest || revision > this.#revision;
+    let at = hasMissed ? this.#revision : revision;
+    const end = Math.min(this.#revision, at + MAX_SCANNED);
     const changes: FeedChange[] = [];
     while (at < end && changes.length < limit) {
       at++;
@@ -151,14 +151,14 @@ export class ChangeFeed {
       if (!types.has(type) || !this.#isLatest(type, key, at)) continue; // the key has a later change
       changes.push({ revision: at, type, key, at: this.#times[slot] ?? 0 });
     }
-    return { changes, revision: at, missed };
+    return { changes, revision: at, hasMissed };
   }
 
   /**
    * Resolves 50 ms after the first change after `revision`, so that further changes join it. Also resolves when the time is
    * over, the feed ends or the signal fires.
    */
-  async changed(revision: number, signal: AbortSignal, withinMs: number): Promise<void> {
+  async waitForChange(revision: number, signal: AbortSignal, withinMs: number): Promise<void> {
     if (this.ended || signal.aborted || revision !== this.#revision) return;
     await new Promise<void>((resolve) => {
       const wake = (): void => {
@@ -175,12 +175,12 @@ export class ChangeFeed {
 
   /** True if the feed has ended. */
   get ended(): boolean {
-    return this.#end.signal.aborted;
+    return this.#ended.signal.aborted;
   }
 
   /** Fires when the feed ends. */
   get end(): AbortSignal {
-    return this.#end.signal;
+    return this.#ended.signal;
   }
 
   #add(type: ChangeType, key: string): void {
@@ -193,16 +193,16 @@ export class ChangeFeed {
     this.#keys[slot] = key;
     this.#lastOf[type] = revision;
     this.#youngest(revision)[type].set(key, revision);
-    if (this.#waiting.size > 0) this.#gathering ??= this.#clock.after(GATHERED_MS, () => this.#wake());
+    if (this.#waiting.size > 0) this.#wakeTimer ??= this.#clock.after(WAKE_DELAY_MS, () => this.#wake());
   }
 
   /** Returns the generation of a new revision: the last one, or a new one. */
   #youngest(revision: number): Readonly<Record<ChangeType, Map<string, number>>> {
     const last = this.#generations.at(-1);
-    if (last !== undefined && revision % this.#generation !== 0) return last;
+    if (last !== undefined && revision % this.#changesPerGeneration !== 0) return last;
     const begun = { ip: new Map(), service: new Map(), node: new Map() };
     this.#generations.push(begun);
-    if (this.#generations.length > GENERATIONS + 1) this.#generations.shift();
+    if (this.#generations.length > COMPLETE_GENERATIONS + 1) this.#generations.shift();
     return begun;
   }
 
@@ -215,8 +215,8 @@ export class ChangeFeed {
   }
 
   #wake(): void {
-    this.#gathering?.cancel();
-    this.#gathering = undefined;
+    this.#wakeTimer?.cancel();
+    this.#wakeTimer = undefined;
     for (const wake of [...this.#waiting]) wake();
   }
 }

@@ -15,31 +15,31 @@ export interface RatesDocument {
 
 /** Counts changes in intervals of 10 s over the last hour. Counting costs some 10 ns; memory does not grow. */
 export class ChangeRates {
-  readonly #begun: number;
+  readonly #firstInterval: number;
   /** Counts by interval and type: of the complete intervals and of the current one. */
   readonly #counts = new Uint32Array((INTERVALS + 1) * CHANGE_TYPES.length);
   /** The current interval. */
-  #last: number;
+  #current: number;
 
   /** @param nowMs time of a monotonic clock, as in all methods */
   constructor(nowMs: number) {
-    this.#begun = Math.floor(nowMs / INTERVAL_MS);
-    this.#last = this.#begun;
+    this.#firstInterval = Math.floor(nowMs / INTERVAL_MS);
+    this.#current = this.#firstInterval;
   }
 
   /** Counts a change; `type` is an index of {@link CHANGE_TYPES}. */
   count(type: number, nowMs: number): void {
     this.#advance(nowMs);
-    const at = this.#slotOf(this.#last) + type;
+    const at = this.#slotOf(this.#current) + type;
     this.#counts[at] = (this.#counts[at] ?? 0) + 1;
   }
 
   /** Returns the counts of the complete intervals. `wallMs`: the wall time of now. */
   document(nowMs: number, wallMs: number): RatesDocument {
     this.#advance(nowMs);
-    const first = Math.max(this.#begun, this.#last - INTERVALS);
+    const first = Math.max(this.#firstInterval, this.#current - INTERVALS);
     const counts: Record<ChangeType, number[]> = { ip: [], service: [], node: [] };
-    for (let interval = first; interval < this.#last; interval++)
+    for (let interval = first; interval < this.#current; interval++)
       for (const [index, type] of CHANGE_TYPES.entries())
         counts[type].push(this.#counts[this.#slotOf(interval) + index] ?? 0);
     const from = new Date(wallMs - nowMs + first * INTERVAL_MS).toISOString();
@@ -49,9 +49,9 @@ export class ChangeRates {
   /** Makes the interval of `nowMs` the current one. Clears the counts of the intervals since the previous one. */
   #advance(nowMs: number): void {
     const now = Math.floor(nowMs / INTERVAL_MS);
-    for (let interval = Math.max(this.#last + 1, now - INTERVALS); interval <= now; interval++)
+    for (let interval = Math.max(this.#current + 1, now - INTERVALS); interval <= now; interval++)
       this.#counts.fill(0, this.#slotOf(interval), this.#slotOf(interval) + CHANGE_TYPES.length);
-    this.#last = Math.max(this.#last, now);
+    this.#current = Math.max(this.#current, now);
   }
 
   #slotOf(interval: number): number {

@@ -26,11 +26,12 @@ export interface DatapathMapDocument {
 export interface DatapathTableDocument {
   readonly name: string;
   /**
-   * `holding`: items found at the start are kept until the caches are complete, even if no cache contains them. `degraded`: some
-   * items cannot be written; see `failing` and `noRoom`.
+   * `unread`: the table has not been read yet. `holding`: items found at the start are kept until the caches are complete, even
+   * if no cache contains them. `kept`: the table is kept equal to the caches. `degraded`: some items cannot be written; see
+   * `failing` and `noRoom`.
    */
   readonly state: 'unread' | 'holding' | 'kept' | 'degraded';
-  /** Number of items for the table, and number of our items in it. */
+  /** Number of items that the caches require in the table, and number of items of dpcache in it. */
   readonly desired: number;
   readonly actual: number;
   /** Maximum number of items; absent if there is no limit. */

@@ -178,13 +178,13 @@ function documentPast(moment: DocumentMoment): PastDocument {
  * did not exist.
  */
 function heldFields(moment: DocumentMoment, name: string): PastFields {
-  if (moment.reason === 'before-held') throw notHeld(moment.held);
+  if (moment.reason === 'before-held') throw notHeldProblem(moment.held);
   if (moment.document !== undefined) return moment.document;
-  throw notFoundAt('name', name, moment);
+  throw notFoundProblem('name', name, moment);
 }
 
 /** Returns the problem that an object did not exist at a moment. If that is not certain, the problem states why. */
-export function notFoundAt(
+export function notFoundProblem(
   field: string,
   value: string,
   { at, reason }: Pick<PrefixMoment, 'at' | 'reason'>,
@@ -284,14 +284,14 @@ export function whenParameter(history: History, field: string, text: string, now
 }
 
 /** Returns the problem that a list of an earlier moment cannot be produced. */
-export function notListed(held: HeldInterval): ProblemError {
+export function notListedProblem(held: HeldInterval): ProblemError {
   const detail =
     'The moment is not held, or is before the start of this agent: of an earlier one, only single prefixes can be queried.';
   return new ProblemError('not-held', detail, { held: heldDocument(held) });
 }
 
 /** Returns the problem that a moment is not held. */
-export function notHeld(held: HeldInterval): ProblemError {
+export function notHeldProblem(held: HeldInterval): ProblemError {
   const document = heldDocument(held);
   return new ProblemError('not-held', `Changes are held from ${document.from} on.`, { held: document });
 }

@@ -147,6 +147,7 @@ class BestOf {
   }
 }
 
+/** One search, and the results found so far. */
 class Search {
   readonly #model: SearchModel;
   readonly #query: string;
@@ -162,15 +163,15 @@ class Search {
 
   /** Compares everything with the query, in steps. Exact keys first, then all names. */
   *steps(): Generator<void, void, void> {
-    this.#exact();
+    this.#addExact();
     yield;
     const name = this.#query.toLowerCase();
     // A query with `=` is a label, and an address is found by its prefixes. Names need not be compared then.
     const isLabel = name.includes('=');
     const isAddress = PARTIAL_ADDRESS.test(name) || Prefix.parseAnnotated(name) !== undefined;
-    if (!isLabel) yield* this.#names(name);
-    if (!isLabel && !isAddress) yield* this.#pods(name);
-    if (!isAddress) yield* this.#labels(name);
+    if (!isLabel) yield* this.#compareNames(name);
+    if (!isLabel && !isAddress) yield* this.#comparePods(name);
+    if (!isAddress) yield* this.#compareLabels(name);
   }
 
   #add(kind: SearchKind, key: string, match: SearchMatch | undefined): void {
@@ -181,7 +182,7 @@ class Search {
   }
 
   /** Calls `add` for at most {@link MAX_COMPARED} items of a kind, in steps. Each kind has its own limit. */
-  *#some<T>(
+  *#compareSome<T>(
     items: Iterable<T>,
     kind: keyof typeof MAX_COMPARED,
     add: (item: T) => void,
@@ -198,23 +199,23 @@ class Search {
     }
   }
 
-  #exact(): void {
+  #addExact(): void {
     const { ipcache } = this.#model;
     const query = this.#query;
     const prefix = Prefix.parseAnnotated(query);
-    if (prefix !== undefined) this.#address(query, prefix);
-    else this.#partialAddress(query);
+    if (prefix !== undefined) this.#addAddress(query, prefix);
+    else this.#addPartialAddress(query);
     const identity = /^\d{1,10}$/.test(query) ? Number(query) : Number.NaN;
     if (!isNumericIdentity(identity)) return;
     if (this.#model.labelsOf(identity) === undefined && ipcache.countByIdentity(identity) === 0) return;
     this.#add('identity', query, 'exact');
   }
 
-  #address(query: string, prefix: Prefix): void {
+  #addAddress(query: string, prefix: Prefix): void {
     const { ipcache } = this.#model;
     if (query.includes('/')) {
       if (ipcache.lookupByPrefix(query) !== undefined) this.#add('prefix', prefix.toString(), 'exact');
-      this.#within(prefix.toString(), 'part');
+      this.#addWithin(prefix.toString(), 'part');
       return;
     }
     const entry = ipcache.lookup(query);
@@ -228,7 +229,7 @@ class Search {
   }
 
   /** Adds the prefixes whose text starts with an incomplete IPv4 address. */
-  #partialAddress(query: string): void {
+  #addPartialAddress(query: string): void {
     if (!PARTIAL_ADDRESS.test(query)) return;
     const octets = query.split('.');
     const last = octets.pop() ?? '';
@@ -237,35 +238,35 @@ class Search {
     const cidrOf = (parts: readonly number[]): string =>
       `${[...parts, 0, 0, 0, 0].slice(0, 4).join('.')}/${parts.length * 8}`;
     if (last === '') {
-      this.#within(cidrOf(base), 'start');
+      this.#addWithin(cidrOf(base), 'start');
       return;
     }
     for (let octet = 0; octet <= MAX_OCTET; octet++)
-      if (String(octet).startsWith(last)) this.#within(cidrOf([...base, octet]), 'start');
+      if (String(octet).startsWith(last)) this.#addWithin(cidrOf([...base, octet]), 'start');
   }
 
-  #within(cidr: string, match: SearchMatch): void {
+  #addWithin(cidr: string, match: SearchMatch): void {
     for (const { key } of this.#model.ipcache.within(cidr, this.#limit + 1))
       this.#add('prefix', prefixOfKey(key), match);
   }
 
-  *#names(name: string): Generator<void, void, void> {
+  *#compareNames(name: string): Generator<void, void, void> {
     const { services, nodes, ipcache } = this.#model;
     for (const { name: cluster } of this.#model.status().clusters)
       this.#add('cluster', cluster, matchOf(cluster, name));
     for (const namespace of ipcache.namespaces()) this.#add('namespace', namespace, matchOf(namespace, name));
     yield;
-    yield* this.#some(services.snapshot(), 'service', ([key, { service }]) => {
+    yield* this.#compareSome(services.snapshot(), 'service', ([key, { service }]) => {
       this.#add('service', key, matchOf(service.id.name, name) ?? matchOf(key, name));
       this.#add('namespace', service.id.namespace, matchOf(service.id.namespace, name));
     });
-    yield* this.#some(nodes.nodes(), 'node', (node) =>
+    yield* this.#compareSome(nodes.nodes(), 'node', (node) =>
       this.#add('node', node.fullName, matchOf(node.name, name) ?? matchOf(node.fullName, name)),
     );
   }
 
   /** Compares the names of pods. A query with a slash starts with the namespace. Exact names are found in all namespaces. */
-  *#pods(name: string): Generator<void, void, void> {
+  *#comparePods(name: string): Generator<void, void, void> {
     const { ipcache } = this.#model;
     const slash = name.indexOf('/');
     const space = slash < 0 ? undefined : name.slice(0, slash);
@@ -278,18 +279,18 @@ class Search {
       for (const namespace of namespaces)
         for (const name of ipcache.podsOf(namespace)) yield [namespace, name];
     };
-    yield* this.#some(known(), 'pod', ([namespace, other]) => {
+    yield* this.#compareSome(known(), 'pod', ([namespace, other]) => {
       const match = matchOf(other, pod);
       if (match !== undefined && other !== '') this.#add('pod', `${namespace}/${other}`, match);
     });
   }
 
   /** Compares the labels of identities. `key=value` is exact; other texts are searched in keys and values. */
-  *#labels(name: string): Generator<void, void, void> {
+  *#compareLabels(name: string): Generator<void, void, void> {
     const wanted = this.#query.includes('=') ? parseLabelQuery(this.#query) : undefined;
-    yield* this.#some(this.#model.identities(), 'identity', ({ identity, labels }) => {
+    yield* this.#compareSome(this.#model.identities(), 'identity', ({ identity, labels }) => {
       for (const label of labels) {
-        const match = wanted === undefined ? labelMatch(label, name) : wanted([label]) ? 'exact' : undefined;
+        const match = wanted === undefined ? labelMatch(label, name) : exactIf(wanted([label]));
         if (match === undefined) continue;
         this.#add('label', labelText(label), match);
         this.#add('identity', String(identity), 'related');
@@ -384,6 +385,10 @@ class Search {
 function labelMatch({ key, value }: Label, text: string): SearchMatch | undefined {
   const match = matchOf(value, text) ?? matchOf(key, text);
   return match === 'exact' ? 'start' : match;
+}
+
+function exactIf(isMatch: boolean): SearchMatch | undefined {
+  return isMatch ? 'exact' : undefined;
 }
 
 function labelText({ source, key, value }: Label): string {

@@ -29,6 +29,7 @@ export type WhatIfLine =
       readonly type: 'service';
       readonly kind: ServiceKind;
       readonly service: string;
+      /** Numbers of backends before and after the edits, and of those that only existed before. */
       readonly before: number;
       readonly after: number;
       readonly lost: number;

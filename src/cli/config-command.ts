@@ -19,7 +19,7 @@ import {
 import { settingsOf } from './settings.ts';
 
 /** The commands with their own `--config`. */
-const CONFIGURED = ['agent', 'operator', 'kvstoremesh'] as const;
+const CONFIGURABLE = ['agent', 'operator', 'kvstoremesh'] as const;
 
 /**
  * Returns one sentence for each contradiction in the file of an agent. If there are none, returns one for each problem of the
@@ -27,12 +27,12 @@ const CONFIGURED = ['agent', 'operator', 'kvstoremesh'] as const;
  */
 async function agentProblems(values: ConfigFile['values'], readsFiles: boolean): Promise<readonly string[]> {
   const flags: MeshFlags & ServeFlags & DatapathFlags = { ...agentCommand().opts(), ...values };
-  const reason = [
+  const contradictions = [
     contradiction(flags) ?? [],
     datapathContradiction(flags) ?? [],
     await serveProblems(flags),
   ].flat();
-  return reason.length > 0 || !readsFiles ? reason : fileProblems(flags);
+  return contradictions.length > 0 || !readsFiles ? contradictions : fileProblems(flags);
 }
 
 /** Like {@link agentProblems}, for the file of an operator or a kvstoremesh. */
@@ -43,8 +43,8 @@ async function processProblems(
 ): Promise<readonly string[]> {
   const flags: OperatorFlags & Partial<MeshFlags> = { ...process.opts(), ...values };
   const contradicts = process.name() === 'operator' ? await operatorContradiction(flags) : undefined;
-  const reason = [contradicts ?? [], await serveProblems(flags)].flat();
-  return reason.length > 0 || !readsFiles ? reason : fileProblems(flags);
+  const contradictions = [contradicts ?? [], await serveProblems(flags)].flat();
+  return contradictions.length > 0 || !readsFiles ? contradictions : fileProblems(flags);
 }
 
 async function fileProblems(flags: Partial<MeshFlags> & ServeFlags): Promise<readonly string[]> {
@@ -53,7 +53,7 @@ async function fileProblems(flags: Partial<MeshFlags> & ServeFlags): Promise<rea
 }
 
 interface CheckFlags {
-  readonly of: (typeof CONFIGURED)[number];
+  readonly of: (typeof CONFIGURABLE)[number];
   readonly files: boolean;
   readonly output: 'text' | 'json';
 }
@@ -69,7 +69,7 @@ export function addConfigCommand(program: Command, io: CommandIO, run: RunAction
     .description('list all errors of a configuration file, and of the files that it names')
     .argument('<file>', 'the configuration file', parsePath)
     .addOption(
-      new Option('--of <command>', 'command that reads the file').choices(CONFIGURED).default('agent'),
+      new Option('--of <command>', 'command that reads the file').choices(CONFIGURABLE).default('agent'),
     )
     .option('--no-files', 'do not check the files that it names, for example if they are on another machine')
     .addOption(outputOption())

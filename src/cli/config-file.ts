@@ -80,18 +80,18 @@ export function parseConfig(text: string, settings: readonly Setting[]): ConfigF
   return { values: Object.fromEntries(values.filter(([, value]) => value !== undefined)), problems: [] };
 }
 
-/** Maximum size of a file in bytes. */
-const MAX_BYTES = 1024 * 1024;
+/** Maximum size of a configuration file. */
+const MAX_FILE_BYTES = 1024 * 1024;
 
 /**
  * Returns the contents of a file. Throws `InputError` if it cannot be read, is too large, or is not a regular file, because opening a
  * FIFO would block. Invalid contents are returned as problems.
  */
 export async function readConfig(path: string, settings: readonly Setting[]): Promise<ConfigFile> {
-  const { bytes, isWhole } = await readFileHead(path, MAX_BYTES).catch((cause: unknown) => {
+  const { bytes, isWhole } = await readFileHead(path, MAX_FILE_BYTES).catch((cause: unknown) => {
     throw unreadable('--config', path, cause);
   });
-  if (!isWhole) throw new InputError(`--config ${path}: the file is larger than ${MAX_BYTES} bytes`);
+  if (!isWhole) throw new InputError(`--config ${path}: the file is larger than ${MAX_FILE_BYTES} bytes`);
   return parseConfig(bytes.toString('utf8'), settings);
 }
 

@@ -17,7 +17,7 @@ import {
 import { operatorContradiction } from './operator-options.ts';
 import { parsePath } from './option-table.ts';
 import { addListenOptions, addStateOptions } from './serve-options.ts';
-import { environmentValue, misspelt, type Setting, settingsOf } from './settings.ts';
+import { environmentValue, misspellings, type Setting, settingsOf } from './settings.ts';
 
 /** Returns the settings of a file and the environment: all options of `dpcache agent` except those for a single run. */
 export function agentSettings(): readonly Setting[] {
@@ -95,7 +95,7 @@ export function addConfiguration(
       const known = settings();
       const options = new Set(command.options.map((option) => option.attributeName()));
       const ofCommand = known.filter(({ attribute }) => options.has(attribute));
-      for (const warning of misspelt(io.env, known)) io.stderr.write(`dpcache: ${warning}\n`);
+      for (const warning of misspellings(io.env, known)) io.stderr.write(`dpcache: ${warning}\n`);
       applyEnvironment(command, ofCommand, io.env);
       const path = configPath(command, io.env);
       if (path !== undefined) await applyFile(command, ofCommand, path, known);
@@ -120,7 +120,7 @@ interface Reloaded<F> extends Pick<ReloadedSettings, 'fixed' | 'onApplied'> {
  * Reads the configuration file of a running command again. Flags and the environment still override it. `reloadable`: keys that may
  * change; `check` returns the contradiction between options, if any. Throws `InputError` if the file is invalid.
  */
-async function readAgain<F extends object>(
+async function reloadFlags<F extends object>(
   command: Command,
   env: CommandIO['env'],
   reloadable: readonly string[],
@@ -141,8 +141,8 @@ async function readAgain<F extends object>(
     ({ key, attribute }) =>
       !reloadable.includes(key) && !isDeepStrictEqual(values[attribute], command.getOptionValue(attribute)),
   );
-  const now = Object.fromEntries(reloaded.map(({ attribute }) => [attribute, values[attribute]]));
-  const flags = { ...command.opts<F>(), ...now };
+  const reloadedValues = Object.fromEntries(reloaded.map(({ attribute }) => [attribute, values[attribute]]));
+  const flags = { ...command.opts<F>(), ...reloadedValues };
   const reason = check(flags);
   if (reason !== undefined) throw new InputError(`--config ${path}: ${reason}`);
   const onApplied = (): void => {
@@ -202,7 +202,7 @@ export function agentReloads(
       subscribe: onHangup,
       read: async () => {
         const keys = ['log-level', 'manifests', 'kvstore-opt'];
-        const { flags, ...reloaded } = await readAgain<MeshFlags>(command, env, keys, contradiction);
+        const { flags, ...reloaded } = await reloadFlags<MeshFlags>(command, env, keys, contradiction);
         const { logLevel, manifests = [], kvstoreOpt: rateLimit } = flags;
         return { logLevel, manifests, rateLimit, ...reloaded };
       },
@@ -220,7 +220,7 @@ export function processReloads(
       subscribe: onHangup,
       read: async () => {
         const none = (): undefined => undefined;
-        const { flags, ...reloaded } = await readAgain<LogFlags>(command, env, ['log-level'], none);
+        const { flags, ...reloaded } = await reloadFlags<LogFlags>(command, env, ['log-level'], none);
         return { logLevel: flags.logLevel, ...reloaded };
       },
     }

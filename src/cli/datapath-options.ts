@@ -44,7 +44,7 @@ function parseCIDRs(text: string): readonly string[] {
   });
 }
 
-/** Upstream's limit of its maps (pkg/option, 1.17: `bpf-*-map-max`). */
+/** Cilium's limit of its maps (pkg/option, 1.17: `bpf-*-map-max`). */
 const MAX_CAPACITY = 16_777_216;
 
 function parseNumberTo(max: number): (text: string) => number {

@@ -13,7 +13,7 @@ import {
   type OtherSources,
 } from './kubernetes-options.ts';
 import {
-  append,
+  appendPath,
   choice,
   clusterIDOption,
   clustermeshConfigOption,
@@ -151,13 +151,13 @@ export function addMeshOptions(command: Command): Command {
       new RepeatableOption(
         '--load <file>',
         'recorded keys: JSON lines of {"store", "key", "value"}; may be repeated',
-      ).argParser(append),
+      ).argParser(appendPath),
     )
     .addOption(
       new RepeatableOption(
         '--manifests <path>',
         'services and their endpoints as Kubernetes YAML, a file or a folder; may be repeated',
-      ).argParser(append),
+      ).argParser(appendPath),
     )
     .addOption(clusterIDOption())
     .option(

@@ -7,7 +7,7 @@ import type { ElectionTimes } from '../operator/elect/leader-election.ts';
 import type { LogFlags } from './mesh-options.ts';
 import {
   accessContradiction,
-  append,
+  appendPath,
   clusterIDOption,
   clustermeshConfigOption,
   clusterOption,
@@ -216,7 +216,7 @@ export function addOperatorOptions(command: Command): Command {
     .addOption(kubeconfigOption(' (default: the service account of the pod)'))
     .addOption(contextOption())
     .addOption(k8sLoadOption('; runs without leader election'))
-    .addOption(new RepeatableOption('--manifests <path>', 'same as --k8s-load').argParser(append))
+    .addOption(new RepeatableOption('--manifests <path>', 'same as --k8s-load').argParser(appendPath))
     .option('--k8s-namespace <name>', 'namespace of the Lease for the leader election', parseName, 'default')
     .addOption(
       new Option(

@@ -52,11 +52,11 @@ export function parsePath(path: string): string {
 }
 
 /** Returns the paths with one more. */
-export function append(path: string, previous: readonly string[] = []): readonly string[] {
+export function appendPath(path: string, previous: readonly string[] = []): readonly string[] {
   return [...previous, parsePath(path)];
 }
 
-/** Upstream's names of the options of an etcd client (pkg/kvstore/etcd.go, 1.17). */
+/** Cilium's names of the options of an etcd client (pkg/kvstore/etcd.go, 1.17). */
 const KVSTORE_OPTS: ReadonlyMap<string, keyof RateLimitOptions> = new Map([
   ['etcd.qps', 'qps'],
   ['etcd.bootstrapQps', 'bootstrapQps'],
@@ -119,7 +119,7 @@ export function kvstoreConfigOption(condition = ''): Option {
   return new Option('--kvstore-config <file>', text).argParser(parsePath);
 }
 
-const LIMITS = {
+const LIMIT_TEXTS = {
   qps: 'etcd.qps (calls per second; default: no limit)',
   bootstrapQps:
     'etcd.bootstrapQps (calls per second to the local etcd until the initial sync is done; default: etcd.qps)',
@@ -128,9 +128,9 @@ const LIMITS = {
 
 /** Returns `--kvstore-opt` for the limits of a command. */
 export function kvstoreOptOption(
-  ...limits: readonly (keyof RateLimitOptions & keyof typeof LIMITS)[]
+  ...limits: readonly (keyof RateLimitOptions & keyof typeof LIMIT_TEXTS)[]
 ): Option {
-  const names = limits.map((limit) => LIMITS[limit]).join(', ');
+  const names = limits.map((limit) => LIMIT_TEXTS[limit]).join(', ');
   const text = `limits for each etcd: ${names}; may be repeated`;
   return new RepeatableOption('--kvstore-opt <name=value>', text).argParser(parseKvstoreOpt);
 }
@@ -156,7 +156,7 @@ export function contextOption(): Option {
 /** Returns `--k8s-load`. */
 export function k8sLoadOption(effect = ''): Option {
   const text = `Kubernetes objects (YAML), a file or a folder, served by an API server in this process${effect}; may be repeated`;
-  return new RepeatableOption('--k8s-load <path>', text).argParser(append);
+  return new RepeatableOption('--k8s-load <path>', text).argParser(appendPath);
 }
 
 /** Returns the problem of `--context` and `--k8s-load` with other options, if any. */

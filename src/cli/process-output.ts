@@ -27,13 +27,13 @@ export interface OutputFaults {
 /** An {@link Output} to a stream of the process. Ignores writes after the stream has failed. */
 export class ProcessOutput implements Output {
   readonly #stream: Stream;
-  #failed = false;
+  #hasFailed = false;
 
   constructor(stream: Stream, { onClosed, onFailed }: OutputFaults) {
     this.#stream = stream;
     stream.on('error', (error: NodeJS.ErrnoException) => {
-      if (this.#failed) return;
-      this.#failed = true;
+      if (this.#hasFailed) return;
+      this.#hasFailed = true;
       if (error.code === 'EPIPE') onClosed();
       else onFailed(REASONS.get(error.code ?? '') ?? error.message);
     });
@@ -52,12 +52,12 @@ export class ProcessOutput implements Output {
   }
 
   write(text: string): void {
-    if (!this.#failed) this.#stream.write(text);
+    if (!this.#hasFailed) this.#stream.write(text);
   }
 
   /** Resolves when the reader has consumed nearly all output, the stream has failed, or `signal` has fired. */
   async drained(signal: AbortSignal): Promise<void> {
-    if (this.#failed || signal.aborted || !this.#stream.writableNeedDrain) return;
+    if (this.#hasFailed || signal.aborted || !this.#stream.writableNeedDrain) return;
     await new Promise<void>((resolve) => {
       const done = (): void => {
         for (const event of ['drain', 'error'] as const) this.#stream.off(event, done);
@@ -95,8 +95,8 @@ export class LogOutput implements Output {
   }
 }
 
-/** Requests of the thread pool in `process.getActiveResourcesInfo`. */
-const POOLED = /^(FSReq|Get(Addr|Name)Info)/;
+/** Names of requests of the thread pool in `process.getActiveResourcesInfo`. */
+const POOL_REQUEST = /^(FSReq|Get(Addr|Name)Info)/;
 
 /** Interval of the checks if requests of the thread pool have ended, and the maximum number of checks: one second in total. */
 const POOL_CHECK = { everyMs: 50, count: 20 };
@@ -115,7 +115,7 @@ export function exitSoon(status: ExitStatus = EXIT.ok): void {
  * exit status.
  */
 function exitWithPool(status: ExitStatus, checks: number): void {
-  if (process.getActiveResourcesInfo().some((type) => POOLED.test(type))) {
+  if (process.getActiveResourcesInfo().some((type) => POOL_REQUEST.test(type))) {
     if (checks > 0) {
       setTimeout(() => exitWithPool(status, checks - 1), POOL_CHECK.everyMs).unref();
       return;

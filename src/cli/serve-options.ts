@@ -110,10 +110,10 @@ export function addStateOptions(command: Command): Command {
 }
 
 /** Adds `--socket` to a command that asks a running process. */
-export function addSocketOption(command: Command, of = 'agent', name = 'dpcache.sock'): Command {
+export function addSocketOption(command: Command, process = 'agent', name = 'dpcache.sock'): Command {
   return command.option(
     '--socket <path>',
-    `socket of the running ${of} (default: ${name} in $XDG_RUNTIME_DIR or /run/dpcache)`,
+    `socket of the running ${process} (default: ${name} in $XDG_RUNTIME_DIR or /run/dpcache)`,
     parsePath,
   );
 }

@@ -37,16 +37,16 @@ export function settingsOf(options: readonly Option[]): readonly Setting[] {
   return [...byAttribute].map(([attribute, same]) => settingOf(attribute, same));
 }
 
-function settingOf(attribute: string, same: readonly Option[]): Setting {
-  const key = (same[0]?.name() ?? '').replace(/^no-/, '');
-  const valued = same.find(({ required }) => required);
-  const several = valued instanceof RepeatableOption ? 'list' : 'value';
+function settingOf(attribute: string, variants: readonly Option[]): Setting {
+  const key = (variants[0]?.name() ?? '').replace(/^no-/, '');
+  const valued = variants.find(({ required }) => required);
+  const valueKind = valued instanceof RepeatableOption ? 'list' : 'value';
   return {
     key,
     attribute,
     variable: `DPCACHE_${key.toUpperCase().replaceAll('-', '_')}`,
-    kind: valued === undefined ? 'switch' : several,
-    isNegatable: valued !== undefined && same.some(({ negate }) => negate),
+    kind: valued === undefined ? 'switch' : valueKind,
+    isNegatable: valued !== undefined && variants.some(({ negate }) => negate),
     parse: (texts) =>
       texts.reduce<unknown>((previous, text) => valued?.parseArg?.(text, previous) ?? text, undefined),
   };
@@ -73,7 +73,7 @@ export function environmentValue(
 }
 
 /** Returns one sentence for each environment variable that is probably a misspelt setting. It names the setting. */
-export function misspelt(env: CommandIO['env'], settings: readonly Setting[]): readonly string[] {
+export function misspellings(env: CommandIO['env'], settings: readonly Setting[]): readonly string[] {
   const known = ['DPCACHE_CONFIG', ...settings.map(({ variable }) => variable)];
   return Object.keys(env)
     .filter((name) => name.startsWith('DPCACHE_') && !known.includes(name))

@@ -12,28 +12,28 @@ import {
   type DifferingClaim,
   type DifferingDocument,
   DiffReasons,
-  type Explained,
   type Side,
+  type WithReason,
   withReasons,
 } from './diff-reasons.ts';
 
-/** Ranges of places of one request. */
-const RANGES_PER_REQUEST = 128;
+/** Maximum number of ranges of places in a request. A place is the hash of a key, see `GroupDigestDocument`. */
+const MAX_RANGES = 128;
 
-/** Buckets of one request: a quarter of all, so that an answer has at most 16,384 sums. */
+/** Number of buckets in a request: a quarter of all, so that an answer has at most 16,384 sums. */
 const BUCKETS_PER_REQUEST = 64;
 
-/** Expected number of claims in an answer, if claims are spread evenly over places. The maximum is 10,000. */
+/** Expected number of claims in an answer, if claims are spread evenly over places. An answer has at most 10,000. */
 const CLAIMS_PER_REQUEST = 8_000;
 
-/** Differences that are listed; further ones are counted. */
-const LISTED = 10_000;
+/** Maximum number of differences that are listed; further ones are counted. */
+const MAX_LISTED = 10_000;
 
 /** A claim that differs. */
-export type ClaimDifference = DifferingClaim & Explained;
+export type ClaimDifference = DifferingClaim & WithReason;
 
 /** A service of one cluster or a node that differs. */
-export type DocumentDifference = DifferingDocument & Explained;
+export type DocumentDifference = DifferingDocument & WithReason;
 
 /** The differences between two agents. */
 export interface AgentDiff {
@@ -90,15 +90,15 @@ export async function diffAgents(askA: Ask, askB: Ask): Promise<AgentDiff> {
   const items: DifferingDocument[] = [];
   const writers: AgentDiff['writers'][number][] = [];
   const digestsOnly: string[] = [];
-  let [all, notCompared] = [0, 0];
+  let [total, notCompared] = [0, 0];
   const names = [...new Set([...a.writers, ...b.writers].map(({ writer }) => writer))].sort();
   for (const writer of names) {
     const [inA, inB] = [a, b].map(({ writers: groups }) => groups.find((one) => one.writer === writer));
     if (inA?.sum === inB?.sum && inA?.claims === inB?.claims) continue;
     const [claimsA, claimsB] = [inA?.claims ?? 0, inB?.claims ?? 0];
     const [source = '', cluster = a.cluster] = writer.split(' ');
-    const isOwn = !isOneCluster && (cluster === a.cluster || cluster === b.cluster);
-    if (isOwn || LOCAL_SOURCES.has(source)) {
+    const isOfAgentCluster = !isOneCluster && (cluster === a.cluster || cluster === b.cluster);
+    if (isOfAgentCluster || LOCAL_SOURCES.has(source)) {
       expected.localSource += Math.max(claimsA, claimsB);
       continue;
     }
@@ -108,20 +108,20 @@ export async function diffAgents(askA: Ask, askB: Ask): Promise<AgentDiff> {
       notCompared += part.notCompared;
       for (const pair of part.claims) {
         if (isLocalNode(pair, a.node, b.node)) expected.localNode++;
-        else if (++differ && pairs.length < LISTED) pairs.push(pair);
+        else if (++differ && pairs.length < MAX_LISTED) pairs.push(pair);
       }
       for (const pair of part.items) {
         if (pair.key === a.node || pair.key === b.node) expected.localNode++;
-        else if (++differ && items.length < LISTED) items.push(pair);
+        else if (++differ && items.length < MAX_LISTED) items.push(pair);
       }
     }
-    all += differ;
+    total += differ;
     if (differ > 0) writers.push({ writer, claimsA, claimsB, differ });
     else if (expected.localNode + notCompared === others) digestsOnly.push(writer);
   }
-  const notListed = all - pairs.length - items.length;
+  const notListed = total - pairs.length - items.length;
   const counts = { expected, notListed, notCompared, digestsOnly };
-  if (all === 0) return { ...clusters, writers, differences: [], documents: [], ...counts };
+  if (total === 0) return { ...clusters, writers, differences: [], documents: [], ...counts };
   for (const [side, ask, { instance }] of [
     ['a', askA, a],
     ['b', askB, b],
@@ -135,8 +135,8 @@ export async function diffAgents(askA: Ask, askB: Ask): Promise<AgentDiff> {
 }
 
 /**
- * Returns true if a difference is about an address of a node on which one of the agents runs. That agent gives the address
- * identity `host`, or has no such claim, because it reads its own node from another source than the other agents do.
+ * Returns true if a difference is about an address of a node on which one of the agents runs. The agent on this node gives the
+ * address identity `host`, or has no such claim, because it reads its local node from another source than the other agent.
  */
 function isLocalNode({ a, b }: DifferingClaim, nodeA: string, nodeB: string): boolean {
   if (a === undefined) return b?.owner === nodeA;
@@ -167,7 +167,7 @@ async function* differingPlaces(
   const both = async (query: string): Promise<[GroupDigestDocument, GroupDigestDocument]> =>
     Promise.all([groupOf(askA, writer, path + query), groupOf(askB, writer, path + query)]);
   const [a, b] = await both('');
-  const buckets = unequal(a.buckets ?? [], b.buckets ?? []);
+  const buckets = unequalIndexes(a.buckets ?? [], b.buckets ?? []);
   const places: number[] = [];
   for (let from = 0; from < buckets.length; from += BUCKETS_PER_REQUEST) {
     const part = buckets.slice(from, from + BUCKETS_PER_REQUEST);
@@ -186,7 +186,7 @@ async function* differingPlaces(
     const isCompared = ({ place }: { readonly place: number }): boolean =>
       place < next && skipped.every((other) => other.place !== place);
     yield {
-      claims: pairsOf(writer, inA.claims, inB.claims, isCompared, nameOf, sameClaim),
+      claims: pairsOf(writer, inA.claims, inB.claims, isCompared, claimName, sameClaim),
       items: pairsOf(writer, inA.documents, inB.documents, isCompared, ({ key }) => key, sameItem).map(
         ({ key, a: itemA, b: itemB }) => ({ writer, key, a: itemA?.fields, b: itemB?.fields }),
       ),
@@ -206,10 +206,10 @@ function rangesOf(
   at: number,
   count: number,
 ): { readonly ranges: readonly string[]; readonly end: number } {
-  const gap = Math.max(1, Math.floor(count / RANGES_PER_REQUEST));
+  const gap = Math.max(1, Math.floor(count / MAX_RANGES));
   const ranges: string[] = [];
   let end = at;
-  for (let covered = 0; end < places.length && covered < count && ranges.length < RANGES_PER_REQUEST; ) {
+  for (let covered = 0; end < places.length && covered < count && ranges.length < MAX_RANGES; ) {
     const first = places[end] ?? 0;
     let last = first;
     for (end++; end < places.length; end++) {
@@ -223,7 +223,7 @@ function rangesOf(
   return { ranges, end };
 }
 
-/** Returns the items of one agent only, and the unequal ones. */
+/** Returns the items that only one agent has, and the pairs of unequal items. */
 function pairsOf<T extends { readonly key: string; readonly place: number }>(
   writer: string,
   inA: readonly T[] = [],
@@ -255,13 +255,13 @@ async function groupOf(ask: Ask, writer: string, path: string): Promise<GroupDig
 }
 
 /** Returns the indexes at which sums differ. A missing sum equals the sum of no claims. */
-function unequal(a: readonly string[], b: readonly string[]): readonly number[] {
+function unequalIndexes(a: readonly string[], b: readonly string[]): readonly number[] {
   const none = '0'.repeat(16);
   const length = Math.max(a.length, b.length);
   return Array.from({ length }, (_, at) => at).filter((at) => (a[at] ?? none) !== (b[at] ?? none));
 }
 
-function nameOf({ key, owner }: DigestClaim): string {
+function claimName({ key, owner }: DigestClaim): string {
   return `${key} ${owner ?? ''}`;
 }
 

@@ -50,7 +50,7 @@ export interface Column<T> {
 }
 
 /** Returns the lines of a table of documents, the header first. */
-export function listed<T>(
+export function documentTable<T>(
   columns: readonly Column<T>[],
   documents: readonly T[],
   view: View,
@@ -62,7 +62,7 @@ export function listed<T>(
 }
 
 /** Returns the lines of a table, or the hint if it has no rows. */
-export function hinted(lines: readonly string[], hint: string): readonly string[] {
+export function orHint(lines: readonly string[], hint: string): readonly string[] {
   return lines.length > 1 ? lines : [hint];
 }
 

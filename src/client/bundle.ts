@@ -5,13 +5,16 @@ import { messageOf } from '../base/failure.ts';
 import { cleanField, withoutSecrets } from '../process/without-secrets.ts';
 
 /** Maximum size of a bundle in bytes. */
-export const MAX_BUNDLE: number = 20 * 1000 * 1000;
+export const MAX_BUNDLE_BYTES: number = 20 * 1000 * 1000;
 
-/** Maximum size of one file before compression. The sum of all files is below {@link MAX_BUNDLE} even if they cannot be compressed. */
-const MAX_FILE: number = 2 << 20;
+/**
+ * Maximum size of one file before compression. The sum of all files is below {@link MAX_BUNDLE_BYTES} even if they
+ * cannot be compressed.
+ */
+const MAX_FILE_BYTES: number = 2 << 20;
 
 /** The requests of a bundle: the name of the file and the path of the API. */
-const QUESTIONS: readonly (readonly [file: string, path: string])[] = [
+const REQUESTS: readonly (readonly [file: string, path: string])[] = [
   ['status.json', '/v1/status'],
   ['rejections.json', '/v1/rejections'],
   ['conflicts.json', '/v1/conflicts'],
@@ -35,7 +38,7 @@ export async function agentFiles(
 ): Promise<{ readonly files: readonly BundleFile[]; readonly errors: readonly string[] }> {
   const files: BundleFile[] = [];
   const unanswered = new Map<string, string[]>();
-  for (const [name, path] of QUESTIONS) {
+  for (const [name, path] of REQUESTS) {
     try {
       files.push({ name, text: `${JSON.stringify(await ask(path), cleanField, 1)}\n` });
     } catch (error) {
@@ -55,24 +58,24 @@ export function textFile(name: string, text: string): BundleFile {
 
 /** Returns true if {@link archive} cuts the file. */
 export function isCut({ text }: BundleFile): boolean {
-  return Buffer.byteLength(text) > MAX_FILE;
+  return Buffer.byteLength(text) > MAX_FILE_BYTES;
 }
 
 /**
  * Returns a tar archive (POSIX ustar), compressed with gzip. Long files are cut at their end. Throws if it exceeds
- * {@link MAX_BUNDLE}.
+ * {@link MAX_BUNDLE_BYTES}.
  */
 export async function archive(files: readonly BundleFile[], modified: Date): Promise<Buffer> {
   const blocks: Buffer[] = [];
   for (const { name, text } of files) {
     const whole = Buffer.from(text);
-    const content = whole.length > MAX_FILE ? whole.subarray(0, MAX_FILE) : whole;
+    const content = whole.length > MAX_FILE_BYTES ? whole.subarray(0, MAX_FILE_BYTES) : whole;
     blocks.push(tarHeader(name, content.length, modified), content, Buffer.alloc(-content.length & 511));
   }
   blocks.push(Buffer.alloc(1024));
   const packed: Buffer = await promisify(gzip)(Buffer.concat(blocks));
-  if (packed.length > MAX_BUNDLE)
-    throw new Error(`the bundle has ${packed.length} bytes, more than ${MAX_BUNDLE}`);
+  if (packed.length > MAX_BUNDLE_BYTES)
+    throw new Error(`the bundle has ${packed.length} bytes, more than ${MAX_BUNDLE_BYTES}`);
   return packed;
 }
 

@@ -36,12 +36,12 @@ export function identityNames({ labelsOf }: EngineViews): IdentityName {
 }
 
 /** Maximum number of backends that are listed by address. If there are more, only their number is shown. */
-const NAMED_BACKENDS = 3;
+const MAX_NAMED_BACKENDS = 3;
 
 const ARROW = '→';
 
 /** Marks an entry that only a checkpoint provides, because it may be outdated. */
-function restoredText(source: Source | undefined): string[] {
+function restoredMark(source: Source | undefined): string[] {
   return source === 'restored' ? ['restored'] : [];
 }
 
@@ -97,7 +97,7 @@ export function prefixChangeText(
 ): ChangeText {
   const { old, new: now, prefix } = change;
   const shown = now ?? old;
-  const described = shown === undefined ? '' : [entryText(shown, nameOf), ...restoredText(source)].join(', ');
+  const described = shown === undefined ? '' : [entryText(shown, nameOf), ...restoredMark(source)].join(', ');
   if (now === undefined) return { sign: '-', kind: 'ip', subject: prefix, detail: described };
   if (old === undefined) return { sign: '+', kind: 'ip', subject: prefix, detail: described };
   return { sign: '~', kind: 'ip', subject: prefix, detail: entryDifference(old, now, nameOf) };
@@ -112,16 +112,16 @@ function addressDifferences(before: List<NodeAddress>, after: List<NodeAddress>)
   const removed = before.filterNot((address) =>
     after.some((other) => addressText(other) === addressText(address)),
   );
-  const come = after.filterNot((address) =>
+  const added = after.filterNot((address) =>
     before.some((other) => addressText(other) === addressText(address)),
   );
-  const types = new Set([...removed, ...come].map(({ type }) => type));
+  const types = new Set([...removed, ...added].map(({ type }) => type));
   const list = (addresses: List<NodeAddress>, type: string): string | undefined =>
     addresses
       .filter((address) => address.type === type)
       .map(({ ip }) => ip)
       .join(' ') || undefined;
-  return [...types].flatMap((type) => difference(type, list(removed, type), list(come, type)));
+  return [...types].flatMap((type) => difference(type, list(removed, type), list(added, type)));
 }
 
 function nodeDifference(before: Node, after: Node): string {
@@ -151,7 +151,7 @@ export function nodeText(node: Node): string {
     addresses.map(({ ip }) => ip).join(' ') || 'no address',
     ...(pods.length === 0 ? [] : [`pods ${pods.join(' ')}`]),
     ...(node.encryptionKey === 0 ? [] : [`key ${node.encryptionKey}`]),
-    ...restoredText(node.source),
+    ...restoredMark(node.source),
   ].join(', ');
 }
 
@@ -166,15 +166,15 @@ export function nodeChangeText(before: Node | undefined, after: Node | undefined
 
 function namedBackends(sign: string, addresses: readonly string[]): string[] {
   if (addresses.length === 0) return [];
-  if (addresses.length > NAMED_BACKENDS) return [`${sign}${addresses.length}`];
+  if (addresses.length > MAX_NAMED_BACKENDS) return [`${sign}${addresses.length}`];
   return addresses.map((address) => `${sign}${address}`);
 }
 
 function backendDifference(before: Backends, after: Backends): string {
   if (before === after) return '';
-  const come = [...after.keys()].filter((address) => !before.has(address));
+  const added = [...after.keys()].filter((address) => !before.has(address));
   const removed = [...before.keys()].filter((address) => !after.has(address));
-  return [...namedBackends('+', come), ...namedBackends('-', removed)].join(' ');
+  return [...namedBackends('+', added), ...namedBackends('-', removed)].join(' ');
 }
 
 /** Returns the number of backends, in total and by cluster: `24 backends (12 baltic, 12 caspian)`. */

@@ -3,9 +3,9 @@ import type { ClusterDocument } from '../api/status-document.ts';
 /** Returns the state of a cluster in words: `unreachable, serving what was known at 2026-11-20T12:00:00.000Z`. */
 export function clusterStateText({ state, ready, connected, knownAt, missing }: ClusterDocument): string {
   if (ready) return 'connected, complete';
-  const reached = knownAt === undefined ? 'not connected' : 'unreachable';
-  const text =
-    state === 'no-configuration' ? 'no configuration in the kvstore' : connected ? 'connected' : reached;
+  const unreachable = knownAt === undefined ? 'not connected' : 'unreachable';
+  const reach = connected ? 'connected' : unreachable;
+  const text = state === 'no-configuration' ? 'no configuration in the kvstore' : reach;
   const lacks = missing.length === 0 ? '' : `, ${missing.join(', ')} missing`;
   return `${text}${knownAt === undefined ? '' : `, serving the state of ${knownAt}`}${lacks}`;
 }
@@ -23,10 +23,10 @@ export function missingClusters(clusters: readonly ClusterDocument[]): readonly 
     .map((cluster) => `cluster ${cluster.name} is incomplete: ${problemText(cluster)}`);
 }
 
-/** Clusters that a line of the log names. */
+/** Maximum number of clusters that a line of the log names. */
 const MAX_NAMED = 3;
 
-/** Returns one sentence for all clusters that are not ready if they are many; undefined if each may have a sentence. */
+/** Returns one sentence for all clusters that are not ready; undefined if at most {@link MAX_NAMED} are not. */
 export function manyMissingText(clusters: readonly ClusterDocument[]): string | undefined {
   const missing = clusters.filter(({ ready }) => !ready);
   const [first] = missing;

@@ -10,7 +10,7 @@ import type { CleanOutcome } from '../datapath/linux/clean-tables.ts';
 import type { ProbeAnswer } from '../datapath/linux/probe.ts';
 import { InputError } from '../process/input-error.ts';
 import { printable } from '../process/terminal.ts';
-import { type Answer, type Column, listed, type Question, table } from './answer.ts';
+import { type Answer, type Column, documentTable, type Question, table } from './answer.ts';
 
 const NO_DATAPATH = 'no datapath is configured: start the agent with --datapath linux';
 
@@ -55,7 +55,7 @@ export function datapathLines(datapath: DatapathDocument): readonly string[] {
     placeLine(datapath),
     '',
     ...table([['PART', 'STATE', ''], ...rows], { wide: true }),
-    ...(tables.length === 0 ? [] : ['', ...listed(COLUMNS, tables, { wide: false })]),
+    ...(tables.length === 0 ? [] : ['', ...documentTable(COLUMNS, tables, { wide: false })]),
     ...tables.flatMap(({ name, waiting }) =>
       waiting === 0
         ? []

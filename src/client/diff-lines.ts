@@ -4,10 +4,10 @@ import { alignColumns, printable } from '../process/terminal.ts';
 import type { AgentDiff, ClaimDifference, DocumentDifference } from './agent-diff.ts';
 
 /** Maximum number of differences in the text. `-o json` contains more. */
-const SHOWN = 50;
+const MAX_SHOWN = 50;
 
 /** Maximum number of items of a list in the text. */
-const SHOWN_ITEMS = 3;
+const MAX_SHOWN_ITEMS = 3;
 
 function claimText(claim: DigestClaim | undefined): string {
   if (claim === undefined) return 'none';
@@ -47,8 +47,8 @@ function listOf(value: string | readonly string[]): readonly string[] {
 }
 
 function firstOf(texts: readonly string[]): string {
-  const more = texts.length > SHOWN_ITEMS ? ` and ${texts.length - SHOWN_ITEMS} more` : '';
-  return texts.slice(0, SHOWN_ITEMS).join(', ') + more;
+  const more = texts.length > MAX_SHOWN_ITEMS ? ` and ${texts.length - MAX_SHOWN_ITEMS} more` : '';
+  return texts.slice(0, MAX_SHOWN_ITEMS).join(', ') + more;
 }
 
 /** Returns the differences as text: groups, claims, services and nodes with reasons, and the expected ones in the last line. */
@@ -61,12 +61,13 @@ export function diffLines(diff: AgentDiff): readonly string[] {
   const detailText = ({ reason, detail }: Pick<ClaimDifference, 'reason' | 'detail'>): string =>
     reason === 'none-found' ? 'no reason found' : detail;
   const rows = differences
-    .slice(0, SHOWN)
+    .slice(0, MAX_SHOWN)
     .map((one) => [`  ${one.key}`, `a: ${claimText(one.a)}`, `b: ${claimText(one.b)}`, detailText(one)]);
   const items = documents
-    .slice(0, SHOWN)
+    .slice(0, MAX_SHOWN)
     .map((one) => [`  ${one.writer} ${one.key}`, fieldDifferences(one).join('; '), detailText(one)]);
-  const more = Math.max(0, differences.length - SHOWN) + Math.max(0, documents.length - SHOWN) + notListed;
+  const more =
+    Math.max(0, differences.length - MAX_SHOWN) + Math.max(0, documents.length - MAX_SHOWN) + notListed;
   const { localNode, localSource } = expected;
   return [
     ...(clusters === undefined

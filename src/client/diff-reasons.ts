@@ -4,7 +4,7 @@ import type { DigestClaim, DigestDocument, DigestItem } from '../api/routes/dige
 import type { StatusDocument } from '../api/status-document.ts';
 
 /** Maximum number of keys for which a reason is searched. Each takes a few requests. */
-const EXPLAINED = 100;
+const MAX_EXPLAINED = 100;
 
 /** Maximum age of a change that may not have reached the other agent yet. */
 const RECENT_MS = 5_000;
@@ -21,7 +21,7 @@ export type DiffReason =
   | 'not-searched';
 
 /** A reason and one sentence about it, which is empty if no reason was found. */
-export interface Explained {
+export interface WithReason {
   readonly reason: DiffReason;
   readonly detail: string;
 }
@@ -47,14 +47,14 @@ export interface DifferingDocument {
   readonly b: DigestItem['fields'] | undefined;
 }
 
-/** Returns the differences with the reasons of the first {@link EXPLAINED}. */
+/** Returns the differences with the reasons of the first {@link MAX_EXPLAINED}. */
 export async function withReasons<T>(
   pairs: readonly T[],
   reasonOf: (pair: T) => Promise<readonly [DiffReason, string]>,
-): Promise<readonly (T & Explained)[]> {
-  const found: (T & Explained)[] = [];
+): Promise<readonly (T & WithReason)[]> {
+  const found: (T & WithReason)[] = [];
   for (const [at, pair] of pairs.entries()) {
-    const [reason, detail] = at < EXPLAINED ? await reasonOf(pair) : (['not-searched', ''] as const);
+    const [reason, detail] = at < MAX_EXPLAINED ? await reasonOf(pair) : (['not-searched', ''] as const);
     found.push({ ...pair, reason, detail });
   }
   return found;
@@ -96,9 +96,9 @@ export class DiffReasons {
     return new DiffReasons(asks, digests, statuses, await read<RejectionsDocument>('/v1/rejections'));
   }
 
-  /** Returns the reason of a different claim. */
+  /** Returns the first reason that explains the difference of a claim. */
   async of(pair: DifferingClaim): Promise<readonly [DiffReason, string]> {
-    const setting = this.#setting(pair);
+    const setting = this.#differentSettings(pair);
     if (setting !== undefined) return ['setting', setting];
     for (const side of ['a', 'b'] as const) {
       const incomplete = incompleteText(this.#statuses[side], pair);
@@ -134,7 +134,7 @@ export class DiffReasons {
   }
 
   /** Returns the settings that differ, if the claim is of a node. */
-  #setting({ a, b }: DifferingClaim): string | undefined {
+  #differentSettings({ a, b }: DifferingClaim): string | undefined {
     if ((a ?? b)?.owner?.includes('/') !== true) return undefined;
     const { a: digestA, b: digestB } = this.#digests;
     const texts = Object.entries(digestA.settings).flatMap(([name, value]) => {
@@ -173,10 +173,10 @@ function containsKey(text: string, key: string): boolean {
   );
 }
 
-/** Kinds that make claims of the API server's addresses only, or none. */
+/** Kinds of Kubernetes objects whose claims, if any, are only on addresses of the API server. */
 const SERVICE_KINDS: ReadonlySet<string> = new Set(['services', 'endpointslices', 'endpoints']);
 
-/** Kinds that make claims of nodes only. */
+/** Kinds of Kubernetes objects whose claims are only on addresses of nodes. */
 const NODE_KINDS: ReadonlySet<string> = new Set(['ciliumnodes', 'nodes']);
 
 /** Returns the incomplete parts of the source of a claim. */

@@ -106,7 +106,7 @@ export interface HistoryQuery {
 }
 
 /** Maximum number of records in one response. */
-const PAGE = 1_000;
+const MAX_PAGE_ITEMS = 1_000;
 
 /** Yields the pages of a range, newest first. */
 export async function* historyPages(
@@ -115,7 +115,7 @@ export async function* historyPages(
 ): AsyncGenerator<HistoryDocument, void, void> {
   let after: number | undefined;
   for (let rest = limit; rest > 0; ) {
-    const fields = { ...query, after, limit: Math.min(rest, PAGE) };
+    const fields = { ...query, after, limit: Math.min(rest, MAX_PAGE_ITEMS) };
     const setFields = Object.entries(fields).flatMap(([name, value]) =>
       value === undefined ? [] : [`${name}=${encodeURIComponent(String(value))}`],
     );
@@ -153,14 +153,14 @@ export function askHistory(query: HistoryQuery): Question {
       ({ held, changes, more } = page);
     }
     const rows = items.map((item) => recordCells(item, query.key));
-    const held_ =
+    const heldLine =
       held === undefined ? '' : `history from ${timeText(held.from)} to now (${counted(changes, 'change')})`;
     return {
       json: { items, held, changes, more },
       lines: [
         ...(rows.length === 0 ? ['No matching changes.'] : table(rows, view)),
         ...(more ? [`older changes follow: --limit ${2 * query.limit}`] : []),
-        held_,
+        heldLine,
       ],
       found: items.length > 0,
     };
@@ -201,8 +201,8 @@ function originText({
 function backendsChange(before: unknown, after: unknown): string {
   const countOf = (value: unknown): number =>
     (value as { readonly backends?: readonly unknown[] } | undefined)?.backends?.length ?? 0;
-  const [gone, come] = [countOf(before), countOf(after)];
-  const parts = [...(gone > 0 ? [`-${gone}`] : []), ...(come > 0 ? [`+${come}`] : [])];
+  const [removed, added] = [countOf(before), countOf(after)];
+  const parts = [...(removed > 0 ? [`-${removed}`] : []), ...(added > 0 ? [`+${added}`] : [])];
   return parts.length === 0 ? 'fields' : `${parts.join(' ')} backends`;
 }
 
@@ -238,20 +238,20 @@ function causeText(group: CauseDocument): string {
   const store = withdrawal === true ? `${group.store} withdrawn` : group.store;
   if (mark !== undefined)
     return [group.store, mark.subject, mark.detail].filter((part) => part !== '').join(' ');
-  const revision =
-    revisions === undefined
-      ? ''
-      : revisions.first === revisions.last
-        ? ` rev ${revisions.first}`
-        : ` rev ${revisions.first} to ${revisions.last}`;
   const counts = (['deleted', 'changed', 'added'] as const).flatMap((what) =>
     group[what] === 0 ? [] : [`${group[what].toLocaleString('en')} ${what}`],
   );
   const kinds = Object.entries(group.kinds).map(([kind, count]) => counted(count, KINDS[kind] ?? kind));
-  const of =
-    node === undefined ? (host === undefined ? '' : `, all of host ${host}`) : `, all of node ${node}`;
+  const onHost = host === undefined ? '' : `, all of host ${host}`;
+  const where = node === undefined ? onHost : `, all of node ${node}`;
   const lost = emptied.length === 0 ? '' : `; without backends then: ${emptied.join(', ')}`;
-  return `${store}${revision}: ${counts.join(', ')} (${kinds.join(', ')})${of}${lost}; ${samples.join(', ')}${samples.length < group.added + group.changed + group.deleted ? ', …' : ''}`;
+  return `${store}${revisionsText(revisions)}: ${counts.join(', ')} (${kinds.join(', ')})${where}${lost}; ${samples.join(', ')}${samples.length < group.added + group.changed + group.deleted ? ', …' : ''}`;
+}
+
+function revisionsText(revisions: CauseDocument['revisions']): string {
+  if (revisions === undefined) return '';
+  const { first, last } = revisions;
+  return first === last ? ` rev ${first}` : ` rev ${first} to ${last}`;
 }
 
 const KINDS: Readonly<Record<string, string>> = {

@@ -3,7 +3,7 @@ import type { PastDocument } from '../api/past-document.ts';
 import type { Clock } from '../base/clock.ts';
 import { sleep } from '../base/sleep.ts';
 import { systemClock } from '../base/system-clock.ts';
-import { type Column, listed, type View } from './answer.ts';
+import { type Column, documentTable, type View } from './answer.ts';
 
 /** Filters of a list by parameter name. Undefined ones are omitted. */
 export type ListFilters = Readonly<Record<string, string | number | undefined>>;
@@ -16,7 +16,10 @@ export interface List<T> {
   readonly nameOf: (item: T) => string;
   /** Text that is shown if the list is empty. */
   readonly hint: string;
-  /** Sorts a list of at most {@link SORTED} items. Larger lists keep the order of the API. If undefined, all lists keep it. */
+  /**
+   * Sorts a list of at most {@link MAX_SORTED} items. Larger lists keep the order of the API. If undefined, all lists
+   * keep it.
+   */
   readonly sort?: (items: readonly T[]) => readonly T[];
   /** Returns the lines below a list of an earlier moment, even if it is empty. */
   readonly footer?: (past: PastDocument) => readonly string[];
@@ -47,13 +50,13 @@ export interface Listing {
 }
 
 /** Maximum size of a list that is sorted here. The agent does not sort addresses. */
-const SORTED = 10_000;
+const MAX_SORTED = 10_000;
 
 /** Maximum number of items that the API returns in a page. */
-const PAGE = 1_000;
+const MAX_PAGE_ITEMS = 1_000;
 
 /** Interval of requests that keep a list alive. The agent releases a list one minute after the last request for its last page. */
-const HOLD_MS = 20_000;
+const KEEP_ALIVE_MS = 20_000;
 
 interface PageDocument<T> {
   readonly items: readonly T[];
@@ -92,12 +95,12 @@ async function printList<T>(
   const writer = await listWriter(list, options);
   let isEmpty = true;
   let past: PastDocument | undefined;
-  const asked: Ask = async (path) => {
+  const askAndNotePast: Ask = async (path) => {
     const page = await ask(path);
     past ??= (page as PageDocument<T>).past;
     return page;
   };
-  for await (const items of parts(list, asked, options)) {
+  for await (const items of parts(list, askAndNotePast, options)) {
     await write(writer.items(items, isEmpty));
     isEmpty = false;
   }
@@ -123,7 +126,7 @@ async function* parts<T>(
       continue;
     }
     gathered.push(...page); // a page has at most 1,000
-    if (gathered.length <= SORTED) continue;
+    if (gathered.length <= MAX_SORTED) continue;
     yield gathered;
     gathered = undefined;
   }
@@ -138,8 +141,8 @@ async function* pages<T>(
 ): AsyncGenerator<readonly T[], void, void> {
   let remaining = limit;
   const asking = (parameters: ListFilters): (() => Promise<PageDocument<T>>) => {
-    const asked = `${path}?${query({ ...parameters, limit: Math.min(PAGE, remaining) })}`;
-    return async () => (await ask(asked)) as PageDocument<T>;
+    const request = `${path}?${query({ ...parameters, limit: Math.min(MAX_PAGE_ITEMS, remaining) })}`;
+    return async () => (await ask(request)) as PageDocument<T>;
   };
   for (let next: Promise<PageDocument<T>> | undefined = asking(filters)(); next !== undefined; ) {
     const page: PageDocument<T> = await next;
@@ -148,17 +151,17 @@ async function* pages<T>(
       page.continue === undefined || remaining <= 0 ? undefined : asking({ continue: page.continue });
     next = read?.();
     next?.catch(() => {}); // the rejection is handled where the page is awaited
-    using _held = read && hold(read, clock);
+    using _keptAlive = read && keepAlive(read, clock);
     if (page.items.length > 0) yield page.items;
   }
 }
 
 /** Requests a page periodically until dispose, so that the agent does not release the list. */
-function hold(read: () => Promise<unknown>, clock: Clock): Disposable {
+function keepAlive(read: () => Promise<unknown>, clock: Clock): Disposable {
   const ended = new AbortController();
   void (async () => {
     for (;;) {
-      await sleep(clock, HOLD_MS, ended.signal);
+      await sleep(clock, KEEP_ALIVE_MS, ended.signal);
       if (ended.signal.aborted) return;
       await read().catch(() => {});
     }
@@ -197,7 +200,7 @@ async function listWriter<T>(
     case 'wide': {
       const widths: number[] = [];
       return {
-        items: (items, isFirst) => lines(listed(columns, items, view, widths).slice(isFirst ? 0 : 1)),
+        items: (items, isFirst) => lines(documentTable(columns, items, view, widths).slice(isFirst ? 0 : 1)),
         end: (isEmpty, past) => lines([...(isEmpty ? [hint] : []), ...((past && footer?.(past)) ?? [])]),
       };
     }

@@ -6,7 +6,7 @@ import { type Output, writeLines } from '../process/terminal.ts';
 const ADDRESSES_PER_REQUEST = 1_000;
 
 /** Maximum length of a line in an error. It is longer than any address. */
-const IP_LENGTH = 64;
+const MAX_IP_LENGTH = 64;
 
 /**
  * Looks up the IP in each line of `input` and writes one JSON line for each, in order: `{"ip", "entry"}`. Skips empty lines.
@@ -20,11 +20,12 @@ export async function lookupLines(
   signal: AbortSignal,
   at?: string,
 ): Promise<boolean> {
-  let all = true;
+  let areAllFound = true;
   const answer = async (lines: readonly string[]): Promise<void> => {
-    const ips = lines.map((line) => line.trim().slice(0, IP_LENGTH)).filter(Boolean);
+    const ips = lines.map((line) => line.trim().slice(0, MAX_IP_LENGTH)).filter(Boolean);
     for (let from = 0; from < ips.length && !signal.aborted; from += ADDRESSES_PER_REQUEST) {
-      all = (await lookUp(ask, ips.slice(from, from + ADDRESSES_PER_REQUEST), output, at)) && all;
+      areAllFound =
+        (await lookUp(ask, ips.slice(from, from + ADDRESSES_PER_REQUEST), output, at)) && areAllFound;
       await output.drained?.(signal);
     }
   };
@@ -33,12 +34,12 @@ export async function lookupLines(
   for await (const part of input) {
     const text = typeof part === 'string' ? part : decoder.decode(part, { stream: true });
     const lines = (rest + text).split('\n');
-    rest = (lines.pop() ?? '').slice(0, IP_LENGTH * 2);
+    rest = (lines.pop() ?? '').slice(0, MAX_IP_LENGTH * 2);
     await answer(lines);
-    if (signal.aborted) return all;
+    if (signal.aborted) return areAllFound;
   }
   await answer([rest]);
-  return all;
+  return areAllFound;
 }
 
 /** The used fields of the response to `POST /v1/lookup`. */

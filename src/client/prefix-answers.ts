@@ -7,10 +7,10 @@ import {
   type Answer,
   ageText,
   type Column,
+  documentTable,
   emptyAnswer,
   find,
   identityCell,
-  listed,
   portsCell,
   type Question,
   type View,
@@ -51,13 +51,13 @@ function byPrefix(entries: readonly EntryDocument[]): readonly EntryDocument[] {
 
 /** Returns the listing of visible prefixes, with `at` of a moment. */
 export function listPrefixes(filters: ListFilters): Listing {
-  const some = Object.values(filters).some((value) => value !== undefined);
+  const isFiltered = Object.values(filters).some((value) => value !== undefined);
   return listing<EntryDocument>({
     path: '/v1/ipcache',
     filters,
     columns: PREFIX_COLUMNS,
     nameOf: ({ prefix }) => prefix,
-    hint: some ? 'No matching prefixes.' : NO_PREFIX,
+    hint: isFiltered ? 'No matching prefixes.' : NO_PREFIX,
     sort: byPrefix,
     footer: (past) => [`as of ${timeText(past.at)}`, ...uncertaintyLines(past)],
   });
@@ -72,7 +72,7 @@ export function getPrefix(key: string, at?: string): Question {
           .items[0]
       : await find<EntryDocument>(ask, `/v1/ipcache/lookup/${encodeURIComponent(key)}`);
     if (entry === undefined) return emptyAnswer(key);
-    const lines = listed(PREFIX_COLUMNS, [entry], view);
+    const lines = documentTable(PREFIX_COLUMNS, [entry], view);
     return { json: entry, lines, found: true, names: [entry.prefix] };
   };
 }
@@ -83,7 +83,7 @@ async function getPast(key: string, at: string, ask: Ask, view: View): Promise<A
   const past = await find<ExplanationDocument>(ask, path);
   const [entry] = past?.claims ?? [];
   if (entry === undefined || past?.past === undefined) return emptyAnswer(`${key} at ${at}`);
-  const lines = [...listed(PREFIX_COLUMNS, [entry], view), ...uncertaintyLines(past.past)];
+  const lines = [...documentTable(PREFIX_COLUMNS, [entry], view), ...uncertaintyLines(past.past)];
   return { json: { ...entry, past: past.past }, lines, found: true, names: [entry.prefix] };
 }
 
@@ -125,7 +125,7 @@ export function explainPrefix(key: string): Question {
           ? [`${prefix}: no prefix contains it`]
           : [
               `${prefix}: the first claim (*) is effective, because ${RULES[decidedBy]}.`,
-              ...listed(columns, claims, view),
+              ...documentTable(columns, claims, view),
             ]),
         ...kernelLines(explanation.kernel),
       ],

@@ -1,5 +1,5 @@
 import type { SearchDocument, SearchResultDocument } from '../api/search.ts';
-import { type Column, emptyAnswer, listed, type Question } from './answer.ts';
+import { type Column, documentTable, emptyAnswer, type Question } from './answer.ts';
 
 const RESULT_COLUMNS: readonly Column<SearchResultDocument>[] = [
   { title: 'KIND', cell: ({ kind }) => kind },
@@ -21,7 +21,7 @@ export function askSearch(text: string, limit: number): Question {
     return {
       json: found,
       lines: [
-        ...listed(RESULT_COLUMNS, results, view),
+        ...documentTable(RESULT_COLUMNS, results, view),
         ...(cut.length === 0 ? [] : [`There are more results (${cut.join(', ')}): see --limit.`]),
         ...(found.truncated ? ['Not all names were compared: use a longer text.'] : []),
       ],

@@ -4,10 +4,10 @@ import { DEFAULT_WEIGHT } from '../model/backend-weight.ts';
 import { printable } from '../process/terminal.ts';
 import {
   type Column,
+  documentTable,
   emptyAnswer,
   find,
-  hinted,
-  listed,
+  orHint,
   portsCell,
   type Question,
   restoredText,
@@ -57,7 +57,7 @@ const SERVICE_COLUMNS: readonly Column<ServiceDocument>[] = [
 
 /** Returns the lines of a table of services. */
 export function serviceLines(services: readonly ServiceDocument[], view: View): readonly string[] {
-  return hinted(listed(SERVICE_COLUMNS, services, view), NO_SERVICE);
+  return orHint(documentTable(SERVICE_COLUMNS, services, view), NO_SERVICE);
 }
 
 /** Returns the listing of announced services with their effective backends, by namespace and name. */
@@ -94,9 +94,9 @@ export function getService(name: string, at?: string): Question {
     return {
       json: document,
       lines: [
-        ...listed(SERVICE_COLUMNS, [service], view),
+        ...documentTable(SERVICE_COLUMNS, [service], view),
         '',
-        ...listed(BACKEND_COLUMNS, service.backends, view),
+        ...documentTable(BACKEND_COLUMNS, service.backends, view),
         ...pastLines(service.past),
       ],
       found: true,

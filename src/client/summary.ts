@@ -186,12 +186,12 @@ function sampleKind({ key, source, owner, k8s, identity }: KeyedEntry): string {
   return [source, writer, k8s !== undefined, key.includes('/'), identity < 256].join(' ');
 }
 
-const SAMPLES = 8;
+const MAX_SAMPLES = 8;
 /**
  * Maximum number of entries that are searched for samples (about 5 ms). Without it, a large mesh of similar entries would be
  * searched completely.
  */
-const SEARCHED = 10_000;
+const MAX_SEARCHED = 10_000;
 
 /** Returns a few entries of different kinds, as examples. */
 export function sampleEntries({
@@ -204,22 +204,25 @@ export function sampleEntries({
   for (const entry of ipcache.entries()) {
     const kind = sampleKind(entry);
     if (!samples.has(kind)) samples.set(kind, entry);
-    if (samples.size === SAMPLES || ++searched === SEARCHED) break;
+    if (samples.size === MAX_SAMPLES || ++searched === MAX_SEARCHED) break;
   }
   return [...samples.values()];
 }
 
-function sampleLines(knowledge: EngineViews, nameOf: IdentityName): readonly string[] {
-  const rows = sampleEntries(knowledge).map((entry) => [prefixOfKey(entry.key), entryText(entry, nameOf)]);
+function sampleLines(views: EngineViews, nameOf: IdentityName): readonly string[] {
+  const rows = sampleEntries(views).map((entry) => [prefixOfKey(entry.key), entryText(entry, nameOf)]);
   return alignColumns(rows);
 }
 
 /** Maximum length of a list in the summary. */
-const LISTED = 12;
+const MAX_LISTED = 12;
 
-function cut(lines: readonly string[], what: string, command: string): readonly string[] {
-  if (lines.length <= LISTED + 1) return lines;
-  return [...lines.slice(0, LISTED + 1), `… and ${lines.length - LISTED - 1} more ${what}: ${command}`];
+function shortened(lines: readonly string[], what: string, command: string): readonly string[] {
+  if (lines.length <= MAX_LISTED + 1) return lines;
+  return [
+    ...lines.slice(0, MAX_LISTED + 1),
+    `… and ${lines.length - MAX_LISTED - 1} more ${what}: ${command}`,
+  ];
 }
 
 function nodeLines({ nodes }: EngineViews): readonly string[] {
@@ -235,13 +238,13 @@ function nodeLines({ nodes }: EngineViews): readonly string[] {
   return alignColumns([['NODE', 'ADDRESS', 'PODS', 'KEY'], ...rows]);
 }
 
-function sortedServices(knowledge: EngineViews): readonly ServiceDocument[] {
-  const entries = [...knowledge.services.snapshot()].sort(([a], [b]) => ascending(a, b));
-  return entries.map(([, announced]) => serviceDocument(announced, knowledge));
+function sortedServices(views: EngineViews): readonly ServiceDocument[] {
+  const entries = [...views.services.snapshot()].sort(([a], [b]) => ascending(a, b));
+  return entries.map(([, announced]) => serviceDocument(announced, views));
 }
 
 /** Shows a summary of the state, without iterating over all of it. */
-export function showState(knowledge: EngineViews, status: StatusDocument, terminal: Terminal): void {
+export function showState(views: EngineViews, status: StatusDocument, terminal: Terminal): void {
   const section = (title: string, lines: readonly string[]): void => {
     terminal.line(terminal.paint('strong', title));
     for (const line of lines) terminal.line(`  ${line}`);
@@ -251,14 +254,14 @@ export function showState(knowledge: EngineViews, status: StatusDocument, termin
   const complete = clusters.every(({ ready }) => ready) ? 'complete' : 'incomplete';
   const title = `State of the mesh, as seen by cluster ${printable(cluster)}`;
   section(title, [
-    `${totalsText(knowledge)}; ${rejected.total} rejected`,
+    `${totalsText(views)}; ${rejected.total} rejected`,
     `kvstore ${kvstore}, ${complete} after ${syncedMs} ms`,
   ]);
   section('Clusters', clusterLines(clusters));
-  section('Nodes', cut(nodeLines(knowledge), 'nodes', 'dpcache node list'));
+  section('Nodes', shortened(nodeLines(views), 'nodes', 'dpcache node list'));
   section(
     'Services',
-    cut(serviceLines(sortedServices(knowledge), { wide: false }), 'services', 'dpcache service list'),
+    shortened(serviceLines(sortedServices(views), { wide: false }), 'services', 'dpcache service list'),
   );
-  section('Some prefixes (all: dpcache ipcache list)', sampleLines(knowledge, identityNames(knowledge)));
+  section('Some prefixes (all: dpcache ipcache list)', sampleLines(views, identityNames(views)));
 }

@@ -16,13 +16,13 @@ export async function* watchChanges(
   type: ChangeType,
   signal: AbortSignal,
 ): AsyncGenerator<void, void, void> {
-  let changed = false;
-  let ended = false;
+  let hasChanged = false;
+  let hasEnded = false;
   let failure: unknown;
   let wake = (): void => {};
   const following = (async () => {
     for await (const _ of monitorEvents(client, { types: type })) {
-      changed = true; // also after `synced`, the first event: lists that are read from now on miss no change
+      hasChanged = true; // also after `synced`, the first event: lists that are read from now on miss no change
       wake();
     }
   })()
@@ -30,15 +30,15 @@ export async function* watchChanges(
       failure = error;
     })
     .finally(() => {
-      ended = true;
+      hasEnded = true;
       wake();
     });
   while (!signal.aborted) {
-    if (changed) {
-      changed = false;
+    if (hasChanged) {
+      hasChanged = false;
       yield;
       await sleep(systemClock, INTERVAL_MS, signal);
-    } else if (ended) {
+    } else if (hasEnded) {
       break;
     } else {
       await new Promise<void>((resolve) => {

@@ -6,7 +6,7 @@ import { printable } from '../process/terminal.ts';
 import { identityCell, table, type View } from './answer.ts';
 
 /** Maximum number of prefixes, and of services, that the text shows. All are counted, and `-o json` has more. */
-const SHOWN = 20;
+const MAX_SHOWN = 20;
 
 type LineOf<T extends WhatIfLine['type']> = Extract<WhatIfLine, { type: T }>;
 
@@ -31,18 +31,18 @@ export async function askWhatIf(ask: Ask, edits: readonly object[], view: View):
     ...serviceLines(linesOfType('service'), summary),
     ...(summary.identities.unknown === 0
       ? []
-      : [`identities ${count(summary.identities.unknown)} no longer known`]),
+      : [`identities ${numberText(summary.identities.unknown)} no longer known`]),
   ];
   return { json: { changes: answer.slice(0, -1), summary }, lines, loses: summary.loses };
 }
 
-function count(number: number): string {
+function numberText(number: number): string {
   return number.toLocaleString('en-US');
 }
 
 /** Returns counts with their words, without those that are 0. */
-function counts(of: readonly (readonly [number, string])[]): string {
-  const named = of.filter(([number]) => number > 0).map(([number, word]) => `${count(number)} ${word}`);
+function countsText(of: readonly (readonly [number, string])[]): string {
+  const named = of.filter(([number]) => number > 0).map(([number, word]) => `${numberText(number)} ${word}`);
   return named.length === 0 ? 'no changes' : named.join(', ');
 }
 
@@ -51,7 +51,7 @@ function prefixLines(
   { prefixes: all }: LineOf<'summary'>,
   view: View,
 ): readonly string[] {
-  const head = counts([
+  const head = countsText([
     [all.gone, 'deleted'],
     [all.changed, 'with another effective claim'],
     [all.revealed, 'become visible'],
@@ -60,7 +60,7 @@ function prefixLines(
   // Changed prefixes first, because a list of deleted ones is long and its items are similar.
   const order = ['changed', 'revealed', 'created', 'gone'];
   const sorted = prefixes.toSorted((a, b) => order.indexOf(a.kind) - order.indexOf(b.kind));
-  const rows = sorted.slice(0, SHOWN).map(({ prefix, old, new: next, coveredBy, kind }) => {
+  const rows = sorted.slice(0, MAX_SHOWN).map(({ prefix, old, new: next, coveredBy, kind }) => {
     if (kind !== 'gone') return [`  ${prefix}`, `${entryText(old, next)} → ${entryText(next, old)}`];
     const cover = coveredBy && `${coveredBy.prefix} ${entryText(coveredBy)}`;
     return [
@@ -69,7 +69,7 @@ function prefixLines(
     ];
   });
   const total = all.gone + all.changed + all.revealed + all.created;
-  const more = total > rows.length ? [`  and ${count(total - rows.length)} more`] : [];
+  const more = total > rows.length ? [`  and ${numberText(total - rows.length)} more`] : [];
   return [`prefixes   ${head}`, ...table(rows, view), ...more];
 }
 
@@ -84,7 +84,7 @@ function entryText(entry: EntryDocument | undefined, other: EntryDocument | unde
 }
 
 function nodeLine({ nodes }: LineOf<'summary'>): string {
-  const head = counts([
+  const head = countsText([
     [nodes.gone, 'deleted'],
     [nodes.changed, 'changed'],
   ]);
@@ -98,14 +98,14 @@ function serviceLines(
   services: readonly LineOf<'service'>[],
   { services: all }: LineOf<'summary'>,
 ): readonly string[] {
-  const head = counts([
+  const head = countsText([
     [all.fewer + all.empty, 'lose backends'],
     [all.empty, 'without backends'],
     [all.gone, 'deleted'],
     [all.changed, 'changed'],
     [all.created, 'new'],
   ]);
-  const lost = services.filter(({ kind }) => kind === 'empty' || kind === 'gone').slice(0, SHOWN);
+  const lost = services.filter(({ kind }) => kind === 'empty' || kind === 'gone').slice(0, MAX_SHOWN);
   const names = lost.map(({ service }) => printable(service)).join(', ');
   return [`services   ${head}${names === '' ? '' : `: ${names}`}`];
 }

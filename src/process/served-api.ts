@@ -29,7 +29,7 @@ export interface ServeOptions {
 export interface ServedApiContext {
   readonly log: Logger;
   readonly clock: Clock;
-  readonly metrics: Pick<ProcessMetrics, 'credentialFailure'>;
+  readonly metrics: Pick<ProcessMetrics, 'countCredentialFailure'>;
   readonly page?: readonly UIFile[] | undefined;
 }
 
@@ -97,7 +97,12 @@ export class ServedApi {
     credentials,
   }: Pick<ServeOptions, 'socket' | 'tcp' | 'credentials'>): Promise<void> {
     const { log, clock, metrics, page } = this.#context;
-    const server = new ApiServer({ app: this.#app, socket, tcp, open: new Set(page?.map(uiPath)) });
+    const server = new ApiServer({
+      app: this.#app,
+      socket,
+      tcp,
+      pathsWithoutToken: new Set(page?.map(uiPath)),
+    });
     this.#server = server;
     await server.start();
     this.#socket = socket;
@@ -105,7 +110,7 @@ export class ServedApi {
     void followCredentials(tcp, {
       read: credentials,
       renew: (read) => server.renew(read),
-      onFailure: () => metrics.credentialFailure(),
+      onFailure: () => metrics.countCredentialFailure(),
       log,
       clock,
       signal: this.#stopped.signal,

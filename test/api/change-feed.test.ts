@@ -43,7 +43,7 @@ describe('a reader of the change feed', () => {
             const expected = since.filter((key, at) => since.lastIndexOf(key) === at);
             const { keys, reads } = readAll(feed, begin, limit);
             const missed = begin > happened.length || begin < oldest;
-            expect(reads[0]?.missed).toBe(missed);
+            expect(reads[0]?.hasMissed).toBe(missed);
             if (!missed) expect(keys).toEqual(expected);
           }
         },
@@ -79,18 +79,18 @@ describe('a reader of the change feed', () => {
     const feed = new ChangeFeed(model, model.clock);
     const following = feed.follow();
     const signal = new AbortController();
-    const byChange = feed.changed(0, signal.signal, 1_000);
+    const byChange = feed.waitForChange(0, signal.signal, 1_000);
     model.ipcache.upsert('10.0.0.1', { identity: 1, source: 'k8s' });
     await model.clock.advance(50);
     await byChange;
-    await feed.changed(0, signal.signal, 1_000); // resolves immediately, because a change exists
-    const byTime = feed.changed(1, signal.signal, 1_000);
+    await feed.waitForChange(0, signal.signal, 1_000); // resolves immediately, because a change exists
+    const byTime = feed.waitForChange(1, signal.signal, 1_000);
     await model.clock.advance(1_000);
     await byTime;
-    const bySignal = feed.changed(1, signal.signal, 1_000);
+    const bySignal = feed.waitForChange(1, signal.signal, 1_000);
     signal.abort();
     await bySignal;
-    const byEnd = feed.changed(1, new AbortController().signal, 1_000);
+    const byEnd = feed.waitForChange(1, new AbortController().signal, 1_000);
     following();
     await byEnd;
     expect(feed.ended).toBe(true);
@@ -103,7 +103,8 @@ describe('a reader of the change feed', () => {
     feed.follow();
     const never = new AbortController().signal;
     const woken: number[] = [];
-    for (let i = 0; i < 3; i++) void feed.changed(0, never, 1_000).then(() => woken.push(feed.revision));
+    for (let i = 0; i < 3; i++)
+      void feed.waitForChange(0, never, 1_000).then(() => woken.push(feed.revision));
     for (let i = 1; i <= 5; i++) {
       model.ipcache.upsert(`10.0.0.${i}`, { identity: i, source: 'k8s' });
       await model.clock.advance(9);

@@ -3,7 +3,7 @@ import { randomBytes } from 'node:crypto';
 import { gunzipSync } from 'node:zlib';
 import { describe, expect, it } from 'vitest';
 import type { Ask } from '../../src/api/api-client.ts';
-import { agentFiles, archive, isCut, MAX_BUNDLE, textFile } from '../../src/client/bundle.ts';
+import { agentFiles, archive, isCut, MAX_BUNDLE_BYTES, textFile } from '../../src/client/bundle.ts';
 import { withoutSecrets } from '../../src/process/without-secrets.ts';
 
 const SECRET = 'pl4nted-S3cret';
@@ -158,6 +158,6 @@ describe('a bundle', () => {
     const { files } = await agentFiles(ask);
     const log = { name: 'log.txt', text: randomBytes(1 << 20).toString('latin1') };
     const packed = await archive([...files, log], new Date(0));
-    expect(packed.length).toBeLessThan(MAX_BUNDLE);
+    expect(packed.length).toBeLessThan(MAX_BUNDLE_BYTES);
   });
 });

@@ -10,7 +10,11 @@ import { testApp } from '../api/support/test-app.ts';
 it('questions of the process itself have a body like those of a client', async () => {
   const { app } = testApp();
   const log = createLog('info', 'text', { write: () => {} });
-  const api = new ServedApi(app, { log, clock: new FakeClock(), metrics: { credentialFailure: () => {} } });
+  const api = new ServedApi(app, {
+    log,
+    clock: new FakeClock(),
+    metrics: { countCredentialFailure: () => {} },
+  });
   const answer = await api.ask('/v1/lookup', { ips: ['10.9.9.9'] });
   expect(answer).toMatchObject({ entries: [{ identity: 77 }] });
 });
@@ -21,7 +25,7 @@ it('a default socket that is forbidden does not stop the credentials of TCP from
   const clock = new FakeClock();
   const logged: string[] = [];
   const log = createLog('info', 'text', { write: (line) => logged.push(line) });
-  const api = new ServedApi(testApp().app, { log, clock, metrics: { credentialFailure: () => {} } });
+  const api = new ServedApi(testApp().app, { log, clock, metrics: { countCredentialFailure: () => {} } });
   onTestFinished(() => api.stop());
   await api.serve({
     socket: join(temporaryFolder({}), 'dpcache.sock'),

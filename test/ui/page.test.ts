@@ -19,7 +19,7 @@ describe('the page of an agent that requires a token', () => {
   it('asks the user for it, and shows it in no address', async () => {
     const world = testApp(undefined, files(), systemClock);
     const tcp = { host: '127.0.0.1', port: 0, token: 'a token' };
-    const server = new ApiServer({ app: world.app, tcp, open: new Set(files().map(uiPath)) });
+    const server = new ApiServer({ app: world.app, tcp, pathsWithoutToken: new Set(files().map(uiPath)) });
     await server.start();
     const page = await newPage();
     onTestFinished(async () => {

@@ -4,7 +4,7 @@ import type { ReadModel } from '../read-model.ts';
 import { clusterDescriptions, syncDescriptions } from './cluster-metrics.ts';
 import { datapathDescriptions } from './datapath-metrics.ts';
 import { type DelayHistogram, histogramLines } from './delay-histogram.ts';
-import { byLabel, type Description, type MetricSources, one } from './description.ts';
+import { byLabel, type Description, type MetricSources, singleSample } from './description.ts';
 import { engineDescriptions, ipcacheDescriptions } from './engine-metrics.ts';
 import { historyDescriptions } from './history-metrics.ts';
 import { kubernetesDescriptions } from './kubernetes-metrics.ts';
@@ -23,11 +23,11 @@ export class AgentMetrics extends ProcessMetrics {
   monitors = 0;
   /** Returns the number of conflicts between clusters by kind; undefined if they have not been counted. */
   conflicts: () => ConflictsDocument['counts'] | undefined = () => undefined;
-  readonly #readings: MetricSources;
+  readonly #sources: MetricSources;
 
   constructor(model: ReadModel, feed: ChangeFeed) {
     const scrape = new Scrape();
-    const readings = readingsOf(model, scrape);
+    const sources = sourcesOf(model, scrape);
     const monitors: Description = {
       name: 'dpcache_api_monitors',
       help: 'Connected clients of `/v1/monitor`.',
@@ -41,19 +41,19 @@ export class AgentMetrics extends ProcessMetrics {
       labels: ['kind'],
       samples: () => byLabel('kind', this.conflicts() ?? {}),
     };
-    super([...descriptions(readings, feed), monitors, conflicts], scrape);
-    this.#readings = readings;
+    super([...descriptions(sources, feed), monitors, conflicts], scrape);
+    this.#sources = sources;
   }
 
   /** Returns the metrics. Reads the status of each engine once, which is a pass over services and nodes. */
   override async text(): Promise<string> {
     const metrics = await super.text();
-    const lines = histograms(this.#readings).flatMap((histogram) => [...histogramLines(histogram)]);
+    const lines = histograms(this.#sources).flatMap((histogram) => [...histogramLines(histogram)]);
     return `${metrics}\n${lines.join('\n')}\n`;
   }
 }
 
-function readingsOf(model: ReadModel, scrape: Scrape): MetricSources {
+function sourcesOf(model: ReadModel, scrape: Scrape): MetricSources {
   return {
     ipcache: { status: scrape.once(() => model.ipcache.status()) },
     services: { status: scrape.once(() => model.services.status()) },
@@ -106,7 +106,7 @@ function descriptions(model: MetricSources, feed: ChangeFeed): readonly Descript
       name: 'dpcache_changes_total',
       help: 'Changes of prefixes, services and nodes.',
       type: 'counter',
-      samples: () => one(feed.revision),
+      samples: () => singleSample(feed.revision),
     },
   ];
 }

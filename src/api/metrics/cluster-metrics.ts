@@ -1,5 +1,5 @@
 import type { ReadModel } from '../read-model.ts';
-import { byCluster, type Description, type MetricSources, one } from './description.ts';
+import { byCluster, type Description, type MetricSources, singleSample } from './description.ts';
 
 /** Returns the status metrics of each cluster. */
 export function clusterDescriptions(model: MetricSources): readonly Description[] {
@@ -65,7 +65,7 @@ export function clusterDescriptions(model: MetricSources): readonly Description[
       type: 'gauge',
       samples: () => {
         const { syncedMs } = model.status();
-        return syncedMs === undefined ? [] : one(syncedMs / 1000);
+        return syncedMs === undefined ? [] : singleSample(syncedMs / 1000);
       },
     },
   ];

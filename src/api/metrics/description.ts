@@ -29,7 +29,7 @@ export function* byLabel(
 }
 
 /** Returns the sample of a metric without labels. */
-export function one(value: number): readonly Sample[] {
+export function singleSample(value: number): readonly Sample[] {
   return [{ value }];
 }
 

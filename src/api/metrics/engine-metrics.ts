@@ -1,4 +1,4 @@
-import { byLabel, type Description, type MetricSources, one } from './description.ts';
+import { byLabel, type Description, type MetricSources, singleSample } from './description.ts';
 
 /** Returns the metrics of the IPCache. */
 export function ipcacheDescriptions({ ipcache }: MetricSources): readonly Description[] {
@@ -30,19 +30,19 @@ export function ipcacheDescriptions({ ipcache }: MetricSources): readonly Descri
       name: 'dpcache_ipcache_overruled_claims',
       help: 'Claims that are overruled by a stronger one.',
       type: 'gauge',
-      samples: () => one(ipcache.status().overruledClaims),
+      samples: () => singleSample(ipcache.status().overruledClaims),
     },
     {
       name: 'dpcache_ipcache_waiting_keys',
       help: 'Keys that are not in the IPCache because it is full.',
       type: 'gauge',
-      samples: () => one(ipcache.status().waiting),
+      samples: () => singleSample(ipcache.status().waiting),
     },
     {
       name: 'dpcache_ipcache_bytes',
       help: 'Memory of the tables and rows of the IPCache.',
       type: 'gauge',
-      samples: () => one(ipcache.status().bytes),
+      samples: () => singleSample(ipcache.status().bytes),
     },
     {
       name: 'dpcache_ipcache_outcomes_total',
@@ -55,7 +55,7 @@ export function ipcacheDescriptions({ ipcache }: MetricSources): readonly Descri
       name: 'dpcache_ipcache_listeners',
       help: 'Listeners of the IPCache.',
       type: 'gauge',
-      samples: () => one(ipcache.status().listeners),
+      samples: () => singleSample(ipcache.status().listeners),
     },
   ];
 }
@@ -88,7 +88,7 @@ export function engineDescriptions({ ipcache, services, nodes }: MetricSources):
       name: 'dpcache_service_backends',
       help: 'Effective backends of all services.',
       type: 'gauge',
-      samples: () => one(services.status().backends),
+      samples: () => singleSample(services.status().backends),
     },
     {
       name: 'dpcache_nodes',

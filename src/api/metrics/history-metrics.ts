@@ -1,4 +1,4 @@
-import { byLabel, type Description, type MetricSources, one } from './description.ts';
+import { byLabel, type Description, type MetricSources, singleSample } from './description.ts';
 
 /** Returns the metrics of the history. They have no samples if no history is recorded. */
 export function historyDescriptions({ status }: Pick<MetricSources, 'status'>): readonly Description[] {
@@ -23,7 +23,7 @@ export function historyDescriptions({ status }: Pick<MetricSources, 'status'>): 
       help: 'Memory of the history with its indexes.',
       samples: () => {
         const bytes = status().history?.bytes;
-        return bytes === undefined ? [] : one(bytes);
+        return bytes === undefined ? [] : singleSample(bytes);
       },
     },
     {
@@ -32,7 +32,7 @@ export function historyDescriptions({ status }: Pick<MetricSources, 'status'>): 
       help: 'Size of the files of the history.',
       samples: () => {
         const disk = status().history?.disk;
-        return disk === undefined ? [] : one(disk.bytes);
+        return disk === undefined ? [] : singleSample(disk.bytes);
       },
     },
     {
@@ -41,7 +41,7 @@ export function historyDescriptions({ status }: Pick<MetricSources, 'status'>): 
       help: '1 if the history cannot be written to the disk; changes are then held in memory only.',
       samples: () => {
         const disk = status().history?.disk;
-        return disk === undefined ? [] : one(disk.failure === undefined ? 0 : 1);
+        return disk === undefined ? [] : singleSample(disk.failure === undefined ? 0 : 1);
       },
     },
     {
@@ -50,7 +50,7 @@ export function historyDescriptions({ status }: Pick<MetricSources, 'status'>): 
       help: 'Files of the history that could not be read and were dropped.',
       samples: () => {
         const disk = status().history?.disk;
-        return disk === undefined ? [] : one(disk.damaged);
+        return disk === undefined ? [] : singleSample(disk.damaged);
       },
     },
     {
@@ -59,7 +59,7 @@ export function historyDescriptions({ status }: Pick<MetricSources, 'status'>): 
       help: 'Oldest time for which the state can be queried.',
       samples: () => {
         const from = status().history?.heldFrom;
-        return from === undefined ? [] : one(Date.parse(from) / 1000);
+        return from === undefined ? [] : singleSample(Date.parse(from) / 1000);
       },
     },
   ];

@@ -36,12 +36,12 @@ export class ProcessMetrics {
   }
 
   /** Counts a request. `route` is the path pattern, not the path. */
-  request(route: string, code: number, seconds: number): void {
+  countRequest(route: string, code: number, seconds: number): void {
     this.#requests.observe({ route, code: String(code) }, seconds);
   }
 
   /** Counts a failed reload of the API's token or certificates. */
-  credentialFailure(): void {
+  countCredentialFailure(): void {
     this.#credentialFailures.inc();
   }
 

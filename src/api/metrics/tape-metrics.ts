@@ -1,12 +1,12 @@
 import type { TapeDocument } from '../status-document.ts';
-import { type Description, type MetricSources, one, type Sample } from './description.ts';
+import { type Description, type MetricSources, type Sample, singleSample } from './description.ts';
 
 /** Returns the metrics of the tape. They have no samples without one. */
 export function tapeDescriptions({ status }: Pick<MetricSources, 'status'>): readonly Description[] {
   const sampled = (read: (tape: TapeDocument) => number): (() => readonly Sample[]) => {
     return () => {
       const { tape } = status();
-      return tape === undefined ? [] : one(read(tape));
+      return tape === undefined ? [] : singleSample(read(tape));
     };
   };
   return [

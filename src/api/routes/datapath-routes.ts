@@ -7,7 +7,7 @@ import { answerJSON } from './answer.ts';
 import { answers } from './route-parts.ts';
 
 /** Maximum number of differences in a document. Further ones are only counted. */
-const SHOWN_STEPS = 1_000;
+const MAX_STEPS = 1_000;
 
 const DIFF: z.ZodType<DatapathDiffDocument> = z
   .object({
@@ -60,7 +60,7 @@ export function addDatapathRoutes(app: ApiApp, { model }: ApiContext): void {
     const steps = reading.then(() => ask(datapath));
     reading = steps.catch(() => {});
     const all = await steps;
-    return { total: all.length, steps: all.slice(0, SHOWN_STEPS) };
+    return { total: all.length, steps: all.slice(0, MAX_STEPS) };
   };
   const diff = (): Promise<DatapathDiffDocument> => {
     nextDiff ??= read((datapath) => {

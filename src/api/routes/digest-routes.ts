@@ -282,6 +282,7 @@ export function addDigestRoutes(app: ApiApp, { model, instance, gate }: RouteCon
         field: place === undefined ? 'bucket' : 'place',
         value: wanted.slice(0, 120),
       });
+    // The upper 8 bits of a place are its bucket.
     const isWanted = (at: number): boolean => selected[place === undefined ? at >>> 8 : at] === 1;
     if (place === undefined) {
       const sums =

@@ -9,7 +9,7 @@ import {
   causeDocument,
   heldDocument,
   historyOf,
-  notHeld,
+  notHeldProblem,
   recordDocument,
   whenParameter,
 } from '../history-documents.ts';
@@ -110,7 +110,7 @@ export function addHistoryRoutes(app: ApiApp, { model, clock, gate }: RouteConte
     const now = clock.wallTime();
     const when = at === undefined ? now : await boundary(past, whenParameter(history, 'at', at, now));
     const { held } = past;
-    if (when < held.from) throw notHeld(held);
+    if (when < held.from) throw notHeldProblem(held);
     const windowMs = window * 1000;
     const records: HistoryRecord[] = [];
     await collect(past.records({ from: when - windowMs, to: when + windowMs }), records);
@@ -220,5 +220,5 @@ async function boundary(past: PastReader, when: When): Promise<number> {
   if (typeof when === 'number') return when;
   const at = await past.timeOf(when.sequence);
   if (at !== undefined) return at;
-  throw notHeld(past.held);
+  throw notHeldProblem(past.held);
 }

@@ -10,7 +10,7 @@ import type { ReadModel } from '../read-model.ts';
 import { addressParameter, labelParameter, prefixParameter } from './route-parts.ts';
 
 /** Maximum number of host bits for a lookup of a CIDR. For larger CIDRs, the list is filtered. */
-const FEW_HOST_BITS = 12;
+const MAX_HOST_BITS = 12;
 
 /** The checked parameters that select prefixes. */
 export interface FilterValues {
@@ -113,7 +113,7 @@ function candidates(
   const { exact, within, identity, hasLabel, pod, host } = filters;
   if (exact !== undefined)
     return [snapshot.lookupByPrefix(exact.toString())].filter((entry) => entry !== undefined);
-  if (within !== undefined && addressBits(within.family) - within.length <= FEW_HOST_BITS)
+  if (within !== undefined && addressBits(within.family) - within.length <= MAX_HOST_BITS)
     return snapshot.within(within.toString());
   if (pod !== undefined) return visible(snapshot, ipcache.lookupByPod(...pod));
   if (identity !== undefined) return snapshot.entriesOf(identity);

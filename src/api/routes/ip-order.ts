@@ -20,7 +20,7 @@ export const ORDERS: readonly (Column | `-${Column}`)[] = COLUMNS.flatMap(
 );
 
 /** Number of entries that are compared per step: about a millisecond. */
-const COMPARED = 1_024;
+const ENTRIES_PER_STEP = 1_024;
 
 /** An entry with its value in the column of the order; `value` is undefined if the entry has none. */
 interface Candidate {
@@ -81,21 +81,21 @@ export function* selectSorted(
   const compare = comparison(sign);
   const best: Candidate[] = [];
   let last: Candidate | undefined;
-  const cut = (): void => {
+  const keepBest = (): void => {
     best.sort(compare);
     best.splice(MAX_SORTED);
     last = best.length === MAX_SORTED ? best.at(-1) : undefined;
   };
   let count = 0;
   for (const entry of entries) {
-    if (++count % COMPARED === 0) yield;
+    if (++count % ENTRIES_PER_STEP === 0) yield;
     if (entry === undefined) continue;
     const candidate: Candidate = { entry, value: read(entry), key: undefined };
     if (after !== undefined && sign * comparePrefixes(keyOf(candidate), after) <= 0) continue;
     if (last !== undefined && compare(candidate, last) >= 0) continue;
     best.push(candidate);
-    if (best.length === 2 * MAX_SORTED) cut();
+    if (best.length === 2 * MAX_SORTED) keepBest();
   }
-  cut();
+  keepBest();
   for (const { entry } of best) sorted.push(entry);
 }

@@ -18,7 +18,7 @@ import { answerJSON } from './answer.ts';
 import { matching, parseFilters } from './ip-filters.ts';
 import { MAX_SORTED, ORDERS, selectSorted } from './ip-order.ts';
 import { type Listing, ListPages } from './list-pages.ts';
-import { momentOf, PastLists, pastEntry, pastExplained, unknown } from './past-entries.ts';
+import { momentOf, PastLists, pastEntry, pastExplained, unknownProblem } from './past-entries.ts';
 import {
   AT,
   answers,
@@ -150,7 +150,7 @@ export function addIPRoutes(app: ApiApp, { model, feed, clock, instance, gate }:
     const { at, sort, after, offset, ...rest } = query;
     checkOrder(query);
     if (offset !== undefined) {
-      const { snapshot, revision } = views.snapshot(pages.isFull);
+      const { snapshot, revision } = views.snapshot(pages.isFull ? 'recent' : 'current');
       const items: EntryDocument[] = [];
       await gate.run(query.limit, () => {
         for (const entry of snapshot.entries({ skip: offset })) {
@@ -163,8 +163,9 @@ export function addIPRoutes(app: ApiApp, { model, feed, clock, instance, gate }:
       if (at !== undefined) return pastLists.list(at, rest);
       const filters = parseFilters(query, model);
       // The indexes by pod and host are those of the current cache, so the snapshot must be current, too.
-      const isOfNow = filters.pod !== undefined || filters.host !== undefined;
-      const view = views.snapshot(pages.isFull && !isOfNow);
+      const isCurrent = filters.pod !== undefined || filters.host !== undefined;
+      // If the limit of snapshots is reached, new lists share the last one.
+      const view = views.snapshot(pages.isFull && !isCurrent ? 'recent' : 'current');
       const { snapshot, revision } = view;
       const name = listName(instance, 'ipcache', snapshot.revision, query);
       const list = (items: Iterable<KeyedEntry | undefined>): Listing<EntryDocument> => ({
@@ -187,7 +188,7 @@ export function addIPRoutes(app: ApiApp, { model, feed, clock, instance, gate }:
       const { entries, shadowed } = ipcache.status();
       return answerJSON(c, { count: entries - shadowed, revision: feed.revision });
     }
-    const { snapshot, revision } = views.snapshot(false);
+    const { snapshot, revision } = views.snapshot('current');
     const items = matching(model, snapshot, parseFilters(query, model));
     return answerJSON(c, { count: await countItems(gate, items), revision });
   });
@@ -197,7 +198,7 @@ export function addIPRoutes(app: ApiApp, { model, feed, clock, instance, gate }:
     if (at !== undefined)
       return answerJSON(c, pastEntry(model, ip, await pastOf(endpointParameter('ip', ip), at)));
     const entry = ipcache.lookup(endpointParameter('ip', ip));
-    if (entry === undefined) throw unknown('ip', ip);
+    if (entry === undefined) throw unknownProblem('ip', ip);
     return answerJSON(c, entryDocument(entry, model));
   });
   app.openapi(EXPLAIN_IP, async (c) => {
@@ -205,30 +206,30 @@ export function addIPRoutes(app: ApiApp, { model, feed, clock, instance, gate }:
     const { at } = c.req.valid('query');
     if (at !== undefined)
       return answerJSON(c, pastExplained(model, ip, await pastOf(endpointParameter('ip', ip), at)));
-    return answerJSON(c, explainedIP(model, ip, endpointParameter('ip', ip)));
+    return answerJSON(c, explainIP(model, ip, endpointParameter('ip', ip)));
   });
   app.openapi(EXPLAIN_CIDR, async (c) => {
     const { ip, length } = c.req.valid('param');
     const cidr = prefixParameter('ip', `${ip}/${length}`).toString();
     const { at } = c.req.valid('query');
     if (at !== undefined) return answerJSON(c, pastExplained(model, cidr, await pastOf(cidr, at)));
-    return answerJSON(c, explained(model, cidr, ipcache.lookupByPrefix(cidr)));
+    return answerJSON(c, explainKey(model, cidr, ipcache.lookupByPrefix(cidr)));
   });
 }
 
 /** Returns the claims on the prefix of an IP, and the roles of the IP. An IP of a service may have no prefix. */
-function explainedIP(model: ReadModel, requested: string, ip: string): ExplanationDocument {
+function explainIP(model: ReadModel, requested: string, ip: string): ExplanationDocument {
   const roles = addressRoles(model, ip);
   const entry = model.ipcache.lookup(ip);
   if (entry === undefined && roles.length > 0)
     return { prefix: Prefix.parse(ip)?.toString() ?? ip, claims: [], roles };
-  return { ...explained(model, requested, entry), roles };
+  return { ...explainKey(model, requested, entry), roles };
 }
 
-function explained(model: ReadModel, requested: string, entry: KeyedEntry | undefined): ExplanationDocument {
+function explainKey(model: ReadModel, requested: string, entry: KeyedEntry | undefined): ExplanationDocument {
   const explanation = entry && model.ipcache.explain(entry.key);
   const document = explanation && explanationDocument(explanation, model);
-  if (document === undefined) throw unknown('ip', requested);
+  if (document === undefined) throw unknownProblem('ip', requested);
   const kernel = model.datapath?.kernelEntry(document.prefix);
   return kernel === undefined ? document : { ...document, kernel };
 }

@@ -42,16 +42,16 @@ interface Cursor<T> {
 }
 
 /** A list is released if its next page is not requested within this time. */
-const HELD_MS = 60_000;
+const LIST_TTL_MS = 60_000;
 
 /** Maximum number of cursors. If there are more, the least recently used one is released. */
-const HELD_LISTS = 32;
+const MAX_LISTS = 32;
 
 /** Maximum number of views of all cursors. A view of a million entries costs about 50 MB if all entries change. */
-const HELD_VIEWS = 8;
+const MAX_VIEWS = 8;
 
 /** Maximum weight of the items that one page reads: a few milliseconds. */
-const SCAN_LIMIT = 10_000;
+const MAX_PAGE_WEIGHT = 10_000;
 
 /**
  * Serves lists in pages. A list is one consistent view of its engine and is held for a minute after each page. A timer releases
@@ -88,7 +88,7 @@ export class ListPages<T> {
 
   /** True if the limit of views is reached. */
   get isFull(): boolean {
-    return this.#views().size >= HELD_VIEWS;
+    return this.#views().size >= MAX_VIEWS;
   }
 
   /** Returns the first page of a list. */
@@ -119,7 +119,7 @@ export class ListPages<T> {
     const items: T[] = [];
     let done = false;
     this.#cursors.delete(cursor); // even if reading throws, because a failed generator looks finished
-    for (let weight = 0; weight < SCAN_LIMIT && items.length < limit && !done; ) {
+    for (let weight = 0; weight < MAX_PAGE_WEIGHT && items.length < limit && !done; ) {
       const { done: over, value } = list.next();
       done = over === true;
       if (!done) cursor.readCount++;
@@ -155,17 +155,17 @@ export class ListPages<T> {
 
   #expire(): void {
     const now = this.#clock.now();
-    const tooMany = new Set<object | undefined>([...this.#views()].slice(HELD_VIEWS));
+    const tooMany = new Set<object | undefined>([...this.#views()].slice(MAX_VIEWS));
     for (const cursor of this.#cursors) {
-      const isOld = this.#cursors.size > HELD_LISTS || now - cursor.usedAt >= HELD_MS;
+      const isOld = this.#cursors.size > MAX_LISTS || now - cursor.usedAt >= LIST_TTL_MS;
       if (isOld || tooMany.has(cursor.listing.view)) this.#cursors.delete(cursor);
     }
     const [oldest] = this.#cursors;
     if (oldest !== undefined && !this.#ended.aborted)
-      this.#timer ??= this.#clock.after(oldest.usedAt + HELD_MS - now, () => this.#due());
+      this.#timer ??= this.#clock.after(oldest.usedAt + LIST_TTL_MS - now, () => this.#onTimer());
   }
 
-  #due(): void {
+  #onTimer(): void {
     this.#timer = undefined;
     this.#expire();
   }

@@ -12,7 +12,7 @@ import { pastEntry } from './past-entries.ts';
 import { answers } from './route-parts.ts';
 
 /** Maximum number of IPs of one lookup request. */
-const LOOKED_UP = 10_000;
+const MAX_IPS = 10_000;
 
 /** Number of IPs looked up per step: less than a millisecond. */
 const ADDRESSES_PER_SLICE = 512;
@@ -34,7 +34,7 @@ const LOOKUP_MANY = createRoute({
                   z.strictObject({ address: z.string().max(64), at: z.string().max(64) }),
                 ]),
               )
-              .max(LOOKED_UP)
+              .max(MAX_IPS)
               .describe('IPs; with `at`: the entry of that moment'),
           }),
         },
@@ -72,7 +72,7 @@ export function addLookupRoutes(app: ApiApp, { model, feed, clock, gate }: Route
     const onDisk: LookupOnDisk[] = [];
     await gate.runSteps(lookUp(model, view, ips, { entries, errors, onDisk, pastAnswerOf }));
     for (const { index, ip, read } of onDisk)
-      addPast(model, { index, ip }, await read(), { entries, errors });
+      setPastEntry(model, { index, ip }, await read(), { entries, errors });
     errors.sort((a, b) => a.index - b.index);
     return c.json({ revision, entries, errors }, 200);
   });
@@ -116,7 +116,7 @@ function answerItem(
 }
 
 /** Sets the entry of an earlier moment. */
-function addPast(
+function setPastEntry(
   model: ReadModel,
   item: Omit<LookupError, 'detail'>,
   moment: PrefixMoment | undefined,
@@ -155,7 +155,7 @@ function* lookUp(
         answerItem({ index, ip }, errors, () => {
           const answer = pastAnswerOf(address, item.at);
           if (typeof answer === 'function') onDisk.push({ index, ip, read: answer });
-          else addPast(model, { index, ip }, answer, { entries, errors });
+          else setPastEntry(model, { index, ip }, answer, { entries, errors });
         });
     }
     if (entries.length % ADDRESSES_PER_SLICE === 0) yield;

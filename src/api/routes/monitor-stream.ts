@@ -43,12 +43,12 @@ export interface HeartbeatDocument {
   readonly intervalMs: number;
 }
 
-/** Maximum number of changes in a part. A part ends early when its text reaches 64 kB. */
-const CHANGES_AT_A_TIME = 256;
-const PART_LENGTH = 65_536;
+/** Maximum number of changes in a part. A part ends earlier when its text has {@link MAX_PART_LENGTH} characters. */
+const MAX_PART_CHANGES = 256;
+const MAX_PART_LENGTH = 65_536;
 
 /** Maximum size of the parts that are kept for monitors that reach the same revision later. */
-const HELD_BYTES: number = 2 << 20;
+const MAX_KEPT_BYTES: number = 2 << 20;
 
 /** A group of encoded changes after a revision. */
 interface Part {
@@ -56,7 +56,7 @@ interface Part {
   readonly bytes: Uint8Array;
   /** Revision to continue from. */
   readonly revision: number;
-  readonly missed: boolean;
+  readonly hasMissed: boolean;
 }
 
 const ENCODER = new TextEncoder();
@@ -90,21 +90,21 @@ export class MonitorParts {
   }
 
   #write(from: number, types: ReadonlySet<ChangeType>): Part {
-    const { changes, revision, missed } = this.#feed.read(from, CHANGES_AT_A_TIME, types);
+    const { changes, revision, hasMissed } = this.#feed.read(from, MAX_PART_CHANGES, types);
     let text = '';
     for (const change of changes) {
       text += eventText('change', this.idOf(change.revision), changeDocument(this.#model, change));
-      if (text.length >= PART_LENGTH)
-        return { bytes: ENCODER.encode(text), revision: change.revision, missed };
+      if (text.length >= MAX_PART_LENGTH)
+        return { bytes: ENCODER.encode(text), revision: change.revision, hasMissed };
     }
-    return { bytes: ENCODER.encode(text), revision, missed };
+    return { bytes: ENCODER.encode(text), revision, hasMissed };
   }
 
   #store(name: string, part: Part): void {
     this.#parts.set(name, part);
     this.#bytes += part.bytes.length;
     for (const [oldest, { bytes }] of this.#parts) {
-      if (this.#bytes <= HELD_BYTES) return;
+      if (this.#bytes <= MAX_KEPT_BYTES) return;
       this.#parts.delete(oldest);
       this.#bytes -= bytes.length;
     }
@@ -132,10 +132,10 @@ export async function* monitorEvents(
   let revision = from ?? feed.revision;
   let lastReported = Number.NEGATIVE_INFINITY;
   while (!signal.aborted && !feed.ended) {
-    const opening = lastReported < 0;
+    const isFirst = lastReported < 0;
     const part = parts.after(revision, types);
-    if (part.missed || opening) {
-      const [event, after] = part.missed ? ['resync', part.revision] : ['synced', revision];
+    if (part.hasMissed || isFirst) {
+      const [event, after] = part.hasMissed ? ['resync', part.revision] : ['synced', revision];
       yield ENCODER.encode(eventText(event, parts.idOf(after), { revision: after }));
       lastReported = clock.now();
     }
@@ -145,7 +145,7 @@ export async function* monitorEvents(
       lastReported = clock.now();
     }
     if (revision !== feed.revision) continue;
-    await feed.changed(revision, signal, lastReported + HEARTBEAT_MS - clock.now());
+    await feed.waitForChange(revision, signal, lastReported + HEARTBEAT_MS - clock.now());
     if (clock.now() - lastReported < HEARTBEAT_MS) continue;
     const at = new Date(clock.wallTime()).toISOString();
     const heartbeat: HeartbeatDocument = { revision, at, intervalMs: HEARTBEAT_MS };

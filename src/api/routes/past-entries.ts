@@ -7,9 +7,9 @@ import { prefixOfKey } from '../../net/prefix.ts';
 import { type EntryDocument, type ExplanationDocument, entryDocument } from '../documents.ts';
 import {
   historyOf,
-  notFoundAt,
-  notHeld,
-  notListed,
+  notFoundProblem,
+  notHeldProblem,
+  notListedProblem,
   pastDocument,
   pastExplanation,
   whenParameter,
@@ -23,7 +23,7 @@ import { listName } from './route-parts.ts';
 import type { SnapshotViews } from './snapshot-views.ts';
 
 /** Maximum number of prefixes that changed since the moment of a list. Limits its memory: about 300 bytes each. */
-const CHANGED = 200_000;
+const MAX_CHANGED = 200_000;
 
 /** Reads the moment `at` of an IP or a CIDR. Resolves to undefined if the history knows nothing about it. */
 export function momentOf(
@@ -39,15 +39,15 @@ export function momentOf(
 }
 
 /** Returns the problem of an unknown IP or CIDR. */
-export function unknown(field: string, value: string): ProblemError {
+export function unknownProblem(field: string, value: string): ProblemError {
   return new ProblemError('not-found', `No entry for ${value}.`, { field, value });
 }
 
 /** Returns the moment. Throws `ProblemError` if it is not held or has no claims. */
 function heldMoment(requested: string, moment: PrefixMoment | undefined): PrefixMoment {
-  if (moment?.reason === 'before-held') throw notHeld(moment.held);
-  if (moment === undefined) throw unknown('ip', requested);
-  if (moment.effective === undefined) throw notFoundAt('ip', requested, moment);
+  if (moment?.reason === 'before-held') throw notHeldProblem(moment.held);
+  if (moment === undefined) throw unknownProblem('ip', requested);
+  if (moment.effective === undefined) throw notFoundProblem('ip', requested, moment);
   return moment;
 }
 
@@ -58,7 +58,7 @@ export function pastExplained(
   moment: PrefixMoment | undefined,
 ): ExplanationDocument {
   const document = pastExplanation(heldMoment(requested, moment), model);
-  if (document === undefined) throw unknown('ip', requested);
+  if (document === undefined) throw unknownProblem('ip', requested);
   return document;
 }
 
@@ -70,7 +70,7 @@ export function pastEntry(
 ): EntryDocument {
   const past = heldMoment(requested, moment);
   const { effective } = past;
-  if (effective === undefined) throw unknown('ip', requested);
+  if (effective === undefined) throw unknownProblem('ip', requested);
   return { ...entryDocument({ ...effective, shadowed: false }, model), past: pastDocument(past) };
 }
 
@@ -96,14 +96,18 @@ export class PastLists {
     const filters = parseFilters(query, this.#model);
     const when = whenParameter(history, 'at', at, this.#clock.wallTime());
     // In the same turn as the read of the history, so that its changes lead to this snapshot.
-    const { snapshot, revision } = this.#views.snapshot(false);
-    const changed = await reader.changedSince(when, CHANGED);
-    if (changed === 'earlier') throw notListed(reader.held);
+    const { snapshot, revision } = this.#views.snapshot('current');
+    const changed = await reader.changedSince(when, MAX_CHANGED);
+    if (changed === 'earlier') throw notListedProblem(reader.held);
     if (changed === 'too-many')
-      throw new ProblemError('invalid-parameter', `More than ${CHANGED} prefixes have changed since then.`, {
-        field: 'at',
-        value: at.slice(0, 120),
-      });
+      throw new ProblemError(
+        'invalid-parameter',
+        `More than ${MAX_CHANGED} prefixes have changed since then.`,
+        {
+          field: 'at',
+          value: at.slice(0, 120),
+        },
+      );
     // A unique name, so that no two of these lists share a cursor.
     const title = `ipcache ${++this.#count}`;
     const name = listName(this.#instance, title, snapshot.revision, { limit: 0, ...query });

@@ -9,8 +9,8 @@ export interface SnapshotView {
   readonly revision: number;
 }
 
-/** If the limit of held snapshots is reached, new lists share the last snapshot if it is younger than this. */
-const SHARED_MS = 10_000;
+/** Maximum age of a `recent` snapshot. */
+const MAX_SHARED_AGE_MS = 10_000;
 
 /** Takes the snapshots of lists. Lists of the same revision share a snapshot while one of them is held. */
 export class SnapshotViews {
@@ -26,13 +26,13 @@ export class SnapshotViews {
     this.#clock = clock;
   }
 
-  /** Returns a current view. If `many` is true, the view may be up to {@link SHARED_MS} old. */
-  snapshot(many: boolean): SnapshotView {
+  /** Returns a view that is current, or at most {@link MAX_SHARED_AGE_MS} old if `recent` is enough. */
+  snapshot(age: 'current' | 'recent'): SnapshotView {
     const { ipcache } = this.#model;
     const { revision } = this.#feed;
     const last = this.#last?.deref();
     const isNow = last?.revision === revision && last.snapshot.revision === ipcache.revision;
-    const isShared = many && this.#clock.now() - this.#createdAt < SHARED_MS;
+    const isShared = age === 'recent' && this.#clock.now() - this.#createdAt < MAX_SHARED_AGE_MS;
     if (last !== undefined && (isNow || isShared)) return last;
     const view = { snapshot: ipcache.snapshot(), revision };
     this.#last = new WeakRef(view);

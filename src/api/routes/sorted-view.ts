@@ -3,7 +3,7 @@ import type { TurnGate } from '../../base/turn-gate.ts';
 type Keyed<V> = readonly [key: string, value: V];
 
 /** Number of items sorted or merged per step: about a millisecond. */
-const RUN = 2_048;
+const ITEMS_PER_STEP = 2_048;
 
 /**
  * The content of an engine, sorted by key in turns of the event loop. Each version is sorted once; all requests share the
@@ -43,7 +43,7 @@ function* sortRuns<V>(items: Iterable<Keyed<V>>, runs: Keyed<V>[][]): Generator<
   let run: Keyed<V>[] = [];
   for (const keyed of items) {
     run.push(keyed);
-    if (run.length < RUN) continue;
+    if (run.length < ITEMS_PER_STEP) continue;
     runs.push(run.sort(byKey));
     run = [];
     yield;
@@ -67,7 +67,7 @@ function* merge<V>(
     if (next === x) i++;
     else j++;
     merged.push(next);
-    if (merged.length % RUN === 0) yield;
+    if (merged.length % ITEMS_PER_STEP === 0) yield;
   }
 }
 

@@ -137,7 +137,7 @@ const MONITOR = createRoute({
 });
 
 /** Maximum number of concurrent monitors. */
-const MONITORS = 256;
+const MAX_MONITORS = 256;
 
 /** Adds the routes of status, health, rejections and the monitor. */
 export function addStatusRoutes(app: ApiApp, context: RouteContext): void {
@@ -176,8 +176,8 @@ export function addStatusRoutes(app: ApiApp, context: RouteContext): void {
     };
     // A stream would never end, because the body of a HEAD request has no reader.
     if (c.req.method === 'HEAD') return new Response(null, { headers: EVENT_STREAM_HEADERS });
-    if (metrics.monitors >= MONITORS)
-      throw new ProblemError('too-many', `More than ${MONITORS} concurrent monitors: try again later.`);
+    if (metrics.monitors >= MAX_MONITORS)
+      throw new ProblemError('too-many', `More than ${MAX_MONITORS} concurrent monitors: try again later.`);
     metrics.monitors++;
     const ended = new AbortController();
     ended.signal.addEventListener('abort', () => metrics.monitors--);

@@ -12,10 +12,10 @@ import type { ReadModel } from '../read-model.ts';
 import { whatIfLines } from '../whatif-documents.ts';
 
 /** Maximum number of edits of a request. */
-const EDITS = 16;
+const MAX_EDITS = 16;
 
 /** Maximum number of concurrent evaluations. Each holds up to 64 MiB. */
-const EVALUATIONS = 4;
+const MAX_EVALUATIONS = 4;
 
 /** Lines of an answer in one turn of the event loop. */
 const LINES_PER_PART = 256;
@@ -88,7 +88,9 @@ const WHAT_IF = createRoute({
   request: {
     body: {
       required: true,
-      content: { 'application/json': { schema: z.strictObject({ edits: z.array(EDIT).min(1).max(EDITS) }) } },
+      content: {
+        'application/json': { schema: z.strictObject({ edits: z.array(EDIT).min(1).max(MAX_EDITS) }) },
+      },
     },
   },
   responses: {
@@ -105,8 +107,11 @@ export function addWhatIfRoutes(app: ApiApp, { model, gate }: RouteContext): voi
   let running = 0;
   app.openapi(WHAT_IF, async (c) => {
     const { edits } = c.req.valid('json');
-    if (running >= EVALUATIONS)
-      throw new ProblemError('too-many', `More than ${EVALUATIONS} concurrent what-ifs: try again later.`);
+    if (running >= MAX_EVALUATIONS)
+      throw new ProblemError(
+        'too-many',
+        `More than ${MAX_EVALUATIONS} concurrent what-ifs: try again later.`,
+      );
     running++;
     try {
       const parsed = edits.map((edit, index) => editsOf(edit, index, model));

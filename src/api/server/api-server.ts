@@ -57,8 +57,8 @@ export interface ApiServerOptions {
   /**
    * Paths that need no token: the files of the page, which asks the user for the token. The files contain no data of the agent.
    */
-  readonly open?: ReadonlySet<string> | undefined;
-  /** Time limit in ms of a client that reads nothing of an answer, or of a monitor's events. Default: 60 s. */
+  readonly pathsWithoutToken?: ReadonlySet<string> | undefined;
+  /** Time in ms after which a client that reads nothing of an answer or of events is disconnected. Default: 60 s. */
   readonly unreadMs?: number | undefined;
 }
 
@@ -77,7 +77,7 @@ const LIMITS: ServerOptions = {
 const HANDSHAKE_MS = 10_000;
 
 /** Maximum number of unanswered requests of a connection. Clients rarely pipeline requests, and an answer may be large. */
-const PIPELINED = 16;
+const MAX_UNANSWERED = 16;
 
 /** Loopback names and addresses. */
 const LOOPBACK = new Set(['localhost', '127.0.0.1', '[::1]', '::1']);
@@ -102,7 +102,7 @@ export class ApiServer {
 
   /** Resolves when all servers listen. If one cannot, stops all and rejects. */
   async start(): Promise<void> {
-    const { app, socket, tcp, open = new Set() } = this.#options;
+    const { app, socket, tcp, pathsWithoutToken: open = new Set() } = this.#options;
     try {
       if (socket !== undefined) {
         const server = createServer(LIMITS, listener(app.fetch));
@@ -214,7 +214,7 @@ function listener(
     if (!(incoming instanceof IncomingMessage) || !(outgoing instanceof ServerResponse)) return;
     trackAnswer(incoming, outgoing);
     // Unread answers accumulate in memory. Close the connection, because a pipelined request cannot be answered before the earlier ones.
-    if (openAnswers(incoming.socket) > PIPELINED) incoming.socket.destroy();
+    if (openAnswers(incoming.socket) > MAX_UNANSWERED) incoming.socket.destroy();
     else if (hostCount(incoming) > 1)
       refuse(outgoing, problem('bad-request', 'The request has several Host headers: send one.'));
     else await listen(incoming, outgoing);

@@ -24,7 +24,7 @@ export class SocketInUseError extends Error {
 const ANSWER_MS = 2_000;
 
 /** Maximum length of a socket path. `sun_path` of Linux has 108 bytes including the final NUL (unix(7)). */
-const PATH_BYTES = 107;
+const MAX_PATH_BYTES = 107;
 
 /**
  * Makes `server` listen on a unix socket that only this user can open. Replaces the stale socket of a killed process. Rejects
@@ -33,8 +33,8 @@ const PATH_BYTES = 107;
  */
 export async function listenOnSocket(server: Server, path: string): Promise<void> {
   const aside = join(dirname(path), `.${randomUUID().slice(0, 8)}`);
-  if (Math.max(...[path, aside].map((name) => Buffer.byteLength(name))) > PATH_BYTES)
-    throw new Error(`${path}: the path of a socket must have at most ${PATH_BYTES} bytes`);
+  if (Math.max(...[path, aside].map((name) => Buffer.byteLength(name))) > MAX_PATH_BYTES)
+    throw new Error(`${path}: the path of a socket must have at most ${MAX_PATH_BYTES} bytes`);
   await mkdir(dirname(path), { recursive: true, mode: 0o700 });
   await removeStale(path, aside);
   // bind(2) runs within this call and applies the umask, so no other user can ever open the socket.

@@ -50,15 +50,15 @@ export function addBundleCommand(program: Command, io: CommandIO, run: RunAction
         const now = new Date(systemClock.wallTime());
         const { config = io.env['DPCACHE_CONFIG'] || undefined, logFile } = flags;
         const added = [
-          ...(config === undefined ? [] : [textFile('settings.yaml', await tail('--config', config))]),
-          ...(logFile === undefined ? [] : [textFile('log.txt', await tail('--log-file', logFile))]),
+          ...(config === undefined ? [] : [textFile('settings.yaml', await readTail('--config', config))]),
+          ...(logFile === undefined ? [] : [textFile('log.txt', await readTail('--log-file', logFile))]),
         ];
         const content = [...files, ...added];
         const cutFiles = content.filter(isCut).map(({ name }) => name);
         const cut = cutFiles.map((name) => `the end of ${name} is missing: it has more than 2 MiB`);
         const about = [`dpcache ${version()}`, now.toISOString(), ...cut].join('\n');
         const packed = await archive([{ name: 'about.txt', text: `${about}\n` }, ...content], now);
-        await write(flags.out, packed);
+        await writeNewFile(flags.out, packed);
         if (flags.output === 'json') {
           const names = ['about.txt', ...content.map(({ name }) => name)];
           const document = { path: flags.out, bytes: packed.length, files: names, cut: cutFiles, errors };
@@ -80,7 +80,7 @@ export function addBundleCommand(program: Command, io: CommandIO, run: RunAction
  * Writes a file that only its owner may read. Throws `InputError` if the file exists or cannot be written completely. An
  * incomplete file is removed.
  */
-async function write(path: string, content: Buffer): Promise<void> {
+async function writeNewFile(path: string, content: Buffer): Promise<void> {
   const problem = (cause: unknown): InputError =>
     new InputError(`--out ${path}: ${messageOf(cause)}`, { cause });
   const file = await open(path, 'wx', 0o600).catch((cause: unknown) => {
@@ -97,7 +97,7 @@ async function write(path: string, content: Buffer): Promise<void> {
 }
 
 /** Returns the last lines of a file. A line that is cut is omitted, because its beginning may show that it has a secret. */
-async function tail(option: string, path: string): Promise<string> {
+async function readTail(option: string, path: string): Promise<string> {
   try {
     await using file = await openRegularFile(path);
     const { size } = await file.stat();

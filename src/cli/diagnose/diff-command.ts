@@ -127,8 +127,8 @@ export function addDiffCommand(program: Command, io: CommandIO, run: RunAction):
             'dpcache: invalid URL of an agent: it must be https://HOST:PORT without user, path or query',
           );
         for (const text of [agent, other]) {
-          const refused = await clearTextProblem(text, token);
-          if (refused !== undefined) return command.error(refused);
+          const problem = await clearTextProblem(text, token);
+          if (problem !== undefined) return command.error(problem);
         }
         const ask = await askOf(agent, credentials, io.signal);
         if (ask === undefined)

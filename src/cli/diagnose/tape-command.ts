@@ -28,8 +28,8 @@ function countText(count: number, what: string): string {
 }
 
 /** Returns the local time of day, with the date unless it is today. */
-function clockText(ms: number): string {
-  const at = new Date(ms);
+function clockText(wallMs: number): string {
+  const at = new Date(wallMs);
   const pad = (value: number, digits = 2): string => String(value).padStart(digits, '0');
   const time = `${pad(at.getHours())}:${pad(at.getMinutes())}:${pad(at.getSeconds())}.${pad(at.getMilliseconds(), 3)}`;
   if (at.toDateString() === new Date().toDateString()) return time;

@@ -61,10 +61,10 @@ function parseSetting(text: string): { readonly name: string; readonly value: st
  * If an error of the agent is about an object of a manifest, returns it with the position of the object. Returns other errors
  * unchanged.
  */
-function placed(error: unknown, places: readonly string[]): unknown {
+function withPosition(error: unknown, positions: readonly string[]): unknown {
   const { cause } = error instanceof InputError ? error : {};
   const field = cause instanceof Error && 'problem' in cause ? fieldOf(cause.problem) : '';
-  const place = places[Number(/^edits\.0\.objects\.(\d+)/.exec(field)?.[1])];
+  const place = positions[Number(/^edits\.0\.objects\.(\d+)/.exec(field)?.[1])];
   return place === undefined || !(error instanceof InputError)
     ? error
     : new InputError(`${place}: ${error.message}`, { cause });
@@ -99,7 +99,7 @@ export function addWhatIfCommands(program: Command, io: CommandIO, run: RunActio
         io.signal,
         socketAdvice(),
       ).catch((error: unknown) => {
-        throw placed(error, places);
+        throw withPosition(error, places);
       });
       writeLines(
         io.stdout,

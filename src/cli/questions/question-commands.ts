@@ -24,12 +24,12 @@ import {
 } from './question-arguments.ts';
 import { type ListFlags, NO_NAMES, Questioner } from './questioner.ts';
 
-const ofHistory = () => import('../../client/history-answers.ts');
-const ofPrefixes = () => import('../../client/prefix-answers.ts');
-const ofServices = () => import('../../client/service-answers.ts');
-const ofNodes = () => import('../../client/node-answers.ts');
-const ofSearch = () => import('../../client/search-answers.ts');
-const ofIdentities = () => import('../../client/identity-answers.ts');
+const historyAnswers = () => import('../../client/history-answers.ts');
+const prefixAnswers = () => import('../../client/prefix-answers.ts');
+const serviceAnswers = () => import('../../client/service-answers.ts');
+const nodeAnswers = () => import('../../client/node-answers.ts');
+const searchAnswers = () => import('../../client/search-answers.ts');
+const identityAnswers = () => import('../../client/identity-answers.ts');
 
 interface HistoryFlags extends QuestionFlags {
   readonly from?: string;
@@ -55,7 +55,7 @@ function filtersOf(flags: object, names: readonly string[]): ListFilters {
 }
 
 /** Yields the IPs as lines. */
-async function* lines(ips: readonly string[]): AsyncGenerator<string> {
+async function* asLines(ips: readonly string[]): AsyncGenerator<string> {
   yield ips.join('\n');
 }
 
@@ -75,7 +75,7 @@ export function addQuestionCommands(program: Command, io: CommandIO, run: RunAct
 function addIPCacheCommands(program: Command, questioner: Questioner, io: CommandIO, run: RunAction): void {
   const ipcache = program.command('ipcache').description('print prefixes with their identity, host and pod');
   const prefixes = questioner
-    .command(ipcache, 'list', 'list all prefixes')
+    .addCommand(ipcache, 'list', 'list all prefixes')
     .option('--identity <n>', 'only prefixes with this identity', parseIdentity)
     .option('--within <cidr>', 'only prefixes in this CIDR', parseIP)
     .addOption(
@@ -88,21 +88,21 @@ function addIPCacheCommands(program: Command, questioner: Questioner, io: Comman
     .option('--pod <namespace/name>', 'only prefixes of this pod', parseTwoNames('namespace/name'))
     .option('--node <ip>', 'only prefixes on the node with this IP', parseIP)
     .addOption(atOption().conflicts(['count', 'watch']));
-  questioner.list<ClusterFlags>(prefixes, 'ip', async ({ ofCluster: cluster, ...flags }) =>
-    (await ofPrefixes()).listPrefixes({
+  questioner.addList<ClusterFlags>(prefixes, 'ip', async ({ ofCluster: cluster, ...flags }) =>
+    (await prefixAnswers()).listPrefixes({
       ...filtersOf(flags, ['identity', 'within', 'source', 'label', 'pod', 'node', 'at']),
       cluster,
     }),
   );
   questioner
-    .command(ipcache, 'get', 'print the entry of the longest prefix that contains an IP, or of a CIDR')
+    .addCommand(ipcache, 'get', 'print the entry of the longest prefix that contains an IP, or of a CIDR')
     .argument('<ip>', 'IP address or CIDR', parseIP)
     .addOption(atOption())
     .action((ip: string, flags: PastFlags) =>
-      questioner.answer(flags, async () => (await ofPrefixes()).getPrefix(ip, flags.at)),
+      questioner.printAnswer(flags, async () => (await prefixAnswers()).getPrefix(ip, flags.at)),
     );
   questioner
-    .command(
+    .addCommand(
       ipcache,
       'explain',
       'print all claims on an IP or CIDR, and why one of them is effective',
@@ -111,8 +111,10 @@ function addIPCacheCommands(program: Command, questioner: Questioner, io: Comman
     .argument('<ip>', 'IP address or CIDR', parseIP)
     .addOption(atOption())
     .action((ip: string, { at, ...flags }: PastFlags) =>
-      questioner.answer(flags, async () =>
-        at === undefined ? (await ofPrefixes()).explainPrefix(ip) : (await ofHistory()).explainPast(ip, at),
+      questioner.printAnswer(flags, async () =>
+        at === undefined
+          ? (await prefixAnswers()).explainPrefix(ip)
+          : (await historyAnswers()).explainPast(ip, at),
       ),
     );
 
@@ -123,12 +125,12 @@ function addIPCacheCommands(program: Command, questioner: Questioner, io: Comman
     .addOption(atOption())
     .action((ips: readonly string[], flags: PastFlags) =>
       run(async () => {
-        const input = ips.length === 1 && ips[0] === '-' ? io.stdin : lines(ips);
+        const input = ips.length === 1 && ips[0] === '-' ? io.stdin : asLines(ips);
         const { lookupLines } = await import('../../client/lookup-lines.ts');
-        const { answer: all, complete } = await questioner.ask(flags, (ask) =>
+        const { answer: areAllFound, complete } = await questioner.ask(flags, (ask) =>
           lookupLines(ask, input, io.stdout, io.signal, flags.at),
         );
-        return all && complete ? EXIT.ok : EXIT.failed;
+        return areAllFound && complete ? EXIT.ok : EXIT.failed;
       }),
     );
   addAskOptions(lookup, io);
@@ -138,7 +140,7 @@ function addHistoryCommand(program: Command, questioner: Questioner, io: Command
   const now = systemClock.wallTime(); // the same time for both options, so that `--to -1h --from -1h` is a valid range
   const parseBoundary = (text: string): string => parseMomentAt(now, text);
   questioner
-    .command(
+    .addCommand(
       program,
       'history',
       'print the changes of a prefix, a service or a node, or all changes, newest first',
@@ -176,8 +178,12 @@ function addHistoryCommand(program: Command, questioner: Questioner, io: Command
         command.error(`dpcache: --from ${from} is after --to ${to}: exchange them`);
       if (file !== undefined) return run(() => exportTo(questioner, io, file, flags, { key, from, to }));
       if (around !== undefined)
-        return questioner.answer(flags, async () => (await ofHistory()).askAround(around, window, limit));
-      return questioner.answer(flags, async () => (await ofHistory()).askHistory({ key, from, to, limit }));
+        return questioner.printAnswer(flags, async () =>
+          (await historyAnswers()).askAround(around, window, limit),
+        );
+      return questioner.printAnswer(flags, async () =>
+        (await historyAnswers()).askHistory({ key, from, to, limit }),
+      );
     });
 }
 
@@ -189,15 +195,15 @@ async function exportTo(
   flags: QuestionFlags,
   query: Omit<HistoryQuery, 'limit'>,
 ): Promise<ExitStatus> {
-  const { exportHistory } = await ofHistory();
+  const { exportHistory } = await historyAnswers();
   const { open } = await import('node:fs/promises');
-  const failed = (error: unknown): never => {
+  const fail = (error: unknown): never => {
     throw new InputError(`--export ${file}: ${messageOf(error)}`, { cause: error });
   };
-  const handle = await open(file, 'w', 0o600).catch(failed);
+  const handle = await open(file, 'w', 0o600).catch(fail);
   try {
     const { answer: count } = await questioner.ask(flags, (ask) =>
-      exportHistory(ask, query, (lines) => handle.appendFile(lines).catch(failed)),
+      exportHistory(ask, query, (lines) => handle.appendFile(lines).catch(fail)),
     );
     stderr.write(`dpcache: ${counted(count, 'change')} written to ${file}\n`);
   } finally {
@@ -208,7 +214,7 @@ async function exportTo(
 
 function addWhoisCommand(program: Command, questioner: Questioner): void {
   questioner
-    .command(program, 'whois', 'search pods, services, nodes and identities by IP, name, label or number')
+    .addCommand(program, 'whois', 'search pods, services, nodes and identities by IP, name, label or number')
     .argument('<text>', 'IP, CIDR, number of an identity, label such as app=web, or a part of a name')
     .addOption(
       new Option('--limit <n>', 'maximum number of results of each kind, up to 50')
@@ -216,28 +222,28 @@ function addWhoisCommand(program: Command, questioner: Questioner): void {
         .default(8),
     )
     .action((text: string, flags: QuestionFlags & { readonly limit: number }) =>
-      questioner.answer(flags, async () => (await ofSearch()).askSearch(text, flags.limit)),
+      questioner.printAnswer(flags, async () => (await searchAnswers()).askSearch(text, flags.limit)),
     );
 }
 
 function addServiceCommands(program: Command, questioner: Questioner): void {
   const service = program.command('service').description('print services and their backends');
   const services = questioner
-    .command(service, 'list', 'list all services with their backends')
+    .addCommand(service, 'list', 'list all services with their backends')
     .option('--namespace <name>', 'only services of this namespace')
     .option('--of-cluster <name>', 'only services with a backend in this remote cluster');
-  questioner.list<ClusterFlags>(services, 'service', async ({ ofCluster: cluster, ...flags }) =>
-    (await ofServices()).listServices({ ...filtersOf(flags, ['namespace']), cluster }),
+  questioner.addList<ClusterFlags>(services, 'service', async ({ ofCluster: cluster, ...flags }) =>
+    (await serviceAnswers()).listServices({ ...filtersOf(flags, ['namespace']), cluster }),
   );
   questioner
-    .command(service, 'get', 'print a service and its backends')
+    .addCommand(service, 'get', 'print a service and its backends')
     .argument('<service>', 'namespace/name', parseTwoNames('namespace/name'))
     .addOption(atOption())
     .action((name: string, flags: PastFlags) =>
-      questioner.answer(flags, async () => (await ofServices()).getService(name, flags.at)),
+      questioner.printAnswer(flags, async () => (await serviceAnswers()).getService(name, flags.at)),
     );
   questioner
-    .command(
+    .addCommand(
       service,
       'explain',
       'print all backends that are offered to a service, and whether and why they are used',
@@ -246,41 +252,41 @@ function addServiceCommands(program: Command, questioner: Questioner): void {
     .argument('<service>', 'namespace/name', parseTwoNames('namespace/name'))
     .addOption(atOption())
     .action((name: string, flags: PastFlags) =>
-      questioner.answer(flags, async () => (await ofServices()).explainService(name, flags.at)),
+      questioner.printAnswer(flags, async () => (await serviceAnswers()).explainService(name, flags.at)),
     );
 }
 
 function addNodeCommands(program: Command, questioner: Questioner): void {
   const node = program.command('node').description('print nodes and their addresses');
   const nodes = questioner
-    .command(node, 'list', 'list all nodes of the mesh')
+    .addCommand(node, 'list', 'list all nodes of the mesh')
     .option('--of-cluster <name>', 'only nodes of this cluster');
-  questioner.list<ClusterFlags>(nodes, 'node', async ({ ofCluster: cluster }) =>
-    (await ofNodes()).listNodes({ cluster }),
+  questioner.addList<ClusterFlags>(nodes, 'node', async ({ ofCluster: cluster }) =>
+    (await nodeAnswers()).listNodes({ cluster }),
   );
   questioner
-    .command(node, 'get', 'print a node and the claims of each source')
+    .addCommand(node, 'get', 'print a node and the claims of each source')
     .argument('<node>', 'cluster/name', parseTwoNames('cluster/name'))
     .addOption(atOption())
     .action((name: string, flags: PastFlags) =>
-      questioner.answer(flags, async () => (await ofNodes()).getNode(name, flags.at)),
+      questioner.printAnswer(flags, async () => (await nodeAnswers()).getNode(name, flags.at)),
     );
 }
 
 function addIdentityCommands(program: Command, questioner: Questioner): void {
   const identity = program.command('identity').description('print identities and their labels');
   const identities = questioner
-    .command(identity, 'list', 'list all identities with their labels')
+    .addCommand(identity, 'list', 'list all identities with their labels')
     .option('--of-cluster <name>', 'only identities of this cluster')
     .option('--label <label>', 'only identities with this label, such as app=web or k8s:app=web');
-  questioner.list<ClusterFlags>(identities, 'ip', async ({ ofCluster: cluster, ...flags }) =>
-    (await ofIdentities()).listIdentities({ ...filtersOf(flags, ['label']), cluster }),
+  questioner.addList<ClusterFlags>(identities, 'ip', async ({ ofCluster: cluster, ...flags }) =>
+    (await identityAnswers()).listIdentities({ ...filtersOf(flags, ['label']), cluster }),
   );
   questioner
-    .command(identity, 'get', 'print the labels of an identity')
+    .addCommand(identity, 'get', 'print the labels of an identity')
     .argument('<identity>', 'numeric identity', parseIdentity)
     .action((number: number, flags: QuestionFlags) =>
-      questioner.answer(flags, async () => (await ofIdentities()).getIdentity(number)),
+      questioner.printAnswer(flags, async () => (await identityAnswers()).getIdentity(number)),
     );
 }
 
@@ -294,25 +300,32 @@ function addClustermeshCommands(
     .command('clustermesh')
     .description('print the state of the clusters in the mesh');
   questioner
-    .command(clustermesh, 'status', 'print the connection, sync state, counts and failures of each cluster')
+    .addCommand(
+      clustermesh,
+      'status',
+      'print the connection, sync state, counts and failures of each cluster',
+    )
     .action((flags: QuestionFlags) =>
-      questioner.answer(flags, async () => (await import('../../client/summary.ts')).askClustermesh),
+      questioner.printAnswer(flags, async () => (await import('../../client/summary.ts')).askClustermesh),
     );
   questioner
-    .command(
+    .addCommand(
       clustermesh,
       'conflicts',
       'print overlapping CIDRs of pods, prefixes of several clusters and duplicate ids; exit with status 1 if there are any',
     )
     .action((flags: QuestionFlags) =>
-      questioner.answer(flags, async () => (await import('../../client/conflict-answers.ts')).askConflicts),
+      questioner.printAnswer(
+        flags,
+        async () => (await import('../../client/conflict-answers.ts')).askConflicts,
+      ),
     );
   addTroubleshootCommand(clustermesh, io, run);
 }
 
 function addStatusCommand(program: Command, questioner: Questioner): void {
   questioner
-    .command(
+    .addCommand(
       program,
       'status',
       'print the status of the agent: clusters, counts and rejected items',
@@ -323,7 +336,7 @@ function addStatusCommand(program: Command, questioner: Questioner): void {
       'print only whether the agent is ready; if it is not, print what it waits for and exit with status 1',
     )
     .action((flags: QuestionFlags & { readonly ready?: true }) =>
-      questioner.answer(flags, async () => {
+      questioner.printAnswer(flags, async () => {
         const { askReady, askStatus } = await import('../../client/summary.ts');
         return flags.ready === true ? askReady : askStatus;
       }),

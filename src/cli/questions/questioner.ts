@@ -52,7 +52,7 @@ export class Questioner {
   }
 
   /** Adds a command with the options of all questions. */
-  command(
+  addCommand(
     parent: Command,
     name: string,
     description: string,
@@ -69,7 +69,7 @@ export class Questioner {
   }
 
   /** Adds the options and the action of a list to a command. A watched list is shown again when an object of its type has changed. */
-  list<F extends ListFlags>(
+  addList<F extends ListFlags>(
     command: Command,
     type: ChangeType,
     loadList: (flags: F) => Promise<Listing>,
@@ -112,7 +112,7 @@ export class Questioner {
   }
 
   /** Asks a question and prints the answer. */
-  answer(flags: QuestionFlags, load: Loader<Question>): Promise<void> {
+  printAnswer(flags: QuestionFlags, load: Loader<Question>): Promise<void> {
     return this.#run(async () => {
       const { stdout, stderr } = this.#io;
       const question = await load();

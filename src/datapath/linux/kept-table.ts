@@ -36,7 +36,10 @@ export interface FailingKey {
 /** The status of a table. */
 export interface KeptTableStatus {
   readonly name: string;
-  /** `holding`: deletes of initially found items are not allowed yet. `degraded`: see `failing` and `noRoom`. */
+  /**
+   * `unread`: the table has not been read yet. `holding`: deletes of initially found items are not allowed yet. `kept`: the
+   * table is kept equal to the desired items. `degraded`: see `failing` and `noRoom`.
+   */
   readonly state: 'unread' | 'holding' | 'kept' | 'degraded';
   /** Number of desired items. */
   readonly desired: number;

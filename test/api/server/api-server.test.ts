@@ -347,7 +347,7 @@ describe('TCP', () => {
     const page = [{ name: 'index.html', type: 'text/html', text: 'the page' }];
     const world = testApp(undefined, page);
     const tcp = { host: '127.0.0.1', port: 0, token: 'secret' };
-    const server = new ApiServer({ app: world.app, tcp, open: new Set(page.map(uiPath)) });
+    const server = new ApiServer({ app: world.app, tcp, pathsWithoutToken: new Set(page.map(uiPath)) });
     await server.start();
     onTestFinished(() => server.stop());
     const status = async (path: string): Promise<number> => (await fetch(`${server.url}${path}`)).status;
