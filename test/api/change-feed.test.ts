@@ -56,8 +56,8 @@ describe('a reader of the change feed', () => {
     const feed = new ChangeFeed(model, model.clock, 4);
     feed.follow();
     for (let i = 1; i <= 6; i++) model.ipcache.upsert(`10.0.0.${i}`, { identity: i, source: 'k8s' });
-    expect(feed.read(1, 10)).toEqual({ changes: [], revision: 6, missed: true });
-    expect(feed.read(2, 10)).toMatchObject({ missed: false, revision: 6 });
+    expect(feed.read(1, 10)).toEqual({ changes: [], revision: 6, hasMissed: true });
+    expect(feed.read(2, 10)).toMatchObject({ hasMissed: false, revision: 6 });
     expect(feed.read(2, 10).changes.map(({ key }) => key)).toEqual([3, 4, 5, 6].map((i) => `10.0.0.${i}/32`));
   });
 
