@@ -2,7 +2,7 @@ import { assert } from '../base/assert.ts';
 import { Int32Rows } from '../columns/int32-rows.ts';
 import { GOLDEN, mix } from '../columns/mix.ts';
 import { SharedPages } from '../columns/shared-pages.ts';
-import { type AddressWords, addressBits, type Family } from '../net/address-words.ts';
+import { type AddressWords, addressBits, type Family, wordAt } from '../net/address-words.ts';
 import { type AddressColumn, readAddress, SegmentDirectory, writeAddress } from './segment-directory.ts';
 
 // A bucket has two words: the tag of a key, and its slot plus one with six bits for the kind (the length) of the key.
@@ -318,8 +318,8 @@ export class KeyHash {
     if (words.family === 4) return words.w0;
     const length = Math.min(lengthOfWord(word), addressBits(6));
     const at = (length - 1) >> 5; // the word in which the prefix ends
-    const { w0, w1, w2, w3 } = words;
-    const last = (at === 3 ? w3 : at === 2 ? w2 : at === 1 ? w1 : w0) >>> (-length & 31);
+    const { w0, w1, w2 } = words;
+    const last = wordAt(words, at) >>> (-length & 31);
     let hash = mix(this.#seed, length);
     if (at > 0) hash = mix(hash, w0);
     if (at > 1) hash = mix(hash, w1);

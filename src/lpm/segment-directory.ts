@@ -1,5 +1,5 @@
 import { assert } from '../base/assert.ts';
-import { type AddressWords, addressBits, type Family } from '../net/address-words.ts';
+import { type AddressWords, addressBits, type Family, wordAt } from '../net/address-words.ts';
 import { containsWords } from '../net/prefix.ts';
 
 const WORDS = ['w0', 'w1', 'w2', 'w3'] as const;
@@ -30,9 +30,7 @@ export function writeAddress(addresses: AddressColumn, index: number, words: Rea
 
 /** Returns the octet at `level` (0 to 3, for IPv6 to 15) of an address. */
 function octetOf(words: Readonly<AddressWords>, level: number): number {
-  const { w0, w1, w2, w3 } = words;
-  const word = level < 4 ? w0 : level < 8 ? w1 : level < 12 ? w2 : w3;
-  return (word >>> (24 - 8 * (level & 3))) & 255;
+  return (wordAt(words, level >>> 2) >>> (24 - 8 * (level & 3))) & 255;
 }
 
 function setOctet(words: AddressWords, level: number, octet: number): void {

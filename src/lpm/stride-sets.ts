@@ -1,5 +1,5 @@
 import { Int32Rows } from '../columns/int32-rows.ts';
-import type { AddressWords } from '../net/address-words.ts';
+import { type AddressWords, wordAt } from '../net/address-words.ts';
 
 /** Maximum number of bits by which a prefix in a set is longer than its stem. */
 export const STRIDE = 8;
@@ -13,9 +13,8 @@ const ROW_WORDS: number = FIRST_ROW / 32;
  * (the numbering of ART). `stem` is a multiple of 8.
  */
 export function baseIndex(words: Readonly<AddressWords>, stem: number, bits: number): number {
-  const { w0, w1, w2, w3 } = words;
-  const word = stem < 32 ? w0 : stem < 64 ? w1 : stem < 96 ? w2 : w3;
-  return ((1 << STRIDE) | ((word >>> (24 - (stem & 31))) & 255)) >>> (STRIDE - bits);
+  const octet = (wordAt(words, stem >>> 5) >>> (24 - (stem & 31))) & 255;
+  return ((1 << STRIDE) | octet) >>> (STRIDE - bits);
 }
 
 /**

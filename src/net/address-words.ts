@@ -23,6 +23,13 @@ export function addressBits(family: Family): 32 | 128 {
   return family === 4 ? 32 : 128;
 }
 
+/** Returns a word of an address. `index` is from 0 to 3; a smaller one selects the first word. */
+export function wordAt({ w0, w1, w2, w3 }: Readonly<AddressWords>, index: number): number {
+  if (index <= 0) return w0;
+  if (index === 1) return w1;
+  return index === 2 ? w2 : w3;
+}
+
 /** Returns the mask of the upper `bits` of a word. `bits` is clamped to 0–32. */
 export function wordMask(bits: number): number {
   if (bits <= 0) return 0;
