@@ -50,8 +50,8 @@ export function messageOf(thrown: unknown): string {
   // The message of an unknown code is `CODE: text, open '/path'`.
   const text =
     systemErrorText(code) ?? thrown.message.replace(`${code}: `, '').replace(/, [a-z]+( '.*)?$/s, '');
-  const where =
-    port === undefined ? hostname : `${address?.includes(':') ? `[${address}]` : address}:${port}`;
+  const host = address?.includes(':') === true ? `[${address}]` : address;
+  const where = port === undefined ? hostname : `${host}:${port}`;
   return where === undefined ? text : `${text}: ${where}`;
 }
 

@@ -168,7 +168,7 @@ export class RateLimit {
   #wait(): number {
     const now = this.#clock.now();
     const { burst = 1000 / this.#step } = this.#options;
-    const earliest = now - Math.max(0, burst - 1) * this.#step; // `burst` calls are due if scheduled from then on
+    const earliest = now - Math.max(0, burst - 1) * this.#step; // with it, `burst` calls are due now
     this.#next = Math.max(this.#next, earliest);
     return this.#next - now;
   }

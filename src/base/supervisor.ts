@@ -102,7 +102,7 @@ export class Supervisor {
       try {
         return await work(task.signal);
       } catch (error) {
-        this.#failed(task, error);
+        this.#recordFailure(task, error);
         throw error;
       }
     });
@@ -126,7 +126,7 @@ export class Supervisor {
           await work(task.signal);
           return;
         } catch (error) {
-          this.#failed(task, error);
+          this.#recordFailure(task, error);
         }
         if (clock.now() - begun > backoff.capMs) streak = 1;
         task.waiting = true;
@@ -162,7 +162,7 @@ export class Supervisor {
     return result;
   }
 
-  #failed(task: Task, error: unknown): void {
+  #recordFailure(task: Task, error: unknown): void {
     if (task.signal.aborted) return;
     const { clock, onFailure } = this.#options;
     task.failures++;

@@ -89,7 +89,7 @@ export class TurnGate {
       };
       const piece: Piece = { weight, run };
       if (this.#waiting.size === 0 && this.#hasRoom()) {
-        this.#do(piece);
+        this.#start(piece);
         return;
       }
       signal?.addEventListener('abort', stopWaiting, { once: true });
@@ -122,7 +122,7 @@ export class TurnGate {
     return activeMs === undefined ? clock.now() : activeMs();
   }
 
-  #do({ weight, run }: Piece): void {
+  #start({ weight, run }: Piece): void {
     if (this.#spent === 0 && this.#options.activeMs === undefined) this.#begun = this.#now();
     this.#spent += Math.max(1, weight);
     this.#scheduleTurn();
@@ -132,17 +132,17 @@ export class TurnGate {
   #scheduleTurn(): void {
     if (this.#isTurnScheduled) return;
     this.#isTurnScheduled = true;
-    this.#options.nextTurn(() => this.#turn());
+    this.#options.nextTurn(() => this.#runTurn());
   }
 
-  #turn(): void {
+  #runTurn(): void {
     this.#isTurnScheduled = false;
     this.#spent = 0;
     while (this.#hasRoom()) {
       const next = this.#waiting.shift();
       if (next === undefined) break;
       const [piece] = next;
-      this.#do(piece);
+      this.#start(piece);
     }
     this.#begun = this.#now();
   }

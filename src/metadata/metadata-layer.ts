@@ -241,7 +241,7 @@ export class MetadataLayer {
     this.#scheduleTurn();
   }
 
-  #turn(): void {
+  #runTurn(): void {
     const { ipcache, chunk = CHUNK } = this.#options;
     this.#isTurnScheduled = false;
     ipcache.batch(() => {
@@ -262,7 +262,7 @@ export class MetadataLayer {
   #scheduleTurn(): void {
     if (this.#isTurnScheduled) return;
     this.#isTurnScheduled = true;
-    this.#options.nextTurn(() => this.#turn());
+    this.#options.nextTurn(() => this.#runTurn());
   }
 
   /** Enqueues the prefixes without identity under a new revision, because their current revision counts as applied. */
