@@ -36,7 +36,7 @@ export interface IdentityCall {
   readonly signal?: AbortSignal | undefined;
 }
 
-/** What a node knows from its cache when it searches for a master key. */
+/** The state of a node's cache before the search for a master key. */
 export interface KnownMasters {
   /** The cached identity of the labels. */
   readonly cached: NumericIdentity | undefined;

@@ -9,12 +9,19 @@ import { isUtf8 } from 'node:buffer';
 const ESCAPE = 0xdc00; // byte 0x80–0xff → U+DC80–U+DCFF
 const LONE_SURROGATE = /\p{Surrogate}/u;
 
+/** Returns the number of bytes of the UTF-8 sequence that begins with a byte, if it is valid. */
+function sequenceLength(lead: number): number {
+  if (lead < 0x80) return 1;
+  if (lead < 0xe0) return 2;
+  return lead < 0xf0 ? 3 : 4;
+}
+
 /** Returns the text of bytes that are partly not UTF-8. Slow, but such keys are rare. */
 function escapedText(bytes: Uint8Array): string {
   let text = '';
   for (let i = 0; i < bytes.length; ) {
     const lead = bytes[i] ?? 0;
-    const length = lead < 0x80 ? 1 : lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : 4;
+    const length = sequenceLength(lead);
     const char = textOfBytes(bytes.subarray(i, i + length));
     text += char ?? String.fromCharCode(ESCAPE + lead);
     i += char === undefined ? 1 : length;

@@ -192,7 +192,7 @@ export class EtcdConnection {
       : undefined;
     this.#newClient = () => {
       const credentials = new EtcdCredentials(tls, (socket) => {
-        if (this.#client === client) this.#connected(socket);
+        if (this.#client === client) this.#trackSocket(socket);
         else socket.destroy(); // the client was closed during the attempt
       });
       const client = new Client(this.host, credentials, clientOptions(config));
@@ -292,7 +292,7 @@ export class EtcdConnection {
     return [...this.#sockets].reduce((sum, { bytesRead }) => sum + bytesRead, this.#closedBytes);
   }
 
-  #connected(socket: Socket): void {
+  #trackSocket(socket: Socket): void {
     this.#sockets.add(socket);
     socket.once('close', () => {
       this.#sockets.delete(socket);

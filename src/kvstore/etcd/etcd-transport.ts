@@ -116,7 +116,7 @@ export class EtcdTransport implements Transport {
       onEnd: (ended) => {
         const error = endpoint.explain(ended, startedAt);
         if (error.code === 'too-large') this.#fragmented.add(request.prefix);
-        this.#failed(endpoint, error, performance.now());
+        this.#handleFailure(endpoint, error, performance.now());
         // If a new token is refused, invalidate it, so that the next attempt immediately fetches another token.
         if (error.code === 'forbidden') endpoint.invalidateToken(performance.now());
         return error;
@@ -162,7 +162,7 @@ export class EtcdTransport implements Transport {
    * token of one endpoint is invalid, for example after a restart, the tokens of all endpoints are invalidated, because each
    * would otherwise cost a failed call and a backoff. Tokens fetched after `startedAt` are kept.
    */
-  #failed(endpoint: EtcdEndpoint, error: KvstoreError, startedAt: number): void {
+  #handleFailure(endpoint: EtcdEndpoint, error: KvstoreError, startedAt: number): void {
     if (TOKEN_IN_DOUBT.has(error.code)) for (const each of this.#endpoints) each.invalidateToken(startedAt);
     if (TRY_NEXT_ENDPOINT.has(error.code) && endpoint === this.#endpoint()) this.#current++;
   }
@@ -184,7 +184,7 @@ export class EtcdTransport implements Transport {
     } catch (thrown) {
       const error = asKvstoreError(thrown);
       if (this.#closed && error.code !== 'aborted') throw closedError();
-      this.#failed(endpoint, error, startedAt);
+      this.#handleFailure(endpoint, error, startedAt);
       throw error;
     }
   }

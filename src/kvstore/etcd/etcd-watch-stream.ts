@@ -76,7 +76,7 @@ export class EtcdWatchStream implements WatchStream {
       onEnd: (error: KvstoreError) => this.#end(error),
     };
     endpoint.stream('Watch', 'Watch', receiver).then(
-      (stream) => this.#open(stream, create),
+      (stream) => this.#start(stream, create),
       (error: unknown) => this.#end(etcdError(error)),
     );
   }
@@ -115,7 +115,7 @@ export class EtcdWatchStream implements WatchStream {
     if (this.#isEnded) throw new KvstoreError('unavailable', 'the stream ended');
   }
 
-  #open(stream: EtcdStream, create: Buffer): void {
+  #start(stream: EtcdStream, create: Buffer): void {
     if (this.#isEnded) {
       stream.cancel();
       return;
@@ -168,17 +168,17 @@ export class EtcdWatchStream implements WatchStream {
     if (this.#isEnded) return;
     const { header, created, canceled, events } = answer;
     if (canceled) this.#end(cancellation(answer));
-    else if (created) this.#created(header);
+    else if (created) this.#accept(header);
     else if (!this.#isCreated) this.#end(violation('a response before the watch was created'));
     else if (events.isEmpty && answer.fragment) this.#end(violation('a fragment without events'));
-    else if (events.isEmpty) this.#progress(answer);
+    else if (events.isEmpty) this.#reportProgress(answer);
     else {
       this.#delivering = answer;
       this.#deliver(answer);
     }
   }
 
-  #created(header: ResponseHeader): void {
+  #accept(header: ResponseHeader): void {
     if (this.#isCreated) {
       this.#end(violation('a second response that the watch was created'));
       return;
@@ -210,7 +210,7 @@ export class EtcdWatchStream implements WatchStream {
    * Reports progress. A notification of the server has the same form as the answer to a progress request, so the first of them
    * after a request counts as the answer.
    */
-  #progress({ header }: WatchAnswer): void {
+  #reportProgress({ header }: WatchAnswer): void {
     const requested = this.#progressRequests > 0;
     if (requested) this.#progressRequests--;
     this.#observer.onProgress(header, requested);

@@ -86,8 +86,9 @@ export class HeldLease {
    */
   get dueIn(): number {
     if (this.#isRenewing || this.keys.size === 0) return Number.POSITIVE_INFINITY;
-    const ms = Math.max(this.#ttlMs / 3 - this.#age().max, this.#tryAt - this.#terms.clock.now());
-    return Math.ceil(ms);
+    const untilThird = this.#ttlMs / 3 - this.#age().max;
+    const untilRetry = this.#tryAt - this.#terms.clock.now();
+    return Math.ceil(Math.max(untilThird, untilRetry));
   }
 
   /** Returns the milliseconds until the next check of the lease. Only a check detects a changed clock or a suspended machine. */

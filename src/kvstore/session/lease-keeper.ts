@@ -187,7 +187,7 @@ export class LeaseKeeper {
     return undefined;
   }
 
-  /** Returns any lease that this session was granted; binds nothing to it. */
+  /** Returns any lease that this session was granted, or a new one if there is none. Binds nothing to it. */
   anyGranted(): Promise<LeaseID> {
     const find = (): HeldLease | undefined => {
       for (const lease of this.#leases.values()) if (!lease.isAdopted) return lease;
@@ -432,12 +432,12 @@ export class LeaseKeeper {
 
   #pause(): Promise<void> {
     const { clock } = this.#options;
-    let ms = Number.POSITIVE_INFINITY;
-    for (const { checkIn } of this.#leases.values()) ms = Math.min(ms, checkIn);
-    ms = Math.max(ms, Math.floor(this.#leases.size / LEASES_PER_MS));
-    this.#wakeAt = clock.now() + ms;
+    let pauseMs = Number.POSITIVE_INFINITY;
+    for (const { checkIn } of this.#leases.values()) pauseMs = Math.min(pauseMs, checkIn);
+    pauseMs = Math.max(pauseMs, this.#minPauseMs);
+    this.#wakeAt = clock.now() + pauseMs;
     return new Promise((resolve) => {
-      const timer = Number.isFinite(ms) ? clock.after(ms, resolve) : undefined;
+      const timer = Number.isFinite(pauseMs) ? clock.after(pauseMs, resolve) : undefined;
       this.#wake = () => {
         timer?.cancel();
         resolve();
@@ -447,9 +447,12 @@ export class LeaseKeeper {
 
   /** Ends the pause between two checks if this lease is due before the end of the pause. */
   #wakeFor(lease: HeldLease): void {
-    const { clock } = this.#options;
-    const ms = Math.max(lease.checkIn, Math.floor(this.#leases.size / LEASES_PER_MS));
-    if (clock.now() + ms < this.#wakeAt) this.#wake();
+    const dueAt = this.#options.clock.now() + Math.max(lease.checkIn, this.#minPauseMs);
+    if (dueAt < this.#wakeAt) this.#wake();
+  }
+
+  get #minPauseMs(): number {
+    return Math.floor(this.#leases.size / LEASES_PER_MS);
   }
 
   /** Marks expired leases as lost, regardless of running keepalives. */

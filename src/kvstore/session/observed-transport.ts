@@ -95,19 +95,19 @@ export class ObservedTransport implements Transport {
   watch(request: WatchRequest, observer: WatchObserver): WatchStream {
     const stream = this.#inner.watch(request, {
       onCreated: (header) => {
-        this.#alive(header);
+        this.#recordAnswer(header);
         observer.onCreated(header);
       },
       onEvents: (events, header, partial) => {
-        this.#alive(header);
+        this.#recordAnswer(header);
         observer.onEvents(events, header, partial);
       },
       onProgress: (header, requested) => {
-        this.#alive(header);
+        this.#recordAnswer(header);
         observer.onProgress(header, requested);
       },
       onEnd: (reason) => {
-        this.#failed(reason);
+        this.#recordFailure(reason);
         observer.onEnd(reason);
       },
     });
@@ -137,7 +137,7 @@ export class ObservedTransport implements Transport {
     const previous = this.#latest;
     const answer = await this.#observe(call);
     const { header } = answer;
-    this.#alive(header);
+    this.#recordAnswer(header);
     const { revision } = header;
     const minRevision = previous.revision + (isWrite(answer) ? 1 : 0);
     const isRestored = revision < minRevision;
@@ -154,7 +154,7 @@ export class ObservedTransport implements Transport {
       return answer;
     } catch (error) {
       this.#count(asKvstoreError(error).code);
-      this.#failed(error);
+      this.#recordFailure(error);
       throw error;
     }
   }
@@ -163,12 +163,12 @@ export class ObservedTransport implements Transport {
     this.#requests[outcome] = (this.#requests[outcome] ?? 0) + 1;
   }
 
-  #alive({ clusterID }: ResponseHeader): void {
+  #recordAnswer({ clusterID }: ResponseHeader): void {
     this.#connected = true;
     this.#clusterID = clusterID;
   }
 
-  #failed(thrown: unknown): void {
+  #recordFailure(thrown: unknown): void {
     const { code } = asKvstoreError(thrown);
     if (!LOCAL.has(code)) this.#lastFailure = failureOf(thrown, this.#clock);
     if (code !== 'aborted') this.#connected = code !== 'closed' && !OUT_OF_REACH.has(code);

@@ -109,7 +109,7 @@ export abstract class ReadOnlyBackend implements KvstoreBackend {
       list: (signal) => this.#listed(prefix, signal),
       changes: (signal) => this.changes(prefix, signal),
       nextRevision: () => ++this.#revision,
-      onFailure: (error) => this.#failed(error),
+      onFailure: (error) => this.#recordFailure(error),
       onEnd: () => this.#watches.delete(watch),
     });
     this.#watches.add(watch);
@@ -188,11 +188,11 @@ export abstract class ReadOnlyBackend implements KvstoreBackend {
       this.#requests.ok++;
       return entries;
     } catch (error) {
-      throw this.#failed(error);
+      throw this.#recordFailure(error);
     }
   }
 
-  #failed(error: unknown): KvstoreError {
+  #recordFailure(error: unknown): KvstoreError {
     this.#requests.internal++;
     this.#lastFailure = failureOf(error, this.#options.clock);
     return asKvstoreError(error);

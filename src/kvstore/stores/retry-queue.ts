@@ -155,15 +155,15 @@ export class RetryQueue<J> {
     const outage = this.#failuresInRow;
     const error = await this.#attempt(jobs, signal);
     const [job] = jobs;
-    if (error === undefined) this.#succeeded(jobs);
+    if (error === undefined) this.#handleSuccess(jobs);
     else if (jobs.length > 1 && BATCH_REJECTIONS.has(error.code)) await this.#oneByOne(jobs, signal);
     else {
       if (!signal.aborted) {
         this.#failures++;
         this.#lastFailure = failureOf(error, this.#options.clock);
       }
-      if (job !== undefined && REJECTIONS.has(error.code)) this.#rejected(job);
-      else await this.#failed(jobs, outage, signal);
+      if (job !== undefined && REJECTIONS.has(error.code)) this.#delayRejected(job);
+      else await this.#handleFailure(jobs, outage, signal);
     }
     this.#wake();
   }
@@ -183,7 +183,7 @@ export class RetryQueue<J> {
     }
   }
 
-  #succeeded(jobs: readonly J[]): void {
+  #handleSuccess(jobs: readonly J[]): void {
     this.#failuresInRow = 0;
     const done = jobs.filter((job) => this.#jobs.done(job));
     if (done.length > 0) this.#options.onDone?.(done);
@@ -194,7 +194,7 @@ export class RetryQueue<J> {
    *
    * @param outage value of `#failuresInRow` at the start of the attempt, because concurrent failures count as one
    */
-  async #failed(jobs: readonly J[], outage: number, signal: AbortSignal): Promise<void> {
+  async #handleFailure(jobs: readonly J[], outage: number, signal: AbortSignal): Promise<void> {
     const { clock, random } = this.#options;
     this.#failuresInRow = Math.max(this.#failuresInRow, outage + 1);
     await sleep(clock, backoffDelay(this.#failuresInRow, BACKOFF, random), signal);
@@ -204,7 +204,7 @@ export class RetryQueue<J> {
     }
   }
 
-  #rejected(job: J): void {
+  #delayRejected(job: J): void {
     this.#jobs.addAfter(job, REJECTED_MS * (0.5 + this.#options.random()));
     this.#jobs.done(job);
   }

@@ -221,16 +221,16 @@ export class ListAndWatch implements Watch {
     try {
       if (!(await (resume ? this.#resume(session) : this.#sync(session, isDue)))) return;
       this.#resumptions++;
-      this.#succeeded();
+      this.#resetFailures();
       this.#enter('watching');
       this.#following = session;
       this.#rightsConfirmedAt = clock.now();
       await session.follow({
         lifetimeMs: this.#compareAt - clock.now(),
-        onEvents: (events, isPartial) => this.#received(events, isPartial),
-        onProgress: (header) => this.#progressed(header),
+        onEvents: (events, isPartial) => this.#receive(events, isPartial),
+        onProgress: (header) => this.#recordProgress(header),
         onAlive: () => {
-          this.#succeeded();
+          this.#resetFailures();
           if (clock.now() - this.#rightsConfirmedAt >= RIGHTS_MS) this.checkRights();
         },
         isFull: () => this.#queue.isFull,
@@ -247,7 +247,7 @@ export class ListAndWatch implements Watch {
   async #recover(error: KvstoreError): Promise<void> {
     if (error.code === 'compacted') this.#mustSync = true;
     if (error.code === 'future-revision') this.#handleDivergence();
-    await this.#failed(error);
+    await this.#handleFailure(error);
   }
 
   #handleDivergence(): void {
@@ -262,7 +262,7 @@ export class ListAndWatch implements Watch {
     this.#cursor.diverge();
   }
 
-  async #failed(error: KvstoreError): Promise<void> {
+  async #handleFailure(error: KvstoreError): Promise<void> {
     const { clock, random, reconnects, prefix } = this.#options;
     if (this.#cursor.known.size > 0) this.#markDoubtful();
     this.#failures++;
@@ -281,7 +281,7 @@ export class ListAndWatch implements Watch {
     if (!isReachable) await reconnects?.wait(this, { failures: this.#failuresInRow, since }, signal);
   }
 
-  #succeeded(): void {
+  #resetFailures(): void {
     this.#failuresInRow = 0;
   }
 
@@ -396,8 +396,8 @@ export class ListAndWatch implements Watch {
 
   // ── Following ──────────────────────────────────────────────────────────────────────────────────────────
 
-  #received(events: readonly TransportEvent[], isPartial: boolean): void {
-    this.#succeeded();
+  #receive(events: readonly TransportEvent[], isPartial: boolean): void {
+    this.#resetFailures();
     this.#arrivedAt ??= this.#options.clock.now();
     this.#cursor.receive(events, isPartial);
     this.#nextRevision = Math.max(this.#nextRevision, this.#cursor.next);
@@ -409,7 +409,7 @@ export class ListAndWatch implements Watch {
    * Advances the revision up to which all events were received, but not the revision at which a stream resumes. See
    * `Cursor.canResume`.
    */
-  #progressed({ revision }: ResponseHeader): void {
+  #recordProgress({ revision }: ResponseHeader): void {
     this.#nextRevision = Math.max(this.#nextRevision, revision + 1);
   }
 }
