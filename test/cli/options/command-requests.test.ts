@@ -1,16 +1,16 @@
 import { describe, expect, it, vi } from 'vitest';
-import * as runAgent from '../../src/agent/run-agent.ts';
-import { type ApiClient, ApiError } from '../../src/api/api-client.ts';
-import { runCommand } from '../../src/cli/program.ts';
-import * as askAgent from '../../src/client/ask-agent.ts';
-import * as monitorModule from '../../src/client/monitor.ts';
-import * as cleanHost from '../../src/datapath/linux/clean-host.ts';
-import * as probe from '../../src/datapath/linux/probe.ts';
-import * as serveFiles from '../../src/process/serve-files.ts';
-import * as troubleshooting from '../../src/process/troubleshoot/troubleshoot.ts';
-import * as recording from '../../src/recording/record-mesh.ts';
-import * as examine from '../../src/sysdump/examine.ts';
-import { type CommandResult, nothing } from './support/run.ts';
+import * as runAgent from '../../../src/agent/run-agent.ts';
+import { type ApiClient, ApiError } from '../../../src/api/api-client.ts';
+import { runCommand } from '../../../src/cli/program.ts';
+import * as askAgent from '../../../src/client/ask-agent.ts';
+import * as monitorModule from '../../../src/client/monitor.ts';
+import * as cleanHost from '../../../src/datapath/linux/clean-host.ts';
+import * as probe from '../../../src/datapath/linux/probe.ts';
+import * as serveFiles from '../../../src/process/serve-files.ts';
+import * as troubleshooting from '../../../src/process/troubleshoot/troubleshoot.ts';
+import * as recording from '../../../src/recording/record-mesh.ts';
+import * as examine from '../../../src/sysdump/examine.ts';
+import { type CommandResult, nothing } from '../support/run.ts';
 
 /** A command in this process, and what it asked the agent. */
 interface Asked extends CommandResult {
@@ -412,7 +412,7 @@ describe('--serve of a diagnosis', () => {
     expect(follow).not.toHaveBeenCalled();
   });
 
-  const TAPE = new URL('../tapes/late-delete-of-a-reused-ip.jsonl.gz', import.meta.url).pathname;
+  const TAPE = new URL('../../tapes/late-delete-of-a-reused-ip.jsonl.gz', import.meta.url).pathname;
 
   it('of a replay runs an agent with the settings and the state of the tape', async () => {
     vi.spyOn(serveFiles, 'readServeOptions').mockResolvedValue({ socket: 'served' });

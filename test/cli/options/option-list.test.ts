@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { dpcache } from './support/run.ts';
+import { dpcache } from '../support/run.ts';
 
 /** Parses the arguments of one `complete` of fish. Quotes are removed. */
 function wordsOf(line: string): readonly string[] {

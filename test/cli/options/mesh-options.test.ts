@@ -1,6 +1,6 @@
 import { Command } from 'commander';
 import { describe, expect, it } from 'vitest';
-import { addMeshOptions, agentOptions } from '../../src/cli/mesh-options.ts';
+import { addMeshOptions, agentOptions } from '../../../src/cli/mesh-options.ts';
 
 /** Returns the options of an agent for these words. */
 function optionsOf(...words: readonly string[]): ReturnType<typeof agentOptions> {

@@ -3,12 +3,12 @@ import { join } from 'node:path';
 import { gunzipSync } from 'node:zlib';
 import { Command } from 'commander';
 import { describe, expect, it } from 'vitest';
-import type { SettingsDocument } from '../../src/api/routes/settings-routes.ts';
-import { addAgentOptions } from '../../src/cli/configuration.ts';
-import { addOperatorOptions } from '../../src/cli/operator-options.ts';
-import { temporaryFolder } from '../agent/support/temporary-folder.ts';
-import { dpcache } from './support/run.ts';
-import { startProcess } from './support/start-process.ts';
+import type { SettingsDocument } from '../../../src/api/routes/settings-routes.ts';
+import { addAgentOptions } from '../../../src/cli/configuration.ts';
+import { addOperatorOptions } from '../../../src/cli/operator-options.ts';
+import { temporaryFolder } from '../../agent/support/temporary-folder.ts';
+import { dpcache } from '../support/run.ts';
+import { startProcess } from '../support/start-process.ts';
 
 const SECRET = 'pl4nted-S3cret';
 

@@ -1,17 +1,17 @@
 import { isDeepStrictEqual } from 'node:util';
 import { Command } from 'commander';
 import { describe, expect, it, vi } from 'vitest';
-import * as runAgent from '../../src/agent/run-agent.ts';
-import * as runKvstoreMesh from '../../src/agent/run-kvstoremesh.ts';
-import * as runOperator from '../../src/agent/run-operator.ts';
-import { addAgentOptions } from '../../src/cli/configuration.ts';
-import { addLogOptions } from '../../src/cli/mesh-options.ts';
-import { addOperatorOptions } from '../../src/cli/operator-options.ts';
-import { addListenOptions } from '../../src/cli/serve-options.ts';
-import * as probe from '../../src/datapath/linux/probe.ts';
-import * as log from '../../src/process/log.ts';
-import * as serveFiles from '../../src/process/serve-files.ts';
-import { dpcache } from './support/run.ts';
+import * as runAgent from '../../../src/agent/run-agent.ts';
+import * as runKvstoreMesh from '../../../src/agent/run-kvstoremesh.ts';
+import * as runOperator from '../../../src/agent/run-operator.ts';
+import { addAgentOptions } from '../../../src/cli/configuration.ts';
+import { addLogOptions } from '../../../src/cli/mesh-options.ts';
+import { addOperatorOptions } from '../../../src/cli/operator-options.ts';
+import { addListenOptions } from '../../../src/cli/serve-options.ts';
+import * as probe from '../../../src/datapath/linux/probe.ts';
+import * as log from '../../../src/process/log.ts';
+import * as serveFiles from '../../../src/process/serve-files.ts';
+import { dpcache } from '../support/run.ts';
 
 /** The values of an object by the path of their names, without undefined ones. */
 type Leaves = Readonly<Record<string, unknown>>;

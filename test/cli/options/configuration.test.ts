@@ -3,10 +3,10 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { Command } from 'commander';
 import { describe, expect, it } from 'vitest';
-import { parseConfig } from '../../src/cli/config-file.ts';
-import { addAgentOptions, addConfiguration, agentSettings } from '../../src/cli/configuration.ts';
-import { temporaryFolder } from '../agent/support/temporary-folder.ts';
-import { ATLANTIC, dpcache, dpcacheWith } from './support/run.ts';
+import { parseConfig } from '../../../src/cli/config-file.ts';
+import { addAgentOptions, addConfiguration, agentSettings } from '../../../src/cli/configuration.ts';
+import { temporaryFolder } from '../../agent/support/temporary-folder.ts';
+import { ATLANTIC, dpcache, dpcacheWith } from '../support/run.ts';
 
 /** Returns the options that commander parses from a command line, the environment and a file. */
 async function optionsOf(

@@ -1,9 +1,9 @@
 import { describe, expect, it, vi } from 'vitest';
-import * as runAgent from '../../src/agent/run-agent.ts';
-import * as runKvstoreMesh from '../../src/agent/run-kvstoremesh.ts';
-import * as runOperator from '../../src/agent/run-operator.ts';
-import * as probe from '../../src/datapath/linux/probe.ts';
-import { dpcache } from './support/run.ts';
+import * as runAgent from '../../../src/agent/run-agent.ts';
+import * as runKvstoreMesh from '../../../src/agent/run-kvstoremesh.ts';
+import * as runOperator from '../../../src/agent/run-operator.ts';
+import * as probe from '../../../src/datapath/linux/probe.ts';
+import { dpcache } from '../support/run.ts';
 
 /** Runs a command whose processes would end immediately. */
 async function run(words: readonly string[]): Promise<{ readonly status: number; readonly stderr: string }> {
