@@ -29,7 +29,7 @@ export type {
   FollowedResource,
   FollowOptions,
   KubernetesObject,
-  ObjectLife,
+  ObjectVersion,
   ResourceEvent,
   ResourceKind,
   ResourceSink,
@@ -37,7 +37,7 @@ export type {
   ResourceState,
   ResourceStatus,
 } from './k8s/resource.ts';
-export { identified } from './k8s/resource.ts';
+export { objectVersion } from './k8s/resource.ts';
 export type { ApiErrorCode } from './k8s/rest/api-error.ts';
 export { ApiError } from './k8s/rest/api-error.ts';
 export type { ApiAnswer, ApiRequest, ApiTransport } from './k8s/rest/api-transport.ts';

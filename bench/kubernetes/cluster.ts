@@ -1,6 +1,6 @@
 import { NAMESPACES } from '../../src/k8s/feed/kinds.ts';
 import { KubernetesClient } from '../../src/k8s/kubernetes-client.ts';
-import { identified } from '../../src/k8s/resource.ts';
+import { objectVersion } from '../../src/k8s/resource.ts';
 import { EtcdTransport } from '../../src/kvstore/etcd/etcd-transport.ts';
 import { NO_LEASE } from '../../src/kvstore/session/transport.ts';
 import { RealApiServer } from '../../test/apiserver/support/real-apiserver.ts';
@@ -45,7 +45,7 @@ export class Cluster {
   async warm(counts: Readonly<Record<keyof typeof KINDS, number>>): Promise<void> {
     const client = new KubernetesClient(this.server.access);
     const sink = { apply: () => {}, onListed: () => {} };
-    const followed = Object.values(KINDS).map((kind) => client.follow(kind, sink, { keep: identified }));
+    const followed = Object.values(KINDS).map((kind) => client.follow(kind, sink, { keep: objectVersion }));
     await until('it has read everything', () =>
       Object.values(counts).every((count, i) => (followed[i]?.status().objects ?? 0) >= count),
     );

@@ -152,7 +152,7 @@ class NodeAnnotations {
 }
 
 /** Returns the first address of each type and family (KUBERNETES 39). */
-function firstOfEach(addresses: readonly NodeAddress[]): readonly NodeAddress[] {
+function firstOfEachType(addresses: readonly NodeAddress[]): readonly NodeAddress[] {
   const first = new Map<string, NodeAddress>();
   for (const address of addresses) {
     const key = `${address.type} ${address.ip.includes(':')}`;
@@ -162,8 +162,8 @@ function firstOfEach(addresses: readonly NodeAddress[]): readonly NodeAddress[] 
 }
 
 /** Returns the first CIDR of each family. */
-function oneOfEach(cidrs: readonly string[]): readonly string[] {
-  return [false, true].flatMap((six) => cidrs.find((cidr) => cidr.includes(':') === six) ?? []);
+function firstOfEachFamily(cidrs: readonly string[]): readonly string[] {
+  return [false, true].flatMap((isIPv6) => cidrs.find((cidr) => cidr.includes(':') === isIPv6) ?? []);
 }
 
 /** The fields that {@link readNode} reads. */
@@ -187,14 +187,14 @@ export function readNode(
   const single = listed.length > 0 ? undefined : spec.cidr('podCIDR');
   const specified = single === undefined ? listed : [single];
   const annotated = [annotations.cidr('ipv4PodCIDR'), annotations.cidr('ipv6PodCIDR')];
-  const cidrs = oneOfEach(specified.length > 0 ? specified : annotated.flatMap((cidr) => cidr ?? []));
+  const cidrs = firstOfEachFamily(specified.length > 0 ? specified : annotated.flatMap((cidr) => cidr ?? []));
   return {
     name,
     cluster,
     clusterID,
     source: 'k8s',
     addresses: [
-      ...firstOfEach(readAddresses(list, 'address', ['InternalIP', 'ExternalIP'])),
+      ...firstOfEachType(readAddresses(list, 'address', ['InternalIP', 'ExternalIP'])),
       ...annotations.ciliumHosts,
     ],
     ...allocCIDRs(cidrs),

@@ -20,7 +20,7 @@ export interface PolicyCIDRs {
   readonly groups: readonly { readonly group: string; readonly except: readonly Prefix[] }[];
 }
 
-function prefixes(list: ObjectFields): readonly Prefix[] {
+function readPrefixes(list: ObjectFields): readonly Prefix[] {
   return list.items((cidrs, index) => {
     const text = cidrs.string(index);
     // Cilium policies accept a bare address as a CIDR of full length.
@@ -31,12 +31,12 @@ function prefixes(list: ObjectFields): readonly Prefix[] {
   });
 }
 
-function list(fields: ObjectFields, name: string): readonly ObjectFields[] {
+function readItems(fields: ObjectFields, name: string): readonly ObjectFields[] {
   return fields.list(name, MAX_ITEMS).items((items, index) => items.item(index));
 }
 
 /** Collects the CIDRs of a policy. */
-class Collected {
+class CIDRCollector {
   readonly rules: CIDRRule[] = [];
   readonly groups: { readonly group: string; readonly except: readonly Prefix[] }[] = [];
 
@@ -44,9 +44,9 @@ class Collected {
    * Adds `cidr` and `except`, or a reference to a group. If an exception is invalid, adds nothing, because without the exception
    * the CIDR would be too large.
    */
-  block(fields: ObjectFields): void {
+  addBlock(fields: ObjectFields): void {
     const listed = fields.list('except', MAX_EXCEPTIONS);
-    const except = prefixes(listed);
+    const except = readPrefixes(listed);
     if (except.length < listed.size || (listed.size === 0 && this.#hasInvalidExceptions(fields))) return;
     const group = fields.string('cidrGroupRef') ?? '';
     if (group !== '') this.groups.push({ group, except });
@@ -62,10 +62,10 @@ class Collected {
   }
 
   /** Adds the lists of a Cilium rule, such as `fromCIDR` and `fromCIDRSet`. */
-  ciliumRule(rule: ObjectFields, direction: 'from' | 'to'): void {
-    for (const cidr of prefixes(rule.list(`${direction}CIDR`, MAX_ITEMS)))
+  addCiliumRule(rule: ObjectFields, direction: 'from' | 'to'): void {
+    for (const cidr of readPrefixes(rule.list(`${direction}CIDR`, MAX_ITEMS)))
       this.rules.push({ cidr, except: [] });
-    for (const block of list(rule, `${direction}CIDRSet`)) this.block(block);
+    for (const block of readItems(rule, `${direction}CIDRSet`)) this.addBlock(block);
   }
 }
 
@@ -78,11 +78,11 @@ const DIRECTIONS = [
 export function readNetworkPolicyCIDRs(fields: ObjectFields): PolicyCIDRs | undefined {
   const id = readID(fields);
   const spec = fields.map('spec');
-  const collected = new Collected();
+  const collected = new CIDRCollector();
   for (const [rules, peers] of DIRECTIONS) {
-    for (const peer of list(spec, rules).flatMap((rule) => list(rule, peers))) {
+    for (const peer of readItems(spec, rules).flatMap((rule) => readItems(rule, peers))) {
       const block = peer.object('ipBlock');
-      if (block !== undefined) collected.block(block);
+      if (block !== undefined) collected.addBlock(block);
     }
   }
   return id && policy(`${id.namespace}/${id.name}`, collected);
@@ -94,18 +94,18 @@ export function readCiliumPolicyCIDRs(fields: ObjectFields): PolicyCIDRs | undef
   const name = readClusterScopedName(fields);
   const id = isNamespaced ? readID(fields) : undefined;
   if (name === undefined || (isNamespaced && id === undefined)) return undefined;
-  const collected = new Collected();
+  const collected = new CIDRCollector();
   const spec = fields.object('spec');
-  for (const rules of [...(spec === undefined ? [] : [spec]), ...list(fields, 'specs')]) {
+  for (const rules of [...(spec === undefined ? [] : [spec]), ...readItems(fields, 'specs')]) {
     for (const [side, direction] of DIRECTIONS) {
-      for (const rule of [...list(rules, side), ...list(rules, `${side}Deny`)])
-        collected.ciliumRule(rule, direction);
+      for (const rule of [...readItems(rules, side), ...readItems(rules, `${side}Deny`)])
+        collected.addCiliumRule(rule, direction);
     }
   }
   return policy(id === undefined ? name : `${id.namespace}/${id.name}`, collected);
 }
 
-function policy(id: string, { rules, groups }: Collected): PolicyCIDRs {
+function policy(id: string, { rules, groups }: CIDRCollector): PolicyCIDRs {
   return { id, rules, groups };
 }
 
@@ -123,6 +123,6 @@ export const CIDR_GROUP_FIELDS: readonly string[] = ['metadata.labels', 'spec.ex
 export function readCIDRGroup(fields: ObjectFields): ParsedCIDRGroup | undefined {
   const name = readClusterScopedName(fields);
   if (name === undefined) return undefined;
-  const cidrs = prefixes(fields.map('spec').list('externalCIDRs', MAX_ITEMS));
+  const cidrs = readPrefixes(fields.map('spec').list('externalCIDRs', MAX_ITEMS));
   return { name, cidrs, labels: readTexts(fields.map('metadata'), 'labels') };
 }

@@ -19,12 +19,12 @@ export interface KubernetesObject {
 }
 
 /** The uid and version of an object. */
-export type ObjectLife = Pick<KubernetesObject['metadata'], 'uid' | 'resourceVersion'>;
+export type ObjectVersion = Pick<KubernetesObject['metadata'], 'uid' | 'resourceVersion'>;
 
 /**
- * Returns the minimum of an object that a reflector must keep. Pass it as `keep` if the sink stores the values of objects itself.
+ * Returns the part of an object that a reflector must keep at least. Pass it as `keep` if the sink stores the values of objects itself.
  */
-export function identified({ metadata: { uid, resourceVersion } }: KubernetesObject): ObjectLife {
+export function objectVersion({ metadata: { uid, resourceVersion } }: KubernetesObject): ObjectVersion {
   return { uid, resourceVersion }; // the reflector has the name
 }
 
@@ -93,7 +93,7 @@ export interface ResourceStatus {
   /** Wall time of the last event in milliseconds since the epoch. */
   readonly lastEventAt: number | undefined;
   /** Number of rejected objects, for example without a name or uid. */
-  readonly refused: number;
+  readonly rejected: number;
   readonly bookmarks: number;
   /** The resource version up to which the server's changes were delivered. Undefined before the first list. */
   readonly resourceVersion: string | undefined;
@@ -123,10 +123,10 @@ export interface FollowOptions {
   readonly signal?: AbortSignal | undefined;
   /**
    * Returns the part of an object that the reflector keeps in memory for the delete event. Called once per put, before the put is
-   * delivered. The part must contain name, namespace, uid and resourceVersion, or be the result of {@link identified}; the delete
+   * delivered. The part must contain name, namespace, uid and resourceVersion, or be the result of {@link objectVersion}; the delete
    * event then has only these four fields. Default: the whole object.
    */
-  readonly keep?: ((object: KubernetesObject) => KubernetesObject | ObjectLife) | undefined;
+  readonly keep?: ((object: KubernetesObject) => KubernetesObject | ObjectVersion) | undefined;
   /**
    * The fields that the sink reads, as paths. A path such as `status.networking` includes all content of the field. Elements of
    * lists have no index: `spec.ports.port`. Other fields may be missing, because they are not decoded; the fields of {@link
@@ -149,7 +149,7 @@ export interface FollowedResource {
   readonly stopped: Promise<void>;
 }
 
-/** The port between the client of an API server and the users of its objects. */
+/** The interface between the client of an API server and the consumers of its objects. */
 export interface ResourceSource {
   /** Starts to list and watch a kind, immediately. Errors of the server are retried, never thrown. */
   follow(kind: ResourceKind, sink: ResourceSink, options?: FollowOptions): FollowedResource;

@@ -51,7 +51,7 @@ export class ObjectSource implements ResourceSource {
         objects: follower.objects,
         events: follower.objects,
         lastEventAt: undefined,
-        refused: 0,
+        rejected: 0,
         bookmarks: 0,
         lists: 1,
         watches: 0,

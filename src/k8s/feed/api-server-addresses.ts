@@ -10,7 +10,7 @@ const GRACE_MS = 30_000;
 const LABELS: Labels = [{ source: 'reserved', key: 'kube-apiserver', value: '' }];
 
 /** A slice of the API server. */
-interface Known {
+interface LabelledSlice {
   readonly cidrs: ReadonlySet<string>;
   /** Runs after the slice was deleted. */
   readonly withdrawal: Timer | undefined;
@@ -23,7 +23,7 @@ interface Known {
 export class ApiServerAddresses {
   readonly #metadata: PrefixMetadata;
   readonly #clock: Clock;
-  readonly #slices = new Map<string, Known>();
+  readonly #slices = new Map<string, LabelledSlice>();
 
   constructor(metadata: PrefixMetadata, clock: Clock) {
     this.#metadata = metadata;

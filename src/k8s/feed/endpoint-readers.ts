@@ -33,7 +33,7 @@ interface Listing {
   readonly slice: ParsedEndpointSlice;
   readonly addresses: EndpointAddresses | undefined;
   /** Number of the event; a later event has a higher number. All slices of one list have the same number. */
-  readonly at: number;
+  readonly eventNumber: number;
 }
 
 interface SlicedEndpoint {
@@ -42,13 +42,14 @@ interface SlicedEndpoint {
   written: EndpointAddresses | undefined;
 }
 
+/** Returns true if `a` is used instead of `b`. */
 function comesBefore(a: Listing, b: Listing): boolean {
-  if (a.at !== b.at) return a.at > b.at;
+  if (a.eventNumber !== b.eventNumber) return a.eventNumber > b.eventNumber;
   if (a.slice.createdAt !== b.slice.createdAt) return a.slice.createdAt > b.slice.createdAt;
   return a.slice.name > b.slice.name;
 }
 
-/** Returns true if the two describe the same endpoint. The rank is ignored, because it belongs to the slice. */
+/** Returns true if two claims describe the same endpoint. The rank is ignored, because it belongs to the slice. */
 function sameEndpoint(a: EndpointAddresses | undefined, b: EndpointAddresses | undefined): boolean {
   if (a === undefined || b === undefined) return a === b;
   const { deleting, createdAt, uid } = a;
@@ -67,8 +68,9 @@ export class SlicedEndpointReader implements ObjectReader<ParsedEndpointSlice> {
   readonly #engine: EndpointEngine;
   readonly #shared = new SharedParts();
   readonly #endpoints = new Map<string, SlicedEndpoint>();
-  #listing = false;
-  #version = 0;
+  /** True while a list arrives. */
+  #isListing = false;
+  #eventNumber = 0;
 
   constructor(engine: EndpointEngine) {
     this.#engine = engine;
@@ -83,34 +85,34 @@ export class SlicedEndpointReader implements ObjectReader<ParsedEndpointSlice> {
   }
 
   start(): void {
-    this.#listing = true;
-    this.#version++;
+    this.#isListing = true;
+    this.#eventNumber++;
   }
 
   listed(): void {
-    this.#listing = false;
+    this.#isListing = false;
   }
 
   change(current: ParsedEndpointSlice | undefined, previous: ParsedEndpointSlice | undefined): void {
-    if (!this.#listing) this.#version++;
+    if (!this.#isListing) this.#eventNumber++;
     if (current !== undefined)
-      for (const [id, addresses] of current.endpoints) this.#list(id, current, addresses);
+      for (const [id, addresses] of current.endpoints) this.#addListing(id, current, addresses);
     if (previous === undefined) return;
     for (const id of previous.endpoints.keys())
-      if (current?.endpoints.has(id) !== true) this.#leave(id, previous.name);
+      if (current?.endpoints.has(id) !== true) this.#removeListing(id, previous.name);
   }
 
-  #list(id: string, slice: ParsedEndpointSlice, addresses: EndpointAddresses | undefined): void {
+  #addListing(id: string, slice: ParsedEndpointSlice, addresses: EndpointAddresses | undefined): void {
     const endpoint = this.#endpoints.get(id) ?? { listings: [], written: undefined };
     const known = endpoint.listings.find((listing) => listing.slice.name === slice.name);
     const isSame = known !== undefined && sameEndpoint(known.addresses, addresses);
-    const listing = { slice, addresses, at: isSame ? known.at : this.#version };
+    const listing = { slice, addresses, eventNumber: isSame ? known.eventNumber : this.#eventNumber };
     endpoint.listings = [...endpoint.listings.filter((other) => other !== known), listing];
     this.#endpoints.set(id, endpoint);
     this.#write(endpoint);
   }
 
-  #leave(id: string, slice: string): void {
+  #removeListing(id: string, slice: string): void {
     const endpoint = this.#endpoints.get(id);
     if (endpoint === undefined) return;
     endpoint.listings = endpoint.listings.filter((listing) => listing.slice.name !== slice);

@@ -2,7 +2,7 @@ import type { Clock, Timer } from '../../base/clock.ts';
 import type { TurnGate } from '../../base/turn-gate.ts';
 import {
   type FollowedResource,
-  identified,
+  objectVersion,
   type ResourceKind,
   type ResourceSink,
   type ResourceSource,
@@ -52,8 +52,8 @@ export class FollowedKind {
   #following: AbortController | undefined;
   #resource: FollowedResource | undefined;
   #state: ResourceState | 'resting' = 'resting';
-  /** Incremented when a reflector starts or ends. If it changes during a withdrawal, the withdrawal is outdated. */
-  #turns = 0;
+  /** Number of starts and ends of reflectors. If it changes during a withdrawal, the withdrawal is outdated. */
+  #generation = 0;
   /** Runs while the API server does not serve the kind, and objects of it are known. */
   #missing: Timer | undefined;
   #progressAt: number;
@@ -140,7 +140,7 @@ export class FollowedKind {
     };
     // The feed remembers the values of objects, so that a deleted object needs only its name.
     const { fields } = this.#feed;
-    this.#resource = source.follow(kind, observed, { signal, keep: identified, fields, onState });
+    this.#resource = source.follow(kind, observed, { signal, keep: objectVersion, fields, onState });
     onChange();
   }
 
@@ -156,9 +156,9 @@ export class FollowedKind {
   withdraw(onDone?: () => void): void {
     this.rest();
     const steps = this.#feed.withdrawSteps();
-    const turn = this.#turns;
+    const generation = this.#generation;
     const done = (): void => {
-      if (turn === this.#turns) onDone?.();
+      if (generation === this.#generation) onDone?.();
     };
     if (this.#options.gate === undefined) {
       for (const _ of steps);
@@ -202,7 +202,7 @@ export class FollowedKind {
   }
 
   #end(): void {
-    this.#turns++;
+    this.#generation++;
     this.#cancelMissing();
     this.#following?.abort();
     this.#following = undefined;

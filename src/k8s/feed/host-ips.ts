@@ -52,15 +52,15 @@ export class HostIPs {
 
   #claim(): void {
     const { ipcache, addresses, world } = this.#options;
-    const { host, world: single, 'world-ipv4': four, 'world-ipv6': six } = RESERVED_IDENTITIES;
+    const { host, world: single, 'world-ipv4': ipv4, 'world-ipv6': ipv6 } = RESERVED_IDENTITIES;
     const isDual = world === 'dual-stack';
-    const now = new Set([...addresses()].flatMap((address) => canonicalAddress(address) ?? []));
+    const current = new Set([...addresses()].flatMap((address) => canonicalAddress(address) ?? []));
     ipcache.batch(() => {
-      ipcache.upsert('0.0.0.0/0', { ...WRITER, identity: isDual ? four : single });
-      ipcache.upsert('::/0', { ...WRITER, identity: isDual ? six : single });
-      for (const address of now) ipcache.upsert(address, { ...WRITER, identity: host });
-      for (const address of this.#claimed) if (!now.has(address)) ipcache.delete(address, WRITER);
+      ipcache.upsert('0.0.0.0/0', { ...WRITER, identity: isDual ? ipv4 : single });
+      ipcache.upsert('::/0', { ...WRITER, identity: isDual ? ipv6 : single });
+      for (const address of current) ipcache.upsert(address, { ...WRITER, identity: host });
+      for (const address of this.#claimed) if (!current.has(address)) ipcache.delete(address, WRITER);
     });
-    this.#claimed = now;
+    this.#claimed = current;
   }
 }

@@ -173,6 +173,7 @@ interface Tables {
  *     ResourceSource ─► FollowedKind ─► ObjectFeed ─► reader ─┬─► IPCache, NodeManager, ServiceCache
  *       reflector       start and end   values of objects     ├─► EndpointLabels, KubernetesIdentities
  *                                                             └─► PrefixMetadata
+ *
  * Not promised: that every state of an object is applied, or that two kinds are consistent at any moment.
  */
 export class KubernetesFeed {
@@ -194,8 +195,8 @@ export class KubernetesFeed {
   readonly #handover = new Map<HandoverResource, HandoverState>(
     HANDOVER_RESOURCES.map((resource) => [resource, 'following']),
   );
-  /** Timers of resources of a lost kvstore that are not followed again yet. */
-  readonly #returning = new Map<HandoverResource, Timer>();
+  /** Timers after which the resources of a lost kvstore are followed again. */
+  readonly #delayedFollows = new Map<HandoverResource, Timer>();
   readonly #ended = new AbortController();
   #started = false;
   /** True if pods of all nodes are followed, false for pods of the local node. Undefined before the start. */
@@ -316,7 +317,7 @@ export class KubernetesFeed {
   /** Ends all reflectors; the claims stay in the engines. Resolves when no more objects are delivered. */
   async stop(): Promise<void> {
     this.#ended.abort();
-    for (const timer of this.#returning.values()) timer.cancel();
+    for (const timer of this.#delayedFollows.values()) timer.cancel();
     this.#labels?.stop();
     this.#apiServer?.stop();
     await Promise.all([...this.#kinds.values()].map((kind) => kind.stop()));
@@ -433,13 +434,14 @@ export class KubernetesFeed {
     const kind = this.#kinds.get('pods');
     if (kind === undefined) return;
     const endpoints = this.#kinds.get('ciliumendpoints') ?? this.#kinds.get('ciliumendpointslices');
-    const areSaid =
+    const isProvided =
       endpoints?.complete === true ||
       (endpoints !== undefined && endpoints.state !== 'missing' && this.#allPods !== true);
-    const all = this.#handover.get('ip') === 'following' && !this.#returning.has('ip') && !areSaid;
-    if (all === this.#allPods) return;
-    this.#allPods = all;
-    kind.follow(pods(all ? undefined : this.#options.nodeName));
+    const needsAll =
+      this.#handover.get('ip') === 'following' && !this.#delayedFollows.has('ip') && !isProvided;
+    if (needsAll === this.#allPods) return;
+    this.#allPods = needsAll;
+    kind.follow(pods(needsAll ? undefined : this.#options.nodeName));
   }
 
   /**
@@ -483,10 +485,10 @@ export class KubernetesFeed {
     const next = handover(previous, event);
     this.#handover.set(resource, next.state);
     const kinds = this.#delegatedKinds(resource);
-    if (next.action === 'follow' && this.#started) this.#comeBack(resource, previous === 'resting');
+    if (next.action === 'follow' && this.#started) this.#followAgain(resource, previous === 'resting');
     if (next.action === 'withdraw') {
-      this.#returning.get(resource)?.cancel();
-      this.#returning.delete(resource);
+      this.#delayedFollows.get(resource)?.cancel();
+      this.#delayedFollows.delete(resource);
       let left = kinds.length;
       const done = (): void => {
         if (--left === 0) this.#step(resource, 'withdrawn');
@@ -501,11 +503,11 @@ export class KubernetesFeed {
    * Follows the kinds of a lost resource again: after a random delay if their claims were withdrawn completely, otherwise
    * immediately.
    */
-  #comeBack(resource: HandoverResource, isWithdrawn: boolean): void {
+  #followAgain(resource: HandoverResource, isWithdrawn: boolean): void {
     const { clock, random = Math.random, handoverSpreadMs = HANDOVER_SPREAD_MS } = this.#options;
     const kinds = this.#delegatedKinds(resource);
     const follow = (): void => {
-      this.#returning.delete(resource);
+      this.#delayedFollows.delete(resource);
       for (const kind of kinds) this.#kinds.get(kind.plural)?.follow(kind);
       this.#reviewPods();
     };
@@ -513,7 +515,7 @@ export class KubernetesFeed {
     if (delay === 0) follow();
     else {
       for (const { plural } of kinds) this.#kinds.get(plural)?.expect();
-      this.#returning.set(resource, clock.after(delay, follow));
+      this.#delayedFollows.set(resource, clock.after(delay, follow));
     }
   }
 

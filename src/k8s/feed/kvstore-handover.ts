@@ -12,6 +12,7 @@
  * - `withdrawing`: the kvstore is complete. The feed has ended, and its claims are being withdrawn, also those of objects that are
  *   not in the kvstore.
  * - `resting`: all claims of the feed are withdrawn.
+ *
  * Every address has a claim during a handover, because the feed ends only when the kvstore is complete, and because the claims of a
  * lost kvstore stay.
  */

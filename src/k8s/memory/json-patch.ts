@@ -10,12 +10,12 @@ function isContainer(value: unknown): value is Container {
   return typeof value === 'object' && value !== null;
 }
 
-function refuse(why: string): never {
+function rejectPatch(why: string): never {
   throw new StatusError('Invalid', `the server rejected our request due to an error in our request: ${why}`);
 }
 
-function steps(pointer: unknown): string[] {
-  if (typeof pointer !== 'string' || !pointer.startsWith('/')) return refuse('a path must begin with /');
+function parsePointer(pointer: unknown): string[] {
+  if (typeof pointer !== 'string' || !pointer.startsWith('/')) return rejectPatch('a path must begin with /');
   return pointer
     .slice(1)
     .split('/')
@@ -30,7 +30,7 @@ function parentOf(document: Container, path: readonly string[]): Container {
   let at: Container = document;
   for (const step of path.slice(0, -1)) {
     const next = read(at, step);
-    if (!isContainer(next)) return refuse(`there is no ${path.join('/')}`);
+    if (!isContainer(next)) return rejectPatch(`there is no ${path.join('/')}`);
     at = next;
   }
   return at;
@@ -46,19 +46,19 @@ function add(parent: Container, step: string, value: unknown): void {
 }
 
 function remove(parent: Container, step: string): void {
-  if (!Object.hasOwn(parent, step)) refuse(`there is no ${step}`);
+  if (!Object.hasOwn(parent, step)) rejectPatch(`there is no ${step}`);
   if (Array.isArray(parent)) parent.splice(Number(step), 1);
   else Reflect.deleteProperty(parent, step);
 }
 
-function same(a: unknown, b: unknown): boolean {
+function equalJson(a: unknown, b: unknown): boolean {
   return JSON.stringify(a) === JSON.stringify(b);
 }
 
 /** JSON Patch (RFC 6902): `add`, `remove`, `replace` and `test`, in order, all or none. */
 export function jsonPatch(document: unknown, operations: unknown): unknown {
   const result: unknown = structuredClone(document);
-  if (!isContainer(result) || !Array.isArray(operations)) return refuse('a patch must be a list');
+  if (!isContainer(result) || !Array.isArray(operations)) return rejectPatch('a patch must be a list');
   if (operations.length > MAX_OPERATIONS)
     throw new StatusError(
       'RequestEntityTooLarge',
@@ -66,17 +66,17 @@ export function jsonPatch(document: unknown, operations: unknown): unknown {
     );
   for (const operation of operations) {
     const { op, path, value } = isObject(operation) ? operation : {};
-    const pointer = steps(path);
+    const pointer = parsePointer(path);
     const parent = parentOf(result, pointer);
     const step = pointer.at(-1) ?? '';
     if (op === 'test') {
-      if (!same(read(parent, step), value)) refuse(`testing value ${String(path)} failed`);
+      if (!equalJson(read(parent, step), value)) rejectPatch(`testing value ${String(path)} failed`);
     } else if (op === 'add') add(parent, step, value);
     else if (op === 'remove') remove(parent, step);
     else if (op === 'replace') {
       remove(parent, step);
       add(parent, step, value);
-    } else refuse(`unexpected kind of operation: ${String(op)}`);
+    } else rejectPatch(`unexpected kind of operation: ${String(op)}`);
   }
   return result;
 }

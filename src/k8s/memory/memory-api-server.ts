@@ -3,7 +3,13 @@ import type { KubernetesObject } from '../resource.ts';
 import { type ApiStatus, StatusError } from './api-status.ts';
 import { ByteStream } from './byte-stream.ts';
 import { bodyOf, ConnectionBroken, Faults, type ServedAnswer, type ServedRequest } from './faults.ts';
-import { type ObjectList, ObjectLists, readVersion, type Selection, tooLarge } from './object-lists.ts';
+import {
+  type ObjectList,
+  ObjectLists,
+  readVersion,
+  type Selection,
+  versionTooLarge,
+} from './object-lists.ts';
 import { ObjectStore, type ObjectStoreSnapshot } from './object-store.ts';
 import { ObjectWatch, typeMeta } from './object-watch.ts';
 import { type ObjectAddress, ObjectWrites, storedAs } from './object-writes.ts';
@@ -64,7 +70,7 @@ export class MemoryApiServer {
   readonly #denied = new Set<string>();
   #down = false;
   #running: Promise<void> = Promise.resolve();
-  #go: (() => void) | undefined;
+  #endPause: (() => void) | undefined;
 
   constructor(options: MemoryApiServerOptions) {
     const { clock, types = CLUSTER_TYPES, idleProgress = false } = options;
@@ -140,15 +146,15 @@ export class MemoryApiServer {
 
   /** Pauses the server like SIGSTOP: connections stay open without data. */
   pause(): void {
-    if (this.#go !== undefined) return;
+    if (this.#endPause !== undefined) return;
     this.#running = new Promise((resolve) => {
-      this.#go = resolve;
+      this.#endPause = resolve;
     });
   }
 
   resume(): void {
-    this.#go?.();
-    this.#go = undefined;
+    this.#endPause?.();
+    this.#endPause = undefined;
   }
 
   backup(): ObjectStoreSnapshot {
@@ -187,13 +193,13 @@ export class MemoryApiServer {
   async #serve(request: ServedRequest): Promise<ServedAnswer> {
     const { pathname, searchParams } = new URL(request.path, 'http://server');
     if (HEALTH.has(pathname)) return { status: 200, headers: {}, body: bodyOf('ok'), isStream: false };
-    const token = this.#enter(request.authorization);
+    const token = this.#authenticate(request.authorization);
     const parts = pathname.split('/').slice(1).map(decodeURIComponent);
     if (pathname === '/version') return answer(200, { major: '1', minor: '20', gitVersion: 'v1.20.2' });
     const [group, version, rest] =
       parts[0] === 'api' ? ['', parts[1], parts.slice(2)] : [parts[1], parts[2], parts.slice(3)];
     const types = [...this.#types].filter((type) => type.group === group && type.version === version);
-    if (types.length === 0 || version === undefined) throw notThere();
+    if (types.length === 0 || version === undefined) throw notFound();
     if (rest.length === 0)
       return answer(200, resourceList(group === '' ? version : `${group}/${version}`, types));
     const route = routeOf(types, rest);
@@ -208,7 +214,7 @@ export class MemoryApiServer {
     return this.#object(request, verb, route, searchParams.get('fieldManager') ?? undefined);
   }
 
-  #enter(authorization: string): string {
+  #authenticate(authorization: string): string {
     const token = authorization.replace(/^Bearer /, '');
     if (this.tokens.size === 0 || this.tokens.has(token)) return token;
     throw new StatusError('Unauthorized', 'Unauthorized');
@@ -224,7 +230,7 @@ export class MemoryApiServer {
       throw new StatusError('Invalid', 'resourceVersionMatch is forbidden for watch');
     const known = this.#cache.versionOf(storedAs(selection.type));
     const from = readVersion(query.get('resourceVersion')) ?? 0;
-    if (query.get('sendInitialEvents') === 'true' && from > known) throw tooLarge(from, known);
+    if (query.get('sendInitialEvents') === 'true' && from > known) throw versionTooLarge(from, known);
     const { clock, idleProgress = false } = this.#options;
     const stream: ByteStream = new ByteStream(
       () => this.#running,
@@ -270,7 +276,7 @@ export class MemoryApiServer {
   }
 }
 
-function notThere(): StatusError {
+function notFound(): StatusError {
   return new StatusError('NotFound', 'the server could not find the requested resource');
 }
 
@@ -333,8 +339,8 @@ function routeOf(types: readonly ResourceType[], parts: readonly string[]): Rout
   const isNamespaced = parts[0] === 'namespaces' && parts.length >= 3 && parts[2] !== 'status';
   const [plural, name, part] = isNamespaced ? parts.slice(2) : parts;
   const type = types.find((one) => one.plural === plural);
-  if (type === undefined || (isNamespaced && !type.namespaced)) throw notThere();
-  if (part !== undefined && (part !== 'status' || type.hasStatus !== true)) throw notThere();
+  if (type === undefined || (isNamespaced && !type.namespaced)) throw notFound();
+  if (part !== undefined && (part !== 'status' || type.hasStatus !== true)) throw notFound();
   return {
     type,
     namespace: isNamespaced ? parts[1] : undefined,

@@ -37,7 +37,7 @@ interface Token {
 /** Maximum time for which a request waits until the watch cache has reached its version. */
 const BEHIND_MS = 3000;
 
-function write(token: Token): string {
+function tokenText(token: Token): string {
   return Buffer.from(JSON.stringify({ v: 'meta.k8s.io/v1', rv: token.version, start: token.after })).toString(
     'base64url',
   );
@@ -82,7 +82,7 @@ export class ObjectLists {
     const resource = storedAs(selection.type);
     if (version > this.#cache.versionOf(resource)) await sleep(this.#clock, BEHIND_MS);
     const known = this.#cache.versionOf(resource);
-    if (version > known) throw tooLarge(version, known);
+    if (version > known) throw versionTooLarge(version, known);
     return this.#page(selection, Math.max(known, this.#store.compacted), '', 0);
   }
 
@@ -92,7 +92,7 @@ export class ObjectLists {
     throw new StatusError(
       'Expired',
       'The provided continue parameter is too old to display a consistent list result. You can start a new list without the continue parameter, or use the continue token in this response to retrieve the remainder of the results. Continuing with the provided token results in an inconsistent list - objects that were created, modified, or deleted between the time the first chunk was returned and now may show up in the list.',
-      { token: write({ ...readToken(text), version: -1 }) },
+      { token: tokenText({ ...readToken(text), version: -1 }) },
     );
   }
 
@@ -107,7 +107,7 @@ export class ObjectLists {
     return {
       version,
       objects: page.map(([, object]) => object),
-      token: remaining > 0 ? write({ version, after: last }) : undefined,
+      token: remaining > 0 ? tokenText({ version, after: last }) : undefined,
       remaining: remaining > 0 && !isNarrow ? remaining : undefined,
     };
   }
@@ -119,7 +119,7 @@ export function inNamespace(object: KubernetesObject, namespace: string | undefi
 }
 
 /** Returns the error for a version that the watch cache has not reached. */
-export function tooLarge(version: number, known: number): StatusError {
+export function versionTooLarge(version: number, known: number): StatusError {
   const message = `Too large resource version: ${version}, current: ${known}`;
   const causes = [{ reason: 'ResourceVersionTooLarge', message: 'Too large resource version' }];
   return new StatusError('Timeout', `Timeout: ${message}`, { details: { causes, retryAfterSeconds: 1 } });

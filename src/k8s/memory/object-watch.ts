@@ -61,7 +61,7 @@ export class ObjectWatch {
     const resource = storedAs(this.#selection.type);
     const from = this.#from;
     if (!this.#sendsInitial && from > 0 && from < store.compacted) {
-      this.#tooOld(from);
+      this.#endExpired(from);
       return;
     }
     if (from === 0 || this.#sendsInitial) this.#listAll(resource);
@@ -97,7 +97,7 @@ export class ObjectWatch {
     this.#stream.end();
   }
 
-  #tooOld(from: number): void {
+  #endExpired(from: number): void {
     const { status } = new StatusError(
       'Expired',
       `too old resource version: ${from} (${this.#source.store.compacted})`,
@@ -130,10 +130,11 @@ export class ObjectWatch {
   /** Sends the event of a write for the selected objects. */
   #deliver({ before, after, version }: StoredWrite): void {
     this.#hasEvents = true;
-    const was = before !== undefined && this.#matches(before) ? before : undefined;
-    const is = after !== undefined && this.#matches(after) ? after : undefined;
-    if (is !== undefined) this.#sendEvent(was === undefined ? 'ADDED' : 'MODIFIED', is, String(version));
-    else if (was !== undefined) this.#sendEvent('DELETED', was, String(version));
+    const selectedBefore = before !== undefined && this.#matches(before) ? before : undefined;
+    const selectedAfter = after !== undefined && this.#matches(after) ? after : undefined;
+    if (selectedAfter !== undefined)
+      this.#sendEvent(selectedBefore === undefined ? 'ADDED' : 'MODIFIED', selectedAfter, String(version));
+    else if (selectedBefore !== undefined) this.#sendEvent('DELETED', selectedBefore, String(version));
   }
 
   #matches(object: KubernetesObject): boolean {

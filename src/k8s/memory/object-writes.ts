@@ -49,7 +49,7 @@ export class ObjectWrites {
   readonly #store: ObjectStore;
   readonly #clock: Pick<Clock, 'wallTime'>;
   /** Counter of UIDs. They are unique, also after a restore. */
-  #lives = 0;
+  #uids = 0;
 
   constructor(store: ObjectStore, clock: Pick<Clock, 'wallTime'>) {
     this.#store = store;
@@ -178,7 +178,7 @@ export class ObjectWrites {
   }
 
   #newUid(): string {
-    return `00000000-0000-4000-8000-${(++this.#lives).toString(16).padStart(12, '0')}`;
+    return `00000000-0000-4000-8000-${(++this.#uids).toString(16).padStart(12, '0')}`;
   }
 
   #timestamp(): string {

@@ -1,11 +1,12 @@
 import type { ObjectStore, StoredWrite } from './object-store.ts';
 
-/** The watch cache of an API server, from which it serves lists and watches. It can be held to simulate a cache that is behind. */
+/** The watch cache of an API server, from which it serves lists and watches. Its updates can be stopped, to simulate a cache that is behind. */
 export class WatchCache {
   readonly #store: ObjectStore;
   readonly #watchers = new Set<(write: StoredWrite) => void>();
   readonly #idleProgress: boolean;
-  #cached: { readonly version: number; readonly writes: StoredWrite[] } | undefined;
+  /** While updates are stopped: the version of the cache, and the writes after it. */
+  #held: { readonly version: number; readonly writes: StoredWrite[] } | undefined;
 
   /**
    * @param idleProgress true if the version of a resource also increases with writes of other resources, as in Kubernetes 1.34
@@ -13,13 +14,11 @@ export class WatchCache {
   constructor(store: ObjectStore, idleProgress: boolean) {
     this.#store = store;
     this.#idleProgress = idleProgress;
-    store.watch((write) =>
-      this.#cached === undefined ? this.#publish(write) : this.#cached.writes.push(write),
-    );
+    store.watch((write) => (this.#held === undefined ? this.#publish(write) : this.#held.writes.push(write)));
   }
 
   get version(): number {
-    return this.#cached?.version ?? this.#store.version;
+    return this.#held?.version ?? this.#store.version;
   }
 
   /** Returns the version up to which a resource is known. */
@@ -29,18 +28,18 @@ export class WatchCache {
 
   /** Stops updates until it is released. */
   hold(): void {
-    this.#cached ??= { version: this.#store.version, writes: [] };
+    this.#held ??= { version: this.#store.version, writes: [] };
   }
 
   release(): void {
-    const writes = this.#cached?.writes ?? [];
-    this.#cached = undefined;
+    const writes = this.#held?.writes ?? [];
+    this.#held = undefined;
     for (const write of writes) this.#publish(write);
   }
 
   /** Rebuilds the cache from the store. */
   reset(): void {
-    this.#cached = undefined;
+    this.#held = undefined;
   }
 
   /** Returns the known writes of a resource after `version`. */

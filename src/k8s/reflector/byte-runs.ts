@@ -1,26 +1,27 @@
 import { Buffer } from 'node:buffer';
 
 /** Initial size of the buffer. Up to {@link MAX_KEPT_BYTES}, a larger buffer is kept for the next text. */
-const ROOM = 4096;
+const INITIAL_BYTES = 4096;
 const MAX_KEPT_BYTES = 1024 * 1024;
 
 /** Joins texts that arrive in several runs of bytes. A text above the limit is dropped while it arrives. */
 export class ByteRuns {
-  readonly #largest: number;
+  readonly #maxBytes: number;
   /** Buffer of the current text; its first {@link ByteRuns.#size} bytes are used. */
-  #buffer = Buffer.allocUnsafeSlow(ROOM);
+  #buffer = Buffer.allocUnsafeSlow(INITIAL_BYTES);
   #size = 0;
   #tooLarge = 0;
 
-  /** @param largest maximum number of bytes of a text */
-  constructor(largest: number) {
-    this.#largest = largest;
+  /** @param maxBytes maximum size of a text */
+  constructor(maxBytes: number) {
+    this.#maxBytes = maxBytes;
   }
 
   get isEmpty(): boolean {
     return this.#size === 0;
   }
 
+  /** Number of dropped texts. */
   get tooLarge(): number {
     return this.#tooLarge;
   }
@@ -28,7 +29,7 @@ export class ByteRuns {
   /** Copies a run of a text that is not complete. */
   keep(bytes: Uint8Array, from: number, to: number): void {
     const size = this.#size + to - from;
-    if (size <= this.#largest) {
+    if (size <= this.#maxBytes) {
       if (size > this.#buffer.length) this.#grow(size);
       const buffer = this.#buffer;
       // A loop, because most runs are short and views of them cost more.
@@ -39,17 +40,17 @@ export class ByteRuns {
 
   /** Returns the text that ends with this run, or undefined if it is too large. */
   end(bytes: Uint8Array, from: number, to: number): string | undefined {
-    const isWhole = this.#size === 0 && to - from <= this.#largest;
+    const isWhole = this.#size === 0 && to - from <= this.#maxBytes;
     if (isWhole) return Buffer.from(bytes.buffer, bytes.byteOffset + from, to - from).toString('utf8');
     this.keep(bytes, from, to);
     const size = this.#size;
     this.#size = 0;
-    if (size > this.#largest) {
+    if (size > this.#maxBytes) {
       this.#tooLarge++;
       return undefined;
     }
     const text = this.#buffer.toString('utf8', 0, size);
-    if (this.#buffer.length > MAX_KEPT_BYTES) this.#buffer = Buffer.allocUnsafeSlow(ROOM);
+    if (this.#buffer.length > MAX_KEPT_BYTES) this.#buffer = Buffer.allocUnsafeSlow(INITIAL_BYTES);
     return text;
   }
 

@@ -1,5 +1,5 @@
-/** The field is not kept. */
-export const OMITTED: unique symbol = Symbol('left out');
+/** The result of {@link FieldTree.find} for a field that is not kept. */
+export const OMITTED: unique symbol = Symbol('omitted');
 
 interface Field {
   readonly name: Uint8Array;

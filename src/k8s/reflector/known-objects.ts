@@ -1,7 +1,7 @@
 import { isObject } from '../../net/fields.ts';
 import { AgingTable } from '../aging-table.ts';
 import type { ObjectName } from '../object-table.ts';
-import type { KubernetesObject, ObjectLife, ResourceEvent } from '../resource.ts';
+import type { KubernetesObject, ObjectVersion, ResourceEvent } from '../resource.ts';
 
 function isName(value: unknown): value is string {
   return typeof value === 'string' && value !== '';
@@ -18,8 +18,7 @@ export function isKubernetesObject(value: unknown): value is KubernetesObject {
 }
 
 /**
- * The object of the last put. If the server still has the object at this version, a watch may continue after a failure (see
- * `prove`).
+ * The object of the last put. If the server still has the object at this version, a watch may continue after a failure.
  */
 export interface Anchor {
   readonly name: string;
@@ -29,13 +28,13 @@ export interface Anchor {
 }
 
 /** The part of an object that is kept in memory: the whole object, some of its fields, or only uid and version. */
-export type Kept = KubernetesObject | ObjectLife;
+export type Kept = KubernetesObject | ObjectVersion;
 
 function isComplete(kept: Kept): kept is KubernetesObject {
   return 'metadata' in kept;
 }
 
-function lifeOf(kept: Kept): ObjectLife {
+function versionOf(kept: Kept): ObjectVersion {
   return isComplete(kept) ? kept.metadata : kept;
 }
 
@@ -110,7 +109,7 @@ export class KnownObjects {
     this.#anchor = undefined; // an earlier put does not prove that the server knows this delete
     const known = this.#objects.get(metadata);
     // The object was created again; the delete of the earlier object was already delivered.
-    if (known === undefined || lifeOf(known).uid !== metadata.uid) return [];
+    if (known === undefined || versionOf(known).uid !== metadata.uid) return [];
     this.#objects.delete(metadata);
     return [{ type: 'delete', object: keptObject(metadata, known) }];
   }
@@ -128,15 +127,15 @@ export class KnownObjects {
   #put(object: KubernetesObject): readonly ResourceEvent[] {
     const { metadata } = object;
     const known = this.#objects.get(metadata);
-    const life = known && lifeOf(known);
-    const isSame = life?.uid === metadata.uid;
-    if (known !== undefined && isSame && life?.resourceVersion === metadata.resourceVersion) {
+    const version = known && versionOf(known);
+    const hasSameUid = version?.uid === metadata.uid;
+    if (known !== undefined && hasSameUid && version?.resourceVersion === metadata.resourceVersion) {
       this.#objects.set(isComplete(known) ? known.metadata : metadata, known); // no longer old
       return [];
     }
     this.#objects.set(metadata, this.#keep(object));
     const put: ResourceEvent = { type: 'put', object };
-    return known === undefined || isSame
+    return known === undefined || hasSameUid
       ? [put]
       : [{ type: 'delete', object: keptObject(metadata, known) }, put];
   }

@@ -8,7 +8,7 @@ const BACKSLASH = 0x5c;
 const COMMA = 0x2c;
 const OPEN_OBJECT = 0x7b;
 
-/** Depth of the items, which are in a list in the outermost object. In a stream of lines, the depth is 0. */
+/** Number of brackets around an item: 2 in a list, 0 in a stream of lines. */
 const IN_LIST = 2;
 const IN_NOTHING = 0;
 const ITEMS = /[{,]\s*"items"\s*:\s*$/;
@@ -48,11 +48,11 @@ export class ListScanner {
   #from = 0;
 
   /** Depth of the outermost object or list that is kept completely; 0 if there is none. */
-  #whole = 0;
+  #wholeDepth = 0;
   /** Depth of the object whose field is being removed; 0 if none is. */
-  #leaving = 0;
+  #removalDepth = 0;
   /** The enclosing objects and lists that are kept partly, by depth. */
-  readonly #around: { readonly tree: FieldTree; readonly isObject: boolean }[] = [];
+  readonly #enclosing: { readonly tree: FieldTree; readonly isObject: boolean }[] = [];
   /** True if the next string is the name of a field. */
   #isName = false;
   /** Index in the current bytes of the name of the current field; then, of the comma or bracket before the name. */
@@ -109,11 +109,11 @@ export class ListScanner {
         inString = true;
         this.#name = i + 1;
       } else if (byte === COMMA) {
-        if (this.#whole === 0) this.#comma(bytes, i);
+        if (this.#wholeDepth === 0) this.#comma(bytes, i);
       } else if ((byte | 0x20) === 0x7b) {
         // [ and { are 5B and 7B, ] and } are 5D and 7D.
         this.#depth++;
-        if (this.#whole === 0 && this.#leaving === 0) this.#open(byte, bytes, i);
+        if (this.#wholeDepth === 0 && this.#removalDepth === 0) this.#open(byte, bytes, i);
       } else if ((byte | 0x20) === 0x7d) {
         const text = this.#close(bytes, i);
         if (text !== undefined) items.push(text);
@@ -122,7 +122,7 @@ export class ListScanner {
     this.#inString = inString;
     this.#skip = i - length;
     if (this.#inItems && this.#depth > this.#itemsDepth) {
-      if (this.#leaving === 0) this.#item.keep(bytes, this.#from, length);
+      if (this.#removalDepth === 0) this.#item.keep(bytes, this.#from, length);
     } else this.#keepShell(bytes, length);
     return items;
   }
@@ -140,17 +140,17 @@ export class ListScanner {
     if (depth === 1) this.#shell = ''; // white space between lines
     const tree = this.#treeOf(depth, isObject);
     if (tree === undefined) {
-      this.#whole = depth;
+      this.#wholeDepth = depth;
       return;
     }
-    this.#around[depth] = { tree, isObject };
+    this.#enclosing[depth] = { tree, isObject };
     if (isObject) this.#expectName(at, true);
   }
 
   /** Returns the kept fields of the object or list that begins. */
   #treeOf(depth: number, isObject: boolean): FieldTree | undefined {
     if (depth === this.#itemsDepth + 1) return this.#fields;
-    const parent = this.#around[depth - 1];
+    const parent = this.#enclosing[depth - 1];
     if (parent?.isObject === true) return this.#next;
     return isObject ? parent?.tree : undefined;
   }
@@ -166,34 +166,34 @@ export class ListScanner {
     this.#isName = false;
     this.#next = undefined;
     if (this.#name === NOT_HERE) return;
-    const found = this.#around[this.#depth]?.tree.find(bytes, this.#name, at);
+    const found = this.#enclosing[this.#depth]?.tree.find(bytes, this.#name, at);
     if (found !== OMITTED) this.#next = found;
     else if (this.#separator !== NOT_HERE) {
-      this.#leaving = this.#depth;
+      this.#removalDepth = this.#depth;
       this.#item.keep(bytes, this.#from, this.#isFirst ? this.#separator + 1 : this.#separator);
     }
   }
 
   #comma(bytes: Uint8Array, at: number): void {
     const depth = this.#depth;
-    if (this.#leaving > 0) {
-      if (this.#leaving !== depth) return;
-      this.#leaving = 0;
+    if (this.#removalDepth > 0) {
+      if (this.#removalDepth !== depth) return;
+      this.#removalDepth = 0;
       this.#from = this.#isFirst ? at + 1 : at;
       this.#expectName(at, this.#isFirst);
     } else if (depth === this.#itemsDepth) {
       if (!this.#inItems) return;
       this.#keepShell(bytes, at);
       this.#from = at + 1;
-    } else if (this.#inItems && this.#around[depth]?.isObject === true) this.#expectName(at, false);
+    } else if (this.#inItems && this.#enclosing[depth]?.isObject === true) this.#expectName(at, false);
   }
 
   /** Returns the text of the item that ends with this bracket. */
   #close(bytes: Uint8Array, at: number): string | undefined {
     const depth = this.#depth--;
-    if (this.#whole === depth) this.#whole = 0;
-    if (this.#leaving === depth) {
-      this.#leaving = 0;
+    if (this.#wholeDepth === depth) this.#wholeDepth = 0;
+    if (this.#removalDepth === depth) {
+      this.#removalDepth = 0;
       this.#from = at;
     }
     this.#isName = false;

@@ -1,17 +1,17 @@
 import { parseJsonInPieces } from '../../base/json-pieces.ts';
 import type { TurnGate } from '../../base/turn-gate.ts';
 
-/** Gate weight of an object: parsing, reading and applying takes about 20 µs, the weight of this number of events. */
-const WEIGHT = 8;
+/** Gate weight of an object: parsing, reading and applying takes about 20 µs, as long as this number of events. */
+const TEXT_WEIGHT = 8;
 
 /** Texts above this number of characters are parsed in steps; parsing takes a few milliseconds. */
-const LARGE = 128 * 1024;
+const LARGE_LENGTH = 128 * 1024;
 
 /** Divides texts into runs, each of which is parsed in one slice. Each large text is a separate run. */
 function* runs(texts: readonly string[], slice: number): Generator<readonly string[], void, void> {
   let from = 0;
   for (let i = 0; i < texts.length; i++) {
-    const isLarge = (texts[i]?.length ?? 0) > LARGE;
+    const isLarge = (texts[i]?.length ?? 0) > LARGE_LENGTH;
     if (isLarge && i > from) yield texts.slice(from, i);
     if (isLarge || i + 1 - from === slice || i + 1 === texts.length) {
       yield texts.slice(isLarge ? i : from, i + 1);
@@ -21,8 +21,8 @@ function* runs(texts: readonly string[], slice: number): Generator<readonly stri
 }
 
 /**
- * Decodes texts in order and passes them to `take` in groups. Large texts are decoded in steps, so that other work can run in
- * between. If a text is not JSON, its value is undefined.
+ * Decodes texts in order and passes their values to `onValues` in groups. Large texts are decoded in steps, so that other work can run
+ * in between. If a text is not JSON, its value is undefined. Ends early when the signal fires.
  */
 export async function readTexts(
   texts: readonly string[],
@@ -30,9 +30,10 @@ export async function readTexts(
   onValues: (values: readonly unknown[]) => void,
   signal: AbortSignal,
 ): Promise<void> {
-  for (const run of runs(texts, Math.max(1, Math.floor(gate.slice / WEIGHT)))) {
+  for (const run of runs(texts, Math.max(1, Math.floor(gate.slice / TEXT_WEIGHT)))) {
     const [first = ''] = run;
-    if (first.length <= LARGE) await gate.run(run.length * WEIGHT, () => onValues(run.map(parse)), signal);
+    if (first.length <= LARGE_LENGTH)
+      await gate.run(run.length * TEXT_WEIGHT, () => onValues(run.map(parse)), signal);
     else onValues([await parseLarge(first, gate, signal)]);
     if (signal.aborted) return;
   }

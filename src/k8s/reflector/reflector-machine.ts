@@ -43,8 +43,9 @@ export interface ReflectorState {
   readonly phase: 'listing' | 'watching' | 'proving' | 'waiting' | 'stopped';
   /** The state in `status()`. Short intermediate steps are not shown. */
   readonly reportedState: ResourceState;
+  /** Source of the current list; between lists, of the next one. */
   readonly from: ListSource;
-  /** Source of the next list. */
+  /** The first source that a list tries. `cache` after a server has refused a stream. */
   readonly preferred: 'stream' | 'cache';
   /** The action after waiting. */
   readonly next: Next;
@@ -67,7 +68,9 @@ export interface ReflectorStep {
   readonly effect: ReflectorEffect | undefined;
 }
 
+/** Time without a failure after which the backoff starts again at its shortest delay. */
 const HEALTHY_MS = 2 * 60_000;
+/** Time of consecutive internal errors after which a list replaces the watch. */
 const INTERNAL_MS = 60_000;
 /** A watch that ends within this time and without events counts as failed (KUBERNETES 3). */
 const SHORT_MS = 1000;
@@ -102,12 +105,13 @@ function watch(state: ReflectorState): ReflectorStep {
   return { state: { ...state, phase: 'watching' }, effect: { do: 'watch' } };
 }
 
-function ignore(state: ReflectorState): ReflectorStep {
+/** Returns the step to a state without an action, because the current action continues. */
+function stay(state: ReflectorState): ReflectorStep {
   return { state, effect: undefined };
 }
 
 /** Returns true if the last failure was long enough ago to reset the backoff. */
-function isGood({ healthySince }: ReflectorState, now: number): boolean {
+function isHealthy({ healthySince }: ReflectorState, now: number): boolean {
   return now - (healthySince ?? now) >= HEALTHY_MS;
 }
 
@@ -117,9 +121,9 @@ function wait(
   atLeastMs: number,
   now: number,
   reportedState: ResourceState,
-  isOver = isGood(state, now),
+  resetsBackoff = isHealthy(state, now),
 ): ReflectorStep {
-  const streak = (isOver ? 0 : state.streak) + 1;
+  const streak = (resetsBackoff ? 0 : state.streak) + 1;
   return {
     state: {
       ...state,
@@ -181,7 +185,7 @@ const NO_STREAM: ReadonlySet<ApiErrorCode> = new Set([
  * time with outdated state.
  */
 function isOverdue(state: ReflectorState, code: ApiErrorCode, now: number): boolean {
-  return state.phase === 'watching' && code === 'expired' && state.waited && !isGood(state, now);
+  return state.phase === 'watching' && code === 'expired' && state.waited && !isHealthy(state, now);
 }
 
 /**
@@ -197,9 +201,9 @@ function isReset({ phase, healthySince }: ReflectorState, code: ApiErrorCode, no
  * the last failure. After further resets, the backoff starts at the shortest delay.
  */
 function afterReset(state: ReflectorState, now: number): ReflectorStep {
-  const isOver = isGood(state, now) || state.progressed;
-  const resets = (isOver ? 0 : state.resets) + 1;
-  const streak = isOver ? 0 : state.streak;
+  const resetsBackoff = isHealthy(state, now) || state.progressed;
+  const resets = (resetsBackoff ? 0 : state.resets) + 1;
+  const streak = resetsBackoff ? 0 : state.streak;
   const waiting = {
     reportedState: 'waiting',
     next: 'prove',
@@ -219,8 +223,8 @@ function failed(state: ReflectorState, input: ReflectorInput & { readonly type: 
   if (state.phase !== 'listing') {
     const next = afterFailure(state, code, now);
     const internalSince = code === 'internal' ? (state.internalSince ?? now) : undefined;
-    const isOver = isGood(state, now) || (state.progressed && next === 'prove');
-    return wait({ ...state, internalSince }, next, retryAfterMs, now, reportedState, isOver);
+    const resetsBackoff = isHealthy(state, now) || (state.progressed && next === 'prove');
+    return wait({ ...state, internalSince }, next, retryAfterMs, now, reportedState, resetsBackoff);
   }
   if (state.from === 'stream' && NO_STREAM.has(code)) return list({ ...state, preferred: 'cache' }, 'cache');
   if (code === 'expired' || code === 'future-version') {
@@ -241,21 +245,21 @@ function ended(state: ReflectorState, input: ReflectorInput & { readonly type: '
  * the last action, except `stop`, and `opened` and `progressed`, which arrive during a watch.
  */
 export function stepReflector(state: ReflectorState, input: ReflectorInput): ReflectorStep {
-  if (state.phase === 'stopped') return ignore(state);
+  if (state.phase === 'stopped') return stay(state);
   switch (input.type) {
     case 'stop':
       return { state: { ...state, phase: 'stopped', reportedState: 'stopped' }, effect: { do: 'stop' } };
     case 'listed':
       return watch({ ...state, reportedState: 'listing', from: state.preferred, waited: false });
     case 'opened':
-      return ignore({
+      return stay({
         ...state,
         reportedState: 'watching',
         healthySince: state.healthySince ?? input.now,
         internalSince: undefined,
       });
     case 'progressed':
-      return ignore({ ...state, progressed: true });
+      return stay({ ...state, progressed: true });
     case 'ended':
       return ended(state, input);
     case 'proven':

@@ -61,6 +61,7 @@ const WATCH_SECONDS = { min: 300, max: 600 };
 const TIMEOUT_MARGIN_MS = 30_000;
 /** Maximum time without data during a list. A list of 50,000 objects from etcd may take 20 s to start. */
 const LIST_SILENCE_MS = 60_000;
+/** Maximum time from the request of a watch to its response. */
 const OPENING_MS = 30_000;
 /**
  * Maximum time without data after the first line of a watch. A server sends at least a bookmark every minute; if three are
@@ -69,6 +70,7 @@ const OPENING_MS = 30_000;
  */
 const WATCH_SILENCE_MS = 3 * 60_000;
 
+/** The result of an action, without the time. */
 type Answer = ReflectorInput extends infer I ? (I extends { now: number } ? Omit<I, 'now'> : never) : never;
 
 /** The fields that {@link KubernetesObject} guarantees. */
@@ -97,7 +99,7 @@ export class Reflector implements FollowedResource {
   #listed = false;
   #events = 0;
   #lastEventAt: number | undefined;
-  #refused = 0;
+  #rejected = 0;
   #bookmarks = 0;
   #lists = 0;
   #watches = 0;
@@ -138,7 +140,7 @@ export class Reflector implements FollowedResource {
       objects: this.#known.size,
       events: this.#events,
       lastEventAt: this.#lastEventAt,
-      refused: this.#refused,
+      rejected: this.#rejected,
       bookmarks: this.#bookmarks,
       resourceVersion: this.#listed ? this.#known.version : undefined,
       lists: this.#lists,
@@ -159,38 +161,39 @@ export class Reflector implements FollowedResource {
     readonly quietMs?: number;
   } = {}): Promise<void> {
     const { clock } = this.#context;
-    const begun = clock.now();
+    const startedAt = clock.now();
     return new Promise((resolve, reject) => {
       const settle = (end: () => void): void => {
-        this.#waiting.delete(look);
+        this.#waiting.delete(check);
         timer?.cancel();
-        signal?.removeEventListener('abort', look);
+        signal?.removeEventListener('abort', check);
         end();
       };
       const fail = (message: string): void => settle(() => reject(new ApiError('unavailable', message)));
-      const look = (): void => {
+      const check = (): void => {
         if (this.#listed) settle(resolve);
         else if (signal?.aborted === true) settle(() => reject(signal.reason));
         else if (this.#ended.signal.aborted)
           fail(`${resourceName(this.#kind)}: stopped before its list was complete`);
       };
-      const arm = (delayMs: number): void => {
+      const setTimer = (delayMs: number): void => {
         timer = clock.after(delayMs, () => {
-          const quiet = clock.now() - Math.max(begun, this.#lastBytesAt ?? 0);
+          const silenceMs = clock.now() - Math.max(startedAt, this.#lastBytesAt ?? 0);
           const limit = quietMs ?? 0;
-          if (quiet < limit) arm(limit - quiet);
-          else fail(this.#blocked(limit));
+          if (silenceMs < limit) setTimer(limit - silenceMs);
+          else fail(this.#noProgressMessage(limit));
         });
       };
       let timer: ReturnType<Clock['after']> | undefined;
-      this.#waiting.add(look);
-      signal?.addEventListener('abort', look);
-      if (quietMs !== undefined) arm(quietMs);
-      look();
+      this.#waiting.add(check);
+      signal?.addEventListener('abort', check);
+      if (quietMs !== undefined) setTimer(quietMs);
+      check();
     });
   }
 
-  #blocked(quietMs: number): string {
+  /** Returns the error message of a wait that has exceeded its limit. */
+  #noProgressMessage(quietMs: number): string {
     const why = this.#lastFailure === undefined ? '' : `: ${this.#lastFailure.message}`;
     return `${resourceName(this.#kind)} is ${this.#state.reportedState}: no progress for ${quietMs / 1000} s${why}`;
   }
@@ -228,14 +231,14 @@ export class Reflector implements FollowedResource {
   async #perform(effect: ReflectorEffect): Promise<Answer> {
     if (this.#ended.signal.aborted) return STOP;
     try {
-      const answer = await this.#do(effect);
+      const answer = await this.#dispatch(effect);
       return this.#ended.signal.aborted ? STOP : answer;
     } catch (thrown) {
       return this.#ended.signal.aborted ? STOP : this.#failed(effect, asApiError(thrown));
     }
   }
 
-  #do(effect: ReflectorEffect): Promise<Answer> {
+  #dispatch(effect: ReflectorEffect): Promise<Answer> {
     switch (effect.do) {
       case 'list':
         return this.#list(effect.from);
@@ -291,9 +294,9 @@ export class Reflector implements FollowedResource {
     const { gate } = this.#context;
     for (let done = false; !done; ) {
       const step = (): void => {
-        const some = [...take(events, gate.slice)];
-        done = some.length < gate.slice;
-        this.#deliver(some);
+        const slice = [...take(events, gate.slice)];
+        done = slice.length < gate.slice;
+        this.#deliver(slice);
       };
       if (!(await gate.run(gate.slice, step, this.#ended.signal))) return STOP;
     }
@@ -331,11 +334,11 @@ export class Reflector implements FollowedResource {
         exchange.allowSilence(undefined); // the limit does not include the time of processing here
         let version: string | undefined;
         const onValues = (values: readonly unknown[]): void => {
-          version ??= this.#initial(values);
+          version ??= this.#applyInitial(values);
         };
         await readTexts(scanner.feed(bytes), gate, onValues, this.#ended.signal);
         if (version !== undefined) {
-          this.#refused += scanner.tooLarge;
+          this.#rejected += scanner.tooLarge;
           return version;
         }
         exchange.allowSilence(LIST_SILENCE_MS);
@@ -345,7 +348,7 @@ export class Reflector implements FollowedResource {
   }
 
   /** Applies objects of a streaming list. Returns the version if the list is complete. */
-  #initial(values: readonly unknown[]): string | undefined {
+  #applyInitial(values: readonly unknown[]): string | undefined {
     const events: ResourceEvent[] = [];
     let version: string | undefined;
     for (const value of values) {
@@ -355,7 +358,7 @@ export class Reflector implements FollowedResource {
       if (line.type === 'put') this.#collect(events, () => this.#known.listed(line.object));
       // Before the server has reached its latest version, it sends deletes in between.
       else if (line.type === 'delete') this.#collect(events, () => this.#known.delete(line.object));
-      else if (line.type === 'refused') this.#refused++;
+      else if (line.type === 'invalid') this.#rejected++;
     }
     this.#deliver(events);
     return version;
@@ -374,15 +377,15 @@ export class Reflector implements FollowedResource {
       for await (const bytes of exchange.read(answer)) {
         this.#onBytes();
         exchange.allowSilence(undefined); // the limit does not include the time of processing here
-        await readTexts(scanner.feed(bytes), this.#context.gate, (items) => this.#items(items), signal);
+        await readTexts(scanner.feed(bytes), this.#context.gate, (items) => this.#applyItems(items), signal);
         exchange.allowSilence(LIST_SILENCE_MS);
       }
-      this.#refused += scanner.tooLarge;
+      this.#rejected += scanner.tooLarge;
       return readListShell(scanner.shell);
     });
   }
 
-  #items(items: readonly unknown[]): void {
+  #applyItems(items: readonly unknown[]): void {
     const events: ResourceEvent[] = [];
     for (const item of items)
       this.#collect(events, () => (isKubernetesObject(item) ? this.#known.listed(item) : undefined));
@@ -395,14 +398,14 @@ export class Reflector implements FollowedResource {
     const { clock, random, gate } = this.#context;
     const seconds = Math.floor(WATCH_SECONDS.min + random() * (WATCH_SECONDS.max - WATCH_SECONDS.min));
     return this.#exchange(async (exchange) => {
-      const begun = clock.now();
+      const startedAt = clock.now();
       const scanner = new LineScanner(MAX_OBJECT_BYTES);
       const { version } = this.#known;
       exchange.allowTime(seconds * 1000 + TIMEOUT_MARGIN_MS);
       exchange.allowSilence(OPENING_MS);
       const answer = await exchange.open({ path: watchPath(this.#kind, version, seconds) });
       exchange.allowSilence(undefined);
-      let hasSpoken = false;
+      let hasReceivedLine = false;
       this.#watches++;
       this.#onBytes();
       this.#step({ type: 'opened' });
@@ -410,29 +413,29 @@ export class Reflector implements FollowedResource {
         this.#onBytes();
         exchange.allowSilence(undefined);
         const lines = scanner.feed(bytes);
-        hasSpoken ||= lines.length > 0;
-        await readTexts(lines, gate, (values) => this.#lines(values), this.#ended.signal);
+        hasReceivedLine ||= lines.length > 0;
+        await readTexts(lines, gate, (values) => this.#applyLines(values), this.#ended.signal);
         if (!this.#state.progressed && this.#known.version !== version) this.#step({ type: 'progressed' });
         if (scanner.tooLarge > 0) throw new ApiError('garbled', 'a watch event is too large');
-        if (hasSpoken) exchange.allowSilence(WATCH_SILENCE_MS);
+        if (hasReceivedLine) exchange.allowSilence(WATCH_SILENCE_MS);
       }
       if (scanner.isCut) throw new ApiError('broken', 'the watch ended within an event');
       // `eventful` is false if the version did not advance; otherwise such a watch would be opened again without a delay.
-      return { type: 'ended', lastedMs: clock.now() - begun, eventful: this.#known.version !== version };
+      return { type: 'ended', lastedMs: clock.now() - startedAt, eventful: this.#known.version !== version };
     });
   }
 
   /** Applies lines of a watch. If a line is an error, the events before it are delivered first. */
-  #lines(values: readonly unknown[]): void {
+  #applyLines(values: readonly unknown[]): void {
     const events: ResourceEvent[] = [];
     try {
-      for (const value of values) this.#collect(events, () => this.#line(value));
+      for (const value of values) this.#collect(events, () => this.#applyLine(value));
     } finally {
       this.#deliver(events);
     }
   }
 
-  #line(value: unknown): readonly ResourceEvent[] | undefined {
+  #applyLine(value: unknown): readonly ResourceEvent[] | undefined {
     const line = readWatchLine(value);
     switch (line.type) {
       case 'put':
@@ -443,7 +446,7 @@ export class Reflector implements FollowedResource {
         this.#bookmarks++;
         this.#known.progress(line.version);
         return [];
-      case 'refused':
+      case 'invalid':
         return undefined;
     }
   }
@@ -493,7 +496,7 @@ export class Reflector implements FollowedResource {
   /** Adds the events that `read` returns. If `read` returns undefined, counts a rejected object. */
   #collect(events: ResourceEvent[], read: () => readonly ResourceEvent[] | undefined): void {
     const found = read();
-    if (found === undefined) this.#refused++;
+    if (found === undefined) this.#rejected++;
     else for (const event of found) events.push(event);
   }
 
@@ -505,7 +508,7 @@ export class Reflector implements FollowedResource {
   }
 
   #wakeWaiters(): void {
-    for (const look of [...this.#waiting]) look();
+    for (const check of [...this.#waiting]) check();
   }
 }
 

@@ -8,8 +8,8 @@ export type WatchLine =
   | { readonly type: 'put' | 'delete'; readonly object: KubernetesObject }
   /** `isListed` is true for the bookmark after the last object of a streaming list. */
   | { readonly type: 'bookmark'; readonly version: string; readonly isListed: boolean }
-  /** Invalid: an object without a name, or an unknown type. Other lines are not affected. */
-  | { readonly type: 'refused' };
+  /** An object without a name, or an unknown type. Other lines are not affected. */
+  | { readonly type: 'invalid' };
 
 /** The fields that {@link readWatchLine} reads, in addition to those that identify the object. */
 export const LINE_FIELDS: readonly string[] = [
@@ -17,7 +17,7 @@ export const LINE_FIELDS: readonly string[] = [
   ...['object.code', 'object.message', 'object.details', 'object.metadata.annotations'],
 ];
 
-const REFUSED: WatchLine = { type: 'refused' };
+const INVALID: WatchLine = { type: 'invalid' };
 
 const TYPES: ReadonlyMap<unknown, 'put' | 'delete'> = new Map([
   ['ADDED', 'put'],
@@ -28,7 +28,7 @@ const TYPES: ReadonlyMap<unknown, 'put' | 'delete'> = new Map([
 function bookmark(object: unknown): WatchLine {
   const metadata = isObject(object) ? object['metadata'] : undefined;
   const version = isObject(metadata) ? metadata['resourceVersion'] : undefined;
-  if (typeof version !== 'string' || version === '') return REFUSED;
+  if (typeof version !== 'string' || version === '') return INVALID;
   const annotations = isObject(metadata) ? metadata['annotations'] : undefined;
   const isListed = isObject(annotations) && annotations['k8s.io/initial-events-end'] === 'true';
   return { type: 'bookmark', version, isListed };
@@ -53,5 +53,5 @@ export function readWatchLine(line: unknown): WatchLine {
   if (type === undefined) throw isStatus(line) ? errorOfStatus(line, 500) : noEvent();
   if (type === 'BOOKMARK') return bookmark(object);
   const known = TYPES.get(type);
-  return known === undefined || !isKubernetesObject(object) ? REFUSED : { type: known, object };
+  return known === undefined || !isKubernetesObject(object) ? INVALID : { type: known, object };
 }

@@ -3,7 +3,7 @@ import { Buffer } from 'node:buffer';
 /** Maximum number of unread bytes before the connection is paused. */
 const MAX_WAITING_BYTES = 64 * 1024;
 
-const NO_ROOM = Buffer.alloc(0);
+const NO_BYTES = Buffer.alloc(0);
 
 /** The connection of a body. */
 export interface Flow {
@@ -21,7 +21,7 @@ export class AnswerBody implements AsyncIterable<Uint8Array> {
   #waiting: Uint8Array[] = [];
   #size = 0;
   /** Buffer in which chunks are joined. It is reused, so that no memory waits for the garbage collector. */
-  #room = NO_ROOM;
+  #joined = NO_BYTES;
   /** The end of the body: `null` if the response is complete. */
   #end: Error | null | undefined;
   #wake: (() => void) | undefined;
@@ -64,22 +64,22 @@ export class AnswerBody implements AsyncIterable<Uint8Array> {
   #nextBytes(): Uint8Array | undefined {
     const [first] = this.#waiting;
     if (first === undefined) return undefined;
-    const isHeld = this.#size > MAX_WAITING_BYTES;
+    const wasPaused = this.#size > MAX_WAITING_BYTES;
     const bytes = this.#waiting.length === 1 ? first : this.#concatenate();
     this.#waiting = [];
     this.#size = 0;
-    if (isHeld) this.#flow.resume();
+    if (wasPaused) this.#flow.resume();
     return bytes;
   }
 
   #concatenate(): Uint8Array {
-    if (this.#size > this.#room.length) this.#room = Buffer.allocUnsafeSlow(this.#size);
+    if (this.#size > this.#joined.length) this.#joined = Buffer.allocUnsafeSlow(this.#size);
     let size = 0;
     for (const bytes of this.#waiting) {
-      this.#room.set(bytes, size);
+      this.#joined.set(bytes, size);
       size += bytes.length;
     }
-    return this.#room.subarray(0, size);
+    return this.#joined.subarray(0, size);
   }
 
   #wakeReader(): void {

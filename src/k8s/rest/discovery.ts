@@ -5,10 +5,11 @@ import { textOf } from './api-transport.ts';
 import { Exchange, type ExchangeOptions } from './exchange.ts';
 import { groupPath } from './resource-path.ts';
 
+/** Timeout of a request. */
 const DISCOVERY_MS = 30_000;
 
 /** Returns the plurals that a server serves in a group and version; an empty set if the version is unknown. */
-async function served(kind: ResourceKind, options: ExchangeOptions): Promise<ReadonlySet<unknown>> {
+async function servedPlurals(kind: ResourceKind, options: ExchangeOptions): Promise<ReadonlySet<unknown>> {
   const exchange = new Exchange(options);
   exchange.allowTime(DISCOVERY_MS);
   try {
@@ -44,7 +45,7 @@ export async function firstServed(
   const known = new Map<string, ReadonlySet<unknown>>();
   for (const kind of kinds) {
     const path = groupPath(kind);
-    const plurals = known.get(path) ?? (await served(kind, options));
+    const plurals = known.get(path) ?? (await servedPlurals(kind, options));
     known.set(path, plurals);
     if (plurals.has(kind.plural)) return kind;
   }

@@ -66,20 +66,21 @@ export class ExecCredentials implements Credentials {
     }
     // A new credential is used even if it seems to be expired, because clocks may differ.
     if (this.#credential !== undefined) return this.#credential;
-    const asked = this.#ask();
-    this.#credential = asked;
-    return asked.catch((error: unknown) => {
-      if (this.#credential === asked) this.#credential = undefined;
+    const started = this.#runPlugin();
+    this.#credential = started;
+    return started.catch((error: unknown) => {
+      if (this.#credential === started) this.#credential = undefined;
       throw error;
     });
   }
 
-  async #ask(): Promise<Credential> {
-    return readCredential(this.#plugin, await run(this.#plugin, this.#clock));
+  async #runPlugin(): Promise<Credential> {
+    return readCredential(this.#plugin, await outputOf(this.#plugin, this.#clock));
   }
 }
 
-function run(plugin: ExecPlugin, clock: Pick<Clock, 'after'>): Promise<string> {
+/** Runs the plugin, and returns its output. */
+function outputOf(plugin: ExecPlugin, clock: Pick<Clock, 'after'>): Promise<string> {
   const { apiVersion, command, args, env, installHint = '', folder, cluster } = plugin;
   const spec = { interactive: false, ...(cluster === undefined ? {} : { cluster }) };
   const info = JSON.stringify({ kind: 'ExecCredential', apiVersion, spec });
@@ -91,14 +92,14 @@ function run(plugin: ExecPlugin, clock: Pick<Clock, 'after'>): Promise<string> {
   return new Promise((resolve, reject) => {
     // The error message contains the standard error of the plugin.
     const child = execFile(command, [...args], options, (error, stdout) => {
-      late.cancel();
+      timeout.cancel();
       if (error === null) resolve(stdout);
-      else reject(failed(plugin, `${messageOf(error)} ${installHint}`, error));
+      else reject(pluginError(plugin, `${messageOf(error)} ${installHint}`, error));
     });
     child.stdin?.end();
     // The plugin may ignore SIGTERM, and its child processes may keep its output open.
-    const late = clock.after(TIMEOUT_MS, () => {
-      reject(failed(plugin, `still running after ${TIMEOUT_MS / 1000} s ${installHint}`));
+    const timeout = clock.after(TIMEOUT_MS, () => {
+      reject(pluginError(plugin, `still running after ${TIMEOUT_MS / 1000} s ${installHint}`));
       child.kill('SIGKILL');
       child.stdout?.destroy();
       child.stderr?.destroy();
@@ -106,7 +107,7 @@ function run(plugin: ExecPlugin, clock: Pick<Clock, 'after'>): Promise<string> {
   });
 }
 
-function failed({ command }: ExecPlugin, why: string, cause?: unknown): ApiError {
+function pluginError({ command }: ExecPlugin, why: string, cause?: unknown): ApiError {
   return new ApiError('credentials', `the plugin ${command} failed: ${cutText(why.trim(), 300)}`, { cause });
 }
 
@@ -116,12 +117,12 @@ function readCredential(plugin: ExecPlugin, output: string): Credential {
     document = JSON.parse(output);
   } catch {
     // The output may contain secrets, so it is not shown.
-    throw failed(plugin, 'its output is not JSON');
+    throw pluginError(plugin, 'its output is not JSON');
   }
   const { kind, apiVersion, status } = isObject(document) ? document : {};
-  if (kind !== 'ExecCredential') throw failed(plugin, 'its output is not an ExecCredential');
+  if (kind !== 'ExecCredential') throw pluginError(plugin, 'its output is not an ExecCredential');
   if (apiVersion !== plugin.apiVersion)
-    throw failed(
+    throw pluginError(
       plugin,
       `its apiVersion is ${String(apiVersion)}, but the kubeconfig requires ${plugin.apiVersion}`,
     );
@@ -135,8 +136,8 @@ function readCredential(plugin: ExecPlugin, output: string): Credential {
       : undefined;
   const bearer = typeof token === 'string' && token !== '' ? token : undefined;
   if (bearer === undefined && certificate === undefined)
-    throw failed(plugin, 'its output has no token and no certificate with a key');
+    throw pluginError(plugin, 'its output has no token and no certificate with a key');
   const expiresAt = typeof expirationTimestamp === 'string' ? Date.parse(expirationTimestamp) : undefined;
-  if (Number.isNaN(expiresAt)) throw failed(plugin, 'its expirationTimestamp is not a time');
+  if (Number.isNaN(expiresAt)) throw pluginError(plugin, 'its expirationTimestamp is not a time');
   return { token: bearer, certificate, expiresAt };
 }

@@ -53,10 +53,10 @@ const SECRET = '(not shown)';
 const EXEC_VERSIONS = ['client.authentication.k8s.io/v1', 'client.authentication.k8s.io/v1beta1'] as const;
 
 /** Unsupported fields. They are rejected because ignoring them would change the route or the user of requests. */
-const REFUSED_OF_CLUSTER: ReadonlyMap<string, string> = new Map([
+const UNSUPPORTED_OF_CLUSTER: ReadonlyMap<string, string> = new Map([
   ['proxy-url', 'proxies are not supported: remove it, and connect to the API server directly'],
 ]);
-const REFUSED_OF_USER: ReadonlyMap<string, string> = new Map([
+const UNSUPPORTED_OF_USER: ReadonlyMap<string, string> = new Map([
   ['auth-provider', 'was removed in Kubernetes 1.26: use an exec plugin'],
   ['as', 'impersonation is not supported'],
   ['as-uid', 'impersonation is not supported'],
@@ -88,7 +88,7 @@ export function parseKubeconfig(text: string, path: string, options: KubeconfigO
     rejections.push(rejection(reason, field, value, why, path));
   };
   const fields = Fields.of(document, reject, 'kubeconfig');
-  const kubeconfig = fields && new Reader(fields, dirname(resolve(path)), options).read();
+  const kubeconfig = fields && new KubeconfigReader(fields, dirname(resolve(path)), options).read();
   if (kubeconfig !== undefined && rejections.length === 0) return kubeconfig;
   const count = rejections.length === 1 ? '1 field is invalid' : `${rejections.length} fields are invalid`;
   throw new KubeconfigError(
@@ -97,7 +97,8 @@ export function parseKubeconfig(text: string, path: string, options: KubeconfigO
   );
 }
 
-class Reader {
+/** Reads one context of a kubeconfig. */
+class KubeconfigReader {
   readonly #root: Section;
   readonly #folder: string;
   readonly #options: KubeconfigOptions;
@@ -140,8 +141,8 @@ class Reader {
   }
 
   #access(cluster: Section, user: Section): ClusterAccess | undefined {
-    refuse(cluster, REFUSED_OF_CLUSTER);
-    refuse(user, REFUSED_OF_USER);
+    rejectUnsupported(cluster, UNSUPPORTED_OF_CLUSTER);
+    rejectUnsupported(user, UNSUPPORTED_OF_USER);
     const server = this.#server(cluster);
     const credentials = this.#credentials(user, cluster);
     const ca = this.#pem(cluster, 'certificate-authority');
@@ -161,8 +162,8 @@ class Reader {
   #server(cluster: Section): string | undefined {
     const text = cluster.text('server');
     if (text === undefined) return undefined;
-    const whole = text.includes('://') ? text : `https://${text}`;
-    const url = URL.canParse(whole) ? new URL(whole) : undefined;
+    const withScheme = text.includes('://') ? text : `https://${text}`;
+    const url = URL.canParse(withScheme) ? new URL(withScheme) : undefined;
     if (url?.protocol === 'https:' || url?.protocol === 'http:') return url.href;
     return cluster.reject('server', 'invalid-url', 'must be a URL, https://host:port');
   }
@@ -243,8 +244,9 @@ class Reader {
   }
 }
 
-function refuse(section: Section, refused: ReadonlyMap<string, string>): void {
-  for (const [name, why] of refused)
+/** Rejects the unsupported fields of a section. */
+function rejectUnsupported(section: Section, unsupported: ReadonlyMap<string, string>): void {
+  for (const [name, why] of unsupported)
     if (section.value(name) !== undefined) section.reject(name, 'unsupported', why, SECRET);
 }
 

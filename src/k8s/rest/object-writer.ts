@@ -70,7 +70,7 @@ export type WriteOutcome =
 export interface ObjectWriter {
   /**
    * Never rejects; a failure is an outcome. An aborted write has outcome `failed`.
-   * @param why the reason for logs and dry runs: a sentence without a full stop
+   * @param why the reason for logs and dry runs, without a final period
    */
   write(write: ObjectWrite, why: string, signal: AbortSignal): Promise<WriteOutcome>;
 }
@@ -95,6 +95,7 @@ export interface ObjectWriterOptions {
 const TIMEOUT_MS = 30_000;
 /** Maximum number of attempts if the server throttles requests. */
 const MAX_TRIES = 5;
+/** Minimum delay between two attempts. */
 const MIN_WAIT_MS = 1000;
 
 /** Returns the JSON pointer of these names: `['status', 'nodes', 'a/b']` is `/status/nodes/a~1b`. */

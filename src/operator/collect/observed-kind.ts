@@ -1,8 +1,8 @@
 import type { Failure } from '../../base/failure.ts';
 import {
   type FollowedResource,
-  identified,
   type KubernetesObject,
+  objectVersion,
   type ResourceEvent,
   type ResourceKind,
   type ResourceSource,
@@ -82,7 +82,7 @@ export class ObservedKind<T extends KubernetesObject = KubernetesObject> {
       apply: (events: readonly ResourceEvent[]): void => this.#apply(events),
       onListed: (): void => {},
     };
-    const options = { signal: ended.signal, keep: identified };
+    const options = { signal: ended.signal, keep: objectVersion };
     this.#following = { resource: this.#source.follow(this.kind, sink, options), ended };
   }
 

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { type Anchor, isKubernetesObject, KnownObjects } from '../../../src/k8s/reflector/known-objects.ts';
-import { identified, type KubernetesObject, type ResourceEvent } from '../../../src/k8s/resource.ts';
+import { type KubernetesObject, objectVersion, type ResourceEvent } from '../../../src/k8s/resource.ts';
 import { RecordingSink } from '../support/recording-sink.ts';
 
 type Kept = KubernetesObject & { readonly kept?: boolean };
@@ -129,7 +129,7 @@ describe('an object of which only the uid is kept', () => {
         metadata: { name: 'a', ...place, uid, resourceVersion: uid },
       });
       const told = { ...life('1'), spec: { size: 7 } };
-      const known = new KnownObjects(identified);
+      const known = new KnownObjects(objectVersion);
       expect(known.put(told)).toEqual([{ type: 'put', object: told }]);
       expect(known.put(told)).toEqual([]);
       expect(known.put(life('2'))[0]).toEqual({ type: 'delete', object: life('1') });

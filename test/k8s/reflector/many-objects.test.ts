@@ -1,7 +1,7 @@
 import { setImmediate as eventLoopTurn } from 'node:timers/promises';
 import { expect, it } from 'vitest';
 import { KubernetesClient } from '../../../src/k8s/kubernetes-client.ts';
-import { identified } from '../../../src/k8s/resource.ts';
+import { objectVersion } from '../../../src/k8s/resource.ts';
 import type { ApiTransport } from '../../../src/k8s/rest/api-transport.ts';
 import { bytesInUse } from '../../base/support/garbage.ts';
 
@@ -62,13 +62,13 @@ it('a list of 100,000 objects is never in memory completely', async () => {
     },
     onListed: (): void => {},
   };
-  const followed = client.follow({ group: '', version: 'v1', plural: 'pods' }, sink, { keep: identified });
+  const followed = client.follow({ group: '', version: 'v1', plural: 'pods' }, sink, { keep: objectVersion });
   await followed.waitForListed();
   await look();
   await client.close();
   expect(puts).toBe(COUNT);
   expect(most).toBeLessThan(1000);
-  expect(followed.status()).toMatchObject({ objects: COUNT, refused: 0 });
+  expect(followed.status()).toMatchObject({ objects: COUNT, rejected: 0 });
   // 75 MB of text, of which about 20 MB are kept.
   expect(peak / 1e6).toBeLessThan(60);
 });

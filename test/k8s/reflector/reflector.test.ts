@@ -84,7 +84,7 @@ describe('the status of a reflector', () => {
       objects: 2,
       events: 2,
       lastEventAt: 1_050_000,
-      refused: 1,
+      rejected: 1,
       bookmarks: 0,
       lists: 1,
       watches: 0,
@@ -99,7 +99,7 @@ describe('the status of a reflector', () => {
       objects: 2,
       events: 4,
       lastEventAt: 1_057_000,
-      refused: 2,
+      rejected: 2,
       bookmarks: 1,
       lists: 1,
       watches: 1,
@@ -478,7 +478,7 @@ describe('a list', () => {
     for (let i = 0; i < 17; i++) await list.write('x'.repeat(1024 * 1024));
     await list.write('"}]}');
     await list.end();
-    expect(reflector.status()).toMatchObject({ listed: true, objects: 1, refused: 1 });
+    expect(reflector.status()).toMatchObject({ listed: true, objects: 1, rejected: 1 });
     await api.takes('watch');
   });
 });
@@ -504,13 +504,13 @@ describe('a streaming list', () => {
     const stream = await api.takes('stream');
     expect(stream.gzip).toBe(false);
     await stream.say(added(pod('a', '1')), bookmark('3'), added({}), added({}), added(pod('b', '2')));
-    expect(reflector.status()).toMatchObject({ listed: false, objects: 2, refused: 2 });
+    expect(reflector.status()).toMatchObject({ listed: false, objects: 2, rejected: 2 });
     await stream.say(bookmark('5', END_OF_LIST), added(pod('c', '6')));
     expect(stream.signal.aborted).toBe(true);
     const { query } = await api.takes('watch');
     expect(query.get('resourceVersion')).toBe('5');
     expect([...sink.objects.keys()]).toEqual(['n/a', 'n/b']);
-    expect(reflector.status()).toMatchObject({ listed: true, lists: 1, refused: 2 });
+    expect(reflector.status()).toMatchObject({ listed: true, lists: 1, rejected: 2 });
   });
 
   it('without objects that no API server stores is complete; they are counted', async () => {
@@ -520,7 +520,7 @@ describe('a streaming list', () => {
     for (let i = 0; i < 17; i++) await stream.write('x'.repeat(1024 * 1024));
     await stream.write('"}}\n');
     await stream.say(bookmark('5', END_OF_LIST));
-    expect(reflector.status()).toMatchObject({ listed: true, refused: 1 });
+    expect(reflector.status()).toMatchObject({ listed: true, rejected: 1 });
     await api.takes('watch');
   });
 

@@ -24,7 +24,7 @@ describe('a line of a watch', () => {
   });
 
   it('is rejected if it is unusable: of another type, an object without a name, a bookmark without a version', () => {
-    const refused = { type: 'refused' };
+    const refused = { type: 'invalid' };
     for (const type of ['CHANGED', 'added', 7, null])
       expect(readWatchLine({ type, object })).toEqual(refused);
     for (const spoilt of [undefined, null, 7, {}, { metadata: { ...object.metadata, name: '' } }])

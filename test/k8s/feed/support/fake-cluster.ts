@@ -144,7 +144,7 @@ class FakeFollower implements FollowedResource {
       objects: this.#known.size,
       events: 0,
       lastEventAt: undefined,
-      refused: 0,
+      rejected: 0,
       bookmarks: 0,
       lists: 0,
       watches: 0,
