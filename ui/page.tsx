@@ -79,7 +79,7 @@ function Page(): VNode {
   useEffect(() => {
     const { document, problem } = status;
     if (isAgent(document)) feed.follow();
-    else if (document !== undefined || problem !== undefined) feed.answered(problem === undefined);
+    else if (document !== undefined || problem !== undefined) feed.noteAnswer(problem === undefined);
   }, [status]);
   const address = useAddress();
   useEffect(() => scrollTo(0, 0), [address.view, address.name]);

@@ -43,7 +43,7 @@ function withSentence(error: unknown): unknown {
  * The pause after a read is the duration of the read times this factor, so that a page does not keep an agent busy with long
  * lists.
  */
-const PAUSE = 4;
+const PAUSE_FACTOR = 4;
 
 /**
  * Returns the result of `read`, and calls `read` again when `name` changes. When `version` changes, reads again after the
@@ -62,7 +62,7 @@ export function useRead<T>(
   const begin = (): void => {
     if (name === undefined) return;
     const ended = new AbortController();
-    const of = latest.current;
+    const readVersion = latest.current;
     const began = performance.now();
     current.current = ended;
     void read(ended.signal)
@@ -81,9 +81,9 @@ export function useRead<T>(
           () => {
             if (current.current !== ended) return;
             current.current = undefined;
-            if (latest.current !== of) begin();
+            if (latest.current !== readVersion) begin();
           },
-          PAUSE * (performance.now() - began),
+          PAUSE_FACTOR * (performance.now() - began),
         );
         ended.signal.addEventListener('abort', () => clearTimeout(pause));
       });

@@ -2,13 +2,13 @@ import type { ChangeDocument, HeartbeatDocument } from '../../src/api/routes/mon
 import { fetchAgent, isTokenNeeded } from './token.tsx';
 
 /** Number of changes kept for the live view. */
-const KEPT = 500;
+const MAX_CHANGES = 500;
 
 /** Delay before the next attempt to connect. */
 const RETRY_MS = 3_000;
 
 /** Time after which a hidden page closes its connection, because a browser allows six connections for all pages of an agent. */
-const HIDDEN_MS = 5_000;
+const MAX_HIDDEN_MS = 5_000;
 
 /** After this number of missing heartbeats, the connection counts as broken. */
 const MISSED_HEARTBEATS = 3;
@@ -28,14 +28,14 @@ function fieldOf(line: string): readonly [name: string, value: string] {
 }
 
 /**
- * Receives the changes of the agent while the page is open. Keeps the last 500 changes, and counts by which views notice that
- * they must read again. After a lost connection, and when a hidden page becomes visible, resumes after the last change. A
- * process without engines has no changes: for it, the answers to status requests determine the state of the connection.
+ * Receives the changes of the agent while the page is open. Keeps the last 500 changes, and a count for each type that shows
+ * views when to read again. After a lost connection, and when a hidden page becomes visible, resumes after the last change. A
+ * process without engines has no changes, so the answers to status requests determine the state of its connection.
  */
 export class Feed {
   connection: Connection = 'connecting';
   /** Time of the last data from the agent; 0 before the first. */
-  heardAt = 0;
+  lastDataAt = 0;
   /** Newest first. */
   changes: readonly ChangeDocument[] = [];
   /** Number of changes of each type since the page was opened. */
@@ -44,23 +44,23 @@ export class Feed {
   epoch = 0;
   /** Time of the last lost changes. */
   missedAt: Date | undefined;
-  #last = '';
+  #lastID = '';
   /** Maximum silence of a working connection. Set from the interval in the heartbeats; this is the default. */
-  #silentMs = MISSED_HEARTBEATS * 5_000;
+  #maxSilenceMs = MISSED_HEARTBEATS * 5_000;
   readonly #listeners = new Set<() => void>();
-  #waiting: ChangeDocument[] = [];
-  #follows = false;
+  #pending: ChangeDocument[] = [];
+  #isFollowing = false;
   #isPaused = false;
   #closed = new AbortController();
 
   constructor() {
-    setInterval(() => this.#watch(), 1_000);
+    setInterval(() => this.#checkSilence(), 1_000);
     setInterval(() => this.#flush(), 250);
     let hiding: ReturnType<typeof setTimeout> | undefined;
     document.addEventListener('visibilitychange', () => {
       clearTimeout(hiding);
       if (!document.hidden) this.#resume();
-      else if (this.#follows) hiding = setTimeout(() => this.#pause(), HIDDEN_MS);
+      else if (this.#isFollowing) hiding = setTimeout(() => this.#pause(), MAX_HIDDEN_MS);
     });
   }
 
@@ -72,8 +72,8 @@ export class Feed {
 
   /** Starts to receive the changes of an agent. Later calls have no effect. */
   follow(): void {
-    if (this.#follows) return;
-    this.#follows = true;
+    if (this.#isFollowing) return;
+    this.#isFollowing = true;
     void this.#open();
   }
 
@@ -81,10 +81,10 @@ export class Feed {
    * Sets the connection to a process without changes after each request for its status. Has no effect while the changes of an
    * agent are received.
    */
-  answered(isAnswered: boolean): void {
-    if (this.#follows) return;
-    if (isAnswered) this.heardAt = Date.now();
-    this.#set(isAnswered ? 'live' : 'disconnected');
+  noteAnswer(isAnswered: boolean): void {
+    if (this.#isFollowing) return;
+    if (isAnswered) this.lastDataAt = Date.now();
+    this.#setConnection(isAnswered ? 'live' : 'disconnected');
   }
 
   /** Does not use an EventSource, because it cannot send a token. */
@@ -94,7 +94,7 @@ export class Feed {
     this.#closed = closed;
     try {
       const answer = await fetchAgent(
-        this.#last === '' ? '/v1/monitor' : `/v1/monitor?from=${this.#last}`,
+        this.#lastID === '' ? '/v1/monitor' : `/v1/monitor?from=${this.#lastID}`,
         closed.signal,
       );
       if (answer.ok && answer.body !== null) await this.#read(answer.body, closed);
@@ -102,13 +102,13 @@ export class Feed {
       // each error is handled as a lost connection
     }
     if (this.#isPaused || this.#closed !== closed) return;
-    this.#set('disconnected');
+    this.#setConnection('disconnected');
     if (!isTokenNeeded()) setTimeout(() => this.#isPaused || this.#open(), RETRY_MS);
   }
 
   #pause(): void {
     this.#isPaused = true;
-    this.#set('connecting');
+    this.#setConnection('connecting');
     this.#closed.abort();
   }
 
@@ -122,12 +122,15 @@ export class Feed {
     const reader = body.getReader();
     const decoder = new TextDecoder();
     // If the stream stays silent much longer, open a new one, because the agent may not be connected any more.
-    const guard = setInterval(() => Date.now() - this.heardAt > 3 * this.#silentMs && closed.abort(), 1_000);
+    const guard = setInterval(
+      () => Date.now() - this.lastDataAt > 3 * this.#maxSilenceMs && closed.abort(),
+      1_000,
+    );
     try {
       let rest = '';
       for (let { done, value } = await reader.read(); !done; { done, value } = await reader.read()) {
-        this.heardAt = Date.now();
-        if (this.connection === 'stale') this.#set('live');
+        this.lastDataAt = Date.now();
+        if (this.connection === 'stale') this.#setConnection('live');
         const events = (rest + decoder.decode(value, { stream: true })).split('\n\n');
         rest = events.pop() ?? '';
         for (const event of events) this.#receive(Object.fromEntries(event.split('\n').map(fieldOf)));
@@ -138,39 +141,40 @@ export class Feed {
   }
 
   #receive({ event, id, data }: StreamEvent): void {
-    if (id !== undefined) this.#last = id;
+    if (id !== undefined) this.#lastID = id;
     if (event === 'synced') {
       if (this.connection !== 'connecting') this.epoch++;
-      this.#set('live');
+      this.#setConnection('live');
     } else if (event === 'resync') {
       this.epoch++;
       this.missedAt = new Date();
-      this.#set('live');
+      this.#setConnection('live');
     } else if (event === 'heartbeat' && data !== undefined) {
       const { intervalMs }: HeartbeatDocument = JSON.parse(data);
-      this.#silentMs = MISSED_HEARTBEATS * intervalMs;
+      this.#maxSilenceMs = MISSED_HEARTBEATS * intervalMs;
     } else if (event === 'change' && data !== undefined) {
       const change: ChangeDocument = JSON.parse(data);
       this.counts[change.type]++;
-      this.#waiting.push(change);
-      if (this.#waiting.length > KEPT) this.#waiting.shift();
+      this.#pending.push(change);
+      if (this.#pending.length > MAX_CHANGES) this.#pending.shift();
     }
   }
 
-  #set(connection: Connection): void {
+  #setConnection(connection: Connection): void {
     if (this.connection === connection) return;
     this.connection = connection;
     this.#notify();
   }
 
-  #watch(): void {
-    if (this.connection === 'live' && Date.now() - this.heardAt > this.#silentMs) this.#set('stale');
+  #checkSilence(): void {
+    if (this.connection === 'live' && Date.now() - this.lastDataAt > this.#maxSilenceMs)
+      this.#setConnection('stale');
   }
 
   #flush(): void {
-    if (this.#waiting.length === 0) return;
-    this.changes = [...this.#waiting.reverse(), ...this.changes].slice(0, KEPT);
-    this.#waiting = [];
+    if (this.#pending.length === 0) return;
+    this.changes = [...this.#pending.reverse(), ...this.changes].slice(0, MAX_CHANGES);
+    this.#pending = [];
     this.#notify();
   }
 

@@ -7,7 +7,7 @@ import { ask } from './ask.ts';
 const KNOWN = new Map<number, Promise<readonly string[]>>();
 
 /** Maximum number of identities that are kept. */
-const KEPT = 2_000;
+const MAX_KNOWN = 2_000;
 
 function labelsOf(identity: number): Promise<readonly string[]> {
   const known = KNOWN.get(identity);
@@ -21,7 +21,7 @@ function labelsOf(identity: number): Promise<readonly string[]> {
   );
   KNOWN.set(identity, read);
   const [oldest] = KNOWN.keys();
-  if (KNOWN.size > KEPT && oldest !== undefined) KNOWN.delete(oldest);
+  if (KNOWN.size > MAX_KNOWN && oldest !== undefined) KNOWN.delete(oldest);
   return read;
 }
 

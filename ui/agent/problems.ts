@@ -11,8 +11,8 @@ export interface Readiness {
   readonly blockers: readonly string[];
 }
 
-function connectionProblems({ connection, heardAt }: Feed, name: string): readonly HealthProblem[] {
-  const since = heardAt === 0 ? '' : ` The page shows the state of ${clockText(heardAt)}.`;
+function connectionProblems({ connection, lastDataAt }: Feed, name: string): readonly HealthProblem[] {
+  const since = lastDataAt === 0 ? '' : ` The page shows the state of ${clockText(lastDataAt)}.`;
   if (connection === 'disconnected')
     return [{ severity: 'error', subject: 'this page', text: `The ${name} is unreachable.${since}` }];
   if (connection === 'stale')

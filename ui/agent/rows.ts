@@ -15,21 +15,21 @@ export interface Row {
 }
 
 /** Number of rows of a page, the maximum of the agent. */
-const PAGE = 1_000;
+const PAGE_ROWS = 1_000;
 
 /** Number of rows of the first page, which is small so that it is shown quickly. */
-const FIRST_PAGE = 200;
+const FIRST_PAGE_ROWS = 200;
 
 /**
  * Number of pages that stay unpacked, the last used ones. A million packed rows take about 20 MB, outside of the JavaScript
  * heap.
  */
-const UNPACKED = 16;
+const MAX_UNPACKED = 16;
 
 /** Returns the number of the page with a row if all pages are full. */
 const pageOf = (index: number): number =>
-  index < FIRST_PAGE ? 0 : 1 + Math.floor((index - FIRST_PAGE) / PAGE);
-const firstOf = (page: number): number => (page === 0 ? 0 : FIRST_PAGE + (page - 1) * PAGE);
+  index < FIRST_PAGE_ROWS ? 0 : 1 + Math.floor((index - FIRST_PAGE_ROWS) / PAGE_ROWS);
+const firstOf = (page: number): number => (page === 0 ? 0 : FIRST_PAGE_ROWS + (page - 1) * PAGE_ROWS);
 
 interface PageOfRows {
   readonly first: number;
@@ -93,7 +93,7 @@ export class Rows {
   /** True if all rows are loaded. */
   isComplete = false;
   /** True if the agent has more rows than it sorts. The list then lacks the last ones. */
-  isCut = false;
+  isTruncated = false;
   problem: string | undefined;
   /** Time at which the list was read. */
   readonly readAt: number = Date.now();
@@ -109,7 +109,7 @@ export class Rows {
   #total: number | undefined;
   #next: string | undefined;
   #from = 0;
-  #wanted = FIRST_PAGE;
+  #wanted = FIRST_PAGE_ROWS;
   #isLoading = false;
   #uses = 0;
 
@@ -118,7 +118,7 @@ export class Rows {
     this.#query = query;
     this.#onChange = onChange;
     this.#isRandom = query.sort === '' && Object.keys(query.filters).length === 0;
-    this.#next = this.#path({ limit: String(FIRST_PAGE) });
+    this.#next = this.#path({ limit: String(FIRST_PAGE_ROWS) });
     void this.#load();
   }
 
@@ -128,11 +128,11 @@ export class Rows {
   }
 
   /** Stops reading. */
-  end(): void {
+  stop(): void {
     this.#ended.abort();
   }
 
-  /** Sets the number of all rows. */
+  /** Sets the number of all rows, for a list whose pages can be read at any position. */
   set total(total: number) {
     if (!this.#isRandom) return;
     this.#total = total;
@@ -140,14 +140,14 @@ export class Rows {
   }
 
   /** Loads the rows that are shown. */
-  want(first: number, end: number): void {
+  load(first: number, end: number): void {
     this.#from = first;
     this.#wanted = this.#isRandom ? end : Math.max(this.#wanted, end);
     void this.#load();
   }
 
   /** Returns a row; undefined while it is loaded or unpacked. */
-  at(index: number): Row | undefined {
+  rowAt(index: number): Row | undefined {
     const page = this.#pageAt(index);
     if (page === undefined) return undefined;
     page.usedAt = ++this.#uses;
@@ -164,8 +164,9 @@ export class Rows {
     const holds = (page: PageOfRows | undefined): boolean =>
       page !== undefined && index >= page.first && index < page.first + page.count;
     const page = this.#pages[pageOf(index)];
-    // Pages may be short, so a row can be on an earlier or a later page than computed.
-    return holds(page) ? page : this.#isRandom ? undefined : this.#pages.find(holds);
+    if (holds(page)) return page;
+    // Pages that are read one after the other may be short, so a row can be on another page than computed.
+    return this.#isRandom ? undefined : this.#pages.find(holds);
   }
 
   /** Returns the path of the next page to read, and its number. */
@@ -179,7 +180,7 @@ export class Rows {
     const last = pageOf(Math.min(this.#wanted, total) - 1);
     for (let place = pageOf(this.#from); place <= last; place++)
       if (this.#pages[place] === undefined)
-        return { place, path: this.#path({ offset: String(firstOf(place)), limit: String(PAGE) }) };
+        return { place, path: this.#path({ offset: String(firstOf(place)), limit: String(PAGE_ROWS) }) };
     return undefined;
   }
 
@@ -217,12 +218,15 @@ export class Rows {
     }
     const isFull = this.#query.sort !== '' && this.#loaded > 0 && this.#loaded % MAX_SORTED === 0;
     const isByPrefix = this.#query.sort.endsWith('prefix');
-    this.#next = token && withQuery('/v1/ipcache', { continue: token, limit: String(PAGE) });
+    this.#next = token && withQuery('/v1/ipcache', { continue: token, limit: String(PAGE_ROWS) });
     if (token === undefined && isFull && isByPrefix)
-      this.#next = this.#path({ after: this.at(this.#loaded - 1)?.prefix ?? '', limit: String(PAGE) });
-    this.isCut = token === undefined && isFull && !isByPrefix;
+      this.#next = this.#path({
+        after: this.rowAt(this.#loaded - 1)?.prefix ?? '',
+        limit: String(PAGE_ROWS),
+      });
+    this.isTruncated = token === undefined && isFull && !isByPrefix;
     this.isComplete =
-      this.#total === undefined ? this.#next === undefined && !this.isCut : this.#loaded >= this.#total;
+      this.#total === undefined ? this.#next === undefined && !this.isTruncated : this.#loaded >= this.#total;
   }
 
   #add(place: number, rows: readonly Row[]): void {
@@ -248,7 +252,7 @@ export class Rows {
 
   async #packOldest(): Promise<void> {
     const plain = this.#pages.filter(({ rows }) => rows !== undefined);
-    if (plain.length <= UNPACKED) return;
+    if (plain.length <= MAX_UNPACKED) return;
     const oldest = plain.reduce((a, b) => (a.usedAt < b.usedAt ? a : b));
     const { rows, usedAt } = oldest;
     const text = JSON.stringify(rows?.map(({ labels: _, ...row }) => row));

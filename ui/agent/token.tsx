@@ -5,12 +5,12 @@ import { noteDate } from './clock.ts';
 /** Key of the token in the storage of the tab. The token is never in an address or on a disk. */
 const KEY = 'dpcache-token';
 
-let needed = false;
+let isNeeded = false;
 const listeners = new Set<() => void>();
 
 /** Returns true if the agent requires a token and none is set. */
 export function isTokenNeeded(): boolean {
-  return needed;
+  return isNeeded;
 }
 
 /** Calls the listener when a token is required. Returns a function that unsubscribes it. */
@@ -33,8 +33,8 @@ export async function fetchAgent(path: string, signal?: AbortSignal, body?: obje
         };
   const answer = await fetch(path, { ...sent, signal: signal ?? null });
   noteDate(answer.headers.get('date'));
-  if (answer.status === 401 && !needed) {
-    needed = true;
+  if (answer.status === 401 && !isNeeded) {
+    isNeeded = true;
     for (const listener of listeners) listener();
   }
   return answer;

@@ -20,7 +20,8 @@ export function sinceText(iso: string): string {
 
 /** Returns the state of a cluster as a word. */
 export function stateText({ ready, connected, state }: ClusterDocument): string {
-  return ready ? 'ready' : connected ? state : 'unreachable';
+  if (ready) return 'ready';
+  return connected ? state : 'unreachable';
 }
 
 /** Returns the state of a cluster as a phrase. */

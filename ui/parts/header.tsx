@@ -25,7 +25,7 @@ const TABS: readonly (readonly [view: string, ...of: readonly string[]])[] = [
 function ConnectionMark(): VNode {
   const feed = useFeed();
   useTick(1_000);
-  const since = feed.heardAt === 0 ? '' : ` since ${clockText(feed.heardAt)}`;
+  const since = feed.lastDataAt === 0 ? '' : ` since ${clockText(feed.lastDataAt)}`;
   const texts = {
     connecting: 'connecting',
     live: 'live',

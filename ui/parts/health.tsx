@@ -10,7 +10,7 @@ import { Mark, type Tone } from './marks.tsx';
 export const TONES: Readonly<Record<HealthProblem['severity'], Tone>> = { error: 'bad', warning: 'warn' };
 
 /** Maximum number of listed problems. */
-const LISTED = 12;
+const MAX_LISTED = 12;
 
 /** Returns the problems of the process and of the connection to it; undefined before the first status. */
 export function useProblems(): {
@@ -66,7 +66,7 @@ export function Health(): VNode {
       </Mark>
       <span />
       <ul>
-        {problems.slice(0, LISTED).map(({ severity, subject, text, remedy }) => (
+        {problems.slice(0, MAX_LISTED).map(({ severity, subject, text, remedy }) => (
           <li key={`${subject} ${text}`}>
             <Mark tone={TONES[severity]}>{subject}</Mark>
             <span>
@@ -75,7 +75,7 @@ export function Health(): VNode {
             </span>
           </li>
         ))}
-        {problems.length > LISTED && <li>and {problems.length - LISTED} more</li>}
+        {problems.length > MAX_LISTED && <li>and {problems.length - MAX_LISTED} more</li>}
       </ul>
     </section>
   );

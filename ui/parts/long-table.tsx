@@ -4,7 +4,7 @@ import { countText } from '../format.ts';
 import { type Column, Table } from './table.tsx';
 
 /** Number of rows that are shown at first. */
-const SHOWN = 250;
+const ROWS_PER_PART = 250;
 
 /** A table of many rows. It shows the first ones, and a button for more. */
 export function LongTable<T>({
@@ -19,13 +19,13 @@ export function LongTable<T>({
   /** Number of all rows; larger than the length of `rows` if the agent has too many to read all. */
   total: number;
 }): VNode {
-  const [shown, setShown] = useState(SHOWN);
+  const [shown, setShown] = useState(ROWS_PER_PART);
   return (
     <>
       <Table {...table} rows={rows.slice(0, shown)} />
       {rows.length > shown && (
         <p class="empty">
-          <button type="button" onClick={() => setShown(shown + SHOWN)}>
+          <button type="button" onClick={() => setShown(shown + ROWS_PER_PART)}>
             Show more: {countText(shown)} of {countText(rows.length)}
           </button>
         </p>

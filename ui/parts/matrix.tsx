@@ -12,7 +12,7 @@ export interface MatrixRow {
 }
 
 /** Maximum number of columns of clusters. The other clusters share one column. */
-const COLUMNS = 8;
+const MAX_COLUMNS = 8;
 
 /**
  * Returns the clusters with columns: all clusters of a small mesh; otherwise the local one and the clusters that serve most
@@ -23,13 +23,13 @@ function columnsOf(
   rows: readonly MatrixRow[],
   local: string,
 ): readonly string[] {
-  if (clusters.length <= COLUMNS) return clusters;
+  if (clusters.length <= MAX_COLUMNS) return clusters;
   const served = new Map<string, number>();
   for (const { counts } of rows)
     for (const name of Object.keys(counts)) served.set(name, (served.get(name) ?? 0) + 1);
   served.delete(local);
   const most = [...served].sort(([a, x], [b, y]) => y - x || compareNames(a, b)).map(([name]) => name);
-  return [local, ...most].slice(0, COLUMNS);
+  return [local, ...most].slice(0, MAX_COLUMNS);
 }
 
 /** A table of clusters and services with the number of backends, and a bar of each service. */

@@ -11,14 +11,14 @@ const BOX = { width: 200, height: 88 };
 const GAP = 22;
 
 /** Width below which the clusters are in one column. */
-const NARROW = 640;
+const NARROW_WIDTH = 640;
 
 /** Maximum number of clusters that are drawn as boxes. The others have a small mark. */
-const DRAWN = 8;
-const DRAWN_NARROW = 4;
+const MAX_BOXES = 8;
+const MAX_BOXES_NARROW = 4;
 
 /** Distance of the local cluster from a single remote one. */
-const SPAN = 120;
+const LINK_LENGTH = 120;
 
 interface Place {
   readonly cluster: ClusterDocument;
@@ -84,7 +84,7 @@ function placesOf(
       x: Math.max(28, width - BOX.width - 1),
       y: (at + 1) * (BOX.height + GAP * 1.6),
     }));
-  const margin = clusters.length === 1 ? (width - 2 * BOX.width - SPAN) / 2 : 1;
+  const margin = clusters.length === 1 ? (width - 2 * BOX.width - LINK_LENGTH) / 2 : 1;
   const left = Math.ceil(clusters.length / 2);
   return clusters.map((cluster, at) => {
     const isLeft = at < left;
@@ -117,9 +117,9 @@ export function MeshMap({
   kinds?: readonly KindDocument[] | undefined;
 }): VNode {
   const { ref, width } = useWidth<HTMLDivElement>();
-  const isNarrow = width < NARROW;
+  const isNarrow = width < NARROW_WIDTH;
   const all = worstFirst(clusters);
-  const remote = all.slice(0, isNarrow ? DRAWN_NARROW : DRAWN);
+  const remote = all.slice(0, isNarrow ? MAX_BOXES_NARROW : MAX_BOXES);
   const others = all.slice(remote.length);
   const local = clusters.find((cluster) => cluster.local);
   const rows = isNarrow ? remote.length + 1 : Math.max(1, Math.ceil(remote.length / 2));
@@ -130,7 +130,7 @@ export function MeshMap({
   const center = isNarrow
     ? { x: 1, y: 1 }
     : {
-        x: (width - BOX.width + (remote.length === 1 ? BOX.width + SPAN : 0)) / 2,
+        x: (width - BOX.width + (remote.length === 1 ? BOX.width + LINK_LENGTH : 0)) / 2,
         y: (height - BOX.height) / 2,
       };
   const places = placesOf(remote, width, height, isNarrow);

@@ -11,14 +11,14 @@ import { Icon } from './icons.tsx';
 /**
  * Views of single objects. The arrow keys step through the changes of the shown object; in other views, through all changes.
  */
-const THINGS = ['ip', 'service', 'node'];
+const OBJECT_VIEWS = ['ip', 'service', 'node'];
 
 /** Views that show the state of the moment. */
-const SHOWN = [...THINGS, 'prefixes'];
+const MOMENT_VIEWS = [...OBJECT_VIEWS, 'prefixes'];
 
 /** Returns the key of the shown thing in the history; undefined for all changes. */
 function keyOf({ view, name }: Address): string | undefined {
-  return THINGS.includes(view) ? name : undefined;
+  return OBJECT_VIEWS.includes(view) ? name : undefined;
 }
 
 /** Returns the time of a local date and time as RFC 3339; undefined if it is invalid. */
@@ -67,7 +67,7 @@ async function nextChange(key: string | undefined, time: number): Promise<string
 }
 
 /** Opens the state at the change before or after a moment. If there is no later change, opens the current state. */
-async function step(address: Address, at: string, isLater: boolean): Promise<void> {
+async function openChange(address: Address, at: string, isLater: boolean): Promise<void> {
   const time = Date.parse(at);
   const key = keyOf(address);
   if (isLater) {
@@ -92,7 +92,7 @@ export function MomentBar({ address }: { address: Address }): VNode | null {
   const openNeighbor = (isLater: boolean): void => {
     if (isStepping) return;
     setStepping(true);
-    step(address, at, isLater)
+    openChange(address, at, isLater)
       .then(
         () => setProblem(''),
         (error: Error) => setProblem(error.message),
@@ -115,7 +115,7 @@ export function MomentBar({ address }: { address: Address }): VNode | null {
     <section class="as-of" aria-label="Earlier time">
       <span role="status">
         <strong>As of {Number.isNaN(time) ? at : `${timeText(time)} ${zoneText(time)}`}</strong>
-        {SHOWN.includes(address.view)
+        {MOMENT_VIEWS.includes(address.view)
           ? ''
           : ' · This view shows the current state. Prefixes and the cards of IPs, services and nodes show the state of this time.'}
       </span>

@@ -10,7 +10,7 @@ import { Empty, Panel, Pending } from './panel.tsx';
 import { type Column, Table } from './table.tsx';
 
 /** Maximum number of listed prefixes. */
-const LISTED = 200;
+const MAX_LISTED = 200;
 
 const NONE = <span class="faint">–</span>;
 
@@ -61,7 +61,7 @@ export function PrefixPanel({
 }): VNode {
   const filters = { [filter]: value };
   const { document, problem } = useAnswer<{ items: readonly EntryDocument[]; continue?: string }>(
-    withQuery('/v1/ipcache', { ...filters, limit: String(LISTED) }),
+    withQuery('/v1/ipcache', { ...filters, limit: String(MAX_LISTED) }),
     useVersion('ip'),
   );
   return (
@@ -72,7 +72,7 @@ export function PrefixPanel({
       side={
         <a href={addressOf('prefixes', '', filters)}>
           {side}
-          {document?.continue !== undefined && `, the first ${countText(LISTED)} are listed`}
+          {document?.continue !== undefined && `, the first ${countText(MAX_LISTED)} are listed`}
         </a>
       }
     >

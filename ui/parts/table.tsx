@@ -71,14 +71,16 @@ export function Table<T>({
   );
 }
 
-/** Returns the next order after a click on the column at a place. */
+/** Returns the next order after a click on the column at a place: ascending, descending, then that of the agent. */
 export function nextOrder(order: Order, place: number): Order {
-  return order === place ? -place : order === -place ? 0 : place;
+  if (order === place) return -place;
+  return order === -place ? 0 : place;
 }
 
 /** Returns the value of `aria-sort` of the column at a place. */
 export function sortOf(order: Order, place: number): 'ascending' | 'descending' | undefined {
-  return order === place ? 'ascending' : order === -place ? 'descending' : undefined;
+  if (order === place) return 'ascending';
+  return order === -place ? 'descending' : undefined;
 }
 
 function Head<T>({

@@ -3,13 +3,13 @@ import { useEffect, useRef, useState } from 'preact/hooks';
 import { nextOrder, sortOf } from './table.tsx';
 
 /** Height of a row in pixels. A browser shows elements of at most 33,554,432 pixels, which is a million rows. */
-const ROW = 32;
+const ROW_HEIGHT = 32;
 
 /** Maximum number of rows of a list. */
 export const MAX_ROWS = 1_000_000;
 
 /** Number of rows that are rendered above and below the visible ones. */
-const BEYOND = 12;
+const ROWS_BEYOND = 12;
 
 /** A column of a {@link VirtualTable}. */
 export interface VirtualColumn {
@@ -23,7 +23,7 @@ export interface VirtualTableOptions {
   readonly label: string;
   readonly columns: readonly VirtualColumn[];
   /** Width below which the table scrolls, such as `52rem`. */
-  readonly least: string;
+  readonly minWidth: string;
   /** Number of loaded rows. */
   readonly count: number;
   /** Returns the cells of a row; undefined while it is loaded. */
@@ -38,11 +38,11 @@ export interface VirtualTableOptions {
 
 /** A table of any length. Only visible rows are in the page. All rows have the same height. */
 export function VirtualTable(options: VirtualTableOptions): VNode {
-  const { label, columns, least, count, row, order, onOrder, onShow } = options;
+  const { label, columns, minWidth, count, row, order, onOrder, onShow } = options;
   const box = useRef<HTMLDivElement>(null);
   const [first, setFirst] = useState(0);
   const [height, setHeight] = useState(480);
-  const end = Math.min(count, first + Math.ceil(height / ROW) + 2 * BEYOND);
+  const end = Math.min(count, first + Math.ceil(height / ROW_HEIGHT) + 2 * ROWS_BEYOND);
   useEffect(() => {
     const element = box.current;
     if (element === null) return;
@@ -52,7 +52,7 @@ export function VirtualTable(options: VirtualTableOptions): VNode {
   }, []);
   useEffect(() => onShow(first, end), [first, end, count]);
   const scrolled = (): void =>
-    setFirst(Math.max(0, Math.floor((box.current?.scrollTop ?? 0) / ROW) - BEYOND));
+    setFirst(Math.max(0, Math.floor((box.current?.scrollTop ?? 0) / ROW_HEIGHT) - ROWS_BEYOND));
   const rows: VNode[] = [];
   for (let index = Math.min(first, count); index < end; index++) {
     const cells = row(index);
@@ -66,7 +66,7 @@ export function VirtualTable(options: VirtualTableOptions): VNode {
       </div>,
     );
   }
-  const style = { '--columns': columns.map(({ width }) => width).join(' '), '--least': least };
+  const style = { '--columns': columns.map(({ width }) => width).join(' '), '--least': minWidth };
   return (
     <section class="virtual" ref={box} onScroll={scrolled} tabIndex={0} aria-label={label} style={style}>
       <div
@@ -74,7 +74,7 @@ export function VirtualTable(options: VirtualTableOptions): VNode {
         role="table"
         aria-label={label}
         aria-rowcount={count + 1}
-        style={{ height: `${(count + 1) * ROW}px` }}
+        style={{ height: `${(count + 1) * ROW_HEIGHT}px` }}
       >
         <div class="head" role="rowgroup">
           <div class="row" role="row" aria-rowindex={1}>
@@ -91,7 +91,7 @@ export function VirtualTable(options: VirtualTableOptions): VNode {
             ))}
           </div>
         </div>
-        <div class="rows" role="rowgroup" style={{ transform: `translateY(${first * ROW}px)` }}>
+        <div class="rows" role="rowgroup" style={{ transform: `translateY(${first * ROW_HEIGHT}px)` }}>
           {rows}
         </div>
       </div>

@@ -12,7 +12,7 @@ import { Facts, Panel, Problem, Skeleton } from './panel.tsx';
 import { type Column, Table } from './table.tsx';
 
 /** Maximum number of rows of each kind. */
-const ROWS = 50;
+const MAX_ROWS = 50;
 
 type LineOf<T extends WhatIfLine['type']> = Extract<WhatIfLine, { readonly type: T }>;
 
@@ -172,7 +172,7 @@ function Groups<T extends LineOf<'prefix' | 'service' | 'node'>>({
   return (
     <>
       {Object.entries(titles).map(([kind, title]) => {
-        const rows = lines.filter((line) => line.kind === kind).slice(0, ROWS);
+        const rows = lines.filter((line) => line.kind === kind).slice(0, MAX_ROWS);
         const { [kind]: count = 0 } = counts;
         if (rows.length === 0) return null;
         return (

@@ -26,7 +26,7 @@ const RULES: Readonly<Record<NonNullable<ExplanationDocument['decidedBy']>, stri
 };
 
 /** Maximum number of listed backends of a cluster. */
-const BACKENDS = 4;
+const MAX_BACKENDS = 4;
 
 /** One claim: its writer, its attributes, and whether it is effective. */
 function Claim({ claim, isFirst }: { claim: ClaimDocument; isFirst: boolean }): VNode {
@@ -118,13 +118,13 @@ function Backends({ name }: { name: string }): VNode {
                 <ClusterLink name={cluster} /> <span class="soft">{counted(count, 'backend')}</span>{' '}
                 {document.backends
                   .filter(({ cluster: of = local }) => of === cluster)
-                  .slice(0, BACKENDS)
+                  .slice(0, MAX_BACKENDS)
                   .map(({ address }) => (
                     <span key={address}>
                       <PrefixLink prefix={address} />{' '}
                     </span>
                   ))}
-                {count > BACKENDS && '…'}
+                {count > MAX_BACKENDS && '…'}
               </li>
             ))}
           </ul>

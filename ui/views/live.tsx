@@ -9,7 +9,7 @@ import { Choice, TextFilter } from '../parts/filters.tsx';
 import { Empty, Pending, Title } from '../parts/panel.tsx';
 import { causeText, RecordLink, RecordText, SignMark, signOf } from '../parts/record.tsx';
 
-const SHOWN = 200;
+const MAX_SHOWN = 200;
 
 const TYPES = ['prefix', 'service', 'node', 'mark'] as const;
 
@@ -59,14 +59,14 @@ function Line({ record }: { record: HistoryRecordDocument }): VNode {
 export function Live({ parameters }: { parameters: URLSearchParams }): VNode {
   const feed = useFeed();
   const { records, problem } = useRecords();
-  const [held, setHeld] = useState<readonly HistoryRecordDocument[]>();
+  const [paused, setPaused] = useState<readonly HistoryRecordDocument[]>();
   const parameter = (name: string): string => parameters.get(name) ?? '';
   const [kind, sign, contains] = [
     parameter('type') === 'ip' ? 'prefix' : parameter('type'),
     parameter('change'),
     parameter('contains'),
   ];
-  const all = held ?? records ?? [];
+  const all = paused ?? records ?? [];
   const changes = all.filter(
     (record) =>
       (kind === '' || record.kind === kind) &&
@@ -78,14 +78,14 @@ export function Live({ parameters }: { parameters: URLSearchParams }): VNode {
       <Title
         side={
           <>
-            <span class="soft">{held === undefined ? 'newest first' : 'paused'}</span>
+            <span class="soft">{paused === undefined ? 'newest first' : 'paused'}</span>
             <span class="spacer" />
             <button
               type="button"
-              aria-pressed={held !== undefined}
-              onClick={() => setHeld(held === undefined ? records : undefined)}
+              aria-pressed={paused !== undefined}
+              onClick={() => setPaused(paused === undefined ? records : undefined)}
             >
-              {held === undefined ? 'Pause' : 'Continue'}
+              {paused === undefined ? 'Pause' : 'Continue'}
             </button>
           </>
         }
@@ -118,15 +118,15 @@ export function Live({ parameters }: { parameters: URLSearchParams }): VNode {
           </Empty>
         ) : (
           <ol class="changes feed" aria-live="off">
-            {changes.slice(0, SHOWN).map((record) => (
+            {changes.slice(0, MAX_SHOWN).map((record) => (
               <Line key={record.sequence} record={record} />
             ))}
           </ol>
         )}
       </div>
-      {changes.length > SHOWN && (
+      {changes.length > MAX_SHOWN && (
         <p class="faint">
-          The last {SHOWN} of {countText(changes.length)} changes are listed. Filter them to see others.
+          The last {MAX_SHOWN} of {countText(changes.length)} changes are listed. Filter them to see others.
         </p>
       )}
     </>

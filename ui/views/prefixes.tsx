@@ -14,11 +14,11 @@ import { MAX_ROWS, type VirtualColumn, VirtualTable } from '../parts/virtual.tsx
 
 const FILTERS = ['within', 'identity', 'label', 'pod', 'node', 'source', 'cluster'] as const;
 
-/** A list of at most this many rows is read again after changes. Of a longer one, the page shows the number of changes. */
-const FOLLOWED = 1_000;
+/** Maximum number of rows of a list that is read again after changes. For a longer one, the page shows the number of changes. */
+const MAX_FOLLOWED = 1_000;
 
 /** Number of rows that are loaded ahead of the shown ones. */
-const AHEAD = 3_000;
+const ROWS_AHEAD = 3_000;
 
 /** Time between two reads of a list that is followed. */
 const FOLLOW_MS = 2_000;
@@ -82,7 +82,7 @@ function useRows(query: RowsQuery): {
   const readAt = useRef({ changes: 0, epoch: feed.epoch });
   const name = JSON.stringify(query);
   const begin = (): void => {
-    latest.current?.end();
+    latest.current?.stop();
     readAt.current = { changes: feed.counts.ip, epoch: feed.epoch };
     const rows: Rows = new Rows(query, () => {
       setShown(rows);
@@ -93,10 +93,10 @@ function useRows(query: RowsQuery): {
   useEffect(() => {
     setShown(undefined);
     begin();
-    return () => latest.current?.end();
+    return () => latest.current?.stop();
   }, [name]);
   const missed = feed.counts.ip - readAt.current.changes;
-  const isShort = shown?.isComplete === true && shown.count <= FOLLOWED;
+  const isShort = shown?.isComplete === true && shown.count <= MAX_FOLLOWED;
   const isBroken = shown?.problem !== undefined;
   const isOther = feed.epoch !== readAt.current.epoch;
   const isDue = isOther || ((isShort || isBroken) && missed > 0);
@@ -184,19 +184,19 @@ export function Prefixes({ parameters }: { parameters: URLSearchParams }): VNode
           <VirtualTable
             label="List of prefixes"
             columns={COLUMNS}
-            least="52rem"
+            minWidth="52rem"
             count={Math.min(rows.count, MAX_ROWS)}
             order={isPast ? 0 : order}
             onOrder={isPast ? undefined : setOrder}
-            onShow={(first, end) => rows.want(first, Math.min(end + AHEAD, MAX_ROWS))}
+            onShow={(first, end) => rows.load(first, Math.min(end + ROWS_AHEAD, MAX_ROWS))}
             row={(index) => {
-              const row = rows.at(index);
+              const row = rows.rowAt(index);
               return row && cellsOf(row);
             }}
           />
         )}
       </div>
-      {rows?.isCut === true && (
+      {rows?.isTruncated === true && (
         <p class="faint">
           The first {countText(rows.count)} in this order
           {all !== undefined && ` of ${countText(all)}`}. Filter the list to see the others, or sort it by
