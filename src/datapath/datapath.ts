@@ -88,17 +88,17 @@ export function connectDatapath(
     services && connectServices(services, engines.services, previous.services, guard),
   ].filter((part) => part !== undefined);
   let isOver = false;
-  let goOn = (): void => {};
-  const isTime = new Promise<void>((resolve) => {
-    goOn = resolve;
+  let startSweep = (): void => {};
+  const inputsComplete = new Promise<void>((resolve) => {
+    startSweep = resolve;
   });
-  const endInputs = engines.services.subscribe({ onEvents: () => {}, onInputsComplete: () => goOn() });
+  const endInputs = engines.services.subscribe({ onEvents: () => {}, onInputsComplete: () => startSweep() });
   const end = unsubscribeOnce(() => {
     isOver = true;
     endInputs();
     for (const part of parts.toReversed()) part.end();
     endNodes?.();
-    goOn();
+    startSweep();
   });
   const sweep = async (): Promise<DatapathSyncOutcome> => {
     if (isOver) return 'ended';
@@ -107,7 +107,7 @@ export function connectDatapath(
     const outcome = nodes && !isOver ? await engines.nodes.sweep(nodes) : 'swept';
     return isOver || outcome === 'ended' || parts.some(({ ended }) => ended) ? 'ended' : 'synced';
   };
-  return Object.assign(end, { synced: isTime.then(sweep) });
+  return Object.assign(end, { synced: inputsComplete.then(sweep) });
 }
 
 /** The common interface of both kinds of {@link Reconciler}. */

@@ -2,7 +2,7 @@ import { readdirSync, rmdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { messageOf } from '../../base/failure.ts';
 import { Bpf } from './bpf/bpf.ts';
-import { isPinnedMap, type PinnedShape } from './bpf/bpf-map.ts';
+import { canUnpinMap, type PinnedShape } from './bpf/bpf-map.ts';
 import { unpin } from './bpf/pin.ts';
 import type { KernelTable } from './kernel-table.ts';
 import { Kernel } from './syscall/kernel.ts';
@@ -91,5 +91,5 @@ function namesIn(folder: string): readonly string[] {
 function isShaped(path: string, shape: PinnedShape): boolean {
   using kernel = new Kernel();
   using bpf = new Bpf(kernel);
-  return isPinnedMap(bpf, path, shape);
+  return canUnpinMap(bpf, path, shape);
 }

@@ -19,14 +19,14 @@ export type DependentTable = Pick<KeptItems, 'flushed' | 'missing'>;
  */
 export class DeleteHold implements Disposable {
   readonly #clock: Pick<Clock, 'now' | 'after'>;
-  readonly #dependencies: Iterable<DependentTable>;
+  readonly #dependents: Iterable<DependentTable>;
   readonly #sleeps = new Map<Timer, () => void>();
   #isDisposed = false;
 
   /** The tables are read when deletes wait, because tables may be added later. */
   constructor(clock: Pick<Clock, 'now' | 'after'>, dependents: Iterable<DependentTable>) {
     this.#clock = clock;
-    this.#dependencies = dependents;
+    this.#dependents = dependents;
   }
 
   /**
@@ -34,7 +34,7 @@ export class DeleteHold implements Disposable {
    * deleted items.
    */
   async passed(): Promise<void> {
-    const tables = [...this.#dependencies];
+    const tables = [...this.#dependents];
     const end = this.#clock.now() + MAX_HOLD_MS;
     let isClear = tables.length === 0;
     while (!isClear && !this.#isDisposed && this.#clock.now() < end) {

@@ -13,7 +13,7 @@ export class HostAccess implements Disposable {
   readonly options: HostDatapathOptions;
   readonly context: HostDatapathContext;
   /** The context of the tables of this host. */
-  readonly keeping: KeptTableContext & { readonly clock: Clock };
+  readonly tableContext: KeptTableContext & { readonly clock: Clock };
   readonly #leading: KeptItems[] = [];
   #opened: { readonly kernel: Kernel; readonly bpf: Bpf } | undefined;
   #folderLock: Disposable | undefined;
@@ -22,7 +22,7 @@ export class HostAccess implements Disposable {
     this.options = options;
     this.context = context;
     const { clock, random } = context;
-    this.keeping = { clock, random, nextTurn: setImmediate };
+    this.tableContext = { clock, random, nextTurn: setImmediate };
   }
 
   /** Releases the lock, so that another process may own the pins. Call it after all parts were disposed of. */
@@ -50,7 +50,7 @@ export class HostAccess implements Disposable {
   }
 
   /** In a dry run, makes a table report every write as done, without writing. */
-  prepare<Item>(table: Pick<KernelTable<Item>, 'apply'>): void {
+  disableDryRunWrites<Item>(table: Pick<KernelTable<Item>, 'apply'>): void {
     if (this.options.dryRun) table.apply = (changes) => changes.map(() => undefined);
   }
 
@@ -64,7 +64,7 @@ export class HostAccess implements Disposable {
   }
 
   /** Opens a part under a lock, which is held until the part is disposed of. */
-  holding<Part extends Disposable>(part: NamespacePart, open: () => Part): Part {
+  openLocked<Part extends Disposable>(part: NamespacePart, open: () => Part): Part {
     const lock = this.lock(part);
     try {
       const opened = open();

@@ -31,19 +31,19 @@ export class HostParts {
   }
 
   nodes(mode: NodePathsOptions['mode']): LinuxPart {
-    return this.#access.holding('routes', () => this.#nodes(mode));
+    return this.#access.openLocked('routes', () => this.#nodes(mode));
   }
 
   #nodes(mode: NodePathsOptions['mode']): LinuxPart {
     const { clusterName, nodeName } = this.#access.context;
     const table = new PathTable(this.#access.kernel, { routeTable: ROUTE_TABLE, device: TUNNEL_DEVICE });
-    this.#access.prepare(table);
-    const hold = new DeleteHold(this.#access.keeping.clock, this.#access.leading);
+    this.#access.disableDryRunWrites(table);
+    const hold = new DeleteHold(this.#access.tableContext.clock, this.#access.leading);
     const { remoteCIDRs } = this.#access.options;
     const paths = new NodePaths(
       table,
       { mode, ...TUNNEL, device: TUNNEL_DEVICE, localNode: `${clusterName}/${nodeName}`, remoteCIDRs },
-      { ...this.#access.keeping, deletesMayGo: () => hold.passed() },
+      { ...this.#access.tableContext, whenDeletesAllowed: () => hold.passed() },
     );
     return {
       tables: [{ ...keptItems(table, paths.kept), adopt: () => paths.start() }],
@@ -67,14 +67,14 @@ export class HostParts {
     const folder = this.#access.folder();
     const path = join(folder, IPCACHE_PINS[layout]);
     const { table, resized } = this.#ipcacheTable(path, { layout, maxEntries: capacity, isPinned: !dryRun });
-    this.#access.prepare(table);
+    this.#access.disableDryRunWrites(table);
     let isSwapped = resized === undefined;
     const addresses = disposeOnError(
       [table],
-      () => new HostAddresses(this.#access.kernel, { clock: this.#access.keeping.clock }),
+      () => new HostAddresses(this.#access.kernel, { clock: this.#access.tableContext.clock }),
     );
     const desired = new DesiredIPCache(ipcache, (address) => addresses.has(address));
-    const kept = new KeptTable(table, desired, this.#access.keeping);
+    const kept = new KeptTable(table, desired, this.#access.tableContext);
     const repair = async (): Promise<void> => void (await kept.repair());
     // If addresses of this host change, some entries get another tunnel endpoint. A repair finds them like changes by others.
     // If it fails, the next repair finds them.

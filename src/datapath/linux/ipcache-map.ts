@@ -68,7 +68,7 @@ const VALUE_BYTES = 12;
 const FAMILIES = { 4: 1, 6: 2 } as const;
 /** Offset of the encryption key in the value. Only 1.17 has flags, one byte later. */
 const KEY_AT: Readonly<Record<IPCacheLayout, number>> = { '1.17': 10, '1.8': 8 };
-/** Prefix of keys that are not ours. */
+/** Prefix of keys in the map that are not a prefix of a cluster; their bytes follow in hexadecimal. */
 const RAW = 'raw:';
 
 /** Returns the shape of the map. */

@@ -17,7 +17,7 @@ export interface KeptTableContext {
    * Resolves when deletes that are due now may be applied, because no other table refers to the deleted items. If it
    * rejects, it is called again after a second. Default: immediately.
    */
-  readonly deletesMayGo?: (() => Promise<void>) | undefined;
+  readonly whenDeletesAllowed?: (() => Promise<void>) | undefined;
   /**
    * Returns true if all inputs of a key are known. Called for initially found keys while deletes are not allowed. Until it
    * returns true, such a key is neither written nor deleted. Default: the key is written immediately, and deleted when deletes
@@ -66,6 +66,7 @@ export interface KeptTableStatus {
   readonly deletes: number;
 }
 
+/** Maximum number of changes, or of items that are read, in a turn of the event loop. */
 const CHUNK = 256;
 /** Minimum number of turns for writes between two reads. Writes get at least as many turns as the last read took. */
 const WRITE_TURNS = 16;
@@ -97,16 +98,16 @@ export class KeptTable<Item> implements Disposable {
   /** Undefined if deletes need not wait. */
   readonly #waiting: WaitingDeletes | undefined;
   /** Our items in the table, the weakest first. */
-  readonly #actual = new RankedKeys(-1);
+  readonly #actual = new RankedKeys('lowest');
   /** Items without room, the strongest first. */
-  readonly #noRoom = new RankedKeys(1);
+  readonly #noRoom = new RankedKeys('highest');
   readonly #failing = new Map<string, { error: SyscallError; attempts: number; due: number }>();
   #foundItems = new Map<string, Item>();
   readonly #counts = { upserts: 0, deletes: 0, noRoomErrors: 0 };
   #state: 'unread' | 'holding' | 'kept' | 'closed' = 'unread';
   #deletesAllowed = false;
   /** True while the table is being read. Nothing is written during that time. */
-  #isRead = false;
+  #isReading = false;
   #exclusive: Promise<unknown> = Promise.resolve();
   /** The plan that waits for the next read. All callers until then share it. */
   #nextPlan: Promise<readonly PlannedChange<Item>[]> | undefined;
@@ -114,15 +115,16 @@ export class KeptTable<Item> implements Disposable {
   #scheduled = false;
   #retry: Timer | undefined;
   #retryDue: number = Number.POSITIVE_INFINITY;
-  #idle: (() => void)[] = [];
+  #flushWaiters: (() => void)[] = [];
 
   constructor(table: KernelTable<Item>, desired: DesiredItems<Item>, context: KeptTableContext) {
     this.#table = table;
     this.#desired = desired;
     this.#context = context;
-    const { clock, nextTurn, deletesMayGo: mayGo } = context;
+    const { clock, nextTurn, whenDeletesAllowed: whenAllowed } = context;
     const allow = (keys: Iterable<string>): void => this.#allowDeletes(keys);
-    if (mayGo !== undefined) this.#waiting = new WaitingDeletes({ clock, nextTurn, mayGo, allow });
+    if (whenAllowed !== undefined)
+      this.#waiting = new WaitingDeletes({ clock, nextTurn, whenAllowed, allow });
   }
 
   /**
@@ -168,7 +170,7 @@ export class KeptTable<Item> implements Disposable {
       });
       if (this.#state === 'closed') return;
       this.#state = this.#deletesAllowed ? 'kept' : 'holding';
-      if (this.#deletesAllowed) this.#release();
+      if (this.#deletesAllowed) this.#markFound();
     });
   }
 
@@ -178,7 +180,7 @@ export class KeptTable<Item> implements Disposable {
     this.#deletesAllowed = true;
     if (this.#state !== 'holding') return;
     this.#state = 'kept';
-    this.#release();
+    this.#markFound();
   }
 
   /** Must be called when inputs of initially found keys may be complete: keys with complete inputs are written or deleted. */
@@ -212,7 +214,7 @@ export class KeptTable<Item> implements Disposable {
   async repair(): Promise<readonly PlannedChange<Item>[]> {
     const steps = await this.#runExclusive(async () => {
       const found = await this.#read();
-      await this.#inTurns(this.#foundItems.keys(), (key) => this.#findAgain(key, found.get(key)));
+      await this.#inTurns(this.#foundItems.keys(), (key) => this.#updateFound(key, found.get(key)));
       const different = await this.#differences(found);
       for (const { key, actual } of different) {
         if (actual === undefined) this.#actual.delete(key);
@@ -232,7 +234,7 @@ export class KeptTable<Item> implements Disposable {
   flushed(): Promise<void> {
     if (this.#state === 'closed') return Promise.resolve();
     return new Promise((resolve) => {
-      this.#idle.push(resolve);
+      this.#flushWaiters.push(resolve);
       this.#schedule();
     });
   }
@@ -276,27 +278,27 @@ export class KeptTable<Item> implements Disposable {
     this.#state = 'closed';
     this.#waiting?.[Symbol.dispose]();
     this.#retry?.cancel();
-    this.#rest();
+    this.#resolveFlushed();
   }
 
   #schedule(): void {
-    if (this.#scheduled || this.#isRead || this.#state === 'unread' || this.#state === 'closed') return;
+    if (this.#scheduled || this.#isReading || this.#state === 'unread' || this.#state === 'closed') return;
     this.#scheduled = true;
     this.#context.nextTurn(() => this.#turn());
   }
 
   #turn(): void {
     this.#scheduled = false;
-    if (this.#isRead || this.#state === 'closed') return;
+    if (this.#isReading || this.#state === 'closed') return;
     const changes = this.#nextChunk();
     if (changes.length > 0) this.#write(changes);
     if (this.#dirty.size + this.#deletes.size > 0) this.#schedule();
-    else if (this.#waitingDeletes === 0) this.#rest();
+    else if (this.#waitingDeletes === 0) this.#resolveFlushed();
   }
 
-  #rest(): void {
-    const idle = this.#idle;
-    this.#idle = [];
+  #resolveFlushed(): void {
+    const idle = this.#flushWaiters;
+    this.#flushWaiters = [];
     for (const resolve of idle) resolve();
   }
 
@@ -305,11 +307,11 @@ export class KeptTable<Item> implements Disposable {
     const limit = Math.min(CHUNK, this.#table.chunk ?? CHUNK);
     const changes: TableChange<Item>[] = [];
     for (let looked = 0; looked < CHUNK && changes.length < limit; looked++) {
-      const key = this.#dirty.shift(-1);
+      const key = this.#dirty.shift('lowest');
       if (key === undefined) break;
       const item = this.#desired.get(key);
       if (item === undefined) {
-        this.#leave(key);
+        this.#deleteUndesired(key);
         continue;
       }
       this.#waiting?.delete(key);
@@ -318,7 +320,7 @@ export class KeptTable<Item> implements Disposable {
     }
     if (changes.length > 0 || this.#dirty.size > 0) return changes;
     while (changes.length < limit) {
-      const key = this.#deletes.shift(1);
+      const key = this.#deletes.shift('highest');
       if (key === undefined) break;
       if (this.#desired.get(key) !== undefined) this.mark(key);
       else if (!this.#isWaiting(key)) changes.push({ key, item: undefined });
@@ -343,7 +345,7 @@ export class KeptTable<Item> implements Disposable {
   }
 
   /** Handles a key without a desired item. */
-  #leave(key: string): void {
+  #deleteUndesired(key: string): void {
     this.#noRoom.delete(key);
     if (!this.#actual.has(key)) this.#failing.delete(key);
     else if (!this.#mustStay(key, undefined)) this.#delete(key);
@@ -378,9 +380,9 @@ export class KeptTable<Item> implements Disposable {
     const full: TableChange<Item>[] = [];
     changes.forEach((change, at) => {
       const error = outcomes[at];
-      if (error === undefined) freed += this.#done(change);
+      if (error === undefined) freed += this.#recordSuccess(change);
       else if (change.item !== undefined && NO_ROOM.has(error.code)) full.push(change);
-      else this.#failed(change.key, error);
+      else this.#recordFailure(change.key, error);
     });
     if (full.length > 0) freed += this.#makeRoom(full);
     // If an item takes entries of several maps, an update may have released some of them. So one more item without room is
@@ -401,7 +403,7 @@ export class KeptTable<Item> implements Disposable {
   }
 
   /** Records a successful change. Returns the number of entries that it released. */
-  #done({ key, item }: TableChange<Item>): number {
+  #recordSuccess({ key, item }: TableChange<Item>): number {
     if (this.#failing.size > 0) this.#failing.delete(key);
     if (this.#foundItems.size > 0) this.#foundItems.delete(key);
     if (item === undefined) {
@@ -422,25 +424,25 @@ export class KeptTable<Item> implements Disposable {
     if (waiting !== undefined && waiting.rank > rank) this.#admit(1);
   }
 
-  #failed(key: string, error: SyscallError): void {
+  #recordFailure(key: string, error: SyscallError): void {
     const attempts = (this.#failing.get(key)?.attempts ?? 0) + 1;
     const { clock, random } = this.#context;
     // At least half of the base: jitter alone could retry a table whose writes all fail immediately.
     const due = clock.now() + BACKOFF.baseMs / 2 + backoffDelay(attempts, BACKOFF, random);
     this.#failing.set(key, { error, attempts, due });
     this.#noRoom.delete(key);
-    this.#tryAgainBy(due);
+    this.#scheduleRetry(due);
   }
 
-  #tryAgainBy(due: number): void {
+  #scheduleRetry(due: number): void {
     if (due >= this.#retryDue) return;
     const { clock } = this.#context;
     this.#retry?.cancel();
     this.#retryDue = due;
-    this.#retry = clock.after(Math.max(due - clock.now(), BACKOFF.baseMs / 2), () => this.#tryAgain());
+    this.#retry = clock.after(Math.max(due - clock.now(), BACKOFF.baseMs / 2), () => this.#retryDueKeys());
   }
 
-  #tryAgain(): void {
+  #retryDueKeys(): void {
     this.#retry = undefined;
     this.#retryDue = Number.POSITIVE_INFINITY;
     const now = this.#context.clock.now();
@@ -449,7 +451,7 @@ export class KeptTable<Item> implements Disposable {
       if (due <= now) this.mark(key);
       else next = Math.min(next, due);
     }
-    this.#tryAgainBy(next);
+    this.#scheduleRetry(next);
   }
 
   /** Evicts weaker items for stronger ones if items have ranks. Returns the number of released entries. */
@@ -474,7 +476,7 @@ export class KeptTable<Item> implements Disposable {
       if (error === undefined) freed++;
       else {
         this.#actual.set(key, HELD_RANK);
-        this.#failed(key, error);
+        this.#recordFailure(key, error);
       }
     });
     return freed;
@@ -509,7 +511,7 @@ export class KeptTable<Item> implements Disposable {
   }
 
   /** Updates an initially found item to its current value. */
-  #findAgain(key: string, item: Item | undefined): void {
+  #updateFound(key: string, item: Item | undefined): void {
     if (item !== undefined) this.#foundItems.set(key, item);
     else if (this.#foundItems.delete(key)) this.#actual.delete(key);
   }
@@ -521,7 +523,7 @@ export class KeptTable<Item> implements Disposable {
     return this.#failing.has(key) || (actual === undefined && this.#noRoom.has(key));
   }
 
-  #release(): void {
+  #markFound(): void {
     for (const key of this.#foundItems.keys()) this.mark(key);
   }
 
@@ -533,12 +535,12 @@ export class KeptTable<Item> implements Disposable {
   #runExclusive<T>(work: () => Promise<T>): Promise<T> {
     const run = this.#exclusive.then(async () => {
       await this.#writePending();
-      this.#isRead = true;
+      this.#isReading = true;
       this.#readTurns = 0;
       try {
         return await work();
       } finally {
-        this.#isRead = false;
+        this.#isReading = false;
         this.#schedule();
       }
     });

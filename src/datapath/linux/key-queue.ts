@@ -17,11 +17,11 @@ export class KeyQueue {
     this.#lanes[order]?.add(key);
   }
 
-  /** Removes and returns the first key of the lowest (`first` −1) or the highest (1) order. */
-  shift(first: 1 | -1): string | undefined {
+  /** Removes and returns the first key of the lowest or the highest order. */
+  shift(first: 'lowest' | 'highest'): string | undefined {
     const lanes = this.#lanes;
     for (let i = 0; i < lanes.length; i++) {
-      const key = lanes[first < 0 ? i : lanes.length - 1 - i]?.shift();
+      const key = lanes[first === 'lowest' ? i : lanes.length - 1 - i]?.shift();
       if (key !== undefined) return key;
     }
     return undefined;

@@ -92,7 +92,7 @@ export class LinuxDatapath implements Disposable {
   constructor(probe: ProbeAnswer, wanted: readonly WantedPart[], shared?: Disposable) {
     this.#probe = probe;
     this.#shared = shared;
-    this.#parts = wanted.map((part) => opened(probe, part));
+    this.#parts = wanted.map((part) => openPart(probe, part));
   }
 
   get #tables(): readonly KeptItems[] {
@@ -105,7 +105,7 @@ export class LinuxDatapath implements Disposable {
   }
 
   async #adopt(tables: readonly KeptItems[]): Promise<void> {
-    for (const table of tables) await this.#tried(table, () => table.adopt());
+    for (const table of tables) await this.#attempt(table, () => table.adopt());
   }
 
   /** Returns the tables that are not empty. Before `connect`, their items come from an earlier process. */
@@ -143,7 +143,7 @@ export class LinuxDatapath implements Disposable {
   async plan(): Promise<readonly PrintedStep[]> {
     const steps: PrintedStep[] = [];
     for (const table of this.#tables)
-      for (const step of (await this.#tried(table, () => table.plan())) ?? []) steps.push(step);
+      for (const step of (await this.#attempt(table, () => table.plan())) ?? []) steps.push(step);
     return steps;
   }
 
@@ -166,8 +166,8 @@ export class LinuxDatapath implements Disposable {
     await this.#takeOver();
     for (const table of this.#tables) {
       const isUnread = table.status().state === 'unread';
-      if (isUnread) await this.#tried(table, () => table.adopt());
-      else for (const step of (await this.#tried(table, () => table.repair())) ?? []) steps.push(step);
+      if (isUnread) await this.#attempt(table, () => table.adopt());
+      else for (const step of (await this.#attempt(table, () => table.repair())) ?? []) steps.push(step);
     }
     for (const part of this.#unretired) void this.#retire(part);
     return steps;
@@ -180,10 +180,10 @@ export class LinuxDatapath implements Disposable {
 
   status(): LinuxDatapathStatus {
     return {
-      parts: this.#parts.map(({ name, part, missing }) => ({
-        name,
-        state: part !== undefined ? 'running' : missing.length > 0 ? 'unavailable' : 'off',
-        missing: [...missing, ...(part?.problems?.() ?? [])],
+      parts: this.#parts.map((opened) => ({
+        name: opened.name,
+        state: stateOf(opened),
+        missing: [...opened.missing, ...(opened.part?.problems?.() ?? [])],
       })),
       tables: this.#tables.map((table) => table.status()),
       failures: [...this.#failures.values()],
@@ -214,7 +214,7 @@ export class LinuxDatapath implements Disposable {
     try {
       for (const table of part?.tables ?? []) await table.flushed();
       if (this.#isDisposed) return;
-      for (const table of part?.tables ?? []) assertWhole(table);
+      for (const table of part?.tables ?? []) assertComplete(table);
       retire();
       this.#failures.delete(failure);
     } catch (error) {
@@ -227,7 +227,7 @@ export class LinuxDatapath implements Disposable {
   async #takeOver(): Promise<void> {
     for (const [at, { refused }] of this.#parts.entries()) {
       if (refused === undefined || this.#isDisposed) continue;
-      const part = opened(this.#probe, refused);
+      const part = openPart(this.#probe, refused);
       this.#parts[at] = part;
       const { tables } = part.part ?? { tables: [] };
       await this.#adopt(tables);
@@ -259,7 +259,7 @@ export class LinuxDatapath implements Disposable {
    * Runs a call of a table, and records its failure. Does nothing after dispose, because the table may have released its
    * descriptors.
    */
-  async #tried<T>({ name }: KeptItems, use: () => Promise<T>): Promise<T | undefined> {
+  async #attempt<T>({ name }: KeptItems, use: () => Promise<T>): Promise<T | undefined> {
     if (this.#isDisposed) return undefined;
     try {
       const result = await use();
@@ -272,14 +272,19 @@ export class LinuxDatapath implements Disposable {
   }
 }
 
-/** Throws if a table is incomplete: until then, items of an earlier process are still needed. */
-function assertWhole(table: KeptItems): void {
+function stateOf({ part, missing }: OpenedPart): LinuxPartStatus['state'] {
+  if (part !== undefined) return 'running';
+  return missing.length > 0 ? 'unavailable' : 'off';
+}
+
+/** Throws if a table is incomplete, because the items of an earlier process are then still needed. */
+function assertComplete(table: KeptItems): void {
   const { name } = table;
   const missing = table.missing();
   if (missing > 0) throw new Error(`${missing} ${missing === 1 ? 'item' : 'items'} of ${name} not written`);
 }
 
-function opened(probe: ProbeAnswer, wanted: WantedPart): OpenedPart {
+function openPart(probe: ProbeAnswer, wanted: WantedPart): OpenedPart {
   const { name, needs, open, retire } = wanted;
   if (open === undefined) return { name, part: undefined, missing: [], retire };
   const missing = [...new Set(needs.flatMap((need) => missingFor(probe, need)))];

@@ -17,9 +17,9 @@ export type NamespacePart = 'routes' | 'rules';
 const AF_UNIX = 1;
 const SOCK_STREAM = 1;
 const SOCK_CLOEXEC = 0o2000000;
-const LOCK_EXCLUSIVE_NOW = 2 | 4;
+const LOCK_EXCLUSIVE_NOW = 2 | 4; // LOCK_EX | LOCK_NB
 
-const NAMESPACE_RISKS: Readonly<Record<NamespacePart, string>> = {
+const NAMESPACE_REMEDIES: Readonly<Record<NamespacePart, string>> = {
   routes: '--datapath-routing off',
   rules: 'another --datapath-services',
 };
@@ -30,7 +30,7 @@ const NAMESPACE_RISKS: Readonly<Record<NamespacePart, string>> = {
  */
 export function lockNamespace(kernel: Kernel, part: NamespacePart): Disposable {
   const fd = kernel.socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  const message = `another agent manages the ${part} of this network namespace: stop it, or start this one with ${NAMESPACE_RISKS[part]}`;
+  const message = `another agent manages the ${part} of this network namespace: stop it, or start this one with ${NAMESPACE_REMEDIES[part]}`;
   const name = Buffer.from(`\0datapath-cache/${part}`);
   return locked(fd, 'EADDRINUSE', message, () =>
     kernel.bind(fd, Buffer.concat([Buffer.from([AF_UNIX, 0]), name])),

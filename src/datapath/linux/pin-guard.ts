@@ -38,17 +38,17 @@ export function mapPins(
 }
 
 /** Restores pins that others remove and programs that others detach, soon after an event or within ten seconds. */
-export function guardPins({ options, keeping }: HostAccess, name: string, pins: GuardedPins): PinGuard {
+export function guardPins({ options, tableContext }: HostAccess, name: string, pins: GuardedPins): PinGuard {
   const { pinFolder, dryRun } = options;
   // A dry run pins nothing.
   if (dryRun) return { tables: [], problems: () => [], [Symbol.dispose]: () => {} };
   const table = new PinTable(name, pins);
-  const kept = keptItems(table, new KeptTable(table, table.desired, keeping));
+  const kept = keptItems(table, new KeptTable(table, table.desired, tableContext));
   const check = async (): Promise<void> => {
     // The next repair of all tables reports a failed read in the status.
     if (kept.status().state !== 'unread') await kept.repair().catch(() => {});
   };
-  const watch = new PinWatch(pinFolder, keeping.clock, check);
+  const watch = new PinWatch(pinFolder, tableContext.clock, check);
   return {
     tables: [{ ...kept, isMadeByOpening: true }],
     problems: () => table.problems(),

@@ -93,7 +93,7 @@ export function probeHost(host: HostFacts, { pinFolder, cgroup }: ProbeOptions):
   const mounts = mountsOf(host.mounts);
   const folder = resolve(pinFolder);
   const group = cgroup === undefined ? mounts.find(({ type }) => type === 'cgroup2')?.at : resolve(cgroup);
-  const everywhere = lacksSystem(host);
+  const missingForAll = lacksSystem(host);
   const maps = [
     ...lacksKernel(host, KERNEL_OF_MAPS),
     ...lacksCapability(host, 'CAP_BPF', 'CAP_SYS_ADMIN'),
@@ -115,7 +115,7 @@ export function probeHost(host: HostFacts, { pinFolder, cgroup }: ProbeOptions):
     kernel: host.release,
     parts: lacks.map(([part, missing]) => ({
       part,
-      missing: everywhere.length > 0 ? everywhere : [...new Set(missing)],
+      missing: missingForAll.length > 0 ? missingForAll : [...new Set(missing)],
     })),
     pinFolder: folder,
     cgroup: group,

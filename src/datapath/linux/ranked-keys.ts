@@ -1,15 +1,15 @@
 /**
- * Keys with a rank. `first()` returns the key with the lowest (`first` −1) or the highest (1) rank. It searches all keys, and
- * queues those of equal rank for the next calls. So a table that is never full pays only for a `Map`.
+ * Keys with a rank. `first()` returns a key with the lowest or the highest rank, as the constructor determines. It searches all
+ * keys, and queues those of equal rank for the next calls. So a table that is never full pays only for a `Map`.
  */
 export class RankedKeys {
-  readonly #first: 1 | -1;
+  readonly #first: 'lowest' | 'highest';
   readonly #ranks = new Map<string, number>();
   /** Keys that had the first rank at the last search. Some may have been deleted since. */
   #queue: string[] = [];
   #queueRank = 0;
 
-  constructor(first: 1 | -1) {
+  constructor(first: 'lowest' | 'highest') {
     this.#first = first;
   }
 
@@ -59,6 +59,6 @@ export class RankedKeys {
   }
 
   #comesBefore(a: number, b: number): boolean {
-    return (a - b) * this.#first > 0;
+    return this.#first === 'lowest' ? a < b : a > b;
   }
 }

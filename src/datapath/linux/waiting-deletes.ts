@@ -1,6 +1,6 @@
 import type { Clock } from '../../base/clock.ts';
 
-/** Delay of the next call of `mayGo` after it rejected. */
+/** Delay of the next call of `whenAllowed` after it rejected. */
 const RETRY_MS = 1000;
 
 /** Options of {@link WaitingDeletes}. */
@@ -8,7 +8,7 @@ export interface WaitingDeletesOptions {
   readonly clock: Pick<Clock, 'after'>;
   readonly nextTurn: (callback: () => void) => unknown;
   /** Resolves when the deletes that are due now may be applied. If it rejects, it is called again. */
-  readonly mayGo: () => Promise<void>;
+  readonly whenAllowed: () => Promise<void>;
   /** Receives the keys whose wait has ended. */
   readonly allow: (keys: Iterable<string>) => void;
 }
@@ -63,8 +63,8 @@ export class WaitingDeletes implements Disposable {
   }
 
   #wait(): void {
-    const { clock, mayGo } = this.#options;
-    mayGo().then(
+    const { clock, whenAllowed } = this.#options;
+    whenAllowed().then(
       () => this.#end(),
       () =>
         clock.after(RETRY_MS, () => {

@@ -57,13 +57,17 @@ class Kernel {
     }
   }
 
-  #kept(table: FakeTable, wanted: Map<string, string>, deletesMayGo?: KeptTableContext['deletesMayGo']) {
+  #kept(
+    table: FakeTable,
+    wanted: Map<string, string>,
+    whenDeletesAllowed?: KeptTableContext['whenDeletesAllowed'],
+  ) {
     const { clock, random, nextTurn } = this.turns;
     return new KeptTable(Object.assign(table, { chunk: 1 }), wanted, {
       clock,
       random,
       nextTurn,
-      deletesMayGo,
+      whenDeletesAllowed,
     });
   }
 

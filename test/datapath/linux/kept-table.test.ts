@@ -64,9 +64,9 @@ describe('a kept table', () => {
       ['b', '1'],
     ]);
     const holds: (() => void)[] = [];
-    const deletesMayGo = (): Promise<void> => new Promise((resolve) => void holds.push(resolve));
+    const whenDeletesAllowed = (): Promise<void> => new Promise((resolve) => void holds.push(resolve));
     const { clock, random, nextTurn } = turns;
-    const kept = new KeptTable(table, desired, { clock, random, nextTurn, deletesMayGo });
+    const kept = new KeptTable(table, desired, { clock, random, nextTurn, whenDeletesAllowed });
     await turns.until(kept.adopt());
     await turns.settle();
     kept.allowDeletes();
@@ -97,10 +97,10 @@ describe('a kept table', () => {
       const turns = new ManualTurns();
       const desired = new Map([['a', '1']]);
       let calls = 0;
-      const deletesMayGo = (): Promise<void> =>
+      const whenDeletesAllowed = (): Promise<void> =>
         ++calls === 1 ? Promise.reject(new Error('no answer')) : Promise.resolve();
       const { clock, random, nextTurn } = turns;
-      const kept = new KeptTable(table, desired, { clock, random, nextTurn, deletesMayGo });
+      const kept = new KeptTable(table, desired, { clock, random, nextTurn, whenDeletesAllowed });
       await turns.until(kept.adopt());
       await turns.settle();
       kept.allowDeletes();

@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { KeyQueue } from '../../../src/datapath/linux/key-queue.ts';
 
-type Step = { readonly add: string; readonly order: number } | { readonly take: 1 | -1 };
+type Step = { readonly add: string; readonly order: number } | { readonly take: 'lowest' | 'highest' };
 
 /** A list of waiting keys without duplicates, which is scanned for the next one. */
 class NaiveQueue {
@@ -16,9 +16,9 @@ class NaiveQueue {
     if (!this.#waiting.some(([, one]) => one === key)) this.#waiting.push([order, key]);
   }
 
-  take(first: 1 | -1): string | undefined {
+  take(first: 'lowest' | 'highest'): string | undefined {
     const orders = this.#waiting.map(([order]) => order);
-    const wanted = first < 0 ? Math.min(...orders) : Math.max(...orders);
+    const wanted = first === 'lowest' ? Math.min(...orders) : Math.max(...orders);
     const next = this.#waiting.find(([order]) => order === wanted);
     this.#waiting = this.#waiting.filter((one) => one !== next);
     return next?.[1];
@@ -27,7 +27,7 @@ class NaiveQueue {
 
 const STEP: fc.Arbitrary<Step> = fc.oneof(
   fc.constantFrom(...'abcdef').map((add) => ({ add, order: add.charCodeAt(0) % 3 })),
-  fc.constantFrom(1 as const, -1 as const).map((take) => ({ take })),
+  fc.constantFrom('highest' as const, 'lowest' as const).map((take) => ({ take })),
 );
 
 describe('a queue of keys', () => {

@@ -158,11 +158,13 @@ export class BpfMap implements BatchedMap {
    */
   *batches(): Generator<number, void, void> {
     const size = this.#cursor.size / 2;
-    const [first, second] = [this.#cursor.address, this.#cursor.address + size];
+    // Each call reads the position from one half of the cursor and writes the next position to the other half.
+    const halves = [this.#cursor.address, this.#cursor.address + size] as const;
     for (let round = 0, interrupted = 0; ; round++) {
       const attributes = this.#bpf.attributes();
-      setAddress(attributes, 0, round === 0 ? 0 : round % 2 === 1 ? first : second);
-      setAddress(attributes, 8, round % 2 === 0 ? first : second);
+      const [next, position] = round % 2 === 0 ? halves : [halves[1], halves[0]];
+      setAddress(attributes, 0, round === 0 ? 0 : position);
+      setAddress(attributes, 8, next);
       setAddress(attributes, 16, this.keys.address);
       setAddress(attributes, 24, this.values.address);
       attributes.setUint32(32, BATCH_ENTRIES, true);
@@ -234,8 +236,8 @@ export function mapPinState(bpf: Bpf, path: string, map: number): 'pinned' | 're
 /** The shape of a map without its capacity. */
 export type PinnedShape = Pick<MapShape, 'type' | 'keySize' | 'valueSize'>;
 
-/** Returns true if a map of this shape is pinned at the path, or nothing is. */
-export function isPinnedMap(bpf: Bpf, path: string, shape: PinnedShape): boolean {
+/** Returns true if a map of this shape is pinned at the path, or if nothing is pinned there. */
+export function canUnpinMap(bpf: Bpf, path: string, shape: PinnedShape): boolean {
   const fd = openPin(bpf, path);
   if (fd === undefined) return true;
   try {

@@ -21,7 +21,8 @@ export function familyOf(text: string): Family {
 
 /** Returns the family with this number; `undefined` if it is not IPv4 or IPv6. */
 export function familyWithNumber(number: number): Family | undefined {
-  return number === AF.inet ? 4 : number === AF.inet6 ? 6 : undefined;
+  if (number === AF.inet) return 4;
+  return number === AF.inet6 ? 6 : undefined;
 }
 
 /** Writes an attribute with an address, or the address of a prefix. Returns the length of the prefix. */

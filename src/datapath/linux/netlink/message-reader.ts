@@ -49,7 +49,7 @@ const TYPE_MASK = 0x3fff;
 
 /**
  * The attributes of a message or of an attribute, by type. If a type occurs twice, the later attribute counts. A missing
- * attribute is `undefined`. An attribute of another size than the requested number is malformed.
+ * attribute is `undefined`. An attribute that is shorter than the requested number is malformed.
  */
 export class Attributes {
   readonly #byType: (Uint8Array | undefined)[] = [];

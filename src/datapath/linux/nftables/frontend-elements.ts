@@ -19,7 +19,7 @@ const ELEMENTS_A_MESSAGE = 256;
 
 const NONE: ReadonlySet<number> = new Set();
 
-/** Marks a slot that another process deleted. */
+/** The backend of a slot that another process deleted. */
 export const EMPTY_SLOT = '';
 
 /** State in the kernel of a frontend, or of a cluster IP with any port. */
@@ -51,7 +51,7 @@ export function changedFrontend(
   previous: KnownFrontend | undefined,
   item: ServiceItem,
 ): KnownFrontend {
-  const slots = place(previous?.slots ?? [], item.backends);
+  const slots = assignSlots(previous?.slots ?? [], item.backends);
   const isAny = isAnyPort(endpoint);
   const backends = isAny ? undefined : slots.length;
   return { isAny, backends, slots, listed: new Set(listedOf(endpoint, item)) };
@@ -70,7 +70,7 @@ export function changeRequests(
   const lists = listRequests(table, frontend, known?.listed ?? NONE, listedOf(frontend, item));
   if (isAnyPort(frontend)) return lists;
   const before = known?.slots ?? [];
-  const after = item && place(before, item.backends);
+  const after = item && assignSlots(before, item.backends);
   const changed = before.flatMap((backend, slot) =>
     backend === EMPTY_SLOT || after?.[slot] === backend ? [] : [slot],
   );
@@ -126,7 +126,7 @@ function listRequests(
 }
 
 /** Assigns backends to slots. Backends that remain keep their slots, because fewer elements change then. */
-function place(previous: readonly string[], backends: readonly string[]): string[] {
+function assignSlots(previous: readonly string[], backends: readonly string[]): string[] {
   const desired = new Set(backends);
   const slots = backends.map((_, slot) => {
     const backend = previous[slot];
@@ -137,7 +137,7 @@ function place(previous: readonly string[], backends: readonly string[]): string
 }
 
 /**
- * Returns the requests that change the number of backends of a frontend from `before` to `after`. `undefined`: the frontend
+ * Returns the requests that change the number of backends of a frontend from `previous` to `after`. `undefined`: the frontend
  * does not exist. 0: it refuses connections.
  */
 function frontendRequests(

@@ -61,6 +61,7 @@ const CHUNK = 64;
 const RULES = 'rules of ';
 const EPROTONOSUPPORT = 93;
 
+/** A change and its requests. */
 interface PreparedChange {
   /** Index of the change in the call of `apply`. */
   readonly at: number;
@@ -80,7 +81,8 @@ export function isRulesKey(key: string): boolean {
  *
  *     services      frontend → goto pick-N      refused      frontends without backends
  *     pick-N        numgen random mod N → slot  backends-*   frontend, slot → backend → dnat
- * masquerade-* frontends whose clients are masqueraded cluster-ips refuse ports that they do not have
+ *     masquerade-*  frontends whose clients are masqueraded
+ *     cluster-ips   refuse ports that they do not have
  *
  * Backends are added before their frontend and deleted after it. Connection tracking keeps a connection at its backend. Each
  * family has one table, which exists while it has a frontend. Other tables are never changed.

@@ -1,8 +1,8 @@
 import { compareWriters, type Source } from '../../../model/source.ts';
 import type { DesiredItems } from '../kernel-table.ts';
 
-/** The owner of a claim: a node, and the source that announces it. */
-export interface PathOwner {
+/** The writer of a claim: a node as its owner, and the source that announces the node. */
+export interface PathWriter {
   readonly owner: string;
   readonly source: Source;
 }
@@ -14,14 +14,14 @@ export interface PathOwner {
  */
 export class ClaimedItems<Item> implements DesiredItems<Item> {
   readonly #byKey = new Map<string, Map<string, Item>>();
-  readonly #byOwner = new Map<string, PathOwner & { readonly keys: readonly string[] }>();
+  readonly #byOwner = new Map<string, PathWriter & { readonly keys: readonly string[] }>();
 
   get size(): number {
     return this.#byKey.size;
   }
 
   /** Replaces all claims of an owner, and its source. Returns the keys that it claimed before or claims now. */
-  replace({ owner, source }: PathOwner, items: ReadonlyMap<string, Item>): ReadonlySet<string> {
+  replace({ owner, source }: PathWriter, items: ReadonlyMap<string, Item>): ReadonlySet<string> {
     const touched = new Set(items.keys());
     for (const key of this.#byOwner.get(owner)?.keys ?? []) {
       touched.add(key);
@@ -56,7 +56,7 @@ export class ClaimedItems<Item> implements DesiredItems<Item> {
   }
 
   #winner(claims: ReadonlyMap<string, unknown>): string | undefined {
-    let first: PathOwner | undefined;
+    let first: PathWriter | undefined;
     for (const name of claims.keys()) {
       const claimant = this.#byOwner.get(name);
       if (claimant !== undefined && (first === undefined || compareWriters(claimant, first) < 0))

@@ -5,6 +5,7 @@ import { type NodeConfiguration, tunnelEndpoint } from '../../../nodemanager/add
 import type { Node } from '../../../nodemanager/node.ts';
 import type { NodeHandler } from '../../../nodemanager/node-handler.ts';
 import { KeptTable, type KeptTableContext, type KeptTableStatus } from '../kept-table.ts';
+import { RTM_LINK } from '../netlink/link.ts';
 import type { NetlinkSocket } from '../netlink/netlink-socket.ts';
 import { ClaimedItems } from './claimed-items.ts';
 import { PacedTask } from './paced-task.ts';
@@ -93,12 +94,13 @@ export class NodePaths implements NodeHandler, Disposable {
   readonly #remoteCIDRs: RemoteCIDRs;
   readonly #nodes = new Map<string, Node>();
   readonly #withoutPath = new Map<string, string>();
-  readonly #repair: PacedTask;
-  readonly #reconsider: PacedTask;
+  readonly #repairTask: PacedTask;
+  readonly #resolveTask: PacedTask;
   /** Writes the claims to the kernel. */
   readonly kept: KeptTable<PathItem>;
   #underlay: NodeConfiguration['underlay'] = 'ipv4';
   #local: Node | undefined;
+  /** The desired local end of the tunnel, or the reason why there is none; undefined if it must be computed. */
   #device: DeviceItem | string | undefined;
   #monitor: NetlinkSocket | undefined;
   #poll: Disposable | undefined;
@@ -119,12 +121,12 @@ export class NodePaths implements NodeHandler, Disposable {
     this.#context = context;
     this.#remoteCIDRs = new RemoteCIDRs(options.remoteCIDRs);
     this.kept = new KeptTable(table, this.#claims, context);
-    this.#repair = new PacedTask(
+    this.#repairTask = new PacedTask(
       context.clock,
       () => EVENT_PACE_MS,
       () => this.#reported('cannot read the paths of the kernel', () => this.#repairAll()),
     );
-    this.#reconsider = new PacedTask(
+    this.#resolveTask = new PacedTask(
       context.clock,
       () => Math.max(EVENT_PACE_MS, this.#nodes.size * NODE_PACE_MS),
       () => this.#reported('cannot resolve the paths to nodes', () => this.#resolveAll()),
@@ -159,7 +161,7 @@ export class NodePaths implements NodeHandler, Disposable {
 
   /** Compares all nodes, at most once in half a minute, because comparing a single node costs nearly as much. */
   async nodeValidateImplementation(node: Node): Promise<void> {
-    if (this.#repair.age > VALIDATION_AGE_MS) await this.#repair.request();
+    if (this.#repairTask.age > VALIDATION_AGE_MS) await this.#repairTask.request();
     const reason = this.#withoutPath.get(node.fullName);
     if (reason !== undefined) throw new NoPathError(reason);
   }
@@ -168,14 +170,16 @@ export class NodePaths implements NodeHandler, Disposable {
     if (underlay === this.#underlay) return;
     this.#underlay = underlay;
     this.#device = undefined;
-    void this.#reconsider.request();
+    void this.#resolveTask.request();
   }
 
   status(): NodePathsStatus {
     let tunnel = 0;
     let direct = 0;
     for (const [, item] of this.#claims.entries()) {
-      if (item.kind === 'route') item.interface === TUNNEL ? tunnel++ : direct++;
+      if (item.kind !== 'route') continue;
+      if (item.interface === TUNNEL) tunnel++;
+      else direct++;
     }
     const failures = [...this.#withoutPath]
       .slice(0, MAX_REPORTED)
@@ -203,8 +207,8 @@ export class NodePaths implements NodeHandler, Disposable {
     this.#monitor?.[Symbol.dispose]();
     this.#poll = undefined;
     this.#monitor = undefined;
-    this.#repair[Symbol.dispose]();
-    this.#reconsider[Symbol.dispose]();
+    this.#repairTask[Symbol.dispose]();
+    this.#resolveTask[Symbol.dispose]();
     this.kept[Symbol.dispose]();
   }
 
@@ -215,8 +219,8 @@ export class NodePaths implements NodeHandler, Disposable {
   #setLocal(node: Node | undefined): void {
     this.#local = node;
     this.#device = undefined;
-    if (node !== undefined) this.#reserve(node, inUse(node));
-    void this.#reconsider.request();
+    if (node !== undefined) this.#reserve(node, usedPrefixes(node));
+    void this.#resolveTask.request();
   }
 
   /** Returns true if a node belongs to another cluster. */
@@ -228,12 +232,12 @@ export class NodePaths implements NodeHandler, Disposable {
   /** Reserves the prefixes of a node of the local cluster, so that pod CIDRs of remote clusters cannot overlap them. */
   #reserve(node: Node, used: readonly string[]): void {
     const isChanged = this.#remoteCIDRs.setClusterNode(node.fullName, this.#isRemote(node) ? [] : used);
-    if (isChanged) void this.#reconsider.request();
+    if (isChanged) void this.#resolveTask.request();
   }
 
   #set(node: Node): void {
     this.#nodes.set(node.fullName, node);
-    this.#reserve(node, inUse(node));
+    this.#reserve(node, usedPrefixes(node));
     const reason = this.#resolve(node);
     if (reason !== undefined) throw new NoPathError(reason);
   }
@@ -262,7 +266,7 @@ export class NodePaths implements NodeHandler, Disposable {
   #addPath(node: Node, cidr: string, items: Map<string, PathItem>): string | undefined {
     const hop = tunnelEndpoint(node, cidr.includes(':') ? 'ipv6' : 'ipv4');
     const end = tunnelEndpoint(node, this.#underlay);
-    if ([hop, end].some((address) => address !== undefined && holds(cidr, address)))
+    if ([hop, end].some((address) => address !== undefined && containsAddress(cidr, address)))
       return 'it contains the address of its node';
     const refusal = this.#refusal(node, cidr);
     if (refusal !== undefined) return refusal;
@@ -321,7 +325,7 @@ export class NodePaths implements NodeHandler, Disposable {
     } catch (error) {
       // An unreadable event is treated like a lost one.
       this.#lastFailure = failureOf(error, this.#context.clock);
-      this.#applyEvent({ reach: true, reread: true });
+      this.#applyEvent({ reachChanged: true, mustReread: true });
     }
   }
 
@@ -330,7 +334,7 @@ export class NodePaths implements NodeHandler, Disposable {
     for (let events = monitor?.events(); events !== undefined; events = monitor?.events()) {
       if (events === 'overrun') {
         this.#overruns++;
-        this.#applyEvent({ reach: true, reread: true });
+        this.#applyEvent({ reachChanged: true, mustReread: true });
         continue;
       }
       this.#events += events.length;
@@ -342,15 +346,19 @@ export class NodePaths implements NodeHandler, Disposable {
     }
   }
 
-  #applyEvent({ key, reach = false, reread = false }: ReturnType<PathTable['applyMessage']>): void {
-    if (reach) {
+  #applyEvent({
+    key,
+    reachChanged = false,
+    mustReread = false,
+  }: ReturnType<PathTable['applyMessage']>): void {
+    if (reachChanged) {
       this.#device = undefined;
-      void this.#reconsider.request();
+      void this.#resolveTask.request();
     }
     const item = key === undefined ? undefined : this.#claims.get(key);
     const isRight = key === undefined || this.#table.has(key, item);
     if (key !== undefined && !isRight && item !== undefined) this.kept.mark(key);
-    else if (reread || !isRight) void this.#repair.request();
+    else if (mustReread || !isRight) void this.#repairTask.request();
   }
 
   async #repairAll(): Promise<void> {
@@ -397,7 +405,7 @@ function podCIDRs({ fields }: Node): readonly string[] {
 }
 
 /** Returns all prefixes that a node of the local cluster uses: pod CIDRs and addresses. */
-function inUse(node: Node): readonly string[] {
+function usedPrefixes(node: Node): readonly string[] {
   return [...podCIDRs(node), ...node.fields.addresses.map(({ ip }) => ip)];
 }
 
@@ -406,7 +414,7 @@ function overlaps(one: string, other: string): boolean {
   return a !== undefined && b !== undefined && (a.contains(b) || b.contains(a));
 }
 
-function holds(cidr: string, address: string): boolean {
+function containsAddress(cidr: string, address: string): boolean {
   const inner = Prefix.parse(address);
   return inner !== undefined && Prefix.parse(cidr)?.contains(inner) === true;
 }
@@ -424,5 +432,5 @@ function tunnelHop(cidr: string, mac: string): string {
 }
 
 function isAboutLink(type: number): boolean {
-  return type === 16 || type === 17;
+  return type === RTM_LINK.add || type === RTM_LINK.delete;
 }

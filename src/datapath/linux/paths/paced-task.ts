@@ -31,7 +31,7 @@ export class PacedTask implements Disposable {
     if (this.#isDisposed) return Promise.resolve();
     return new Promise((resolve) => {
       this.#waiting.push(resolve);
-      this.#set();
+      this.#schedule();
     });
   }
 
@@ -39,10 +39,10 @@ export class PacedTask implements Disposable {
   [Symbol.dispose](): void {
     this.#isDisposed = true;
     this.#timer?.cancel();
-    this.#rest(this.#waiting.splice(0));
+    this.#resolve(this.#waiting.splice(0));
   }
 
-  #set(): void {
+  #schedule(): void {
     if (this.#isRunning) return;
     this.#timer ??= this.#clock.after(Math.max(0, this.#paceMs() - this.age), () => void this.#run());
   }
@@ -55,11 +55,11 @@ export class PacedTask implements Disposable {
     this.#waiting = [];
     await this.#work();
     this.#isRunning = false;
-    this.#rest(waiting);
-    if (this.#waiting.length > 0) this.#set();
+    this.#resolve(waiting);
+    if (this.#waiting.length > 0) this.#schedule();
   }
 
-  #rest(waiting: readonly (() => void)[]): void {
+  #resolve(waiting: readonly (() => void)[]): void {
     for (const resolve of waiting) resolve();
   }
 }

@@ -61,9 +61,9 @@ export interface PathEvent {
   /** Key of our item that has changed. */
   readonly key?: string | undefined;
   /** True if the routes to next hops may have changed. */
-  readonly reach?: boolean | undefined;
+  readonly reachChanged?: boolean | undefined;
   /** True if some of our items may have been removed without an event. */
-  readonly reread?: boolean | undefined;
+  readonly mustReread?: boolean | undefined;
 }
 
 /** A request, and the index of its change. */
@@ -234,7 +234,7 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
     if (neighbor !== undefined) return this.#applyEntry(this.#neighborEntry(neighbor), isGone);
     if (readInterfaceAddress(message) === undefined) return {};
     // If an address is deleted, the kernel deletes the routes that need it, without an event for IPv4 routes.
-    return { reach: true, reread: message.type === RTM_ADDRESS.delete };
+    return { reachChanged: true, mustReread: message.type === RTM_ADDRESS.delete };
   }
 
   /** Sends the queued requests, and empties the queue. */
@@ -346,7 +346,7 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
     if (!isGone && isSame && !hasDefect) return {};
     const isOurs = link.name === device || (previous !== undefined && isManagedLink(previous));
     if (isGone) this.#forgetInterface(link.index, isOurs);
-    return { reach: true, reread: isGone || isOurs || !link.up };
+    return { reachChanged: true, mustReread: isGone || isOurs || !link.up };
   }
 
   #forgetInterface(index: number, isOurs: boolean): void {
@@ -360,8 +360,8 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
     else this.#routes.add(route);
     const isForeign = route.protocol !== ROUTE_PROTOCOL;
     // No event reports the replaced route.
-    const reread = isReplacing && (isForeign || this.#routes.managedRoutes(route.destination).length > 1);
-    return { key: pathKey('route', route.destination), reach: isForeign, reread };
+    const mustReread = isReplacing && (isForeign || this.#routes.managedRoutes(route.destination).length > 1);
+    return { key: pathKey('route', route.destination), reachChanged: isForeign, mustReread };
   }
 
   #applyEntry(entry: readonly [string, PathItem] | undefined, isGone: boolean): PathEvent {

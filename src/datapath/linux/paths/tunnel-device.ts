@@ -21,7 +21,8 @@ export function isManagedLink({ vxlan, alias }: Link): boolean {
 /** Returns the item of our interface, whose desired name is `name`. */
 export function deviceItem({ vxlan, mtu, mac = '', ...link }: Link, name: string): DeviceItem | undefined {
   if (vxlan === undefined) return undefined;
-  const defect = link.name !== name ? `named ${link.name}` : link.up ? undefined : 'down';
+  const downDefect = link.up ? undefined : 'down';
+  const defect = link.name !== name ? `named ${link.name}` : downDefect;
   return { kind: 'device', vni: vxlan.id, port: vxlan.port, local: vxlan.local ?? '', mtu, mac, defect };
 }
 
@@ -53,7 +54,7 @@ export function setDevice(socket: LinkSocket, name: string, item: DeviceItem | u
   const isForeign = named !== undefined && !isManagedLink(named);
   if (isForeign && item !== undefined)
     throw new SyscallError(`add ${name}`, EEXIST, `a foreign interface ${name} exists`);
-  const found = isForeign ? renamed(socket) : (named ?? renamed(socket));
+  const found = isForeign ? findRenamed(socket) : (named ?? findRenamed(socket));
   const previous = found && deviceItem(found, name);
   const canStay = previous !== undefined && item !== undefined && isSameTunnel(previous, item);
   if (found !== undefined && !canStay) socket.change(deletion(found));
@@ -72,7 +73,7 @@ export function setDevice(socket: LinkSocket, name: string, item: DeviceItem | u
 }
 
 /** Returns our interface if it has another name. */
-function renamed(socket: LinkSocket): Link | undefined {
+function findRenamed(socket: LinkSocket): Link | undefined {
   const request = { operation: 'links', type: RTM_LINK.get, write: writeLinkQuestion };
   return socket.dump(request, readLink).find(isManagedLink);
 }

@@ -29,7 +29,7 @@ export interface HostAddressesOptions {
 export class HostAddresses implements Disposable {
   readonly #open: () => NetlinkSocket;
   readonly #monitor: NetlinkSocket;
-  readonly #reading: PacedTask;
+  readonly #readTask: PacedTask;
   #poll: Disposable | undefined;
   #current: AddressesByFamily;
   #all: ReadonlySet<string>;
@@ -48,7 +48,7 @@ export class HostAddresses implements Disposable {
       this.#monitor[Symbol.dispose]();
       throw error;
     }
-    this.#reading = new PacedTask(
+    this.#readTask = new PacedTask(
       clock,
       () => PACE_MS,
       async () => this.#readAgain(),
@@ -75,7 +75,7 @@ export class HostAddresses implements Disposable {
   }
 
   [Symbol.dispose](): void {
-    this.#reading[Symbol.dispose]();
+    this.#readTask[Symbol.dispose]();
     this.#poll?.[Symbol.dispose]();
     this.#monitor[Symbol.dispose]();
   }
@@ -87,7 +87,7 @@ export class HostAddresses implements Disposable {
     } catch (error) {
       this.#failure = messageOf(error);
     }
-    void this.#reading.request();
+    void this.#readTask.request();
   }
 
   #readAgain(): void {
@@ -99,7 +99,7 @@ export class HostAddresses implements Disposable {
       this.#all = addressSet(next);
     } catch (error) {
       this.#failure = messageOf(error);
-      void this.#reading.request();
+      void this.#readTask.request();
       return;
     }
     this.#onChange(this.#current);

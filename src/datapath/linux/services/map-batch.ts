@@ -2,13 +2,13 @@ import { BATCH_ENTRIES, type BatchedMap } from '../bpf/bpf-map.ts';
 import type { SyscallError } from '../syscall/syscall-error.ts';
 
 /** Receives the outcome of an entry: undefined, or the error. */
-export type Done = (error: SyscallError | undefined) => void;
+export type OnOutcome = (error: SyscallError | undefined) => void;
 
 /** Collects entries of one map, and writes or deletes many in one call. Each outcome is passed to the callback of its entry. */
 export class MapBatch {
   readonly #map: BatchedMap;
   readonly #kind: 'update' | 'delete';
-  readonly #done: Done[] = [];
+  readonly #done: OnOutcome[] = [];
 
   constructor(map: BatchedMap, kind: 'update' | 'delete') {
     this.#map = map;
@@ -16,7 +16,7 @@ export class MapBatch {
   }
 
   /** Adds an entry. `write` receives the offsets of its key and value. */
-  add(write: (keyAt: number, valueAt: number) => void, done: Done): void {
+  add(write: (keyAt: number, valueAt: number) => void, done: OnOutcome): void {
     const { keySize, valueSize } = this.#map.shape;
     const at = this.#done.push(done) - 1;
     write(at * keySize, at * valueSize);

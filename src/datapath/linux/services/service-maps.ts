@@ -88,6 +88,7 @@ export class ServiceMaps {
     }
   }
 
+  /** Yields each frontend and each slot, and undefined after each batch. */
   *readServices(): Generator<ServiceEntry | undefined, void, void> {
     const { keys, values, shape } = this.maps.services;
     for (const count of this.maps.services.batches()) {
@@ -120,6 +121,7 @@ export class ServiceMaps {
     }
   }
 
+  /** `number` is the affinity time of a frontend in seconds, or the backend number of a slot. */
   #writeService(at: number, number: number, count: number, flags: number): void {
     const { view } = this.maps.services.values;
     view.setUint32(at, number, true);

@@ -39,7 +39,7 @@ const REPAIR_PACE_FACTOR = 10;
 
 /** The options of the services of a table, and the condition for its deletes. */
 type ServicesOptions = Pick<DesiredServicesOptions, 'origin' | 'frontends'> &
-  Pick<KeptTableContext, 'deletesMayGo'>;
+  Pick<KeptTableContext, 'whenDeletesAllowed'>;
 
 interface OpenedServices extends Disposable {
   readonly desired: DesiredServices;
@@ -124,7 +124,7 @@ export class ServiceParts {
       retire: () => {
         if (!pins.isStaged || dryRun) return;
         attachSocketPrograms(bpf, programs());
-        pins.settle();
+        pins.replacePins();
       },
       [Symbol.dispose]: () => {
         guard[Symbol.dispose]();
@@ -139,9 +139,9 @@ export class ServiceParts {
    */
   #outside(sockets: KeptItems): OpenedServices | string {
     try {
-      return this.#access.holding('rules', () => {
+      return this.#access.openLocked('rules', () => {
         const options = { origin: 'outside', frontends: 'external' } as const;
-        return this.#rules({ ...options, deletesMayGo: () => sockets.flushed() });
+        return this.#rules({ ...options, whenDeletesAllowed: () => sockets.flushed() });
       });
     } catch (error) {
       if (error instanceof SyscallError || error instanceof PartLockedError) return error.message;
@@ -154,7 +154,7 @@ export class ServiceParts {
    * select from the same backends.
    */
   nftables(): LinuxPart {
-    return this.#access.holding('rules', () => {
+    return this.#access.openLocked('rules', () => {
       const opened = this.#rules({ origin: 'outside' });
       const { desired, items, listener, problems, setNodeLabels: _, ...services } = opened;
       return {
@@ -177,7 +177,7 @@ export class ServiceParts {
     try {
       table.check();
       const services = this.#services(table, table, options);
-      const { clock } = this.#access.keeping;
+      const { clock } = this.#access.tableContext;
       let tookMs = 0;
       const repairing = new PacedTask(
         clock,
@@ -207,13 +207,13 @@ export class ServiceParts {
   #services(
     table: KernelTable<ServiceItem>,
     owner: Disposable,
-    { deletesMayGo, ...options }: ServicesOptions,
+    { whenDeletesAllowed, ...options }: ServicesOptions,
   ): OpenedServices {
     const { nodeName } = this.#access.context;
-    this.#access.prepare(table);
+    this.#access.disableDryRunWrites(table);
     const addresses = disposeOnError(
       [owner],
-      () => new HostAddresses(this.#access.kernel, { clock: this.#access.keeping.clock }),
+      () => new HostAddresses(this.#access.kernel, { clock: this.#access.tableContext.clock }),
     );
     // Rules cannot rewrite a packet to a loopback address and send it out of the host, because the kernel drops it.
     const nodePort = (all: AddressesByFamily): NodePortOptions => ({
@@ -222,8 +222,8 @@ export class ServiceParts {
     });
     const desired = new DesiredServices({ nodePort: nodePort(addresses.current), nodeName, ...options });
     const kept = new KeptTable(table, desired, {
-      ...this.#access.keeping,
-      deletesMayGo,
+      ...this.#access.tableContext,
+      whenDeletesAllowed,
       isComplete: (key) => isRulesKey(key) || desired.isComplete(key),
     });
     addresses.follow((all) => {

@@ -4,7 +4,7 @@ import { disposeOnError } from '../../../base/dispose-on-error.ts';
 import { messageOf } from '../../../base/failure.ts';
 import type { Family } from '../../../net/address-words.ts';
 import type { Bpf } from '../bpf/bpf.ts';
-import { BpfMap, ForeignMapError, isPinnedMap } from '../bpf/bpf-map.ts';
+import { BpfMap, canUnpinMap, ForeignMapError } from '../bpf/bpf-map.ts';
 import type { MapShape } from '../bpf/info.ts';
 import { pin, unpin } from '../bpf/pin.ts';
 import { STAGING_SUFFIX } from '../kernel-names.ts';
@@ -122,7 +122,7 @@ export class ServicePins implements Disposable {
   }
 
   /** Pins the new maps in place of those of another layout. Must be called after the programs were switched. */
-  settle(): void {
+  replacePins(): void {
     for (const family of this.#staged)
       for (const name of SERVICE_MAPS) this.#pinOver(this.#maps[family][name], `${name}${family}`);
     this.#staged = [];
@@ -214,7 +214,7 @@ export function unpinServiceMaps(bpf: Bpf, folder: string): void {
     const shapes = serviceMapShapes(family, serviceCapacity());
     for (const name of SERVICE_MAPS) {
       const path = join(folder, `${name}${family}`);
-      if (isPinnedMap(bpf, path, shapes[name])) unpin(path);
+      if (canUnpinMap(bpf, path, shapes[name])) unpin(path);
     }
   }
 }

@@ -30,6 +30,7 @@ const PROGRAMS: readonly (readonly [AttachType, ProgramImage])[] = [
   ['inet6Connect', socketConnect6],
 ];
 
+/** Number of characters of a program's name that the kernel keeps. */
 const NAME_LENGTH = 15;
 
 /** Options of {@link attachSocketPrograms}. */
@@ -130,6 +131,7 @@ function ownerOfProgram(
   }
 }
 
+/** The cgroup and the hook at which a program is attached, and the pin of its link. */
 interface Place {
   readonly cgroup: string;
   readonly attachType: AttachType;

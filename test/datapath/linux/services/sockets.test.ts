@@ -88,7 +88,7 @@ class Process {
     this.kept.allowDeletes();
     await this.kept.flushed();
     this.attach(cgroup);
-    this.pins.settle();
+    this.pins.replacePins();
   }
 
   attach(cgroup: string): void {
