@@ -41,7 +41,30 @@ const NFT = {
  */
 const SHORT_REGISTER = 8;
 const HEADER_BYTES = 4;
+// Types of attributes, numbered as in `linux/netfilter/nf_tables.h`.
 const LIST_ELEMENT = 1;
+const TABLE = { name: 1 } as const;
+const CHAIN = { table: 1, name: 3, hook: 4, type: 7 } as const;
+const CHAIN_HOOK = { number: 1, priority: 2 } as const;
+const RULE = { table: 1, chain: 2, expressions: 4 } as const;
+const EXPRESSION = { name: 1, data: 2 } as const;
+const SET = {
+  table: 1,
+  name: 2,
+  flags: 3,
+  keyType: 4,
+  keyBytes: 5,
+  dataType: 6,
+  dataBytes: 7,
+  id: 10,
+  userData: 13,
+} as const;
+const ELEMENTS = { table: 1, set: 2, list: 3 } as const;
+const ELEMENT = { key: 1, data: 2 } as const;
+const DATA = { value: 1, verdict: 2 } as const;
+const VERDICT = { code: 1, chain: 2 } as const;
+/** Attributes of the data of an expression that do not depend on its name, as {@link NftExpression} declares them. */
+const EXPRESSION_DATA = { set: 1, value: 3 } as const;
 const MAP_FLAG = 8;
 const VERDICT_DATA = 0xffffff00;
 const GOTO = -4;
@@ -124,19 +147,21 @@ export function nftBatch(requests: readonly NetlinkRequest[]): readonly NetlinkR
 
 export function addTable({ family, name }: NftTable): NetlinkRequest {
   return request(`add table ${name}`, NFT.newTable, NLM_F.create, family, (writer) =>
-    writer.attributeText(1, name),
+    writer.attributeText(TABLE.name, name),
   );
 }
 
 export function deleteTable({ family, name }: NftTable): NetlinkRequest {
   return request(`delete table ${name}`, NFT.deleteTable, 0, family, (writer) =>
-    writer.attributeText(1, name),
+    writer.attributeText(TABLE.name, name),
   );
 }
 
 /** Returns a request for all chains of a table. */
 export function dumpChains(table: NftTable): Omit<NetlinkRequest, 'flags'> {
-  return request('chains', NFT.getChain, 0, table.family, (writer) => writer.attributeText(1, table.name));
+  return request('chains', NFT.getChain, 0, table.family, (writer) =>
+    writer.attributeText(CHAIN.table, table.name),
+  );
 }
 
 /** Returns the attributes of a message of this kind if it is about this table. */
@@ -147,7 +172,7 @@ function attributesOf(
 ): Attributes | undefined {
   if (type !== ((SUBSYSTEM << 8) | message) || body[0] !== table.family) return undefined;
   const attributes = new Attributes(body, HEADER_BYTES);
-  return attributes.text(1) === table.name ? attributes : undefined;
+  return attributes.text(TABLE.name) === table.name ? attributes : undefined; // the first attribute in every message
 }
 
 /**
@@ -156,17 +181,20 @@ function attributesOf(
  */
 export function readChain(message: NetlinkMessage, table: NftTable): Omit<NftChain, 'rules'> | undefined {
   const chain = attributesOf(message, NFT.newChain, table);
-  const name = chain?.text(3);
+  const name = chain?.text(CHAIN.name);
   if (chain === undefined || name === undefined) return undefined;
-  const hook = chain.nested(4);
-  const type = chain.text(7);
+  const hook = chain.nested(CHAIN.hook);
+  const type = chain.text(CHAIN.type);
   if (hook === undefined || (type !== 'nat' && type !== 'filter')) return { name };
-  return { name, base: { type, hook: be32(hook, 1) ?? -1, priority: (be32(hook, 2) ?? 0) | 0 } };
+  const priority = (be32(hook, CHAIN_HOOK.priority) ?? 0) | 0;
+  return { name, base: { type, hook: be32(hook, CHAIN_HOOK.number) ?? -1, priority } };
 }
 
 /** Returns a request for all rules of a table. */
 export function dumpRules(table: NftTable): Omit<NetlinkRequest, 'flags'> {
-  return request('rules', NFT.getRule, 0, table.family, (writer) => writer.attributeText(1, table.name));
+  return request('rules', NFT.getRule, 0, table.family, (writer) =>
+    writer.attributeText(RULE.table, table.name),
+  );
 }
 
 /** Returns the rule in a message, with its chain, if it belongs to this table. Throws `NetlinkFormatError`. */
@@ -176,34 +204,43 @@ export function readRule(
 ): { readonly chain: string; readonly expressions: readonly FoundExpression[] } | undefined {
   const rule = attributesOf(message, NFT.newRule, table);
   if (rule === undefined) return undefined;
-  const expressions = readAttributes(rule.bytes(4) ?? new Uint8Array()).map((bytes) => {
+  const expressions = readAttributes(rule.bytes(RULE.expressions) ?? NO_BYTES).map((bytes) => {
     const expression = new Attributes(bytes);
-    return { name: expression.text(1) ?? '', attributes: expression.nested(2) ?? new Attributes(NO_BYTES) };
+    return {
+      name: expression.text(EXPRESSION.name) ?? '',
+      attributes: expression.nested(EXPRESSION.data) ?? new Attributes(NO_BYTES),
+    };
   });
-  return { chain: rule.text(2) ?? '', expressions };
+  return { chain: rule.text(RULE.chain) ?? '', expressions };
 }
 
 const NO_BYTES = new Uint8Array();
 
 /** Returns a request for all sets of a table. */
 export function dumpSets(table: NftTable): Omit<NetlinkRequest, 'flags'> {
-  return request('sets', NFT.getSet, 0, table.family, (writer) => writer.attributeText(1, table.name));
+  return request('sets', NFT.getSet, 0, table.family, (writer) =>
+    writer.attributeText(SET.table, table.name),
+  );
 }
 
 /** Returns the set in a message if it belongs to this table. Throws `NetlinkFormatError`. */
 export function readSet(message: NetlinkMessage, table: NftTable): NftSet | undefined {
   const set = attributesOf(message, NFT.newSet, table);
-  const name = set?.text(2);
+  const name = set?.text(SET.name);
   if (set === undefined || name === undefined) return undefined;
-  const [keyType = 0, keyBytes = 0, type, bytes = 0] = [4, 5, 6, 7].map((each) => be32(set, each));
-  if (type === undefined || ((be32(set, 3) ?? 0) & MAP_FLAG) === 0) return { name, keyType, keyBytes };
+  const keyType = be32(set, SET.keyType) ?? 0;
+  const keyBytes = be32(set, SET.keyBytes) ?? 0;
+  const type = be32(set, SET.dataType);
+  const bytes = be32(set, SET.dataBytes) ?? 0;
+  if (type === undefined || ((be32(set, SET.flags) ?? 0) & MAP_FLAG) === 0)
+    return { name, keyType, keyBytes };
   return { name, keyType, keyBytes, data: type === VERDICT_DATA ? 'verdict' : { type, bytes } };
 }
 
 /** Returns true if a message reports a change of this table. Throws `NetlinkFormatError`. */
 export function isAbout({ type, body }: NetlinkMessage, table: NftTable): boolean {
   if (type >> 8 !== SUBSYSTEM || body[0] !== table.family) return false;
-  return new Attributes(body, HEADER_BYTES).text(1) === table.name;
+  return new Attributes(body, HEADER_BYTES).text(TABLE.name) === table.name;
 }
 
 function be32(attributes: Attributes, type: number): number | undefined {
@@ -218,14 +255,14 @@ export function isExpression({ name, attributes }: FoundExpression, desired: Nft
   const { numbers = {}, registers = {}, set, byte, value } = desired;
   return (
     name === desired.name &&
-    (set === undefined || attributes.text(1) === set) &&
+    (set === undefined || attributes.text(EXPRESSION_DATA.set) === set) &&
     Object.entries(numbers).every(([type, number]) => be32(attributes, Number(type)) === number) &&
     Object.entries(registers).every(([type, number]) => {
       const found = be32(attributes, Number(type));
       return found !== undefined && longRegister(found) === longRegister(number);
     }) &&
     (byte === undefined || attributes.u8(byte[0]) === byte[1]) &&
-    (value === undefined || isEqual(attributes.nested(3)?.bytes(1), value))
+    (value === undefined || isEqual(attributes.nested(EXPRESSION_DATA.value)?.bytes(DATA.value), value))
   );
 }
 
@@ -241,14 +278,14 @@ function longRegister(register: number): number {
 /** Deletes a chain with its rules. Nothing may refer to it. */
 export function deleteChain(table: NftTable, name: string): NetlinkRequest {
   return request(`delete chain ${name}`, NFT.deleteChain, 0, table.family, (writer) =>
-    writer.attributeText(1, table.name).attributeText(3, name),
+    writer.attributeText(CHAIN.table, table.name).attributeText(CHAIN.name, name),
   );
 }
 
 /** Replaces the rules of a chain. */
 export function replaceRules(table: NftTable, { name, rules }: NftChain): readonly NetlinkRequest[] {
   const flush = request(`flush chain ${name}`, NFT.deleteRule, 0, table.family, (writer) =>
-    writer.attributeText(1, table.name).attributeText(2, name),
+    writer.attributeText(RULE.table, table.name).attributeText(RULE.chain, name),
   );
   return [flush, ...rules.map((rule) => addRule(table, name, rule))];
 }
@@ -257,10 +294,12 @@ export function replaceRules(table: NftTable, { name, rules }: NftChain): readon
 export function addChain(table: NftTable, chain: NftChain): readonly NetlinkRequest[] {
   const { name, base, rules } = chain;
   const added = request(`add chain ${name}`, NFT.newChain, NLM_F.create, table.family, (writer) => {
-    writer.attributeText(1, table.name).attributeText(3, name);
+    writer.attributeText(CHAIN.table, table.name).attributeText(CHAIN.name, name);
     if (base === undefined) return;
-    writer.nest(4, () => writer.attributeBE32(1, base.hook).attributeBE32(2, base.priority));
-    writer.attributeText(7, base.type);
+    writer.nest(CHAIN.hook, () =>
+      writer.attributeBE32(CHAIN_HOOK.number, base.hook).attributeBE32(CHAIN_HOOK.priority, base.priority),
+    );
+    writer.attributeText(CHAIN.type, base.type);
   });
   return [added, ...rules.map((rule) => addRule(table, name, rule))];
 }
@@ -268,8 +307,8 @@ export function addChain(table: NftTable, chain: NftChain): readonly NetlinkRequ
 function addRule(table: NftTable, chain: string, rule: readonly NftExpression[]): NetlinkRequest {
   const flags = NLM_F.create | NLM_F.append;
   return request(`add rule to ${chain}`, NFT.newRule, flags, table.family, (writer) => {
-    writer.attributeText(1, table.name).attributeText(2, chain);
-    writer.nest(4, () => {
+    writer.attributeText(RULE.table, table.name).attributeText(RULE.chain, chain);
+    writer.nest(RULE.expressions, () => {
       for (const expression of rule) writer.nest(LIST_ELEMENT, () => writeExpression(writer, expression));
     });
   });
@@ -277,13 +316,14 @@ function addRule(table: NftTable, chain: string, rule: readonly NftExpression[])
 
 function writeExpression(writer: MessageWriter, expression: NftExpression): void {
   const { name, numbers = {}, registers = {}, set, byte, value } = expression;
-  writer.attributeText(1, name);
-  writer.nest(2, () => {
-    if (set !== undefined) writer.attributeText(1, set);
+  writer.attributeText(EXPRESSION.name, name);
+  writer.nest(EXPRESSION.data, () => {
+    if (set !== undefined) writer.attributeText(EXPRESSION_DATA.set, set);
     for (const [type, number] of Object.entries({ ...numbers, ...registers }))
       writer.attributeBE32(Number(type), number);
     if (byte !== undefined) writer.attributeU8(...byte);
-    if (value !== undefined) writer.nest(3, () => writer.attributeBytes(1, value));
+    if (value !== undefined)
+      writer.nest(EXPRESSION_DATA.value, () => writer.attributeBytes(DATA.value, value));
   });
 }
 
@@ -294,13 +334,14 @@ export function addSet(
   id: number,
 ): NetlinkRequest {
   return request(`add set ${name}`, NFT.newSet, NLM_F.create, table.family, (writer) => {
-    writer.attributeText(1, table.name).attributeText(2, name);
-    writer.attributeBE32(3, data === undefined ? 0 : MAP_FLAG);
-    writer.attributeBE32(4, keyType).attributeBE32(5, keyBytes);
-    if (data === 'verdict') writer.attributeBE32(6, VERDICT_DATA).attributeBE32(7, 0);
-    else if (data !== undefined) writer.attributeBE32(6, data.type).attributeBE32(7, data.bytes);
-    writer.attributeBE32(10, id);
-    if (typeOf !== undefined) writer.attributeBytes(13, typeOf);
+    writer.attributeText(SET.table, table.name).attributeText(SET.name, name);
+    writer.attributeBE32(SET.flags, data === undefined ? 0 : MAP_FLAG);
+    writer.attributeBE32(SET.keyType, keyType).attributeBE32(SET.keyBytes, keyBytes);
+    const valueType = data === 'verdict' ? { type: VERDICT_DATA, bytes: 0 } : data;
+    if (valueType !== undefined)
+      writer.attributeBE32(SET.dataType, valueType.type).attributeBE32(SET.dataBytes, valueType.bytes);
+    writer.attributeBE32(SET.id, id);
+    if (typeOf !== undefined) writer.attributeBytes(SET.userData, typeOf);
   });
 }
 
@@ -329,37 +370,42 @@ function writeElements(
   set: string,
   elements: readonly NftElement[],
 ): void {
-  writer.attributeText(1, table.name).attributeText(2, set);
-  writer.nest(3, () => {
+  writer.attributeText(ELEMENTS.table, table.name).attributeText(ELEMENTS.set, set);
+  writer.nest(ELEMENTS.list, () => {
     for (const element of elements) writer.nest(LIST_ELEMENT, () => writeElement(writer, element));
   });
 }
 
 function writeElement(writer: MessageWriter, { key, value, chain }: NftElement): void {
-  writer.nest(1, () => writer.attributeBytes(1, key));
-  if (value !== undefined) writer.nest(2, () => writer.attributeBytes(1, value));
-  if (chain !== undefined)
-    writer.nest(2, () => writer.nest(2, () => writer.attributeBE32(1, GOTO).attributeText(2, chain)));
+  writer.nest(ELEMENT.key, () => writer.attributeBytes(DATA.value, key));
+  if (value !== undefined) writer.nest(ELEMENT.data, () => writer.attributeBytes(DATA.value, value));
+  if (chain === undefined) return;
+  writer.nest(ELEMENT.data, () =>
+    writer.nest(DATA.verdict, () =>
+      writer.attributeBE32(VERDICT.code, GOTO).attributeText(VERDICT.chain, chain),
+    ),
+  );
 }
 
 /** Returns a request for all elements of a set. */
 export function dumpElements(table: NftTable, set: string): Omit<NetlinkRequest, 'flags'> {
   return request(`elements of ${set}`, NFT.getElement, 0, table.family, (writer) =>
-    writer.attributeText(1, table.name).attributeText(2, set),
+    writer.attributeText(ELEMENTS.table, table.name).attributeText(ELEMENTS.set, set),
   );
 }
 
 /** Returns the elements in a message; `undefined` if it is about something else. Throws `NetlinkFormatError`. */
 export function readElements({ type, body }: NetlinkMessage): readonly NftElement[] | undefined {
   if (type !== ((SUBSYSTEM << 8) | NFT.newElement)) return undefined;
-  const list = new Attributes(body, HEADER_BYTES).bytes(3);
+  const list = new Attributes(body, HEADER_BYTES).bytes(ELEMENTS.list);
   if (list === undefined) return undefined;
   return readAttributes(list).map((bytes) => readElement(new Attributes(bytes)));
 }
 
 function readElement(element: Attributes): NftElement {
-  const key = element.nested(1)?.bytes(1);
+  const key = element.nested(ELEMENT.key)?.bytes(DATA.value);
   if (key === undefined) throw new NetlinkFormatError('set element has no key');
-  const data = element.nested(2);
-  return { key: key.slice(), value: data?.bytes(1)?.slice(), chain: data?.nested(2)?.text(2) };
+  const data = element.nested(ELEMENT.data);
+  const chain = data?.nested(DATA.verdict)?.text(VERDICT.chain);
+  return { key: key.slice(), value: data?.bytes(DATA.value)?.slice(), chain };
 }

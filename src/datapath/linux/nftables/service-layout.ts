@@ -88,7 +88,7 @@ export function tableOf(family: Family, name: string): NftTable {
   return { family: family === 4 ? NFPROTO.ipv4 : NFPROTO.ipv6, name };
 }
 
-function words(family: Family): number {
+function addressWords(family: Family): number {
   return family === 4 ? 1 : 4;
 }
 
@@ -98,7 +98,7 @@ function typeOf(family: Family, ...parts: readonly number[]): number {
 
 /** Returns the definitions of the sets. */
 export function setsOf(family: Family): readonly NftSet[] {
-  const address = 4 * words(family);
+  const address = 4 * addressWords(family);
   const frontend = { keyType: typeOf(family, TYPE.protocol, TYPE.service), keyBytes: address + 8 };
   const ofProtocol = PROTOCOLS.flatMap((protocol): readonly NftSet[] => [
     {
@@ -180,19 +180,19 @@ function loadPort(register: number): NftExpression {
   return { name: 'payload', registers: { 1: register }, numbers: { 2: TRANSPORT_HEADER, 3: 2, 4: 2 } };
 }
 
-/** Loads destination, protocol and port of a packet into consecutive registers. */
+/** Returns the expressions that load destination, protocol and port of a packet into consecutive registers. */
 function loadFrontend(family: Family): readonly NftExpression[] {
-  const at = REGISTER + words(family);
+  const at = REGISTER + addressWords(family);
   return [loadAddress(family), loadProtocol(at), loadPort(at + 1)];
 }
 
-/** Ends the rule for packets of another protocol. */
-function isProtocol({ number }: Protocol): readonly NftExpression[] {
+/** Returns the expressions that end the rule for packets of another protocol. */
+function matchProtocol({ number }: Protocol): readonly NftExpression[] {
   const value = Uint8Array.of(number);
   return [loadProtocol(REGISTER), { name: 'cmp', registers: { 1: REGISTER }, numbers: { 2: EQUAL }, value }];
 }
 
-function inSet(set: string): NftExpression {
+function matchSet(set: string): NftExpression {
   return { name: 'lookup', set, registers: { 2: REGISTER } };
 }
 
@@ -205,10 +205,10 @@ function masquerade(family: Family, protocol: Protocol): readonly NftExpression[
     byte: [3, CT.original],
   });
   return [
-    ...isProtocol(protocol),
+    ...matchProtocol(protocol),
     original(REGISTER, family === 4 ? CT.ipv4 : CT.ipv6),
-    original(REGISTER + words(family), CT.protocolPort),
-    inSet(MASQUERADE + protocol.name),
+    original(REGISTER + addressWords(family), CT.protocolPort),
+    matchSet(MASQUERADE + protocol.name),
     { name: 'masq' },
   ];
 }
@@ -225,8 +225,8 @@ export function baseChains(family: Family): readonly NftChain[] {
     byte: [2, PORT_UNREACHABLE[family]],
   };
   const refuse: readonly (readonly NftExpression[])[] = [
-    [...loadFrontend(family), inSet(SETS.refused), reject],
-    [loadAddress(family), loadProtocol(REGISTER + words(family)), inSet(SETS.clusterIPs), reject],
+    [...loadFrontend(family), matchSet(SETS.refused), reject],
+    [loadAddress(family), loadProtocol(REGISTER + addressWords(family)), matchSet(SETS.clusterIPs), reject],
   ];
   const nat = { type: 'nat', priority: DNAT_PRIORITY } as const;
   const filter = { type: 'filter', priority: 0 } as const;
@@ -259,7 +259,7 @@ export function pickedOf(chain: string): number | undefined {
 
 /** Returns the chain for all services with this number of backends. It picks one of them. */
 export function pickChain(family: Family, backends: number): NftChain {
-  const at = REGISTER + words(family);
+  const at = REGISTER + addressWords(family);
   const rewrite: NftExpression = {
     name: 'nat',
     numbers: { 1: DNAT, 2: family === 4 ? NFPROTO.ipv4 : NFPROTO.ipv6 },
@@ -268,7 +268,7 @@ export function pickChain(family: Family, backends: number): NftChain {
   return {
     name: pickName(backends),
     rules: PROTOCOLS.map((protocol) => [
-      ...isProtocol(protocol),
+      ...matchProtocol(protocol),
       loadAddress(family),
       loadPort(at),
       { name: 'numgen', registers: { 1: at + 1 }, numbers: { 2: backends, 3: RANDOM } },
@@ -310,7 +310,7 @@ export function clusterIPKey(ip: string, protocol: number): Uint8Array {
 }
 
 function keyOf(ip: string, restBytes: number): { bytes: Uint8Array; view: DataView; at: number } {
-  const at = 4 * words(familyOf(ip));
+  const at = 4 * addressWords(familyOf(ip));
   const bytes = new Uint8Array(at + restBytes);
   bytes.set(addressBytes(ip));
   return { bytes, view: viewOf(bytes), at };
@@ -322,7 +322,7 @@ function readKey(
   family: Family,
   restBytes: number,
 ): { readonly ip: string; readonly rest: DataView } {
-  const at = 4 * words(family);
+  const at = 4 * addressWords(family);
   if (bytes.length < at + restBytes) throw new NetlinkFormatError(`invalid key: ${bytes.length} bytes`);
   return { ip: readAddress(bytes.subarray(0, at)) ?? '', rest: viewOf(bytes.subarray(at)) };
 }

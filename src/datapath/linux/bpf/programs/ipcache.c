@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Looks up in the ipcache map who a packet is from, and who it is for.
+// Looks up the identities of the source and destination of a packet in the ipcache map.
 
 #include "kernel.h"
 
@@ -21,7 +21,7 @@ struct ipcache_value {
 
 MAP(ipcache, BPF_MAP_TYPE_LPM_TRIE, struct ipcache_key, struct ipcache_value);
 
-// Which of two identities packets have gone between; 0 is one of which the ipcache says nothing.
+// The identities of source and destination; 0 if the ipcache has no entry for the address.
 struct traffic_key {
 	__u32 source;
 	__u32 destination;
@@ -36,11 +36,11 @@ MAP(traffic, BPF_MAP_TYPE_LRU_HASH, struct traffic_key, struct traffic);
 
 #define IPV4 1
 #define IPV6 2
-// Where the addresses are in the headers of IPv4 and IPv6.
+// Offsets of the addresses in the headers of IPv4 and IPv6.
 #define SOURCE 12, 8
 #define DESTINATION 16, 24
 
-// What the map says of one of the addresses of a packet; 0 when it says nothing, or the packet is none of IP.
+// Returns the entry of the address at an offset of a packet's header; 0 if there is none, or if the packet is not an IP packet.
 INLINE struct ipcache_value *look_up(struct __sk_buff *skb, __u32 at4, __u32 at6)
 {
 	struct ipcache_key key = {};
@@ -61,8 +61,8 @@ INLINE struct ipcache_value *look_up(struct __sk_buff *skb, __u32 at4, __u32 at6
 	return map_lookup(&ipcache, &key);
 }
 
-// Leaves in the packet's context what the map says of its destination: mark = identity, cb[0] = tunnel endpoint,
-// cb[1] = encryption key and flags, cb[2] = whether there is an entry. The packet goes on in any case.
+// Writes the entry of a packet's destination to the packet's context: mark = identity, cb[0] = tunnel endpoint,
+// cb[1] = encryption key and flags, cb[2] = 1 if there is an entry. Always passes the packet on.
 SECTION("tcx")
 int ipcache_mark(struct __sk_buff *skb)
 {
@@ -74,7 +74,7 @@ int ipcache_mark(struct __sk_buff *skb)
 	return TC_NEXT;
 }
 
-// Counts a packet by who it is from and who it is for. The packet goes on as it is.
+// Counts a packet by the identities of its source and destination, and passes it on unchanged.
 SECTION("tcx")
 int ipcache_count(struct __sk_buff *skb)
 {

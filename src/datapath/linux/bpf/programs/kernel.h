@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the programs need of the kernel: helpers by their numbers, and how a map is named. A map is created by the agent;
-// here it is a name that scripts/build-bpf.ts finds again.
+// The helpers of the kernel that the programs call, by number, and the declaration of maps. The agent creates the maps; a
+// declaration is a name that scripts/build-bpf.ts finds in the object file.
 
 #include <linux/bpf.h>
 

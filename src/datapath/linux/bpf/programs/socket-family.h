@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the socket programs do in one family: included once for each, with FAMILY, WORDS, TAIL and IS_LOOPBACK defined.
-// TAIL fills keys up to a multiple of 8 bytes, so that none is read that was not written. Integers are
-// little-endian, addresses and ports in network order. The layouts of services and backends are those of Cilium 1.17.
+// The code of the socket programs for one family. It is included once for each family, with FAMILY, WORDS, TAIL and IS_LOOPBACK
+// defined. TAIL pads keys to a multiple of 8 bytes, so that no uninitialized byte is read. Integers are little-endian, addresses
+// and ports in network order. The layouts of services and backends are those of Cilium 1.17.
 
 #define GLUE_(a, b) a##b
 #define GLUE(a, b) GLUE_(a, b)
@@ -11,7 +11,7 @@ struct OWN(address) {
 	__u32 words[WORDS];
 };
 
-// Slot 0 is the frontend itself, 1 to count its backends.
+// Slot 0 is the frontend itself; slots 1 to `count` are its backends.
 struct OWN(service_key) {
 	struct OWN(address) address;
 	__u16 port;
@@ -22,7 +22,7 @@ struct OWN(service_key) {
 };
 
 struct OWN(service) {
-	__u32 number; // of a slot: the backend; of a frontend with affinity: its seconds
+	__u32 number; // in a slot: the number of the backend; in a frontend with affinity: its time in seconds
 	__u16 count;
 	__u16 index;
 	__u8 flags;
@@ -58,7 +58,7 @@ struct OWN(client) {
 };
 
 struct OWN(choice) {
-	__u64 used; // ns
+	__u64 used; // time of the last connection, ns since boot
 	__u32 backend;
 	__u32 pad;
 };
@@ -79,14 +79,14 @@ struct OWN(origin) {
 
 MAP(OWN(services), BPF_MAP_TYPE_HASH, struct OWN(service_key), struct OWN(service));
 MAP(OWN(backends), BPF_MAP_TYPE_HASH, __u32, struct OWN(backend));
-// Which backends a frontend with affinity has: a client does not stay with one that is not among them any more.
+// The backends of frontends with affinity. A client does not stay with a backend that is not a member any more.
 MAP(OWN(members), BPF_MAP_TYPE_HASH, struct OWN(member), __u32);
 MAP(OWN(clients), BPF_MAP_TYPE_LRU_HASH, struct OWN(client), struct OWN(choice));
-// What sockets asked for, by the backend that they got: of TCP, and of UDP apart, whose many flows must not evict it.
+// The requested frontend of each socket and backend. TCP and UDP are separate, so that UDP flows do not evict TCP connections.
 MAP(OWN(peers), BPF_MAP_TYPE_LRU_HASH, struct OWN(peer), struct OWN(origin));
 MAP(OWN(datagrams), BPF_MAP_TYPE_LRU_HASH, struct OWN(peer), struct OWN(origin));
 
-// The backend that the client had last, if the frontend still has it and the time is not over.
+// Returns the backend that the client used last, if the frontend still has it and the affinity time is not over.
 INLINE struct OWN(backend) *OWN(backend_of_client)(struct OWN(client) *client, __u32 seconds, __u32 *number)
 {
 	struct OWN(choice) *choice = map_lookup(&OWN(clients), client);
@@ -115,7 +115,7 @@ INLINE struct OWN(backend) *OWN(any_backend)(struct OWN(service_key) *key, __u32
 	return map_lookup(&OWN(backends), number);
 }
 
-// Chooses a backend of a frontend; AGAIN where a slot has just gone: then the frontend has another number of them.
+// Chooses a backend of a frontend. Returns AGAIN if the slot was just deleted, because the frontend then has another count.
 INLINE int OWN(choose)(struct bpf_sock_addr *context, struct OWN(service_key) *key, struct OWN(backend) **backend)
 {
 	__u32 number = 0;
@@ -145,7 +145,8 @@ INLINE int OWN(choose)(struct bpf_sock_addr *context, struct OWN(service_key) *k
 	return TRANSLATED;
 }
 
-// Writes only what is new: each datagram asks, and a write takes a lock of the map.
+// Stores the origin of a peer if it changed. An equal one is not written, because each datagram calls this and a write locks
+// the map.
 INLINE void OWN(remember)(void *map, struct OWN(peer) *peer, struct OWN(origin) *origin)
 {
 	struct OWN(origin) *known = map_lookup(map, peer);
@@ -157,8 +158,8 @@ INLINE void OWN(remember)(void *map, struct OWN(peer) *peer, struct OWN(origin) 
 	map_update(map, peer, origin, BPF_ANY);
 }
 
-// What becomes of a port that is no frontend: a cluster IP, which has an entry for port 0 of protocol 0, refuses it. Port 0 is
-// no connection: libraries ask so for their own address.
+// Returns the outcome for a port without a frontend. A cluster IP has an entry for port 0 of protocol 0, and refuses the port.
+// Port 0 is not refused, because libraries connect to it only to learn their own address.
 INLINE int OWN(no_frontend)(struct bpf_sock_addr *context, struct OWN(service_key) *key)
 {
 	if (!key->port || (context->protocol != TCP && context->protocol != UDP))
@@ -168,7 +169,7 @@ INLINE int OWN(no_frontend)(struct bpf_sock_addr *context, struct OWN(service_ke
 	return map_lookup(&OWN(services), key) ? REFUSED : NO_SERVICE;
 }
 
-// Puts a backend in the place of a frontend, and remembers that it did.
+// Replaces a frontend by a backend, and stores the frontend for `restore`.
 INLINE int OWN(translate)(struct bpf_sock_addr *context, struct OWN(address) *address, __u16 *port)
 {
 	if (IS_LOOPBACK(address->words) && !is_host(context))
@@ -176,7 +177,7 @@ INLINE int OWN(translate)(struct bpf_sock_addr *context, struct OWN(address) *ad
 	struct OWN(service_key) key = { .address = *address, .port = *port, .protocol = context->protocol };
 	struct OWN(backend) *backend = 0;
 
-	// No loop: without CAP_PERFMON the kernel takes one for endless, as it follows it where a processor may guess wrongly.
+	// Unrolled, because without CAP_PERFMON the verifier also follows mispredicted branches and rejects a loop as endless.
 	int outcome = OWN(choose)(context, &key, &backend);
 	if (outcome == NO_SERVICE)
 		return OWN(no_frontend)(context, &key);
@@ -204,7 +205,7 @@ INLINE int OWN(translate)(struct bpf_sock_addr *context, struct OWN(address) *ad
 	return TRANSLATED;
 }
 
-// The other way round: what the socket asked for, in place of who answered.
+// Replaces the backend that answered by the frontend that the socket requested.
 INLINE int OWN(restore)(struct bpf_sock_addr *context, struct OWN(address) *address, __u16 *port)
 {
 	struct OWN(peer) peer = { .socket = socket_cookie(context), .address = *address, .port = *port };

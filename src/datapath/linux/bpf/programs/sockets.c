@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Load balancing of services where sockets connect and send: in the place of a frontend comes one of its backends.
+// Load balancing of services when sockets connect and send: replaces a frontend by one of its backends.
 
 #include "kernel.h"
 
@@ -10,8 +10,8 @@ enum { DENY, ALLOW };
 #define UDP 17
 #define ECONNREFUSED 111
 
-// The verdict of a program. Since 5.18 a program can say why it denies; before, the agent replaces that call, and the error
-// is EPERM.
+// Returns the verdict of a program. Since Linux 5.18, a program can set the error of a denied call. For older kernels, the agent
+// removes that call from the program, and the error is EPERM.
 INLINE int verdict(int outcome)
 {
 	if (outcome != REFUSED)
@@ -25,7 +25,7 @@ INLINE int verdict(int outcome)
 // The cookie of the network namespace whose loopback addresses answer for services: that of the agent. 0: the initial one.
 MAP(host, BPF_MAP_TYPE_ARRAY, __u32, __u64);
 
-// False in a network namespace other than the agent's, for instance of a pod: there a loopback address is the pod's own.
+// Returns false in another network namespace than the agent's, such as that of a pod, where loopback addresses are the pod's.
 INLINE int is_host(struct bpf_sock_addr *context)
 {
 	__u32 first = 0;
@@ -79,7 +79,7 @@ INLINE int back4(struct bpf_sock_addr *context)
 	return ALLOW;
 }
 
-// A socket of IPv6 that speaks IPv4.
+// For an IPv6 socket with an IPv4-mapped destination.
 INLINE int forward_mapped(struct bpf_sock_addr *context)
 {
 	struct address4 address = { { context->user_ip6[3] } };
