@@ -40,7 +40,8 @@ MAP(traffic, BPF_MAP_TYPE_LRU_HASH, struct traffic_key, struct traffic);
 #define SOURCE 12, 8
 #define DESTINATION 16, 24
 
-// Returns the entry of the address at an offset of a packet's header; 0 if there is none, or if the packet is not an IP packet.
+// Returns the entry of the address at an offset of a packet's header; 0 if there is none, or if the packet is not an IP
+// packet.
 INLINE struct ipcache_value *look_up(struct __sk_buff *skb, __u32 at4, __u32 at6)
 {
 	struct ipcache_key key = {};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The helpers of the kernel that the programs call, by number, and the declaration of maps. The agent creates the maps; a
-// declaration is a name that scripts/build-bpf.ts finds in the object file.
+// The helpers of the kernel that the programs call, by number, and the declaration of maps. The agent creates the maps;
+// a declaration is a name that scripts/build-bpf.ts finds in the object file.
 
 #include <linux/bpf.h>
 

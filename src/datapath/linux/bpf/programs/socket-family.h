@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The code of the socket programs for one family. It is included once for each family, with FAMILY, WORDS, TAIL and IS_LOOPBACK
-// defined. TAIL pads keys to a multiple of 8 bytes, so that no uninitialized byte is read. Integers are little-endian, addresses
-// and ports in network order. The layouts of services and backends are those of Cilium 1.17.
+// The code of the socket programs for one family. It is included once for each family, with FAMILY, WORDS, TAIL and
+// IS_LOOPBACK defined. TAIL pads keys to a multiple of 8 bytes, so that no uninitialized byte is read. Integers are
+// little-endian, addresses and ports in network order. The layouts of services and backends are those of Cilium 1.17.
 
 #define GLUE_(a, b) a##b
 #define GLUE(a, b) GLUE_(a, b)
@@ -82,7 +82,8 @@ MAP(OWN(backends), BPF_MAP_TYPE_HASH, __u32, struct OWN(backend));
 // The backends of frontends with affinity. A client does not stay with a backend that is not a member any more.
 MAP(OWN(members), BPF_MAP_TYPE_HASH, struct OWN(member), __u32);
 MAP(OWN(clients), BPF_MAP_TYPE_LRU_HASH, struct OWN(client), struct OWN(choice));
-// The requested frontend of each socket and backend. TCP and UDP are separate, so that UDP flows do not evict TCP connections.
+// The requested frontend of each socket and backend. TCP and UDP are separate, so that UDP flows do not evict TCP
+// connections.
 MAP(OWN(peers), BPF_MAP_TYPE_LRU_HASH, struct OWN(peer), struct OWN(origin));
 MAP(OWN(datagrams), BPF_MAP_TYPE_LRU_HASH, struct OWN(peer), struct OWN(origin));
 
@@ -115,7 +116,8 @@ INLINE struct OWN(backend) *OWN(any_backend)(struct OWN(service_key) *key, __u32
 	return map_lookup(&OWN(backends), number);
 }
 
-// Chooses a backend of a frontend. Returns AGAIN if the slot was just deleted, because the frontend then has another count.
+// Chooses a backend of a frontend. Returns AGAIN if the slot was just deleted, because the frontend then has another
+// count.
 INLINE int OWN(choose)(struct bpf_sock_addr *context, struct OWN(service_key) *key, struct OWN(backend) **backend)
 {
 	__u32 number = 0;
@@ -145,8 +147,8 @@ INLINE int OWN(choose)(struct bpf_sock_addr *context, struct OWN(service_key) *k
 	return TRANSLATED;
 }
 
-// Stores the origin of a peer if it changed. An equal one is not written, because each datagram calls this and a write locks
-// the map.
+// Stores the origin of a peer if it changed. An equal one is not written, because each datagram calls this and a write
+// locks the map.
 INLINE void OWN(remember)(void *map, struct OWN(peer) *peer, struct OWN(origin) *origin)
 {
 	struct OWN(origin) *known = map_lookup(map, peer);
@@ -158,8 +160,8 @@ INLINE void OWN(remember)(void *map, struct OWN(peer) *peer, struct OWN(origin) 
 	map_update(map, peer, origin, BPF_ANY);
 }
 
-// Returns the outcome for a port without a frontend. A cluster IP has an entry for port 0 of protocol 0, and refuses the port.
-// Port 0 is not refused, because libraries connect to it only to learn their own address.
+// Returns the outcome for a port without a frontend. A cluster IP has an entry for port 0 of protocol 0, and refuses
+// the port. Port 0 is not refused, because libraries connect to it only to learn their own address.
 INLINE int OWN(no_frontend)(struct bpf_sock_addr *context, struct OWN(service_key) *key)
 {
 	if (!key->port || (context->protocol != TCP && context->protocol != UDP))

@@ -10,8 +10,8 @@ enum { DENY, ALLOW };
 #define UDP 17
 #define ECONNREFUSED 111
 
-// Returns the verdict of a program. Since Linux 5.18, a program can set the error of a denied call. For older kernels, the agent
-// removes that call from the program, and the error is EPERM.
+// Returns the verdict of a program. Since Linux 5.18, a program can set the error of a denied call. For older kernels,
+// the agent removes that call from the program, and the error is EPERM.
 INLINE int verdict(int outcome)
 {
 	if (outcome != REFUSED)
@@ -22,10 +22,12 @@ INLINE int verdict(int outcome)
 
 #define AFFINITY 0x10
 
-// The cookie of the network namespace whose loopback addresses answer for services: that of the agent. 0: the initial one.
+// The cookie of the network namespace whose loopback addresses answer for services: that of the agent. 0: the initial
+// one.
 MAP(host, BPF_MAP_TYPE_ARRAY, __u32, __u64);
 
-// Returns false in another network namespace than the agent's, such as that of a pod, where loopback addresses are the pod's.
+// Returns false in another network namespace than the agent's, such as that of a pod, where loopback addresses are the
+// pod's.
 INLINE int is_host(struct bpf_sock_addr *context)
 {
 	__u32 first = 0;
