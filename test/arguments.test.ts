@@ -68,7 +68,7 @@ class EmptySource extends api.ReadOnlyBackend {
 /** Creates an object of each public class for each call. */
 const SUBJECTS: Readonly<Record<string, () => object>> = {
   Checkpointer: () =>
-    new api.Checkpointer({ folder: folder(), clock, sections: () => [], state: () => 'unchanged' }),
+    new api.Checkpointer({ folder: folder(), clock, sections: () => [], stateVersion: () => 'unchanged' }),
   ClusterMesh: mesh,
   ConfigFolder: () => new api.ConfigFolder('/nowhere', () => backend),
   ConfigFollower: () =>

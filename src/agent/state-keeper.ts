@@ -69,7 +69,7 @@ export class StateKeeper {
         };
         return checkpointSections(engines, this.#identities(), header);
       },
-      state: () => this.#stateVersion(),
+      stateVersion: () => this.#stateVersion(),
       onChange: (failure) => {
         if (failure === undefined) log.warn(`--state-dir ${path}: writing checkpoints works again`);
         else

@@ -16,7 +16,7 @@ const HASH = 0x23;
 /** The beginnings of plain scalars that are outside of the subset. */
 const INDICATOR = /^[&*!|>%@`{}[\]#?,"']/;
 const INTEGER = /^-?(?:0|[1-9]\d{0,14})$/;
-/** Numbers of other forms (`1.5`, `0x1f`, `.inf`), which a complete parser converts. */
+/** Numbers of other forms, such as `1.5`, `0x1f` and `.inf`, which only a complete parser converts. */
 const NUMERIC =
   /^[-+]?(?:\.?\d[\d_]*(?:\.\d*)?(?:[eE][-+]?\d+)?|0[xo][\da-fA-F]+|\.(?:inf|Inf|INF|nan|NaN|NAN))$/;
 const SPECIAL: ReadonlyMap<string, unknown> = new Map<string, unknown>([
@@ -27,14 +27,15 @@ const SPECIAL: ReadonlyMap<string, unknown> = new Map<string, unknown>([
   ['{}', {}],
   ['[]', []],
 ]);
-const WORDS: ReadonlySet<string> = new Set(['Null', 'NULL', 'True', 'TRUE', 'False', 'FALSE']);
+/** Spellings of null and booleans that only a complete parser converts. */
+const OTHER_SPELLINGS: ReadonlySet<string> = new Set(['Null', 'NULL', 'True', 'TRUE', 'False', 'FALSE']);
 /** Keys without quotes, such as `f:metadata` and `k:{"type":"Ready"}` of managed fields. */
 const PLAIN_KEY = /^[\w./][^\s#]*$/;
 /** Text that ends a plain scalar or makes it a mapping. */
 const PLAIN_END = /: |:$| #/;
 
 /** Maximum depth. Deeper collections are left to a complete parser, so that a text cannot exhaust the stack. */
-const DEPTH = 200;
+const MAX_DEPTH = 200;
 
 /** Parses block collections by recursive descent. Each call begins at line `#at`, and advances `#at` past its collection. */
 class BlockParser {
@@ -58,7 +59,7 @@ class BlockParser {
   #block(indent: number): unknown {
     const line = this.#lines[this.#at];
     if (line === undefined || line.indent !== indent) throw new UnusualYamlError('unexpected indent');
-    if (++this.#depth > DEPTH) throw new UnusualYamlError('too deep');
+    if (++this.#depth > MAX_DEPTH) throw new UnusualYamlError('too deep');
     const value = line.text === '-' ? this.#list(indent) : this.#map(indent);
     this.#depth--;
     return value;
@@ -136,7 +137,7 @@ function keyOf(text: string): string {
 
 /** Returns true if a plain scalar is not a string. */
 function isNotText(text: string): boolean {
-  return text === '' || SPECIAL.has(text) || WORDS.has(text) || NUMERIC.test(text);
+  return text === '' || SPECIAL.has(text) || OTHER_SPELLINGS.has(text) || NUMERIC.test(text);
 }
 
 function scalar(text: string): unknown {
@@ -171,7 +172,7 @@ function addLine(lines: Line[], indent: number, line: string, dashes = 0): void 
   const text = line.trimEnd();
   if (text === '') return;
   if (text.charCodeAt(0) === DASH && (text.length === 1 || text.charCodeAt(1) === SPACE)) {
-    if (dashes > DEPTH) throw new UnusualYamlError('too deep');
+    if (dashes > MAX_DEPTH) throw new UnusualYamlError('too deep');
     lines.push({ indent, text: '-' });
     const rest = text.slice(1).trimStart();
     if (rest !== '') addLine(lines, indent + text.length - rest.length, rest, dashes + 1);

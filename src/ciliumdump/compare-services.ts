@@ -2,7 +2,7 @@ import type { ListedService } from './service-list.ts';
 import type { Truth } from './truth.ts';
 
 /**
- * The kind of a difference between the sources and the services of a node. `no-backends`: the sources have backends for new
+ * A difference between the sources and the services of a node. `no-backends`: the sources have backends for new
  * connections, the node has none. `backends`: the node has other backends. `missing`: the node lacks the frontend. `stale`: no
  * source has the frontend. `undecidable`: a part of the sources that may have the frontend or the backends cannot be read.
  */

@@ -55,7 +55,7 @@ export interface TableOwner {
   readonly knowsOtherClusters: boolean;
 }
 
-/** The result of one comparison. `hostless`: the host is missing, which is a fault only if entries of the table have hosts. */
+/** The result for one entry. `hostless`: the host is missing, which is a fault only if other entries of the table have hosts. */
 export type Verdict = 'equal' | 'hostless' | DifferenceKind | ExpectedKind;
 
 const DIFFERENCES: ReadonlySet<string> = new Set<DifferenceKind>([
@@ -151,10 +151,10 @@ export class TableComparison {
       if (!this.#seen.has(prefix)) this.#record(this.#judgeMissing(prefix, truth), prefix, undefined, truth);
     // The entries of the node's own endpoints have no host, but a missing object may have its addresses.
     const isUnknownOwner = this.#truth.incomplete.has('nodes') && this.#owner.addresses.size === 0;
-    const hostless = isUnknownOwner ? 'undecidable' : 'host';
+    const hostlessVerdict = isUnknownOwner ? 'undecidable' : 'host';
     for (const entry of this.#hostless)
       this.#record(
-        this.#hasHosts ? hostless : 'native-routing',
+        this.#hasHosts ? hostlessVerdict : 'native-routing',
         entry.prefix,
         entry,
         this.#truth.prefixes.get(entry.prefix),

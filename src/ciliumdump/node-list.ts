@@ -19,7 +19,7 @@ export interface ListedNode {
 
 type Dictionary = Readonly<Record<string, unknown>>;
 
-function within(value: unknown, name: string): Dictionary {
+function objectIn(value: unknown, name: string): Dictionary {
   const inner = isObject(value) ? value[name] : undefined;
   return isObject(inner) ? inner : {};
 }
@@ -30,7 +30,7 @@ function addressIn(value: Dictionary): readonly string[] {
   return address === undefined ? [] : [address];
 }
 
-function rangeIn(value: Dictionary): readonly string[] {
+function podCIDRIn(value: Dictionary): readonly string[] {
   const range = value['alloc-range'];
   const cidr = typeof range === 'string' ? canonicalCIDR(range) : undefined;
   return cidr === undefined ? [] : [cidr];
@@ -70,10 +70,10 @@ function listedNode(item: unknown): ListedNode | undefined {
   const name = isObject(item) ? item['name'] : undefined;
   if (!isObject(item) || typeof name !== 'string' || name === '') return undefined;
   const slash = name.indexOf('/');
-  const primary = within(item, 'primary-address');
-  const families = [within(primary, 'ipv4'), within(primary, 'ipv6')];
+  const primary = objectIn(item, 'primary-address');
+  const families = [objectIn(primary, 'ipv4'), objectIn(primary, 'ipv6')];
   const secondary = Array.isArray(item['secondary-addresses']) ? item['secondary-addresses'] : [];
-  const others = [within(item, 'health-endpoint-address'), within(item, 'ingress-address')];
+  const others = [objectIn(item, 'health-endpoint-address'), objectIn(item, 'ingress-address')];
   const main = families.flatMap(addressIn);
   return {
     cluster: slash < 0 ? '' : name.slice(0, slash),
@@ -83,8 +83,8 @@ function listedNode(item: unknown): ListedNode | undefined {
     addresses: [
       ...main,
       ...secondary.filter(isObject).flatMap(addressIn),
-      ...others.flatMap((one) => [within(one, 'ipv4'), within(one, 'ipv6')].flatMap(addressIn)),
+      ...others.flatMap((one) => [objectIn(one, 'ipv4'), objectIn(one, 'ipv6')].flatMap(addressIn)),
     ],
-    podCIDRs: families.flatMap(rangeIn),
+    podCIDRs: families.flatMap(podCIDRIn),
   };
 }

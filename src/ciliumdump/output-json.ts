@@ -24,6 +24,8 @@ function jsonStart(text: string): number {
 
 const QUOTE = 0x22;
 const BACKSLASH = 0x5c;
+const OPEN_OBJECT = 0x7b;
+const CLOSE_OBJECT = 0x7d;
 
 /**
  * Yields the JSON objects of a text, which are in a list or follow each other, on one or several lines each. Ends at the first
@@ -35,12 +37,17 @@ export function* objectsIn(text: string): Generator<string, void, void> {
   for (let at = 0; at < text.length; at++) {
     const code = text.charCodeAt(at);
     if (code === QUOTE && depth > 0) at = endOfString(text, at);
-    else if (code === 0x7b && depth++ === 0) start = at;
-    else if (code === 0x7d && depth > 0 && --depth === 0) yield text.slice(start, at + 1);
+    else if (code === OPEN_OBJECT) {
+      if (depth === 0) start = at;
+      depth++;
+    } else if (code === CLOSE_OBJECT && depth > 0) {
+      depth--;
+      if (depth === 0) yield text.slice(start, at + 1);
+    }
   }
 }
 
-/** Returns the offset of the quote that ends a string; of the last character if there is no such quote. */
+/** Returns the offset of the quote that ends a string; the length of the text if there is no such quote. */
 function endOfString(text: string, from: number): number {
   for (let at = from + 1; at < text.length; at++) {
     const code = text.charCodeAt(at);

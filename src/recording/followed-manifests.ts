@@ -112,7 +112,7 @@ export class FollowedManifests {
       reading.onProgress();
       const object = readManifestObject(manifest, services);
       if (object === 'unusable') reading.partial = true;
-      else if (object !== 'foreign') reading.objects.set(object.key, object);
+      else if (object !== 'other-kind') reading.objects.set(object.key, object);
       if (!(await gate.pass(READ_WEIGHT, reading.signal))) return false;
       if (clock.now() - reported < PROGRESS_MS) continue;
       reported = clock.now();

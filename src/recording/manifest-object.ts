@@ -85,14 +85,14 @@ export function parseManifestObject({ object, at }: Manifest): Parsed<ManifestVa
 
 /**
  * Parses a Service, Endpoints or EndpointSlice. Counts rejections in the cache (I12). Returns `unusable` if it is invalid, and
- * `foreign` if it is of another kind.
+ * `other-kind` if it is of another kind.
  */
 export function readManifestObject(
   manifest: Manifest,
   services: ServiceCache,
-): ManifestObject | 'unusable' | 'foreign' {
+): ManifestObject | 'unusable' | 'other-kind' {
   const { value, rejections } = parseManifestObject(manifest);
   for (const rejected of rejections) services.reject(rejected);
   if (value !== undefined) return manifestObject(value, services);
-  return rejections.some(({ reason }) => reason === 'unknown-kind') ? 'foreign' : 'unusable';
+  return rejections.some(({ reason }) => reason === 'unknown-kind') ? 'other-kind' : 'unusable';
 }

@@ -10,13 +10,13 @@ export type PlayAction =
   | { readonly kind: 'delete'; readonly store: string; readonly key: string }
   /** Changes fields of a key's JSON value (RFC 7386: null removes a field). */
   | { readonly kind: 'patch'; readonly store: string; readonly key: string; readonly patch: unknown }
-  /** Replaces `text` by `by` in all values under a prefix. */
+  /** Replaces `text` by `replacement` in all values under a prefix. */
   | {
       readonly kind: 'replace';
       readonly store: string;
       readonly prefix: string;
       readonly text: string;
-      readonly by: string;
+      readonly replacement: string;
     }
   /** Creates or replaces an object of the recorded Kubernetes. */
   | { readonly kind: 'apply'; readonly object: Readonly<Record<string, unknown>> }
@@ -31,7 +31,7 @@ export type PlayAction =
 export interface PlayStep {
   /** Seconds after the previous step. */
   readonly after: number;
-  /** Headline of the step, for people. */
+  /** Headline of the step, which is logged. */
   readonly text: string;
   readonly actions: readonly PlayAction[];
 }
@@ -75,8 +75,8 @@ function readAction(action: Fields<never>): PlayAction {
   if (isSet('delete')) return { kind: 'delete', store, key: action.text('delete') };
   if (isSet('patch'))
     return { kind: 'patch', store, key: action.text('patch'), patch: required(action, 'with') };
-  const [prefix, text, by] = [action.text('under'), action.text('replace'), action.text('with')];
-  return { kind: 'replace', store, prefix, text, by };
+  const [prefix, text, replacement] = [action.text('under'), action.text('replace'), action.text('with')];
+  return { kind: 'replace', store, prefix, text, replacement };
 }
 
 /**

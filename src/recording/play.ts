@@ -45,13 +45,13 @@ async function patchKey(kvstore: KvstoreBackend, key: string, patch: unknown): P
 
 async function replaceText(
   kvstore: KvstoreBackend,
-  { prefix, text, by }: PlayAction & { kind: 'replace' },
+  { prefix, text, replacement }: PlayAction & { kind: 'replace' },
 ): Promise<string | undefined> {
   let replaced = 0;
   for (const { key, value } of await kvstore.listPrefix(prefix)) {
     const previous = textOfBytes(value);
     if (previous?.includes(text) !== true) continue;
-    await kvstore.update(key, bytesOfText(previous.replaceAll(text, () => by)));
+    await kvstore.update(key, bytesOfText(previous.replaceAll(text, () => replacement)));
     replaced++;
   }
   return replaced === 0 ? `no value below ${prefix} contains the text` : undefined;

@@ -7,8 +7,8 @@ import type { KeyValue } from '../kvstore/session/transport.ts';
 /** The prefixes of a kvstore that a user of the mesh may read (WIRE, "Keys"). */
 const PREFIXES = ['cilium/cluster-config/', 'cilium/state/', 'cilium/cache/', 'cilium/synced/'];
 
-/** Number of keys in one write: about 100 kB. */
-const LINES = 256;
+/** Maximum number of lines, one for each key, in one write: about 100 kB. */
+const MAX_LINES = 256;
 
 /** Options of {@link recordKeys}. */
 export interface RecordOptions {
@@ -36,10 +36,10 @@ export async function recordKeys(backend: KvstoreBackend, options: RecordOptions
 
 async function writeKeys(kvs: readonly KeyValue[], { store, write, signal }: RecordOptions): Promise<number> {
   let written = 0;
-  for (let from = 0; from < kvs.length; from += LINES) {
+  for (let from = 0; from < kvs.length; from += MAX_LINES) {
     signal.throwIfAborted();
     const lines: string[] = [];
-    for (const { key, value } of kvs.slice(from, from + LINES)) {
+    for (const { key, value } of kvs.slice(from, from + MAX_LINES)) {
       if (key.startsWith(IDENTITY_LOCKS_PREFIX)) continue;
       const text = textOfBytes(value);
       const recorded = text === undefined ? { value64: asBuffer(value).toString('base64') } : { value: text };

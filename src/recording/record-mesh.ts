@@ -28,7 +28,8 @@ export interface RecordMeshContext {
   readonly signal: AbortSignal;
 }
 
-interface Source {
+/** A kvstore to record. */
+interface RecordedStore {
   readonly store: string;
   readonly backend: KvstoreBackend;
 }
@@ -63,8 +64,8 @@ export async function recordMesh(options: RecordMeshOptions, context: RecordMesh
 async function openSources(
   { clusterName, kvstoreConfig, clustermeshConfig }: RecordMeshOptions,
   context: RecordMeshContext,
-): Promise<{ readonly sources: readonly Source[]; readonly unusable: readonly string[] }> {
-  const sources: Source[] = [];
+): Promise<{ readonly sources: readonly RecordedStore[]; readonly unusable: readonly string[] }> {
+  const sources: RecordedStore[] = [];
   const unusable: string[] = [];
   if (clustermeshConfig !== undefined) {
     const { clock, random } = context;

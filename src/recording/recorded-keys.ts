@@ -14,7 +14,7 @@ export interface RecordedKey {
   readonly store: string;
   readonly key: string;
   readonly value: Uint8Array;
-  /** Position of the key: `file.jsonl:12`. */
+  /** Position of the key in the file: `file.jsonl:12`. */
   readonly at: string;
 }
 
@@ -94,7 +94,7 @@ function clusterOf(kvs: readonly unknown[]): string | undefined {
 /** Matches a line of a tape other than a put. The group is its kind. */
 const TAPE_EVENT = /^\{"seq":\d+,"ms":\d+,"ev":"([a-z]+)"/;
 
-/** Returns the text of a file, decompressed if its name ends in `.gz`. A torn file is read up to its end. */
+/** Returns the text of a file, decompressed if its name ends in `.gz`. A compressed file that was cut off is read up to its end. */
 function textOf(path: string): Readable {
   const file = createReadStream(path);
   if (!path.endsWith('.gz')) return file.setEncoding('utf8');
@@ -123,7 +123,7 @@ export async function* readRecordedKeys(
       const text = number === 1 ? line.replace(/^\uFEFF/, '') : line;
       if (text.trim() === '') continue;
       const event = TAPE_EVENT.exec(text)?.[1];
-      if (event === 'complete' || event === 'whole') break; // changes follow
+      if (event === 'complete' || event === 'whole') break; // only changes follow
       if (event !== undefined && (event !== 'config' || !text.includes('"value'))) continue;
       for await (const parsed of parseLine(text, `${path}:${number}`, local)) {
         if (parsed.ok) yield parsed.value;

@@ -11,7 +11,7 @@ import { type Manifest, readManifests } from './manifests.ts';
 export type RecordedObject = Readonly<Record<string, unknown>>;
 
 /** Kind, collection path and name of an object. */
-interface Place {
+interface RequestPlace {
   readonly type: ResourceType;
   /** Undefined if the object is cluster-scoped. */
   readonly namespace: string | undefined;
@@ -24,7 +24,8 @@ const CONFLICT = 409;
 /** Maximum nesting of lists and objects. The stack of each Node.js release suffices for several thousand. */
 const MAX_DEPTH = 1_000;
 
-function placeOf(object: RecordedObject): Place | string {
+/** Returns the place of an object, or the reason why it has none. */
+function placeOf(object: RecordedObject): RequestPlace | string {
   const { apiVersion, kind, metadata } = object;
   const versionOf = ({ group, version }: ResourceType): string =>
     group === '' ? version : `${group}/${version}`;
@@ -96,8 +97,8 @@ export class RecordedKubernetes {
     const created = await this.#send('POST', collection, body);
     const written = created === CONFLICT ? await this.#send('PUT', `${collection}/${name}`, body) : created;
     if (written < 300 && namespace !== undefined) this.#namespaces.add(namespace);
-    const isComplete = type.hasStatus !== true || object['status'] === undefined || written >= 300;
-    const status = isComplete ? written : await this.#send('PUT', `${collection}/${name}/status`, body);
+    const needsStatus = type.hasStatus === true && object['status'] !== undefined && written < 300;
+    const status = needsStatus ? await this.#send('PUT', `${collection}/${name}/status`, body) : written;
     return refusal(status);
   }
 

@@ -25,7 +25,7 @@ import { type RecordedKey, readRecordedKeys } from './recorded-keys.ts';
  * Returns a rejection if no reader would find the key. A mesh watches whole prefixes, so keys outside them would be dropped
  * silently.
  */
-function strayKey({ store, key, at }: RecordedKey): Rejection | undefined {
+function strayKeyRejection({ store, key, at }: RecordedKey): Rejection | undefined {
   const parsed = parseKey(key);
   if (parsed === undefined) return rejection('unknown-key', 'key', key, 'not a key of a mesh', at);
   const isLocal = (parsed.kind === 'node' || parsed.kind === 'service') && parsed.layout === 'state';
@@ -82,10 +82,10 @@ export class RecordedMesh {
     id: number | undefined,
   ): Promise<{ readonly backend: MemoryBackend; readonly id: number }> {
     const backend = this.#open(cluster);
-    const known = id ?? (await this.#configOf(cluster))?.id ?? 0;
+    const clusterID = id ?? (await this.#configOf(cluster))?.id ?? 0;
     const capabilities = { syncedCanaries: false, cached: false };
-    await backend.createOnly(clusterConfigKey(cluster), encodeClusterConfig({ id: known, capabilities }));
-    return { backend, id: known };
+    await backend.createOnly(clusterConfigKey(cluster), encodeClusterConfig({ id: clusterID, capabilities }));
+    return { backend, id: clusterID };
   }
 
   /** Returns the kvstore of a cluster. Creates an empty one if there is none. */
@@ -123,7 +123,7 @@ export class RecordedMesh {
     let keys = 0;
     let batch: RecordedKey[] = [];
     const names = new Set<string>();
-    const store = async (): Promise<void> => {
+    const storeBatch = async (): Promise<void> => {
       const [first] = batch;
       if (first !== undefined) await this.#open(first.store).writeAll(batch);
       batch = [];
@@ -133,17 +133,18 @@ export class RecordedMesh {
       if (signal.aborted) return keys;
       onProgress?.();
       keys++;
-      const stray = strayKey(recorded);
+      const stray = strayKeyRejection(recorded);
       if (stray !== undefined) {
         onReject(stray);
         continue;
       }
+      // A batch has keys of one kvstore, and each key once.
       const isOfBatch = recorded.store === batch[0]?.store && !names.has(recorded.key);
-      if (!isOfBatch || batch.length === MAX_WRITES) await store();
+      if (!isOfBatch || batch.length === MAX_WRITES) await storeBatch();
       batch.push(recorded);
       names.add(recorded.key);
     }
-    await store();
+    await storeBatch();
     return keys;
   }
 

@@ -21,8 +21,8 @@ const MARKER = '---';
 /** Returns the start of the next line with a document marker, or -1. */
 function nextMarker(text: string, from: number): number {
   for (let at = text.indexOf(`\n${MARKER}`, from); at >= 0; at = text.indexOf(`\n${MARKER}`, at + 1)) {
-    const behind = text[at + 1 + MARKER.length];
-    if (behind === undefined || /\s/.test(behind)) return at + 1;
+    const next = text[at + 1 + MARKER.length];
+    if (next === undefined || /\s/.test(next)) return at + 1;
   }
   return -1;
 }

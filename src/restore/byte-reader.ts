@@ -47,6 +47,7 @@ export class ByteReader {
     return this.#bytes.toString('utf8', from, from + length);
   }
 
+  /** Returns a text that `ByteWriter.knownText` has written. */
   knownText(): string {
     const number = this.number();
     if (number === UNNUMBERED) return this.text();

@@ -14,6 +14,7 @@ const VERSION = 2;
 /** The oldest version that can be read. */
 const OLDEST_VERSION = 1;
 const MAGIC: Buffer = Buffer.from('dpcache\n');
+/** Number of bytes before the first section: magic and version. */
 const PREAMBLE = MAGIC.length + 1;
 
 /** The kinds of sections of a checkpoint. */
@@ -35,10 +36,12 @@ export const SECTION = {
 /** One of {@link SECTION}. */
 export type SectionKind = (typeof SECTION)[keyof typeof SECTION];
 
-const HEAD = 5; // length and kind
-const TAIL = 4; // checksum
+/** Bytes before a payload: length and kind. */
+const HEAD = 5;
+/** Bytes after a payload: checksum. */
+const TAIL = 4;
 
-/** Maximum length of a section. Limits the memory for a file that is not a checkpoint. */
+/** Maximum number of bytes of a payload. Limits the memory for a file that is not a checkpoint. */
 const MAX_SECTION: number = 4 << 20;
 
 /** Bytes per read. */
@@ -102,6 +105,7 @@ export async function writeCheckpoint(folder: StateFolder, sections: Iterable<Se
   }
 }
 
+/** Returns the bytes of a section, which are written into `frame`. */
 function frameOf({ kind, payload }: Section, frame: Buffer): Buffer {
   if (payload.length > MAX_SECTION) throw new RangeError(`a section has ${payload.length} bytes`);
   frame.writeUInt32BE(payload.length, 0);
@@ -215,6 +219,7 @@ class FileBytes {
     return this.#buffer.subarray(from, from + count);
   }
 
+  /** Reads until `count` unread bytes are in the buffer. Returns false if the file has fewer. */
   async #has(count: number): Promise<boolean> {
     const unread = this.#buffer.subarray(this.#from);
     if (unread.length >= count) return true;

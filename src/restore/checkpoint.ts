@@ -30,8 +30,7 @@ export interface CheckpointHeader {
   /** Wall time, milliseconds since the epoch. */
   readonly writtenAt: number;
   /**
-   * For each cluster whose state was itself restored and not confirmed when the checkpoint was written: the wall time of that
-   * state.
+   * For each cluster with restored state that no source had confirmed when the checkpoint was written: the wall time of this state.
    */
   readonly knownAt: ReadonlyMap<string, number>;
 }
@@ -42,7 +41,7 @@ const ENTRIES_PER_SECTION = 256;
 const BYTES_PER_SECTION = 65_536;
 /** Records per JSON section. A record is a node, an identity or at most a few hundred backends. */
 const RECORDS_PER_SECTION = 64;
-/** A JSON section ends after this number of characters. */
+/** Number of characters after which a JSON section ends. */
 const CHARACTERS_PER_SECTION = 32_768;
 
 /**
@@ -79,22 +78,23 @@ function jsonSection(kind: SectionKind, value: unknown): Section {
   return { kind, payload: Buffer.from(JSON.stringify(value)) };
 }
 
+/** Yields sections with all records. Returns the number of records. */
 function* jsonSections(kind: SectionKind, records: Iterable<unknown>): Generator<Section, number, void> {
   let count = 0;
   let texts: string[] = [];
   let size = 0;
-  const section = (): Section => ({ kind, payload: Buffer.from(`[${texts.join(',')}]`) });
+  const toSection = (): Section => ({ kind, payload: Buffer.from(`[${texts.join(',')}]`) });
   for (const record of records) {
     const text = JSON.stringify(record);
     texts.push(text);
     size += text.length;
     count++;
     if (texts.length < RECORDS_PER_SECTION && size < CHARACTERS_PER_SECTION) continue;
-    yield section();
+    yield toSection();
     texts = [];
     size = 0;
   }
-  if (texts.length > 0) yield section();
+  if (texts.length > 0) yield toSection();
   return count;
 }
 
@@ -131,15 +131,15 @@ function readLabel(list: Fields<never>, index: number): Label {
   return { source: fields.text(0), key: fields.text(1), value: fields.string(2) ?? '' };
 }
 
-/** The latest time of a `Date`; a later one cannot be displayed. */
-const LATEST = 8.64e15;
+/** The latest time of a `Date` in milliseconds since the epoch; a later time cannot be displayed. */
+const MAX_TIME = 8.64e15;
 
 /** Returns a header, or the reason if it is invalid. */
 export function readHeader(payload: Uint8Array): Decoded<CheckpointHeader> {
   return decodeWith('checkpoint', (): CheckpointHeader => {
     const fields = Fields.of(parseJson(payload), rejectInput, 'header');
     const time = (of: Fields<never>, name: string | number): number =>
-      of.number(name, 0, LATEST) ?? of.reject(name, 'missing-field', 'is missing');
+      of.number(name, 0, MAX_TIME) ?? of.reject(name, 'missing-field', 'is missing');
     const knownAt = fields.list('knownAt').items((list, index): [string, number] => {
       const pair = list.list(index);
       return [pair.text(0), time(pair, 1)];

@@ -13,8 +13,8 @@ export interface CheckpointerOptions {
   readonly clock: Clock;
   /** Returns the sections of a checkpoint of the current state; see `checkpointSections`. */
   readonly sections: () => Iterable<Section>;
-  /** Returns a text that changes with the state. If it is equal to the previous one, no checkpoint is written. */
-  readonly state: () => string;
+  /** Returns a text that differs whenever the state differs. While it is the same, no checkpoint is written. */
+  readonly stateVersion: () => string;
   /** Default: 1 minute. */
   readonly intervalMs?: number | undefined;
   /** Called if writing a checkpoint fails, and when it succeeds again. */
@@ -23,7 +23,9 @@ export interface CheckpointerOptions {
 
 /** Status of the checkpoints of an agent. Times are wall time. */
 export interface CheckpointerStatus {
+  /** Number of checkpoints that this process has written. */
   readonly written: number;
+  /** Size of the last checkpoint. */
   readonly bytes: number | undefined;
   readonly writtenAt: number | undefined;
   /** Failure of the last attempt, if it failed. */
@@ -39,7 +41,8 @@ export class Checkpointer {
   readonly #guard = new CallbackGuard();
   #timer: Timer | undefined;
   #writing: Promise<void> = Promise.resolve();
-  #state: string | undefined;
+  /** The version of the state in the last checkpoint. */
+  #writtenVersion: string | undefined;
   #stopped = false;
   #status: CheckpointerStatus = {
     written: 0,
@@ -54,7 +57,7 @@ export class Checkpointer {
 
   /** Starts the timer. The current state counts as written. Must be called once. */
   start(): void {
-    this.#state = this.#options.state();
+    this.#writtenVersion = this.#options.stateVersion();
     this.#schedule();
   }
 
@@ -88,10 +91,10 @@ export class Checkpointer {
   async #write(): Promise<void> {
     const { folder, sections, clock } = this.#options;
     try {
-      const state = this.#options.state();
-      if (state === this.#state) return;
+      const version = this.#options.stateVersion();
+      if (version === this.#writtenVersion) return;
       const bytes = await writeCheckpoint(folder, sections());
-      this.#state = state;
+      this.#writtenVersion = version;
       const { written } = this.#status;
       this.#setStatus({ written: written + 1, bytes, writtenAt: clock.wallTime(), failure: undefined });
     } catch (error) {

@@ -10,7 +10,7 @@ export type AddressUse = 'node' | 'router' | 'health' | 'ingress' | 'endpoint' |
 /** The owner of an address. */
 export interface AddressOwner {
   readonly use: AddressUse;
-  /** For example `shop/checkout-1`. */
+  /** Name of the owner, such as `shop/checkout-1` for an endpoint. */
   readonly name: string;
 }
 
@@ -106,7 +106,9 @@ export class IPAM {
     const ip = addressOf(address);
     const known = this.#pools.get(pool);
     if (!this.#isOpen || ip === undefined || known === undefined) return false;
-    return this.ownerOf(ip.address, pool) === undefined && isInside(ip, known) && !isOfNetwork(ip, known);
+    return (
+      this.ownerOf(ip.address, pool) === undefined && isInside(ip, known) && !isNetworkOrBroadcast(ip, known)
+    );
   }
 
   /** Yields all reserved addresses in any order. */
@@ -172,10 +174,11 @@ function isInside(ip: Prefix, { cidrs, acceptsAny }: Pool): boolean {
  * Returns true for the first address of a CIDR and for the last one of an IPv4 CIDR. Prefixes of /31, /32, /127 and /128 have no
  * such addresses.
  */
-function isOfNetwork(ip: Prefix, { cidrs }: Pool): boolean {
+function isNetworkOrBroadcast(ip: Prefix, { cidrs }: Pool): boolean {
   return cidrs.some((cidr) => {
     const hostBits = addressBits(cidr.family) - cidr.length;
     if (hostBits < 2 || !cidr.contains(ip)) return false;
+    // The last address has only ones in its host bits.
     const isLast = cidr.family === 4 && ~ip.w0 << (32 - hostBits) === 0;
     return isLast || ip.address === cidr.address;
   });

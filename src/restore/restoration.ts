@@ -95,8 +95,8 @@ const NODES_PER_STEP = 32;
  *
  *     read() ─► restored ─► release(cluster), once its sources are complete ─► nothing
  *
- * It is stored and released by cluster (AGENT 3). The state of the local cluster is released when all sources of the local cluster
- * are complete, so that nothing is missing if one source completes before another.
+ * Restored state is stored and released by cluster (AGENT 3). The state of the local cluster is released when all sources of the
+ * local cluster are complete, so that nothing is missing if one source completes before another.
  */
 export class Restoration {
   readonly #options: RestorationOptions;
@@ -106,8 +106,10 @@ export class Restoration {
   readonly #identities = new Map<number, CheckpointIdentity>();
   /** Restored identities by cluster, so that the release of a cluster does not scan all of them. */
   readonly #identitiesOf = new Map<string, number[]>();
+  /** Names of the restored nodes, by cluster. */
   readonly #nodeNames = new Map<string, string[]>();
-  readonly #leaving = new Map<string, Promise<void>>();
+  /** The running releases, by cluster. */
+  readonly #releases = new Map<string, Promise<void>>();
 
   constructor(options: RestorationOptions) {
     this.#options = options;
@@ -125,7 +127,7 @@ export class Restoration {
       const opened = await openCheckpoint(folder, maxBytes);
       if (opened === undefined) return { kind: 'none' };
       try {
-        return await this.#readSection(opened.file, this.#checkHeader(opened.header), { signal, onProgress });
+        return await this.#readAll(opened.file, this.#checkHeader(opened.header), { signal, onProgress });
       } finally {
         await opened.file.close();
       }
@@ -151,11 +153,11 @@ export class Restoration {
     await gate.runSteps(
       inSteps(identities, (known) => this.#restoreIdentity({ ...known, cluster: clusterName }), gate.slice),
     );
-    if (entries.length + identities.length > 0) this.#note(clusterName, header);
-    const takeEntry = ({ ip, ...claim }: ImportedState['entries'][number]): void => {
+    if (entries.length + identities.length > 0) this.#noteTime(clusterName, header);
+    const restoreEntry = ({ ip, ...claim }: ImportedState['entries'][number]): void => {
       if (ipcache.upsert(ip, { ...claim, source: 'restored', owner: '' }) !== 'invalid') accepted.entries++;
     };
-    await gate.runSteps(inSteps(entries, takeEntry));
+    await gate.runSteps(inSteps(entries, restoreEntry));
     await gate.runSteps(
       inSteps(nodes, (node) => {
         if (this.#options.nodes.nodeUpdated({ ...node, source: 'restored' }) === 'invalid') return;
@@ -202,15 +204,15 @@ export class Restoration {
    * second call returns the same promise.
    */
   release(cluster: string): Promise<void> {
-    const leaving = this.#leaving.get(cluster);
-    if (leaving !== undefined) return leaving;
+    const running = this.#releases.get(cluster);
+    if (running !== undefined) return running;
     if (!this.#knownAt.has(cluster)) return Promise.resolve();
-    const left = this.#release(cluster).finally(() => {
+    const release = this.#release(cluster).finally(() => {
       this.#knownAt.delete(cluster);
-      this.#leaving.delete(cluster);
+      this.#releases.delete(cluster);
     });
-    this.#leaving.set(cluster, left);
-    return left;
+    this.#releases.set(cluster, release);
+    return release;
   }
 
   /** Withdraws only the restored service backends of a remote cluster that has been unreachable for too long. */
@@ -247,7 +249,7 @@ export class Restoration {
     throw new CheckpointError('foreign', `the state belongs to cluster ${cluster}, not to ${clusterName}`);
   }
 
-  async #readSection(
+  async #readAll(
     file: StateFile,
     header: CheckpointHeader,
     { signal, onProgress }: { readonly signal: AbortSignal | undefined; readonly onProgress: () => void },
@@ -276,14 +278,14 @@ export class Restoration {
         const part = parts.read(record);
         if (part === undefined || !services.restorePart(part)) continue;
         counts.services++;
-        this.#note(clusterOfPart(part) || clusterName, header);
+        this.#noteTime(clusterOfPart(part) || clusterName, header);
       }
     } else if (kind === SECTION.identities) {
       for (const record of readRecords(payload)) {
         const known = readIdentity(record, this.#reject);
         if (known === undefined) continue;
         this.#restoreIdentity(known);
-        this.#note(known.cluster, header);
+        this.#noteTime(known.cluster, header);
         counts.identities++;
       }
     }
@@ -299,8 +301,8 @@ export class Restoration {
   #restoreEntries(entries: readonly CheckpointEntry[], header: CheckpointHeader): number {
     let restored = 0;
     for (const { key, identity, source, owner, hostIP, encryptKey, k8s } of entries) {
-      const cluster = this.#writerKey(source, owner);
-      this.#note(cluster, header);
+      const cluster = this.#clusterOfEntry(source, owner);
+      this.#noteTime(cluster, header);
       const claim: Claim = {
         identity,
         source: 'restored',
@@ -326,11 +328,11 @@ export class Restoration {
     const names = this.#nodeNames.get(cluster) ?? [];
     names.push(name);
     this.#nodeNames.set(cluster, names);
-    this.#note(cluster, header);
+    this.#noteTime(cluster, header);
   }
 
-  /** Returns the cluster that an entry belongs to. */
-  #writerKey(source: CheckpointEntry['source'], owner: string): string {
+  /** Returns the cluster of an entry. */
+  #clusterOfEntry(source: CheckpointEntry['source'], owner: string): string {
     const isRemote = source === 'clustermesh' || source === 'restored';
     return (isRemote && ownerCluster(owner)) || this.#options.clusterName;
   }
@@ -339,7 +341,8 @@ export class Restoration {
     return cluster === this.#options.clusterName ? '' : cluster;
   }
 
-  #note(cluster: string, { knownAt, writtenAt }: CheckpointHeader): void {
+  /** Records the time of the restored state of a cluster. */
+  #noteTime(cluster: string, { knownAt, writtenAt }: CheckpointHeader): void {
     this.#knownAt.set(cluster, knownAt.get(cluster) ?? writtenAt);
   }
 
@@ -384,6 +387,7 @@ function readEntries(payload: Uint8Array, texts: TextNumbers): readonly Checkpoi
   return entries;
 }
 
+/** Calls `work` with each item, and yields after each `perStep` items. */
 function* inSteps<T>(
   items: readonly T[],
   work: (item: T) => void,

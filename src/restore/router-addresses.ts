@@ -7,7 +7,7 @@ export interface RouterAddresses {
 }
 
 /** Patterns by family, in the order of preference: a comment, then the definition in older headers. */
-const PLACES = {
+const PATTERNS = {
   4: [/cilium\.v4\.internal\.raw[ \t]+([^\r\n]*)/, /#define[ \t]+IPV4_GATEWAY[ \t]+([^\r\n]*)/],
   6: [/cilium\.v6\.internal\.raw[ \t]+([^\r\n]*)/, /#define[ \t]+ROUTER_IP[ \t]+([^\r\n]*)/],
 } as const;
@@ -18,12 +18,12 @@ const PLACES = {
  * If a value is not an address, the result is undefined.
  */
 export function readRouterAddresses(header: string): RouterAddresses {
-  return { ipv4: find(header, 4), ipv6: find(header, 6) };
+  return { ipv4: findAddress(header, 4), ipv6: findAddress(header, 6) };
 }
 
-function find(header: string, family: 4 | 6): string | undefined {
-  for (const place of PLACES[family]) {
-    const [, text = ''] = place.exec(header) ?? [];
+function findAddress(header: string, family: 4 | 6): string | undefined {
+  for (const pattern of PATTERNS[family]) {
+    const [, text = ''] = pattern.exec(header) ?? [];
     const address = addressOf(bytesOf(text.trim()), family);
     if (address !== undefined) return address;
   }

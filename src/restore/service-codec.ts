@@ -64,14 +64,14 @@ export function* servicePartRecords(part: ServicePart): Generator<object, void, 
         characters = 0;
       }
       record[list].push(backendRecord(backend));
-      characters += sizeOf(backend);
+      characters += charactersOf(backend);
     }
   }
   yield { ...head, ...record, more: false };
 }
 
 /** Returns the approximate number of characters of the record of a backend. */
-function sizeOf({ ports, nodeName, zone, hostname, forZones }: Backend): number {
+function charactersOf({ ports, nodeName, zone, hostname, forZones }: Backend): number {
   let size = 100 + nodeName.length + zone.length + hostname.length;
   for (const name of ports.keys()) size += 40 + name.length;
   for (const name of forZones) size += 3 + name.length;
@@ -120,8 +120,9 @@ function backendRecord(backend: Backend): object {
   };
 }
 
-/** The first records of a slice or offer that has several records. */
+/** The backends of the first records of a slice or offer that has several records. */
 interface Unfinished {
+  /** Identifies the part. */
   readonly title: string;
   readonly backends: Backend[];
   readonly notReady: Backend[];

@@ -19,7 +19,7 @@ interface KeyEdit {
 }
 
 /** A visible claim and the form of its key. */
-export interface Visible {
+export interface VisibleClaim {
   readonly claim: HeldClaim;
   readonly form: KeyForm;
 }
@@ -27,16 +27,16 @@ export interface Visible {
 const register = prefixRegister();
 
 /** Returns the prefix and the form of a key; undefined if it is invalid. */
-function parsed(key: string): { readonly prefix: string; readonly form: KeyForm } | undefined {
+function parsePrefix(key: string): { readonly prefix: string; readonly form: KeyForm } | undefined {
   return parseKey(key, register) ? { prefix: formatPrefixOf(key, register), form: register.form } : undefined;
 }
 
 /** Returns the claim that listeners see: the strongest on the endpoint, else the strongest on the CIDR (I4). */
-export function visibleOf({ endpoint, cidr }: PrefixClaims): Visible | undefined {
+export function visibleOf({ endpoint, cidr }: PrefixClaims): VisibleClaim | undefined {
   const [onEndpoint] = endpoint;
   if (onEndpoint !== undefined) return { claim: onEndpoint, form: 'endpoint' };
-  const [wide] = cidr;
-  return wide && { claim: wide, form: 'cidr' };
+  const [onCIDR] = cidr;
+  return onCIDR && { claim: onCIDR, form: 'cidr' };
 }
 
 /**
@@ -45,7 +45,7 @@ export function visibleOf({ endpoint, cidr }: PrefixClaims): Visible | undefined
  */
 export class ClaimOverlay {
   readonly #edits: readonly Edit[];
-  /** By prefix, then by the index of the edit. */
+  /** Edits of single claims, by prefix, then by the index of the edit. */
   readonly #keyEdits = new Map<string, Map<number, KeyEdit>>();
   /** The changed address claims of nodes, by prefix, then by node. */
   readonly #nodeEdits = new Map<string, Map<string, readonly KeyEdit[]>>();
@@ -61,7 +61,7 @@ export class ClaimOverlay {
     );
     for (const [index, edit] of edits.entries()) {
       if (edit.edit !== 'upsert' && edit.edit !== 'delete') continue;
-      const at = parsed(edit.key);
+      const at = parsePrefix(edit.key);
       if (at === undefined)
         throw new EditError('must be an IP address or a CIDR', { index, field: 'key', value: edit.key });
       const { prefix, form } = at;
@@ -71,7 +71,7 @@ export class ClaimOverlay {
   }
 
   /** The prefixes that the edits name. */
-  get named(): Iterable<string> {
+  get namedPrefixes(): Iterable<string> {
     return this.#keyEdits.keys();
   }
 
@@ -80,7 +80,7 @@ export class ClaimOverlay {
     this.#removals.some(({ edit }) => removesWriter(edit, writer));
 
   /** True if the edits change the order of sources. */
-  get reorders(): boolean {
+  get changesOrder(): boolean {
     return this.#edits.some(({ edit }) => edit === 'rank');
   }
 
@@ -99,7 +99,7 @@ export class ClaimOverlay {
     const next = new Map([...after].map((claim) => [claim.ip, claim]));
     const edits = new Map<string, KeyEdit[]>();
     const add = (ip: string, edit: Omit<KeyEdit, 'form'>): void => {
-      const at = parsed(ip);
+      const at = parsePrefix(ip);
       if (at === undefined) return;
       edits.set(at.prefix, [...(edits.get(at.prefix) ?? []), { ...edit, form: at.form }]);
     };
@@ -117,7 +117,7 @@ export class ClaimOverlay {
   }
 
   /** Returns the claim that listeners would see. `claims` are the current claims of the prefix. */
-  after(claims: PrefixClaims): Visible | undefined {
+  after(claims: PrefixClaims): VisibleClaim | undefined {
     const endpoint = this.#afterOn(claims.prefix, 'endpoint', claims.endpoint);
     if (endpoint !== undefined) return { claim: endpoint, form: 'endpoint' };
     const cidr = this.#afterOn(claims.prefix, 'cidr', claims.cidr);
@@ -152,12 +152,13 @@ function heldClaim({ source, owner, identity, hostIP, encryptKey }: AddressClaim
   return { source, owner, identity, hostIP, encryptKey, k8s: undefined };
 }
 
+/** Returns the claims of a prefix after an edit. An edit of the other form of key changes nothing. */
 function edited(
   claims: readonly HeldClaim[],
   { form, writer, claim, ifPod }: KeyEdit,
-  of: KeyForm,
+  formOfClaims: KeyForm,
 ): readonly HeldClaim[] {
-  if (form !== of) return claims;
+  if (form !== formOfClaims) return claims;
   const rest = claims.filter(
     ({ source, owner, k8s }) =>
       source !== writer.source ||
@@ -169,21 +170,22 @@ function edited(
 
 function keyEdit(edit: Extract<Edit, { edit: 'upsert' | 'delete' }>, form: KeyForm, index: number): KeyEdit {
   if (edit.edit === 'delete') {
-    refuse(index, writerRejection(edit.by, edit.key));
+    throwIfFault(index, writerRejection(edit.by, edit.key));
     const { source, owner = '', ifPod } = edit.by;
     return { form, writer: { source, owner }, claim: undefined, ifPod };
   }
   const { claim, key } = edit;
-  refuse(index, claimRejection(claim, key) ?? writerRejection(claim, key));
+  throwIfFault(index, claimRejection(claim, key) ?? writerRejection(claim, key));
   const { source, owner = '', identity, encryptKey = 0, k8s } = claim;
   const hostIP = claim.hostIP === undefined ? undefined : canonicalAddress(claim.hostIP);
-  if (claim.hostIP !== undefined && hostIP === undefined) refuse(index, hostRejection(claim.hostIP, key));
+  if (claim.hostIP !== undefined && hostIP === undefined)
+    throwIfFault(index, hostRejection(claim.hostIP, key));
   const held = { source, owner, hostIP, encryptKey, identity: identity as NumericIdentity }; // checked by claimRejection
   return { form, writer: { source, owner }, claim: { ...held, k8s: metadataOrNone(k8s) } };
 }
 
 /** Throws {@link EditError} if `fault` is defined. */
-function refuse(index: number, fault: Rejection | undefined): void {
+function throwIfFault(index: number, fault: Rejection | undefined): void {
   if (fault === undefined) return;
   const { field, value, message } = fault;
   throw new EditError(message, { index, field, value });

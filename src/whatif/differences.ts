@@ -28,8 +28,9 @@ export interface NodeDifference {
   readonly node: string;
   readonly old: Node;
   readonly new: Node | undefined;
-  /** Number of its addresses and of its pod CIDRs (routes of a datapath) that would be gone. */
+  /** Number of addresses of the node that would be gone. */
   readonly addresses: number;
+  /** Number of pod CIDRs of the node, which are routes of a datapath, that would be gone. */
   readonly podCIDRs: number;
 }
 
@@ -48,7 +49,9 @@ export interface ServiceDifference {
   readonly event: ServiceEvent;
   /** Number of backends before the change. */
   readonly before: number;
+  /** Number of backends after the change. */
   readonly after: number;
+  /** Number of backends that only exist before the change. */
   readonly lost: number;
 }
 

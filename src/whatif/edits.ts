@@ -75,8 +75,8 @@ export function comparison(
     rankOf(a.source) - rankOf(b.source) || (a.owner < b.owner ? -1 : Number(a.owner > b.owner));
 }
 
-/** The sources of the claims of a remote cluster: its own, and those restored from a checkpoint. */
-function isOfRemote(source: Source): boolean {
+/** Returns true for the sources of the claims of remote clusters: `clustermesh`, and `restored` from a checkpoint. */
+function isSourceOfRemotes(source: Source): boolean {
   return source === 'clustermesh' || source === 'restored';
 }
 
@@ -88,7 +88,7 @@ export function removesWriter(
   edit: Edit,
   { source, owner }: { readonly source: Source; readonly owner: string },
 ): boolean {
-  if (edit.edit === 'remove-cluster') return isOfRemote(source) && owner === edit.cluster;
+  if (edit.edit === 'remove-cluster') return isSourceOfRemotes(source) && owner === edit.cluster;
   if (edit.edit !== 'remove-source' || source !== edit.source) return false;
   return edit.owner === undefined || owner === edit.owner;
 }
@@ -98,7 +98,7 @@ export function removesNode(
   edit: Edit,
   node: { readonly source: Source; readonly cluster: string; readonly fullName: string },
 ): boolean {
-  if (edit.edit === 'remove-cluster') return isOfRemote(node.source) && node.cluster === edit.cluster;
+  if (edit.edit === 'remove-cluster') return isSourceOfRemotes(node.source) && node.cluster === edit.cluster;
   if (edit.edit === 'remove-node') return node.fullName === edit.node;
   if (edit.edit !== 'remove-source' || node.source !== edit.source) return false;
   return edit.owner === undefined || edit.owner === node.cluster || edit.owner === node.fullName;
@@ -111,6 +111,6 @@ export function removedOffers(edit: Edit): string | undefined {
 }
 
 /** Returns true if an edit removes the services and slices of the local cluster. */
-export function removesOwnServices(edit: Edit): boolean {
+export function removesLocalServices(edit: Edit): boolean {
   return edit.edit === 'remove-source' && edit.source === 'k8s' && edit.owner === undefined;
 }

@@ -25,8 +25,8 @@ import {
   EditError,
   orderAfter,
   removedOffers,
+  removesLocalServices,
   removesNode,
-  removesOwnServices,
   removesWriter,
 } from './edits.ts';
 
@@ -134,7 +134,7 @@ class Preview implements Disposable {
   readonly #dirtyPrefixes = new Set<string>();
   readonly #dirtyNodes = new Set<string>();
   readonly #dirtyServices = new Map<string, ServiceID>();
-  /** For each node, the prefixes on which the edits change its claims. */
+  /** By node: the prefixes on which the edits change claims of the node. */
   readonly #nodePrefixes = new Map<string, readonly string[]>();
   /** The edits that match a node or an offer. */
   readonly #matchedEdits = new Set<Edit>();
@@ -144,6 +144,7 @@ class Preview implements Disposable {
   /** True if the node manager is known to be closed. Edits then change no nodes. */
   #isClosed = false;
   #unknownIdentities = 0;
+  /** Sizes of the nodes that would be gone, by full name. */
   #goneAddresses = new Map<string, { readonly addresses: number; readonly podCIDRs: number }>();
   #answer: WhatIfAnswer | undefined;
 
@@ -201,7 +202,7 @@ class Preview implements Disposable {
   *#readNodes(): Generator<void, void, void> {
     let read = 0;
     for (const [fullName, claims] of this.#engines.nodes?.claims() ?? []) {
-      this.#node(fullName, claims);
+      this.#evaluateNode(fullName, claims);
       if (++read % NODES_PER_STEP === 0) yield;
     }
   }
@@ -212,31 +213,31 @@ class Preview implements Disposable {
     let read = 0;
     let backends = 0;
     for (const { id } of services.states()) {
-      backends += this.#service(id);
+      backends += this.#evaluateService(id);
       if (++read < SERVICES_PER_STEP && backends < BACKENDS_PER_STEP) continue;
       yield;
       read = 0;
       backends = 0;
     }
     for (const edit of this.#edits) {
-      if (edit.edit === 'service') this.#service(edit.service.id);
-      if (edit.edit === 'slice') this.#service(edit.slice.service);
+      if (edit.edit === 'service') this.#evaluateService(edit.service.id);
+      if (edit.edit === 'slice') this.#evaluateService(edit.slice.service);
     }
   }
 
   *#readPrefixes(): Generator<void, void, void> {
     const { ipcache } = this.#engines;
     for (const keys of ipcache.keysOfWriters(this.#overlay.removes)) {
-      for (const key of keys) this.#prefix(key);
+      for (const key of keys) this.#evaluatePrefix(key);
       yield;
     }
     let read = 0;
-    if (this.#overlay.reorders)
+    if (this.#overlay.changesOrder)
       for (const [claim] of ipcache.contested()) {
-        if (claim !== undefined) this.#prefix(claim.key);
+        if (claim !== undefined) this.#evaluatePrefix(claim.key);
         if (++read % KEYS_PER_STEP === 0) yield;
       }
-    for (const prefix of this.#overlay.named) this.#dirtyPrefixes.add(prefix);
+    for (const prefix of this.#overlay.namedPrefixes) this.#dirtyPrefixes.add(prefix);
   }
 
   *#readIdentities(): Generator<void, void, void> {
@@ -256,15 +257,16 @@ class Preview implements Disposable {
       this.#readClosed();
       let read = 0;
       for (const fullName of take(this.#dirtyNodes, KEYS_PER_STEP)) {
-        this.#node(fullName, this.#engines.nodes?.claimsOf(fullName) ?? []);
+        this.#evaluateNode(fullName, this.#engines.nodes?.claimsOf(fullName) ?? []);
         read++;
       }
       for (const [key, id] of this.#dirtyServices) {
         if (read >= KEYS_PER_STEP) break;
         this.#dirtyServices.delete(key);
-        read += 1 + this.#service(id);
+        read += 1 + this.#evaluateService(id);
       }
-      for (const prefix of take(this.#dirtyPrefixes, Math.max(0, KEYS_PER_STEP - read))) this.#prefix(prefix);
+      for (const prefix of take(this.#dirtyPrefixes, Math.max(0, KEYS_PER_STEP - read)))
+        this.#evaluatePrefix(prefix);
       const rest = this.#dirtyNodes.size + this.#dirtyServices.size + this.#dirtyPrefixes.size;
       if (rest === 0) return;
       yield;
@@ -280,7 +282,7 @@ class Preview implements Disposable {
   }
 
   /** Evaluates a node. Its changed address claims become dirty prefixes. */
-  #node(fullName: string, claims: readonly Node[]): void {
+  #evaluateNode(fullName: string, claims: readonly Node[]): void {
     const { nodes } = this.#engines;
     if (nodes === undefined || this.#configuration === undefined) return;
     for (const { source, cluster } of claims) if (source === 'clustermesh') this.#clusters.add(cluster);
@@ -288,11 +290,11 @@ class Preview implements Disposable {
     const [effective] = claims;
     const next = nodes.closed ? effective : remaining.toSorted(this.#compareNodes)[0];
     const previous = this.#nodePrefixes.get(fullName) ?? [];
-    const isSame =
+    const isUnchanged =
       effective === next && (nodes.closed || (!this.#changesConfiguration && previous.length === 0));
-    const before = effective === undefined || isSame ? [] : nodes.addressClaims(effective);
-    const after = next === undefined || isSame ? [] : nodes.addressClaims(next, this.#configuration);
-    const changed = isSame ? [] : this.#overlay.setNode(fullName, previous, before, after);
+    const before = effective === undefined || isUnchanged ? [] : nodes.addressClaims(effective);
+    const after = next === undefined || isUnchanged ? [] : nodes.addressClaims(next, this.#configuration);
+    const changed = isUnchanged ? [] : this.#overlay.setNode(fullName, previous, before, after);
     for (const prefix of [...previous, ...changed]) this.#dirtyPrefixes.add(prefix);
     if (changed.length > 0) this.#nodePrefixes.set(fullName, changed);
     else this.#nodePrefixes.delete(fullName);
@@ -311,7 +313,7 @@ class Preview implements Disposable {
   }
 
   /** Evaluates a service and returns the number of its backends that were compared. */
-  #service(id: ServiceID): number {
+  #evaluateService(id: ServiceID): number {
     const { services } = this.#engines;
     if (services === undefined) return 0;
     let touched = 0;
@@ -332,7 +334,7 @@ class Preview implements Disposable {
     if (edit.edit === 'slice' && formatServiceID(edit.slice.service) === state.key)
       return withSlice(state, edit.slice.name, edit.slice);
     let next = state;
-    if (removesOwnServices(edit)) {
+    if (removesLocalServices(edit)) {
       for (const name of state.slices.keys()) next = withSlice(next, name, undefined);
       return next.service === undefined ? next : withService(next, undefined);
     }
@@ -345,7 +347,7 @@ class Preview implements Disposable {
     return next;
   }
 
-  #prefix(key: string): void {
+  #evaluatePrefix(key: string): void {
     const claims = this.#engines.ipcache.claimsOfPrefix(key);
     if (claims === undefined) return;
     this.#prefixes.set(claims.prefix, this.#difference(claims));
@@ -410,7 +412,7 @@ class Preview implements Disposable {
     const prefixes = this.#prefixes;
     const services = this.#services;
     const gone = [...this.#goneAddresses.values()];
-    const counted = {
+    const counts = {
       prefixes: {
         gone: prefixes.count('gone'),
         changed: prefixes.count('changed'),
@@ -432,13 +434,13 @@ class Preview implements Disposable {
       },
       identities: { unknown: this.#unknownIdentities },
     };
-    const loses = counted.prefixes.gone + counted.services.gone + counted.services.empty > 0;
+    const loses = counts.prefixes.gone + counts.services.gone + counts.services.empty > 0;
     return {
       prefixes: this.#withCovering(prefixes.kept),
       nodes: this.#nodes.kept,
       services: services.kept,
       summary: {
-        ...counted,
+        ...counts,
         loses,
         began: this.#began,
         ended: this.#revisions(),
@@ -491,6 +493,7 @@ function* take(items: Set<string>, count: number): Generator<string, void, void>
   }
 }
 
+/** Returns the number of addresses and pod CIDRs of a node. */
 function sizes({ fields }: Node): { readonly addresses: number; readonly podCIDRs: number } {
   const { ipv4AllocCIDR, ipv6AllocCIDR, ipv4SecondaryAllocCIDRs, ipv6SecondaryAllocCIDRs } = fields;
   const first = [ipv4AllocCIDR, ipv6AllocCIDR].filter((cidr) => cidr !== undefined).length;

@@ -30,7 +30,7 @@ describe('a script', () => {
           { kind: 'put', store: 'a', key: 'k', value: 'text' },
           { kind: 'delete', store: 'a', key: 'k' },
           { kind: 'patch', store: 'a', key: 'k', patch: { x: null } },
-          { kind: 'replace', store: 'a', prefix: 'p/', text: 'x', by: 'y' },
+          { kind: 'replace', store: 'a', prefix: 'p/', text: 'x', replacement: 'y' },
           { kind: 'leave', cluster: 'b' },
           { kind: 'join', cluster: 'b' },
         ],

@@ -19,7 +19,14 @@ function rig(): {
   const sections = (): Section[] => [{ kind: SECTION.end, payload: Buffer.from(world.state) }];
   const onChange = (failure: Failure | undefined): void => void told.push(failure?.message);
   const state = (): string => world.state;
-  const checkpointer = new Checkpointer({ folder, clock, sections, state, intervalMs: 1_000, onChange });
+  const checkpointer = new Checkpointer({
+    folder,
+    clock,
+    sections,
+    stateVersion: state,
+    intervalMs: 1_000,
+    onChange,
+  });
   return Object.assign(world, { checkpointer });
 }
 
@@ -126,7 +133,7 @@ describe('checkpoints', () => {
       folder,
       clock,
       sections: () => [{ kind: SECTION.end, payload: Buffer.from(state) }],
-      state: () => {
+      stateVersion: () => {
         if (state === 'broken') throw new Error('it is broken');
         return state;
       },
