@@ -28,6 +28,20 @@ it('a hash changes with every bit, and with the length', () => {
   );
 });
 
+it('a hash changes with each byte of values of every length, also in each of its lanes', () => {
+  const same: string[] = [];
+  for (let length = 1; length <= 80; length++) {
+    const value = Uint8Array.from({ length }, (_, at) => 31 * at);
+    const hash = hashOf(value);
+    for (let at = 0; at < length; at++) {
+      const other = Uint8Array.from(value);
+      other[at] = (value[at] ?? 0) ^ 1;
+      if (hashOf(other) === hash) same.push(`byte ${at} of ${length}`);
+    }
+  }
+  expect(same).toEqual([]);
+});
+
 it('bytes equal other bytes, or are ASCII, as their bytes one by one', () => {
   const bytes = fc.uint8Array({ maxLength: 9 });
   fc.assert(

@@ -59,6 +59,8 @@ describe('the names of keys', () => {
     'cilium/state/identities/v1/locks/',
     'cilium/state/identities/v1/other/x',
     'cilium/state/nodes/v1//n',
+    'cilium/state/identities/v1/other/k8s:a=1;/n',
+    'cilium/state/identities/v1/values/k8s:a=1;/n',
     'cilium/state/services/v1/a//s',
     'cilium/state/services/v1/a/b/c/d',
     'cilium/state/ip/v1/default',

@@ -195,3 +195,34 @@ describe('the decoder of Node, from 22.15 on', () => {
     });
   });
 });
+
+describe('the content of a frame', () => {
+  /** Returns a frame of 2 MiB: a raw block of `raw` bytes, and blocks that repeat one byte. */
+  function frameOf(raw: number): Uint8Array {
+    const header = Buffer.alloc(9);
+    header.writeUInt32LE(0xfd2fb528, 0);
+    header.writeUInt8(0b1010_0000, 4);
+    header.writeUInt32LE(2 << 20, 5);
+    const parts: Uint8Array[] = [header];
+    const add = (length: number, type: number, isLast: boolean, content: Uint8Array): void => {
+      const block = Buffer.alloc(3);
+      block.writeUIntLE((length << 3) | (type << 1) | Number(isLast), 0, 3);
+      parts.push(block, content);
+    };
+    add(raw, 0, false, new Uint8Array(raw));
+    for (let left = (2 << 20) - raw; left > 0; left -= 128 << 10)
+      add(Math.min(left, 128 << 10), 1, left <= 128 << 10, new Uint8Array(1));
+    return Buffer.concat(parts);
+  }
+
+  it('above 1 MiB has at most 200 times the size of the frame', () => {
+    const overhead = frameOf(1).length - 1;
+    const least = Math.ceil((2 << 20) / 200) - overhead;
+    const frame = frameOf(least);
+    expect(readZstdFrame(frame)).toMatchObject({ sizeLimit: 200 * frame.length, maxSize: 2 << 20 });
+    expect(decodeWith('value', () => readZstdFrame(frameOf(least - 1)))).toMatchObject({
+      ok: false,
+      rejection: { reason: 'too-large' },
+    });
+  });
+});
