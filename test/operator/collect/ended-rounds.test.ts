@@ -120,10 +120,10 @@ const COLLECTORS: readonly (readonly [string, (world: World) => Collector])[] = 
 function report(log: unknown[]): RoundReport {
   return {
     round: 2,
-    marked: (count) => log.push(`${count} marked`),
-    deleted: () => log.push('deleted'),
-    conflict: () => log.push('conflict'),
-    done: ({ outcome }) => log.push(outcome),
+    setMarked: (count) => log.push(`${count} marked`),
+    countDelete: () => log.push('deleted'),
+    countConflict: () => log.push('conflict'),
+    reportAction: ({ outcome }) => log.push(outcome),
   };
 }
 
@@ -200,7 +200,7 @@ describe('a collector of', () => {
     });
     await collector.round(report([]), ended.signal);
     const log: unknown[] = [];
-    const tally = { ...report(log), done: () => ended.abort() };
+    const tally = { ...report(log), reportAction: () => ended.abort() };
     const round = collector.round(tally, ended.signal);
     await advance(world.clock, MINUTE);
     await round.catch(() => {});
