@@ -1,3 +1,4 @@
+import { Ajv2020 } from 'ajv/dist/2020.js';
 import { describe, expect, it, vi } from 'vitest';
 import { addressRoles } from '../../src/api/address-roles.ts';
 import { pastNode, pastService } from '../../src/api/history-documents.ts';
@@ -33,7 +34,13 @@ class FullModel extends SteeringModel {
 
   override status(): StatusDocument {
     const status = super.status();
-    const [known] = status.clusters;
+    const known = {
+      local: false,
+      id: 2,
+      state: 'watching',
+      connectedSince: '2026-01-02T03:04:05.000Z',
+      missing: [],
+    };
     const baltic = { ...known, name: 'baltic', failures: 41, rejected: 42, keys: { ip: 43, nodes: 44 } };
     return {
       ...status,
@@ -44,9 +51,10 @@ class FullModel extends SteeringModel {
       syncedMs: 4500,
       tape: { folder: '/t', bytes: 51, maxBytes: 52, lines: 53, lost: 54 },
       history: {
-        ...{ heldFrom: '2026-01-02T03:04:05.000Z', held: 61, bytes: 62, maxBytes: 63, records: 64, lost: 65 },
+        ...{ heldFrom: '2026-01-02T03:04:05.000Z', held: 61, bytes: 62, maxBytes: 63 },
+        ...{ records: { prefix: 64 }, lost: { full: 65 } },
         disk: { folder: '/h', bytes: 66, maxBytes: 67, damaged: 68, failure: 'full' },
-      } as unknown as NonNullable<StatusDocument['history']>,
+      },
     };
   }
 }
@@ -55,7 +63,18 @@ class FullModel extends SteeringModel {
 const VARYING = /duration|propagation|_ipcache_bytes/;
 
 it('each metric has its type, its labels and its value', async () => {
-  const { app, faults } = testApp(new FullModel());
+  const model = new FullModel();
+  const keys = [
+    ...['10.0.0.1', '10.1.0.0/16', '10.2.0.0/16'],
+    ...['fd00::1', 'fd00::2', 'fd00::3', 'fd00::/64', 'fd01::/64', 'fd02::/64', 'fd03::/64'],
+  ];
+  for (const key of keys) model.ipcache.upsert(key, { identity: 5, source: 'kvstore' });
+  model.ipcache.upsert('10.0.0.1', { identity: 6, source: 'generated' });
+  model.services.updateService(
+    createService({ id: { namespace: 'a', name: 'b' }, addressing: 'assigned', clusterIPs: ['10.96.0.1'] }),
+  );
+  model.nodes.nodeUpdated({ cluster: 'own', name: 'n', source: 'k8s' });
+  const { app, faults } = testApp(model);
   await app.request('/metrics'); // starts a count of conflicts
   expect(faults).toEqual([]);
   const lines = (await (await app.request('/metrics')).text()).split('\n');
@@ -63,19 +82,20 @@ it('each metric has its type, its labels and its value', async () => {
   expect(own.map((line) => line.replace(/^# TYPE (\S+) (\S+)/, '$2 $1'))).toMatchInlineSnapshot(`
     [
       "gauge dpcache_ipcache_entries",
-      "dpcache_ipcache_entries{family="ipv4",form="endpoint"} 0",
-      "dpcache_ipcache_entries{family="ipv4",form="cidr"} 0",
-      "dpcache_ipcache_entries{family="ipv6",form="endpoint"} 0",
-      "dpcache_ipcache_entries{family="ipv6",form="cidr"} 0",
+      "dpcache_ipcache_entries{family="ipv4",form="endpoint"} 1",
+      "dpcache_ipcache_entries{family="ipv4",form="cidr"} 2",
+      "dpcache_ipcache_entries{family="ipv6",form="endpoint"} 3",
+      "dpcache_ipcache_entries{family="ipv6",form="cidr"} 4",
       "gauge dpcache_ipcache_entries_by_source",
+      "dpcache_ipcache_entries_by_source{source="kvstore"} 10",
       "gauge dpcache_ipcache_overruled_claims",
-      "dpcache_ipcache_overruled_claims 0",
+      "dpcache_ipcache_overruled_claims 1",
       "gauge dpcache_ipcache_waiting_keys",
       "dpcache_ipcache_waiting_keys 0",
       "counter dpcache_ipcache_outcomes_total",
-      "dpcache_ipcache_outcomes_total{outcome="applied"} 0",
+      "dpcache_ipcache_outcomes_total{outcome="applied"} 10",
       "dpcache_ipcache_outcomes_total{outcome="unchanged"} 0",
-      "dpcache_ipcache_outcomes_total{outcome="overruled"} 0",
+      "dpcache_ipcache_outcomes_total{outcome="overruled"} 1",
       "dpcache_ipcache_outcomes_total{outcome="deleted"} 0",
       "dpcache_ipcache_outcomes_total{outcome="not-found"} 0",
       "dpcache_ipcache_outcomes_total{outcome="not-owner"} 0",
@@ -93,8 +113,9 @@ it('each metric has its type, its labels and its value', async () => {
       "gauge dpcache_service_backends",
       "dpcache_service_backends 0",
       "gauge dpcache_nodes",
+      "dpcache_nodes{source="k8s"} 1",
       "counter dpcache_node_outcomes_total",
-      "dpcache_node_outcomes_total{outcome="applied"} 0",
+      "dpcache_node_outcomes_total{outcome="applied"} 1",
       "dpcache_node_outcomes_total{outcome="unchanged"} 0",
       "dpcache_node_outcomes_total{outcome="overruled"} 0",
       "dpcache_node_outcomes_total{outcome="invalid"} 0",
@@ -180,7 +201,9 @@ it('each metric has its type, its labels and its value', async () => {
       "dpcache_datapath_part_runs{part="ipcache"} 1",
       "dpcache_datapath_part_runs{part="services"} 0",
       "counter dpcache_history_records_total",
+      "dpcache_history_records_total{kind="prefix"} 64",
       "counter dpcache_history_lost_total",
+      "dpcache_history_lost_total{reason="full"} 65",
       "gauge dpcache_history_bytes",
       "dpcache_history_bytes 62",
       "gauge dpcache_history_disk_bytes",
@@ -210,6 +233,31 @@ it('each metric has its type, its labels and its value', async () => {
       "dpcache_api_credential_failures_total 0",
     ]
   `);
+});
+
+it('the files of the page have headers that protect it', async () => {
+  const page = [
+    { name: 'index.html', type: 'text/html', text: '<p>' },
+    { name: 'page.js', type: 'text/javascript', text: '1' },
+  ];
+  const { app } = testApp(new TestModel(), page as never);
+  for (const { path, type } of [
+    { path: '/', type: 'text/html' },
+    { path: '/page.js', type: 'text/javascript' },
+  ]) {
+    const { status, headers } = await app.request(path);
+    expect([status, Object.fromEntries(headers)]).toEqual([
+      200,
+      {
+        'content-security-policy':
+          "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+        'x-content-type-options': 'nosniff',
+        'referrer-policy': 'no-referrer',
+        'cache-control': 'no-cache',
+        'content-type': `${type}; charset=utf-8`,
+      },
+    ]);
+  }
 });
 
 it('the API has exactly these routes', async () => {
@@ -474,5 +522,106 @@ describe('an object of an earlier moment', () => {
     const node = pastNode(moment({ name: 'n1' }), 'own/n1');
     expect(node).toMatchObject({ name: 'n1', explain: { heldBack: false, lostAddresses: [] } });
     expect(node.explain.claims).toEqual([{ name: 'n1' }]);
+  });
+});
+
+describe('the schemas of the API', () => {
+  interface Schema {
+    readonly $ref?: string;
+    readonly properties?: Readonly<Record<string, Schema>>;
+    readonly additionalProperties?: Schema | boolean;
+    readonly items?: Schema;
+    readonly allOf?: readonly Schema[];
+    readonly anyOf?: readonly Schema[];
+    readonly oneOf?: readonly Schema[];
+  }
+
+  it('declare each field of each answer, certain or not, and accept its value', async () => {
+    const model = new FullModel();
+    model.fill();
+    model.restored = { knownAt: '2026-01-02T03:04:05.000Z', ageSeconds: 5 };
+    const { app } = testApp(model);
+    await model.clock.advance(1000);
+    model.history.beginUncertainty('cluster-incomplete', 'baltic');
+    await model.clock.advance(1000);
+    model.ipcache.upsert('10.0.0.1', { identity: 9, source: 'generated' });
+    const json = async (path: string): Promise<unknown> => (await app.request(path)).json();
+    const description = await json('/openapi.json');
+    const ajv = new Ajv2020({ strict: false, formats: { uri: (text: string) => URL.canParse(text) } });
+    ajv.addSchema(description as object, 'openapi');
+    const { paths, components } = description as {
+      readonly paths: Readonly<Record<string, Readonly<Record<string, object>>>>;
+      readonly components: { readonly schemas: Readonly<Record<string, Schema>> };
+    };
+    const undeclared = new Set<string>();
+    /** Returns all schemas that may describe a value. */
+    const partsOf = (schema: Schema): readonly Schema[] => {
+      const named = schema.$ref && components.schemas[schema.$ref.replace('#/components/schemas/', '')];
+      const inner = [
+        ...(named ? [named] : []),
+        ...(schema.allOf ?? []),
+        ...(schema.anyOf ?? []),
+        ...(schema.oneOf ?? []),
+      ];
+      return [schema, ...inner.flatMap(partsOf)];
+    };
+    const check = (value: unknown, schemas: readonly Schema[], path: string): void => {
+      const parts = schemas.flatMap(partsOf);
+      // A value that may be anything, such as that of a record.
+      if (
+        parts.every(
+          ({ properties, additionalProperties, items }) => !(properties ?? additionalProperties ?? items),
+        )
+      )
+        return;
+      if (Array.isArray(value)) {
+        const items = parts.flatMap(({ items: of }) => of ?? []);
+        for (const item of value) check(item, items, `${path}[]`);
+      } else if (typeof value === 'object' && value !== null) {
+        for (const [name, field] of Object.entries(value)) {
+          const declared = parts.flatMap(({ properties }) => properties?.[name] ?? []);
+          const others = parts.flatMap(({ additionalProperties: rest }) =>
+            rest === undefined ? [] : [rest],
+          );
+          if (declared.length > 0) check(field, declared, `${path}.${name}`);
+          else if (others.length === 0) undeclared.add(`${path}.${name}`);
+          else
+            check(
+              field,
+              others.flatMap((one) => (typeof one === 'object' ? one : [])),
+              `${path}.*`,
+            );
+        }
+      }
+    };
+    const at = encodeURIComponent(new Date(model.clock.wallTime() - 500).toISOString());
+    for (const [path, methods] of Object.entries(paths)) {
+      const get = methods['get'] as { readonly responses: Readonly<Record<string, object>> } | undefined;
+      if (get === undefined || path === '/v1/monitor' || path === '/metrics') continue;
+      const filled = path
+        .replace('{ip}/{length}', '10.0.0.0/8')
+        .replace('{ip}', '10.0.0.1')
+        .replace('{namespace}/{name}', 'shop/checkout')
+        .replace('{cluster}/{name}', 'baltic/node-1')
+        .replace('{cluster}', 'baltic')
+        .replace('{identity}', '1234')
+        .replace('{writer}', 'kvstore')
+        .replace('/v1/search', '/v1/search?q=checkout')
+        .replace('/around', `/around?at=${at}`);
+      for (const asked of [filled, `${filled}?at=${at}`, `${filled}?limit=1`]) {
+        const answer = await app.request(asked);
+        if (answer.status !== 200) continue;
+        const [media] = Object.values(
+          (get.responses['200'] as { content?: Record<string, { schema: Schema }> }).content ?? {},
+        );
+        const document = await answer.json();
+        check(document, media === undefined ? [] : [media.schema], path);
+        const place = `#/paths/${path.replaceAll('/', '~1')}/get/responses/200/content/application~1json/schema`;
+        const validate = ajv.compile({ $ref: `openapi${encodeURI(place)}` });
+        validate(document);
+        expect({ asked, errors: validate.errors }).toEqual({ asked, errors: null });
+      }
+    }
+    expect([...undeclared]).toEqual([]);
   });
 });

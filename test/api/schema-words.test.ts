@@ -1,6 +1,7 @@
 import { expect, it } from 'vitest';
-import type { DatapathTableDocument } from '../../src/api/datapath-document.ts';
-import type { KindDocument } from '../../src/api/status-document.ts';
+import type { DatapathPartDocument, DatapathTableDocument } from '../../src/api/datapath-document.ts';
+import type { HistoryRecordDocument } from '../../src/api/history-documents.ts';
+import type { KindDocument, KubernetesDocument, StepDocument } from '../../src/api/status-document.ts';
 import type { BackendVerdict } from '../../src/servicecache/explain.ts';
 import { testApp } from './support/test-app.ts';
 
@@ -32,6 +33,29 @@ const TABLE_STATES: Words<DatapathTableDocument['state']> = {
   degraded: true,
 };
 
+const STEP_STATES: Words<StepDocument['state']> = {
+  pending: true,
+  running: true,
+  done: true,
+  overdue: true,
+  failed: true,
+  stopping: true,
+  stopped: true,
+  hanging: true,
+};
+const HANDOVER_STATES: Words<KubernetesDocument['handover']['nodes']> = {
+  following: true,
+  withdrawing: true,
+  resting: true,
+};
+const PART_STATES: Words<DatapathPartDocument['state']> = { running: true, off: true, unavailable: true };
+const RECORD_KINDS: Words<HistoryRecordDocument['kind']> = {
+  prefix: true,
+  service: true,
+  node: true,
+  mark: true,
+};
+
 /** Returns all sets of words in a JSON Schema. */
 function enumsIn(schema: unknown): readonly (readonly string[])[] {
   if (typeof schema !== 'object' || schema === null) return [];
@@ -44,6 +68,10 @@ it.each([
   ['ServiceExplanation', VERDICTS],
   ['Kubernetes', KIND_STATES],
   ['Datapath', TABLE_STATES],
+  ['Datapath', PART_STATES],
+  ['Step', STEP_STATES],
+  ['Kubernetes', HANDOVER_STATES],
+  ['HistoryRecord', RECORD_KINDS],
 ])('the schema %s has each word of its type', async (name, words) => {
   const answer = await testApp().app.request('/openapi.json');
   const { components } = (await answer.json()) as {

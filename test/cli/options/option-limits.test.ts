@@ -103,6 +103,8 @@ const LIMITS: readonly Limit[] = [
     'encryption=yes underlay=true mtu=1 encryption encryption=ipv6 encryption=',
     'must be SETTING=VALUE',
   ],
+  [`whatif remove-cluster ${AT_NOWHERE}`, 'far', 'far/a', 'a non-empty name without /'],
+  [`whatif remove-node ${AT_NOWHERE}`, 'far/a', 'far far/a/b', 'must be cluster/name'],
   [`whatif rank ${AT_NOWHERE} k8s`, 'above below', 'beside', 'Allowed choices are above, below'],
 ];
 

@@ -123,6 +123,7 @@ describe('the settings of a running process', () => {
     expect(settings).toMatchObject({
       'endpoint-gc-interval': { value: 180_000, from: 'flag' },
       'log-level': { value: 'info', from: 'default' },
+      'cluster-id': { value: 0, from: 'default' },
     });
   });
 
