@@ -135,7 +135,7 @@ const SUBJECTS: Readonly<Record<string, () => object>> = {
 /** Members that are reachable at run time but not declared: protected or `@internal`. */
 const UNDECLARED = new Set([
   ...['IPCache', 'IPCacheSnapshot'].flatMap((name) => [
-    `${name}.visible`,
+    `${name}.visibleSlot`,
     `${name}.entryAt`,
     `${name}.keyAt`,
   ]),
