@@ -286,5 +286,5 @@ export function prefixOfKey(key: string): string {
 
 /** Returns the canonical text of a key in its form, with its address space, or `undefined` if `text` is not a key. */
 export function canonicalKey(text: string): string | undefined {
-  return parseKey(text, scratch) ? formatKey(scratch) : undefined;
+  return parseKey(text, scratch) ? formatKeyOf(text, scratch) : undefined;
 }

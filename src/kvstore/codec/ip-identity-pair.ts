@@ -1,9 +1,9 @@
 import { type Decoded, type Fields, type RejectField, rejectInput } from '../../net/fields.ts';
 import { protocolName } from '../../net/port.ts';
 import { formatKeyOf, parseKey, parsePrefix, prefixRegister } from '../../net/prefix.ts';
-import { bytesOfText } from './bytes.ts';
 import { jsonArray, jsonObject, jsonString } from './go-json.ts';
 import { scanIPIdentityPair } from './ip-pair-scanner.ts';
+import { JsonBytes } from './json-bytes.ts';
 import { maskText, readMask } from './mask.ts';
 import { type PodMetadata, podOf, readNamedPorts } from './pod-metadata.ts';
 import type { PortConfiguration } from './ports.ts';
@@ -127,7 +127,7 @@ export function parseIPIdentityPair(
   });
 }
 
-function writeNamedPorts(ports: PortConfiguration | undefined): string | undefined {
+function namedPortsText(ports: PortConfiguration | undefined): string | undefined {
   if (ports === undefined || ports.size === 0) return undefined;
   return jsonArray([...ports], ([name, { port, protocol }]) =>
     jsonObject([
@@ -138,20 +138,44 @@ function writeNamedPorts(ports: PortConfiguration | undefined): string | undefin
   );
 }
 
-/** Returns the fields of a pod, each after a comma. Empty ones are omitted. */
-function podFields({ namespace, podName, serviceAccount, namedPorts }: PodMetadata): string {
-  const ports = writeNamedPorts(namedPorts);
-  return `${textField('K8sNamespace', namespace)}${textField('K8sPodName', podName)}${textField('K8sServiceAccount', serviceAccount)}${ports === undefined ? '' : `,"NamedPorts":${ports}`}`;
+/** The value that is written. Encoding is not re-entrant. */
+const json = new JsonBytes();
+
+/** Writes a field, unless it is empty. */
+function writeText(field: string, text: string | undefined): void {
+  if (text === undefined || text === '') return;
+  json.json(field);
+  json.string(text);
 }
 
-const textField = (name: string, text: string | undefined): string =>
-  text === undefined || text === '' ? '' : `,"${name}":${jsonString(text)}`;
+function writePod({ namespace, podName, serviceAccount, namedPorts }: PodMetadata): void {
+  writeText(',"K8sNamespace":', namespace);
+  writeText(',"K8sPodName":', podName);
+  writeText(',"K8sServiceAccount":', serviceAccount);
+  const ports = namedPortsText(namedPorts);
+  if (ports !== undefined) json.json(`,"NamedPorts":${ports}`);
+}
 
 /** Returns the bytes that upstream writes. `pair.key` must be canonical. The order of named ports is kept. */
 export function encodeIPIdentityPair(pair: IPIdentityPair): Uint8Array {
   const { identity, hostIP = '', encryptKey, k8s } = pair;
-  const [ip = '', length] = withoutSpace(pair.key).split('/');
-  const mask = length === undefined ? 'null' : jsonString(maskText(ip.includes(':') ? 6 : 4, Number(length)));
-  const fixed = `{"IP":${jsonString(ip)},"Mask":${mask},"HostIP":${jsonString(hostIP)},"ID":${identity},"Key":${encryptKey}`;
-  return bytesOfText(`${fixed},"Metadata":""${k8s === undefined ? '' : podFields(k8s)}}`);
+  const name = withoutSpace(pair.key);
+  const slash = name.indexOf('/');
+  const ip = slash < 0 ? name : name.slice(0, slash);
+  json.begin();
+  json.json('{"IP":');
+  json.string(ip);
+  json.json(',"Mask":');
+  if (slash < 0) json.json('null');
+  else json.string(maskText(ip.includes(':') ? 6 : 4, Number(name.slice(slash + 1))));
+  json.json(',"HostIP":');
+  json.string(hostIP);
+  json.json(',"ID":');
+  json.number(identity);
+  json.json(',"Key":');
+  json.number(encryptKey);
+  json.json(',"Metadata":""');
+  if (k8s !== undefined) writePod(k8s);
+  json.json('}');
+  return json.copy();
 }

@@ -240,7 +240,7 @@ export class ClusterPublisher {
   /** Publishes an endpoint's address or a CIDR. The key is made canonical because readers reject other spellings. */
   upsertIP(pair: IPIdentityPair): void {
     const key = canonicalKey(pair.key) ?? pair.key;
-    this.#upsert('ip', key, encodeIPIdentityPair({ ...pair, key }));
+    this.#upsert('ip', key, encodeIPIdentityPair(key === pair.key ? pair : { ...pair, key }));
   }
 
   /** @param key as in `upsertIP` */
@@ -261,11 +261,7 @@ export class ClusterPublisher {
   #upsert(resource: CopiedResource, name: string, value: Uint8Array): void {
     const prefix = this.#prefixes[resource];
     if (prefix === undefined) return;
-    const decoded = this.#decoders[resource](
-      name,
-      value,
-      `${resourcePrefix(resource, this.#owner.clusterName)}${name}`,
-    );
+    const decoded = this.#decoders[resource](name, value, `${prefix.prefix}${name}`);
     const [fault] = decoded.ok ? (decoded.dropped ?? []) : [decoded.rejection];
     if (fault === undefined) prefix.upsert(name, value);
     else prefix.reject(name, fault);

@@ -118,6 +118,11 @@ export class PublishedPrefix {
     }
   }
 
+  /** Ends in `/`. */
+  get prefix(): string {
+    return this.#options.prefix;
+  }
+
   status(): PublishedPrefixStatus {
     const { local, background, shared } = this.#store.status();
     const isDirect = this.#options.isEquivalent === undefined;
