@@ -2,7 +2,7 @@ import { ByteRows } from '../../columns/byte-rows.ts';
 import { keyOfBytes } from '../codec/bytes.ts';
 import type { KeyBytes } from './wire-key-value.ts';
 
-/** Columns of a row: the low and high word of the mod revision, the checksum of the value, and two marks. */
+/** Columns of a row: the low and high word of the mod revision, the checksum of the value, and three marks. */
 const LOW = 0;
 const HIGH = 1;
 const CHECKSUM = 2;
@@ -10,16 +10,18 @@ const CHECKSUM = 2;
 const LISTING = 3;
 /** Mark of the reader of the watch; not 0 while the reader *holds* the key, which means that it stores the key's object. */
 const MARK = 4;
-const COLUMNS = 5;
+/** 1 while the writer of the prefix has a state of the key. */
+const WRITTEN = 5;
+const COLUMNS = 6;
 
 const TWO_32 = 2 ** 32;
 
 /**
- * The keys of a prefix, stored without the prefix. The table is shared by a watch, which stores the version of each key, and its
- * reader, which marks the keys that it *holds*. Each key is therefore stored and found once. A row is freed when neither needs
- * it.
+ * The keys of a prefix, stored without the prefix. The table is shared by a watch, which stores the version of each key, its
+ * reader, which marks the keys that it *holds*, and a writer, which marks the keys that it has a state of. Each key is therefore
+ * stored and found once. A row is freed when none of them needs it.
  *
- *     row    mod revision │ checksum │ listing │ mark          listing < first of this watch: unknown to the watch
+ *     row    mod revision │ checksum │ listing │ mark │ written          listing < first of this watch: unknown to the watch
  */
 export class KeyTable {
   readonly #names = new ByteRows(COLUMNS, Math.random() * TWO_32);
@@ -42,7 +44,7 @@ export class KeyTable {
     this.#listing++;
   }
 
-  /** Returns the row, known or held, of the name after the first `prefixLength` bytes of a key, or -1. */
+  /** Returns the row, known, held or written, of the name after the first `prefixLength` bytes of a key, or -1. */
   find({ buffer, keyAt, keyEnd }: KeyBytes, prefixLength: number): number {
     return this.#names.find(buffer, keyAt + prefixLength, keyEnd);
   }
@@ -52,7 +54,7 @@ export class KeyTable {
     return this.#names.isAt(row, buffer, keyAt + prefixLength, keyEnd);
   }
 
-  /** Adds a row for the name after the first `prefixLength` bytes of a key, and returns it. It is neither known nor held. */
+  /** Adds a row for the name after the first `prefixLength` bytes of a key. The new row is neither known, held nor written. */
   add({ buffer, keyAt, keyEnd }: KeyBytes, prefixLength: number): number {
     return this.#names.add(buffer, keyAt + prefixLength, keyEnd);
   }
@@ -119,8 +121,16 @@ export class KeyTable {
     return previous;
   }
 
-  /** Frees a row that is neither known nor held. */
+  /** Marks whether the writer has a state of the key. */
+  setWritten(row: number, isWritten: boolean): void {
+    this.#names.rows.set(row, WRITTEN, isWritten ? 1 : 0);
+    if (!isWritten) this.release(row);
+  }
+
+  /** Frees a row that is neither known, held nor written. */
   release(row: number): void {
-    if (this.#names.rows.get(row, MARK) === 0 && !this.isKnown(row)) this.#names.delete(row);
+    const { rows } = this.#names;
+    if (rows.get(row, MARK) === 0 && rows.get(row, WRITTEN) === 0 && !this.isKnown(row))
+      this.#names.delete(row);
   }
 }

@@ -1,3 +1,4 @@
+import { byteLengthOf } from '../codec/bytes.ts';
 import type { WatchEvent } from './backend.ts';
 import { WireKeyValue } from './wire-key-value.ts';
 
@@ -35,4 +36,11 @@ export class TableEvent implements WatchEvent {
 export function valueLength(event: WatchEvent): number {
   if (!(event instanceof TableEvent && event.kv instanceof WireKeyValue)) return event.value.length;
   return event.kv.valueEnd - event.kv.valueAt;
+}
+
+/** Returns the name of the key of an event after its prefix, as a new string, so that the whole key does not stay in memory. */
+export function nameOf(event: WatchEvent, prefix: string): string {
+  if (!(event instanceof TableEvent && event.kv instanceof WireKeyValue))
+    return event.key.slice(prefix.length);
+  return event.kv.keyFrom(byteLengthOf(prefix));
 }

@@ -4,13 +4,13 @@ import { CallbackGuard } from '../../base/guard.ts';
 import type { RejectionLog } from '../../base/rejection.ts';
 import { Supervisor, type SupervisorStatus } from '../../base/supervisor.ts';
 import type { KvstoreBackend, WatchState } from '../session/backend.ts';
+import { KeyTable } from '../session/key-table.ts';
 import { DelayedDeletes } from './delayed-deletes.ts';
 import { SyncStore, type SyncStoreOptions, type SyncStoreStatus } from './sync-store.ts';
 import {
   guardedObserver,
   type StoreDecoder,
   type StoreObserver,
-  type StoreScanner,
   WatchStore,
   type WatchStoreStatus,
 } from './watch-store.ts';
@@ -25,9 +25,12 @@ export interface SharedStoreOptions<T>
   /** Ends in `/`. */
   readonly prefix: string;
   readonly decode: StoreDecoder<T>;
-  /** @internal See `WatchStoreOptions`. */
-  readonly scan?: StoreScanner<T> | undefined;
   readonly observer: StoreObserver<T>;
+  /**
+   * False if the observer does not need the local keys. It then does not receive events of keys that are local keys at the time
+   * of the event. Default true.
+   */
+  readonly observesLocal?: boolean | undefined;
   readonly rejections: RejectionLog;
   readonly clock: Clock;
   readonly random: Random;
@@ -54,7 +57,7 @@ const DELETE_DELAY_MS = 30_000;
  * A prefix to which many clients write (SEMANTICS 5). Each client writes its *local* keys, bound to its session, and reads the
  * *shared* keys: the keys of all clients. One watch is used for both, so an unchanged local key costs nothing. If another client
  * overwrites or deletes a local key, the key is put back within seconds (see {@link SyncStore}). The observer receives local
- * keys, too, with the values in the kvstore.
+ * keys, too, with the values in the kvstore, unless `observesLocal` is false.
  */
 export class SharedStore<T> {
   readonly #options: SharedStoreOptions<T>;
@@ -67,19 +70,21 @@ export class SharedStore<T> {
   constructor(options: SharedStoreOptions<T>) {
     this.#options = options;
     const { clock, random, decode, rejections, deleteDelayMs = DELETE_DELAY_MS, gate, onFailure } = options;
+    const { observesLocal = true } = options;
+    const keys = new KeyTable();
     const onFault = (error: unknown): void => onFailure?.(error, 'shared keys');
     this.#tasks = new Supervisor({ clock, random, onFailure });
-    this.#local = new SyncStore({ ...options, follow: false });
+    this.#local = new SyncStore({ ...options, follow: false, keys });
     this.#guard = new CallbackGuard(onFault);
     this.#deletes = new DelayedDeletes(guardedObserver(options.observer, this.#guard), clock, deleteDelayMs);
     this.#shared = new WatchStore({
       decode,
-      scan: options.scan,
       rejections,
       gate,
       onFault,
       observer: this.#deletes,
-      onEvent: (name, event) => this.#local.observed(name, event),
+      keys,
+      onRow: (row, event) => !this.#local.observedAt(row, event) || observesLocal,
     });
   }
 

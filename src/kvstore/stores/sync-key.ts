@@ -25,6 +25,8 @@ export const JOB_ENTRIES: EntryTable<Job> = {
 /** The state of a name that is wanted, queued, being written, or left by an earlier session. */
 export class SyncKey {
   readonly name: string;
+  /** The row of the name in the table of the keys. */
+  readonly row: number;
   /** The characters of the value that the owner wants; undefined if the key must not exist. */
   wanted: string | undefined;
   /** The characters of the value that is known to be in the kvstore; undefined if unknown, or if the key does not exist. */
@@ -50,8 +52,9 @@ export class SyncKey {
   /** The value that an earlier session has left, while its leases are adopted. */
   found: FoundValue | undefined;
 
-  constructor(name: string) {
+  constructor(name: string, row: number) {
     this.name = name;
+    this.row = row;
   }
 }
 

@@ -5,7 +5,6 @@ import type { Failure } from '../../base/failure.ts';
 import { fired } from '../../base/follow-signal.ts';
 import { sleep } from '../../base/sleep.ts';
 import { OPEN_GATE, type TurnGate } from '../../base/turn-gate.ts';
-import { SplitMap } from '../../columns/split-map.ts';
 import { bytesOfCharacters, charactersOf, equalsCharacters } from '../codec/bytes.ts';
 import {
   type KvstoreBackend,
@@ -16,6 +15,8 @@ import {
   type WriteOptions,
 } from '../session/backend.ts';
 import { abortedError } from '../session/errors.ts';
+import { KeyTable } from '../session/key-table.ts';
+import { nameOf } from '../session/table-event.ts';
 import type { LeaseID } from '../session/transport.ts';
 import { Canary } from './canary.ts';
 import { CanaryWaits } from './canary-waits.ts';
@@ -23,6 +24,7 @@ import { ContestedKeys } from './contested-keys.ts';
 import { type Attempt, KeyWriter, UNKNOWN_REVISION } from './key-writer.ts';
 import { type Batching, RetryQueue } from './retry-queue.ts';
 import { isLanded, JOB_ENTRIES, type Job, SyncKey } from './sync-key.ts';
+import { SyncKeys } from './sync-keys.ts';
 
 /** Options of {@link SyncStore}. */
 export interface SyncStoreOptions {
@@ -64,6 +66,8 @@ export interface SyncStoreOptions {
   readonly onInherited?: ((name: string) => void) | undefined;
   /** Slices the writes of many stores, and the checks of all keys in a repeated `run`. Default: not sliced. */
   readonly gate?: TurnGate | undefined;
+  /** @internal The table of the watch of the owner, if `follow` is false. Default: a table of this store only. */
+  readonly keys?: KeyTable | undefined;
 }
 
 /** Status of a {@link SyncStore}. */
@@ -110,7 +114,7 @@ const ECHO_MS = 10_000;
 export class SyncStore {
   readonly #options: SyncStoreOptions;
   /** The names that are wanted, queued, being written, or left by an earlier session. */
-  readonly #keys = new SplitMap<SyncKey>();
+  readonly #keys: SyncKeys;
   /** Number of wanted names. */
   #wanted = 0;
   /** Number of landed puts that the watch has not shown yet. */
@@ -141,6 +145,7 @@ export class SyncStore {
   constructor(options: SyncStoreOptions) {
     assert(options.prefix.endsWith('/'), `the prefix "${options.prefix}" must end in "/"`);
     this.#options = options;
+    this.#keys = new SyncKeys(options.keys ?? new KeyTable());
     const {
       clock,
       random,
@@ -226,7 +231,7 @@ export class SyncStore {
 
   /** Deletes a key. */
   delete(name: string): void {
-    const key = this.#keyOf(name);
+    const key = this.#keys.ensure(name);
     if (key.wanted !== undefined) this.#wanted--;
     key.wanted = undefined;
     this.#markSeen(key);
@@ -234,17 +239,8 @@ export class SyncStore {
     this.#enqueue(key);
   }
 
-  #keyOf(name: string): SyncKey {
-    let key = this.#keys.get(name);
-    if (key === undefined) {
-      key = new SyncKey(name);
-      this.#keys.set(name, key);
-    }
-    return key;
-  }
-
   #want(name: string, value: string): SyncKey {
-    const key = this.#keyOf(name);
+    const key = this.#keys.ensure(name);
     if (key.wanted === undefined) this.#wanted++;
     key.wanted = value;
     return key;
@@ -275,31 +271,46 @@ export class SyncStore {
    * wanted, except while leases are adopted.
    */
   observed(name: string, event: WatchEvent): void {
+    this.#observed(this.#keys.rowOf(name), name, event);
+  }
+
+  /**
+   * @internal
+   * Like {@link SyncStore.observed}, with the row of the key in the shared table; -1 if the table does not have it. Returns true
+   * if the name is wanted.
+   */
+  observedAt(row: number, event: WatchEvent): boolean {
+    return this.#observed(row, undefined, event);
+  }
+
+  #observed(row: number, name: string | undefined, event: WatchEvent): boolean {
     const { type, modRevision } = event;
-    const key = this.#keys.get(name);
+    const key = this.#keys.at(row);
     if (this.#isAdopting && key?.stored === undefined && key?.isWriting !== true)
-      this.#recordFound(key, name, event);
-    if (key?.wanted === undefined || (key.stored === undefined && !key.isWriting)) return; // written soon
+      this.#recordFound(key, row, name, event);
+    if (key?.wanted === undefined) return false;
+    if (key.stored === undefined && !key.isWriting) return true; // written soon
     const isEcho = modRevision === key.unseen && key.wanted === key.stored;
     const isDesired = isEcho || (type !== 'delete' && equalsCharacters(event.value, key.wanted));
     if (key.isWriting) {
       key.shown = { isDesired, modRevision };
-      return;
+      return true;
     }
     const landedAt = key.unseen;
-    if (landedAt !== undefined && modRevision < landedAt) return; // replaced already
+    if (landedAt !== undefined && modRevision < landedAt) return true; // replaced already
     this.#markSeen(key);
-    if (isDesired) this.#contested.cancel(name);
-    else if (type === 'delete' && landedAt !== UNKNOWN_REVISION) this.#contested.deleted(name);
-    else this.#contested.overwritten(name);
+    if (isDesired) this.#contested.cancel(key.name);
+    else if (type === 'delete' && landedAt !== UNKNOWN_REVISION) this.#contested.deleted(key.name);
+    else this.#contested.overwritten(key.name);
+    return true;
   }
 
   /** Records the value in the kvstore and its lease, which may be adopted. */
-  #recordFound(known: SyncKey | undefined, name: string, event: WatchEvent): void {
-    const key = known ?? (event.type === 'delete' ? undefined : this.#keyOf(name));
-    if (key === undefined) return;
-    key.found =
-      event.type === 'delete' ? undefined : { value: charactersOf(event.value), lease: event.lease };
+  #recordFound(known: SyncKey | undefined, row: number, name: string | undefined, event: WatchEvent): void {
+    const isDelete = event.type === 'delete';
+    if (known === undefined && isDelete) return;
+    const key = known ?? this.#keys.add(name ?? nameOf(event, this.#options.prefix), row);
+    key.found = isDelete ? undefined : { value: charactersOf(event.value), lease: event.lease };
     this.#inherit(key);
     this.#forgetUnneeded(key);
   }
@@ -317,7 +328,7 @@ export class SyncStore {
 
   /** Removes the state of a key that is neither wanted, queued, nor left by an earlier session. */
   #forgetUnneeded(key: SyncKey): void {
-    if (key.wanted === undefined && key.found === undefined && !key.isPending) this.#keys.delete(key.name);
+    if (key.wanted === undefined && key.found === undefined && !key.isPending) this.#keys.delete(key);
   }
 
   /**
@@ -343,13 +354,11 @@ export class SyncStore {
     await gate.runSteps(this.#forgetFound(gate.slice));
   }
 
-  *#forgetFound(slice: number): Generator<void, void, void> {
-    let visited = 0;
-    for (const key of this.#keys.values()) {
+  #forgetFound(slice: number): Generator<void, void, void> {
+    return this.#keys.visit(slice, (key) => {
       key.found = undefined;
       this.#forgetUnneeded(key);
-      if (++visited % slice === 0) yield;
-    }
+    });
   }
 
   /**
@@ -368,17 +377,15 @@ export class SyncStore {
   }
 
   /** Queues a comparison of the keys with an unseen put among the first `puts` stored puts, in steps of `slice` keys. */
-  *#invalidateUnseen(puts: number, slice: number): Generator<void, void, void> {
-    yield* this.#invalidateWhere(slice, ({ unseen, order }) => unseen !== undefined && order < puts);
+  #invalidateUnseen(puts: number, slice: number): Generator<void, void, void> {
+    return this.#invalidateWhere(slice, ({ unseen, order }) => unseen !== undefined && order < puts);
   }
 
-  /** Queues a comparison of the keys that satisfy `isDue`, in steps of `slice` keys. */
-  *#invalidateWhere(slice: number, isDue: (key: SyncKey) => boolean): Generator<void, void, void> {
-    let visited = 0;
-    for (const key of this.#keys.values()) {
+  /** Queues the keys that satisfy `isDue`, in steps of `slice` keys. */
+  #invalidateWhere(slice: number, isDue: (key: SyncKey) => boolean): Generator<void, void, void> {
+    return this.#keys.visit(slice, (key) => {
       if (isDue(key)) this.#invalidate(key);
-      if (++visited % slice === 0) yield;
-    }
+    });
   }
 
   /** Receives an event of a watch of the canary. Call it for each event if `followCanary` is false. Ignores other keys. */

@@ -86,6 +86,14 @@ export interface WatchStoreOptions<T> {
   readonly sizeOf?: ((value: Uint8Array) => number) | undefined;
   /** Called with each event of a key, before its value is decoded. Must not throw. */
   readonly onEvent?: ((name: string, event: WatchEvent) => void) | undefined;
+  /** @internal The table of the keys, shared with a writer of the prefix. Default: a table of this store only. */
+  readonly keys?: KeyTable | undefined;
+  /**
+   * @internal
+   * Called with each event before its value is decoded, with the row of its key; -1 if the table does not have the key. If it
+   * returns false, the observer does not receive the event. Must not throw.
+   */
+  readonly onRow?: ((row: number, event: WatchEvent) => boolean) | undefined;
   /** Called after each batch. */
   readonly onApplied?: (() => void) | undefined;
   /** Receives errors of the observer and the decoder. */
@@ -157,7 +165,7 @@ export class WatchStore<T> {
   readonly #guard: CallbackGuard;
   readonly #observer: Required<StoreObserver<T>>;
   /** The keys of the watch. The mark of a key in the observer is the number of the last run that received the key. */
-  readonly #keys = new KeyTable();
+  readonly #keys: KeyTable;
   #size = 0;
   readonly #rejected = new Set<string>();
   readonly #synced: Promise<void>;
@@ -174,6 +182,7 @@ export class WatchStore<T> {
 
   constructor(options: WatchStoreOptions<T>) {
     this.#options = options;
+    this.#keys = options.keys ?? new KeyTable();
     this.#guard = new CallbackGuard(options.onFault);
     this.#observer = guardedObserver(options.observer, this.#guard);
     this.#synced = new Promise((resolve) => {
@@ -339,14 +348,23 @@ export class WatchStore<T> {
 
   /** @param decoded the value of the first event, if it was already decoded */
   #apply(batch: readonly WatchEvent[], run: WatchStoreRun, mayDelete: boolean, decoded?: Decoded<T>): void {
-    const { onEvent } = this.#options;
+    const { onEvent, onRow } = this.#options;
     const prefixLength = bytesOfKey(run.prefix).length;
     let decodedFirst = decoded;
     for (const event of batch) {
       const { type } = event;
       if (type === 'list-done') continue;
       const kv = event instanceof TableEvent ? event.kv : event;
-      const row = this.#rowOf(event, kv, prefixLength);
+      let row = this.#rowOf(event, kv, prefixLength);
+      if (onRow !== undefined) {
+        const isObserved = onRow(row, event);
+        row = this.#rowOf(event, kv, prefixLength); // the writer may have added or freed it
+        if (!isObserved) {
+          this.#pass(row, type, kv, prefixLength);
+          decodedFirst = undefined;
+          continue;
+        }
+      }
       const name = kv instanceof WireKeyValue ? kv.keyFrom(prefixLength) : this.#nameOf(row, kv, run);
       onEvent?.(name, event);
       if (type === 'delete') {
@@ -370,6 +388,15 @@ export class WatchStore<T> {
   /** Returns the name of a key as a new string, so that the whole key does not stay in memory. */
   #nameOf(row: number, { key }: Pick<WatchEvent, 'key'>, { prefix }: WatchStoreRun): string {
     return this.#keys.nameAt(row) ?? key.slice(prefix.length);
+  }
+
+  /** Records an event that the observer does not receive. */
+  #pass(row: number, type: WatchEvent['type'], kv: Pick<WatchEvent, 'key'>, prefixLength: number): void {
+    if (type === 'delete') this.#release(row);
+    else {
+      this.#markReceived(row < 0 ? this.#keys.add(bytesOf(kv), prefixLength) : row);
+      this.#updates++;
+    }
   }
 
   #receive(row: number, name: string, kv: StoredValue, decoded: Decoded<T>, run: WatchStoreRun): void {
@@ -425,11 +452,16 @@ export class WatchStore<T> {
   }
 
   #drop(row: number, name: string): void {
-    if (row < 0 || this.#keys.markOf(row) === 0) return;
+    if (this.#release(row)) this.#observer.onDelete(name);
+  }
+
+  /** Records that a key does not exist. Returns true if it was held. */
+  #release(row: number): boolean {
+    if (row < 0 || this.#keys.markOf(row) === 0) return false;
     this.#keys.setMark(row, 0);
     this.#size--;
     this.#deletes++;
-    this.#observer.onDelete(name);
+    return true;
   }
 
   /** Sweeps the keys that the complete list of this run does not contain. Returns false if the signal has fired. */

@@ -41,8 +41,6 @@ export interface PublishedPrefixOptions {
   readonly gate?: TurnGate | undefined;
 }
 
-/** Value of a key in whose value the observer is not interested. */
-const NOT_OBSERVED = Buffer.alloc(0);
 /** Maximum size of key and value together. etcd limits the whole request; fence and framing take less than 128 bytes of it. */
 const MAX_BYTES = VALUE_LIMITS.bytes - 512;
 
@@ -92,9 +90,8 @@ export class PublishedPrefix {
       ...options,
       canaryLeased: true,
       decode: (_name, value) => ({ ok: true, value }),
-      scan: (name, buffer, from, to) =>
-        this.#observesValueOf(name) ? buffer.subarray(from, to) : NOT_OBSERVED,
       observer: this.#observer(),
+      observesLocal: options.isEquivalent !== undefined,
       deleteDelayMs: 0,
       batched: true,
       adoptLeases: options.leased !== false,
@@ -149,12 +146,6 @@ export class PublishedPrefix {
 
   #isDesired(name: string): boolean {
     return this.#options.isEquivalent === undefined ? this.#store.hasLocalKey(name) : this.#wanted.has(name);
-  }
-
-  /** Returns true if the observer of the existing keys reads the value of a name. */
-  #observesValueOf(name: string): boolean {
-    if (this.#options.isEquivalent !== undefined) return true;
-    return !this.#isComplete && !this.#store.hasLocalKey(name);
   }
 
   /**
