@@ -369,8 +369,8 @@ export class KvstoreClient implements KvstoreBackend {
   /** Returns the bindings that the writes end: those of deleted keys, and those of put keys in keepers other than `keeper`. */
   #releasedBy(writes: readonly KeyWrite[], keeper: LeaseKeeper | undefined): readonly Released[] {
     const released: Released[] = [];
-    for (const { key, value } of writes)
-      for (const holder of this.#keepers) {
+    for (const holder of this.#keepers)
+      for (const { key, value } of writes) {
         const binding = holder === keeper && value !== undefined ? undefined : holder.bindingOf(key);
         if (binding !== undefined) released.push([holder, binding]);
       }

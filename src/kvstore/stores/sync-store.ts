@@ -242,7 +242,7 @@ export class SyncStore {
   #want(name: string, value: string): SyncKey {
     const key = this.#keys.ensure(name);
     if (key.wanted === undefined) this.#wanted++;
-    key.wanted = value;
+    key.wanted = sharedText(value, key.found?.value);
     return key;
   }
 
@@ -310,7 +310,9 @@ export class SyncStore {
     const isDelete = event.type === 'delete';
     if (known === undefined && isDelete) return;
     const key = known ?? this.#keys.add(name ?? nameOf(event, this.#options.prefix), row);
-    key.found = isDelete ? undefined : { value: charactersOf(event.value), lease: event.lease };
+    key.found = isDelete
+      ? undefined
+      : { value: sharedText(charactersOf(event.value), key.wanted), lease: event.lease };
     this.#inherit(key);
     this.#forgetUnneeded(key);
   }
@@ -681,3 +683,8 @@ checkArguments(SyncStore, {
   watchState: { state: TEXT, signal: SIGNAL },
   run: { signal: SIGNAL },
 });
+
+/** Returns `known` if the texts are equal, so that only one of them stays in memory. */
+function sharedText(text: string, known: string | undefined): string {
+  return text === known ? known : text;
+}
