@@ -27,6 +27,7 @@ export interface SharedStoreOptions<T>
   readonly decode: StoreDecoder<T>;
   readonly observer: StoreObserver<T>;
   /**
+   * @internal
    * False if the observer does not need the local keys. It then does not receive events of keys that are local keys at the time
    * of the event. Default true.
    */
@@ -57,7 +58,7 @@ const DELETE_DELAY_MS = 30_000;
  * A prefix to which many clients write (SEMANTICS 5). Each client writes its *local* keys, bound to its session, and reads the
  * *shared* keys: the keys of all clients. One watch is used for both, so an unchanged local key costs nothing. If another client
  * overwrites or deletes a local key, the key is put back within seconds (see {@link SyncStore}). The observer receives local
- * keys, too, with the values in the kvstore, unless `observesLocal` is false.
+ * keys, too, with the values in the kvstore.
  */
 export class SharedStore<T> {
   readonly #options: SharedStoreOptions<T>;

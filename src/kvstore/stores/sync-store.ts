@@ -383,7 +383,7 @@ export class SyncStore {
     return this.#invalidateWhere(slice, ({ unseen, order }) => unseen !== undefined && order < puts);
   }
 
-  /** Queues the keys that satisfy `isDue`, in steps of `slice` keys. */
+  /** Queues a comparison of the keys that satisfy `isDue`, in steps of `slice` rows. */
   #invalidateWhere(slice: number, isDue: (key: SyncKey) => boolean): Generator<void, void, void> {
     return this.#keys.visit(slice, (key) => {
       if (isDue(key)) this.#invalidate(key);
