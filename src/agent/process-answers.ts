@@ -15,10 +15,10 @@ function processLines({ steps, blockers }: ProcessDocument, problems: readonly s
 /** Returns the status of kvstoremesh, for `dpcache kvstoremesh status`. */
 export const askKvstoreMesh: Question = async (ask, view) => {
   const status = statusOf<KvstoreMeshDocument>(await ask('/v1/status'), 'problems', 'a kvstoremesh');
-  const rows = status.clusters.map(({ name, state, returns, config, copy, lastFailure }) => [
+  const rows = status.clusters.map(({ name, state, returns: rejoins, config, copy, lastFailure }) => [
     name,
     String(config?.id ?? ''),
-    returns ? `${state}, rejoining` : state,
+    rejoins ? `${state}, rejoining` : state,
     String(copy.keys),
     String(copy.pending),
     lastFailure ?? '',
@@ -99,9 +99,9 @@ function mcsText({ mcs }: OperatorDocument): readonly string[] {
   const { version = 'not known yet', exports, imports, remoteExports, conflicts, held } = mcs;
   const remote = Object.entries(remoteExports).map(([cluster, count]) => `, ${printable(cluster)} ${count}`);
   const reasons = Object.entries(conflicts).map(([reason, count]) => `${reason} ${count}`);
-  const waiting = held === 0 ? '' : `; ${counted(held, 'import')} left as they are`;
+  const heldText = held === 0 ? '' : `; ${counted(held, 'import')} left as they are`;
   return [
-    `Multi-cluster services (${version}): ${counted(exports, 'export')} here${remote.join('')}; ${counted(imports, 'import')}${waiting}.`,
+    `Multi-cluster services (${version}): ${counted(exports, 'export')} here${remote.join('')}; ${counted(imports, 'import')}${heldText}.`,
     ...(reasons.length === 0 ? [] : [`Conflicts of exports: ${reasons.join(', ')}.`]),
   ];
 }

@@ -16,7 +16,7 @@ export interface NodeSpec extends NodeName, Optional<Omit<ClusterNode, keyof Nod
 
 type Optional<T> = { readonly [K in keyof T]?: T[K] | undefined };
 
-/** All fields of a node as canonical plain values. It is also a {@link NodeSpec}. Absent addresses are `undefined`. */
+/** All fields of a node, in canonical form. It is also a {@link NodeSpec}. Absent addresses are `undefined`. */
 export interface NodeFields extends Complete<ClusterNode> {
   readonly source: Source;
 }
@@ -47,10 +47,10 @@ export function sameNode(a: NodeSpec, b: NodeSpec): boolean {
   return (
     sameScalars(a, b) &&
     sameAddresses(a.addresses, b.addresses) &&
-    sameTexts(a.ipv4SecondaryAllocCIDRs, b.ipv4SecondaryAllocCIDRs) &&
-    sameTexts(a.ipv6SecondaryAllocCIDRs, b.ipv6SecondaryAllocCIDRs) &&
-    sameStrings(a.labels, b.labels) &&
-    sameStrings(a.annotations, b.annotations)
+    sameStringLists(a.ipv4SecondaryAllocCIDRs, b.ipv4SecondaryAllocCIDRs) &&
+    sameStringLists(a.ipv6SecondaryAllocCIDRs, b.ipv6SecondaryAllocCIDRs) &&
+    sameStringMaps(a.labels, b.labels) &&
+    sameStringMaps(a.annotations, b.annotations)
   );
 }
 
@@ -81,7 +81,7 @@ export function sameAddresses(a: readonly NodeAddress[] = [], b: readonly NodeAd
   return true;
 }
 
-function sameTexts(a: readonly string[] = [], b: readonly string[] = []): boolean {
+function sameStringLists(a: readonly string[] = [], b: readonly string[] = []): boolean {
   if (a.length !== b.length) return false;
   for (let i = 0; i < a.length; i++) if (a[i] !== b[i]) return false;
   return true;
@@ -89,7 +89,7 @@ function sameTexts(a: readonly string[] = [], b: readonly string[] = []): boolea
 
 const NO_STRINGS: ReadonlyMap<string, string> = new Map();
 
-export function sameStrings(
+export function sameStringMaps(
   a: ReadonlyMap<string, string> = NO_STRINGS,
   b: ReadonlyMap<string, string> = NO_STRINGS,
 ): boolean {

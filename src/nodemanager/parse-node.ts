@@ -5,7 +5,7 @@ import { isSource } from '../model/source.ts';
 import { Fields, isObject, type RejectField } from '../net/fields.ts';
 import { canonicalAddress } from '../net/prefix.ts';
 import { Node } from './node.ts';
-import { type NodeFields, type NodeSpec, nodeFullName, sameAddresses, sameStrings } from './node-spec.ts';
+import { type NodeFields, type NodeSpec, nodeFullName, sameAddresses, sameStringMaps } from './node-spec.ts';
 
 const NO_STRINGS: ReadonlyMap<string, string> = new Map();
 const NO_CIDRS: readonly string[] = Object.freeze([]);
@@ -133,5 +133,5 @@ function stringsOf(
   known: ReadonlyMap<string, string> = NO_STRINGS,
 ): ReadonlyMap<string, string> {
   if (given === undefined || given.size === 0) return NO_STRINGS;
-  return sameStrings(given, known) ? known : given;
+  return sameStringMaps(given, known) ? known : given;
 }

@@ -982,19 +982,19 @@ export const EQUIVALENTS: readonly Equivalent[] = [
   },
   {
     file: 'src/nodemanager/node-spec.ts',
-    symbol: 'sameTexts',
+    symbol: 'sameStringLists',
     changes: ['_ < _ → _ <= _'],
     reason: 'behind the end of both is nothing, which is equal',
   },
   {
     file: 'src/nodemanager/node-spec.ts',
-    symbol: 'sameStrings',
+    symbol: 'sameStringMaps',
     changes: ['_ === _ → false'],
     reason: 'one map has the entries that it has; not to compare them saves time',
   },
   {
     file: 'src/nodemanager/node-spec.ts',
-    symbol: 'sameStrings',
+    symbol: 'sameStringMaps',
     changes: ['_ === 0 → false'],
     reason: 'the loop over no entries ends with the same',
   },

@@ -14,7 +14,7 @@ export interface PodEngine {
   readonly encryptKey: number;
 }
 
-function sameTexts(a: ReadonlyMap<string, string>, b: ReadonlyMap<string, string>): boolean {
+function sameStringMaps(a: ReadonlyMap<string, string>, b: ReadonlyMap<string, string>): boolean {
   if (a.size !== b.size) return false;
   for (const [key, value] of a) if (b.get(key) !== value) return false;
   return true;
@@ -30,7 +30,7 @@ function samePod(a: ParsedPod, b: ParsedPod): boolean {
     a.uid === b.uid &&
     a.nodeName === b.nodeName &&
     a.serviceAccount === b.serviceAccount &&
-    sameTexts(a.labels, b.labels)
+    sameStringMaps(a.labels, b.labels)
   );
 }
 

@@ -30,8 +30,8 @@ export function isServiceResource(resource: CopiedResource): resource is Service
 }
 
 /**
- * Cilium's clients test at their start below this prefix if they may create locks. Every client with write permission may write
- * here.
+ * Cilium's clients test at their start below this prefix if they may create locks. The usual roles with write permission include
+ * it.
  */
 export const INIT_LOCKS_PREFIX = 'cilium/.initlock/';
 

@@ -16,13 +16,13 @@ export interface SoleWriterOptions {
   readonly onStandby?: (() => void) | undefined;
 }
 
-/** The lock of all processes that copy into one kvstore. Every user that may write keys may write it. */
+/** The lock of all processes that copy into one kvstore. It is below a prefix that the usual roles may write. */
 export const WRITER_LOCK: string = `${INIT_LOCKS_PREFIX}kvstoremesh`;
 /** Time between two reads of the lock's holder while waiting for the lock. */
 const POLL_MS = 2000;
 /**
- * Number of consecutive reads with the same holder after which another process is known to copy, because a lock that a process has
- * lost has a new holder within 5 s.
+ * Number of consecutive reads with the same holder after which this holder is known to copy. A holder that has lost the lock is
+ * replaced within 5 s. One that is the same in four reads, which take 6 s, has therefore not lost it.
  */
 const EQUAL_READS = 4;
 
@@ -54,8 +54,8 @@ export class SoleWriter {
   }
 
   /**
-   * Returns true if no other process can hold the lock. Writes must not be made otherwise: the written keys would be bound to the
-   * lease of this process, and would expire although the new holder copies them.
+   * Returns true if this process holds the lock, or has no permission to write it. Otherwise this process must not write, because
+   * its keys would be bound to its lease, and would expire although the new holder copies them.
    */
   mayWrite(): boolean {
     return this.#isForbidden || this.#held?.lost.aborted === false;
@@ -73,7 +73,7 @@ export class SoleWriter {
       using endedOrLost = new EitherSignal(signal, lock.lost);
       await fired(endedOrLost.signal);
       if (signal.aborted) break;
-      await lock.release(); // the next lock of this process waits for it
+      await lock.release(); // the next `lock()` of this process waits until this lock is released
       const taken = new AbortController();
       using endedOrTaken = new EitherSignal(signal, taken.signal);
       lock = await this.#acquire(endedOrTaken.signal, () => taken.abort());
