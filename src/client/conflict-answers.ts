@@ -1,7 +1,10 @@
 import { CONFLICT_KINDS, type ConflictsDocument } from '../api/conflicts.ts';
 import { type Question, table } from './answer.ts';
 
-/** Returns the conflicts between clusters, for `dpcache clustermesh conflicts`. Found if there are none. */
+/**
+ * Returns the conflicts between clusters, for `dpcache clustermesh conflicts`. `found` is true if there are none: the check has
+ * succeeded.
+ */
 export const askConflicts: Question = async (ask, view) => {
   const conflicts = (await ask('/v1/conflicts')) as ConflictsDocument;
   const { counts, items } = conflicts;

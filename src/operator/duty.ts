@@ -57,7 +57,7 @@ export interface PublishedKeys {
 /** The work of a duty in its rounds. */
 export interface DutyRounds {
   readonly rounds: number;
-  /** Number of unused objects in the last round. Those that are still unused in the next round are deleted. */
+  /** Number of marked objects after the last round. A later round deletes those that are still unused. */
   readonly marked: number;
   readonly deleted: number;
   /** Number of deletes that conflicted with another writer. The next round checks them again. */

@@ -68,8 +68,8 @@ function writePlain(block: Uint8Array, at: number, text: string): number {
 }
 
 /**
- * Numbers the lines of a tape and writes them. A line of a batch is ended (`"more"`) when the next one arrives or the batch
- * ends. Other lines that are added during a batch are written after it.
+ * Numbers the lines of a tape and writes them. A line of a batch is ended when the next one arrives (with `"more"`) or the
+ * batch ends (without). Other lines that are added during a batch are written after it.
  */
 export class TapeLines {
   readonly #writer: TapeWriter;

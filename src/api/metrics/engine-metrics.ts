@@ -5,7 +5,7 @@ export function ipcacheDescriptions({ ipcache }: MetricSources): readonly Descri
   return [
     {
       name: 'dpcache_ipcache_entries',
-      help: 'Keys of the IPCache by family, including full-length CIDRs that are shadowed by an entry of the same IP.',
+      help: 'Keys of the IPCache by family and form (`endpoint`, `cidr`), including full-length CIDRs that are shadowed by an entry of the same IP.',
       type: 'gauge',
       labels: ['family', 'form'],
       *samples() {

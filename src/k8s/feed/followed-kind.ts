@@ -30,7 +30,7 @@ export interface KindStatus {
   readonly state: ResourceState | 'resting';
   /** True if all objects of the API server were applied or rejected (KUBERNETES 8). */
   readonly complete: boolean;
-  /** Number of valid objects. */
+  /** Number of objects with a value. Valid objects that have no effect are not counted. */
   readonly objects: number;
   /** Number of rejected objects and fields. */
   readonly rejected: number;
@@ -75,12 +75,12 @@ export class FollowedKind {
     return this.#feed.complete;
   }
 
-  /** Returns the number of valid objects. */
+  /** Returns the number of objects with a value. */
   get size(): number {
     return this.#feed.size;
   }
 
-  /** The monotonic time at which the last objects arrived; before that, the time of the start. */
+  /** The monotonic time of the last progress: objects arrived, a reflector began, or the kind was expected. */
   get progressAt(): number {
     return this.#progressAt;
   }

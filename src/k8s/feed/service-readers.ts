@@ -12,7 +12,10 @@ export type FedServices = Pick<
   'updateService' | 'deleteService' | 'updateEndpoints' | 'deleteEndpoints' | 'batch'
 >;
 
-/** Returns a reader that writes services to the service cache, which compares them (KUBERNETES 42). */
+/**
+ * Returns a reader that writes services to the service cache. It has no `same`, because the cache itself ignores an unchanged
+ * service (KUBERNETES 42).
+ */
 export function serviceReader(services: FedServices): ObjectReader<Service> {
   return {
     kind: 'Service',

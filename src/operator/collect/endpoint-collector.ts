@@ -158,7 +158,7 @@ export class EndpointCollector implements Collector {
     };
   }
 
-  /** Returns the owners of one endpoint, read from etcd. */
+  /** Returns the owners of one endpoint, by quorum reads. */
   async #readOwners(endpoint: KubernetesObject, signal: AbortSignal): Promise<EndpointOwners> {
     const { reader } = this.#options;
     const { namespace = '', name: ownName } = endpoint.metadata;

@@ -64,9 +64,9 @@ function isMarked(identity: KubernetesObject): boolean {
 }
 
 /**
- * Computes one round (OPERATOR 21, 22). An identity is kept if an endpoint uses it, or if it was written or first seen less than
- * the timeout ago. Otherwise it is marked. The mark is a write, so the identity is then kept for another timeout. If it is still
- * not used after that, it is deleted. Pure.
+ * Computes one round (OPERATOR 21, 22). An identity is kept if it was used, written or first seen less than the timeout ago.
+ * Otherwise it is marked. The mark is a write, so the identity is then kept for another timeout. If it is still not used after
+ * that, it is deleted. Pure.
  *
  * @param previous `uses` of the previous round; empty at first, so that nothing is deleted within the first timeout
  * @param used names of the identities that an endpoint uses
@@ -164,7 +164,7 @@ export class IdentityCollector implements Collector {
     const annotations = isObject(metadata['annotations']) ? metadata['annotations'] : {};
     const mark = { [IDENTITY_HEARTBEAT]: new Date(clock.wallTime()).toISOString() };
     const object = { ...identity, metadata: { ...metadata, annotations: { ...annotations, ...mark } } };
-    const reason = `no endpoint used identity ${name} in all rounds of the timeout, up to round ${report.round}`;
+    const reason = `no endpoint used identity ${name} in any round of the timeout, up to round ${report.round}`;
     await performWrite(writer, { verb: 'update', place, object }, reason, report, signal);
   }
 

@@ -7,7 +7,7 @@ import type { ObservedObjects } from './observed-kind.ts';
 export interface RoundReport {
   /** Number of the round, from 1. */
   readonly round: number;
-  /** Sets the number of objects that this round found unused. */
+  /** Sets the number of marked objects after this round. */
   setMarked(count: number): void;
   countDelete(): void;
   countConflict(): void;
@@ -35,8 +35,8 @@ const POLL_MS = 5000;
 
 /**
  * Runs the rounds of a collector one after the other. A failed round is counted, and the next round starts as planned. If a kind
- * in `needs` is incomplete, the round does not start. The marks of a collector are discarded when the duty ends, so the next
- * leader starts without marks.
+ * in `needs` is incomplete, the round does not start. The marks that a collector has in memory are discarded when the duty
+ * ends, so the next leader starts without them.
  */
 export class RoundsDuty implements Duty {
   readonly name: string;

@@ -115,7 +115,7 @@ describe('the collectors of an operator', () => {
       [
         'identity-gc-crd',
         'update ciliumidentities.cilium.io/v2 1001',
-        'no endpoint used identity 1001 in all rounds of the timeout, up to round 4',
+        'no endpoint used identity 1001 in any round of the timeout, up to round 4',
       ],
       [
         'identity-gc-crd',
