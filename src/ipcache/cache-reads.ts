@@ -134,8 +134,8 @@ export class CacheReads {
   }
 
   /**
-   * Returns the slot whose entry listeners see at a prefix: the endpoint's, else the CIDR's (I4), else -1. Changes the form of
-   * `key`.
+   * Returns the slot of the entry that listeners see at a prefix: the endpoint's, else the CIDR's (I4), else -1. Changes the
+   * form of `key`.
    */
   protected visibleSlot(key: PrefixRegister): number {
     if (key.length === addressBits(key.family)) {

@@ -68,7 +68,7 @@ const CHUNK = 256;
 interface CurrentClaim {
   readonly key: string;
   readonly claim: Claim & { readonly owner: string };
-  /** True if the identity is node-local, so that its user is counted. */
+  /** True if the identity is node-local: this prefix is then counted as one of its users. */
   readonly isLocal: boolean;
 }
 
@@ -87,8 +87,8 @@ interface LabeledPrefix {
  *     resource b ─ labels ─┼─► merged ─► identity: reserved, or node-local and counted ─► one claim, owner `metadata`
  *     covering prefixes ───┘
  *
- * Among labels with the same key, the strongest source is used, then the smaller resource name, then the longer
- * covering prefix. At most one label has source `cidr`. The claim has the strongest source of the resources that name
+ * Among labels with the same key, that of the prefix itself is used, or else that of the longest covering prefix. Within
+ * one prefix, it is the label of the strongest source, then of the smaller resource name. At most one label has source `cidr`. The claim has the strongest source of the resources that name
  * exactly this prefix.
  *
  * Changes take effect in later turns of the event loop, in chunks and in order; {@link MetadataLayer.waitForRevision}
@@ -317,7 +317,7 @@ export class MetadataLayer {
     }
   }
 
-  /** Returns the strongest claim on this address by another owner with the identity of a node. */
+  /** Returns the strongest claim of another owner that gives this address the identity of a node (`host`, `remote-node`). */
   #nodeAt(key: PrefixRegister): KeyedEntry | undefined {
     if (!isFull(key)) return undefined;
     const { claims = [] } = this.#options.ipcache.explain(formatKey({ ...key, form: 'endpoint' })) ?? {};

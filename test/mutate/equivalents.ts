@@ -32,7 +32,7 @@ export const EQUIVALENTS: readonly Equivalent[] = [
   },
   {
     file: 'src/clustermesh/config-follower.ts',
-    symbol: 'ConfigFollower.#changed',
+    symbol: 'ConfigFollower.#changedDuringScan',
     changes: ['false → true'],
     reason: 'set before anything is looked at',
   },
@@ -92,7 +92,7 @@ export const EQUIVALENTS: readonly Equivalent[] = [
   },
   {
     file: 'src/clustermesh/followed-cluster.ts',
-    symbol: 'FollowedCluster.#readable',
+    symbol: 'FollowedCluster.#readParams',
     changes: ['_ !== undefined → true'],
     reason: 'holds whenever it is asked',
   },
@@ -1147,13 +1147,13 @@ export const EQUIVALENTS: readonly Equivalent[] = [
   },
   {
     file: 'src/restore/router-addresses.ts',
-    symbol: 'find',
+    symbol: 'findAddress',
     changes: ['\'\' → "Stryker was here!"'],
     reason: 'neither is a number',
   },
   {
     file: 'src/restore/router-addresses.ts',
-    symbol: 'find',
+    symbol: 'findAddress',
     changes: ['[] → ["Stryker was here"]'],
     reason: 'has no second element either',
   },

@@ -9,7 +9,7 @@ import { isUtf8 } from 'node:buffer';
 const ESCAPE = 0xdc00; // byte 0x80–0xff → U+DC80–U+DCFF
 const LONE_SURROGATE = /\p{Surrogate}/u;
 
-/** Returns the number of bytes of the UTF-8 sequence that begins with a byte, if it is valid. */
+/** Returns the length that a UTF-8 sequence with this first byte has. Does not check the sequence. */
 function sequenceLength(lead: number): number {
   if (lead < 0x80) return 1;
   if (lead < 0xe0) return 2;

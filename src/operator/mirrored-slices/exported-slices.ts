@@ -106,7 +106,7 @@ function portText(port: unknown): string {
 
 /**
  * Returns the ports of a slice with the port names of the derived Service, because a Service is linked to its slices by port
- * names. Omits ports that an older export of another cluster defines differently.
+ * names. Omits ports whose name an older export of another cluster uses for another number or protocol.
  */
 function copiedPorts(ports: readonly unknown[], { service, derived }: ExportedService): readonly unknown[] {
   const names = new Map(

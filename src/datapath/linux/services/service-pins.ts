@@ -71,7 +71,10 @@ export class ServicePins implements Disposable {
     );
   }
 
-  /** True while the new maps for maps of another layout are incomplete. Programs must not read them yet. */
+  /**
+   * True if the pinned maps have another layout, until `replacePins`. The new maps are filled beside them; programs must read the
+   * new maps only when these are complete.
+   */
   get isStaged(): boolean {
     return this.#staged.length > 0;
   }
@@ -91,7 +94,8 @@ export class ServicePins implements Disposable {
 
   /**
    * Replaces maps of another size, in steps: copies the entries, calls `attach` to switch the programs, and pins the new maps. If
-   * a step fails, the old maps remain and `problems` returns the reason.
+   * the copy or the switch fails, the old maps remain and `problems` returns the reason. After the switch, throws if a new map
+   * cannot be pinned or copied again; `maps` are then the new ones, which the programs use.
    */
   *resize(attach: () => void): Generator<undefined, void, void> {
     const { capacity } = this.#options;
