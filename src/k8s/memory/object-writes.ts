@@ -170,8 +170,7 @@ export class ObjectWrites {
   #put(type: ResourceType, key: string, content: Fields): KubernetesObject {
     const metadata = fieldsOf(content['metadata'], 'metadata');
     const make = (resourceVersion: string): KubernetesObject =>
-      // `create` checked the name; the other metadata is built here.
-      ({ ...content, metadata: { ...metadata, resourceVersion } }) as unknown as KubernetesObject;
+      ({ ...content, metadata: { ...metadata, resourceVersion } }) as unknown as KubernetesObject; // `create` checked the name
     const stored = this.#store.write(storedAs(type), key, make);
     if (stored === undefined) throw new StatusError('NotFound', `${type.plural} "${key}" not found`);
     return stored;
