@@ -3,6 +3,7 @@ import { addressOf } from '../address.ts';
 import { compareNames, countText } from '../format.ts';
 import { ClusterLink, ServiceLink } from './links.tsx';
 import { Chip } from './marks.tsx';
+import { NONE } from './table.tsx';
 
 /** A service and the number of its backends in each cluster. */
 export interface MatrixRow {
@@ -81,7 +82,7 @@ export function Matrix({
 }
 
 function Cell({ count }: { count: number }): VNode {
-  return <td class="number">{count === 0 ? <span class="faint">–</span> : countText(count)}</td>;
+  return <td class="number">{count === 0 ? NONE : countText(count)}</td>;
 }
 
 function Row({

@@ -7,12 +7,10 @@ import { countText } from '../format.ts';
 import { IdentityLink, PodLink, PrefixLink } from './links.tsx';
 import { SourceText } from './marks.tsx';
 import { Empty, Panel, Pending } from './panel.tsx';
-import { type Column, Table } from './table.tsx';
+import { type Column, NONE, Table } from './table.tsx';
 
 /** Maximum number of listed prefixes. */
 const MAX_LISTED = 200;
-
-const NONE = <span class="faint">–</span>;
 
 /** The columns. If the list has the filter of a column, all rows have the same value and the column is omitted. */
 const COLUMNS: readonly (Column<EntryDocument> & { readonly filter?: string })[] = [

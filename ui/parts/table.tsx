@@ -1,6 +1,6 @@
 import type { ComponentChildren, VNode } from 'preact';
 import { useState } from 'preact/hooks';
-import { compareNames } from '../format.ts';
+import { compareNames, countText } from '../format.ts';
 
 /** A column of a {@link Table}. */
 export interface Column<T> {
@@ -11,6 +11,26 @@ export interface Column<T> {
   /** True for figures, which are aligned at the right. */
   readonly number?: boolean;
   readonly className?: string;
+}
+
+/** The cell of a missing value. */
+export const NONE: VNode = <span class="faint">–</span>;
+
+/** Returns a column of numbers. A missing number is shown as `–` and sorted before 0. */
+export function numberColumn<T>(
+  name: string,
+  of: (row: T) => number | undefined,
+  text: (value: number) => string = countText,
+): Column<T> {
+  return {
+    name,
+    number: true,
+    by: (row) => of(row) ?? -1,
+    cell: (row) => {
+      const value = of(row);
+      return value === undefined ? NONE : text(value);
+    },
+  };
 }
 
 /** Compares numbers by value, and names in natural order. */

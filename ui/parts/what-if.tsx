@@ -9,7 +9,7 @@ import { counted, countText, timeText } from '../format.ts';
 import { IdentityLink, NodeLink, PrefixLink, ServiceLink } from './links.tsx';
 import { Mark, SourceText } from './marks.tsx';
 import { Facts, Panel, Problem, Skeleton } from './panel.tsx';
-import { type Column, Table } from './table.tsx';
+import { type Column, numberColumn, Table } from './table.tsx';
 
 /** Maximum number of rows of each kind. */
 const MAX_ROWS = 50;
@@ -65,32 +65,17 @@ const PREFIX_COLUMNS: readonly Column<LineOf<'prefix'>>[] = [
 
 const SERVICE_COLUMNS: readonly Column<LineOf<'service'>>[] = [
   { name: 'service', by: ({ service }) => service, cell: ({ service }) => <ServiceLink name={service} /> },
-  {
-    name: 'backends now',
-    number: true,
-    by: ({ before }) => before,
-    cell: ({ before }) => countText(before),
-  },
-  { name: 'then', number: true, by: ({ after }) => after, cell: ({ after }) => countText(after) },
-  { name: 'lost', number: true, by: ({ lost }) => lost, cell: ({ lost }) => countText(lost) },
+  numberColumn('backends now', ({ before }) => before),
+  numberColumn('then', ({ after }) => after),
+  numberColumn('lost', ({ lost }) => lost),
 ];
 
 const NODE_COLUMNS: readonly Column<LineOf<'node'>>[] = [
   { name: 'node', by: ({ node }) => node, cell: ({ node }) => <NodeLink name={node} /> },
   { name: 'source now', cell: ({ oldSource }) => oldSource },
   { name: 'then', cell: ({ newSource }) => newSource ?? <span class="faint">none</span> },
-  {
-    name: 'addresses',
-    number: true,
-    by: ({ addresses }) => addresses,
-    cell: ({ addresses }) => countText(addresses),
-  },
-  {
-    name: 'pod CIDRs',
-    number: true,
-    by: ({ podCIDRs }) => podCIDRs,
-    cell: ({ podCIDRs }) => countText(podCIDRs),
-  },
+  numberColumn('addresses', ({ addresses }) => addresses),
+  numberColumn('pod CIDRs', ({ podCIDRs }) => podCIDRs),
 ];
 
 /** Returns counts with their words, without those that are 0. */

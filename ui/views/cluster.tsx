@@ -8,7 +8,7 @@ import { countText, timeText } from '../format.ts';
 import { boundText, bytesText, ClusterMark, lagText, sinceText } from '../parts/cluster-parts.tsx';
 import { Chip, Mark, type Tone } from '../parts/marks.tsx';
 import { Empty, Facts, Panel, Pending, Title } from '../parts/panel.tsx';
-import { type Column, Table } from '../parts/table.tsx';
+import { type Column, NONE, numberColumn, Table } from '../parts/table.tsx';
 import { WhatIfItLeft } from '../parts/what-if.tsx';
 
 /** The view with the list of a resource, by resource. */
@@ -32,25 +32,6 @@ const TONES: Readonly<Record<StoreDocument['state'], Tone>> = {
   stopped: 'idle',
 };
 
-const NONE = <span class="faint">–</span>;
-
-/** Returns a column of numbers that may be missing. */
-function figures(
-  name: string,
-  of: (store: StoreDocument) => number | undefined,
-  text: (figure: number) => string = countText,
-): Column<StoreDocument> {
-  return {
-    name,
-    number: true,
-    by: (store) => of(store) ?? -1,
-    cell: (store) => {
-      const figure = of(store);
-      return figure === undefined ? NONE : text(figure);
-    },
-  };
-}
-
 /** Returns the columns of the stores of a cluster. */
 function columns(name: string, isLocal: boolean): readonly Column<StoreDocument>[] {
   return [
@@ -73,22 +54,22 @@ function columns(name: string, isLocal: boolean): readonly Column<StoreDocument>
         </>
       ),
     },
-    figures('keys', ({ keys }) => keys),
-    figures('revision', ({ revision }) => revision),
+    numberColumn('keys', ({ keys }) => keys),
+    numberColumn('revision', ({ revision }) => revision),
     {
       name: 'p99',
       number: true,
       by: ({ p99Ms }) => (p99Ms === undefined ? -1 : (p99Ms ?? Number.POSITIVE_INFINITY)),
       cell: ({ p99Ms }) => (p99Ms === undefined ? NONE : boundText(p99Ms)),
     },
-    figures(
+    numberColumn(
       'waiting',
       ({ queuedBytes }) => queuedBytes,
       (bytes) => (bytes === 0 ? '0' : bytesText(bytes)),
     ),
-    figures('rejected', ({ rejected }) => rejected),
-    figures('lists', ({ lists }) => lists),
-    figures('failures', ({ failures }) => failures),
+    numberColumn('rejected', ({ rejected }) => rejected),
+    numberColumn('lists', ({ lists }) => lists),
+    numberColumn('failures', ({ failures }) => failures),
     {
       name: 'last failure',
       cell: ({ lastFailure, lastFailureAt }) =>

@@ -1,7 +1,7 @@
 import type { VNode } from 'preact';
 import type { ClusterDocument } from '../../src/api/status-document.ts';
 import { useShared, useStatus } from '../agent/live.ts';
-import { compareNames, counted, countText } from '../format.ts';
+import { compareNames, counted } from '../format.ts';
 import {
   boundText,
   ClusterMark,
@@ -13,21 +13,7 @@ import {
 import { ClusterLink } from '../parts/links.tsx';
 import { Chip } from '../parts/marks.tsx';
 import { Pending, Problem, Title } from '../parts/panel.tsx';
-import { type Column, Table } from '../parts/table.tsx';
-
-const NONE = <span class="faint">–</span>;
-
-function keysColumn(name: string, resource: keyof ClusterDocument['keys']): Column<ClusterDocument> {
-  return {
-    name,
-    number: true,
-    by: ({ keys }) => keys[resource] ?? 0,
-    cell: ({ keys }) => {
-      const count = keys[resource];
-      return count === undefined ? NONE : countText(count);
-    },
-  };
-}
+import { type Column, NONE, numberColumn, Table } from '../parts/table.tsx';
 
 const COLUMNS: readonly Column<ClusterDocument>[] = [
   {
@@ -46,22 +32,12 @@ const COLUMNS: readonly Column<ClusterDocument>[] = [
     by: ({ ready, state }) => `${ready} ${state}`,
     cell: (cluster) => <ClusterMark cluster={cluster} isShort />,
   },
-  keysColumn('nodes', 'nodes'),
-  keysColumn('services', 'services'),
-  keysColumn('identities', 'identities'),
-  keysColumn('IPs', 'ip'),
-  {
-    name: 'rejected',
-    number: true,
-    by: ({ rejected }) => rejected,
-    cell: ({ rejected }) => countText(rejected),
-  },
-  {
-    name: 'revision',
-    number: true,
-    by: ({ revision = -1 }) => revision,
-    cell: ({ revision }) => (revision === undefined ? NONE : countText(revision)),
-  },
+  numberColumn('nodes', ({ keys }) => keys.nodes),
+  numberColumn('services', ({ keys }) => keys.services),
+  numberColumn('identities', ({ keys }) => keys.identities),
+  numberColumn('IPs', ({ keys }) => keys.ip),
+  numberColumn('rejected', ({ rejected }) => rejected),
+  numberColumn('revision', ({ revision }) => revision),
   { name: 'lag', className: 'nowrap', cell: (cluster) => lagText(cluster) || NONE },
   {
     name: 'p99',

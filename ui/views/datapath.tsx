@@ -1,25 +1,9 @@
 import type { VNode } from 'preact';
 import type { DatapathTableDocument } from '../../src/api/datapath-document.ts';
 import { useShared, useStatus } from '../agent/live.ts';
-import { countText } from '../format.ts';
 import { Chip, Mark } from '../parts/marks.tsx';
 import { Empty, Facts, Panel, Pending, Problem, Title } from '../parts/panel.tsx';
-import { type Column, Table } from '../parts/table.tsx';
-
-function count(
-  name: string,
-  of: (table: DatapathTableDocument) => number | undefined,
-): Column<DatapathTableDocument> {
-  return {
-    name,
-    number: true,
-    by: (table) => of(table) ?? 0,
-    cell: (table) => {
-      const value = of(table);
-      return value === undefined ? <span class="faint">–</span> : countText(value);
-    },
-  };
-}
+import { type Column, numberColumn, Table } from '../parts/table.tsx';
 
 const TABLES: readonly Column<DatapathTableDocument>[] = [
   { name: 'table', by: ({ name }) => name, cell: ({ name }) => <code>{name}</code> },
@@ -35,14 +19,14 @@ const TABLES: readonly Column<DatapathTableDocument>[] = [
       </Mark>
     ),
   },
-  count('items', ({ actual }) => actual),
-  count('wanted', ({ desired }) => desired),
-  count('capacity', ({ capacity }) => capacity),
-  count('pending', ({ pending }) => pending),
-  count('held', ({ held }) => held),
-  count('no room', ({ noRoom }) => noRoom),
-  count('failing', ({ failing }) => failing),
-  count('repaired', ({ repairs }) => repairs),
+  numberColumn('items', ({ actual }) => actual),
+  numberColumn('wanted', ({ desired }) => desired),
+  numberColumn('capacity', ({ capacity }) => capacity),
+  numberColumn('pending', ({ pending }) => pending),
+  numberColumn('held', ({ held }) => held),
+  numberColumn('no room', ({ noRoom }) => noRoom),
+  numberColumn('failing', ({ failing }) => failing),
+  numberColumn('repaired', ({ repairs }) => repairs),
 ];
 
 /** Shows the kernel tables of the agent's machine. */

@@ -5,7 +5,7 @@ import { useShared, useStatus } from '../agent/live.ts';
 import { countText, timeText } from '../format.ts';
 import { Mark, type Tone } from '../parts/marks.tsx';
 import { Empty, Facts, Panel, Pending, Title } from '../parts/panel.tsx';
-import { type Column, Table } from '../parts/table.tsx';
+import { type Column, NONE, numberColumn, Table } from '../parts/table.tsx';
 
 const TONES: Readonly<Record<KindDocument['state'], Tone>> = {
   watching: 'good',
@@ -37,32 +37,26 @@ const COLUMNS: readonly Column<KindDocument>[] = [
       </>
     ),
   },
-  { name: 'objects', number: true, by: ({ objects }) => objects, cell: ({ objects }) => countText(objects) },
-  {
-    name: 'rejected',
-    number: true,
-    by: ({ rejected }) => rejected,
-    cell: ({ rejected }) => countText(rejected),
-  },
-  { name: 'events', number: true, by: ({ events }) => events, cell: ({ events }) => countText(events) },
+  numberColumn('objects', ({ objects }) => objects),
+  numberColumn('rejected', ({ rejected }) => rejected),
+  numberColumn('events', ({ events }) => events),
   {
     name: 'last event',
     by: ({ lastEventAt = '' }) => lastEventAt,
-    cell: ({ lastEventAt }) =>
-      lastEventAt === undefined ? <span class="faint">–</span> : timeText(lastEventAt),
+    cell: ({ lastEventAt }) => (lastEventAt === undefined ? NONE : timeText(lastEventAt)),
   },
-  { name: 'lists', number: true, by: ({ lists }) => lists, cell: ({ lists }) => countText(lists) },
+  numberColumn('lists', ({ lists }) => lists),
   {
     name: 'last message',
     className: 'nowrap',
     by: ({ lagMs = 0 }) => lagMs,
-    cell: ({ lagMs }) => (lagMs === undefined ? <span class="faint">–</span> : `${durationText(lagMs)} ago`),
+    cell: ({ lagMs }) => (lagMs === undefined ? NONE : `${durationText(lagMs)} ago`),
   },
   {
     name: 'last failure',
     by: ({ failures }) => failures,
     cell: ({ failures, lastFailure }) =>
-      failures === 0 ? <span class="faint">–</span> : `${countText(failures)}: ${lastFailure ?? ''}`,
+      failures === 0 ? NONE : `${countText(failures)}: ${lastFailure ?? ''}`,
   },
 ];
 

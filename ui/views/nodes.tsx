@@ -7,7 +7,7 @@ import { ClusterLink, NodeLink, PrefixLink } from '../parts/links.tsx';
 import { Listing } from '../parts/listing.tsx';
 import { Restored } from '../parts/marks.tsx';
 import { addressesOf, podCIDRs } from '../parts/node-parts.tsx';
-import type { Column } from '../parts/table.tsx';
+import { type Column, NONE } from '../parts/table.tsx';
 
 const COLUMNS: readonly Column<NodeDocument>[] = [
   {
@@ -46,16 +46,10 @@ const COLUMNS: readonly Column<NodeDocument>[] = [
   {
     name: 'encryption',
     by: ({ encryptionKey }) => encryptionKey,
-    cell: ({ encryptionKey, wireguardPubKey }) =>
-      wireguardPubKey === undefined ? (
-        encryptionKey === 0 ? (
-          <span class="faint">–</span>
-        ) : (
-          `IPsec key ${encryptionKey}`
-        )
-      ) : (
-        'WireGuard'
-      ),
+    cell: ({ encryptionKey, wireguardPubKey }) => {
+      if (wireguardPubKey !== undefined) return 'WireGuard';
+      return encryptionKey === 0 ? NONE : `IPsec key ${encryptionKey}`;
+    },
   },
   { name: 'source', by: ({ source }) => source, cell: ({ source }) => <span class="soft">{source}</span> },
 ];

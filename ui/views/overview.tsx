@@ -97,8 +97,7 @@ function Rejections({ rejected }: { rejected: StatusDocument['rejected'] }): VNo
   );
 }
 
-function Conflicts({ conflicts }: { conflicts: ConflictsDocument | undefined }): VNode {
-  const total = conflicts === undefined ? 0 : Object.values(conflicts.counts).reduce((a, b) => a + b, 0);
+function Conflicts({ conflicts, total }: { conflicts: ConflictsDocument | undefined; total: number }): VNode {
   return (
     <Panel title={CONFLICTS} className="half" side={<span class="soft">{counted(total, 'conflict')}</span>}>
       {conflicts === undefined ? (
@@ -168,7 +167,7 @@ function Agent({ status }: { status: StatusDocument }): VNode {
         </Panel>
         <Charts />
         <Rejections rejected={status.rejected} />
-        <Conflicts conflicts={conflicts} />
+        <Conflicts conflicts={conflicts} total={total} />
       </div>
       <p class="faint">
         {status.cluster}, id {status.clusterID}, kvstore {status.kvstore}

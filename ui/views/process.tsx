@@ -6,10 +6,10 @@ import {
   type ProcessStatus,
   processName,
 } from '../agent/live.ts';
-import { countText, nameOf, timeText } from '../format.ts';
+import { nameOf, timeText } from '../format.ts';
 import { Mark, type Tone } from '../parts/marks.tsx';
 import { Facts, Panel } from '../parts/panel.tsx';
-import { type Column, Table } from '../parts/table.tsx';
+import { type Column, NONE, numberColumn, Table } from '../parts/table.tsx';
 
 type Step = ProcessStatus['steps'][number];
 
@@ -35,21 +35,6 @@ function valueText(value: unknown): string {
   return String(value);
 }
 
-const MISSING = <span class="faint">–</span>;
-
-/** Returns a column of numbers that may be missing. */
-function figures<T>(name: string, of: (row: T) => number | undefined): Column<T> {
-  return {
-    name,
-    number: true,
-    by: (row) => of(row) ?? -1,
-    cell: (row) => {
-      const value = of(row);
-      return value === undefined ? MISSING : countText(value);
-    },
-  };
-}
-
 /** Returns a column of times that may be missing. */
 function times<T>(name: string, of: (row: T) => number | undefined): Column<T> {
   return {
@@ -58,7 +43,7 @@ function times<T>(name: string, of: (row: T) => number | undefined): Column<T> {
     by: (row) => of(row) ?? 0,
     cell: (row) => {
       const value = of(row);
-      return value === undefined ? MISSING : timeText(value);
+      return value === undefined ? NONE : timeText(value);
     },
   };
 }
@@ -72,29 +57,29 @@ const DUTY_COLUMNS: readonly Column<DutyDocument>[] = [
     by: ({ state }) => state,
     cell: ({ state }) => <Mark tone={DUTY_TONES[state] ?? 'idle'}>{state}</Mark>,
   },
-  figures('keys', ({ published }) => published?.keys),
-  figures('pending', ({ published }) => published?.pending),
+  numberColumn('keys', ({ published }) => published?.keys),
+  numberColumn('pending', ({ published }) => published?.pending),
   times('last round', ({ rounds }) => rounds?.lastRoundMs),
-  figures('marked', ({ rounds }) => rounds?.marked),
-  figures('deleted', ({ rounds }) => rounds?.deleted),
-  figures('conflicts', ({ rounds }) => rounds?.conflicts),
+  numberColumn('marked', ({ rounds }) => rounds?.marked),
+  numberColumn('deleted', ({ rounds }) => rounds?.deleted),
+  numberColumn('conflicts', ({ rounds }) => rounds?.conflicts),
   times('next round', ({ rounds }) => rounds?.nextRoundMs),
-  figures('failures', ({ failures }) => failures),
-  { name: 'last failure', cell: ({ lastFailure }) => lastFailure?.message ?? MISSING },
+  numberColumn('failures', ({ failures }) => failures),
+  { name: 'last failure', cell: ({ lastFailure }) => lastFailure?.message ?? NONE },
 ];
 
 const CLUSTER_COLUMNS: readonly Column<FollowedClusterDocument>[] = [
   { name: 'cluster', by: ({ name }) => name, cell: ({ name }) => name },
-  figures('id', ({ config }) => config?.id),
+  numberColumn('id', ({ config }) => config?.id),
   {
     name: 'state',
     by: ({ state }) => state,
     cell: ({ state, ready }) => <Mark tone={ready ? 'good' : 'warn'}>{state}</Mark>,
   },
-  figures('keys', ({ copy }) => copy?.keys),
-  figures('pending', ({ copy }) => copy?.pending),
-  figures('failed writes', ({ copy }) => copy?.failures),
-  { name: 'last failure', cell: ({ lastFailure }) => lastFailure ?? MISSING },
+  numberColumn('keys', ({ copy }) => copy?.keys),
+  numberColumn('pending', ({ copy }) => copy?.pending),
+  numberColumn('failed writes', ({ copy }) => copy?.failures),
+  { name: 'last failure', cell: ({ lastFailure }) => lastFailure ?? NONE },
 ];
 
 /** Columns of the clusters of an operator, which copies nothing. */

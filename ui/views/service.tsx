@@ -10,7 +10,7 @@ import { ClusterLink, NodeLink, PrefixLink } from '../parts/links.tsx';
 import { Chip, Mark } from '../parts/marks.tsx';
 import { Empty, Facts, Panel } from '../parts/panel.tsx';
 import { countByCluster, portsText, Spread, servicePortsText } from '../parts/service-parts.tsx';
-import { type Column, Table } from '../parts/table.tsx';
+import { type Column, NONE, numberColumn, Table } from '../parts/table.tsx';
 
 type Offered = ExplainedServiceDocument['explain']['backends'][number];
 
@@ -32,21 +32,17 @@ function columns(local: string, backends: readonly Offered[]): readonly Column<O
       // Only unusual states have a mark, so that they stand out.
       cell: ({ state }) => (state === 'active' ? state : <Mark tone="warn">{state}</Mark>),
     },
-    { name: 'weight', number: true, by: ({ weight = 100 }) => weight, cell: ({ weight = 100 }) => weight },
+    numberColumn('weight', ({ weight = 100 }) => weight),
     has(({ nodeName }) => nodeName) && {
       name: 'node',
       by: ({ nodeName = '' }) => nodeName,
       cell: ({ nodeName, cluster = local }) =>
-        nodeName === undefined ? (
-          <span class="faint">–</span>
-        ) : (
-          <NodeLink name={`${cluster}/${nodeName}`} short />
-        ),
+        nodeName === undefined ? NONE : <NodeLink name={`${cluster}/${nodeName}`} short />,
     },
     has(({ zone }) => zone) && {
       name: 'zone',
       by: ({ zone = '' }) => zone,
-      cell: ({ zone }) => zone ?? <span class="faint">–</span>,
+      cell: ({ zone }) => zone ?? NONE,
     },
     has(({ slice }) => slice) && {
       name: 'slice',
