@@ -315,6 +315,30 @@ describe('the page at an earlier moment', () => {
     expect(page.url()).not.toContain('at=');
   });
 
+  it('shows the prefixes of a node at that moment (regression: those of now)', async () => {
+    const model = new MeshModel();
+    model.nodes.nodeUpdated({
+      cluster: 'baltic',
+      name: 'node-1',
+      source: 'clustermesh',
+      addresses: [{ type: 'InternalIP', ip: '192.168.7.1' }],
+    });
+    const pod = { identity: 100, source: 'k8s', hostIP: '192.168.7.1' } as const;
+    model.ipcache.upsert('10.7.7.7', pod);
+    await new Promise((resolve) => setTimeout(resolve, 50));
+    model.ipcache.upsert('10.7.7.7', { ...pod, hostIP: '192.168.7.2' });
+    model.ipcache.upsert('10.7.7.8', pod);
+    const { page, show } = await open('#/node/baltic/node-1', { model });
+    const panel = page.getByRole('region', { name: 'Pods and prefixes', exact: true });
+    const shows = async (prefix: string): Promise<boolean> => (await panel.innerText()).includes(prefix);
+    await until('the prefixes of now are shown', () => shows('10.7.7.8'));
+    await show('#/ip/10.7.7.7');
+    const added = await page.locator('.change time').nth(1).getAttribute('datetime');
+    await show(`#/node/baltic/node-1?at=${added}`);
+    await until('the prefixes of then are shown', () => shows('10.7.7.7'));
+    expect(await shows('10.7.7.8')).toBe(false);
+  });
+
   it('reports a moment that is not held', async () => {
     const { page } = await open('#/ip/10.0.0.1?at=2020-01-01T00:00:00Z');
     await settled(page);

@@ -40,11 +40,12 @@ const COLUMNS: readonly (Column<EntryDocument> & { readonly filter?: string })[]
   },
 ];
 
-/** The first prefixes of an identity or a node, with a link to the list of all. */
+/** The first prefixes of an identity or a node, at a moment or now, with a link to the list of all. */
 export function PrefixPanel({
   title,
   filter,
   value,
+  at,
   className,
   side = 'Open as a list',
   empty,
@@ -52,6 +53,8 @@ export function PrefixPanel({
   title: string;
   filter: 'identity' | 'node';
   value: string;
+  /** The moment; undefined for now. */
+  at?: string | undefined;
   className?: string;
   /** The text of the link. */
   side?: ComponentChildren;
@@ -59,7 +62,7 @@ export function PrefixPanel({
 }): VNode {
   const filters = { [filter]: value };
   const { document, problem } = useAnswer<{ items: readonly EntryDocument[]; continue?: string }>(
-    withQuery('/v1/ipcache', { ...filters, limit: String(MAX_LISTED) }),
+    withQuery('/v1/ipcache', { ...filters, at, limit: String(MAX_LISTED) }),
     useVersion('ip'),
   );
   return (

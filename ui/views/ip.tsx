@@ -79,7 +79,7 @@ function RoleText({ role }: { role: AddressRoleDocument }): VNode {
   );
 }
 
-/** The node that has this address; undefined if there is none or it is not known yet. */
+/** The node that has this address now; undefined if there is none or it is not known yet. */
 function useNodeOf(ip: string | undefined): NodeDocument | undefined {
   const { document } = useAnswer<{ roles?: readonly AddressRoleDocument[] }>(
     ip === undefined ? undefined : `/v1/ipcache/explain/${namePath(ip)}`,
@@ -157,7 +157,8 @@ function KernelText({ entry }: { entry: NonNullable<ExplanationDocument['kernel'
 function CardOf({ document }: { document: ExplanationDocument }): VNode {
   const { prefix, claims, decidedBy, roles = [] } = document;
   const [first] = claims;
-  const node = useNodeOf(first?.hostIP);
+  // The agent has no node by address for earlier moments.
+  const node = useNodeOf(document.past === undefined ? first?.hostIP : undefined);
   const service = serviceOf(document);
   const reason = first !== undefined && decidedBy !== undefined ? RULES[decidedBy] : undefined;
   return (

@@ -106,6 +106,7 @@ export function Node({ name }: { name: string }): VNode {
               title="Pods and prefixes"
               filter="node"
               value={host}
+              at={at}
               empty="No prefix is on this node."
             />
           )}
