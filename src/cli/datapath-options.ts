@@ -1,6 +1,7 @@
 import { type Command, InvalidArgumentError, Option } from 'commander';
 import type { HostDatapathOptions } from '../datapath/linux/host-options.ts';
 import { canonicalCIDR } from '../net/prefix.ts';
+import { numberParser } from './option-table.ts';
 
 /** Default folder of the pins. It is not that of Cilium, `/sys/fs/bpf/tc/globals`. */
 export const DEFAULT_PIN_FOLDER = '/sys/fs/bpf/dpcache';
@@ -47,17 +48,9 @@ function parseCIDRs(text: string): readonly string[] {
 /** Cilium's limit of its maps (pkg/option, 1.17: `bpf-*-map-max`). */
 const MAX_CAPACITY = 16_777_216;
 
-function parseNumberTo(max: number): (text: string) => number {
-  return (text) => {
-    const number = /^[1-9]\d{0,7}$/.test(text) ? Number(text) : Number.NaN;
-    if (number <= max) return number;
-    throw new InvalidArgumentError(`It must be a number from 1 to ${max}.`);
-  };
-}
-
-const parseCapacity = parseNumberTo(MAX_CAPACITY);
+const parseCapacity = numberParser(1, MAX_CAPACITY);
 /** Parses a number of backends. The limit is a fifth, because the maps have five times as many slots. */
-const parseServiceCapacity = parseNumberTo(Math.floor(MAX_CAPACITY / 5));
+const parseServiceCapacity = numberParser(1, Math.floor(MAX_CAPACITY / 5));
 
 /** Adds `--datapath-pins` and `--datapath-cgroup` to a command that reads the kernel. */
 export function addPinOptions(command: Command): Command {

@@ -5,7 +5,13 @@ import {
   type KubernetesOptions,
   type KubernetesPart,
 } from '../agent/options.ts';
-import { accessContradiction, contextOption, k8sLoadOption, kubeconfigOption } from './option-table.ts';
+import {
+  accessContradiction,
+  contextOption,
+  k8sLoadOption,
+  kubeconfigOption,
+  parseEncryptKey,
+} from './option-table.ts';
 
 /** Options of a Kubernetes API server as parsed by commander. */
 export interface KubernetesFlags {
@@ -39,13 +45,6 @@ function parseParts(text: string): readonly KubernetesPart[] {
       `It must be one or more of ${KUBERNETES_PARTS.join(', ')}, separated by commas: '${word}'.`,
     );
   });
-}
-
-/** Parses an encryption key; 0: none. */
-function parseKey(text: string): number {
-  const key = Number(text);
-  if (/^\d{1,3}$/.test(text) && key <= 255) return key;
-  throw new InvalidArgumentError(`It must be a number from 0 to 255: '${text}'.`);
 }
 
 /** Adds the options of {@link KubernetesFlags}. */
@@ -86,7 +85,7 @@ export function addKubernetesOptions(command: Command): Command {
     )
     .option('--k8s-dual-stack', 'unknown IPv4 and IPv6 addresses have different world identities')
     .option('--k8s-node-annotations', 'use the annotations of the local Node')
-    .option('--k8s-encrypt-key <number>', 'encryption key of the pods of the local node', parseKey);
+    .option('--k8s-encrypt-key <number>', 'encryption key of the pods of the local node', parseEncryptKey);
 }
 
 /** Returns true if the flags name a Kubernetes API server. */

@@ -17,6 +17,7 @@ import {
   kvstoreConfigOption,
   kvstoreOptOption,
   maxClustersOption,
+  numberParser,
   parseDuration,
   parseName,
   RepeatableOption,
@@ -84,11 +85,7 @@ function parseLeaseTTL(text: string): number {
 }
 
 /** Parses a maximum number of endpoints, which Kubernetes limits to 100 by default. */
-function parseEndpointsPerSlice(text: string): number {
-  const number = Number(text);
-  if (/^\d+$/.test(text) && number >= 1 && number <= 100) return number;
-  throw new InvalidArgumentError('It must be a number from 1 to 100.');
-}
+const parseEndpointsPerSlice = numberParser(1, 100);
 
 function addDutyOptions(command: Command): Command {
   return command

@@ -10,12 +10,17 @@ import { MAX_CLUSTER_ID } from '../model/numeric-identity.ts';
 /** An option that may be repeated. Each use adds to the previous values. */
 export class RepeatableOption extends Option {}
 
-/** Parses a number from 0 to 511. */
-export function parseClusterID(text: string): number {
-  const id = /^\d{1,3}$/.test(text) ? Number(text) : Number.NaN;
-  if (id <= MAX_CLUSTER_ID) return id;
-  throw new InvalidArgumentError(`It must be a number from 0 to ${MAX_CLUSTER_ID}.`);
+/** Returns a parser of decimal numbers without a sign or leading zeros. */
+export function numberParser(min: number, max: number): (text: string) => number {
+  return (text) => {
+    const number = /^(0|[1-9]\d{0,9})$/.test(text) ? Number(text) : Number.NaN;
+    if (number >= min && number <= max) return number;
+    throw new InvalidArgumentError(`It must be a number from ${min} to ${max}.`);
+  };
 }
+
+/** Parses an encryption key; 0: none. */
+export const parseEncryptKey: (text: string) => number = numberParser(0, 255);
 
 /** Parses a duration in the format of Cilium, such as `90s`, `10m` or `1h30m`. Returns milliseconds. */
 export function parseDuration(text: string): number {
@@ -100,7 +105,7 @@ export function clusterOption(): Option {
 
 /** Returns `--cluster-id` without a default value. */
 export function clusterIDOption(text = 'id of the local cluster (default: the id in its kvstore)'): Option {
-  return new Option('--cluster-id <n>', text).argParser(parseClusterID);
+  return new Option('--cluster-id <n>', text).argParser(numberParser(0, MAX_CLUSTER_ID));
 }
 
 /** Returns `--max-connected-clusters`. */

@@ -7,7 +7,7 @@ import { InputError } from '../../process/input-error.ts';
 import { writeLines } from '../../process/terminal.ts';
 import { addConfiguration } from '../configuration.ts';
 import { type CommandIO, EXIT, type RunAction } from '../io.ts';
-import { outputOption, parseName, parsePath } from '../option-table.ts';
+import { outputOption, parseEncryptKey, parseName, parsePath } from '../option-table.ts';
 import { parseIdentity, parseIP, parseTwoNames } from '../questions/question-arguments.ts';
 import { addSocketOption, type SocketFlags, socketAdvice, socketPath } from '../serve-options.ts';
 
@@ -34,12 +34,6 @@ function parseHost(text: string): string {
   const address = canonicalAddress(text);
   if (address !== undefined) return address;
   throw new InvalidArgumentError('It must be an IP address.');
-}
-
-function parseEncryptKey(text: string): number {
-  const key = /^\d{1,3}$/.test(text) ? Number(text) : Number.NaN;
-  if (key <= 255) return key;
-  throw new InvalidArgumentError('It must be a number from 0 to 255.');
 }
 
 function parsePod(text: string): NonNullable<ClaimFlags['pod']> {

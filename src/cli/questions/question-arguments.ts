@@ -1,21 +1,14 @@
 import { InvalidArgumentError, Option } from 'commander';
 import { parseWhen, WHEN_FORMS, whenText } from '../../api/when.ts';
 import { systemClock } from '../../base/system-clock.ts';
-import { isNumericIdentity } from '../../model/numeric-identity.ts';
 import { Prefix } from '../../net/prefix.ts';
+import { numberParser } from '../option-table.ts';
 
 /** Parses a numeric identity. Like all parsers of this file, throws `InvalidArgumentError` for other text. */
-export function parseIdentity(text: string): number {
-  const identity = /^\d{1,10}$/.test(text) ? Number(text) : Number.NaN;
-  if (isNumericIdentity(identity)) return identity;
-  throw new InvalidArgumentError('It must be a number from 0 to 4294967295.');
-}
+export const parseIdentity: (text: string) => number = numberParser(0, 4_294_967_295);
 
 /** Parses a maximum number of items. */
-export function parseLimit(text: string): number {
-  if (/^[1-9]\d{0,8}$/.test(text)) return Number(text);
-  throw new InvalidArgumentError('It must be a number from 1 to 999999999.');
-}
+export const parseLimit: (text: string) => number = numberParser(1, 999_999_999);
 
 /**
  * Checks an IP or CIDR and returns the text unchanged. So an invalid one is rejected before a mesh is synced for the answer.
