@@ -32,6 +32,10 @@ export const askKvstoreMesh: Question = async (ask, view) => {
   };
 };
 
+function countCell(count: number | undefined): string {
+  return count === undefined ? '-' : String(count);
+}
+
 /** Returns a time as `2026-11-20T12:00:05Z`, or `-` if there is none. */
 function timeCell(wallMs: number | undefined): string {
   return wallMs === undefined ? '-' : `${new Date(wallMs).toISOString().slice(0, 19)}Z`;
@@ -41,19 +45,15 @@ function timeCell(wallMs: number | undefined): string {
 export const askOperator: Question = async (ask, view) => {
   const status = statusOf<OperatorDocument>(await ask('/v1/status'), 'duties', 'an operator');
   const rows = status.duties.map(({ name, state, published, rounds, failures }) => [
-    ...[name, state],
-    ...(published === undefined ? ['-', '-'] : [String(published.keys), String(published.pending)]),
-    ...(rounds === undefined
-      ? ['-', '-', '-', '-', '-']
-      : [
-          ...[
-            timeCell(rounds.lastRoundMs),
-            String(rounds.marked),
-            String(rounds.deleted),
-            String(rounds.conflicts),
-          ],
-          timeCell(rounds.nextRoundMs),
-        ]),
+    name,
+    state,
+    countCell(published?.keys),
+    countCell(published?.pending),
+    timeCell(rounds?.lastRoundMs),
+    countCell(rounds?.marked),
+    countCell(rounds?.deleted),
+    countCell(rounds?.conflicts),
+    timeCell(rounds?.nextRoundMs),
     String(failures),
   ]);
   const header = [

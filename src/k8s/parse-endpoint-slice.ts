@@ -91,16 +91,18 @@ function* readBackends(fields: ObjectFields): Generator<Backend> {
 
 /** Paths of the fields that {@link readEndpointSlice} reads, below the root of the object. */
 export const ENDPOINT_SLICE_FIELDS: readonly string[] = [
-  ...[
-    'metadata.annotations',
-    'metadata.labels',
-    'addressType',
-    'ports',
-    'endpoints.addresses',
-    'endpoints.conditions',
-  ],
-  ...['endpoints.hostname', 'endpoints.nodeName', 'endpoints.zone', 'endpoints.hints'],
-  ...['endpoints.topology', 'endpoints.deprecatedTopology'],
+  'metadata.annotations',
+  'metadata.labels',
+  'addressType',
+  'ports',
+  'endpoints.addresses',
+  'endpoints.conditions',
+  'endpoints.hostname',
+  'endpoints.nodeName',
+  'endpoints.zone',
+  'endpoints.hints',
+  'endpoints.topology',
+  'endpoints.deprecatedTopology',
 ];
 
 /** Returns the slice, or undefined if it is rejected; see {@link parseEndpointSlice}. */

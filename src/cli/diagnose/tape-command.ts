@@ -40,7 +40,9 @@ function clockText(wallMs: number): string {
 function summaryLine({ from, to, events, cuts, clusters, scrubbed }: TapeSummary): string {
   return [
     `${clockText(from)} to ${clockText(to)}`,
-    ...[countText(events, 'event'), countText(cuts.length, 'cut'), countText(clusters.length, 'cluster')],
+    countText(events, 'event'),
+    countText(cuts.length, 'cut'),
+    countText(clusters.length, 'cluster'),
     ...(scrubbed ? ['scrubbed'] : []),
   ].join(', ');
 }
