@@ -267,37 +267,34 @@ export class IPCache extends CacheReads {
   }
 
   /**
-   * Yields the canonical keys with a claim of a wanted writer, unordered, in steps that take less than 1 ms; a step may be
-   * empty. Claims may change between steps. A key that has such a claim during the whole iteration is yielded once or twice.
-   * Keys for which `matches` returns false are omitted. `matches` receives a reused register.
+   * Yields the canonical keys with a claim of a wanted writer, effective or overruled, unordered, in steps of about 1 ms; a step
+   * may be empty. Claims may change between steps. A key that has such a claim during the whole iteration is yielded once, even if
+   * the claim becomes overruled or effective in the meantime. Keys for which `matches` returns false are omitted. `matches`
+   * receives a reused register.
    */
   *keysOfWriters(
     isWanted: (writer: ClaimWriter) => boolean,
     matches?: (key: Readonly<PrefixRegister>) => boolean,
   ): Generator<readonly string[], void, void> {
     const { table, rows, overruled } = this.#state;
+    const isWantedID = rows.writers.testByID(isWanted);
+    const hasWanted = (slot: number): boolean => {
+      if (!rows.isUsed(slot)) return false;
+      if (isWantedID(rows.writer(slot))) return true;
+      return rows.has(slot, FLAG.contested) && overruled.of(slot).some(isWanted);
+    };
     const isMatch = (slot: number): boolean => {
       if (matches === undefined) return true;
       table.keyOf(slot, this.#key);
       return matches(this.#key);
     };
-    let keys: string[] = [];
-    for (const slot of overruled.slots()) {
-      if (!overruled.of(slot).some(isWanted) || !isMatch(slot)) continue;
-      if (keys.push(this.keyAt(slot)) < KEYS_PER_STEP) continue;
-      yield keys;
-      keys = [];
-    }
-    // Writers that appear during the iteration are omitted: their claims did not exist at its start.
-    const wanted = rows.writers.wantedByID(isWanted);
     for (let from = 0; from < table.slotLimit; ) {
+      const keys: string[] = [];
       const end = Math.min(table.slotLimit, from + ROWS_PER_STEP);
       for (; from < end && keys.length < KEYS_PER_STEP; from++)
-        if (wanted[rows.writer(from)] === 1 && isMatch(from)) keys.push(this.keyAt(from));
+        if (hasWanted(from) && isMatch(from)) keys.push(this.keyAt(from));
       yield keys;
-      keys = [];
     }
-    if (keys.length > 0) yield keys;
   }
 
   /**

@@ -63,11 +63,18 @@ export class WriterTable {
     return writer;
   }
 
-  /** Returns a byte for each number: 1 if a writer with effective claims has it and is wanted. */
-  wantedByID(isWanted: (writer: ClaimWriter) => boolean): Uint8Array {
-    const wanted = new Uint8Array(this.#claims.length);
-    for (const writer of this.all()) if (isWanted(writer)) wanted[this.find(writer)] = 1;
-    return wanted;
+  /** Returns a test of numbers in use. It calls `isWanted` for a number once, and again if another writer has got the number. */
+  testByID(isWanted: (writer: ClaimWriter) => boolean): (id: WriterID) => boolean {
+    const tested: ClaimWriter[] = [];
+    const results: boolean[] = [];
+    return (id) => {
+      const writer = this.writer(id);
+      if (tested[id] !== writer) {
+        tested[id] = writer;
+        results[id] = isWanted(writer);
+      }
+      return results[id] === true;
+    };
   }
 
   /** Yields the writers with effective claims, unordered. */
