@@ -129,7 +129,7 @@ export class ClusterStores extends ResourceStores {
         decodeLarge: decodeInPieces(decode, valueLimits),
       },
     ): void => {
-      const tap = engines.tap?.store(cluster, resource);
+      const tap = engines.tap?.storeTap(cluster, resource);
       const observed = tap === undefined ? { observer } : tapped(observer, tap);
       const store = new WatchStore<T>({
         decode,
@@ -177,7 +177,7 @@ export class ClusterStores extends ResourceStores {
   async configure(config: ClusterConfig | undefined, signal: AbortSignal): Promise<void> {
     this.#limits = this.#options.limits(config);
     await this.#chooseFormat(config, signal);
-    if (!signal.aborted) this.#options.engines.tap?.configured(this.#options.cluster, config);
+    if (!signal.aborted) this.#options.engines.tap?.onConfigured(this.#options.cluster, config);
   }
 
   async #chooseFormat(config: ClusterConfig | undefined, signal: AbortSignal): Promise<void> {
@@ -216,22 +216,22 @@ export class ClusterStores extends ResourceStores {
     const { tap } = engines;
     if (tap === undefined || !this.stores.has(resource)) return this.#follow(resource, request);
     const { layout, mayDelete, onReaderState, onListed } = request;
-    tap.followed(cluster, resource, resourcePrefix(resource, cluster, layout), mayDelete === 'never');
+    tap.onFollow(cluster, resource, resourcePrefix(resource, cluster, layout), mayDelete === 'never');
     const tappedRequest: FollowRequest = {
       ...request,
       onReaderState: (reader, state, failure) => {
-        tap.readerState(cluster, reader, state);
+        tap.onReaderState(cluster, reader, state);
         onReaderState(reader, state, failure);
       },
       onListed: (listed) => {
-        tap.listed(cluster, listed);
+        tap.onListed(cluster, listed);
         onListed(listed);
       },
     };
     try {
       return await this.#follow(resource, tappedRequest);
     } finally {
-      tap.ended(cluster, resource);
+      tap.onFollowEnd(cluster, resource);
     }
   }
 
@@ -312,7 +312,7 @@ export class ClusterStores extends ResourceStores {
           }
         }),
       );
-      if (!signal.aborted) tap?.withdrawn(cluster, scope);
+      if (!signal.aborted) tap?.onWithdrawn(cluster, scope);
       if (!isEmpty && !signal.aborted) onWithdrawal?.(cluster, false);
     } finally {
       this.#withdrawing = false;

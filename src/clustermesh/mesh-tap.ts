@@ -24,23 +24,23 @@ export interface StoreTap {
  */
 export interface MeshTap {
   /** Returns the tap of a resource of a cluster. Called once for each store. */
-  store(cluster: string, resource: CopiedResource): StoreTap;
+  storeTap(cluster: string, resource: CopiedResource): StoreTap;
   /** Called after the configuration from a handshake was applied. */
-  configured(cluster: string, config: ClusterConfig | undefined): void;
+  onConfigured(cluster: string, config: ClusterConfig | undefined): void;
   /** Called when a resource is followed. If `keeps`, keys are neither deleted nor removed because of a rejected value. */
-  followed(cluster: string, resource: CopiedResource, prefix: string, keeps: boolean): void;
+  onFollow(cluster: string, resource: CopiedResource, prefix: string, keeps: boolean): void;
   /** Called with each state of a reader. */
-  readerState(
+  onReaderState(
     cluster: string,
     reader: Parameters<OnReaderState>[0],
     state: Parameters<OnReaderState>[1],
   ): void;
   /** Called when a resource is complete and keys that no longer exist were deleted. */
-  listed(cluster: string, resource: CopiedResource): void;
+  onListed(cluster: string, resource: CopiedResource): void;
   /** Called when a resource is no longer followed. */
-  ended(cluster: string, resource: CopiedResource): void;
+  onFollowEnd(cluster: string, resource: CopiedResource): void;
   /** Called after the state of a cluster, or all its services, were withdrawn. */
-  withdrawn(cluster: string, scope: 'services' | 'everything'): void;
+  onWithdrawn(cluster: string, scope: 'services' | 'everything'): void;
 }
 
 /** Returns an observer that passes all calls to the tap first. */

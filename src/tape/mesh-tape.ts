@@ -154,14 +154,14 @@ export class MeshTape implements MeshTap {
     this.#localCluster = localCluster;
   }
 
-  store(cluster: string, resource: CopiedResource): StoreTap {
+  storeTap(cluster: string, resource: CopiedResource): StoreTap {
     const store = new StoreTape(this.#lines, cluster, resource);
     const stores = this.#stores.get(cluster) ?? new Map<CopiedResource, StoreTape>();
     this.#stores.set(cluster, stores.set(resource, store));
     return store;
   }
 
-  configured(store: string, config: ClusterConfig | undefined): void {
+  onConfigured(store: string, config: ClusterConfig | undefined): void {
     const key = clusterConfigKey(store);
     const line = contentOf({ ev: 'config', store, key }).slice(0, -1);
     const content = config === undefined ? `${line}}` : `${line},${valueField(encodeClusterConfig(config))}}`;
@@ -169,7 +169,7 @@ export class MeshTape implements MeshTap {
     this.#lines.add(content);
   }
 
-  followed(store: string, from: CopiedResource, prefix: string, keeps: boolean): void {
+  onFollow(store: string, from: CopiedResource, prefix: string, keeps: boolean): void {
     const tape = this.#stores.get(store)?.get(from);
     if (tape === undefined) return;
     tape.prefix = prefix;
@@ -177,23 +177,23 @@ export class MeshTape implements MeshTap {
     this.#lines.add(tape.run);
   }
 
-  readerState(store: string, from: string, state: string): void {
+  onReaderState(store: string, from: string, state: string): void {
     this.#lines.add(contentOf({ ev: 'state', store, from, state }));
   }
 
-  listed(store: string, from: CopiedResource): void {
+  onListed(store: string, from: CopiedResource): void {
     const tape = this.#stores.get(store)?.get(from);
     if (tape !== undefined) tape.isListed = true;
     this.#lines.add(contentOf({ ev: 'listed', store, from }));
   }
 
-  ended(store: string, from: CopiedResource): void {
+  onFollowEnd(store: string, from: CopiedResource): void {
     const tape = this.#stores.get(store)?.get(from);
     if (tape !== undefined) tape.run = undefined;
     this.#lines.add(contentOf({ ev: 'end', store, from }));
   }
 
-  withdrawn(store: string, scope: 'services' | 'everything'): void {
+  onWithdrawn(store: string, scope: 'services' | 'everything'): void {
     if (scope === 'everything') this.#configs.delete(store);
     this.#lines.add(contentOf({ ev: 'withdrawn', store, scope }));
   }

@@ -7,9 +7,9 @@ it('a snapshot begins with the configurations of the clusters that were not with
   const added: string[] = [];
   const lines = { add: (line: string) => added.push(line) } as unknown as TapeLines;
   const tape = new MeshTape(lines, new IPCache(), 'own');
-  tape.configured('baltic', { id: 2, capabilities: { syncedCanaries: false, cached: false } });
-  tape.configured('caspian', undefined);
-  tape.withdrawn('caspian', 'everything');
+  tape.onConfigured('baltic', { id: 2, capabilities: { syncedCanaries: false, cached: false } });
+  tape.onConfigured('caspian', undefined);
+  tape.onWithdrawn('caspian', 'everything');
   const [baltic] = added.splice(0);
   expect(baltic).toContain('"store":"baltic"');
   for (const _ of tape.snapshot());
