@@ -51,7 +51,7 @@ export interface ReplayReport {
   /** True if names and addresses were replaced. The tape has no digests then. */
   readonly isScrubbed: boolean;
   /** The version of digests that were not compared, because this program has another one; 0 if the tape does not name it. */
-  readonly otherDigests: number | undefined;
+  readonly skippedDigestVersion: number | undefined;
   /** The first digest that differs, and its position, where the replay ended. */
   readonly difference: (DigestDifference & { readonly at: string }) | undefined;
 }
@@ -62,7 +62,7 @@ const LINES_PER_TURN = 512;
 /**
  * Replays a tape: a folder, or one of its files. After a cut, the replay continues at the next snapshot or at the next start of
  * the agent. Throws {@link TapeError} with the line if a line is invalid, if `at` is before the first line, and if another
- * version wrote the tape.
+ * version than `options.version` wrote the tape.
  */
 export async function replayTape(path: string, options: ReplayOptions = {}): Promise<ReplayReport> {
   const parts = await openTape(path);
@@ -83,7 +83,7 @@ class TapeReplayer {
   #to = 0;
   #events = 0;
   #digests = 0;
-  #otherDigests: number | undefined;
+  #skippedDigestVersion: number | undefined;
   #difference: ReplayReport['difference'];
 
   constructor(parts: readonly TapePart[], options: ReplayOptions) {
@@ -112,7 +112,7 @@ class TapeReplayer {
       cuts: this.#cuts,
       isComplete: replay.isComplete,
       isScrubbed: firstPart?.head.scrubbed === true,
-      otherDigests: this.#otherDigests,
+      skippedDigestVersion: this.#skippedDigestVersion,
       difference: this.#difference,
     };
   }
@@ -175,9 +175,9 @@ class TapeReplayer {
   #applied(part: TapePart, { line, number }: PlacedLine, difference: DigestDifference | undefined): boolean {
     if (difference !== undefined) this.#difference = { ...difference, at: `${part.path}:${number}` };
     else if (line.ev === 'digest' && this.#replay?.isComplete === true) {
-      const { otherDigests } = this.#replay;
-      if (otherDigests === undefined) this.#digests++;
-      else this.#otherDigests = otherDigests;
+      const { skippedDigestVersion } = this.#replay;
+      if (skippedDigestVersion === undefined) this.#digests++;
+      else this.#skippedDigestVersion = skippedDigestVersion;
     }
     return difference === undefined;
   }

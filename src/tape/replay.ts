@@ -42,7 +42,7 @@ export class Replay {
   readonly #recent: { readonly store: string; readonly key: string }[] = [];
   /** False until a snapshot is complete. While false, digests are not compared. */
   #isComplete = true;
-  #otherDigests: number | undefined;
+  #skippedDigestVersion: number | undefined;
 
   constructor(settings: TapeSettings, onReject: (rejection: Rejection) => void = () => {}) {
     const { clusterName, nodeName, network } = settings;
@@ -74,8 +74,8 @@ export class Replay {
    * The version of the digests of the tape if it is not that of this program; 0 if the tape does not name it. The digests are then
    * not compared.
    */
-  get otherDigests(): number | undefined {
-    return this.#otherDigests;
+  get skippedDigestVersion(): number | undefined {
+    return this.#skippedDigestVersion;
   }
 
   /**
@@ -87,7 +87,7 @@ export class Replay {
     switch (line.ev) {
       case 'tape':
         this.clock.wall = line.wall;
-        this.#otherDigests = line.digests === DIGEST_VERSION ? undefined : (line.digests ?? 0);
+        this.#skippedDigestVersion = line.digests === DIGEST_VERSION ? undefined : (line.digests ?? 0);
         return undefined;
       case 'clock':
         this.clock.wall = line.wall;
@@ -96,7 +96,9 @@ export class Replay {
         this.#isComplete = true;
         return undefined;
       case 'digest':
-        return this.#isComplete && this.#otherDigests === undefined ? this.#compare(line.sums) : undefined;
+        return this.#isComplete && this.#skippedDigestVersion === undefined
+          ? this.#compare(line.sums)
+          : undefined;
       case 'complete':
         this.services.markSynced();
         return undefined;

@@ -59,11 +59,11 @@ function replayDocument(report: ReplayReport): object {
 }
 
 /** Returns the number of equal digests as text, or why they are not compared. */
-function digestText({ digests, isScrubbed, otherDigests }: ReplayReport): string {
+function digestText({ digests, isScrubbed, skippedDigestVersion }: ReplayReport): string {
   if (isScrubbed) return 'scrubbed, without digests';
   const equal = `${countText(digests, 'digest')} equal`;
-  if (otherDigests === undefined) return equal;
-  const version = otherDigests === 0 ? 'an unknown version' : `version ${otherDigests}`;
+  if (skippedDigestVersion === undefined) return equal;
+  const version = skippedDigestVersion === 0 ? 'an unknown version' : `version ${skippedDigestVersion}`;
   const other = `digests of ${version} not compared`;
   return digests === 0 ? other : `${equal}, ${other}`;
 }
