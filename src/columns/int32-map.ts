@@ -1,3 +1,5 @@
+import { GOLDEN } from './mix.ts';
+
 // A bucket is a key followed by its value, so that a lookup touches one cache line. Value 0 marks an empty bucket.
 const EMPTY = 0;
 /** Marks a bucket of the old table whose key was removed. Probes continue after it. */
@@ -26,7 +28,7 @@ class Buckets {
 
   /** Returns the preferred bucket of a key. */
   home(key: number): number {
-    return Math.imul(key, 0x9e37_79b1) >>> this.#shift; // 2^32 divided by the golden ratio: spreads runs evenly
+    return Math.imul(key, GOLDEN) >>> this.#shift;
   }
 
   /** Returns the bucket of a key. If the key is absent, returns the empty bucket for it. */

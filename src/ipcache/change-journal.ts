@@ -14,7 +14,7 @@ interface PreviousImage {
 }
 
 /** A change of a claim in a batch that is not complete. */
-interface HeldBackChange {
+interface BatchedClaimChange {
   readonly key: PrefixRegister;
   readonly writer: ClaimWriter;
   readonly before: HeldClaim | undefined;
@@ -34,7 +34,10 @@ export interface EntryMirror {
    * register. Within a batch, a prefix may be set repeatedly.
    */
   set(key: Readonly<PrefixRegister>, old: IPCacheEntry | undefined, next: IPCacheEntry | undefined): void;
-  /** Called at the end of a write or batch, before listeners. The mirror now equals the cache at this revision. */
+  /**
+   * Called at the end of a write or batch, before listeners; not called if a batch throws. The mirror now equals the cache at this
+   * revision.
+   */
   publish(revision: number): void;
 }
 
@@ -56,7 +59,7 @@ export class ChangeJournal implements ClaimSink {
   /** Images of keys before each step of a batch, oldest first; undefined outside batches. */
   #previousImages: PreviousImage[] | undefined;
   /** Observed changes of claims in the current batch, oldest first. */
-  #heldBack: HeldBackChange[] = [];
+  #batchedClaimChanges: BatchedClaimChange[] = [];
   #observers: readonly ClaimObserver[] = [];
   #mirrors: readonly EntryMirror[] = [];
 
@@ -124,17 +127,17 @@ export class ChangeJournal implements ClaimSink {
     if (this.#mirrors.length > 0) for (const mirror of this.#mirrors) mirror.publish(revision);
   }
 
-  /** Delivers a change of a claim, or holds it back until the batch is complete, because a batch that throws leaves no trace (I8). */
+  /** Delivers a change of a claim; in a batch, when the batch is complete, because a batch that throws leaves no trace (I8). */
   readonly #claimChanged: ClaimObserver = (key, writer, before, after, effect) => {
     if (this.#previousImages !== undefined)
-      this.#heldBack.push({ key: copyRegister(key), writer, before, after, effect });
+      this.#batchedClaimChanges.push({ key: copyRegister(key), writer, before, after, effect });
     else for (const observer of this.#observers) observer(key, writer, before, after, effect);
   };
 
-  #deliverHeldBack(): void {
-    if (this.#heldBack.length === 0) return;
-    const changes = this.#heldBack;
-    this.#heldBack = [];
+  #deliverClaimChanges(): void {
+    if (this.#batchedClaimChanges.length === 0) return;
+    const changes = this.#batchedClaimChanges;
+    this.#batchedClaimChanges = [];
     for (const [index, { key, writer, before, after, effect }] of changes.entries())
       for (const observer of this.#observers) observer(key, writer, before, after, effect, index > 0);
   }
@@ -148,7 +151,7 @@ export class ChangeJournal implements ClaimSink {
       images: this.#previousImages.length,
       changes: this.#changes.length,
       owners: this.#ownerChanges.length,
-      heldBack: this.#heldBack.length,
+      claimChanges: this.#batchedClaimChanges.length,
     };
     try {
       const result = write();
@@ -158,12 +161,12 @@ export class ChangeJournal implements ClaimSink {
       for (const { key, image } of this.#previousImages.splice(lengths.images).reverse()) restore(key, image);
       this.#changes = this.#changes.slice(0, lengths.changes);
       this.#ownerChanges = this.#ownerChanges.slice(0, lengths.owners);
-      this.#heldBack.length = lengths.heldBack;
+      this.#batchedClaimChanges.length = lengths.claimChanges;
       throw error;
     } finally {
       if (outermost) {
         this.#previousImages = undefined;
-        this.#deliverHeldBack();
+        this.#deliverClaimChanges();
       }
     }
   }

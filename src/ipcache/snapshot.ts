@@ -12,7 +12,8 @@ import type { IPCacheChange, KeyedEntry } from './types.ts';
  * cost the same. Only the first lookup by identity builds something: the lists, if the cache has none.
  *
  * A snapshot shares with the cache all pages (1,024 entries each) that were not written since. The cache copies a page before
- * the first write to it; a snapshot has no other cost. The cache does not reference its snapshots. A snapshot retains the old
+ * the first write to it. The first change of a CIDR or of an identity after a snapshot also copies a hash map of 16 to 32 bytes for
+ * each stem of CIDRs or each identity. The cache does not reference its snapshots. A snapshot retains the old
  * copies of the pages that were written since.
  */
 export class IPCacheSnapshot extends CacheReads {

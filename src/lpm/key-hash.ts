@@ -413,7 +413,7 @@ export class KeyHash {
     if (isEndOfRun) this.#used[segment] = (this.#used[segment] ?? 0) - 1;
   }
 
-  /** Splits a full segment. If more than half of its buckets are marked as deleted, only clears these buckets. */
+  /** Splits a full segment. If more than half of its used buckets are marked as deleted, only clears these. */
   #makeRoom(directory: SegmentDirectory, segment: number): void {
     const page = this.#writablePageOf(segment);
     const base = this.#baseOf(segment);

@@ -97,7 +97,10 @@ export class LabelFilter {
     this.#onlyIncluded = configured.some(({ ignore }) => !ignore);
   }
 
-  /** Returns true if the label's longest include match is longer than its shortest ignore match, or if no rule ignores it. */
+  /**
+   * Returns true if the label's longest include match is longer than its shortest ignore match. If the configuration has no include
+   * rule, also returns true if no rule ignores the label.
+   */
   keeps(label: Label): boolean {
     let included = 0;
     let ignored: number | undefined;

@@ -24,7 +24,7 @@ export function formatLabels(labels: Labels): string {
 
 /**
  * Parses a query for a label, `source:key=value`, and returns a function that tests if labels match. If the source or
- * the value is missing, any source or value matches. Returns `undefined` if there is no key. A colon after the first
+ * the value is missing, any source or value matches. Returns `undefined` if the key is missing, or the source before the colon. A colon after the first
  * `=` belongs to the value.
  */
 export function parseLabelQuery(text: string): ((labels: Labels) => boolean) | undefined {

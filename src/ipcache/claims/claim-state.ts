@@ -45,7 +45,7 @@ export interface ClaimSink {
 }
 
 /**
- * Receives every change of a claim as it happens. `key` is a reused register. `before` and `after` are the writer's claim before
+ * Receives every change of a claim, those of a batch when the batch is complete. `key` is a reused register. `before` and `after` are the writer's claim before
  * and after the change; one of them may be missing. `effect` is a sum of {@link EFFECT}. `continues` is true for all changes of
  * a batch except the first one, because they happen at the same time (I8). An observer must not throw and must not write to
  * the cache.
