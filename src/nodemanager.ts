@@ -1,5 +1,5 @@
 /**
- * The entry `datapath-cache/nodemanager`: the NodeManager, which nodes exist and how to reach them, and the IPCache
+ * The entry `datapath-cache/nodemanager`: the NodeManager, which tracks nodes and how to reach them, and the IPCache
  * into which it writes their addresses. Loads no module of Node.js, so it runs in browsers and workers. Its collections
  * are those of the package `immutable`.
  */

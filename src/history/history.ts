@@ -172,9 +172,8 @@ export class History {
     this.#writer = archive && new SegmentWriter(archive, log, clock);
     log.addMark('start', '');
     this.#observing = ipcache.observeClaims((key, writer, before, after, effect, continues) => {
-      // The release of a restored claim that a source has confirmed is not recorded, because such records would fill
-      // the
-      // memory after every restart.
+      // The release of a restored claim that a source has confirmed is not recorded, because such records would fill the memory
+      // after every restart.
       const isReleased = writer.source === 'restored' && after === undefined && effect === 0;
       if (isReleased && sameEntry(ipcache.get(formatKey(key)), before)) {
         log.skipRelease(writer.owner, continues);

@@ -91,7 +91,10 @@ export class FrontendIndex {
     return address === undefined ? undefined : this.get(formatFrontend({ ip: address, port, protocol }));
   }
 
-  /** Returns the services of all frontends on an IP in any spelling, ordered by rank, `namespace/name` and port. */
+  /**
+   * Returns the services of all frontends on an IP in any spelling, ordered by rank, `namespace/name` and port. Each service has its own
+   * match, so `overruled` is always empty.
+   */
   ofAddress(ip: string): readonly FrontendMatch[] {
     const texts = this.#byAddress.get(canonicalAddress(ip) ?? '') ?? [];
     const claims = [...texts].flatMap((text) => this.#claims.get(text) ?? []);

@@ -4,7 +4,7 @@ import type { ServiceID } from './service-id.ts';
 
 /**
  * The Kubernetes type of a service. `ExternalName` and `unknown` services are not served: passing one to the cache removes the
- * service (SEMANTICS 3.3).
+ * service (SEMANTICS 3.1).
  */
 export type ServiceType = 'ClusterIP' | 'NodePort' | 'LoadBalancer' | 'ExternalName' | 'unknown';
 

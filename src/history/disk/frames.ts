@@ -95,8 +95,8 @@ export function readFrame(bytes: Uint8Array, at: number, checksum: Checksum | un
   const known = Object.values<number>(FRAME).includes(kind);
   if (!known) throw new NewerVersionError(`unknown frame ${kind}`);
   return {
-    kind: kind as FrameKind,
+    kind: kind as FrameKind, // checked
     payload: bytes.subarray(at + FRAME_HEAD_BYTES, end - CHECKSUM_BYTES),
     end,
-  }; // checked
+  };
 }

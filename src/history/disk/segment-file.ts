@@ -296,7 +296,7 @@ function listsOf(payload: Uint8Array): EndLists {
     Uint8Array,
     Uint8Array,
     ...Uint8Array[],
-  ]; // LISTS + 1
+  ]; // the eight lists of endFrame
   return { json, lengths4, lengths6, filter, wordLists: words };
 }
 
@@ -331,7 +331,7 @@ function indexIn({ wordLists: lists }: EndLists, facts: StoredFacts): SegmentInd
     Int32Array,
     Int32Array,
     Int32Array,
-  ]; // LISTS + 1
+  ]; // the last four lists of endFrame
   if (!isPowerOfTwo(heads.length)) throw new DamagedError('an invalid index');
   const { lengths4, lengths6, filter, count, lastMs } = facts;
   return { heads, names, positions, batches, lengths4, lengths6, filter, count, lastMs };
