@@ -5,7 +5,7 @@ import type { Truth } from './truth.ts';
 /** A difference between the nodes of the sources and those that an agent knows. */
 export interface NodeDifference {
   /**
-   * `missing`: the agent does not know the node. `stale`: no source has it. `address`: no source has its primary address.
+   * `missing`: the agent does not know the node. `stale`: no source has it. `address`: no source has one of its primary addresses.
    * `undecidable`: a part of the sources that may have the node cannot be read.
    */
   readonly kind: 'missing' | 'stale' | 'address' | 'undecidable';
@@ -31,8 +31,8 @@ export function* compareNodes(
     const known = truth.nodes.get(node);
     seen.add(node);
     if (known !== undefined) {
-      const isOther = primary.some((ip) => !known.addresses.includes(ip));
-      if (isOther) yield { kind: 'address', node, actual: primary, truth: known.addresses };
+      const hasOtherAddress = primary.some((ip) => !known.addresses.includes(ip));
+      if (hasOtherAddress) yield { kind: 'address', node, actual: primary, truth: known.addresses };
     } else if (truth.hasAllClusters || cluster === '' || cluster === truth.clusterName)
       yield { kind: stale, node, actual: primary, truth: [] };
   }

@@ -28,8 +28,8 @@ const OPEN_OBJECT = 0x7b;
 const CLOSE_OBJECT = 0x7d;
 
 /**
- * Yields the JSON objects of a text, which are in a list or follow each other, on one or several lines each. Ends at the first
- * error.
+ * Yields the JSON objects of a text, which are in a list or follow each other, on one or several lines each. Text
+ * between objects is skipped, and an incomplete last object is omitted.
  */
 export function* objectsIn(text: string): Generator<string, void, void> {
   let depth = 0;

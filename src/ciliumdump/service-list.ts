@@ -22,7 +22,7 @@ export interface ListedService {
   readonly backends: number;
 }
 
-/** Returns `address:port/protocol`. Protocols that Cilium does not know are `ANY`, as in earlier versions. */
+/** Returns `address:port/PROTOCOL`, with brackets around IPv6 and the protocol in upper case. */
 export function frontendText(address: string, port: number, protocol: string): string {
   return `${hostPort(address, port)}/${protocol.toUpperCase()}`;
 }

@@ -87,7 +87,7 @@ class NodeExamination {
           : readEndpointList(endpoints, this.#at('endpoint list'), onReject),
       knowsOtherClusters: this.#nodes !== undefined,
       otherClusters: new Set(
-        (this.#nodes ?? []).flatMap((node) => (this.#isOther(node) ? node.addresses : [])),
+        (this.#nodes ?? []).flatMap((node) => (this.#isOfOtherCluster(node) ? node.addresses : [])),
       ),
     };
   }
@@ -96,7 +96,7 @@ class NodeExamination {
     const { outputs, path, failures } = this.#dump;
     const { truth, onOtherNode } = this.#examination;
     for (const { command, error } of failures) this.#add('failed-command', command, error);
-    for (const node of this.#nodes ?? []) if (this.#isOther(node)) onOtherNode(node);
+    for (const node of this.#nodes ?? []) if (this.#isOfOtherCluster(node)) onOtherNode(node);
     const agent = this.#compareTable('agent', outputs.get('ip-list'), readIPList);
     const map = this.#compareTable('map', outputs.get('bpf-ipcache'), readMapList, agent === undefined);
     if (agent === undefined && map === undefined && failures.length === 0)
@@ -127,7 +127,7 @@ class NodeExamination {
     return byPod ?? known ?? pod ?? (host || byPath);
   }
 
-  #isOther({ cluster }: ListedNode): boolean {
+  #isOfOtherCluster({ cluster }: ListedNode): boolean {
     const { truth } = this.#examination;
     return cluster !== '' && cluster !== truth.clusterName;
   }

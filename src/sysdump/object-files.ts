@@ -34,8 +34,8 @@ const KINDS: readonly (readonly [name: RegExp, kind: string])[] = [
 ];
 
 /**
- * Returns the kind of the objects in a file; undefined if they are not read. `name` may have a path. Returns undefined for files in
- * folders of command outputs.
+ * Returns the kind of the objects in a file; undefined if they are not read. `name` may have a path, which is
+ * ignored: callers exclude the folders of command outputs.
  */
 export function kindOfFile(name: string): string | undefined {
   const found = FILE.exec(name.slice(name.lastIndexOf('/') + 1))?.[1]
