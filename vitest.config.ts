@@ -6,8 +6,8 @@ import { ELSEWHERE, ISOLATED, SLOWEST } from './test/projects.ts';
 const fileOf = (name: string): string => `test/${name}.test.ts`;
 
 /**
- * In each project begins with what takes longest, that no core waits for it in the end. Where there was no run before, Vitest
- * begins with the largest files, and many of the slowest are the smallest.
+ * Runs the slowest files of each project first, so that at the end no worker is idle while another one runs a long file. Without
+ * this, Vitest starts with the largest files on the first run, and many of the slowest files are small.
  */
 class SlowestFirst extends BaseSequencer {
   override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
@@ -23,19 +23,19 @@ const config: ViteUserConfig = defineConfig({
   test: {
     setupFiles: ['test/property-runs.ts'],
     globalSetup: ['test/cli/support/bundle-program.ts'],
-    // The longest test takes about 20 s alone, and on a machine with much else to do more than 100 s, mostly to start processes.
+    // The longest test takes about 20 s on an idle machine. On a busy one, it takes more than 100 s, mostly to start processes.
     testTimeout: process.env['PROPERTY_RUNS'] === undefined ? 240_000 : 600_000,
-    // Hooks start etcds and browsers.
+    // Hooks start etcd servers and browsers.
     hookTimeout: 240_000,
-    // Shorter than the limit of a test, so that a failure names what has not happened.
+    // Less than the timeout of a test, so that the failure names the condition that was not met.
     expect: { poll: { timeout: 120_000 } },
-    // Two more than there are cores: what talks to a real etcd or a browser waits half of its time.
+    // Two more than the number of cores, because tests with a real etcd or a browser wait half of their time.
     maxWorkers: availableParallelism() + 2,
     sequence: { sequencer: SlowestFirst },
     projects: [
       {
         extends: true,
-        // To start a process for each file, and load everything there, would take as long as many of them.
+        // Files share processes, because a new process that loads the modules again takes as long as many of the files.
         test: {
           name: 'pure',
           include: ['test/**/*.test.ts'],

@@ -162,11 +162,17 @@ describe('the packed package, installed in another project', () => {
     expect(loading).toEqual(['datapath-cache', 'datapath-cache/etcd']);
   });
 
+  // Only the oldest compiler checks the declarations of libraries, because the newest one has written those of this package, and the
+  // check of `immutable` alone takes 8 s.
   it.each([
-    ['the newest TypeScript', 'newest', {}],
-    ["the oldest TypeScript, and the language's libraries alone", 'oldest', { lib: ['es2022'] }],
+    ['the newest TypeScript', 'newest', { skipLibCheck: true }],
+    [
+      "the oldest TypeScript, the language's libraries alone, and every library checked",
+      'oldest',
+      { lib: ['es2022'] },
+    ],
   ] as const)(
-    'compiles a program for each entry without the types of Node, with every library checked: %s',
+    'compiles a program for each entry without the types of Node: %s',
     (_name, compiler, options) => {
       writePrograms(project);
       const { output, files: read } = compile(project, compiler, options);

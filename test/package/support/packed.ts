@@ -51,10 +51,19 @@ export interface ScratchProject {
   remove(): void;
 }
 
-/** Copies an earlier build, so that only changes are compiled. Omits outputs without a source. */
+/**
+ * Copies an earlier build, so that only changes are compiled. Omits outputs without a source.
+ *
+ * The compiler reuses its results for a file of `node_modules` only if the path relative to `dist` is the same. The copy has
+ * a symbolic link to `node_modules`, so the paths are the same only with `preserveSymlinks`.
+ */
 function copyBuild(source: string): void {
   const built = join(ROOT, 'dist');
   if (!existsSync(join(built, '.tsbuildinfo'))) return;
+  const configuration = join(source, 'tsconfig.build.json');
+  const { compilerOptions, ...others } = JSON.parse(readFileSync(configuration, 'utf8'));
+  const options = { ...compilerOptions, preserveSymlinks: true };
+  writeFileSync(configuration, JSON.stringify({ ...others, compilerOptions: options }));
   const hasSource = (path: string): boolean => {
     const [, name] = /^(.*?)(?:\.d\.ts|\.js)$/.exec(relative(built, path)) ?? [];
     return (
