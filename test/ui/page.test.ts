@@ -1,4 +1,3 @@
-import { join } from 'node:path';
 import { gzipSync } from 'node:zlib';
 import type { Page } from 'playwright-core';
 import { describe, expect, it, onTestFinished } from 'vitest';
@@ -11,7 +10,7 @@ import { SteeringModel } from '../api/support/steering-model.ts';
 import { testApp } from '../api/support/test-app.ts';
 import { until } from '../base/support/until.ts';
 import { MeshModel } from './support/mesh-model.ts';
-import { COLOUR_RULES, SCREENSHOTS, settled, usePages, VIEWS, violations } from './support/open-page.ts';
+import { COLOUR_RULES, settled, storePicture, usePages, VIEWS, violations } from './support/open-page.ts';
 
 const { files, newPage, open } = usePages();
 
@@ -31,7 +30,7 @@ describe('the page of an agent that requires a token', () => {
     await page.goto(`${server.url}/#nodes`);
     await page.waitForSelector('#token');
     expect(await violations(page)).toEqual([]);
-    await page.screenshot({ path: join(SCREENSHOTS, 'token.png') });
+    await storePicture(page, 'token');
     const show = async (token: string): Promise<void> => {
       await page.fill('#token', token);
       await Promise.all([page.waitForEvent('load'), page.click('main button[type=submit]')]);
@@ -55,7 +54,7 @@ describe('each view', () => {
     for (const colorScheme of ['light', 'dark'] as const) {
       await page.emulateMedia({ colorScheme });
       expect(await violations(page, colorScheme === 'dark' ? COLOUR_RULES : undefined)).toEqual([]);
-      await page.screenshot({ path: join(SCREENSHOTS, `${name}-${colorScheme}.png`) });
+      await storePicture(page, `${name}-${colorScheme}`);
     }
   });
 
@@ -91,7 +90,7 @@ describe('each view', () => {
       await show(hash);
       await settled(page);
       model.ipcache.upsert('10.0.0.2', { identity: 10, source: 'clustermesh', owner: long, k8s });
-      await page.screenshot({ path: join(SCREENSHOTS, `${name}-phone.png`), fullPage: true });
+      await storePicture(page, `${name}-phone`, { fullPage: true });
       expect([name, await page.evaluate('document.documentElement.scrollWidth')]).toEqual([name, 390]);
     }
     const navigation = await page.locator('nav.tabs').boundingBox();

@@ -8,7 +8,7 @@ import { temporaryFolder } from '../agent/support/temporary-folder.ts';
 import { freePort } from '../base/support/free-port.ts';
 import { example, nothing } from '../cli/support/run.ts';
 import { startEtcd } from '../kvstore/etcd/support/etcd-process.ts';
-import { SCREENSHOTS, usePages, violations } from './support/open-page.ts';
+import { storePicture, usePages, violations } from './support/open-page.ts';
 
 const { newPage } = usePages();
 
@@ -62,9 +62,9 @@ async function open(...words: readonly string[]): Promise<Opened> {
   return { page, faults, paths, url, stop };
 }
 
-/** Takes a picture and expects no violation, light and dark, and that the page fits a phone. */
+/** Stores a picture, and expects no violation, light and dark, and that the page fits a phone. */
 async function look(page: Page, name: string): Promise<void> {
-  await page.screenshot({ path: join(SCREENSHOTS, `${name}.png`), fullPage: true });
+  await storePicture(page, name, { fullPage: true });
   for (const colorScheme of ['light', 'dark'] as const) {
     await page.emulateMedia({ colorScheme });
     expect(await violations(page)).toEqual([]);

@@ -1,9 +1,8 @@
-import { join } from 'node:path';
 import type { Page } from 'playwright-core';
 import { describe, expect, it } from 'vitest';
 import { createService } from '../../src/servicecache/service.ts';
 import { MeshModel } from './support/mesh-model.ts';
-import { SCREENSHOTS, settled, usePages, violations } from './support/open-page.ts';
+import { settled, storePicture, usePages, violations } from './support/open-page.ts';
 
 const { open } = usePages();
 
@@ -105,7 +104,7 @@ describe('"What if it left?" on the card of a cluster', () => {
     await panelOf(page).getByRole('heading', { level: 3 }).first().waitFor();
     expect(await page.evaluate('document.documentElement.scrollWidth')).toBe(390);
     expect(await violations(page)).toEqual([]);
-    await page.screenshot({ path: join(SCREENSHOTS, 'what-if-phone.png'), fullPage: true });
+    await storePicture(page, 'what-if-phone', { fullPage: true });
   });
 
   it('sends the token, shows that it loads, then the reason of a refusal, and that the agent is unreachable', async () => {

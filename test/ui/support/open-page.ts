@@ -1,9 +1,15 @@
 import { execFileSync } from 'node:child_process';
-import { mkdirSync, readFileSync } from 'node:fs';
+import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { type Browser, type BrowserContextOptions, chromium, type Page } from 'playwright-core';
+import {
+  type Browser,
+  type BrowserContextOptions,
+  chromium,
+  type Page,
+  type PageScreenshotOptions,
+} from 'playwright-core';
 import { beforeAll, expect, onTestFinished } from 'vitest';
 import type { UIFile } from '../../../src/api/routes/ui-routes.ts';
 import { ApiServer } from '../../../src/api/server/api-server.ts';
@@ -16,8 +22,6 @@ import { freePort } from '../../base/support/free-port.ts';
 import { MeshModel } from './mesh-model.ts';
 
 const ROOT = fileURLToPath(new URL('../../..', import.meta.url));
-/** Pictures of the last run, for people. */
-export const SCREENSHOTS: string = join(ROOT, '.screenshots');
 const AXE = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
 
 /** Disables the background requests of a browser. */
@@ -55,7 +59,7 @@ export interface Opened extends TestApp {
   readonly show: (hash: string) => Promise<void>;
 }
 
-/** A program for the page that opens another view, and ends when the view before is not shown any more. */
+/** Returns a program for the page that opens another view. It ends when the previous view is no longer shown. */
 const leadTo = (hash: string): string => `new Promise((shown) => {
   addEventListener('hashchange', () => setTimeout(shown), { once: true });
   location.hash = ${JSON.stringify(hash)};
@@ -66,12 +70,11 @@ interface Started {
   readonly files: readonly UIFile[];
 }
 
-/** One for all files of tests in this process: a browser takes a second to start, and ends with the process. */
+/** The browser of all test files in this process, because a start takes a second. It ends with the process. */
 let started: Promise<Started> | undefined;
 
 async function start(): Promise<Started> {
   execFileSync(process.execPath, [join(ROOT, 'scripts/build-page.mjs')]);
-  mkdirSync(SCREENSHOTS, { recursive: true });
   const executablePath = '/usr/bin/chromium';
   const browser = await chromium.launch({ executablePath, args: QUIET, timeout: PROGRESS_TIMEOUT_MS });
   return { browser, files: await readPage() };
@@ -87,7 +90,12 @@ export function usePages(): Opener {
   });
 
   const newPage = async (options: BrowserContextOptions = {}): Promise<Page> => {
-    const page = await browser.newPage({ viewport: { width: 1200, height: 800 }, ...options });
+    const page = await browser.newPage({
+      viewport: { width: 1200, height: 800 },
+      // Without a GPU, an animation uses the processor all the time.
+      reducedMotion: 'reduce',
+      ...options,
+    });
     page.setDefaultTimeout(PROGRESS_TIMEOUT_MS);
     return page;
   };
@@ -150,6 +158,16 @@ export async function violations(page: Page, runOnly?: readonly string[]): Promi
     },
     runOnly === undefined ? {} : { runOnly },
   );
+}
+
+/** Stores a picture of the page in `.screenshots/NAME.png`, for people, if `SCREENSHOTS=1` is set. */
+export async function storePicture(
+  page: Page,
+  name: string,
+  options: PageScreenshotOptions = {},
+): Promise<void> {
+  if (process.env['SCREENSHOTS'] !== '1') return;
+  await page.screenshot({ path: join(ROOT, '.screenshots', `${name}.png`), ...options });
 }
 
 /** Waits until a view has its content: no skeleton is left. */
