@@ -1,9 +1,9 @@
-/** Tests that take minutes, or need a kube-apiserver, have separate configurations. */
+/** Folders with a separate configuration of Vitest, because their tests take minutes or need a kube-apiserver. */
 export const ELSEWHERE: readonly string[] = ['long', 'apiserver'];
 
 /**
- * The test files that need a separate process, because they use the kernel, count objects of the heap or file
- * descriptors, or send signals. All others share processes: they leave nothing that another one could see.
+ * The test files that run in a separate process, because they use the kernel, start processes, count objects of the heap or file
+ * descriptors, or send signals. All others share processes, so they must leave no state that another file can see.
  */
 export const ISOLATED: readonly string[] = [
   'cli/etcd-mesh',
@@ -44,8 +44,8 @@ export const ISOLATED: readonly string[] = [
 ];
 
 /**
- * Tests that use ten seconds of CPU time or more, or wait long: the longest first, waiting tests before
- * computing ones.
+ * The test files that take longest, in the order in which they start: those that mostly wait for other processes, then those that
+ * use the processor for 5 s or more.
  */
 export const SLOWEST: readonly string[] = [
   'kvstore/etcd/etcd-contract',

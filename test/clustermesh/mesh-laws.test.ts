@@ -1,5 +1,6 @@
 import fc from 'fast-check';
 import { describe, it } from 'vitest';
+import { fewerRuns } from '../base/support/fewer-runs.ts';
 import { keepTape } from '../tape/support/keep-tape.ts';
 import { type Happening, happenings, I9_reconnectIsColdStart, I10_noOrphans } from './support/mesh-laws.ts';
 
@@ -22,7 +23,10 @@ function contested(writer: string, lose: 'die' | 'replace', key = '10.0.0.1'): r
 
 describe('a mesh under faults, and under edits of its configuration directory', () => {
   it('I9 reconnect = cold start: after any faults, writes and edits the engines equal those of a restarted agent', async () => {
-    await fc.assert(fc.asyncProperty(happenings, (script) => keepTape(script, I9_reconnectIsColdStart)));
+    await fc.assert(
+      fc.asyncProperty(happenings, (script) => keepTape(script, I9_reconnectIsColdStart)),
+      fewerRuns(120),
+    );
   });
 
   it.each([
@@ -35,6 +39,9 @@ describe('a mesh under faults, and under edits of its configuration directory', 
   });
 
   it('I10 no orphans: a removed cluster leaves nothing behind', async () => {
-    await fc.assert(fc.asyncProperty(happenings, (script) => keepTape(script, I10_noOrphans)));
+    await fc.assert(
+      fc.asyncProperty(happenings, (script) => keepTape(script, I10_noOrphans)),
+      fewerRuns(80),
+    );
   });
 });

@@ -1,5 +1,6 @@
 import fc from 'fast-check';
 import { describe, it } from 'vitest';
+import { fewerRuns } from '../base/support/fewer-runs.ts';
 import { type Happening, happenings, I9_nothingLostNothingInvented } from './support/reflector-laws.ts';
 
 describe('a reflector under faults', () => {
@@ -8,6 +9,7 @@ describe('a reflector under faults', () => {
       fc.asyncProperty(happenings, fc.boolean(), (script, idle) =>
         I9_nothingLostNothingInvented(script, idle),
       ),
+      fewerRuns(100),
     );
   });
 });

@@ -19,7 +19,7 @@ import {
   save,
 } from './support/world.ts';
 
-const ASYNC_RUNS = { numRuns: Math.min(2_000, Number(process.env['PROPERTY_RUNS'] ?? 300)) };
+const ASYNC_RUNS = { numRuns: Math.min(2_000, Number(process.env['PROPERTY_RUNS'] ?? 100)) };
 
 /**
  * Engines with content, the folder with their checkpoint, and the next engines, which have not read it yet.

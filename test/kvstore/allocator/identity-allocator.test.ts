@@ -26,6 +26,7 @@ import {
   type IdentityRange,
   type NumericIdentity,
 } from '../../../src/model/numeric-identity.ts';
+import { fewerRuns } from '../../base/support/fewer-runs.ts';
 import { ManualClock } from '../../base/support/manual-clock.ts';
 import { giveUpDelete, giveUpPut } from '../support/given-up-write.ts';
 import { advance, settle } from '../support/settle.ts';
@@ -627,6 +628,7 @@ describe('allocation under faults', () => {
         ).toEqual([]);
         for (const one of nodes) await one.stop();
       }),
+      fewerRuns(80),
     );
   });
 });

@@ -305,11 +305,11 @@ describe('the store of a server in this process', () => {
     expect(store.range(prefixRange('p/')).count).toBe(0);
   });
 
-  it('reads a page of a million keys at the cost of the page (regression: at that of all keys, to count them)', () => {
+  it('reads a page of 200,000 keys at the cost of the page (regression: at that of all keys, to count them)', () => {
     const store = new MemoryStore('c', () => {});
     const value = bytesOfText('x');
     const keyOf = (i: number): string => `p/${1_000_000 + i}`;
-    for (let from = 0; from < 1_000_000; from += 1000) {
+    for (let from = 0; from < 200_000; from += 1000) {
       const writes = Array.from(
         { length: 1000 },
         (_, i) => ({ op: 'put', key: keyOf(from + i), value, lease: '0' }) as const,
@@ -327,9 +327,9 @@ describe('the store of a server in this process', () => {
     });
     try {
       const page = store.range({ ...prefixRange('p/'), limit: 1000, revision: listedAt });
-      expect([page.kvs.length, page.more, page.count]).toEqual([1000, true, 1_000_000]);
+      expect([page.kvs.length, page.more, page.count]).toEqual([1000, true, 200_000]);
       const delta = store.range({ ...prefixRange('p/'), minModRevision: listedAt + 1 });
-      expect([delta.kvs.length, delta.count]).toEqual([0, 999_999]);
+      expect([delta.kvs.length, delta.count]).toEqual([0, 199_999]);
       complete(store.compact(store.revision));
     } finally {
       reads.mockRestore();

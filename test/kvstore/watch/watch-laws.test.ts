@@ -1,6 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { RangeRequest, RangeResponse, Transport } from '../../../src/kvstore/session/transport.ts';
+import { fewerRuns } from '../../base/support/fewer-runs.ts';
 import { type Happening, happenings, I9_nothingLostNothingInvented } from '../support/watch-laws.ts';
 
 describe('a watch under faults', () => {
@@ -10,6 +11,7 @@ describe('a watch under faults', () => {
       fc.asyncProperty(happenings, sliceEvents, (script, most) =>
         I9_nothingLostNothingInvented(script, (transport) => transport, most),
       ),
+      fewerRuns(100),
     );
   });
 
