@@ -8,7 +8,7 @@ import { NodeManager } from '../../src/nodemanager/node-manager.ts';
 import { createBackend, createEndpointSlice } from '../../src/servicecache/backend.ts';
 import { createService } from '../../src/servicecache/service.ts';
 import { ServiceCache } from '../../src/servicecache/service-cache.ts';
-import { ManualClock } from '../base/support/manual-clock.ts';
+import { ManualClock, WALL_TIME_AT_0 } from '../base/support/manual-clock.ts';
 
 const ID = { namespace: 'shop', name: 'cart' };
 const PORTS = [['http', { port: 80, protocol: 6 }]] as const;
@@ -138,10 +138,13 @@ describe('the history of services', () => {
     clock.advance(10);
     nodes.nodeDeleted(node);
     clock.advance(10);
-    const at = (when: number) => history.documentAt('node', 'baltic/node-1', undefined, when);
+    const at = (when: number) =>
+      history.documentAt('node', 'baltic/node-1', undefined, WALL_TIME_AT_0 + when);
     expect(at(5).document).toBeUndefined();
     expect(at(15).document).toMatchObject({ addresses: [{ ip: '192.168.7.1' }] });
-    expect(at(25)).toMatchObject({ document: undefined, since: 20, certain: true });
-    expect([...history.documentsOf('node', 'baltic/node-1')].map(({ at: when }) => when)).toEqual([20, 10]);
+    expect(at(25)).toMatchObject({ document: undefined, since: WALL_TIME_AT_0 + 20, certain: true });
+    expect([...history.documentsOf('node', 'baltic/node-1')].map(({ at: when }) => when)).toEqual(
+      [20, 10].map((ms) => WALL_TIME_AT_0 + ms),
+    );
   });
 });

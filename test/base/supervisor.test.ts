@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { interruptible, Supervisor } from '../../src/base/supervisor.ts';
 import { advance, settle } from '../kvstore/support/settle.ts';
-import { ManualClock } from './support/manual-clock.ts';
+import { ManualClock, WALL_TIME_AT_0 } from './support/manual-clock.ts';
 
 function supervised(onFailure?: (error: unknown, task: string) => void): {
   readonly clock: ManualClock;
@@ -30,11 +30,11 @@ describe('a task that is restarted', () => {
           name: 'loop',
           state: 'waiting',
           failures: 1,
-          lastFailure: { code: 'Error', message: 'fault 1', at: 0 },
+          lastFailure: { code: 'Error', message: 'fault 1', at: WALL_TIME_AT_0 },
         },
       ],
       failures: 1,
-      lastFailure: { code: 'Error', message: 'fault 1', at: 0 },
+      lastFailure: { code: 'Error', message: 'fault 1', at: WALL_TIME_AT_0 },
     });
     await advance(clock, 10_000);
     await over;

@@ -1,7 +1,7 @@
 import { beforeEach, describe, expect, it } from 'vitest';
 import { type ClusterState, NEW_CLUSTER } from '../../src/clustermesh/cluster-state.ts';
 import { type ClusterStanding, ClusterView } from '../../src/clustermesh/cluster-status.ts';
-import { ManualClock } from '../base/support/manual-clock.ts';
+import { ManualClock, WALL_TIME_AT_0 } from '../base/support/manual-clock.ts';
 
 const WELL: ClusterStanding = { complete: true, connected: true, known: true, keys: 7 };
 
@@ -10,7 +10,6 @@ let view: ClusterView;
 
 beforeEach(() => {
   clock = new ManualClock();
-  clock.setWallTimeBy(1_000_000);
   view = new ClusterView(clock);
 });
 
@@ -26,7 +25,7 @@ describe('the status of a cluster', () => {
       ready: false,
       knownAt: undefined,
       connected: false,
-      connectedSince: 1_000_000,
+      connectedSince: WALL_TIME_AT_0,
       lastFailure: undefined,
       lastFailureAt: undefined,
     });
@@ -98,15 +97,19 @@ describe('a change of a cluster', () => {
     update({ phase: 'watching' });
     clock.advance(1000);
     update({ phase: 'watching' });
-    expect(view.status()).toMatchObject({ connected: true, connectedSince: 1_001_000, knownAt: undefined });
+    expect(view.status()).toMatchObject({
+      connected: true,
+      connectedSince: WALL_TIME_AT_0 + 1000,
+      knownAt: undefined,
+    });
     update({ phase: 'watching' }, { connected: false });
     clock.advance(1000);
     update({ phase: 'connecting' }, { connected: false });
     expect(view.status()).toMatchObject({
       ready: false,
       connected: false,
-      connectedSince: 1_002_000,
-      knownAt: 1_002_000,
+      connectedSince: WALL_TIME_AT_0 + 2000,
+      knownAt: WALL_TIME_AT_0 + 2000,
     });
     view.recordWithdrawal();
     expect(view.status().knownAt).toBeUndefined();
@@ -132,7 +135,7 @@ describe('a change of a cluster', () => {
   it('contains its last failure, with the time', () => {
     clock.advance(500);
     view.recordFailure('refused');
-    expect(view.status()).toMatchObject({ lastFailure: 'refused', lastFailureAt: 1_000_500 });
+    expect(view.status()).toMatchObject({ lastFailure: 'refused', lastFailureAt: WALL_TIME_AT_0 + 500 });
   });
 
   it('is reported if the reason of its failure changes, and not if it is the same', () => {

@@ -4,7 +4,7 @@ import { TurnGate } from '../../src/base/turn-gate.ts';
 import { History } from '../../src/history/history.ts';
 import { IPCache } from '../../src/ipcache/ipcache.ts';
 import { prefixOfKey } from '../../src/net/prefix.ts';
-import { ManualClock } from '../base/support/manual-clock.ts';
+import { ManualClock, WALL_TIME_AT_0 } from '../base/support/manual-clock.ts';
 import { attributes } from '../ipcache/support/naive-ipcache.ts';
 import { apply, history as operations } from '../ipcache/support/operations.ts';
 
@@ -92,6 +92,6 @@ it('of a moment before the process, or with too many changes, there is no list',
   history.start();
   clock.advance(1);
   for (let i = 0; i < 10; i++) cache.upsert(`10.0.0.${i}`, { source: 'k8s', identity: 1 });
-  expect(await history.past.changedSince(-1, 100)).toBe('earlier');
-  expect(await history.past.changedSince(0, 9)).toBe('too-many');
+  expect(await history.past.changedSince(WALL_TIME_AT_0 - 1, 100)).toBe('earlier');
+  expect(await history.past.changedSince(WALL_TIME_AT_0, 9)).toBe('too-many');
 });

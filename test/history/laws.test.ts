@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { expect, it } from 'vitest';
 import { History } from '../../src/history/history.ts';
 import { IPCache } from '../../src/ipcache/ipcache.ts';
-import { ManualClock } from '../base/support/manual-clock.ts';
+import { ManualClock, WALL_TIME_AT_0 } from '../base/support/manual-clock.ts';
 import { attributes, writerName } from '../ipcache/support/naive-ipcache.ts';
 import { apply, history as operations } from '../ipcache/support/operations.ts';
 import { H3_undoingEndsAtTheStart, H6_changesNoOutcome } from './support/laws.ts';
@@ -91,11 +91,14 @@ it('records the release of a restored claim only if its source has another one',
   clock.advance(1);
   const keys = [...history.records()].flatMap((record) => (record.kind === 'prefix' ? record.key : []));
   expect(keys.sort()).toEqual(['10.0.0.2', '10.0.0.3']);
-  expect(history.at('10.0.0.3', 0)?.effective).toMatchObject({ identity: 7, source: 'restored' });
-  expect(history.at('10.0.0.1', 0)?.effective).toMatchObject({ identity: 7 });
+  expect(history.at('10.0.0.3', WALL_TIME_AT_0)?.effective).toMatchObject({
+    identity: 7,
+    source: 'restored',
+  });
+  expect(history.at('10.0.0.1', WALL_TIME_AT_0)?.effective).toMatchObject({ identity: 7 });
   cache.upsert('10.0.0.1', restored); // again, and deleted: not linked to what was omitted
   clock.advance(1);
   cache.delete('10.0.0.1', real);
   clock.advance(1);
-  expect(history.at('10.0.0.1', 2)?.claims).toHaveLength(2);
+  expect(history.at('10.0.0.1', WALL_TIME_AT_0 + 2)?.claims).toHaveLength(2);
 });

@@ -3,17 +3,16 @@ import { describe, expect, it } from 'vitest';
 import { History } from '../../src/history/history.ts';
 import type { PrefixRecord } from '../../src/history/types.ts';
 import { IPCache } from '../../src/ipcache/ipcache.ts';
-import { ManualClock } from '../base/support/manual-clock.ts';
+import { ManualClock, WALL_TIME_AT_0 } from '../base/support/manual-clock.ts';
 import { attributes } from '../ipcache/support/naive-ipcache.ts';
 import { H5_staysBelowItsMaximum, podClaim } from './support/laws.ts';
 import { H2_visibleClaimsAreRight } from './support/visible-claims.ts';
 
 const KIB = 1024;
-const START = 1_000_000;
+const START = WALL_TIME_AT_0;
 
 function recorded(memory?: number): { clock: ManualClock; cache: IPCache; history: History } {
   const clock = new ManualClock();
-  clock.setWallTimeBy(START);
   const cache = new IPCache();
   const history = new History({ ipcache: cache, clock, memory });
   history.start();

@@ -6,6 +6,7 @@ import { HandlerFeed } from '../../src/nodemanager/handler-feed.ts';
 import type { HandlerFault } from '../../src/nodemanager/node-handler.ts';
 import { parseNode } from '../../src/nodemanager/parse-node.ts';
 import { growthPerItem } from '../base/support/cpu-time.ts';
+import { WALL_TIME_AT_0 } from '../base/support/manual-clock.ts';
 import { settle } from '../kvstore/support/settle.ts';
 import { ConfiguredHandler, DeferredHandler, settled } from './support/deferred-handler.ts';
 import { addresses, fresh, node } from './support/node-fixtures.ts';
@@ -237,7 +238,7 @@ describe('a failed call', () => {
     manager.subscribe(handler);
     manager.nodeUpdated(node('a'));
     await handler.fail();
-    const error = { code: 'Error', message: 'no netlink', at: 0 };
+    const error = { code: 'Error', message: 'no netlink', at: WALL_TIME_AT_0 };
     expect(manager.status().handlers).toMatchObject([
       {
         name: 'deferred',

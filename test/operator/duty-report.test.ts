@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import type { Action } from '../../src/operator/duty.ts';
 import { DutyReport } from '../../src/operator/duty-report.ts';
-import { ManualClock } from '../base/support/manual-clock.ts';
+import { ManualClock, WALL_TIME_AT_0 } from '../base/support/manual-clock.ts';
 import { advance, settle } from '../kvstore/support/settle.ts';
 
 describe('the report of a duty', () => {
@@ -50,7 +50,10 @@ describe('the report of a duty', () => {
     const report = new DutyReport('gc', { clock, onAction: (action) => void actions.push(action) });
     report.add(new Error('refused'));
     report.ready();
-    expect(report.status()).toMatchObject({ failures: 1, lastFailure: { message: 'refused', at: 7 } });
+    expect(report.status()).toMatchObject({
+      failures: 1,
+      lastFailure: { message: 'refused', at: WALL_TIME_AT_0 + 7 },
+    });
     report.action({ action: 'delete x', reason: 'it is gone', outcome: 'done' });
     expect(actions).toEqual([{ duty: 'gc', action: 'delete x', reason: 'it is gone', outcome: 'done' }]);
   });

@@ -54,9 +54,9 @@ function filtersOf(flags: object, names: readonly string[]): ListFilters {
   return Object.fromEntries(Object.entries(flags).filter(([name]) => names.includes(name)));
 }
 
-/** Yields the IPs as lines. */
+/** Yields the IPs as lines, all at once, so that they are sent in one request. */
 async function* asLines(ips: readonly string[]): AsyncGenerator<string> {
-  yield ips.join('\n');
+  yield ips.map((ip) => `${ip}\n`).join('');
 }
 
 /** Adds the commands that ask one question and end: `dpcache ipcache list` and the like. */

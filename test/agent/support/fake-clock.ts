@@ -5,17 +5,27 @@ interface Due {
   readonly callback: () => void;
 }
 
-/** A clock that only a test advances. */
+/** The wall time at which every {@link FakeClock} starts. */
+const STARTED_AT = Date.UTC(2026, 10, 20, 12);
+
+/** A clock that only a test advances. Its monotonic time has another origin than its wall time, as that of a machine. */
 export class FakeClock implements Clock {
   readonly #timers = new Set<Due>();
-  #now = Date.UTC(2026, 10, 20, 12);
+  readonly #origin: number;
+  #now: number;
+
+  /** Starts with the monotonic time `uptimeMs`. */
+  constructor(uptimeMs = 98_765_432) {
+    this.#now = uptimeMs;
+    this.#origin = STARTED_AT - uptimeMs;
+  }
 
   now(): number {
     return this.#now;
   }
 
   wallTime(): number {
-    return this.#now;
+    return this.#origin + this.#now;
   }
 
   after(delayMs: number, callback: () => void): Timer {

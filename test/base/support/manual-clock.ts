@@ -5,11 +5,21 @@ interface Alarm {
   readonly callback: () => void;
 }
 
-/** A clock that only a test advances. Timers fire in order of time, then of creation. */
+/** The wall time of a {@link ManualClock} whose monotonic time is 0. */
+export const WALL_TIME_AT_0 = Date.UTC(2026, 10, 20, 12);
+
+/**
+ * A clock that only a test advances. Timers fire in order of time, then of creation. Monotonic time starts at 0, wall time at
+ * {@link WALL_TIME_AT_0} or at the argument.
+ */
 export class ManualClock implements Clock {
   #now = 0;
-  #wallOffset = 0;
+  #wallOffset: number;
   readonly #alarms = new Set<Alarm>();
+
+  constructor(wallTimeAt0: number = WALL_TIME_AT_0) {
+    this.#wallOffset = wallTimeAt0;
+  }
 
   now(): number {
     return this.#now;

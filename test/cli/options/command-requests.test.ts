@@ -88,6 +88,10 @@ describe('a question', () => {
     ['ipcache explain 10.0.0.1', '/v1/ipcache/explain/10.0.0.1'],
     ['ipcache explain 10.0.0.1 --at #5', '/v1/ipcache/explain/10.0.0.1?at=%235'],
     ['ipcache lookup 10.0.0.1', '/v1/lookup {"ips":["10.0.0.1"]}'],
+    [
+      'ipcache lookup 10.0.0.2 10.0.0.300 10.0.0.1',
+      '/v1/lookup {"ips":["10.0.0.2","10.0.0.300","10.0.0.1"]}',
+    ],
     ['ipcache lookup 10.0.0.1 --at #5', '/v1/lookup {"ips":[{"address":"10.0.0.1","at":"#5"}]}'],
     ['history', '/v1/history?limit=50'],
     ['history 10.0.0.1 --limit 7', '/v1/history?key=10.0.0.1&limit=7'],
@@ -247,6 +251,35 @@ describe('the exit status', () => {
       expect(await run(words, answers)).toMatchObject({ status: 0, stdout: '', stderr: '' });
     },
   );
+
+  it('ipcache lookup of 1,001 addresses sends a request of 1,000 and one of 1, and prints the answers in order', async () => {
+    const ips = Array.from({ length: 1001 }, (_, i) => `10.0.${i >> 8}.${i & 255}`);
+    const entries = ips.map((prefix) => ({ prefix }));
+    const { asked, stdout, status } = await run(`ipcache lookup ${ips.join(' ')}`, {
+      '/v1/lookup': { entries, errors: [] },
+    });
+    expect(asked.slice(1).map((one) => one.split(',').length)).toEqual([1000, 1]);
+    expect(stdout.split('\n').slice(0, 1000)).toEqual(
+      entries.slice(0, 1000).map((entry) => JSON.stringify({ ip: entry.prefix, entry })),
+    );
+    expect(status).toBe(0);
+  });
+
+  it('ipcache lookup prints an error at its address, and fails', async () => {
+    const answer = {
+      entries: [{ prefix: 'a' }, null, null],
+      errors: [{ index: 1, detail: 'no IP address' }],
+    };
+    expect(await run('ipcache lookup 10.0.0.2 10.0.0.300 10.0.0.1', { '/v1/lookup': answer })).toMatchObject({
+      status: 1,
+      stdout: [
+        '{"ip":"10.0.0.2","entry":{"prefix":"a"}}',
+        '{"ip":"10.0.0.300","entry":null,"error":"no IP address"}',
+        '{"ip":"10.0.0.1","entry":null}',
+        '',
+      ].join('\n'),
+    });
+  });
 
   it('ipcache lookup - reads the addresses from standard input', async () => {
     async function* stdin(): AsyncGenerator<string> {

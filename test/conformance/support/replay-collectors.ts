@@ -66,7 +66,7 @@ function effects({ verb, resource, namespace = '', name, code, body }: RecordedW
 
 /** An API server with objects, a kvstore, and our collectors over both. */
 class World {
-  readonly clock = new ManualClock();
+  readonly clock = new ManualClock(RECORDED_AT);
   readonly backend = new MemoryBackend({ clock: this.clock, random: () => 0.5 });
   readonly done = new Set<string>();
   /** Number of deletes without a precondition on the uid. */
@@ -75,10 +75,6 @@ class World {
   readonly #api = new MemoryApiServer({ clock: this.clock });
   readonly #user = new MemoryApiTransport(this.#api);
   #stop: (() => Promise<void>) | undefined;
-
-  constructor() {
-    this.clock.setWallTimeBy(RECORDED_AT);
-  }
 
   async apply({ op, object, stored, ...step }: RecordedStep): Promise<void> {
     if (op === 'etcd-put') await this.backend.update(String(step['key']), bytesOfText(String(step['value'])));

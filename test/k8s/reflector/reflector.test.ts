@@ -2,7 +2,7 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { OPEN_GATE, TurnGate } from '../../../src/base/turn-gate.ts';
 import { Reflector, type ReflectorContext } from '../../../src/k8s/reflector/reflector.ts';
 import type { FollowOptions, KubernetesObject, ResourceKind } from '../../../src/k8s/resource.ts';
-import { ManualClock } from '../../base/support/manual-clock.ts';
+import { ManualClock, WALL_TIME_AT_0 } from '../../base/support/manual-clock.ts';
 import { advance, settle } from '../../kvstore/support/settle.ts';
 import { RecordingSink } from '../support/recording-sink.ts';
 import { type AskedRequest, ScriptedApi } from '../support/scripted-api.ts';
@@ -73,7 +73,6 @@ async function provingAfter(watch: AskedRequest): Promise<AskedRequest> {
 
 describe('the status of a reflector', () => {
   it('contains the counts of changes, and the age of the last one', async () => {
-    clock.setWallTimeBy(1_000_000);
     const watch = await followedFrom([pod('a', '1'), { metadata: {} }, pod('b', '2')]);
     expect(reflector.status()).toMatchObject({
       resource: 'pods/v1',
@@ -83,7 +82,7 @@ describe('the status of a reflector', () => {
       listed: true,
       objects: 2,
       events: 2,
-      lastEventAt: 1_050_000,
+      lastEventAt: WALL_TIME_AT_0 + 50_000,
       rejected: 1,
       bookmarks: 0,
       lists: 1,
@@ -98,7 +97,7 @@ describe('the status of a reflector', () => {
       state: 'watching',
       objects: 2,
       events: 4,
-      lastEventAt: 1_057_000,
+      lastEventAt: WALL_TIME_AT_0 + 57_000,
       rejected: 2,
       bookmarks: 1,
       lists: 1,
@@ -106,7 +105,7 @@ describe('the status of a reflector', () => {
       lagMs: 0,
     });
     await advance(clock, 9_000);
-    expect(reflector.status()).toMatchObject({ lagMs: 9_000, lastEventAt: 1_057_000 });
+    expect(reflector.status()).toMatchObject({ lagMs: 9_000, lastEventAt: WALL_TIME_AT_0 + 57_000 });
     expect([...sink.objects.keys()]).toEqual(['n/b', 'n/c']);
     expect(faults).toEqual([]);
   });

@@ -215,7 +215,7 @@ describe('credentials', () => {
 
   it('are read from a plugin, which is run again when they expire or are refused', async () => {
     const clock = new ManualClock();
-    const status = { token: 'tN', expirationTimestamp: '1970-01-01T00:01:00Z' };
+    const status = { token: 'tN', expirationTimestamp: new Date(clock.wallTime() + 60_000).toISOString() };
     plugin(`${says(status)} | sed "s/tN/t$(wc -l <runs | tr -d ' ')/"`);
     const { credentials } = parse({ user: { exec: EXEC } }, clock);
     expect(await Promise.all([credentials.authorization(), credentials.authorization()])).toEqual([

@@ -10,7 +10,7 @@ import { MemoryBackend } from '../../../src/kvstore/memory/memory-backend.ts';
 import { KvstoreError } from '../../../src/kvstore/session/errors.ts';
 import { type CollectorsOptions, collectors } from '../../../src/operator/collect/collectors.ts';
 import type { Action, Duty, DutyStatus } from '../../../src/operator/duty.ts';
-import { ManualClock } from '../../base/support/manual-clock.ts';
+import { ManualClock, WALL_TIME_AT_0 } from '../../base/support/manual-clock.ts';
 import { ApiUser } from '../../k8s/support/api-user.ts';
 import { advance } from '../../kvstore/support/settle.ts';
 
@@ -132,8 +132,8 @@ describe('the collectors of an operator', () => {
         deleted: 1,
         conflicts: 0,
         marked: 0,
-        lastRoundMs: 115 * MINUTE + 5000,
-        nextRoundMs: 120 * MINUTE + 5000,
+        lastRoundMs: WALL_TIME_AT_0 + 115 * MINUTE + 5000,
+        nextRoundMs: WALL_TIME_AT_0 + 120 * MINUTE + 5000,
       },
     });
     expect(status('unmanaged-kube-dns').state).toBe('off');

@@ -8,7 +8,7 @@ import { MemoryBackend } from '../../../src/kvstore/memory/memory-backend.ts';
 import type { CollectorIntervals } from '../../../src/operator/collect/collectors.ts';
 import { operatorDuties } from '../../../src/operator/duties.ts';
 import type { Action, Duty } from '../../../src/operator/duty.ts';
-import { ManualClock } from '../../base/support/manual-clock.ts';
+import { ManualClock, WALL_TIME_AT_0 } from '../../base/support/manual-clock.ts';
 import { ApiUser } from '../../k8s/support/api-user.ts';
 import { advance } from '../../kvstore/support/settle.ts';
 
@@ -100,7 +100,7 @@ it('all CiliumEndpoints are deleted only if configured explicitly, once, and ret
   expect(await world.names()).toEqual(['b']);
   expect(duty.status()).toMatchObject({
     state: 'ended',
-    rounds: { rounds: 1, marked: 0, deleted: 2, conflicts: 1, lastRoundMs: 1000 },
+    rounds: { rounds: 1, marked: 0, deleted: 2, conflicts: 1, lastRoundMs: WALL_TIME_AT_0 + 1000 },
   });
   const why = 'one-time deletion of all CiliumEndpoints';
   const action = (name: string, outcome: string): Action => ({

@@ -217,7 +217,7 @@ describe('the collector of CiliumIdentities', () => {
     expect(states).toEqual([
       'there',
       'there',
-      '1970-01-01T00:45:00.000Z',
+      '2026-11-20T12:45:00.000Z',
       ...new Array(2).fill(states[2]),
       'gone',
     ]);

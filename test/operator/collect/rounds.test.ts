@@ -11,7 +11,7 @@ import {
 } from '../../../src/operator/collect/rounds.ts';
 import type { Action, DutyStatus } from '../../../src/operator/duty.ts';
 import { NotReadyError } from '../../../src/operator/duty-report.ts';
-import { ManualClock } from '../../base/support/manual-clock.ts';
+import { ManualClock, WALL_TIME_AT_0 } from '../../base/support/manual-clock.ts';
 import { advance, settle } from '../../kvstore/support/settle.ts';
 
 const INTERVAL = 60_000;
@@ -84,8 +84,8 @@ describe('a duty that works in rounds', () => {
       marked: 0,
       deleted: 0,
       conflicts: 0,
-      lastRoundMs: 3_600_000 + INTERVAL,
-      nextRoundMs: 3_600_000 + 2 * INTERVAL,
+      lastRoundMs: WALL_TIME_AT_0 + 3_600_000 + INTERVAL,
+      nextRoundMs: WALL_TIME_AT_0 + 3_600_000 + 2 * INTERVAL,
     });
     takes = 90_000; // longer than an interval: the next round begins at once
     await advance(clock, 40_000 + takes - 1);
@@ -104,7 +104,7 @@ describe('a duty that works in rounds', () => {
     expect(status()).toMatchObject({
       state: 'waiting',
       failures: 0,
-      rounds: { rounds: 0, nextRoundMs: 3_625_000 },
+      rounds: { rounds: 0, nextRoundMs: WALL_TIME_AT_0 + 3_625_000 },
       lastFailure: { code: 'not-ready', message: 'the list of pods/v1 is not complete' },
     });
     lacks = 'pods/v1 is not watched';
@@ -142,7 +142,11 @@ describe('a duty that works in rounds', () => {
       state: 'running',
       failures: 2,
       rounds: { rounds: 0 },
-      lastFailure: { code: 'refused', message: 'no right in round 1', at: 3_600_000 + INTERVAL },
+      lastFailure: {
+        code: 'refused',
+        message: 'no right in round 1',
+        at: WALL_TIME_AT_0 + 3_600_000 + INTERVAL,
+      },
     });
     round = () => Promise.reject(new NotReadyError('the kvstore is empty'));
     await advance(clock, INTERVAL);

@@ -4,7 +4,7 @@ import {
   UnmanagedDnsCollector,
   unmanagedPods,
 } from '../../../src/operator/collect/unmanaged-dns-collector.ts';
-import { ManualClock } from '../../base/support/manual-clock.ts';
+import { ManualClock, WALL_TIME_AT_0 } from '../../base/support/manual-clock.ts';
 import { round, TinyCluster } from '../support/tiny-cluster.ts';
 
 it('restarts pods without an endpoint: one per round, none that is young, terminating, on the host network, or was restarted', async () => {
@@ -27,7 +27,7 @@ it('restarts pods without an endpoint: one per round, none that is young, termin
   ): void => {
     cluster.put('pods', `kube-system/${name}`, { spec, status: { phase, startTime } });
   };
-  const time = (ms: number): string => new Date(ms).toISOString();
+  const time = (ms: number): string => new Date(WALL_TIME_AT_0 + ms).toISOString();
   add('a', {});
   add('b', {});
   add('host', { hostNetwork: true });
