@@ -171,6 +171,33 @@ describe('at', () => {
     }
   });
 
+  it.each([
+    [200, '/v1/ipcache/lookup/10.0.0.1?at=-1s'],
+    [200, '/v1/ipcache/explain/10.0.0.1?at=-1s'],
+    [200, '/v1/ipcache?at=-1s'],
+    [404, '/v1/services/a/b?at=-1s'],
+    [404, '/v1/nodes/a/b?at=-1s'],
+    [200, '/v1/history?from=-2s&to=-1s'],
+    [200, '/v1/history/around?at=-1s'],
+    // The history is as old as the agent, so an hour ago is before it.
+    [410, '/v1/ipcache/lookup/10.0.0.1?at=-1h'],
+    [410, '/v1/services/a/b?at=-1h'],
+    [410, '/v1/nodes/a/b?at=-1h'],
+  ])(
+    'relative to now is relative to the wall time, not to the monotonic time: %i for %s',
+    async (status, path) => {
+      const { ask } = await lived();
+      expect((await ask(path)).status).toBe(status);
+    },
+  );
+
+  it('relative to now, of a bulk lookup, is relative to the wall time', async () => {
+    const { ask } = await lived();
+    expect(await ask('/v1/lookup', { ips: [{ address: '10.0.0.1', at: '-1s' }] })).toMatchObject({
+      body: { entries: [{ identity: 1234 }], errors: [] },
+    });
+  });
+
   it('of an agent without a history is 410, too, because 404 would mean that there was no entry', async () => {
     const model: ReadModel = new TestModel();
     Object.defineProperty(model, 'history', { value: undefined });

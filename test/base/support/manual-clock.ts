@@ -6,7 +6,7 @@ interface Alarm {
 }
 
 /** The wall time of a {@link ManualClock} whose monotonic time is 0. */
-export const WALL_TIME_AT_0 = Date.UTC(2026, 10, 20, 12);
+export const WALL_TIME_AT_0: number = Date.UTC(2026, 10, 20, 12);
 
 /**
  * A clock that only a test advances. Timers fire in order of time, then of creation. Monotonic time starts at 0, wall time at
