@@ -404,6 +404,22 @@ describe('a disk that fails', () => {
     const middle = await history.past.at('10.0.0.1', Math.floor((at + after) / 2));
     expect(middle?.certain === false || middle?.effective !== undefined).toBe(true);
   });
+
+  it('counts a segment as damaged once if two queries read it at the same time', async () => {
+    const machine = new Machine();
+    const first = await machine.start();
+    await write(machine, first, 6000);
+    await end(first);
+    machine.clock.advance(10);
+    const { history } = await machine.start();
+    const [name = ''] = [...machine.folder.files.keys()].sort();
+    machine.folder.files.delete(name);
+    const readAllRecords = async (): Promise<void> => {
+      for await (const _ of history.past.records());
+    };
+    await Promise.all([readAllRecords(), readAllRecords()]);
+    expect(history.status().disk).toMatchObject({ damaged: 1 });
+  });
 });
 
 describe('a file of a history', () => {

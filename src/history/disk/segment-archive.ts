@@ -175,6 +175,7 @@ export class SegmentArchive {
 
   /** Forgets a segment that cannot be read. Answers for moments around it are not certain from now on. */
   drop(stored: StoredSegment): void {
+    if (!this.#stored.includes(stored)) return; // another query has dropped it
     this.#damaged++;
     this.#stored = this.#stored.filter((one) => one !== stored);
     this.#cache.forget(stored);
