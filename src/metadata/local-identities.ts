@@ -55,7 +55,7 @@ export class LocalIdentities {
     return this.#changes;
   }
 
-  /** Returns the identity of the labels and adds a user; `undefined` if all numbers are in use or withheld. Usually one map lookup. */
+  /** Returns the identity of the labels and adds a user. Returns `undefined` if all numbers are in use or withheld. */
   allocate(labels: Labels): NumericIdentity | undefined {
     const key = formatLabels(labels);
     const known = this.#byLabels.get(key);
@@ -74,15 +74,16 @@ export class LocalIdentities {
     return numeric(identity);
   }
 
-  /** Removes a user. The last one frees the identity. */
-  release(identity: number): void {
+  /** Removes a user. Returns true if it was the last one, so that the identity is free. */
+  release(identity: number): boolean {
     const counted = this.#byID.get(identity);
     assert(counted !== undefined, `the local identity ${identity} is not in use`);
     counted.users--;
-    if (counted.users > 0) return;
+    if (counted.users > 0) return false;
     this.#byID.delete(identity);
     this.#byLabels.delete(counted.key);
     this.#changes++;
+    return true;
   }
 
   /** Returns the labels of an identity in use. */
@@ -95,7 +96,10 @@ export class LocalIdentities {
     return this.#byID.values();
   }
 
-  /** Reserves identities for the labels that had them. Identities in use, or not node-local, are skipped. */
+  /**
+   * Reserves identities for the labels that had them. Skips an identity that is not in the range of this allocator, and
+   * identities or labels that are in use or withheld already.
+   */
   withhold(known: Iterable<LocalIdentity>): void {
     for (const { identity, labels } of known) {
       const key = formatLabels(labels);

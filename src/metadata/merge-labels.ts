@@ -15,7 +15,7 @@ export type LabelsByKey = Map<string, Label>;
 
 const WORLD: ReadonlySet<string> = new Set(['world', 'world-ipv4', 'world-ipv6']);
 
-/** Returns the resources by source, strongest first, then by name. The result does not depend on the order of arrival (I2). */
+/** Returns the resources by source, strongest first, then by name, whatever their order of arrival (I2). */
 export function strongestFirst(resources: Iterable<ResourceLabels>): readonly ResourceLabels[] {
   return [...resources].sort((a, b) =>
     compareWriters({ source: a.source, owner: a.resource }, { source: b.source, owner: b.resource }),

@@ -35,6 +35,7 @@ export interface MetadataLayerOptions {
   readonly nextTurn: (callback: () => void) => unknown;
   /** Default `single-stack`. */
   readonly world?: WorldLabels | undefined;
+  /** Default: a new, empty allocator. */
   readonly identities?: LocalIdentities | undefined;
   /** Prefixes per turn; default 256. */
   readonly chunk?: number | undefined;
@@ -87,9 +88,9 @@ interface LabeledPrefix {
  *     resource b ─ labels ─┼─► merged ─► identity: reserved, or node-local and counted ─► one claim, owner `metadata`
  *     covering prefixes ───┘
  *
- * Among labels with the same key, that of the prefix itself is used, or else that of the longest covering prefix. Within
- * one prefix, it is the label of the strongest source, then of the smaller resource name. At most one label has source `cidr`. The claim has the strongest source of the resources that name
- * exactly this prefix.
+ * Among labels with the same key, that of the prefix itself is used, or else that of the longest covering prefix. Within one prefix,
+ * it is the label of the strongest source, then of the smaller resource name. At most one label has source `cidr`. The claim has
+ * the strongest source of the resources that name exactly this prefix.
  *
  * Changes take effect in later turns of the event loop, in chunks and in order; {@link MetadataLayer.waitForRevision}
  * waits for them. The cost of a change is linear in the prefixes that it covers in this layer.
@@ -107,10 +108,10 @@ export class MetadataLayer {
   readonly #waiting = new Set<{ readonly revision: number; readonly resolve: (applied: boolean) => void }>();
   #revision = 0;
   #isTurnScheduled = false;
-  /** Prefixes that need an identity when none was free. */
+  /** Prefixes without a claim, because no identity was free. */
   readonly #withoutIdentity = new Set<string>();
   /** True if an identity was freed in this turn. */
-  #freed = false;
+  #isIdentityFreed = false;
 
   constructor(options: MetadataLayerOptions) {
     this.#options = options;
@@ -136,8 +137,8 @@ export class MetadataLayer {
   }
 
   /**
-   * Sets the labels that a resource assigns to a prefix (a CIDR or an IP), and returns the revision with which they take effect.
-   * An invalid prefix or source is rejected and changes nothing.
+   * Sets the labels that a resource assigns to a prefix (a CIDR or an IP), and returns the revision with which they take
+   * effect. An invalid prefix or source is rejected and changes nothing.
    */
   upsertMetadata(prefix: string, source: Source, resource: string, labels: Labels): number {
     const key = prefixRegister();
@@ -161,8 +162,8 @@ export class MetadataLayer {
   }
 
   /**
-   * Enqueues an address because a node at that address was added, changed or removed; ignores addresses without labels.
-   * Returns the revision with which the change takes effect.
+   * Enqueues an address; ignores an address without labels. Call it when a node at the address was added, changed or
+   * removed. Returns the revision with which the change takes effect.
    */
   refresh(address: string): number {
     const text = Prefix.parse(address)?.toString() ?? '';
@@ -252,8 +253,8 @@ export class MetadataLayer {
         if (++reconciled === chunk) break;
       }
     });
-    if (this.#freed) this.#retry();
-    this.#freed = false;
+    if (this.#isIdentityFreed) this.#retry();
+    this.#isIdentityFreed = false;
     const { applied } = this;
     for (const waiting of this.#waiting) if (waiting.revision <= applied) waiting.resolve(true);
     if (this.#pending.size > 0) this.#scheduleTurn();
@@ -292,9 +293,9 @@ export class MetadataLayer {
     for (const { labels } of resources) addLabels(merged, labels);
     this.#inherit(known.key, merged);
     const node = merged.has('kube-apiserver') ? this.#nodeAt(known.key) : undefined;
-    const label = node && nodeLabel(node.identity);
     // The local host is not changed (KUBERNETES 43).
     if (node?.identity === RESERVED_IDENTITIES.host) return undefined;
+    const label = node && nodeLabel(node.identity);
     if (label !== undefined) merged.set(label.key, label);
     const resolved = resolveLabels(text, merged, this.#world);
     const { hostIP, encryptKey } = node ?? {};
@@ -346,8 +347,7 @@ export class MetadataLayer {
     if (previous.key !== after?.key || previous.claim.source !== after.claim.source)
       ipcache.delete(previous.key, { source: previous.claim.source, owner: METADATA_OWNER });
     if (!previous.isLocal) return;
-    this.#identities.release(previous.claim.identity);
-    this.#freed = true;
+    if (this.#identities.release(previous.claim.identity)) this.#isIdentityFreed = true;
   }
 
   #identityOf({ resolved }: DesiredClaim): number | undefined {

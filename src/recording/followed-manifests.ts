@@ -23,13 +23,14 @@ export interface FollowedManifestsOptions {
   readonly onReject: (rejection: Rejection) => void;
 }
 
+/** One read of the manifests. */
 interface Reading {
   readonly objects: Map<string, ManifestObject>;
   /**
    * True if a part of the manifests is invalid. That part may contain objects of earlier reads, so no missing object is
    * removed.
    */
-  partial: boolean;
+  hasInvalidPart: boolean;
   readonly signal: AbortSignal;
   readonly onProgress: () => void;
 }
@@ -59,14 +60,14 @@ export class FollowedManifests {
    * Reads all manifests, stores their objects in the cache, then removes the objects of earlier reads that are missing. If a
    * part of the manifests is invalid, such as a half-written file, no object is removed. Throws `InputError` if a file cannot
    * be read. If it throws, or if the signal fires before all files were read, the cache is unchanged. Works in turns of the
-   * event loop and calls `onProgress` for each object. Only one reading may run at a time.
+   * event loop and calls `onProgress` for each object. Only one call may run at a time.
    */
   async read(
     paths: readonly string[],
     signal: AbortSignal,
     onProgress: () => void = () => {},
   ): Promise<void> {
-    const reading: Reading = { objects: new Map(), partial: false, signal, onProgress };
+    const reading: Reading = { objects: new Map(), hasInvalidPart: false, signal, onProgress };
     try {
       for (const path of paths) {
         this.#path = path;
@@ -78,7 +79,7 @@ export class FollowedManifests {
     await this.#apply(reading);
   }
 
-  async #apply({ objects, partial, signal, onProgress }: Reading): Promise<void> {
+  async #apply({ objects, hasInvalidPart, signal, onProgress }: Reading): Promise<void> {
     const { gate, log } = this.#options;
     const removed = [...this.#applied.values()].filter(({ key }) => !objects.has(key));
     for (const object of objects.values()) {
@@ -88,7 +89,7 @@ export class FollowedManifests {
       if (!(await gate.pass(APPLY_WEIGHT, signal))) return;
     }
     this.#isRead = true;
-    if (partial) {
+    if (hasInvalidPart) {
       if (removed.length > 0)
         log.warn(`--manifests: kept ${counted(removed.length, 'missing object')}, because a part is invalid`);
       return;
@@ -105,13 +106,13 @@ export class FollowedManifests {
     const { clock, log, gate, services, onReject } = this.#options;
     let reported = clock.now();
     const reject = (rejection: Rejection): void => {
-      reading.partial = true;
+      reading.hasInvalidPart = true;
       onReject(rejection);
     };
     for await (const manifest of readManifests(path, reject)) {
       reading.onProgress();
       const object = readManifestObject(manifest, services);
-      if (object === 'unusable') reading.partial = true;
+      if (object === 'unusable') reading.hasInvalidPart = true;
       else if (object !== 'other-kind') reading.objects.set(object.key, object);
       if (!(await gate.pass(READ_WEIGHT, reading.signal))) return false;
       if (clock.now() - reported < PROGRESS_MS) continue;

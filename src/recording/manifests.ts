@@ -81,7 +81,10 @@ function* objectsOf(
   if (value === null) return; // an empty document, as before a leading `---`
   if (!isObject(value)) return onReject(malformed('document', value, 'must be a Kubernetes object', at));
   const { kind, items } = value;
-  if (typeof kind !== 'string' || !kind.endsWith('List')) return yield { at, object: value };
+  // Only `List` itself and objects with `items` are lists, because a kind of a CRD may end in `List`, too.
+  const isList = kind === 'List' || (typeof kind === 'string' && kind.endsWith('List') && 'items' in value);
+  if (!isList) return yield { at, object: value };
+  if (items === null) return; // Go writes an empty list as null
   if (!Array.isArray(items)) return onReject(malformed('items', items, 'must be a list', at));
   for (const [index, object] of listItems(value, items).entries()) {
     if (isObject(object)) yield { at: itemAt(index), object };
@@ -90,9 +93,11 @@ function* objectsOf(
 }
 
 /**
- * Yields the Kubernetes objects of a YAML or JSON file, or of all such files of a folder, sorted by name. An invalid document is
- * passed to `onReject` with `file:line`, and the others are still read. Throws {@link InputError} if a file or folder cannot be
- * read.
+ * Yields the Kubernetes objects of a YAML or JSON file, or of all such files of a folder, sorted by name, without subfolders. An
+ * invalid document is passed to `onReject` with `file:line`, and the others are still read. Throws {@link InputError} if a file
+ * or folder cannot be read.
+ *
+ * @param option the option that names the path, for the error
  */
 export async function* readManifests(
   path: string,

@@ -85,7 +85,7 @@ async function perform(action: PlayAction, stage: PlayStage): Promise<string | u
 
 /**
  * Plays a script: waits, notifies the audience, performs the actions. Failed actions are reported, and the script continues.
- * Resolves at the end of the script or when `signal` fires. Never rejects.
+ * Resolves at the end of the script. If `signal` fires, ends after the actions of the current step. Never rejects.
  */
 export async function play(
   steps: readonly PlayStep[],

@@ -4,7 +4,7 @@ import { HEARTBEAT_KEY, IDENTITY_LOCKS_PREFIX } from '../kvstore/codec/keys.ts';
 import type { KvstoreBackend } from '../kvstore/session/backend.ts';
 import type { KeyValue } from '../kvstore/session/transport.ts';
 
-/** The prefixes of a kvstore that a user of the mesh may read (WIRE, "Keys"). */
+/** The prefixes that a user of the mesh may read (WIRE, "Keys"). */
 const PREFIXES = ['cilium/cluster-config/', 'cilium/state/', 'cilium/cache/', 'cilium/synced/'];
 
 /** Maximum number of lines, one for each key, in one write: about 100 kB. */
@@ -20,9 +20,10 @@ export interface RecordOptions {
 }
 
 /**
- * Writes the keys of a kvstore in the format of `--load`: JSON lines of `{"store", "key", "value"}`, each prefix at one revision
- * and sorted by key. A value that is not UTF-8 is written as `value64`, in base64. Locks are omitted. Returns the number of keys. Rejects with a `KvstoreError` if the kvstore does not answer;
- * only complete lines have been written then.
+ * Writes the keys of a kvstore in the format of `--load`: JSON lines of `{"store", "key", "value"}`. The heartbeat is first; each
+ * prefix follows at one revision, sorted by key. A value that is not UTF-8 is written as `value64`, in base64. Locks are omitted.
+ * Returns the number of keys. Rejects with a `KvstoreError` if the kvstore does not answer; only complete lines have been written
+ * then.
  */
 export async function recordKeys(backend: KvstoreBackend, options: RecordOptions): Promise<number> {
   const { signal } = options;

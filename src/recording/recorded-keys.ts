@@ -80,21 +80,21 @@ function readEtcdctlKey(kv: unknown, store: string, at: string): RecordedKey {
   return { store, key, value: bytesOfBase64(fields, 'value', fields.string('value') ?? ''), at };
 }
 
-function etcdctlName(kv: unknown): string {
+function etcdctlKey(kv: unknown): string {
   const { key } = isObject(kv) ? kv : {};
   return typeof key === 'string' ? keyOfBytes(Buffer.from(key, 'base64')) : '';
 }
 
 /** Returns the cluster whose configuration is among the keys; undefined if there is none or more than one. */
 function clusterOf(kvs: readonly unknown[]): string | undefined {
-  const clusters = kvs.map(etcdctlName).filter((name) => name.startsWith(CONFIG_PREFIX));
+  const clusters = kvs.map(etcdctlKey).filter((key) => key.startsWith(CONFIG_PREFIX));
   return clusters.length === 1 ? clusters[0]?.slice(CONFIG_PREFIX.length) : undefined;
 }
 
-/** Matches a line of a tape other than a put. The group is its kind. */
+/** Matches a line of a tape that is not a put. The group is its `ev` (`src/tape/README.md`). */
 const TAPE_EVENT = /^\{"seq":\d+,"ms":\d+,"ev":"([a-z]+)"/;
 
-/** Returns the text of a file, decompressed if its name ends in `.gz`. A compressed file that was cut off is read up to its end. */
+/** Returns the text of a file, decompressed if its name ends in `.gz`. A compressed file may be cut off. */
 function textOf(path: string): Readable {
   const file = createReadStream(path);
   if (!path.endsWith('.gz')) return file.setEncoding('utf8');
@@ -124,6 +124,7 @@ export async function* readRecordedKeys(
       if (text.trim() === '') continue;
       const event = TAPE_EVENT.exec(text)?.[1];
       if (event === 'complete' || event === 'whole') break; // only changes follow
+      // Of all events, only a cluster's configuration contains a key.
       if (event !== undefined && (event !== 'config' || !text.includes('"value'))) continue;
       for await (const parsed of parseLine(text, `${path}:${number}`, local)) {
         if (parsed.ok) yield parsed.value;

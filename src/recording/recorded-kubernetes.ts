@@ -10,7 +10,7 @@ import { type Manifest, readManifests } from './manifests.ts';
 /** A Kubernetes object, as in a manifest. */
 export type RecordedObject = Readonly<Record<string, unknown>>;
 
-/** Kind, collection path and name of an object. */
+/** The parts of the requests for an object. */
 interface RequestPlace {
   readonly type: ResourceType;
   /** Undefined if the object is cluster-scoped. */
@@ -121,6 +121,7 @@ export class RecordedKubernetes {
 function bodyOf(object: RecordedObject): string | undefined {
   try {
     const body = JSON.stringify(object);
+    // Each level of nesting takes at least two characters, so a short body needs no check.
     return body.length > 2 * MAX_DEPTH && isTooDeep(object) ? undefined : body;
   } catch {
     return undefined; // JSON.stringify exceeds the stack

@@ -28,8 +28,8 @@ import { type RecordedKey, readRecordedKeys } from './recorded-keys.ts';
 function strayKeyRejection({ store, key, at }: RecordedKey): Rejection | undefined {
   const parsed = parseKey(key);
   if (parsed === undefined) return rejection('unknown-key', 'key', key, 'not a key of a mesh', at);
-  const isLocal = (parsed.kind === 'node' || parsed.kind === 'service') && parsed.layout === 'state';
-  if (isLocal && parsed.cluster !== store) {
+  const mustBeOfOwner = (parsed.kind === 'node' || parsed.kind === 'service') && parsed.layout === 'state';
+  if (mustBeOfOwner && parsed.cluster !== store) {
     const reason = `the ${parsed.kind} belongs to another cluster than ${store}, the owner of the kvstore`;
     return rejection('wrong-cluster', 'key', key, reason, at);
   }
@@ -41,7 +41,7 @@ function strayKeyRejection({ store, key, at }: RecordedKey): Rejection | undefin
 
 /** Options of loading a recording. */
 export interface LoadOptions {
-  /** The cluster of keys without a store. */
+  /** The cluster of keys without a store: those of a response of `etcdctl`. */
   readonly local: string;
   readonly onReject: (rejection: Rejection) => void;
   /** Called for each key. */
@@ -99,23 +99,24 @@ export class RecordedMesh {
 
   /**
    * Stores the keys of a file; see `readRecordedKeys`. Invalid lines, and keys that no reader would find, are
-   * passed to `onReject`. Returns early if the signal fires. Throws `InputError` if no line is valid.
+   * passed to `onReject`. Returns early if the signal fires. Throws `InputError` if the file cannot be read, or if all of its lines
+   * are invalid.
    */
   async load(path: string, options: LoadOptions): Promise<void> {
     const { local, onReject } = options;
-    let lines = 0;
+    let invalidLines = 0;
     const rejectLine = (rejected: Rejection): void => {
-      lines++;
+      invalidLines++;
       onReject(rejected);
     };
     const keys = await this.store(readRecordedKeys(path, rejectLine, local), options);
-    if (keys === 0 && lines > 0)
+    if (keys === 0 && invalidLines > 0)
       throw new InputError(
-        `--load ${path}: none of its ${counted(lines, 'line')} is valid; 'dpcache record' writes valid files`,
+        `--load ${path}: none of its ${counted(invalidLines, 'line')} is valid; 'dpcache record' writes valid files`,
       );
   }
 
-  /** Stores keys; see {@link RecordedMesh.load}. Returns their number. */
+  /** Stores keys; see {@link RecordedMesh.load}. Returns the number of keys, rejected ones included. */
   async store(
     recordedKeys: AsyncIterable<RecordedKey>,
     { onReject, onProgress, signal }: Omit<LoadOptions, 'local'>,

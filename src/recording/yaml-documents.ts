@@ -34,8 +34,8 @@ function countLines(text: string): number {
 }
 
 /**
- * Yields the text in pieces, each up to the next marker. A marker always ends a document, even within a block scalar.
- * Directives precede a marker.
+ * Yields the text in pieces, each up to the next marker. A marker always ends a document, even within a block scalar. A text that
+ * begins with a directive (`%`) is one piece, because directives end with a marker, too.
  */
 function* pieces(text: string): Generator<Piece, void, void> {
   let linesBefore = 0;

@@ -211,7 +211,7 @@ class FileBytes {
     return !(await this.#has(1));
   }
 
-  /** Returns the next `count` bytes and advances by `used` bytes. They are valid until the next call. */
+  /** Returns the next `count` bytes, which are valid until the next call. Advances by `used` bytes. */
   async take(count: number, used: number): Promise<Buffer> {
     if (!(await this.#has(count))) throw new CheckpointError('torn', 'the file ends within a section');
     const from = this.#from;

@@ -17,7 +17,7 @@ export interface CheckpointerOptions {
   readonly stateVersion: () => string;
   /** Default: 1 minute. */
   readonly intervalMs?: number | undefined;
-  /** Called if writing a checkpoint fails, and when it succeeds again. */
+  /** Called when writing fails for a new reason, and with undefined when it succeeds again. */
   readonly onChange?: ((failure: Failure | undefined) => void) | undefined;
 }
 

@@ -1,5 +1,4 @@
-import type { Label, Labels } from '../model/labels.ts';
-import { sortLabels } from '../model/labels.ts';
+import { type Label, type Labels, sortLabels } from '../model/labels.ts';
 import { RESERVED_IDENTITIES } from '../model/numeric-identity.ts';
 import { type Decoded, decodeWith, Fields, rejectInput } from '../net/fields.ts';
 
@@ -88,7 +87,7 @@ function readEndpoint(text: string): CiliumEndpoint {
   const id = fields.integer('ID', 0, MAX_ID) ?? fields.reject('ID', 'missing-field', 'is missing');
   const security = fields.object('SecLabel');
   const labels = security === undefined ? [] : readLabels(security, 'labels');
-  const wanted = fields.map('OpLabels');
+  const opLabels = fields.map('OpLabels');
   return {
     id,
     ipv4: fields.addressOf(4, 'IPv4'),
@@ -102,10 +101,10 @@ function readEndpoint(text: string): CiliumEndpoint {
     identity: security?.integer('id', 0, MAX_IDENTITY) ?? RESERVED_IDENTITIES.init,
     labels,
     identityLabels: sortLabels([
-      ...readLabels(wanted, 'OrchestrationIdentity'),
-      ...readLabels(wanted, 'Custom'),
+      ...readLabels(opLabels, 'OrchestrationIdentity'),
+      ...readLabels(opLabels, 'Custom'),
     ]),
-    kind: kindOf([...labels, ...readLabels(wanted, 'OrchestrationIdentity')]),
+    kind: kindOf([...labels, ...readLabels(opLabels, 'OrchestrationIdentity')]),
   };
 }
 

@@ -20,7 +20,7 @@ const HAS_PORTS = 32;
 const HAS_ACCOUNT = 64;
 const HAS_CLUSTER_ID = 128;
 
-// Shared, because writer and reader are never called recursively.
+// One register for all calls, because writer and reader are never called recursively.
 const key = prefixRegister();
 
 /**
@@ -29,8 +29,8 @@ const key = prefixRegister();
  *     flags │ prefix length if CIDR │ cluster id │ 1 or 4 words of address │ identity │ source │ owner │ host │ encrypt key │
  *           │ namespace │ pod │ service account │ count of ports, and for each its name, port, protocol │
  *
- * Sources, owners, hosts, namespaces, accounts and port names repeat, so each is written once and then referenced by number. A typical
- * pod takes about 40 bytes.
+ * Sources, owners, hosts, namespaces, accounts and port names repeat, so each is written once and then referenced by number. A
+ * typical pod takes about 40 bytes. Throws `CorruptError` if the key is invalid.
  */
 export function writeEntry(out: ByteWriter, entry: CheckpointEntry): void {
   if (!parseKey(entry.key, key)) throw new CorruptError(`invalid key ${entry.key}`);

@@ -41,8 +41,8 @@ export const DEFAULT_POOL = 'default';
 
 /**
  * The reserved addresses and their owners. After a restart, the addresses of restored endpoints, of the router and of the node are
- * reserved before a new address is allocated (AGENT 12, 16, 17). The class does not allocate addresses. An allocator calls {@link
- * IPAM.isFree} after the pool is open.
+ * reserved before a new address is allocated (AGENT 12, 16, 17). An allocator chooses the addresses and asks {@link
+ * IPAM.isFree}, which returns false before {@link IPAM.open}.
  *
  *     reserve(…) for all known addresses ─► open() ─► isFree(address) may return true
  *
@@ -61,7 +61,7 @@ export class IPAM {
     this.#rejections = new RejectionLog(onReject, new CallbackGuard());
     this.#pools = new Map(
       Array.from(pools, ([pool, cidrs]) => {
-        const valid = cidrs.flatMap((cidr) => this.#cidr(pool, cidr));
+        const valid = cidrs.flatMap((cidr) => this.#parseCIDR(pool, cidr));
         return [pool, { cidrs: valid, acceptsAny: cidrs.length === 0, reserved: new Map() }];
       }),
     );
@@ -71,7 +71,7 @@ export class IPAM {
   reserve(address: string, owner: AddressOwner, pool: string = DEFAULT_POOL): ReserveOutcome {
     const outcome = this.#reserve(address, owner, pool);
     if (outcome !== 'reserved')
-      this.#rejections.add(rejection(outcome, 'address', address, WHY[outcome], owner.name));
+      this.#rejections.add(rejection(outcome, 'address', address, REASONS[outcome], owner.name));
     return outcome;
   }
 
@@ -99,8 +99,8 @@ export class IPAM {
   }
 
   /**
-   * Returns true if an address may be allocated: its pool is open and contains it, no owner has it, and it is not a network or
-   * broadcast address.
+   * Returns true if an address may be allocated: {@link IPAM.open} was called, the pool contains the address, no owner has it, and it
+   * is not a network or broadcast address.
    */
   isFree(address: string, pool: string = DEFAULT_POOL): boolean {
     const ip = addressOf(address);
@@ -142,7 +142,7 @@ export class IPAM {
     return 'reserved';
   }
 
-  #cidr(pool: string, cidr: string): readonly Prefix[] {
+  #parseCIDR(pool: string, cidr: string): readonly Prefix[] {
     const prefix = Prefix.parse(cidr);
     if (prefix !== undefined) return [prefix];
     this.#rejections.add(rejection('invalid-cidr', 'cidr', cidr, 'invalid CIDR', pool));
@@ -159,7 +159,7 @@ checkArguments(IPAM, {
   isFree: { address: TEXT, pool: optional(TEXT) },
 });
 
-const WHY: Readonly<Record<Exclude<ReserveOutcome, 'reserved'>, string>> = {
+const REASONS: Readonly<Record<Exclude<ReserveOutcome, 'reserved'>, string>> = {
   'in-use': 'already in use by another owner',
   outside: 'not in a CIDR of the pool',
   'unknown-pool': 'unknown pool',

@@ -86,8 +86,8 @@ export interface ImportedState {
 
 const MAX_BYTES: number = 2 ** 31;
 
-/** Nodes that are restored or withdrawn per step; about 10 µs each. */
-const NODES_PER_STEP = 32;
+/** Nodes or imported entries per step; about 10 µs each. */
+const ITEMS_PER_STEP = 32;
 
 /**
  * The part of a checkpoint that no source has confirmed or replaced yet: claims of source `restored` in the IPCache (owner: the
@@ -200,8 +200,8 @@ export class Restoration {
 
   /**
    * Withdraws the restored state of a cluster in slices. Call it when the cluster's sources are complete, because unconfirmed
-   * state is then outdated. Resolves when all of it is withdrawn. If the cluster has no restored state, changes nothing; a
-   * second call returns the same promise.
+   * state is then outdated. Resolves when all of it is withdrawn. Changes nothing if the cluster has no restored state. A second
+   * call during the withdrawal returns the same promise.
    */
   release(cluster: string): Promise<void> {
     const running = this.#releases.get(cluster);
@@ -319,7 +319,7 @@ export class Restoration {
   #restoreNode(node: unknown, header: CheckpointHeader): boolean {
     if (this.#options.nodes.restore({ version: 1, nodes: [node] }) === 0) return false;
     const { cluster, name }: Readonly<Record<string, unknown>> = isObject(node) ? node : {};
-    assert(typeof cluster === 'string' && typeof name === 'string', 'an imported node has a name');
+    assert(typeof cluster === 'string' && typeof name === 'string', 'a restored node has a name');
     this.#noteNode({ cluster, name }, header);
     return true;
   }
@@ -331,7 +331,7 @@ export class Restoration {
     this.#noteTime(cluster, header);
   }
 
-  /** Returns the cluster of an entry. */
+  /** Returns the cluster of an entry: that of its owner, or the local one if the source belongs to the local cluster. */
   #clusterOfEntry(source: CheckpointEntry['source'], owner: string): string {
     const isRemote = source === 'clustermesh' || source === 'restored';
     return (isRemote && ownerCluster(owner)) || this.#options.clusterName;
@@ -359,7 +359,7 @@ export class Restoration {
 
 checkArguments(Restoration, {
   read: { signal: optional(SIGNAL), onProgress: optional(FUNCTION) },
-  adopt: { left: objectWith({ entries: LIST, nodes: LIST, identities: LIST, knownAt: NUMBER }) },
+  adopt: { imported: objectWith({ entries: LIST, nodes: LIST, identities: LIST, knownAt: NUMBER }) },
   knownAt: { cluster: TEXT },
   labelsOf: { identity: NUMBER },
   clusterOf: { identity: NUMBER },
@@ -391,7 +391,7 @@ function readEntries(payload: Uint8Array, texts: TextNumbers): readonly Checkpoi
 function* inSteps<T>(
   items: readonly T[],
   work: (item: T) => void,
-  perStep: number = NODES_PER_STEP,
+  perStep: number = ITEMS_PER_STEP,
 ): Generator<void, void, void> {
   for (let from = 0; from < items.length; from += perStep) {
     items.slice(from, from + perStep).forEach(work);

@@ -1,6 +1,6 @@
 import type { Rejection } from '../base/rejection.ts';
 import { DEFAULT_WEIGHT } from '../model/backend-weight.ts';
-import { decodeWith, Fields, rejectInput } from '../net/fields.ts';
+import { decodeWith, Fields, isObject, rejectInput } from '../net/fields.ts';
 import type { PortProtocol } from '../net/port.ts';
 import {
   type Backend,
@@ -132,6 +132,8 @@ interface Unfinished {
 export class ServicePartReader {
   readonly #onReject: (rejection: Rejection) => void;
   #unfinished: Unfinished | undefined;
+  /** True while the remaining records of a rejected part are ignored. */
+  #isRejecting = false;
 
   constructor(onReject: (rejection: Rejection) => void) {
     this.#onReject = onReject;
@@ -142,11 +144,17 @@ export class ServicePartReader {
    * `onReject`, and its part is dropped.
    */
   read(record: unknown): ServicePart | undefined {
+    const isContinued = isObject(record) && record['more'] === true;
+    if (this.#isRejecting) {
+      this.#isRejecting = isContinued;
+      return undefined;
+    }
     const decoded = decodeWith('checkpoint, service', () =>
       this.#read(Fields.of(record, rejectInput, 'record')),
     );
     if (decoded.ok) return decoded.value;
     this.#unfinished = undefined;
+    this.#isRejecting = isContinued;
     this.#onReject(decoded.rejection);
     return undefined;
   }

@@ -49,6 +49,19 @@ describe('manifests', () => {
     ]);
   });
 
+  it('may have a kind that ends in List without being a list (regression: was rejected)', async () => {
+    const { manifests, rejected } = await parse('kind: AllowList\nspec: {}\n---\nkind: Service\n');
+    expect(manifests.map(({ object }) => object)).toEqual([
+      { kind: 'AllowList', spec: {} },
+      { kind: 'Service' },
+    ]);
+    expect(rejected).toEqual([]);
+  });
+
+  it('may be a list of null, which Go writes for an empty list (regression: was rejected)', async () => {
+    expect(await parse('kind: ServiceList\nitems: null\n')).toEqual({ manifests: [], rejected: [] });
+  });
+
   it('may contain anchors, and never reach a prototype', async () => {
     const { manifests } = await parse(
       'kind: Service\nmetadata: &m { name: a, __proto__: { polluted: 1 } }\nspec: *m\n',

@@ -177,6 +177,24 @@ describe('backends in a checkpoint', () => {
     expect(addresses([first, 7, last])).toEqual([['10.0.0.2', '10.0.0.3']]);
   });
 
+  it('is dropped as a whole if one of its records is invalid (regression: the later records became a part)', () => {
+    const slice = { kind: 'slice', ...HEAD, of: 's', notReady: [] };
+    const backend = { address: '10.0.0.1', ports: [] };
+    const record = { ...slice, backends: [backend], more: true };
+    const invalid = { ...record, backends: [{ ...backend, state: 'unknown' }] };
+    const last = { ...record, more: false };
+    const next = { ...last, of: 't' };
+    for (const records of [
+      [invalid, last],
+      [record, invalid, record, last],
+      [record, { ...invalid, more: false }],
+    ]) {
+      const { parts, why } = readAll([...records, next]);
+      expect(parts).toMatchObject([{ slice: { name: 't' } }]);
+      expect(why).toHaveLength(1);
+    }
+  });
+
   it('may be 130,000 in one record (regression: passed all of them as arguments of one call, and threw)', () => {
     const backends = Array.from({ length: 130_000 }, (_, i) => ({
       address: `10.${i >> 16}.${(i >> 8) & 255}.${i & 255}`,

@@ -60,6 +60,12 @@ export class FaultyMemoryServer extends MemoryServer {
   }
 
   /** @internal */
+  override revokeLease(id: LeaseID): void {
+    this.#checkLeader();
+    super.revokeLease(id);
+  }
+
+  /** @internal */
   override watch(
     request: WatchRequest,
     observer: WatchObserver,

@@ -2,6 +2,7 @@ import fc from 'fast-check';
 import { describe, expect, it, vi } from 'vitest';
 import { bytesOfText, textOfBytes } from '../../../src/kvstore/codec/bytes.ts';
 import { keyRange, prefixRange } from '../../../src/kvstore/codec/key-range.ts';
+import { FaultyMemoryServer } from '../../../src/kvstore/memory/faulty-memory-server.ts';
 import { MemoryServer, type ServerSnapshot } from '../../../src/kvstore/memory/memory-server.ts';
 import { MemoryTransport } from '../../../src/kvstore/memory/memory-transport.ts';
 import { KvstoreError } from '../../../src/kvstore/session/errors.ts';
@@ -499,5 +500,23 @@ describe('a transport to a server in this process', () => {
       throw new TypeError('a fault');
     };
     await expect(transport.range(keyRange('a'))).rejects.toBeInstanceOf(KvstoreError);
+  });
+});
+
+describe('a server without a leader', () => {
+  it('rejects every call (regression: revoked leases)', () => {
+    const server = new FaultyMemoryServer({ clock: new ManualClock() });
+    const lease = server.grantLease(60);
+    server.loseLeader();
+    const calls = [
+      () => server.range(keyRange('a')),
+      () => write(server, put('a')),
+      () => server.grantLease(60),
+      () => server.keepLeaseAlive(lease),
+      () => server.revokeLease(lease),
+    ];
+    expect(calls.map(codeOf)).toEqual(calls.map(() => 'no-leader'));
+    server.electLeader();
+    expect(server.leases).toEqual([lease]);
   });
 });
