@@ -38,7 +38,7 @@ export {
   ipKey,
   MESH_RESOURCES,
   nodeKey,
-  parseKey,
+  parseKvstoreKey,
   resourcePrefix,
   serviceExportKey,
   serviceKey,

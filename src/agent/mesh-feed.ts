@@ -177,7 +177,7 @@ export class MeshFeed {
   /** Ends the initial sync: the local etcd gets its usual request rate, and problems are reported individually from now on. */
   endInitialSync(): void {
     this.#isInitialSyncDone = true;
-    this.#etcd?.bootstrapped();
+    this.#etcd?.endBootstrap();
   }
 
   /**

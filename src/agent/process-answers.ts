@@ -15,7 +15,7 @@ function processLines({ steps, blockers }: ProcessDocument, problems: readonly s
 /** Returns the status of kvstoremesh, for `dpcache kvstoremesh status`. */
 export const askKvstoreMesh: Question = async (ask, view) => {
   const status = statusOf<KvstoreMeshDocument>(await ask('/v1/status'), 'problems', 'a kvstoremesh');
-  const rows = status.clusters.map(({ name, state, returns: rejoins, config, copy, lastFailure }) => [
+  const rows = status.clusters.map(({ name, state, rejoins, config, copy, lastFailure }) => [
     name,
     String(config?.id ?? ''),
     rejoins ? `${state}, rejoining` : state,

@@ -7,10 +7,10 @@ import { KeyedQueue } from './keyed-queue.ts';
  * every call, so that a changed value applies from the next turn on.
  */
 export interface RateLimitOptions {
-  /** Calls per second after `bootstrapped`. Default: no limit. */
+  /** Calls per second after `endBootstrap`. Default: no limit. */
   readonly qps?: number | undefined;
   /**
-   * Calls per second before `bootstrapped`: usually more than `qps`, because a start writes many keys. Default `qps`.
+   * Calls per second before `endBootstrap`: usually more than `qps`, because a start writes many keys. Default `qps`.
    */
   readonly bootstrapQps?: number | undefined;
   /** Maximum number of concurrent calls; default `qps`, at least 1. */
@@ -72,7 +72,7 @@ class Line {
 export class RateLimit {
   readonly #clock: Clock;
   readonly #options: RateLimitOptions;
-  #bootstrapped = false;
+  #isBootstrapped = false;
   /** Scheduled time of the next call if calls are evenly spaced. How far it may lie in the past limits a burst. */
   #next: number;
   /** Callers that wait for their scheduled time. */
@@ -103,8 +103,8 @@ export class RateLimit {
   }
 
   /** Applies `qps` from now on. The first waiting caller keeps its turn. */
-  bootstrapped(): void {
-    this.#bootstrapped = true;
+  endBootstrap(): void {
+    this.#isBootstrapped = true;
   }
 
   /** Makes a call when it is its turn and returns its result. Rejects if the signal fires first. */
@@ -157,7 +157,7 @@ export class RateLimit {
 
   /** Milliseconds between two evenly spaced calls. */
   get #step(): number {
-    return 1000 / (this.#bootstrapped ? this.#qps : (this.#options.bootstrapQps ?? this.#qps));
+    return 1000 / (this.#isBootstrapped ? this.#qps : (this.#options.bootstrapQps ?? this.#qps));
   }
 
   get #isFull(): boolean {

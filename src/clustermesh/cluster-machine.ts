@@ -81,10 +81,8 @@ function start(state: ClusterState, next: Destination): ClusterStep {
         state,
         'watching',
         { do: 'follow', ...followOptions(state) },
-        {
-          streak: 0,
-          expired: state.expired && state.found === 'gone',
-        },
+        // The services are followed again, unless the configuration is still gone.
+        { streak: 0, expired: state.expired && state.found === 'gone' },
       );
     case 'unconfigured':
       return enter(state, 'unconfigured', { do: 'await-config' });
@@ -97,8 +95,8 @@ function start(state: ClusterState, next: Destination): ClusterStep {
 }
 
 /**
- * Returns how to follow a cluster. A remote cluster is complete when its canaries exist. The local one needs them only while it
- * is `unproven`.
+ * Returns how to follow a cluster. A remote cluster with canaries is complete only when they exist. The local cluster needs them
+ * only while it is `unproven`.
  */
 function followOptions({ config, local, found, unproven, failStatic, expired }: ClusterState): ClusterFollow {
   const services = !expired || found !== 'gone';
@@ -180,6 +178,7 @@ function answer(state: ClusterState, input: ClusterInput): ClusterStep {
       return drained(state);
     case 'complete':
       if (phase !== 'watching') break;
+      // While the kvstore is being refilled, a complete list proves nothing.
       return stay({ ...state, unproven: state.unproven && followOptions(state).refill, wasComplete: true });
     case 'refilled':
       if (phase !== 'watching') break;

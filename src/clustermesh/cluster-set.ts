@@ -15,8 +15,8 @@ import {
 } from './sync-deadline.ts';
 
 /**
- * Outcome of adding a cluster to the mesh. `added`: a new cluster. `reconnected`: a known cluster has the new connection. For all others
- * nothing has changed; `stopped`: the set was stopped while the call waited for earlier operations on the cluster.
+ * Outcome of adding a cluster to the mesh. `added`: a new cluster. `reconnected`: a known cluster has the new connection. All other
+ * outcomes change nothing; `stopped`: the set was stopped while the call waited for earlier operations on the cluster.
  */
 export type AddClusterOutcome = 'added' | 'reconnected' | 'local-cluster' | 'invalid-name' | 'stopped';
 

@@ -61,8 +61,8 @@ export interface ClusterStanding {
   /** True if the kvstore answers. */
   readonly connected: boolean;
   /** True if all resources have been complete once. */
-  readonly known: boolean;
-  /** Number of keys that are held, of all resources. */
+  readonly isSynced: boolean;
+  /** Number of keys with a value in the engines, of all resources. */
   readonly keys: number;
 }
 
@@ -78,9 +78,9 @@ function reportedStateOf(state: ClusterState, standing: ClusterStanding): Remote
 
 function reportedWatching(state: ClusterState, standing: ClusterStanding): RemoteClusterState {
   const { found, unproven, failStatic } = state;
-  const { complete, connected, known, keys } = standing;
+  const { complete, connected, isSynced, keys } = standing;
   if (found === 'gone' || found === 'others') return 'no-configuration';
-  if (known && !connected) return 'unreachable';
+  if (isSynced && !connected) return 'unreachable';
   if (!complete || !connected || unproven) return 'watching';
   return found === 'none' && keys === 0 && failStatic ? 'no-configuration' : 'ready';
 }
@@ -156,7 +156,10 @@ export class ClusterView {
     this.#knownAt = undefined;
   }
 
-  /** Returns true if the reported state, `connected`, the number of failures or the message of the last failure changed. */
+  /**
+   * Records the state. Returns true if the reported state, `connected`, the number of failures or the message of the last failure
+   * has changed.
+   */
   update(state: ClusterState, standing: ClusterStanding): boolean {
     const shown = reportedStateOf(state, standing);
     const { connected, complete } = standing;

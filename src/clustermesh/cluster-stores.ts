@@ -156,11 +156,11 @@ export class ClusterStores extends ResourceStores {
         sliceObserver(services, cluster, globalServices),
         { decodeLarge: largeSliceDecoder(cluster, limits, valueLimits), sizeOf: endpointSliceSize },
       );
-      this.skipped = new Set(['endpointslices']);
+      this.skipped = new Set(['endpointslices']); // until `configure`
     }
     if (exports !== undefined)
       add('serviceexports', exportDecoder(cluster, valueLimits), exportObserver(exports, cluster));
-    // The local kvstore may hold identities of other clusters.
+    // The writer of the local cluster has no owner, because its kvstore may contain identities of other clusters.
     if (engines.identities !== false)
       add('identities', identityDecoder(writer.owner, limits, valueLimits), identityObserver(identities));
     if (ipcache !== undefined) {
@@ -209,7 +209,7 @@ export class ClusterStores extends ResourceStores {
 
   /**
    * Follows one resource. If the cluster changed to another format of services, the state in the old format is served until the
-   * new one is complete, and is then withdrawn. So no service loses a backend that both contain.
+   * new one is complete, and is then withdrawn. So no service loses a backend that both formats contain.
    */
   override async follow(resource: CopiedResource, request: FollowRequest): Promise<FollowEnd> {
     const { engines, cluster } = this.#options;

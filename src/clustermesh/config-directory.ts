@@ -23,7 +23,7 @@ export interface DirectoryState {
 /** The configuration with which a cluster is followed. */
 interface FollowedConfig {
   readonly hash: string;
-  /** Start of the time in which the file exists but has no `endpoints:`. */
+  /** Monotonic start of the time in which the file exists but has no `endpoints:`. */
   readonly invalidSince: number | undefined;
 }
 

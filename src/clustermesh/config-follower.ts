@@ -141,7 +141,7 @@ export class ConfigFollower {
     const { source, clock, mesh } = this.#options;
     const previous = this.#problems();
     this.#scans++;
-    let nextScanMs = MAX_RETRY_MS;
+    let retryWithinMs: number | undefined = MAX_RETRY_MS;
     try {
       const listing = await interruptible(() => source.list(), signal);
       const now = clock.now();
@@ -149,8 +149,8 @@ export class ConfigFollower {
       const step = stepDirectory(this.#state, listing, { now, check });
       this.#state = step.state;
       this.#unreadable = undefined;
-      if (!step.unsettled) nextScanMs = RESCAN_MS;
-      else if (step.nextScanAt !== undefined) nextScanMs = step.nextScanAt - now;
+      if (!step.unsettled) retryWithinMs = undefined;
+      else if (step.nextScanAt !== undefined) retryWithinMs = step.nextScanAt - now;
       await Promise.all(step.changes.map((change) => this.#apply(change)));
       this.#isListed = true;
       this.#onListed();
@@ -159,7 +159,7 @@ export class ConfigFollower {
       this.#unreadable = messageOf(error);
     }
     this.#retryMs = this.#report(previous) ? RETRY_MS : Math.min(2 * this.#retryMs, MAX_RETRY_MS);
-    this.#scanIn(nextScanMs === RESCAN_MS ? RESCAN_MS : Math.min(nextScanMs, this.#retryMs));
+    this.#scanIn(retryWithinMs === undefined ? RESCAN_MS : Math.min(retryWithinMs, this.#retryMs));
   }
 
   async #apply(change: DirectoryChange): Promise<void> {

@@ -57,8 +57,8 @@ export interface MeshEngines {
   /** If false, identities are not watched. Default true. */
   readonly identities?: boolean | undefined;
   /**
-   * Called with the cluster and the revision of each kvstore event before it is applied, and with `undefined` after the batch. It
-   * must not throw. Default: none.
+   * Called with the cluster and the revision of each kvstore event before it is applied, and before each step of a withdrawal;
+   * called with `undefined` after the batch or step. It must not throw. Default: none.
    */
   readonly onCause?: ((cause: MeshCause | undefined) => void) | undefined;
   /**

@@ -409,8 +409,9 @@ export class FollowedCluster {
     if (this.#stepping) return;
     const connected =
       this.#watchStates.size > 0 ? this.#watchStates.areUp : this.#backend?.status().connected === true;
-    const { isSynced: known, size: keys } = this.#stores;
-    const isChanged = this.#status.update(this.#state, { connected, complete: this.#complete, known, keys });
+    const { isSynced, size: keys } = this.#stores;
+    const standing = { connected, complete: this.#complete, isSynced, keys };
+    const isChanged = this.#status.update(this.#state, standing);
     this.#watchExpiry();
     const { phase } = this.#state;
     if (phase === 'removed' || phase === 'stopped')

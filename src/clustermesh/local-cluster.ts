@@ -24,7 +24,7 @@ import {
 /** Options of {@link LocalCluster}. */
 export interface LocalClusterOptions extends FollowingOptions {
   readonly clusterName: string;
-  readonly engines: Omit<MeshEngines, 'services'>;
+  readonly engines: Omit<MeshEngines, 'services' | 'exports' | 'identities'>;
   /** The cluster's kvstore. The caller closes it. */
   readonly backend: KvstoreBackend;
   /** Default: the system clock. */

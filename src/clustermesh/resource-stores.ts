@@ -58,7 +58,7 @@ type AnyStore = Pick<
 >;
 
 /**
- * The stores of a cluster's keys, one per resource. Subclasses decide the destination. Stores outlive connections: when the list
+ * The stores of a cluster's keys, one per resource. Subclasses decide where the values go. Stores outlive connections: when the list
  * of a new run is complete, the run deletes keys that no longer exist (I9).
  */
 export abstract class ResourceStores {

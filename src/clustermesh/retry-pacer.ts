@@ -3,8 +3,8 @@ import type { Clock, Timer } from '../base/clock.ts';
 import type { RetryTurns } from '../kvstore/session/backend.ts';
 
 /**
- * Milliseconds between two retries in the order of arrival. A retry costs 2 to 5 ms of CPU, so this pace costs less than
- * a hundredth of a core. With 250 unreachable clusters each is retried every two minutes.
+ * Milliseconds between two retries in the order of arrival. A retry costs 2 to 5 ms of CPU, so this pace costs at most a
+ * hundredth of a core. With 250 unreachable clusters each is retried every two minutes.
  */
 const STEP_MS = 500;
 /** Milliseconds between two retries of recent outages: at most 5 % of a core, for one minute after they began. */
@@ -29,7 +29,10 @@ export class RetryPacer implements RetryTurns {
     this.#clock = clock;
   }
 
-  /** See `RetryTurns`. Resolves immediately if no retry was released within the last step of one of the two paces. */
+  /**
+   * See `RetryTurns`. Resolves immediately if no retry was released within the last {@link STEP_MS}; for a recent outage, also if
+   * none was released within the last {@link RECENT_STEP_MS}.
+   */
   turn(downSince: number, signal: AbortSignal): Promise<void> {
     if (signal.aborted) return Promise.resolve();
     return new Promise((resolve) => {

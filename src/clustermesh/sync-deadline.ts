@@ -46,7 +46,7 @@ export interface SyncingClusters {
   onChange(callback: (name: string) => void): Unsubscribe;
 }
 
-/** If the timer fires this much too late, the process was suspended, and the time without progress counts from then. */
+/** If the timer fires this much too late, the process was suspended. The time without progress then counts from that moment. */
 const STALL_MS = 1_000;
 
 /**

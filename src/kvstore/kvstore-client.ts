@@ -118,7 +118,7 @@ const FIRST_LEASE_PART = 0.6;
 const NOT_LEADER = 'the write was rejected, because another process may be the leader';
 
 /** A binding that ends because of a write, and the keeper of its lease. */
-type Released = readonly [holder: LeaseKeeper, binding: Binding];
+type ReleasedBinding = readonly [holder: LeaseKeeper, binding: Binding];
 
 type Put = KeyWrite & { readonly value: Uint8Array };
 
@@ -300,7 +300,7 @@ export class KvstoreClient implements KvstoreBackend {
 
   async delete(key: string, options: DeleteOptions = {}): Promise<boolean> {
     const { ifModRevision } = options;
-    const isOwn = this.#isBound(key);
+    const wasBound = this.#isBound(key);
     this.#clientWrites.forget(key);
     const unbind = this.#unbinderOf(key);
     const { header, succeeded, deleted } = await this.#txn(
@@ -311,7 +311,7 @@ export class KvstoreClient implements KvstoreBackend {
       options,
     );
     if (succeeded) unbind(header.revision);
-    if (succeeded && isOwn && !this.#isBound(key)) this.#clientWrites.recordDelete(key, header.revision);
+    if (succeeded && wasBound && !this.#isBound(key)) this.#clientWrites.recordDelete(key, header.revision);
     return deleted > 0;
   }
 
@@ -358,7 +358,7 @@ export class KvstoreClient implements KvstoreBackend {
    * Records one delete of a leased key of a transaction. One is enough, because a transaction is applied completely or not at
    * all.
    */
-  #recordDelete(writes: readonly KeyWrite[], released: readonly Released[], revision: number): void {
+  #recordDelete(writes: readonly KeyWrite[], released: readonly ReleasedBinding[], revision: number): void {
     const leased = new Set(released.map(([, { key }]) => key));
     const deleted = writes.find(
       ({ key, value }) => value === undefined && leased.has(key) && !this.#isBound(key),
@@ -367,8 +367,8 @@ export class KvstoreClient implements KvstoreBackend {
   }
 
   /** Returns the bindings that the writes end: those of deleted keys, and those of put keys in keepers other than `keeper`. */
-  #releasedBy(writes: readonly KeyWrite[], keeper: LeaseKeeper | undefined): readonly Released[] {
-    const released: Released[] = [];
+  #releasedBy(writes: readonly KeyWrite[], keeper: LeaseKeeper | undefined): readonly ReleasedBinding[] {
+    const released: ReleasedBinding[] = [];
     for (const holder of this.#keepers)
       for (const { key, value } of writes) {
         const binding = holder === keeper && value !== undefined ? undefined : holder.bindingOf(key);
@@ -387,7 +387,11 @@ export class KvstoreClient implements KvstoreBackend {
     return deleted;
   }
 
-  /** Unbinds the keys that a delete of their prefix has removed, in steps. */
+  /**
+   * Unbinds the keys that a delete of their prefix has removed, in steps.
+   *
+   * @param previous number of bindings of each keeper before the delete
+   */
   *#unbindBelow(prefix: string, revision: number, previous: readonly number[]): Generator<void, void, void> {
     for (const [index, keeper] of this.#keepers.entries()) {
       for (const keys of keeper.unbindBelow(prefix, revision, previous[index] ?? 0)) {
@@ -552,7 +556,7 @@ export class KvstoreClient implements KvstoreBackend {
       if (isForeign) keeper.unbind(binding);
       else keeper.confirm(binding, answer.header.revision);
       if (hasWritten(leased, answer)) unbind(answer.header.revision);
-      for (const write of written(leased, answer))
+      for (const write of appliedOperations(leased, answer))
         if (write.op === 'put') this.#clientWrites.put(key, write.value, answer.header.revision);
       return answer;
     } catch (thrown) {
@@ -697,7 +701,7 @@ function lockGuard({ key, revision }: KvstoreLock): Compare {
 }
 
 /** Returns the operations that a transaction has applied. */
-function written(
+function appliedOperations(
   { writes, otherwise = [] }: TxnRequest,
   { succeeded }: TxnResponse,
 ): readonly WriteOperation[] {
@@ -705,5 +709,5 @@ function written(
 }
 
 function hasWritten(request: TxnRequest, response: TxnResponse): boolean {
-  return written(request, response).length > 0;
+  return appliedOperations(request, response).length > 0;
 }

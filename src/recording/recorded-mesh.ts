@@ -13,7 +13,7 @@ import {
   clusterConfigKey,
   DEFAULT_ADDRESS_SPACE,
   MESH_RESOURCES,
-  parseKey,
+  parseKvstoreKey,
   syncedKey,
 } from '../kvstore/codec/keys.ts';
 import { MemoryBackend } from '../kvstore/memory/memory-backend.ts';
@@ -26,7 +26,7 @@ import { type RecordedKey, readRecordedKeys } from './recorded-keys.ts';
  * silently.
  */
 function strayKeyRejection({ store, key, at }: RecordedKey): Rejection | undefined {
-  const parsed = parseKey(key);
+  const parsed = parseKvstoreKey(key);
   if (parsed === undefined) return rejection('unknown-key', 'key', key, 'not a key of a mesh', at);
   const mustBeOfOwner = (parsed.kind === 'node' || parsed.kind === 'service') && parsed.layout === 'state';
   if (mustBeOfOwner && parsed.cluster !== store) {

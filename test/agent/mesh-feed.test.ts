@@ -138,7 +138,7 @@ it('the status has the problems of the local etcd and of each remote configurati
     opened.push(given);
     const backend = new MemoryBackend({ clock: systemClock, random: () => 0.5 });
     await backend.update(clusterConfigKey('own'), bytesOfText('{"id": 3, "capabilities": {}}'));
-    return Object.assign(backend, { bootstrapped: vi.fn() }) as never;
+    return Object.assign(backend, { endBootstrap: vi.fn() }) as never;
   });
   const clustermeshConfig = temporaryFolder({ far: 'endpoints: 7\n' });
   const rateLimit = { qps: 9, bootstrapQps: 90 };

@@ -18,7 +18,7 @@ describe('the status of kvstoremesh', () => {
   const cluster = {
     name: 'far',
     state: 'ready',
-    returns: false,
+    rejoins: false,
     config: { id: 7 },
     copy: { keys: 11, pending: 12 },
     lastFailure: undefined,
@@ -34,7 +34,7 @@ describe('the status of kvstoremesh', () => {
       configProblems: ['bad file'],
       clusters: [
         cluster,
-        { ...cluster, name: 'near', config: undefined, returns: true, lastFailure: 'refused' },
+        { ...cluster, name: 'near', config: undefined, rejoins: true, lastFailure: 'refused' },
       ],
     };
     const { lines, found, json } = await answerOf(askKvstoreMesh, status);

@@ -41,7 +41,7 @@ describe('a rate limit', () => {
     const first = ask(limit, clock, 100);
     await settle();
     expect(first).toHaveLength(100);
-    limit.bootstrapped();
+    limit.endBootstrap();
     const then = ask(limit, clock, 3);
     await advance(clock, 3000);
     expect(then).toEqual([10, 1010, 2010]);
@@ -113,7 +113,7 @@ describe('a rate limit', () => {
     const clock = new ManualClock();
     const limit = new RateLimit({ qps: 100, bootstrapQps: 1 }, clock);
     const before = ask(limit, clock, 4);
-    limit.bootstrapped();
+    limit.endBootstrap();
     const after = ask(limit, clock, 1);
     await advance(clock, 2000);
     expect([before, after]).toEqual([[0, 1000, 1010, 1020], [1030]]);

@@ -3,7 +3,7 @@ import { type ClusterState, NEW_CLUSTER } from '../../src/clustermesh/cluster-st
 import { type ClusterStanding, ClusterView } from '../../src/clustermesh/cluster-status.ts';
 import { ManualClock, WALL_TIME_AT_0 } from '../base/support/manual-clock.ts';
 
-const WELL: ClusterStanding = { complete: true, connected: true, known: true, keys: 7 };
+const WELL: ClusterStanding = { complete: true, connected: true, isSynced: true, keys: 7 };
 
 let clock: ManualClock;
 let view: ClusterView;
@@ -66,7 +66,7 @@ describe('the status of a cluster', () => {
     ['no-configuration', { found: 'gone' }, {}],
     ['no-configuration', { found: 'others' }, {}],
     ['unreachable', {}, { connected: false }],
-    ['watching', {}, { connected: false, known: false }],
+    ['watching', {}, { connected: false, isSynced: false }],
     ['watching', {}, { complete: false, keys: 0 }],
     ['watching', { unproven: true }, {}],
   ])('is, while it is watched, %s, if %o %o', (state, more, standing) => {

@@ -1,7 +1,7 @@
 import { mix } from '../../columns/mix.ts';
 
-/** Number of bytes of the four words that are hashed independently. */
-const LANES = 16;
+/** Bytes of one round: four words that are hashed independently. */
+const ROUND_BYTES = 16;
 
 /** The bits that are 0 in four ASCII characters. */
 const NOT_ASCII = 0x8080_8080 | 0;
@@ -20,18 +20,18 @@ export function viewOf(bytes: Uint8Array): DataView {
 }
 
 /**
- * Returns a 32-bit hash of the bytes `[from, to)` of a view. Two inputs that differ only in one 32-bit word, or only in the bytes
- * after the last word, have different hashes. Takes about 50 ns for a typical value, a sixth of `crc32`.
+ * Returns a 32-bit hash of the bytes `[from, to)` of a view. Two inputs that differ only in one 32-bit word, or in one byte after
+ * the last word, have different hashes. Takes about 50 ns for a typical value, a sixth of `crc32`.
  */
 export function hashOfBytes(bytes: DataView, from: number, to: number): number {
   let hash = to - from;
   let at = from;
-  if (hash >= 2 * LANES) {
+  if (hash >= 2 * ROUND_BYTES) {
     // A round of a hash waits for its previous round, so the processor computes four independent hashes in the time of one.
     let second = 0;
     let third = 0;
     let fourth = 0;
-    for (; at + LANES <= to; at += LANES) {
+    for (; at + ROUND_BYTES <= to; at += ROUND_BYTES) {
       hash = mix(hash, bytes.getInt32(at, true));
       second = mix(second, bytes.getInt32(at + 4, true));
       third = mix(third, bytes.getInt32(at + 8, true));
@@ -45,7 +45,8 @@ export function hashOfBytes(bytes: DataView, from: number, to: number): number {
 }
 
 /**
- * Returns true if the bytes of `a` from an index on equal the first `length` bytes of `b`. Reading the length of a view is slow.
+ * Returns true if the bytes of `a` from an index on equal the first `length` bytes of `b`. The length is a parameter, because
+ * reading the length of a view is slow.
  */
 export function equalFrom(a: DataView, from: number, b: DataView, length: number): boolean {
   let at = 0;

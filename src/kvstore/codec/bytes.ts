@@ -81,7 +81,7 @@ export function bytesOfCharacters(characters: string): Uint8Array {
   return Buffer.from(characters, 'latin1');
 }
 
-/** Returns true if {@link charactersOf} the bytes equals `characters`. */
+/** Returns true if `charactersOf(bytes)` equals `characters`. */
 export function equalsCharacters(bytes: Uint8Array, characters: string): boolean {
   return bytes.length === characters.length && charactersOf(bytes) === characters;
 }

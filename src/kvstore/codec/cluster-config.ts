@@ -138,7 +138,7 @@ export function decodeClusterConfig(value: Uint8Array, at: string): Decoded<Clus
   }));
 }
 
-/** Returns the bytes that upstream writes, then other capabilities. False and unset fields are omitted. */
+/** Returns the bytes that upstream writes, then other capabilities. Omits unset fields, and false ones except `serviceExportsEnabled`. */
 export function encodeClusterConfig({ id, capabilities }: ClusterConfig): Uint8Array {
   const flag = (on: boolean): string | undefined => (on ? 'true' : undefined);
   const { maxConnectedClusters, serviceExportsEnabled, endpointSlicesExportMode, others = {} } = capabilities;

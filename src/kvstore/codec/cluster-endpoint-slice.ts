@@ -357,10 +357,11 @@ export function endpointSliceSize(value: Uint8Array): number {
   return frame.ok ? frame.value.maxSize : value.length;
 }
 
+/** Returns the field of a text; nothing if it is undefined. */
 const text = (field: number, value: string | undefined): EncodedField =>
   value === undefined ? [] : bytesField(field, bytesOfText(value));
 
-/** Returns a number or boolean. Unlike in proto3, 0 and false are not omitted. */
+/** Returns the field of a number or boolean. Unlike in proto3, 0 and false are not omitted. */
 const varint = (field: number, value: number | boolean | undefined): EncodedField =>
   value === undefined ? [] : int64Field(field, String(Number(value)));
 

@@ -89,7 +89,7 @@ export function decodeClusterService(
 ): Decoded<ClusterService> {
   return decodeJson(value, at, limits, (fields, drop) => {
     const entries = new Entries(limits.serviceEntries, drop);
-    const known = (name: string): boolean => fields.value(name) !== undefined;
+    const has = (name: string): boolean => fields.value(name) !== undefined;
     const { cluster, namespace, name } = readKey(fields, expected);
     // The same shape for all writers, because the engine reads thousands of these.
     return {
@@ -100,8 +100,8 @@ export function decodeClusterService(
       backends: entries.byAddress(fields.map('backends'), entries.ports),
       labels: fields.strings('labels', limits.labels),
       selector: fields.strings('selector', limits.labels),
-      hostnames: known('hostnames') ? entries.byAddress(fields.map('hostnames'), readHostname) : undefined,
-      zones: known('zones') ? entries.byAddress(fields.map('zones'), entries.zone) : undefined,
+      hostnames: has('hostnames') ? entries.byAddress(fields.map('hostnames'), readHostname) : undefined,
+      zones: has('zones') ? entries.byAddress(fields.map('zones'), entries.zone) : undefined,
       includeExternal: fields.boolean('includeExternal') ?? false,
       shared: fields.boolean('shared') ?? true,
       clusterID: fields.integer('clusterID', 0, MAX_CLUSTER_ID) ?? 0,

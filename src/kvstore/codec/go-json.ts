@@ -32,8 +32,8 @@ export function jsonObject(fields: readonly (readonly [name: string, json: strin
 
 /** Returns a map as an object with sorted keys. An empty map is `{}`; see {@link nullIfEmpty} for a nil one. */
 export function jsonMap<V>(map: ReadonlyMap<string, V>, write: (value: V) => string): string {
-  const keys = [...map].sort(([a], [b]) => compareKeys(a, b));
-  return jsonObject(keys.map(([key, value]) => [key, write(value)]));
+  const entries = [...map].sort(([a], [b]) => compareKeys(a, b));
+  return jsonObject(entries.map(([key, value]) => [key, write(value)]));
 }
 
 export function jsonStringMap(map: ReadonlyMap<string, string>): string {

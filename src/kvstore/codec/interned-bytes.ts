@@ -1,6 +1,6 @@
 import { equalFrom, hashOfBytes, isAscii } from './byte-words.ts';
 
-/** Numbers of slots: powers of two. A mesh of 255 clusters has 25,000 hosts. */
+/** Minimum and maximum number of slots, powers of two. A mesh of 255 clusters has 25,000 hosts. */
 const FIRST_SLOTS = 256;
 const MAX_SLOTS = 65_536;
 /** Longer texts are not kept, so that the memory is bounded. */
@@ -36,30 +36,30 @@ export class InternedBytes<T> {
     const last = this.#last;
     if (last !== undefined && isAt(last, bytes, from, to)) return last.value;
     const hash = hashOfBytes(bytes, from, to);
-    const spread = hash ^ (hash >>> 16); // the low bits select a slot
-    const known = this.#slots[spread & (this.#slots.length - 1)];
+    const slotHash = hash ^ (hash >>> 16); // the low bits select a slot
+    const known = this.#slots[slotHash & (this.#slots.length - 1)];
     if (known !== undefined && isAt(known, bytes, from, to)) {
       this.#last = known;
       return known.value;
     }
-    return isAscii(bytes, from, to) ? this.#add(spread, bytes, from, to) : undefined;
+    return isAscii(bytes, from, to) ? this.#add(slotHash, bytes, from, to) : undefined;
   }
 
-  #add(hash: number, bytes: DataView, from: number, to: number): T {
+  #add(slotHash: number, bytes: DataView, from: number, to: number): T {
     const length = to - from;
     const copy = bytes.buffer.slice(bytes.byteOffset + from, bytes.byteOffset + to);
     const value = this.#make(Buffer.from(copy).toString('latin1'));
-    if (length <= MAX_BYTES) this.#set(hash, { bytes: new DataView(copy), length, value });
+    if (length <= MAX_BYTES) this.#set(slotHash, { bytes: new DataView(copy), length, value });
     return value;
   }
 
-  #set(hash: number, entry: Entry<T>): void {
-    if (this.#slots[hash & (this.#slots.length - 1)] !== undefined) this.#replaced++;
+  #set(slotHash: number, entry: Entry<T>): void {
+    if (this.#slots[slotHash & (this.#slots.length - 1)] !== undefined) this.#replaced++;
     if (this.#replaced > this.#slots.length && this.#slots.length < MAX_SLOTS) {
       this.#slots = new Array(2 * this.#slots.length).fill(undefined);
       this.#replaced = 0;
     }
-    this.#slots[hash & (this.#slots.length - 1)] = entry;
+    this.#slots[slotHash & (this.#slots.length - 1)] = entry;
   }
 }
 

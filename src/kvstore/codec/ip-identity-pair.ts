@@ -138,14 +138,14 @@ function namedPortsText(ports: PortConfiguration | undefined): string | undefine
   );
 }
 
-/** The value that is written. Encoding is not re-entrant. */
-const json = new JsonBytes();
+/** The JSON that is being written. Encoding is not re-entrant. */
+const out = new JsonBytes();
 
 /** Writes a field, unless it is empty. */
 function writeText(field: string, text: string | undefined): void {
   if (text === undefined || text === '') return;
-  json.json(field);
-  json.string(text);
+  out.json(field);
+  out.string(text);
 }
 
 function writePod({ namespace, podName, serviceAccount, namedPorts }: PodMetadata): void {
@@ -153,7 +153,7 @@ function writePod({ namespace, podName, serviceAccount, namedPorts }: PodMetadat
   writeText(',"K8sPodName":', podName);
   writeText(',"K8sServiceAccount":', serviceAccount);
   const ports = namedPortsText(namedPorts);
-  if (ports !== undefined) json.json(`,"NamedPorts":${ports}`);
+  if (ports !== undefined) out.json(`,"NamedPorts":${ports}`);
 }
 
 /** Returns the bytes that upstream writes. `pair.key` must be canonical. The order of named ports is kept. */
@@ -162,20 +162,20 @@ export function encodeIPIdentityPair(pair: IPIdentityPair): Uint8Array {
   const name = withoutSpace(pair.key);
   const slash = name.indexOf('/');
   const ip = slash < 0 ? name : name.slice(0, slash);
-  json.begin();
-  json.json('{"IP":');
-  json.string(ip);
-  json.json(',"Mask":');
-  if (slash < 0) json.json('null');
-  else json.string(maskText(ip.includes(':') ? 6 : 4, Number(name.slice(slash + 1))));
-  json.json(',"HostIP":');
-  json.string(hostIP);
-  json.json(',"ID":');
-  json.number(identity);
-  json.json(',"Key":');
-  json.number(encryptKey);
-  json.json(',"Metadata":""');
+  out.begin();
+  out.json('{"IP":');
+  out.string(ip);
+  out.json(',"Mask":');
+  if (slash < 0) out.json('null');
+  else out.string(maskText(ip.includes(':') ? 6 : 4, Number(name.slice(slash + 1))));
+  out.json(',"HostIP":');
+  out.string(hostIP);
+  out.json(',"ID":');
+  out.number(identity);
+  out.json(',"Key":');
+  out.number(encryptKey);
+  out.json(',"Metadata":""');
   if (k8s !== undefined) writePod(k8s);
-  json.json('}');
-  return json.copy();
+  out.json('}');
+  return out.copy();
 }

@@ -9,7 +9,7 @@ export interface KeyRange {
 /** The `end` of a range without an end. */
 export const NO_END = '\0';
 
-/** Returns the first key after all keys with `prefix`: its last byte plus one. */
+/** Returns the first key after all keys with `prefix`: its last byte plus one. Returns `NO_END` if there is no such key. */
 export function prefixEnd(prefix: string): string {
   const bytes = Uint8Array.from(bytesOfKey(prefix));
   for (let i = bytes.length - 1; i >= 0; i--) {
@@ -41,7 +41,7 @@ export function inRange(key: string, range: KeyRange): boolean {
   return compareKeys(key, range.start) >= 0 && (range.end === NO_END || compareKeys(key, range.end) < 0);
 }
 
-function compareUnusual(a: string, b: string): number {
+function compareBytes(a: string, b: string): number {
   return Buffer.compare(bytesOfKey(a), bytesOfKey(b));
 }
 
@@ -57,7 +57,7 @@ export function compareKeys(a: string, b: string): number {
     const right = b.charCodeAt(i);
     if (left === right) continue;
     if (left < 0xd800 && right < 0xd800) return left - right;
-    return compareUnusual(a, b);
+    return compareBytes(a, b);
   }
   return a.length - b.length;
 }

@@ -48,8 +48,8 @@ export const IDENTITIES_PREFIX = 'cilium/state/identities/v1/';
 export const IDENTITY_LOCKS_PREFIX: string = `${IDENTITIES_PREFIX}locks/`;
 
 /**
- * The part of `ip` keys that Cilium calls address space. It has only this one, which is not the address space of a
- * cluster id.
+ * The part of `ip` keys that Cilium calls address space. Cilium has only this one. The address space of a cluster id is a part of
+ * the address instead (`10.1.2.3@5`).
  */
 export const DEFAULT_ADDRESS_SPACE = 'default';
 
@@ -242,7 +242,7 @@ function parseResource(layout: KeyLayout, resource: string, rest: string): Parse
 }
 
 /** Returns the parts of a key; `undefined` if it is no {@link ParsedKey}. Does not check the names and numbers in the key. */
-export function parseKey(key: string): ParsedKey | undefined {
+export function parseKvstoreKey(key: string): ParsedKey | undefined {
   if (key === HEARTBEAT_KEY) return { kind: 'heartbeat' };
   const [root, area, resource, rest] = splitParts(key, 4) ?? splitParts(key, 3) ?? [];
   if (root !== 'cilium' || area === undefined || resource === undefined) return undefined;

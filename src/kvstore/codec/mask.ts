@@ -5,7 +5,7 @@ function maskBytes(family: Family, length: number): Uint8Array {
   const bytes = new Uint8Array(addressBits(family) / 8);
   for (let i = 0; i < bytes.length; i++) {
     const bits = Math.min(8, Math.max(0, length - 8 * i));
-    bytes[i] = 0xff00 >> bits;
+    bytes[i] = 0xff00 >> bits; // the low byte has `bits` ones, from the top
   }
   return bytes;
 }
@@ -38,7 +38,7 @@ export function maskLength(family: Family, text: string): number | undefined {
 
 /**
  * Returns the prefix length of the mask in field `Mask` for an address of `family`; `undefined` if the field is empty. Rejects a
- * mask that is not base64, not contiguous or of the wrong size. One lookup, because there are only 33 and 129 masks.
+ * mask that is not base64, not contiguous or of the wrong size. One lookup, because IPv4 has only 33 masks and IPv6 129.
  */
 export function readMask(family: Family, fields: Fields<never>): number | undefined {
   const text = fields.string('Mask') ?? '';

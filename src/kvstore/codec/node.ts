@@ -45,7 +45,7 @@ function readNodeKey(fields: Fields<never>, expected: NodeName): NodeName {
 }
 
 /**
- * Decodes the value of `…/nodes/v1/<cluster>/<name>`. Ignores `Source` in the value, because the store of the reader determines it.
+ * Decodes the value of `…/nodes/v1/<cluster>/<name>`. Ignores `Source`, because the kvstore determines the source for the reader.
  * Reasons of rejection: `too-large`, `too-many`, `missing-field`, `key-mismatch`, `invalid-json`, `wrong-type`, `out-of-range`,
  * `invalid-address`, `wrong-family`, `invalid-mask`.
  */

@@ -11,7 +11,7 @@ export interface PodMetadata {
   readonly namedPorts?: ReadonlyMap<string, PortProtocol> | undefined;
 }
 
-/** Returns the pod with these names and ports; `undefined` if it has none of them. Empty names are absent. */
+/** Returns the pod with these names and ports; `undefined` if all names are empty and there are no ports. */
 export function podOf(
   namespace: string,
   podName: string,

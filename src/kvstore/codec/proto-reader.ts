@@ -4,8 +4,10 @@ const MAX_VARINT = 10;
 /** Wire types of protobuf. */
 export const VARINT = 0;
 export const LENGTH_DELIMITED = 2;
+const FIXED_64 = 1;
+const FIXED_32 = 5;
 
-/** The bytes are not a protobuf message. */
+/** Thrown if the bytes are not a protobuf message. */
 export class ProtoError extends Error {
   override readonly name: string = 'ProtoError';
 }
@@ -116,8 +118,8 @@ export class ProtoReader {
   skip(): void {
     if (this.wire === VARINT) this.number();
     else if (this.wire === LENGTH_DELIMITED) this.at = this.open();
-    else if (this.wire === 1) this.at += 8;
-    else if (this.wire === 5) this.at += 4;
+    else if (this.wire === FIXED_64) this.at += 8;
+    else if (this.wire === FIXED_32) this.at += 4;
     else malformed(`wire type ${this.wire}`);
   }
 }

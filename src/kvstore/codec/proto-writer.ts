@@ -29,7 +29,7 @@ export function numberField(field: number, value: number): EncodedField {
   return value === 0 ? [] : [...tag(field, VARINT), ...varint(value)];
 }
 
-/** Returns a 64-bit number that is given as decimal text. */
+/** Returns a 64-bit number that is given as decimal text. 0 is not omitted. */
 export function int64Field(field: number, value: string): EncodedField {
   return [...tag(field, VARINT), ...bigVarint(BigInt(value))];
 }

@@ -74,8 +74,8 @@ export class EtcdBackend extends KvstoreClient {
   }
 
   /** Ends the initial phase of writes: from now on `qps` applies instead of `bootstrapQps`. */
-  bootstrapped(): void {
-    this.#rateLimit?.bootstrapped();
+  endBootstrap(): void {
+    this.#rateLimit?.endBootstrap();
   }
 
   /** Replaces the configuration without loss of state: see `EtcdTransport.reconfigure`. */

@@ -8,7 +8,7 @@ import { type EtcdConfig, EtcdConfigError, type EtcdTLS } from './etcd-config.ts
 
 /** Maximum size of a configuration. A larger one is rejected. */
 export const MAX_CONFIG_BYTES: number = 64 << 10;
-/** A bundle of all public authorities has 200 kB. */
+/** Maximum size of a PEM file. A bundle of all public authorities has 200 kB. */
 const MAX_PEM_BYTES = 1 << 20;
 /**
  * Maximum number of lexer tokens, and of characters of one token. For some texts the time of the YAML parser is quadratic in
@@ -29,10 +29,10 @@ export interface LoadedEtcdConfig {
 /** Reads a file that is named in a configuration. Rejects with the fault of the file. */
 export type ReadPem = (path: string) => Promise<Buffer>;
 
-/** Reads at most 1 MB of PEM. */
+/** Reads a PEM file. Rejects a file of more than 1 MiB, and one without PEM. */
 export async function readPem(path: string): Promise<Buffer> {
   const { bytes, isWhole } = await readFileHead(path, MAX_PEM_BYTES);
-  if (!isWhole) throw new Error('is larger than 1 MB');
+  if (!isWhole) throw new Error('is larger than 1 MiB');
   // A file that is being written may be empty or incomplete. Reject it, so that the connection is kept.
   if (!bytes.includes('-----BEGIN ')) throw new Error('contains no PEM');
   return bytes;
@@ -118,14 +118,14 @@ async function parseFields(content: string): Promise<Fields<never>> {
   return Fields.of(document, reject, 'document');
 }
 
-/** A file, and the field that names it. */
+/** A file that a field names. */
 interface NamedFile {
   readonly path: string;
   readonly bytes: Buffer;
 }
 
 /** Reads the file that the first present field of `names` names; undefined if no field is present. */
-async function file(
+async function readNamedFile(
   fields: Fields<never>,
   read: ReadPem,
   ...names: readonly string[]
@@ -184,9 +184,9 @@ export async function loadEtcdConfigFile(path: string): Promise<LoadedEtcdConfig
 export async function loadEtcdConfig(content: string, read: ReadPem = readPem): Promise<LoadedEtcdConfig> {
   const fields = await parseFields(content);
   const [authorities, certificateFile, keyFile] = await Promise.all([
-    file(fields, read, 'trusted-ca-file', 'ca-file'),
-    file(fields, read, 'cert-file'),
-    file(fields, read, 'key-file'),
+    readNamedFile(fields, read, 'trusted-ca-file', 'ca-file'),
+    readNamedFile(fields, read, 'cert-file'),
+    readNamedFile(fields, read, 'key-file'),
   ]);
   const ca = authorities?.bytes;
   const certificate = certificateFile?.bytes;

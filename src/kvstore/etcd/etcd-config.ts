@@ -5,7 +5,7 @@ export interface EtcdConfig {
   /** For `https` endpoints. Default: the authorities of the system, and no client certificate. */
   readonly tls?: EtcdTLS | undefined;
   readonly auth?: { readonly username: string; readonly password: string } | undefined;
-  /** Maximum time to connect and receive the answer of a call. Default 10 s. */
+  /** Maximum time to connect and receive the answer of a call, extended while the answer arrives. Default 10 s. */
   readonly deadlineMs?: number | undefined;
   /** A connection that is silent for this time is pinged. Default 15 s. Below 10 s, servers may treat the pings as abuse. */
   readonly keepAliveTimeMs?: number | undefined;

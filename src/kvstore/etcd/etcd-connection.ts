@@ -29,7 +29,7 @@ const ONE_DAY_MS = 86_400_000;
 
 // Minimum rate that counts as progress: 1 kB/s. Answers to pings and keepalives are below this rate, so they extend no deadline.
 const PROGRESS_BYTES_PER_MS = 1;
-// Maximum number of extensions of a deadline, each by its full length: 5 min by default. A limit is needed because other calls may
+// Maximum number of extensions of a deadline, each by its full length: 5 min in total by default. A limit is needed because other calls may
 // keep the connection busy.
 const MAX_EXTENSIONS = 30;
 
@@ -79,7 +79,7 @@ export interface Deadline {
 
 /** Receives the messages and the end of an {@link EtcdStream}. Nothing is called after `cancel`. */
 export interface StreamObserver {
-  /** Called once for each `read`. */
+  /** Called once for each `read`, unless the stream ends first. */
   onMessage(message: Buffer): void;
   /** Called once, last, with the reason of the end. */
   onEnd(error: KvstoreError): void;
@@ -94,7 +94,7 @@ export class EtcdStream {
   /** Undefined after `cancel`, and after the end. */
   #observer: StreamObserver | undefined;
 
-  /** @param onStatus called once, at the end. `failure` is undefined if this side has cancelled a stream with answers */
+  /** @param onStatus called once, at the end. `failure` is undefined if this side has cancelled a stream that had an answer */
   constructor(
     call: ReturnType<ChannelInterface['createCall']>,
     host: string,

@@ -68,7 +68,7 @@ export class EtcdEndpoint {
 
   /** Opens a stream. Closing the endpoint cancels it. */
   async stream(service: EtcdService, method: string, observer: StreamObserver): Promise<EtcdStream> {
-    const metadata = await this.#authenticated();
+    const metadata = await this.#sharedMetadata();
     if (this.#closed) throw disconnectedError();
     return this.#connection.stream(`/etcdserverpb.${service}/${method}`, metadata, {
       onMessage: (message) => observer.onMessage(message),
@@ -128,7 +128,7 @@ export class EtcdEndpoint {
   }
 
   /** Returns the metadata of every call: a token, if there is a user. Concurrent callers share one request for a token. */
-  #authenticated(): Promise<Metadata> {
+  #sharedMetadata(): Promise<Metadata> {
     if (this.#metadata === undefined) this.#fetchedAt = performance.now();
     const fetched = this.#metadata ?? this.#fetchToken();
     this.#metadata = fetched;
@@ -158,14 +158,14 @@ export class EtcdEndpoint {
   async #unary<T>(call: UnaryCall<T>, options: CallOptions = {}): Promise<T> {
     if (options.signal?.aborted === true) throw abortedError();
     const startedAt = performance.now();
-    const metadata = await this.#token(options, startedAt);
+    const metadata = await this.#metadataWithin(options, startedAt);
     return this.#send(call, metadata, options, startedAt);
   }
 
-  /** Returns {@link #authenticated} within the limits of one call. Other callers keep waiting for it. */
-  #token({ signal, deadlineMs }: CallOptions, startedAt: number): Promise<Metadata> {
-    const token = this.#authenticated();
-    if (this.#auth === undefined) return token;
+  /** Returns {@link #sharedMetadata} within the limits of one call. Other callers keep waiting for it. */
+  #metadataWithin({ signal, deadlineMs }: CallOptions, startedAt: number): Promise<Metadata> {
+    const metadata = this.#sharedMetadata();
+    if (this.#auth === undefined) return metadata;
     return new Promise((resolve, reject) => {
       const abort = (): void => reject(abortedError());
       const cancelDeadline = this.#connection.startDeadline(this.#limits(deadlineMs, startedAt), () =>
@@ -176,7 +176,7 @@ export class EtcdEndpoint {
         cancelDeadline();
         signal?.removeEventListener('abort', abort);
       };
-      token.then(resolve, reject).finally(release);
+      metadata.then(resolve, reject).finally(release);
     });
   }
 

@@ -30,6 +30,7 @@ import {
 } from './messages.ts';
 import { decodeTxn, encodeTxn } from './txn-messages.ts';
 
+/** The answer of `Maintenance.Status`, as etcd3 decodes it. */
 interface GeneratedStatus {
   readonly header: { readonly member_id: string };
   readonly version: string;
@@ -48,7 +49,7 @@ const TRY_NEXT_ENDPOINT: ReadonlySet<KvstoreError['code']> = new Set([...OUT_OF_
 const TOKEN_IN_DOUBT: ReadonlySet<KvstoreError['code']> = new Set(['invalid-token', 'deadline']);
 
 /**
- * Weights of the parts of an answer to a transaction at the gate. The effects of a write take about 5 µs, of the call
+ * Weights of the answer to a transaction at the gate: for each write, whose effects take about 5 µs, and for the call, which takes
  * 0.2 ms.
  */
 const WEIGHT_OF_WRITE = 2;
@@ -60,13 +61,14 @@ const WEIGHT_OF_CALL = 64;
  */
 export class EtcdTransport implements Transport {
   #endpoints: readonly EtcdEndpoint[];
+  /** Number of the present endpoint, modulo the number of endpoints. */
   #current: number;
   #closed = false;
   /** Prefixes whose watch received an answer that was too large. For these, the server is asked to split answers. */
   readonly #fragmented = new Set<string>();
   readonly #gate: TurnGate | undefined;
 
-  /** @param gate admits the answers, because those of many connections arrive in the same turn. Default: not shared */
+  /** @param gate admits the answers, because those of many connections arrive in the same turn. Default: they are admitted immediately */
   constructor(config: EtcdConfig, random: Random, gate?: TurnGate) {
     assert(config.endpoints.length > 0, 'the etcd configuration has endpoints');
     this.#endpoints = config.endpoints.map((address) => new EtcdEndpoint(config, address));

@@ -24,7 +24,7 @@ const BYTES_OF_WEIGHT = 128;
 export interface EtcdWatchOptions {
   /** Allows the server to split an answer that would be too large. */
   readonly fragment: boolean;
-  /** Admits each message and each slice of its events. Default: not shared. */
+  /** Admits each message and each slice of its events. Default: they are admitted immediately. */
   readonly gate?: TurnGate | undefined;
   /** Reads from the endpoint of the stream. */
   range(request: RangeRequest, options?: CallOptions): Promise<RangeResponse>;

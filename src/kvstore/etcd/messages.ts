@@ -88,7 +88,7 @@ export function readHeader(reader: ProtoReader, end: number): ResponseHeader {
 }
 
 /** Number of the field of a key-value that contains its lease. etcd omits the field if there is no lease. */
-const LEASE = 6;
+const LEASE_FIELD = 6;
 
 function readKeyValue(reader: ProtoReader, end: number): WireKeyValue {
   let keyAt = 0;
@@ -111,7 +111,7 @@ function readKeyValue(reader: ProtoReader, end: number): WireKeyValue {
     } else if (field === 2) createRevision = reader.number();
     else if (field === 3) modRevision = reader.number();
     else {
-      if (field === LEASE) leaseAt = reader.at;
+      if (field === LEASE_FIELD) leaseAt = reader.at;
       reader.skip();
     }
   }
@@ -210,7 +210,8 @@ function readEvent(reader: ProtoReader, end: number): TransportEvent {
   return deleted ? { key: kv.key, value: undefined, modRevision: kv.modRevision } : kv;
 }
 
-const EVENTS = 11;
+/** Number of the field of a watch response that contains an event. */
+const EVENT_FIELD = 11;
 
 /**
  * The events of an answer, decoded on demand. When a watch catches up a thousand revisions, or one revision deletes many keys,
@@ -247,7 +248,7 @@ export class EventReader {
   #read(): TransportEvent | undefined {
     const reader = this.#reader;
     while (reader.next(reader.buffer.length)) {
-      if (reader.field === EVENTS) return readEvent(reader, reader.open());
+      if (reader.field === EVENT_FIELD) return readEvent(reader, reader.open());
       reader.skip();
     }
     return undefined;

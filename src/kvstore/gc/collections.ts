@@ -1,7 +1,12 @@
 import type { IdentityRange } from '../../model/numeric-identity.ts';
 import { textOfBytes } from '../codec/bytes.ts';
 import { parseIdentityText } from '../codec/identity.ts';
-import { IDENTITIES_PREFIX, IDENTITY_LOCKS_PREFIX, identityValuePrefix, parseKey } from '../codec/keys.ts';
+import {
+  IDENTITIES_PREFIX,
+  IDENTITY_LOCKS_PREFIX,
+  identityValuePrefix,
+  parseKvstoreKey,
+} from '../codec/keys.ts';
 import type { KvstoreBackend } from '../session/backend.ts';
 import type { KeyValue } from '../session/transport.ts';
 
@@ -25,12 +30,12 @@ export function staleIdentities(
 ): ReadonlyMap<string, number> {
   const inUse = new Set<string>();
   for (const { key } of listing) {
-    const parsed = parseKey(key);
+    const parsed = parseKvstoreKey(key);
     if (parsed?.kind === 'identity-value') inUse.add(parsed.labels);
   }
   const stale = new Map<string, number>();
   for (const { key, value, modRevision } of listing) {
-    const parsed = parseKey(key);
+    const parsed = parseKvstoreKey(key);
     if (parsed?.kind !== 'identity') continue;
     const id = parseIdentityText(parsed.id);
     const labels = textOfBytes(value);

@@ -167,7 +167,7 @@ export class FaultyLink implements Transport {
     this.#forbidden.delete(prefix);
   }
 
-  /** Reads whose values have more than this number of bytes fail with `too-large`. */
+  /** Fails reads whose values have more than this number of bytes, with `too-large`. */
   limitResponses(bytes: number): void {
     this.#maxResponseBytes = bytes;
   }

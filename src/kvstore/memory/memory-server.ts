@@ -53,8 +53,8 @@ const COMPACTED_REVISIONS = 1000;
 const SLICE_EVENTS = 512;
 
 /**
- * A whole kvstore in this process. Several clients may share it like agents share an etcd. All calls are synchronous and ordered;
- * streams notify their observers later, in microtasks, like a network.
+ * A whole kvstore in this process. Several clients may share it like agents share an etcd. Calls are ordered, and synchronous
+ * except for changes of many keys. Streams notify their observers later, in microtasks, like a network.
  */
 export class MemoryServer {
   readonly #clock: Clock;

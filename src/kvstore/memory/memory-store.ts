@@ -104,7 +104,7 @@ export class MemoryStore {
   readonly #clusterID: string;
   readonly #onLeaseChange: (key: string, from: LeaseID, to: LeaseID) => void;
 
-  /** @param onLeaseChange called when the lease of a key changes (`'0'` for none) */
+  /** @param onLeaseChange called for each written key with its previous and its new lease (`'0'` for none) */
   constructor(clusterID: string, onLeaseChange: (key: string, from: LeaseID, to: LeaseID) => void) {
     this.#clusterID = clusterID;
     this.#onLeaseChange = onLeaseChange;

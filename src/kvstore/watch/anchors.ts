@@ -26,7 +26,8 @@ export class Anchors {
   #latest: Anchor[] = [];
   /** The latest puts of the current batch. Their values may be views that keep a whole message in memory. */
   #arrived: Anchor[] = [];
-  #promoted = 0;
+  /** Number of anchors that were moved to `#older`. */
+  #promotions = 0;
   #newest = 0;
 
   /** Returns all anchors, newest first. */
@@ -89,7 +90,8 @@ export class Anchors {
   }
 
   /**
-   * Moves an anchor to the older anchors. If a batch replaces many anchors, only some of them are moved; the others are dropped.
+   * Moves an anchor to the older anchors. If a batch replaces several anchors, only the newest of them is moved; the others are
+   * dropped.
    */
   #promote(anchor: Anchor): void {
     if (this.#older.length === OLDER) this.#older.splice(this.#indexToRemove(), 1);
@@ -101,7 +103,7 @@ export class Anchors {
    * on.
    */
   #indexToRemove(): number {
-    const turn = ++this.#promoted;
+    const turn = ++this.#promotions;
     const age = 31 - Math.clz32(turn & -turn); // how often two divides `turn`
     return Math.max(0, OLDER - 1 - age);
   }

@@ -25,7 +25,7 @@ export class ClientWrites {
   readonly #puts = new Anchors();
   /** The keys of `#puts`, because a transaction with many puts looks up each of its keys. */
   #keys = new Set<string>();
-  #deleted: { readonly key: string; readonly revision: number } | undefined;
+  #lastDelete: { readonly key: string; readonly revision: number } | undefined;
 
   /** Records a put. For a transaction, one put is enough, because the store has all puts of the transaction or none. */
   put(key: string, value: Uint8Array, revision: number): void {
@@ -39,7 +39,7 @@ export class ClientWrites {
   /** Records a delete of a leased key. Only the last one is kept. */
   recordDelete(key: string, revision: number): void {
     this.forget(key);
-    this.#deleted = { key, revision };
+    this.#lastDelete = { key, revision };
   }
 
   /**
@@ -59,7 +59,7 @@ export class ClientWrites {
   clear(): void {
     this.#puts.clear();
     this.#keys.clear();
-    this.#deleted = undefined;
+    this.#lastDelete = undefined;
   }
 
   /**
@@ -78,9 +78,9 @@ export class ClientWrites {
   }
 
   async #isDeleteUndone(read: ReadKey): Promise<boolean> {
-    const deleted = this.#deleted;
-    const kv = deleted && (await read(deleted.key));
-    return deleted !== undefined && kv !== undefined && kv.modRevision < deleted.revision;
+    const lastDelete = this.#lastDelete;
+    const kv = lastDelete && (await read(lastDelete.key));
+    return lastDelete !== undefined && kv !== undefined && kv.modRevision < lastDelete.revision;
   }
 }
 

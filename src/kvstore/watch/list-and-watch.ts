@@ -219,7 +219,8 @@ export class ListAndWatch implements Watch {
     const { signal } = this.#ended;
     const session = new WatchSession({ transport, request, clock, signal, limits: this.#limits });
     try {
-      if (!(await (resume ? this.#resume(session) : this.#sync(session, isDue)))) return;
+      if (!resume) await this.#sync(session, isDue);
+      else if (!(await this.#resume(session))) return;
       this.#resumptions++;
       this.#resetFailures();
       this.#enter('watching');
@@ -324,7 +325,7 @@ export class ListAndWatch implements Watch {
   }
 
   /** Resolves when the server has accepted the watch of a session. */
-  async #opened(session: WatchSession): Promise<ResponseHeader> {
+  async #waitUntilOpened(session: WatchSession): Promise<ResponseHeader> {
     const header = await session.opened;
     this.#options.reconnects?.wakeAll();
     return header;
@@ -333,7 +334,7 @@ export class ListAndWatch implements Watch {
   /** Returns true if the stream resumes at the cursor; false if the history is compacted, which is not a failure. */
   async #resume(session: WatchSession): Promise<boolean> {
     try {
-      await this.#opened(session);
+      await this.#waitUntilOpened(session);
       await proveHistory(this.#syncOptions(session));
       return true;
     } catch (error) {
@@ -343,10 +344,14 @@ export class ListAndWatch implements Watch {
     }
   }
 
-  /** Compares the known keys with the server of the session, and reads the difference. Always returns true. */
-  async #sync(session: WatchSession, isDue: boolean): Promise<boolean> {
+  /**
+   * Compares the known keys with the server of the session, and reads the difference.
+   *
+   * @param isDue true if all keys must be compared, not only their number
+   */
+  async #sync(session: WatchSession, isDue: boolean): Promise<void> {
     const { clock } = this.#options;
-    const opened = await this.#opened(session);
+    const opened = await this.#waitUntilOpened(session);
     if (this.#state !== 'watching') this.#enter('listing');
     this.#mustSync = true; // if this sync fails, the stream alone is not enough
     if (isDue) this.#compareAt = this.#rereadAt(); // if this sync fails, changes have priority over a repeated comparison
@@ -371,7 +376,6 @@ export class ListAndWatch implements Watch {
       this.#queue.pushListDone();
     }
     this.#flush();
-    return true;
   }
 
   /** Delivers the queued events. */

@@ -19,7 +19,8 @@ export class PageBounds {
   readonly #prefix: string;
   readonly #end: string;
   #depth = 0;
-  #empty = 0;
+  /** Number of empty pages in a row. */
+  #emptyPages = 0;
   #lastKey = '';
 
   constructor(prefix: string, end: string) {
@@ -32,10 +33,10 @@ export class PageBounds {
     const first = kvs[0];
     const last = kvs.at(-1);
     if (first === undefined || last === undefined) {
-      this.#empty++;
+      this.#emptyPages++;
       return;
     }
-    this.#empty = 0;
+    this.#emptyPages = 0;
     this.#lastKey = last.key;
     if (this.#depth === 0) {
       if (first !== last) this.#depth = commonLength(first.key, last.key) + 1;
@@ -46,8 +47,9 @@ export class PageBounds {
   /** Returns the end of the range that begins at `from`. It is after `from`, and not after the end of the listing. */
   endFor(from: string): string {
     if (this.#depth === 0) return this.#end;
-    const surplus = Math.max(0, this.#empty - MAX_EMPTY_PAGES);
-    const subtree = this.#subtree(from).slice(0, -surplus || undefined);
+    const surplus = Math.max(0, this.#emptyPages - MAX_EMPTY_PAGES);
+    const narrow = this.#subtree(from);
+    const subtree = narrow.slice(0, Math.max(0, narrow.length - surplus));
     if (subtree.length < this.#prefix.length) return this.#end;
     const end = prefixEnd(subtree);
     const isInside = this.#end === NO_END || compareKeys(end, this.#end) < 0;

@@ -53,7 +53,7 @@ class Pager {
 
   async next(): Promise<Page> {
     const end = this.#bounds.endFor(this.#nextKey);
-    const { page, limit } = await this.#page(end);
+    const { page, limit } = await this.#readPage(end);
     this.#check(page.header);
     const last = this.#lastOf(page, end);
     this.#bounds.observe(page, limit);
@@ -85,7 +85,7 @@ class Pager {
   }
 
   /** Reads one page. If the answer exceeds the limit of the transport, reads a smaller page. */
-  async #page(end: string): Promise<{ readonly page: RangeResponse; readonly limit: number }> {
+  async #readPage(end: string): Promise<{ readonly page: RangeResponse; readonly limit: number }> {
     const { read, size, clock, keysOnly = false, minModRevision = 0 } = this.#request;
     for (;;) {
       const limit = size.keys;

@@ -4,7 +4,7 @@ import { CannotResumeError } from './sync.ts';
 import type { WatchLimits } from './watch-limits.ts';
 
 /** Events that may be delivered. */
-export interface Ready {
+export interface ReadyEvents {
   readonly events: readonly TransportEvent[];
   /** True if more events of the last revision may follow: a revision larger than a batch is delivered in parts, as it arrives. */
   readonly isPartial: boolean;
@@ -25,7 +25,7 @@ export class RevisionBuffer {
   #events: TransportEvent[] = [];
   #bytes = 0;
   /** The incomplete revision that was delivered in part; 0 if there is none. */
-  #split = 0;
+  #splitRevision = 0;
 
   constructor(limits: Pick<WatchLimits, 'batchEvents' | 'revisionBytes'>) {
     this.#limits = limits;
@@ -38,7 +38,7 @@ export class RevisionBuffer {
 
   /** True if the last received revision is incomplete. */
   get isOpen(): boolean {
-    return this.#events.length > 0 || this.#split > 0;
+    return this.#events.length > 0 || this.#splitRevision > 0;
   }
 
   /**
@@ -47,17 +47,17 @@ export class RevisionBuffer {
    * @param isPartial true if more events of the last revision may follow
    * @throws CannotResumeError if the held revision exceeds `revisionBytes`
    */
-  add(events: readonly TransportEvent[], isPartial: boolean): Ready {
+  add(events: readonly TransportEvent[], isPartial: boolean): ReadyEvents {
     if (!isPartial) return { events: this.#release(events), isPartial: false };
-    const last = events.at(-1)?.modRevision ?? this.#split;
-    if (last === this.#split) return { events, isPartial: this.#split > 0 };
+    const last = events.at(-1)?.modRevision ?? this.#splitRevision;
+    if (last === this.#splitRevision) return { events, isPartial: this.#splitRevision > 0 };
     const cut = events.findIndex(({ modRevision }) => modRevision === last);
     const isContinued = cut === 0 && this.#events[0]?.modRevision === last; // all events are of the held revision
     const complete = isContinued ? [] : this.#release(events.slice(0, cut));
     for (const event of events.slice(cut)) this.#add(event);
     if (this.#events.length <= this.#limits.batchEvents) return { events: complete, isPartial: false };
     const ready = [...complete, ...this.#release([])];
-    this.#split = last;
+    this.#splitRevision = last;
     return { events: ready, isPartial: true };
   }
 
@@ -73,7 +73,7 @@ export class RevisionBuffer {
   /** Returns the held events, which are now complete, followed by `events`. */
   #release(events: readonly TransportEvent[]): readonly TransportEvent[] {
     const buffered = this.#events;
-    this.#split = 0;
+    this.#splitRevision = 0;
     if (buffered.length === 0) return events;
     this.#events = [];
     this.#bytes = 0;

@@ -121,7 +121,7 @@ class Sync {
   /** All reads are as of the revision of the first answer. */
   #revision = 0;
   /** True if all latest anchors are unchanged, which is a stronger proof than one unchanged anchor. */
-  #hasLatest = false;
+  #areLatestProven = false;
 
   constructor(options: SyncOptions) {
     this.#options = options;
@@ -156,7 +156,7 @@ class Sync {
       first,
       ...(await Promise.all(others.map((anchor) => this.#unchangedRevision(anchor)))),
     ];
-    this.#hasLatest = revisions.slice(0, anchors.latest.length).every((revision) => revision > 0);
+    this.#areLatestProven = revisions.slice(0, anchors.latest.length).every((revision) => revision > 0);
     // Some events of the revision at the cursor may be missing.
     return Math.max(0, Math.min(Math.max(...revisions), this.#cursor.next - 1));
   }
@@ -179,8 +179,8 @@ class Sync {
     const { known, covered } = cursor;
     // If the proof includes the last write that the watch saw, it saw every write, so an equal number of keys proves
     // equal keys.
-    const isCountEnough = proven === cursor.next - 1 && this.#hasLatest && comparison === 'count';
-    const delta = await this.#delta(proven);
+    const isCountEnough = proven === cursor.next - 1 && this.#areLatestProven && comparison === 'count';
+    const delta = await this.#readDelta(proven);
     if (delta === undefined) return false;
     await this.#compare(delta.kvs, true);
     if (isCountEnough && delta.count === known.confirmed) return true;
@@ -195,7 +195,7 @@ class Sync {
   }
 
   /** Returns the writes after the proven revision; undefined if they are too many for `deltaPages`. */
-  async #delta(proven: number): Promise<RangeResponse | undefined> {
+  async #readDelta(proven: number): Promise<RangeResponse | undefined> {
     const { size, limits } = this.#options;
     const limit = size.keys * limits.deltaPages;
     try {

@@ -153,8 +153,7 @@ class StreamFollower {
   readonly #options: FollowOptions;
   readonly #lifetime: Timer;
   readonly #revision: RevisionBuffer;
-  /** Timer of the next check. */
-  #idle: Timer;
+  #nextCheck: Timer;
   /** True if the server has sent anything since the last check. */
   #hasAnswer = true;
   #paused = false;
@@ -170,7 +169,7 @@ class StreamFollower {
       this.#finish = (error) => (error === undefined ? resolve() : reject(error));
     });
     this.#lifetime = clock.after(options.lifetimeMs, () => this.finish(undefined));
-    this.#idle = clock.after(IDLE_MS, () => this.#watchdog());
+    this.#nextCheck = clock.after(IDLE_MS, () => this.#watchdog());
   }
 
   get heldBytes(): number {
@@ -181,7 +180,7 @@ class StreamFollower {
     if (this.#finished) return;
     this.#finished = true;
     this.#lifetime.cancel();
-    this.#idle.cancel();
+    this.#nextCheck.cancel();
     this.#finish(error);
   }
 
@@ -207,11 +206,11 @@ class StreamFollower {
     if (this.#hasAnswer || this.#paused) {
       this.#hasAnswer = false;
       this.#options.onAlive();
-      this.#idle = this.#clock.after(IDLE_MS, () => this.#watchdog());
+      this.#nextCheck = this.#clock.after(IDLE_MS, () => this.#watchdog());
       return;
     }
     this.#stream.requestProgress();
-    this.#idle = this.#clock.after(ANSWER_MS, () => {
+    this.#nextCheck = this.#clock.after(ANSWER_MS, () => {
       if (this.#hasAnswer) this.#watchdog();
       else this.finish(new KvstoreError('unavailable', 'no response from the watch stream'));
     });

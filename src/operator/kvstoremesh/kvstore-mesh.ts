@@ -32,7 +32,7 @@ export interface MirroredClusterStatus extends RemoteClusterStatus {
   /** The copy in the local kvstore. */
   readonly copy: MirrorStatus;
   /** True if the cluster was configured again during its removal, and waits for the end of the removal. */
-  readonly returns: boolean;
+  readonly rejoins: boolean;
 }
 
 /** The status of the mesh. */
@@ -143,8 +143,8 @@ export class KvstoreMesh extends ClusterSet {
     return this.statuses().flatMap((status) => {
       const mirrored = this.#mirrored.get(status.name);
       if (mirrored === undefined) return [];
-      const returns = this.#wanted.get(status.name) !== undefined;
-      return { ...status, copy: mirrored.stores.mirrorStatus(), returns };
+      const rejoins = this.#wanted.get(status.name) !== undefined;
+      return { ...status, copy: mirrored.stores.mirrorStatus(), rejoins };
     });
   }
 

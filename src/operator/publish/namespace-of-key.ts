@@ -1,11 +1,11 @@
 import { decodeIdentity } from '../../kvstore/codec/identity.ts';
 import { decodeIPIdentityPair } from '../../kvstore/codec/ip-identity-pair.ts';
-import { parseKey } from '../../kvstore/codec/keys.ts';
+import { parseKvstoreKey } from '../../kvstore/codec/keys.ts';
 import { namespaceOfLabels } from '../../model/namespace-label.ts';
 
 /** Returns the namespace of the object of a published key; undefined if it has none, or the value is invalid. */
 export function namespaceOfKey(key: string, value: Uint8Array): string | undefined {
-  const parsed = parseKey(key);
+  const parsed = parseKvstoreKey(key);
   switch (parsed?.kind) {
     case 'service':
     case 'endpointslice':

@@ -11,7 +11,7 @@ import {
   encodeIdentityNumber,
 } from '../../../src/kvstore/codec/identity.ts';
 import { decodeIPIdentityPair, encodeIPIdentityPair } from '../../../src/kvstore/codec/ip-identity-pair.ts';
-import { parseKey } from '../../../src/kvstore/codec/keys.ts';
+import { parseKvstoreKey } from '../../../src/kvstore/codec/keys.ts';
 import { decodeNode, encodeNode } from '../../../src/kvstore/codec/node.ts';
 import { decodeTimestamp, encodeTimestamp } from '../../../src/kvstore/codec/timestamp.ts';
 import type { Decoded } from '../../../src/net/fields.ts';
@@ -35,7 +35,7 @@ function proved<T>(decoded: Decoded<T>): T {
 /** Decodes a recorded value and encodes it again. */
 function rewrite({ key, value }: Recorded): Uint8Array {
   const bytes = bytesOfText(value);
-  const parsed = parseKey(key);
+  const parsed = parseKvstoreKey(key);
   switch (parsed?.kind) {
     case 'node':
       return encodeNode(proved(decodeNode(parsed, bytes, key)));

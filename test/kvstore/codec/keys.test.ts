@@ -41,7 +41,7 @@ describe('the names of keys', () => {
     ['cilium/.initlock/5', { kind: 'init-lock', name: '5' }],
     ['cilium/.initlock/leases/1f', { kind: 'init-lock', name: 'leases/1f' }],
   ])('%s', (key, expected) => {
-    expect(keys.parseKey(key)).toMatchObject(expected);
+    expect(keys.parseKvstoreKey(key)).toMatchObject(expected);
   });
 
   it.each([
@@ -74,7 +74,7 @@ describe('the names of keys', () => {
     'cilium//x',
     'other/state/nodes/v1/a/b',
   ])('%j is invalid', (key) => {
-    expect(keys.parseKey(key)).toBeUndefined();
+    expect(keys.parseKvstoreKey(key)).toBeUndefined();
   });
 
   it('are those of Cilium', () => {

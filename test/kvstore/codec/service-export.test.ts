@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { bytesOfText, textOfBytes } from '../../../src/kvstore/codec/bytes.ts';
-import { parseKey, serviceExportKey } from '../../../src/kvstore/codec/keys.ts';
+import { parseKvstoreKey, serviceExportKey } from '../../../src/kvstore/codec/keys.ts';
 import { decodeServiceExport, encodeServiceExport } from '../../../src/kvstore/codec/service-export.ts';
 import type { ServiceExport } from '../../../src/model/service-export.ts';
 import type { Decoded } from '../../../src/net/fields.ts';
@@ -143,7 +143,7 @@ describe('a service export', () => {
 
   it('has a key that can be parsed', () => {
     expect(AT).toBe('cilium/state/serviceexports/v1/cluster1/default/basic');
-    expect(parseKey(AT)).toEqual({ kind: 'serviceexport', layout: 'state', ...KEY });
-    expect(parseKey('cilium/cache/serviceexports/v1/c/ns/s/more')).toBeUndefined();
+    expect(parseKvstoreKey(AT)).toEqual({ kind: 'serviceexport', layout: 'state', ...KEY });
+    expect(parseKvstoreKey('cilium/cache/serviceexports/v1/c/ns/s/more')).toBeUndefined();
   });
 });

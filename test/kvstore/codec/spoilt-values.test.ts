@@ -12,7 +12,7 @@ import {
   encodeIdentityNumber,
 } from '../../../src/kvstore/codec/identity.ts';
 import { decodeIPIdentityPair, encodeIPIdentityPair } from '../../../src/kvstore/codec/ip-identity-pair.ts';
-import { type ParsedKey, parseKey } from '../../../src/kvstore/codec/keys.ts';
+import { type ParsedKey, parseKvstoreKey } from '../../../src/kvstore/codec/keys.ts';
 import { decodeNode, encodeNode } from '../../../src/kvstore/codec/node.ts';
 import { decodeTimestamp, encodeTimestamp } from '../../../src/kvstore/codec/timestamp.ts';
 import { decodeInPieces, type EncodedValue } from '../../../src/kvstore/codec/value.ts';
@@ -116,7 +116,7 @@ function checkInTurns<T>(codec: Codec<T>, key: ParsedKey, bytes: Uint8Array): vo
 }
 
 describe.each(CODECS)('a recorded value that was spoilt: %s', (kind, codec) => {
-  const lines = recorded.filter(({ key }) => parseKey(key)?.kind === kind);
+  const lines = recorded.filter(({ key }) => parseKvstoreKey(key)?.kind === kind);
   const keys = [...new Set(lines.map(({ key }) => key))].slice(0, 5);
   const texts = lines.filter(({ key }) => keys.includes(key)).map(({ value }) => value);
   const spoilt = texts[0]?.startsWith('{')
@@ -126,7 +126,7 @@ describe.each(CODECS)('a recorded value that was spoilt: %s', (kind, codec) => {
   it('is accepted, and then written stably, or rejected by field and value; in turns the same as directly', () => {
     fc.assert(
       fc.property(fc.constantFrom(...keys), spoilt, (at, { bytes }) => {
-        const key = parseKey(at);
+        const key = parseKvstoreKey(at);
         if (key === undefined) throw new Error(at);
         const decoded = codec.decode(key, bytes, at);
         if (decoded.ok) checkStable(codec, key, decoded.value, at);

@@ -86,7 +86,7 @@ describe('an etcd configuration file', () => {
     ['the key does not match the certificate', `${TLS}cert-file: ${cert}\nkey-file: ${other.key}`],
     ['is a folder, not a file', `${TLS}ca-file: ${folder}`],
     ['ca-file "/dev/zero": is a device, not a file', `${TLS}ca-file: /dev/zero`],
-    ['is larger than 1 MB', `${TLS}ca-file: ${file('large.pem', 'x'.repeat((1 << 20) + 1))}`],
+    ['is larger than 1 MiB', `${TLS}ca-file: ${file('large.pem', 'x'.repeat((1 << 20) + 1))}`],
     ['is larger than 64 KiB', `${TLS}${'#'.repeat(64 << 10)}`],
     ['has more than 4096 words', `${TLS}${'a: 1\n'.repeat(2000)}`],
     ['has a value of more than 4096 characters', `${TLS}a: ${'x'.repeat(4097)}`],

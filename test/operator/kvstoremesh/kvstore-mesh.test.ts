@@ -377,11 +377,11 @@ describe('a removed cluster', () => {
     copied.add();
     await advance(copied.clock, 170_000);
     expect(copied.copy()).not.toHaveProperty([CONFIG]);
-    expect(statusOf('a').returns).toBe(true);
+    expect(statusOf('a').rejoins).toBe(true);
     await advance(copied.clock, 12_000);
     expect(copied.copy()).toHaveProperty([CONFIG]);
     expect(copied.copy()).toHaveProperty([IP]);
-    expect(statusOf('a').returns).toBe(false);
+    expect(statusOf('a').rejoins).toBe(false);
   });
 
   it('is removed as soon as the local kvstore accepts the deletes', async () => {

@@ -14,6 +14,7 @@ const P3: Word = { hi: 0x165667b1, lo: 0x9e3779f9 };
 const P4: Word = { hi: 0x85ebca77, lo: 0xc2b2ae63 };
 const P5: Word = { hi: 0x27d4eb2f, lo: 0x165667c5 };
 
+/** Bytes of a stripe: four words of 64 bits. */
 const STRIPE = 32;
 /** Bytes that are hashed in one step; takes about 1 ms. */
 const BYTES_PER_STEP = 128 * 1024;

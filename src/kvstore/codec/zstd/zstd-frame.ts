@@ -50,7 +50,7 @@ export interface ZstdFrame {
   readonly blockEnds: readonly number[];
   /** The low 32 bits of XXH64 of the content; undefined if the frame has no checksum. */
   readonly checksum: number | undefined;
-  /** The content in parts if no block is compressed. */
+  /** The content in parts if all blocks are raw, otherwise undefined. */
   readonly raw: readonly Uint8Array[] | undefined;
 }
 
@@ -91,6 +91,7 @@ function readHeader(frame: Uint8Array, view: DataView): Header {
   const descriptor = view.getUint8(4);
   if ((descriptor & 0b1000) !== 0) rejectFrame(size, 'has a reserved bit set');
   if ((descriptor & 0b11) !== 0) rejectFrame(size, 'needs a dictionary');
+  // A single segment has no byte for the window. Its content size has at least one byte.
   const isSingle = (descriptor & 0b10_0000) !== 0;
   const flag = descriptor >> 6;
   const sizeBytes = flag === 0 ? Number(isSingle) : 1 << flag;
@@ -98,6 +99,7 @@ function readHeader(frame: Uint8Array, view: DataView): Header {
   const blocksAt = contentSizeAt + sizeBytes;
   if (size < blocksAt) rejectFrame(size, 'ends in its header');
   const declaredSize = sizeBytes === 0 ? undefined : sizeAt(view, contentSizeAt, sizeBytes);
+  // The byte of the window has 5 bits of exponent and 3 bits of mantissa, in eighths.
   const exponent = view.getUint8(5) >> 3;
   const window = isSingle ? (declaredSize ?? 0) : 2 ** (10 + exponent) * (1 + (view.getUint8(5) & 7) / 8);
   return { window, declaredSize, hasChecksum: (descriptor & 0b100) !== 0, blocksAt };

@@ -92,7 +92,7 @@ function decompressNatively(
  * Decompresses a value that must be one zstd frame, for `decodeWith`, in steps of some milliseconds. Reasons of rejection:
  * `invalid-zstd`, and `too-large` (see `zstd-frame.ts`). The window and the content together need at most 16 MiB of memory.
  *
- * @param frame the frame, and its structure from {@link readZstdFrame}
+ * @param structure the structure of the frame, from {@link readZstdFrame}
  * @param decompress the decoder of Node; null selects the package `fzstd`
  */
 export function* decompressZstd(
