@@ -139,7 +139,7 @@ const UNDECLARED = new Set([
     `${name}.entryAt`,
     `${name}.keyAt`,
   ]),
-  'SyncStore.observedAt',
+  'SyncStore.receiveEventAt',
   ...['range', 'txn', 'txnInTurns', 'watch', 'grantLease', 'keepLeaseAlive', 'revokeLease'].map(
     (name) => `MemoryServer.${name}`,
   ),

@@ -6,6 +6,7 @@ import { EitherSignal } from '../../base/follow-signal.ts';
 import { LatencyHistogram } from '../../base/latency-histogram.ts';
 import { sleep } from '../../base/sleep.ts';
 import { type Unsubscribe, unsubscribeOnce } from '../../base/subscription.ts';
+import { compareKeys } from '../codec/key-range.ts';
 import type {
   BackendStatus,
   KeyRead,
@@ -92,11 +93,14 @@ export abstract class ReadOnlyBackend implements KvstoreBackend {
   /** Ignores `minModRevision`, because a source has no revisions. Each listing has a later revision. */
   async listPrefix(prefix: string, { signal }: ListOptions = {}): Promise<readonly KeyValue[]> {
     using until = new UntilClosed(signal, this.#closed.signal);
+    if (until.signal.aborted) throw this.#closed.signal.aborted ? closedError() : abortedError();
     const revision = ++this.#revision;
-    const entries = await this.#listed(prefix, until.signal);
+    const entries = await this.#listSource(prefix, until.signal).catch((error: unknown) => {
+      throw this.#recordFailure(error);
+    });
     return entries
       .map(({ key, value }) => ({ key, value, createRevision: revision, modRevision: revision }))
-      .sort((a, b) => (a.key < b.key ? -1 : 1));
+      .sort((a, b) => compareKeys(a.key, b.key));
   }
 
   watch(prefix: string, options: WatchOptions = {}): Watch {
@@ -106,13 +110,13 @@ export abstract class ReadOnlyBackend implements KvstoreBackend {
       signal: options.signal,
       closed: this.#closed.signal,
       onState: options.onState,
-      list: (signal) => this.#listed(prefix, signal),
+      list: (signal) => this.#listSource(prefix, signal),
       changes: (signal) => this.changes(prefix, signal),
       nextRevision: () => ++this.#revision,
       onFailure: (error) => this.#recordFailure(error),
+      onBegin: () => this.#watches.add(watch),
       onEnd: () => this.#watches.delete(watch),
     });
-    this.#watches.add(watch);
     return watch;
   }
 
@@ -181,15 +185,10 @@ export abstract class ReadOnlyBackend implements KvstoreBackend {
     this.#closed.abort();
   }
 
-  async #listed(prefix: string, signal: AbortSignal): Promise<readonly SourceEntry[]> {
-    if (signal.aborted) throw this.#closed.signal.aborted ? closedError() : abortedError();
-    try {
-      const entries = await this.list(prefix, signal);
-      this.#requests.ok++;
-      return entries;
-    } catch (error) {
-      throw this.#recordFailure(error);
-    }
+  async #listSource(prefix: string, signal: AbortSignal): Promise<readonly SourceEntry[]> {
+    const entries = await this.list(prefix, signal);
+    this.#requests.ok++;
+    return entries;
   }
 
   #recordFailure(error: unknown): KvstoreError {
@@ -225,6 +224,8 @@ interface SourceWatchOptions {
   readonly changes: (signal: AbortSignal) => AsyncIterable<readonly SourceChange[]>;
   readonly nextRevision: () => number;
   readonly onFailure: (error: unknown) => void;
+  /** Called when the reader starts to read. If the watch is never read, neither this nor `onEnd` is called. */
+  readonly onBegin: () => void;
   readonly onEnd: () => void;
 }
 
@@ -269,6 +270,7 @@ class SourceWatch implements Watch {
   async *[Symbol.asyncIterator](): AsyncGenerator<readonly WatchEvent[], void, void> {
     using until = new UntilClosed(this.#options.signal, this.#options.closed);
     const { signal } = until;
+    this.#options.onBegin();
     try {
       while (!signal.aborted) {
         try {

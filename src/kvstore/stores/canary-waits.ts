@@ -39,7 +39,7 @@ export class CanaryWaits {
   }
 
   /** Records that a name becomes unfinished. Present waiters do not require the name. Call it once, before the name is queued. */
-  queued(name: string): void {
+  recordQueued(name: string): void {
     if (this.#newest === undefined) return;
     this.#nameWaits.set(name, this.#newest);
     this.#newest.laterCount++;
@@ -47,7 +47,7 @@ export class CanaryWaits {
   }
 
   /** Records that the kvstore has the wanted value of this name, after it was removed from the queue. */
-  written(name: string): void {
+  recordWritten(name: string): void {
     const wait = this.#nameWaits.size === 0 ? undefined : this.#nameWaits.get(name);
     if (wait === undefined) return;
     this.#nameWaits.delete(name);
@@ -56,8 +56,8 @@ export class CanaryWaits {
   }
 
   /** Records that the value of this name in the kvstore is unknown, so all waiters require the name. */
-  invalidated(name: string): void {
-    this.written(name);
+  recordInvalidated(name: string): void {
+    this.recordWritten(name);
   }
 
   /** Returns the waiters for which a canary written now would be true. */

@@ -42,15 +42,15 @@ export class ContestedKeys<K> {
   }
 
   /** Schedules a put-back, because the key has another value. {@link cancel} cancels it. */
-  overwritten(key: K): void {
+  recordOverwrite(key: K): void {
     if (this.#waiting.has(key)) return;
     const { random } = this.#options;
     this.#waiting.addAfter(key, backoffDelay(this.#times(key) + 1, BACKOFF, random));
   }
 
-  /** Puts a deleted key back immediately if it was not put back recently, otherwise like {@link overwritten}. */
-  deleted(key: K): void {
-    if (this.#times(key) > 0) this.overwritten(key);
+  /** Puts a deleted key back immediately if it was not put back recently, otherwise like {@link recordOverwrite}. */
+  recordDelete(key: K): void {
+    if (this.#times(key) > 0) this.recordOverwrite(key);
     else this.#putBack(key);
   }
 

@@ -85,7 +85,7 @@ export class SharedStore<T> {
       onFault,
       observer: this.#deletes,
       keys,
-      onRow: (row, event) => !this.#local.observedAt(row, event) || observesLocal,
+      onRow: (row, event) => !this.#local.receiveEventAt(row, event) || observesLocal,
     });
   }
 
@@ -117,10 +117,10 @@ export class SharedStore<T> {
   /**
    * Writes a local key.
    *
-   * @param isOther true if the kvstore is known to have another value, or none; the write then does not compare
+   * @param isDifferent true if the kvstore is known to have another value, or none; the write then does not compare
    */
-  updateLocalKey(name: string, value: Uint8Array, isOther = false): void {
-    this.#local.upsert(name, value, isOther);
+  updateLocalKey(name: string, value: Uint8Array, isDifferent = false): void {
+    this.#local.upsert(name, value, isDifferent);
   }
 
   /** Accepts the value that another client has put as the wanted value of a local key. */
@@ -144,8 +144,8 @@ export class SharedStore<T> {
   }
 
   /** Resolves when all writes of local keys queued before are stored, regardless of the canary. */
-  flushed(): Promise<void> {
-    return this.#local.flushed();
+  whenFlushed(): Promise<void> {
+    return this.#local.whenFlushed();
   }
 
   /**
@@ -157,7 +157,7 @@ export class SharedStore<T> {
     this.#deletes.resume();
     const follow = async (until: AbortSignal): Promise<void> => {
       const onState = (state: WatchState): void => void this.#local.watchState(state, until);
-      const onListed = (): void => this.#local.listed();
+      const onListed = (): void => this.#local.recordListed();
       await this.#shared.run({ backend, prefix, signal: until, onState, onListed });
     };
     await Promise.all([

@@ -36,7 +36,7 @@ export class SyncKey {
   /** True if the last write failed. It may have taken effect, so the next write compares first. */
   hasFailed = false;
   /** True if the kvstore has another value, or none. The next write does not compare. */
-  isOther = false;
+  isDifferent = false;
   /** True during a put. */
   isWriting = false;
   /** The last event that the watch delivered since the start of the put. */

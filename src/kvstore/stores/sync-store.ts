@@ -41,22 +41,22 @@ export interface SyncStoreOptions {
   readonly canary?: string | undefined;
   /** Number of concurrent transactions. Default 8; 2 with `batched`. */
   readonly concurrency?: number | undefined;
-  /** Writes up to 100 keys in one transaction. Default false. */
+  /** Writes up to 128 keys in one transaction (`MAX_WRITES`). Default false. */
   readonly batched?: boolean | undefined;
   /**
    * Watches the prefix, to put back keys that other clients overwrite or delete. Default true. If false, the owner must pass the
-   * events and states of its own watch: see {@link SyncStore.observed} and {@link SyncStore.watchState}.
+   * events and states of its own watch: see {@link SyncStore.receiveEvent} and {@link SyncStore.watchState}.
    */
   readonly follow?: boolean | undefined;
   /**
    * Watches the folder of the canary, to put it back if another client deletes it. Default true. If false, the owner must pass the
-   * events of its own watch: see {@link SyncStore.canaryObserved}.
+   * events of its own watch: see {@link SyncStore.receiveCanaryEvent}.
    */
   readonly followCanary?: boolean | undefined;
   /**
    * If the values of existing keys are equal, adopts the leases of an earlier session instead of writing the keys again. Nothing
    * is written before the existing keys are known. Requires a call of {@link SyncStore.endAdoption}, and of {@link
-   * SyncStore.listed} if `follow` is false. Default false.
+   * SyncStore.recordListed} if `follow` is false. Default false.
    */
   readonly adoptLeases?: boolean | undefined;
   /**
@@ -174,7 +174,7 @@ export class SyncStore {
       },
       batches: batched === true ? this.#batches() : undefined,
       entries: JOB_ENTRIES,
-      onDone: (jobs) => this.#settled(jobs),
+      onDone: (jobs) => this.#recordDone(jobs),
     });
     this.#contested = new ContestedKeys({ clock, random, putBack: (key) => this.#putBack(key) });
   }
@@ -212,11 +212,11 @@ export class SyncStore {
   /**
    * Writes a key. Costs nothing if the same bytes have already landed. The store keeps a copy of `value`.
    *
-   * @param isOther true if the kvstore is known to have another value, or none; the write then does not compare
+   * @param isDifferent true if the kvstore is known to have another value, or none; the write then does not compare
    */
-  upsert(name: string, value: Uint8Array, isOther = false): void {
+  upsert(name: string, value: Uint8Array, isDifferent = false): void {
     const key = this.#want(name, charactersOf(value));
-    if (isOther && !key.isPending) key.isOther = true;
+    if (isDifferent && !key.isPending) key.isDifferent = true;
     this.#enqueue(key);
   }
 
@@ -270,20 +270,20 @@ export class SyncStore {
    * Receives an event of a watch of the prefix. Call it for each event, in order, if `follow` is false. Ignores names that are not
    * wanted, except while leases are adopted.
    */
-  observed(name: string, event: WatchEvent): void {
-    this.#observed(this.#keys.rowOf(name), name, event);
+  receiveEvent(name: string, event: WatchEvent): void {
+    this.#receiveEvent(this.#keys.rowOf(name), name, event);
   }
 
   /**
    * @internal
-   * Like {@link SyncStore.observed}, with the row of the key in the shared table; -1 if the table does not have it. Returns true
+   * Like {@link SyncStore.receiveEvent}, with the row of the key in the shared table; -1 if the table does not have it. Returns true
    * if the name is wanted.
    */
-  observedAt(row: number, event: WatchEvent): boolean {
-    return this.#observed(row, undefined, event);
+  receiveEventAt(row: number, event: WatchEvent): boolean {
+    return this.#receiveEvent(row, undefined, event);
   }
 
-  #observed(row: number, name: string | undefined, event: WatchEvent): boolean {
+  #receiveEvent(row: number, name: string | undefined, event: WatchEvent): boolean {
     const { type, modRevision } = event;
     const key = this.#keys.at(row);
     if (this.#isAdopting && key?.stored === undefined && key?.isWriting !== true)
@@ -300,8 +300,8 @@ export class SyncStore {
     if (landedAt !== undefined && modRevision < landedAt) return true; // replaced already
     this.#markSeen(key);
     if (isDesired) this.#contested.cancel(key.name);
-    else if (type === 'delete' && landedAt !== UNKNOWN_REVISION) this.#contested.deleted(key.name);
-    else this.#contested.overwritten(key.name);
+    else if (type === 'delete' && landedAt !== UNKNOWN_REVISION) this.#contested.recordDelete(key.name);
+    else this.#contested.recordOverwrite(key.name);
     return true;
   }
 
@@ -336,7 +336,7 @@ export class SyncStore {
   /**
    * Records that the watch of the prefix has delivered all existing keys. Call it if `adoptLeases` is set and `follow` is false.
    */
-  listed(): void {
+  recordListed(): void {
     this.#isListed = true;
     this.#markListed();
     this.#markKnown();
@@ -391,10 +391,10 @@ export class SyncStore {
   }
 
   /** Receives an event of a watch of the canary. Call it for each event if `followCanary` is false. Ignores other keys. */
-  canaryObserved({ type, key }: WatchEvent): void {
+  receiveCanaryEvent({ type, key }: WatchEvent): void {
     if (key !== this.#options.canary) return;
     if (type !== 'delete') this.#contested.cancel(this.#canary);
-    else if (this.#canary.isTrue) this.#contested.deleted(this.#canary);
+    else if (this.#canary.isTrue) this.#contested.recordDelete(this.#canary);
   }
 
   /** Declares the wanted keys complete. Resolves when all writes queued before have landed and the canary is written. */
@@ -405,7 +405,7 @@ export class SyncStore {
   }
 
   /** Resolves when all writes queued before have landed, regardless of the canary. */
-  flushed(): Promise<void> {
+  whenFlushed(): Promise<void> {
     const flushed = this.#landings.add();
     this.#landings.complete(this.#landings.due());
     return flushed;
@@ -439,8 +439,8 @@ export class SyncStore {
     const { prefix, follow = true } = this.#options;
     if (!follow) return;
     await this.#watch(prefix, signal, (event) => {
-      if (event.type === 'list-done') this.listed();
-      else this.observed(event.key.slice(prefix.length), event);
+      if (event.type === 'list-done') this.recordListed();
+      else this.receiveEvent(event.key.slice(prefix.length), event);
     });
   }
 
@@ -451,7 +451,7 @@ export class SyncStore {
     const { canary, followCanary = true } = this.#options;
     const folder = canary?.slice(0, canary.lastIndexOf('/') + 1) ?? '';
     if (folder === '' || !followCanary) return; // only a prefix that ends in a slash can be watched
-    await this.#watch(folder, signal, (event) => this.canaryObserved(event));
+    await this.#watch(folder, signal, (event) => this.receiveCanaryEvent(event));
   }
 
   async #watch(prefix: string, signal: AbortSignal, observe: (event: WatchEvent) => void): Promise<void> {
@@ -474,7 +474,7 @@ export class SyncStore {
     if (!isCanary && lost?.wanted === undefined) return;
     this.#putBacks++;
     if (lost !== undefined) {
-      lost.isOther = true;
+      lost.isDifferent = true;
       this.#putAgain(lost);
     } else {
       this.#canary.recordDelete();
@@ -508,8 +508,8 @@ export class SyncStore {
 
   #putAgain(key: SyncKey): void {
     key.stored = undefined;
-    this.#canaries.invalidated(key.name);
-    this.#landings.invalidated(key.name);
+    this.#canaries.recordInvalidated(key.name);
+    this.#landings.recordInvalidated(key.name);
     this.#canary.abortWrite();
     this.#add(key);
   }
@@ -529,8 +529,8 @@ export class SyncStore {
   #enqueue(key: SyncKey): void {
     if (!key.isPending) {
       if (isLanded(key)) return;
-      this.#canaries.queued(key.name);
-      this.#landings.queued(key.name);
+      this.#canaries.recordQueued(key.name);
+      this.#landings.recordQueued(key.name);
     }
     this.#add(key);
   }
@@ -593,9 +593,9 @@ export class SyncStore {
   }
 
   /** Returns true if the kvstore may have the wanted value of a key. */
-  #mayBeThere({ isUnknown, hasFailed, isOther, stored }: SyncKey): boolean {
+  #mayBeThere({ isUnknown, hasFailed, isDifferent, stored }: SyncKey): boolean {
     const { leased = true } = this.#options;
-    return isUnknown || hasFailed || (leased === false && stored === undefined && !isOther);
+    return isUnknown || hasFailed || (leased === false && stored === undefined && !isDifferent);
   }
 
   /** Begins a write. Events that the watch delivers from now on are compared with it. */
@@ -604,7 +604,7 @@ export class SyncStore {
     const mayBeThere = this.#mayBeThere(key);
     const adoptable = mayBeThere ? undefined : this.#adoptable(key);
     key.found = undefined;
-    key.isOther = false;
+    key.isDifferent = false;
     key.hasFailed = false;
     key.isUnknown = false;
     key.stored = undefined;
@@ -640,7 +640,7 @@ export class SyncStore {
     this.#markSeen(key);
     if (key.wanted !== wanted) return; // written again soon
     if (shown !== undefined && shown.modRevision >= (revision ?? UNKNOWN_REVISION)) {
-      if (!shown.isDesired) this.#contested.overwritten(key.name); // by another client, after us
+      if (!shown.isDesired) this.#contested.recordOverwrite(key.name); // by another client, after us
     } else if (revision !== undefined || !isEqualSeen) {
       this.#unseen++;
       key.unseen = revision ?? UNKNOWN_REVISION;
@@ -648,13 +648,13 @@ export class SyncStore {
     }
   }
 
-  #settled(jobs: readonly Job[]): void {
+  #recordDone(jobs: readonly Job[]): void {
     for (const job of jobs) {
       if (job instanceof Canary) continue;
       job.isPending = false;
       this.#forgetUnneeded(job);
-      this.#canaries.written(job.name);
-      this.#landings.written(job.name);
+      this.#canaries.recordWritten(job.name);
+      this.#landings.recordWritten(job.name);
     }
     this.#landings.complete(this.#landings.due());
     this.#offerCanary();
@@ -678,8 +678,8 @@ checkArguments(SyncStore, {
   get: { name: TEXT },
   has: { name: TEXT },
   invalidate: { name: TEXT },
-  observed: { name: TEXT, event: objectWith({ type: TEXT, modRevision: NUMBER }) },
-  canaryObserved: { event: objectWith({ type: TEXT, key: TEXT }) },
+  receiveEvent: { name: TEXT, event: objectWith({ type: TEXT, modRevision: NUMBER }) },
+  receiveCanaryEvent: { event: objectWith({ type: TEXT, key: TEXT }) },
   watchState: { state: TEXT, signal: SIGNAL },
   run: { signal: SIGNAL },
 });

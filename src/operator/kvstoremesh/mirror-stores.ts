@@ -102,7 +102,7 @@ export class MirrorStores extends ResourceStores {
 
   /** Receives an event of the local configuration of this cluster. The owner must pass each of them. */
   configObserved(event: WatchEvent): void {
-    if (event.type !== 'list-done') this.#config.observed(this.#options.cluster, event);
+    if (event.type !== 'list-done') this.#config.receiveEvent(this.#options.cluster, event);
   }
 
   /** Receives each state of the watch of the local configurations. */
@@ -147,8 +147,8 @@ export class MirrorStores extends ResourceStores {
     assert(config !== undefined, 'a cluster without a configuration is not copied');
     await until(this.#inherited, signal);
     // Keys of another id belong to another cluster (OPERATOR 47).
-    const isOther = this.#id !== 0 && config.id !== 0 && this.#id !== config.id;
-    if (isOther || this.#mustClear) await this.#clear(signal);
+    const hasOtherID = this.#id !== 0 && config.id !== 0 && this.#id !== config.id;
+    if (hasOtherID || this.#mustClear) await this.#clear(signal);
     await this.#clearAdded(config, signal);
     if (signal.aborted) return;
     this.#id = config.id;
@@ -262,7 +262,8 @@ export class MirrorStores extends ResourceStores {
   async #followCanaries(signal: AbortSignal): Promise<void> {
     const { cluster, local } = this.#options;
     for await (const events of local.watch(syncedPrefix(cluster), { signal }))
-      for (const event of events) for (const mirror of this.#mirrors.values()) mirror.canaryObserved(event);
+      for (const event of events)
+        for (const mirror of this.#mirrors.values()) mirror.receiveCanaryEvent(event);
   }
 
   async #stopWriting(): Promise<void> {

@@ -62,8 +62,8 @@ export class Mirror {
   }
 
   /** Receives an event of the local canaries of the cluster. The owner must pass each of them. */
-  canaryObserved(event: WatchEvent): void {
-    this.#sync.canaryObserved(event);
+  receiveCanaryEvent(event: WatchEvent): void {
+    this.#sync.receiveCanaryEvent(event);
   }
 
   /** Returns the state of the writes into the local kvstore. */
@@ -88,7 +88,7 @@ export class Mirror {
     await interruptible(() => sync.allListed, signal);
     // The keys were complete when the canary was written, and none was deleted since.
     if (canary !== undefined) void sync.markSynced();
-    const flushed = sync.flushed();
+    const flushed = sync.whenFlushed();
     void flushed.then(() => sync.endAdoption());
     return { flushed };
   }

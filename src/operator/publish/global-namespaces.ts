@@ -30,7 +30,7 @@ export interface NamespacedKeys {
   /** Returns the number of objects of a namespace, exported or not. */
   count(namespace: string): number;
   /** Resolves when all puts and deletes so far are in the kvstore. */
-  flushed(): Promise<void>;
+  whenFlushed(): Promise<void>;
   /** Called when all namespaces have been listed and reviewed. */
   onComplete(): void;
 }
@@ -251,7 +251,7 @@ export class GlobalNamespaces implements Duty {
     if (names.length === 0) return;
     const written = [...this.#members].filter(({ stage }) => stages.has(stage));
     const wait = async (until: AbortSignal): Promise<void> => {
-      await interruptible(() => Promise.all(written.map((member) => member.flushed())), until);
+      await interruptible(() => Promise.all(written.map((member) => member.whenFlushed())), until);
       await this.#secondStep(names, until);
     };
     this.#tasks.run('keys of namespaces', wait, { signal }).catch(() => {}); // failures are counted

@@ -222,7 +222,7 @@ export function withNamespaces(
     onComplete,
     review: (namespace) => values.review(namespace),
     count: (namespace) => values.count(namespace),
-    flushed: () => keys.flushed(),
+    whenFlushed: () => keys.whenFlushed(),
   });
   return {
     get complete() {

@@ -196,8 +196,8 @@ export class PublishedPrefix {
   }
 
   /** Resolves when all puts and deletes so far are in the kvstore, regardless of the canary. */
-  flushed(): Promise<void> {
-    return this.#store.flushed();
+  whenFlushed(): Promise<void> {
+    return this.#store.whenFlushed();
   }
 
   async #sweep(): Promise<void> {

@@ -32,7 +32,7 @@ describe('a memory kvstore', () => {
       const running = store.run(ended.signal);
       const most = { written: 0, before: 0, turns: 0 };
       let isLanded = false;
-      void store.flushed().then(() => {
+      void store.whenFlushed().then(() => {
         isLanded = true;
       });
       while (!isLanded) {

@@ -1,4 +1,4 @@
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import { bytesOfText, textOfBytes } from '../../../src/kvstore/codec/bytes.ts';
 import type { Watch } from '../../../src/kvstore/session/backend.ts';
 import {
@@ -208,6 +208,23 @@ describe('a read-only backend', () => {
     await source.close();
     expect(await endsSecond).toBeUndefined();
     await expect(source.get('a/1')).rejects.toMatchObject({ code: 'closed' });
+  });
+
+  it('shows no watch that was never read (regression: showed it until the end of the process)', async () => {
+    const source = new Source();
+    source.watch('a/');
+    expect(source.status().watches).toEqual([]);
+  });
+
+  it('counts a failed list of a watch once (regression: twice)', async () => {
+    const source = new Source();
+    source.failure = new Error('broken');
+    const watch = source.watch('a/');
+    const reading = events(watch)();
+    await vi.waitFor(() => expect(watch.status().failures).toBe(1));
+    expect(source.status().requests).toMatchObject({ internal: 1 });
+    await source.close();
+    await reading;
   });
 
   it('returns single keys and sorted lists', async () => {

@@ -8,21 +8,21 @@ class World {
 
   queue(...names: readonly string[]): this {
     for (const name of names) {
-      if (!this.unfinished.has(name)) this.waits.queued(name);
+      if (!this.unfinished.has(name)) this.waits.recordQueued(name);
       this.unfinished.add(name);
     }
     return this;
   }
 
   touch(name: string): void {
-    this.waits.invalidated(name);
+    this.waits.recordInvalidated(name);
     this.unfinished.add(name);
   }
 
   settle(...names: readonly string[]): void {
     for (const name of names) {
       this.unfinished.delete(name);
-      this.waits.written(name);
+      this.waits.recordWritten(name);
     }
   }
 

@@ -20,8 +20,8 @@ describe('keys that another client changes', () => {
   });
 
   it('are restored immediately when deleted, and within a second when overwritten', () => {
-    keys.deleted('a');
-    keys.overwritten('b');
+    keys.recordDelete('a');
+    keys.recordOverwrite('b');
     clock.advance(2000);
     expect(putBack).toEqual([
       ['a', 0],
@@ -30,9 +30,9 @@ describe('keys that another client changes', () => {
   });
 
   it('keep their delay if they are overwritten again', () => {
-    keys.overwritten('a');
+    keys.recordOverwrite('a');
     random = 0.1;
-    keys.overwritten('a');
+    keys.recordOverwrite('a');
     clock.advance(999);
     expect(putBack).toEqual([]);
     clock.advance(1);
@@ -40,8 +40,8 @@ describe('keys that another client changes', () => {
   });
 
   it('are not restored if they are done or the store stops', () => {
-    keys.overwritten('a');
-    keys.overwritten('b');
+    keys.recordOverwrite('a');
+    keys.recordOverwrite('b');
     keys.cancel('a');
     keys.stop();
     expect(clock.pending).toBe(0);
@@ -51,7 +51,7 @@ describe('keys that another client changes', () => {
 
   it('are restored with a doubled delay each time, up to five minutes, until they were unchanged for ten', () => {
     for (let i = 0; i < 12; i++) {
-      keys.deleted('a');
+      keys.recordDelete('a');
       clock.advance(300_000);
     }
     const delays = putBack.map(([, at], i) => (at - i * 300_000) / 1000);
@@ -59,18 +59,18 @@ describe('keys that another client changes', () => {
     expect(delays.length).toBeGreaterThanOrEqual(11);
     clock.advance(900_000);
     const before = putBack.length;
-    keys.deleted('a');
+    keys.recordDelete('a');
     expect(putBack.length).toBe(before + 1);
   });
 
   it('are forgotten after ten minutes, even if a key that was put back before them is put back again', () => {
-    keys.deleted('a');
+    keys.recordDelete('a');
     clock.advance(1000);
-    keys.deleted('b');
+    keys.recordDelete('b');
     clock.advance(300_000);
-    keys.deleted('a');
+    keys.recordDelete('a');
     clock.advance(400_000);
-    keys.deleted('b');
+    keys.recordDelete('b');
     expect(putBack.at(-1)).toEqual(['b', clock.now()]);
   });
 });

@@ -341,7 +341,7 @@ describe('a sync store', () => {
     world = new World();
     world.store.upsert('a', bytesOfText('1'));
     let landings = 0;
-    const ask = (): void => void world.store.flushed().then(() => landings++);
+    const ask = (): void => void world.store.whenFlushed().then(() => landings++);
     ask();
     await settle();
     expect(landings).toBe(0);
@@ -360,7 +360,7 @@ describe('a sync store', () => {
   it('the loss of many leases costs each key once (regression: all keys for each lease)', async () => {
     for (let i = 0; i < 4500; i++) world.want(`n${i}`, '1');
     await world.store.markSynced();
-    const touch = vi.spyOn(CanaryWaits.prototype, 'invalidated');
+    const touch = vi.spyOn(CanaryWaits.prototype, 'recordInvalidated');
     const mark = vi.spyOn(world.store, 'markSynced');
     expect(world.server.leases).toHaveLength(5);
     for (const lease of world.server.leases) world.server.expireLease(lease);
@@ -551,10 +551,10 @@ describe('a sync store', () => {
       other.want('a', '1');
       await settle();
       other.store.delete('a');
-      await other.store.flushed();
+      await other.store.whenFlushed();
       other.onPut = (key) => puts.push(key);
       other.want('a', '2');
-      await other.store.flushed();
+      await other.store.whenFlushed();
       const byItself = puts.length; // an unleased put is a comparison and a write
       await advance(other.clock, 60_000);
       expect([other.content(), puts.length, other.store.status().putBacks]).toEqual([
@@ -570,7 +570,7 @@ describe('a sync store', () => {
     world.want('a', '1');
     world.want('b', '1');
     let isLanded = false;
-    void world.store.flushed().then(() => {
+    void world.store.whenFlushed().then(() => {
       isLanded = true;
     });
     await settle();
@@ -601,7 +601,7 @@ describe('a sync store', () => {
   it('compares nothing after a disconnect that the watch has shown', async () => {
     world.link.cut();
     world.want('a', '1');
-    await world.store.flushed();
+    await world.store.whenFlushed();
     const txn = vi.spyOn(world.server, 'txn');
     await advance(world.clock, 60_000);
     expect(txn.mock.calls.filter(([{ compare }]) => compare.some(({ key }) => key === `${P}a`))).toEqual([]);
@@ -620,13 +620,13 @@ describe('a sync store', () => {
       return txn(request, options);
     };
     world.run();
-    await world.store.flushed();
+    await world.store.whenFlushed();
     const watching = async (): Promise<void> => {
       while (world.backend.status().watches[0]?.state !== 'watching') await advance(world.clock, 1000);
     };
     await watching();
     await advance(world.clock, 20_000); // the watch may have listed the prefix before the comparison
-    await world.store.flushed();
+    await world.store.whenFlushed();
     expect(compared).toBeLessThanOrEqual(2 * 5000);
     compared = 0;
     for (let i = 0; i < 4; i++) {
@@ -666,7 +666,7 @@ describe('a sync store', () => {
   it('restores a key that was deleted before the watch could show it', async () => {
     world.link.cut();
     world.want('a', '1');
-    await world.store.flushed();
+    await world.store.whenFlushed();
     await world.backend.delete(`${P}a`);
     await advance(world.clock, 15_000);
     expect(world.content()).toEqual({ a: '1' });
