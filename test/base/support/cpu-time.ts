@@ -39,7 +39,7 @@ const FACTOR = 16;
 const LIMIT = 6;
 
 /** Growth that needs no further attempt. */
-const CLEARLY_LINEAR = 2;
+const CLEARLY_LINEAR = 3;
 
 const ATTEMPTS = 6;
 /** If the growth is not below the limit after these, another process may use the cache of the processor. */
