@@ -34,8 +34,8 @@ export class AgingTable<V> {
     this.#fresh = new ObjectTable();
   }
 
-  /** Iterates over the old values until the next call of `age`. Same guarantees as `ObjectTable.entries`. */
-  old(): Generator<readonly [ObjectName, V], void, void> {
+  /** Iterates over the old values. Ends at the next call of `age`. Same guarantees as `ObjectTable.entries`. */
+  oldEntries(): Generator<readonly [ObjectName, V], void, void> {
     return this.#old.entries();
   }
 }

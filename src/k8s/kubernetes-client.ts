@@ -59,7 +59,7 @@ export class KubernetesClient implements ResourceSource {
   readonly #guard: CallbackGuard;
   readonly #closed = new AbortController();
   readonly #followed = new Set<Reflector>();
-  #watching: Promise<void> | undefined;
+  #healthChecks: Promise<void> | undefined;
 
   /** @param access address and credentials of the server, or a transport */
   constructor(access: ClusterAccess | ApiTransport, options: KubernetesClientOptions = {}) {
@@ -84,7 +84,7 @@ export class KubernetesClient implements ResourceSource {
     });
     this.#followed.add(reflector);
     void reflector.stopped.then(() => this.#followed.delete(reflector));
-    this.#watching ??= this.#transport.watch();
+    this.#healthChecks ??= this.#transport.watch();
     return reflector;
   }
 
@@ -93,8 +93,11 @@ export class KubernetesClient implements ResourceSource {
     signal: AbortSignal = this.#closed.signal,
   ): Promise<ResourceKind | undefined> {
     using either = new EitherSignal(signal, this.#closed.signal);
-    const { signal: until } = either;
-    return await firstServed(kinds, { transport: this.#transport, clock: this.#clock, signal: until });
+    return await firstServed(kinds, {
+      transport: this.#transport,
+      clock: this.#clock,
+      signal: either.signal,
+    });
   }
 
   /** Returns a reader of objects and lists by quorum, not from the watch cache. */
@@ -121,6 +124,6 @@ export class KubernetesClient implements ResourceSource {
     this.#closed.abort();
     await Promise.all([...this.#followed].map(({ stopped }) => stopped));
     await this.#transport.close();
-    await this.#watching;
+    await this.#healthChecks;
   }
 }

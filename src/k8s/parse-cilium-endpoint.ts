@@ -44,8 +44,8 @@ function readEndpoint(
   if (hostIP === undefined || ips.length === 0 || isInvalid(encryption, 'key', key)) return undefined;
   const namedPorts = readPortsByName([fields.list('named-ports')], 'port');
   const serviceAccount = fields.string('service-account');
-  const parsed = { ips, identity, hostIP, encryptKey: key ?? 0, namedPorts, serviceAccount };
-  return endpointAddresses('custom-resource', id, rank, parsed, shared);
+  const addresses = { ips, identity, hostIP, encryptKey: key ?? 0, namedPorts, serviceAccount };
+  return endpointAddresses('custom-resource', id, rank, addresses, shared);
 }
 
 /** The fields that {@link readCiliumEndpoint} reads. */
@@ -60,9 +60,9 @@ export function readCiliumEndpoint(fields: ObjectFields, shared: SharedParts): E
   const id = readID(fields);
   if (id === undefined) return undefined;
   const status = fields.map('status');
-  const parsed = status.map('identity');
-  const identity = parsed.integer('id', 0, MAX_IDENTITY);
-  if (isInvalid(parsed, 'id', identity)) return undefined;
+  const identityFields = status.map('identity');
+  const identity = identityFields.integer('id', 0, MAX_IDENTITY);
+  if (isInvalid(identityFields, 'id', identity)) return undefined;
   return readEndpoint(status, id, readRank(fields), identity, shared);
 }
 
@@ -75,7 +75,7 @@ export const CILIUM_ENDPOINT_SLICE_FIELDS: readonly string[] = [
 ];
 
 /** The endpoints of a CiliumEndpointSlice (KUBERNETES 35). */
-export interface ParsedEndpointSlice {
+export interface ParsedCiliumEndpointSlice {
   readonly name: string;
   /** Creation of the slice in milliseconds since the epoch. */
   readonly createdAt: number;
@@ -91,7 +91,7 @@ export interface ParsedEndpointSlice {
 export function readCiliumEndpointSlice(
   fields: ObjectFields,
   shared: SharedParts,
-): ParsedEndpointSlice | undefined {
+): ParsedCiliumEndpointSlice | undefined {
   const name = readClusterScopedName(fields);
   const namespace = fields.string('namespace');
   if (name === undefined) return undefined;
@@ -113,11 +113,11 @@ export function readCiliumEndpointSlice(
     }
     const id = `${namespace}/${endpoint}`;
     const identity = item.integer('id', 0, MAX_IDENTITY);
-    const known = identity === 0 ? undefined : identity;
-    const parsed = isInvalid(item, 'id', identity)
+    const assigned = identity === 0 ? undefined : identity; // a slice contains 0 for an endpoint without an identity
+    const addresses = isInvalid(item, 'id', identity)
       ? undefined
-      : readEndpoint(item, { namespace, name: endpoint }, rank, known, shared);
-    endpoints.set(id, parsed);
+      : readEndpoint(item, { namespace, name: endpoint }, rank, assigned, shared);
+    endpoints.set(id, addresses);
   }
   return { name, createdAt, endpoints };
 }

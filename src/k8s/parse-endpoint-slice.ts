@@ -66,7 +66,7 @@ function readWeight(fields: ObjectFields): number {
 }
 
 /** Returns a function that creates the backend for each address of an endpoint. */
-function readEndpoint(
+function backendFactory(
   endpoint: ObjectFields,
   common: Pick<Backend, 'ports' | 'weight'>,
 ): (address: string) => Backend {
@@ -83,7 +83,7 @@ function readEndpoint(
 function* readBackends(fields: ObjectFields): Generator<Backend> {
   const common = { ports: readPorts(fields), weight: readWeight(fields) };
   for (const endpoint of fields.list('endpoints').items((list, index) => list.item(index))) {
-    const backendAt = readEndpoint(endpoint, common);
+    const backendAt = backendFactory(endpoint, common);
     for (const address of endpoint.list('addresses').items((list, index) => list.address(index)))
       yield backendAt(address);
   }

@@ -9,7 +9,10 @@ import {
 import { type ObjectFields, type Parsed, type ParseOptions, parseObject, readID } from './parse-object.ts';
 import { readPorts } from './ports.ts';
 
-/** Merges two entries of an address from different subsets: combines the ports, and uses node and hostname of the last entry. */
+/**
+ * Merges two entries of an address from different subsets: combines the ports, and uses the node and the hostname of the last entry
+ * that has them.
+ */
 function mergeAddress(known: Backend | undefined, next: Backend): Backend {
   if (known === undefined) return next;
   return createBackend({

@@ -27,17 +27,21 @@ function readCIDRs(list: ObjectFields): readonly string[] {
   return list.items((cidrs, index) => cidrs.cidr(index));
 }
 
-/** Returns the typed addresses of a list, or only those whose type is in `types`. Host names are rejected. */
+/**
+ * Returns the addresses of a list with their types. If `types` is given, other types (such as `Hostname`) are ignored.
+ *
+ * @param field name of the field with the IP
+ */
 function readAddresses(
   list: ObjectFields,
-  ip: string,
+  field: string,
   types?: readonly string[] | undefined,
 ): readonly NodeAddress[] {
   return list.items((addresses, index) => {
     const fields = addresses.item(index);
     const type = fields?.text('type');
     if (fields === undefined || type === undefined || types?.includes(type) === false) return undefined;
-    const address = fields.address(ip);
+    const address = fields.address(field);
     return address === undefined ? undefined : { type, ip: address };
   });
 }
@@ -113,7 +117,7 @@ const ANNOTATED = {
   encryptionKey: 'encryption-key',
 } as const;
 
-/** Reads annotations under the name that is present, which a rejection then contains. */
+/** Reads annotations under their current name, otherwise under their old name. A rejection contains the name that was read. */
 class NodeAnnotations {
   readonly #annotations: ObjectFields | undefined;
 
@@ -136,7 +140,7 @@ class NodeAnnotations {
     return this.#annotations?.cidr(this.#nameOf(annotation));
   }
 
-  get key(): number {
+  get encryptionKey(): number {
     const name = this.#nameOf('encryptionKey');
     const text = this.#annotations?.string(name) ?? '';
     const key = /^\d{1,3}$/.test(text) ? Number(text) : Number.NaN;
@@ -202,7 +206,7 @@ export function readNode(
     ipv6HealthIP: annotations.address(6, 'ipv6HealthIP'),
     ipv4IngressIP: annotations.address(4, 'ipv4IngressIP'),
     ipv6IngressIP: annotations.address(6, 'ipv6IngressIP'),
-    encryptionKey: annotations.key,
+    encryptionKey: annotations.encryptionKey,
     labels: readTexts(metadata, 'labels'),
   };
 }

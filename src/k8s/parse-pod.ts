@@ -12,7 +12,7 @@ import { type ObjectFields, readID, readTexts } from './parse-object.ts';
 
 const PHASES = ['Pending', 'Running', 'Succeeded', 'Failed', 'Unknown'] as const;
 
-/** The content of a pod (KUBERNETES 15 to 19). */
+/** The content of a pod (KUBERNETES 16 to 19). */
 export interface ParsedPod {
   readonly namespace: string;
   readonly name: string;
@@ -21,7 +21,7 @@ export interface ParsedPod {
   readonly nodeName: string;
   readonly serviceAccount: string;
   readonly labels: ReadonlyMap<string, string>;
-  /** The claim of the pod. Undefined if the pod has no address, or if a required field is missing. */
+  /** The claim of the pod. Undefined if the pod has no valid address or no valid host IP. */
   readonly addresses: EndpointAddresses | undefined;
 }
 

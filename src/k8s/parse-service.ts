@@ -126,7 +126,7 @@ function readDistribution(spec: ObjectFields, annotations: Annotations): Traffic
 
 /**
  * Returns the restriction of a service to nodes. If the selector cannot be parsed, it is rejected, and there is no restriction:
- * the other annotation is then ignored, too, as in Cilium.
+ * the annotation with a node label is then ignored, too, as in Cilium.
  */
 function readExposure(metadata: ObjectFields): Pick<Service, 'nodeSelector' | 'nodeLabel'> {
   const annotations = metadata.map('annotations');

@@ -141,8 +141,8 @@ export interface FollowedResource {
   status(): ResourceStatus;
   /**
    * Resolves when the first list was delivered. Rejects if the signal fires, or if no data of this kind has arrived for `quietMs`
-   * (default: no limit). The limit starts again at each progress (KUBERNETES 55). If the server does not serve the kind, also
-   * waits for this.
+   * (default: no limit). The limit starts again at each progress (KUBERNETES 55). If the server does not serve the kind, waits
+   * until it does.
    */
   waitForListed(options?: { readonly signal?: AbortSignal; readonly quietMs?: number }): Promise<void>;
   /** Resolves when the reflector has ended. Never rejects. */

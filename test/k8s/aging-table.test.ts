@@ -40,7 +40,7 @@ it('is a map by namespace and name, and returns entries that were not set since 
           expect(table.get(one.name)).toBe(model.find((entry) => entry.text === text)?.value);
         }
         expect(table.size).toBe(model.length);
-        const old = [...table.old()].map(([of, value]) => ({ text: textOf(of), value, old: true }));
+        const old = [...table.oldEntries()].map(([of, value]) => ({ text: textOf(of), value, old: true }));
         expect(textsOf(old)).toEqual(textsOf(model.filter((entry) => entry.old)));
         for (const { text, value } of model) {
           const [namespace, own = ''] = text.split('/');
@@ -56,7 +56,7 @@ it('allows old entries to be deleted, or set, during an iteration', () => {
   for (const own of ['x', 'y', 'z']) table.set({ name: own }, 1);
   table.age();
   const seen: string[] = [];
-  for (const [of] of table.old()) {
+  for (const [of] of table.oldEntries()) {
     seen.push(of.name);
     table.delete(of);
     table.set({ name: 'z' }, 2);

@@ -14,8 +14,8 @@ function isContested(holders: Holders | undefined): holders is readonly Endpoint
   return holders !== undefined && !('ips' in holders);
 }
 
-/** Returns the holders with `previous` replaced by `current`; either may be undefined. */
-function replaced(
+/** Returns the holders in which `current` replaces `previous`. If one is undefined, the other is only added or only removed. */
+function replaceHolder(
   holders: Holders | undefined,
   previous: EndpointAddresses | undefined,
   current: EndpointAddresses | undefined,
@@ -71,7 +71,7 @@ export class AddressHolders {
     current: EndpointAddresses | undefined,
   ): void {
     const holders = this.#holders.get(ip);
-    const next = replaced(holders, previous, current);
+    const next = replaceHolder(holders, previous, current);
     if (next === undefined) this.#holders.delete(ip);
     else this.#holders.set(ip, next);
     this.#contested += Number(isContested(next)) - Number(isContested(holders));

@@ -5,8 +5,8 @@ function fieldsOf(first: AnyFeed, second: AnyFeed): readonly string[] | undefine
   return [...new Set([...first.fields, ...second.fields])];
 }
 
-function* inTurn(...steps: readonly Iterable<unknown>[]): Generator<unknown, void, void> {
-  for (const some of steps) yield* some;
+function* inTurn(...parts: readonly Iterable<unknown>[]): Generator<unknown, void, void> {
+  for (const steps of parts) yield* steps;
 }
 
 /** Returns a feed that passes the objects of one reflector to two feeds. It is complete if both are. */

@@ -7,7 +7,7 @@ import { formatLabels, type Label, type Labels, sortLabels } from '../../model/l
 import { NAMESPACE_LABEL } from '../../model/namespace-label.ts';
 import { type ObjectFields, readClusterScopedName, readTexts } from '../parse-object.ts';
 import type { ParsedPod } from '../parse-pod.ts';
-import type { ObjectReader } from './object-feed.ts';
+import type { KindReader } from './object-feed.ts';
 
 /** The labels of a pod if the filter removes all labels: `reserved:init` (5; KUBERNETES 25). */
 const INIT: Labels = [{ source: 'reserved', key: 'init', value: '' }];
@@ -18,7 +18,7 @@ const SERVICE_ACCOUNT = 'io.cilium.k8s.policy.serviceaccount';
  * Prefix of labels that only Cilium sets. Ignored on pods, because a pod could otherwise forge the labels of its namespace
  * (KUBERNETES 26).
  */
-const RESERVED = 'io.cilium.k8s';
+const RESERVED_PREFIX = 'io.cilium.k8s';
 
 const BACKOFF = { baseMs: 1_000, capMs: 30_000 };
 
@@ -85,16 +85,16 @@ export class EndpointLabels {
     const known = this.#pods.get(key);
     if (current === undefined) {
       this.#pods.delete(key);
-      if (this.#labelled.has(key)) this.#removePod(key, pod);
+      if (this.#labelled.has(key)) this.#applyLabels(key, pod, undefined);
       else this.#failed.delete(key);
       return;
     }
     this.#pods.set(key, { pod: current, applied: known?.applied });
-    this.#review(key);
+    this.#updateLabels(key);
   }
 
-  /** Returns a reader of namespaces for `ObjectFeed`. */
-  namespaceReader(): ObjectReader<ParsedNamespace> {
+  /** Returns the reader of namespaces. */
+  namespaceReader(): KindReader<ParsedNamespace> {
     return {
       kind: 'Namespace',
       fields: ['metadata.labels'],
@@ -104,7 +104,7 @@ export class EndpointLabels {
         if (current === undefined) this.#namespaces.delete(name);
         else this.#namespaces.set(name, current.labels);
         if (current === undefined) return; // a deleted namespace changes no labels (KUBERNETES 27)
-        for (const [key, { pod }] of this.#pods) if (pod.namespace === name) this.#review(key);
+        for (const [key, { pod }] of this.#pods) if (pod.namespace === name) this.#updateLabels(key);
       },
     };
   }
@@ -116,7 +116,7 @@ export class EndpointLabels {
       if (this.#options.filter.keeps(label)) filtered.push(label);
     };
     for (const [key, value] of pod.labels)
-      if (!key.startsWith(RESERVED) && key !== NAMESPACE_LABEL) add(key, value);
+      if (!key.startsWith(RESERVED_PREFIX) && key !== NAMESPACE_LABEL) add(key, value);
     for (const [key, value] of namespace) add(`${NAMESPACE_LABELS}${key}`, value);
     add(NAMESPACE_LABEL, pod.namespace);
     if (pod.serviceAccount !== '') add(SERVICE_ACCOUNT, pod.serviceAccount);
@@ -124,7 +124,8 @@ export class EndpointLabels {
     return filtered.length === 0 ? INIT : sortLabels(filtered);
   }
 
-  #review(key: string): void {
+  /** Applies the labels of a pod, if they are known and differ from those of the last successful call. */
+  #updateLabels(key: string): void {
     const local = this.#pods.get(key);
     const namespace = local && this.#namespaces.get(local.pod.namespace);
     if (local === undefined || namespace === undefined) return;
@@ -137,10 +138,6 @@ export class EndpointLabels {
     if (this.#applyLabels(key, local.pod, labels)) local.applied = text;
   }
 
-  #removePod(key: string, pod: LabelledPod): void {
-    this.#applyLabels(key, pod, undefined);
-  }
-
   #applyLabels(key: string, { namespace, name, uid }: LabelledPod, labels: Labels | undefined): boolean {
     const pod = { namespace, name, uid };
     const isApplied = this.#options.guard.call(this.#options.onLabels, pod, labels);
@@ -150,19 +147,19 @@ export class EndpointLabels {
       else this.#labelled.add(key);
     } else {
       this.#failed.set(key, pod);
-      this.#repeatLater();
+      this.#retryLater();
     }
     return isApplied;
   }
 
-  #repeatLater(): void {
+  #retryLater(): void {
     if (this.#retry !== undefined) return;
     const delay = backoffDelay(++this.#failures, BACKOFF, this.#options.random);
     this.#retry = this.#options.clock.after(delay, () => {
       this.#retry = undefined;
       for (const [key, pod] of [...this.#failed]) {
-        if (this.#pods.has(key)) this.#review(key);
-        else this.#removePod(key, pod);
+        if (this.#pods.has(key)) this.#updateLabels(key);
+        else this.#applyLabels(key, pod, undefined);
       }
       if (this.#failed.size === 0) this.#failures = 0;
     });

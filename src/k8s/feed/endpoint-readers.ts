@@ -2,12 +2,12 @@ import { type EndpointAddresses, SharedParts, sameAddresses } from '../endpoint-
 import {
   CILIUM_ENDPOINT_FIELDS,
   CILIUM_ENDPOINT_SLICE_FIELDS,
-  type ParsedEndpointSlice,
+  type ParsedCiliumEndpointSlice,
   readCiliumEndpoint,
   readCiliumEndpointSlice,
 } from '../parse-cilium-endpoint.ts';
 import type { AddressSink, FedIPCache } from './address-holders.ts';
-import type { ObjectReader } from './object-feed.ts';
+import type { KindReader } from './object-feed.ts';
 
 /** The IPCache, and the table through which endpoints are written to it. */
 export interface EndpointEngine {
@@ -16,7 +16,7 @@ export interface EndpointEngine {
 }
 
 /** Returns a reader that writes CiliumEndpoints to the IPCache (KUBERNETES 30 to 33), including those of the local node. */
-export function ciliumEndpointReader({ ipcache, holders }: EndpointEngine): ObjectReader<EndpointAddresses> {
+export function ciliumEndpointReader({ ipcache, holders }: EndpointEngine): KindReader<EndpointAddresses> {
   const shared = new SharedParts();
   return {
     kind: 'CiliumEndpoint',
@@ -30,7 +30,7 @@ export function ciliumEndpointReader({ ipcache, holders }: EndpointEngine): Obje
 
 /** An endpoint in one slice, and the event in which it appeared or changed there. */
 interface Listing {
-  readonly slice: ParsedEndpointSlice;
+  readonly slice: ParsedCiliumEndpointSlice;
   readonly addresses: EndpointAddresses | undefined;
   /** Number of the event; a later event has a higher number. All slices of one list have the same number. */
   readonly eventNumber: number;
@@ -62,7 +62,7 @@ function sameEndpoint(a: EndpointAddresses | undefined, b: EndpointAddresses | u
  * greater name. If the endpoint is removed from the used slice, another slice is used. If it is removed from its last slice, it
  * is deleted. The additions of an event are applied before its removals, so that an endpoint is not deleted while it moves.
  */
-export class SlicedEndpointReader implements ObjectReader<ParsedEndpointSlice> {
+export class SlicedEndpointReader implements KindReader<ParsedCiliumEndpointSlice> {
   readonly kind = 'CiliumEndpointSlice';
   readonly fields: readonly string[] = CILIUM_ENDPOINT_SLICE_FIELDS;
   readonly #engine: EndpointEngine;
@@ -76,7 +76,7 @@ export class SlicedEndpointReader implements ObjectReader<ParsedEndpointSlice> {
     this.#engine = engine;
   }
 
-  read(fields: Parameters<typeof readCiliumEndpointSlice>[0]): ParsedEndpointSlice | undefined {
+  read(fields: Parameters<typeof readCiliumEndpointSlice>[0]): ParsedCiliumEndpointSlice | undefined {
     return readCiliumEndpointSlice(fields, this.#shared);
   }
 
@@ -93,7 +93,10 @@ export class SlicedEndpointReader implements ObjectReader<ParsedEndpointSlice> {
     this.#isListing = false;
   }
 
-  change(current: ParsedEndpointSlice | undefined, previous: ParsedEndpointSlice | undefined): void {
+  change(
+    current: ParsedCiliumEndpointSlice | undefined,
+    previous: ParsedCiliumEndpointSlice | undefined,
+  ): void {
     if (!this.#isListing) this.#eventNumber++;
     if (current !== undefined)
       for (const [id, addresses] of current.endpoints) this.#addListing(id, current, addresses);
@@ -102,7 +105,7 @@ export class SlicedEndpointReader implements ObjectReader<ParsedEndpointSlice> {
       if (current?.endpoints.has(id) !== true) this.#removeListing(id, previous.name);
   }
 
-  #addListing(id: string, slice: ParsedEndpointSlice, addresses: EndpointAddresses | undefined): void {
+  #addListing(id: string, slice: ParsedCiliumEndpointSlice, addresses: EndpointAddresses | undefined): void {
     const endpoint = this.#endpoints.get(id) ?? { listings: [], written: undefined };
     const known = endpoint.listings.find((listing) => listing.slice.name === slice.name);
     const isSame = known !== undefined && sameEndpoint(known.addresses, addresses);

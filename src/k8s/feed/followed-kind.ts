@@ -55,10 +55,10 @@ export class FollowedKind {
   /** Number of starts and ends of reflectors. If it changes during a withdrawal, the withdrawal is outdated. */
   #generation = 0;
   /** Runs while the API server does not serve the kind, and objects of it are known. */
-  #missing: Timer | undefined;
+  #missingTimer: Timer | undefined;
   #progressAt: number;
   #attempts = 0;
-  #lastAttempt: string | undefined;
+  #lastAttemptFailure: string | undefined;
 
   constructor(name: string, feed: AnyFeed, options: FollowedKindOptions) {
     this.name = name;
@@ -94,21 +94,22 @@ export class FollowedKind {
 
   /** The message of the last failure that {@link failures} counts. */
   get lastFailure(): string | undefined {
-    return this.#following === undefined ? this.#lastAttempt : this.#resource?.status().lastFailure?.message;
+    if (this.#following === undefined) return this.#lastAttemptFailure;
+    return this.#resource?.status().lastFailure?.message;
   }
 
-  /** Sets the state to `listing` while the kind to follow is not determined yet. */
+  /** Sets the state to `listing` before there is a reflector: its kind is not determined yet, or its start is delayed. */
   expect(): void {
     this.#progressAt = this.#options.clock.now();
     this.#attempts = 0;
-    this.#lastAttempt = undefined;
+    this.#lastAttemptFailure = undefined;
     this.#change('listing');
   }
 
   /** Counts a failed attempt to determine which kind to follow. */
   attemptFailed(why: string): void {
     this.#attempts++;
-    this.#lastAttempt = why;
+    this.#lastAttemptFailure = why;
     this.#options.onChange();
   }
 
@@ -126,7 +127,7 @@ export class FollowedKind {
     this.#progressAt = clock.now();
     this.#state = state;
     const sink = this.#feed.start(onChange);
-    const observed: ResourceSink = {
+    const timedSink: ResourceSink = {
       apply: (events) => {
         this.#progressAt = clock.now();
         sink.apply(events);
@@ -140,7 +141,7 @@ export class FollowedKind {
     };
     // The feed remembers the values of objects, so that a deleted object needs only its name.
     const { fields } = this.#feed;
-    this.#resource = source.follow(kind, observed, { signal, keep: objectVersion, fields, onState });
+    this.#resource = source.follow(kind, timedSink, { signal, keep: objectVersion, fields, onState });
     onChange();
   }
 
@@ -178,17 +179,17 @@ export class FollowedKind {
     return { name, state: this.#state, complete, objects, rejected: this.#feed.rejected, resource };
   }
 
-  /** Starts the time limit when the kind is missing. A list attempt, which may fail again, does not end it. */
+  /** Starts the time limit when the kind is missing. An attempt to list does not end it, because the attempt may fail again. */
   #watchMissing(kind: ResourceKind, state: ResourceState): void {
     if (state === 'listing') return;
     if (state === 'missing' && this.size > 0)
-      this.#missing ??= this.#options.clock.after(MISSING_LIMIT_MS, () => this.#forget(kind));
+      this.#missingTimer ??= this.#options.clock.after(MISSING_LIMIT_MS, () => this.#forget(kind));
     else this.#cancelMissing();
   }
 
   #cancelMissing(): void {
-    this.#missing?.cancel();
-    this.#missing = undefined;
+    this.#missingTimer?.cancel();
+    this.#missingTimer = undefined;
   }
 
   /** Forgets all objects of the kind, which is then not complete, as after a start without the kind. */

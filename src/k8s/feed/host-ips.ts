@@ -18,7 +18,7 @@ export interface HostIPsOptions {
   /** Returns the current addresses of this machine in any notation. */
   readonly addresses: () => Iterable<string>;
   readonly world: WorldLabels;
-  /** Receives the errors of `addresses`. The claims stay until it succeeds again. */
+  /** Receives the errors of `addresses`. The claims stay until `addresses` succeeds again. */
   readonly onFault?: FaultListener | undefined;
 }
 
@@ -40,7 +40,7 @@ export class HostIPs {
   /** Writes the claims now and every minute until `stop`. */
   start(): void {
     this.#timer?.cancel();
-    this.#guard.call(() => this.#claim());
+    this.#guard.call(() => this.#writeClaims());
     this.#timer = this.#options.clock.after(INTERVAL_MS, () => this.start());
   }
 
@@ -50,14 +50,14 @@ export class HostIPs {
     this.#timer = undefined;
   }
 
-  #claim(): void {
+  #writeClaims(): void {
     const { ipcache, addresses, world } = this.#options;
-    const { host, world: single, 'world-ipv4': ipv4, 'world-ipv6': ipv6 } = RESERVED_IDENTITIES;
+    const { host, world: singleStack, 'world-ipv4': ipv4, 'world-ipv6': ipv6 } = RESERVED_IDENTITIES;
     const isDual = world === 'dual-stack';
     const current = new Set([...addresses()].flatMap((address) => canonicalAddress(address) ?? []));
     ipcache.batch(() => {
-      ipcache.upsert('0.0.0.0/0', { ...WRITER, identity: isDual ? ipv4 : single });
-      ipcache.upsert('::/0', { ...WRITER, identity: isDual ? ipv6 : single });
+      ipcache.upsert('0.0.0.0/0', { ...WRITER, identity: isDual ? ipv4 : singleStack });
+      ipcache.upsert('::/0', { ...WRITER, identity: isDual ? ipv6 : singleStack });
       for (const address of current) ipcache.upsert(address, { ...WRITER, identity: host });
       for (const address of this.#claimed) if (!current.has(address)) ipcache.delete(address, WRITER);
     });

@@ -3,7 +3,7 @@ import type { ResourceKind } from '../resource.ts';
 const HEADLESS = 'service.kubernetes.io/headless';
 const PROXY_NAME = 'service.kubernetes.io/service-proxy-name';
 /** Excludes the slices that Cilium's mesh controller creates for backends of other clusters. */
-const OWN_SLICES = 'endpointslice.kubernetes.io/managed-by!=endpointslice-mesh-controller.cilium.io';
+const NO_MESH_SLICES = 'endpointslice.kubernetes.io/managed-by!=endpointslice-mesh-controller.cilium.io';
 
 /** The services to list and watch (KUBERNETES 14, and "Requested objects"). */
 export interface ServiceSelection {
@@ -36,7 +36,7 @@ export function services(selection: ServiceSelection): ResourceKind {
  * used (KUBERNETES 13).
  */
 export function serviceEndpoints(selection: ServiceSelection): readonly ResourceKind[] {
-  const labelSelector = selection.headless === true ? OWN_SLICES : `!${HEADLESS},${OWN_SLICES}`;
+  const labelSelector = selection.headless === true ? NO_MESH_SLICES : `!${HEADLESS},${NO_MESH_SLICES}`;
   const slices = { group: 'discovery.k8s.io', plural: 'endpointslices', labelSelector };
   return [
     { ...slices, version: 'v1' },

@@ -42,8 +42,8 @@ import {
   type AnyFeed,
   type CauseListener,
   type FeedTap,
+  type KindReader,
   ObjectFeed,
-  type ObjectReader,
 } from './object-feed.ts';
 import { podReader } from './pod-reader.ts';
 import { PolicyCIDRTable } from './policy-cidrs.ts';
@@ -75,7 +75,7 @@ export interface KubernetesFeedOptions {
   readonly metadata?: PrefixMetadata | undefined;
   /** If true, policies and CIDR groups are followed. Requires `metadata`. Default true. */
   readonly policies?: boolean | undefined;
-  /** The kind from which the endpoints of other nodes are read (KUBERNETES 12, 35). Default `ciliumendpoints`. */
+  /** The kind that contains the endpoints of all nodes (KUBERNETES 12, 33, 35). Default `ciliumendpoints`. */
   readonly endpoints?: 'ciliumendpoints' | 'ciliumendpointslices' | 'pods' | undefined;
   /** `kvstore` (the default): CiliumIdentities are followed until a kvstore is complete. `crd`: always. `none`: never. */
   readonly identities?: 'kvstore' | 'crd' | 'none' | undefined;
@@ -130,7 +130,7 @@ export interface KubernetesFeedOptions {
 
 /** Status of a {@link KubernetesFeed}. */
 export interface KubernetesFeedStatus {
-  /** True if all awaited kinds are complete. */
+  /** True if all awaited kinds that the API server serves are complete. */
   readonly synced: boolean;
   readonly kinds: readonly KindStatus[];
   /** State by resource; `following` if Kubernetes provides it. */
@@ -200,7 +200,7 @@ export class KubernetesFeed {
   readonly #ended = new AbortController();
   #started = false;
   /** True if pods of all nodes are followed, false for pods of the local node. Undefined before the start. */
-  #allPods: boolean | undefined;
+  #followsAllPods: boolean | undefined;
   /** The followed kind of service endpoints, after discovery. */
   #serviceEndpoints: ResourceKind | undefined;
   #isChoosing = false;
@@ -245,12 +245,12 @@ export class KubernetesFeed {
    * the resource until it is complete in the kvstore, and again after the kvstore was lost.
    */
   kvstore(resource: HandoverResource, event: 'complete' | 'lost'): void {
-    this.#step(resource, event);
+    if (!this.#ended.signal.aborted) this.#applyHandover(resource, event);
   }
 
   /**
    * @internal
-   * Returns the feed of a kind, for input that no source delivers. The feed must not be started.
+   * Returns the feed of a kind, for objects that the caller delivers in place of the source. `start` must not have been called.
    */
   feedOf(kind: string): AnyFeed | undefined {
     return this.#feeds.get(kind);
@@ -323,13 +323,13 @@ export class KubernetesFeed {
     await Promise.all([...this.#kinds.values()].map((kind) => kind.stop()));
   }
 
-  #add<T>(name: string, reader: ObjectReader<T>): ObjectFeed<T> {
+  #add<T>(name: string, reader: KindReader<T>): ObjectFeed<T> {
     const { source, clock, gate, moreFeeds, onCause, tap } = this.#options;
     const feed = new ObjectFeed(reader, { rejections: this.#rejections, gate, onCause, tap: tap?.(name) });
     this.#feeds.set(name, feed);
     const more = moreFeeds?.get(name);
     const followed = more === undefined ? feed : bothFeeds(feed, more);
-    const onChange = (): void => this.#changed(name);
+    const onChange = (): void => this.#kindChanged(name);
     const onForget = (objects: number): void => {
       this.#guard.call(this.#options.onForget, name, objects);
     };
@@ -379,9 +379,9 @@ export class KubernetesFeed {
    * same name. While one kind replaces the other, a deletion is ignored if the other kind has the same object.
    */
   #sliceReader(
-    reader: ObjectReader<EndpointSlice>,
+    reader: KindReader<EndpointSlice>,
     other: () => ObjectFeed<EndpointSlice>,
-  ): ObjectReader<EndpointSlice> {
+  ): KindReader<EndpointSlice> {
     return {
       ...reader,
       change: (current, previous) => {
@@ -405,7 +405,7 @@ export class KubernetesFeed {
     this.#add('ciliumcidrgroups', table.groups());
   }
 
-  #changed(name: string): void {
+  #kindChanged(name: string): void {
     if (this.#started && !this.#ended.signal.aborted) {
       this.#review();
       // An upgraded API server may serve another version.
@@ -434,13 +434,14 @@ export class KubernetesFeed {
     const kind = this.#kinds.get('pods');
     if (kind === undefined) return;
     const endpoints = this.#kinds.get('ciliumendpoints') ?? this.#kinds.get('ciliumendpointslices');
+    // Until the first list of CiliumEndpoints ends or fails, the selection does not change.
     const isProvided =
       endpoints?.complete === true ||
-      (endpoints !== undefined && endpoints.state !== 'missing' && this.#allPods !== true);
+      (endpoints !== undefined && endpoints.state !== 'missing' && this.#followsAllPods !== true);
     const needsAll =
       this.#handover.get('ip') === 'following' && !this.#delayedFollows.has('ip') && !isProvided;
-    if (needsAll === this.#allPods) return;
-    this.#allPods = needsAll;
+    if (needsAll === this.#followsAllPods) return;
+    this.#followsAllPods = needsAll;
     kind.follow(pods(needsAll ? undefined : this.#options.nodeName));
   }
 
@@ -480,7 +481,7 @@ export class KubernetesFeed {
     this.#kinds.get(kind.plural)?.follow(kind);
   }
 
-  #step(resource: HandoverResource, event: HandoverEvent): void {
+  #applyHandover(resource: HandoverResource, event: HandoverEvent): void {
     const previous = this.#handover.get(resource) ?? 'following';
     const next = handover(previous, event);
     this.#handover.set(resource, next.state);
@@ -491,9 +492,9 @@ export class KubernetesFeed {
       this.#delayedFollows.delete(resource);
       let left = kinds.length;
       const done = (): void => {
-        if (--left === 0) this.#step(resource, 'withdrawn');
+        if (--left === 0) this.#applyHandover(resource, 'withdrawn');
       };
-      if (left === 0) this.#step(resource, 'withdrawn');
+      if (left === 0) this.#applyHandover(resource, 'withdrawn');
       for (const kind of kinds) this.#kinds.get(kind.plural)?.withdraw(done);
     }
     if (next.action !== undefined && this.#started) this.#reviewPods();

@@ -1,6 +1,6 @@
 import { IdentityCache } from '../../model/identity-cache.ts';
 import { CILIUM_IDENTITY_FIELDS, type ParsedIdentity, readCiliumIdentity } from '../parse-cilium-identity.ts';
-import type { ObjectReader } from './object-feed.ts';
+import type { KindReader } from './object-feed.ts';
 
 /**
  * The identities of CiliumIdentities, by number and by labels (KUBERNETES 44 to 47). Two numbers may have the same labels,
@@ -19,7 +19,7 @@ export class KubernetesIdentities {
   }
 
   /** Returns the reader that fills the cache. */
-  reader(): ObjectReader<ParsedIdentity> {
+  reader(): KindReader<ParsedIdentity> {
     return {
       kind: 'CiliumIdentity',
       fields: CILIUM_IDENTITY_FIELDS,

@@ -8,7 +8,7 @@ import {
   readNode,
 } from '../parse-nodes.ts';
 import type { ObjectFields } from '../parse-object.ts';
-import type { ObjectReader } from './object-feed.ts';
+import type { KindReader } from './object-feed.ts';
 
 /** The part of `NodeManager` that the feed uses. */
 export type FedNodes = Pick<NodeManager, 'nodeUpdated' | 'nodeDeleted' | 'withdraw'>;
@@ -27,7 +27,7 @@ function nodeReader(
   fields: readonly string[],
   { nodes }: NodeEngine,
   read: (fields: ObjectFields) => NodeSpec | undefined,
-): ObjectReader<NodeSpec> {
+): KindReader<NodeSpec> {
   return {
     kind,
     fields,
@@ -43,7 +43,7 @@ function nodeReader(
  * Returns a reader that writes CiliumNodes of other nodes to the node manager (KUBERNETES 36 to 38). Unless `keepRestored` is true,
  * the first complete list withdraws the restored nodes of the local cluster (KUBERNETES 41).
  */
-export function ciliumNodeReader(engine: NodeEngine, keepRestored = false): ObjectReader<NodeSpec> {
+export function ciliumNodeReader(engine: NodeEngine, keepRestored = false): KindReader<NodeSpec> {
   const read = (fields: ObjectFields): NodeSpec | undefined => {
     const node = readCiliumNode(fields, engine);
     return node?.name === engine.nodeName ? undefined : node;
@@ -68,7 +68,7 @@ export interface LocalNodeOptions {
 export function localNodeReader(
   engine: NodeEngine,
   { annotations, onLabels }: LocalNodeOptions,
-): ObjectReader<NodeSpec> {
+): KindReader<NodeSpec> {
   const reader = nodeReader('Node', NODE_FIELDS, engine, (fields) => {
     const node = readNode(fields, engine, annotations);
     return node?.name === engine.nodeName ? node : undefined;

@@ -9,10 +9,10 @@ import type { KubernetesObject, ResourceEvent, ResourceSink } from '../resource.
 const OBJECTS_PER_STEP = 256;
 
 /** Reads objects of one kind and writes their values to an engine. */
-export interface ObjectReader<T> {
+export interface KindReader<T> {
   /** Kind in rejections: `CiliumEndpoint`. */
   readonly kind: string;
-  /** The fields that {@link ObjectReader.read} reads, in the form of `FollowOptions`. Default: all. */
+  /** The fields that {@link KindReader.read} reads, in the form of `FollowOptions`. Default: all. */
   readonly fields?: readonly string[];
   /** Returns the value of an object, or undefined if it has none. */
   read(fields: ObjectFields): T | undefined;
@@ -22,7 +22,7 @@ export interface ObjectReader<T> {
   change(current: T | undefined, previous: T | undefined): void;
   /** Runs changes as one batch of an engine. Default: no batch. */
   batch?(changes: () => void): void;
-  /** Called when a list begins. The puts until {@link ObjectReader.listed} are not in the order of the writes. */
+  /** Called when a reflector begins. The puts until {@link KindReader.listed} are not in the order of the writes. */
   start?(): void;
   /** Called when the first list is complete and missing objects are deleted. */
   listed?(): void;
@@ -40,6 +40,7 @@ export interface FeedTap {
   onRemove(name: ObjectName): void;
   /** Called after the events and removals of the previous calls were applied. */
   onApplied(): void;
+  /** Called when the first list is applied and missing objects are deleted. */
   onListed(): void;
 }
 
@@ -77,7 +78,7 @@ export interface AnyFeed {
  * affected (I12).
  */
 export class ObjectFeed<T> implements AnyFeed {
-  readonly #reader: ObjectReader<T>;
+  readonly #reader: KindReader<T>;
   readonly #options: ObjectFeedOptions;
   /** Values of objects. Values that the current reflector has not delivered are old. */
   readonly #values = new AgingTable<T>();
@@ -85,7 +86,7 @@ export class ObjectFeed<T> implements AnyFeed {
   #complete = false;
   #rejected = 0;
 
-  constructor(reader: ObjectReader<T>, options: ObjectFeedOptions) {
+  constructor(reader: KindReader<T>, options: ObjectFeedOptions) {
     this.#reader = reader;
     this.#options = options;
   }
@@ -214,7 +215,7 @@ export class ObjectFeed<T> implements AnyFeed {
 
   /** Deletes old values, and stops if another run has started. */
   *#removeSteps(run: number): Generator<undefined, void, void> {
-    const objects = this.#values.old();
+    const objects = this.#values.oldEntries();
     for (let done = false; !done; ) {
       if (run !== this.#run) return;
       this.#batch(() => {

@@ -2,7 +2,7 @@ import { SharedParts, sameAddresses } from '../endpoint-addresses.ts';
 import { type ParsedPod, POD_FIELDS, readPod } from '../parse-pod.ts';
 import type { AddressSink, FedIPCache } from './address-holders.ts';
 import type { EndpointLabels } from './endpoint-labels.ts';
-import type { ObjectReader } from './object-feed.ts';
+import type { KindReader } from './object-feed.ts';
 
 /** The engines and the local node of {@link podReader}. */
 export interface PodEngine {
@@ -34,14 +34,14 @@ function samePod(a: ParsedPod, b: ParsedPod): boolean {
   );
 }
 
-/** Returns a reader that writes pods to the IPCache (KUBERNETES 15 to 24) and the pods of this node to their labels (KUBERNETES 25). */
+/** Returns a reader that writes pods to the IPCache (KUBERNETES 16 to 24). It passes the pods of this node to `labels`. */
 export function podReader({
   ipcache,
   holders,
   labels,
   nodeName,
   encryptKey,
-}: PodEngine): ObjectReader<ParsedPod> {
+}: PodEngine): KindReader<ParsedPod> {
   const local = (pod: ParsedPod | undefined): ParsedPod | undefined =>
     pod?.nodeName === nodeName ? pod : undefined;
   const shared = new SharedParts();

@@ -10,7 +10,7 @@ import {
   readCiliumPolicyCIDRs,
   readNetworkPolicyCIDRs,
 } from '../parse-policy-cidrs.ts';
-import type { ObjectReader } from './object-feed.ts';
+import type { KindReader } from './object-feed.ts';
 import type { PrefixMetadata } from './prefix-metadata.ts';
 
 /** Maximum number of CIDRs per policy, so that one policy cannot fill the IPCache. */
@@ -47,22 +47,22 @@ export class PolicyCIDRTable {
   }
 
   /** Returns the reader of `NetworkPolicy`. */
-  networkPolicies(): ObjectReader<PolicyCIDRs> {
+  networkPolicies(): KindReader<PolicyCIDRs> {
     return this.#reader('NetworkPolicy', 'networkpolicy', readNetworkPolicyCIDRs);
   }
 
   /** Returns the reader of `CiliumNetworkPolicy`. */
-  ciliumPolicies(): ObjectReader<PolicyCIDRs> {
+  ciliumPolicies(): KindReader<PolicyCIDRs> {
     return this.#reader('CiliumNetworkPolicy', 'cnp', readCiliumPolicyCIDRs);
   }
 
   /** Returns the reader of `CiliumClusterwideNetworkPolicy`. */
-  clusterwidePolicies(): ObjectReader<PolicyCIDRs> {
+  clusterwidePolicies(): KindReader<PolicyCIDRs> {
     return this.#reader('CiliumClusterwideNetworkPolicy', 'ccnp', readCiliumPolicyCIDRs);
   }
 
   /** Returns the reader of `CiliumCIDRGroup`. */
-  groups(): ObjectReader<ParsedCIDRGroup> {
+  groups(): KindReader<ParsedCIDRGroup> {
     return {
       kind: 'CiliumCIDRGroup',
       fields: CIDR_GROUP_FIELDS,
@@ -96,7 +96,7 @@ export class PolicyCIDRTable {
     kind: string,
     prefix: string,
     read: (fields: ObjectFields) => PolicyCIDRs | undefined,
-  ): ObjectReader<PolicyCIDRs> {
+  ): KindReader<PolicyCIDRs> {
     return {
       kind,
       fields: ['spec', 'specs'],

@@ -4,7 +4,7 @@ import type { ServiceCache } from '../../servicecache/service-cache.ts';
 import { ENDPOINT_SLICE_FIELDS, readEndpointSlice } from '../parse-endpoint-slice.ts';
 import { ENDPOINTS_FIELDS, readEndpoints } from '../parse-endpoints.ts';
 import { readService, SERVICE_FIELDS } from '../parse-service.ts';
-import type { ObjectReader } from './object-feed.ts';
+import type { KindReader } from './object-feed.ts';
 
 /** The part of `ServiceCache` that the feed uses. */
 export type FedServices = Pick<
@@ -16,7 +16,7 @@ export type FedServices = Pick<
  * Returns a reader that writes services to the service cache. It has no `same`, because the cache itself ignores an unchanged
  * service (KUBERNETES 42).
  */
-export function serviceReader(services: FedServices): ObjectReader<Service> {
+export function serviceReader(services: FedServices): KindReader<Service> {
   return {
     kind: 'Service',
     fields: SERVICE_FIELDS,
@@ -31,12 +31,12 @@ export function serviceReader(services: FedServices): ObjectReader<Service> {
 
 /**
  * Returns a reader that writes slices to the service cache. If the label of a slice names another service than before, the slice
- * is removed from the previous one (KUBERNETES 10).
+ * is removed from the previous service (KUBERNETES 10).
  */
 function sliceReader(
-  object: Pick<ObjectReader<EndpointSlice>, 'kind' | 'fields' | 'read'>,
+  object: Pick<KindReader<EndpointSlice>, 'kind' | 'fields' | 'read'>,
   services: FedServices,
-): ObjectReader<EndpointSlice> {
+): KindReader<EndpointSlice> {
   return {
     ...object,
     change: (current, previous) => {
@@ -50,13 +50,13 @@ function sliceReader(
 }
 
 /** Returns the reader of EndpointSlices, v1 or v1beta1. */
-export function endpointSliceReader(services: FedServices): ObjectReader<EndpointSlice> {
+export function endpointSliceReader(services: FedServices): KindReader<EndpointSlice> {
   const object = { kind: 'EndpointSlice', fields: ENDPOINT_SLICE_FIELDS, read: readEndpointSlice };
   return sliceReader(object, services);
 }
 
 /** Returns the reader of Endpoints, which are never used together with slices (KUBERNETES 13). */
-export function endpointsReader(services: FedServices): ObjectReader<EndpointSlice> {
+export function endpointsReader(services: FedServices): KindReader<EndpointSlice> {
   const object = { kind: 'Endpoints', fields: ENDPOINTS_FIELDS, read: readEndpoints };
   return sliceReader(object, services);
 }

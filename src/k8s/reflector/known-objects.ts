@@ -3,7 +3,7 @@ import { AgingTable } from '../aging-table.ts';
 import type { ObjectName } from '../object-table.ts';
 import type { KubernetesObject, ObjectVersion, ResourceEvent } from '../resource.ts';
 
-function isName(value: unknown): value is string {
+function isNonEmptyString(value: unknown): value is string {
   return typeof value === 'string' && value !== '';
 }
 
@@ -13,8 +13,8 @@ export function isKubernetesObject(value: unknown): value is KubernetesObject {
   const { metadata } = value;
   if (!isObject(metadata)) return false;
   const { name, namespace, uid, resourceVersion } = metadata;
-  if (namespace !== undefined && !isName(namespace)) return false;
-  return isName(name) && isName(uid) && isName(resourceVersion);
+  if (namespace !== undefined && !isNonEmptyString(namespace)) return false;
+  return [name, uid, resourceVersion].every(isNonEmptyString);
 }
 
 /**
@@ -80,13 +80,14 @@ export class KnownObjects {
     this.#objects.age();
   }
 
-  listed(object: KubernetesObject): readonly ResourceEvent[] {
+  /** Applies an object of the list. */
+  putListed(object: KubernetesObject): readonly ResourceEvent[] {
     return this.#put(object);
   }
 
   /** Yields a delete for each object that the list did not contain, and then sets `version`. */
   *endList(version: string): Generator<ResourceEvent, void, void> {
-    for (const [name, kept] of this.#objects.old()) {
+    for (const [name, kept] of this.#objects.oldEntries()) {
       this.#objects.delete(name);
       yield { type: 'delete', object: keptObject(name, kept) };
     }
@@ -115,7 +116,7 @@ export class KnownObjects {
   }
 
   /** Applies a bookmark: there are no changes of this kind up to `version`. */
-  progress(version: string): void {
+  advanceTo(version: string): void {
     this.#version = version;
   }
 
@@ -130,7 +131,8 @@ export class KnownObjects {
     const version = known && versionOf(known);
     const hasSameUid = version?.uid === metadata.uid;
     if (known !== undefined && hasSameUid && version?.resourceVersion === metadata.resourceVersion) {
-      this.#objects.set(isComplete(known) ? known.metadata : metadata, known); // no longer old
+      // Removes the mark. The key consists of the strings of the stored object, so that those of the new one are freed.
+      this.#objects.set(isComplete(known) ? known.metadata : metadata, known);
       return [];
     }
     this.#objects.set(metadata, this.#keep(object));

@@ -51,7 +51,7 @@ export interface ReflectorState {
   readonly next: Next;
   /** Number of consecutive failures. Reset after two minutes without a failure, and if a connection is lost after progress. */
   readonly streak: number;
-  /** Resets of open watches; reset to 0 after two minutes without a failure, and by progress. */
+  /** Number of consecutive resets of open watches; 0 after two minutes without a failure, and after progress. */
   readonly resets: number;
   /** True if a watch has advanced the version since the last failure. */
   readonly progressed: boolean;
@@ -95,18 +95,18 @@ export function beginReflector(): ReflectorStep {
 }
 
 /** Returns the step that lists. The reported state of a refused kind does not change until a list succeeds. */
-function list(state: ReflectorState, from: ListSource): ReflectorStep {
+function listStep(state: ReflectorState, from: ListSource): ReflectorStep {
   const { reportedState: last } = state;
   const reportedState = last === 'forbidden' || last === 'missing' ? last : 'listing';
   return { state: { ...state, phase: 'listing', reportedState, from }, effect: { do: 'list', from } };
 }
 
-function watch(state: ReflectorState): ReflectorStep {
+function watchStep(state: ReflectorState): ReflectorStep {
   return { state: { ...state, phase: 'watching' }, effect: { do: 'watch' } };
 }
 
 /** Returns the step to a state without an action, because the current action continues. */
-function stay(state: ReflectorState): ReflectorStep {
+function stepWithoutEffect(state: ReflectorState): ReflectorStep {
   return { state, effect: undefined };
 }
 
@@ -115,7 +115,7 @@ function isHealthy({ healthySince }: ReflectorState, now: number): boolean {
   return now - (healthySince ?? now) >= HEALTHY_MS;
 }
 
-function wait(
+function waitStep(
   state: ReflectorState,
   next: Next,
   atLeastMs: number,
@@ -142,7 +142,7 @@ function wait(
  * Returns the action after a failed watch or proof (KUBERNETES 3). After a lost connection the server may be another one, so its
  * history must be proven. If nothing else is certain to be correct, the action is a list, which costs most.
  */
-function afterFailure(state: ReflectorState, code: ApiErrorCode, now: number): Next {
+function nextAfterFailure(state: ReflectorState, code: ApiErrorCode, now: number): Next {
   switch (code) {
     case 'unreachable':
     case 'broken':
@@ -200,7 +200,7 @@ function isReset({ phase, healthySince }: ReflectorState, code: ApiErrorCode, no
  * Returns the step after a reset. After the first reset, the server is asked immediately, because it has accepted a watch since
  * the last failure. After further resets, the backoff starts at the shortest delay.
  */
-function afterReset(state: ReflectorState, now: number): ReflectorStep {
+function resetStep(state: ReflectorState, now: number): ReflectorStep {
   const resetsBackoff = isHealthy(state, now) || state.progressed;
   const resets = (resetsBackoff ? 0 : state.resets) + 1;
   const streak = resetsBackoff ? 0 : state.streak;
@@ -215,29 +215,33 @@ function afterReset(state: ReflectorState, now: number): ReflectorStep {
   return { state: { ...next, phase: 'waiting' }, effect: { do: 'wait', failures: resets - 1, atLeastMs: 0 } };
 }
 
-function failed(state: ReflectorState, input: ReflectorInput & { readonly type: 'failed' }): ReflectorStep {
+function failureStep(
+  state: ReflectorState,
+  input: ReflectorInput & { readonly type: 'failed' },
+): ReflectorStep {
   const { code, retryAfterMs, now } = input;
-  if (isReset(state, code, now)) return afterReset(state, now);
-  if (isOverdue(state, code, now)) return list(state, state.preferred);
+  if (isReset(state, code, now)) return resetStep(state, now);
+  if (isOverdue(state, code, now)) return listStep(state, state.preferred);
   const reportedState = REPORTED_STATES[code] ?? 'waiting';
   if (state.phase !== 'listing') {
-    const next = afterFailure(state, code, now);
+    const next = nextAfterFailure(state, code, now);
     const internalSince = code === 'internal' ? (state.internalSince ?? now) : undefined;
     const resetsBackoff = isHealthy(state, now) || (state.progressed && next === 'prove');
-    return wait({ ...state, internalSince }, next, retryAfterMs, now, reportedState, resetsBackoff);
+    return waitStep({ ...state, internalSince }, next, retryAfterMs, now, reportedState, resetsBackoff);
   }
-  if (state.from === 'stream' && NO_STREAM.has(code)) return list({ ...state, preferred: 'cache' }, 'cache');
+  if (state.from === 'stream' && NO_STREAM.has(code))
+    return listStep({ ...state, preferred: 'cache' }, 'cache');
   if (code === 'expired' || code === 'future-version') {
-    if (state.from === 'stream' || state.from === 'cache') return list(state, 'pages');
-    if (state.from === 'pages') return list(state, 'whole');
+    if (state.from === 'stream' || state.from === 'cache') return listStep(state, 'pages');
+    if (state.from === 'pages') return listStep(state, 'whole');
   }
   const from = state.from === 'whole' ? 'pages' : state.from;
-  return wait({ ...state, from }, 'list', retryAfterMs, now, reportedState);
+  return waitStep({ ...state, from }, 'list', retryAfterMs, now, reportedState);
 }
 
-function ended(state: ReflectorState, input: ReflectorInput & { readonly type: 'ended' }): ReflectorStep {
-  if (input.lastedMs >= SHORT_MS || input.eventful) return watch(state);
-  return wait(state, 'watch', 0, input.now, 'waiting');
+function endStep(state: ReflectorState, input: ReflectorInput & { readonly type: 'ended' }): ReflectorStep {
+  if (input.lastedMs >= SHORT_MS || input.eventful) return watchStep(state);
+  return waitStep(state, 'watch', 0, input.now, 'waiting');
 }
 
 /**
@@ -245,38 +249,38 @@ function ended(state: ReflectorState, input: ReflectorInput & { readonly type: '
  * the last action, except `stop`, and `opened` and `progressed`, which arrive during a watch.
  */
 export function stepReflector(state: ReflectorState, input: ReflectorInput): ReflectorStep {
-  if (state.phase === 'stopped') return stay(state);
+  if (state.phase === 'stopped') return stepWithoutEffect(state);
   switch (input.type) {
     case 'stop':
       return { state: { ...state, phase: 'stopped', reportedState: 'stopped' }, effect: { do: 'stop' } };
     case 'listed':
-      return watch({ ...state, reportedState: 'listing', from: state.preferred, waited: false });
+      return watchStep({ ...state, reportedState: 'listing', from: state.preferred, waited: false });
     case 'opened':
-      return stay({
+      return stepWithoutEffect({
         ...state,
         reportedState: 'watching',
         healthySince: state.healthySince ?? input.now,
         internalSince: undefined,
       });
     case 'progressed':
-      return stay({ ...state, progressed: true });
+      return stepWithoutEffect({ ...state, progressed: true });
     case 'ended':
-      return ended(state, input);
+      return endStep(state, input);
     case 'proven':
-      return input.same ? watch(state) : list(state, state.preferred);
+      return input.same ? watchStep(state) : listStep(state, state.preferred);
     case 'failed':
-      return failed(state, input);
+      return failureStep(state, input);
     case 'waited':
-      return waited({ ...state, waited: true });
+      return waitedStep({ ...state, waited: true });
   }
 }
 
-function waited(state: ReflectorState): ReflectorStep {
+function waitedStep(state: ReflectorState): ReflectorStep {
   switch (state.next) {
     case 'list':
-      return list(state, state.from);
+      return listStep(state, state.from);
     case 'watch':
-      return watch(state);
+      return watchStep(state);
     case 'prove':
       return { state: { ...state, phase: 'proving' }, effect: { do: 'prove' } };
   }

@@ -70,13 +70,17 @@ const OPENING_MS = 30_000;
  */
 const WATCH_SILENCE_MS = 3 * 60_000;
 
-/** The result of an action, without the time. */
-type Answer = ReflectorInput extends infer I ? (I extends { now: number } ? Omit<I, 'now'> : never) : never;
+/** The input of the reflector machine that an action returns, without the time. */
+type ActionResult = ReflectorInput extends infer I
+  ? I extends { now: number }
+    ? Omit<I, 'now'>
+    : never
+  : never;
 
 /** The fields that {@link KubernetesObject} guarantees. */
-const IDENTIFYING = ['name', 'namespace', 'uid', 'resourceVersion'].map((name) => `metadata.${name}`);
+const IDENTIFYING_FIELDS = ['name', 'namespace', 'uid', 'resourceVersion'].map((name) => `metadata.${name}`);
 
-const STOP: Answer = { type: 'stop' };
+const STOP: ActionResult = { type: 'stop' };
 
 /**
  * Keeps a sink equal to the objects of one kind on an API server, by lists and watches, and recovers from all failures. The
@@ -94,7 +98,8 @@ export class Reflector implements FollowedResource {
   readonly #lineFields: FieldTree | undefined;
   readonly #guard: CallbackGuard;
   readonly #ended = new AbortController();
-  readonly #waiting = new Set<() => void>();
+  /** Checks of {@link Reflector.waitForListed}, one for each caller that waits. */
+  readonly #waiters = new Set<() => void>();
   #state: ReflectorState;
   #listed = false;
   #events = 0;
@@ -106,7 +111,7 @@ export class Reflector implements FollowedResource {
   #lastBytesAt: number | undefined;
   /** Time of the first failure since the last open watch. */
   #behindSince: number | undefined;
-  /** When the current wait is over. */
+  /** Monotonic time at which the current wait ends. */
   #retryAt: number | undefined;
   #failures = 0;
   #lastFailure: Failure | undefined;
@@ -117,7 +122,7 @@ export class Reflector implements FollowedResource {
     this.#context = context;
     this.#options = options;
     this.#guard = new CallbackGuard(context.onFault);
-    const fields = options.fields && [...IDENTIFYING, ...options.fields];
+    const fields = options.fields && [...IDENTIFYING_FIELDS, ...options.fields];
     this.#fields = fields && FieldTree.of(fields);
     this.#lineFields = fields && FieldTree.of([...LINE_FIELDS, ...fields.map((field) => `object.${field}`)]);
     this.#known = new KnownObjects((object) => this.#keep(object));
@@ -164,7 +169,7 @@ export class Reflector implements FollowedResource {
     const startedAt = clock.now();
     return new Promise((resolve, reject) => {
       const settle = (end: () => void): void => {
-        this.#waiting.delete(check);
+        this.#waiters.delete(check);
         timer?.cancel();
         signal?.removeEventListener('abort', check);
         end();
@@ -185,7 +190,7 @@ export class Reflector implements FollowedResource {
         });
       };
       let timer: ReturnType<Clock['after']> | undefined;
-      this.#waiting.add(check);
+      this.#waiters.add(check);
       signal?.addEventListener('abort', check);
       if (quietMs !== undefined) setTimer(quietMs);
       check();
@@ -216,29 +221,29 @@ export class Reflector implements FollowedResource {
     this.#wakeWaiters();
   }
 
-  #step(answer: Answer): ReflectorEffect | undefined {
+  #step(result: ActionResult): ReflectorEffect | undefined {
     const { reportedState } = this.#state;
     const now = this.#context.clock.now();
-    const { state, effect } = stepReflector(this.#state, { ...answer, now });
+    const { state, effect } = stepReflector(this.#state, { ...result, now });
     this.#state = state;
-    if (answer.type === 'opened') this.#behindSince = undefined;
-    else if (this.#listed && (answer.type === 'failed' || state.phase === 'waiting'))
+    if (result.type === 'opened') this.#behindSince = undefined;
+    else if (this.#listed && (result.type === 'failed' || state.phase === 'waiting'))
       this.#behindSince ??= now;
     if (state.reportedState !== reportedState) this.#guard.call(this.#options.onState, state.reportedState);
     return effect;
   }
 
-  async #perform(effect: ReflectorEffect): Promise<Answer> {
+  async #perform(effect: ReflectorEffect): Promise<ActionResult> {
     if (this.#ended.signal.aborted) return STOP;
     try {
-      const answer = await this.#dispatch(effect);
-      return this.#ended.signal.aborted ? STOP : answer;
+      const result = await this.#dispatch(effect);
+      return this.#ended.signal.aborted ? STOP : result;
     } catch (thrown) {
       return this.#ended.signal.aborted ? STOP : this.#failed(effect, asApiError(thrown));
     }
   }
 
-  #dispatch(effect: ReflectorEffect): Promise<Answer> {
+  #dispatch(effect: ReflectorEffect): Promise<ActionResult> {
     switch (effect.do) {
       case 'list':
         return this.#list(effect.from);
@@ -253,20 +258,21 @@ export class Reflector implements FollowedResource {
     }
   }
 
-  #failed(effect: ReflectorEffect, error: ApiError): Answer {
+  /** Counts a failure, and returns it as the result of the action. */
+  #failed(effect: ReflectorEffect, error: ApiError): ActionResult {
     const { code, retryAfterMs } = error;
     // Not failures: an expired version, an unknown kind, and a server without streaming lists.
     const isStream = effect.do === 'list' && effect.from === 'stream';
     if (code !== 'expired' && code !== 'missing' && !(isStream && code === 'invalid')) {
       this.#failures++;
-      const right = rightToGrant(effect.do === 'watch' ? 'watch' : 'list', this.#kind);
+      const right = rightToGrant(effect.do === 'watch' || isStream ? 'watch' : 'list', this.#kind);
       const shown = code === 'forbidden' ? new ApiError(code, `${error.message}: ${right}`) : error;
       this.#lastFailure = failureOf(shown, this.#context.clock);
     }
     return { type: 'failed', code, retryAfterMs };
   }
 
-  async #wait(failures: number, atLeastMs: number): Promise<Answer> {
+  async #wait(failures: number, atLeastMs: number): Promise<ActionResult> {
     const { clock, random } = this.#context;
     const delay = Math.min(BACKOFF_MS.cap, BACKOFF_MS.first * 2 ** (failures - 1));
     const waitMs = Math.max(delay, atLeastMs) * (1 + random());
@@ -288,7 +294,7 @@ export class Reflector implements FollowedResource {
 
   // ── List ───────────────────────────────────────────────────────────────────────────────────────────────
 
-  async #list(from: ListSource): Promise<Answer> {
+  async #list(from: ListSource): Promise<ActionResult> {
     this.#known.beginList();
     const events = this.#known.endList(from === 'stream' ? await this.#stream() : await this.#pages(from));
     const { gate } = this.#context;
@@ -355,8 +361,8 @@ export class Reflector implements FollowedResource {
       const line = readWatchLine(value);
       if (line.type === 'bookmark' && line.isListed) version = line.version;
       if (version !== undefined) break; // the next watch repeats the rest
-      if (line.type === 'put') this.#collect(events, () => this.#known.listed(line.object));
-      // Before the server has reached its latest version, it sends deletes in between.
+      if (line.type === 'put') this.#collect(events, () => this.#known.putListed(line.object));
+      // While the watch cache of the server is behind, the server also sends deletes.
       else if (line.type === 'delete') this.#collect(events, () => this.#known.delete(line.object));
       else if (line.type === 'invalid') this.#rejected++;
     }
@@ -388,13 +394,13 @@ export class Reflector implements FollowedResource {
   #applyItems(items: readonly unknown[]): void {
     const events: ResourceEvent[] = [];
     for (const item of items)
-      this.#collect(events, () => (isKubernetesObject(item) ? this.#known.listed(item) : undefined));
+      this.#collect(events, () => (isKubernetesObject(item) ? this.#known.putListed(item) : undefined));
     this.#deliver(events);
   }
 
   // ── Watch ──────────────────────────────────────────────────────────────────────────────────────────────
 
-  #watch(): Promise<Answer> {
+  #watch(): Promise<ActionResult> {
     const { clock, random, gate } = this.#context;
     const seconds = Math.floor(WATCH_SECONDS.min + random() * (WATCH_SECONDS.max - WATCH_SECONDS.min));
     return this.#exchange(async (exchange) => {
@@ -420,7 +426,7 @@ export class Reflector implements FollowedResource {
         if (hasReceivedLine) exchange.allowSilence(WATCH_SILENCE_MS);
       }
       if (scanner.isCut) throw new ApiError('broken', 'the watch ended within an event');
-      // `eventful` is false if the version did not advance; otherwise such a watch would be opened again without a delay.
+      // A watch that repeats a known version is not `eventful`: it must not be opened again without a delay.
       return { type: 'ended', lastedMs: clock.now() - startedAt, eventful: this.#known.version !== version };
     });
   }
@@ -444,7 +450,7 @@ export class Reflector implements FollowedResource {
         return this.#known.delete(line.object);
       case 'bookmark':
         this.#bookmarks++;
-        this.#known.progress(line.version);
+        this.#known.advanceTo(line.version);
         return [];
       case 'invalid':
         return undefined;
@@ -457,7 +463,7 @@ export class Reflector implements FollowedResource {
    * Checks if the server has the object of the last put at the same version. If so, it has the same history up to this version,
    * and the watch continues from it. If the object has changed, the histories cannot be distinguished, and a list follows.
    */
-  async #prove(): Promise<Answer> {
+  async #prove(): Promise<ActionResult> {
     const { anchor } = this.#known;
     if (anchor === undefined) return { type: 'proven', same: false };
     const text = await this.#exchange(async (exchange) => {
@@ -495,9 +501,9 @@ export class Reflector implements FollowedResource {
 
   /** Adds the events that `read` returns. If `read` returns undefined, counts a rejected object. */
   #collect(events: ResourceEvent[], read: () => readonly ResourceEvent[] | undefined): void {
-    const found = read();
-    if (found === undefined) this.#rejected++;
-    else for (const event of found) events.push(event);
+    const added = read();
+    if (added === undefined) this.#rejected++;
+    else for (const event of added) events.push(event);
   }
 
   #deliver(events: readonly ResourceEvent[]): void {
@@ -508,7 +514,7 @@ export class Reflector implements FollowedResource {
   }
 
   #wakeWaiters(): void {
-    for (const check of [...this.#waiting]) check();
+    for (const check of [...this.#waiters]) check();
   }
 }
 

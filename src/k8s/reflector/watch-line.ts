@@ -43,7 +43,7 @@ function noEvent(): ApiError {
 }
 
 /**
- * Reads a decoded line. Throws an ApiError for an `ERROR` event, and for a Status object in place of an event, which a starting
+ * Returns a decoded line. Throws an ApiError for an `ERROR` event, and for a Status object in place of an event, which a starting
  * server sends.
  */
 export function readWatchLine(line: unknown): WatchLine {
@@ -52,6 +52,6 @@ export function readWatchLine(line: unknown): WatchLine {
   if (type === 'ERROR') throw errorOfStatus(object, 500);
   if (type === undefined) throw isStatus(line) ? errorOfStatus(line, 500) : noEvent();
   if (type === 'BOOKMARK') return bookmark(object);
-  const known = TYPES.get(type);
-  return known === undefined || !isKubernetesObject(object) ? INVALID : { type: known, object };
+  const change = TYPES.get(type);
+  return change === undefined || !isKubernetesObject(object) ? INVALID : { type: change, object };
 }

@@ -23,10 +23,11 @@ export interface ExecPlugin {
 interface Credential {
   readonly token: string | undefined;
   readonly certificate: ClientCertificate | undefined;
-  /** Wall time; `undefined` if it does not expire. */
+  /** Wall time in milliseconds since the epoch; `undefined` if the credential does not expire. */
   readonly expiresAt: number | undefined;
 }
 
+/** Maximum time for which a plugin runs. */
 const TIMEOUT_MS = 60_000;
 const MAX_OUTPUT_BYTES = 1024 * 1024;
 

@@ -6,9 +6,11 @@ import type { ClusterAccess } from './cluster-access.ts';
 import { KubeconfigError } from './kubeconfig.ts';
 import { TokenFile } from './token-file.ts';
 
-/** Folder and environment of a pod's service account. Both are set in tests only. */
+/** Options of {@link inClusterAccess}. */
 export interface InClusterOptions {
+  /** The mount of the service account. Set in tests only. */
   readonly folder?: string | undefined;
+  /** Default: the environment of this process. Set in tests only. */
   readonly env?: Readonly<Record<string, string | undefined>> | undefined;
   readonly clock?: Clock | undefined;
 }
@@ -21,7 +23,7 @@ export function isInCluster({ folder = FOLDER, env = process.env }: InClusterOpt
   return Boolean(env['KUBERNETES_SERVICE_HOST']) && existsSync(join(folder, 'token'));
 }
 
-/** Returns the access to the API server of this pod. Throws {@link KubeconfigError} outside a pod. */
+/** Returns the access to the API server of this pod. Throws {@link KubeconfigError} outside a pod, or if its address is invalid. */
 export function inClusterAccess(options: InClusterOptions = {}): ClusterAccess {
   const { folder = FOLDER, env = process.env, clock = systemClock } = options;
   const { KUBERNETES_SERVICE_HOST: host = '', KUBERNETES_SERVICE_PORT: port = '443' } = env;

@@ -128,16 +128,17 @@ class KubeconfigReader {
   /** Returns the section of the list element with that name: `clusters[1].cluster`. */
   #named(list: string, name: string, section: string): Section | undefined {
     const elements = this.#root.list(list).items((all, index) => all.object(index));
-    const found = elements.find((element) => element.value('name') === name);
-    const names = elements.map((element) => String(element.value('name'))).join(', ');
-    if (found === undefined)
+    const element = elements.find((candidate) => candidate.value('name') === name);
+    const names = elements.map((candidate) => String(candidate.value('name'))).join(', ');
+    if (element === undefined)
       return this.#root.reject(
         list,
         'unknown-name',
         `no element is named "${name}": found ${names || 'none'}`,
         name,
       );
-    return found.object(section) ?? found.reject(section, 'missing-field', 'is missing');
+    if (element.value(section) !== undefined) return element.object(section);
+    return element.reject(section, 'missing-field', 'is missing');
   }
 
   #access(cluster: Section, user: Section): ClusterAccess | undefined {
@@ -214,8 +215,7 @@ class KubeconfigReader {
 
   #exec(exec: Section | undefined, cluster: Section): ExecPlugin | undefined {
     if (exec === undefined) return undefined;
-    const apiVersion =
-      exec.word('apiVersion', EXEC_VERSIONS) ?? exec.reject('apiVersion', 'missing-field', 'is missing');
+    const apiVersion = exec.text('apiVersion') && exec.word('apiVersion', EXEC_VERSIONS);
     const command = exec.text('command');
     const args = exec.list('args').items((list, index) => list.string(index));
     const env: Record<string, string> = {};

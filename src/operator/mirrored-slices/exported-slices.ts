@@ -1,5 +1,5 @@
 import { type Rejection, RejectionLog, rejection } from '../../base/rejection.ts';
-import type { ObjectReader } from '../../k8s/feed/object-feed.ts';
+import type { KindReader } from '../../k8s/feed/object-feed.ts';
 import { type ObjectFields, readID } from '../../k8s/parse-object.ts';
 import type { KubernetesObject, ResourceEvent, ResourceKind } from '../../k8s/resource.ts';
 import { SERVICE_NAME_LABEL } from '../../model/cluster-endpoint-slice.ts';
@@ -183,7 +183,7 @@ export class ExportedSlices implements SliceSource {
     return typeof copy === 'string' ? copy : undefined;
   }
 
-  #reader(): ObjectReader<LocalSlice> {
+  #reader(): KindReader<LocalSlice> {
     return {
       kind: 'EndpointSlice',
       fields: ['metadata.labels', 'addressType', 'endpoints', 'ports'],

@@ -1,4 +1,4 @@
-import type { ObjectReader } from '../../k8s/feed/object-feed.ts';
+import type { KindReader } from '../../k8s/feed/object-feed.ts';
 import type { ResourceKind } from '../../k8s/resource.ts';
 import { type FollowContext, type FollowedInputs, followKind } from '../publish/producer.ts';
 
@@ -15,7 +15,7 @@ export class FollowedList {
   /** Follows the kind until the signal fires, then calls `leave`. */
   follow<T>(
     kind: ResourceKind,
-    reader: ObjectReader<T>,
+    reader: KindReader<T>,
     context: Omit<FollowContext, 'onChange'>,
     { signal, leave }: { readonly signal: AbortSignal; readonly leave: () => void },
   ): void {

@@ -1,7 +1,7 @@
 import { type Rejection, RejectionLog, rejection } from '../../base/rejection.ts';
 import type { ServiceSink } from '../../clustermesh/engines.ts';
 import { services } from '../../k8s/feed/kinds.ts';
-import type { ObjectReader } from '../../k8s/feed/object-feed.ts';
+import type { KindReader } from '../../k8s/feed/object-feed.ts';
 import { type ObjectFields, readID } from '../../k8s/parse-object.ts';
 import { readFlags } from '../../k8s/parse-service.ts';
 import type { ClusterEndpointSlice } from '../../model/cluster-endpoint-slice.ts';
@@ -201,7 +201,7 @@ export class RemoteSlices implements SliceSource, ServiceSink {
   /** Does nothing, because the slices of the cluster are deleted one by one before this call. */
   withdrawCluster(): void {}
 
-  #reader(): ObjectReader<SelectedService> {
+  #reader(): KindReader<SelectedService> {
     return {
       kind: 'Service',
       fields: ['metadata.annotations', 'spec.clusterIP', 'spec.ipFamilies'],

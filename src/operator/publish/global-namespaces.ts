@@ -4,7 +4,7 @@ import { interruptible, Supervisor } from '../../base/supervisor.ts';
 import { OPEN_GATE, type TurnGate } from '../../base/turn-gate.ts';
 import { FollowedKind } from '../../k8s/feed/followed-kind.ts';
 import { NAMESPACES } from '../../k8s/feed/kinds.ts';
-import { ObjectFeed, type ObjectReader } from '../../k8s/feed/object-feed.ts';
+import { type KindReader, ObjectFeed } from '../../k8s/feed/object-feed.ts';
 import { readClusterScopedName } from '../../k8s/parse-object.ts';
 import type { ResourceSource } from '../../k8s/resource.ts';
 import type { Action, Duty, DutyState, DutyStatus } from '../duty.ts';
@@ -195,7 +195,7 @@ export class GlobalNamespaces implements Duty {
     this.#wake = deferred();
   }
 
-  #reader(): ObjectReader<NamespaceSetting> {
+  #reader(): KindReader<NamespaceSetting> {
     return {
       kind: 'Namespace',
       fields: ['metadata.annotations'],

@@ -2,7 +2,7 @@ import type { Clock, Random } from '../../base/clock.ts';
 import { type Rejection, RejectionLog } from '../../base/rejection.ts';
 import type { TurnGate } from '../../base/turn-gate.ts';
 import { FollowedKind, type KindStatus } from '../../k8s/feed/followed-kind.ts';
-import { ObjectFeed, type ObjectReader } from '../../k8s/feed/object-feed.ts';
+import { type KindReader, ObjectFeed } from '../../k8s/feed/object-feed.ts';
 import type { ObjectFields } from '../../k8s/parse-object.ts';
 import type { ResourceKind, ResourceSource } from '../../k8s/resource.ts';
 import { type CopiedResource, resourcePrefix, syncedKey } from '../../kvstore/codec/keys.ts';
@@ -189,7 +189,7 @@ export type FollowContext = Pick<InputContext, 'source' | 'clock' | 'gate' | 're
 /** Follows the objects of one kind. */
 export function followKind<T>(
   kind: ResourceKind,
-  reader: ObjectReader<T>,
+  reader: KindReader<T>,
   { source, clock, gate, rejections, onChange }: FollowContext,
 ): FollowedInputs {
   const feed = new ObjectFeed(reader, { rejections, gate });
@@ -267,7 +267,7 @@ export function keyReader<T extends PublishedValue>(
   kind: string,
   { keys }: Pick<InputContext, 'keys'>,
   read: (fields: ObjectFields) => T | undefined,
-): ObjectReader<T> {
+): KindReader<T> {
   return {
     kind,
     read,

@@ -1,4 +1,4 @@
-import { type AnyFeed, ObjectFeed, type ObjectReader } from '../../k8s/feed/object-feed.ts';
+import { type AnyFeed, type KindReader, ObjectFeed } from '../../k8s/feed/object-feed.ts';
 import { readSharedSlice, SHARED_SLICE_FIELDS, type SharedSlice } from '../../k8s/parse-cluster-slice.ts';
 import { readID } from '../../k8s/parse-object.ts';
 import { readFlags } from '../../k8s/parse-service.ts';
@@ -58,7 +58,7 @@ class SliceKeys {
     return this.#reviews === 0;
   }
 
-  services(): ObjectReader<SharedService> {
+  services(): KindReader<SharedService> {
     return {
       kind: 'Service',
       fields: ['metadata.annotations'],
@@ -77,7 +77,7 @@ class SliceKeys {
     };
   }
 
-  slices(): ObjectReader<SharedSlice> {
+  slices(): KindReader<SharedSlice> {
     return {
       kind: 'EndpointSlice',
       fields: SHARED_SLICE_FIELDS,

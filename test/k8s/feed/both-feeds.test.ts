@@ -1,13 +1,13 @@
 import { expect, it } from 'vitest';
 import { RejectionLog } from '../../../src/base/rejection.ts';
 import { bothFeeds } from '../../../src/k8s/feed/both-feeds.ts';
-import { ObjectFeed, type ObjectReader } from '../../../src/k8s/feed/object-feed.ts';
+import { type KindReader, ObjectFeed } from '../../../src/k8s/feed/object-feed.ts';
 import type { ResourceEvent } from '../../../src/k8s/resource.ts';
 
 it('two feeds of one reflector have its objects, their fields and their rejections, and are complete together', () => {
   const changes: string[] = [];
   const feedOf = (name: string, fields: readonly string[] | undefined, rejects: number) => {
-    const reader: ObjectReader<string> = {
+    const reader: KindReader<string> = {
       kind: 'Pod',
       ...(fields === undefined ? {} : { fields }),
       read: () => name,

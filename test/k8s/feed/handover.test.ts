@@ -79,6 +79,16 @@ describe('beside a kvstore', () => {
     expect([...world.ipcache.entries()]).toEqual([]);
   });
 
+  it('a kvstore that is lost after the stop starts no reflector', async () => {
+    const world = await new FeedWorld().started();
+    world.feed.kvstore('ip', 'complete');
+    await world.feed.stop();
+    world.feed.kvstore('ip', 'lost');
+    world.cluster.settle();
+    await world.clock.advance(60_000);
+    expect(world.cluster.following).toEqual([]);
+  });
+
   it('a CiliumEndpoint that the kvstore overruled is effective when the entry of the kvstore is deleted (K 53)', async () => {
     const world = await new FeedWorld().started();
     kvstoreSays(world, 2000);

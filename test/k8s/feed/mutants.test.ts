@@ -7,9 +7,9 @@ import { AddressHolders, type AddressSink, type FedIPCache } from '../../../src/
 import { ApiServerAddresses } from '../../../src/k8s/feed/api-server-addresses.ts';
 import { SlicedEndpointReader } from '../../../src/k8s/feed/endpoint-readers.ts';
 import { KubernetesFeed } from '../../../src/k8s/feed/kubernetes-feed.ts';
-import { type AnyFeed, ObjectFeed, type ObjectReader } from '../../../src/k8s/feed/object-feed.ts';
+import { type AnyFeed, type KindReader, ObjectFeed } from '../../../src/k8s/feed/object-feed.ts';
 import type { PrefixMetadata } from '../../../src/k8s/feed/prefix-metadata.ts';
-import type { ParsedEndpointSlice } from '../../../src/k8s/parse-cilium-endpoint.ts';
+import type { ParsedCiliumEndpointSlice } from '../../../src/k8s/parse-cilium-endpoint.ts';
 import type { ResourceSink } from '../../../src/k8s/resource.ts';
 import type { EndpointSlice } from '../../../src/servicecache/backend.ts';
 import type { ManualClock } from '../../base/support/manual-clock.ts';
@@ -25,7 +25,7 @@ import {
   K52_noGapBesideAKvstore,
 } from './support/rule-laws.ts';
 
-const newFeed = <T>(reader: ObjectReader<T>): ObjectFeed<T> =>
+const newFeed = <T>(reader: KindReader<T>): ObjectFeed<T> =>
   new ObjectFeed(reader, { rejections: new RejectionLog() });
 
 /** Removes an address from any holder: a late delete hurts the current holder (K 20, 22, 32). */
@@ -78,7 +78,7 @@ class StartsEmpty<T> extends ObjectFeed<T> {
   }
 }
 
-type SliceReader = ObjectReader<ParsedEndpointSlice>;
+type SliceReader = KindReader<ParsedCiliumEndpointSlice>;
 
 function sliceReader({ ipcache }: { readonly ipcache: FedIPCache }): SlicedEndpointReader {
   return new SlicedEndpointReader({ ipcache, holders: new AddressHolders(ipcache) });
@@ -101,9 +101,9 @@ function removesFirst(engine: { readonly ipcache: FedIPCache }): SliceReader {
 function ignoresRemovals(engine: { readonly ipcache: FedIPCache }): SliceReader {
   const reader = sliceReader(engine);
   const withBefore = (
-    now: ParsedEndpointSlice | undefined,
-    before: ParsedEndpointSlice | undefined,
-  ): ParsedEndpointSlice | undefined =>
+    now: ParsedCiliumEndpointSlice | undefined,
+    before: ParsedCiliumEndpointSlice | undefined,
+  ): ParsedCiliumEndpointSlice | undefined =>
     now && { ...now, endpoints: new Map([...(before?.endpoints ?? []), ...now.endpoints]) };
   return {
     kind: reader.kind,
@@ -226,7 +226,7 @@ describe('a broken feed is detected', () => {
     expect(() => K23_theYoungestHasIt(make)).toThrow();
   });
 
-  it.each<[string, <T>(reader: ObjectReader<T>) => AnyFeed]>([
+  it.each<[string, <T>(reader: KindReader<T>) => AnyFeed]>([
     [
       'takes nothing away at the end of a list (K 10, #48050)',
       (reader) => new NoSweep(reader, { rejections: new RejectionLog() }),

@@ -70,11 +70,11 @@ class NaiveKnown {
 function* batchesOf(known: KnownObjects, what: Happening): Generator<readonly ResourceEvent[], void, void> {
   if (what.do === 'put') yield known.put(what.object);
   else if (what.do === 'delete') yield known.delete(what.object);
-  else if (what.do === 'bookmark') known.progress(what.version);
+  else if (what.do === 'bookmark') known.advanceTo(what.version);
   else if (what.do === 'back') known.backToAnchor();
   else if (what.do === 'list') {
     known.beginList();
-    for (const one of what.objects) yield known.listed(one);
+    for (const one of what.objects) yield known.putListed(one);
     if (what.end !== undefined) for (const event of known.endList(what.end)) yield [event];
   }
 }

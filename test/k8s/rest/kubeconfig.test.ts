@@ -145,6 +145,18 @@ describe('a kubeconfig', () => {
     expect(mistakes(parts)).toEqual(expected);
   });
 
+  it('reports one mistake once', () => {
+    const exec = { ...EXEC, apiVersion: 'client.authentication.k8s.io/v1alpha1' };
+    expect(mistakes({ user: { exec } })).toEqual(['users[0].user.exec.apiVersion: unknown-value']);
+    const config = {
+      'current-context': 'here',
+      clusters: [{ name: 'c', cluster: 'https://api:6443' }],
+      users: [{ name: 'u', user: {} }],
+      contexts: [{ name: 'here', context: { cluster: 'c', user: 'u' } }],
+    };
+    expect(mistakes(JSON.stringify(config))).toEqual(['clusters[0].cluster: wrong-type']);
+  });
+
   it('that is not YAML, or empty, is rejected with a message', () => {
     expect(() => parseKubeconfig('{', '/k/config')).toThrow(/kubeconfig \/k\/config is not YAML/);
     expect(mistakes('')).toEqual(['kubeconfig: wrong-type']);

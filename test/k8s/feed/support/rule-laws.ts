@@ -5,9 +5,9 @@ import { IPCache } from '../../../../src/ipcache/ipcache.ts';
 import type { EndpointAddresses } from '../../../../src/k8s/endpoint-addresses.ts';
 import type { AddressSink, FedIPCache } from '../../../../src/k8s/feed/address-holders.ts';
 import type { ApiServerAddresses } from '../../../../src/k8s/feed/api-server-addresses.ts';
-import { type AnyFeed, ObjectFeed, type ObjectReader } from '../../../../src/k8s/feed/object-feed.ts';
+import { type AnyFeed, type KindReader, ObjectFeed } from '../../../../src/k8s/feed/object-feed.ts';
 import type { PrefixMetadata } from '../../../../src/k8s/feed/prefix-metadata.ts';
-import type { ParsedEndpointSlice } from '../../../../src/k8s/parse-cilium-endpoint.ts';
+import type { ParsedCiliumEndpointSlice } from '../../../../src/k8s/parse-cilium-endpoint.ts';
 import type { KubernetesObject } from '../../../../src/k8s/resource.ts';
 import type { NodeManager } from '../../../../src/nodemanager/node-manager.ts';
 import {
@@ -26,7 +26,7 @@ export function stored(said: SaidObject): KubernetesObject {
   return { ...said, metadata: { uid: 'u', resourceVersion: '1', ...said.metadata } };
 }
 
-function feedOf<T>(reader: ObjectReader<T>): ObjectFeed<T> {
+function feedOf<T>(reader: KindReader<T>): ObjectFeed<T> {
   return new ObjectFeed(reader, { rejections: new RejectionLog() });
 }
 
@@ -84,7 +84,7 @@ export function K23_theYoungestHasIt(make: (ipcache: FedIPCache) => AddressSink)
 }
 
 /** K 10: an object that was deleted while nothing was watched is removed by the next list. */
-export function K10_listsReplace(make: <T>(reader: ObjectReader<T>) => AnyFeed): void {
+export function K10_listsReplace(make: <T>(reader: KindReader<T>) => AnyFeed): void {
   const names = new Set<string>();
   const feed = make<string>({
     kind: 'Thing',
@@ -113,7 +113,7 @@ export function K10_listsReplace(make: <T>(reader: ObjectReader<T>) => AnyFeed):
  * counts.
  */
 export function K35_endpointsMove(
-  make: (engine: { readonly ipcache: FedIPCache }) => ObjectReader<ParsedEndpointSlice>,
+  make: (engine: { readonly ipcache: FedIPCache }) => KindReader<ParsedCiliumEndpointSlice>,
 ): void {
   const ipcache = new IPCache();
   const feed = feedOf(make({ ipcache }));
