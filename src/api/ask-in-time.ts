@@ -15,8 +15,8 @@ export class NoAnswerError extends ApiError {
 }
 
 /**
- * Returns requests to an agent that fail with {@link NoAnswerError} if an answer is not complete after 30 s. A request is aborted
- * when `signal` fires.
+ * Returns a function that sends requests to an agent. A request fails with {@link NoAnswerError} if its answer is not complete after
+ * 30 s, and is aborted when `signal` fires.
  */
 export function askInTime(
   target: string | ApiOrigin,
@@ -24,12 +24,12 @@ export function askInTime(
   timeout: () => AbortSignal = () => AbortSignal.timeout(ANSWER_MS),
 ): Ask {
   return async (path, body) => {
-    const late = timeout();
-    using either = new EitherSignal(signal, late);
+    const deadline = timeout();
+    using either = new EitherSignal(signal, deadline);
     try {
       return await new ApiClient(target, either.signal).ask(path, body);
     } catch (error) {
-      if (signal.aborted || !late.aborted) throw error;
+      if (signal.aborted || !deadline.aborted) throw error;
       throw new NoAnswerError(typeof target === 'string' ? target : target.origin);
     }
   };

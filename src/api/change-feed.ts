@@ -67,7 +67,8 @@ export class ChangeFeed {
   readonly #changesPerGeneration: number;
   readonly #rates: ChangeRates;
   readonly #lastOf: Record<ChangeType, number> = { ip: 0, service: 0, node: 0 };
-  readonly #waiting = new Set<() => void>();
+  /** Wakes one reader each. */
+  readonly #waiters = new Set<() => void>();
   readonly #ended = new AbortController();
   #wakeTimer: Timer | undefined;
   #revision = 0;
@@ -162,13 +163,13 @@ export class ChangeFeed {
     if (this.ended || signal.aborted || revision !== this.#revision) return;
     await new Promise<void>((resolve) => {
       const wake = (): void => {
-        this.#waiting.delete(wake);
+        this.#waiters.delete(wake);
         timer.cancel();
         signal.removeEventListener('abort', wake);
         resolve();
       };
       const timer = this.#clock.after(withinMs, wake);
-      this.#waiting.add(wake);
+      this.#waiters.add(wake);
       signal.addEventListener('abort', wake);
     });
   }
@@ -179,7 +180,7 @@ export class ChangeFeed {
   }
 
   /** Fires when the feed ends. */
-  get end(): AbortSignal {
+  get endSignal(): AbortSignal {
     return this.#ended.signal;
   }
 
@@ -192,12 +193,12 @@ export class ChangeFeed {
     this.#times[slot] = this.#clock.wallTime();
     this.#keys[slot] = key;
     this.#lastOf[type] = revision;
-    this.#youngest(revision)[type].set(key, revision);
-    if (this.#waiting.size > 0) this.#wakeTimer ??= this.#clock.after(WAKE_DELAY_MS, () => this.#wake());
+    this.#generationOf(revision)[type].set(key, revision);
+    if (this.#waiters.size > 0) this.#wakeTimer ??= this.#clock.after(WAKE_DELAY_MS, () => this.#wake());
   }
 
-  /** Returns the generation of a new revision: the last one, or a new one. */
-  #youngest(revision: number): Readonly<Record<ChangeType, Map<string, number>>> {
+  /** Returns the last generation. If its share of revisions is used up, starts the next one. */
+  #generationOf(revision: number): Readonly<Record<ChangeType, Map<string, number>>> {
     const last = this.#generations.at(-1);
     if (last !== undefined && revision % this.#changesPerGeneration !== 0) return last;
     const begun = { ip: new Map(), service: new Map(), node: new Map() };
@@ -217,6 +218,6 @@ export class ChangeFeed {
   #wake(): void {
     this.#wakeTimer?.cancel();
     this.#wakeTimer = undefined;
-    for (const wake of [...this.#waiting]) wake();
+    for (const wake of [...this.#waiters]) wake();
   }
 }

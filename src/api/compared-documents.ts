@@ -62,12 +62,12 @@ function nodeFields({ name: _, cluster: __, source: ___, ...fields }: NodeFields
 
 /** Returns the values as texts. Maps and records become sorted lists; empty values are absent. */
 function fieldsOf(values: Readonly<Record<string, unknown>>): Fields {
-  const found: Record<string, string | readonly string[]> = {};
+  const fields: Record<string, string | readonly string[]> = {};
   for (const [name, value] of Object.entries(values)) {
     const text = textOf(value);
-    if (text.length > 0) found[name] = text;
+    if (text.length > 0) fields[name] = text;
   }
-  return found;
+  return fields;
 }
 
 function textOf(value: unknown): string | readonly string[] {

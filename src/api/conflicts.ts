@@ -82,15 +82,15 @@ class PodCIDRs {
   }
 
   /**
-   * Returns a CIDR of another cluster that contains this one. Of a pair of equal CIDRs, only one call returns the other, so
+   * Returns a CIDR of another cluster that contains `cidr`. If both are equal, returns the CIDR only if its cluster sorts first, so
    * that the conflict is counted once.
    */
-  containing({ cluster, prefix, text }: PodCIDR): PodCIDR | undefined {
+  containerOf({ cluster, prefix, text }: PodCIDR): PodCIDR | undefined {
     const [address] = text.split('/');
     for (const length of this.#lengths[prefix.family]) {
       if (length > prefix.length) continue;
-      const around = Prefix.parse(`${address}/${length}`)?.toString() ?? '';
-      for (const [other, cidr] of this.#byText.get(around) ?? [])
+      const container = Prefix.parse(`${address}/${length}`)?.toString() ?? '';
+      for (const [other, cidr] of this.#byText.get(container) ?? [])
         if (other !== cluster && (length < prefix.length || other < cluster)) return cidr;
     }
     return undefined;
@@ -106,8 +106,8 @@ function* cidrConflicts({ nodes }: ConflictModel): Generator<ConflictDocument | 
     yield undefined;
   }
   for (const cidr of cidrs.all) {
-    const around = cidrs.containing(cidr);
-    yield around && { kind: 'pod-cidr', subject: cidr.text, sides: [sideOf(around), sideOf(cidr)] };
+    const container = cidrs.containerOf(cidr);
+    yield container && { kind: 'pod-cidr', subject: cidr.text, sides: [sideOf(container), sideOf(cidr)] };
   }
 }
 
@@ -172,10 +172,10 @@ export class ConflictScan {
 
   /**
    * Returns the counts of the last scan; undefined before the first one. Starts a new scan if the last one is older than a
-   * minute.
+   * minute. If that scan fails, the counts stay; only a caller of {@link ConflictScan.scan} receives the error.
    */
   counts(): ConflictsDocument['counts'] | undefined {
-    if (this.#last === undefined || this.#clock.now() - this.#lastAt >= FRESH_MS) void this.scan();
+    if (this.#last === undefined || this.#clock.now() - this.#lastAt >= FRESH_MS) this.scan().catch(() => {});
     return this.#last?.counts;
   }
 

@@ -89,7 +89,7 @@ export interface DatapathStepDocument {
 
 /** The entry of a prefix in the kernel, beside that of the cache. */
 export interface KernelEntryDocument {
-  /** The value in the kernel: that of the longest prefix that contains it; absent if there is none. */
+  /** Value of the longest prefix in the kernel that contains the requested one; absent if there is none. */
   readonly kernel?: string | undefined;
   /** Value in the cache; absent if there is none. */
   readonly cache?: string | undefined;

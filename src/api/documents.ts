@@ -1,6 +1,6 @@
 import type { DecidingRule, ExplainedClaim, Explanation, KeyedEntry } from '../ipcache/types.ts';
 import { DEFAULT_WEIGHT } from '../model/backend-weight.ts';
-import type { Labels } from '../model/labels.ts';
+import type { Label, Labels } from '../model/labels.ts';
 import { ownerCluster } from '../model/source.ts';
 import { type PortProtocol, protocolName } from '../net/port.ts';
 import { prefixOfKey } from '../net/prefix.ts';
@@ -50,7 +50,7 @@ export interface OriginDocument {
   readonly store: (typeof STORES)[number];
   /** Key in the kvstore, or `pod NAMESPACE/NAME` and `node NAME` of Kubernetes; absent if it is not known. */
   readonly key?: string | undefined;
-  /** Revision of the key that was read last. */
+  /** The last revision of the key that was read. */
   readonly revision?: number | undefined;
 }
 
@@ -76,7 +76,7 @@ export interface ExplanationDocument {
   readonly decidedBy?: DecidingRule | undefined;
   /** Strongest first. Empty for the address of a service that no prefix contains. */
   readonly claims: readonly ClaimDocument[];
-  /** The services and nodes with the requested IP. Empty for a CIDR, and absent for an earlier moment. */
+  /** The services and nodes with the requested IP. Absent for a CIDR, and for an earlier moment. */
   readonly roles?: readonly AddressRoleDocument[] | undefined;
   /** Present if a datapath keeps a map of prefixes; absent for an earlier moment. */
   readonly kernel?: KernelEntryDocument | undefined;
@@ -223,13 +223,16 @@ function portText({ port, protocol }: PortProtocol): string {
 /** Cached texts of labels, because many entries share an identity. */
 const LABEL_TEXTS = new WeakMap<Labels, readonly string[]>();
 
-/** Returns labels as text, such as `k8s:app=checkout`. */
+/** Returns a label as text: `k8s:app=checkout`, or `k8s:app` if its value is empty. */
+export function labelText({ source, key, value }: Label): string {
+  return value === '' ? `${source}:${key}` : `${source}:${key}=${value}`;
+}
+
+/** Returns the {@link labelText} of each label. */
 export function labelTexts(labels: Labels): readonly string[] {
   const known = LABEL_TEXTS.get(labels);
   if (known !== undefined) return known;
-  const texts = labels.map(({ source, key, value }) =>
-    value === '' ? `${source}:${key}` : `${source}:${key}=${value}`,
-  );
+  const texts = labels.map(labelText);
   LABEL_TEXTS.set(labels, texts);
   return texts;
 }

@@ -169,7 +169,7 @@ export function pastExplanation(moment: PrefixMoment, model: ReadModel): Explana
   };
 }
 
-function documentPast(moment: DocumentMoment): PastDocument {
+function pastOfDocument(moment: DocumentMoment): PastDocument {
   return pastDocument({ ...moment, effectiveSince: moment.since, effectiveUntil: moment.until });
 }
 
@@ -202,7 +202,7 @@ export function pastService(moment: DocumentMoment, name: string): ExplainedServ
   for (const { cluster = '' } of backends) clusters.set(cluster, (clusters.get(cluster) ?? 0) + 1);
   return {
     ...fields,
-    past: documentPast(moment),
+    past: pastOfDocument(moment),
     explain: {
       ready: true,
       announced: true,
@@ -216,7 +216,7 @@ export function pastService(moment: DocumentMoment, name: string): ExplainedServ
 export function pastNode(moment: DocumentMoment, name: string): ExplainedNodeDocument {
   const fields = heldFields(moment, name) as unknown as NodeDocument; // recorded as a document
   const explain = { claims: [fields], heldBack: false, lostAddresses: [] };
-  return { ...fields, past: documentPast(moment), explain };
+  return { ...fields, past: pastOfDocument(moment), explain };
 }
 
 /** Returns the document of a record. */
@@ -286,7 +286,7 @@ export function whenParameter(history: History, field: string, text: string, now
 /** Returns the problem that a list of an earlier moment cannot be produced. */
 export function notListedProblem(held: HeldInterval): ProblemError {
   const detail =
-    'The moment is not held, or is before the start of this agent: of an earlier one, only single prefixes can be queried.';
+    'The moment is not held, or is before the start of this agent: of such a moment, only single objects can be queried.';
   return new ProblemError('not-held', detail, { held: heldDocument(held) });
 }
 

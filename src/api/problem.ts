@@ -44,7 +44,7 @@ export type ProblemKind = keyof typeof PROBLEMS;
 /** The optional fields of a problem. */
 export type ProblemDetails = Pick<ProblemDocument, 'field' | 'value' | 'allowed' | 'held' | 'reason'>;
 
-/** An error of a handler. The response is its document. */
+/** Thrown by a route. The response is its document. */
 export class ProblemError extends Error {
   readonly document: ProblemDocument;
 

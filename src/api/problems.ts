@@ -92,7 +92,7 @@ function clusterProblem(cluster: ClusterDocument, now: number): readonly Reporte
   if (ready) return [];
   const served = knownAt && `The state of ${sinceText(now, knownAt)} ago is served.`;
   const severity = connected || knownAt !== undefined ? 'warning' : 'error';
-  const found = {
+  const common = {
     severity,
     subject: `cluster ${name}`,
     blockers: [`cluster ${name} is incomplete: `],
@@ -103,7 +103,7 @@ function clusterProblem(cluster: ClusterDocument, now: number): readonly Reporte
     const problem = `Kvstore unreachable for ${sinceText(now, connectedSince)}${why}.`;
     return [
       {
-        ...found,
+        ...common,
         text: textOf(problem, served),
         since: connectedSince,
         remedy: `Run dpcache clustermesh troubleshoot${cluster.local ? '' : ` ${name}`}.`,
@@ -113,14 +113,14 @@ function clusterProblem(cluster: ClusterDocument, now: number): readonly Reporte
   if (state === 'no-configuration')
     return [
       {
-        ...found,
+        ...common,
         text: textOf('Its kvstore contains no configuration of the cluster.', served),
         since: knownAt,
         remedy: 'Check that the operator or the clustermesh-apiserver of this cluster runs.',
       },
     ];
   const lacks = missing.length === 0 ? '' : `: ${missing.join(', ')} missing`;
-  return [{ ...found, text: textOf(`Not complete${lacks}.`, served), since: knownAt }];
+  return [{ ...common, text: textOf(`Not complete${lacks}.`, served), since: knownAt }];
 }
 
 function checkpointProblems(
@@ -128,20 +128,20 @@ function checkpointProblems(
   localCluster: string,
   now: number,
 ): readonly ReportedProblem[] {
-  const found: ReportedProblem[] = restored.map(({ cluster, knownAt, ageSeconds }) => ({
+  const problems: ReportedProblem[] = restored.map(({ cluster, knownAt, ageSeconds }) => ({
     severity: 'warning',
     subject: `cluster ${cluster || localCluster}`,
     text: `Restored state that no source has confirmed, ${durationText(ageSeconds * 1_000)} old.`,
     since: knownAt,
   }));
   if (failure !== undefined)
-    found.push({
+    problems.push({
       severity: 'warning',
       subject: 'checkpoint',
       text: `${failure}${writtenAt === undefined ? '' : `; the last one was written ${sinceText(now, writtenAt)} ago`}`,
       remedy: `Check the free space and the permissions of ${folder}.`,
     });
-  return found;
+  return problems;
 }
 
 function kindProblem(kind: KindDocument, now: number): readonly ReportedProblem[] {
@@ -247,6 +247,6 @@ export function healthProblems(
   const unknown = blockers
     .filter((text) => !prefixes.some((prefix) => text.startsWith(prefix)))
     .map((text): ReportedProblem => ({ severity: 'error', subject: 'not ready', text }));
-  const found = [...unknown, ...known].map(({ blockers: _, ...problem }): HealthProblem => problem);
-  return SEVERITIES.flatMap((severity) => found.filter((problem) => problem.severity === severity));
+  const all = [...unknown, ...known].map(({ blockers: _, ...problem }): HealthProblem => problem);
+  return SEVERITIES.flatMap((severity) => all.filter((problem) => problem.severity === severity));
 }

@@ -7,7 +7,7 @@ import { isNumericIdentity, reservedIdentityName } from '../model/numeric-identi
 import { Prefix, prefixOfKey } from '../net/prefix.ts';
 import type { AnnouncedService } from '../servicecache/announcement.ts';
 import { addressRoles } from './address-roles.ts';
-import { ascending } from './documents.ts';
+import { ascending, labelText } from './documents.ts';
 import type { ReadModel } from './read-model.ts';
 
 /** The kinds of results, in the order of groups with equal matches. */
@@ -95,13 +95,13 @@ function rank({ match }: Pick<SearchResultDocument, 'match'>): number {
   return SEARCH_MATCHES.indexOf(match);
 }
 
-/** A found name. The title and the detail are formatted only for the names that are shown. */
-interface Found {
+/** A key that matches. The title and the detail are formatted only for the results that are shown. */
+interface FoundKey {
   readonly key: string;
   readonly match: SearchMatch;
 }
 
-function compareFound(a: Found, b: Found): number {
+function compareFound(a: FoundKey, b: FoundKey): number {
   return rank(a) - rank(b) || a.key.length - b.key.length || ascending(a.key, b.key);
 }
 
@@ -117,7 +117,8 @@ const SHARED_KINDS: ReadonlySet<SearchKind> = new Set<SearchKind>([
 class BestOf {
   readonly #limit: number;
   readonly #isShared: boolean;
-  readonly #found: Found[] = [];
+  /** Best first; at most the limit. */
+  readonly #best: FoundKey[] = [];
   readonly #keys = new Set<string>();
   total = 0;
 
@@ -131,19 +132,19 @@ class BestOf {
     this.total++;
     if (this.#isShared) this.#keys.add(key);
     const found = { key, match };
-    const last = this.#found.at(-1);
-    if (this.#found.length >= this.#limit && last !== undefined && compareFound(found, last) >= 0) return;
-    let at = this.#found.length;
-    while (at > 0 && compareFound(found, this.#found[at - 1] as Found) < 0) at--; // above 0
-    this.#found.splice(at, 0, found);
+    const last = this.#best.at(-1);
+    if (this.#best.length >= this.#limit && last !== undefined && compareFound(found, last) >= 0) return;
+    let at = this.#best.length;
+    while (at > 0 && compareFound(found, this.#best[at - 1] as FoundKey) < 0) at--; // exists, because `at` is above 0
+    this.#best.splice(at, 0, found);
     this.#keys.add(key);
-    if (this.#found.length <= this.#limit) return;
-    const dropped = this.#found.pop();
+    if (this.#best.length <= this.#limit) return;
+    const dropped = this.#best.pop();
     if (dropped !== undefined && !this.#isShared) this.#keys.delete(dropped.key);
   }
 
-  get found(): readonly Found[] {
-    return this.#found;
+  get results(): readonly FoundKey[] {
+    return this.#best;
   }
 }
 
@@ -220,8 +221,8 @@ class Search {
     }
     const entry = ipcache.lookup(query);
     if (entry !== undefined) {
-      const found = prefixOfKey(entry.key);
-      this.#add('prefix', found, found === prefix.toString() ? 'exact' : 'related');
+      const key = prefixOfKey(entry.key);
+      this.#add('prefix', key, key === prefix.toString() ? 'exact' : 'related');
       const { k8s } = entry;
       if (k8s?.podName) this.#add('pod', `${k8s.namespace}/${k8s.podName}`, 'related');
     }
@@ -269,9 +270,9 @@ class Search {
   *#comparePods(name: string): Generator<void, void, void> {
     const { ipcache } = this.#model;
     const slash = name.indexOf('/');
-    const space = slash < 0 ? undefined : name.slice(0, slash);
+    const requested = slash < 0 ? undefined : name.slice(0, slash);
     const pod = name.slice(slash + 1);
-    const namespaces = space === undefined ? [...ipcache.namespaces()] : [space];
+    const namespaces = requested === undefined ? [...ipcache.namespaces()] : [requested];
     for (const namespace of namespaces)
       if (pod !== '' && ipcache.lookupByPod(namespace, pod).length > 0)
         this.#add('pod', `${namespace}/${pod}`, 'exact');
@@ -280,7 +281,7 @@ class Search {
         for (const name of ipcache.podsOf(namespace)) yield [namespace, name];
     };
     yield* this.#compareSome(known(), 'pod', ([namespace, other]) => {
-      const match = matchOf(other, pod);
+      const match = other === pod ? undefined : matchOf(other, pod); // exact names were added above
       if (match !== undefined && other !== '') this.#add('pod', `${namespace}/${other}`, match);
     });
   }
@@ -304,7 +305,7 @@ class Search {
     for (const kind of SEARCH_KINDS) {
       const best = this.#best.get(kind);
       if (best === undefined) continue;
-      const items = best.found.map(({ key, match }) => ({ kind, key, match, ...this.#text(kind, key) }));
+      const items = best.results.map(({ key, match }) => ({ kind, key, match, ...this.#text(kind, key) }));
       groups.push({ kind, total: best.total, items });
     }
     const rankOf = ({ items: [first] }: SearchGroupDocument): number =>
@@ -391,10 +392,6 @@ function exactIf(isMatch: boolean): SearchMatch | undefined {
   return isMatch ? 'exact' : undefined;
 }
 
-function labelText({ source, key, value }: Label): string {
-  return value === '' ? `${source}:${key}` : `${source}:${key}=${value}`;
-}
-
 function serviceIDOf(key: string): { readonly namespace: string; readonly name: string } {
   const slash = key.indexOf('/');
   return { namespace: key.slice(0, slash), name: key.slice(slash + 1) };
@@ -419,7 +416,7 @@ export async function search(
   query: string,
   limit: number,
 ): Promise<SearchDocument> {
-  const found = new Search(model, query, limit);
-  await gate.runSteps(found.steps());
-  return { query, truncated: found.truncated, groups: found.groups() };
+  const run = new Search(model, query, limit);
+  await gate.runSteps(run.steps());
+  return { query, truncated: run.truncated, groups: run.groups() };
 }

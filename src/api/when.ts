@@ -8,7 +8,7 @@ export const TIME_FORMS: string = `${FORMS}, or -10m before now`;
 /** The forms of a moment, for messages: a time, or the sequence number of a change. */
 export const WHEN_FORMS: string = `${FORMS}, -10m before now, or #SEQUENCE`;
 
-const CLOCK = /^(\d{1,2}):(\d{2})(?::(\d{2})(?:\.(\d{1,3}))?)?$/;
+const TIME_OF_DAY = /^(\d{1,2}):(\d{2})(?::(\d{2})(?:\.(\d{1,3}))?)?$/;
 const AGO = /^-(?=\d)(?:(\d{1,6})d)?(?:(\d{1,6})h)?(?:(\d{1,6})m)?(?:(\d{1,9})s)?$/;
 const LOCAL = /^\d{4}-\d{2}-\d{2}[Tt ]\d{2}:\d{2}(?::\d{2}(?:\.\d{1,9})?)?$/;
 const RFC_3339 = /^\d{4}-\d{2}-\d{2}[Tt ]\d{2}:\d{2}:\d{2}(?:\.\d{1,9})?(?:[Zz]|[+-]\d{2}:\d{2})$/;
@@ -32,7 +32,7 @@ export function parseWhen(text: string, now: number): When | undefined {
     const [days = 0, hours = 0, minutes = 0, seconds = 0] = ago.slice(1).map((part) => Number(part ?? 0));
     return now - (((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 1000;
   }
-  return clockTime(text, now);
+  return timeOfToday(text, now);
 }
 
 /** Returns a moment as text that every agent parses: RFC 3339 or `#SEQUENCE`. */
@@ -40,8 +40,9 @@ export function whenText(when: When): string {
   return typeof when === 'number' ? new Date(when).toISOString() : `#${when.sequence}`;
 }
 
-function clockTime(text: string, now: number): number | undefined {
-  const parts = CLOCK.exec(text);
+/** Returns the time of a text such as `14:03` on the current day in the local time zone; undefined if it is no time. */
+function timeOfToday(text: string, now: number): number | undefined {
+  const parts = TIME_OF_DAY.exec(text);
   if (parts === null) return undefined;
   const [hours = 0, minutes = 0, seconds = 0] = parts.slice(1, 4).map((part) => Number(part ?? 0));
   const ms = Number((parts[4] ?? '').padEnd(3, '0'));

@@ -58,7 +58,7 @@ export interface AgentDiff {
   /** Number of differences that `writers` counts but that are not listed. */
   readonly notListed: number;
   /**
-   * Groups whose digests differ although no entry does: they changed during the comparison, or the agents compute digests in
+   * Groups whose digests differ although no entry does: the groups changed during the comparison, or the agents compute digests in
    * different ways.
    */
   readonly digestsOnly: readonly string[];
@@ -70,8 +70,8 @@ export interface AgentDiff {
 const LOCAL_SOURCES: ReadonlySet<string> = new Set(['local', 'generated', 'api', 'unspec']);
 
 /**
- * Returns the claims, services and nodes in which two agents differ, with the reasons. It compares sums first, and then only
- * the buckets with different sums, so equal agents exchange a few KiB. Memory: the listed differences, and two answers. Throws
+ * Returns the claims, services and nodes in which two agents differ, with the reasons. Compares sums first, and then only the
+ * buckets with different sums, so equal agents exchange a few KiB. Memory: the listed differences, and two answers. Throws
  * `ApiError`, or `InputError` if the agents cannot be compared, or if one of them restarts during the comparison.
  */
 export async function diffAgents(askA: Ask, askB: Ask): Promise<AgentDiff> {
@@ -103,7 +103,7 @@ export async function diffAgents(askA: Ask, askB: Ask): Promise<AgentDiff> {
       continue;
     }
     let differ = 0;
-    const others = expected.localNode + notCompared;
+    const skippedBefore = expected.localNode + notCompared;
     for await (const part of differingPlaces(askA, askB, writer, Math.max(claimsA, claimsB))) {
       notCompared += part.notCompared;
       for (const pair of part.claims) {
@@ -117,7 +117,7 @@ export async function diffAgents(askA: Ask, askB: Ask): Promise<AgentDiff> {
     }
     total += differ;
     if (differ > 0) writers.push({ writer, claimsA, claimsB, differ });
-    else if (expected.localNode + notCompared === others) digestsOnly.push(writer);
+    else if (expected.localNode + notCompared === skippedBefore) digestsOnly.push(writer);
   }
   const notListed = total - pairs.length - items.length;
   const counts = { expected, notListed, notCompared, digestsOnly };
@@ -129,8 +129,8 @@ export async function diffAgents(askA: Ask, askB: Ask): Promise<AgentDiff> {
     if (((await ask('/v1/digest')) as DigestDocument).instance !== instance)
       throw new InputError(`agent ${side} was restarted during the comparison: repeat it`);
   const reasons = await DiffReasons.read({ a: askA, b: askB }, { a, b });
-  const differences = await withReasons(pairs, (pair) => reasons.of(pair));
-  const documents = await withReasons(items, async (pair) => reasons.ofItem(pair));
+  const differences = await withReasons(pairs, (pair) => reasons.reasonOfClaim(pair));
+  const documents = await withReasons(items, async (pair) => reasons.reasonOfDocument(pair));
   return { ...clusters, writers, differences, documents, ...counts };
 }
 
@@ -229,14 +229,14 @@ function pairsOf<T extends { readonly key: string; readonly place: number }>(
   inA: readonly T[] = [],
   inB: readonly T[] = [],
   isCompared: (item: T) => boolean,
-  named: (item: T) => string,
+  nameOf: (item: T) => string,
   isSame: (a: T, b: T) => boolean,
 ): readonly { writer: string; key: string; a: T | undefined; b: T | undefined }[] {
   const pairs: { writer: string; key: string; a: T | undefined; b: T | undefined }[] = [];
-  const rest = new Map(inB.filter(isCompared).map((item) => [named(item), item]));
+  const rest = new Map(inB.filter(isCompared).map((item) => [nameOf(item), item]));
   for (const a of inA.filter(isCompared)) {
-    const b = rest.get(named(a));
-    rest.delete(named(a));
+    const b = rest.get(nameOf(a));
+    rest.delete(nameOf(a));
     if (b === undefined || !isSame(a, b)) pairs.push({ writer, key: a.key, a, b });
   }
   for (const b of rest.values()) pairs.push({ writer, key: b.key, a: undefined, b });

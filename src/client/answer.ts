@@ -18,7 +18,7 @@ export interface Answer {
   readonly names?: readonly string[];
 }
 
-/** Options of showing an answer. */
+/** How an answer is shown. */
 export interface View {
   /** Shows all columns at full width. */
   readonly wide: boolean;
@@ -80,6 +80,7 @@ export async function find<T>(ask: Ask, path: string): Promise<T | undefined> {
   }
 }
 
+/** Returns the answer for an object that does not exist. */
 export function emptyAnswer(what: string): Answer {
   return { json: null, lines: [`${printable(what)}: not found`], found: false };
 }

@@ -1,11 +1,11 @@
 import type { ClusterDocument } from '../api/status-document.ts';
 
-/** Returns the state of a cluster in words: `unreachable, serving what was known at 2026-11-20T12:00:00.000Z`. */
+/** Returns the state of a cluster in words: `unreachable, serving the state of 2026-11-20T12:00:00.000Z`. */
 export function clusterStateText({ state, ready, connected, knownAt, missing }: ClusterDocument): string {
   if (ready) return 'connected, complete';
   const unreachable = knownAt === undefined ? 'not connected' : 'unreachable';
-  const reach = connected ? 'connected' : unreachable;
-  const text = state === 'no-configuration' ? 'no configuration in the kvstore' : reach;
+  const connection = connected ? 'connected' : unreachable;
+  const text = state === 'no-configuration' ? 'no configuration in the kvstore' : connection;
   const lacks = missing.length === 0 ? '' : `, ${missing.join(', ')} missing`;
   return `${text}${knownAt === undefined ? '' : `, serving the state of ${knownAt}`}${lacks}`;
 }

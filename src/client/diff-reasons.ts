@@ -3,7 +3,7 @@ import type { ExplanationDocument } from '../api/documents.ts';
 import type { DigestClaim, DigestDocument, DigestItem } from '../api/routes/digest-routes.ts';
 import type { StatusDocument } from '../api/status-document.ts';
 
-/** Maximum number of keys for which a reason is searched. Each takes a few requests. */
+/** Maximum number of differences in a list for which a reason is searched. Each search takes a few requests. */
 const MAX_EXPLAINED = 100;
 
 /** Maximum age of a change that may not have reached the other agent yet. */
@@ -52,12 +52,12 @@ export async function withReasons<T>(
   pairs: readonly T[],
   reasonOf: (pair: T) => Promise<readonly [DiffReason, string]>,
 ): Promise<readonly (T & WithReason)[]> {
-  const found: (T & WithReason)[] = [];
+  const explained: (T & WithReason)[] = [];
   for (const [at, pair] of pairs.entries()) {
     const [reason, detail] = at < MAX_EXPLAINED ? await reasonOf(pair) : (['not-searched', ''] as const);
-    found.push({ ...pair, reason, detail });
+    explained.push({ ...pair, reason, detail });
   }
-  return found;
+  return explained;
 }
 
 interface RejectionsDocument {
@@ -96,8 +96,8 @@ export class DiffReasons {
     return new DiffReasons(asks, digests, statuses, await read<RejectionsDocument>('/v1/rejections'));
   }
 
-  /** Returns the first reason that explains the difference of a claim. */
-  async of(pair: DifferingClaim): Promise<readonly [DiffReason, string]> {
+  /** Returns the first reason that explains the difference of a claim, and its text. */
+  async reasonOfClaim(pair: DifferingClaim): Promise<readonly [DiffReason, string]> {
     const setting = this.#differentSettings(pair);
     if (setting !== undefined) return ['setting', setting];
     for (const side of ['a', 'b'] as const) {
@@ -119,8 +119,8 @@ export class DiffReasons {
     return ['none-found', ''];
   }
 
-  /** Returns the reason of a difference of a service or node. */
-  ofItem({ writer }: DifferingDocument): readonly [DiffReason, string] {
+  /** Returns the reason of a difference of a service or node, and its text. */
+  reasonOfDocument({ writer }: DifferingDocument): readonly [DiffReason, string] {
     const [what = '', cluster = this.#statuses.a.cluster] = writer.split(' ');
     for (const side of ['a', 'b'] as const) {
       const incomplete = incompleteItem(

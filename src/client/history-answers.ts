@@ -14,9 +14,9 @@ import { type Answer, emptyAnswer, find, identityCell, type Question, table } fr
 export function timeText(iso: string, now: Date = new Date()): string {
   const at = new Date(iso);
   const two = (value: number): string => String(value).padStart(2, '0');
-  const clock = `${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}.${String(at.getMilliseconds()).padStart(3, '0')}`;
-  if (at.toDateString() === now.toDateString()) return clock;
-  return `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())} ${clock}`;
+  const timeOfDay = `${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}.${String(at.getMilliseconds()).padStart(3, '0')}`;
+  if (at.toDateString() === now.toDateString()) return timeOfDay;
+  return `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())} ${timeOfDay}`;
 }
 
 /** Returns the sentences that explain why an answer about a moment is not certain, or lacks claims. */
@@ -167,13 +167,14 @@ export function askHistory(query: HistoryQuery): Question {
   };
 }
 
-function recordCells(record: HistoryRecordDocument, asked: string | undefined): readonly string[] {
+/** Returns the cells of a record. The key is omitted if it is that of the query. */
+function recordCells(record: HistoryRecordDocument, queriedKey: string | undefined): readonly string[] {
   const time = timeText(record.at);
   if (record.kind === 'mark')
     return [time, '*', record.mark ?? '', record.subject ?? '', record.detail ?? '', ''];
   const { key = '', source = '', owner, before, after, effective, cause } = record;
   const sign = before === undefined ? '+' : after === undefined ? '-' : '~';
-  const subject = asked !== undefined && asked === key ? '' : key;
+  const subject = key === queriedKey ? '' : key;
   return [
     time,
     `${sign} ${owner === undefined ? source : `${source} ${owner}`}`,
@@ -197,7 +198,7 @@ function originText({
   return revision === '' ? store : `${store} rev ${revision}`;
 }
 
-/** Returns the number of changed backends: `-3 +2 backends`. */
+/** Returns the numbers of backends before and after a change: `-3 +2 backends`. */
 function backendsChange(before: unknown, after: unknown): string {
   const countOf = (value: unknown): number =>
     (value as { readonly backends?: readonly unknown[] } | undefined)?.backends?.length ?? 0;

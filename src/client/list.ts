@@ -17,8 +17,8 @@ export interface List<T> {
   /** Text that is shown if the list is empty. */
   readonly hint: string;
   /**
-   * Sorts a list of at most {@link MAX_SORTED} items. Larger lists keep the order of the API. If undefined, all lists
-   * keep it.
+   * Sorts a list of at most {@link MAX_SORTED} items. Larger lists keep the order of the API, and so do all lists if this is
+   * undefined.
    */
   readonly sort?: (items: readonly T[]) => readonly T[];
   /** Returns the lines below a list of an earlier moment, even if it is empty. */
@@ -119,18 +119,19 @@ async function* parts<T>(
   options: PrintOptions,
 ): AsyncGenerator<readonly T[], void, void> {
   const { sort } = list;
-  let gathered: T[] | undefined = sort && [];
+  /** The items to sort; undefined if the list is not sorted, or is too large. */
+  let toSort: T[] | undefined = sort && [];
   for await (const page of pages(list, ask, options)) {
-    if (gathered === undefined) {
+    if (toSort === undefined) {
       yield page;
       continue;
     }
-    gathered.push(...page); // a page has at most 1,000
-    if (gathered.length <= MAX_SORTED) continue;
-    yield gathered;
-    gathered = undefined;
+    toSort.push(...page); // a page has at most 1,000
+    if (toSort.length <= MAX_SORTED) continue;
+    yield toSort;
+    toSort = undefined;
   }
-  if (sort !== undefined && gathered !== undefined && gathered.length > 0) yield sort(gathered);
+  if (sort !== undefined && toSort !== undefined && toSort.length > 0) yield sort(toSort);
 }
 
 /** Yields the pages of a list, all of one revision. Requests the next page while the current one is in use. */

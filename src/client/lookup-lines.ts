@@ -5,11 +5,12 @@ import { type Output, writeLines } from '../process/terminal.ts';
 /** Maximum number of IPs in one request. */
 const ADDRESSES_PER_REQUEST = 1_000;
 
-/** Maximum length of a line in an error. It is longer than any address. */
+/** Maximum length of an IP in a request, which is longer than any address. The rest of a longer line is dropped. */
 const MAX_IP_LENGTH = 64;
 
 /**
- * Looks up the IP in each line of `input` and writes one JSON line for each, in order: `{"ip", "entry"}`. Skips empty lines.
+ * Looks up the IP in each line of `input` and writes one JSON line for each, in order: `{"ip", "entry"}`. Skips empty lines. `at`
+ * is the moment of the entries; default: now.
  * `entry` is null if the IP is unknown. If the IP is invalid, the line also has an `error`. Answers as soon as lines arrive, up to
  * a thousand in one request, and waits for the reader of the output. Returns true if every IP has an entry.
  */
@@ -54,12 +55,12 @@ async function lookUp(
   output: Output,
   at: string | undefined,
 ): Promise<boolean> {
-  const asked = at === undefined ? ips : ips.map((address) => ({ address, at }));
-  const { entries, errors } = (await ask('/v1/lookup', { ips: asked })) as LookupAnswer;
+  const items = at === undefined ? ips : ips.map((address) => ({ address, at }));
+  const { entries, errors } = (await ask('/v1/lookup', { ips: items })) as LookupAnswer;
   const details = new Map(errors.map(({ index, detail }) => [index, detail]));
-  const lines = ips.map((ip, at) => {
-    const error = details.get(at);
-    return `${JSON.stringify({ ip, entry: entries[at] ?? null, ...(error !== undefined && { error }) })}\n`;
+  const lines = ips.map((ip, index) => {
+    const error = details.get(index);
+    return `${JSON.stringify({ ip, entry: entries[index] ?? null, ...(error !== undefined && { error }) })}\n`;
   });
   writeLines(output, lines.join(''));
   return entries.every((entry) => entry !== null);

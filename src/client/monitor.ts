@@ -74,7 +74,7 @@ async function* events(lines: AsyncIterable<string>): AsyncGenerator<SentEvent, 
   }
 }
 
-/** Returns the document of a change, and the name and fields of other events. */
+/** Returns the document of a change, or the name and fields of another event. */
 function jsonLine({ name, data }: SentEvent): string {
   return name === 'change' ? data : JSON.stringify({ event: name, ...JSON.parse(data) });
 }

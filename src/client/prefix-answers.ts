@@ -49,7 +49,7 @@ function byPrefix(entries: readonly EntryDocument[]): readonly EntryDocument[] {
   return keyed.sort((a, b) => comparePrefixes(a.prefix, b.prefix)).map(({ entry }) => entry);
 }
 
-/** Returns the listing of visible prefixes, with `at` of a moment. */
+/** Returns the listing of visible prefixes; with the filter `at`, of that moment. */
 export function listPrefixes(filters: ListFilters): Listing {
   const isFiltered = Object.values(filters).some((value) => value !== undefined);
   return listing<EntryDocument>({
@@ -66,7 +66,7 @@ export function listPrefixes(filters: ListFilters): Listing {
 /** Returns the question for one entry: by IP, the entry of the longest matching prefix; by CIDR, exactly its entry. */
 export function getPrefix(key: string, at?: string): Question {
   return async (ask, view) => {
-    if (at !== undefined) return getPast(key, at, ask, view);
+    if (at !== undefined) return pastAnswer(key, at, ask, view);
     const entry = key.includes('/')
       ? ((await ask(`/v1/ipcache?prefix=${encodeURIComponent(key)}`)) as { items: readonly EntryDocument[] })
           .items[0]
@@ -78,7 +78,7 @@ export function getPrefix(key: string, at?: string): Question {
 }
 
 /** Returns the entry of a moment. */
-async function getPast(key: string, at: string, ask: Ask, view: View): Promise<Answer> {
+async function pastAnswer(key: string, at: string, ask: Ask, view: View): Promise<Answer> {
   const path = `/v1/ipcache/explain/${namePath(key)}?at=${encodeURIComponent(at)}`;
   const past = await find<ExplanationDocument>(ask, path);
   const [entry] = past?.claims ?? [];

@@ -14,16 +14,16 @@ const RESULT_COLUMNS: readonly Column<SearchResultDocument>[] = [
 export function askSearch(text: string, limit: number): Question {
   return async (ask, view) => {
     const query = new URLSearchParams({ q: text, limit: String(limit) });
-    const found = (await ask(`/v1/search?${query}`)) as SearchDocument;
-    const results = found.groups.flatMap(({ items }) => items);
-    if (results.length === 0) return { ...emptyAnswer(text), json: found };
-    const cut = found.groups.filter(({ total, items }) => total > items.length).map(({ kind }) => kind);
+    const document = (await ask(`/v1/search?${query}`)) as SearchDocument;
+    const results = document.groups.flatMap(({ items }) => items);
+    if (results.length === 0) return { ...emptyAnswer(text), json: document };
+    const cut = document.groups.filter(({ total, items }) => total > items.length).map(({ kind }) => kind);
     return {
-      json: found,
+      json: document,
       lines: [
         ...documentTable(RESULT_COLUMNS, results, view),
         ...(cut.length === 0 ? [] : [`There are more results (${cut.join(', ')}): see --limit.`]),
-        ...(found.truncated ? ['Not all names were compared: use a longer text.'] : []),
+        ...(document.truncated ? ['Not all names were compared: use a longer text.'] : []),
       ],
       found: true,
       names: results.map(({ key }) => key),

@@ -88,7 +88,7 @@ function openStepLines(steps: StatusDocument['steps']): readonly string[] {
   return open.length === 0 ? [] : [...open.map(printable), ''];
 }
 
-/** Returns for how long changes of a kind have been missed, and when the next attempt is; empty if none are. */
+/** Returns for how long changes of a kind have been missed, and when the next attempt is; empty if no changes are missed. */
 function behindText({ behindMs, retryInMs }: KindDocument): string {
   if (behindMs === undefined) return '';
   const next = retryInMs === undefined ? 'retrying now' : `retrying in ${Math.ceil(retryInMs / 1000)} s`;

@@ -55,8 +55,8 @@ export async function readClusterID(
   const key = clusterConfigKey(cluster);
   for (let failures = 1; !signal.aborted; failures++) {
     try {
-      const found = await backend.get(key, { signal });
-      const decoded = found && decodeClusterConfig(found.value, key);
+      const kv = await backend.get(key, { signal });
+      const decoded = kv && decodeClusterConfig(kv.value, key);
       return decoded?.ok === true ? decoded.value.id : 0;
     } catch (error) {
       if (signal.aborted) break;

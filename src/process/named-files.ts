@@ -75,10 +75,10 @@ function connectNever(): never {
 /** Rejects with `InputError` if a file or folder cannot be opened. */
 async function checkAccess(option: string, path: string): Promise<void> {
   try {
-    const found = await stat(path);
-    if (found.isDirectory()) await readdir(path);
+    const stats = await stat(path);
+    if (stats.isDirectory()) await readdir(path);
     // `--load` may name a pipe, which must not be opened here, because it can be read only once.
-    else if (found.isFile() || option !== '--load') await (await openRegularFile(path)).close();
+    else if (stats.isFile() || option !== '--load') await (await openRegularFile(path)).close();
   } catch (cause) {
     throw unreadable(option, path, cause);
   }

@@ -17,7 +17,7 @@ interface Period {
 }
 
 /**
- * Counts all rejections of the agent and logs them at a bounded rate. If all keys of a mesh are invalid for one reason, a line
+ * Counts all rejections of a process and logs them at a bounded rate. If all keys of a mesh are invalid for one reason, a line
  * per key would hide other messages.
  */
 export class RejectionReport {

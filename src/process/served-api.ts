@@ -10,10 +10,10 @@ import { followCredentials } from './followed-credentials.ts';
 import { InputError } from './input-error.ts';
 import type { Logger } from './log.ts';
 
-/** Addresses of the API of an agent. */
+/** Addresses of the API of a process. */
 export interface ServeOptions {
   readonly socket?: string | undefined;
-  /** True if the socket is the default one. If its folder cannot be used, the agent runs without a socket. */
+  /** True if the socket is the default one. If its folder cannot be used, the process runs without a socket. */
   readonly socketIsDefault?: boolean | undefined;
   readonly tcp?: TCPOptions | undefined;
   /**

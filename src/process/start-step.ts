@@ -48,7 +48,7 @@ export interface StepsContext {
  * Time without progress after which a step is logged, once. Cilium uses the same time for a slow status probe (pkg/status).
  */
 const SLOW_MS = 15_000;
-/** If a timer fires later than this delay, the process was suspended, and the delay is no time without progress. */
+/** If a timer fires later than this after its time, the process was suspended. The time without progress then starts again. */
 const STALL_MS = 1_000;
 /** Maximum duration of stopping. All steps except a hanging one stop in milliseconds. Kubernetes kills a container after 30 s. */
 export const STOP_MS = 5_000;

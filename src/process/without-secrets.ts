@@ -1,8 +1,8 @@
 import { isObject } from '../net/fields.ts';
 
 /**
- * Removes the secrets of a field of a JSON document, as a replacer of `JSON.stringify`. Fields are cleaned before they are
- * quoted, so the document stays valid.
+ * Returns the value of a field of a JSON document without secrets. Used as a replacer of `JSON.stringify`: values are cleaned before
+ * they are quoted, so the document stays valid.
  */
 export function cleanField(name: string, value: unknown): unknown {
   if (typeof value === 'string') return SECRET_NAME.test(name) ? REMOVED : withoutSecrets(value);

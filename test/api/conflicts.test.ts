@@ -64,6 +64,28 @@ const nodes = fc.uniqueArray(
 );
 
 describe('conflicts between clusters', () => {
+  it('a failed scan for the metrics is not an unhandled rejection', async () => {
+    const unhandled: unknown[] = [];
+    const onUnhandled = (error: unknown): void => {
+      unhandled.push(error);
+    };
+    process.on('unhandledRejection', onUnhandled);
+    const model = modelOf([]);
+    const fail = (): never => {
+      throw new Error('no status');
+    };
+    const clock = new ManualClock();
+    const scan = new ConflictScan(
+      { ...model, status: fail },
+      new TurnGate({ clock, nextTurn: setImmediate }),
+      clock,
+    );
+    expect(scan.counts()).toBeUndefined();
+    for (let turns = 0; turns < 5; turns++) await new Promise((resolve) => setImmediate(resolve));
+    process.off('unhandledRejection', onUnhandled);
+    expect(unhandled).toEqual([]);
+  });
+
   it('are found for a CIDR of pods if one of another cluster contains it', () => {
     fc.assert(
       fc.property(nodes, (all) => {

@@ -18,8 +18,8 @@ export function* histogramLines({
 }: DelayHistogram): Generator<string, void, void> {
   yield `# HELP ${name} ${help}`;
   yield `# TYPE ${name} histogram`;
-  for (const [of, { counts, sumMs }] of summed(delays)) {
-    const labels = `${label}=${quoted(of)}`;
+  for (const [value, { counts, sumMs }] of summed(delays)) {
+    const labels = `${label}=${quoted(value)}`;
     let count = 0;
     for (const [at, more] of counts.entries()) {
       count += more;
@@ -33,9 +33,9 @@ export function* histogramLines({
 
 function summed(delays: DelayHistogram['delays']): ReadonlyMap<string, LatencyStatus> {
   const sums = new Map<string, LatencyStatus>();
-  for (const [of, more] of delays) {
-    const { counts, sumMs } = sums.get(of) ?? { counts: [], sumMs: 0 };
-    sums.set(of, {
+  for (const [value, more] of delays) {
+    const { counts, sumMs } = sums.get(value) ?? { counts: [], sumMs: 0 };
+    sums.set(value, {
       counts: more.counts.map((count, at) => count + (counts[at] ?? 0)),
       sumMs: sumMs + more.sumMs,
     });

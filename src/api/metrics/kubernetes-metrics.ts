@@ -14,7 +14,7 @@ export function kubernetesDescriptions(model: Pick<MetricSources, 'status'>): re
       name: 'dpcache_kubernetes_synced',
       type: 'gauge',
       labels,
-      help: '1 if all objects of a kind have been applied or rejected, else 0. Absent if no consumer needs the kind.',
+      help: '1 if all objects of a kind have been applied or rejected, else 0. Absent if no consumer needs the kind or the API server does not serve it.',
       samples: samples(({ state, complete }) => (isFollowed(state) ? Number(complete) : undefined)),
     },
     {

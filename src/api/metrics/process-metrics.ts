@@ -64,7 +64,7 @@ function register(registry: Registry, { name, help, type, labels = [], samples }
       ...options,
       collect() {
         this.reset();
-        for (const { labels: of = {}, value } of samples()) this.set(of, value);
+        for (const { labels: sampleLabels = {}, value } of samples()) this.set(sampleLabels, value);
       },
     });
   } else {
@@ -72,7 +72,7 @@ function register(registry: Registry, { name, help, type, labels = [], samples }
       ...options,
       collect() {
         this.reset();
-        for (const { labels: of = {}, value } of samples()) this.inc(of, value);
+        for (const { labels: sampleLabels = {}, value } of samples()) this.inc(sampleLabels, value);
       },
     });
   }

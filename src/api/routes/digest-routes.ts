@@ -169,7 +169,7 @@ async function resultOf<T>(gate: TurnGate, steps: Generator<unknown, T, void>): 
 }
 
 /** Returns the selected numbers as a bit set, or `undefined` if one of them is not below `max`. */
-function selection(text: string, max: number): Uint8Array | undefined {
+function parseSelection(text: string, max: number): Uint8Array | undefined {
   const selected = new Uint8Array(max);
   for (const range of text.split(',')) {
     const [first = max, last = first] = range.split('-').map(Number);
@@ -180,8 +180,8 @@ function selection(text: string, max: number): Uint8Array | undefined {
 }
 
 /**
- * Collects the items of the selected places up to a total weight. If their weight exceeds it, the places with the highest
- * numbers are left out.
+ * Collects the items of the selected places up to a maximum total weight. If their weight exceeds the maximum, the places with the
+ * highest numbers are left out.
  */
 class PlacePage<T> {
   readonly #byPlace = new Map<number, T[]>();
@@ -276,7 +276,7 @@ export function addDigestRoutes(app: ApiApp, { model, instance, gate }: RouteCon
     const wanted = place ?? bucket;
     if (wanted === undefined) return answerJSON(c, { writer, buckets });
     const max = place === undefined ? BUCKETS : PLACES;
-    const selected = selection(wanted, max);
+    const selected = parseSelection(wanted, max);
     if (selected === undefined)
       throw new ProblemError('invalid-parameter', `Numbers must be below ${max}, and ranges ascending.`, {
         field: place === undefined ? 'bucket' : 'place',

@@ -141,9 +141,13 @@ const GET_IDENTITY = createRoute({
 /** Adds the routes of services, nodes and identities. */
 export function addEngineRoutes(app: ApiApp, { model, feed, clock, instance, gate }: RouteContext): void {
   const { services, nodes, ipcache } = model;
-  const servicePages = new ListPages<ServiceDocument>(clock, feed.end, ({ backends }) => 1 + backends.length);
-  const nodePages = new ListPages<NodeDocument>(clock, feed.end);
-  const identityPages = new ListPages<IdentityDocument>(clock, feed.end);
+  const servicePages = new ListPages<ServiceDocument>(
+    clock,
+    feed.endSignal,
+    ({ backends }) => 1 + backends.length,
+  );
+  const nodePages = new ListPages<NodeDocument>(clock, feed.endSignal);
+  const identityPages = new ListPages<IdentityDocument>(clock, feed.endSignal);
 
   const sortedServices = new SortedView<AnnouncedService>(gate);
   const sortedNodes = new SortedView<Node>(gate);
@@ -348,8 +352,8 @@ function* matching<V>(
 }
 
 function* documents<V extends object, T>(
-  found: Iterable<V | undefined>,
+  matches: Iterable<V | undefined>,
   documentOf: (value: V) => T,
 ): Generator<T | undefined, void, void> {
-  for (const value of found) yield value && documentOf(value);
+  for (const value of matches) yield value && documentOf(value);
 }

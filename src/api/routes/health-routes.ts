@@ -42,10 +42,10 @@ const METRICS = createRoute({
 export function addHealthRoutes(app: ApiApp, { metrics, blockers }: HealthContext): void {
   app.openapi(HEALTH, (c) => c.json({ status: 'ok' as const, pid: process.pid }, 200));
   app.openapi(READY, (c) => {
-    const waited = [...blockers()];
-    return waited.length === 0
-      ? c.json({ ready: true, blockers: waited }, 200)
-      : c.json({ ready: false, blockers: waited }, 503);
+    const reasons = [...blockers()];
+    return reasons.length === 0
+      ? c.json({ ready: true, blockers: reasons }, 200)
+      : c.json({ ready: false, blockers: reasons }, 503);
   });
   app.openapi(METRICS, async (c) =>
     c.text(await metrics.text(), 200, { 'content-type': metrics.contentType }),

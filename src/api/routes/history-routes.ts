@@ -19,8 +19,8 @@ import { CAUSES, HISTORY } from '../schemas/history-schemas.ts';
 import { answerJSON } from './answer.ts';
 import { answers, filterParameter, prefixParameter } from './route-parts.ts';
 
-/** Records read per step. */
-const RECORDS_PER_SLICE = 512;
+/** Number of records that are grouped per step. */
+const RECORDS_PER_STEP = 512;
 
 const RANGE = {
   from: filterParameter('Only changes at or after this time: RFC 3339, `-10m` or `#SEQUENCE`'),
@@ -115,7 +115,7 @@ export function addHistoryRoutes(app: ApiApp, { model, clock, gate }: RouteConte
     const records: HistoryRecord[] = [];
     await collect(past.records({ from: when - windowMs, to: when + windowMs }), records);
     const groups = await causeGroups(model, past, { when, windowMs, records });
-    await gate.runSteps(group(records, groups));
+    await gate.runSteps(addRecords(records, groups));
     return answerJSON(c, {
       at: new Date(when).toISOString(),
       groups: groups.sorted().slice(0, limit).map(causeDocument),
@@ -168,10 +168,10 @@ async function causeGroups(
 }
 
 /** Adds records, newest first, to groups in the order of time, a slice in each step. */
-function* group(records: readonly HistoryRecord[], groups: CauseGroups): Generator<void, void, void> {
+function* addRecords(records: readonly HistoryRecord[], groups: CauseGroups): Generator<void, void, void> {
   for (let rest = records.length; rest > 0; rest--) {
     groups.add(records[rest - 1] as HistoryRecord); // above 0
-    if (rest % RECORDS_PER_SLICE === 0) yield;
+    if (rest % RECORDS_PER_STEP === 0) yield;
   }
 }
 

@@ -30,22 +30,22 @@ interface Candidate {
   key: PrefixRegister | undefined;
 }
 
-function parsed(text: string): PrefixRegister {
+function registerOf(text: string): PrefixRegister {
   const key = prefixRegister();
   parseKey(text, key);
   return key;
 }
 
 function keyOf(candidate: Candidate): PrefixRegister {
-  candidate.key ??= parsed(candidate.entry.key);
+  candidate.key ??= registerOf(candidate.entry.key);
   return candidate.key;
 }
 
 const VALUES: Readonly<Record<Column, (entry: KeyedEntry) => Candidate['value']>> = {
-  prefix: ({ key }) => parsed(key),
+  prefix: ({ key }) => registerOf(key),
   identity: ({ identity }) => identity,
   pod: ({ k8s }) => (k8s?.podName ? `${k8s.namespace}/${k8s.podName}` : undefined),
-  node: ({ hostIP }) => (hostIP === undefined ? undefined : parsed(hostIP)),
+  node: ({ hostIP }) => (hostIP === undefined ? undefined : registerOf(hostIP)),
   source: ({ source, owner }) => `${source} ${owner}`,
 };
 

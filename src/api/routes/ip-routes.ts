@@ -137,7 +137,7 @@ const EXPLAIN_CIDR = createRoute({
 /** Adds the routes of the IPCache. */
 export function addIPRoutes(app: ApiApp, { model, feed, clock, instance, gate }: RouteContext): void {
   const { ipcache } = model;
-  const pages = new ListPages<EntryDocument>(clock, feed.end);
+  const pages = new ListPages<EntryDocument>(clock, feed.endSignal);
   const views = new SnapshotViews(model, feed, clock);
   const pastLists = new PastLists(model, views, clock, instance);
   // The first call of each function builds an index by a scan of all entries. Call them now, while the cache is empty.

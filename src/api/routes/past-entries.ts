@@ -25,7 +25,7 @@ import type { SnapshotViews } from './snapshot-views.ts';
 /** Maximum number of prefixes that changed since the moment of a list. Limits its memory: about 300 bytes each. */
 const MAX_CHANGED = 200_000;
 
-/** Reads the moment `at` of an IP or a CIDR. Resolves to undefined if the history knows nothing about it. */
+/** Resolves to the claims on an IP or a CIDR at the moment `at`; to undefined if the history knows nothing about this key. */
 export function momentOf(
   model: ReadModel,
   clock: Clock,

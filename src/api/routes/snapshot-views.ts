@@ -31,9 +31,9 @@ export class SnapshotViews {
     const { ipcache } = this.#model;
     const { revision } = this.#feed;
     const last = this.#last?.deref();
-    const isNow = last?.revision === revision && last.snapshot.revision === ipcache.revision;
+    const isCurrent = last?.revision === revision && last.snapshot.revision === ipcache.revision;
     const isShared = age === 'recent' && this.#clock.now() - this.#createdAt < MAX_SHARED_AGE_MS;
-    if (last !== undefined && (isNow || isShared)) return last;
+    if (last !== undefined && (isCurrent || isShared)) return last;
     const view = { snapshot: ipcache.snapshot(), revision };
     this.#last = new WeakRef(view);
     this.#createdAt = this.#clock.now();

@@ -149,9 +149,9 @@ export function addStatusRoutes(app: ApiApp, context: RouteContext): void {
   addHealthRoutes(app, context);
   app.openapi(GET_STATUS, (c) => answerJSON(c, model.status()));
   app.openapi(GET_PROBLEMS, (c) => {
-    const waited = blockers();
-    const items = healthProblems(model.status(), waited, clock.wallTime());
-    return answerJSON(c, { ready: waited.length === 0, items });
+    const reasons = blockers();
+    const items = healthProblems(model.status(), reasons, clock.wallTime());
+    return answerJSON(c, { ready: reasons.length === 0, items });
   });
   app.openapi(GET_CLUSTERMESH, (c) => {
     const { cluster, clusterID, clusters, configProblems, steps } = model.status();

@@ -16,7 +16,7 @@ export interface Check {
   readonly step: CheckStep;
   /** Object of the check: a path, a host, an endpoint, a key or a prefix. */
   readonly subject: string;
-  /** `warning`: it works now, but needs attention. */
+  /** `warning`: passed, but needs attention. */
   readonly status: 'ok' | 'warning' | 'failed';
   /** The finding, or the problem. */
   readonly text: string;

@@ -61,8 +61,8 @@ function openSSLReason(error: unknown): string | undefined {
 }
 
 /**
- * Returns the check for an error. `ifLate` is the remedy if no answer arrived, `otherwise` that for errors without
- * one of their own.
+ * Returns the check for an error. `ifLate` is the remedy if no answer arrived, `otherwise` the remedy for errors that {@link
+ * remedyOf} does not know.
  */
 function failedCheck(
   step: Check['step'],
@@ -140,8 +140,13 @@ interface HostAndPort {
 
 async function checkName(host: string): Promise<Check> {
   try {
-    const found = await withinLimit(lookup(host, { all: true }));
-    return { step: 'dns', subject: host, status: 'ok', text: found.map(({ address }) => address).join(', ') };
+    const addresses = await withinLimit(lookup(host, { all: true }));
+    return {
+      step: 'dns',
+      subject: host,
+      status: 'ok',
+      text: addresses.map(({ address }) => address).join(', '),
+    };
   } catch (error) {
     return failedCheck('dns', host, error, 'check the DNS server of this host');
   }

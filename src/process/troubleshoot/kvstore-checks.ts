@@ -143,7 +143,7 @@ function loginRemedy({ code }: KvstoreError): string {
     : CHECK_SERVER;
 }
 
-/** Returns the check for an error. If its message ends with a remedy, as in `etcd-errors.ts`, that replaces `otherwise`. */
+/** Returns the check for an error. If its message ends with a remedy, as in `etcd-errors.ts`, this remedy replaces `otherwise`. */
 function failedCheck(
   check: Pick<Check, 'step' | 'subject'>,
   { code, message }: KvstoreError,
@@ -204,8 +204,8 @@ async function checkKeys(
 }
 
 /**
- * Returns true if an agent reads a resource: services as slices only if the cluster exports nothing else. Those of the local cluster
- * are not read, because Kubernetes provides them.
+ * Returns true if an agent reads a resource: slices only if the cluster does not export `services`. Services of the local cluster are
+ * not read, because Kubernetes provides them.
  */
 function isRead(
   resource: MeshResource,

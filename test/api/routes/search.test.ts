@@ -55,6 +55,18 @@ describe('search', () => {
     expect(groups[0]?.items.map(({ key }) => key)).toEqual(['shop/web-1', 'shop/web-10', 'shop/web-11']);
   });
 
+  it('counts a pod with the exact name once, also beyond the limit', async () => {
+    const model = new TestModel();
+    for (const [host, namespace] of ['a', 'b', 'c'].entries())
+      model.ipcache.upsert(`10.0.0.${host}`, {
+        identity: 300,
+        source: 'k8s',
+        k8s: { namespace, podName: 'web', namedPorts: new Map() },
+      });
+    const { groups } = await search(model, gate, 'web', 1);
+    expect(groups.map(({ kind, total }) => [kind, total])).toEqual([['pod', 3]]);
+  });
+
   it('compares a bounded number of names, says so, and still finds exact names', async () => {
     const model = new TestModel();
     const k8s = (pod: number) => ({ namespace: 'shop', podName: `web-${pod}`, namedPorts: new Map() });
