@@ -295,7 +295,7 @@ export const EQUIVALENTS: readonly Equivalent[] = [
   },
   {
     file: 'src/k8s/reflector/reflector-machine.ts',
-    symbol: 'wait',
+    symbol: 'waitStep',
     changes: ['\'waiting\' → ""'],
     reason: 'no phase is compared with it: there is one answer to waiting',
   },
