@@ -6,6 +6,7 @@ import { type Label, type Labels, parseLabelQuery } from '../model/labels.ts';
 import { isNumericIdentity, reservedIdentityName } from '../model/numeric-identity.ts';
 import { Prefix, prefixOfKey } from '../net/prefix.ts';
 import type { AnnouncedService } from '../servicecache/announcement.ts';
+import { parseServiceKey } from '../servicecache/service-id.ts';
 import { addressRoles } from './address-roles.ts';
 import { ascending, labelText } from './documents.ts';
 import type { ReadModel } from './read-model.ts';
@@ -320,7 +321,7 @@ class Search {
       case 'pod':
         return { title: key, detail: this.#podText(key) };
       case 'service':
-        return { title: key, detail: serviceText(this.#model.services.get(serviceIDOf(key))) };
+        return { title: key, detail: serviceText(this.#model.services.get(parseServiceKey(key))) };
       case 'node':
         return { title: key, detail: this.#nodeText(key) };
       case 'identity':
@@ -354,7 +355,7 @@ class Search {
   }
 
   #podText(key: string): string {
-    const { namespace, name } = serviceIDOf(key);
+    const { namespace, name } = parseServiceKey(key);
     const { ipcache } = this.#model;
     const entries = ipcache.lookupByPod(namespace, name).flatMap((at) => ipcache.get(at) ?? []);
     const [first] = entries;
@@ -390,11 +391,6 @@ function labelMatch({ key, value }: Label, text: string): SearchMatch | undefine
 
 function exactIf(isMatch: boolean): SearchMatch | undefined {
   return isMatch ? 'exact' : undefined;
-}
-
-function serviceIDOf(key: string): { readonly namespace: string; readonly name: string } {
-  const slash = key.indexOf('/');
-  return { namespace: key.slice(0, slash), name: key.slice(slash + 1) };
 }
 
 function serviceText(announced: AnnouncedService | undefined): string {

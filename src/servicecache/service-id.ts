@@ -11,6 +11,12 @@ export function formatServiceID(id: ServiceID): string {
   return `${id.namespace}/${id.name}`;
 }
 
+/** Returns the service with a key that {@link formatServiceID} returned. Pods have the same form. */
+export function parseServiceKey(key: string): ServiceID {
+  const slash = key.indexOf('/');
+  return { namespace: key.slice(0, slash), name: key.slice(slash + 1) };
+}
+
 /**
  * Returns the service of a DNS name, `name.namespace` with any suffix (`.svc.cluster.local`); `undefined` if it has no dot. The
  * service need not exist. Empty parts are accepted, as upstream does.

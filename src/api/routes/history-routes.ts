@@ -3,6 +3,7 @@ import { CauseGroups } from '../../history/causes.ts';
 import type { PastReader } from '../../history/past/past-reader.ts';
 import type { HistoryRange, HistoryRecord, When } from '../../history/types.ts';
 import { Prefix } from '../../net/prefix.ts';
+import { parseServiceKey } from '../../servicecache/service-id.ts';
 import type { ApiApp, RouteContext } from '../api-context.ts';
 import { serviceDocument } from '../documents.ts';
 import {
@@ -150,7 +151,7 @@ async function causeGroups(
     for (const { ip } of addresses) if (!nodeByHost.has(ip)) nodeByHost.set(ip, record.key);
   }
   const countAt = async (service: string, moment: number): Promise<number> => {
-    const announced = model.services.get(serviceIDOf(service));
+    const announced = model.services.get(parseServiceKey(service));
     const current = announced && { ...serviceDocument(announced, model) };
     const { document } = await past.documentAt('service', service, current, moment);
     return (document as { readonly backends?: readonly unknown[] } | undefined)?.backends?.length ?? 0;
@@ -173,11 +174,6 @@ function* addRecords(records: readonly HistoryRecord[], groups: CauseGroups): Ge
     groups.add(records[rest - 1] as HistoryRecord); // above 0
     if (rest % RECORDS_PER_STEP === 0) yield;
   }
-}
-
-function serviceIDOf(text: string): { readonly namespace: string; readonly name: string } {
-  const [namespace = '', name = ''] = text.split('/');
-  return { namespace, name };
 }
 
 /** Adds all records of slices to a list. */

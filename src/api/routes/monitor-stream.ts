@@ -1,3 +1,4 @@
+import { parseServiceKey } from '../../servicecache/service-id.ts';
 import type { ApiContext } from '../api-context.ts';
 import type { ChangeFeed, FeedChange } from '../change-feed.ts';
 import type { ChangeType } from '../change-types.ts';
@@ -176,8 +177,7 @@ function currentValue(model: ReadModel, type: ChangeType, key: string): ChangeDo
       return node && nodeDocument(node, model);
     }
     case 'service': {
-      const slash = key.indexOf('/');
-      const announced = model.services.get({ namespace: key.slice(0, slash), name: key.slice(slash + 1) });
+      const announced = model.services.get(parseServiceKey(key));
       return announced && serviceDocument(announced, model);
     }
   }
