@@ -354,6 +354,9 @@ describe('services, nodes and identities', () => {
         value: 'k8s:',
       });
     expect((await get('/v1/services?namespace=bank', app)).body.items).toEqual([]);
+    expect((await get('/v1/services?namespace=shop', app)).body.items).toHaveLength(1);
+    expect((await get('/v1/services/count?namespace=shop', app)).body).toMatchObject({ count: 1 });
+    expect((await get('/v1/services?namespace=checkout', app)).body.items).toEqual([]);
     expect((await get('/v1/services?served=one-cluster', app)).body.items).toHaveLength(1);
     expect((await get('/v1/services?served=nowhere', app)).body.items).toHaveLength(0);
     const id = { namespace: 'shop', name: 'checkout' };

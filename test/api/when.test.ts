@@ -12,6 +12,21 @@ it('takes a local time of another day, as the command line prints it', () => {
   expect(parseWhen('2026-11-22T14:03', NOW)).toBe(new Date(2026, 10, 22, 14, 3).getTime());
 });
 
+const [SECOND, MINUTE, HOUR, DAY] = [1_000, 60_000, 3_600_000, 86_400_000] as const;
+
+it.each([
+  ['-0s', 0],
+  ['-7s', 7 * SECOND],
+  ['-7m', 7 * MINUTE],
+  ['-7h', 7 * HOUR],
+  ['-7d', 7 * DAY],
+  ['-1d2h3m4s', DAY + 2 * HOUR + 3 * MINUTE + 4 * SECOND],
+  ['-1d4s', DAY + 4 * SECOND],
+  ['-90m', 90 * MINUTE],
+])('takes %s as %i ms before now: a missing unit is 0', (text, ms) => {
+  expect(parseWhen(text, NOW)).toBe(NOW - ms);
+});
+
 it.each([
   '2026-11-22',
   '2026-11-22 14',

@@ -475,7 +475,9 @@ describe('the reasons of a difference', () => {
     await a.model.clock.advance(1_000);
     await b.model.clock.advance(1_000);
     const { differences } = await diffAgents(asking(a), asking(b));
-    expect(differences).toMatchObject([{ key: '10.7.0.2', reason: 'recent' }]);
+    expect(differences).toMatchObject([
+      { key: '10.7.0.2', reason: 'recent', detail: 'a changed it less than 5 s ago' },
+    ]);
   });
 
   it('names what is incomplete, behind, or rejected, in this order', async () => {

@@ -35,6 +35,32 @@ async function monitored(format: 'text' | 'json', from?: string): Promise<Monito
   return { ...world, server, ended, written: () => written, stop: () => stop.abort() };
 }
 
+describe('the events of a monitor', () => {
+  const eventsOf = async (text: string): Promise<readonly string[]> => {
+    async function* lines(): AsyncGenerator<string> {
+      yield* text.split('|');
+    }
+    const events: string[] = [];
+    for await (const { name, data } of monitorEvents({ lines }, {})) events.push(`${name} ${data}`);
+    return events;
+  };
+
+  it.each([
+    ['event: ip|data: 1|', ['ip 1']],
+    ['data: 1|event: ip|', ['ip 1']],
+    ['event: ip|data: 1||||event: node|data: 2|', ['ip 1', 'node 2']],
+    ['|: a comment||event: ip|id: 7|data: 1|', ['ip 1']],
+    ['event: heartbeat|data: 1||event: ip|data: 2|', ['ip 2']],
+    ['event: ip|data: 1||event: heartbeat|data: 2||', ['ip 1']],
+    ['event: ip|data: event: node|', ['ip event: node']],
+    ['data: 1|', []],
+    ['event: ip|data: 1', []],
+    ['', []],
+  ])('of %j are %j: an empty line ends an event that has a name', async (text, events) => {
+    expect(await eventsOf(text)).toEqual(events);
+  });
+});
+
 describe('dpcache monitor', () => {
   it('prints a line for each change, until it is interrupted', async () => {
     const { model, written, stop, ended } = await monitored('text');
