@@ -3,6 +3,7 @@ import { EitherSignal } from '../../base/follow-signal.ts';
 import type { WorkEntry } from '../../base/work-queue.ts';
 import { encodeTimestamp } from '../codec/timestamp.ts';
 import type { KvstoreBackend, WriteOptions } from '../session/backend.ts';
+import type { ContestedKey } from './contested-keys.ts';
 import type { Job } from './sync-key.ts';
 
 /** Options of a {@link Canary}. */
@@ -18,9 +19,10 @@ export interface CanaryOptions {
  * The canary of a prefix. It is *true* while the kvstore has all keys that were wanted before the canary was written, otherwise
  * *false*.
  */
-export class Canary {
+export class Canary implements ContestedKey {
   /** The entry of the queue while the canary is due or worked on. */
   entry: WorkEntry<Job> | undefined;
+  history: ContestedKey['history'];
   readonly #options: CanaryOptions;
   /** Aborts the running write if a key is lost during it. */
   #write: AbortController | undefined;

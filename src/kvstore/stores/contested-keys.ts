@@ -1,7 +1,12 @@
 import { type Backoff, backoffDelay } from '../../base/backoff.ts';
 import type { Clock, Random } from '../../base/clock.ts';
-import { KeyedQueue } from '../../base/keyed-queue.ts';
 import { WorkQueue } from '../../base/work-queue.ts';
+
+/** A key that other clients may change. */
+export interface ContestedKey {
+  /** The last times that the key was put back; undefined if it never was. */
+  history: History | undefined;
+}
 
 /** Options of {@link ContestedKeys}. */
 export interface ContestedKeysOptions<K> {
@@ -29,11 +34,9 @@ const MEMORY_MS = 2 * BACKOFF.capMs;
  * write of this client, which the event of the latest write soon follows. A key that is changed repeatedly is put back with
  * backoff.
  */
-export class ContestedKeys<K> {
+export class ContestedKeys<K extends ContestedKey> {
   readonly #options: ContestedKeysOptions<K>;
   readonly #waiting: WorkQueue<K>;
-  /** The key that was put back longest ago comes first. */
-  readonly #histories = new KeyedQueue<K, History>();
 
   constructor(options: ContestedKeysOptions<K>) {
     this.#options = options;
@@ -64,13 +67,9 @@ export class ContestedKeys<K> {
     this.#waiting.clear();
   }
 
-  #times(key: K): number {
-    const now = this.#options.clock.now();
-    for (const [oldest, { at }] of this.#histories) {
-      if (now - at < MEMORY_MS) break;
-      this.#histories.delete(oldest);
-    }
-    return this.#histories.get(key)?.times ?? 0;
+  #times({ history }: K): number {
+    const isRecent = history !== undefined && this.#options.clock.now() - history.at < MEMORY_MS;
+    return isRecent ? history.times : 0;
   }
 
   #putBackDue(): void {
@@ -81,10 +80,8 @@ export class ContestedKeys<K> {
   }
 
   #putBack(key: K): void {
-    const times = this.#times(key) + 1;
-    this.#waiting.delete(key);
-    this.#histories.delete(key);
-    this.#histories.set(key, { times, at: this.#options.clock.now() });
+    this.cancel(key);
+    key.history = { times: this.#times(key) + 1, at: this.#options.clock.now() };
     this.#options.putBack(key);
   }
 }

@@ -1,6 +1,7 @@
 import type { EntryTable, WorkEntry } from '../../base/work-queue.ts';
 import type { LeaseID } from '../session/transport.ts';
 import type { Canary } from './canary.ts';
+import type { ContestedKey } from './contested-keys.ts';
 
 /** The last event of a key that the watch delivered during a write of it. */
 interface WatchedWrite {
@@ -23,7 +24,7 @@ export const JOB_ENTRIES: EntryTable<Job> = {
 };
 
 /** The state of a name that is wanted, queued, being written, or left by an earlier session. */
-export class SyncKey {
+export class SyncKey implements ContestedKey {
   readonly name: string;
   /** The row of the name in the table of the keys. */
   readonly row: number;
@@ -49,6 +50,7 @@ export class SyncKey {
   isPending = false;
   /** The entry of the queue while the key is due or worked on. */
   entry: WorkEntry<Job> | undefined;
+  history: ContestedKey['history'];
   /** The value that an earlier session has left, while its leases are adopted. */
   found: FoundValue | undefined;
 

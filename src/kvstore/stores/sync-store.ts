@@ -130,7 +130,7 @@ export class SyncStore {
   readonly #canary: Canary;
   readonly #writer: KeyWriter;
   readonly #queue: RetryQueue<Job>;
-  readonly #contested: ContestedKeys<string | Canary>;
+  readonly #contested: ContestedKeys<Job>;
   /** Number of puts whose events the watch was to deliver. */
   #puts = 0;
   /** True if the watch has read the prefix and follows its changes, so that it shows each later delete. */
@@ -225,7 +225,7 @@ export class SyncStore {
     const key = this.#want(name, charactersOf(value));
     key.stored = key.wanted;
     key.isUnknown = true; // because a running write may replace it
-    this.#contested.cancel(name);
+    this.#contested.cancel(key);
     this.#enqueue(key);
   }
 
@@ -235,7 +235,7 @@ export class SyncStore {
     if (key.wanted !== undefined) this.#wanted--;
     key.wanted = undefined;
     this.#markSeen(key);
-    this.#contested.cancel(name);
+    this.#contested.cancel(key);
     this.#enqueue(key);
   }
 
@@ -299,9 +299,9 @@ export class SyncStore {
     const landedAt = key.unseen;
     if (landedAt !== undefined && modRevision < landedAt) return true; // replaced already
     this.#markSeen(key);
-    if (isDesired) this.#contested.cancel(key.name);
-    else if (type === 'delete' && landedAt !== UNKNOWN_REVISION) this.#contested.recordDelete(key.name);
-    else this.#contested.recordOverwrite(key.name);
+    if (isDesired) this.#contested.cancel(key);
+    else if (type === 'delete' && landedAt !== UNKNOWN_REVISION) this.#contested.recordDelete(key);
+    else this.#contested.recordOverwrite(key);
     return true;
   }
 
@@ -467,15 +467,13 @@ export class SyncStore {
     }
   }
 
-  #putBack(key: string | Canary): void {
+  #putBack(key: Job): void {
     const isCanary = key instanceof Canary;
-    if (isCanary && !this.#canary.isTrue) return;
-    const lost = isCanary ? undefined : this.#keys.get(key);
-    if (!isCanary && lost?.wanted === undefined) return;
+    if (isCanary ? !key.isTrue : key.wanted === undefined) return;
     this.#putBacks++;
-    if (lost !== undefined) {
-      lost.isDifferent = true;
-      this.#putAgain(lost);
+    if (!isCanary) {
+      key.isDifferent = true;
+      this.#putAgain(key);
     } else {
       this.#canary.recordDelete();
       void this.markSynced();
@@ -608,7 +606,7 @@ export class SyncStore {
     key.hasFailed = false;
     key.isUnknown = false;
     key.stored = undefined;
-    this.#contested.cancel(key.name);
+    this.#contested.cancel(key);
     key.isWriting = wanted !== undefined;
     key.shown = undefined;
     return { key, wanted, mayBeThere, adoptable, isEqualSeen: this.#isWatching && !hasFailed };
@@ -640,7 +638,7 @@ export class SyncStore {
     this.#markSeen(key);
     if (key.wanted !== wanted) return; // written again soon
     if (shown !== undefined && shown.modRevision >= (revision ?? UNKNOWN_REVISION)) {
-      if (!shown.isDesired) this.#contested.recordOverwrite(key.name); // by another client, after us
+      if (!shown.isDesired) this.#contested.recordOverwrite(key); // by another client, after us
     } else if (revision !== undefined || !isEqualSeen) {
       this.#unseen++;
       key.unseen = revision ?? UNKNOWN_REVISION;
