@@ -121,7 +121,7 @@ export class MemoryTransport implements Transport {
     if (this.#closed) throw closedError();
     if (options?.signal?.aborted === true) throw abortedError();
     try {
-      return run();
+      return await run();
     } catch (error) {
       throw asKvstoreError(error);
     }

@@ -1,4 +1,4 @@
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import { bytesOfText, textOfBytes } from '../../../src/kvstore/codec/bytes.ts';
 import { prefixRange } from '../../../src/kvstore/codec/key-range.ts';
 import { MemoryBackend } from '../../../src/kvstore/memory/memory-backend.ts';
@@ -233,5 +233,19 @@ describe('a memory kvstore', () => {
       expect(await read).toMatchObject({ count: 0 });
       expect(server.snapshot().store.versions.size).toBe(0);
     });
+  });
+
+  it('reports a failure in a later turn as a KvstoreError, like one in the same turn (regression: the bare error)', async () => {
+    const server = new MemoryServer({ clock: new ManualClock() });
+    const transport = new MemoryTransport(server);
+    const broken = new TypeError('broken');
+    const isInternal = expect.objectContaining({ name: 'KvstoreError', code: 'internal', cause: broken });
+    const txn = vi.spyOn(server, 'txnInTurns');
+    txn.mockRejectedValueOnce(broken);
+    await expect(transport.txn({ compare: [], writes: [] })).rejects.toEqual(isInternal);
+    txn.mockImplementationOnce(() => {
+      throw broken;
+    });
+    await expect(transport.txn({ compare: [], writes: [] })).rejects.toEqual(isInternal);
   });
 });
