@@ -11,9 +11,9 @@ import {
   versionTooLarge,
 } from './object-lists.ts';
 import { ObjectStore, type ObjectStoreSnapshot } from './object-store.ts';
-import { ObjectWatch, typeMeta } from './object-watch.ts';
+import { ObjectWatch } from './object-watch.ts';
 import { type ObjectAddress, ObjectWrites, storedAs } from './object-writes.ts';
-import { CLUSTER_TYPES, type ResourceType } from './resource-types.ts';
+import { CLUSTER_TYPES, type ResourceType, typeMeta } from './resource-types.ts';
 import { fieldSelector, labelSelector, SelectorError } from './selectors.ts';
 import { WatchCache } from './watch-cache.ts';
 

@@ -5,6 +5,7 @@ import type { ByteStream } from './byte-stream.ts';
 import { inNamespace, readVersion, type Selection } from './object-lists.ts';
 import type { ObjectStore, StoredWrite } from './object-store.ts';
 import { storedAs } from './object-writes.ts';
+import { typeMeta } from './resource-types.ts';
 import type { WatchCache } from './watch-cache.ts';
 
 /** The state that a watch is served from. */
@@ -154,12 +155,4 @@ export class ObjectWatch {
   #typeMeta(): { readonly apiVersion: string; readonly kind: string } {
     return typeMeta(this.#selection.type);
   }
-}
-
-/** Returns the `apiVersion` and `kind` of an object. */
-export function typeMeta({ group, version, kind }: Selection['type']): {
-  readonly apiVersion: string;
-  readonly kind: string;
-} {
-  return { apiVersion: group === '' ? version : `${group}/${version}`, kind };
 }

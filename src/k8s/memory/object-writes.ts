@@ -4,7 +4,7 @@ import type { KubernetesObject } from '../resource.ts';
 import { StatusError } from './api-status.ts';
 import { jsonPatch, mergePatch } from './json-patch.ts';
 import type { ObjectStore } from './object-store.ts';
-import type { ResourceType } from './resource-types.ts';
+import { type ResourceType, typeMeta } from './resource-types.ts';
 
 /** The object of a request. */
 export interface ObjectAddress {
@@ -40,6 +40,18 @@ function managers(previous: unknown, manager: string | undefined): Fields {
   return all.length === 0 ? {} : { managedFields: all };
 }
 
+/** Throws if the object names another type than the path. A type that it does not name is that of the path. */
+function checkType(type: ResourceType, object: Fields): void {
+  for (const [name, expected] of Object.entries(typeMeta(type))) {
+    const given = object[name];
+    if (given !== undefined && given !== expected)
+      throw new StatusError(
+        'BadRequest',
+        `the ${name} of the object is ${JSON.stringify(given)}, but the path is of ${expected}`,
+      );
+  }
+}
+
 function sameContent(a: Fields, b: Fields): boolean {
   return JSON.stringify(a) === JSON.stringify(b);
 }
@@ -71,6 +83,7 @@ export class ObjectWrites {
     manager?: string,
   ): KubernetesObject {
     const { status, ...fields } = fieldsOf(body, 'the object');
+    checkType(type, fields);
     const given = fieldsOf(fields['metadata'], 'metadata');
     const { name, namespace: named = namespace } = given;
     if (typeof name !== 'string' || !/^[a-z0-9]([-a-z0-9.:]*[a-z0-9])?$/.test(name))
@@ -98,7 +111,9 @@ export class ObjectWrites {
 
   /** Replaces an object. A body without a resourceVersion replaces any version. */
   replace(address: ObjectAddress, body: unknown, manager?: string): KubernetesObject {
-    return this.#change(address, fieldsOf(body, 'the object'), manager);
+    const object = fieldsOf(body, 'the object');
+    checkType(address.type, object);
+    return this.#change(address, object, manager);
   }
 
   patch(address: ObjectAddress, contentType: string, patch: unknown, manager?: string): KubernetesObject {

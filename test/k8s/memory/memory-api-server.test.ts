@@ -103,6 +103,30 @@ describe('a request', () => {
     expect(refused).toMatchObject({ status: 422, body: { reason: 'Invalid' } });
   });
 
+  it.each([
+    ['another version', { apiVersion: 'v2' }, 'the apiVersion of the object is "v2", but the path is of v1'],
+    ['another group', { apiVersion: 'cilium.io/v1' }, '"cilium.io/v1", but the path is of v1'],
+    [
+      'another kind',
+      { apiVersion: 'v1', kind: 'Node' },
+      'the kind of the object is "Node", but the path is of Pod',
+    ],
+    ['no text as its kind', { kind: 7 }, 'the kind of the object is 7'],
+  ])('to create or replace with %s is rejected', async (_, type, message) => {
+    const path = '/api/v1/namespaces/n/pods';
+    const rejected = {
+      status: 400,
+      body: { reason: 'BadRequest', message: expect.stringContaining(message) },
+    };
+    const body = { ...type, metadata: { name: 'p' } };
+    expect(await ask(path, { method: 'POST', body })).toMatchObject(rejected);
+    expect(
+      (await ask(path, { method: 'POST', body: { ...body, apiVersion: 'v1', kind: 'Pod' } })).status,
+    ).toBe(201);
+    expect(await ask(`${path}/p`, { method: 'PUT', body })).toMatchObject(rejected);
+    expect((await ask(`${path}/p`, { method: 'PUT', body: { metadata: { name: 'p' } } })).status).toBe(200);
+  });
+
   it('that is not JSON is rejected', async () => {
     const closed = new AbortController().signal;
     const request = { method: 'POST', path: '/api/v1/namespaces/n/pods', body: '{', closed };
