@@ -1,8 +1,9 @@
 import { spawn } from 'node:child_process';
-import { existsSync, mkdirSync, readdirSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readdirSync, rmdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, it } from 'vitest';
 import type { DatapathDiffDocument } from '../../../src/api/datapath-document.ts';
+import { STAGING_SUFFIX } from '../../../src/datapath/linux/kernel-names.ts';
 import { AgentHere, AgentProcess } from './support/agent-process.ts';
 import { describeOnLinux } from './support/requirements.ts';
 import { exec, type Namespace, Scratch } from './support/scratch.ts';
@@ -242,6 +243,38 @@ describeOnLinux(
       for (const ip of [local, remote, added])
         expect(client.counts.get(ip)).toBeGreaterThan((before.get(ip) ?? 0) + 50);
       expect((await second.datapath()).waitsFor.join()).toContain('baltic');
+    });
+
+    it('are written to the maps that programs use, also if one of another size cannot be pinned (regression: to the old maps)', async () => {
+      const pins = join(scratch.bpffs(), 'dpcache');
+      const file = join(scratch.folder(), 'services.yaml');
+      const words = [
+        ...['--datapath', 'linux', '--datapath-pins', pins, '--datapath-cgroup', scratch.cgroup()],
+        ...['--datapath-routing', 'off', '--manifests', file, '--datapath-service-capacity'],
+      ];
+      const capacityAndEntries = () =>
+        ['show', 'dump'].map((verb) => {
+          const shown = JSON.parse(exec('bpftool', '-j', 'map', verb, 'pinned', join(pins, 'services4')));
+          return shown.max_entries ?? shown.length;
+        });
+      writeFileSync(file, manifests('10.1.0.10'));
+      const first = new AgentHere(scratch, [...words, '1000']);
+      await first.settled();
+      await first.stop();
+      expect(capacityAndEntries()).toEqual([5000, 3]);
+
+      const blocking = join(pins, `members4${STAGING_SUFFIX}`);
+      mkdirSync(blocking);
+      writeFileSync(file, `${manifests('10.1.0.10')}---${manifest('cart', GLOBAL_SERVICE, ['10.1.0.10'])}`);
+      const second = new AgentHere(scratch, [...words, '2000']);
+      const { failures } = await second.until((datapath) => datapath.failures.length > 0);
+      expect(failures).toEqual(['services: is a folder']);
+      rmdirSync(blocking);
+      await second.ask('/v1/datapath/repair', {});
+      await second.settled();
+      const { failures: remaining } = await second.datapath();
+      await second.stop();
+      expect([capacityAndEntries(), remaining]).toEqual([[10_000, 6], []]);
     });
 
     it('are planned in a dry run, which creates no map and attaches nothing', async () => {

@@ -81,8 +81,11 @@ export class ServiceParts {
       ...items,
       adopt: async () => {
         if (pins.isResized) {
-          for (const _ of pins.resize(attach)) await new Promise<void>((resolve) => setImmediate(resolve));
-          table.replaceMaps(pins.maps);
+          try {
+            for (const _ of pins.resize(attach)) await new Promise<void>((resolve) => setImmediate(resolve));
+          } finally {
+            table.replaceMaps(pins.maps);
+          }
           // If the programs cannot be replaced, the old ones stay in use.
           attach();
         }

@@ -46,6 +46,8 @@ export class ServicePins implements Disposable {
   /** Families whose pinned maps have another layout. */
   #staged: readonly Family[];
   #problem: string | undefined;
+  /** Maps of the configured size that programs use and that could not be pinned, by name. */
+  readonly #unpinned = new Map<string, BpfMap>();
 
   /** Opens or creates the maps. Throws `ForeignMapError` if a map of another program is pinned, and `SyscallError`. */
   constructor(bpf: Bpf, options: ServicePinsOptions) {
@@ -79,9 +81,9 @@ export class ServicePins implements Disposable {
     return this.#staged.length > 0;
   }
 
-  /** True if the size of a map differs from the configured one. */
+  /** True if the size of a map, or of its pin, differs from the configured one. */
   get isResized(): boolean {
-    return this.#resized().length > 0;
+    return this.#unpinned.size > 0 || this.#resized().length > 0;
   }
 
   /** Returns the reasons why maps were not replaced. */
@@ -94,11 +96,17 @@ export class ServicePins implements Disposable {
 
   /**
    * Replaces maps of another size, in steps: copies the entries, calls `attach` to switch the programs, and pins the new maps. If
-   * the copy or the switch fails, the old maps remain and `problems` returns the reason. After the switch, throws if a new map
-   * cannot be pinned or copied again; `maps` are then the new ones, which the programs use.
+   * the copy or the switch fails, the old maps remain and `problems` returns the reason. If a map cannot be pinned or copied again
+   * after the switch, replaces the others and then throws. `maps` are then the new ones, because the programs use them, and the
+   * next call tries again to pin them.
    */
   *resize(attach: () => void): Generator<undefined, void, void> {
     const { capacity } = this.#options;
+    if (this.#unpinned.size > 0) {
+      const [error] = this.#pinNew();
+      if (error !== undefined) throw error;
+      return;
+    }
     if (!this.isResized) return;
     const before = { ...this.#maps };
     const copies: { readonly family: Family; readonly name: ServiceMapName; readonly made: BpfMap }[] = [];
@@ -117,12 +125,31 @@ export class ServicePins implements Disposable {
       this.#problem = `cannot resize the service maps: ${messageOf(error)}: change --datapath-service-capacity`;
       return;
     }
+    for (const { family, name, made } of copies) this.#unpinned.set(`${name}${family}`, made);
+    const errors = this.#pinNew();
     for (const { family, name, made } of copies) {
-      this.#pinOver(made, `${name}${family}`);
-      const old = before[family][name];
-      if (WRITTEN_BY_PROGRAMS.includes(name)) yield* copy(old, made);
-      old[Symbol.dispose]();
+      using old = before[family][name];
+      try {
+        if (WRITTEN_BY_PROGRAMS.includes(name)) yield* copyMissed(old, made, name === 'clients');
+      } catch (error) {
+        errors.push(error);
+      }
     }
+    if (errors.length > 0) throw errors[0];
+  }
+
+  /** Pins the new maps that are not pinned yet. Returns the errors. */
+  #pinNew(): unknown[] {
+    const errors: unknown[] = [];
+    for (const [name, map] of this.#unpinned) {
+      try {
+        this.#pinOver(map, name);
+        this.#unpinned.delete(name);
+      } catch (error) {
+        errors.push(error);
+      }
+    }
+    return errors;
   }
 
   /** Pins the new maps in place of those of another layout. Must be called after the programs were switched. */
@@ -194,6 +221,34 @@ function* copy(from: BpfMap, to: BpfMap): Generator<undefined, void, void> {
     to.keys.bytes.set(from.keys.bytes.subarray(0, count * from.shape.keySize));
     to.values.bytes.set(from.values.bytes.subarray(0, count * from.shape.valueSize));
     const error = to.update(count).find((each) => each !== undefined);
+    if (error !== undefined) throw error;
+    yield;
+  }
+}
+
+/**
+ * Copies the entries that the other map does not have. Existing entries stay, because programs may have written them since the
+ * switch. If `isTimed`, values begin with the time of their last use, and an entry replaces an older one.
+ */
+function* copyMissed(from: BpfMap, to: BpfMap, isTimed: boolean): Generator<undefined, void, void> {
+  const { keySize, valueSize } = from.shape;
+  const keyAt = (at: number) => from.keys.bytes.subarray(at * keySize, (at + 1) * keySize);
+  for (const count of from.batches()) {
+    const missed = Array.from({ length: count }, (_, at) => at).filter((at) => {
+      to.keys.bytes.set(keyAt(at));
+      if (!to.lookup()) return true;
+      return (
+        isTimed && from.values.view.getBigUint64(at * valueSize, true) > to.values.view.getBigUint64(0, true)
+      );
+    });
+    for (const [place, at] of missed.entries()) {
+      to.keys.bytes.set(keyAt(at), place * keySize);
+      to.values.bytes.set(
+        from.values.bytes.subarray(at * valueSize, (at + 1) * valueSize),
+        place * valueSize,
+      );
+    }
+    const error = to.update(missed.length).find((each) => each !== undefined);
     if (error !== undefined) throw error;
     yield;
   }

@@ -1,7 +1,9 @@
+import { mkdirSync, rmdirSync } from 'node:fs';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { Bpf } from '../../../../src/datapath/linux/bpf/bpf.ts';
 import { KeptTable } from '../../../../src/datapath/linux/kept-table.ts';
+import { STAGING_SUFFIX } from '../../../../src/datapath/linux/kernel-names.ts';
 import { DesiredServices } from '../../../../src/datapath/linux/services/desired-services.ts';
 import {
   type ServiceCapacity,
@@ -332,6 +334,66 @@ describeOnLinux('services in the maps of this kernel', ['maps', 'bpftool'], () =
       const { maps } = pins.maps[6];
       expect([name, maps[name].shape.maxEntries, ...maps[name].batches()]).toEqual([name, 128, 1]);
     }
+  });
+
+  it('keep what programs wrote to the new maps since the switch (regression: overwritten by older entries)', () => {
+    using scratch = new Scratch();
+    const bpf = new Bpf(new Kernel());
+    const folder = scratch.bpffs();
+    new ServicePins(bpf, { folder, capacity: CAPACITY })[Symbol.dispose]();
+    using pins = new ServicePins(bpf, { folder, capacity: { ...CAPACITY, clients: 128 } });
+    const write = (
+      { maps }: ServiceMaps,
+      name: 'peers' | 'datagrams' | 'clients',
+      key: number,
+      value: number,
+    ) => {
+      maps[name].keys.bytes.fill(key, 0, maps[name].shape.keySize);
+      for (let at = 0; at < maps[name].shape.valueSize; at++) maps[name].values.view.setUint8(at, value);
+      maps[name].update(1);
+    };
+    const read = (name: 'peers' | 'datagrams' | 'clients', key: number): number | undefined => {
+      const map = pins.maps[6].maps[name];
+      map.keys.bytes.fill(key, 0, map.shape.keySize);
+      return map.lookup() ? map.values.view.getUint8(0) : undefined;
+    };
+    const before = pins.maps[6];
+    for (const _ of pins.resize(() => {
+      for (const name of ['peers', 'datagrams', 'clients'] as const) {
+        write(before, name, 1, 5);
+        write(pins.maps[6], name, 1, 6);
+        write(before, name, 2, 5);
+        write(before, name, 4, 5);
+      }
+      // The old program used this entry after it was copied.
+      write(before, 'clients', 3, 6);
+      write(pins.maps[6], 'clients', 3, 5);
+    }));
+    for (const name of ['peers', 'datagrams', 'clients'] as const)
+      expect([name, read(name, 1), read(name, 2), read(name, 4)]).toEqual([name, 6, 5, 5]);
+    expect(read('clients', 3)).toBe(6);
+  });
+
+  it('are all replaced after the switch if one cannot be pinned, which is tried again', () => {
+    using scratch = new Scratch();
+    const bpf = new Bpf(new Kernel());
+    const folder = scratch.bpffs();
+    const first = { slots: 4096, backends: 512, clients: 64 };
+    new ServicePins(bpf, { folder, capacity: first })[Symbol.dispose]();
+    using pins = new ServicePins(bpf, { folder, capacity: CAPACITY });
+    mkdirSync(`${folder}/backends4${STAGING_SUFFIX}`);
+    let attached = 0;
+    expect(() => {
+      for (const _ of pins.resize(() => void attached++));
+    }).toThrow(`backends4${STAGING_SUFFIX}`);
+    const sizes = (): readonly number[] => {
+      using next = new ServicePins(bpf, { folder, capacity: CAPACITY });
+      return [next.maps[4], next.maps[6]].map(({ maps }) => maps.backends.shape.maxEntries);
+    };
+    expect([sizes(), pins.isResized]).toEqual([[512, 1024], true]);
+    rmdirSync(`${folder}/backends4${STAGING_SUFFIX}`);
+    for (const _ of pins.resize(() => void attached++));
+    expect([sizes(), pins.isResized, attached]).toEqual([[1024, 1024], false, 1]);
   });
 
   it('keep their size if the new one has no room for the entries, and report the reason', async () => {
