@@ -2,7 +2,7 @@ import type { Unsubscribe } from '../base/subscription.ts';
 import { OPEN_GATE, type TurnGate } from '../base/turn-gate.ts';
 import { sameEntry } from '../ipcache/change.ts';
 import type { IPCache, PrefixClaims } from '../ipcache/ipcache.ts';
-import { formatPrefixOf, Prefix, prefixOfKey } from '../net/prefix.ts';
+import { canonicalKey, formatPrefixOf, Prefix, prefixOfKey } from '../net/prefix.ts';
 import type { NodeConfiguration } from '../nodemanager/address-claims.ts';
 import type { Node } from '../nodemanager/node.ts';
 import type { NodeManager } from '../nodemanager/node-manager.ts';
@@ -145,7 +145,7 @@ class Preview implements Disposable {
   #isClosed = false;
   #unknownIdentities = 0;
   /** Sizes of the nodes that would be gone, by full name. */
-  #goneAddresses = new Map<string, { readonly addresses: number; readonly podCIDRs: number }>();
+  readonly #goneSizes = new Map<string, { readonly addresses: number; readonly podCIDRs: number }>();
   #answer: WhatIfAnswer | undefined;
 
   constructor(engines: WhatIfEngines, edits: readonly Edit[], limit: number) {
@@ -299,8 +299,8 @@ class Preview implements Disposable {
     if (changed.length > 0) this.#nodePrefixes.set(fullName, changed);
     else this.#nodePrefixes.delete(fullName);
     this.#nodes.set(fullName, nodeDifference(effective, next));
-    if (effective === undefined || next !== undefined) this.#goneAddresses.delete(fullName);
-    else this.#goneAddresses.set(fullName, sizes(effective));
+    if (effective === undefined || next !== undefined) this.#goneSizes.delete(fullName);
+    else this.#goneSizes.set(fullName, sizes(effective));
   }
 
   readonly #compareNodes = (a: Node, b: Node): number =>
@@ -365,7 +365,7 @@ class Preview implements Disposable {
     return { kind: isRevealed ? 'revealed' : 'changed', ...about };
   }
 
-  /** Throws {@link EditError} if an edit names a cluster, a node or a claim that does not exist. */
+  /** Throws {@link EditError} if an edit names a cluster, node, owner or claim that does not exist. */
   #checkNames(): void {
     const writers = this.#engines.ipcache.writers();
     for (const { source, owner } of writers) if (source === 'clustermesh') this.#clusters.add(owner);
@@ -403,7 +403,8 @@ class Preview implements Disposable {
     const { source, owner = '' } = by;
     const claims = this.#engines.ipcache.claimsOf(key);
     if (claims.some((claim) => claim.source === source && claim.owner === owner)) return;
-    if (this.#edits.some((edit) => edit.edit === 'upsert' && edit.key === key)) return;
+    const canonical = canonicalKey(key);
+    if (this.#edits.some((edit) => edit.edit === 'upsert' && canonicalKey(edit.key) === canonical)) return;
     const writer = owner === '' ? source : `${source} ${owner}`;
     throw new EditError(`${writer} has no claim on this key`, { index, field: 'key', value: key });
   }
@@ -411,7 +412,7 @@ class Preview implements Disposable {
   #finish(): WhatIfAnswer {
     const prefixes = this.#prefixes;
     const services = this.#services;
-    const gone = [...this.#goneAddresses.values()];
+    const gone = [...this.#goneSizes.values()];
     const counts = {
       prefixes: {
         gone: prefixes.count('gone'),

@@ -289,6 +289,15 @@ describe('an edit that names nothing', () => {
     await expect(whatIf(engines, [edit])).rejects.toMatchObject({ name: 'EditError', index: 0, field });
   });
 
+  it('is not refused when an earlier edit sets the claim under another text of the key', async () => {
+    const [written, canonical] = ['2001:DB8::1', '2001:db8::1'];
+    const { prefixes } = await whatIf(engines, [
+      { edit: 'upsert', key: written, claim: { identity: 1, source: 'k8s' } },
+      { edit: 'delete', key: canonical, by: { source: 'k8s' } },
+    ]);
+    expect(prefixes).toEqual([]);
+  });
+
   it('names the known clusters', async () => {
     const asked = whatIf(engines, [{ edit: 'remove-cluster', cluster: 'baltik' }]);
     await expect(asked).rejects.toMatchObject({ known: ['baltic'], value: 'baltik' });
