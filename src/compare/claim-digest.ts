@@ -22,7 +22,7 @@ import {
 /** Rows that one step reads: less than a millisecond. */
 const ROWS_PER_STEP = 256;
 
-/** Maximum number of cached hashes of owners and of host IPs. */
+/** Maximum number of cached hashes of host IPs, and of the owners of each source. */
 const CACHED_NAMES = 65_536;
 
 /** Hash seeds. A hash has two lanes of 32 bits, A and B. The terms of the host and of the pod have seeds of their own. */

@@ -3,7 +3,7 @@ import { mix } from '../columns/mix.ts';
 /** The version of the hashes. Digests of different versions cannot be compared. */
 export const DIGEST_VERSION = 3;
 
-/** Number of buckets of a digest. Each bucket has the same number of places. */
+/** Number of buckets of a digest. Each bucket has 256 places, too. */
 export const BUCKETS = 256;
 
 /** The number of places: the upper 8 bits of a place are its bucket. */

@@ -71,7 +71,7 @@ export class Reconciler<Entry, Change> {
     this.#unsubscribe?.();
   }
 
-  /** Delivers changes of the engine. Exceptions and results of the datapath are passed to the engine. */
+  /** Delivers changes of the engine. Outside the sweep, the engine receives exceptions and results of the datapath. */
   onChanges(changes: readonly Change[]): ListenerResult {
     const relevant =
       this.#previous.size === 0 ? changes : changes.flatMap((change) => this.#since(change) ?? []);

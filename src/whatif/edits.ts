@@ -81,8 +81,8 @@ function isSourceOfRemotes(source: Source): boolean {
 }
 
 /**
- * Returns true if an edit removes the claims of a writer in the IPCache. Address claims of nodes are not considered: they are
- * removed with their node.
+ * Returns true if an edit removes the claims of a writer in the IPCache. `remove-cluster` and `remove-node` do not match the
+ * address claims of nodes, whose owner is the full name of the node: they are removed with their node.
  */
 export function removesWriter(
   edit: Edit,
