@@ -28,7 +28,7 @@ export const askKvstoreMesh: Question = async (ask, view) => {
   return {
     json: status,
     lines: [...table([header, ...rows], view), ...lines],
-    found: status.blockers.length === 0,
+    succeeded: status.blockers.length === 0,
   };
 };
 
@@ -80,7 +80,7 @@ export const askOperator: Question = async (ask, view) => {
       ...table([header, ...rows], view),
       ...processLines(status, [...clustersText(status), ...failed, ...status.rejected.recent]),
     ],
-    found: status.blockers.length === 0,
+    succeeded: status.blockers.length === 0,
   };
 };
 

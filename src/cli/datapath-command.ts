@@ -32,10 +32,10 @@ export function addDatapathCommands(program: Command, io: CommandIO, run: RunAct
     const view = { wide: false, width: io.stdout.columns };
     return askAgent(socketPath(flags, io.env), (client) => question(client.ask, view), io.signal);
   };
-  const show = ({ json, lines, found }: Answer, { output }: KernelFlags): ExitStatus => {
+  const show = ({ json, lines, succeeded }: Answer, { output }: KernelFlags): ExitStatus => {
     const text = output === 'json' ? JSON.stringify(json, null, 1) : lines.join('\n');
     writeLines(io.stdout, `${text}\n`);
-    return found ? EXIT.ok : EXIT.failed;
+    return succeeded ? EXIT.ok : EXIT.failed;
   };
   const answers = () => import('../client/datapath-answers.ts');
 
@@ -75,7 +75,7 @@ export function addDatapathCommands(program: Command, io: CommandIO, run: RunAct
         if (isUnserved(error)) return undefined;
         throw error;
       });
-      if (owner?.found === true) {
+      if (owner?.succeeded === true) {
         const { pid } = owner.json as { readonly pid: number };
         throw new InputError(
           `the agent with pid ${pid} uses this datapath and would write everything again: stop the agent first`,

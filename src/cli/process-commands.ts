@@ -40,7 +40,7 @@ export function addProcessStatus(
         // The parent has the same option, and commander assigns it to the parent at any position.
         const path = socketPath({ ...flags, ...parent.opts<SocketFlags>() }, io.env, socket);
         const answer = await askAgent(path, (client) => ask(client.ask, view), io.signal, socketAdvice(name));
-        const { json, lines, found: isReady } = answer;
+        const { json, lines, succeeded: isReady } = answer;
         const text = flags.output === 'json' ? [JSON.stringify(json, null, 1)] : lines;
         if (flags.quiet !== true) writeLines(io.stdout, text.map((line) => `${line}\n`).join(''));
         return isReady || flags.live === true ? EXIT.ok : EXIT.failed;

@@ -12,8 +12,8 @@ export interface Answer {
   /** Plain JSON data. */
   readonly json: unknown;
   readonly lines: readonly string[];
-  /** True if the requested object exists or the check succeeded. */
-  readonly found: boolean;
+  /** True if the requested object exists or the check has found no problem. Determines the exit status. */
+  readonly succeeded: boolean;
   /** Keys for the output format `name`. */
   readonly names?: readonly string[];
 }
@@ -82,7 +82,7 @@ export async function find<T>(ask: Ask, path: string): Promise<T | undefined> {
 
 /** Returns the answer for an object that does not exist. */
 export function emptyAnswer(what: string): Answer {
-  return { json: null, lines: [`${printable(what)}: not found`], found: false };
+  return { json: null, lines: [`${printable(what)}: not found`], succeeded: false };
 }
 
 /** Returns an identity with its name: `66536 (app=checkout)`, `health`. */

@@ -1,10 +1,7 @@
 import { CONFLICT_KINDS, type ConflictsDocument } from '../api/conflicts.ts';
 import { type Question, table } from './answer.ts';
 
-/**
- * Returns the conflicts between clusters, for `dpcache clustermesh conflicts`. `found` is true if there are none: the check has
- * succeeded.
- */
+/** Returns the conflicts between clusters, for `dpcache clustermesh conflicts`. `succeeded` is true if there are none. */
 export const askConflicts: Question = async (ask, view) => {
   const conflicts = (await ask('/v1/conflicts')) as ConflictsDocument;
   const { counts, items } = conflicts;
@@ -21,5 +18,10 @@ export const askConflicts: Question = async (ask, view) => {
     items.length === 0
       ? ['No conflicts.']
       : [...table([['KIND', 'SUBJECT', 'CLAIMS'], ...rows], view), ...more];
-  return { json: conflicts, lines, found: items.length === 0, names: items.map(({ subject }) => subject) };
+  return {
+    json: conflicts,
+    lines,
+    succeeded: items.length === 0,
+    names: items.map(({ subject }) => subject),
+  };
 };

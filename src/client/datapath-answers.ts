@@ -91,7 +91,7 @@ function isHealthy({ parts, tables, failures }: DatapathDocument): boolean {
 export const askDatapathStatus: Question = async (ask) => {
   const { datapath } = (await ask('/v1/status')) as StatusDocument;
   if (datapath === undefined) throw new InputError(NO_DATAPATH);
-  return { json: datapath, lines: datapathLines(datapath), found: isHealthy(datapath) };
+  return { json: datapath, lines: datapathLines(datapath), succeeded: isHealthy(datapath) };
 };
 
 /** Returns the parts that can run on this host. Used if no agent can be asked, for this `reason`. */
@@ -112,7 +112,7 @@ export function hostAnswer({ kernel, parts, pinFolder, cgroup }: ProbeAnswer, re
       '',
       ...table([['PART', 'STATE', ''], ...rows], { wide: true }),
     ],
-    found: parts.every(({ missing }) => missing.length === 0),
+    succeeded: parts.every(({ missing }) => missing.length === 0),
   };
 }
 
@@ -131,11 +131,11 @@ function stepLines({ total, steps }: DatapathDiffDocument): readonly string[] {
   return [...steps.map(stepLine), ...(more > 0 ? [`… and ${more} more`] : [])];
 }
 
-/** Returns the differences between the kernel and the caches, for `dpcache datapath diff`. `found`: true if there are none. */
+/** Returns the differences between the kernel and the caches, for `dpcache datapath diff`. `succeeded`: true if there are none. */
 export const askDatapathDiff: Question = async (ask) => {
   const diff = (await ask('/v1/datapath/diff')) as DatapathDiffDocument;
   const lines = diff.total === 0 ? ['No differences.'] : stepLines(diff);
-  return { json: diff, lines, found: diff.total === 0 };
+  return { json: diff, lines, succeeded: diff.total === 0 };
 };
 
 /** Removes the differences, for `dpcache datapath repair`, and returns them. */
@@ -145,21 +145,21 @@ export const askDatapathRepair: Question = async (ask) => {
     repaired.total === 0
       ? ['No differences: nothing was written.']
       : [...stepLines(repaired), `Repaired ${counted(repaired.total, 'item')}.`];
-  return { json: repaired, lines, found: true };
+  return { json: repaired, lines, succeeded: true };
 };
 
-/** Returns a question with `found` true if the agent writes to the pins of the folder. Its JSON is the agent's process id. */
+/** Returns a question with `succeeded` true if the agent writes to the pins of the folder. Its JSON is the agent's process id. */
 export function askPinOwner(pinFolder: string): Question {
   return async (ask) => {
     const { datapath } = (await ask('/v1/status')) as StatusDocument;
     const { pid } = (await ask('/healthz')) as { readonly pid: number };
-    const found = datapath?.pinFolder === pinFolder && !datapath.dryRun;
-    return { json: { pid }, lines: [], found };
+    const succeeded = datapath?.pinFolder === pinFolder && !datapath.dryRun;
+    return { json: { pid }, lines: [], succeeded };
   };
 }
 
-/** Returns the removed objects, for `dpcache datapath clean`. `found`: true if all were removed. */
+/** Returns the removed objects, for `dpcache datapath clean`. `succeeded`: true if all were removed. */
 export function cleanAnswer({ removed, remaining }: CleanOutcome): Answer {
   const lines = removed.length === 0 ? ['Nothing to remove.'] : removed.map(printable);
-  return { json: { removed, left: remaining }, lines, found: remaining.length === 0 };
+  return { json: { removed, left: remaining }, lines, succeeded: remaining.length === 0 };
 }

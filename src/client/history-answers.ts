@@ -61,7 +61,7 @@ export function explainPast(key: string, at: string): Question {
         ...uncertaintyLines(past.past),
         `  now: ${nowText(current)}`,
       ],
-      found: true,
+      succeeded: true,
     };
   };
 }
@@ -162,7 +162,7 @@ export function askHistory(query: HistoryQuery): Question {
         ...(more ? [`older changes follow: --limit ${2 * query.limit}`] : []),
         heldLine,
       ],
-      found: items.length > 0,
+      succeeded: items.length > 0,
     };
   };
 }
@@ -229,7 +229,7 @@ export function askAround(at: string, windowMs: number, limit: number): Question
           : [
               `No changes within ${windowMs / 1000} s of ${timeText(causes.at)}; held from ${timeText(held.from)} on.`,
             ],
-      found: groups.length > 0,
+      succeeded: groups.length > 0,
     };
   };
 }

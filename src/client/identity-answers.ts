@@ -31,6 +31,6 @@ export function getIdentity(identity: number): Question {
     const known = await find<IdentityDocument>(ask, `/v1/identities/${identity}`);
     if (known === undefined) return emptyAnswer(String(identity));
     const lines = documentTable(IDENTITY_COLUMNS, [known], view);
-    return { json: known, lines, found: true, names: [String(known.identity)] };
+    return { json: known, lines, succeeded: true, names: [String(known.identity)] };
   };
 }

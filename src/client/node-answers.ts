@@ -85,7 +85,7 @@ export function getNode(name: string, at?: string): Question {
         ...lost.map(printable),
         ...pastLines(node.past),
       ],
-      found: true,
+      succeeded: true,
       names: [name],
     };
   };

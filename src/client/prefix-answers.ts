@@ -73,7 +73,7 @@ export function getPrefix(key: string, at?: string): Question {
       : await find<EntryDocument>(ask, `/v1/ipcache/lookup/${encodeURIComponent(key)}`);
     if (entry === undefined) return emptyAnswer(key);
     const lines = documentTable(PREFIX_COLUMNS, [entry], view);
-    return { json: entry, lines, found: true, names: [entry.prefix] };
+    return { json: entry, lines, succeeded: true, names: [entry.prefix] };
   };
 }
 
@@ -84,7 +84,7 @@ async function pastAnswer(key: string, at: string, ask: Ask, view: View): Promis
   const [entry] = past?.claims ?? [];
   if (entry === undefined || past?.past === undefined) return emptyAnswer(`${key} at ${at}`);
   const lines = [...documentTable(PREFIX_COLUMNS, [entry], view), ...uncertaintyLines(past.past)];
-  return { json: { ...entry, past: past.past }, lines, found: true, names: [entry.prefix] };
+  return { json: { ...entry, past: past.past }, lines, succeeded: true, names: [entry.prefix] };
 }
 
 const RULES: Readonly<Record<DecidingRule, string>> = {
@@ -129,7 +129,7 @@ export function explainPrefix(key: string): Question {
             ]),
         ...kernelLines(explanation.kernel),
       ],
-      found: true,
+      succeeded: true,
     };
   };
 }

@@ -25,7 +25,7 @@ export function askSearch(text: string, limit: number): Question {
         ...(cut.length === 0 ? [] : [`There are more results (${cut.join(', ')}): see --limit.`]),
         ...(document.truncated ? ['Not all names were compared: use a longer text.'] : []),
       ],
-      found: true,
+      succeeded: true,
       names: results.map(({ key }) => key),
     };
   };

@@ -99,7 +99,7 @@ export function getService(name: string, at?: string): Question {
         ...documentTable(BACKEND_COLUMNS, service.backends, view),
         ...pastLines(service.past),
       ],
-      found: true,
+      succeeded: true,
       names: [serviceName(service)],
     };
   };
@@ -138,7 +138,7 @@ export function explainService(name: string, at?: string): Question {
         ...table([['BACKEND', 'CLUSTER', 'SLICE', 'VERDICT'], ...rows], view),
         ...pastLines(service.past),
       ],
-      found: true,
+      succeeded: true,
     };
   };
 }

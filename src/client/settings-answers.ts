@@ -10,5 +10,5 @@ function valueText(value: unknown): string {
 export const askSettings: Question = async (ask, view) => {
   const json = (await ask('/v1/settings')) as SettingsDocument; // a process of the same version sent it
   const rows = Object.entries(json.settings).map(([key, { value, from }]) => [key, valueText(value), from]);
-  return { json, lines: table([['SETTING', 'VALUE', 'FROM'], ...rows], view), found: true };
+  return { json, lines: table([['SETTING', 'VALUE', 'FROM'], ...rows], view), succeeded: true };
 };

@@ -76,7 +76,7 @@ export const askClustermesh: Question = async (ask) => {
     ...clusters.map(clusterDetail).map(printable),
     ...configProblems.map(printable),
   ];
-  return { json: clustermesh, lines, found: true, names: clusters.map(({ name }) => name) };
+  return { json: clustermesh, lines, succeeded: true, names: clusters.map(({ name }) => name) };
 };
 
 /** Returns the open steps of the start with their reasons, followed by an empty line; none if all steps are done. */
@@ -151,13 +151,13 @@ export const askStatus: Question = async (ask) => {
     `${sentence[0]?.toUpperCase()}${sentence.slice(1)}.`,
     ...rejected.recent.map((message) => `  ${printable(message)}`),
   ];
-  return { json: status, lines, found: true };
+  return { json: status, lines, succeeded: true };
 };
 
 /** Returns the readiness of the agent, for `dpcache status --ready`, and one sentence for each blocker. */
 export const askReady: Question = async (ask) => {
   const { ready, blockers } = await readiness(ask);
-  return { json: { ready, blockers }, lines: ready ? ['ready'] : blockers.map(printable), found: ready };
+  return { json: { ready, blockers }, lines: ready ? ['ready'] : blockers.map(printable), succeeded: ready };
 };
 
 interface Readiness {

@@ -37,8 +37,8 @@ describe('the status of kvstoremesh', () => {
         { ...cluster, name: 'near', config: undefined, rejoins: true, lastFailure: 'refused' },
       ],
     };
-    const { lines, found, json } = await answerOf(askKvstoreMesh, status);
-    expect([found, json]).toEqual([false, status]);
+    const { lines, succeeded, json } = await answerOf(askKvstoreMesh, status);
+    expect([succeeded, json]).toEqual([false, status]);
     expect(lines).toMatchInlineSnapshot(`
       [
         "CLUSTER  ID  STATE             KEYS  PENDING  LAST FAILURE",
@@ -52,10 +52,10 @@ describe('the status of kvstoremesh', () => {
     `);
   });
 
-  it('is found if nothing blocks it', async () => {
-    expect((await answerOf(askKvstoreMesh, STATUS)).found).toBe(true);
+  it('succeeds if nothing blocks it', async () => {
+    expect((await answerOf(askKvstoreMesh, STATUS)).succeeded).toBe(true);
     const problems = { ...STATUS, problems: ['full'] };
-    expect(await answerOf(askKvstoreMesh, problems)).toMatchObject({ found: true });
+    expect(await answerOf(askKvstoreMesh, problems)).toMatchObject({ succeeded: true });
   });
 });
 
@@ -95,8 +95,8 @@ describe('the status of an operator', () => {
       blockers: ['a'],
       rejected: { total: 1, recent: ['b'] },
     };
-    const { lines, found, json } = await answerOf(askOperator, status);
-    expect([found, json]).toEqual([false, status]);
+    const { lines, succeeded, json } = await answerOf(askOperator, status);
+    expect([succeeded, json]).toEqual([false, status]);
     expect(lines).toMatchInlineSnapshot(`
       [
         "Cluster own: this operator runs without leader election.",
@@ -110,7 +110,7 @@ describe('the status of an operator', () => {
         "b",
       ]
     `);
-    expect((await answerOf(askOperator, STATUS)).found).toBe(true);
+    expect((await answerOf(askOperator, STATUS)).succeeded).toBe(true);
   });
 
   it.each<[object, string]>([

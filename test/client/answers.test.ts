@@ -119,9 +119,9 @@ describe('datapath status', () => {
     [false, { failures: [], tables: [{ ...TABLE, state: 'degraded' }] }],
     [false, { failures: [], tables: [{ ...TABLE, state: 'unread' }] }],
     [true, { failures: [], tables: [{ ...TABLE, state: 'kept' }] }],
-  ])('is healthy: %s for %j', async (found, changes) => {
+  ])('is healthy: %s for %j', async (succeeded, changes) => {
     const datapath = { ...DATAPATH, ...changes };
-    expect((await answerOf(askDatapathStatus, { '/v1/status': { datapath } })).found).toBe(found);
+    expect((await answerOf(askDatapathStatus, { '/v1/status': { datapath } })).succeeded).toBe(succeeded);
   });
 
   it('without tables, items to keep or a cgroup has no lines for them', async () => {
@@ -150,7 +150,7 @@ describe('datapath status', () => {
       { part: 'services' as const, missing: ['no BTF', 'no cgroup'] },
     ];
     const probe = { kernel: '6.1', pinFolder: '/pins', cgroup: undefined, parts };
-    const { lines, found, json } = hostAnswer(probe as never, 'No agent is running');
+    const { lines, succeeded, json } = hostAnswer(probe as never, 'No agent is running');
     expect(lines).toMatchInlineSnapshot(`
       [
         "No agent is running. Parts that could run on this machine:",
@@ -163,8 +163,8 @@ describe('datapath status', () => {
         "                       no cgroup",
       ]
     `);
-    expect([found, json]).toEqual([false, probe]);
-    expect(hostAnswer({ ...probe, parts: parts.slice(0, 1) } as never, '').found).toBe(true);
+    expect([succeeded, json]).toEqual([false, probe]);
+    expect(hostAnswer({ ...probe, parts: parts.slice(0, 1) } as never, '').succeeded).toBe(true);
   });
 });
 
@@ -178,10 +178,10 @@ describe('datapath diff and repair', () => {
   it.each([
     [askDatapathDiff, '/v1/datapath/diff', '/v1/datapath/diff', false],
     [askDatapathRepair, '/v1/datapath/repair', '/v1/datapath/repair {}', true],
-  ])('list each difference with its sign, and count the others: %o', async (ask, path, asked, found) => {
+  ])('list each difference with its sign, and count the others: %o', async (ask, path, asked, succeeded) => {
     const document = { total: 5, steps: STEPS };
     const answer = await answerOf(ask, { [path]: document });
-    expect(answer).toMatchObject({ json: document, asked: [asked], found });
+    expect(answer).toMatchObject({ json: document, asked: [asked], succeeded });
     expect(answer.lines.slice(0, 4)).toEqual([
       'ipcache + 10.0.0.1/32 identity 4',
       'ipcache - 10.0.0.2/32 identity 5',
@@ -191,7 +191,7 @@ describe('datapath diff and repair', () => {
     const all = await answerOf(ask, { [path]: { total: 3, steps: STEPS } });
     expect(all.lines[3]).not.toBe('… and 0 more');
     const none = await answerOf(ask, { [path]: { total: 0, steps: [] } });
-    expect(none).toMatchObject({ found: true, lines: [expect.stringMatching(/^No differences/)] });
+    expect(none).toMatchObject({ succeeded: true, lines: [expect.stringMatching(/^No differences/)] });
   });
 
   it('count the repaired items', async () => {
@@ -207,21 +207,21 @@ it.each([
   [false, { pinFolder: '/pins', dryRun: true }],
   [false, { pinFolder: '/others', dryRun: false }],
   [false, undefined],
-])('an agent owns the pins of a folder: %s for %j', async (found, datapath) => {
+])('an agent owns the pins of a folder: %s for %j', async (succeeded, datapath) => {
   const documents = { '/v1/status': { datapath }, '/healthz': { pid: 7 } };
-  expect(await answerOf(askPinOwner('/pins'), documents)).toMatchObject({ found, json: { pid: 7 } });
+  expect(await answerOf(askPinOwner('/pins'), documents)).toMatchObject({ succeeded, json: { pid: 7 } });
 });
 
 it('datapath clean lists what it removed, and fails if something is left', () => {
   expect(cleanAnswer({ removed: ['a', 'b'], remaining: [] } as never)).toEqual({
     json: { removed: ['a', 'b'], left: [] },
     lines: ['a', 'b'],
-    found: true,
+    succeeded: true,
   });
   expect(cleanAnswer({ removed: [], remaining: ['c'] } as never)).toEqual({
     json: { removed: [], left: ['c'] },
     lines: ['Nothing to remove.'],
-    found: false,
+    succeeded: false,
   });
 });
 
@@ -230,7 +230,7 @@ it('conflicts are listed with both sides, and those that are not listed are coun
   const items = [{ kind: 'pod-cidr', subject: '10.0.0.0/8', sides: [side('a', 'x'), side('b', 'y')] }];
   const counts = { 'pod-cidr': 3, prefix: 0, 'cluster-id': 2 };
   const answer = await answerOf(askConflicts, { '/v1/conflicts': { counts, items } });
-  expect(answer).toMatchObject({ found: false, names: ['10.0.0.0/8'], json: { counts, items } });
+  expect(answer).toMatchObject({ succeeded: false, names: ['10.0.0.0/8'], json: { counts, items } });
   expect(answer.lines).toMatchInlineSnapshot(`
     [
       "KIND      SUBJECT     CLAIMS",
@@ -242,7 +242,7 @@ it('conflicts are listed with both sides, and those that are not listed are coun
   const none = await answerOf(askConflicts, {
     '/v1/conflicts': { counts: { 'pod-cidr': 0, prefix: 0, 'cluster-id': 0 }, items: [] },
   });
-  expect(none).toMatchObject({ found: true, lines: ['No conflicts.'], names: [] });
+  expect(none).toMatchObject({ succeeded: true, lines: ['No conflicts.'], names: [] });
 });
 
 /** Returns a time of 2020 as ISO 8601; its text is `2020-01-02 03:04:SS.006` in each time zone. */
@@ -292,8 +292,8 @@ describe('a past answer', () => {
       [`${path}?at=2020-01-01`]: { prefix: '10.0.0.1/32', claims, decidedBy: 'only-claim', past },
       [path]: now ?? { prefix: '10.0.0.1/32', claims: [] },
     };
-    const { lines, asked, found } = await answerOf(explainPast('10.0.0.1', '2020-01-01'), documents);
-    expect([asked, found]).toEqual([[`${path}?at=2020-01-01`, path], true]);
+    const { lines, asked, succeeded } = await answerOf(explainPast('10.0.0.1', '2020-01-01'), documents);
+    expect([asked, succeeded]).toEqual([[`${path}?at=2020-01-01`, path], true]);
     return lines;
   };
 
@@ -330,10 +330,10 @@ describe('a past answer', () => {
   it('has no entry if the prefix had none then', async () => {
     const documents = { '/v1/ipcache/explain/10.0.0.1?at=now': { prefix: '10.0.0.1', claims: [] } };
     expect(await answerOf(explainPast('10.0.0.1', 'now'), documents)).toMatchObject({
-      found: false,
+      succeeded: false,
       lines: ['10.0.0.1 at now: not found'],
     });
-    expect(await answerOf(getPrefix('10.0.0.1', 'now'), documents)).toMatchObject({ found: false });
+    expect(await answerOf(getPrefix('10.0.0.1', 'now'), documents)).toMatchObject({ succeeded: false });
   });
 
   it('to get has the entry and its past', async () => {
@@ -341,7 +341,7 @@ describe('a past answer', () => {
     const entry = { ...claim, prefix: '10.0.0.0/8', encryptKey: 0 };
     const documents = { [path]: { prefix: '10.0.0.0/8', claims: [entry], past: { ...PAST, certain: true } } };
     expect(await answerOf(getPrefix('10.0.0.0/8', 'now'), documents)).toMatchObject({
-      found: true,
+      succeeded: true,
       names: ['10.0.0.0/8'],
       json: { ...entry, past: PAST },
       asked: [path],
@@ -385,7 +385,7 @@ describe('the history', () => {
     const answer = await answerOf(askHistory({ key: '10.0.0.1', from: 'a b', limit: 50 }), {
       [query]: { ...page, more: false },
     });
-    expect(answer).toMatchObject({ found: true, json: { ...page, more: false } });
+    expect(answer).toMatchObject({ succeeded: true, json: { ...page, more: false } });
     expect(answer.lines).toMatchInlineSnapshot(`
       [
         "2020-01-02 03:04:09.006  *              handler-failed  node            boom",
@@ -403,10 +403,10 @@ describe('the history', () => {
     `);
   });
 
-  it('without changes is not found', async () => {
+  it('without changes does not succeed', async () => {
     const page = { items: [], held: HELD, more: false, changes: 1 };
     const answer = await answerOf(askHistory({ limit: 7 }), { '/v1/history?limit=7': page });
-    expect(answer).toMatchObject({ found: false });
+    expect(answer).toMatchObject({ succeeded: false });
     expect(answer.lines).toEqual([
       'No matching changes.',
       'history from 2020-01-02 03:04:00.006 to now (1 change)',
@@ -468,7 +468,7 @@ describe('the history', () => {
     ];
     const path = '/v1/history/around?at=a%20b&window=2.5&limit=9';
     const answer = await answerOf(askAround('a b', 2500, 9), { [path]: { at: at(1), groups, held: HELD } });
-    expect(answer).toMatchObject({ found: true, asked: [path] });
+    expect(answer).toMatchObject({ succeeded: true, asked: [path] });
     expect(answer.lines).toMatchInlineSnapshot(`
       [
         "2020-01-02 03:04:01.006  far: 2 deleted, 1,200 added (1 prefix change, 2 node changes, 3 service changes, 1 other); 10.0.0.1, …",
@@ -480,7 +480,7 @@ describe('the history', () => {
     `);
     const none = await answerOf(askAround('a b', 2500, 9), { [path]: { at: at(1), groups: [], held: HELD } });
     expect(none).toMatchObject({
-      found: false,
+      succeeded: false,
       lines: ['No changes within 2.5 s of 2020-01-02 03:04:01.006; held from 2020-01-02 03:04:00.006 on.'],
     });
   });
@@ -524,7 +524,7 @@ describe('a node', () => {
     ];
     const node = { ...NODE, explain: { claims: [NODE, NODE], heldBack: true, lostAddresses }, past: PAST };
     const answer = await answerOf(getNode('far/n1', 'a b'), { '/v1/nodes/far/n1?at=a%20b': node });
-    expect(answer).toMatchObject({ found: true, names: ['far/n1'], json: node });
+    expect(answer).toMatchObject({ succeeded: true, names: ['far/n1'], json: node });
     expect(answer.lines).toMatchInlineSnapshot(`
       [
         "NODE    SOURCE                  ADDRESSES           PODS                                         KEY  HEALTH           INGRESS          WIREGUARD KEY  BOOT ID  LABELS",
@@ -586,7 +586,7 @@ describe('a service', () => {
     const service = { ...SERVICE, explain: {}, past: PAST };
     const { explain: _, ...json } = service;
     const answer = await answerOf(getService('shop/cart', 'x'), { '/v1/services/shop/cart?at=x': service });
-    expect(answer).toMatchObject({ found: true, names: ['shop/cart'], json });
+    expect(answer).toMatchObject({ succeeded: true, names: ['shop/cart'], json });
     expect(answer.lines).toMatchInlineSnapshot(`
       [
         "SERVICE    TYPE          CLUSTER IP  EXTERNAL IP      PORTS                          MESH                              AFFINITY  NODES                        BACKENDS                     ADDRESSES",
@@ -618,7 +618,7 @@ describe('a service', () => {
     }));
     const service = { ...SERVICE, explain: { backends }, past: PAST };
     const answer = await answerOf(explainService('shop/cart'), { '/v1/services/shop/cart': service });
-    expect(answer).toMatchObject({ found: true, json: { backends } });
+    expect(answer).toMatchObject({ succeeded: true, json: { backends } });
     expect(answer.lines).toMatchInlineSnapshot(`
       [
         "shop/cart: 7 offered, effective: 2 backends (1 local, 1 far).",

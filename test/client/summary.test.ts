@@ -40,10 +40,10 @@ it('the readiness of an agent is printed even if it is not ready', async () => {
     throw new ApiError('unexpected status 503 of the agent', waiting as never);
   };
   expect(await askReady(async () => ({ ready: true, blockers: [] }), { wide: false })).toMatchObject({
-    found: true,
+    succeeded: true,
   });
   expect(await askReady(async () => refused(), { wide: false })).toMatchObject({
-    found: false,
+    succeeded: false,
     lines: ['cluster far is not complete'],
     json: waiting,
   });

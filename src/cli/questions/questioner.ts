@@ -119,12 +119,12 @@ export class Questioner {
       const { output, quiet = false } = flags;
       const view = { wide: output === 'wide', width: stdout.columns };
       const { answer, complete } = await this.ask(flags, (ask) => question(ask, view));
-      const { found, lines } = answer;
+      const { succeeded, lines } = answer;
       const forPrograms = output === 'json' || output === 'yaml';
-      if (!found && !forPrograms) stderr.write(lines.map((line) => `dpcache: ${line}\n`).join(''));
+      if (!succeeded && !forPrograms) stderr.write(lines.map((line) => `dpcache: ${line}\n`).join(''));
       else if (!quiet) writeLines(stdout, await textOf(answer, output));
       // The answer of an incomplete mesh is printed, but scripts must be able to detect it by the exit status.
-      return found && complete ? EXIT.ok : EXIT.failed;
+      return succeeded && complete ? EXIT.ok : EXIT.failed;
     });
   }
 
