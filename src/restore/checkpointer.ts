@@ -65,12 +65,12 @@ export class Checkpointer {
     return this.#status;
   }
 
-  /** Writes the last changes and stops the timer. */
-  async stop(): Promise<void> {
-    if (this.#stopped) return;
+  /** Stops the timer and writes the last changes. Every call resolves after that write; never rejects. */
+  stop(): Promise<void> {
+    if (this.#stopped) return this.#writing;
     this.#stopped = true;
     this.#timer?.cancel();
-    await this.write();
+    return this.write();
   }
 
   /** Writes a checkpoint if the state has changed since the last one. Never rejects; `status` has the failure. */

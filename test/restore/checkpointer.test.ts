@@ -119,6 +119,15 @@ describe('checkpoints', () => {
     expect(renames(folder)).toBe(0);
   });
 
+  it('have been written when any stop resolves (regression: a second stop did not wait)', async () => {
+    const { checkpointer, folder } = rig();
+    const stopping = checkpointer.stop();
+    await checkpointer.stop();
+    expect(renames(folder)).toBe(1);
+    await stopping;
+    expect(renames(folder)).toBe(1);
+  });
+
   it('that never started are written once, at the end', async () => {
     const { checkpointer, folder } = rig();
     await checkpointer.stop();
