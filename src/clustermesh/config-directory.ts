@@ -22,7 +22,8 @@ export interface DirectoryState {
 
 /** The configuration with which a cluster is followed. */
 interface FollowedConfig {
-  readonly hash: string;
+  /** Undefined if the last change of the cluster failed. */
+  readonly hash: string | undefined;
   /** Monotonic start of the time in which the file exists but has no `endpoints:`. */
   readonly invalidSince: number | undefined;
 }
@@ -51,6 +52,19 @@ export interface DirectoryStep {
  * place. A removal withdraws everything, so a scan during such a write must not cause it.
  */
 export const GRACE_MS = 10_000;
+
+/**
+ * Returns the state after a step of which some changes failed, so that the next step returns these changes again. `failures` has
+ * the problem of each failed change by name. Pure.
+ */
+export function withFailedChanges(
+  { clusters, problems }: DirectoryState,
+  failures: ReadonlyMap<string, string>,
+): DirectoryState {
+  const next = new Map(clusters);
+  for (const name of failures.keys()) next.set(name, { hash: undefined, invalidSince: undefined });
+  return { clusters: next, problems: new Map([...problems, ...failures]) };
+}
 
 /** Returns the reason why a name cannot be a remote cluster. The name of the local cluster is ignored without a problem. */
 export type NameCheck = (name: string) => 'local-cluster' | 'invalid-name' | undefined;

@@ -11,6 +11,7 @@ import {
   type DirectoryState,
   EMPTY_DIRECTORY,
   stepDirectory,
+  withFailedChanges,
 } from './config-directory.ts';
 
 /** A directory with one configuration per remote cluster. */
@@ -32,7 +33,7 @@ export interface ConfigFollowerOptions {
 
 /** Delay between the first change and the scan, because editors and kubelets make several changes together. */
 const DEBOUNCE_MS = 200;
-/** Delay of the next scan if a file is half-written or unreadable. Doubles up to the maximum while the problems are the same. */
+/** Delay of the next scan after a problem. Doubles up to the maximum while the problems are the same. */
 const RETRY_MS = 2_000;
 const MAX_RETRY_MS = 10_000;
 /** Interval of scans without a notification, because notifications can be lost (network file systems, a replaced directory). */
@@ -42,7 +43,7 @@ const RESCAN_MS = 60_000;
 export interface ConfigFollowerStatus {
   /** Number of clusters with a configuration. */
   readonly clusters: number;
-  /** True if the directory has been read once and its clusters have been added. */
+  /** True if the directory has been read and all its clusters have been added. Stays true. */
   readonly listed: boolean;
   readonly scans: number;
   /** Current problems by file name, one sentence each. The name of the directory itself is empty. */
@@ -51,7 +52,7 @@ export interface ConfigFollowerStatus {
 
 /**
  * Keeps the clusters of a mesh equal to a directory of configurations (SEMANTICS 6). If the directory cannot be read, nothing
- * changes and the read is retried.
+ * changes and the read is retried. A change that fails is retried too, and does not delay the changes of other clusters.
  */
 export class ConfigFollower {
   readonly #options: ConfigFollowerOptions;
@@ -61,7 +62,7 @@ export class ConfigFollower {
   #unreadable: string | undefined;
   #isListed = false;
   #onListed = (): void => {};
-  /** Resolves when the directory has been read once and its clusters have been added to the mesh. */
+  /** Resolves when the directory has been read and all its clusters have been added to the mesh. */
   readonly listed: Promise<void> = new Promise((resolve) => {
     this.#onListed = resolve;
   });
@@ -149,17 +150,36 @@ export class ConfigFollower {
       const step = stepDirectory(this.#state, listing, { now, check });
       this.#state = step.state;
       this.#unreadable = undefined;
-      if (!step.unsettled) retryWithinMs = undefined;
+      const failures = await this.#applyAll(step.changes);
+      if (signal.aborted) return;
+      this.#state = withFailedChanges(step.state, failures);
+      const haveAllSucceeded = failures.size === 0;
+      if (!step.unsettled && haveAllSucceeded) retryWithinMs = undefined;
       else if (step.nextScanAt !== undefined) retryWithinMs = step.nextScanAt - now;
-      await Promise.all(step.changes.map((change) => this.#apply(change)));
-      this.#isListed = true;
-      this.#onListed();
+      if (haveAllSucceeded) {
+        this.#isListed = true;
+        this.#onListed();
+      }
     } catch (error) {
       if (signal.aborted) return;
       this.#unreadable = messageOf(error);
     }
     this.#retryMs = this.#report(previous) ? RETRY_MS : Math.min(2 * this.#retryMs, MAX_RETRY_MS);
     this.#scanIn(retryWithinMs === undefined ? RESCAN_MS : Math.min(retryWithinMs, this.#retryMs));
+  }
+
+  /** Applies changes concurrently. Returns the problem of each change that failed, by the name of its cluster. */
+  async #applyAll(changes: readonly DirectoryChange[]): Promise<ReadonlyMap<string, string>> {
+    const failures = new Map<string, string>();
+    const apply = async (change: DirectoryChange): Promise<void> => {
+      try {
+        await this.#apply(change);
+      } catch (error) {
+        failures.set(change.name, `could not be applied: ${messageOf(error)}`);
+      }
+    };
+    await Promise.all(changes.map(apply));
+    return failures;
   }
 
   async #apply(change: DirectoryChange): Promise<void> {

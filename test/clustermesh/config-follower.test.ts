@@ -13,19 +13,22 @@ let problems: string[];
 
 const config = (hash: string): ConfigFile => ({ kind: 'config', hash, connect: () => Promise.reject() });
 
-function followerWith(check: NameCheck): ConfigFollower {
+function followerWith(
+  check: NameCheck,
+  record = (change: string): void => void did.push(change),
+): ConfigFollower {
   return new ConfigFollower({
     source: directory,
     clock,
     mesh: {
       check,
-      add: (name) => {
-        did.push(`add ${name}`);
-        return Promise.resolve('added');
+      add: async (name) => {
+        record(`add ${name}`);
+        return 'added';
       },
-      remove: (name) => {
-        did.push(`remove ${name}`);
-        return Promise.resolve(true);
+      remove: async (name) => {
+        record(`remove ${name}`);
+        return true;
       },
     },
     onProblem: (name, why) => problems.push(`${name}: ${why}`),
@@ -173,6 +176,52 @@ describe('a configuration directory that is followed', () => {
     await advance(clock, 1000);
     await follower.stop();
     expect([did, problems, clock.pending]).toEqual([[], [], 0]);
+  });
+
+  it.each([
+    ['of a new file', undefined, config('1'), ['add a', 'add a', 'add b']],
+    ['of a changed file', config('1'), config('2'), ['add a', 'add a', 'add a', 'add b']],
+    ['of a deleted file', config('1'), undefined, ['add a', 'add b', 'remove a', 'remove a']],
+  ])(
+    'has a problem with a file if a change %s fails, and tries it again (regression: reported as unreadable, not tried again)',
+    async (_, before, after, expected) => {
+      let failures = 0;
+      const record = (change: string): void => {
+        did.push(change);
+        if (change.endsWith(' a') && failures-- > 0) throw new Error('no memory');
+      };
+      follower = followerWith(() => undefined, record);
+      directory.write('a', before);
+      await follower.start();
+      failures = 1;
+      directory.write('b', config('1'));
+      directory.write('a', after);
+      await advance(clock, 1000);
+      expect(follower.status().problems).toEqual({ a: 'could not be applied: no memory' });
+      expect(problems).toEqual(['a: could not be applied: no memory']);
+      await advance(clock, 2000);
+      expect(did.toSorted()).toEqual(expected);
+      expect(follower.status()).toMatchObject({ listed: true, problems: {} });
+      await follower.stop();
+    },
+  );
+
+  it('removes a cluster whose addition failed if its file is deleted', async () => {
+    follower = followerWith(
+      () => undefined,
+      (change) => {
+        did.push(change);
+        if (change === 'add a') throw new Error('no memory');
+      },
+    );
+    directory.write('a', config('1'));
+    await follower.start();
+    expect(follower.status().listed).toBe(false);
+    directory.write('a', undefined);
+    await advance(clock, 1000);
+    expect(did).toEqual(['add a', 'remove a']);
+    expect(follower.status()).toMatchObject({ listed: true, clusters: 0, problems: {} });
+    await follower.stop();
   });
 
   it('continues if the report callback throws', async () => {
