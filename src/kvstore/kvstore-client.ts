@@ -179,6 +179,7 @@ export class KvstoreClient implements KvstoreBackend {
         },
         onLeasesLost: (reported) => this.#leaseLosses.notifyReporting(reported),
         onGranted: (lease) => witnesses?.start(lease, this.#closed.signal),
+        onEnded: (lease) => witnesses?.stop(lease),
         onRenewed: () => void this.#compareClientWrites().catch(() => {}), // the supervisor counts the failure
       });
     this.#leases = keeper('leases', leaseSeconds);

@@ -140,6 +140,32 @@ describe('a client of a kvstore', () => {
     expect([failures, tasks.map(({ name }) => name).toSorted()]).toEqual([0, ['lease witnesses', 'leases']]);
   });
 
+  it('does not write the witness of a lease that is lost (regression: kept one entry for each granted lease)', async () => {
+    await client.close();
+    connect({ witnessLeases: true });
+    const txn = link.txn.bind(link);
+    let attempts = 0;
+    link.txn = (request, options) => {
+      if (!request.writes.some((one) => one.op === 'put' && one.key.startsWith(LEASE_WITNESSES_PREFIX)))
+        return txn(request, options);
+      attempts++;
+      return Promise.reject(new KvstoreError('unavailable', 'no leader'));
+    };
+    await client.update('a', ONE, { leased: true });
+    for (const lease of server.leases) server.expireLease(lease);
+    await advance(clock, 3_600_000);
+    expect([client.status().leases, attempts > 1]).toEqual([0, true]);
+    attempts = 0;
+    await advance(clock, 3_600_000);
+    expect([
+      attempts,
+      client
+        .status()
+        .background.tasks.map(({ name }) => name)
+        .toSorted(),
+    ]).toEqual([0, ['lease witnesses', 'leases']]);
+  });
+
   it('repeats a write once if the lease is gone, and not a third time', async () => {
     const txn = vi.spyOn(link, 'txn');
     txn.mockRejectedValue(new KvstoreError('lease-not-found', 'it is gone'));

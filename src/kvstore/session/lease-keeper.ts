@@ -27,6 +27,8 @@ export interface LeaseKeeperOptions extends LeaseTerms {
   onLeasesLost?(reported: Promise<void>): void;
   /** Called with each granted lease. */
   onGranted?(lease: LeaseID): void;
+  /** Called when a lease is lost, or has expired without keys. */
+  onEnded?(lease: LeaseID): void;
   /** Called when the server has answered a keepalive. */
   onRenewed?(): void;
 }
@@ -275,12 +277,13 @@ export class LeaseKeeper {
 
   /** Removes leases now, and reports their keys in steps of one lease. Keys that are bound again before that are not reported. */
   #removeLost(leases: readonly HeldLease[]): void {
-    const { gate = OPEN_GATE, onLeasesLost } = this.#options;
+    const { gate = OPEN_GATE, onEnded, onLeasesLost } = this.#options;
     for (const lease of leases) {
       lease.isHeld = false;
       this.#unadoptable.add(lease.id);
       this.#leases.delete(lease.id);
       this.#withRoom.delete(lease);
+      onEnded?.(lease.id);
     }
     let done = (): void => {};
     const reported = new Promise<void>((resolve) => {

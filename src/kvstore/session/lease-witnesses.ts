@@ -5,6 +5,10 @@ import { asKvstoreError } from './errors.ts';
 import { leaseHex } from './lease-keeper.ts';
 import type { LeaseID } from './transport.ts';
 
+function witnessOf(lease: LeaseID): string {
+  return `${LEASE_WITNESSES_PREFIX}${leaseHex(lease)}`;
+}
+
 /** Operations that {@link LeaseWitnesses} uses. */
 export interface LeaseWitnessesOptions {
   readonly supervisor: Supervisor;
@@ -26,6 +30,7 @@ export interface LeaseWitnessesOptions {
  */
 export class LeaseWitnesses {
   readonly #options: LeaseWitnessesOptions;
+  /** The witnessed leases by their witness. */
   readonly #leases = new Map<string, LeaseID>();
   #isFollowing = false;
 
@@ -33,9 +38,9 @@ export class LeaseWitnesses {
     this.#options = options;
   }
 
-  /** Starts to witness a granted lease, until the signal fires. */
+  /** Starts to witness a granted lease, until {@link stop} is called with it or the signal fires. */
   start(lease: LeaseID, signal: AbortSignal): void {
-    const key = `${LEASE_WITNESSES_PREFIX}${leaseHex(lease)}`;
+    const key = witnessOf(lease);
     this.#leases.set(key, lease);
     this.#keepPutting(key, signal);
     if (this.#isFollowing) return;
@@ -43,6 +48,11 @@ export class LeaseWitnesses {
     void this.#options.supervisor.runWithRestart('lease witnesses', (until) => this.#follow(until), {
       signal,
     });
+  }
+
+  /** Forgets a lease that is not held any more. Does nothing if the lease is unknown. */
+  stop(lease: LeaseID): void {
+    this.#leases.delete(witnessOf(lease));
   }
 
   /** Puts a witness, with retries, until it succeeds or the lease has ended. */
