@@ -169,7 +169,8 @@ export class LinuxDatapath implements Disposable {
       if (isUnread) await this.#attempt(table, () => table.adopt());
       else for (const step of (await this.#attempt(table, () => table.repair())) ?? []) steps.push(step);
     }
-    for (const part of this.#unretired) void this.#retire(part);
+    // A copy, because a part whose removal fails is added again.
+    for (const part of [...this.#unretired]) void this.#retire(part);
     return steps;
   }
 

@@ -466,4 +466,20 @@ describe('a Linux datapath', () => {
     await rig.turns.settle();
     expect(retired).toEqual(['ipcache', 'services']);
   });
+
+  it('tries once per repair to remove the items of a part that is off (regression: a repair never returned)', async () => {
+    let attempts = 0;
+    const retire = (): void => {
+      attempts++;
+      // Without the limit, the error would block this test for ever.
+      if (attempts < 10) throw new Error('not permitted');
+    };
+    using datapath = new LinuxDatapath(ABLE, [{ name: 'nodes', needs: [], open: undefined, retire }]);
+    datapath.allowDeletes();
+    await datapath.repair();
+    expect([attempts, datapath.status().failures]).toEqual([
+      2,
+      ['nodes: items of the previous agent were not removed: not permitted'],
+    ]);
+  });
 });
