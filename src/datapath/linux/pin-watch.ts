@@ -43,7 +43,7 @@ export class PinWatch implements Disposable {
 
   /** Watches the folder that currently exists at the path. */
   #watchAgain(): void {
-    const inode = statSync(this.#folder, { throwIfNoEntry: false })?.ino;
+    const inode = inodeOf(this.#folder);
     if (inode === this.#watcher?.inode) return;
     this.#unwatch();
     if (inode === undefined) return;
@@ -60,5 +60,14 @@ export class PinWatch implements Disposable {
   #unwatch(): void {
     this.#watcher?.watcher.close();
     this.#watcher = undefined;
+  }
+}
+
+/** Returns the inode of a folder; undefined if the folder is missing or cannot be read. */
+function inodeOf(folder: string): number | undefined {
+  try {
+    return statSync(folder).ino;
+  } catch {
+    return undefined;
   }
 }
