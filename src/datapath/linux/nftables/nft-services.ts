@@ -119,12 +119,25 @@ export class NftServices implements KernelTable<ServiceItem>, Disposable {
     for (const family of FAMILIES) this.#readStructure(family);
   }
 
-  /** Calls `onChange` when another process changes the tables or events were lost. Call it once only. */
+  /** Calls `onChange` when another process changes the tables, or when events were lost or cannot be read. Call it once only. */
   follow(onChange: () => void): void {
     const monitor = this.#open([NFTABLES_GROUP]);
     const tables = FAMILIES.map((family) => this.#tableOf(family));
     const events = monitor.onEvents(() => {
-      let isChanged = false;
+      if (this.#areChanged(monitor, tables)) onChange();
+    });
+    this.#monitor = {
+      [Symbol.dispose]: () => {
+        events[Symbol.dispose]();
+        monitor[Symbol.dispose]();
+      },
+    };
+  }
+
+  /** Reads all pending events. Returns true if they report changes of the tables by others, or if events were lost. */
+  #areChanged(monitor: NetlinkSocket, tables: readonly NftTable[]): boolean {
+    let isChanged = false;
+    try {
       for (let received = monitor.events(); received !== undefined; received = monitor.events()) {
         isChanged ||=
           received === 'overrun' ||
@@ -133,14 +146,11 @@ export class NftServices implements KernelTable<ServiceItem>, Disposable {
               message.port !== this.#socket.port && tables.some((table) => isAbout(message, table)),
           );
       }
-      if (isChanged) onChange();
-    });
-    this.#monitor = {
-      [Symbol.dispose]: () => {
-        events[Symbol.dispose]();
-        monitor[Symbol.dispose]();
-      },
-    };
+      return isChanged;
+    } catch {
+      // An unreadable event is treated like a lost one.
+      return true;
+    }
   }
 
   equal(a: ServiceItem, b: ServiceItem): boolean {
