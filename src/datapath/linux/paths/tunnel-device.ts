@@ -103,10 +103,11 @@ function add(socket: LinkSocket, link: Link): void {
       .find((one) => one !== undefined);
   if (error === undefined) return;
   if (error.errno !== EOPNOTSUPP) throw error;
+  const remedy = 'the kernel has no VXLAN: load the module vxlan';
   throw new SyscallError(
     error.call,
     error.errno,
-    `${error.detail}: the kernel has no VXLAN: load the module vxlan`,
+    error.detail === '' ? remedy : `${error.detail}: ${remedy}`,
   );
 }
 
