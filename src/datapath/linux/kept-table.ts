@@ -222,6 +222,8 @@ export class KeptTable<Item> implements Disposable {
       }
       const changed = different.filter((step) => !this.#isKnown(step));
       for (const { key } of different) if (!this.#noRoom.has(key)) this.mark(key);
+      // Failing keys that are correct now are written again, because only a write ends their failure.
+      for (const key of this.#failing.keys()) this.mark(key);
       const { capacity = Number.POSITIVE_INFINITY } = this.#table;
       this.#admit(Math.min(this.#noRoom.size, capacity - found.size));
       return changed;

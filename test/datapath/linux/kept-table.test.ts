@@ -348,6 +348,18 @@ describe('a kept table', () => {
     expect(contentOf(table)).toEqual({ a: '1', b: '1' });
   });
 
+  it('reports no failure of a key that a repair finds correct (regression: until its next attempt)', async () => {
+    const { table, turns, kept, set } = setUp();
+    await turns.until(kept.adopt());
+    table.broken.add('a');
+    set('a', '1');
+    await turns.settle();
+    table.broken.clear();
+    table.there.set('a', '1');
+    expect(await turns.until(kept.repair())).toEqual([]);
+    expect([kept.status().failing, kept.missing()]).toEqual([0, 0]);
+  });
+
   it('retries a key soon after its first failure, however long another one has failed', async () => {
     const { table, turns, kept, set } = setUp();
     await turns.until(kept.adopt());
