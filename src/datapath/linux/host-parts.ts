@@ -1,8 +1,7 @@
-import { renameSync } from 'node:fs';
 import { join } from 'node:path';
 import { disposeOnError } from '../../base/dispose-on-error.ts';
 import { ForeignMapError } from './bpf/bpf-map.ts';
-import { unpin } from './bpf/pin.ts';
+import { movePin, unpin } from './bpf/pin.ts';
 import { cleanTable } from './clean-tables.ts';
 import { DeleteHold } from './delete-hold.ts';
 import type { HostAccess } from './host-access.ts';
@@ -91,7 +90,7 @@ export class HostParts {
       ],
       retire: () => {
         if (dryRun) return;
-        if (!isSwapped) renameSync(path + STAGING_SUFFIX, path);
+        if (!isSwapped) movePin(path + STAGING_SUFFIX, path);
         isSwapped = true;
         for (const name of Object.values(IPCACHE_PINS)) {
           if (name !== IPCACHE_PINS[layout]) unpin(join(folder, name));

@@ -1,6 +1,6 @@
 import { messageOf } from '../../base/failure.ts';
 import type { DesiredItems, KernelTable, TableChange } from './kernel-table.ts';
-import { SyscallError } from './syscall/syscall-error.ts';
+import { SyscallError, syscallErrorOf } from './syscall/syscall-error.ts';
 
 /** A pin that outlives the process: of a map, or of the link that attaches a program. */
 export interface GuardedPin {
@@ -62,9 +62,7 @@ export class PinTable implements KernelTable<string> {
         if (pin.read() !== pin.desired) pin.restore();
         return undefined;
       } catch (error) {
-        return error instanceof SyscallError
-          ? error
-          : new SyscallError(`restore ${key}`, errnoOf(error), messageOf(error));
+        return error instanceof SyscallError ? error : syscallErrorOf(`restore ${key}`, error);
       }
     });
   }
@@ -89,9 +87,4 @@ function stateOf(pin: GuardedPin): string | undefined {
   } catch (error) {
     return `unknown (${messageOf(error)})`;
   }
-}
-
-/** Returns the errno of an error of Node's file system, which is negative there; 0 if it has none. */
-function errnoOf(error: unknown): number {
-  return error instanceof Error && 'errno' in error && typeof error.errno === 'number' ? -error.errno : 0;
 }

@@ -1,4 +1,5 @@
-import { existsSync, readlinkSync, unlinkSync } from 'node:fs';
+import { existsSync, readlinkSync, renameSync, unlinkSync } from 'node:fs';
+import { syscallErrorOf } from '../syscall/syscall-error.ts';
 import { type Bpf, setAddress } from './bpf.ts';
 
 /** Pins an object at a path in a bpffs, so that it outlives this process. */
@@ -33,7 +34,24 @@ export function kindOf(fd: number): 'map' | 'prog' | 'link' | undefined {
   return kind === 'map' || kind === 'prog' || kind === 'link' ? kind : undefined;
 }
 
-/** Removes a pin if it exists. Its object is released when nothing else uses it. */
+/**
+ * Removes a pin if it exists. Its object is released when nothing else uses it. Throws `SyscallError`, for example if the
+ * path is a folder.
+ */
 export function unpin(path: string): void {
-  if (existsSync(path)) unlinkSync(path);
+  if (existsSync(path)) naming(`unlink ${path}`, () => unlinkSync(path));
+}
+
+/** Moves a pin to another path, and replaces the pin there atomically. Throws `SyscallError`. */
+export function movePin(from: string, to: string): void {
+  naming(`rename to ${to}`, () => renameSync(from, to));
+}
+
+/** Runs a call of `node:fs`. Its error names the path, which `messageOf` omits for errors of Node. */
+function naming(call: string, run: () => void): void {
+  try {
+    run();
+  } catch (error) {
+    throw syscallErrorOf(call, error);
+  }
 }

@@ -1,4 +1,3 @@
-import { renameSync } from 'node:fs';
 import { join } from 'node:path';
 import { disposeOnError } from '../../../base/dispose-on-error.ts';
 import { messageOf } from '../../../base/failure.ts';
@@ -6,7 +5,7 @@ import type { Family } from '../../../net/address-words.ts';
 import type { Bpf } from '../bpf/bpf.ts';
 import { BpfMap, canUnpinMap, ForeignMapError } from '../bpf/bpf-map.ts';
 import type { MapShape } from '../bpf/info.ts';
-import { pin, unpin } from '../bpf/pin.ts';
+import { movePin, pin, unpin } from '../bpf/pin.ts';
 import { STAGING_SUFFIX } from '../kernel-names.ts';
 import {
   FAMILIES,
@@ -167,7 +166,7 @@ export class ServicePins implements Disposable {
     const path = join(this.#options.folder, name);
     unpin(path + STAGING_SUFFIX);
     pin(this.#bpf, map.fd, path + STAGING_SUFFIX);
-    renameSync(path + STAGING_SUFFIX, path);
+    movePin(path + STAGING_SUFFIX, path);
   }
 
   #resized(): readonly { readonly family: Family; readonly name: ServiceMapName }[] {

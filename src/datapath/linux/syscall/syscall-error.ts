@@ -1,4 +1,5 @@
 import { constants } from 'node:os';
+import { messageOf } from '../../../base/failure.ts';
 
 const { EAGAIN, EOPNOTSUPP } = constants.errno;
 
@@ -39,4 +40,11 @@ export class SyscallError extends Error {
     this.code = code;
     this.detail = detail;
   }
+}
+
+/** Returns the {@link SyscallError} for an error of Node's file system, whose errno is negative. For other errors, the errno is 0. */
+export function syscallErrorOf(call: string, error: unknown): SyscallError {
+  const errno =
+    error instanceof Error && 'errno' in error && typeof error.errno === 'number' ? -error.errno : 0;
+  return new SyscallError(call, errno, messageOf(error));
 }
