@@ -156,6 +156,8 @@ function render({ runs }: AgentBenchReport): string {
     'modules, max',
     'loop p99',
     'max',
+    'own work p99',
+    'max',
     'peak memory',
     'at rest',
   ];
@@ -167,6 +169,8 @@ function render({ runs }: AgentBenchReport): string {
     `${loading.max} ms`,
     `${start.p99} ms`,
     `${start.max} ms`,
+    `${start.ownP99.toFixed(0)} ms`,
+    `${start.ownMax.toFixed(0)} ms`,
     mib(memory.peak),
     mib(memory.now),
     changing === undefined ? '–' : `${((100 * changing.cpuMs) / changing.ms).toFixed(1)} % of a core`,

@@ -22,8 +22,8 @@ export function keyWorkTable(rows: readonly KeyWork[]): string {
   const cells = rows.map((row) => [
     row.what,
     ...delayCells(row),
-    `${row.heldP99.toFixed(0)} ms`,
-    `${row.heldMax.toFixed(0)} ms`,
+    `${row.ownP99.toFixed(0)} ms`,
+    `${row.ownMax.toFixed(0)} ms`,
     `${(row.cpuMs / 1000).toFixed(1)} s`,
     `${(row.peakBytes / 2 ** 20).toFixed(0)} MiB`,
     row.keysPerSecond.toFixed(0),

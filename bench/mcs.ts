@@ -183,7 +183,7 @@ function render(report: McsBenchReport): string {
       [
         [
           ...['imports', `${(sync.ms / 1000).toFixed(1)} s`, `${(sync.cpuMs / 1000).toFixed(1)} s`],
-          ...[ms(sync.delay.p99), ms(sync.heldP99), ms(sync.heldMax)],
+          ...[ms(sync.delay.p99), ms(sync.ownP99), ms(sync.ownMax)],
           ...[String(report.writes), report.writesPerSecond.toFixed(0), report.bytesPerExport.toFixed(0)],
           `${(sync.peakBytes / 2 ** 20).toFixed(0)} MiB`,
           `${ms(report.sliceP50)} / ${ms(report.sliceP99)}`,

@@ -101,8 +101,8 @@ function render(report: OperatorBenchReport): string {
         [
           'operator',
           ...delayCells(report.sync),
-          ms(report.sync.heldP99),
-          ms(report.sync.heldMax),
+          ms(report.sync.ownP99),
+          ms(report.sync.ownMax),
           report.writesPerSecond.toFixed(0),
           report.bytesPerKey.toFixed(0),
           `${ms(report.changeP50)} / ${ms(report.changeP99)}`,

@@ -1,4 +1,5 @@
 import { monitorEventLoopDelay } from 'node:perf_hooks';
+import { type OwnTurns, TurnMeter } from '../own-work.ts';
 import { processMs } from '../thread-clock.ts';
 
 /*
@@ -6,7 +7,7 @@ import { processMs } from '../thread-clock.ts';
  */
 
 /** Figures of a process since the last message. */
-export interface ProbeReport {
+export interface ProbeReport extends OwnTurns {
   /** CPU time of all threads. */
   readonly cpuMs: number;
   /** 99th percentile of the event-loop delay, in milliseconds. */
@@ -19,12 +20,18 @@ const LOOK_MS = 5;
 
 const looks = monitorEventLoopDelay({ resolution: LOOK_MS });
 looks.enable();
+const meter = new TurnMeter();
 let last = 0;
 
 process.on('message', () => {
   const cpu = processMs();
   const delay = (nanoseconds: number): number => Math.max(0, Math.round(nanoseconds / 1e6 - LOOK_MS));
-  const report: ProbeReport = { cpuMs: cpu - last, p99: delay(looks.percentile(99)), max: delay(looks.max) };
+  const report: ProbeReport = {
+    cpuMs: cpu - last,
+    p99: delay(looks.percentile(99)),
+    max: delay(looks.max),
+    ...meter.read(),
+  };
   last = cpu;
   looks.reset();
   process.send?.(report);

@@ -17,11 +17,11 @@ function say(report: FollowerReport): void {
 
 async function part(work: () => Promise<void>): Promise<Part> {
   const before = process.cpuUsage();
-  const { ms, delay, heldP99 } = await ownWorkDuring(work);
+  const { ms, delay, ownP99 } = await ownWorkDuring(work);
   const { user, system } = process.cpuUsage(before);
   const { maxRSS } = process.resourceUsage();
   const cpuMs = Math.round((user + system) / 1000);
-  return { ms, cpuMs, peakMB: maxRSS / 1024, loop: { ...delay, heldP99 } };
+  return { ms, cpuMs, peakMB: maxRSS / 1024, loop: { ...delay, ownP99 } };
 }
 
 const [name = '', json = ''] = process.argv.slice(2);

@@ -27,7 +27,7 @@ export interface FollowerTask {
 /** Event-loop delay of a follower, in milliseconds. */
 export interface LoopFigures extends LoopDelay {
   /** CPU time of the thread between two checks of the loop, 99th percentile: independent of other processes. */
-  readonly heldP99: number;
+  readonly ownP99: number;
 }
 
 /** Costs of a follower for one part of its work. */
