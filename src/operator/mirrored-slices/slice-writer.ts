@@ -100,6 +100,8 @@ export class SliceWriter implements Duty {
   readonly #writtenAt = new Map<string, number>();
   /** Results of writes of this process, until the server reports a later state. Undefined: deleted. */
   readonly #written = new Map<string, KnownSlice | undefined>();
+  /** The write whose answer is awaited: the version that it replaces, and whether the watch has delivered a later state. */
+  #sent: { readonly key: string; readonly version: string | undefined; isDelivered: boolean } | undefined;
   #state: DutyState = 'waiting';
   #writes = 0;
 
@@ -154,8 +156,10 @@ export class SliceWriter implements Duty {
 
   /** Receives the events of slices on the server, including those of the writes of this process. */
   #observe(events: readonly ResourceEvent[]): void {
-    for (const { object } of events) {
+    for (const { type, object } of events) {
       const key = objectKey(object);
+      const isReplaced = type === 'put' && object.metadata.resourceVersion === this.#sent?.version;
+      if (this.#sent?.key === key && !isReplaced) this.#sent.isDelivered = true;
       this.#written.delete(key);
       this.#enqueue(key);
     }
@@ -180,21 +184,29 @@ export class SliceWriter implements Duty {
     if (planned === undefined) return this.#queue.forget(key);
     this.#pending.add(key);
     const { write, reason } = planned;
+    const sent = { key, version: this.#known(key)?.metadata.resourceVersion, isDelivered: false };
+    this.#sent = sent;
     const answer = await writer.write(write, reason, signal);
+    this.#sent = undefined;
     if (signal.aborted) return;
     if (write.verb !== 'update' && answer.outcome !== 'failed')
       this.#report.action({ action: writeText(write), reason, outcome: answer.outcome });
-    this.#conclude(key, planned, answer);
+    this.#conclude(key, planned, answer, sent.isDelivered);
   }
 
-  /** Records the result of a write, or plans a retry. */
-  #conclude(key: string, { write, written }: SliceWrite, answer: WriteOutcome): void {
+  /**
+   * Records the result of a write, or plans a retry. If the watch has delivered the result or a later state before the answer
+   * (`isDelivered`), that state is compared again.
+   */
+  #conclude(key: string, { write, written }: SliceWrite, answer: WriteOutcome, isDelivered: boolean): void {
     const isGone = write.verb === 'delete' && answer.outcome === 'not-found';
     if (answer.outcome === 'done' || answer.outcome === 'dry-run' || isGone) {
       const object = answer.outcome === 'done' ? answer.object : undefined;
-      this.#written.set(key, object === undefined ? written : knownSlice(object));
+      if (!isDelivered) {
+        this.#written.set(key, object === undefined ? written : knownSlice(object));
+        this.#pending.delete(key);
+      }
       this.#writes++;
-      this.#pending.delete(key);
       this.#writtenAt.set(key, this.#options.clock.now());
       this.#queue.forget(key);
       this.#queue.addAfter(key, WRITE_PAUSE_MS);

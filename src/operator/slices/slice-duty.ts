@@ -66,6 +66,8 @@ export class SliceDuty implements Duty {
   readonly #failed = new Map<string, { readonly at: number; readonly times: number }>();
   /** Endpoints without a valid slice entry, by {@link objectKey}. */
   readonly #rejected = new Set<string>();
+  /** The slice that is being written, and whether events have changed its known version since the write was sent. */
+  #sent: { readonly name: string; hasEvents: boolean } | undefined;
   readonly #idle: WakeableSleep;
   readonly #report: DutyReport;
   #writes = 0;
@@ -178,11 +180,13 @@ export class SliceDuty implements Duty {
     for (const { type, object } of events) {
       const { name, uid } = object.metadata;
       if (type === 'put') {
-        if (!this.#isEcho(object)) this.#adopt(object);
+        if (this.#isEcho(object)) continue;
+        this.#adopt(object);
       } else if (this.#known.get(name)?.metadata.uid === uid) {
         this.#known.delete(name);
         this.#slices.recordDelete(name);
-      }
+      } else continue;
+      if (this.#sent?.name === name) this.#sent.hasEvents = true;
     }
     this.#idle.wake();
   }
@@ -228,6 +232,8 @@ export class SliceDuty implements Duty {
     const written = new Map(slice.endpoints);
     const write = this.#writeOf(name, slice.namespace, written);
     const reason = `the desired slice has ${written.size === 1 ? '1 endpoint' : `${written.size} endpoints`} of ${slice.namespace}`;
+    const sent = { name, hasEvents: false };
+    this.#sent = sent;
     const answer: WriteOutcome =
       write === undefined
         ? { outcome: 'done', object: undefined }
@@ -236,13 +242,18 @@ export class SliceDuty implements Duty {
       this.#report.action({ action: writeText(write), reason, outcome: answer.outcome });
     const isGone = write?.verb === 'delete' && answer.outcome === 'not-found';
     if (answer.outcome === 'done' || answer.outcome === 'dry-run' || isGone) {
-      if (answer.outcome === 'done' && answer.object !== undefined) this.#recordAnswer(answer.object);
+      this.#writes++;
+      this.#failed.delete(name);
+      const result = answer.outcome === 'done' && written.size > 0 ? answer.object : undefined;
+      const latest = this.#known.get(name);
+      const isOutdated =
+        sent.hasEvents && latest?.metadata.resourceVersion !== result?.metadata.resourceVersion;
+      if (isOutdated) return true; // the events have delivered a later version, which is adopted
+      if (result !== undefined && !sent.hasEvents) this.#recordAnswer(result);
       if (written.size === 0) {
         this.#known.delete(name);
         this.#echoes.delete(name);
       }
-      this.#writes++;
-      this.#failed.delete(name);
       this.#slices.recordWrite(name, written);
       return true;
     }

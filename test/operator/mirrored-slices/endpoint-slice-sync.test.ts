@@ -1,5 +1,7 @@
 import { afterEach, describe, expect, it } from 'vitest';
 import { mirroredName } from '../../../src/operator/mirrored-slices/slice-content.ts';
+import type { ApiUser } from '../../k8s/support/api-user.ts';
+import { settle } from '../../kvstore/support/settle.ts';
 import { mostPerSecond, remote, SELECTED, SliceWorld } from './support/slice-world.ts';
 
 let world: SliceWorld;
@@ -180,6 +182,28 @@ describe('slices of remote backends', () => {
     expect(await world.addresses()).toEqual({ [name]: '10.2.0.1', theirs: '' });
     expect(world.duty?.status().published?.synced).toBe(true);
   });
+
+  it.each([
+    ['deletes', (user: ApiUser, name: string) => user.delete(name)],
+    ['changes', (user: ApiUser, name: string) => user.patch(name, { endpoints: [] })],
+  ] as const)(
+    'repairs a slice that somebody %s before the answer of its write arrives (regression: it stayed so)',
+    async (_, change) => {
+      const { clusters } = await newWorld('baltic');
+      clusters.sink?.mergeExternalSliceUpdate(remote('baltic', 'db', 'db-1', ['10.2.0.1']));
+      world.onWritten = async (slice) => {
+        world.onWritten = () => Promise.resolve();
+        await change(world.slicesUser, slice);
+        await world.settle();
+      };
+      await world.putService('db');
+      await world.pass(1000);
+      await settle(20); // the clock must not advance before the answer
+      await world.pass(5000);
+      expect(await world.addresses()).toEqual({ [mirroredName('db', 'baltic', 'db-1')]: '10.2.0.1' });
+      expect([world.writes.length, world.failures]).toEqual([2, []]);
+    },
+  );
 
   it('repairs a slice that somebody has changed or deleted', async () => {
     const { clusters } = await newWorld('baltic');

@@ -56,6 +56,8 @@ class World {
   readonly actions: { readonly action: string; readonly reason: string; readonly outcome: string }[] = [];
   #seed = 0;
   duty: Duty | undefined;
+  /** Called after each write, before its answer. */
+  onWritten: () => Promise<void> = () => Promise.resolve();
   #stop: (() => Promise<void>) | undefined;
 
   constructor(mode: SliceMode) {
@@ -112,6 +114,7 @@ class World {
         const after = heldIn(await this.slices());
         for (const key of before.keys())
           if (this.wanted.has(key) && !this.#gone.has(key) && !after.has(key)) this.gaps.push(key);
+        await this.onWritten();
       }
       return answer;
     };
@@ -174,6 +177,30 @@ class World {
 }
 
 describe('the slices of endpoints', () => {
+  it.each(['DELETE', 'PATCH'] as const)(
+    'are repaired if another client sends a %s before the answer of a write arrives (regression: they stayed so)',
+    async (method) => {
+      const world = new World('identity');
+      world.start();
+      await advance(world.clock, 3000);
+      world.onWritten = async () => {
+        world.onWritten = () => Promise.resolve();
+        const [slice] = await world.slices();
+        const path = world.slicesUser.path(slice?.metadata.name);
+        const contentType = 'application/merge-patch+json';
+        await world.slicesUser.ask({ method, path, body: { endpoints: [] }, contentType });
+        await settle(6);
+      };
+      await world.put('shop', 'a', 1001, '10.0.0.1');
+      await advance(world.clock, 1000);
+      await settle(20); // the clock must not advance before the answer
+      await advance(world.clock, 5000);
+      expect(await world.faults()).toEqual([]);
+      expect(world.duty?.status()).toMatchObject({ failures: 0, published: { synced: true } });
+      await world.stop();
+    },
+  );
+
   it('contain the fields for readers, are batched for half a second, and are deleted when they are empty', async () => {
     const world = new World('identity');
     world.start();

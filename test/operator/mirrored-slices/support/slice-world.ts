@@ -108,6 +108,8 @@ export class SliceWorld {
   readonly rejections: string[] = [];
   /** Called before each delete of a slice. */
   onDelete: (slice: string) => void = () => {};
+  /** Called after each write of a slice, before its answer. */
+  onWritten: (slice: string) => Promise<void> = () => Promise.resolve();
   duty: Duty | undefined;
   #operators = 0;
   #stop: (() => Promise<void>) | undefined;
@@ -132,6 +134,7 @@ export class SliceWorld {
         this.writes.push(write);
         const answer = await this.api.handle(request);
         write.isDone = answer.status < 300;
+        await this.onWritten(slice);
         return answer;
       }
       return await this.api.handle(request);
