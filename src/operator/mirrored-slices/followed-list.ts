@@ -12,13 +12,17 @@ export class FollowedList {
     this.#name = name;
   }
 
-  /** Follows the kind until the signal fires, then calls `leave`. */
+  /** Follows the kind until the signal fires, then calls `leave`. If the signal has fired, only calls `leave`. */
   follow<T>(
     kind: ResourceKind,
     reader: KindReader<T>,
     context: Omit<FollowContext, 'onChange'>,
     { signal, leave }: { readonly signal: AbortSignal; readonly leave: () => void },
   ): void {
+    if (signal.aborted) {
+      leave();
+      return;
+    }
     const inputs = followKind(kind, reader, { ...context, onChange: () => {} });
     this.#inputs = inputs;
     const stop = (): void => {
