@@ -38,7 +38,7 @@ export interface PublishSwitches {
   readonly heartbeat: boolean;
 }
 
-/** The tasks of an operator for its cluster, and their dependencies. */
+/** Options of {@link operatorDuties}. */
 export interface OperatorDutiesOptions extends DutyOptions {
   readonly clusterName: string;
   readonly clusterID: number;

@@ -1,7 +1,7 @@
 import type { Failure } from '../base/failure.ts';
 
 /**
- * One task of the operator: one file, one option that enables it, one row in the status.
+ * One task of the operator: one file, one row in the status.
  *
  * A failure of a duty does not affect other duties (OPERATOR 5). The duty counts its failures in its status, and retries.
  */
@@ -25,7 +25,7 @@ export interface Action {
   readonly action: string;
   /** Why the write is made, without a final period. If a collector makes it, with the rounds in which the object was unused. */
   readonly reason: string;
-  /** `done`, `conflict`, `not-found`, `dry-run` … */
+  /** The outcome of an `ObjectWriter`, such as `done`, `conflict` or `dry-run`; `queued` for keys of the kvstore. */
   readonly outcome: string;
 }
 

@@ -49,7 +49,11 @@ function describesPod(endpoint: KubernetesObject, pod: KubernetesObject): boolea
   return addresses.some((address) => address !== undefined && listed.has(address));
 }
 
-/** Returns the reason why an endpoint does not belong to the pod `name`; undefined if it does. `uid` is that of the owner reference. */
+/**
+ * Returns the reason why an endpoint does not belong to the pod `name`; undefined if it does.
+ *
+ * @param uid that of the owner reference; undefined if the endpoint has no owner reference
+ */
 function whyNoPod(
   endpoint: KubernetesObject,
   owners: EndpointOwners,

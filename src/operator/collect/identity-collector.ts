@@ -21,7 +21,9 @@ export interface IdentityCollectorOptions {
   /** Must allow at most 2,500 deletes a minute: {@link IDENTITY_DELETES_PER_SECOND}. */
   readonly writer: ObjectWriter;
   readonly clock: Clock;
-  /** `identity-heartbeat-timeout`: lifetime of an identity that no endpoint uses: before it is marked, and again before it is deleted. Default 30 min. */
+  /**
+   * `identity-heartbeat-timeout`: time without use after which an identity is marked, and after the mark deleted. Default 30 min.
+   */
   readonly timeoutMs?: number | undefined;
   /** True if CiliumEndpoints of deleted pods are deleted. Otherwise they would keep their identities in use. */
   readonly endpointsAreCollected: boolean;

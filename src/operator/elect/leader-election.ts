@@ -22,13 +22,16 @@ export interface Leadership {
 /** The leadership of an operator without Kubernetes: it is always the leader, because there are no other operators. */
 export const SOLE_LEADER: Leadership & { readonly writeMs?: number } = { mayDelete: () => true };
 
-/** The times that all candidates of one lease must share. */
+/** The times that all candidates of one Lease must share. */
 export interface ElectionTimes {
-  /** Duration of a lease that is not renewed. */
+  /** Time after its last renewal at which another candidate may acquire the Lease. */
   readonly leaseMs: number;
   /** Time after its last renewal at which a leader steps down. Less than `leaseMs`. */
   readonly renewDeadlineMs: number;
-  /** Time between two reads, and between two renewals. Much less than `renewDeadlineMs`. */
+  /**
+   * Time between two renewals. A candidate waits 1 to 2.2 times as long between two reads. 1.2 times this time must be less than
+   * `renewDeadlineMs`.
+   */
   readonly retryMs: number;
 }
 
@@ -62,7 +65,7 @@ export interface LeaderElectionOptions {
 export interface LeaderElectionStatus {
   readonly identity: string;
   readonly state: 'idle' | 'candidate' | 'leader';
-  /** Holder of the lease when it was last read; `undefined` if it had none. */
+  /** Holder of the Lease when it was last read or written; `undefined` if it had none. */
   readonly holder: string | undefined;
   /** Milliseconds since the last renewal of this process. */
   readonly renewedMs: number | undefined;
@@ -76,7 +79,7 @@ export interface LeaderElectionStatus {
   readonly lastFailure: Failure | undefined;
 }
 
-/** The Lease of Cilium's operator. Only one of the two operators leads (OPERATOR 1). */
+/** The Lease of Cilium's operator, so that this operator and that of Cilium never lead at the same time (OPERATOR 1). */
 const LEASE_NAME = 'cilium-operator-resource-lock';
 const LEASES = { group: 'coordination.k8s.io', version: 'v1', plural: 'leases' };
 /** `leaderelection.JitterFactor` of client-go, so that candidates do not read the Lease at the same times. */
@@ -95,6 +98,7 @@ export function electionFault({ leaseMs, renewDeadlineMs, retryMs }: ElectionTim
   return `the lease duration (${leaseMs} ms) must be greater than the renew deadline (${renewDeadlineMs} ms), and the deadline greater than ${JITTER} times the retry period (${retryMs} ms)`;
 }
 
+/** The Lease as it was last read or written. */
 interface ObservedLease {
   /** uid and resource version. */
   readonly version: string;
@@ -103,6 +107,7 @@ interface ObservedLease {
    * Local time at which this version of the Lease was first read. The time in the Lease is ignored, because clocks may differ.
    */
   readonly at: number;
+  /** The duration in the Lease, at least that of this process. */
   readonly leaseMs: number;
 }
 
@@ -248,7 +253,7 @@ export class LeaderElection implements Leadership {
     }
   }
 
-  /** Renews the lease. Returns false when the signal fires, true when the lease is lost. */
+  /** Renews the Lease. Returns true when the Lease is lost, false if the signal has fired. */
   async #renew(signal: AbortSignal): Promise<boolean> {
     const { clock } = this.#options;
     const lost = new AbortController();
@@ -271,7 +276,7 @@ export class LeaderElection implements Leadership {
     return !signal.aborted;
   }
 
-  /** True if another operator held the lease when it was last read. */
+  /** True if another operator held the Lease when it was last read. */
   #isHeldByOther(): boolean {
     const { holder = '' } = this.#lastLease ?? {};
     return holder !== '' && holder !== this.#options.identity;

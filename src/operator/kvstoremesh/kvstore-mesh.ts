@@ -207,13 +207,13 @@ export class KvstoreMesh extends ClusterSet {
         onState: (state) => this.#configWatchState(state),
       }))
         for (const event of events)
-          this.#mirrored.get(event.key.slice(CLUSTER_CONFIG_PREFIX.length))?.stores.configObserved(event);
+          this.#mirrored.get(event.key.slice(CLUSTER_CONFIG_PREFIX.length))?.stores.receiveConfigEvent(event);
     });
   }
 
   #configWatchState(state: WatchState): void {
     this.#configState = state;
-    for (const { stores } of this.#mirrored.values()) stores.configWatchState(state);
+    for (const { stores } of this.#mirrored.values()) stores.receiveConfigWatchState(state);
   }
 
   protected override newCluster(name: string): FollowedCluster {
@@ -238,7 +238,7 @@ export class KvstoreMesh extends ClusterSet {
         });
         this.#mirrored.set(name, { stores, addedAt: clock.now() });
         this.#followConfigs();
-        stores.configWatchState(this.#configState ?? 'listing');
+        stores.receiveConfigWatchState(this.#configState ?? 'listing');
         stores.start();
         return stores;
       },

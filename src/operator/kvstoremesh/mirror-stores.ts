@@ -101,12 +101,12 @@ export class MirrorStores extends ResourceStores {
   }
 
   /** Receives an event of the local configuration of this cluster. The owner must pass each of them. */
-  configObserved(event: WatchEvent): void {
+  receiveConfigEvent(event: WatchEvent): void {
     if (event.type !== 'list-done') this.#config.receiveEvent(this.#options.cluster, event);
   }
 
   /** Receives each state of the watch of the local configurations. */
-  configWatchState(state: WatchState): void {
+  receiveConfigWatchState(state: WatchState): void {
     void this.#config.watchState(state, this.#closing.signal);
   }
 

@@ -93,8 +93,8 @@ function follow(context: InputContext, objects: McsObjects): FollowedInputs {
 }
 
 /**
- * Publishes `cilium/state/serviceexports/v1/<cluster>/<namespace>/<name>` for each ServiceExport with a Service of the same name that
- * is not of type ExternalName. Without the CRD there are no keys, and the canary is written.
+ * Publishes `cilium/state/serviceexports/v1/<cluster>/<namespace>/<name>` for each ServiceExport in a global namespace with a valid
+ * Service of the same name that is not of type ExternalName. Without the CRD there are no keys, and the canary is written.
  */
 export function exportSync(options: ProducerOptions, objects: McsObjects): Producer {
   return new Producer(

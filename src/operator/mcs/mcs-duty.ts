@@ -57,8 +57,8 @@ export interface McsStatus {
 }
 
 /**
- * The last patch of an object. If the same patch is planned for the version that it created, the CRD on the API server does not have a
- * field or sets a default. The patch is then not repeated.
+ * The last patch of an object. If the same patch is planned for the version that this patch created, the CRD on the API server
+ * does not have a field or sets a default. The patch is then not repeated.
  */
 interface LastPatch {
   /** The operations as JSON. */

@@ -225,7 +225,9 @@ function portOf({ name, port, protocol, appProtocol }: ExportedPort): object {
   };
 }
 
-/** Returns the spec of the import. Its IPs are those of the derived Service. While that Service does not exist, they do not change. */
+/**
+ * Returns the spec of the import. Its IPs are those of the derived Service. While that Service does not exist, the IPs do not change.
+ */
 function importSpec({
   state,
   merged,

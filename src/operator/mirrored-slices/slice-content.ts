@@ -58,8 +58,8 @@ function endpointOf(endpoint: SliceEndpoint, isFamily: (address: string) => bool
 }
 
 /**
- * Returns the contents of the local slices of a remote slice: one, or several if it has more than `maxEndpoints` endpoints. Endpoints have
- * no node names. IPv4-mapped addresses of an IPv6 slice are left out, because no API server stores them.
+ * Returns the contents of the local slices of a remote slice: one, or several if the remote slice has more than `maxEndpoints`
+ * endpoints. Endpoints have no node names. IPv4-mapped addresses of an IPv6 slice are left out, because no API server stores them.
  */
 export function remoteContents(slice: ClusterEndpointSlice, maxEndpoints: number): readonly string[] {
   const { addressType, ports, endpoints } = slice;

@@ -46,7 +46,7 @@ export interface ClusterConfigOptions {
 
 /** Time between two checks of the configuration (OPERATOR 35). */
 const INTERVAL_MS = 5 * 60_000;
-/** The same, if the configuration may be that of another writer (OPERATOR 16). */
+/** Time between two checks if the configuration promises no canaries, so that it may be that of another writer (OPERATOR 16). */
 const YIELDING_INTERVAL_MS = 60_000;
 
 /**
@@ -63,7 +63,7 @@ export class ClusterConfigKeeper implements Duty {
   readonly #value: Uint8Array;
   #state: DutyState = 'waiting';
   #exists = false;
-  /** Number of lost leases of the client, regardless of their keys. */
+  /** Number of reports of lost leases of the client, regardless of their keys. */
   #losses = 0;
   #writes = 0;
   #wake: () => void = () => {};
@@ -175,8 +175,8 @@ export class ClusterConfigKeeper implements Duty {
 }
 
 /**
- * Returns true if the found configuration must not be replaced: it is equal to the wanted one, or it promises canaries or is a copy,
- * and therefore belongs to another writer (OPERATOR 16).
+ * Returns true if the found configuration must not be replaced: it is equal to the wanted one, or it belongs to another writer,
+ * because it promises canaries or is a copy (OPERATOR 16).
  */
 function mustKeep(found: Uint8Array, wanted: Uint8Array): boolean {
   if (equalBytes(found, wanted)) return true;

@@ -29,7 +29,7 @@ export interface ServiceSyncOptions extends ProducerOptions {
 class ServiceKeys {
   readonly #context: InputContext;
   readonly #cache: ServiceCache;
-  /** Names of the slices of each service. */
+  /** Names of the slices of each service, by `namespace/name` of the service. */
   readonly #slices = new Map<string, Set<string>>();
   /** Services to publish at the end of the batch. */
   readonly #changed = new Map<string, ServiceID>();
@@ -90,10 +90,10 @@ class ServiceKeys {
     const hasSlices = (this.#slices.get(name)?.size ?? 0) > 0;
     if (!hasSlices) this.#slices.delete(name);
     const previous = this.#shared.get(name);
-    const now = known !== undefined && hasSlices && isShared(known.service, version) ? id : undefined;
-    if (now === undefined) this.#shared.delete(name);
-    else this.#shared.set(name, now);
-    this.exported.change(now, previous);
+    const current = known !== undefined && hasSlices && isShared(known.service, version) ? id : undefined;
+    if (current === undefined) this.#shared.delete(name);
+    else this.#shared.set(name, current);
+    this.exported.change(current, previous);
   }
 
   #write(current: ServiceID | undefined, previous: ServiceID | undefined): void {

@@ -32,12 +32,14 @@ interface SharedService {
  */
 class SliceKeys {
   readonly #context: InputContext;
+  /** The shared services: `namespace/name`. */
   readonly #shared = new Set<string>();
-  /** Slices by the name of their service. */
+  /** Slices by the `namespace/name` of their service. */
   readonly #slices = new Map<string, Set<SharedSlice>>();
   /** The slices that have a key if their namespace is global. */
   readonly #offered = new Set<SharedSlice>();
   readonly exported: NamespacedValues<SharedSlice>;
+  /** Number of reviews that run in steps. */
   #reviews = 0;
 
   constructor(context: InputContext) {

@@ -234,8 +234,8 @@ export class EndpointSlices {
   }
 
   /**
-   * Returns the fullest slice with room, or a new slice; never `excluded`. A slice that waits for another slice is skipped, because otherwise two
-   * slices could wait for each other.
+   * Returns the fullest slice with room, or a new slice; never `excluded`. A slice that waits for another slice is skipped,
+   * because otherwise two slices could wait for each other.
    */
   #roomFor(namespace: string, core: CoreEndpoint, excluded: Slice | undefined): Slice {
     let best: Slice | undefined;
