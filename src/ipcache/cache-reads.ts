@@ -107,7 +107,7 @@ export class CacheReads {
    */
   within(prefix: string, limit: number = Number.POSITIVE_INFINITY): readonly KeyedEntry[] {
     const around = prefixRegister();
-    if (!parseKey(prefix, around)) return [];
+    if (limit <= 0 || !parseKey(prefix, around)) return [];
     const found: { readonly slot: number; readonly key: PrefixRegister }[] = [];
     for (const slot of this.table.covered(around)) {
       if (this.rows.has(slot, FLAG.shadowed)) continue;

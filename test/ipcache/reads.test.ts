@@ -88,6 +88,7 @@ describe('within', () => {
     cache.upsert('::ffff:10.0.0.0/120', { identity: 500, source: 'k8s' });
     expect(cache.within('10.0.0.0/8').map(({ identity }) => identity)).toEqual([500, 400]);
     expect(cache.within('10.0.0.1').map(({ identity }) => identity)).toEqual([400]);
+    expect(cache.within('10.0.0.0/8', 0), 'a limit of 0 returned one entry').toEqual([]);
     expect([cache.within('::/0'), cache.within('10.0.0.0/33'), cache.within('')]).toEqual([[], [], []]);
   });
 });
