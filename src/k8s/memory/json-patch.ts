@@ -22,7 +22,14 @@ function parsePointer(pointer: unknown): string[] {
     .map((step) => step.replaceAll('~1', '/').replaceAll('~0', '~'));
 }
 
+/** Returns an array index without leading zeros, at most `max` (RFC 6901, section 4). Rejects the patch if it is none. */
+function parseIndex(step: string, max: number): number {
+  const index = /^(0|[1-9]\d*)$/.test(step) ? Number(step) : Number.NaN;
+  return index <= max ? index : rejectPatch(`${step} is not an index of the array`);
+}
+
 function read(container: Container, step: string): unknown {
+  if (Array.isArray(container)) return container[parseIndex(step, container.length - 1)];
   return Object.hasOwn(container, step) ? Reflect.get(container, step) : undefined;
 }
 
@@ -41,13 +48,14 @@ function define(container: Container, step: string, value: unknown): void {
 }
 
 function add(parent: Container, step: string, value: unknown): void {
-  if (Array.isArray(parent)) parent.splice(step === '-' ? parent.length : Number(step), 0, value);
+  if (Array.isArray(parent))
+    parent.splice(step === '-' ? parent.length : parseIndex(step, parent.length), 0, value);
   else define(parent, step, value);
 }
 
 function remove(parent: Container, step: string): void {
-  if (!Object.hasOwn(parent, step)) rejectPatch(`there is no ${step}`);
-  if (Array.isArray(parent)) parent.splice(Number(step), 1);
+  if (Array.isArray(parent)) parent.splice(parseIndex(step, parent.length - 1), 1);
+  else if (!Object.hasOwn(parent, step)) rejectPatch(`there is no ${step}`);
   else Reflect.deleteProperty(parent, step);
 }
 

@@ -51,6 +51,21 @@ describe('a JSON patch (RFC 6902)', () => {
     expect(() => jsonPatch({ a: 1 }, operations)).toThrow(refused('Invalid'));
   });
 
+  it.each<[string, string, string]>([
+    ['inserts at a name', 'add', '/a/x'],
+    ['inserts at an empty index', 'add', '/a/'],
+    ['inserts beyond the end', 'add', '/a/3'],
+    ['inserts at a negative index', 'add', '/a/-1'],
+    ['inserts at an index with a leading zero', 'add', '/a/01'],
+    ['removes the length', 'remove', '/a/length'],
+    ['removes beyond the end', 'remove', '/a/2'],
+    ['replaces after the last element', 'replace', '/a/-'],
+    ['tests the length', 'test', '/a/length'],
+    ['goes through a name', 'add', '/a/x/y'],
+  ])('that %s of a list is rejected', (_, op, path) => {
+    expect(() => jsonPatch({ a: [1, 2] }, [{ op, path, value: 2 }])).toThrow(refused('Invalid'));
+  });
+
   it('of an invalid document is rejected, and so is an unlimited one', () => {
     expect(() => jsonPatch(7, [])).toThrow(refused('Invalid'));
     const test = { op: 'test', path: '/a', value: 1 };
