@@ -39,7 +39,8 @@ export class ReplayedKubernetes {
     clusterID: number,
     context: ReplayedKubernetesContext,
   ) {
-    const { watch, endpoints, identities, nodeAnnotations, encryptKey } = kubernetes;
+    const { watch, endpoints, identities, serviceProxyName, headlessServices, nodeAnnotations, encryptKey } =
+      kubernetes;
     const { clock, engines, onReject } = context;
     this.#feed = new KubernetesFeed({
       source: NO_SOURCE,
@@ -51,6 +52,7 @@ export class ReplayedKubernetes {
       endpoints,
       nodeAnnotations,
       encryptKey,
+      selection: { proxyName: serviceProxyName, headless: headlessServices },
       ipcache: watch.includes('endpoints') ? engines.ipcache : undefined,
       services: watch.includes('services') ? engines.services : undefined,
       nodes: watch.includes('nodes') ? engines.nodes : undefined,
