@@ -104,14 +104,20 @@ export class HandlerCalls {
     return SUCCEEDED;
   }
 
-  /** Calls `succeed` or `fail` when a call has ended: synchronously if it has ended already, never after `stop`. */
-  follow(outcome: CallOutcome, succeed: () => void, fail: (error: unknown) => void): void {
-    if (outcome.state === 'running') {
-      this.#await(outcome, succeed, fail);
-    } else if (!this.#stopped) {
-      if (outcome.state === 'failed') fail(outcome.error);
-      else succeed();
-    }
+  /**
+   * Calls `succeed` or `fail` when a call has ended: synchronously if it has ended already. Calls `endLate` instead if the call
+   * ended after `stop`.
+   */
+  follow(
+    outcome: CallOutcome,
+    succeed: () => void,
+    fail: (error: unknown) => void,
+    endLate: (isSuccess: boolean) => void = () => {},
+  ): void {
+    if (outcome.state === 'running') this.#await(outcome, succeed, fail, endLate);
+    else if (this.#stopped) endLate(outcome.state === 'succeeded');
+    else if (outcome.state === 'failed') fail(outcome.error);
+    else succeed();
   }
 
   /** Counts and reports a failure. Before the report, `scheduleRetry` is called with the delay until the next attempt. */
@@ -144,18 +150,24 @@ export class HandlerCalls {
     }
   }
 
-  #await({ began, result }: RunningCall, succeed: () => void, fail: (error: unknown) => void): void {
+  #await(
+    { began, result }: RunningCall,
+    succeed: () => void,
+    fail: (error: unknown) => void,
+    endLate: (isSuccess: boolean) => void,
+  ): void {
     this.#running++;
-    const settled = (then: () => void): void => {
+    const settled = (then: () => void, isSuccess: boolean): void => {
       this.#running--;
       this.#measure(began);
-      if (!this.#stopped) then();
+      if (this.#stopped) endLate(isSuccess);
+      else then();
       this.#options.resume();
     };
     // Wrapped, because a handler may return any thenable.
     Promise.resolve(result).then(
-      () => settled(succeed),
-      (error: unknown) => settled(() => fail(error)),
+      () => settled(succeed, true),
+      (error: unknown) => settled(() => fail(error), false),
     );
   }
 

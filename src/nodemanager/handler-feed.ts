@@ -56,6 +56,8 @@ export class HandlerFeed {
   readonly #configurationAttempt: Attempt = { failures: 0, error: undefined };
   /** Set while the configuration waits for a retry. */
   #configurationTimer: Timer | undefined;
+  /** True if the handler was stopped with a request to delete its nodes. */
+  #deletesOnStop = false;
 
   constructor(handler: NodeHandler, options: HandlerFeedOptions) {
     this.handler = handler;
@@ -138,13 +140,13 @@ export class HandlerFeed {
   }
 
   /**
-   * Aborts running calls and makes no further calls, except one `nodeDelete` for each node of `deleted` that the handler has.
+   * Aborts running calls and makes no further calls. With `deleted`, the announced nodes, calls `nodeDelete` once for each node
+   * that the handler has: immediately, or, if a call for the node is running, when that call has ended.
    */
-  stop(deleted: readonly AnnouncedNode[] = []): void {
-    const known = deleted.map(({ fullName, announced }) => {
-      const lane = this.#lanes.get(fullName);
-      return lane === undefined ? announced : (lane.applied ?? lane.residue);
-    });
+  stop(deleted?: readonly AnnouncedNode[]): void {
+    if (this.stopped) return;
+    this.#deletesOnStop = deleted !== undefined;
+    const known = deleted === undefined ? [] : this.#knownNodes(deleted);
     this.#calls.stop();
     this.#configurationTimer?.cancel();
     const lanes = [...this.#lanes.values()];
@@ -153,7 +155,7 @@ export class HandlerFeed {
     for (const lane of lanes) this.#options.onProgress(lane.settled());
     for (const { done } of this.#attemptWaiters) done('ended');
     this.#attemptWaiters.clear();
-    for (const node of known) if (node !== undefined) this.#calls.deleteFinally(node);
+    for (const node of known) this.#calls.deleteFinally(node);
   }
 
   status(): HandlerStatus {
@@ -169,6 +171,18 @@ export class HandlerFeed {
     }
     const { running, faults, durations } = this.#calls;
     return { name: this.handler.name, pending: this.#lanes.size, running, faults, durations, failing };
+  }
+
+  /** Returns the nodes that the handler may have, in part or whole, except those with a running call. */
+  #knownNodes(announced: readonly AnnouncedNode[]): Node[] {
+    const known: Node[] = [];
+    for (const { fullName, announced: node } of announced)
+      if (node !== undefined && !this.#lanes.has(fullName)) known.push(node);
+    for (const lane of this.#lanes.values()) {
+      const node = lane.applied ?? lane.residue;
+      if (node !== undefined && lane.running === undefined) known.push(node);
+    }
+    return known;
   }
 
   #mayStart(): boolean {
@@ -252,7 +266,16 @@ export class HandlerFeed {
       outcome,
       () => this.#succeeded(lane, step),
       (error) => this.#failed(lane, step, error),
+      (isSuccess) => this.#endedLate(lane, step, isSuccess),
     );
+  }
+
+  /** Handles the end of a call after `stop`: deletes the node if the handler may have it and `stop` deletes nodes. */
+  #endedLate(lane: NodeLane, step: NodeStep, isSuccess: boolean): void {
+    if (isSuccess) lane.succeeded(step);
+    else lane.failed(step);
+    const node = lane.applied ?? lane.residue;
+    if (this.#deletesOnStop && node !== undefined) this.#calls.deleteFinally(node);
   }
 
   /** Calls `done` within a delivery, when a call of each current lane has ended, successfully or not, or none was needed. */

@@ -131,8 +131,8 @@ export class HandlerFeeds {
     });
   }
 
-  /** Ends all subscriptions after deleting the nodes `deleted` from the handlers. Waiters resolve to `closed`. */
-  stop(deleted: readonly AnnouncedNode[]): void {
+  /** Ends all subscriptions, with `deleted` like {@link HandlerFeed.stop}. Waiters resolve to `closed`. */
+  stop(deleted?: readonly AnnouncedNode[]): void {
     for (const waiter of this.#waiters) waiter.resolve('closed');
     this.#waiters.clear();
     for (const feed of this.#feeds.current) feed.stop(deleted);

@@ -21,7 +21,7 @@ export type HandlerResult = void | Promise<void>;
  *
  * Handlers may call the node manager. Their changes are delivered after the current delivery (SEMANTICS 9).
  *
- * `signal` is aborted if the handler is unsubscribed or the manager is closed. The result of the call is then ignored.
+ * `signal` is aborted if the handler is unsubscribed or the manager is closed. The call is not repeated then.
  */
 export interface NodeHandler {
   /** Name of the handler in status and faults. */

@@ -27,8 +27,9 @@ export interface NodeManagerOptions extends Partial<NodeConfiguration> {
    */
   readonly retainOverruled?: boolean | undefined;
   /**
-   * If true, `close` calls `nodeDelete` once for every node, as upstream does. By default the datapath is left as it is, so that
-   * traffic continues while the agent restarts.
+   * If true, `close` calls `nodeDelete` once for every node that a handler has, as upstream does. If a call for the node is
+   * running, its signal is aborted and `nodeDelete` is called when it has ended. By default the datapath is left as it is, so
+   * that traffic continues while the agent restarts.
    */
   readonly deleteOnClose?: boolean | undefined;
   /** Receives every rejection, for logs. */

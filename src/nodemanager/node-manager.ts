@@ -319,7 +319,7 @@ export class NodeManager {
     this.#closed = true;
     this.#addresses.close();
     this.#validation?.stop();
-    this.#feeds.stop(this.#options.deleteOnClose === true ? [...this.#nodes.entries()] : NONE);
+    this.#feeds.stop(this.#options.deleteOnClose === true ? [...this.#nodes.entries()] : undefined);
   }
 
   /** Returns counts, rejections and the state of handlers as plain data. Cost: one pass, about 0.1 µs a node. */

@@ -388,7 +388,9 @@ describe('a stop', () => {
     manager.nodeUpdated(node('b'));
     handler.take();
     manager.close();
-    expect(handler.take(), 'b was never there, as far as anybody knows').toEqual(['delete a 1']);
+    expect(handler.take(), 'the calls of a and b are running').toEqual([]);
+    await handler.fail('a');
+    expect(handler.take()).toEqual(['delete a 1']);
     await handler.fail('a');
     clock.advance(120_000);
     expect(handler.take()).toEqual([]);
@@ -396,6 +398,43 @@ describe('a stop', () => {
 });
 
 describe('close with deleteOnClose', () => {
+  it.each(['succeed', 'fail'] as const)(
+    'deletes a node whose first add is running, after the add: %s',
+    async (end) => {
+      const { manager } = fresh({ deleteOnClose: true });
+      const handler = new DeferredHandler();
+      manager.subscribe(handler);
+      manager.nodeUpdated(node('a', { bootID: '1' }));
+      manager.close();
+      expect(handler.take()).toEqual(['add a 1']);
+      await handler[end]();
+      expect(handler.take()).toEqual(['delete a 1']);
+    },
+  );
+
+  it('deletes a node that was deleted while its first add was running', async () => {
+    const { manager } = fresh({ deleteOnClose: true });
+    const handler = new DeferredHandler();
+    manager.subscribe(handler);
+    manager.nodeUpdated(node('a', { bootID: '1' }));
+    manager.nodeDeleted(node('a'));
+    manager.close();
+    await handler.succeed();
+    expect(handler.take()).toEqual(['add a 1', 'delete a 1']);
+  });
+
+  it('does not repeat a delete that is running and succeeds', async () => {
+    const { manager } = fresh({ deleteOnClose: true });
+    const handler = new DeferredHandler();
+    manager.subscribe(handler);
+    manager.nodeUpdated(node('a', { bootID: '1' }));
+    await handler.succeed();
+    manager.nodeDeleted(node('a'));
+    manager.close();
+    await handler.succeed();
+    expect(handler.take()).toEqual(['add a 1', 'delete a 1']);
+  });
+
   it('deletes a node whose add has failed, because a part of it may exist', async () => {
     const { manager } = fresh({ deleteOnClose: true });
     const handler = new DeferredHandler();
