@@ -192,6 +192,31 @@ describe('a datapath whose inputs become complete', () => {
     keeper.step().stop?.();
   });
 
+  it('logs each unavailable part and each failure of the adoption as an error', async () => {
+    const parts = [
+      { name: 'nodes', state: 'running', missing: [] },
+      { name: 'ipcache', state: 'unavailable', missing: ['no map', 'no memory'] },
+      { name: 'services', state: 'off', missing: [] },
+    ];
+    let failures: readonly string[] = [];
+    vi.spyOn(LinuxDatapath.prototype, 'status').mockImplementation(
+      () => ({ parts, tables: [], failures }) as never,
+    );
+    vi.spyOn(LinuxDatapath.prototype, 'adopt').mockImplementation(async () => {
+      failures = ['routes: cannot read', 'rules: cannot read'];
+    });
+    const logged: string[] = [];
+    const keeper = keeperOf(new ManualClock(), { logged });
+    await started(keeper);
+    expect(logged).toEqual([
+      'error --datapath linux: ipcache is unavailable: no map',
+      'error --datapath linux: ipcache is unavailable: no memory',
+      'error --datapath linux: routes: cannot read',
+      'error --datapath linux: rules: cannot read',
+    ]);
+    keeper.step().stop?.();
+  });
+
   it('answers from the kernel while it is open, and with nothing before and after', async () => {
     const step = { table: 'ipcache', key: 'a', cache: 'b' };
     vi.spyOn(LinuxDatapath.prototype, 'plan').mockResolvedValue([step] as never);

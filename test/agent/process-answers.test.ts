@@ -52,10 +52,16 @@ describe('the status of kvstoremesh', () => {
     `);
   });
 
-  it('succeeds if nothing blocks it', async () => {
-    expect((await answerOf(askKvstoreMesh, STATUS)).succeeded).toBe(true);
-    const problems = { ...STATUS, problems: ['full'] };
-    expect(await answerOf(askKvstoreMesh, problems)).toMatchObject({ succeeded: true });
+  it.each<[boolean, object]>([
+    [true, {}],
+    [true, { problems: ['full'] }],
+    [true, { configProblems: ['bad file'] }],
+    [true, { clusters: [{ ...cluster, state: 'failed', lastFailure: 'refused' }] }],
+    [true, { steps: [STEP] }],
+    [false, { blockers: ['standby'] }],
+    [false, { blockers: ['far is not copied'], problems: ['full'] }],
+  ])('succeeds only if nothing blocks it: %s with %j', async (succeeded, changes) => {
+    expect(await answerOf(askKvstoreMesh, { ...STATUS, ...changes })).toMatchObject({ succeeded });
   });
 });
 
@@ -122,8 +128,16 @@ describe('the status of an operator', () => {
       'this operator waits for the Lease of you; expires in 2 s if it is not renewed.',
     ],
     [
+      { election: { state: 'candidate', identity: 'me', holder: 'you', freeInMs: 1 } },
+      'this operator waits for the Lease of you; expires in 1 s if it is not renewed.',
+    ],
+    [
       { election: { state: 'candidate', identity: 'me', freeInMs: 0 } },
       'this operator waits for the Lease of no operator.',
+    ],
+    [
+      { election: { state: 'candidate', identity: 'me', holder: 'you' } },
+      'this operator waits for the Lease of you.',
     ],
   ])('tells with %j: %s', async (changes, text) => {
     expect((await linesOf(changes))[0]).toBe(`Cluster own: ${text}`);

@@ -147,4 +147,29 @@ describe('the history of services', () => {
       [20, 10].map((ms) => WALL_TIME_AT_0 + ms),
     );
   });
+
+  it.each<[string, readonly string[]]>([
+    ['without backends', []],
+    ['with backends', ['10.0.0.1', '10.0.0.2']],
+  ])('records the begin and the end of a service %s with its whole document', (_what, backends) => {
+    const clock = new ManualClock();
+    const ipcache = new IPCache();
+    const nodes = new NodeManager({ ipcache, clock, clusterName: 'own', localNodeName: 'n' });
+    const services = new ServiceCache({ clusterName: 'own' });
+    services.markSynced();
+    const history = new History({ ipcache, clock });
+    history.start();
+    recordDocuments(history, { services, nodes });
+    if (backends.length > 0) apply(services, { do: 'slice', addresses: backends, node: 'n1' });
+    apply(services, { do: 'service', ip: '172.16.0.1', global: false });
+    const document = JSON.parse(now(services) ?? '{}');
+    expect(document.backends).toHaveLength(backends.length);
+    clock.advance(10);
+    apply(services, { do: 'no-service' });
+    const records = [...history.documentsOf('service', 'shop/cart')];
+    expect(records).toMatchObject([
+      { before: document, after: undefined },
+      { before: undefined, after: document },
+    ]);
+  });
 });

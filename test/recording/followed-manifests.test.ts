@@ -20,6 +20,7 @@ function following(text: string): {
   readonly services: () => readonly string[];
   readonly file: string;
   readonly logged: string[];
+  readonly clock: ManualClock;
 } {
   const clock = new ManualClock();
   const services = new ServiceCache({ clusterName: 'own' });
@@ -31,7 +32,7 @@ function following(text: string): {
   const file = join(temporaryFolder({ 'a.yaml': text }), 'a.yaml');
   const names = (): readonly string[] =>
     Array.from(services.snapshot(), ([key]) => key.replace('default/', '')).sort();
-  return { manifests, services: names, file, logged };
+  return { manifests, services: names, file, logged, clock };
 }
 
 /** Fires at the n-th object that is read or stored. */
@@ -114,5 +115,24 @@ describe('a reading of manifests', () => {
     writeFileSync(file, '');
     await manifests.read([file], NEVER);
     expect(services()).toEqual([]);
+  });
+
+  it.each([
+    ['never, if it takes less', 399, []],
+    ['after two seconds', 400, [5]],
+    ['every two seconds', 1_000, [2, 4]],
+    ['at most once for each object', 2_000, [1, 2, 3, 4, 5]],
+    ['two seconds after the last log line', 1_999, [2, 4]],
+  ])('logs its progress %s: an object takes %i ms', async (_when, ms, counts) => {
+    const names = ['a', 'b', 'c', 'd', 'e'];
+    const { manifests, services, file, logged, clock } = following(names.map(service).join(''));
+    await manifests.read([file], NEVER, () => clock.advance(ms));
+    expect(services()).toEqual(names);
+    expect(logged).toEqual(
+      counts.map(
+        (count) =>
+          `warn  reading --manifests ${file}: ${count === 1 ? '1 object' : `${count} objects`} so far`,
+      ),
+    );
   });
 });

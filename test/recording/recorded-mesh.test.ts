@@ -56,4 +56,15 @@ describe('a recorded mesh', () => {
     writeAll.mockRestore();
     await mesh.close();
   });
+
+  it.each([0, 1, 3])('closes each of its %i kvstores, and only once it is closed', async (count) => {
+    const close = vi.spyOn(MemoryBackend.prototype, 'close');
+    const names = ['a', 'b', 'c'].slice(0, count);
+    const mesh = await load(names.map((store) => ({ store, key: ip(1), value: 'x' })));
+    const stores = names.map((name) => mesh.get(name));
+    expect(close).not.toHaveBeenCalled();
+    await mesh.close();
+    expect(close.mock.contexts).toEqual(stores);
+    for (const store of stores) await expect(store?.get(ip(1))).rejects.toThrow('closed');
+  });
 });
