@@ -7,7 +7,7 @@ import type { Node } from './node.ts';
 import type { HandlerFault, HandlerResult, NodeCall, NodeHandler } from './node-handler.ts';
 import type { NodeStep } from './node-lane.ts';
 
-/** Backoff of failed calls: 100 ms, doubled up to one minute, the interval of background validation. */
+/** Backoff of failed calls: 100 ms, doubled up to one minute. */
 export const HANDLER_BACKOFF: Backoff = { baseMs: 100, capMs: 60_000 };
 
 /** A call to make. */
@@ -121,7 +121,7 @@ export class HandlerCalls {
   }
 
   /** Counts and reports a failure. Before the report, `scheduleRetry` is called with the delay until the next attempt. */
-  retry(
+  recordFailure(
     attempt: Attempt,
     call: NodeCall,
     node: string | undefined,

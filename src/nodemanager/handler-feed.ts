@@ -240,7 +240,9 @@ export class HandlerFeed {
         if (this.#configuration === configuration) this.#configuration = undefined;
       },
       (error) =>
-        this.#calls.retry(attempt, 'configuration', undefined, error, (ms) => this.#configureAfter(ms)),
+        this.#calls.recordFailure(attempt, 'configuration', undefined, error, (ms) =>
+          this.#configureAfter(ms),
+        ),
     );
   }
 
@@ -313,7 +315,7 @@ export class HandlerFeed {
   #failed(lane: NodeLane, step: NodeStep, error: unknown): void {
     lane.failed(step);
     this.#attempted(lane);
-    this.#calls.retry(lane, step.call, lane.node, error, (ms) => this.#ready.addAfter(lane, ms));
+    this.#calls.recordFailure(lane, step.call, lane.node, error, (ms) => this.#ready.addAfter(lane, ms));
   }
 
   #settle(lane: NodeLane): void {

@@ -89,7 +89,7 @@ export class NodeLane {
     this.#updateSince(this.applied === this.#desired);
   }
 
-  /** Records a failed call. `HandlerCalls.retry` counts it. */
+  /** Records a failed call. `HandlerCalls.recordFailure` counts it. */
   failed(step: NodeStep): void {
     this.running = undefined;
     this.#updateSince(false);

@@ -3,8 +3,8 @@ import { Prefix } from '../../../net/prefix.ts';
 
 // The hardware address of a node in the tunnel is a convention between agents. Each agent computes those of the others from
 // their addresses, so no agent has to announce its own.
-const LOCAL_IPV4 = [0x02, 0xdc];
-const LOCAL_IPV6 = [0x02, 0xd6];
+const MAC_PREFIX_IPV4 = [0x02, 0xdc];
+const MAC_PREFIX_IPV6 = [0x02, 0xd6];
 
 const FNV_BASIS = 0x811c9dc5;
 const FNV_PRIME = 0x01000193;
@@ -26,7 +26,7 @@ export function tunnelMAC(address: string): string {
   let hash = FNV_BASIS;
   for (const octet of octets) hash = Math.imul(hash ^ octet, FNV_PRIME);
   const hashed = [hash >>> 24, (hash >>> 16) & 255, (hash >>> 8) & 255, hash & 255];
-  const all = octets.length === 4 ? [...LOCAL_IPV4, ...octets] : [...LOCAL_IPV6, ...hashed];
+  const all = octets.length === 4 ? [...MAC_PREFIX_IPV4, ...octets] : [...MAC_PREFIX_IPV6, ...hashed];
   return all.map((octet) => octet.toString(16).padStart(2, '0')).join(':');
 }
 
