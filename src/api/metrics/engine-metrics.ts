@@ -65,7 +65,7 @@ export function engineDescriptions({ ipcache, services, nodes }: MetricSources):
   return [
     {
       name: 'dpcache_listener_faults_total',
-      help: 'Failed calls of listeners.',
+      help: 'Faults of listeners and of other callbacks of an engine, without calls of node handlers.',
       type: 'counter',
       labels: ['engine'],
       samples: () => [

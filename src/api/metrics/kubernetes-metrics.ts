@@ -28,7 +28,7 @@ export function kubernetesDescriptions(model: Pick<MetricSources, 'status'>): re
       name: 'dpcache_kubernetes_objects',
       type: 'gauge',
       labels,
-      help: 'Objects of a kind that have an effect.',
+      help: 'Objects of a kind that the agent uses. Not counted are rejected objects, and valid objects without effect, such as finished pods.',
       samples: samples(({ objects }) => objects),
     },
     {
@@ -69,7 +69,10 @@ export function kubernetesDescriptions(model: Pick<MetricSources, 'status'>): re
   ];
 }
 
-/** Returns true if a kind is followed. A `missing` kind has no CRD. The data of a `resting` kind comes from a kvstore. */
+/**
+ * Returns true if a kind is followed. The API server does not serve a `missing` kind. The data of a `resting` kind
+ * comes from a kvstore, or is not needed.
+ */
 function isFollowed(state: KindDocument['state']): boolean {
   return state !== 'resting' && state !== 'missing' && state !== 'stopped';
 }
