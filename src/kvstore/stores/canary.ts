@@ -16,8 +16,8 @@ export interface CanaryOptions {
 }
 
 /**
- * The canary of a prefix. It is *true* while the kvstore has all keys that were wanted before the canary was written, otherwise
- * *false*.
+ * The canary of a prefix. It is *true* while it exists and the kvstore has all keys that were wanted before its write. It
+ * is *false* while it may exist although keys are missing, unless it is being written.
  */
 export class Canary implements ContestedKey {
   /** The entry of the queue while the canary is due or worked on. */
@@ -72,7 +72,7 @@ export class Canary implements ContestedKey {
     this.#isThere = false;
   }
 
-  /** Deletes a false canary before any other write. Concurrent attempts share the delete. */
+  /** Deletes the canary. Call this before every write while the canary is false. Concurrent calls share one delete. */
   deleteFalse(signal: AbortSignal): Promise<void> {
     this.#delete ??= this.#deleteOnce(signal).finally(() => {
       this.#delete = undefined;
@@ -86,11 +86,14 @@ export class Canary implements ContestedKey {
     this.#isThere = false;
   }
 
-  /** Writes the canary. It then counts as true if no key was lost during the write and `isComplete` returns true. */
-  async write(signal: AbortSignal, isComplete: () => boolean): Promise<void> {
+  /**
+   * Writes the canary, then calls `completeWaits` if no key was lost during the write. If `completeWaits` returns true, the
+   * canary is true. If the prefix has no canary, only calls `completeWaits`.
+   */
+  async write(signal: AbortSignal, completeWaits: () => boolean): Promise<void> {
     const { backend, clock, key, leased } = this.#options;
     if (key === undefined) {
-      isComplete();
+      completeWaits();
       return;
     }
     const write = new AbortController();
@@ -105,6 +108,6 @@ export class Canary implements ContestedKey {
     } finally {
       this.#write = undefined;
     }
-    if (!write.signal.aborted && isComplete()) this.#isTrue = true;
+    if (!write.signal.aborted && completeWaits()) this.#isTrue = true;
   }
 }

@@ -84,8 +84,8 @@ const MAX_WRITES = 8;
  *     ServiceExport, Service ────┼─► merge ─► plan ─► one write after the other
  *     ServiceImport, derived ────┘
  *
- * Writes only objects that differ. The export of another cluster is removed only after all exports of this cluster were received
- * without it.
+ * Writes only objects that differ. The export of another cluster is removed only after all exports of that cluster were
+ * received without it, or when that cluster is removed from the mesh.
  */
 export class McsDuty implements Duty {
   readonly name = 'mcs-api';

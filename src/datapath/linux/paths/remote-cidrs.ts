@@ -27,7 +27,7 @@ export class RemoteCIDRs {
   readonly #allowed: readonly Prefix[];
   readonly #private: readonly Prefix[] = prefixes(PRIVATE_RANGES);
   readonly #reserved = new ReservedPrefixes();
-  /** Networks of the links of this host, with more than one address. */
+  /** Networks of the links of this host, except those of one address. */
   #networks: readonly Prefix[] = [];
 
   /** `allowed` are ranges that are accepted in addition to the private ones, even inside the network of a link. */

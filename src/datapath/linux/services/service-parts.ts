@@ -60,7 +60,7 @@ export class ServiceParts {
   /**
    * Opens services as socket programs of this host. If the kernel has nftables, also opens rules for packets from outside to
    * node ports, external IPs and load-balancer addresses. Maps are opened before the programs that read them. Programs of an
-   * earlier process stay attached.
+   * earlier process are replaced immediately or, if the maps have another size or layout, when the new maps are filled.
    */
   sockets(cgroup: string): LinuxPart {
     const { dryRun } = this.#access.options;
@@ -93,9 +93,9 @@ export class ServiceParts {
       },
     };
     const outside = this.#outside(items);
-    // Maps are restored before programs, because the next agent attaches programs to maps that it finds by name.
+    // Maps are restored before programs, because the next agent creates empty maps in place of those without a pin.
     const guard = guardPins(this.#access, 'service-pins', () => {
-      // The old pins are kept until the maps filled beside them replace them.
+      // While new maps are being filled, the pins are those of the old maps, which must stay pinned.
       if (pins.isStaged) return new Map();
       const pinned = [...pins.descriptors].map(([name, fd]) => [join(folder, name), fd] as const);
       return new Map([...mapPins(bpf, pinned), ...programPins(bpf, programs())]);
@@ -218,7 +218,7 @@ export class ServiceParts {
       [owner],
       () => new HostAddresses(this.#access.kernel, { clock: this.#access.tableContext.clock }),
     );
-    // Rules cannot rewrite a packet to a loopback address and send it out of the host, because the kernel drops it.
+    // Rules cannot send a packet for a loopback address to a backend on another host, because the kernel drops it.
     const nodePort = (all: AddressesByFamily): NodePortOptions => ({
       enabled: true,
       ...(options.origin === 'inside' ? all : withoutLoopback(all)),
