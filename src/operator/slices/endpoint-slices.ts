@@ -81,7 +81,6 @@ export class EndpointSlices {
   readonly #sliceOf = new Map<string, string>();
   /** By the name of a slice: the slices that have this name in `after`. */
   readonly #waitersOf = new Map<string, Set<Slice>>();
-  /** Slices that must be written, oldest change first. */
   readonly #dirty = new Set<string>();
 
   constructor({ mode = 'identity', maxEndpoints = MAX_ENDPOINTS, random }: EndpointSlicesOptions) {
@@ -90,10 +89,12 @@ export class EndpointSlices {
     this.#random = random;
   }
 
+  /** Number of slices. */
   get size(): number {
     return this.#slices.size;
   }
 
+  /** Names of the slices that must be written, oldest change first. */
   get dirty(): ReadonlySet<string> {
     return this.#dirty;
   }
@@ -115,10 +116,10 @@ export class EndpointSlices {
     const desired: CoreEndpoint[] = [];
     for (const [endpoint, core] of onServer) {
       const key = `${namespace}/${endpoint}`;
-      const endpointNow = wanted(key);
-      if (endpointNow === undefined || this.#sliceOf.has(key)) continue;
+      const wantedCore = wanted(key);
+      if (wantedCore === undefined || this.#sliceOf.has(key)) continue;
       this.#enter(slice, key, core);
-      desired.push(endpointNow);
+      desired.push(wantedCore);
     }
     for (const core of desired) this.put(namespace, core); // may move an endpoint whose identity has changed to another slice
     if (!equalContent(Object.fromEntries(onServer), Object.fromEntries(slice.endpoints)))

@@ -40,6 +40,7 @@ export interface SliceDutyOptions extends EndpointSlicesOptions, DutyOptions {
 
 /** Delay in which changes are collected before they are written. */
 const GATHER_MS = 500;
+/** Delays of retries, doubling. `cap` is also the longest sleep without work. */
 const BACKOFF_MS = { first: 1000, cap: 100_000 };
 /** Number of endpoints that are added in one step at the start; a step takes about 1 ms. */
 const STEP_WEIGHT = 256;
@@ -166,11 +167,11 @@ export class SliceDuty implements Duty {
   #endpointEvents(events: readonly ResourceEvent[]): void {
     for (const { object } of events) {
       const { namespace = '', name } = object.metadata;
-      const now = this.#options.endpoints.objects.get(objectKey(object));
-      if (now === undefined) {
+      const endpoint = this.#options.endpoints.objects.get(objectKey(object));
+      if (endpoint === undefined) {
         this.#rejected.delete(objectKey(object));
         this.#slices.remove(namespace, name);
-      } else if (this.#hasAdoptedAll) this.#put(now); // otherwise added when all slices have been adopted
+      } else if (this.#hasAdoptedAll) this.#put(endpoint); // otherwise added when all slices have been adopted
     }
     this.#idle.wake();
   }
