@@ -1,10 +1,12 @@
 import { execFileSync } from 'node:child_process';
 import { renameSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { expect, it, onTestFinished } from 'vitest';
+import { expect, it, onTestFinished, vi } from 'vitest';
 import { Agent } from '../../src/agent/agent.ts';
+import { TurnGate } from '../../src/base/turn-gate.ts';
+import { EtcdBackend } from '../../src/kvstore/etcd/etcd-backend.ts';
 import type { KvstoreBackend } from '../../src/kvstore/session/backend.ts';
-import { openLocalEtcd, readClusterID } from '../../src/process/local-etcd.ts';
+import { openLocalEtcd, type ReachContext, readClusterID } from '../../src/process/local-etcd.ts';
 import { createLog } from '../../src/process/log.ts';
 import { NO_INPUTS } from '../agent/support/agent-under-test.ts';
 import { FakeClock } from '../agent/support/fake-clock.ts';
@@ -73,6 +75,49 @@ it('a configuration of the local etcd that breaks is reported, and again when it
     expect.stringContaining('must contain at least one URL'),
     undefined,
   ]);
+});
+
+it('each option reaches the backend unchanged, and no other option does', async () => {
+  const path = join(temporaryFolder({ own: 'endpoints: ["http://127.0.0.1:1"]\n' }), 'own');
+  const opened: unknown[] = [];
+  vi.spyOn(EtcdBackend, 'open').mockImplementation(async (...given) => {
+    opened.push(given);
+    return undefined as never; // `openLocalEtcd` only returns it
+  });
+  const clock = new FakeClock();
+  const random = (): number => 0.25;
+  const { signal } = new AbortController();
+  const options = {
+    leaseSeconds: 61,
+    mayWrite: () => true,
+    writeTimeoutMs: 62_000,
+    witnessLeases: true,
+    gate: new TurnGate({ clock, nextTurn: queueMicrotask }),
+  };
+  const rateLimit = { qps: 63, bootstrapQps: 64 };
+  const onProblem = vi.fn();
+  const absent = { ...Object.fromEntries(Object.keys(options).map((name) => [name, undefined])) };
+  const callbacks = { onUsable: expect.any(Function), onUnusable: undefined };
+  const open = async (
+    limit: typeof rateLimit | undefined,
+    change: Partial<ReachContext>,
+  ): Promise<unknown> => {
+    await openLocalEtcd(path, limit, { clock, random, signal, onFailure: () => {}, ...change });
+    return opened.pop();
+  };
+  for (const [name, value] of Object.entries(options))
+    expect(await open(undefined, { [name]: value })).toEqual([
+      path,
+      { clock, random, rateLimit: undefined, ...absent, [name]: value, ...callbacks },
+    ]);
+  expect(await open(rateLimit, { ...options, onProblem })).toEqual([
+    path,
+    { clock, random, rateLimit, ...options, ...callbacks, onUnusable: onProblem },
+  ]);
+  const [call] = vi.mocked(EtcdBackend.open).mock.calls.slice(-1);
+  expect(call?.[1]).toMatchObject({ clock: expect.toSatisfy((it) => it === clock), random });
+  call?.[1]?.onUsable?.();
+  expect(onProblem.mock.calls).toEqual([[undefined]]);
 });
 
 it('an entry that is not a file in place of that configuration ends the start with a reason, and does not block it', async () => {
