@@ -1,0 +1,115 @@
+import { afterEach, expect, it, vi } from 'vitest';
+import { EtcdConnection } from '../../../src/kvstore/etcd/etcd-connection.ts';
+import { EtcdEndpoint } from '../../../src/kvstore/etcd/etcd-endpoint.ts';
+import { KvstoreError } from '../../../src/kvstore/session/errors.ts';
+
+const ADDRESS = 'http://127.0.0.1:1'; // refuses connections
+const AUTH = { username: 'remote', password: 'secret' };
+
+const open: EtcdEndpoint[] = [];
+afterEach(() => {
+  vi.restoreAllMocks();
+  for (const endpoint of open.splice(0)) endpoint.close();
+});
+
+function endpointWith(auth: typeof AUTH | undefined): EtcdEndpoint {
+  const endpoint = new EtcdEndpoint({ endpoints: [ADDRESS], auth }, ADDRESS);
+  open.push(endpoint);
+  return endpoint;
+}
+
+/** Starts a call at a time, which fetches a token unless the endpoint has one. */
+function callAt(endpoint: EtcdEndpoint, now: number): void {
+  const clock = vi.spyOn(performance, 'now').mockReturnValue(now);
+  void endpoint.raw('KV', 'Range', Buffer.alloc(0)).catch(() => {}); // the connection is refused
+  clock.mockRestore();
+}
+
+const CODES = ['invalid-token', 'forbidden', 'unavailable', 'deadline', 'internal'] as const;
+const isOfToken = (code: string): boolean => code === 'invalid-token' || code === 'forbidden';
+
+it.each(CODES)(
+  'the failure %s of a client without a user is forbidden if it is about rights or a token',
+  (code) => {
+    const error = new KvstoreError(code, 'denied');
+    for (const startedAt of [undefined, -1, 1]) {
+      const explained = endpointWith(undefined).explain(error, startedAt);
+      if (!isOfToken(code)) expect(explained).toBe(error);
+      else
+        expect([explained.code, explained.message, explained.cause]).toEqual([
+          'forbidden',
+          'denied: the configuration has no user; set username and password',
+          error,
+        ]);
+    }
+  },
+);
+
+it.each(CODES)(
+  'the failure %s of a watch means an invalid token unless the token was fetched after its start',
+  (code) => {
+    const error = new KvstoreError(code, 'denied');
+    const endpoint = endpointWith(AUTH);
+    callAt(endpoint, 500);
+    for (const [startedAt, isTokenOlder] of [
+      [undefined, false],
+      [499, false],
+      [500, true],
+      [501, true],
+    ] as const) {
+      const explained = endpoint.explain(error, startedAt);
+      if (!isOfToken(code) || !isTokenOlder) expect(explained).toBe(error);
+      else
+        expect([explained.code, explained.message, explained.cause]).toEqual([
+          'invalid-token',
+          'denied',
+          error,
+        ]);
+    }
+  },
+);
+
+it.each([
+  [499, false],
+  [500, true],
+  [501, true],
+])('a failed call that started at %i invalidates the token of 500: %s', (failedCallAt, isDropped) => {
+  const limits: (() => boolean)[] = [];
+  vi.spyOn(EtcdConnection.prototype, 'startDeadline').mockImplementation(({ isExtendable }) => {
+    limits.push(isExtendable);
+    return () => {};
+  });
+  const endpoint = endpointWith(AUTH);
+  endpoint.invalidateToken(failedCallAt); // no token yet
+  callAt(endpoint, 500);
+  expect(limits.map((isExtendable) => isExtendable())).toEqual([true]);
+  endpoint.invalidateToken(failedCallAt);
+  callAt(endpoint, 600);
+  // A call with the dropped token may not wait longer than its deadline.
+  expect(limits.map((isExtendable) => isExtendable())).toEqual([!isDropped, true]);
+  const error = new KvstoreError('forbidden', 'denied');
+  expect(endpoint.explain(error, 550).code).toBe(isDropped ? 'forbidden' : 'invalid-token');
+});
+
+it('only tokens that exist are invalidated', () => {
+  const limits: (() => boolean)[] = [];
+  vi.spyOn(EtcdConnection.prototype, 'startDeadline').mockImplementation(({ isExtendable }) => {
+    limits.push(isExtendable);
+    return () => {};
+  });
+  const endpoint = endpointWith(AUTH);
+  endpoint.startDeadline(5, () => {});
+  endpoint.invalidateToken(1000);
+  expect(limits.map((isExtendable) => isExtendable())).toEqual([true]);
+});
+
+it('a closed endpoint closes its connection, and rejects calls and streams as unavailable', async () => {
+  const closed = vi.spyOn(EtcdConnection.prototype, 'close');
+  const endpoint = endpointWith(undefined);
+  endpoint.close();
+  expect(closed).toHaveBeenCalledTimes(1);
+  const observer = { onMessage: () => {}, onEnd: () => {} };
+  const error = { code: 'unavailable', message: 'the connection was closed' };
+  await expect(endpoint.raw('KV', 'Range', Buffer.alloc(0))).rejects.toMatchObject(error);
+  await expect(endpoint.stream('Watch', 'Watch', observer)).rejects.toMatchObject(error);
+});
