@@ -26,7 +26,7 @@ export function addToFilter(filter: Uint8Array, hash: number): void {
   }
 }
 
-/** Returns false if the hash was not added. */
+/** Returns true if the hash was added, and sometimes if it was not. */
 export function mayContain(filter: Uint8Array, hash: number): boolean {
   const mask = 8 * filter.length - 1;
   const step = mix(hash, 0x2545) | 1;

@@ -18,7 +18,7 @@ export interface SegmentPart {
   readonly endPosition: number;
   /** The segment on disk; undefined if it is in memory. */
   readonly stored: StoredSegment | undefined;
-  /** Returns false if it has no record of a key with this hash. */
+  /** Returns false only if it has no record of a key with this hash. */
   mayContain(hash: number): boolean;
   /** Returns true if it has a record of a prefix of this length. */
   hasLength(family: 4 | 6, length: number): boolean;

@@ -6,10 +6,11 @@ import type { ServiceID } from './service-id.ts';
 import { isReady, offeredAt, type ServiceState } from './service-state.ts';
 
 /**
- * The verdict on a claim on a backend. `effective`: used. `merged`: the address is also in another slice of the same cluster.
- * That claim is effective, and gets the ports of this one. `overruled`: a stronger claim on the address exists (local cluster,
- * smaller cluster name). `not-global`: a remote offer, but the service is not global. `not-ready`: not ready, and the service
- * does not publish such backends. `affinity`: the service prefers other backends. `maintenance`: its weight is 0.
+ * The verdict on a claim on a backend. `effective`: used. `merged`: a stronger claim on the address is in another slice of the
+ * same cluster. It gets the ports of this claim; see its verdict. `overruled`: a stronger claim on the address is in another
+ * cluster (the local cluster, or a smaller name). `not-global`: a remote offer, but the service is not global. `not-ready`: not
+ * ready, and the service does not publish such backends. `affinity`: the service prefers other backends. `maintenance`: its
+ * weight is 0.
  */
 export type BackendVerdict =
   | 'effective'
@@ -42,7 +43,7 @@ export interface ExplainedOrigin extends Origin {
 /** The state of a service with all claims and verdicts. */
 export interface ServiceExplanation {
   readonly id: ServiceID;
-  /** Undefined if no served service of that name is known. */
+  /** Undefined if there is no Service object of that name, or if it is not served (SEMANTICS 3.1). */
   readonly service: Service | undefined;
   readonly ready: boolean;
   readonly announced: boolean;
@@ -64,8 +65,8 @@ function verdictOf(state: ServiceState, claim: BackendClaim): BackendVerdict {
   if (slice !== undefined && offeredAt(slice, backend.address, state.service) === undefined)
     return 'not-ready';
   const [winner] = state.correlation.contested.get(backend.address) ?? [claim];
-  const isUsed = winner === undefined || winner.origin.cluster === origin.cluster;
-  if (!isUsed) return 'overruled';
+  const isOfWinningCluster = winner === undefined || winner.origin.cluster === origin.cluster;
+  if (!isOfWinningCluster) return 'overruled';
   if (winner !== undefined && compareOrigins(winner.origin, origin) !== 0) return 'merged';
   if (!state.endpoints.backends.has(backend.address)) return 'affinity';
   return backend.state === 'maintenance' ? 'maintenance' : 'effective';

@@ -45,8 +45,8 @@ export class StoredSegment implements SegmentPart {
   readonly facts: StoredFacts;
   readonly endPosition: number = Number.POSITIVE_INFINITY;
   /**
-   * Version of the file when its checksums were last verified, and the positions of its records (see `ReadSegment.ranges`);
-   * undefined if they never were.
+   * `StateFile.version` of the file when its checksums were last verified, and the positions of its records (see
+   * `ReadSegment.ranges`); undefined if they never were.
    */
   verified: { readonly version: string; readonly ranges: Int32Array } | undefined;
   readonly #cache: SegmentCache;
@@ -80,7 +80,7 @@ export class StoredSegment implements SegmentPart {
     return this.facts.lastMs;
   }
 
-  /** Returns false if the segment has no record of a key with this hash. */
+  /** Returns false only if the segment has no record of a key with this hash. */
   mayContain(hash: number): boolean {
     return mayContain(this.facts.filter, hash);
   }
@@ -173,7 +173,7 @@ export class SegmentArchive {
     }
   }
 
-  /** Forgets a segment that cannot be read. Answers for moments around it are not certain from now on. */
+  /** Forgets a segment that cannot be read. Answers that need its records are not certain from now on. */
   drop(stored: StoredSegment): void {
     if (!this.#stored.includes(stored)) return; // another query has dropped it
     this.#damaged++;

@@ -73,7 +73,7 @@ export class EtcdBackend extends KvstoreClient {
     return this.#transport.streams;
   }
 
-  /** Ends the initial phase of writes: from now on `qps` applies instead of `bootstrapQps`. */
+  /** Applies `qps` instead of `bootstrapQps` to reads and writes from now on. */
   endBootstrap(): void {
     this.#rateLimit?.endBootstrap();
   }
