@@ -34,6 +34,9 @@ export interface FollowedClusters {
   readonly identities: IdentityResolver;
 }
 
+/** The status of a local or a remote cluster: the fields that both have. */
+type FollowedStatus = LocalClusterStatus;
+
 /** Input of {@link agentStatus}. */
 export interface StatusParts {
   readonly options: AgentOptions;
@@ -95,12 +98,12 @@ function configDocument({ id, capabilities }: ClusterConfig): ClusterDetailDocum
   return { id, capabilities: { ...known, ...others } };
 }
 
-function watchesOf({ resources }: Pick<LocalClusterStatus, 'resources'>): readonly WatchStatus[] {
+function watchesOf({ resources }: Pick<FollowedStatus, 'resources'>): readonly WatchStatus[] {
   return Object.values(resources).flatMap(({ watch }) => watch ?? []);
 }
 
-function statusOfCluster(
-  cluster: LocalClusterStatus,
+function clusterDocument(
+  cluster: FollowedStatus,
   { local, localID }: Pick<FollowedClusters, 'local' | 'localID'>,
 ): ClusterDocument {
   const { name, state, ready, connected, failures, lastFailure, resources } = cluster;
@@ -128,7 +131,7 @@ function statusOfCluster(
 /** Returns the status of a followed cluster; `undefined` if the name is unknown. */
 export function clusterStatus(followed: FollowedClusters, name: string): ClusterDocument | undefined {
   const status = followedStatus(followed, name);
-  return status && statusOfCluster(status, followed);
+  return status && clusterDocument(status, followed);
 }
 
 /** Returns the status of a followed cluster and of its stores; `undefined` if the name is unknown. */
@@ -140,13 +143,13 @@ export function clusterDetail(followed: FollowedClusters, name: string): Cluster
     const store = resources[resource];
     return store === undefined ? [] : [storeDocument(resource, store)];
   });
-  return { ...statusOfCluster(status, followed), stores, ...(config && { config: configDocument(config) }) };
+  return { ...clusterDocument(status, followed), stores, ...(config && { config: configDocument(config) }) };
 }
 
 function followedStatus(
   { local, mesh }: Pick<FollowedClusters, 'local' | 'mesh'>,
   name: string,
-): LocalClusterStatus | undefined {
+): FollowedStatus | undefined {
   return local.names.includes(name) ? local.status() : mesh.statusOf(name);
 }
 
