@@ -352,7 +352,7 @@ function requireParts(path: string, rejections: RejectionLog, parts: Parts): Par
   if (Object.values(parts).some((part) => part !== undefined)) return parts;
   const why = rejections.status().recent[0]?.message;
   throw new InputError(
-    `${path}: is not the output of ip list -n -o json, bpf ipcache list, service list -o json or node list -o json${why === undefined ? '' : ` (${why})`}: name such a file, or cilium:SOCKET, bpf:PATH or unix:SOCKET`,
+    `${path}: is not the output of cilium ip list -n -o json, bpf ipcache list, service list -o json or node list -o json${why === undefined ? '' : ` (${why})`}: name such a file, or cilium:SOCKET, bpf:PATH or unix:SOCKET`,
   );
 }
 

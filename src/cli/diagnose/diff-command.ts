@@ -105,7 +105,7 @@ export function addDiffCommand(program: Command, io: CommandIO, run: RunAction):
     .argument('<agent>', 'unix:SOCKET or https://HOST:PORT of a running agent')
     .argument(
       '<other>',
-      'unix:SOCKET or https://HOST:PORT of another agent, cilium:SOCKET of a Cilium agent, bpf:PATH of a pinned ipcache, or a file with the output of ip list -n -o json, bpf ipcache list, service list -o json or node list -o json',
+      'unix:SOCKET or https://HOST:PORT of another agent, cilium:SOCKET of a Cilium agent, bpf:PATH of a pinned ipcache, or a file with the output of cilium ip list -n -o json, bpf ipcache list, service list -o json or node list -o json',
     )
     .addOption(outputOption())
     .option('--token-file <file>', 'token for agents over TCP', parsePath)
