@@ -12,7 +12,7 @@ const MAX_BODY_BYTES: number = 1 << 20;
  */
 const MAX_BODIES = 32;
 
-/** Methods without a request body. Node.js discards it. */
+/** Methods whose requests have no body. If one has a body, Node.js discards it. */
 const WITHOUT_BODY: ReadonlySet<string> = new Set(['GET', 'HEAD']);
 
 /** Middleware that rejects requests over TCP before their bodies are read. */
@@ -32,9 +32,10 @@ function isLocal(c: Context<ApiEnv>): boolean {
 }
 
 /**
- * Middleware that limits the size of a body and the number of concurrent requests with a body. A body with a declared length is
- * refused before anything is read, one without after {@link MAX_BODY_BYTES} (`body-too-large`). Too many requests are refused
- * before anything is read (`too-many`). Requests over TCP and over the unix socket are counted separately.
+ * Middleware that limits the size of a body and the number of concurrent requests with a body. A body that is too large is
+ * refused before anything is read if its length is declared, else after {@link MAX_BODY_BYTES} (`body-too-large`). If there are
+ * too many requests, a request is refused before anything is read (`too-many`). Requests over TCP and over the unix socket are
+ * counted separately.
  */
 export function limitBodies(): MiddlewareHandler<ApiEnv> {
   const serving = { local: 0, tcp: 0 };

@@ -31,8 +31,8 @@ export const MAX_CONTENT: number = 8 * MIB;
 const MAX_RATIO = 200;
 
 /**
- * Maximum product of blocks and window, at least 128 KiB per block: a decoder in JavaScript moves the window for each block,
- * which takes about 50 ms per GiB. 8 MiB of content in blocks of 128 KiB is just within the limit.
+ * Maximum number of blocks times the size of the window, where a smaller window counts as 128 KiB. A decoder in JavaScript moves
+ * the window for each block, which takes about 50 ms per GiB. 8 MiB of content in blocks of 128 KiB is just within the limit.
  */
 const MAX_WORK: number = 512 * MIB;
 
