@@ -16,8 +16,8 @@ export interface CanaryOptions {
 }
 
 /**
- * The canary of a prefix. It is *true* while it exists and the kvstore has all keys that were wanted before its write. It
- * is *false* while it may exist although keys are missing, unless it is being written.
+ * The canary of a prefix. It is *true* while it exists and the kvstore has all keys that were wanted before its write.
+ * It is *false* while it may exist although keys are missing, unless it is being written.
  */
 export class Canary implements ContestedKey {
   /** The entry of the queue while the canary is due or worked on. */
@@ -87,8 +87,8 @@ export class Canary implements ContestedKey {
   }
 
   /**
-   * Writes the canary, then calls `completeWaits` if no key was lost during the write. If `completeWaits` returns true, the
-   * canary is true. If the prefix has no canary, only calls `completeWaits`.
+   * Writes the canary, then calls `completeWaits` if no key was lost during the write. If `completeWaits` returns true,
+   * the canary is true. If the prefix has no canary, only calls `completeWaits`.
    */
   async write(signal: AbortSignal, completeWaits: () => boolean): Promise<void> {
     const { backend, clock, key, leased } = this.#options;
