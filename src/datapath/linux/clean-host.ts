@@ -12,34 +12,35 @@ import { serviceCapacity, serviceMapShapes } from './services/service-layout.ts'
 import { detachSocketPrograms } from './services/socket-programs.ts';
 import { Kernel } from './syscall/kernel.ts';
 
-/** The maps that this project pins, with their shapes. */
+/** The maps that this project pins, with their shapes; also the new maps that an interrupted replacement has left. */
 const PINNED_SHAPES: Parameters<typeof cleanPins>[1] = new Map<string, PinnedShape>([
   ...Object.values(IPCACHE_PINS)
     .flatMap((name) => [name, name + STAGING_SUFFIX])
     .map((name) => [name, { type: 'lpmTrie', keySize: 24, valueSize: 12 }] as const),
   ...([4, 6] as const).flatMap((family) =>
-    Object.entries(serviceMapShapes(family, serviceCapacity())).map(
-      ([name, shape]) => [`${name}${family}`, shape] as const,
-    ),
+    Object.entries(serviceMapShapes(family, serviceCapacity())).flatMap(([name, shape]) => [
+      [`${name}${family}`, shape] as const,
+      [`${name}${family}${STAGING_SUFFIX}`, shape] as const,
+    ]),
   ),
 ]);
 
 /**
- * Removes everything of ours from this host: routes, the tunnel, and the pins in the folder, programs first. No agent may be
- * running, because it would write everything again. Never throws.
+ * Removes everything of ours from this host: routes, the tunnel, the tables of nftables, and the pins in the folder, programs
+ * first. No agent may be running, because it would write everything again. Never throws.
  */
 export function cleanHost(pinFolder: string): CleanOutcome {
   const missing = missingFor(probeHost(readHost(), { pinFolder }), 'routes');
   const paths = function* (): Generator<string, void, void> {
     if (missing.length > 0) throw new Error(`routes, tunnels and rules: ${missing.join('; ')}`);
-    const kernel = new Kernel();
+    using kernel = new Kernel();
     using _lock = lockNamespace(kernel, 'routes');
     using table = new PathTable(kernel, { routeTable: ROUTE_TABLE, device: TUNNEL_DEVICE });
     yield* cleanTable(table);
   };
   const rules = function* (): Generator<string, void, void> {
     if (missing.length > 0) return;
-    const kernel = new Kernel();
+    using kernel = new Kernel();
     using _lock = lockNamespace(kernel, 'rules');
     using table = new NftServices(kernel, { table: NFT_TABLE });
     const entries = [...table.dump()].filter((entry) => entry !== undefined);

@@ -2,12 +2,16 @@ import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, it } from 'vitest';
 import { systemClock } from '../../../src/base/system-clock.ts';
+import { Bpf } from '../../../src/datapath/linux/bpf/bpf.ts';
+import { BpfMap } from '../../../src/datapath/linux/bpf/bpf-map.ts';
 import { cleanHost } from '../../../src/datapath/linux/clean-host.ts';
 import { HostAccess } from '../../../src/datapath/linux/host-access.ts';
 import { openHostDatapath } from '../../../src/datapath/linux/host-datapath.ts';
 import type { HostDatapathOptions } from '../../../src/datapath/linux/host-options.ts';
 import { HostParts } from '../../../src/datapath/linux/host-parts.ts';
+import { STAGING_SUFFIX } from '../../../src/datapath/linux/kernel-names.ts';
 import type { LinuxDatapath } from '../../../src/datapath/linux/linux-datapath.ts';
+import { serviceCapacity, serviceMapShapes } from '../../../src/datapath/linux/services/service-layout.ts';
 import { ServiceParts } from '../../../src/datapath/linux/services/service-parts.ts';
 import { inNamespace } from '../../../src/datapath/linux/syscall/in-namespace.ts';
 import { Kernel } from '../../../src/datapath/linux/syscall/kernel.ts';
@@ -100,5 +104,14 @@ describeOnLinux('a host that an agent manages', ['maps', 'routes', 'nftables', '
     ]);
     first[Symbol.dispose]();
     expect(retire()).toBe('');
+  });
+
+  it('leaves no pin that clean considers foreign if a map was not replaced completely (regression)', () => {
+    const folder = join(pins, 'one');
+    mkdirSync(folder);
+    const path = join(folder, `services4${STAGING_SUFFIX}`);
+    const shape = serviceMapShapes(4, serviceCapacity(10)).services;
+    using _map = BpfMap.openOrCreate(new Bpf(kernel), shape, path, 'services4');
+    expect(within(host, () => cleanHost(folder))).toEqual({ removed: [path], remaining: [] });
   });
 });
