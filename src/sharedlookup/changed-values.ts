@@ -19,7 +19,7 @@ export class ChangedValues {
   /** Positions of the pairs in these tables. */
   #pairs = new NumberList();
   #pairsBefore = new NumberList();
-  /** Sum of the prefetched words. Storing it prevents the compiler from removing the reads. */
+  /** XOR of the prefetched words. Storing it prevents the compiler from removing the reads. */
   #read = 0;
   /** For each pair of both tables: 1 if the leaf was copied after the change, so that its block may be reused. */
   readonly #isCopied = new Uint8Array(2 * CHANGED.words);

@@ -220,7 +220,7 @@ export function findSlot(
  *     slot │ identity │ slot │ identity │ 0 │ …
  *
  * If a slot is marked and the table of the lookup's batch contains it, its identity is in the table. Otherwise it is in the
- * slot.
+ * slot. A table has `words` words and at most `limit` pairs, so that at least half of it is empty.
  */
 export const CHANGED = { words: 4_096, limit: 1_024 } as const;
 const CHANGED_BITS = 11; // 2,048 pairs

@@ -12,7 +12,7 @@ import { type SharedAttributes, SharedTable } from './shared-table.ts';
 
 /** 24 million IPv4 prefixes, or 12 million of IPv6. */
 const DEFAULT_MAX_BYTES: number = 512 << 20;
-/** Positions have 31 bits; twice as much is reserved. */
+/** Positions have 31 bits and count words of 4 bytes; 2.25 times as much is reserved, 6.75 GiB. */
 const MAX_BYTES = 3 * 2 ** 30;
 
 /** Number of changes whose memory is prefetched together: few enough for the L1 cache. */
@@ -30,7 +30,7 @@ export interface SharedLookupSource {
 export interface SharedLookupOptions {
   /**
    * Limit of the shared memory in bytes, 1 MiB to 3 GiB, default 512 MiB: about 20 bytes an IPv4 prefix, 40 an IPv6 prefix.
-   * Twice as much address space is reserved, but memory is only used for entries. If the limit is reached, further prefixes
+   * 2.25 times as much address space is reserved, but memory is only used for entries. If the limit is reached, further prefixes
    * wait until others are deleted.
    */
   readonly maxBytes?: number | undefined;
