@@ -47,8 +47,8 @@ export interface ConnectDatapathOptions {
   /** Slices the deletes of stale content. Default: not sliced. */
   readonly gate?: TurnGate | undefined;
   /**
-   * Receives the exceptions that the datapath throws while stale content is deleted. No engine makes these calls, so no engine
-   * reports their exceptions.
+   * Receives the exceptions that `ipcache` and `services` throw while their stale content is deleted, because no engine makes
+   * these calls. The node manager deletes stale nodes, and reports exceptions of `nodes` itself.
    */
   readonly onListenerFault?: FaultListener | undefined;
 }

@@ -6,12 +6,15 @@ import type { NodeHandler } from '../nodemanager/node-handler.ts';
 import type { ServiceEvent } from '../servicecache/events.ts';
 import type { ServiceHandler } from './datapath.ts';
 
-/** One call of a listener of an IPCache, as plain data. */
+/** A change of an IPCache, or another call of its listener, as plain data. */
 export type IPCacheRecord =
   | { readonly kind: 'change'; readonly change: IPCacheChange }
   | { readonly kind: 'synced' };
 
-/** Passes all calls in order to `record`, such as a list, a log or a monitor. Stores nothing. */
+/**
+ * Passes changes and `onSynced` in order to `record`, such as a list, a log or a monitor. A call with several changes causes one
+ * record for each. Stores nothing.
+ */
 export class RecordingIPCacheListener implements IPCacheListener {
   readonly #record: (record: IPCacheRecord) => void;
 
@@ -30,13 +33,16 @@ export class RecordingIPCacheListener implements IPCacheListener {
 
 checkArguments(RecordingIPCacheListener, { onChanges: { changes: ITERABLE } });
 
-/** One call of a listener of a service cache, as plain data. */
+/** An event of a service cache, or another call of its listener, as plain data. */
 export type ServiceRecord =
   | { readonly kind: 'event'; readonly event: ServiceEvent }
   | { readonly kind: 'synced' }
   | { readonly kind: 'inputs-complete' };
 
-/** Passes all calls in order to `record`, such as a list, a log or a monitor. Stores nothing. */
+/**
+ * Passes events, `onSynced` and `onInputsComplete` in order to `record`, such as a list, a log or a monitor. A call with several
+ * events causes one record for each. Stores nothing.
+ */
 export class RecordingServiceHandler implements ServiceHandler {
   readonly #record: (record: ServiceRecord) => void;
 

@@ -9,7 +9,7 @@ const STEP_MS = 20;
 /** Wall time and monotonic time are compared only if both were read within this time. */
 const READ_MS = 2;
 
-/** Maximum number of reads at the begin of a life. If all took longer than {@link READ_MS}, the fastest is used. */
+/** Maximum number of reads at the start of a life. If all took longer than {@link READ_MS}, the fastest is used. */
 const READ_ATTEMPTS = 10;
 
 /** A period without a step of the wall clock. From `ms` of the life on, the wall time is the time of the life plus `offset`. */

@@ -35,7 +35,7 @@ export class EditError extends Error {
   /** The field of the edit. */
   readonly field: string;
   readonly value: string;
-  /** The known names, if the edit names an unknown one; else undefined. */
+  /** The known clusters, nodes or owners if the edit names an unknown one; undefined for all other errors. */
   readonly known: readonly string[] | undefined;
 
   constructor(

@@ -57,7 +57,7 @@ export interface EngineRevisions {
   readonly nodes: number;
 }
 
-/** The numbers of differences, and the revisions of the engines at the begin and the end of the evaluation. */
+/** The numbers of differences, and the revisions of the engines at the start and the end of the evaluation. */
 export interface WhatIfSummary {
   readonly prefixes: Readonly<Record<PrefixKind, number>>;
   readonly nodes: {
@@ -103,7 +103,7 @@ const BACKENDS_PER_STEP = 256;
  * lost. Writes nothing and calls no listener. The engines may change during the evaluation: the answer is exact for the moment
  * of its end.
  *
- * Throws {@link EditError} if an edit is invalid, or names a cluster, a node or a claim that does not exist. If the signal fires,
+ * Throws {@link EditError} if an edit is invalid, or names a cluster, a node, an owner or a claim that does not exist. If the signal fires,
  * throws its reason. Cost: about 2 µs for each claim that the edits touch, and a scan of the pages of all claims.
  */
 export async function whatIf(

@@ -15,7 +15,7 @@ export type DependentTable = Pick<KeptItems, 'flushed' | 'missing'>;
  * Delays the deletes of a table until the tables that refer to its items have their desired content. For example, a service
  * refers to the route to its backend. Two tables cannot change together, and if the route is deleted first, clients see errors.
  * Deletes are released half a second after the referring tables have no pending changes, if no item of theirs is missing then.
- * After ten seconds they are released in any case.
+ * After about ten seconds they are released in any case.
  */
 export class DeleteHold implements Disposable {
   readonly #clock: Pick<Clock, 'now' | 'after'>;
@@ -30,8 +30,8 @@ export class DeleteHold implements Disposable {
   }
 
   /**
-   * Resolves when deletes that are due now may be applied, or on dispose. Resolves immediately if no table refers to the
-   * deleted items.
+   * Resolves when deletes that are due now may be applied, or on dispose. Resolves immediately if there are
+   * no referring tables.
    */
   async passed(): Promise<void> {
     const tables = [...this.#dependents];

@@ -37,7 +37,7 @@ export interface FailingKey {
 export interface KeptTableStatus {
   readonly name: string;
   /**
-   * `unread`: the table has not been read yet. `holding`: deletes of initially found items are not allowed yet. `kept`: the
+   * `unread`: the table has not been read yet, or its reconciler has ended. `holding`: deletes of initially found items are not allowed yet. `kept`: the
    * table is kept equal to the desired items. `degraded`: see `failing` and `noRoom`.
    */
   readonly state: 'unread' | 'holding' | 'kept' | 'degraded';
@@ -45,7 +45,7 @@ export interface KeptTableStatus {
   readonly desired: number;
   /** Number of our items in the table. */
   readonly actual: number;
-  /** Number of keys with pending writes and deletes. */
+  /** Number of keys with pending writes and deletes, including those of `waiting`. */
   readonly pending: number;
   /** Number of pending deletes that wait until other tables do not refer to the items. */
   readonly waiting: number;
@@ -54,8 +54,9 @@ export interface KeptTableStatus {
   /** Number of keys without room in the table. */
   readonly noRoom: number;
   readonly noRoomErrors: number;
-  /** Number of keys that are retried, and some of them. */
+  /** Number of keys that are retried. */
   readonly failing: number;
+  /** Up to 16 of the keys that are retried. */
   readonly failures: readonly FailingKey[];
   readonly capacity: number | undefined;
   /** Used fraction of the table, or of the fullest of `maps`, from 0 to 1; undefined if there is no capacity. */
@@ -68,7 +69,7 @@ export interface KeptTableStatus {
 
 /** Maximum number of changes, or of items that are read, in a turn of the event loop. */
 const CHUNK = 256;
-/** Minimum number of turns for writes between two reads. Writes get at least as many turns as the last read took. */
+/** Number of turns that pending writes get between two reads, if the last read did not take more. */
 const WRITE_TURNS = 16;
 const BACKOFF: Backoff = { baseMs: 200, capMs: 30_000 };
 const SHOWN_FAILURES = 16;
@@ -199,7 +200,7 @@ export class KeptTable<Item> implements Disposable {
 
   /**
    * Returns the differences from the desired content, in the order of their writes. Calls that wait for the same read share its
-   * result. Between two reads, pending writes get as many turns as the first read took.
+   * result. Before a read, pending writes get as many turns as the last read took, or 16 if it took fewer.
    */
   plan(): Promise<readonly PlannedChange<Item>[]> {
     this.#nextPlan ??= this.#runExclusive(async () => {

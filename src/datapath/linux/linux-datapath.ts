@@ -39,7 +39,9 @@ export interface WantedPart {
 /** The status of a part. */
 export interface LinuxPartStatus {
   readonly name: LinuxPartName;
+  /** `off`: not requested. `unavailable`: a requirement is missing, or the part could not be opened. */
   readonly state: 'running' | 'off' | 'unavailable';
+  /** Why the part is unavailable. If it runs: its current problems. One sentence each. */
   readonly missing: readonly string[];
 }
 
@@ -57,11 +59,8 @@ interface OpenedPart {
   readonly part: LinuxPart | undefined;
   readonly missing: readonly string[];
   readonly retire?: (() => void) | undefined;
-  /**
-   * Set if the part could not be opened because another process owns it, or because a pin belongs to others. Each repair tries
-   * to open it again.
-   */
-  readonly refused?: WantedPart | undefined;
+  /** Set if `open` threw, for example because another process owns the part. Each repair tries to open it again. */
+  readonly unopened?: WantedPart | undefined;
 }
 
 /**
@@ -108,7 +107,7 @@ export class LinuxDatapath implements Disposable {
     for (const table of tables) await this.#attempt(table, () => table.adopt());
   }
 
-  /** Returns the tables that are not empty. Before `connect`, their items come from an earlier process. */
+  /** Returns the status of each table that is not empty. Before `connect`, their items come from an earlier process. */
   get found(): readonly KeptItemsStatus[] {
     const tables = this.#tables.filter(({ isMadeByOpening }) => !isMadeByOpening);
     return tables.map((table) => table.status()).filter(({ actual }) => actual > 0);
@@ -137,9 +136,7 @@ export class LinuxDatapath implements Disposable {
     for (const part of this.#parts) void this.#retire(part);
   }
 
-  /**
-   * Returns the differences between the kernel and the engines, table by table, in the order of their writes.
-   */
+  /** Returns the differences between the kernel and the engines, table by table, in the order of their writes. */
   async plan(): Promise<readonly PrintedStep[]> {
     const steps: PrintedStep[] = [];
     for (const table of this.#tables)
@@ -163,7 +160,7 @@ export class LinuxDatapath implements Disposable {
    */
   async repair(): Promise<readonly PrintedStep[]> {
     const steps: PrintedStep[] = [];
-    await this.#takeOver();
+    await this.#openAgain();
     for (const table of this.#tables) {
       const isUnread = table.status().state === 'unread';
       if (isUnread) await this.#attempt(table, () => table.adopt());
@@ -224,11 +221,11 @@ export class LinuxDatapath implements Disposable {
     }
   }
 
-  /** Opens the parts that could not be opened before because of another process or its leftovers. */
-  async #takeOver(): Promise<void> {
-    for (const [at, { refused }] of this.#parts.entries()) {
-      if (refused === undefined || this.#isDisposed) continue;
-      const part = openPart(this.#probe, refused);
+  /** Tries again to open the parts that could not be opened, and adopts their items. */
+  async #openAgain(): Promise<void> {
+    for (const [at, { unopened }] of this.#parts.entries()) {
+      if (unopened === undefined || this.#isDisposed) continue;
+      const part = openPart(this.#probe, unopened);
       this.#parts[at] = part;
       const { tables } = part.part ?? { tables: [] };
       await this.#adopt(tables);
@@ -293,6 +290,6 @@ function openPart(probe: ProbeAnswer, wanted: WantedPart): OpenedPart {
   try {
     return { name, part: open(), missing: [] };
   } catch (error) {
-    return { name, part: undefined, missing: [messageOf(error)], refused: wanted };
+    return { name, part: undefined, missing: [messageOf(error)], unopened: wanted };
   }
 }

@@ -3,7 +3,7 @@ import { release } from 'node:os';
 import { join, resolve } from 'node:path';
 import { missingLibrary } from './syscall/native.ts';
 
-/** The parts of a Linux datapath. Each may be able to run if another is not. */
+/** The parts of a Linux datapath. Each has its own requirements. */
 export type DatapathPart = 'maps' | 'sockets' | 'routes' | 'tunnel' | 'nftables';
 
 /** Facts about a host, in the kernel's format. */

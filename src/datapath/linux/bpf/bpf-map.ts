@@ -34,7 +34,7 @@ export interface BatchedMap extends Disposable {
   batches(): Iterable<number>;
 }
 
-/** The pinned map differs from the requested one. */
+/** Thrown if the pinned map differs from the requested one. */
 export class ForeignMapError extends Error {
   override readonly name: string = 'ForeignMapError';
   readonly code: 'foreign-map' = 'foreign-map';

@@ -196,9 +196,10 @@ export class NetlinkSocket implements Disposable {
     outcomes: (SyscallError | undefined)[],
   ): number {
     const next = this.#encode(requests, first);
-    const sequence = this.#sequence - next;
+    // The request at index i has the sequence number `base + i`.
+    const base = this.#sequence - next + 1;
     const isWhole = this.#exchange((message) => {
-      const index = message.sequence - sequence - 1;
+      const index = message.sequence - base;
       const request = requests[index];
       if (request === undefined || index < first || !endsAnswer(message)) return;
       outcomes[index] ??= errorIn(message, request.operation);

@@ -275,14 +275,14 @@ function longRegister(register: number): number {
   return short >= 0 && short % 4 === 0 ? 1 + short / 4 : register;
 }
 
-/** Deletes a chain with its rules. Nothing may refer to it. */
+/** Returns a request that deletes a chain with its rules. Nothing may refer to the chain. */
 export function deleteChain(table: NftTable, name: string): NetlinkRequest {
   return request(`delete chain ${name}`, NFT.deleteChain, 0, table.family, (writer) =>
     writer.attributeText(CHAIN.table, table.name).attributeText(CHAIN.name, name),
   );
 }
 
-/** Replaces the rules of a chain. */
+/** Returns the requests that replace the rules of a chain. */
 export function replaceRules(table: NftTable, { name, rules }: NftChain): readonly NetlinkRequest[] {
   const flush = request(`flush chain ${name}`, NFT.deleteRule, 0, table.family, (writer) =>
     writer.attributeText(RULE.table, table.name).attributeText(RULE.chain, name),
@@ -290,7 +290,7 @@ export function replaceRules(table: NftTable, { name, rules }: NftChain): readon
   return [flush, ...rules.map((rule) => addRule(table, name, rule))];
 }
 
-/** Adds a chain with its rules. */
+/** Returns the requests that add a chain with its rules. */
 export function addChain(table: NftTable, chain: NftChain): readonly NetlinkRequest[] {
   const { name, base, rules } = chain;
   const added = request(`add chain ${name}`, NFT.newChain, NLM_F.create, table.family, (writer) => {
@@ -327,7 +327,7 @@ function writeExpression(writer: MessageWriter, expression: NftExpression): void
   });
 }
 
-/** Adds a set or map. `id` is any number that is unique in the transaction. */
+/** Returns a request that adds a set or map. `id` is any number that is unique in the transaction. */
 export function addSet(
   table: NftTable,
   { name, keyType, keyBytes, data, typeOf }: NftSet,
@@ -345,14 +345,14 @@ export function addSet(
   });
 }
 
-/** Adds elements to a set. Their keys must not exist. */
+/** Returns a request that adds elements to a set. Their keys must not exist. */
 export function addElements(table: NftTable, set: string, elements: readonly NftElement[]): NetlinkRequest {
   return request(`add to ${set}`, NFT.newElement, NLM_F.create, table.family, (writer) =>
     writeElements(writer, table, set, elements),
   );
 }
 
-/** Deletes elements from a set. Their keys must exist. */
+/** Returns a request that deletes elements from a set. Their keys must exist. */
 export function deleteElements(table: NftTable, set: string, keys: readonly Uint8Array[]): NetlinkRequest {
   return request(`delete from ${set}`, NFT.deleteElement, 0, table.family, (writer) =>
     writeElements(

@@ -26,7 +26,7 @@ export interface TableStructure {
    * `damaged`: rules or chains differ, and can be replaced in place.
    */
   readonly state: 'none' | 'damaged' | 'whole';
-  /** The differences as text: `chain output: 0 rules instead of 1`. */
+  /** The differences as text: `chain output: found 0 rules, expected 1`. */
   readonly defects: readonly string[];
   /** Numbers of backends that have a chain. */
   readonly picks: ReadonlySet<number>;

@@ -159,7 +159,10 @@ export class NodePaths implements NodeHandler, Disposable {
     if (this.#isLocal(node)) this.#setLocal(undefined);
   }
 
-  /** Compares all nodes, at most once in half a minute, because comparing a single node costs nearly as much. */
+  /**
+   * Compares all nodes, at most once in half a minute, because comparing a single node costs nearly as much. Throws
+   * {@link NoPathError} if the node has no path.
+   */
   async nodeValidateImplementation(node: Node): Promise<void> {
     if (this.#repairTask.age > VALIDATION_AGE_MS) await this.#repairTask.request();
     const reason = this.#withoutPath.get(node.fullName);
@@ -280,9 +283,7 @@ export class NodePaths implements NodeHandler, Disposable {
     return this.#addTunnel(cidr, end, items);
   }
 
-  /**
-   * Returns the reason why a CIDR of a node gets no route: it contains addresses of pods of the local cluster or of this host.
-   */
+  /** Returns the reason why a CIDR of a node gets no route, because the packets of others would take it; `undefined` if it may. */
   #refusal(node: Node, cidr: string): string | undefined {
     if (this.#isRemote(node)) return this.#remoteCIDRs.refusal(cidr);
     const overlapping = this.#local && podCIDRs(this.#local).find((one) => overlaps(one, cidr));
@@ -404,7 +405,7 @@ function podCIDRs({ fields }: Node): readonly string[] {
   return all.filter((cidr) => cidr !== undefined);
 }
 
-/** Returns all prefixes that a node of the local cluster uses: pod CIDRs and addresses. */
+/** Returns all prefixes that a node uses: its pod CIDRs and addresses. */
 function usedPrefixes(node: Node): readonly string[] {
   return [...podCIDRs(node), ...node.fields.addresses.map(({ ip }) => ip)];
 }

@@ -48,8 +48,8 @@ export class RouteLedger {
   }
 
   /**
-   * Returns a foreign route to a destination with this metric. The kernel does not store two such routes, or shares packets
-   * among them.
+   * Returns a foreign route to a destination with this metric. Beside it, IPv4 refuses our route, and IPv6 shares packets between
+   * both.
    */
   equal(destination: string, metric: number): Route | undefined {
     return this.#foreign.get(destination)?.find((route) => route.metric === metric);

@@ -18,7 +18,7 @@ export function isManagedLink({ vxlan, alias }: Link): boolean {
   return vxlan !== undefined && alias === ALIAS;
 }
 
-/** Returns the item of our interface, whose desired name is `name`. */
+/** Returns the item of our interface, whose desired name is `name`; undefined if the interface is no VXLAN. */
 export function deviceItem({ vxlan, mtu, mac = '', ...link }: Link, name: string): DeviceItem | undefined {
   if (vxlan === undefined) return undefined;
   const downDefect = link.up ? undefined : 'down';
@@ -26,7 +26,7 @@ export function deviceItem({ vxlan, mtu, mac = '', ...link }: Link, name: string
   return { kind: 'device', vni: vxlan.id, port: vxlan.port, local: vxlan.local ?? '', mtu, mac, defect };
 }
 
-/** Returns the interface with this name. */
+/** Returns the interface with this name; undefined if there is none. */
 export function linkNamed(socket: Pick<NetlinkSocket, 'ask'>, name: string): Link | undefined {
   try {
     return socket.ask(
@@ -54,7 +54,7 @@ export function setDevice(socket: LinkSocket, name: string, item: DeviceItem | u
   const isForeign = named !== undefined && !isManagedLink(named);
   if (isForeign && item !== undefined)
     throw new SyscallError(`add ${name}`, EEXIST, `a foreign interface ${name} exists`);
-  const found = isForeign ? findRenamed(socket) : (named ?? findRenamed(socket));
+  const found = isForeign ? findManaged(socket) : (named ?? findManaged(socket));
   const previous = found && deviceItem(found, name);
   const canStay = previous !== undefined && item !== undefined && isSameTunnel(previous, item);
   if (found !== undefined && !canStay) socket.change(deletion(found));
@@ -72,8 +72,8 @@ export function setDevice(socket: LinkSocket, name: string, item: DeviceItem | u
   add(socket, link);
 }
 
-/** Returns our interface if it has another name. */
-function findRenamed(socket: LinkSocket): Link | undefined {
+/** Returns our interface, whatever its name. */
+function findManaged(socket: LinkSocket): Link | undefined {
   const request = { operation: 'links', type: RTM_LINK.get, write: writeLinkQuestion };
   return socket.dump(request, readLink).find(isManagedLink);
 }

@@ -126,7 +126,7 @@ export class DesiredServices implements DesiredItems<ServiceItem> {
   /**
    * Returns true if all inputs of a frontend are known, so that the state of an earlier process may be replaced. A service that
    * uses no remote cluster need not wait for remote clusters. For an unknown frontend, returns false until the cache has
-   * announced all services.
+   * announced all services and, if one of them exists on some nodes only, the labels of this node are known.
    */
   isComplete(key: string): boolean {
     const { isLocalComplete, areClustersKnown, isSynced } = this.#inputs;
@@ -201,7 +201,10 @@ export class DesiredServices implements DesiredItems<ServiceItem> {
     return this.#nodeLabels !== undefined && isExposedOn(service, this.#nodeLabels);
   }
 
-  /** Stores the frontends of a service, none if the local node has none. Adds those of its cluster IPs that change to `touched`. */
+  /**
+   * Stores the frontends of a service, none if the local node has none. For each cluster IP that the service gains or loses, adds the
+   * frontend of all its ports to `touched`.
+   */
   #setFrontends(name: string, service: Service | undefined, touched: Set<string>): void {
     const here = service !== undefined && this.#isHere(service) ? service : undefined;
     this.#index.update(name, here);

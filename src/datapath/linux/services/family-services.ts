@@ -136,7 +136,10 @@ export class FamilyServices {
     this.#deleteUnused();
   }
 
-  /** Deletes a backend without references, unless a reference was added since. */
+  /**
+   * Deletes a backend without references, unless a reference was added since, and retries the failed deletes of others. Returns the
+   * first error.
+   */
   release(backend: string): SyscallError | undefined {
     this.#unused.add(backend);
     return this.#deleteUnused();
@@ -271,7 +274,7 @@ export class FamilyServices {
     for (const { installed } of steps) while (isEmptyAtEnd(installed.slots)) installed.slots.pop();
   }
 
-  /** Deletes backends without references. Returns the error if one could not be deleted. */
+  /** Deletes the backends that have lost their last reference. Returns the first error. */
   #deleteUnused(): SyscallError | undefined {
     const batch = new MapBatch(this.maps.maps.backends, 'delete');
     let failure: SyscallError | undefined;

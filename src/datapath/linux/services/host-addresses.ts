@@ -24,7 +24,7 @@ export interface HostAddressesOptions {
 
 /**
  * The addresses of this host, which answer on node ports: those of all its interfaces, except IPv6 link-local addresses, which
- * are ambiguous without the link. Follows events of the kernel; if events were lost, all addresses are read.
+ * are ambiguous without the link. After an event of the kernel, or if events were lost, all addresses are read again.
  */
 export class HostAddresses implements Disposable {
   readonly #open: () => NetlinkSocket;
@@ -80,7 +80,7 @@ export class HostAddresses implements Disposable {
     this.#monitor[Symbol.dispose]();
   }
 
-  /** Discards the events and schedules a read of all addresses. So lost events need no special treatment. */
+  /** Discards the events and schedules a read of all addresses. */
   #readEvents(): void {
     try {
       while (this.#monitor.events() !== undefined);

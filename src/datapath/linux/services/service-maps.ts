@@ -13,9 +13,11 @@ export interface ServiceEntry {
   /** In the format of `formatFrontend`. */
   readonly frontend: string;
   readonly slot: number;
-  /** In a slot: the number of its backend. */
+  /** The number of the backend of a slot. Not of slot 0. */
   readonly number: number;
+  /** In slot 0: the number of slots. */
   readonly count: number;
+  /** In slot 0; 0 without session affinity. */
   readonly affinitySeconds: number;
 }
 
@@ -26,17 +28,17 @@ export type ServiceMapSet = Readonly<Record<Family, ServiceMaps>>;
 export class ServiceMaps {
   readonly family: Family;
   readonly maps: Readonly<Record<ServiceMapName, BatchedMap>>;
-  readonly #bytes: number;
+  readonly #addressBytes: number;
 
   constructor(family: Family, maps: Readonly<Record<ServiceMapName, BatchedMap>>) {
     this.family = family;
     this.maps = maps;
-    this.#bytes = family === 4 ? 4 : 16;
+    this.#addressBytes = family === 4 ? 4 : 16;
   }
 
   writeServiceKey(at: number, { ip, port, protocol }: Endpoint, slot: number): void {
     const { view } = this.maps.services.keys;
-    const end = at + this.#bytes;
+    const end = at + this.#addressBytes;
     writeAddress(view, at, ip);
     view.setUint16(end, port);
     view.setUint16(end + 2, slot, true);
@@ -59,7 +61,7 @@ export class ServiceMaps {
 
   writeBackend(at: number, { ip, port, protocol }: Endpoint): void {
     const { view } = this.maps.backends.values;
-    const end = at + this.#bytes;
+    const end = at + this.#addressBytes;
     writeAddress(view, at, ip);
     view.setUint16(end, port);
     view.setUint16(end + 2, protocol, true);
@@ -68,7 +70,7 @@ export class ServiceMaps {
 
   writeMember(keyAt: number, valueAt: number, { ip, port, protocol }: Endpoint, backend: number): void {
     const { view } = this.maps.members.keys;
-    const end = keyAt + this.#bytes;
+    const end = keyAt + this.#addressBytes;
     writeAddress(view, keyAt, ip);
     view.setUint16(end, port);
     view.setUint16(end + 2, protocol, true);
@@ -81,7 +83,7 @@ export class ServiceMaps {
     const { keys, values, shape } = this.maps.backends;
     for (const count of this.maps.backends.batches()) {
       for (let at = 0; at < count; at++) {
-        const text = endpointText(values.view, at * shape.valueSize, this.family, this.#bytes + 2);
+        const text = endpointText(values.view, at * shape.valueSize, this.family, this.#addressBytes + 2);
         yield [keys.view.getUint32(at * 4, true), text];
       }
       yield undefined;
@@ -97,8 +99,8 @@ export class ServiceMaps {
         const valueAt = at * shape.valueSize;
         const number = values.view.getUint32(valueAt, true);
         yield {
-          frontend: endpointText(keys.view, keyAt, this.family, this.#bytes + 4),
-          slot: keys.view.getUint16(keyAt + this.#bytes + 2, true),
+          frontend: endpointText(keys.view, keyAt, this.family, this.#addressBytes + 4),
+          slot: keys.view.getUint16(keyAt + this.#addressBytes + 2, true),
           number,
           count: values.view.getUint16(valueAt + 4, true),
           affinitySeconds: (values.view.getUint8(valueAt + 8) & AFFINITY_FLAG) === 0 ? 0 : number,
@@ -108,14 +110,14 @@ export class ServiceMaps {
     }
   }
 
-  /** Yields the backend numbers of frontends with affinity. */
+  /** Yields each backend number of each frontend with affinity, and undefined after each batch. */
   *readMembers(): Generator<readonly [frontend: string, backend: number] | undefined, void, void> {
     const { keys, shape } = this.maps.members;
     for (const count of this.maps.members.batches()) {
       for (let at = 0; at < count; at++) {
         const keyAt = at * shape.keySize;
-        const frontend = endpointText(keys.view, keyAt, this.family, this.#bytes + 2);
-        yield [frontend, keys.view.getUint32(keyAt + this.#bytes + 4, true)];
+        const frontend = endpointText(keys.view, keyAt, this.family, this.#addressBytes + 2);
+        yield [frontend, keys.view.getUint32(keyAt + this.#addressBytes + 4, true)];
       }
       yield undefined;
     }

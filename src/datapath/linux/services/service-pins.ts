@@ -85,7 +85,7 @@ export class ServicePins implements Disposable {
     return this.#unpinned.size > 0 || this.#resized().length > 0;
   }
 
-  /** Returns the reasons why maps were not replaced. */
+  /** Returns the reason why maps are not replaced yet; empty if there is none. */
   problems(): readonly string[] {
     if (this.#problem !== undefined) return [this.#problem];
     return this.isStaged

@@ -56,7 +56,7 @@ function isNotFound(error: unknown): boolean {
   return error instanceof Error && 'code' in error && error.code === 'MODULE_NOT_FOUND';
 }
 
-/** No system calls are available because of the operating system, the processor, or a library that does not load. */
+/** Thrown if no system calls are available because of the operating system, the processor, or a library that does not load. */
 export class NoSyscallsError extends Error {
   override readonly name: string = 'NoSyscallsError';
 }

@@ -16,7 +16,7 @@ import { inNamespace } from '../syscall/in-namespace.ts';
 import type { Kernel } from '../syscall/kernel.ts';
 import { SyscallError } from '../syscall/syscall-error.ts';
 
-const { EEXIST, EINVAL, ENOENT } = constants.errno;
+const { EEXIST, EINVAL, ENODEV } = constants.errno;
 const GONE: ReadonlySet<string> = new Set(['ENOENT', 'ENODEV', 'EINVAL']);
 
 /** The place at which a program sees packets. */
@@ -119,7 +119,7 @@ function indexOf(socket: NetlinkSocket, name: string): number {
   const write = (writer: Parameters<typeof writeLinkQuestion>[0]): void =>
     writeLinkQuestion(writer, { name });
   const link = socket.ask({ operation, type: RTM_LINK.get, flags: 0, write }, readLink);
-  if (link === undefined) throw new SyscallError(operation, ENOENT);
+  if (link === undefined) throw new SyscallError(operation, ENODEV);
   return link.index;
 }
 
