@@ -47,7 +47,7 @@ async function checked(local: boolean, capabilities: ClusterCapabilities | undef
 const MODES = [
   // mode, the formats of services that agents read
   [undefined, ['services']],
-  ['both', ['services']],
+  ['services-and-endpointslices', ['services']],
   ['endpointslices-only', ['endpointslices']],
 ] as const;
 
@@ -63,7 +63,11 @@ it.each(cases)(
   'agents read slices only if a remote cluster exports no services: local $local, cached $cached, canaries $syncedCanaries, mode $mode',
   async (one) => {
     const { local, cached, syncedCanaries, mode, formats } = one;
-    const capabilities = { cached, syncedCanaries, endpointSlicesExportMode: mode } as ClusterCapabilities;
+    const capabilities: ClusterCapabilities = {
+      cached,
+      syncedCanaries,
+      ...(mode && { endpointSlicesExportMode: mode }),
+    };
     const resources = ['nodes', ...(local ? [] : formats), 'identities', 'ip'];
     const layout = cached ? 'cache' : 'state';
     expect(await checked(local, capabilities)).toEqual({

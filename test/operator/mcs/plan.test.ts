@@ -1,0 +1,231 @@
+import { describe, expect, it } from 'vitest';
+import type { KubernetesObject } from '../../../src/k8s/resource.ts';
+import type { SliceAddressType } from '../../../src/model/cluster-endpoint-slice.ts';
+import type { ServiceExport } from '../../../src/model/service-export.ts';
+import { derivedName } from '../../../src/operator/mcs/names.ts';
+import { type McsPart, type McsState, planName } from '../../../src/operator/mcs/plan.ts';
+
+type Fields = Readonly<Record<string, unknown>>;
+
+const DERIVED = derivedName('shop', 'cart');
+const DERIVED_ANNOTATION = 'multicluster.kubernetes.io/derived-service';
+const FAMILIES_ANNOTATION = 'clustermesh.cilium.io/supported-ip-families';
+
+const EXPORT: ServiceExport = {
+  cluster: 'baltic',
+  namespace: 'shop',
+  name: 'cart',
+  createdAt: 1,
+  annotations: new Map([['note', 'n']]),
+  labels: new Map([['tier', 't']]),
+  ports: [{ name: 'http', port: 80, protocol: 6 }],
+  type: 'ClusterSetIP',
+  ipFamilies: ['IPv4'],
+};
+const SPEC = {
+  ports: [{ name: 'http', protocol: 'TCP', port: 80 }],
+  type: 'ClusterSetIP',
+  sessionAffinity: 'None',
+  ipFamilies: ['IPv4'],
+};
+
+function objectOf(
+  name: string,
+  { metadata = {}, ...fields }: Fields & { metadata?: object },
+): KubernetesObject {
+  return { metadata: { name, namespace: 'shop', uid: 'u', resourceVersion: '7', ...metadata }, ...fields };
+}
+
+function derivedOf(clusterIP: string | undefined): KubernetesObject {
+  return objectOf(DERIVED, { spec: { clusterIP } });
+}
+
+/** Returns the object or the operations of each write, by part. */
+function plan(
+  service: Partial<ServiceExport>,
+  state: Partial<McsState> = {},
+): Partial<Record<McsPart, unknown>> {
+  const { writes } = planName({
+    namespace: 'shop',
+    name: 'cart',
+    version: 'v1beta1',
+    cluster: 'own',
+    families: ['IPv4'],
+    isGlobal: true,
+    remote: [{ ...EXPORT, ...service }],
+    isIncomplete: () => false,
+    firstIncomplete: () => undefined,
+    serviceExport: undefined,
+    local: undefined,
+    service: undefined,
+    serviceImport: undefined,
+    derived: undefined,
+    now: 'NOW',
+    ...state,
+  });
+  const content = writes.map(({ part, write }): [McsPart, unknown] => {
+    if (write.verb === 'create') return [part, write.object];
+    return [part, write.verb === 'patch' ? write.operations.slice(1) : 'deleted'];
+  });
+  return Object.fromEntries(content);
+}
+
+function created(service: Partial<ServiceExport>, state: Partial<McsState> = {}): Fields {
+  return plan(service, state).import as Fields;
+}
+
+describe('a new import', () => {
+  it('has the names, the labels, the annotations and the spec of the merged exports', () => {
+    expect(created({})).toEqual({
+      apiVersion: 'multicluster.x-k8s.io/v1beta1',
+      kind: 'ServiceImport',
+      metadata: {
+        namespace: 'shop',
+        name: 'cart',
+        labels: { tier: 't' },
+        annotations: { note: 'n', [FAMILIES_ANNOTATION]: 'IPv4' },
+      },
+      spec: SPEC,
+    });
+  });
+
+  it.each<readonly [property: string, Partial<ServiceExport>, spec: object]>([
+    [
+      'a timeout',
+      { sessionAffinitySeconds: 42 },
+      { sessionAffinityConfig: { clientIP: { timeoutSeconds: 42 } } },
+    ],
+    ['an affinity', { sessionAffinity: 'ClientIP' }, { sessionAffinity: 'ClientIP' }],
+    ['a policy', { internalTrafficPolicy: 'Local' }, { internalTrafficPolicy: 'Local' }],
+    ['a distribution', { trafficDistribution: 'PreferClose' }, { trafficDistribution: 'PreferClose' }],
+    ['two families', { ipFamilies: ['IPv6', 'IPv4'] }, { ipFamilies: ['IPv6', 'IPv4'] }],
+    ['a headless service', { type: 'Headless' }, { type: 'Headless' }],
+    [
+      'a port without a name, and with a protocol of the application',
+      { ports: [{ name: '', port: 53, protocol: 17, appProtocol: 'dns' }] },
+      { ports: [{ protocol: 'UDP', port: 53, appProtocol: 'dns' }] },
+    ],
+  ])('has %s of the exports in its spec, and nothing else changes', (_, service, spec) => {
+    expect(created(service)['spec']).toStrictEqual({ ...SPEC, ...spec });
+  });
+
+  it.each<readonly [SliceAddressType[], local: SliceAddressType[], supported: string]>([
+    [[], ['IPv4', 'IPv6'], 'IPv4,IPv6'],
+    [['IPv6', 'IPv4'], ['IPv4', 'IPv6'], 'IPv6,IPv4'],
+    [['IPv6', 'IPv4'], ['IPv4'], 'IPv4'],
+    [['IPv6'], ['IPv4'], ''],
+  ])(
+    'of the families %o has those of this cluster, %o, in its annotation: %s',
+    (ipFamilies, families, supported) => {
+      const { metadata, spec } = created({ ipFamilies }, { families }) as Record<string, Fields>;
+      expect(metadata?.['annotations']).toEqual({ note: 'n', [FAMILIES_ANNOTATION]: supported });
+      expect(spec?.['ipFamilies']).toEqual(ipFamilies.length === 0 ? undefined : ipFamilies);
+    },
+  );
+
+  it.each([
+    ['ClusterSetIP', '10.96.0.1', true, ['10.96.0.1']],
+    ['ClusterSetIP', 'None', false, undefined],
+    ['Headless', '10.96.0.1', false, undefined],
+    ['Headless', 'None', true, undefined],
+    ['ClusterSetIP', undefined, true, undefined],
+  ] as const)(
+    'of type %s has the derived Service with the IP %s in its annotation %s, and the IPs %o',
+    (type, clusterIP, isCurrent, ips) => {
+      const { metadata, spec } = created({ type }, { derived: derivedOf(clusterIP) }) as Record<
+        string,
+        Fields
+      >;
+      const annotations = { note: 'n', [FAMILIES_ANNOTATION]: 'IPv4' };
+      expect(metadata?.['annotations']).toEqual(
+        isCurrent ? { ...annotations, [DERIVED_ANNOTATION]: DERIVED } : annotations,
+      );
+      expect(spec?.['ips']).toEqual(ips);
+    },
+  );
+});
+
+describe('an existing import', () => {
+  const annotations = { note: 'n', [FAMILIES_ANNOTATION]: 'IPv4', [DERIVED_ANNOTATION]: DERIVED };
+  const existing = (change: Fields = {}): KubernetesObject =>
+    objectOf('cart', {
+      metadata: { labels: { tier: 't' }, annotations },
+      spec: { ...SPEC, ips: ['10.96.0.1'] },
+      ...change,
+    });
+  const patched = (
+    serviceImport: KubernetesObject,
+    derived?: KubernetesObject,
+    type = 'ClusterSetIP',
+  ): unknown => plan({ type: type as ServiceExport['type'] }, { serviceImport, derived }).import;
+
+  it('keeps the name of its derived Service and its IPs while that Service does not exist', () => {
+    expect(patched(existing())).toBeUndefined();
+    expect(patched(existing(), derivedOf('10.96.0.1'))).toBeUndefined();
+    expect(patched(existing(), derivedOf('None'))).toBeUndefined(); // of the wrong type
+  });
+
+  it('gets the IP of its derived Service', () => {
+    const value = { ...SPEC, ips: ['10.96.0.2'] };
+    expect(patched(existing(), derivedOf('10.96.0.2'))).toEqual([{ op: 'add', path: '/spec', value }]);
+  });
+
+  it('has no IPs if it is headless', () => {
+    const value = { ...SPEC, type: 'Headless' };
+    for (const derived of [undefined, derivedOf('None'), derivedOf('10.96.0.1')])
+      expect(patched(existing(), derived, 'Headless')).toEqual([{ op: 'add', path: '/spec', value }]);
+  });
+
+  it.each([
+    ['labels', { metadata: { labels: { tier: 'x' }, annotations } }, '/metadata/labels', { tier: 't' }],
+    [
+      'annotations',
+      { metadata: { labels: { tier: 't' }, annotations: { ...annotations, note: 'x' } } },
+      '/metadata/annotations',
+      annotations,
+    ],
+    [
+      'spec',
+      { spec: { ...SPEC, ips: ['10.96.0.1'], type: 'Headless' } },
+      '/spec',
+      { ...SPEC, ips: ['10.96.0.1'] },
+    ],
+  ])('gets the %s of the exports if only they differ', (_, change, path, value) => {
+    expect(patched(existing(change))).toEqual([{ op: 'add', path, value }]);
+  });
+
+  const ready = { type: 'Ready', status: 'True', reason: 'Ready', message: 'ServiceImport is ready' };
+  const known = { ...ready, lastTransitionTime: 'THEN' };
+  const other = { type: 'Other', status: 'True' };
+  const statusOf = (change: Partial<McsState>, status: object = {}): unknown =>
+    plan({}, { serviceImport: existing({ status }), derived: derivedOf('10.96.0.1'), ...change })[
+      'import status'
+    ];
+
+  it.each([
+    ['Ready', 'True', {}],
+    ['Pending', 'False', { derived: undefined }],
+    ['Pending', 'False', { derived: derivedOf('None') }],
+    ['IPFamilyNotSupported', 'False', { families: ['IPv6'] }],
+    ['NamespaceNotGlobal', 'False', { isGlobal: false }],
+    ['NamespaceNotGlobal', 'False', { isGlobal: false, families: [], derived: undefined }],
+    ['IPFamilyNotSupported', 'False', { families: [], derived: undefined }],
+  ] as const)('has the condition %s=%s: %o', (reason, status, change) => {
+    const value = {
+      clusters: [{ cluster: 'baltic' }],
+      conditions: [expect.objectContaining({ type: 'Ready', status, reason, lastTransitionTime: 'NOW' })],
+    };
+    expect(statusOf(change)).toEqual([{ op: 'add', path: '/status', value }]);
+  });
+
+  it('gets a status exactly if its condition or its clusters differ, and keeps the other fields', () => {
+    const clusters = [{ cluster: 'baltic' }];
+    expect(statusOf({}, { clusters, conditions: [known, other] })).toBeUndefined();
+    expect(statusOf({}, { clusters: [{ cluster: 'gulf' }], conditions: [known, other], kept: 1 })).toEqual([
+      { op: 'add', path: '/status', value: { clusters, conditions: [known, other], kept: 1 } },
+    ]);
+    expect(statusOf({}, { clusters, conditions: [{ ...known, reason: 'x' }] })).toEqual([
+      { op: 'add', path: '/status', value: { clusters, conditions: [known] } },
+    ]);
+  });
+});
