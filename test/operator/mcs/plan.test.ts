@@ -2,8 +2,8 @@ import { describe, expect, it } from 'vitest';
 import type { KubernetesObject } from '../../../src/k8s/resource.ts';
 import type { SliceAddressType } from '../../../src/model/cluster-endpoint-slice.ts';
 import type { ServiceExport } from '../../../src/model/service-export.ts';
-import { derivedName } from '../../../src/operator/mcs/names.ts';
-import { type McsPart, type McsState, planName } from '../../../src/operator/mcs/plan.ts';
+import { derivedName, MCS_VERSIONS, mcsKind } from '../../../src/operator/mcs/names.ts';
+import { type McsPart, type McsState, type PlannedWrite, planName } from '../../../src/operator/mcs/plan.ts';
 
 type Fields = Readonly<Record<string, unknown>>;
 
@@ -40,11 +40,7 @@ function derivedOf(clusterIP: string | undefined): KubernetesObject {
   return objectOf(DERIVED, { spec: { clusterIP } });
 }
 
-/** Returns the object or the operations of each write, by part. */
-function plan(
-  service: Partial<ServiceExport>,
-  state: Partial<McsState> = {},
-): Partial<Record<McsPart, unknown>> {
+function writesOf(service: Partial<ServiceExport>, state: Partial<McsState>): readonly PlannedWrite[] {
   const { writes } = planName({
     namespace: 'shop',
     name: 'cart',
@@ -63,7 +59,15 @@ function plan(
     now: 'NOW',
     ...state,
   });
-  const content = writes.map(({ part, write }): [McsPart, unknown] => {
+  return writes;
+}
+
+/** Returns the object or the operations of each write, by part. */
+function plan(
+  service: Partial<ServiceExport>,
+  state: Partial<McsState> = {},
+): Partial<Record<McsPart, unknown>> {
+  const content = writesOf(service, state).map(({ part, write }): [McsPart, unknown] => {
     if (write.verb === 'create') return [part, write.object];
     return [part, write.verb === 'patch' ? write.operations.slice(1) : 'deleted'];
   });
@@ -87,6 +91,17 @@ describe('a new import', () => {
       },
       spec: SPEC,
     });
+  });
+
+  it.each(MCS_VERSIONS)('is written in the version of this cluster: %s', (version) => {
+    expect(writesOf({}, { version })).toMatchObject([
+      {
+        part: 'import',
+        write: { verb: 'create', kind: mcsKind('serviceimports', version), namespace: 'shop' },
+        reason: '1 cluster exports it: baltic',
+      },
+    ]);
+    expect(created({}, { version })['apiVersion']).toBe(`multicluster.x-k8s.io/${version}`);
   });
 
   it.each<readonly [property: string, Partial<ServiceExport>, spec: object]>([
