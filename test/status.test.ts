@@ -12,7 +12,7 @@ import { SyncStore } from '../src/kvstore/stores/sync-store.ts';
 import { WatchStore } from '../src/kvstore/stores/watch-store.ts';
 import { NodeManager } from '../src/nodemanager/node-manager.ts';
 import { ServiceCache } from '../src/servicecache/service-cache.ts';
-import { ManualClock } from './base/support/manual-clock.ts';
+import { ManualClock, WALL_TIME_AT_0 } from './base/support/manual-clock.ts';
 import { advance } from './kvstore/support/settle.ts';
 
 /**
@@ -69,8 +69,8 @@ describe('status() is plain data that survives JSON, even after many failures:',
 
     const status = nodes.status();
     expect(status.handlers.map(({ failing: [first] }) => first?.error)).toEqual([
-      { code: 'TypeError', message: 'no route', at: 0 },
-      { code: 'TypeError', message: 'no route', at: 0 },
+      { code: 'TypeError', message: 'no route', at: WALL_TIME_AT_0 },
+      { code: 'TypeError', message: 'no route', at: WALL_TIME_AT_0 },
     ]);
     expect(status.lostAddresses).toMatchObject({ 'a/y': [{ ip: '10.1.0.1' }] });
     expect(ipcache.status()).toMatchObject({
