@@ -181,6 +181,7 @@ export class BpfMap implements BatchedMap {
       if (!isMore && result !== -ENOENT) throw refusal('MAP_LOOKUP_BATCH', -result);
       if (result === -ENOSPC && count === 0) throw refusal('MAP_LOOKUP_BATCH', ENOSPC);
       yield count;
+      interrupted = 0;
       if (result === -ENOENT) return;
     }
   }

@@ -74,6 +74,20 @@ describeOnLinux('a map in the kernel', ['maps'], () => {
     expect(() => read(map)).toThrow('EINTR');
   });
 
+  it('is read to its end if the kernel interrupts each batch several times', () => {
+    using it = setUp();
+    using map = BpfMap.create(it.bpf, NUMBERS, 'numbers');
+    for (let from = 0; from < 2500; from += 500) write(map, range(from, from + 500));
+    const ask = it.bpf.try.bind(it.bpf);
+    let asked = 0;
+    vi.spyOn(it.bpf, 'try').mockImplementation((command) => {
+      if (++asked % 6 === 0) return ask(command);
+      it.bpf.attributes().setUint32(32, 0, true);
+      return -EINTR;
+    });
+    expect(read(map)).toEqual(range(0, 2500));
+  });
+
   it('closes only its own descriptors if it is disposed of twice', () => {
     using it = setUp();
     const closed = BpfMap.create(it.bpf, NUMBERS, 'numbers');
