@@ -87,7 +87,7 @@ class KvstoreMeshProcess implements ServedProcess {
     return [
       gauge(
         'dpcache_cluster_ready',
-        '1 if the state of a cluster is complete and its kvstore is followed, else 0.',
+        '1 if the state of a cluster is complete and its kvstore answers, else 0.',
         ({ ready }) => Number(ready),
       ),
       gauge('dpcache_cluster_connected', '1 if the kvstore of a cluster answers, else 0.', ({ connected }) =>

@@ -4,7 +4,7 @@ export interface DatapathPartDocument {
   readonly name: string;
   /** `off`: not enabled. */
   readonly state: 'running' | 'off' | 'unavailable';
-  /** Reasons why the part or a feature of it cannot run, one sentence each with the remedy. */
+  /** Why the part cannot run, one sentence each with the remedy; of a running part, its problems. */
   readonly missing: readonly string[];
 }
 

@@ -64,8 +64,9 @@ export interface ClaimDocument extends EntryDocument {
   readonly shadowed: boolean;
   /** The origin of the claim; absent for a claim of an earlier moment. */
   readonly origin?: OriginDocument | undefined;
-  /** Times between which an earlier claim was live, ISO 8601; absent if not held, or if it is live now. */
+  /** When an earlier claim began, ISO 8601; absent if the history does not contain its beginning. */
   readonly since?: string | undefined;
+  /** When an earlier claim ended, ISO 8601; absent if it still exists, or if the history does not contain its end. */
   readonly until?: string | undefined;
 }
 
@@ -74,7 +75,7 @@ export interface ExplanationDocument {
   readonly prefix: string;
   /** Absent if there are no claims. */
   readonly decidedBy?: DecidingRule | undefined;
-  /** Strongest first. Empty for the address of a service that no prefix contains. */
+  /** Strongest first. Empty if no prefix contains the IP of a service or node. */
   readonly claims: readonly ClaimDocument[];
   /** The services and nodes with the requested IP. Absent for a CIDR, and for an earlier moment. */
   readonly roles?: readonly AddressRoleDocument[] | undefined;
@@ -165,7 +166,7 @@ export interface NodeDocument {
   readonly name: string;
   readonly clusterID: number;
   readonly source: string;
-  /** Addresses in the order of the node. */
+  /** In the order of the node's list. */
   readonly addresses: readonly { readonly type: string; readonly ip: string }[];
   readonly ipv4AllocCIDR?: string | undefined;
   readonly ipv6AllocCIDR?: string | undefined;
@@ -192,7 +193,9 @@ export interface NodeExplanationDocument {
   /** Addresses of the node whose IPCache entry belongs to another writer. */
   readonly lostAddresses: readonly {
     readonly ip: string;
+    /** The writer of the effective claim; absent if the address has no claim, because the IPCache is full. */
     readonly holder?: { readonly source: string; readonly owner: string } | undefined;
+    /** True if the holder's source is stronger than that of the node, so that changes are held back from handlers. */
     readonly stronger: boolean;
   }[];
 }
@@ -263,8 +266,8 @@ export function entryDocument(
 
 function claimDocument(claim: ExplainedClaim, model: ReadModel): ClaimDocument {
   const { key, effective, shadowed } = claim;
-  // A shadowed CIDR has an effective claim, but lookups of the prefix return the endpoint.
   const origin = model.originOf(claim);
+  // A shadowed CIDR has an effective claim, but lookups of the prefix return the endpoint.
   return { ...entryDocument(claim, model), key, effective: effective && !shadowed, shadowed, origin };
 }
 
@@ -359,7 +362,7 @@ export function serviceExplanationDocument(explanation: ServiceExplanation): Ser
   return {
     ready,
     announced,
-    origins: origins.map(({ cluster, slice, backends: named }) => ({ cluster, slice, backends: named })),
+    origins: origins.map(({ cluster, slice, backends: count }) => ({ cluster, slice, backends: count })),
     backends: backends.map(({ backend, cluster, slice, verdict }) => ({
       ...backendDocument({ ...backend, cluster }),
       slice,

@@ -62,7 +62,7 @@ export interface ClusterDocument extends ReadProgress {
   /** 0 if the cluster has no id or it is not known yet. */
   readonly id: number;
   readonly state: string;
-  /** True if the state of the cluster is complete and its kvstore is followed. */
+  /** True if the state of the cluster is complete and its kvstore answers. */
   readonly ready: boolean;
   /** Last time the cluster was ready, ISO 8601, if it is not ready now. The state of that time is served. */
   readonly knownAt?: string | undefined;

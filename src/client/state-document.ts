@@ -19,7 +19,7 @@ export interface PrefixDocument {
 
 /** A node. Empty fields are omitted. */
 export interface NodeDocument {
-  /** `InternalIP=192.168.10.1`, in the order of the node. */
+  /** `InternalIP=192.168.10.1`, in the order of the node's list. */
   readonly addresses: readonly string[];
   readonly cluster: string;
   readonly clusterID: number;

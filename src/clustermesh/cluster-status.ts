@@ -24,7 +24,7 @@ export type RemoteClusterState =
 export interface RemoteClusterStatus {
   readonly name: string;
   readonly state: RemoteClusterState;
-  /** True if the state of the cluster is complete and its kvstore is followed. */
+  /** True if the state of the cluster is complete and its kvstore answers. */
   readonly ready: boolean;
   /** The last time the cluster was ready, if it is not ready now. The state of that time is served. */
   readonly knownAt: number | undefined;

@@ -21,8 +21,8 @@ export interface IdentityResolverOptions {
 }
 
 /**
- * Resolves identities of the local and all remote clusters to labels. An identity contains the id of its cluster, so only that
- * cluster is looked up. Labels from other clusters are ignored.
+ * Resolves identities of the local and all remote clusters to labels. An identity contains the id of its cluster, so
+ * only that cluster is searched. If no cluster has the id, all remote clusters without an id are searched.
  */
 export class IdentityResolver {
   readonly #options: IdentityResolverOptions;

@@ -17,7 +17,10 @@ const FIRST_NUMBER = 2;
  */
 const MAX_PROBES = 16;
 
-/** Bytes of records for each name that the writer may number, because its table takes memory in addition to the segment. */
+/**
+ * Bytes of records after which the writer may number one more name. This limits the memory of its table, which is not
+ * part of the segment.
+ */
 const BYTES_PER_NAME = 64;
 
 const INITIAL_SLOTS = 128;
@@ -28,7 +31,7 @@ export const MAX_NAMESPACE = 127;
 /** The character that ends the repeating part of a pod name. */
 const DASH = 45; // '-'
 
-/** Returns a hash of the first bytes. */
+/** Returns a hash of the first `length` bytes. */
 function hashOf(bytes: Uint8Array, length: number): number {
   let hash = length;
   let at = 0;
@@ -84,7 +87,7 @@ export class Names {
     return this.#write(length);
   }
 
-  /** Writes a name that has this number. */
+  /** Writes the number of a name in place of its text. */
   writeNumber(number: number): void {
     this.#bytes.writeNumber(number);
   }
@@ -112,7 +115,7 @@ export class Names {
     return { namespace: name.slice(1, start), podName: name.slice(start) + this.#bytes.readText() };
   }
 
-  /** Writes the first loaded bytes as a name. Returns its number; 0 if it has none. */
+  /** Writes the first `length` bytes of `ByteBuffer.loaded` as a name. Returns its number; 0 if it has none. */
   #write(length: number): number {
     if (this.#slots.length <= 4 * this.#count && this.#count < this.#maxNames) this.#grow();
     const bytes = this.#bytes;
@@ -125,7 +128,8 @@ export class Names {
   }
 
   /**
-   * Returns the slot of the first loaded bytes, or a free slot for them; -1 if {@link MAX_PROBES} slots contain other names.
+   * Returns the slot of the name in the first `length` loaded bytes, or a free slot for it; -1 if {@link MAX_PROBES}
+   * slots contain other names.
    */
   #slotOf(length: number, hash: number): number {
     const slots = this.#slots;
@@ -139,7 +143,7 @@ export class Names {
     return -1;
   }
 
-  /** Writes the first loaded bytes in full, with a number if there is a free slot and the maximum is not reached. */
+  /** Writes the loaded name in full, with a number if there is a free slot and the maximum is not reached. */
   #writeNew(length: number, hash: number, slot: number): number {
     const bytes = this.#bytes;
     const isNumbered = slot >= 0 && this.#count < this.#maxNames;

@@ -12,7 +12,7 @@ export function clusterDescriptions(model: MetricSources): readonly Description[
   return [
     {
       name: 'dpcache_cluster_ready',
-      help: '1 if the state of a cluster is complete and its kvstore is followed, else 0.',
+      help: '1 if the state of a cluster is complete and its kvstore answers, else 0.',
       type: 'gauge',
       labels: ['cluster'],
       samples: () => clusters(({ ready }) => Number(ready)),

@@ -33,7 +33,7 @@ const CLUSTER_FIELDS = {
   local: z.boolean(),
   id: z.int().describe('0: none or unknown'),
   state: z.string(),
-  ready: z.boolean().describe('True if the state of the cluster is complete and its kvstore is followed'),
+  ready: z.boolean().describe('True if the state of the cluster is complete and its kvstore answers'),
   knownAt: z.string().optional().describe('Last time the cluster was ready, if it is not ready now'),
   keys: z.partialRecord(RESOURCE, z.int()).describe('Number of keys by resource'),
   missing: z.array(RESOURCE).describe('Resources whose initial sync is not done'),
@@ -199,7 +199,9 @@ const DATAPATH: z.ZodType<DatapathDocument> = z
       z.object({
         name: z.string(),
         state: z.enum(['running', 'off', 'unavailable']),
-        missing: z.array(z.string()).describe('Reasons why the part cannot run, with the remedies'),
+        missing: z
+          .array(z.string())
+          .describe('Why the part cannot run, with remedies; of a running part, its problems'),
       }),
     ),
     tables: z.array(

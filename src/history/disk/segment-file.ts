@@ -17,7 +17,7 @@ import {
 
 /** The first frame of a segment. */
 export interface SegmentHead {
-  /** Number of the process that wrote it. */
+  /** Number of the life in which it was written. */
   readonly life: number;
   /** Number of the segment in its life, from 0. */
   readonly number: number;
@@ -35,7 +35,7 @@ export interface LifeState {
 /** Everything about a stored segment except its records. */
 export interface StoredFacts extends LifeState {
   readonly head: SegmentHead;
-  /** Size of the valid part of the file in bytes. */
+  /** Size of the file in bytes. */
   readonly bytes: number;
   /** Number of records. */
   readonly count: number;
@@ -45,7 +45,7 @@ export interface StoredFacts extends LifeState {
   readonly endMs: number;
   /** True if the process stopped at `endMs` after it had written everything. */
   readonly stopped: boolean;
-  /** True if bytes after the valid part were dropped, so changes may be missing after `endMs`. */
+  /** True if bytes after the last valid frame are ignored, so changes may be missing after `endMs`. */
   readonly torn: boolean;
   /** `filter` and the lengths: see {@link SegmentIndex}. */
   readonly filter: Uint8Array;
@@ -108,7 +108,10 @@ export function endFrame(
   return frameOf(FRAME.end, [lengths, ...lists, total], checksum);
 }
 
-/** Returns the position of the last frame of a file that ends with `tail`; undefined if it has none. */
+/**
+ * Returns the position of the last frame of a complete file that ends with `tail`; undefined if its length is
+ * impossible. In an incomplete file the position is arbitrary, and {@link readEnd} finds no frame there.
+ */
 export function endFrameAt(tail: Uint8Array, size: number): number | undefined {
   if (tail.length < FRAME_BYTES) return undefined;
   const lengthAt = tail.length - CHECKSUM_BYTES - LENGTH_BYTES;
@@ -218,9 +221,9 @@ export function* readSegment(bytes: Uint8Array, checksum: Checksum): Generator<v
 }
 
 /**
- * Returns the parts of `bytes` for a vectored read of the file of a complete segment. Afterwards `bytes` contains all records
- * of `ranges`, then the file after the last record, then the bytes between records. So no records have to be moved for
- * {@link verifiedSegment}.
+ * Returns the parts of `bytes` into which a vectored read places the file of a complete segment. After the read,
+ * `bytes` contains the records in `ranges`, then the rest of the file after the last record, then the bytes between the
+ * records. So {@link verifiedSegment} moves no records.
  */
 export function partsOf(bytes: Uint8Array, ranges: Int32Array): readonly Uint8Array[] {
   const length = recordBytesOf(ranges);
@@ -237,7 +240,7 @@ export function partsOf(bytes: Uint8Array, ranges: Int32Array): readonly Uint8Ar
   return [...parts, bytes.subarray(length, length + bytes.length - end)];
 }
 
-/** Returns the complete segment in bytes that were read into their {@link partsOf}. Verifies no checksum. */
+/** Returns a complete segment, verified earlier, from bytes that were read into their {@link partsOf}. */
 export function verifiedSegment(bytes: Uint8Array, ranges: Int32Array, facts: StoredFacts): Segment {
   const length = recordBytesOf(ranges);
   const frame = readFrame(bytes, length + CHECKSUM_BYTES, undefined);

@@ -12,7 +12,7 @@ import {
   withNamespaces,
 } from './producer.ts';
 import { ServiceObjects } from './service-objects.ts';
-import { isShared, serviceValue } from './service-value.ts';
+import { isOffered, serviceValue } from './service-value.ts';
 
 /** Options of {@link serviceSync}. */
 export interface ServiceSyncOptions extends ProducerOptions {
@@ -90,7 +90,7 @@ class ServiceKeys {
     const hasSlices = (this.#slices.get(name)?.size ?? 0) > 0;
     if (!hasSlices) this.#slices.delete(name);
     const previous = this.#shared.get(name);
-    const current = known !== undefined && hasSlices && isShared(known.service, version) ? id : undefined;
+    const current = known !== undefined && hasSlices && isOffered(known.service, version) ? id : undefined;
     if (current === undefined) this.#shared.delete(name);
     else this.#shared.set(name, current);
     this.exported.change(current, previous);

@@ -14,7 +14,7 @@ export interface ServiceCluster {
  * Returns true if a service is offered to other clusters (SEMANTICS 3.1). In the format of 1.17 it must be global and shared, in
  * the format of 1.8 only shared.
  */
-export function isShared({ shared, global }: Service, version: FormatVersion): boolean {
+export function isOffered({ shared, global }: Service, version: FormatVersion): boolean {
   return shared && (version === '1.8' || global);
 }
 
@@ -25,7 +25,8 @@ function plainPorts(ports: Iterable<readonly [string, PortProtocol]>): ReadonlyM
 
 /**
  * Returns the value of a service's key (OPERATOR 6): its cluster IPs (in the format of 1.8 only the first) and its active
- * backends. Returns undefined if the service is not shared and therefore has no key. `backends` are those of the local cluster.
+ * backends. Returns undefined if the service is not offered and therefore has no key. `backends`: those of the local
+ * cluster.
  */
 export function serviceValue(
   service: Service,
@@ -33,7 +34,7 @@ export function serviceValue(
   { clusterName: cluster, clusterID }: ServiceCluster,
   version: FormatVersion,
 ): Uint8Array | undefined {
-  if (!isShared(service, version)) return undefined;
+  if (!isOffered(service, version)) return undefined;
   const active = [...backends.values()].filter(({ state }) => state === 'active');
   const addresses = version === '1.8' ? service.clusterIPs.take(1) : service.clusterIPs;
   const ports = plainPorts(service.ports);

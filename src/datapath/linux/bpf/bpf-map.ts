@@ -42,8 +42,8 @@ export class ForeignMapError extends Error {
   /** True if the map differs only in its capacity. */
   readonly isResized: boolean;
   /**
-   * True if the map has the type and name of its pin but other keys or values, because a release with another layout created
-   * it.
+   * True if the map has the type and the name of its pin. If it is not `isResized`, a release with another layout
+   * created it.
    */
   readonly isOtherLayout: boolean;
   /** Capacity of the pinned map. */

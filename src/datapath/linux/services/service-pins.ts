@@ -80,7 +80,7 @@ export class ServicePins implements Disposable {
     return this.#staged.length > 0;
   }
 
-  /** True if the size of a map, or of its pin, differs from the configured one. */
+  /** True if a map, or the map at its pin, has another size than the configured one. */
   get isResized(): boolean {
     return this.#unpinned.size > 0 || this.#resized().length > 0;
   }
