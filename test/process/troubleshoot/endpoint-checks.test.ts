@@ -1,0 +1,42 @@
+import { readFileSync, rmSync } from 'node:fs';
+import { type AddressInfo, createServer as createTCPServer, type Server, type Socket } from 'node:net';
+import { createServer } from 'node:tls';
+import { expect, it, onTestFinished } from 'vitest';
+import { checkEndpoint } from '../../../src/process/troubleshoot/endpoint-checks.ts';
+import { until } from '../../base/support/until.ts';
+import { TestAuthority } from '../../kvstore/etcd/support/certificates.ts';
+
+it.each(['http', 'https', 'https with an unknown authority'])(
+  'the checks of an endpoint with %s close each of their connections',
+  async (kind) => {
+    const authority = new TestAuthority('test authority');
+    const { certificate, key } = authority.issue('server', 100);
+    const sockets = new Set<Socket>();
+    const tls = { cert: readFileSync(certificate), key: readFileSync(key) };
+    const server: Server =
+      kind === 'http'
+        ? createTCPServer((socket) => socket.resume())
+        : createServer(tls, (socket) =>
+            socket
+              .on('error', () => {})
+              .resume()
+              .write('frame'),
+          );
+    let accepted = 0;
+    server.on('connection', (socket) => {
+      accepted++;
+      sockets.add(socket.on('error', () => {}).on('close', () => sockets.delete(socket)));
+    });
+    onTestFinished(() => {
+      for (const socket of sockets) socket.destroy();
+      server.close();
+      rmSync(authority.folder, { recursive: true });
+    });
+    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+    const url = `${kind.split(' ')[0]}://127.0.0.1:${(server.address() as AddressInfo).port}`;
+    const ca = kind === 'https' ? readFileSync(authority.ca) : undefined;
+    const checks = await checkEndpoint(url, { ca }, Date.now());
+    expect(checks.at(-1)?.status).toBe(kind.includes(' ') ? 'failed' : 'ok');
+    await until('all connections are closed', () => accepted === checks.length && sockets.size === 0);
+  },
+);
