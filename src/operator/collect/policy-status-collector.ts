@@ -114,11 +114,10 @@ export class PolicyStatusCollector implements Collector {
     signal: AbortSignal,
   ): Promise<ReadonlyMap<string, string>> {
     const { backend, cluster } = this.#options;
-    const ifGone = async (
-      entry: readonly [string, string],
-    ): Promise<readonly (readonly [string, string])[]> =>
-      (await backend.get(nodeKey(cluster, entry[0]), { signal })) === undefined ? [entry] : [];
-    return new Map((await Promise.all([...entries].map(ifGone))).flat());
+    const gone = new Map<string, string>();
+    for (const [node, lastUpdated] of entries)
+      if ((await backend.get(nodeKey(cluster, node), { signal })) === undefined) gone.set(node, lastUpdated);
+    return gone;
   }
 
   /** Removes the entries in `suspects` whose node still has no key. */
