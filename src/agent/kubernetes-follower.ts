@@ -7,7 +7,7 @@ import { counted } from '../base/show-value.ts';
 import type { Unsubscribe } from '../base/subscription.ts';
 import type { TurnGate } from '../base/turn-gate.ts';
 import type { LocalCluster } from '../clustermesh/local-cluster.ts';
-import { waitForClusters } from '../clustermesh/sync-deadline.ts';
+import { lastProgressAt, waitForClusters } from '../clustermesh/sync-deadline.ts';
 import type { IPCache } from '../ipcache/ipcache.ts';
 import { HostIPs } from '../k8s/feed/host-ips.ts';
 import { HANDOVER_RESOURCES, KubernetesFeed } from '../k8s/feed/kubernetes-feed.ts';
@@ -138,6 +138,7 @@ export class KubernetesFollower {
     return {
       name: 'initial lists of Kubernetes',
       waitsFor: () => this.blockers(),
+      progressAt: () => lastProgressAt(this.#feed),
       start: async ({ signal }) => {
         const { clock } = this.#context;
         using either = new EitherSignal(signal, timeout);

@@ -12,7 +12,7 @@ import { ConfigFollower } from '../clustermesh/config-follower.ts';
 import type { MeshEngines } from '../clustermesh/engines.ts';
 import { IdentityResolver } from '../clustermesh/identity-resolver.ts';
 import { LocalCluster } from '../clustermesh/local-cluster.ts';
-import type { SyncDeadline } from '../clustermesh/sync-deadline.ts';
+import { lastProgressAt, type SyncDeadline } from '../clustermesh/sync-deadline.ts';
 import type { EtcdBackend } from '../kvstore/etcd/etcd-backend.ts';
 import { MemoryBackend } from '../kvstore/memory/memory-backend.ts';
 import type { KvstoreBackend } from '../kvstore/session/backend.ts';
@@ -154,6 +154,7 @@ export class MeshFeed {
     return {
       name: 'initial sync of the local cluster',
       waitsFor: () => this.#missing('local'),
+      progressAt: () => lastProgressAt(this.#followed?.local),
       start: async ({ signal }) => {
         using either = new EitherSignal(signal, timeout);
         await this.#followed?.local.syncedWithin(this.#deadline(either.signal));
@@ -166,6 +167,7 @@ export class MeshFeed {
     return {
       name: 'initial sync of the remote clusters',
       waitsFor: () => [...this.folderProblems(), ...this.#missing('remote')],
+      progressAt: () => lastProgressAt(this.#followed?.mesh),
       start: async ({ signal }) => {
         using either = new EitherSignal(signal, timeout);
         await this.#waitForFolder(either.signal);

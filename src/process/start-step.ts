@@ -27,6 +27,8 @@ export interface Step {
   readonly stop?: () => unknown;
   /** Returns a phrase for each reason why the step currently waits. */
   readonly waitsFor?: () => readonly string[];
+  /** Returns the time of the last progress, monotonic, for a step that does not call `progress`. */
+  readonly progressAt?: () => number;
   /** Maximum time without progress; default: unlimited. */
   readonly progressTimeoutMs?: number;
   /**
@@ -76,6 +78,10 @@ export class StartStep {
     return this.#step.name;
   }
 
+  get #lastProgressAt(): number {
+    return Math.max(this.#progressAt, this.#step.progressAt?.() ?? 0);
+  }
+
   get state(): StepDocument['state'] {
     return this.#state;
   }
@@ -88,7 +94,7 @@ export class StartStep {
       name: this.#step.name,
       state,
       ms: state === 'pending' ? undefined : Math.round((this.#endedAt ?? now) - this.#begunAt),
-      idleMs: isOpen ? Math.round(now - this.#progressAt) : undefined,
+      idleMs: isOpen ? Math.round(now - this.#lastProgressAt) : undefined,
       waitsFor: isOpen ? [...(this.#step.waitsFor?.() ?? [])] : [],
       failure: this.#failure,
     };
@@ -191,11 +197,11 @@ export class StartStep {
     const { progressTimeoutMs = Number.POSITIVE_INFINITY } = this.#step;
     const waitMs = this.#isReported ? progressTimeoutMs : Math.min(progressTimeoutMs, SLOW_MS);
     if (waitMs === Number.POSITIVE_INFINITY) return;
-    const at = this.#progressAt + waitMs;
+    const at = this.#lastProgressAt + waitMs;
     this.#timer = clock.after(at - clock.now(), () => {
       const now = clock.now();
       if (now - at > STALL_MS) this.#progressAt = now;
-      const idleMs = now - this.#progressAt;
+      const idleMs = now - this.#lastProgressAt;
       if (idleMs >= progressTimeoutMs) this.#giveUp(resolve, reject);
       else {
         if (idleMs >= SLOW_MS && !this.#isReported) this.#reportSlow();

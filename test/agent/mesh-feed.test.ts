@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import { afterEach, describe, expect, it, vi } from 'vitest';
 import type { Agent } from '../../src/agent/agent.ts';
 import * as datapathKeeper from '../../src/agent/datapath-keeper.ts';
+import { MeshFeed } from '../../src/agent/mesh-feed.ts';
 import type { AgentOptions } from '../../src/agent/options.ts';
 import type { Clock } from '../../src/base/clock.ts';
 import { systemClock } from '../../src/base/system-clock.ts';
@@ -12,6 +13,7 @@ import { clusterConfigKey } from '../../src/kvstore/codec/keys.ts';
 import { MemoryBackend } from '../../src/kvstore/memory/memory-backend.ts';
 import { ConfigFolder } from '../../src/process/config-folder.ts';
 import * as localEtcd from '../../src/process/local-etcd.ts';
+import type { Step } from '../../src/process/start-step.ts';
 import { spyOnConstructor } from '../base/support/spy-on-constructor.ts';
 import { startAgent, type TestKey } from './support/agent-under-test.ts';
 import { temporaryFolder } from './support/temporary-folder.ts';
@@ -73,6 +75,23 @@ it('leaves no timer of the time limit of its initial sync behind', async () => {
   };
   await startAgent([], '', { timeoutMs: 123_456 }, clock);
   expect(limits).toEqual(['set', 'cancelled']);
+});
+
+it('reports the progress of its clusters in the steps of the initial sync (regression: a long one counted as stalled)', async () => {
+  const steps: Step[] = [];
+  for (const name of ['localSync', 'remoteSync'] as const) {
+    const original = MeshFeed.prototype[name];
+    vi.spyOn(MeshFeed.prototype, name).mockImplementation(function (this: MeshFeed, timeout) {
+      const step = original.call(this, timeout);
+      steps.push(step);
+      return step;
+    });
+  }
+  const begun = systemClock.now();
+  await startAgent([config('own', 1), config('far', 2), ip('far', '10.2.0.1', 131_372)]);
+  const times = steps.map((step) => step.progressAt?.() ?? 0);
+  expect(times).toHaveLength(2);
+  expect(Math.min(...times)).toBeGreaterThan(begun);
 });
 
 /** Starts an agent with a datapath that only records its options. */

@@ -244,6 +244,20 @@ describe('a step without progress', () => {
     ]);
   });
 
+  it('is not reported while the time of its last progress increases (regression: a long initial sync was)', async () => {
+    const trial = new Trial();
+    let progressAt = trial.clock.now();
+    void trial.start([trial.step('one', { start: () => NEVER, progressAt: () => progressAt })]);
+    for (let seconds = 0; seconds < 60; seconds += 10) {
+      progressAt = trial.clock.now();
+      await trial.clock.advance(10_000);
+      expect(trial.startup.status()[0]?.idleMs).toBe(10_000);
+    }
+    expect(trial.logged).toEqual([]);
+    await trial.clock.advance(5_000);
+    expect(trial.logged).toEqual(['warn  one: no progress for 15 s']);
+  });
+
   it('names at most ten inputs in a line of the log (regression: 249 unreachable clusters in one line)', async () => {
     const trial = new Trial();
     const inputs = Array.from({ length: 249 }, (_, i) => `c${i}`);
