@@ -52,17 +52,31 @@ export class SplitMap<V> {
   }
 
   /**
-   * Iterates over the entries in any order. The map may change during the iteration. An entry that is deleted before it
-   * is reached is not visited. An entry that is added may be visited. If the map grows, an entry may be visited twice.
+   * Iterates over the entries in any order. The map may change during the iteration: an entry that exists all the time is visited
+   * once, an entry that is deleted before it is reached is not visited, and an entry that is added may be visited.
    */
   *entries(): Generator<[string, V], void, void> {
-    for (let at = 0; at < this.#buckets.length; at++) {
-      const bucket = this.#buckets[at] ?? new Map<string, V>();
-      for (const key of [...bucket.keys()]) {
-        const value = bucket.get(key);
+    const count = this.#buckets.length;
+    for (let at = 0; at < count; at++) {
+      // All keys that were in this bucket at the beginning, in one step, because a later split moves some of them.
+      const keys = this.#splitSince(count, at).flatMap((bucket) => [...bucket.keys()]);
+      for (const key of keys) {
+        const value = this.get(key);
         if (value !== undefined) yield [key, value];
       }
     }
+  }
+
+  /** Returns the bucket at a place, and those that were split from it since there were `count` buckets. */
+  #splitSince(count: number, place: number): readonly Map<string, V>[] {
+    const bucket = this.#buckets[place];
+    const buckets = bucket === undefined ? [] : [bucket];
+    for (const [i, later] of this.#buckets.slice(count).entries()) {
+      let origin = count + i;
+      while (origin >= count) origin -= 1 << (31 - Math.clz32(origin)); // the place from which it was split
+      if (origin === place) buckets.push(later);
+    }
+    return buckets;
   }
 
   /** Like {@link SplitMap.entries}. */

@@ -1,3 +1,4 @@
+import { SplitMap } from '../columns/split-map.ts';
 import { canonicalAddress } from '../net/prefix.ts';
 import type { IPCacheEntry } from './types.ts';
 
@@ -11,17 +12,20 @@ export interface EntryIndex {
 
 const NONE: readonly number[] = [];
 
-/** Sets of slots by a string key. A single slot is stored as a number, because most pods have one address. */
+/**
+ * Sets of slots by a string key. A single slot is stored as a number, because most pods have one address. Grows in small steps,
+ * because a namespace can have all pods of a cluster, and namespaces of equal sizes grow together.
+ */
 class SlotsByText {
-  readonly #slots = new Map<string, number | Set<number>>();
+  readonly #slots = new SplitMap<number | Set<number>>();
 
   of(text: string): Iterable<number> {
     const slots = this.#slots.get(text) ?? NONE;
     return typeof slots === 'number' ? [slots] : slots;
   }
 
-  texts(): Iterable<string> {
-    return this.#slots.keys();
+  *texts(): Generator<string, void, void> {
+    for (const [text] of this.#slots.entries()) yield text;
   }
 
   get size(): number {

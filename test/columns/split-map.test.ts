@@ -73,6 +73,23 @@ describe('a map that is split into buckets', () => {
     expect(buckets.length).toBeLessThan(300);
   });
 
+  it('grows during an iteration, which visits each entry that exists all the time once', () => {
+    fc.assert(
+      fc.property(fc.integer({ min: 1, max: 9000 }), fc.integer({ min: 1, max: 40 }), (size, perVisit) => {
+        const map = new SplitMap<number>();
+        for (let i = 0; i < size; i++) map.set(address(i), i);
+        const visits = new Uint8Array(size);
+        let next = size;
+        for (const [, i] of map.entries()) {
+          if (i < size) visits[i] = (visits[i] ?? 0) + 1;
+          for (let n = 0; n < perVisit && next < 40_000; n++, next++) map.set(address(next), next);
+        }
+        expect(visits.every((count) => count === 1)).toBe(true);
+      }),
+      { numRuns: 30 },
+    );
+  });
+
   it('may change during an iteration: what is not deleted before it is reached is visited', () => {
     const map = new SplitMap<number>();
     for (let i = 0; i < 5000; i++) map.set(address(i), i);
