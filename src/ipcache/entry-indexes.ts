@@ -1,4 +1,3 @@
-import { SplitMap } from '../columns/split-map.ts';
 import { canonicalAddress } from '../net/prefix.ts';
 import type { IPCacheEntry } from './types.ts';
 
@@ -13,19 +12,19 @@ export interface EntryIndex {
 const NONE: readonly number[] = [];
 
 /**
- * Sets of slots by a string key. A single slot is stored as a number, because most pods have one address. Grows in small steps,
- * because a namespace can have all pods of a cluster, and namespaces of equal sizes grow together.
+ * Sets of slots by a string key. A single slot is stored as a number, because most pods have one address. If the `Map` grows, it
+ * moves all of its texts in one turn, 80 ms for 800,000. A `SplitMap` does not, but costs 1.7 µs more for each text.
  */
 class SlotsByText {
-  readonly #slots = new SplitMap<number | Set<number>>();
+  readonly #slots = new Map<string, number | Set<number>>();
 
   of(text: string): Iterable<number> {
     const slots = this.#slots.get(text) ?? NONE;
     return typeof slots === 'number' ? [slots] : slots;
   }
 
-  *texts(): Generator<string, void, void> {
-    for (const [text] of this.#slots.entries()) yield text;
+  texts(): Iterable<string> {
+    return this.#slots.keys();
   }
 
   get size(): number {
