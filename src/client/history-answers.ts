@@ -8,16 +8,8 @@ import type {
 import { namePath } from '../api/name-path.ts';
 import { type HeldDocument, type PastDocument, UNCERTAINTY_TEXTS } from '../api/past-document.ts';
 import { counted } from '../base/show-value.ts';
+import { localTimeText } from '../process/terminal.ts';
 import { type Answer, emptyAnswer, find, identityCell, type Question, table } from './answer.ts';
-
-/** Returns a time of today as `14:03:05.123`, any other with its date, in the local time zone. */
-export function timeText(iso: string, now: Date = new Date()): string {
-  const at = new Date(iso);
-  const two = (value: number): string => String(value).padStart(2, '0');
-  const timeOfDay = `${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}.${String(at.getMilliseconds()).padStart(3, '0')}`;
-  if (at.toDateString() === now.toDateString()) return timeOfDay;
-  return `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())} ${timeOfDay}`;
-}
 
 /** Returns the sentences that explain why an answer about a moment is not certain, or lacks claims. */
 export function uncertaintyLines({ certain, reason, claimsComplete }: PastDocument): readonly string[] {
@@ -32,9 +24,9 @@ export function uncertaintyLines({ certain, reason, claimsComplete }: PastDocume
 export function pastLines(past: PastDocument | undefined): readonly string[] {
   if (past === undefined) return [];
   const { at, effectiveSince, effectiveUntil } = past;
-  const since = effectiveSince === undefined ? 'before the held changes' : timeText(effectiveSince);
-  const until = effectiveUntil === undefined ? 'now' : timeText(effectiveUntil);
-  return [`as of ${timeText(at)}; unchanged from ${since} to ${until}`, ...uncertaintyLines(past)];
+  const since = effectiveSince === undefined ? 'before the held changes' : localTimeText(effectiveSince);
+  const until = effectiveUntil === undefined ? 'now' : localTimeText(effectiveUntil);
+  return [`as of ${localTimeText(at)}; unchanged from ${since} to ${until}`, ...uncertaintyLines(past)];
 }
 
 /** Returns the question for all claims on a prefix at the moment `at`, a text that the API accepts. */
@@ -56,7 +48,7 @@ export function explainPast(key: string, at: string): Question {
     return {
       json: past,
       lines: [
-        `${prefix} at ${timeText(past.past.at)}: identity ${identityCell(first?.identity ?? 0, first?.labels)}, by ${decidedBy}`,
+        `${prefix} at ${localTimeText(past.past.at)}: identity ${identityCell(first?.identity ?? 0, first?.labels)}, by ${decidedBy}`,
         ...table(rows, view),
         ...uncertaintyLines(past.past),
         `  now: ${nowText(current)}`,
@@ -80,12 +72,12 @@ function spanText(
   { since, until }: { readonly since?: string | undefined; readonly until?: string | undefined },
   effective: PastDocument | undefined,
 ): string {
-  const begun = since === undefined ? 'since before the held changes' : `since ${timeText(since)}`;
+  const begun = since === undefined ? 'since before the held changes' : `since ${localTimeText(since)}`;
   if (effective === undefined) return `${begun}, overruled`;
   const { effectiveUntil } = effective;
-  if (effectiveUntil !== undefined) return `${begun}, effective until ${timeText(effectiveUntil)}`;
+  if (effectiveUntil !== undefined) return `${begun}, effective until ${localTimeText(effectiveUntil)}`;
   if (effective.claimsComplete === false) return `${begun}, effective until that agent ended`;
-  return until === undefined ? `${begun}, effective until now` : `${begun}, until ${timeText(until)}`;
+  return until === undefined ? `${begun}, effective until now` : `${begun}, until ${localTimeText(until)}`;
 }
 
 function nowText(current: ExplanationDocument | undefined): string {
@@ -154,7 +146,9 @@ export function askHistory(query: HistoryQuery): Question {
     }
     const rows = items.map((item) => recordCells(item, query.key));
     const heldLine =
-      held === undefined ? '' : `history from ${timeText(held.from)} to now (${counted(changes, 'change')})`;
+      held === undefined
+        ? ''
+        : `history from ${localTimeText(held.from)} to now (${counted(changes, 'change')})`;
     return {
       json: { items, held, changes, more },
       lines: [
@@ -169,7 +163,7 @@ export function askHistory(query: HistoryQuery): Question {
 
 /** Returns the cells of a record. The key is omitted if it is that of the query. */
 function recordCells(record: HistoryRecordDocument, queriedKey: string | undefined): readonly string[] {
-  const time = timeText(record.at);
+  const time = localTimeText(record.at);
   if (record.kind === 'mark')
     return [time, '*', record.mark ?? '', record.subject ?? '', record.detail ?? '', ''];
   const { key = '', source = '', owner, before, after, effective, cause } = record;
@@ -220,14 +214,14 @@ export function askAround(at: string, windowMs: number, limit: number): Question
     const query = `at=${encodeURIComponent(at)}&window=${windowMs / 1000}&limit=${limit}`;
     const causes = (await ask(`/v1/history/around?${query}`)) as CausesDocument;
     const { groups, held } = causes;
-    const rows = groups.map((group) => [timeText(group.at), causeText(group)]);
+    const rows = groups.map((group) => [localTimeText(group.at), causeText(group)]);
     return {
       json: causes,
       lines:
         groups.length > 0
           ? table(rows, view)
           : [
-              `No changes within ${windowMs / 1000} s of ${timeText(causes.at)}; held from ${timeText(held.from)} on.`,
+              `No changes within ${windowMs / 1000} s of ${localTimeText(causes.at)}; held from ${localTimeText(held.from)} on.`,
             ],
       succeeded: groups.length > 0,
     };

@@ -3,6 +3,7 @@ import type { EntryDocument, ExplanationDocument } from '../api/documents.ts';
 import { namePath } from '../api/name-path.ts';
 import type { DecidingRule } from '../ipcache/types.ts';
 import { comparePrefixes, Prefix } from '../net/prefix.ts';
+import { localTimeText } from '../process/terminal.ts';
 import {
   type Answer,
   ageText,
@@ -15,7 +16,7 @@ import {
   type Question,
   type View,
 } from './answer.ts';
-import { timeText, uncertaintyLines } from './history-answers.ts';
+import { uncertaintyLines } from './history-answers.ts';
 import { type ListFilters, type Listing, listing } from './list.ts';
 
 const PREFIX_COLUMNS: readonly Column<EntryDocument>[] = [
@@ -59,7 +60,7 @@ export function listPrefixes(filters: ListFilters): Listing {
     nameOf: ({ prefix }) => prefix,
     hint: isFiltered ? 'No matching prefixes.' : NO_PREFIX,
     sort: byPrefix,
-    footer: (past) => [`as of ${timeText(past.at)}`, ...uncertaintyLines(past)],
+    footer: (past) => [`as of ${localTimeText(past.at)}`, ...uncertaintyLines(past)],
   });
 }
 

@@ -48,8 +48,8 @@ export interface SyncingClusters {
 
 /** Returns the monotonic time of the last progress of any of the clusters; 0 if there is none. */
 export function lastProgressAt(clusters: Pick<SyncingClusters, 'names' | 'progressOf'> | undefined): number {
-  const times = (clusters?.names ?? []).map((name) => clusters?.progressOf(name)?.progressAt ?? 0);
-  return Math.max(0, ...times);
+  if (clusters === undefined) return 0;
+  return Math.max(0, ...clusters.names.map((name) => clusters.progressOf(name)?.progressAt ?? 0));
 }
 
 /** If the timer fires this much too late, the process was suspended. The time without progress then counts from that moment. */

@@ -102,3 +102,12 @@ export function alignColumns(rows: readonly (readonly string[])[], widths: numbe
       .trimEnd(),
   );
 }
+
+/** Returns a time of today as `14:03:05.123`, any other with its date, in the local time zone. */
+export function localTimeText(time: string | number, now: Date = new Date()): string {
+  const at = new Date(time);
+  const two = (value: number): string => String(value).padStart(2, '0');
+  const timeOfDay = `${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}.${String(at.getMilliseconds()).padStart(3, '0')}`;
+  if (at.toDateString() === now.toDateString()) return timeOfDay;
+  return `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())} ${timeOfDay}`;
+}

@@ -1,12 +1,12 @@
 import { expect, it } from 'vitest';
 import { parseWhen } from '../../src/api/when.ts';
-import { timeText } from '../../src/client/history-answers.ts';
+import { localTimeText } from '../../src/process/terminal.ts';
 
 const NOW = new Date(2026, 10, 23, 14, 30).getTime();
 
 it('takes a local time of another day, as the command line prints it', () => {
   for (const at of [new Date(2026, 10, 22, 14, 3, 5, 123), new Date(2026, 10, 23, 9, 0, 0, 7)]) {
-    const printed = timeText(at.toISOString(), new Date(NOW));
+    const printed = localTimeText(at.toISOString(), new Date(NOW));
     expect(parseWhen(printed, NOW)).toBe(at.getTime());
   }
   expect(parseWhen('2026-11-22T14:03', NOW)).toBe(new Date(2026, 10, 22, 14, 3).getTime());

@@ -16,12 +16,12 @@ import {
   explainPast,
   exportHistory,
   pastLines,
-  timeText,
 } from '../../src/client/history-answers.ts';
 import { getNode } from '../../src/client/node-answers.ts';
 import { explainPrefix, getPrefix } from '../../src/client/prefix-answers.ts';
 import { explainService, getService } from '../../src/client/service-answers.ts';
 import { askWhatIf } from '../../src/client/whatif-answers.ts';
+import { localTimeText } from '../../src/process/terminal.ts';
 
 /** Answers a question with these documents by path. Returns the requested paths, too. */
 async function answerOf(
@@ -250,8 +250,8 @@ const at = (second: number): string => new Date(2020, 0, 2, 3, 4, second, 6).toI
 
 it('a time of today has no date', () => {
   const now = new Date(2020, 0, 2, 23, 59);
-  expect(timeText(at(5), now)).toBe('03:04:05.006');
-  expect(timeText(at(5), new Date(2020, 0, 3))).toBe('2020-01-02 03:04:05.006');
+  expect(localTimeText(at(5), now)).toBe('03:04:05.006');
+  expect(localTimeText(at(5), new Date(2020, 0, 3))).toBe('2020-01-02 03:04:05.006');
 });
 
 const HELD = { from: at(0), to: at(59) };

@@ -3,6 +3,7 @@ import type { ClusterDocument } from '../../src/api/status-document.ts';
 import { durationText } from '../../src/base/show-value.ts';
 import { agentNow } from '../agent/clock.ts';
 import { Mark, type Tone } from './marks.tsx';
+import { type Column, NONE } from './table.tsx';
 
 /** The tones of states, worst first. */
 export const WORST_FIRST: readonly Tone[] = ['bad', 'warn', 'idle', 'good'];
@@ -35,6 +36,16 @@ export function clusterText(cluster: ClusterDocument): string {
 export function boundText(ms: number | null): string {
   if (ms === null) return '> 30 s';
   return ms < 1_000 ? `≤ ${ms} ms` : `≤ ${ms / 1_000} s`;
+}
+
+/** Returns a column of latencies. A missing one is sorted first, and one above all bounds last. */
+export function p99Column<T extends { readonly p99Ms?: number | null | undefined }>(): Column<T> {
+  return {
+    name: 'p99',
+    number: true,
+    by: ({ p99Ms }) => (p99Ms === undefined ? -1 : (p99Ms ?? Number.POSITIVE_INFINITY)),
+    cell: ({ p99Ms }) => (p99Ms === undefined ? NONE : boundText(p99Ms)),
+  };
 }
 
 /** Returns a number of bytes with a unit: `2 kB`. */

@@ -5,7 +5,7 @@ import { addressOf } from '../address.ts';
 import { useAnswer } from '../agent/ask.ts';
 import { useStatus, useTick } from '../agent/live.ts';
 import { countText, timeText } from '../format.ts';
-import { boundText, bytesText, ClusterMark, lagText, sinceText } from '../parts/cluster-parts.tsx';
+import { boundText, bytesText, ClusterMark, lagText, p99Column, sinceText } from '../parts/cluster-parts.tsx';
 import { Chip, Mark, type Tone } from '../parts/marks.tsx';
 import { Empty, Facts, Panel, Pending, Title } from '../parts/panel.tsx';
 import { type Column, NONE, numberColumn, Table } from '../parts/table.tsx';
@@ -56,12 +56,7 @@ function columns(name: string, isLocal: boolean): readonly Column<StoreDocument>
     },
     numberColumn('keys', ({ keys }) => keys),
     numberColumn('revision', ({ revision }) => revision),
-    {
-      name: 'p99',
-      number: true,
-      by: ({ p99Ms }) => (p99Ms === undefined ? -1 : (p99Ms ?? Number.POSITIVE_INFINITY)),
-      cell: ({ p99Ms }) => (p99Ms === undefined ? NONE : boundText(p99Ms)),
-    },
+    p99Column(),
     numberColumn(
       'waiting',
       ({ queuedBytes }) => queuedBytes,

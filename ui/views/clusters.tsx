@@ -3,10 +3,10 @@ import type { ClusterDocument } from '../../src/api/status-document.ts';
 import { useShared, useStatus } from '../agent/live.ts';
 import { compareNames, counted } from '../format.ts';
 import {
-  boundText,
   ClusterMark,
   clusterTone,
   lagText,
+  p99Column,
   sinceText,
   WORST_FIRST,
 } from '../parts/cluster-parts.tsx';
@@ -39,12 +39,7 @@ const COLUMNS: readonly Column<ClusterDocument>[] = [
   numberColumn('rejected', ({ rejected }) => rejected),
   numberColumn('revision', ({ revision }) => revision),
   { name: 'lag', className: 'nowrap', cell: (cluster) => lagText(cluster) || NONE },
-  {
-    name: 'p99',
-    number: true,
-    by: ({ p99Ms }) => (p99Ms === undefined ? -1 : (p99Ms ?? Number.POSITIVE_INFINITY)),
-    cell: ({ p99Ms }) => (p99Ms === undefined ? NONE : boundText(p99Ms)),
-  },
+  p99Column(),
   {
     name: 'kvstore',
     by: ({ connectedSince }) => connectedSince,

@@ -2,6 +2,7 @@ import type { Command } from 'commander';
 import { type AgentOptions, KUBERNETES_PARTS } from '../../agent/options.ts';
 import { parseWhen, TIME_FORMS } from '../../api/when.ts';
 import { systemClock } from '../../base/system-clock.ts';
+import { localTimeText } from '../../process/terminal.ts';
 import type { TapeSummary } from '../../tape/check-tape.ts';
 import type { ReplayReport } from '../../tape/replay-tape.ts';
 import type { TapeSettings } from '../../tape/tape-settings.ts';
@@ -27,19 +28,10 @@ function countText(count: number, what: string): string {
   return `${count.toLocaleString('en')} ${what}${count === 1 ? '' : 's'}`;
 }
 
-/** Returns the local time of day, with the date unless it is today. */
-function clockText(wallMs: number): string {
-  const at = new Date(wallMs);
-  const pad = (value: number, digits = 2): string => String(value).padStart(digits, '0');
-  const time = `${pad(at.getHours())}:${pad(at.getMinutes())}:${pad(at.getSeconds())}.${pad(at.getMilliseconds(), 3)}`;
-  if (at.toDateString() === new Date().toDateString()) return time;
-  return `${at.getFullYear()}-${pad(at.getMonth() + 1)}-${pad(at.getDate())} ${time}`;
-}
-
 /** Returns a summary of a tape in one line. */
 function summaryLine({ from, to, events, cuts, clusters, scrubbed }: TapeSummary): string {
   return [
-    `${clockText(from)} to ${clockText(to)}`,
+    `${localTimeText(from)} to ${localTimeText(to)}`,
     countText(events, 'event'),
     countText(cuts.length, 'cut'),
     countText(clusters.length, 'cluster'),
@@ -71,7 +63,7 @@ function digestText({ digests, isScrubbed, skippedDigestVersion }: ReplayReport)
 /** Returns the result of a replay as lines. */
 function replayLines(report: ReplayReport): readonly string[] {
   const { to, events, cuts, isComplete, difference } = report;
-  const lines = [`replayed to ${clockText(to)}, ${countText(events, 'event')}, ${digestText(report)}`];
+  const lines = [`replayed to ${localTimeText(to)}, ${countText(events, 'event')}, ${digestText(report)}`];
   for (const { at, lost } of cuts)
     lines.push(
       lost === 0 ? `${at}: the agent was restarted` : `${at}: ${countText(lost, 'line')} missing before it`,

@@ -1,3 +1,4 @@
+import { sameStringMaps } from '../../nodemanager/node-spec.ts';
 import { SharedParts, sameAddresses } from '../endpoint-addresses.ts';
 import { type ParsedPod, POD_FIELDS, readPod } from '../parse-pod.ts';
 import type { AddressSink, FedIPCache } from './address-holders.ts';
@@ -12,12 +13,6 @@ export interface PodEngine {
   readonly nodeName: string;
   /** Encryption key of the local node (KUBERNETES 18). */
   readonly encryptKey: number;
-}
-
-function sameStringMaps(a: ReadonlyMap<string, string>, b: ReadonlyMap<string, string>): boolean {
-  if (a.size !== b.size) return false;
-  for (const [key, value] of a) if (b.get(key) !== value) return false;
-  return true;
 }
 
 function samePod(a: ParsedPod, b: ParsedPod): boolean {

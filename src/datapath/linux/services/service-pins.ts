@@ -214,13 +214,18 @@ export class ServicePins implements Disposable {
   }
 }
 
+/** Writes the first entries of the buffers of a map. Throws `SyscallError` if one does not fit. */
+function update(map: BpfMap, count: number): void {
+  const error = map.update(count).find((each) => each !== undefined);
+  if (error !== undefined) throw error;
+}
+
 /** Copies all entries, one batch per step. Throws `SyscallError` if an entry does not fit. */
 function* copy(from: BpfMap, to: BpfMap): Generator<undefined, void, void> {
   for (const count of from.batches()) {
     to.keys.bytes.set(from.keys.bytes.subarray(0, count * from.shape.keySize));
     to.values.bytes.set(from.values.bytes.subarray(0, count * from.shape.valueSize));
-    const error = to.update(count).find((each) => each !== undefined);
-    if (error !== undefined) throw error;
+    update(to, count);
     yield;
   }
 }
@@ -247,8 +252,7 @@ function* copyMissed(from: BpfMap, to: BpfMap, isTimed: boolean): Generator<unde
         place * valueSize,
       );
     }
-    const error = to.update(missed.length).find((each) => each !== undefined);
-    if (error !== undefined) throw error;
+    update(to, missed.length);
     yield;
   }
 }
