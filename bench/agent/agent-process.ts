@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { copyFileSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { ApiClient, ApiError } from '../../src/api/api-client.ts';
+import { AgentError, ApiClient } from '../../src/api/api-client.ts';
 import type { ProbeReport } from './probe.ts';
 
 const MAIN = fileURLToPath(new URL('../../src/cli/main.js', import.meta.url));
@@ -38,7 +38,7 @@ export class AgentProcess {
   /** Resolves when the API of the agent answers. */
   listening(): Promise<void> {
     return this.#until(
-      (error) => error === undefined || (error instanceof ApiError && error.problem !== undefined),
+      (error) => error === undefined || (error instanceof AgentError && error.problem !== undefined),
     );
   }
 

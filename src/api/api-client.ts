@@ -3,13 +3,13 @@ import { messageOf } from '../base/failure.ts';
 import type { ProblemDocument } from './problem.ts';
 
 /** Thrown if the agent is unreachable or answers with a problem. */
-export class ApiError extends Error {
+export class AgentError extends Error {
   /** The problem that the agent returned; `undefined` if it was unreachable. */
   readonly problem: ProblemDocument | undefined;
 
   constructor(message: string, problem?: ProblemDocument, cause?: unknown) {
     super(message, { cause });
-    this.name = 'ApiError';
+    this.name = 'AgentError';
     this.problem = problem;
   }
 }
@@ -43,7 +43,7 @@ export class ApiClient {
     this.#signal = signal;
   }
 
-  /** Returns the document at a path. Sends a POST if there is a body. Throws `ApiError`. */
+  /** Returns the document at a path. Sends a POST if there is a body. Throws `AgentError`. */
   readonly ask: Ask = async (path, body) => {
     const answer = await this.#send(path, body);
     const document = await this.#readDocument(answer);
@@ -51,7 +51,7 @@ export class ApiClient {
     throw this.#refusalError(answer, document);
   };
 
-  /** Yields the lines of a stream as they arrive. Throws `ApiError`. */
+  /** Yields the lines of a stream as they arrive. Throws `AgentError`. */
   async *lines(path: string): AsyncGenerator<string, void, void> {
     const answer = await this.#send(path);
     if (!isSuccess(answer)) throw this.#refusalError(answer, await this.#readDocument(answer));
@@ -79,8 +79,8 @@ export class ApiClient {
     return parseAnswerOf(this.#name, answer.headers['content-type'], text);
   }
 
-  #interruptedError(cause: unknown): ApiError {
-    return new ApiError(`${this.#name}: the agent has stopped`, undefined, cause);
+  #interruptedError(cause: unknown): AgentError {
+    return new AgentError(`${this.#name}: the agent has stopped`, undefined, cause);
   }
 
   async #send(path: string, body?: unknown): Promise<IncomingMessage> {
@@ -95,7 +95,9 @@ export class ApiClient {
     const open = await this.#opener(path);
     return new Promise((resolve, reject) => {
       const sent = open({ ...options, agent: false }, resolve);
-      sent.on('error', (cause) => reject(new ApiError(unreachableText(this.#name, cause), undefined, cause)));
+      sent.on('error', (cause) =>
+        reject(new AgentError(unreachableText(this.#name, cause), undefined, cause)),
+      );
       sent.end(content);
     });
   }
@@ -113,10 +115,10 @@ export class ApiClient {
     return (options, onAnswer) => secureRequest(url, { ...options, ca }, onAnswer);
   }
 
-  #refusalError({ statusCode }: IncomingMessage, document: unknown): ApiError {
+  #refusalError({ statusCode }: IncomingMessage, document: unknown): AgentError {
     const problem = (document ?? {}) as ProblemDocument;
     const detail = problem.detail ?? `unexpected status ${statusCode} of the agent`;
-    return new ApiError(this.#target === undefined ? detail : `${this.#name}: ${detail}`, problem);
+    return new AgentError(this.#target === undefined ? detail : `${this.#name}: ${detail}`, problem);
   }
 }
 
@@ -139,7 +141,7 @@ function parseAnswerOf(name: string, type: string | undefined, text: string): un
     return parseAnswer(type, text);
   } catch (cause) {
     const target = name.includes('://') ? 'an agent' : 'the socket of an agent';
-    throw new ApiError(`${name}: not ${target}: its answer is not JSON`, undefined, cause);
+    throw new AgentError(`${name}: not ${target}: its answer is not JSON`, undefined, cause);
   }
 }
 

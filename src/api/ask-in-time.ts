@@ -1,11 +1,11 @@
 import { EitherSignal } from '../base/follow-signal.ts';
-import { ApiClient, ApiError, type ApiOrigin, type Ask } from './api-client.ts';
+import { AgentError, ApiClient, type ApiOrigin, type Ask } from './api-client.ts';
 
 /** Maximum time for an answer. The largest answer takes a few seconds; an agent that hangs never answers. */
 const ANSWER_MS = 30_000;
 
-/** The {@link ApiError} of an agent that does not answer in time. */
-export class NoAnswerError extends ApiError {
+/** The {@link AgentError} of an agent that does not answer in time. */
+export class NoAnswerError extends AgentError {
   readonly remedy = 'see the log and the load of this agent, and repeat the command';
 
   constructor(name: string) {

@@ -1,5 +1,5 @@
 import type { Command } from 'commander';
-import { ApiError } from '../api/api-client.ts';
+import { AgentError } from '../api/api-client.ts';
 import type { Answer, Question } from '../client/answer.ts';
 import { InputError } from '../process/input-error.ts';
 import { writeLines } from '../process/terminal.ts';
@@ -91,5 +91,7 @@ export function addDatapathCommands(program: Command, io: CommandIO, run: RunAct
 
 /** Returns true if no process serves the socket, so no agent is running. */
 function isUnserved(error: unknown): boolean {
-  return error instanceof InputError && error.cause instanceof ApiError && error.cause.problem === undefined;
+  return (
+    error instanceof InputError && error.cause instanceof AgentError && error.cause.problem === undefined
+  );
 }

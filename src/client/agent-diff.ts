@@ -1,4 +1,4 @@
-import { ApiError, type Ask } from '../api/api-client.ts';
+import { AgentError, type Ask } from '../api/api-client.ts';
 import type {
   DigestClaim,
   DigestDocument,
@@ -72,7 +72,7 @@ const LOCAL_SOURCES: ReadonlySet<string> = new Set(['local', 'generated', 'api',
 /**
  * Returns the claims, services and nodes in which two agents differ, with the reasons. Compares sums first, and then only the
  * buckets with different sums, so equal agents exchange a few KiB. Memory: the listed differences, and two answers. Throws
- * `ApiError`, or `InputError` if the agents cannot be compared, or if one of them restarts during the comparison.
+ * `AgentError`, or `InputError` if the agents cannot be compared, or if one of them restarts during the comparison.
  */
 export async function diffAgents(askA: Ask, askB: Ask): Promise<AgentDiff> {
   const [a, b] = (await Promise.all([askA('/v1/digest'), askB('/v1/digest')])) as [
@@ -248,7 +248,7 @@ async function groupOf(ask: Ask, writer: string, path: string): Promise<GroupDig
   try {
     return (await ask(path)) as GroupDigestDocument; // both agents have the same version of digests
   } catch (error) {
-    if (error instanceof ApiError && error.problem?.status === 404)
+    if (error instanceof AgentError && error.problem?.status === 404)
       return { writer, buckets: [], places: {}, claims: [], documents: [] };
     throw error;
   }

@@ -1,4 +1,4 @@
-import { ApiError, type Ask } from '../api/api-client.ts';
+import { AgentError, type Ask } from '../api/api-client.ts';
 import type { RestoredDocument } from '../api/read-model.ts';
 import { cutText } from '../base/show-value.ts';
 import { labelName } from '../model/label-name.ts';
@@ -74,7 +74,7 @@ export async function find<T>(ask: Ask, path: string): Promise<T | undefined> {
   try {
     return (await ask(path)) as T;
   } catch (error) {
-    if (error instanceof ApiError && error.problem?.status === 404 && error.problem.reason === undefined)
+    if (error instanceof AgentError && error.problem?.status === 404 && error.problem.reason === undefined)
       return undefined;
     throw error;
   }

@@ -1,4 +1,4 @@
-import { ApiClient, ApiError } from '../api/api-client.ts';
+import { AgentError, ApiClient } from '../api/api-client.ts';
 import { InputError } from '../process/input-error.ts';
 
 /**
@@ -20,12 +20,12 @@ export async function askAgent<T>(
 /** Returns the result of `ask`. If a request fails, throws an `InputError` with the advice of `adviceOf`. */
 export async function withInputErrors<T>(
   ask: () => Promise<T>,
-  adviceOf: (error: ApiError) => string | undefined,
+  adviceOf: (error: AgentError) => string | undefined,
 ): Promise<T> {
   try {
     return await ask();
   } catch (error) {
-    if (!(error instanceof ApiError)) throw error;
+    if (!(error instanceof AgentError)) throw error;
     const advice = adviceOf(error);
     const message = advice === undefined ? error.message : `${error.message.replace(/\.$/, '')}; ${advice}`;
     throw new InputError(message, { cause: error });

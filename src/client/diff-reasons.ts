@@ -1,4 +1,4 @@
-import { ApiError, type Ask } from '../api/api-client.ts';
+import { AgentError, type Ask } from '../api/api-client.ts';
 import type { ExplanationDocument } from '../api/documents.ts';
 import type { DigestClaim, DigestDocument, DigestItem } from '../api/routes/digest-routes.ts';
 import type { StatusDocument } from '../api/status-document.ts';
@@ -159,7 +159,7 @@ export class DiffReasons {
     try {
       return (await this.#asks[side](path)) as T;
     } catch (error) {
-      if (error instanceof ApiError && error.problem !== undefined) return undefined;
+      if (error instanceof AgentError && error.problem !== undefined) return undefined;
       throw error;
     }
   }

@@ -1,4 +1,4 @@
-import { ApiError, type Ask } from '../api/api-client.ts';
+import { AgentError, type Ask } from '../api/api-client.ts';
 import type { PastDocument } from '../api/past-document.ts';
 import type { Clock } from '../base/clock.ts';
 import { sleep } from '../base/sleep.ts';
@@ -41,7 +41,7 @@ export interface PrintOptions {
 export interface Listing {
   /**
    * Writes the list in parts. Each part is written after `write` has resolved for the previous one. Holds at most two pages.
-   * Throws {@link ApiError} if a list of an earlier moment is empty, its emptiness is not certain, and the format cannot state
+   * Throws {@link AgentError} if a list of an earlier moment is empty, its emptiness is not certain, and the format cannot state
    * that.
    */
   print(ask: Ask, options: PrintOptions, write: (text: string) => Promise<void>): Promise<void>;
@@ -109,7 +109,7 @@ async function printList<T>(
   // Other formats than text state the certainty in each item.
   const isText = options.format === 'text' || options.format === 'wide';
   if (isEmpty && past?.certain === false && !isText)
-    throw new ApiError([list.hint, ...(list.footer?.(past) ?? [])].join(' '));
+    throw new AgentError([list.hint, ...(list.footer?.(past) ?? [])].join(' '));
 }
 
 /** Yields the list in parts of at least one item. */

@@ -1,4 +1,4 @@
-import { ApiError, type Ask } from '../api/api-client.ts';
+import { AgentError, type Ask } from '../api/api-client.ts';
 import { ascending, type ServiceDocument, serviceDocument } from '../api/documents.ts';
 import type { HealthProblem, ProblemsDocument } from '../api/problems.ts';
 import type { EngineViews } from '../api/read-model.ts';
@@ -170,7 +170,7 @@ async function readiness(ask: Ask): Promise<Readiness> {
     return (await ask('/readyz')) as Readiness;
   } catch (error) {
     // If the agent is not ready, the response is 503 with the same document.
-    const document: unknown = error instanceof ApiError ? error.problem : undefined;
+    const document: unknown = error instanceof AgentError ? error.problem : undefined;
     if (typeof document === 'object' && document !== null && 'blockers' in document)
       return document as Readiness;
     throw error;

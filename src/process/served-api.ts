@@ -1,4 +1,4 @@
-import { ApiError, type Ask, parseAnswer } from '../api/api-client.ts';
+import { AgentError, type Ask, parseAnswer } from '../api/api-client.ts';
 import type { ApiApp } from '../api/api-context.ts';
 import type { ProcessMetrics } from '../api/metrics/process-metrics.ts';
 import type { ProblemDocument } from '../api/problem.ts';
@@ -46,7 +46,7 @@ export class ServedApi {
     this.#context = context;
   }
 
-  /** Sends a request without a connection. Throws `ApiError`. */
+  /** Sends a request without a connection. Throws `AgentError`. */
   readonly ask: Ask = async (path, body) => {
     const answer =
       body === undefined
@@ -59,7 +59,7 @@ export class ServedApi {
     const document = parseAnswer(answer.headers.get('content-type') ?? undefined, await answer.text());
     if (answer.ok) return document;
     const problem = document as ProblemDocument;
-    throw new ApiError(problem.detail, problem);
+    throw new AgentError(problem.detail, problem);
   };
 
   /** Starts to serve. Throws `InputError` if an address or the socket cannot be used. */

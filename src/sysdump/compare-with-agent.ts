@@ -1,4 +1,4 @@
-import { ApiError, type Ask } from '../api/api-client.ts';
+import { AgentError, type Ask } from '../api/api-client.ts';
 import { askInTime, NoAnswerError } from '../api/ask-in-time.ts';
 import type { EntryDocument, NodeDocument, ServiceDocument } from '../api/documents.ts';
 import type { StatusDocument } from '../api/status-document.ts';
@@ -68,7 +68,7 @@ interface Parts {
 
 /**
  * Compares the state of a dpcache agent with a table of Cilium. A table contains prefixes, services or nodes; the others are
- * not compared. Throws `InputError` if the table cannot be read, and `ApiError` if the agent cannot be asked.
+ * not compared. Throws `InputError` if the table cannot be read, and `AgentError` if the agent cannot be asked.
  */
 export async function compareWithTable(
   ask: Ask,
@@ -302,7 +302,7 @@ async function askCilium(
     try {
       return JSON.stringify(await ask(route));
     } catch (cause) {
-      if (!(cause instanceof ApiError)) throw cause;
+      if (!(cause instanceof AgentError)) throw cause;
       const why = cause.message.startsWith(`${path}: `)
         ? `cilium:${cause.message}`
         : `${at}: ${cause.message}`;

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { ApiError, type Ask, parseAnswer } from '../../src/api/api-client.ts';
+import { AgentError, type Ask, parseAnswer } from '../../src/api/api-client.ts';
 import type { ProblemDocument } from '../../src/api/problem.ts';
 import type { GroupDigestDocument } from '../../src/api/routes/digest-routes.ts';
 import { type AgentDiff, diffAgents } from '../../src/client/agent-diff.ts';
@@ -22,7 +22,7 @@ function asking({ app }: TestApp, sent: { characters: number } = { characters: 0
     const document = parseAnswer(answer.headers.get('content-type') ?? undefined, text);
     if (answer.ok) return document;
     const problem = document as ProblemDocument;
-    throw new ApiError(problem.detail, problem);
+    throw new AgentError(problem.detail, problem);
   };
 }
 

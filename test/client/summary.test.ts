@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { askKvstoreMesh, askOperator } from '../../src/agent/process-answers.ts';
-import { ApiError } from '../../src/api/api-client.ts';
+import { AgentError } from '../../src/api/api-client.ts';
 import { askClustermesh, askReady, askStatus, sampleEntries } from '../../src/client/summary.ts';
 import type { KeyedEntry } from '../../src/ipcache/types.ts';
 
@@ -37,7 +37,7 @@ it('the status of the mesh names the reason why an agent waits (regression: it w
 it('the readiness of an agent is printed even if it is not ready', async () => {
   const waiting = { ready: false, blockers: ['cluster far is not complete'] };
   const refused = (): never => {
-    throw new ApiError('unexpected status 503 of the agent', waiting as never);
+    throw new AgentError('unexpected status 503 of the agent', waiting as never);
   };
   expect(await askReady(async () => ({ ready: true, blockers: [] }), { wide: false })).toMatchObject({
     succeeded: true,
@@ -47,7 +47,7 @@ it('the readiness of an agent is printed even if it is not ready', async () => {
     lines: ['cluster far is not complete'],
     json: waiting,
   });
-  const gone = new ApiError('the agent has stopped');
+  const gone = new AgentError('the agent has stopped');
   await expect(askReady(() => Promise.reject(gone), { wide: false })).rejects.toBe(gone);
 });
 

@@ -1,5 +1,5 @@
 import type { Command } from 'commander';
-import type { ApiError, ApiOrigin, Ask } from '../../api/api-client.ts';
+import type { AgentError, ApiOrigin, Ask } from '../../api/api-client.ts';
 import type { ConnectionProblem } from '../../process/troubleshoot/connection-problem.ts';
 import type { DiffReport, TableOperand } from '../../sysdump/compare-with-agent.ts';
 import { type CommandIO, EXIT, type RunAction } from '../io.ts';
@@ -34,7 +34,7 @@ const REMEDIES: Readonly<Partial<Record<ConnectionProblem, string>>> = {
 };
 
 /** Returns the remedy for a failed request; undefined if the message of the agent is sufficient. */
-async function remedyOf(error: ApiError): Promise<string | undefined> {
+async function remedyOf(error: AgentError): Promise<string | undefined> {
   const { NoAnswerError } = await import('../../api/ask-in-time.ts');
   if (error instanceof NoAnswerError) return error.remedy;
   const { problem, cause } = error;
@@ -52,7 +52,7 @@ async function remedyOf(error: ApiError): Promise<string | undefined> {
  * names the operand and the remedy.
  */
 async function askOf(text: string, credentials: Credentials, signal: AbortSignal): Promise<Ask | undefined> {
-  const { ApiError } = await import('../../api/api-client.ts');
+  const { AgentError } = await import('../../api/api-client.ts');
   const { askInTime } = await import('../../api/ask-in-time.ts');
   const socket = socketOf(text);
   if (socket === undefined && !isOrigin(text)) return undefined;
@@ -61,11 +61,11 @@ async function askOf(text: string, credentials: Credentials, signal: AbortSignal
     try {
       return await ask(path, body);
     } catch (error) {
-      if (!(error instanceof ApiError)) throw error;
+      if (!(error instanceof AgentError)) throw error;
       const [name, remedy] = [`${socket ?? text}: `, await remedyOf(error)];
       const reason = error.message.startsWith(name) ? error.message.slice(name.length) : error.message;
       const hint = remedy === undefined ? '' : `; ${remedy}`;
-      throw new ApiError(`${text}: ${reason}${hint}`, error.problem, error.cause);
+      throw new AgentError(`${text}: ${reason}${hint}`, error.problem, error.cause);
     }
   };
 }
@@ -116,7 +116,7 @@ export function addDiffCommand(program: Command, io: CommandIO, run: RunAction):
     )
     .action((agent: string, other: string, { output, tokenFile, caFile }: DiffFlags) =>
       run(async () => {
-        const { ApiError } = await import('../../api/api-client.ts');
+        const { AgentError } = await import('../../api/api-client.ts');
         const { InputError } = await import('../../process/input-error.ts');
         const { writeLines } = await import('../../process/terminal.ts');
         const token = await textOf('--token-file', tokenFile);
@@ -149,7 +149,7 @@ export function addDiffCommand(program: Command, io: CommandIO, run: RunAction):
           return { json, lines: diffLines(json), differences };
         };
         const report = await compare().catch((cause: unknown) => {
-          throw cause instanceof ApiError ? new InputError(cause.message, { cause }) : cause;
+          throw cause instanceof AgentError ? new InputError(cause.message, { cause }) : cause;
         });
         const lines = output === 'json' ? [JSON.stringify(report.json, null, 1)] : report.lines;
         writeLines(io.stdout, `${lines.join('\n')}\n`);

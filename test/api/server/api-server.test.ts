@@ -6,7 +6,7 @@ import { connect, createServer, type Socket } from 'node:net';
 import { networkInterfaces } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, it, onTestFinished } from 'vitest';
-import { ApiClient, ApiError } from '../../../src/api/api-client.ts';
+import { AgentError, ApiClient } from '../../../src/api/api-client.ts';
 import { uiPath } from '../../../src/api/routes/ui-routes.ts';
 import { ApiServer, type ApiServerOptions } from '../../../src/api/server/api-server.ts';
 import { systemClock } from '../../../src/base/system-clock.ts';
@@ -664,5 +664,5 @@ it('reports that an answer is not from an agent', async () => {
   );
   onTestFinished(() => void other.close());
   await once(other, 'listening');
-  await expect(new ApiClient(path, NEVER).ask('/v1/status')).rejects.toThrow(ApiError);
+  await expect(new ApiClient(path, NEVER).ask('/v1/status')).rejects.toThrow(AgentError);
 });

@@ -1,6 +1,6 @@
 import { describe, expect, it, vi } from 'vitest';
 import * as runAgent from '../../../src/agent/run-agent.ts';
-import { type ApiClient, ApiError } from '../../../src/api/api-client.ts';
+import { AgentError, type ApiClient } from '../../../src/api/api-client.ts';
 import { runCommand } from '../../../src/cli/program.ts';
 import * as askAgent from '../../../src/client/ask-agent.ts';
 import * as monitorModule from '../../../src/client/monitor.ts';
@@ -36,14 +36,14 @@ async function run(
       if (Object.hasOwn(answers, path)) return answers[path];
       const [base = ''] = path.split('?');
       if (Object.hasOwn(answers, base)) return answers[base];
-      throw new ApiError('not found', NOT_FOUND as never);
+      throw new AgentError('not found', NOT_FOUND as never);
     },
   } as ApiClient;
   vi.spyOn(askAgent, 'askAgent').mockImplementation((socket, use, _signal, advice) => {
     asked.push(socket);
     return askAgent.withInputErrors(
       () => {
-        if (answers['unserved'] === true) throw new ApiError('no process listens');
+        if (answers['unserved'] === true) throw new AgentError('no process listens');
         return use(client);
       },
       ({ problem }) => (problem === undefined ? advice : undefined),
