@@ -1,6 +1,6 @@
 import { InvalidArgumentError, Option } from 'commander';
 import type { RateLimitOptions } from '../base/rate-limit.ts';
-import { MAX_CLUSTER_ID } from '../model/numeric-identity.ts';
+import { MAX_CLUSTER_ID } from '../net/prefix.ts';
 
 /*
  * The options that several commands have. The text, parser and default of each are defined only here. The key in a

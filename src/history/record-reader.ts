@@ -1,9 +1,8 @@
 import { mix } from '../columns/mix.ts';
 import type { HeldClaim } from '../ipcache/row-reader.ts';
 import type { ClaimWriter } from '../ipcache/types.ts';
-import { MAX_CLUSTER_ID } from '../model/numeric-identity.ts';
 import { addressBits } from '../net/address-words.ts';
-import { copyRegister, type PrefixRegister, prefixRegister, sameKey } from '../net/prefix.ts';
+import { copyRegister, MAX_CLUSTER_ID, type PrefixRegister, prefixRegister, sameKey } from '../net/prefix.ts';
 import { type ByteBuffer, DamagedError } from './byte-buffer.ts';
 import { parseWriter, readClaim, readIdentity } from './claim-codec.ts';
 import type { Names } from './names.ts';

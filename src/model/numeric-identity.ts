@@ -74,9 +74,6 @@ export function identityScope(identity: number): number {
 /** Maximum number of clusters of a mesh. It determines the number of cluster bits in an identity. */
 export type MaxConnectedClusters = 255 | 511;
 
-/** The largest cluster id of any mesh. */
-export const MAX_CLUSTER_ID = 511;
-
 /** Returns the number of bits of an identity within its cluster: 16, or 15 in a mesh of 511 clusters. */
 export function clusterIdentityBits(max: MaxConnectedClusters): 15 | 16 {
   return max === 511 ? 15 : 16;

@@ -56,7 +56,7 @@ export function sameKey(a: Readonly<PrefixRegister>, b: Readonly<PrefixRegister>
 const MAPPED_BITS = 96; // ::ffff:0:0/96 contains the IPv4-mapped addresses
 
 /** The highest id of a cluster, and thus of an address space. */
-const MAX_CLUSTER_ID = 511;
+export const MAX_CLUSTER_ID = 511;
 
 /** Returns a decimal prefix length without sign or leading zeros, or -1. */
 function scanLength(text: string, from: number): number {

@@ -1,9 +1,9 @@
 import { type Rejection, rejection } from '../base/rejection.ts';
 import type { NodeAddress } from '../model/cluster-node.ts';
-import { isNumericIdentity, MAX_CLUSTER_ID } from '../model/numeric-identity.ts';
+import { isNumericIdentity } from '../model/numeric-identity.ts';
 import { isSource } from '../model/source.ts';
 import { Fields, isObject, type RejectField } from '../net/fields.ts';
-import { canonicalAddress } from '../net/prefix.ts';
+import { canonicalAddress, MAX_CLUSTER_ID } from '../net/prefix.ts';
 import { Node } from './node.ts';
 import { type NodeFields, type NodeSpec, nodeFullName, sameAddresses, sameStringMaps } from './node-spec.ts';
 

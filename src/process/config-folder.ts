@@ -169,3 +169,10 @@ async function isUnchanged(previous: KnownConfig, content: string, read: ReadPem
     return false; // loading reports the problem
   }
 }
+
+/** Reads a folder once, without connections to its kvstores. */
+export function listConfigFolder(path: string): Promise<ConfigListing> {
+  return new ConfigFolder(path, () => {
+    throw new Error('only the files are listed');
+  }).list();
+}

@@ -3,7 +3,7 @@ import { messageOf } from '../base/failure.ts';
 import { openRegularFile } from '../base/files/regular-file.ts';
 import { KubeconfigError, readKubeconfig } from '../k8s/rest/kubeconfig.ts';
 import { loadEtcdConfigFile } from '../kvstore/etcd/etcd-config-file.ts';
-import { ConfigFolder } from './config-folder.ts';
+import { listConfigFolder } from './config-folder.ts';
 import { InputError, unreadable } from './input-error.ts';
 import { readServeOptions, type ServeSource } from './serve-files.ts';
 
@@ -59,17 +59,13 @@ async function problemOf(what: string, read: () => Promise<unknown>): Promise<re
 async function folderProblems(path: string): Promise<readonly string[]> {
   const option = `--clustermesh-config ${path}`;
   try {
-    const files = await new ConfigFolder(path, connectNever).list();
+    const files = await listConfigFolder(path);
     return [...files].flatMap(([name, file]) =>
       file.kind === 'unusable' ? [`${option}/${name}: ${file.reason}`] : [],
     );
   } catch (error) {
     return [unreadable('--clustermesh-config', path, error).message];
   }
-}
-
-function connectNever(): never {
-  throw new Error('a check of files must not connect');
 }
 
 /** Rejects with `InputError` if a file or folder cannot be opened. */

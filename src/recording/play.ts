@@ -1,8 +1,8 @@
 import type { Clock } from '../base/clock.ts';
 import { sleep } from '../base/sleep.ts';
+import { mergePatch } from '../k8s/memory/json-patch.ts';
 import { bytesOfText, textOfBytes } from '../kvstore/codec/bytes.ts';
 import type { KvstoreBackend } from '../kvstore/session/backend.ts';
-import { isObject } from '../net/fields.ts';
 import type { PlayAction, PlayStep } from './play-script.ts';
 import type { RecordedKubernetes } from './recorded-kubernetes.ts';
 
@@ -22,17 +22,6 @@ export interface PlayStage {
 export interface PlayAudience {
   onStep(step: PlayStep): void;
   onFailure(action: PlayAction, reason: string): void;
-}
-
-/** Returns the merged value (RFC 7386): objects are merged, null removes a field, and any other value replaces the old one. */
-export function mergePatch(target: unknown, patch: unknown): unknown {
-  if (!isObject(patch)) return patch;
-  const merged = new Map(Object.entries(isObject(target) ? target : {}));
-  for (const [key, value] of Object.entries(patch)) {
-    if (value === null) merged.delete(key);
-    else merged.set(key, mergePatch(merged.get(key), value));
-  }
-  return Object.fromEntries(merged);
 }
 
 async function patchKey(kvstore: KvstoreBackend, key: string, patch: unknown): Promise<string | undefined> {

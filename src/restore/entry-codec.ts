@@ -1,9 +1,9 @@
 import type { K8sMetadata, KeyedEntry, NamedPorts } from '../ipcache/types.ts';
-import { isNumericIdentity, MAX_CLUSTER_ID } from '../model/numeric-identity.ts';
+import { isNumericIdentity } from '../model/numeric-identity.ts';
 import { isSource, type Source } from '../model/source.ts';
 import { addressBits } from '../net/address-words.ts';
 import type { PortProtocol } from '../net/port.ts';
-import { formatKey, parseKey, prefixRegister } from '../net/prefix.ts';
+import { formatKey, MAX_CLUSTER_ID, parseKey, prefixRegister } from '../net/prefix.ts';
 import { type ByteReader, CorruptError } from './byte-reader.ts';
 import type { ByteWriter } from './byte-writer.ts';
 

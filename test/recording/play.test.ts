@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { bytesOfText, textOfBytes } from '../../src/kvstore/codec/bytes.ts';
 import { MemoryBackend } from '../../src/kvstore/memory/memory-backend.ts';
-import { mergePatch, type PlayStage, play } from '../../src/recording/play.ts';
+import { type PlayStage, play } from '../../src/recording/play.ts';
 import { parsePlayScript } from '../../src/recording/play-script.ts';
 import { FakeClock, settle } from '../agent/support/fake-clock.ts';
 
@@ -99,29 +99,4 @@ describe('playing a script', () => {
     expect(told).toEqual([]);
     expect(clock.pending).toBe(before - 1);
   });
-});
-
-describe('a merge patch', () => {
-  // The examples of RFC 7386, appendix A.
-  it.each([
-    [{ a: 'b' }, { a: 'c' }, { a: 'c' }],
-    [{ a: 'b' }, { b: 'c' }, { a: 'b', b: 'c' }],
-    [{ a: 'b' }, { a: null }, {}],
-    [{ a: 'b', b: 'c' }, { a: null }, { b: 'c' }],
-    [{ a: ['b'] }, { a: 'c' }, { a: 'c' }],
-    [{ a: 'c' }, { a: ['b'] }, { a: ['b'] }],
-    [{ a: { b: 'c' } }, { a: { b: 'd', c: null } }, { a: { b: 'd' } }],
-    [{ a: [{ b: 'c' }] }, { a: [1] }, { a: [1] }],
-    [
-      ['a', 'b'],
-      ['c', 'd'],
-      ['c', 'd'],
-    ],
-    [{ a: 'b' }, ['c'], ['c']],
-    [{ a: 'foo' }, null, null],
-    [{ a: 'foo' }, 'bar', 'bar'],
-    [{ e: null }, { a: 1 }, { e: null, a: 1 }],
-    [[1, 2], { a: 'b', c: null }, { a: 'b' }],
-    [{}, { a: { bb: { ccc: null } } }, { a: { bb: {} } }],
-  ])('of %j with %j is %j', (target, patch, merged) => expect(mergePatch(target, patch)).toEqual(merged));
 });

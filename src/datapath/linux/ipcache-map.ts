@@ -6,13 +6,13 @@ import type {
   KeyedEntry,
   OwnerListener,
 } from '../../ipcache/types.ts';
-import { MAX_CLUSTER_ID } from '../../model/numeric-identity.ts';
 import { sourceRank } from '../../model/source.ts';
 import { type AddressWords, addressBits } from '../../net/address-words.ts';
 import { formatAddress } from '../../net/format-address.ts';
 import { scanIPv4 } from '../../net/parse-address.ts';
 import {
   formatPrefixOf,
+  MAX_CLUSTER_ID,
   type PrefixRegister,
   parseKey,
   prefixOfKey,

@@ -89,7 +89,7 @@ export function jsonPatch(document: unknown, operations: unknown): unknown {
   return result;
 }
 
-/** JSON Merge Patch (RFC 7386): null deletes. */
+/** Returns the merged value (RFC 7386): objects are merged, null removes a field, and any other value replaces the old one. */
 export function mergePatch(document: unknown, patch: unknown): unknown {
   if (!isObject(patch)) return patch;
   const result: Record<string, unknown> = isObject(document) ? { ...document } : {};

@@ -1,5 +1,6 @@
-import { MAX_CLUSTER_ID, type MaxConnectedClusters } from '../../model/numeric-identity.ts';
+import type { MaxConnectedClusters } from '../../model/numeric-identity.ts';
 import type { Decoded, Fields, RejectField } from '../../net/fields.ts';
+import { MAX_CLUSTER_ID } from '../../net/prefix.ts';
 import { bytesOfText } from './bytes.ts';
 import { jsonObject, jsonString } from './go-json.ts';
 import type { CopiedResource } from './keys.ts';

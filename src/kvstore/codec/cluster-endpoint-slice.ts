@@ -8,10 +8,9 @@ import {
   type SliceEndpoint,
   type SlicePort,
 } from '../../model/cluster-endpoint-slice.ts';
-import { MAX_CLUSTER_ID } from '../../model/numeric-identity.ts';
 import { type Decoded, decodeInSteps, decodeWith, type RejectField, rejectInput } from '../../net/fields.ts';
 import { PROTOCOL_NUMBERS, protocolName } from '../../net/port.ts';
-import { canonicalAddress } from '../../net/prefix.ts';
+import { canonicalAddress, MAX_CLUSTER_ID } from '../../net/prefix.ts';
 import { bytesOfText, textOfBytes } from './bytes.ts';
 import { compareKeys } from './key-range.ts';
 import { LENGTH_DELIMITED, ProtoError, ProtoReader, VARINT } from './proto-reader.ts';

@@ -1,7 +1,6 @@
 import type { BackendZone, ClusterService, ClusterServiceKey } from '../../model/cluster-service.ts';
-import { MAX_CLUSTER_ID } from '../../model/numeric-identity.ts';
 import { type Decoded, type Fields, type RejectField, rejectInput } from '../../net/fields.ts';
-import { canonicalAddress } from '../../net/prefix.ts';
+import { canonicalAddress, MAX_CLUSTER_ID } from '../../net/prefix.ts';
 import { bytesOfText } from './bytes.ts';
 import { jsonArray, jsonMap, jsonObject, jsonString, jsonStringMap, nullIfEmpty } from './go-json.ts';
 import { type PortConfiguration, readPortConfiguration, writePortConfiguration } from './ports.ts';

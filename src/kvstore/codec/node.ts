@@ -1,8 +1,7 @@
 import type { ClusterNode, NodeAddress, NodeName } from '../../model/cluster-node.ts';
-import { MAX_CLUSTER_ID } from '../../model/numeric-identity.ts';
 import type { Family } from '../../net/address-words.ts';
 import type { Decoded, Fields } from '../../net/fields.ts';
-import { Prefix } from '../../net/prefix.ts';
+import { MAX_CLUSTER_ID, Prefix } from '../../net/prefix.ts';
 import { bytesOfText } from './bytes.ts';
 import { jsonArray, jsonObject, jsonString, jsonStringMap, nullIfEmpty } from './go-json.ts';
 import { maskText, readMask } from './mask.ts';

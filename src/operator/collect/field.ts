@@ -24,3 +24,20 @@ export function timeAt(value: unknown, ...names: readonly string[]): number | un
   const time = typeof text === 'string' ? Date.parse(text) : Number.NaN;
   return Number.isNaN(time) ? undefined : time;
 }
+
+/**
+ * Returns a value without empty parts, which an API server may omit or add, and with sorted names. Empty are null, lists and
+ * objects without content, and the value `empty`.
+ */
+export function normalForm(value: unknown, empty?: ''): unknown {
+  if (Array.isArray(value))
+    return value.length === 0 ? undefined : value.map((item) => normalForm(item, empty));
+  if (!isObject(value)) return value === null || value === empty ? undefined : value;
+  const parts = Object.keys(value)
+    .sort()
+    .flatMap((name): [string, unknown][] => {
+      const part = normalForm(value[name], empty);
+      return part === undefined ? [] : [[name, part]];
+    });
+  return parts.length === 0 ? undefined : Object.fromEntries(parts);
+}

@@ -6,7 +6,7 @@ import type { SliceAddressType } from '../../model/cluster-endpoint-slice.ts';
 import type { ExportedPort, ServiceExport } from '../../model/service-export.ts';
 import { isObject } from '../../net/fields.ts';
 import { protocolName } from '../../net/port.ts';
-import { field, items } from '../collect/field.ts';
+import { field, items, normalForm } from '../collect/field.ts';
 import { type Condition, changedConditions } from './conditions.ts';
 import type { LocalExport } from './local-export.ts';
 import { type MergedService, mergeExports } from './merge.ts';
@@ -476,19 +476,6 @@ function patchOf(
 function deleteOf(kind: ResourceKind, { metadata }: KubernetesObject): ObjectWrite {
   const { namespace, name, uid, resourceVersion } = metadata;
   return { verb: 'delete', place: { kind, namespace, name }, uid, resourceVersion };
-}
-
-/** Returns a value without empty parts and with sorted names. */
-function normalForm(value: unknown): unknown {
-  if (Array.isArray(value)) return value.length === 0 ? undefined : value.map(normalForm);
-  if (!isObject(value)) return value ?? undefined;
-  const parts = Object.keys(value)
-    .sort()
-    .flatMap((name): [string, unknown][] => {
-      const part = normalForm(value[name]);
-      return part === undefined ? [] : [[name, part]];
-    });
-  return parts.length === 0 ? undefined : Object.fromEntries(parts);
 }
 
 function sameContent(a: unknown, b: unknown): boolean {

@@ -3,7 +3,7 @@ import type { ResourceKind } from '../../k8s/resource.ts';
 import type { ClusterEndpointSlice, SliceEndpoint } from '../../model/cluster-endpoint-slice.ts';
 import { isObject } from '../../net/fields.ts';
 import { protocolName } from '../../net/port.ts';
-import { field } from '../collect/field.ts';
+import { field, normalForm } from '../collect/field.ts';
 
 /** EndpointSlices of any controller. */
 export const ENDPOINT_SLICES: ResourceKind = {
@@ -95,18 +95,6 @@ export function bodyOf({ namespace, name, labels, owner, content }: WantedSlice)
   };
 }
 
-/** Returns a value without empty parts, which an API server may omit or add, and with sorted names. */
-function normalForm(value: unknown): unknown {
-  if (Array.isArray(value)) return value.length === 0 ? undefined : value.map(normalForm);
-  if (!isObject(value)) return value === '' || value === null ? undefined : value;
-  const parts: Record<string, unknown> = {};
-  for (const name of Object.keys(value).sort()) {
-    const part = normalForm(value[name]);
-    if (part !== undefined) parts[name] = part;
-  }
-  return Object.keys(parts).length === 0 ? undefined : parts;
-}
-
 /**
  * Returns a digest of all written fields of a slice. If two slices have equal digests, no write is needed. Annotations are not
  * included.
@@ -114,6 +102,6 @@ function normalForm(value: unknown): unknown {
 export function digestOf(slice: Readonly<Record<string, unknown>>): string {
   const { addressType, endpoints, ports, metadata } = slice;
   const [labels, owners] = [field(metadata, 'labels'), field(metadata, 'ownerReferences')];
-  const content = JSON.stringify(normalForm({ addressType, endpoints, ports, labels, owners }));
+  const content = JSON.stringify(normalForm({ addressType, endpoints, ports, labels, owners }, ''));
   return createHash('sha256').update(content).digest('base64');
 }

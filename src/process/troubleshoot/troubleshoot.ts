@@ -3,7 +3,7 @@ import { messageOf } from '../../base/failure.ts';
 import { counted } from '../../base/show-value.ts';
 import type { EtcdConfig } from '../../kvstore/etcd/etcd-config.ts';
 import { loadEtcdConfigFile } from '../../kvstore/etcd/etcd-config-file.ts';
-import { ConfigFolder } from '../config-folder.ts';
+import { listConfigFolder } from '../config-folder.ts';
 import { InputError, unreadable } from '../input-error.ts';
 import { printable } from '../terminal.ts';
 import type { Check } from './check.ts';
@@ -79,7 +79,7 @@ async function listTargets(options: TroubleshootOptions): Promise<readonly Targe
 }
 
 async function listFolder(folder: string, clusterName: string): Promise<readonly Target[]> {
-  const files = await new ConfigFolder(folder, connectNever).list().catch((cause: unknown) => {
+  const files = await listConfigFolder(folder).catch((cause: unknown) => {
     throw unreadable('--clustermesh-config', folder, cause);
   });
   return [...files].flatMap(([cluster, file]) => {
@@ -87,10 +87,6 @@ async function listFolder(folder: string, clusterName: string): Promise<readonly
     const target = { cluster, path: join(folder, cluster), local: false };
     return [file.kind === 'unusable' ? { ...target, problem: file.reason } : target];
   });
-}
-
-function connectNever(): never {
-  throw new Error('only the files are listed');
 }
 
 function fileFailure(path: string, text: string): Check {

@@ -84,8 +84,16 @@ describe('a merge patch (RFC 7386)', () => {
     [{ a: ['b'] }, { a: 'c' }, { a: 'c' }],
     [{ a: { b: 'c' } }, { a: { b: 'd', c: null } }, { a: { b: 'd' } }],
     [{ a: [{ b: 'c' }] }, { a: [1] }, { a: [1] }],
+    [
+      ['a', 'b'],
+      ['c', 'd'],
+      ['c', 'd'],
+    ],
+    [{ a: 'b' }, ['c'], ['c']],
+    [{ a: 'foo' }, null, null],
     [{ a: 'foo' }, 'bar', 'bar'],
-    [['a'], { b: 1 }, { b: 1 }],
+    [{ e: null }, { a: 1 }, { e: null, a: 1 }],
+    [[1, 2], { a: 'b', c: null }, { a: 'b' }],
     [{}, { a: { b: { c: null } } }, { a: { b: {} } }],
     [{}, JSON.parse('{"__proto__":{"a":1}}'), JSON.parse('{"__proto__":{"a":1}}')],
   ])('%j with %j is %j', (document, patch, expected) => {
