@@ -116,6 +116,10 @@ export class RowReader {
     return identityOf(this.columns.rows.get(slot, IDENTITY));
   }
 
+  k8s(slot: number): K8sMetadata | undefined {
+    return this.columns.k8s.get(slot);
+  }
+
   /** Returns the attributes of a row, as listeners receive them. */
   entry(slot: number): IPCacheEntry {
     const { rows, k8s, hosts } = this.columns;

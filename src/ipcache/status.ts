@@ -18,8 +18,8 @@ export interface IPCacheOptions {
   /** Maximum number of waiting keys. Claims on further keys are dropped and counted. Default: `maxEntries`, at least 65,536. */
   readonly maxWaiting?: number | undefined;
   /**
-   * Seed of the address hash. Pass a random number if untrusted parties choose addresses, so that they cannot choose colliding
-   * ones. Omit it for reproducible runs.
+   * Seed of the hashes of addresses and pods. Pass a random number if untrusted parties choose them, so that they cannot choose
+   * colliding ones. Omit it for reproducible runs.
    */
   readonly hashSeed?: number | undefined;
   /** Maximum number of entries in one call of a replay, at least 1. Default: 1,024. */

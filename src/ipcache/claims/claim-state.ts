@@ -379,7 +379,7 @@ export class ClaimState {
   #entryChanged(slot: number, key: PrefixRegister, old: IPCacheEntry): void {
     const entry = this.rows.entry(slot);
     for (const index of this.#indexes) {
-      if (index.isSame(old, entry)) continue; // a Map with many deletes and inserts is rehashed repeatedly
+      if (index.isSame(old, entry)) continue;
       index.remove(slot, old);
       index.add(slot, entry);
     }

@@ -1,0 +1,105 @@
+import { Int32Rows } from './int32-rows.ts';
+
+/**
+ * Finds rows by a hash of their keys, which the owner stores and compares. The rows of a bucket are linked. It grows by one bucket
+ * with each row (linear hashing), so that no operation moves more than a bucket, and takes 12 bytes a row.
+ *
+ *     hash ─► bucket ─► row ─► row ─► …        columns of a row: hash │ next row + 1
+ *
+ *     #heads   0 1 2 3 │ 4 5        #round = 4: bucket 4 was split from 0, 5 from 1; 2 is next
+ */
+export class HashChains {
+  readonly #rows: Int32Rows;
+  readonly #hash: number;
+  readonly #next: number;
+  /** The first row of each bucket + 1. */
+  readonly #heads = new Int32Rows(1);
+  #buckets = 1;
+  /** Number of buckets when the present round of splits began: a power of two. */
+  #round = 1;
+  #size = 0;
+
+  /** Uses two columns of `rows`, from `column` on. */
+  constructor(rows: Int32Rows, column: number) {
+    this.#rows = rows;
+    this.#hash = column;
+    this.#next = column + 1;
+    this.#heads.reserve(0);
+  }
+
+  /** Number of rows. */
+  get size(): number {
+    return this.#size;
+  }
+
+  /** Memory in bytes, without the rows. */
+  get bytes(): number {
+    return this.#heads.bytes;
+  }
+
+  /** Returns the first row with a hash; -1 if there is none. */
+  first(hash: number): number {
+    return this.#skip(this.#heads.get(this.#bucketOf(hash), 0), hash);
+  }
+
+  /** Returns the row with a hash that follows `row`; -1 if there is none. */
+  after(row: number, hash: number): number {
+    return this.#skip(this.#rows.get(row, this.#next), hash);
+  }
+
+  /** Adds a reserved row that is in no bucket. */
+  add(row: number, hash: number): void {
+    this.#rows.set(row, this.#hash, hash);
+    this.#link(row, this.#bucketOf(hash));
+    if (++this.#size > this.#buckets) this.#split();
+  }
+
+  /** Removes a row. The owner may write both of its columns afterwards. */
+  delete(row: number): void {
+    const bucket = this.#bucketOf(this.#rows.get(row, this.#hash));
+    const next = this.#rows.get(row, this.#next);
+    this.#size--;
+    let link = this.#heads.get(bucket, 0);
+    if (link === row + 1) {
+      this.#heads.set(bucket, 0, next);
+      return;
+    }
+    for (let before = link - 1; ; before = link - 1) {
+      link = this.#rows.get(before, this.#next);
+      if (link !== row + 1) continue;
+      this.#rows.set(before, this.#next, next);
+      return;
+    }
+  }
+
+  #skip(link: number, hash: number): number {
+    let row = link - 1;
+    while (row >= 0 && this.#rows.get(row, this.#hash) !== hash) row = this.#rows.get(row, this.#next) - 1;
+    return row;
+  }
+
+  #bucketOf(hash: number): number {
+    const at = hash & (2 * this.#round - 1);
+    return at < this.#buckets ? at : at - this.#round;
+  }
+
+  #link(row: number, bucket: number): void {
+    this.#rows.set(row, this.#next, this.#heads.get(bucket, 0));
+    this.#heads.set(bucket, 0, row + 1);
+  }
+
+  /** Distributes the rows of the next bucket between it and a new one. */
+  #split(): void {
+    const bucket = this.#buckets - this.#round;
+    let link = this.#heads.get(bucket, 0);
+    this.#heads.reserve(this.#buckets);
+    this.#heads.set(bucket, 0, 0);
+    this.#buckets++;
+    while (link !== 0) {
+      const row = link - 1;
+      link = this.#rows.get(row, this.#next);
+      this.#link(row, this.#bucketOf(this.#rows.get(row, this.#hash)));
+    }
+    if (this.#buckets === 2 * this.#round) this.#round *= 2;
+  }
+}

@@ -1,0 +1,173 @@
+import { assert } from '../base/assert.ts';
+import { HashChains } from '../columns/hash-chains.ts';
+import { Int32Rows } from '../columns/int32-rows.ts';
+import { hashText } from '../columns/mix.ts';
+import type { EntryIndex } from './entry-indexes.ts';
+import { SlotLinks } from './slot-links.ts';
+import type { IPCacheEntry, K8sMetadata } from './types.ts';
+
+// Columns of the row of a pod. The last three contain numbers + 1; 0 means none.
+/** The first of two columns of `HashChains`. */
+const CHAIN = 0;
+/** The list of the pod's slots; 0 if the row is free. */
+const SLOTS = 2;
+/** The neighbours of the pod in the list of its namespace. `OLDER` of a free row is the next free one. */
+const OLDER = 3;
+const NEWER = 4;
+const COLUMNS = 5;
+
+const NONE: readonly number[] = [];
+
+interface Namespace {
+  /** Hash of the name: the seed of the hashes of its pods. */
+  readonly seed: number;
+  /** The row of the pod that was added last, plus one. */
+  newest: number;
+  /** Number of pods. */
+  pods: number;
+}
+
+/**
+ * Index of entries by pod. It contains no names of pods, because it compares those of the entries, and no objects, because a `Map`
+ * of a million pods moves all of them in one turn when it grows.
+ *
+ *     (namespace, pod) ─► hash ─► HashChains ─► row of the pod ─► SlotLinks: slot ─► slot ─► …      32 bytes a pod of one slot
+ *     namespace ─► its latest pod ─► an older one ─► …
+ */
+export class PodIndex implements EntryIndex {
+  readonly #metadataOf: (slot: number) => K8sMetadata | undefined;
+  readonly #seed: number;
+  readonly #namespaces = new Map<string, Namespace>();
+  readonly #rows = new Int32Rows(COLUMNS);
+  readonly #chains: HashChains = new HashChains(this.#rows, CHAIN);
+  readonly #slots = new SlotLinks();
+  #limit = 0;
+  /** The row that was freed last, plus one; 0 if there is none. */
+  #free = 0;
+
+  /**
+   * `metadataOf` returns the metadata of the current entry of a slot in the index. A secret `seed` prevents attackers from choosing
+   * pods with one hash, whose lookups take linear time.
+   */
+  constructor(metadataOf: (slot: number) => K8sMetadata | undefined, seed = 0) {
+    this.#metadataOf = metadataOf;
+    this.#seed = seed | 0;
+  }
+
+  /** Returns the namespaces with pods, unordered. */
+  namespaces(): Iterable<string> {
+    return this.#namespaces.keys();
+  }
+
+  /**
+   * Yields the names of the pods of a namespace, unordered. If the index changes during the iteration, a pod that exists all the
+   * time is yielded once.
+   */
+  *podsOf(namespace: string): Generator<string, void, void> {
+    const { newest = 0, pods = 0 } = this.#namespaces.get(namespace) ?? {};
+    const rows = new Int32Array(pods); // the links of a deleted pod lead nowhere
+    for (let i = pods, row = newest - 1; i-- > 0; row = this.#rows.get(row, OLDER) - 1) rows[i] = row;
+    for (const row of rows) {
+      const pod = this.#podAt(row);
+      if (pod?.namespace === namespace) yield pod.podName;
+    }
+  }
+
+  /** Returns the slots of a pod, unordered. */
+  of(namespace: string, podName: string): Iterable<number> {
+    const known = this.#namespaces.get(namespace);
+    if (known === undefined) return NONE;
+    const row = this.#find(namespace, podName, hashText(podName, known.seed));
+    return row < 0 ? NONE : this.#slots.of(this.#rows.get(row, SLOTS));
+  }
+
+  add(slot: number, { k8s }: IPCacheEntry): void {
+    if (k8s === undefined) return;
+    const namespace = this.#namespaces.get(k8s.namespace) ?? this.#addNamespace(k8s.namespace);
+    const hash = hashText(k8s.podName, namespace.seed);
+    let row = this.#find(k8s.namespace, k8s.podName, hash);
+    if (row < 0) row = this.#addPod(namespace, hash);
+    this.#slots.addFirst(slot, this.#rows.get(row, SLOTS));
+    this.#rows.set(row, SLOTS, slot + 1);
+  }
+
+  remove(slot: number, { k8s }: IPCacheEntry): void {
+    if (k8s === undefined) return;
+    const namespace = this.#namespaces.get(k8s.namespace);
+    assert(namespace !== undefined, 'a removed slot is in the index');
+    const isFirst = this.#slots.isFirst(slot);
+    const rest = this.#slots.remove(slot);
+    if (!isFirst) return;
+    // The row is found by the slot, because the metadata of the slot may be that of another pod already.
+    const hash = hashText(k8s.podName, namespace.seed);
+    let row = this.#chains.first(hash);
+    while (row >= 0 && this.#rows.get(row, SLOTS) !== slot + 1) row = this.#chains.after(row, hash);
+    assert(row >= 0, 'a removed slot is in the index');
+    this.#rows.set(row, SLOTS, rest);
+    if (rest !== 0) return;
+    this.#deletePod(namespace, row);
+    if (namespace.pods === 0) this.#namespaces.delete(k8s.namespace);
+  }
+
+  isSame(old: IPCacheEntry, { k8s }: IPCacheEntry): boolean {
+    return old.k8s?.podName === k8s?.podName && old.k8s?.namespace === k8s?.namespace;
+  }
+
+  #addNamespace(name: string): Namespace {
+    const namespace = { seed: hashText(name, this.#seed), newest: 0, pods: 0 };
+    this.#namespaces.set(name, namespace);
+    return namespace;
+  }
+
+  /** Returns the names of the pod of a row; undefined if the row is free. */
+  #podAt(row: number): K8sMetadata | undefined {
+    const first = this.#rows.get(row, SLOTS);
+    return first === 0 ? undefined : this.#metadataOf(first - 1);
+  }
+
+  /** Returns the row of a pod; -1 if it has none. */
+  #find(namespace: string, podName: string, hash: number): number {
+    let row = this.#chains.first(hash);
+    for (; row >= 0; row = this.#chains.after(row, hash)) {
+      const pod = this.#podAt(row);
+      if (pod?.podName === podName && pod.namespace === namespace) break;
+    }
+    return row;
+  }
+
+  /** Adds a pod without slots. Returns its row. */
+  #addPod(namespace: Namespace, hash: number): number {
+    const row = this.#takeRow();
+    const { newest } = namespace;
+    this.#rows.set(row, OLDER, newest);
+    this.#rows.set(row, NEWER, 0);
+    if (newest !== 0) this.#rows.set(newest - 1, NEWER, row + 1);
+    namespace.newest = row + 1;
+    namespace.pods++;
+    this.#chains.add(row, hash);
+    return row;
+  }
+
+  #deletePod(namespace: Namespace, row: number): void {
+    this.#chains.delete(row);
+    const older = this.#rows.get(row, OLDER);
+    const newer = this.#rows.get(row, NEWER);
+    if (older !== 0) this.#rows.set(older - 1, NEWER, newer);
+    if (newer !== 0) this.#rows.set(newer - 1, OLDER, older);
+    else namespace.newest = older;
+    namespace.pods--;
+    this.#rows.set(row, OLDER, this.#free);
+    this.#free = row + 1;
+  }
+
+  #takeRow(): number {
+    if (this.#free !== 0) {
+      const row = this.#free - 1;
+      this.#free = this.#rows.get(row, OLDER);
+      return row;
+    }
+    const row = this.#limit++;
+    this.#rows.reserve(row);
+    return row;
+  }
+}
