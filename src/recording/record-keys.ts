@@ -1,5 +1,5 @@
 import { setImmediate as eventLoopTurn } from 'node:timers/promises';
-import { asBuffer, textOfBytes } from '../kvstore/codec/bytes.ts';
+import { base64OfBytes, textOfBytes } from '../kvstore/codec/bytes.ts';
 import { HEARTBEAT_KEY, IDENTITY_LOCKS_PREFIX } from '../kvstore/codec/keys.ts';
 import type { KvstoreBackend } from '../kvstore/session/backend.ts';
 import type { KeyValue } from '../kvstore/session/transport.ts';
@@ -43,7 +43,7 @@ async function writeKeys(kvs: readonly KeyValue[], { store, write, signal }: Rec
     for (const { key, value } of kvs.slice(from, from + MAX_LINES)) {
       if (key.startsWith(IDENTITY_LOCKS_PREFIX)) continue;
       const text = textOfBytes(value);
-      const recorded = text === undefined ? { value64: asBuffer(value).toString('base64') } : { value: text };
+      const recorded = text === undefined ? { value64: base64OfBytes(value) } : { value: text };
       lines.push(`${JSON.stringify({ store, key, ...recorded })}\n`);
     }
     await write(lines.join(''));

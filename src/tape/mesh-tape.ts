@@ -1,7 +1,7 @@
 import type { MeshTap, StoreTap } from '../clustermesh/mesh-tap.ts';
 import type { IPCache } from '../ipcache/ipcache.ts';
 import type { ClaimWriter } from '../ipcache/types.ts';
-import { asBuffer, textOfBytes } from '../kvstore/codec/bytes.ts';
+import { base64OfBytes, textOfBytes } from '../kvstore/codec/bytes.ts';
 import { type ClusterConfig, encodeClusterConfig } from '../kvstore/codec/cluster-config.ts';
 import { encodeIPIdentityPair } from '../kvstore/codec/ip-identity-pair.ts';
 import { type CopiedResource, clusterConfigKey } from '../kvstore/codec/keys.ts';
@@ -22,9 +22,7 @@ export function contentOf(entry: TapeEntry): string {
 /** Returns the JSON field of a value: `value` if the bytes are UTF-8, else `value64`. */
 function valueField(value: Uint8Array): string {
   const text = textOfBytes(value);
-  return text === undefined
-    ? `"value64":"${asBuffer(value).toString('base64')}"`
-    : `"value":${JSON.stringify(text)}`;
+  return text === undefined ? `"value64":"${base64OfBytes(value)}"` : `"value":${JSON.stringify(text)}`;
 }
 
 /** The last value of a key, for snapshots. */
