@@ -16,7 +16,7 @@ export type { WaitingClaim } from './ipcache/claims/waiting-claims.ts';
 export type { PrefixClaims } from './ipcache/ipcache.ts';
 export { IPCache } from './ipcache/ipcache.ts';
 export type { NamedPortSets } from './ipcache/named-port-index.ts';
-export type { HeldClaim } from './ipcache/row-reader.ts';
+export type { CompleteClaim } from './ipcache/row-reader.ts';
 export { IPCacheSnapshot } from './ipcache/snapshot.ts';
 export type { CountedOutcome, FamilyCounts, IPCacheOptions, IPCacheStatus } from './ipcache/status.ts';
 export type {

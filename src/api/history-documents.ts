@@ -9,7 +9,7 @@ import type {
   PrefixMoment,
   When,
 } from '../history/types.ts';
-import type { HeldClaim } from '../ipcache/row-reader.ts';
+import type { CompleteClaim } from '../ipcache/row-reader.ts';
 import {
   type ClaimDocument,
   type ExplainedNodeDocument,
@@ -255,7 +255,7 @@ export function recordDocument(record: HistoryRecord): HistoryRecordDocument {
 }
 
 /** Returns the attributes of a claim without empty fields. */
-function claimFields({ identity, hostIP, encryptKey, k8s }: HeldClaim): object {
+function claimFields({ identity, hostIP, encryptKey, k8s }: CompleteClaim): object {
   return {
     identity,
     ...(hostIP !== undefined && { hostIP }),

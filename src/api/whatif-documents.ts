@@ -1,4 +1,4 @@
-import type { HeldClaim } from '../ipcache/row-reader.ts';
+import type { CompleteClaim } from '../ipcache/row-reader.ts';
 import type { PrefixKind, ServiceKind } from '../whatif/differences.ts';
 import type { WhatIfAnswer, WhatIfSummary } from '../whatif/what-if.ts';
 import { type EntryDocument, entryDocument } from './documents.ts';
@@ -38,7 +38,7 @@ export type WhatIfLine =
 
 /** Yields the lines of an answer: prefixes, nodes, services, and the summary. */
 export function* whatIfLines(answer: WhatIfAnswer, model: ReadModel): Generator<WhatIfLine, void, void> {
-  const entry = (prefix: string, claim: HeldClaim | undefined): EntryDocument | undefined =>
+  const entry = (prefix: string, claim: CompleteClaim | undefined): EntryDocument | undefined =>
     claim && entryDocument({ ...claim, key: prefix, shadowed: false }, model);
   for (const { kind, prefix, old, new: next, coveredBy } of answer.prefixes)
     yield {

@@ -400,7 +400,7 @@ export class FollowedCluster {
   };
 
   #applied(): void {
-    this.#status.recordArrived(this.#stores.arrived);
+    this.#status.recordArrived(this.#stores.progressCount);
     this.#update();
   }
 

@@ -106,12 +106,12 @@ export abstract class ResourceStores {
   }
 
   /** Progress of the first sync: the number of received keys, rejected ones included, plus the number of complete resources. */
-  get arrived(): number {
-    let arrived = 0;
+  get progressCount(): number {
+    let count = 0;
     for (const store of this.stores.values()) {
-      arrived += store.size + store.rejected + (store.isSynced ? 1 : 0);
+      count += store.size + store.rejected + (store.isSynced ? 1 : 0);
     }
-    return arrived;
+    return count;
   }
 
   /** Resolves when every resource has been complete once. */

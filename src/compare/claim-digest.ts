@@ -3,7 +3,7 @@ import { mix } from '../columns/mix.ts';
 import { PagedMap } from '../columns/paged-map.ts';
 import type { ClaimTracker, RowReceiver } from '../ipcache/claims/changed-rows.ts';
 import type { IPCache } from '../ipcache/ipcache.ts';
-import type { HeldClaim } from '../ipcache/row-reader.ts';
+import type { CompleteClaim } from '../ipcache/row-reader.ts';
 import type { ClaimWriter } from '../ipcache/types.ts';
 import { identityScope } from '../model/numeric-identity.ts';
 import { ownerCluster } from '../model/source.ts';
@@ -77,7 +77,7 @@ let claimB = 0;
  * Sets the lanes to the hash of a claim on the key of {@link setKey}. `identity` is the hash of the labels for a local identity. All
  * terms have the owner, so that two owners cannot swap them unnoticed.
  */
-function setClaim({ hostIP, encryptKey, k8s }: HeldClaim, identity: number, owner: number): void {
+function setClaim({ hostIP, encryptKey, k8s }: CompleteClaim, identity: number, owner: number): void {
   let a = mix(mix(keyA, identity), owner);
   let b = mixOther(mixOther(keyB, identity), owner);
   if (hostIP !== undefined || encryptKey !== 0) {
@@ -208,7 +208,7 @@ export class ClaimDigest {
   *claimsIn(
     writer: string,
     isWanted: (place: number) => boolean,
-    onClaim: (claim: HeldClaim, key: string, place: number) => void,
+    onClaim: (claim: CompleteClaim, key: string, place: number) => void,
   ): Generator<void, void, void> {
     const isOf = (by: ClaimWriter): boolean => groupName(by) === writer;
     const seen = new Set<string>();
@@ -286,7 +286,7 @@ export class ClaimDigest {
   }
 
   /** Sets the lanes to the hash of a claim. Returns true if its identity is local. */
-  #setClaim(claim: HeldClaim, owner: number): boolean {
+  #setClaim(claim: CompleteClaim, owner: number): boolean {
     const isLocal = identityScope(claim.identity) !== 0;
     setClaim(claim, isLocal ? textHash(1, this.#labelsOf(claim.identity)) : claim.identity, owner);
     return isLocal;

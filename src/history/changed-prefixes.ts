@@ -1,4 +1,4 @@
-import type { HeldClaim } from '../ipcache/row-reader.ts';
+import type { CompleteClaim } from '../ipcache/row-reader.ts';
 import { compareWriters } from '../model/source.ts';
 import { formatKey, type PrefixRegister, parseKey, prefixRegister } from '../net/prefix.ts';
 import { writerText } from './claim-codec.ts';
@@ -6,7 +6,7 @@ import { keysOf } from './prefix-timeline.ts';
 import type { ClaimChange } from './record-reader.ts';
 
 /** The visible claim of a prefix at a moment, and its key. */
-export interface VisibleClaim extends HeldClaim {
+export interface VisibleClaim extends CompleteClaim {
   readonly key: string;
 }
 
@@ -15,11 +15,11 @@ export interface VisibleClaim extends HeldClaim {
  * other claims are unchanged, and are read from the IPCache.
  */
 export class ChangedPrefixes {
-  readonly #claimsOf: (key: string) => readonly HeldClaim[];
+  readonly #claimsOf: (key: string) => readonly CompleteClaim[];
   /** The claims that have changed, as they were at the moment, by key and writer; undefined if the writer had none. */
-  readonly #before = new Map<string, Map<string, HeldClaim | undefined>>();
+  readonly #before = new Map<string, Map<string, CompleteClaim | undefined>>();
 
-  constructor(claimsOf: (key: string) => readonly HeldClaim[]) {
+  constructor(claimsOf: (key: string) => readonly CompleteClaim[]) {
     this.#claimsOf = claimsOf;
   }
 
@@ -61,7 +61,7 @@ export class ChangedPrefixes {
     }
   }
 
-  #claimsAt(key: string): readonly HeldClaim[] {
+  #claimsAt(key: string): readonly CompleteClaim[] {
     const before = this.#before.get(key);
     const now = this.#claimsOf(key);
     if (before === undefined) return now;
@@ -70,10 +70,10 @@ export class ChangedPrefixes {
     return [...unchanged, ...changed].sort(compareWriters);
   }
 
-  #changedOn(key: string): Map<string, HeldClaim | undefined> {
+  #changedOn(key: string): Map<string, CompleteClaim | undefined> {
     const known = this.#before.get(key);
     if (known !== undefined) return known;
-    const claims = new Map<string, HeldClaim | undefined>();
+    const claims = new Map<string, CompleteClaim | undefined>();
     this.#before.set(key, claims);
     return claims;
   }

@@ -1,5 +1,5 @@
 import { sameMetadata } from '../ipcache/k8s-metadata.ts';
-import type { HeldClaim } from '../ipcache/row-reader.ts';
+import type { CompleteClaim } from '../ipcache/row-reader.ts';
 import type { ClaimWriter, K8sMetadata, NamedPorts } from '../ipcache/types.ts';
 import { isNumericIdentity, type NumericIdentity } from '../model/numeric-identity.ts';
 import { isSource } from '../model/source.ts';
@@ -27,7 +27,7 @@ const HOST_AS = { none: 0, name: 1, ipv4: 2, previous: 3 } as const;
 const scratchAddress: AddressWords = { family: 4, w0: 0, w1: 0, w2: 0, w3: 0 };
 
 /** Returns how a host is written. Parses an IPv4 address into {@link scratchAddress}. */
-function hostAs(hostIP: string | undefined, previous: HeldClaim | undefined): number {
+function hostAs(hostIP: string | undefined, previous: CompleteClaim | undefined): number {
   if (hostIP === undefined) return HOST_AS.none;
   if (previous?.hostIP === hostIP) return HOST_AS.previous;
   return scanIPv4(hostIP, scratchAddress) === hostIP.length ? HOST_AS.ipv4 : HOST_AS.name;
@@ -62,8 +62,8 @@ export function parseWriter(text: string): ClaimWriter {
 export function writeClaim(
   out: ByteBuffer,
   names: Names,
-  claim: HeldClaim,
-  previous: HeldClaim | undefined,
+  claim: CompleteClaim,
+  previous: CompleteClaim | undefined,
 ): void {
   const { hostIP, encryptKey } = claim;
   const isSamePod = previous?.k8s !== undefined && sameMetadata(previous.k8s, claim.k8s);
@@ -99,8 +99,8 @@ export function readClaim(
   from: ByteBuffer,
   names: Names,
   { source, owner }: ClaimWriter,
-  previous: HeldClaim | undefined,
-): HeldClaim {
+  previous: CompleteClaim | undefined,
+): CompleteClaim {
   const flags = from.readByte();
   const identity = readNumericIdentity(from);
   const hostIP = readHost(from, names, flags & HOST_MASK, previous);
@@ -125,7 +125,7 @@ function readHost(
   from: ByteBuffer,
   names: Names,
   as: number,
-  previous: HeldClaim | undefined,
+  previous: CompleteClaim | undefined,
 ): string | undefined {
   if (as === HOST_AS.none) return undefined;
   if (as === HOST_AS.previous) return previous?.hostIP;

@@ -15,7 +15,7 @@ import type { Unsubscribe } from '../base/subscription.ts';
 import { OPEN_GATE, type TurnGate } from '../base/turn-gate.ts';
 import { sameEntry } from '../ipcache/change.ts';
 import type { IPCache } from '../ipcache/ipcache.ts';
-import type { HeldClaim } from '../ipcache/row-reader.ts';
+import type { CompleteClaim } from '../ipcache/row-reader.ts';
 import type { Family } from '../net/address-words.ts';
 import { formatKey, type PrefixRegister, parseKey, prefixRegister } from '../net/prefix.ts';
 import { type AroundOptions, type CauseGroup, causeGroups } from './causes.ts';
@@ -422,7 +422,7 @@ export class History {
   #longestMatch(
     address: Readonly<PrefixRegister>,
     point: PointInTime,
-  ): { readonly key: PrefixRegister; readonly claim: HeldClaim } | undefined {
+  ): { readonly key: PrefixRegister; readonly claim: CompleteClaim } | undefined {
     for (const key of covering(address, this.#lengths(address.family))) {
       const claim = this.#visibleAt(key, point);
       if (claim !== undefined) return { key, claim };
@@ -430,8 +430,8 @@ export class History {
     return undefined;
   }
 
-  #visibleAt(key: Readonly<PrefixRegister>, point: PointInTime): HeldClaim | undefined {
-    const claimsOf = (text: string): readonly HeldClaim[] => this.#options.ipcache.claimsOf(text);
+  #visibleAt(key: Readonly<PrefixRegister>, point: PointInTime): CompleteClaim | undefined {
+    const claimsOf = (text: string): readonly CompleteClaim[] => this.#options.ipcache.claimsOf(text);
     return visibleBefore(key, claimsOf, this.#segments(), isLaterThan(point));
   }
 

@@ -1,6 +1,6 @@
 import { sameEntry } from '../ipcache/change.ts';
 import { decidingRule } from '../ipcache/deciding-rule.ts';
-import type { HeldClaim } from '../ipcache/row-reader.ts';
+import type { CompleteClaim } from '../ipcache/row-reader.ts';
 import type { ClaimWriter, DecidingRule } from '../ipcache/types.ts';
 import { compareWriters } from '../model/source.ts';
 import { addressBits } from '../net/address-words.ts';
@@ -29,12 +29,12 @@ export function keysOf(key: Readonly<PrefixRegister>): readonly PrefixRegister[]
 }
 
 /** The claims on the keys of a prefix, by key. */
-export type ClaimsByKey = ReadonlyMap<string, readonly HeldClaim[]>;
+export type ClaimsByKey = ReadonlyMap<string, readonly CompleteClaim[]>;
 
 /** Returns the claims on the keys of a prefix. */
 export function claimsByKey(
   keys: readonly PrefixRegister[],
-  claimsOf: (key: string) => readonly HeldClaim[],
+  claimsOf: (key: string) => readonly CompleteClaim[],
 ): ClaimsByKey {
   return new Map(keys.map((key) => [formatKey(key), claimsOf(formatKey(key))]));
 }
@@ -48,7 +48,7 @@ function claimName(key: string, writer: ClaimWriter): string {
  * than the moment.
  */
 interface DatedClaim {
-  readonly claim: HeldClaim;
+  readonly claim: CompleteClaim;
   readonly until: number | undefined;
 }
 
@@ -97,9 +97,9 @@ export class PastState {
   }
 
   /** Returns the visible claim. */
-  visible(): HeldClaim | undefined {
+  visible(): CompleteClaim | undefined {
     for (const claims of this.#claims.values()) {
-      let strongest: HeldClaim | undefined;
+      let strongest: CompleteClaim | undefined;
       for (const { claim } of claims.values())
         if (strongest === undefined || compareWriters(claim, strongest) < 0) strongest = claim;
       if (strongest !== undefined) return strongest;
@@ -152,8 +152,8 @@ export interface PastPrefix {
 /** A change with the visible claim of the prefix before and after it. */
 export interface EffectiveChange {
   readonly change: TimelineChange;
-  readonly visibleBefore: HeldClaim | undefined;
-  readonly visibleAfter: HeldClaim | undefined;
+  readonly visibleBefore: CompleteClaim | undefined;
+  readonly visibleAfter: CompleteClaim | undefined;
 }
 
 /**
@@ -169,7 +169,7 @@ export class PrefixTimeline {
   /** `claimsOf` returns the current claims on a key. `segments` are ordered, oldest first. */
   constructor(
     key: Readonly<PrefixRegister>,
-    claimsOf: (key: string) => readonly HeldClaim[],
+    claimsOf: (key: string) => readonly CompleteClaim[],
     segments: readonly Segment[],
   ) {
     this.#keys = keysOf(key);
@@ -211,10 +211,10 @@ export class PrefixTimeline {
  */
 export function visibleBefore(
   key: Readonly<PrefixRegister>,
-  claimsOf: (key: string) => readonly HeldClaim[],
+  claimsOf: (key: string) => readonly CompleteClaim[],
   segments: readonly Segment[],
   isLater: IsLater,
-): HeldClaim | undefined {
+): CompleteClaim | undefined {
   for (const one of keysOf(key)) {
     const [effective] = claimsBefore(one, claimsOf(formatKey(one)), segments, isLater);
     if (effective !== undefined) return effective;
@@ -225,10 +225,10 @@ export function visibleBefore(
 /** Returns the claims on a key before all changes for which `isLater` is true, the effective one first. `now` are the current ones. */
 export function claimsBefore(
   key: PrefixRegister,
-  now: readonly HeldClaim[],
+  now: readonly CompleteClaim[],
   segments: readonly Segment[],
   isLater: IsLater,
-): readonly HeldClaim[] {
+): readonly CompleteClaim[] {
   let claims = [...now];
   const hash = keyHash(key);
   for (let index = segments.length - 1; index >= 0; index--) {
@@ -246,7 +246,7 @@ export function claimsBefore(
 }
 
 /** Returns true if two visible claims have the same attributes and writer. */
-export function sameVisible(a: HeldClaim | undefined, b: HeldClaim | undefined): boolean {
+export function sameVisible(a: CompleteClaim | undefined, b: CompleteClaim | undefined): boolean {
   return sameEntry(a, b) && a?.source === b?.source && a?.owner === b?.owner;
 }
 

@@ -1,5 +1,5 @@
 import { mix } from '../columns/mix.ts';
-import type { HeldClaim } from '../ipcache/row-reader.ts';
+import type { CompleteClaim } from '../ipcache/row-reader.ts';
 import type { ClaimWriter } from '../ipcache/types.ts';
 import { addressBits } from '../net/address-words.ts';
 import { copyRegister, MAX_CLUSTER_ID, type PrefixRegister, prefixRegister, sameKey } from '../net/prefix.ts';
@@ -36,8 +36,8 @@ export const LONG_HEAD = 5;
 /** A change of one claim on a prefix, as it is recorded. */
 export interface ClaimChange {
   readonly writer: ClaimWriter;
-  readonly before: HeldClaim | undefined;
-  readonly after: HeldClaim | undefined;
+  readonly before: CompleteClaim | undefined;
+  readonly after: CompleteClaim | undefined;
   /** Sum of flags of `EFFECT` of the IPCache: whether the effective claim is `before` and `after`. */
   readonly effect: number;
 }
@@ -87,7 +87,7 @@ export class RecordReader {
   protected kind: Kind = KIND.prefix;
   protected ms = 0;
   /** The last claim that a link led to, and the position of its record, which is usually read next. */
-  #linked: { readonly position: number; readonly after: HeldClaim } | undefined;
+  #linked: { readonly position: number; readonly after: CompleteClaim } | undefined;
 
   protected constructor(startMs: number, bytes: ByteBuffer, names: Names, heads: Int32Array) {
     this.startMs = startMs;
@@ -242,7 +242,7 @@ export class RecordReader {
     key: Readonly<PrefixRegister>,
     writer: ClaimWriter,
     name: string,
-  ): HeldClaim | undefined {
+  ): CompleteClaim | undefined {
     const sought = key === this.scratch ? copyRegister(key) : key;
     for (let at = position; at >= 0; ) {
       const previous = this.enter(at);

@@ -1,4 +1,4 @@
-import type { HeldClaim } from '../ipcache/row-reader.ts';
+import type { CompleteClaim } from '../ipcache/row-reader.ts';
 import type { ClaimWriter, DecidingRule } from '../ipcache/types.ts';
 import type { PastFields } from './document-change.ts';
 
@@ -30,7 +30,7 @@ export const UNCERTAINTIES = [
 export type Uncertainty = (typeof UNCERTAINTIES)[number];
 
 /** A claim as it was at a moment. Times are wall time in milliseconds. */
-export interface PastClaim extends HeldClaim {
+export interface PastClaim extends CompleteClaim {
   /** Canonical key, as in `KeyedEntry`. */
   readonly key: string;
   /** True for the strongest claim of its key. The claim of a CIDR can be effective and not visible, if the endpoint shadows it. */
@@ -88,14 +88,14 @@ export interface PrefixRecord {
   readonly at: number;
   readonly key: string;
   readonly writer: ClaimWriter;
-  readonly before: HeldClaim | undefined;
-  readonly after: HeldClaim | undefined;
+  readonly before: CompleteClaim | undefined;
+  readonly after: CompleteClaim | undefined;
   /**
    * The visible claim of the prefix before and after the change. Undefined in lists of all records, or if the claims of that time
    * are not certain.
    */
   readonly effective:
-    | { readonly before: HeldClaim | undefined; readonly after: HeldClaim | undefined }
+    | { readonly before: CompleteClaim | undefined; readonly after: CompleteClaim | undefined }
     | undefined;
   readonly cause: ChangeCause | undefined;
 }

@@ -2,7 +2,7 @@ import { assert } from '../base/assert.ts';
 import { copyRegister, formatKey, type PrefixRegister } from '../net/prefix.ts';
 import { netChanges, prefixChange, prefixHash, sameEntry } from './change.ts';
 import type { ClaimObserver, ClaimSink, KeyImage } from './claims/claim-state.ts';
-import type { HeldClaim } from './row-reader.ts';
+import type { CompleteClaim } from './row-reader.ts';
 import type { ClaimWriter, IPCacheChange, IPCacheEntry, OwnerChange } from './types.ts';
 
 const NO_CHANGES: IPCacheChange[] = []; // never modified
@@ -17,8 +17,8 @@ interface PreviousImage {
 interface BatchedClaimChange {
   readonly key: PrefixRegister;
   readonly writer: ClaimWriter;
-  readonly before: HeldClaim | undefined;
-  readonly after: HeldClaim | undefined;
+  readonly before: CompleteClaim | undefined;
+  readonly after: CompleteClaim | undefined;
   /** Sum of `EFFECT`. */
   readonly effect: number;
 }

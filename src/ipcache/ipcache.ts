@@ -21,7 +21,7 @@ import { HostIndex } from './entry-indexes.ts';
 import { NamedPortIndex, type NamedPortSets } from './named-port-index.ts';
 import { OutcomeCounts } from './outcome-counts.ts';
 import { PodIndex } from './pod-index.ts';
-import { FLAG, type HeldClaim } from './row-reader.ts';
+import { type CompleteClaim, FLAG } from './row-reader.ts';
 import { IPCacheSnapshot } from './snapshot.ts';
 import type { FamilyCounts, IPCacheOptions, IPCacheStatus } from './status.ts';
 import type {
@@ -54,16 +54,16 @@ const KEYS_PER_STEP = 256;
 /** Minimum of the default of `maxWaiting`, which is otherwise `maxEntries`. */
 const MIN_WAITING_LIMIT = 65_536;
 
-const NO_CLAIMS: readonly HeldClaim[] = [];
+const NO_CLAIMS: readonly CompleteClaim[] = [];
 
 /** The live claims on the two keys of a prefix, each strongest first. A visible endpoint shadows the CIDR. */
 export interface PrefixClaims {
   /** Canonical CIDR text. */
   readonly prefix: string;
   /** The claims on the endpoint IP. */
-  readonly endpoint: readonly HeldClaim[];
+  readonly endpoint: readonly CompleteClaim[];
   /** The claims on the CIDR. */
-  readonly cidr: readonly HeldClaim[];
+  readonly cidr: readonly CompleteClaim[];
 }
 
 /**
@@ -245,7 +245,7 @@ export class IPCache extends CacheReads {
   }
 
   /** Returns the claims on exactly this key, the effective one first; none if the key is free or invalid. */
-  claimsOf(key: string): readonly HeldClaim[] {
+  claimsOf(key: string): readonly CompleteClaim[] {
     if (!parseKey(key, this.#key)) return [];
     return this.#claimsAt(this.#state.table.find(this.#key));
   }
@@ -468,7 +468,7 @@ export class IPCache extends CacheReads {
     if (host < 0) return this.#reject(hostRejection(claim.hostIP, key));
     const outcome = this.#state.put(this.#key, claim, host);
     if (outcome === 'capacity')
-      this.#waiting.put(formatKey(this.#key), this.#state.rows.toHeldClaim(claim, host));
+      this.#waiting.put(formatKey(this.#key), this.#state.rows.toCompleteClaim(claim, host));
     else if (this.#waiting.size > 0) this.#admitOthers(formatKey(this.#key), claim);
     return outcome;
   }
@@ -530,7 +530,7 @@ export class IPCache extends CacheReads {
     }
   }
 
-  #claimsAt(slot: number): readonly HeldClaim[] {
+  #claimsAt(slot: number): readonly CompleteClaim[] {
     if (slot < 0) return NO_CLAIMS;
     const others = this.#state.overruled.of(slot);
     return others.length === 0 ? [this.rows.claim(slot)] : [this.rows.claim(slot), ...others];

@@ -6,7 +6,7 @@ import { IdentityLists } from './identity-lists.ts';
 import type { ClaimWriter, IPCacheEntry, K8sMetadata } from './types.ts';
 
 /** A claim with its writer: complete, canonical and immutable. */
-export interface HeldClaim extends IPCacheEntry {
+export interface CompleteClaim extends IPCacheEntry {
   readonly source: Source;
   readonly owner: string;
 }
@@ -135,7 +135,7 @@ export class RowReader {
   }
 
   /** Returns the claim in a row. */
-  claim(slot: number): HeldClaim {
+  claim(slot: number): CompleteClaim {
     const { rows, k8s, hosts, writers } = this.columns;
     const page = rows.pageOf(slot);
     const at = rows.offsetOf(slot);

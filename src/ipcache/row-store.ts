@@ -6,9 +6,9 @@ import { WriterTable } from './claims/writer-table.ts';
 import { HostTable } from './host-table.ts';
 import { metadataOrNone, sameMetadata } from './k8s-metadata.ts';
 import {
+  type CompleteClaim,
   FLAG_BITS,
   type Flag,
-  type HeldClaim,
   HOST_AND_KEY,
   IDENTITY,
   KEY_BITS,
@@ -161,7 +161,7 @@ export class RowStore extends RowReader {
   }
 
   /** Returns a claim as an object to store outside the rows. `host` is the number of its host IP. */
-  toHeldClaim(claim: Claim, host: number): HeldClaim {
+  toCompleteClaim(claim: Claim, host: number): CompleteClaim {
     return {
       identity: claim.identity as NumericIdentity, // checked by claimRejection
       hostIP: this.hosts.text(host),

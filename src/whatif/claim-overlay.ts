@@ -2,7 +2,7 @@ import type { Rejection } from '../base/rejection.ts';
 import { claimRejection, hostRejection, writerRejection } from '../ipcache/claims/claim-intake.ts';
 import type { PrefixClaims } from '../ipcache/ipcache.ts';
 import { metadataOrNone } from '../ipcache/k8s-metadata.ts';
-import type { HeldClaim } from '../ipcache/row-reader.ts';
+import type { CompleteClaim } from '../ipcache/row-reader.ts';
 import type { ClaimWriter } from '../ipcache/types.ts';
 import type { NumericIdentity } from '../model/numeric-identity.ts';
 import { canonicalAddress, formatPrefixOf, type KeyForm, parseKey, prefixRegister } from '../net/prefix.ts';
@@ -13,14 +13,14 @@ import { comparison, type Edit, EditError, orderAfter, removesWriter } from './e
 interface KeyEdit {
   readonly form: KeyForm;
   readonly writer: ClaimWriter;
-  readonly claim: HeldClaim | undefined;
+  readonly claim: CompleteClaim | undefined;
   /** Deletes only the claim that names this pod. */
   readonly ifPod?: { readonly namespace: string; readonly podName: string } | undefined;
 }
 
 /** A visible claim and the form of its key. */
 export interface VisibleClaim {
-  readonly claim: HeldClaim;
+  readonly claim: CompleteClaim;
   readonly form: KeyForm;
 }
 
@@ -108,7 +108,8 @@ export class ClaimOverlay {
       if (same?.equals(claim) === true) next.delete(claim.ip);
       else add(claim.ip, { writer: writerOf(claim), claim: undefined });
     }
-    for (const claim of next.values()) add(claim.ip, { writer: writerOf(claim), claim: heldClaim(claim) });
+    for (const claim of next.values())
+      add(claim.ip, { writer: writerOf(claim), claim: completeClaim(claim) });
     for (const [prefix, list] of edits) {
       const nodes = this.#nodeEdits.get(prefix) ?? new Map<string, readonly KeyEdit[]>();
       this.#nodeEdits.set(prefix, nodes.set(fullName, list));
@@ -124,7 +125,7 @@ export class ClaimOverlay {
     return cidr && { claim: cidr, form: 'cidr' };
   }
 
-  #afterOn(prefix: string, form: KeyForm, current: readonly HeldClaim[]): HeldClaim | undefined {
+  #afterOn(prefix: string, form: KeyForm, current: readonly CompleteClaim[]): CompleteClaim | undefined {
     let claims = current;
     for (const edits of this.#nodeEdits.get(prefix)?.values() ?? [])
       for (const edit of edits) claims = edited(claims, edit, form);
@@ -135,7 +136,7 @@ export class ClaimOverlay {
         if (one !== undefined) claims = edited(claims, one, form);
         else claims = claims.filter((claim) => !removesWriter(edit, claim));
       }
-    let best: HeldClaim | undefined;
+    let best: CompleteClaim | undefined;
     for (const claim of claims) {
       if (named === undefined && this.removes(claim)) continue;
       if (best === undefined || this.#compare(claim, best) < 0) best = claim;
@@ -148,16 +149,16 @@ function writerOf({ source, owner }: AddressClaim): ClaimWriter {
   return { source, owner };
 }
 
-function heldClaim({ source, owner, identity, hostIP, encryptKey }: AddressClaim): HeldClaim {
+function completeClaim({ source, owner, identity, hostIP, encryptKey }: AddressClaim): CompleteClaim {
   return { source, owner, identity, hostIP, encryptKey, k8s: undefined };
 }
 
 /** Returns the claims of a prefix after an edit. An edit of the other form of key changes nothing. */
 function edited(
-  claims: readonly HeldClaim[],
+  claims: readonly CompleteClaim[],
   { form, writer, claim, ifPod }: KeyEdit,
   formOfClaims: KeyForm,
-): readonly HeldClaim[] {
+): readonly CompleteClaim[] {
   if (form !== formOfClaims) return claims;
   const rest = claims.filter(
     ({ source, owner, k8s }) =>

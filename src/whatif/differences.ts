@@ -1,6 +1,6 @@
 import { assert } from '../base/assert.ts';
 import { mix } from '../columns/mix.ts';
-import type { HeldClaim } from '../ipcache/row-reader.ts';
+import type { CompleteClaim } from '../ipcache/row-reader.ts';
 import type { Node } from '../nodemanager/node.ts';
 import type { ServiceEvent } from '../servicecache/events.ts';
 
@@ -15,10 +15,10 @@ export interface PrefixDifference {
   readonly kind: PrefixKind;
   /** Canonical CIDR text. */
   readonly prefix: string;
-  readonly old: HeldClaim | undefined;
-  readonly new: HeldClaim | undefined;
+  readonly old: CompleteClaim | undefined;
+  readonly new: CompleteClaim | undefined;
   /** If the prefix is gone: the longest prefix that would contain it, and its claim; undefined if there is none. */
-  readonly coveredBy?: { readonly prefix: string; readonly claim: HeldClaim } | undefined;
+  readonly coveredBy?: { readonly prefix: string; readonly claim: CompleteClaim } | undefined;
 }
 
 /** The change of an effective node. */

@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { expect, it } from 'vitest';
 import { KIND } from '../../src/history/record-reader.ts';
 import { Segment } from '../../src/history/segment.ts';
-import type { HeldClaim } from '../../src/ipcache/row-reader.ts';
+import type { CompleteClaim } from '../../src/ipcache/row-reader.ts';
 import type { NumericIdentity } from '../../src/model/numeric-identity.ts';
 import { copyRegister, parseKey, prefixRegister } from '../../src/net/prefix.ts';
 
@@ -83,7 +83,7 @@ const claimChange = fc.record({
 });
 
 /** A claim as it is read back: without empty metadata. Each lone surrogate is U+FFFD. */
-function readBack(claim: HeldClaim | undefined): unknown {
+function readBack(claim: CompleteClaim | undefined): unknown {
   if (claim?.k8s === undefined) return claim;
   const text = (value: string): string => value.replace('\ud800', '\ufffd');
   const { namespace, podName, serviceAccount, namedPorts } = claim.k8s;
@@ -99,7 +99,7 @@ it('a segment reads each claim back, whatever claim was before it', () => {
       fc.constantFrom(16 << 10, 1 << 20),
       (changes, maxBytes) => {
         const written = new Segment({ ...OPTIONS, maxBytes });
-        const now = new Map<string, HeldClaim | undefined>();
+        const now = new Map<string, CompleteClaim | undefined>();
         const expected = changes.map(({ key, by, after, lost }, at) => {
           const register = prefixRegister();
           parseKey(key, register);

@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { EFFECT } from '../../src/ipcache/claims/claim-state.ts';
 import { IPCache } from '../../src/ipcache/ipcache.ts';
-import type { HeldClaim } from '../../src/ipcache/row-reader.ts';
+import type { CompleteClaim } from '../../src/ipcache/row-reader.ts';
 import { formatKey } from '../../src/net/prefix.ts';
 import { attributes, NaiveIPCache, writerName } from './support/naive-ipcache.ts';
 import { apply, applyNaively, history, KEYS } from './support/operations.ts';
@@ -16,7 +16,7 @@ function foldingObserver(cache: IPCache): {
   const claims = new Map<string, Map<string, string>>();
   const effective = new Map<string, string>();
   const complaints: string[] = [];
-  const text = (claim: HeldClaim | undefined): string | undefined => claim && attributes(claim);
+  const text = (claim: CompleteClaim | undefined): string | undefined => claim && attributes(claim);
   cache.observeClaims((register, writer, before, after, effect) => {
     const key = formatKey(register);
     const held = claims.get(key) ?? new Map<string, string>();

@@ -10,7 +10,7 @@ import { NamedPortIndex } from '../../src/ipcache/named-port-index.ts';
 import { OutcomeCounts } from '../../src/ipcache/outcome-counts.ts';
 import { PodIndex } from '../../src/ipcache/pod-index.ts';
 import { RecentChanges } from '../../src/ipcache/recent-changes.ts';
-import type { HeldClaim } from '../../src/ipcache/row-reader.ts';
+import type { CompleteClaim } from '../../src/ipcache/row-reader.ts';
 import type { IPCacheChange, IPCacheEntry, K8sMetadata, Writer } from '../../src/ipcache/types.ts';
 import type { Source } from '../../src/model/source.ts';
 
@@ -272,8 +272,8 @@ describe('the indexes of entries', () => {
 });
 
 describe('overruled claims', () => {
-  const claim = (source: Source, owner = '', identity = 1): HeldClaim =>
-    ({ ...entry({ identity }), source, owner }) as HeldClaim;
+  const claim = (source: Source, owner = '', identity = 1): CompleteClaim =>
+    ({ ...entry({ identity }), source, owner }) as CompleteClaim;
 
   it('are one of each writer, the strongest first, counted and found by slot and by writer', () => {
     const claims = new OverruledClaims();

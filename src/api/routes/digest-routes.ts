@@ -3,7 +3,7 @@ import type { TurnGate } from '../../base/turn-gate.ts';
 import { ClaimDigest } from '../../compare/claim-digest.ts';
 import { BUCKETS, DIGEST_VERSION, type GroupDigest, PLACES } from '../../compare/digest-sums.ts';
 import { type ComparedDocument, DocumentDigest, weightOf } from '../../compare/document-digest.ts';
-import type { HeldClaim } from '../../ipcache/row-reader.ts';
+import type { CompleteClaim } from '../../ipcache/row-reader.ts';
 import { formatLabels } from '../../model/labels.ts';
 import type { NodeConfiguration } from '../../nodemanager/address-claims.ts';
 import { nodeFullName } from '../../nodemanager/node-spec.ts';
@@ -313,7 +313,7 @@ export function addDigestRoutes(app: ApiApp, { model, instance, gate }: RouteCon
 }
 
 function claimDocument(
-  { owner, identity, hostIP, encryptKey, k8s }: HeldClaim,
+  { owner, identity, hostIP, encryptKey, k8s }: CompleteClaim,
   key: string,
   place: number,
   labelsOf: (identity: number) => string,

@@ -14,7 +14,7 @@ import {
   readHead,
   readSegment,
   type StoredFacts,
-  verifiedSegment,
+  segmentOfParts,
 } from './segment-file.ts';
 
 /** The storage of the segments of a history. */
@@ -230,7 +230,7 @@ export class SegmentArchive {
       const bytes = allocate(file.size);
       if (verified !== undefined && verified.version === version && file.readParts !== undefined) {
         const read = await file.readParts(partsOf(bytes, verified.ranges), 0);
-        if (read === bytes.length) return verifiedSegment(bytes, verified.ranges, facts);
+        if (read === bytes.length) return segmentOfParts(bytes, verified.ranges, facts);
       }
       const { segment, isComplete, ranges } = await this.#read(await readInto(file, 0, bytes));
       if (segment.endSequence !== facts.head.firstSequence + facts.count)

@@ -223,7 +223,7 @@ export function* readSegment(bytes: Uint8Array, checksum: Checksum): Generator<v
 /**
  * Returns the parts of `bytes` into which a vectored read places the file of a complete segment. After the read,
  * `bytes` contains the records in `ranges`, then the rest of the file after the last record, then the bytes between the
- * records. So {@link verifiedSegment} moves no records.
+ * records. So {@link segmentOfParts} moves no records.
  */
 export function partsOf(bytes: Uint8Array, ranges: Int32Array): readonly Uint8Array[] {
   const length = recordBytesOf(ranges);
@@ -241,7 +241,7 @@ export function partsOf(bytes: Uint8Array, ranges: Int32Array): readonly Uint8Ar
 }
 
 /** Returns a complete segment, verified earlier, from bytes that were read into their {@link partsOf}. */
-export function verifiedSegment(bytes: Uint8Array, ranges: Int32Array, facts: StoredFacts): Segment {
+export function segmentOfParts(bytes: Uint8Array, ranges: Int32Array, facts: StoredFacts): Segment {
   const length = recordBytesOf(ranges);
   const frame = readFrame(bytes, length + CHECKSUM_BYTES, undefined);
   if (frame?.kind !== FRAME.end) throw new DamagedError('a segment has changed');

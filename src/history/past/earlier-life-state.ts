@@ -1,18 +1,18 @@
 import { sameEntry } from '../../ipcache/change.ts';
 import { EFFECT } from '../../ipcache/claims/claim-state.ts';
 import { decidingRule } from '../../ipcache/deciding-rule.ts';
-import type { HeldClaim } from '../../ipcache/row-reader.ts';
+import type { CompleteClaim } from '../../ipcache/row-reader.ts';
 import type { ClaimWriter } from '../../ipcache/types.ts';
 import { compareWriters } from '../../model/source.ts';
 import { writerText } from '../claim-codec.ts';
 import type { PastPrefix, TimelineChange } from '../prefix-timeline.ts';
 
 /** The effective claim of a key, if it is known. `claim` is undefined if the key certainly had none. */
-type Known = { readonly claim: HeldClaim | undefined } | undefined;
+type Known = { readonly claim: CompleteClaim | undefined } | undefined;
 
 /** A writer's claim at the moment, from its newest change before the moment, or else from its oldest change after it. */
 interface WriterClaim {
-  readonly claim: HeldClaim | undefined;
+  readonly claim: CompleteClaim | undefined;
   readonly since: number | undefined;
   readonly until: number | undefined;
 }

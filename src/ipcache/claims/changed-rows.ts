@@ -1,6 +1,6 @@
 import { PAGE_BITS, PAGE_ROWS } from '../../columns/int32-rows.ts';
 import type { PrefixRegister } from '../../net/prefix.ts';
-import type { HeldClaim } from '../row-reader.ts';
+import type { CompleteClaim } from '../row-reader.ts';
 
 const WORDS_PER_PAGE: number = PAGE_ROWS / 32;
 
@@ -11,8 +11,8 @@ const WORDS_PER_PAGE: number = PAGE_ROWS / 32;
 export type RowReceiver = (
   row: number,
   key: Readonly<PrefixRegister>,
-  effective: HeldClaim | undefined,
-  overruled: readonly HeldClaim[],
+  effective: CompleteClaim | undefined,
+  overruled: readonly CompleteClaim[],
 ) => void;
 
 /** Reads the claims that changed. See `IPCache.trackClaims`. */

@@ -4,7 +4,7 @@ import { addressBits } from '../../net/address-words.ts';
 import type { PrefixRegister } from '../../net/prefix.ts';
 import { sameEntry } from '../change.ts';
 import type { EntryIndex } from '../entry-indexes.ts';
-import { FLAG, type HeldClaim } from '../row-reader.ts';
+import { type CompleteClaim, FLAG } from '../row-reader.ts';
 import { RowStore } from '../row-store.ts';
 import type {
   Claim,
@@ -20,7 +20,7 @@ import { OverruledClaims } from './overruled-claims.ts';
 
 /** The claims on one key at some moment, the effective one first. */
 export interface KeyImage {
-  readonly claims: readonly HeldClaim[];
+  readonly claims: readonly CompleteClaim[];
   readonly contested: boolean;
 }
 
@@ -53,8 +53,8 @@ export interface ClaimSink {
 export type ClaimObserver = (
   key: Readonly<PrefixRegister>,
   writer: ClaimWriter,
-  before: HeldClaim | undefined,
-  after: HeldClaim | undefined,
+  before: CompleteClaim | undefined,
+  after: CompleteClaim | undefined,
   effect: number,
   continues?: boolean,
 ) => void;
@@ -276,7 +276,7 @@ export class ClaimState {
       ? compareWriters(challenger, holder) < 0
       : mayOverwrite(holder.source, challenger.source);
     if (!wins) {
-      if (this.#retainOverruled) this.#putOverruled(slot, key, this.rows.toHeldClaim(claim, host));
+      if (this.#retainOverruled) this.#putOverruled(slot, key, this.rows.toCompleteClaim(claim, host));
       return 'overruled';
     }
     const before = this.observer && this.overruled.find(slot, challenger);
@@ -292,7 +292,7 @@ export class ClaimState {
     return 'applied';
   }
 
-  #putOverruled(slot: number, key: PrefixRegister, claim: HeldClaim): void {
+  #putOverruled(slot: number, key: PrefixRegister, claim: CompleteClaim): void {
     const before = this.observer && this.overruled.find(slot, claim);
     this.overruled.put(slot, claim);
     if (before === undefined || !sameEntry(before, claim)) this.#observe(key, before, claim, 0);
@@ -307,8 +307,8 @@ export class ClaimState {
 
   #observe(
     key: PrefixRegister,
-    before: HeldClaim | undefined,
-    after: HeldClaim | undefined,
+    before: CompleteClaim | undefined,
+    after: CompleteClaim | undefined,
     effect: number,
   ): void {
     const writer = after ?? before;

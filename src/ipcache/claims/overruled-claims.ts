@@ -1,12 +1,12 @@
 import { PagedMap } from '../../columns/paged-map.ts';
 import { compareWriters } from '../../model/source.ts';
-import type { HeldClaim } from '../row-reader.ts';
+import type { CompleteClaim } from '../row-reader.ts';
 import type { ClaimWriter, Writer } from '../types.ts';
 import { ByWriter, type ClaimPlaces, isOf } from './by-writer.ts';
 
 /** The overruled claims by slot, strongest first (I4). Few keys have any. */
 export class OverruledClaims {
-  readonly #bySlot = new PagedMap<readonly HeldClaim[]>();
+  readonly #bySlot = new PagedMap<readonly CompleteClaim[]>();
   readonly #byWriter = new ByWriter<number>(() => new PagedMap());
   #count = 0;
 
@@ -20,16 +20,16 @@ export class OverruledClaims {
     return this.#bySlot.keys();
   }
 
-  of(slot: number): readonly HeldClaim[] {
+  of(slot: number): readonly CompleteClaim[] {
     return this.#bySlot.get(slot) ?? [];
   }
 
-  find(slot: number, writer: Writer): HeldClaim | undefined {
+  find(slot: number, writer: Writer): CompleteClaim | undefined {
     return this.of(slot).find((claim) => isOf(claim, writer));
   }
 
   /** Adds a claim. It replaces an earlier one of the same writer. */
-  put(slot: number, claim: HeldClaim): void {
+  put(slot: number, claim: CompleteClaim): void {
     const others = this.of(slot).filter((other) => !isOf(other, claim));
     this.set(slot, [...others, claim].sort(compareWriters));
   }
@@ -42,7 +42,7 @@ export class OverruledClaims {
   }
 
   /** Replaces the claims of a slot. They must be sorted. */
-  set(slot: number, claims: readonly HeldClaim[]): void {
+  set(slot: number, claims: readonly CompleteClaim[]): void {
     const previous = this.of(slot);
     for (const claim of previous) this.#byWriter.delete(claim, slot);
     for (const claim of claims) this.#byWriter.add(claim, slot);

@@ -1,12 +1,12 @@
 import { KeyedQueue } from '../../base/keyed-queue.ts';
 import { compareWriters, sourceRank } from '../../model/source.ts';
-import type { HeldClaim } from '../row-reader.ts';
+import type { CompleteClaim } from '../row-reader.ts';
 import type { PrefixDeleteOptions, Writer } from '../types.ts';
 import { ByWriter, isOf } from './by-writer.ts';
 import { namesPod } from './claim-state.ts';
 
 /** A claim that waits for room, with its canonical key. */
-export interface WaitingClaim extends HeldClaim {
+export interface WaitingClaim extends CompleteClaim {
   readonly key: string;
 }
 
@@ -50,7 +50,7 @@ export class WaitingClaims {
   }
 
   /** Adds a claim. It replaces an earlier one of the same writer on the same key. */
-  put(key: string, claim: HeldClaim): void {
+  put(key: string, claim: CompleteClaim): void {
     const others = this.#claimsOn(key).filter((other) => !isOf(other, claim));
     if (!this.#waiting.has(key) && this.size >= this.#limit) {
       this.#dropped++;

@@ -41,10 +41,10 @@ export class SyncKey implements ContestedKey {
   /** True during a put. */
   isWriting = false;
   /** The last event that the watch delivered since the start of the put. */
-  shown: WatchedWrite | undefined;
+  watchedWrite: WatchedWrite | undefined;
   /** Revision of a stored put whose event the watch has not delivered yet; undefined if there is none. */
-  unseen: number | undefined;
-  /** Number of puts that were stored before the unseen put. */
+  echoRevision: number | undefined;
+  /** Number of puts that were stored before the put with `echoRevision`. */
   order = 0;
   /** True from the call that queues the key until its last write has settled. */
   isPending = false;
@@ -52,7 +52,7 @@ export class SyncKey implements ContestedKey {
   entry: WorkEntry<Job> | undefined;
   history: ContestedKey['history'];
   /** The value that an earlier session has left, while its leases are adopted. */
-  found: FoundValue | undefined;
+  inherited: InheritedValue | undefined;
 
   constructor(name: string, row: number) {
     this.name = name;
@@ -61,7 +61,7 @@ export class SyncKey implements ContestedKey {
 }
 
 /** A value that an earlier session has left, and its lease if it has one. */
-interface FoundValue {
+interface InheritedValue {
   readonly value: string;
   readonly lease: LeaseID | undefined;
 }

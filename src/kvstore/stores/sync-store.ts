@@ -118,7 +118,7 @@ export class SyncStore {
   /** Number of wanted names. */
   #wanted = 0;
   /** Number of landed puts that the watch has not shown yet. */
-  #unseen = 0;
+  #awaitedEchoes = 0;
   #isAdopting: boolean;
   /** Resolves when the existing keys are known, or cannot be read. */
   readonly #known: Promise<void>;
@@ -242,13 +242,13 @@ export class SyncStore {
   #want(name: string, value: string): SyncKey {
     const key = this.#keys.ensure(name);
     if (key.wanted === undefined) this.#wanted++;
-    key.wanted = sharedText(value, key.found?.value);
+    key.wanted = sharedText(value, key.inherited?.value);
     return key;
   }
 
   #markSeen(key: SyncKey): void {
-    if (key.unseen !== undefined) this.#unseen--;
-    key.unseen = undefined;
+    if (key.echoRevision !== undefined) this.#awaitedEchoes--;
+    key.echoRevision = undefined;
   }
 
   /**
@@ -290,13 +290,13 @@ export class SyncStore {
       this.#recordFound(key, row, name, event);
     if (key?.wanted === undefined) return false;
     if (key.stored === undefined && !key.isWriting) return true; // written soon
-    const isEcho = modRevision === key.unseen && key.wanted === key.stored;
+    const isEcho = modRevision === key.echoRevision && key.wanted === key.stored;
     const isDesired = isEcho || (type !== 'delete' && equalsCharacters(event.value, key.wanted));
     if (key.isWriting) {
-      key.shown = { isDesired, modRevision };
+      key.watchedWrite = { isDesired, modRevision };
       return true;
     }
-    const landedAt = key.unseen;
+    const landedAt = key.echoRevision;
     if (landedAt !== undefined && modRevision < landedAt) return true; // replaced already
     this.#markSeen(key);
     if (isDesired) this.#contested.cancel(key);
@@ -310,7 +310,7 @@ export class SyncStore {
     const isDelete = event.type === 'delete';
     if (known === undefined && isDelete) return;
     const key = known ?? this.#keys.add(name ?? nameOf(event, this.#options.prefix), row);
-    key.found = isDelete
+    key.inherited = isDelete
       ? undefined
       : { value: sharedText(charactersOf(event.value), key.wanted), lease: event.lease };
     this.#inherit(key);
@@ -318,19 +318,19 @@ export class SyncStore {
   }
 
   /**
-   * Makes the found value of a key the wanted value, if `onInherited` is set and the owner has neither set nor deleted the key.
+   * Makes the inherited value of a key the wanted value, if `onInherited` is set and the owner has neither set nor deleted the key.
    */
-  #inherit({ name, found, wanted, isPending }: SyncKey): void {
+  #inherit({ name, inherited, wanted, isPending }: SyncKey): void {
     const { onInherited } = this.#options;
     const isLate = this.#isListed || wanted !== undefined || isPending;
-    if (onInherited === undefined || found === undefined || isLate) return;
+    if (onInherited === undefined || inherited === undefined || isLate) return;
     onInherited(name);
-    this.#enqueue(this.#want(name, found.value));
+    this.#enqueue(this.#want(name, inherited.value));
   }
 
   /** Removes the state of a key that is neither wanted, queued, nor left by an earlier session. */
   #forgetUnneeded(key: SyncKey): void {
-    if (key.wanted === undefined && key.found === undefined && !key.isPending) this.#keys.delete(key);
+    if (key.wanted === undefined && key.inherited === undefined && !key.isPending) this.#keys.delete(key);
   }
 
   /**
@@ -358,7 +358,7 @@ export class SyncStore {
 
   #forgetFound(slice: number): Generator<void, void, void> {
     return this.#keys.visit(slice, (key) => {
-      key.found = undefined;
+      key.inherited = undefined;
       this.#forgetUnneeded(key);
     });
   }
@@ -371,16 +371,19 @@ export class SyncStore {
   async watchState(state: WatchState, signal: AbortSignal): Promise<void> {
     this.#isWatching = state === 'watching';
     if (!this.#isWatching && state !== 'listing') this.#markKnown(); // writes do not wait for a broken watch
-    if (!this.#isWatching || this.#unseen === 0) return;
+    if (!this.#isWatching || this.#awaitedEchoes === 0) return;
     const { clock, gate = OPEN_GATE } = this.#options;
     const puts = this.#puts;
     await sleep(clock, ECHO_MS, signal);
-    await gate.runSteps(this.#invalidateUnseen(puts, gate.slice), signal);
+    await gate.runSteps(this.#invalidateUnechoed(puts, gate.slice), signal);
   }
 
-  /** Queues a comparison of the keys with an unseen put among the first `puts` stored puts, in steps of `slice` keys. */
-  #invalidateUnseen(puts: number, slice: number): Generator<void, void, void> {
-    return this.#invalidateWhere(slice, ({ unseen, order }) => unseen !== undefined && order < puts);
+  /** Queues a comparison of the keys with a put whose event is missing among the first `puts` stored puts, in steps of `slice` keys. */
+  #invalidateUnechoed(puts: number, slice: number): Generator<void, void, void> {
+    return this.#invalidateWhere(
+      slice,
+      ({ echoRevision, order }) => echoRevision !== undefined && order < puts,
+    );
   }
 
   /** Queues a comparison of the keys that satisfy `isDue`, in steps of `slice` rows. */
@@ -601,20 +604,22 @@ export class SyncStore {
     const { wanted, hasFailed } = key;
     const mayBeThere = this.#mayBeThere(key);
     const adoptable = mayBeThere ? undefined : this.#adoptable(key);
-    key.found = undefined;
+    key.inherited = undefined;
     key.isDifferent = false;
     key.hasFailed = false;
     key.isUnknown = false;
     key.stored = undefined;
     this.#contested.cancel(key);
     key.isWriting = wanted !== undefined;
-    key.shown = undefined;
+    key.watchedWrite = undefined;
     return { key, wanted, mayBeThere, adoptable, isEqualSeen: this.#isWatching && !hasFailed };
   }
 
-  #adoptable({ wanted, found }: SyncKey): LeaseID | undefined {
+  #adoptable({ wanted, inherited }: SyncKey): LeaseID | undefined {
     const { leased = true } = this.#options;
-    return leased === true && found !== undefined && found.value === wanted ? found.lease : undefined;
+    return leased === true && inherited !== undefined && inherited.value === wanted
+      ? inherited.lease
+      : undefined;
   }
 
   /** Records a failed write. It may have taken effect, so the value in the kvstore is unknown. */
@@ -630,18 +635,18 @@ export class SyncStore {
   }
 
   #land({ key, wanted, isEqualSeen }: Attempt, revision?: number): void {
-    const { shown } = key;
+    const { watchedWrite } = key;
     key.isWriting = false;
-    key.shown = undefined;
+    key.watchedWrite = undefined;
     if (wanted === undefined) return;
     key.stored = wanted;
     this.#markSeen(key);
     if (key.wanted !== wanted) return; // written again soon
-    if (shown !== undefined && shown.modRevision >= (revision ?? UNKNOWN_REVISION)) {
-      if (!shown.isDesired) this.#contested.recordOverwrite(key); // by another client, after us
+    if (watchedWrite !== undefined && watchedWrite.modRevision >= (revision ?? UNKNOWN_REVISION)) {
+      if (!watchedWrite.isDesired) this.#contested.recordOverwrite(key); // by another client, after us
     } else if (revision !== undefined || !isEqualSeen) {
-      this.#unseen++;
-      key.unseen = revision ?? UNKNOWN_REVISION;
+      this.#awaitedEchoes++;
+      key.echoRevision = revision ?? UNKNOWN_REVISION;
       key.order = this.#puts++;
     }
   }

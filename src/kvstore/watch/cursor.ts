@@ -16,15 +16,15 @@ export class DivergedError extends KvstoreError {
  * The position of a watch: the keys that it knows, and the revisions up to which it knows all writes. Pure.
  *
  *     prefix ├──────── covered ────────┼──── not listed yet ────┤ end
- *              confirmed, as of          unconfirmed, as of
- *              revision `next` − 1       `unconfirmedNext` − 1
+ *            confirmed, as of            unconfirmed, as of
+ *            `nextRevision` − 1          `unconfirmedNext` − 1
  */
 export class Cursor {
   readonly range: KeyRange;
-  readonly known: KnownKeys;
+  readonly knownKeys: KnownKeys;
   #covered: string;
-  #next = 0;
-  /** True if some events of revision `next` are known. */
+  #nextRevision = 0;
+  /** True if some events of revision `nextRevision` are known. */
   #isPartial = false;
   #unconfirmedNext = 0;
   #header: ResponseHeader | undefined;
@@ -32,13 +32,13 @@ export class Cursor {
   /** @param keys see `KnownKeys` */
   constructor(prefix: string, queue: EventQueue, keys?: KeyTable) {
     this.range = prefixRange(prefix);
-    this.known = new KnownKeys(prefix, queue, keys);
+    this.knownKeys = new KnownKeys(prefix, queue, keys);
     this.#covered = this.range.start;
   }
 
   /** All writes in the covered range before this revision are known. */
-  get next(): number {
-    return this.#next;
+  get nextRevision(): number {
+    return this.#nextRevision;
   }
 
   /** The part of the prefix that was listed. */
@@ -47,7 +47,7 @@ export class Cursor {
   }
 
   /** The part of the prefix that is not listed yet. */
-  get rest(): KeyRange {
+  get unlisted(): KeyRange {
     return { start: this.#covered, end: this.range.end };
   }
 
@@ -60,13 +60,13 @@ export class Cursor {
   }
 
   /**
-   * True if a stream may resume at `next`. This requires a known event at revision `next` − 1, which can be compared with the
+   * True if a stream may resume at `nextRevision`. This requires a known event at revision `nextRevision` − 1, which can be compared with the
    * server. After a listing, there may be no event of this prefix at the revision of the listing. If only a part of a revision
    * was received, its known events cannot be distinguished from the missing events.
    */
   get canResume(): boolean {
-    const { anchors, lastDeletes } = this.known;
-    const last = this.#next - 1;
+    const { anchors, lastDeletes } = this.knownKeys;
+    const last = this.#nextRevision - 1;
     return this.isComplete && !this.#isPartial && (anchors.newest === last || lastDeletes.newest === last);
   }
 
@@ -79,7 +79,10 @@ export class Cursor {
         `the id of the etcd cluster changed from ${followed.clusterID} to ${clusterID}`,
       );
     }
-    if (revision < Math.max(this.#next, this.#unconfirmedNext) - 1 || raftTerm < (followed?.raftTerm ?? 0)) {
+    if (
+      revision < Math.max(this.#nextRevision, this.#unconfirmedNext) - 1 ||
+      raftTerm < (followed?.raftTerm ?? 0)
+    ) {
       throw new DivergedError(`the revision of the store decreased to ${revision}`);
     }
     this.#header = header;
@@ -92,18 +95,18 @@ export class Cursor {
    * @param isCovered true if the key is in the covered range
    * @param listed receives the row of a key that is confirmed
    */
-  list(kv: KeyValue, isCovered: boolean, listed?: ListedRows): void {
-    const row = this.known.find(kv);
-    if (this.known.confirm(row, kv)) {
+  applyListed(kv: KeyValue, isCovered: boolean, listed?: ListedRows): void {
+    const row = this.knownKeys.find(kv);
+    if (this.knownKeys.confirm(row, kv)) {
       listed?.add(row);
       return;
     }
     const { modRevision } = kv;
-    if (modRevision >= (isCovered ? this.#next : this.#unconfirmedNext)) {
-      this.known.put(row, kv);
+    if (modRevision >= (isCovered ? this.#nextRevision : this.#unconfirmedNext)) {
+      this.knownKeys.put(row, kv);
       return;
     }
-    const known = this.known.revisionOf(kv.key);
+    const known = this.knownKeys.revisionOf(kv.key);
     throw new DivergedError(
       `${kv.key} has revision ${modRevision}, but was read ${differenceText(known, modRevision)}`,
     );
@@ -111,8 +114,8 @@ export class Cursor {
 
   /** Returns the revision before which all writes of a key are known. */
   knownBefore(key: string): number {
-    return this.#next === this.#unconfirmedNext || inRange(key, this.covered)
-      ? this.#next
+    return this.#nextRevision === this.#unconfirmedNext || inRange(key, this.covered)
+      ? this.#nextRevision
       : this.#unconfirmedNext;
   }
 
@@ -124,33 +127,33 @@ export class Cursor {
   receive(events: readonly TransportEvent[], isPartial: boolean = false): void {
     for (const event of events) {
       // If a stream was opened before a listing, it repeats events of the listing.
-      if (event.modRevision >= this.#next) this.known.apply(event);
+      if (event.modRevision >= this.#nextRevision) this.knownKeys.apply(event);
     }
     const last = events.at(-1)?.modRevision ?? 0;
     this.#isPartial = isPartial;
-    this.#next = Math.max(this.#next, isPartial ? last : last + 1);
+    this.#nextRevision = Math.max(this.#nextRevision, isPartial ? last : last + 1);
   }
 
   /** Records that all keys before `upTo` are known as of `revision`. */
   cover(upTo: string, revision: number): void {
     this.#covered = upTo;
     this.#isPartial = false;
-    this.#next = revision + 1;
+    this.#nextRevision = revision + 1;
   }
 
   /** Starts a new listing of the whole prefix. */
   beginListing(): void {
-    if (this.isComplete) this.#unconfirmedNext = this.#next;
+    if (this.isComplete) this.#unconfirmedNext = this.#nextRevision;
     this.#covered = this.range.start;
-    this.known.unconfirm();
+    this.knownKeys.unconfirm();
   }
 
   /** Resets the cursor for another store, because nothing known applies to it. */
   diverge(): void {
-    this.known.anchors.clear(); // the new history does not contain the puts of the old history
+    this.knownKeys.anchors.clear(); // the new history does not contain the puts of the old history
     this.#header = undefined;
     this.beginListing();
-    this.#next = 0;
+    this.#nextRevision = 0;
     this.#unconfirmedNext = 0;
   }
 }

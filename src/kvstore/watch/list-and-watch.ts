@@ -131,7 +131,7 @@ export class ListAndWatch implements Watch {
     return {
       prefix: this.#options.prefix,
       state: this.#state,
-      keys: this.#cursor.known.size,
+      keys: this.#cursor.knownKeys.size,
       nextRevision: this.#nextRevision,
       listed: this.#listed,
       isDoubtful: this.#isDoubtful,
@@ -215,7 +215,7 @@ export class ListAndWatch implements Watch {
     const { transport, prefix, clock } = this.#options;
     const isDue = clock.now() >= this.#compareAt;
     const resume = this.#cursor.canResume && !this.#mustSync && !isDue;
-    const request = { prefix, startRevision: resume ? this.#cursor.next : 0 };
+    const request = { prefix, startRevision: resume ? this.#cursor.nextRevision : 0 };
     const { signal } = this.#ended;
     const session = new WatchSession({ transport, request, clock, signal, limits: this.#limits });
     try {
@@ -265,7 +265,7 @@ export class ListAndWatch implements Watch {
 
   async #handleFailure(error: KvstoreError): Promise<void> {
     const { clock, random, reconnects, prefix } = this.#options;
-    if (this.#cursor.known.size > 0) this.#markDoubtful();
+    if (this.#cursor.knownKeys.size > 0) this.#markDoubtful();
     this.#failures++;
     if (++this.#failuresInRow === 1) this.#failingSince = clock.now();
     this.#lastFailure = failureOf(namingRight(error, 'read', prefix), clock);
@@ -370,7 +370,7 @@ export class ListAndWatch implements Watch {
       this.#isDoubtful = false;
       this.#compareAt = this.#jitteredTime(RECONCILE_MS);
     }
-    this.#nextRevision = this.#cursor.next;
+    this.#nextRevision = this.#cursor.nextRevision;
     if (!this.#listed) {
       this.#listed = true;
       this.#queue.pushListDone();
@@ -380,7 +380,7 @@ export class ListAndWatch implements Watch {
 
   /** Delivers the queued events. */
   #flush(): void {
-    this.#cursor.known.anchors.seal();
+    this.#cursor.knownKeys.anchors.seal();
     this.#queue.flush();
   }
 
@@ -404,7 +404,7 @@ export class ListAndWatch implements Watch {
     this.#resetFailures();
     this.#arrivedAt ??= this.#options.clock.now();
     this.#cursor.receive(events, isPartial);
-    this.#nextRevision = Math.max(this.#nextRevision, this.#cursor.next);
+    this.#nextRevision = Math.max(this.#nextRevision, this.#cursor.nextRevision);
     this.#queue.relieve();
     this.#flush();
   }

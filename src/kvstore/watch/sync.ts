@@ -60,12 +60,12 @@ async function inSlices(
  * would be too far behind.
  */
 export async function proveHistory({ cursor, prefix, read, limits }: SyncOptions): Promise<void> {
-  const last = cursor.next - 1;
-  const { anchors } = cursor.known;
+  const last = cursor.nextRevision - 1;
+  const { anchors } = cursor.knownKeys;
   const readAtCursor = async (range: KeyRange, minModRevision = 0): Promise<RangeResponse> => {
     const answer = await read({ ...range, minModRevision, limit: 1, revision: last });
     cursor.check(answer.header);
-    if (answer.header.revision - cursor.next > limits.backlogRevisions)
+    if (answer.header.revision - cursor.nextRevision > limits.backlogRevisions)
       throw new CannotResumeError('too far behind');
     return answer;
   };
@@ -75,7 +75,7 @@ export async function proveHistory({ cursor, prefix, read, limits }: SyncOptions
       throw new DivergedError(`${anchor.key} has another value than the one that was put`);
   };
   const proofs = anchors.latest.map(prove);
-  if (anchors.newest < last) proofs.push(proveDeletes(cursor.known, prefixRange(prefix), readAtCursor));
+  if (anchors.newest < last) proofs.push(proveDeletes(cursor.knownKeys, prefixRange(prefix), readAtCursor));
   await Promise.all(proofs);
 }
 
@@ -135,7 +135,7 @@ class Sync {
     if (isUpToDate) cursor.cover(cursor.covered.end, this.#revision);
     else if (!cursor.isEmpty) cursor.beginListing();
     if (!cursor.isComplete) await this.#list();
-    cursor.known.lastDeletes.restart(this.#revision); // earlier deletes may have been missed
+    cursor.knownKeys.lastDeletes.restart(this.#revision); // earlier deletes may have been missed
     return this.#revision;
   }
 
@@ -148,7 +148,7 @@ class Sync {
 
   /** Returns the revision up to which the server has proven the followed history; 0 if nothing is proven. */
   async #provenRevision(): Promise<number> {
-    const { anchors } = this.#cursor.known;
+    const { anchors } = this.#cursor.knownKeys;
     const [newest, ...others] = anchors.newestFirst;
     if (newest === undefined) return 0;
     const first = await this.#unchangedRevision(newest); // its revision is used for the other reads
@@ -158,7 +158,7 @@ class Sync {
     ];
     this.#areLatestProven = revisions.slice(0, anchors.latest.length).every((revision) => revision > 0);
     // Some events of the revision at the cursor may be missing.
-    return Math.max(0, Math.min(Math.max(...revisions), this.#cursor.next - 1));
+    return Math.max(0, Math.min(Math.max(...revisions), this.#cursor.nextRevision - 1));
   }
 
   /** Returns the revision of an anchor that is unchanged; 0 if its key was written since. */
@@ -176,21 +176,22 @@ class Sync {
    */
   async #update(proven: number, comparison: Comparison): Promise<boolean> {
     const cursor = this.#cursor;
-    const { known, covered } = cursor;
+    const { knownKeys, covered } = cursor;
     // If the proof includes the last write that the watch saw, it saw every write, so an equal number of keys proves
     // equal keys.
-    const isCountEnough = proven === cursor.next - 1 && this.#areLatestProven && comparison === 'count';
+    const isCountEnough =
+      proven === cursor.nextRevision - 1 && this.#areLatestProven && comparison === 'count';
     const delta = await this.#readDelta(proven);
     if (delta === undefined) return false;
     await this.#compare(delta.kvs, true);
-    if (isCountEnough && delta.count === known.confirmed) return true;
+    if (isCountEnough && delta.count === knownKeys.confirmed) return true;
     const listed = new ListedRows();
     const keysOnly = comparison !== 'values';
     for await (const { kvs } of this.#pages(covered, { keysOnly })) {
       if (keysOnly) await this.#compareRevisions(kvs, listed);
       else await this.#compare(kvs, true, listed);
     }
-    await inSlices(known.dropMissing(listed, this.#revision), this.#options);
+    await inSlices(knownKeys.dropMissing(listed, this.#revision), this.#options);
     return true;
   }
 
@@ -211,14 +212,14 @@ class Sync {
   async #list(): Promise<void> {
     const cursor = this.#cursor;
     if (cursor.isEmpty) this.#options.onListing();
-    for await (const { kvs, end } of this.#pages(cursor.rest)) {
+    for await (const { kvs, end } of this.#pages(cursor.unlisted)) {
       await this.#compare(kvs, false);
       cursor.cover(end, this.#revision);
     }
-    await inSlices(cursor.known.dropUnconfirmed(this.#revision), this.#options);
+    await inSlices(cursor.knownKeys.dropUnconfirmed(this.#revision), this.#options);
   }
 
-  #pages(range: Cursor['rest'], { keysOnly = false } = {}): AsyncGenerator<Page> {
+  #pages(range: Cursor['unlisted'], { keysOnly = false } = {}): AsyncGenerator<Page> {
     const { prefix, size, clock } = this.#options;
     const read: Read = (request) => this.#read(request);
     return listPages({ range, prefix, revision: this.#revision, keysOnly, read, size, clock });
@@ -228,14 +229,14 @@ class Sync {
   async #compareRevisions(kvs: readonly KeyValue[], listed: ListedRows): Promise<void> {
     for await (const slice of this.#slices(kvs))
       for (const kv of slice)
-        if (this.#cursor.known.markListed(kv, listed) !== kv.modRevision)
+        if (this.#cursor.knownKeys.markListed(kv, listed) !== kv.modRevision)
           throw new DivergedError(`${kv.key} has another revision than the one that was read`);
   }
 
   /** Compares read keys with the known ones, never far ahead of the reader. Adds them to `listed`. */
   async #compare(kvs: readonly KeyValue[], isCovered: boolean, listed?: ListedRows): Promise<void> {
     for await (const slice of this.#slices(kvs))
-      for (const kv of slice) this.#cursor.list(kv, isCovered, listed);
+      for (const kv of slice) this.#cursor.applyListed(kv, isCovered, listed);
   }
 
   /** Admits the keys of a page in slices, and yields after each. */

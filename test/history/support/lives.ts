@@ -3,7 +3,7 @@ import fc from 'fast-check';
 import { History } from '../../../src/history/history.ts';
 import type { PrefixMoment, PrefixRecord } from '../../../src/history/types.ts';
 import { IPCache } from '../../../src/ipcache/ipcache.ts';
-import type { HeldClaim } from '../../../src/ipcache/row-reader.ts';
+import type { CompleteClaim } from '../../../src/ipcache/row-reader.ts';
 import { ManualClock } from '../../base/support/manual-clock.ts';
 import { attributes, NaiveIPCache, writerName } from '../../ipcache/support/naive-ipcache.ts';
 import {
@@ -256,7 +256,7 @@ function effectiveFault(
   const known = [...bySequence.keys()];
   const visible = (sequence: number): string | undefined =>
     bySequence.get(sequence)?.claims(0, key)[0]?.replace(/^\S+ /, '');
-  const text = (claim: HeldClaim | undefined): string | undefined =>
+  const text = (claim: CompleteClaim | undefined): string | undefined =>
     claim && `${writerName(claim)} ${attributes(claim)}`;
   for (const { sequence, effective } of records) {
     if (effective === undefined) continue;

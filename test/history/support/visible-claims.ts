@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { History } from '../../../src/history/history.ts';
 import type { PrefixRecord } from '../../../src/history/types.ts';
 import { IPCache } from '../../../src/ipcache/ipcache.ts';
-import type { HeldClaim } from '../../../src/ipcache/row-reader.ts';
+import type { CompleteClaim } from '../../../src/ipcache/row-reader.ts';
 import { ManualClock } from '../../base/support/manual-clock.ts';
 import { attributes, writerName } from '../../ipcache/support/naive-ipcache.ts';
 
@@ -28,13 +28,13 @@ function exceedRate(cache: IPCache, clock: ManualClock): void {
   }
 }
 
-function text(claim: HeldClaim | undefined): string | undefined {
+function text(claim: CompleteClaim | undefined): string | undefined {
   return claim && `${writerName(claim)} ${attributes(claim)}`;
 }
 
 /** The visible claim of the prefix of each key. */
 function visibleClaims(cache: IPCache): ReadonlyMap<string, string | undefined> {
-  const first = (key: string): HeldClaim | undefined => cache.claimsOf(key)[0];
+  const first = (key: string): CompleteClaim | undefined => cache.claimsOf(key)[0];
   const address = first(KEYS[0]) ?? first(KEYS[1]);
   return new Map(KEYS.map((key) => [key, text(key === KEYS[2] ? first(key) : address)]));
 }

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { WaitingClaims } from '../../../src/ipcache/claims/waiting-claims.ts';
-import type { HeldClaim } from '../../../src/ipcache/row-reader.ts';
+import type { CompleteClaim } from '../../../src/ipcache/row-reader.ts';
 import type { Source } from '../../../src/model/source.ts';
 
 const SOURCES: readonly Source[] = ['kvstore', 'k8s', 'generated']; // strongest first
@@ -9,18 +9,18 @@ const OWNERS = ['', 'a', 'b'] as const;
 const KEYS = ['10.0.0.1', '10.0.0.2', '10.0.0.3', '10.0.0.4'] as const;
 const LIMIT = 3;
 
-function claim(source: Source, owner = '', identity = 300): HeldClaim {
+function claim(source: Source, owner = '', identity = 300): CompleteClaim {
   const k8s = { namespace: 'shop', podName: `web-${identity}` };
-  return { source, owner, identity, hostIP: undefined, encryptKey: 0, k8s } as unknown as HeldClaim;
+  return { source, owner, identity, hostIP: undefined, encryptKey: 0, k8s } as unknown as CompleteClaim;
 }
 
-const strength = (of: HeldClaim): string => `${SOURCES.indexOf(of.source)} ${of.owner}`;
-const sameWriter = (a: HeldClaim, b: HeldClaim): boolean => strength(a) === strength(b);
+const strength = (of: CompleteClaim): string => `${SOURCES.indexOf(of.source)} ${of.owner}`;
+const sameWriter = (a: CompleteClaim, b: CompleteClaim): boolean => strength(a) === strength(b);
 
 /** A waiting key with its claims. */
 interface Place {
   readonly key: string;
-  readonly claims: readonly HeldClaim[];
+  readonly claims: readonly CompleteClaim[];
 }
 
 /** A naive model of the waiting claims: keys in the order in which they got their source. */
@@ -28,11 +28,11 @@ class NaiveWaiting {
   places: readonly Place[] = [];
   dropped = 0;
 
-  claimsOn(key: string): readonly HeldClaim[] {
+  claimsOn(key: string): readonly CompleteClaim[] {
     return this.places.find((place) => place.key === key)?.claims ?? [];
   }
 
-  set(key: string, claims: readonly HeldClaim[]): void {
+  set(key: string, claims: readonly CompleteClaim[]): void {
     const sorted = claims.toSorted((a, b) => (strength(a) < strength(b) ? -1 : 1));
     const at = this.places.findIndex((place) => place.key === key);
     const stays = this.places[at]?.claims[0]?.source === sorted[0]?.source;
@@ -42,13 +42,13 @@ class NaiveWaiting {
     else this.places = [...others, { key, claims: sorted }];
   }
 
-  put(key: string, put: HeldClaim): void {
+  put(key: string, put: CompleteClaim): void {
     const claims = this.claimsOn(key);
     if (claims.length === 0 && this.places.length >= LIMIT) this.dropped++;
     else this.set(key, [...claims.filter((other) => !sameWriter(other, put)), put]);
   }
 
-  withdraw(by: HeldClaim): void {
+  withdraw(by: CompleteClaim): void {
     for (const { key, claims } of this.places)
       this.set(
         key,
@@ -68,7 +68,7 @@ type Step =
   | {
       readonly do: 'put' | 'remove' | 'remove-pod' | 'withdraw';
       readonly key: string;
-      readonly claim: HeldClaim;
+      readonly claim: CompleteClaim;
     }
   | { readonly do: 'take-next' }
   | { readonly do: 'batch'; readonly steps: readonly Step[]; readonly throws: boolean };
@@ -138,7 +138,7 @@ function play(what: Step, waiting: WaitingClaims, naive: NaiveWaiting): void {
   } else {
     const { source, owner, k8s } = what.claim;
     const ifPod = what.do === 'remove-pod' ? k8s : undefined;
-    const isMeant = (held: HeldClaim): boolean =>
+    const isMeant = (held: CompleteClaim): boolean =>
       sameWriter(held, what.claim) && (ifPod === undefined || held.k8s?.podName === ifPod.podName);
     const claimsOn = naive.claimsOn(what.key);
     expect(waiting.remove(what.key, { source, owner, ifPod })).toBe(claimsOn.some(isMeant));

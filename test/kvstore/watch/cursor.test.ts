@@ -24,7 +24,7 @@ function listed(
   const queue = new EventQueue(WATCH_LIMITS);
   const cursor = new Cursor('p/', queue);
   cursor.check(header(revision));
-  for (const each of kvs) cursor.list(each, false);
+  for (const each of kvs) cursor.applyListed(each, false);
   cursor.cover(cursor.range.end, revision);
   queue.take();
   return { cursor, queue };
@@ -48,13 +48,13 @@ describe('a header of another history', () => {
     const { cursor } = listed(20, kv('p/a', 5));
     cursor.diverge();
     cursor.check(header(2, { clusterID: 'two', raftTerm: 1 }));
-    expect([cursor.next, cursor.isEmpty, cursor.isComplete, cursor.canResume]).toEqual([
+    expect([cursor.nextRevision, cursor.isEmpty, cursor.isComplete, cursor.canResume]).toEqual([
       0,
       true,
       false,
       false,
     ]);
-    expect(cursor.known.size).toBe(1); // the reader must still be notified of the delete
+    expect(cursor.knownKeys.size).toBe(1); // the reader must still be notified of the delete
   });
 
   it('is one with a lower revision than an earlier list', () => {
@@ -71,24 +71,26 @@ describe('a header of another history', () => {
 describe('a key in a list that contradicts the followed history', () => {
   it('is detected: it was last written before the cursor, with another revision or value', () => {
     const { cursor, queue } = listed(20, kv('p/a', 5), kv('p/b', 9));
-    cursor.list(kv('p/a', 5), true);
+    cursor.applyListed(kv('p/a', 5), true);
     for (const wrong of [kv('p/a', 6), kv('p/a', 20), kv('p/b', 5), kv('p/c', 20)]) {
-      expect(() => cursor.list(wrong, true)).toThrow(expect.objectContaining({ code: 'future-revision' }));
+      expect(() => cursor.applyListed(wrong, true)).toThrow(
+        expect.objectContaining({ code: 'future-revision' }),
+      );
     }
-    cursor.list(kv('p/a', 21), true);
+    cursor.applyListed(kv('p/a', 21), true);
     expect(told(queue)).toEqual(['modify p/a 21']);
   });
 
   it('is compared with the known keys of its part of the prefix during another list', () => {
     const { cursor } = listed(20, kv('p/a', 5), kv('p/x', 9));
     cursor.beginListing();
-    cursor.list(kv('p/a', 5), false);
+    cursor.applyListed(kv('p/a', 5), false);
     cursor.cover('p/m', 30);
     expect([cursor.knownBefore('p/a'), cursor.knownBefore('p/x')]).toEqual([31, 21]);
-    expect(() => cursor.list(kv('p/b', 25), true)).toThrow();
-    expect(() => cursor.list(kv('p/y', 15), false)).toThrow();
-    cursor.list(kv('p/y', 25), false); // written after the known revision
-    expect([cursor.covered, cursor.rest]).toEqual([
+    expect(() => cursor.applyListed(kv('p/b', 25), true)).toThrow();
+    expect(() => cursor.applyListed(kv('p/y', 15), false)).toThrow();
+    cursor.applyListed(kv('p/y', 25), false); // written after the known revision
+    expect([cursor.covered, cursor.unlisted]).toEqual([
       { start: 'p/', end: 'p/m' },
       { start: 'p/m', end: 'p0' },
     ]);
@@ -104,21 +106,21 @@ describe('a stream', () => {
     cursor.receive([{ key: 'p/a', value: undefined, modRevision: 22 }, kv('p/b', 23)]);
     expect(told(queue)).toEqual(['delete p/a 22', 'modify p/b 23']);
     cursor.receive([kv('p/b', 23)]);
-    expect([told(queue), cursor.next]).toEqual([[], 24]);
+    expect([told(queue), cursor.nextRevision]).toEqual([[], 24]);
   });
 
   it('that broke within a revision is not resumed, because only a part of its events is known', () => {
     const { cursor } = listed(20, kv('p/a', 5), kv('p/b', 6));
     cursor.receive([{ key: 'p/a', value: undefined, modRevision: 21 }]);
-    expect([cursor.next, cursor.canResume]).toEqual([22, true]);
+    expect([cursor.nextRevision, cursor.canResume]).toEqual([22, true]);
     const put = (key: string) => ({ key, value: new Uint8Array(0), modRevision: 22 });
     cursor.receive([put('p/c')], true);
-    expect([cursor.next, cursor.canResume]).toEqual([22, false]);
+    expect([cursor.nextRevision, cursor.canResume]).toEqual([22, false]);
     cursor.receive([put('p/d')]);
-    expect([cursor.next, cursor.canResume]).toEqual([23, true]);
+    expect([cursor.nextRevision, cursor.canResume]).toEqual([23, true]);
     cursor.receive([{ ...put('p/e'), modRevision: 23 }], true);
     cursor.cover(cursor.range.end, 23);
-    expect([cursor.next, cursor.canResume]).toEqual([24, true]);
+    expect([cursor.nextRevision, cursor.canResume]).toEqual([24, true]);
   });
 
   it('may be resumed after an event, and not after a list that ended with another failure', () => {

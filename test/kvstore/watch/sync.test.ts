@@ -29,7 +29,7 @@ class Known {
   follow(history: History, from = 0): void {
     for (const [i, write] of history.entries()) {
       if (i >= from && write !== '') this.cursor.receive([eventAt(write, i + 1)]);
-      this.cursor.known.anchors.seal();
+      this.cursor.knownKeys.anchors.seal();
     }
     this.#take();
   }
@@ -169,12 +169,13 @@ describe('the sync of a watch', () => {
           for (const [fails, isRestored] of failures) await attempt(isRestored ? now : before, fails);
           while (!(await attempt(now)));
           expect(known.content).toEqual(contentOf(now));
-          const { size, confirmed } = known.cursor.known;
-          expect([size, confirmed, known.cursor.next]).toEqual([
+          const { size, confirmed } = known.cursor.knownKeys;
+          expect([size, confirmed, known.cursor.nextRevision]).toEqual([
             ...[keysAt(now).length, keysAt(now).length],
             now.length + 1,
           ]);
-          for (const kv of keysAt(now)) expect(known.cursor.known.revisionOf(kv.key)).toBe(kv.modRevision);
+          for (const kv of keysAt(now))
+            expect(known.cursor.knownKeys.revisionOf(kv.key)).toBe(kv.modRevision);
         },
       ),
     );
@@ -223,7 +224,7 @@ describe('the sync of a watch', () => {
   it('finds another value at an equal revision if values are compared, and delivers only that key', async () => {
     const names = Array.from({ length: 30 }, (_, i) => `${i + 10}`);
     const known = followed(names.map((name) => `${name}=1`));
-    const anchors = new Set(known.cursor.known.anchors.newestFirst.map((anchor) => anchor.key));
+    const anchors = new Set(known.cursor.knownKeys.anchors.newestFirst.map((anchor) => anchor.key));
     const other = names.find((name) => !anchors.has(P + name));
     const server = names.map((name) => `${name}=${name === other ? 2 : 1}`);
     known.events;
@@ -271,7 +272,7 @@ describe('the sync of a watch', () => {
 
   it('drops deleted keys even if many events wait for the reader', async () => {
     const queue = new EventQueue({ ...WATCH_LIMITS, highWaterBytes: 1 });
-    const { known } = new Cursor(P, queue);
+    const { knownKeys: known } = new Cursor(P, queue);
     known.apply(eventAt('a=1', 1));
     known.apply(eventAt('b=1', 2));
     queue.take();
