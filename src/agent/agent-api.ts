@@ -20,7 +20,6 @@ export interface AgentApiContext {
   readonly settings?: (() => SettingsDocument) | undefined;
 }
 
-/** The API of one agent. */
 export class AgentApi extends ServedApi {
   readonly #unfollow: Unsubscribe;
 

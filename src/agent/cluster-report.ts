@@ -7,7 +7,6 @@ import type { Logger } from '../process/log.ts';
 /** Problems that end within this time are not logged. */
 const GRACE_MS = 1_000;
 
-/** The reported clusters. */
 export interface ReportedClusters {
   readonly names: readonly string[];
   /** Returns the status of a cluster; undefined if it has left the mesh. */

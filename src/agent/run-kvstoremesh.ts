@@ -37,7 +37,6 @@ export interface KvstoreMeshProcessOptions {
   readonly rateLimit: RateLimitOptions | undefined;
 }
 
-/** Status of kvstoremesh. */
 export interface KvstoreMeshDocument extends ProcessDocument, KvstoreMeshStatus {
   readonly cluster: string;
   readonly configProblems: readonly string[];

@@ -88,7 +88,6 @@ export interface OperatorOptions
   readonly dryRun: Output | undefined;
 }
 
-/** Status of an operator. */
 export interface OperatorDocument extends ProcessDocument {
   readonly cluster: string;
   readonly clusterID: number;

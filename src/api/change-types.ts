@@ -4,5 +4,4 @@ export const CHANGE_TYPES = ['ip', 'service', 'node'] as const;
 /** One of {@link CHANGE_TYPES}. */
 export type ChangeType = (typeof CHANGE_TYPES)[number];
 
-/** The set of all change types. */
 export const ALL_TYPES: ReadonlySet<ChangeType> = new Set(CHANGE_TYPES);

@@ -14,7 +14,6 @@ export const CONFLICT_KINDS = ['pod-cidr', 'prefix', 'cluster-id'] as const;
  */
 export type ConflictKind = (typeof CONFLICT_KINDS)[number];
 
-/** One side of a conflict. */
 export interface ConflictSide {
   readonly cluster: string;
   /** The claim of the cluster: `10.0.0.0/16 of node n1`, `identity 131328 on 192.168.0.1`. */
@@ -31,7 +30,6 @@ export interface ConflictDocument {
 
 /** The conflicts of a mesh. */
 export interface ConflictsDocument {
-  /** Number of all conflicts. */
   readonly counts: Readonly<Record<ConflictKind, number>>;
   /** At most {@link MAX_SHOWN} of each kind. */
   readonly items: readonly ConflictDocument[];

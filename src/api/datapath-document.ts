@@ -1,4 +1,3 @@
-/** State of a part of a datapath. */
 export interface DatapathPartDocument {
   /** `ipcache`, `services`, `nodes`. */
   readonly name: string;

@@ -305,7 +305,6 @@ type BackendLike = {
   readonly weight: number;
 };
 
-/** Returns the document of a backend. */
 export function backendDocument({
   address,
   ports,
@@ -371,7 +370,6 @@ export function serviceExplanationDocument(explanation: ServiceExplanation): Ser
   };
 }
 
-/** Returns the document of a node. */
 export function nodeDocument({ fields }: Node, { restoredOf }: Pick<ReadModel, 'restoredOf'>): NodeDocument {
   const { cluster, name, clusterID, source, addresses, encryptionKey, labels } = fields;
   const { ipv4AllocCIDR, ipv6AllocCIDR, ipv4HealthIP, ipv6HealthIP, ipv4IngressIP, ipv6IngressIP } = fields;

@@ -79,7 +79,6 @@ export interface CauseDocument {
   readonly added: number;
   readonly changed: number;
   readonly deleted: number;
-  /** Number of records by kind. */
   readonly kinds: Readonly<Record<string, number>>;
   /** Services that lost their last backend. */
   readonly emptied: readonly string[];
@@ -96,7 +95,6 @@ export interface CausesDocument {
   readonly held: HeldDocument;
 }
 
-/** Returns the document of a group. */
 export function causeDocument(group: CauseGroup): CauseDocument {
   const { at, until, store, revisions, host, node, mark, withdrawal } = group;
   const { added, changed, deleted, kinds, emptied, samples } = group;
@@ -127,7 +125,6 @@ export function heldDocument({ from, to }: HeldInterval): HeldDocument {
   return { from: iso(from), to: iso(to) };
 }
 
-/** Returns the document of a moment. */
 export function pastDocument(
   moment: Pick<PrefixMoment, 'at' | 'certain' | 'reason' | 'held' | 'effectiveSince' | 'effectiveUntil'> &
     Partial<Pick<PrefixMoment, 'claimsComplete'>>,
@@ -219,7 +216,6 @@ export function pastNode(moment: DocumentMoment, name: string): ExplainedNodeDoc
   return { ...fields, past: pastOfDocument(moment), explain };
 }
 
-/** Returns the document of a record. */
 export function recordDocument(record: HistoryRecord): HistoryRecordDocument {
   const { sequence, kind } = record;
   const head = { sequence, at: iso(record.at), kind };

@@ -38,7 +38,6 @@ const PROBLEMS = {
   internal: [500, 'Internal error'],
 } as const;
 
-/** Kind of a problem. */
 export type ProblemKind = keyof typeof PROBLEMS;
 
 /** The optional fields of a problem. */
@@ -55,7 +54,6 @@ export class ProblemError extends Error {
   }
 }
 
-/** Returns the document of a problem. */
 export function problem(kind: ProblemKind, detail: string, about: ProblemDetails = {}): ProblemDocument {
   const [status, title] = PROBLEMS[kind];
   return { type: `urn:dpcache:problem:${kind}`, title, status, detail, ...about };
@@ -64,7 +62,6 @@ export function problem(kind: ProblemKind, detail: string, about: ProblemDetails
 /** The media type of problem documents. */
 export const PROBLEM_TYPE = 'application/problem+json';
 
-/** Returns the response of a problem. */
 export function problemResponse(
   document: ProblemDocument,
   headers: Readonly<Record<string, string>> = {},

@@ -35,7 +35,6 @@ export const SEARCH_MATCHES = ['exact', 'start', 'part', 'related'] as const;
 /** One of {@link SEARCH_MATCHES}. */
 export type SearchMatch = (typeof SEARCH_MATCHES)[number];
 
-/** A result of a search. */
 export interface SearchResultDocument {
   readonly kind: SearchKind;
   /** A CIDR, `namespace/name` of a service or pod, `cluster/name` of a node, an identity number, a label, or a name. */

@@ -178,7 +178,6 @@ export interface HistoryStatusDocument {
   readonly disk?: HistoryDiskDocument | undefined;
 }
 
-/** Status of the history on disk. */
 export interface HistoryDiskDocument {
   readonly folder: string;
   /** Size of the files in bytes, and its maximum. */
@@ -190,7 +189,6 @@ export interface HistoryDiskDocument {
   readonly failure?: string | undefined;
 }
 
-/** Status of the tape. */
 export interface TapeDocument {
   readonly folder: string;
   /** Size of the files in bytes, and its maximum. */

@@ -13,7 +13,6 @@ export interface SupervisorOptions {
   readonly onFailure?: ((error: unknown, task: string) => void) | undefined;
 }
 
-/** Options of one task. */
 export interface TaskOptions {
   /** Stops the task, like {@link Supervisor.stop}. */
   readonly signal?: AbortSignal | undefined;

@@ -70,7 +70,6 @@ function isDifference(verdict: Verdict): verdict is DifferenceKind {
   return DIFFERENCES.has(verdict);
 }
 
-/** The result of a comparison. */
 export interface TableComparisonResult {
   readonly entries: number;
   /** Number of entries that are equal to the sources. */

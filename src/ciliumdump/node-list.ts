@@ -13,7 +13,6 @@ export interface ListedNode {
   readonly primary: readonly string[];
   /** All addresses: primary, secondary, health and ingress. */
   readonly addresses: readonly string[];
-  /** Pod CIDRs of the node. */
   readonly podCIDRs: readonly string[];
 }
 

@@ -18,7 +18,6 @@ export interface ListedService {
   readonly isLocal: boolean;
   /** Backends for new connections, sorted: `10.0.0.1:8080`. */
   readonly active: readonly string[];
-  /** Number of all backends. */
   readonly backends: number;
 }
 

@@ -64,7 +64,6 @@ export interface Truth {
   readonly prefixes: ReadonlyMap<string, KnownPrefix>;
   /** By `cluster/name`. */
   readonly nodes: ReadonlyMap<string, KnownNode>;
-  /** By frontend. */
   readonly frontends: ReadonlyMap<string, KnownFrontend>;
   /** Returns the labels of an identity; undefined if the sources do not have it. */
   readonly labelsOf: (identity: number) => Labels | undefined;

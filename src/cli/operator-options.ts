@@ -314,12 +314,10 @@ async function electionContradiction(flags: OperatorFlags): Promise<string | und
   return fault && `--leader-election-…: ${fault}`;
 }
 
-/** Returns the address families of the flags. */
 export function ipFamilies({ mcsIpFamilies: text }: OperatorFlags): readonly SliceAddressType[] {
   return IP_FAMILIES.filter((family) => text.includes(family));
 }
 
-/** Returns the times of the election for the flags. */
 export function electionTimes(flags: OperatorFlags): ElectionTimes {
   return {
     leaseMs: flags.leaderElectionLeaseDuration,

@@ -23,7 +23,6 @@ const REQUESTS: readonly (readonly [file: string, path: string])[] = [
   ['settings.json', '/v1/settings'],
 ];
 
-/** A file of a bundle. */
 export interface BundleFile {
   readonly name: string;
   readonly text: string;

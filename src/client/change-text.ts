@@ -59,7 +59,6 @@ export function identityText(identity: number, nameOf: IdentityName): string {
   return name === undefined ? String(identity) : `${identity} (${name})`;
 }
 
-/** Returns an entry of the ipcache in one line. */
 export function entryText(entry: IPCacheEntry, nameOf: IdentityName): string {
   const pod = podText(entry);
   return [

@@ -6,7 +6,6 @@ import type { AgentDiff, ClaimDifference, DocumentDifference } from './agent-dif
 /** Maximum number of differences in the text. `-o json` contains more. */
 const MAX_SHOWN = 50;
 
-/** Maximum number of items of a list in the text. */
 const MAX_SHOWN_ITEMS = 3;
 
 function claimText(claim: DigestClaim | undefined): string {

@@ -43,7 +43,6 @@ export interface StateDocument {
   readonly services: Readonly<Record<string, BackendsDocument>>;
 }
 
-/** Returns an entry as a document. */
 export function prefixDocument(entry: IPCacheEntry): PrefixDocument {
   const { namedPorts, namespace, podName, serviceAccount } = entry.k8s ?? {};
   return {
@@ -59,7 +58,6 @@ export function prefixDocument(entry: IPCacheEntry): PrefixDocument {
   };
 }
 
-/** Returns a node as a document. */
 export function nodeDocument(node: Node): NodeDocument {
   return {
     addresses: node.addresses.map(({ type, ip }) => `${type}=${ip}`).toArray(),

@@ -10,7 +10,6 @@ const MAX_SHOWN = 20;
 
 type LineOf<T extends WhatIfLine['type']> = Extract<WhatIfLine, { type: T }>;
 
-/** The answer of a what-if, as data and as text. */
 export interface WhatIfText {
   readonly json: unknown;
   readonly lines: readonly string[];

@@ -89,7 +89,6 @@ export interface ClusterState {
   readonly expired: boolean;
   /** Number of failures since the cluster was last watched: the exponent of the backoff. */
   readonly streak: number;
-  /** Number of all failures. */
   readonly failures: number;
   readonly lastFailure: string | undefined;
 }

@@ -139,7 +139,6 @@ export class ClusterView {
     };
   }
 
-  /** Records a failure of the cluster. */
   recordFailure(message: string): void {
     this.#isReasonNew ||= message !== this.#lastFailure?.message;
     this.#lastFailure = { message, at: this.#clock.wallTime() };

@@ -12,7 +12,6 @@ export type ConfigFile =
 /** Files of the directory by name, without hidden files such as `..data`. */
 export type ConfigListing = ReadonlyMap<string, ConfigFile>;
 
-/** State of a directory. */
 export interface DirectoryState {
   /** The clusters that are followed because of the directory. */
   readonly clusters: ReadonlyMap<string, FollowedConfig>;
@@ -28,7 +27,6 @@ interface FollowedConfig {
   readonly invalidSince: number | undefined;
 }
 
-/** An empty directory. */
 export const EMPTY_DIRECTORY: DirectoryState = { clusters: new Map(), problems: new Map() };
 
 /** A change of a cluster. */

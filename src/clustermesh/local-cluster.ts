@@ -84,7 +84,6 @@ export class LocalCluster implements SyncingClusters {
     });
   }
 
-  /** The identities of this cluster. */
   get identities(): IdentityCache {
     return this.#cluster.identities;
   }

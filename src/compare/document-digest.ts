@@ -41,7 +41,6 @@ interface Group {
   readonly places: Map<number, Int32Array>;
 }
 
-/** Returns the place of a document. */
 function placeOfKey(key: string): number {
   return placeOfLanes(textHash(SEED_A, key), textHash(SEED_B, key));
 }

@@ -23,13 +23,11 @@ export interface CauseGroup {
   readonly added: number;
   readonly changed: number;
   readonly deleted: number;
-  /** Numbers of records by kind. */
   readonly kinds: Readonly<Partial<Record<HistoryRecord['kind'], number>>>;
   /** Services that lost their last backend. */
   readonly emptied: readonly string[];
   /** The first changed keys. */
   readonly samples: readonly string[];
-  /** Subject and detail of a mark. */
   readonly mark: { readonly subject: string; readonly detail: string } | undefined;
   /** True if the changes withdraw the state of the store. */
   readonly withdrawal: boolean;

@@ -109,7 +109,6 @@ export function readClaim(
   return { identity, hostIP, encryptKey, k8s: flags & SAME_POD ? previous?.k8s : pod, source, owner };
 }
 
-/** Reads the identity of a claim. */
 export function readIdentity(from: ByteBuffer): NumericIdentity {
   from.readByte();
   return readNumericIdentity(from);

@@ -18,7 +18,6 @@ function addressOf(backend: unknown): unknown {
   return (backend as { readonly address?: unknown } | null)?.address;
 }
 
-/** Returns the document before a change. */
 export function undoChange(
   current: PastFields | undefined,
   { before, after }: DocumentChange,

@@ -14,7 +14,6 @@ export function emptyFilter(maxBytes: number): Uint8Array {
   return new Uint8Array(2 ** Math.ceil(Math.log2(Math.max(64, maxBytes / BYTES_PER_FILTER_BYTE))));
 }
 
-/** Adds the hash of a key. */
 export function addToFilter(filter: Uint8Array, hash: number): void {
   const mask = 8 * filter.length - 1;
   const step = mix(hash, 0x2545) | 1;

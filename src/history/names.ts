@@ -108,7 +108,6 @@ export class Names {
     bytes.writeLoaded(split, end);
   }
 
-  /** Reads the namespace and the name of a pod. */
   readPod(): { readonly namespace: string; readonly podName: string } {
     const name = this.read();
     const start = 1 + name.charCodeAt(0);

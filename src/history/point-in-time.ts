@@ -13,7 +13,6 @@ export interface PointInTime {
   readonly endSequence: number | undefined;
 }
 
-/** The point of a requested moment. */
 export interface RequestedMoment<C extends PointInTime = PointInTime> {
   /** Undefined if the moment is not held. */
   readonly point: C | undefined;

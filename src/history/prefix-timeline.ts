@@ -31,7 +31,6 @@ export function keysOf(key: Readonly<PrefixRegister>): readonly PrefixRegister[]
 /** The claims on the keys of a prefix, by key. */
 export type ClaimsByKey = ReadonlyMap<string, readonly CompleteClaim[]>;
 
-/** Returns the claims on the keys of a prefix. */
 export function claimsByKey(
   keys: readonly PrefixRegister[],
   claimsOf: (key: string) => readonly CompleteClaim[],
@@ -96,7 +95,6 @@ export class PastState {
     return this.#effectiveSince !== undefined && this.#since.size === moment.length;
   }
 
-  /** Returns the visible claim. */
   visible(): CompleteClaim | undefined {
     for (const claims of this.#claims.values()) {
       let strongest: CompleteClaim | undefined;

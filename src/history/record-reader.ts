@@ -179,7 +179,6 @@ export class RecordReader {
     return this.ms;
   }
 
-  /** Returns the kind of a record. */
   kindAt(position: number): Kind {
     this.enter(position);
     return this.kind;

@@ -15,10 +15,8 @@ import type {
   PrefixRecord,
 } from './types.ts';
 
-/** The place of a record. */
 export type RecordPlace = Pick<TimelineChange, 'segment' | 'position' | 'ms'>;
 
-/** Returns the record at a position. */
 export function recordAt(segment: Segment, position: number, sequence: number, at: number): HistoryRecord {
   const kind = segment.kindAt(position);
   if (kind !== KIND.prefix) return textRecord(segment, position, { sequence, at, kind });
@@ -43,7 +41,6 @@ export function textRecord(
   return { kind: name, sequence, at, key, writer, ...values, cause: causeOf(segment, position) };
 }
 
-/** Returns the record of a change of a prefix. */
 export function prefixRecord(
   change: TimelineChange,
   clock: LifeClock,

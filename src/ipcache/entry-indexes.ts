@@ -11,7 +11,6 @@ export interface EntryIndex {
   isSame(old: IPCacheEntry, entry: IPCacheEntry): boolean;
 }
 
-/** Index of entries by host. */
 export class HostIndex implements EntryIndex {
   /** The list of slots of each host. */
   readonly #hosts = new Map<string, number>();

@@ -58,7 +58,6 @@ export class IdentityLists {
     this.#links.addFirst(slot, first);
   }
 
-  /** Removes a slot from the list of its identity. */
   remove(slot: number, identity: number): void {
     const isFirst = this.#links.isFirst(slot);
     const next = this.#links.remove(slot);

@@ -62,7 +62,6 @@ export interface PrefixClaims {
   readonly prefix: string;
   /** The claims on the endpoint IP. */
   readonly endpoint: readonly CompleteClaim[];
-  /** The claims on the CIDR. */
   readonly cidr: readonly CompleteClaim[];
 }
 

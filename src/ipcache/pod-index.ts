@@ -23,7 +23,6 @@ interface Namespace {
   readonly seed: number;
   /** The row of the pod that was added last, plus one. */
   newest: number;
-  /** Number of pods. */
   pods: number;
 }
 

@@ -134,7 +134,6 @@ export class RowReader {
     };
   }
 
-  /** Returns the claim in a row. */
   claim(slot: number): CompleteClaim {
     const { rows, k8s, hosts, writers } = this.columns;
     const page = rows.pageOf(slot);

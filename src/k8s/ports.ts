@@ -23,7 +23,6 @@ function readProtocol(fields: ObjectFields): number | undefined {
   return name === undefined ? undefined : PROTOCOL_NUMBERS[name];
 }
 
-/** A port with its name. */
 export interface NamedPort extends PortProtocol {
   readonly name: string;
 }

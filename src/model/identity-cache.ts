@@ -35,7 +35,6 @@ export class IdentityCache {
     return this.#changes;
   }
 
-  /** Returns the labels of an identity. */
   lookupByID(id: number): Labels | undefined {
     return this.#byID.get(id)?.labels;
   }

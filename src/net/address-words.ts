@@ -18,7 +18,6 @@ export interface AddressWords {
   w3: number;
 }
 
-/** Returns the number of bits of an address of this family. */
 export function addressBits(family: Family): 32 | 128 {
   return family === 4 ? 32 : 128;
 }

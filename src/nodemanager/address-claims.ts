@@ -67,7 +67,6 @@ export class NodeClaims implements Iterable<AddressClaim> {
     return this.#claims.length;
   }
 
-  /** Returns the claim at a position. */
   at(position: number): AddressClaim | undefined {
     return this.#claims[position];
   }

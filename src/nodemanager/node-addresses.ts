@@ -209,7 +209,6 @@ export class NodeAddresses {
     }
   }
 
-  /** Returns the claim of a node on an address, if any. */
   #claimOn(ip: string, entry: NodeEntry): AddressClaim | undefined {
     return this.#claims(entry.written, this.#configuration).on(ip);
   }

@@ -109,7 +109,6 @@ export function countNodes(
   return { nodesBySource, overruledClaims, heldBack, lostAddresses: Object.fromEntries(lostAddresses) };
 }
 
-/** Counts outcomes. */
 export class NodeOutcomeCounts {
   readonly #counts: Record<CountedNodeOutcome, number> = {
     applied: 0,

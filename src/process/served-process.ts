@@ -55,7 +55,6 @@ export async function runStepped<T, R, S extends ReloadedSettings>(
   }
 }
 
-/** Context of a process. */
 export interface ProcessContext {
   readonly log: Logger;
   readonly clock: Clock;

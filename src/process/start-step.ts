@@ -7,7 +7,6 @@ import { InputError } from './input-error.ts';
 import type { Logger } from './log.ts';
 import { stalledText } from './step-text.ts';
 
-/** Context of a step. */
 export interface StepContext {
   /** Fires when the start is interrupted, the step's time is over, or the step should stop. */
   readonly signal: AbortSignal;
@@ -15,7 +14,6 @@ export interface StepContext {
   readonly progress: () => void;
 }
 
-/** One step of a start. */
 export interface Step {
   readonly name: string;
   /** Resolves when later steps may begin. If it throws, the start fails. */

@@ -23,7 +23,6 @@ export interface FollowedManifestsOptions {
   readonly onReject: (rejection: Rejection) => void;
 }
 
-/** One read of the manifests. */
 interface Reading {
   readonly objects: Map<string, ManifestObject>;
   /**

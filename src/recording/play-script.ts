@@ -3,7 +3,6 @@ import { decodeWith, Fields, isObject, rejectInput } from '../net/fields.ts';
 import { InputError, unreadable } from '../process/input-error.ts';
 import { parseYaml } from './yaml-documents.ts';
 
-/** An action of a script. */
 export type PlayAction =
   /** Writes a key. */
   | { readonly kind: 'put'; readonly store: string; readonly key: string; readonly value: string }

@@ -19,7 +19,6 @@ export interface RecordMeshOptions {
   readonly clustermeshConfig: string | undefined;
 }
 
-/** Context of recording. */
 export interface RecordMeshContext {
   readonly log: Logger;
   readonly clock: Clock;

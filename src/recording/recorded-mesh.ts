@@ -39,7 +39,6 @@ function strayKeyRejection({ store, key, at }: RecordedKey): Rejection | undefin
   return rejection('unknown-address-space', 'key', key, reason, at);
 }
 
-/** Options of loading a recording. */
 export interface LoadOptions {
   /** The cluster of keys without a store: those of a response of `etcdctl`. */
   readonly local: string;

@@ -1,7 +1,6 @@
 import { Document, isScalar, LineCounter, parseAllDocuments, visit, YAMLParseError } from 'yaml';
 import { messageOf } from '../base/failure.ts';
 
-/** A document of a YAML text. */
 export interface YamlDocument {
   readonly document: Document;
   /** The source of the document. Offsets of the document refer to it. */

@@ -92,7 +92,6 @@ export class IPAM {
     return this.#isOpen;
   }
 
-  /** Returns the owner of an address. */
   ownerOf(address: string, pool: string = DEFAULT_POOL): ReservedAddress | undefined {
     const ip = canonicalAddress(address);
     return ip === undefined ? undefined : this.#pools.get(pool)?.reserved.get(ip);

@@ -106,7 +106,6 @@ export class Restoration {
   readonly #identities = new Map<number, CheckpointIdentity>();
   /** Restored identities by cluster, so that the release of a cluster does not scan all of them. */
   readonly #identitiesOf = new Map<string, number[]>();
-  /** Names of the restored nodes, by cluster. */
   readonly #nodeNames = new Map<string, string[]>();
   /** The running releases, by cluster. */
   readonly #releases = new Map<string, Promise<void>>();
@@ -183,12 +182,10 @@ export class Restoration {
     return this.#knownAt;
   }
 
-  /** Returns the labels of a restored identity. */
   labelsOf(identity: number): Labels | undefined {
     return this.#identities.get(identity)?.labels;
   }
 
-  /** Returns the cluster of a restored identity. */
   clusterOf(identity: number): string | undefined {
     return this.#identities.get(identity)?.cluster;
   }

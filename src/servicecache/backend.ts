@@ -7,10 +7,8 @@ import type { ServiceID } from './service-id.ts';
 /** Ports by name, which may be empty. Several names may share one port and protocol. */
 export type Ports = ImmutableMap<string, PortProtocol>;
 
-/** No ports. */
 export const NO_PORTS: Ports = ImmutableMap();
 
-/** No zones. */
 export const NO_ZONES: ImmutableSet<string> = ImmutableSet();
 
 /**
@@ -45,7 +43,6 @@ export interface Backend {
 /** Backends by canonical address. */
 export type Backends = ImmutableMap<string, Backend>;
 
-/** No backends. */
 export const NO_BACKENDS: Backends = ImmutableMap();
 
 /** The backends of one `Origin` (a slice or a whole offer), each address once: a map by address, or a list. */

@@ -96,7 +96,6 @@ export type MergeOutcome = 'applied' | 'unchanged' | 'invalid';
 /** A slice of a remote cluster's offer for a service. */
 export interface RemoteSliceID {
   readonly cluster: string;
-  /** The service of the slice. */
   readonly id: ServiceID;
   /** The name of the slice. */
   readonly name: string;
@@ -192,7 +191,6 @@ export class ServiceCache {
     return 'applied';
   }
 
-  /** Deletes an endpoint slice. */
   deleteEndpoints(id: ServiceID, sliceName: string): RemoveOutcome {
     const old = this.#stateOf(id);
     if (!old?.slices.has(sliceName)) return 'not-found';

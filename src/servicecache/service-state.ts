@@ -52,7 +52,6 @@ export interface ServiceState {
  */
 export interface Offer {
   readonly whole: readonly Backend[] | undefined;
-  /** By slice name. */
   readonly slices: ImmutableMap<string, EndpointSlice>;
 }
 

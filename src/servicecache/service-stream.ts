@@ -101,7 +101,6 @@ export class ServiceStream implements AsyncIterable<StreamedServiceEvent>, Dispo
     });
   }
 
-  /** Number of pending services. */
   get pending(): number {
     return this.#reader.waiting.size;
   }

@@ -86,7 +86,6 @@ export class PrefixLeaves {
     heap.words[root] = this.#directory;
   }
 
-  /** Number of prefixes. */
   get size(): number {
     return this.#size;
   }

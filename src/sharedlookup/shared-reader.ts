@@ -279,7 +279,6 @@ export class SharedReader {
     return findSlot(words, leaf, key, length, hash);
   }
 
-  /** Returns the identity of a slot. */
   #identityAt(slot: number, batch: number): number {
     const words = this.#words;
     const identity = words[slot + SLOT.identity] ?? 0;

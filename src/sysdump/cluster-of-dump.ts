@@ -12,7 +12,6 @@ export interface DumpedCluster {
   readonly clusterID: number;
 }
 
-/** Returns the cluster that the settings of Cilium name. */
 export function clusterOfSettings({
   'cluster-name': name,
   'cluster-id': id,

@@ -52,9 +52,7 @@ interface DifferenceDocument {
 
 /** Maximum size of a file. */
 const MAX_BYTES: number = 512 << 20;
-/** Items of a page of a list of the agent. */
 const PAGE_ITEMS = 1_000;
-/** Maximum number of differences in the text. */
 const MAX_LINES = 100;
 /** Maximum number of differences of each kind that are listed in `-o json`; further ones are counted. */
 const MAX_LISTED = 10_000;

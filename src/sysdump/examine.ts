@@ -32,7 +32,6 @@ export interface SysdumpReport {
   readonly cluster: { readonly name: string; readonly id: number };
   /** The kind of object that has the endpoints. */
   readonly endpoints: 'ciliumendpoints' | 'ciliumendpointslices';
-  /** Number of objects by kind. */
   readonly objects: Readonly<Record<string, number>>;
   readonly nodes: readonly NodeResult[];
   /** Nodes of the sources without a bug report. */

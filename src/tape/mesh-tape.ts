@@ -14,7 +14,6 @@ import type { BytesIn, TapeLines } from './tape-lines.ts';
 /** Number of keys of one step of a snapshot: about 1 ms. */
 const KEYS_PER_STEP = 256;
 
-/** Returns the content of a line. */
 export function contentOf(entry: TapeEntry): string {
   return JSON.stringify(entry).slice(1);
 }
@@ -52,7 +51,6 @@ class StoreTape implements StoreTap {
   /** The line that began the current run; undefined while the store is not followed. */
   run: string | undefined;
   isListed = false;
-  /** The name of the last event of the batch. */
   #name = '';
   /** The last event, if it is a put. */
   #put: WatchEvent | undefined;

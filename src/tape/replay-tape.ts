@@ -37,7 +37,6 @@ export interface TapeCut {
   readonly lost: number;
 }
 
-/** The result of a replay. */
 export interface ReplayReport {
   readonly replay: Replay;
   /** Wall time of the last line. */
@@ -212,7 +211,6 @@ function isStart(parts: readonly TapePart[], index: number, at: number): boolean
   return before?.head.life !== part.head.life;
 }
 
-/** Returns a time as text. */
 export function timeText(ms: number): string {
   return new Date(ms).toISOString();
 }

@@ -24,10 +24,8 @@ interface StoreState {
 /** The keys of each kvstore, and the objects of Kubernetes, after the applied lines. An agent can be started with them. */
 export class TapeState {
   readonly #stores = new Map<string, StoreState>();
-  /** Objects of Kubernetes by kind and name. */
   readonly #objects = new Map<string, KubernetesObject>();
 
-  /** Applies a line. */
   apply(line: TapeLine): void {
     if (line.ev === 'object' || line.ev === 'gone') {
       const { namespace = '', name } = line.object.metadata;

@@ -70,7 +70,6 @@ export class ClaimOverlay {
     }
   }
 
-  /** The prefixes that the edits name. */
   get namedPrefixes(): Iterable<string> {
     return this.#keyEdits.keys();
   }
@@ -79,7 +78,6 @@ export class ClaimOverlay {
   readonly removes = (writer: ClaimWriter): boolean =>
     this.#removals.some(({ edit }) => removesWriter(edit, writer));
 
-  /** True if the edits change the order of sources. */
   get changesOrder(): boolean {
     return this.#edits.some(({ edit }) => edit === 'rank');
   }

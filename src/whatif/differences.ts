@@ -92,12 +92,10 @@ export class Differences<D extends { readonly kind: string }> {
     this.#kept.set(key, difference);
   }
 
-  /** Number of differences of a kind. */
   count(kind: D['kind']): number {
     return this.#counts.get(kind)?.all ?? 0;
   }
 
-  /** The kept differences. */
   get kept(): readonly D[] {
     return [...this.#kept.values()];
   }

@@ -30,9 +30,7 @@ export type Edit =
 
 /** Thrown by `whatIf` for an edit that names an unknown object or has an invalid value. */
 export class EditError extends Error {
-  /** Index of the edit. */
   readonly index: number;
-  /** The field of the edit. */
   readonly field: string;
   readonly value: string;
   /** The known clusters, nodes or owners if the edit names an unknown one; undefined for all other errors. */

@@ -136,7 +136,6 @@ class Preview implements Disposable {
   readonly #dirtyServices = new Map<string, ServiceID>();
   /** By node: the prefixes on which the edits change claims of the node. */
   readonly #nodePrefixes = new Map<string, readonly string[]>();
-  /** The edits that match a node or an offer. */
   readonly #matchedEdits = new Set<Edit>();
   /** The remote clusters with a claim or an offer. */
   readonly #clusters = new Set<string>();

@@ -1,7 +1,6 @@
 import type { ReadModel } from '../read-model.ts';
 import { byCluster, type Description, type MetricSources, singleSample } from './description.ts';
 
-/** Returns the status metrics of each cluster. */
 export function clusterDescriptions(model: MetricSources): readonly Description[] {
   const clusters = function* (
     value: (cluster: ReturnType<ReadModel['status']>['clusters'][number]) => number,

@@ -1,6 +1,5 @@
 import { byLabel, type Description, type MetricSources, singleSample } from './description.ts';
 
-/** Returns the metrics of the IPCache. */
 export function ipcacheDescriptions({ ipcache }: MetricSources): readonly Description[] {
   return [
     {

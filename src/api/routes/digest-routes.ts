@@ -232,7 +232,6 @@ class PlacePage<T> {
   }
 }
 
-/** Adds the routes of digests. */
 export function addDigestRoutes(app: ApiApp, { model, instance, gate }: RouteContext): void {
   const labelsOf = (identity: number): string => {
     const labels = model.labelsOf(identity);

@@ -71,7 +71,6 @@ const AROUND = createRoute({
   responses: answers(CAUSES, 'Groups of changes'),
 });
 
-/** Adds the routes of the history. */
 export function addHistoryRoutes(app: ApiApp, { model, clock, gate }: RouteContext): void {
   app.openapi(LIST, async (c) => {
     const { key, from, to, after, limit } = c.req.valid('query');

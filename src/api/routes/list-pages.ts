@@ -2,7 +2,6 @@ import type { Clock, Timer } from '../../base/clock.ts';
 import type { PastDocument } from '../past-document.ts';
 import { ProblemError } from '../problem.ts';
 
-/** A page of a list. */
 export interface Page<T> {
   readonly items: readonly T[];
   /** Revision of the change feed for the whole list. A monitor can resume from it. */

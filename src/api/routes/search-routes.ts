@@ -55,7 +55,6 @@ const SEARCH_ALL = createRoute({
   responses: answers(SEARCH, 'The results'),
 });
 
-/** Adds the route of the search. */
 export function addSearchRoutes(app: ApiApp, { model, gate }: RouteContext): void {
   app.openapi(SEARCH_ALL, async (c) => {
     const { q, limit } = c.req.valid('query');

@@ -87,7 +87,6 @@ export function isLoopback(host: string): boolean {
   return LOOPBACK.has(hostName(host)) || (isIP(host) === 4 && host.startsWith('127.'));
 }
 
-/** The servers of the API. */
 export class ApiServer {
   readonly #options: ApiServerOptions;
   readonly #servers: Server[] = [];

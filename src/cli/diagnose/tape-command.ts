@@ -28,7 +28,6 @@ function countText(count: number, what: string): string {
   return `${count.toLocaleString('en')} ${what}${count === 1 ? '' : 's'}`;
 }
 
-/** Returns a summary of a tape in one line. */
 function summaryLine({ from, to, events, cuts, clusters, scrubbed }: TapeSummary): string {
   return [
     `${localTimeText(from)} to ${localTimeText(to)}`,
@@ -60,7 +59,6 @@ function digestText({ digests, isScrubbed, skippedDigestVersion }: ReplayReport)
   return digests === 0 ? other : `${equal}, ${other}`;
 }
 
-/** Returns the result of a replay as lines. */
 function replayLines(report: ReplayReport): readonly string[] {
   const { to, events, cuts, isComplete, difference } = report;
   const lines = [`replayed to ${localTimeText(to)}, ${countText(events, 'event')}, ${digestText(report)}`];

@@ -12,7 +12,6 @@ import { socketPath } from '../serve-options.ts';
 import { addAskOptions, type QuestionFlags } from './ask-options.ts';
 import { parseLimit } from './question-arguments.ts';
 
-/** Flags of a list. */
 export interface ListFlags extends QuestionFlags {
   readonly watch?: true;
   readonly limit?: number;
@@ -51,7 +50,6 @@ export class Questioner {
     this.#run = run;
   }
 
-  /** Adds a command with the options of all questions. */
   addCommand(
     parent: Command,
     name: string,

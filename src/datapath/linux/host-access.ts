@@ -12,7 +12,6 @@ import { Kernel } from './syscall/kernel.ts';
 export class HostAccess implements Disposable {
   readonly options: HostDatapathOptions;
   readonly context: HostDatapathContext;
-  /** The context of the tables of this host. */
   readonly tableContext: KeptTableContext & { readonly clock: Clock };
   readonly #leading: KeptItems[] = [];
   #opened: { readonly kernel: Kernel; readonly bpf: Bpf } | undefined;

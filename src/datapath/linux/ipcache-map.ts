@@ -71,7 +71,6 @@ const KEY_AT: Readonly<Record<IPCacheLayout, number>> = { '1.17': 10, '1.8': 8 }
 /** Prefix of keys in the map that are not a prefix of a cluster; their bytes follow in hexadecimal. */
 const RAW = 'raw:';
 
-/** Returns the shape of the map. */
 export function ipcacheShape(maxEntries: number = MAX_ENTRIES): MapShape {
   return { type: 'lpmTrie', keySize: KEY_BYTES, valueSize: VALUE_BYTES, maxEntries };
 }

@@ -28,7 +28,6 @@ export class PinTable implements KernelTable<string> {
     this.#pins = pins;
   }
 
-  /** The desired state of each pin. */
   get desired(): DesiredItems<string> {
     const pins = this.#pins;
     return {

@@ -7,7 +7,6 @@ import { openPin } from './bpf/pin.ts';
 import { IPCacheTable, ipcacheShape } from './ipcache-map.ts';
 import { Kernel } from './syscall/kernel.ts';
 
-/** An entry of a pinned ipcache. */
 export interface PinnedEntry {
   /** Canonical, with a length. */
   readonly prefix: string;

@@ -10,7 +10,6 @@ const SLACK_BYTES: number = 64 << 10;
 /** Returns a buffer with this number of bytes for the file of a segment. */
 export type AllocateBuffer = (size: number) => Uint8Array;
 
-/** A segment in the cache. */
 interface BufferUse {
   /** The memory of the segment; undefined until its file is open. */
   buffer: ArrayBufferLike | undefined;

@@ -63,7 +63,6 @@ const LENGTH_BYTES = 4;
 /** Number of lists after the JSON in the last frame. */
 const LISTS_AFTER_JSON = 7;
 
-/** Returns the first bytes of the file of a segment. */
 export function headBytes(head: SegmentHead, checksum: Checksum): Uint8Array {
   const frame = frameOf(FRAME.head, [encoder.encode(JSON.stringify(head))], checksum);
   return joined([preamble(), frame]);

@@ -69,7 +69,6 @@ export interface ChangedSince extends Pick<PrefixMoment, 'at' | 'certain' | 'rea
  */
 export class PastReader {
   readonly #options: PastReaderOptions;
-  /** The ended lives of a list of stored segments. */
   #ended: { readonly stored: readonly StoredSegment[]; readonly lives: readonly Life[] } | undefined;
 
   /** @internal */

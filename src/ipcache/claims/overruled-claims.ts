@@ -56,7 +56,6 @@ export class OverruledClaims {
     return this.#byWriter.writers();
   }
 
-  /** Returns the slots with overruled claims of a writer. */
   slotsOf(writer: Writer): Pick<ClaimPlaces<number>, 'size' | 'keys'> {
     return this.#byWriter.of(writer);
   }

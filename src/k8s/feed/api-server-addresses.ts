@@ -9,7 +9,6 @@ const GRACE_MS = 30_000;
 
 const LABELS: Labels = [{ source: 'reserved', key: 'kube-apiserver', value: '' }];
 
-/** A slice of the API server. */
 interface LabelledSlice {
   readonly cidrs: ReadonlySet<string>;
   /** Runs after the slice was deleted. */

@@ -93,7 +93,6 @@ export class EndpointLabels {
     this.#updateLabels(key);
   }
 
-  /** Returns the reader of namespaces. */
   namespaceReader(): KindReader<ParsedNamespace> {
     return {
       kind: 'Namespace',
@@ -166,7 +165,6 @@ export class EndpointLabels {
   }
 }
 
-/** A namespace and its labels. */
 export interface ParsedNamespace {
   readonly name: string;
   readonly labels: ReadonlyMap<string, string>;

@@ -26,7 +26,6 @@ function serviceLabels({ proxyName, headless = false }: ServiceSelection): strin
   return headless ? proxy : `!${HEADLESS},${proxy}`;
 }
 
-/** Returns the kind of the selected services. */
 export function services(selection: ServiceSelection): ResourceKind {
   return core('services', { labelSelector: serviceLabels(selection) });
 }

@@ -105,7 +105,6 @@ export class ObjectFeed<T> implements AnyFeed {
     return this.#rejected;
   }
 
-  /** Returns the value of an object. */
   value(namespace: string, name: string): T | undefined {
     return this.#values.get({ namespace, name });
   }

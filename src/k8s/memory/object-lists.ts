@@ -10,7 +10,6 @@ import type { ResourceType } from './resource-types.ts';
 import type { Selects } from './selectors.ts';
 import type { WatchCache } from './watch-cache.ts';
 
-/** The selected objects. */
 export interface Selection {
   readonly type: ResourceType;
   /** Undefined for all namespaces. */

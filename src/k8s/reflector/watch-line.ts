@@ -3,7 +3,6 @@ import type { KubernetesObject } from '../resource.ts';
 import { ApiError, errorOfStatus } from '../rest/api-error.ts';
 import { isKubernetesObject } from './known-objects.ts';
 
-/** One line of a watch. */
 export type WatchLine =
   | { readonly type: 'put' | 'delete'; readonly object: KubernetesObject }
   /** `isListed` is true for the bookmark after the last object of a streaming list. */

@@ -97,7 +97,6 @@ export function parseKubeconfig(text: string, path: string, options: KubeconfigO
   );
 }
 
-/** Reads one context of a kubeconfig. */
 class KubeconfigReader {
   readonly #root: Section;
   readonly #folder: string;

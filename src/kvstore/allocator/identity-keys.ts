@@ -30,7 +30,6 @@ export interface IdentityKeysOptions {
   readonly rejections: RejectionLog;
 }
 
-/** Options of a call. */
 export interface IdentityCall {
   readonly ifLocked?: KvstoreLock;
   readonly signal?: AbortSignal | undefined;

@@ -55,7 +55,6 @@ export function equalFrom(a: DataView, from: number, b: DataView, length: number
   return true;
 }
 
-/** Returns true if all bytes are ASCII. */
 export function isAscii(bytes: DataView, from: number, to: number): boolean {
   let all = 0;
   let at = from;

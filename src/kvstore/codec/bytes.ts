@@ -34,7 +34,6 @@ export function keyOfBytes(bytes: Uint8Array): string {
   return textOfBytes(bytes) ?? escapedText(bytes);
 }
 
-/** Returns the bytes of a key. */
 export function bytesOfKey(key: string): Uint8Array {
   if (!LONE_SURROGATE.test(key)) return Buffer.from(key);
   const parts: Uint8Array[] = [];

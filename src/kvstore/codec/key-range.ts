@@ -26,7 +26,6 @@ export function prefixRange(prefix: string): KeyRange {
   return { start: prefix === '' ? '\0' : prefix, end: prefixEnd(prefix) };
 }
 
-/** Returns the range of one key. */
 export function keyRange(key: string): KeyRange {
   return { start: key, end: keyAfter(key) };
 }

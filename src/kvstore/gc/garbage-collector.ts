@@ -34,7 +34,6 @@ export interface GarbageCollectorStatus {
 
 const REMOVALS_PER_SECOND = 20;
 
-/** Result of a round of collection. */
 export interface StaleRound<R> {
   /** Keys to delete if they still have this revision. */
   readonly remove: ReadonlyMap<string, R>;

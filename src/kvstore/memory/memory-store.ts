@@ -311,7 +311,6 @@ export class MemoryStore {
     return this.#logFrom(startRevision, revisions);
   }
 
-  /** Returns the event of a version. */
   eventOf(version: Version): TransportEvent {
     const { key, modRevision } = version;
     return { key, value: this.#blocks.bytesOf(version), modRevision, ...leaseOf(version) };

@@ -91,7 +91,6 @@ export function abortedError(): KvstoreError {
   return new KvstoreError('aborted', 'the call was aborted');
 }
 
-/** Returns the error of a call of a closed client. */
 export function closedError(): KvstoreError {
   return new KvstoreError('closed', 'the client was closed');
 }

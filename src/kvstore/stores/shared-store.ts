@@ -128,7 +128,6 @@ export class SharedStore<T> {
     this.#local.adopt(name, value);
   }
 
-  /** Deletes a local key. */
   deleteLocalKey(name: string): void {
     this.#local.delete(name);
   }

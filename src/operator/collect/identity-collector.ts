@@ -51,7 +51,6 @@ export interface IdentityUse {
   readonly lastUsedMs: number;
 }
 
-/** The result of a round. */
 export interface IdentityRound {
   /** All identities, by name. */
   readonly uses: ReadonlyMap<string, IdentityUse>;

@@ -61,7 +61,6 @@ export interface LeaderElectionOptions {
   readonly onFailure?: ((error: unknown) => void) | undefined;
 }
 
-/** The status of an election. */
 export interface LeaderElectionStatus {
   readonly identity: string;
   readonly state: 'idle' | 'candidate' | 'leader';

@@ -35,7 +35,6 @@ export interface MirroredClusterStatus extends RemoteClusterStatus {
   readonly rejoins: boolean;
 }
 
-/** The status of the mesh. */
 export interface KvstoreMeshStatus {
   /** See {@link KvstoreMesh.isReady}. */
   readonly ready: boolean;

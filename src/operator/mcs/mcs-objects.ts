@@ -26,7 +26,6 @@ export const MCS_KINDS = ['services', 'serviceexports', 'serviceimports', 'names
 
 export type McsKindName = (typeof MCS_KINDS)[number];
 
-/** Receives the events of a kind. */
 export type McsListener = (kind: McsKindName, events: readonly ResourceEvent[]) => void;
 
 type AnyKind = Pick<ObservedKind, 'kind' | 'objects' | 'isMissing' | 'notReadyReason' | 'use' | 'listen'>;

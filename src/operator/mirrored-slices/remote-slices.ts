@@ -50,7 +50,6 @@ interface SelectedService extends ServiceID {
 /** A remote slice, or a part of a large one, under the key of its local slice. */
 interface RemotePart {
   readonly cluster: string;
-  /** Name of the remote slice. */
   readonly slice: string;
   readonly service: string;
   readonly family: string;

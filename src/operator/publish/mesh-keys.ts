@@ -68,7 +68,6 @@ function identityRules({ clusterID, maxConnectedClusters }: KeyOwner): KeyRules 
   };
 }
 
-/** Returns the rules of a resource. */
 export function keyRules(resource: CopiedResource, owner: KeyOwner): KeyRules {
   switch (resource) {
     case 'nodes':

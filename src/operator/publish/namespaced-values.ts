@@ -1,7 +1,6 @@
 /** Number of values that are moved in one step; a step takes about 1 ms. */
 const VALUES_PER_STEP = 256;
 
-/** The values of one namespace. */
 interface ValueSets<T> {
   readonly exported: Set<T>;
   readonly withheld: Set<T>;
@@ -39,7 +38,6 @@ export class NamespacedValues<T extends object> {
       this.#options.change(isExported ? current : undefined, wasExported ? previous : undefined);
   }
 
-  /** Returns the number of values of a namespace. */
   count(namespace: string): number {
     const values = this.#namespaces.get(namespace);
     return values === undefined ? 0 : values.exported.size + values.withheld.size;

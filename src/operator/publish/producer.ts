@@ -15,7 +15,6 @@ import { type KeyOwner, keyRules } from './mesh-keys.ts';
 import { NamespacedValues, type NamespacedValuesOptions } from './namespaced-values.ts';
 import { laterFailure, PublishedPrefix, type PublishedPrefixOptions } from './published-prefix.ts';
 
-/** Options of all producers. */
 export interface ProducerOptions extends KeyOwner {
   /** Source of the objects. */
   readonly source: ResourceSource;

@@ -89,7 +89,6 @@ export class EndpointSlices {
     this.#random = random;
   }
 
-  /** Number of slices. */
   get size(): number {
     return this.#slices.size;
   }

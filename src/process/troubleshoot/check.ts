@@ -11,7 +11,6 @@ export type CheckStep =
   | 'canaries'
   | 'read';
 
-/** The result of one check. */
 export interface Check {
   readonly step: CheckStep;
   /** Object of the check: a path, a host, an endpoint, a key or a prefix. */

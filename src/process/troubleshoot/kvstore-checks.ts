@@ -34,7 +34,6 @@ export interface CheckedCluster {
   readonly local: boolean;
 }
 
-/** Context of the checks of a kvstore. */
 export interface CheckContext {
   readonly clock: Clock;
   readonly random: Random;

@@ -30,7 +30,6 @@ const CHUNK: number = 256 << 10;
 /** Maximum size of the directory: 200,000 names of 1,000 bytes. */
 const MAX_DIRECTORY_BYTES: number = 256 << 20;
 
-/** An entry of the directory. */
 interface DirectoryEntry {
   readonly name: string;
   readonly flags: number;
@@ -211,7 +210,6 @@ async function readDirectory(
   return listed.filter(({ name }) => name !== '' && !name.endsWith('/')); // without folders
 }
 
-/** Returns the entry of the directory at an index. */
 function entryAt(bytes: Buffer, at: number, nameLength: number, extraLength: number): DirectoryEntry {
   const nameEnd = at + CENTRAL_SIZE + nameLength;
   const extra = bytes.subarray(nameEnd, nameEnd + extraLength);

@@ -4,7 +4,6 @@ import { type Bpf, setAddress } from './bpf.ts';
 /** The map types that are created here. */
 export const MAP_TYPES = { hash: 1, array: 2, lruHash: 9, lpmTrie: 11 } as const;
 
-/** A map type. */
 export type MapType = keyof typeof MAP_TYPES;
 
 /** The properties that two maps must share to be read by the same program. */

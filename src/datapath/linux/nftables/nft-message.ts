@@ -157,7 +157,6 @@ export function deleteTable({ family, name }: NftTable): NetlinkRequest {
   );
 }
 
-/** Returns a request for all chains of a table. */
 export function dumpChains(table: NftTable): Omit<NetlinkRequest, 'flags'> {
   return request('chains', NFT.getChain, 0, table.family, (writer) =>
     writer.attributeText(CHAIN.table, table.name),
@@ -190,7 +189,6 @@ export function readChain(message: NetlinkMessage, table: NftTable): Omit<NftCha
   return { name, base: { type, hook: be32(hook, CHAIN_HOOK.number) ?? -1, priority } };
 }
 
-/** Returns a request for all rules of a table. */
 export function dumpRules(table: NftTable): Omit<NetlinkRequest, 'flags'> {
   return request('rules', NFT.getRule, 0, table.family, (writer) =>
     writer.attributeText(RULE.table, table.name),
@@ -216,7 +214,6 @@ export function readRule(
 
 const NO_BYTES = new Uint8Array();
 
-/** Returns a request for all sets of a table. */
 export function dumpSets(table: NftTable): Omit<NetlinkRequest, 'flags'> {
   return request('sets', NFT.getSet, 0, table.family, (writer) =>
     writer.attributeText(SET.table, table.name),
@@ -387,7 +384,6 @@ function writeElement(writer: MessageWriter, { key, value, chain }: NftElement):
   );
 }
 
-/** Returns a request for all elements of a set. */
 export function dumpElements(table: NftTable, set: string): Omit<NetlinkRequest, 'flags'> {
   return request(`elements of ${set}`, NFT.getElement, 0, table.family, (writer) =>
     writer.attributeText(ELEMENTS.table, table.name).attributeText(ELEMENTS.set, set),

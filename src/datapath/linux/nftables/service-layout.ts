@@ -83,7 +83,6 @@ export function setKind(
   return undefined;
 }
 
-/** Returns the table of a family. */
 export function tableOf(family: Family, name: string): NftTable {
   return { family: family === 4 ? NFPROTO.ipv4 : NFPROTO.ipv6, name };
 }

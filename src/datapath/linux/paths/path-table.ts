@@ -50,7 +50,6 @@ const MAX_PRINTED = 16;
 export interface PathTableOptions {
   /** Path of a network namespace; default that of the process. */
   readonly namespace?: string | undefined;
-  /** The routing table. */
   readonly routeTable: number;
   /** The name of the VXLAN interface. */
   readonly device: string;
@@ -208,7 +207,6 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
     }
   }
 
-  /** Returns the addresses of all interfaces. */
   addresses(): readonly InterfaceAddress[] {
     const request = { operation: 'addresses', type: RTM_ADDRESS.get, write: writeAddressDump };
     return this.#socket.dump(request, readInterfaceAddress);

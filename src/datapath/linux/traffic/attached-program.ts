@@ -21,7 +21,6 @@ const GONE: ReadonlySet<string> = new Set(['ENOENT', 'ENODEV', 'EINVAL']);
 
 /** The place at which a program sees packets. */
 export interface TrafficPlace {
-  /** The name of the interface. */
   readonly interface: string;
   /** Received or sent packets. */
   readonly direction: 'ingress' | 'egress';
