@@ -113,6 +113,8 @@ export class ClusterStores extends ResourceStores {
   readonly #options: ClusterStoresOptions;
   #limits: ClusterLimits = NO_LIMITS;
   #withdrawing = false;
+  /** True if the beginning of a withdrawal was reported and its end was not. */
+  #isWithdrawalReported = false;
 
   constructor(options: ClusterStoresOptions) {
     super(options.cluster);
@@ -297,8 +299,9 @@ export class ClusterStores extends ResourceStores {
   ): Promise<void> {
     const { cluster, engines } = this.#options;
     const { onCause, onWithdrawal, tap } = engines;
-    const isEmpty = this.size === 0;
-    if (!isEmpty) onWithdrawal?.(cluster, true);
+    // If a withdrawal failed or was interrupted after its last key, nothing is left, but its end must still be reported.
+    this.#isWithdrawalReported ||= this.size > 0;
+    if (this.#isWithdrawalReported) onWithdrawal?.(cluster, true);
     this.#withdrawing = true;
     try {
       await runAllSteps(
@@ -313,7 +316,9 @@ export class ClusterStores extends ResourceStores {
         }),
       );
       if (!signal.aborted) tap?.onWithdrawn(cluster, scope);
-      if (!isEmpty && !signal.aborted) onWithdrawal?.(cluster, false);
+      if (!this.#isWithdrawalReported || signal.aborted) return;
+      this.#isWithdrawalReported = false;
+      onWithdrawal?.(cluster, false);
     } finally {
       this.#withdrawing = false;
     }

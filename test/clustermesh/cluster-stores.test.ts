@@ -121,6 +121,34 @@ describe('the stores of a cluster', () => {
     expect([world.told, world.stores.size]).toEqual([[], 0]);
   });
 
+  it.each(['failed', 'was interrupted'])(
+    'report the end of a withdrawal whose last step %s at first (regression: never reported, so the history stayed uncertain)',
+    async (how) => {
+      const reports: boolean[] = [];
+      const ended = new AbortController();
+      let calls = 0;
+      const world = new World((engines) => ({
+        ...engines,
+        onWithdrawal: (_cluster, isRunning) => reports.push(isRunning),
+        services: engines.services && {
+          ...engines.services,
+          withdrawCluster: () => {
+            if (++calls > 1) return;
+            if (how === 'failed') throw new Error('fault');
+            ended.abort();
+          },
+        },
+      }));
+      await world.read();
+      await world.stores.withdraw(ended.signal).catch(() => {});
+      expect([world.stores.size, reports]).toEqual([0, [true]]);
+      await world.stores.withdraw(never);
+      expect(reports).toEqual([true, true, false]);
+      await world.stores.withdraw(never);
+      expect(reports).toHaveLength(3);
+    },
+  );
+
   it('stop a withdrawal when their signal fires', async () => {
     const world = new World();
     await world.read();
