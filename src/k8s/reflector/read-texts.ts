@@ -34,7 +34,10 @@ export async function readTexts(
     const [first = ''] = run;
     if (first.length <= LARGE_LENGTH)
       await gate.run(run.length * TEXT_WEIGHT, () => onValues(run.map(parse)), signal);
-    else onValues([await parseLarge(first, gate, signal)]);
+    else {
+      const value = await parseLarge(first, gate, signal);
+      if (!signal.aborted) onValues([value]);
+    }
     if (signal.aborted) return;
   }
 }

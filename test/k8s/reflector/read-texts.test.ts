@@ -36,3 +36,11 @@ it('ends when its signal has fired', async () => {
   ended.abort();
   expect(await taken(['1', '2'], ended.signal)).toEqual([]);
 });
+
+it('passes on no value of a large text if its signal fires while the text is decoded (regression: counted as invalid)', async () => {
+  const ended = new AbortController();
+  const manyPieces = JSON.stringify(Array.from({ length: 1_000_000 }, () => 1));
+  const reading = taken(['1', manyPieces, '2'], ended.signal);
+  setImmediate(() => ended.abort());
+  expect(await reading).toEqual([[1]]);
+});
