@@ -132,21 +132,11 @@ export class IPCacheTable<Map extends BatchedMap = BpfMap> implements KernelTabl
 
   /**
    * Returns the item of the longest prefix in the map that contains a prefix, as a program finds it. May be called while a dump
-   * is read. Throws `SyscallError`.
+   * is read, because it overwrites only the first entry of a batch, which the dump has already returned. Throws `SyscallError`.
    */
   lookup(key: string): IPCacheItem | undefined {
-    const { keys, values } = this.map;
-    const places = [
-      new Uint8Array(keys.view.buffer, keys.view.byteOffset, KEY_BYTES),
-      new Uint8Array(values.view.buffer, values.view.byteOffset, VALUE_BYTES),
-    ];
-    const batch = places.map((place) => place.slice());
-    try {
-      this.#writeKey(0, key);
-      return this.map.lookup() ? this.#readValue(0) : undefined;
-    } finally {
-      for (const [at, bytes] of batch.entries()) places[at]?.set(bytes);
-    }
+    this.#writeKey(0, key);
+    return this.map.lookup() ? this.#readValue(0) : undefined;
   }
 
   apply(changes: readonly TableChange<IPCacheItem>[]): readonly (SyscallError | undefined)[] {

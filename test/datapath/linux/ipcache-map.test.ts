@@ -431,6 +431,20 @@ it('the ipcache in a map has no tunnel endpoint for entries of this host', async
   });
 });
 
+it('the ipcache in a map is dumped correctly while single entries are looked up', () => {
+  const table = new IPCacheTable(new FakeMap(ipcacheShape(8)));
+  const items = [1, 2, 3].map((number) => ({
+    key: `10.1.0.${number}/32`,
+    item: { identity: number, tunnel: 0, encryptKey: 0, flags: 0, strength: 0 },
+  }));
+  table.apply(items);
+  const dumped = Array.from(table.dump(), ([key, item]) => {
+    expect(table.lookup('10.1.0.3/32')?.identity).toBe(3);
+    return { key, item };
+  });
+  expect(dumped).toEqual(items);
+});
+
 describe('the ipcache in a full map', () => {
   const ROOM = 3;
   const NAMES = ['10.0.0.1', '10.0.0.2', '10.0.0.3', '10.0.0.4', '10.0.0.5'];
