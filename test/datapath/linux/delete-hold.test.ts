@@ -223,6 +223,22 @@ describe('deletes of paths', () => {
     await passed;
   });
 
+  it('wait while one of several tables misses items', async () => {
+    const clock = new ManualClock();
+    const begun = clock.now();
+    const tables: readonly DependentTable[] = [0, 1].map((missing) => ({
+      flushed: () => Promise.resolve(),
+      missing: () => (clock.now() - begun < 2_000 ? missing : 0),
+    }));
+    let passedAt = 0;
+    const passed = new DeleteHold(clock, tables).passed().then(() => {
+      passedAt = clock.now();
+    });
+    await advance(clock, 5_000);
+    await passed;
+    expect(passedAt - begun).toBe(2_000);
+  });
+
   it('wait at most ten seconds in total, however often the earlier tables are checked', async () => {
     const clock = new ManualClock();
     let looks = 0;

@@ -13,6 +13,7 @@ import type { ServiceMaps } from '../../../../src/datapath/linux/services/servic
 import { ServicePins } from '../../../../src/datapath/linux/services/service-pins.ts';
 import { ServiceMapTable } from '../../../../src/datapath/linux/services/service-table.ts';
 import { Kernel } from '../../../../src/datapath/linux/syscall/kernel.ts';
+import { SyscallError } from '../../../../src/datapath/linux/syscall/syscall-error.ts';
 import type { Family } from '../../../../src/net/address-words.ts';
 import { brokenFrontends, FakeMap, fakeServiceMaps } from '../support/fake-map.ts';
 import { ManualTurns } from '../support/fake-table.ts';
@@ -301,6 +302,25 @@ describe('services in the maps of a kernel', () => {
     await turns.settle();
     expect(kept.status()).toMatchObject({ state: 'degraded', failing: 3 });
     map('services').broken = false;
+    turns.clock.advance(60_000);
+    await turns.settle();
+    expect(sorted(printed(table))).toEqual(sorted(world.expected()));
+  });
+
+  it('keep the slots and backends of a frontend whose smaller count cannot be written', async () => {
+    const { world, turns, table, kept, map } = await setUp();
+    kept.allowDeletes();
+    world.take(service(1));
+    world.take(slice(1, '10.0.0.1', '10.0.0.2'));
+    await turns.settle();
+    const services = map('services');
+    const update = services.update.bind(services);
+    services.update = (count) => Array.from({ length: count }, () => new SyscallError('update', 1));
+    world.take(slice(1, '10.0.0.1'));
+    await turns.settle();
+    expect(kept.status()).toMatchObject({ state: 'degraded', failing: 2 });
+    expect(brokenFrontends(services, map('backends'))).toEqual([]);
+    services.update = update;
     turns.clock.advance(60_000);
     await turns.settle();
     expect(sorted(printed(table))).toEqual(sorted(world.expected()));
