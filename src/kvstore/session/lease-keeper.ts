@@ -269,9 +269,10 @@ export class LeaseKeeper {
   /**
    * Marks every lease as lost, because the store was restored from a backup. The store may still have the leases, with keys that
    * were deleted after the backup. The leases are not kept alive: required keys are put again under a new lease, and the other
-   * keys expire.
+   * keys expire. Running adoptions fail.
    */
   loseAll(): void {
+    for (const id of this.#adopting.keys()) this.#unadoptable.add(id);
     this.#removeLost([...this.#leases.values()]);
   }
 

@@ -7,7 +7,7 @@ type Step = readonly ['set' | 'delete' | 'get' | 'below' | 'clear', string];
 describe('a table of keys in folders', () => {
   it('behaves like a map that is scanned for a prefix', () => {
     const key = fc
-      .array(fc.constantFrom('a', 'ab', '/', '//'), { maxLength: 4 })
+      .array(fc.constantFrom('a', 'ab', '/', '//'), { maxLength: 3 })
       .map((parts) => parts.join(''));
     const step: fc.Arbitrary<Step> = fc.tuple(
       fc.constantFrom('set', 'set', 'set', 'delete', 'get', 'below', 'clear'),
@@ -35,6 +35,16 @@ describe('a table of keys in folders', () => {
         }
       }),
     );
+  });
+
+  it('contains a key that is set after the last key of its folder was deleted', () => {
+    const table = new KeyFolders<number>();
+    table.set('p/1', 1);
+    table.delete('p/1');
+    table.set('p/2', 2);
+    expect([...table.below('p/')]).toEqual([2]);
+    table.set('q/1', 3);
+    expect(table.get('p/2')).toBe(2);
   });
 
   it('visits the remaining keys of a prefix once while they are deleted and put again', () => {

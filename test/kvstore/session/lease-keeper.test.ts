@@ -387,6 +387,24 @@ describe('a lease keeper', () => {
     expect(server.leases).toEqual([lease]);
   });
 
+  it.each(['keepalive', 'preparation'])(
+    'does not adopt a lease if the store was restored during the %s (regression: keys that were deleted by the restore stayed absent)',
+    async (when) => {
+      const earlier = newKeeper();
+      const { lease } = await earlier.bind('a');
+      await earlier.close(false);
+      const restore = (): Promise<void> => settle().then(() => keeper.loseAll());
+      if (when === 'keepalive') {
+        const keepLeaseAlive = link.keepLeaseAlive.bind(link);
+        link.keepLeaseAlive = (...call) => restore().then(() => keepLeaseAlive(...call));
+      }
+      const prepare = when === 'keepalive' ? async () => {} : restore;
+      expect(await keeper.adopt(lease, ['a'], prepare)).toBe(false);
+      expect([keeper.size, keeper.bindingOf('a')]).toEqual([0, undefined]);
+      expect(await keeper.adopt(lease, ['a'], prepare)).toBe(false);
+    },
+  );
+
   it('close revokes the leases or leaves them, and ends everything', async () => {
     await keeper.bind('a');
     await keeper.close(false);
