@@ -93,10 +93,11 @@ export abstract class ReadOnlyBackend implements KvstoreBackend {
   /** Ignores `minModRevision`, because a source has no revisions. Each listing has a later revision. */
   async listPrefix(prefix: string, { signal }: ListOptions = {}): Promise<readonly KeyValue[]> {
     using until = new UntilClosed(signal, this.#closed.signal);
-    if (until.signal.aborted) throw this.#closed.signal.aborted ? closedError() : abortedError();
+    const endError = (): KvstoreError => (this.#closed.signal.aborted ? closedError() : abortedError());
+    if (until.signal.aborted) throw endError();
     const revision = ++this.#revision;
     const entries = await this.#listSource(prefix, until.signal).catch((error: unknown) => {
-      throw this.#recordFailure(error);
+      throw until.signal.aborted ? endError() : this.#recordFailure(error);
     });
     return entries
       .map(({ key, value }) => ({ key, value, createRevision: revision, modRevision: revision }))

@@ -13,6 +13,8 @@ class Source extends ReadOnlyBackend {
   readonly clock: ManualClock;
   readonly content = new Map<string, string>();
   readonly opened: string[] = [];
+  /** The signals of the opened changes. */
+  readonly signals: AbortSignal[] = [];
   failure: Error | undefined;
   #queue: (SourceChange[] | Error | undefined)[] = [];
   #waiting: (() => void)[] = [];
@@ -48,6 +50,7 @@ class Source extends ReadOnlyBackend {
 
   protected override async *changes(prefix: string, signal: AbortSignal): AsyncGenerator<SourceChange[]> {
     this.opened.push(prefix);
+    this.signals.push(signal);
     this.#queue = [];
     signal.addEventListener('abort', () => this.#wake());
     while (!signal.aborted) {
@@ -225,6 +228,39 @@ describe('a read-only backend', () => {
     expect(source.status().requests).toMatchObject({ internal: 1 });
     await source.close();
     await reading;
+  });
+
+  it('ends the changes of an attempt whose list fails', async () => {
+    const source = new Source();
+    source.failure = new Error('broken');
+    const watch = source.watch('a/');
+    const reading = events(watch)();
+    await vi.waitFor(() => expect(watch.status().failures).toBe(1));
+    expect(source.signals.map(({ aborted }) => aborted)).toEqual([true]);
+    await source.close();
+    await reading;
+  });
+
+  it('records no failure of a watch or list that is aborted (regression: an aborted list counted as failed)', async () => {
+    const source = new Source();
+    const stopWithin = (stop: () => unknown): void => {
+      source.whileListing = () => {
+        stop();
+        throw new Error('the request was aborted');
+      };
+    };
+    const [first, second] = [new AbortController(), new AbortController()];
+    stopWithin(() => first.abort());
+    const watch = source.watch('a/', { signal: first.signal });
+    expect(await events(watch)()).toBeUndefined();
+    expect(watch.status()).toMatchObject({ state: 'ended', failures: 0, lastFailure: undefined });
+    stopWithin(() => second.abort());
+    await expect(source.listPrefix('a/', { signal: second.signal })).rejects.toMatchObject({
+      code: 'aborted',
+    });
+    stopWithin(() => source.close());
+    await expect(source.get('a/1')).rejects.toMatchObject({ code: 'closed' });
+    expect(source.status()).toMatchObject({ requests: { ok: 0, internal: 0 }, lastFailure: undefined });
   });
 
   it('returns single keys and sorted lists', async () => {
