@@ -191,6 +191,24 @@ describe('the scanner of IPs', () => {
     expect(one).toMatchObject({ ok: false, rejection: { reason: 'too-many' } });
   });
 
+  it.each([
+    ['0', '0', true],
+    ['4294967295', '255', true],
+    ['4294967296', '0', false],
+    ['7', '256', false],
+    ['007', '0', false],
+    ['7', '01', false],
+    ['00', '0', false],
+    ['', '0', false],
+    ['-1', '0', false],
+    ['7.5', '0', false],
+  ])('reads the identity %s with the key %s only if both are integers of JSON', (identity, key, isRead) => {
+    const value = bytesOfText(
+      `{"IP":"10.1.2.3","Mask":null,"HostIP":"","ID":${identity},"Key":${key},"Metadata":""}`,
+    );
+    expect(checkAgreement('10.1.2.3', value)).toBe(isRead);
+  });
+
   it('gives equal hosts, namespaces and ports as one object', () => {
     const k8s = {
       namespace: 'shop',
