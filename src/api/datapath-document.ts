@@ -7,20 +7,6 @@ export interface DatapathPartDocument {
   readonly missing: readonly string[];
 }
 
-/** A key rejected by the kernel. Its write is retried. */
-export interface DatapathFailureDocument {
-  readonly key: string;
-  readonly reason: string;
-  readonly attempts: number;
-}
-
-/** Usage of a kernel map. */
-export interface DatapathMapDocument {
-  readonly name: string;
-  readonly used: number;
-  readonly capacity: number;
-}
-
 /** State of a kernel table that is kept equal to the caches: a map or the routes. */
 export interface DatapathTableDocument {
   readonly name: string;
@@ -38,7 +24,7 @@ export interface DatapathTableDocument {
   /** `actual` divided by `capacity`, or the usage of the fullest of `maps`, 0 to 1. */
   readonly pressure?: number | undefined;
   /** Usage of each map if an item has entries in several maps. */
-  readonly maps: readonly DatapathMapDocument[];
+  readonly maps: readonly { readonly name: string; readonly used: number; readonly capacity: number }[];
   /** Number of keys with a pending write. */
   readonly pending: number;
   /** Number of pending deletes that wait until other tables no longer refer to their keys. */
@@ -50,7 +36,7 @@ export interface DatapathTableDocument {
   readonly noRoomErrors: number;
   /** Number of keys that are retried, and some of them. */
   readonly failing: number;
-  readonly failures: readonly DatapathFailureDocument[];
+  readonly failures: readonly { readonly key: string; readonly reason: string; readonly attempts: number }[];
   readonly upserts: number;
   readonly deletes: number;
   /** Number of repaired items, which another program had changed. */

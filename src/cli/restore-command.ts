@@ -2,10 +2,6 @@ import type { Command } from 'commander';
 import { type CommandIO, EXIT, type RunAction } from './io.ts';
 import { outputOption, parsePath } from './option-table.ts';
 
-interface InspectFlags {
-  readonly output: 'text' | 'json';
-}
-
 /** Adds `dpcache restore`. */
 export function addRestoreCommand(program: Command, io: CommandIO, run: RunAction): void {
   program
@@ -17,7 +13,7 @@ export function addRestoreCommand(program: Command, io: CommandIO, run: RunActio
     )
     .argument('<folder>', 'state directory, such as /var/run/cilium/state, or its parent folder', parsePath)
     .addOption(outputOption())
-    .action((folder: string, { output }: InspectFlags) =>
+    .action((folder: string, { output }: { readonly output: 'text' | 'json' }) =>
       run(async () => {
         const { printable, writeLines } = await import('../process/terminal.ts');
         const { readCiliumState, ciliumStateDocument, ciliumStateLines } = await import(

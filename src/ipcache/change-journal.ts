@@ -8,11 +8,6 @@ import type { ClaimWriter, IPCacheChange, IPCacheEntry, OwnerChange } from './ty
 const NO_CHANGES: IPCacheChange[] = []; // never modified
 const NO_OWNER_CHANGES: readonly OwnerChange[] = [];
 
-interface PreviousImage {
-  readonly key: PrefixRegister;
-  readonly image: KeyImage | undefined;
-}
-
 /** A change of a claim in a batch that is not complete. */
 interface BatchedClaimChange {
   readonly key: PrefixRegister;
@@ -57,7 +52,7 @@ export class ChangeJournal implements ClaimSink {
   #text = '';
   #ownerChanges: OwnerChange[] = [];
   /** Images of keys before each step of a batch, oldest first; undefined outside batches. */
-  #previousImages: PreviousImage[] | undefined;
+  #previousImages: { readonly key: PrefixRegister; readonly image: KeyImage | undefined }[] | undefined;
   /** Observed changes of claims in the current batch, oldest first. */
   #batchedClaimChanges: BatchedClaimChange[] = [];
   #observers: readonly ClaimObserver[] = [];

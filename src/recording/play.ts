@@ -18,12 +18,6 @@ export interface PlayStage {
   join(cluster: string): Promise<boolean>;
 }
 
-/** Receives each step before its actions, and each failed action. */
-export interface PlayAudience {
-  onStep(step: PlayStep): void;
-  onFailure(action: PlayAction, reason: string): void;
-}
-
 async function patchKey(kvstore: KvstoreBackend, key: string, patch: unknown): Promise<string | undefined> {
   const current = await kvstore.get(key);
   if (current === undefined) return `key ${key} does not exist`;
@@ -79,7 +73,7 @@ async function perform(action: PlayAction, stage: PlayStage): Promise<string | u
 export async function play(
   steps: readonly PlayStep[],
   stage: PlayStage,
-  audience: PlayAudience,
+  audience: { onStep(step: PlayStep): void; onFailure(action: PlayAction, reason: string): void },
   clock: Clock,
   signal: AbortSignal,
 ): Promise<void> {

@@ -24,12 +24,6 @@ function valueField(value: Uint8Array): string {
   return text === undefined ? `"value64":"${base64OfBytes(value)}"` : `"value":${JSON.stringify(text)}`;
 }
 
-/** The last value of a key, for snapshots. */
-interface LastValue {
-  readonly revision: number;
-  readonly value: Uint8Array;
-}
-
 /** Returns the position of an event's value in the buffer of its message, which avoids a view. */
 function valueIn(event: WatchEvent): BytesIn {
   const kv = event instanceof TableEvent ? event.kv : event;
@@ -44,7 +38,7 @@ class StoreTape implements StoreTap {
   /** The JSON fields `store` and `from`. */
   readonly #place: string;
   /** The last value of each key; undefined for a resource whose values a snapshot reads from the engine. */
-  readonly #last: Map<string, LastValue> | undefined;
+  readonly #last: Map<string, { readonly revision: number; readonly value: Uint8Array }> | undefined;
   #prefix = '';
   /** The JSON of a put up to the name in its key. */
   #putPlace: Uint8Array = new Uint8Array();

@@ -118,18 +118,12 @@ async function parseFields(content: string): Promise<Fields<never>> {
   return Fields.of(document, reject, 'document');
 }
 
-/** A file that a field names. */
-interface NamedFile {
-  readonly path: string;
-  readonly bytes: Buffer;
-}
-
 /** Reads the file that the first present field of `names` names; undefined if no field is present. */
 async function readNamedFile(
   fields: Fields<never>,
   read: ReadPem,
   ...names: readonly string[]
-): Promise<NamedFile | undefined> {
+): Promise<{ readonly path: string; readonly bytes: Buffer } | undefined> {
   for (const name of names) {
     const path = text(fields, name);
     if (path === undefined) continue;

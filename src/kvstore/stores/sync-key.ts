@@ -3,12 +3,6 @@ import type { LeaseID } from '../session/transport.ts';
 import type { Canary } from './canary.ts';
 import type { ContestedKey } from './contested-keys.ts';
 
-/** The last event of a key that the watch delivered during a write of it. */
-interface WatchedWrite {
-  readonly isDesired: boolean;
-  readonly modRevision: number;
-}
-
 /** A job of the queue. */
 export type Job = SyncKey | Canary;
 
@@ -41,7 +35,7 @@ export class SyncKey implements ContestedKey {
   /** True during a put. */
   isWriting = false;
   /** The last event that the watch delivered since the start of the put. */
-  watchedWrite: WatchedWrite | undefined;
+  watchedWrite: { readonly isDesired: boolean; readonly modRevision: number } | undefined;
   /** Revision of a stored put whose event the watch has not delivered yet; undefined if there is none. */
   echoRevision: number | undefined;
   /** Number of puts that were stored before the put with `echoRevision`. */
@@ -52,18 +46,12 @@ export class SyncKey implements ContestedKey {
   entry: WorkEntry<Job> | undefined;
   history: ContestedKey['history'];
   /** The value that an earlier session has left, while its leases are adopted. */
-  inherited: InheritedValue | undefined;
+  inherited: { readonly value: string; readonly lease: LeaseID | undefined } | undefined;
 
   constructor(name: string, row: number) {
     this.name = name;
     this.row = row;
   }
-}
-
-/** A value that an earlier session has left, and its lease if it has one. */
-interface InheritedValue {
-  readonly value: string;
-  readonly lease: LeaseID | undefined;
 }
 
 /** Returns true if the kvstore is known to have the wanted value. Always false for a key that must not exist. */

@@ -49,11 +49,6 @@ const CONNECT_MS = 15_000;
 /** Time after which no cluster delays readiness. */
 const READY_MS = 600_000;
 
-interface Mirrored {
-  readonly stores: MirrorStores;
-  readonly addedAt: number;
-}
-
 /**
  * Copies the state of remote clusters into the local kvstore, under `cilium/cache/`, where many agents can read it (OPERATOR 44
  * to 47). Fail static: a copied key is deleted only if the kvstore of its cluster is complete, contains the cluster's
@@ -61,7 +56,7 @@ interface Mirrored {
  */
 export class KvstoreMesh extends ClusterSet {
   readonly #options: KvstoreMeshOptions;
-  readonly #mirrored = new Map<string, Mirrored>();
+  readonly #mirrored = new Map<string, { readonly stores: MirrorStores; readonly addedAt: number }>();
   /** The next action for each cluster, which starts when the current action ends: copy it, or, if `undefined`, remove it. */
   readonly #wanted = new Map<string, ConnectKvstore | undefined>();
   /** The actions that run, by cluster. */

@@ -4,12 +4,6 @@ import type { PortProtocol } from '../../net/port.ts';
 import type { Backends } from '../../servicecache/backend.ts';
 import type { Service } from '../../servicecache/service.ts';
 
-/** The cluster that publishes a service. */
-export interface ServiceCluster {
-  readonly clusterName: string;
-  readonly clusterID: number;
-}
-
 /**
  * Returns true if a service is offered to other clusters (SEMANTICS 3.1). In the format of 1.17 it must be global and shared, in
  * the format of 1.8 only shared.
@@ -31,7 +25,7 @@ function plainPorts(ports: Iterable<readonly [string, PortProtocol]>): ReadonlyM
 export function serviceValue(
   service: Service,
   backends: Backends,
-  { clusterName: cluster, clusterID }: ServiceCluster,
+  { clusterName: cluster, clusterID }: { readonly clusterName: string; readonly clusterID: number },
   version: FormatVersion,
 ): Uint8Array | undefined {
   if (!isOffered(service, version)) return undefined;

@@ -48,12 +48,6 @@ export interface NodePathsOptions {
   readonly remoteCIDRs?: readonly string[] | undefined;
 }
 
-/** A node without a path for at least one of its pod CIDRs. */
-export interface NodeWithoutPath {
-  readonly node: string;
-  readonly reason: string;
-}
-
 /** The status of the paths to other nodes. */
 export interface NodePathsStatus {
   readonly table: KeptTableStatus;
@@ -62,7 +56,7 @@ export interface NodePathsStatus {
   readonly direct: number;
   readonly tunnel: number;
   readonly withoutPath: number;
-  readonly failures: readonly NodeWithoutPath[];
+  readonly failures: readonly { readonly node: string; readonly reason: string }[];
   /** Some of the overruled claims: another node claims the same pod CIDR or tunnel address. */
   readonly overruled: readonly { readonly key: string; readonly owner: string; readonly by: string }[];
   readonly events: number;
