@@ -1,6 +1,7 @@
 import { readdir, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { labelTexts } from '../api/documents.ts';
+import { errorCode } from '../base/failure.ts';
 import { readFileHead } from '../base/files/regular-file.ts';
 import { type Rejection, rejection } from '../base/rejection.ts';
 import { identityCell, table } from '../client/answer.ts';
@@ -9,7 +10,7 @@ import { decodeNode } from '../kvstore/codec/node.ts';
 import type { ClusterNode, NodeName } from '../model/cluster-node.ts';
 import type { Labels } from '../model/labels.ts';
 import { RESERVED_IDENTITIES } from '../model/numeric-identity.ts';
-import { type Decoded, isObject } from '../net/fields.ts';
+import { type Decoded, isObject, parseJson } from '../net/fields.ts';
 import { InputError, unreadable } from '../process/input-error.ts';
 import { printable } from '../process/terminal.ts';
 import {
@@ -99,7 +100,7 @@ class StateReader {
         rejection('too-large', 'file', `${size} bytes`, `the file must have at most ${MAX_FILE_BYTES} bytes`),
       );
     } catch (error) {
-      const code = error instanceof Error && 'code' in error ? String(error.code) : '';
+      const code = String(errorCode(error) ?? '');
       if (code !== 'ENOENT')
         this.reject(file, rejection('unreadable', 'file', code, unreadable('file', file, error).message));
     }
@@ -295,7 +296,7 @@ async function readNodes(reader: StateReader): Promise<readonly ClusterNode[] | 
   const file = 'nodes.json';
   const text = await reader.readText(file);
   if (text === undefined) return undefined;
-  const list = parsed(text);
+  const list = parseJson(text);
   if (!Array.isArray(list)) {
     reader.reject(file, rejection('invalid-json', 'nodes', text.slice(0, 64), 'must be a list of nodes'));
     return [];
@@ -306,14 +307,6 @@ async function readNodes(reader: StateReader): Promise<readonly ClusterNode[] | 
     const decoded = decodeNode(expected, bytesOfText(JSON.stringify(value)), `${file} [${index}]`);
     return reader.valueOf(`${file} [${index}]`, decoded) ?? [];
   });
-}
-
-function parsed(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
-  }
 }
 
 const OUTCOME_TEXTS: Readonly<Record<EndpointKind, string>> = {

@@ -1,12 +1,9 @@
 import { type FileHandle, mkdir, open, readdir, rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { checkArguments, TEXT } from '../base/arguments.ts';
+import { errorCode } from '../base/failure.ts';
 import { openRegularFile } from '../base/files/regular-file.ts';
 import type { StateFile, StateFolder, StateSink } from '../base/files/state-folder.ts';
-
-function isMissing(error: unknown): boolean {
-  return error instanceof Error && 'code' in error && error.code === 'ENOENT';
-}
 
 async function readFrom(handle: FileHandle, into: Uint8Array, position: number): Promise<number> {
   let length = 0;
@@ -61,7 +58,7 @@ export class StateFiles implements StateFolder {
     try {
       return await readdir(this.#path);
     } catch (error) {
-      if (isMissing(error)) return [];
+      if (errorCode(error) === 'ENOENT') return [];
       throw error;
     }
   }
@@ -79,7 +76,7 @@ export class StateFiles implements StateFolder {
         close: () => handle.close(),
       };
     } catch (error) {
-      if (isMissing(error)) return undefined;
+      if (errorCode(error) === 'ENOENT') return undefined;
       throw error;
     }
   }

@@ -1,5 +1,5 @@
 import { type ClientRequest, type IncomingMessage, type RequestOptions, request } from 'node:http';
-import { messageOf } from '../base/failure.ts';
+import { errorCode, messageOf } from '../base/failure.ts';
 import type { ProblemDocument } from './problem.ts';
 
 /** Thrown if the agent is unreachable or answers with a problem. */
@@ -146,7 +146,7 @@ function parseAnswerOf(name: string, type: string | undefined, text: string): un
 }
 
 function unreachableText(name: string, cause: Error): string {
-  const code = 'code' in cause ? cause.code : undefined;
+  const code = errorCode(cause);
   if (!name.includes('://') && (code === 'ENOENT' || code === 'ECONNREFUSED'))
     return `${name}: no process listens on this socket`;
   if (code === 'ECONNRESET') return `${name}: the agent closed the connection before it answered`;

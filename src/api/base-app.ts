@@ -2,6 +2,7 @@ import { OpenAPIHono } from '@hono/zod-openapi';
 import { HTTPException } from 'hono/http-exception';
 import { routePath } from 'hono/route';
 import type { Clock } from '../base/clock.ts';
+import { errorCode } from '../base/failure.ts';
 import type { ApiApp } from './api-context.ts';
 import type { ProcessMetrics } from './metrics/process-metrics.ts';
 import { type ProblemDocument, ProblemError, problem, problemResponse } from './problem.ts';
@@ -138,6 +139,6 @@ function problemOf(error: unknown, onFault: (error: unknown) => void): ProblemDo
 
 /** Returns true if the client closed the connection before the end of the body. */
 function isHungUp(error: unknown): boolean {
-  const code = error instanceof Error && 'code' in error ? error.code : undefined;
+  const code = errorCode(error);
   return code === 'ECONNRESET' || code === 'ERR_STREAM_PREMATURE_CLOSE';
 }

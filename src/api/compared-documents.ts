@@ -1,9 +1,10 @@
+import { ascending } from '../base/sorted-list.ts';
 import type { ComparedDocument } from '../compare/document-digest.ts';
 import type { NodeFields } from '../nodemanager/node-spec.ts';
 import { type Backend, NO_ENDPOINTS } from '../servicecache/backend.ts';
 import { formatServiceID } from '../servicecache/service-id.ts';
 import type { ServiceState } from '../servicecache/service-state.ts';
-import { ascending, backendDocument, serviceDocument } from './documents.ts';
+import { backendDocument, serviceDocument } from './documents.ts';
 import type { ReadModel } from './read-model.ts';
 
 type Fields = ComparedDocument['fields'];

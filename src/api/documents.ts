@@ -1,6 +1,7 @@
+import { ascending } from '../base/sorted-list.ts';
 import type { DecidingRule, ExplainedClaim, Explanation, KeyedEntry } from '../ipcache/types.ts';
 import { DEFAULT_WEIGHT } from '../model/backend-weight.ts';
-import type { Label, Labels } from '../model/labels.ts';
+import { type Labels, labelText } from '../model/labels.ts';
 import { ownerCluster } from '../model/source.ts';
 import { type PortProtocol, protocolName } from '../net/port.ts';
 import { prefixOfKey } from '../net/prefix.ts';
@@ -205,11 +206,6 @@ export interface ExplainedNodeDocument extends NodeDocument {
   readonly explain: NodeExplanationDocument;
 }
 
-/** Compares text by UTF-16 code unit. ASCII keys then have the same order as in JSON libraries of other languages. */
-export function ascending(a: string, b: string): number {
-  return a < b ? -1 : Number(a > b);
-}
-
 /** Returns a record with sorted keys. `fromEntries` is safe for untrusted keys: even `__proto__` becomes an ordinary field. */
 export function sortedRecord<V, W>(
   entries: Iterable<readonly [string, V]>,
@@ -225,11 +221,6 @@ function portText({ port, protocol }: PortProtocol): string {
 
 /** Cached texts of labels, because many entries share an identity. */
 const LABEL_TEXTS = new WeakMap<Labels, readonly string[]>();
-
-/** Returns a label as text: `k8s:app=checkout`, or `k8s:app` if its value is empty. */
-export function labelText({ source, key, value }: Label): string {
-  return value === '' ? `${source}:${key}` : `${source}:${key}=${value}`;
-}
 
 /** Returns the {@link labelText} of each label. */
 export function labelTexts(labels: Labels): readonly string[] {

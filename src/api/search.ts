@@ -1,14 +1,14 @@
 import { counted } from '../base/show-value.ts';
+import { ascending } from '../base/sorted-list.ts';
 import type { TurnGate } from '../base/turn-gate.ts';
 import type { KeyedEntry } from '../ipcache/types.ts';
 import { labelName } from '../model/label-name.ts';
-import { type Label, type Labels, parseLabelQuery } from '../model/labels.ts';
+import { type Label, type Labels, labelText, parseLabelQuery } from '../model/labels.ts';
 import { isNumericIdentity, reservedIdentityName } from '../model/numeric-identity.ts';
 import { Prefix, prefixOfKey } from '../net/prefix.ts';
 import type { AnnouncedService } from '../servicecache/announcement.ts';
 import { parseServiceKey } from '../servicecache/service-id.ts';
 import { addressRoles } from './address-roles.ts';
-import { ascending, labelText } from './documents.ts';
 import type { ReadModel } from './read-model.ts';
 
 /** The kinds of results, in the order of groups with equal matches. */

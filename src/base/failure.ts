@@ -39,6 +39,11 @@ export function systemErrorText(code: string): string | undefined {
   return SYSTEM_ERRORS.get(code);
 }
 
+/** Returns the code of an error, such as `ENOENT`; `undefined` if it has none. */
+export function errorCode(thrown: unknown): unknown {
+  return thrown instanceof Error && 'code' in thrown ? thrown.code : undefined;
+}
+
 /**
  * Returns the message of a thrown value. For a system error of Node.js, returns a text without its code, with the network
  * address if there is one. File names are omitted, because the caller names the file.

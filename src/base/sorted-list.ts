@@ -1,3 +1,8 @@
+/** Compares texts by UTF-16 code unit. ASCII texts then have the same order as in JSON libraries of other languages. */
+export function ascending(a: string, b: string): number {
+  return a < b ? -1 : Number(a > b);
+}
+
 /** Items per block. An insertion or deletion moves at most twice this number of pointers. */
 const BLOCK = 512;
 

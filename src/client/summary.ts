@@ -1,5 +1,5 @@
 import { AgentError, type Ask } from '../api/api-client.ts';
-import { ascending, type ServiceDocument, serviceDocument } from '../api/documents.ts';
+import { type ServiceDocument, serviceDocument } from '../api/documents.ts';
 import type { HealthProblem, ProblemsDocument } from '../api/problems.ts';
 import type { EngineViews } from '../api/read-model.ts';
 import type {
@@ -10,6 +10,7 @@ import type {
   StatusDocument,
 } from '../api/status-document.ts';
 import { counted } from '../base/show-value.ts';
+import { ascending } from '../base/sorted-list.ts';
 import type { IPCache } from '../ipcache/ipcache.ts';
 import type { KeyedEntry } from '../ipcache/types.ts';
 import { ownerCluster } from '../model/source.ts';

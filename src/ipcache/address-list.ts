@@ -1,3 +1,4 @@
+import { BYTES, type Check, objectWith } from '../base/arguments.ts';
 import { assert } from '../base/assert.ts';
 import { addressBits, type Family } from '../net/address-words.ts';
 import { isMapped, unmap } from '../net/parse-address.ts';
@@ -16,6 +17,13 @@ export interface AddressBytes {
 
 /** Addresses as text (`10.0.0.1`, or `10.0.0.1@5` in the address space of a cluster), as IPv4 numbers (`10.0.0.1` is 0x0a000001), or in a buffer. */
 export type AddressList = readonly string[] | Uint32Array | AddressBytes;
+
+/** Check of an argument that is an {@link AddressList}. */
+export const ADDRESS_LIST: Check = (value) =>
+  Array.isArray(value) || value instanceof Uint32Array ? undefined : objectWith({ bytes: BYTES })(value);
+/** Check of an argument that receives numbers. */
+export const NUMBERS: Check = (value) =>
+  value instanceof Uint32Array ? undefined : ' must be a Uint32Array';
 
 function isBytes(list: AddressList): list is AddressBytes {
   return 'bytes' in list;

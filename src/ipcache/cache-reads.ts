@@ -1,4 +1,4 @@
-import { BYTES, type Check, checkArguments, OBJECT, objectWith, optional } from '../base/arguments.ts';
+import { checkArguments, OBJECT, optional } from '../base/arguments.ts';
 import { assert } from '../base/assert.ts';
 import type { PrefixTable } from '../lpm/prefix-table.ts';
 import type { NumericIdentity } from '../model/numeric-identity.ts';
@@ -12,7 +12,14 @@ import {
   prefixRegister,
 } from '../net/prefix.ts';
 import { BLOCK_KEYS, PrefixBlock } from '../net/prefix-block.ts';
-import { type AddressList, countAddresses, readAddress, readIPv4Number } from './address-list.ts';
+import {
+  ADDRESS_LIST,
+  type AddressList,
+  countAddresses,
+  NUMBERS,
+  readAddress,
+  readIPv4Number,
+} from './address-list.ts';
 import { FLAG, type RowReader } from './row-reader.ts';
 import type { KeyedEntry } from './types.ts';
 
@@ -189,11 +196,7 @@ export class CacheReads {
   }
 }
 
-const ADDRESSES: Check = (value) =>
-  Array.isArray(value) || value instanceof Uint32Array ? undefined : objectWith({ bytes: BYTES })(value);
-const NUMBERS: Check = (value) => (value instanceof Uint32Array ? undefined : ' must be a Uint32Array');
-
 checkArguments(CacheReads, {
   entries: { options: optional(OBJECT) },
-  lookupMany: { addresses: ADDRESSES, identities: NUMBERS },
+  lookupMany: { addresses: ADDRESS_LIST, identities: NUMBERS },
 });

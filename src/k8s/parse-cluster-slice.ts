@@ -1,15 +1,13 @@
 import {
   type ClusterEndpointSlice,
   SERVICE_NAME_LABEL,
+  SLICE_LIMITS,
   type SliceAddressType,
   type SliceEndpoint,
   type SlicePort,
 } from '../model/cluster-endpoint-slice.ts';
 import { type ObjectFields, readID, readTexts } from './parse-object.ts';
 import { readNamedPort } from './ports.ts';
-
-/** Limits of Kubernetes for a slice, which readers enforce. */
-const LIMITS = { endpoints: 1_000, addresses: 100, ports: 100 } as const;
 
 const ADDRESS_TYPES = ['IPv4', 'IPv6'] as const;
 
@@ -26,7 +24,7 @@ export const SHARED_SLICE_FIELDS: readonly string[] = [
 /** Returns an endpoint, or undefined if it has no valid address. */
 function readEndpoint(fields: ObjectFields, family: SliceAddressType): SliceEndpoint | undefined {
   const conditions = fields.map('conditions');
-  const list = fields.list('addresses', LIMITS.addresses);
+  const list = fields.list('addresses', SLICE_LIMITS.addresses);
   const addresses = list.items((items, index) => {
     const address = items.address(index);
     // An IPv4-mapped address is IPv6, as for readers of the slice.
@@ -64,10 +62,10 @@ export function readSharedSlice(fields: ObjectFields): SharedSlice | undefined {
   const addressType = fields.word('addressType', ADDRESS_TYPES);
   if (addressType === undefined) return undefined;
   const endpoints = fields
-    .list('endpoints', LIMITS.endpoints)
+    .list('endpoints', SLICE_LIMITS.endpoints)
     .items((list, index) => list.item(index))
     .flatMap((endpoint) => readEndpoint(endpoint, addressType) ?? []);
-  const ports = fields.list('ports', LIMITS.ports).items((list, index): SlicePort | undefined => {
+  const ports = fields.list('ports', SLICE_LIMITS.ports).items((list, index): SlicePort | undefined => {
     const port = list.item(index);
     return port && readNamedPort(port);
   });

@@ -1,6 +1,6 @@
 import { Set as ImmutableSet } from 'immutable';
 import { DEFAULT_WEIGHT, parseWeight, WEIGHT_ANNOTATION, WEIGHT_RULE } from '../model/backend-weight.ts';
-import { SERVICE_NAME_LABEL } from '../model/cluster-endpoint-slice.ts';
+import { HOSTNAME_TOPOLOGY, SERVICE_NAME_LABEL, ZONE_TOPOLOGY } from '../model/cluster-endpoint-slice.ts';
 import {
   type Backend,
   type BackendState,
@@ -15,8 +15,6 @@ import { type ObjectFields, type Parsed, type ParseOptions, parseObject, readID 
 import { readPorts } from './ports.ts';
 
 // Keys of `topology` in v1beta1; v1 has fields for them.
-const HOSTNAME_TOPOLOGY = 'kubernetes.io/hostname';
-const ZONE_TOPOLOGY = 'topology.kubernetes.io/zone';
 
 const ADDRESS_TYPES = ['IPv4', 'IPv6', 'IP'] as const;
 

@@ -23,7 +23,8 @@ export type ObjectFields = Fields<undefined>;
 const DEFAULT_NAMESPACE = 'default';
 
 const NO_TEXTS: ReadonlyMap<string, string> = new Map();
-const RFC3339 = /^\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d)$/;
+/** A time, as Kubernetes writes it. */
+export const RFC3339: RegExp = /^\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d)$/;
 const SLASH = 0x2f;
 const DELETE = 0x7f;
 

@@ -1,5 +1,11 @@
 import type { PortProtocol } from '../net/port.ts';
 
+/** Limits of Kubernetes for a slice: endpoints, addresses of one endpoint, ports. */
+export const SLICE_LIMITS = { endpoints: 1_000, addresses: 100, ports: 100 } as const;
+/** Topology labels of an endpoint whose node and zone are not fields of it. */
+export const HOSTNAME_TOPOLOGY = 'kubernetes.io/hostname';
+export const ZONE_TOPOLOGY = 'topology.kubernetes.io/zone';
+
 /** The label of a slice that names its service. */
 export const SERVICE_NAME_LABEL = 'kubernetes.io/service-name';
 

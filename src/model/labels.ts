@@ -15,6 +15,11 @@ export function sortLabels(labels: Iterable<Label>): Labels {
   return [...byKey.values()].sort((a, b) => (a.key < b.key ? -1 : 1));
 }
 
+/** Returns a label as text: `k8s:app=checkout`, or `k8s:app` if its value is empty. */
+export function labelText({ source, key, value }: Label): string {
+  return value === '' ? `${source}:${key}` : `${source}:${key}=${value}`;
+}
+
 /** Returns the kvstore key form of labels: `source:key=value;` for each, sorted by key, with the last `;` (WIRE, "Identities"). */
 export function formatLabels(labels: Labels): string {
   return sortLabels(labels)

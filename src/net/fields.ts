@@ -104,6 +104,15 @@ export function isObject(value: unknown): value is Readonly<Record<string, unkno
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
+/** Returns the value of a JSON text; `undefined` if the text is not JSON. */
+export function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}
+
 const NO_ITEMS: readonly never[] = [];
 const NO_FIELDS: object = {};
 

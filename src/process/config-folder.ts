@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import { type FSWatcher, watch } from 'node:fs';
 import { lstat, readdir } from 'node:fs/promises';
 import { basename, join, resolve } from 'node:path';
-import { messageOf } from '../base/failure.ts';
+import { errorCode, messageOf } from '../base/failure.ts';
 import { readFileHead } from '../base/files/regular-file.ts';
 import { type Unsubscribe, unsubscribeOnce } from '../base/subscription.ts';
 import type { ConfigFile, ConfigListing } from '../clustermesh/config-directory.ts';
@@ -26,10 +26,6 @@ function hasEndpoints(text: string): boolean {
     from = end + 1;
   }
   return false;
-}
-
-function isMissing(error: unknown): boolean {
-  return error instanceof Error && 'code' in error && error.code === 'ENOENT';
 }
 
 /** Returns true if the path exists, even as a dangling link. */
@@ -144,7 +140,7 @@ export class ConfigFolder implements ConfigSource {
       known.set(name, config);
       return config.file;
     } catch (error) {
-      if (isMissing(error)) return (await exists(path)) ? BROKEN_LINK : undefined;
+      if (errorCode(error) === 'ENOENT') return (await exists(path)) ? BROKEN_LINK : undefined;
       return { kind: 'unusable', reason: messageOf(error) };
     }
   }

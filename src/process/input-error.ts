@@ -1,4 +1,4 @@
-import { messageOf } from '../base/failure.ts';
+import { errorCode, messageOf } from '../base/failure.ts';
 
 /** Thrown if an input cannot be used: a file does not exist, may not be read, or has invalid contents. */
 export class InputError extends Error {
@@ -20,7 +20,7 @@ const REMEDIES: ReadonlyMap<string, string> = new Map([
 
 /** Returns the {@link InputError} for a failed read of `path`, the value of `option`. */
 export function unreadable(option: string, path: string, cause: unknown): InputError {
-  const code = cause instanceof Error && 'code' in cause ? String(cause.code) : '';
+  const code = String(errorCode(cause) ?? '');
   const remedy = REMEDIES.get(code);
   const reason = remedy === undefined ? messageOf(cause) : `${messageOf(cause)}: ${remedy}`;
   return new InputError(`${option} ${path}: ${reason}`, { cause });

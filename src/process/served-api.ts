@@ -5,7 +5,7 @@ import type { ProblemDocument } from '../api/problem.ts';
 import { type UIFile, uiPath } from '../api/routes/ui-routes.ts';
 import { ApiServer, type TCPCredentials, type TCPOptions } from '../api/server/api-server.ts';
 import type { Clock } from '../base/clock.ts';
-import { messageOf } from '../base/failure.ts';
+import { errorCode, messageOf } from '../base/failure.ts';
 import { followCredentials } from './followed-credentials.ts';
 import { InputError } from './input-error.ts';
 import type { Logger } from './log.ts';
@@ -132,6 +132,6 @@ function isAddressError(error: unknown): boolean {
 /** Returns true if the folder of the socket may not be written. Returns false for a port that may not be used. */
 function isForbidden(error: unknown): boolean {
   if (isAddressError(error)) return false;
-  const code = error instanceof Error && 'code' in error ? error.code : undefined;
+  const code = errorCode(error);
   return code === 'EACCES' || code === 'EPERM' || code === 'EROFS';
 }

@@ -5,6 +5,7 @@ import { constants, createGunzip } from 'node:zlib';
 import { messageOf } from '../base/failure.ts';
 import type { Rejection } from '../base/rejection.ts';
 import { bytesOfText, keyOfBytes } from '../kvstore/codec/bytes.ts';
+import { CLUSTER_CONFIG_PREFIX } from '../kvstore/codec/keys.ts';
 import { type Decoded, decodeWith, Fields, isObject, rejectInput } from '../net/fields.ts';
 import { unreadable } from '../process/input-error.ts';
 import { parseJsonInTurns } from './json-in-turns.ts';
@@ -17,8 +18,6 @@ export interface RecordedKey {
   /** Position of the key in the file: `file.jsonl:12`. */
   readonly at: string;
 }
-
-const CONFIG_PREFIX = 'cilium/cluster-config/';
 
 /** Rejects a line. The reason is always `malformed-line`, whatever the reason of the field. */
 function reject(_reason: string, field: string, value: unknown, reason: string): never {
@@ -87,8 +86,8 @@ function etcdctlKey(kv: unknown): string {
 
 /** Returns the cluster whose configuration is among the keys; undefined if there is none or more than one. */
 function clusterOf(kvs: readonly unknown[]): string | undefined {
-  const clusters = kvs.map(etcdctlKey).filter((key) => key.startsWith(CONFIG_PREFIX));
-  return clusters.length === 1 ? clusters[0]?.slice(CONFIG_PREFIX.length) : undefined;
+  const clusters = kvs.map(etcdctlKey).filter((key) => key.startsWith(CLUSTER_CONFIG_PREFIX));
+  return clusters.length === 1 ? clusters[0]?.slice(CLUSTER_CONFIG_PREFIX.length) : undefined;
 }
 
 /** Matches a line of a tape that is not a put. The group is its `ev` (`src/tape/README.md`). */

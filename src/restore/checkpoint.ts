@@ -1,7 +1,7 @@
 import type { Rejection } from '../base/rejection.ts';
 import type { IPCache } from '../ipcache/ipcache.ts';
 import { type Label, type Labels, sortLabels } from '../model/labels.ts';
-import { type Decoded, decodeWith, Fields, rejectInput } from '../net/fields.ts';
+import { type Decoded, decodeWith, Fields, parseJson, rejectInput } from '../net/fields.ts';
 import type { NodeManager } from '../nodemanager/node-manager.ts';
 import type { ServiceCache } from '../servicecache/service-cache.ts';
 import { ByteWriter } from './byte-writer.ts';
@@ -137,7 +137,7 @@ const MAX_TIME = 8.64e15;
 /** Returns a header, or the reason if it is invalid. */
 export function readHeader(payload: Uint8Array): Decoded<CheckpointHeader> {
   return decodeWith('checkpoint', (): CheckpointHeader => {
-    const fields = Fields.of(parseJson(payload), rejectInput, 'header');
+    const fields = Fields.of(parseJson(new TextDecoder().decode(payload)), rejectInput, 'header');
     const time = (of: Fields<never>, name: string | number): number =>
       of.number(name, 0, MAX_TIME) ?? of.reject(name, 'missing-field', 'is missing');
     const knownAt = fields.list('knownAt').items((list, index): [string, number] => {
@@ -154,16 +154,7 @@ export function readHeader(payload: Uint8Array): Decoded<CheckpointHeader> {
 
 /** Returns the records of a JSON section. Throws {@link CheckpointError} if it is not a list. */
 export function readRecords(payload: Uint8Array): readonly unknown[] {
-  const value = parseJson(payload);
+  const value = parseJson(new TextDecoder().decode(payload));
   if (!Array.isArray(value)) throw new CheckpointError('torn', 'a section is not a list');
   return value;
-}
-
-/** Returns the parsed JSON, or undefined if it is invalid. */
-function parseJson(payload: Uint8Array): unknown {
-  try {
-    return JSON.parse(new TextDecoder().decode(payload));
-  } catch {
-    return undefined;
-  }
 }

@@ -1,6 +1,11 @@
 import { Map as ImmutableMap, Set as ImmutableSet } from 'immutable';
 import { DEFAULT_WEIGHT, parseWeight, WEIGHT_ANNOTATION } from '../model/backend-weight.ts';
-import type { ClusterEndpointSlice, SliceEndpoint } from '../model/cluster-endpoint-slice.ts';
+import {
+  type ClusterEndpointSlice,
+  HOSTNAME_TOPOLOGY,
+  type SliceEndpoint,
+  ZONE_TOPOLOGY,
+} from '../model/cluster-endpoint-slice.ts';
 import {
   type Backend,
   backendOf,
@@ -14,8 +19,6 @@ import {
 import { serviceOfSlice } from './service-id.ts';
 
 // Keys of `deprecatedTopology`; v1 has fields for them.
-const HOSTNAME_TOPOLOGY = 'kubernetes.io/hostname';
-const ZONE_TOPOLOGY = 'topology.kubernetes.io/zone';
 
 /**
  * Returns the weight in the annotation of a slice. An invalid one, which the decoder has counted as rejected, has no effect.

@@ -1,5 +1,6 @@
 import { Map as ImmutableMap } from 'immutable';
 import { assert } from '../base/assert.ts';
+import { ascending } from '../base/sorted-list.ts';
 import { type AnnouncedService, announcedPart, changeBetween, shareAnnounced } from './announcement.ts';
 import type { ServiceEvent } from './events.ts';
 import type { Service } from './service.ts';
@@ -17,11 +18,6 @@ export type StateObserver = (
   before: ServiceState | undefined,
   after: ServiceState | undefined,
 ) => void;
-
-/** Compares names by UTF-16 code unit. */
-function ascending(a: string, b: string): number {
-  return a < b ? -1 : Number(a > b);
-}
 
 /**
  * The states of all services. It determines which are announced (SEMANTICS 3.3), computes events, and rolls failed batches back.

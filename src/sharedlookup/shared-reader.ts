@@ -1,6 +1,13 @@
-import { BYTES, type Check, checkArguments, objectWith } from '../base/arguments.ts';
+import { type Check, checkArguments, objectWith } from '../base/arguments.ts';
 import { assert } from '../base/assert.ts';
-import { type AddressList, countAddresses, readAddress, readIPv4Number } from '../ipcache/address-list.ts';
+import {
+  ADDRESS_LIST,
+  type AddressList,
+  countAddresses,
+  NUMBERS,
+  readAddress,
+  readIPv4Number,
+} from '../ipcache/address-list.ts';
 import type { NumericIdentity } from '../model/numeric-identity.ts';
 import { type AddressWords, addressBits, type Family, wordMask } from '../net/address-words.ts';
 import { formatAddress, formatPrefix } from '../net/format-address.ts';
@@ -327,11 +334,7 @@ function toIdentity(word: number): NumericIdentity {
   return (word >>> 0) as NumericIdentity; // the IPCache has checked it
 }
 
-const ADDRESSES: Check = (value) =>
-  Array.isArray(value) || value instanceof Uint32Array ? undefined : objectWith({ bytes: BYTES })(value);
-const NUMBERS: Check = (value) => (value instanceof Uint32Array ? undefined : ' must be a Uint32Array');
-
-checkArguments(SharedReader, { lookupMany: { addresses: ADDRESSES, identities: NUMBERS } });
+checkArguments(SharedReader, { lookupMany: { addresses: ADDRESS_LIST, identities: NUMBERS } });
 
 const SHARED: Check = (value) =>
   typeof SharedArrayBuffer === 'function' && value instanceof SharedArrayBuffer

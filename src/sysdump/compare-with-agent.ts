@@ -2,7 +2,7 @@ import { AgentError, type Ask } from '../api/api-client.ts';
 import { askInTime, NoAnswerError } from '../api/ask-in-time.ts';
 import type { EntryDocument, NodeDocument, ServiceDocument } from '../api/documents.ts';
 import type { StatusDocument } from '../api/status-document.ts';
-import { messageOf } from '../base/failure.ts';
+import { errorCode, messageOf } from '../base/failure.ts';
 import { readFileHead } from '../base/files/regular-file.ts';
 import { RejectionLog, rejection } from '../base/rejection.ts';
 import { counted } from '../base/show-value.ts';
@@ -387,8 +387,7 @@ async function readPinnedMap(
     });
   } catch (cause) {
     // The kernel returns EACCES also for a file that is no pin.
-    const isRefused = cause instanceof Error && 'code' in cause && cause.code === 'EACCES';
-    if (!isRefused) throw unreadable('diff', text, cause);
+    if (errorCode(cause) !== 'EACCES') throw unreadable('diff', text, cause);
     const remedy = 'name a pinned map, such as /sys/fs/bpf/tc/globals/cilium_ipcache, and run as root';
     throw new InputError(`diff ${text}: ${messageOf(cause)}: ${remedy}`, { cause });
   }

@@ -14,11 +14,11 @@ import { type MapEvent, readMapEvents } from '../ciliumdump/map-events.ts';
 import { type ListedNode, readNodeList } from '../ciliumdump/node-list.ts';
 import { readServiceList } from '../ciliumdump/service-list.ts';
 import type { PrefixValue, Truth } from '../ciliumdump/truth.ts';
+import { labelText } from '../model/labels.ts';
 import { MINIMAL_ALLOCATED_IDENTITY, reservedIdentityName } from '../model/numeric-identity.ts';
 import type { Disagreements } from './disagreements.ts';
 import type { FindingKind, Findings, LastEvent, TableCounts, TableName } from './findings.ts';
 import type { NodeDump } from './node-dump.ts';
-import { labelText } from './truth-builder.ts';
 
 /** The sources to compare all nodes of an archive with, and the receivers of the results. */
 export interface Examination {

@@ -13,7 +13,6 @@ import type {
 import { IPCache } from '../ipcache/ipcache.ts';
 import { KubernetesFeed } from '../k8s/feed/kubernetes-feed.ts';
 import { readTime } from '../k8s/parse-object.ts';
-import type { Label } from '../model/labels.ts';
 import { Fields, isObject } from '../net/fields.ts';
 import { canonicalAddress } from '../net/prefix.ts';
 import { NodeManager } from '../nodemanager/node-manager.ts';
@@ -317,9 +316,4 @@ export class TruthBuilder {
 
 function ignore(): undefined {
   return undefined;
-}
-
-/** Returns labels as the agents print them: `k8s:app=web`, `reserved:host`. */
-export function labelText({ source, key, value }: Label): string {
-  return value === '' ? `${source}:${key}` : `${source}:${key}=${value}`;
 }

@@ -1082,7 +1082,7 @@ export const EQUIVALENTS: readonly Equivalent[] = [
     reason: 'no node has a name without a slash: it only saves the look-up',
   },
   {
-    file: 'src/restore/checkpoint.ts',
+    file: 'src/net/fields.ts',
     symbol: 'parseJson',
     changes: ['{return undefined;} → {}'],
     reason: 'nothing is undefined',
@@ -1453,12 +1453,6 @@ export const EQUIVALENTS: readonly Equivalent[] = [
     symbol: 'ServiceTable.markSynced',
     changes: ['_ → false'],
     reason: 'announces what is announced: no event',
-  },
-  {
-    file: 'src/servicecache/service-table.ts',
-    symbol: 'ascending',
-    changes: ['_ < _ → _ <= _', '_ > _ → true', '_ > _ → false', '_ > _ → _ >= _', '_ > _ → _ <= _'],
-    reason: 'keys are never equal, and a sort asks only whether it is below zero',
   },
   {
     file: 'src/servicecache/service-table.ts',

@@ -5,6 +5,7 @@ import { request } from 'node:http';
 import type { Server } from 'node:net';
 import { createConnection } from 'node:net';
 import { dirname, join } from 'node:path';
+import { errorCode } from '../../base/failure.ts';
 import { listen } from './listen.ts';
 
 /** Thrown if another process listens on the socket. */
@@ -53,7 +54,7 @@ export async function listenOnSocket(server: Server, path: string): Promise<void
     await link(aside, path);
   } catch (error) {
     server.close();
-    throw codeOf(error) === 'EEXIST' ? new SocketInUseError(path, await servingPid(path)) : error;
+    throw errorCode(error) === 'EEXIST' ? new SocketInUseError(path, await servingPid(path)) : error;
   } finally {
     await rm(aside, { force: true });
   }
@@ -70,17 +71,13 @@ async function removeStale(path: string, aside: string): Promise<void> {
     if (await isServed(path)) throw new SocketInUseError(path, await servingPid(path));
     await rename(path, aside);
   } catch (error) {
-    if (codeOf(error) === 'ENOENT') return;
+    if (errorCode(error) === 'ENOENT') return;
     throw error;
   }
   const served = await isServed(aside);
   if (served) await link(aside, path).catch(() => undefined);
   await rm(aside, { force: true });
   if (served) throw new SocketInUseError(path, await servingPid(path));
-}
-
-function codeOf(error: unknown): unknown {
-  return error instanceof Error && 'code' in error ? error.code : undefined;
 }
 
 /**
@@ -95,7 +92,7 @@ function isServed(path: string): Promise<boolean> {
       resolve(true);
     });
     socket.once('error', (error) => {
-      const code = codeOf(error);
+      const code = errorCode(error);
       if (code === 'ECONNREFUSED' || code === 'ENOENT') resolve(false);
       else if (code === 'EAGAIN')
         resolve(true); // the accept queue is full

@@ -1,6 +1,6 @@
 import { readdirSync, rmdirSync } from 'node:fs';
 import { join } from 'node:path';
-import { messageOf } from '../../base/failure.ts';
+import { errorCode, messageOf } from '../../base/failure.ts';
 import { Bpf } from './bpf/bpf.ts';
 import { canUnpinMap, type PinnedShape } from './bpf/bpf-map.ts';
 import { unpin } from './bpf/pin.ts';
@@ -83,7 +83,7 @@ function namesIn(folder: string): readonly string[] {
   try {
     return readdirSync(folder).sort();
   } catch (error) {
-    if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return [];
+    if (errorCode(error) === 'ENOENT') return [];
     throw error;
   }
 }

@@ -1,6 +1,7 @@
 import type { ResourceKind } from '../resource.ts';
 
-const HEADLESS = 'service.kubernetes.io/headless';
+/** The label that excludes a headless service and its slices from kube-proxy. */
+export const HEADLESS = 'service.kubernetes.io/headless';
 const PROXY_NAME = 'service.kubernetes.io/service-proxy-name';
 /** Excludes the slices that Cilium's mesh controller creates for backends of other clusters. */
 const NO_MESH_SLICES = 'endpointslice.kubernetes.io/managed-by!=endpointslice-mesh-controller.cilium.io';

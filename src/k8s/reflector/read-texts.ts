@@ -1,5 +1,6 @@
 import { parseJsonInPieces } from '../../base/json-pieces.ts';
 import type { TurnGate } from '../../base/turn-gate.ts';
+import { parseJson } from '../../net/fields.ts';
 
 /** Gate weight of an object: parsing, reading and applying takes about 20 µs, as long as this number of events. */
 const TEXT_WEIGHT = 8;
@@ -33,20 +34,12 @@ export async function readTexts(
   for (const run of runs(texts, Math.max(1, Math.floor(gate.slice / TEXT_WEIGHT)))) {
     const [first = ''] = run;
     if (first.length <= LARGE_LENGTH)
-      await gate.run(run.length * TEXT_WEIGHT, () => onValues(run.map(parse)), signal);
+      await gate.run(run.length * TEXT_WEIGHT, () => onValues(run.map(parseJson)), signal);
     else {
       const value = await parseLarge(first, gate, signal);
       if (!signal.aborted) onValues([value]);
     }
     if (signal.aborted) return;
-  }
-}
-
-function parse(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
   }
 }
 

@@ -1,4 +1,5 @@
 import type { Clock } from '../../base/clock.ts';
+import { parseJson } from '../../net/fields.ts';
 import { isKubernetesObject } from '../reflector/known-objects.ts';
 import { listPath, MAX_OBJECT_BYTES, readListShell } from '../reflector/list-query.ts';
 import { ListScanner } from '../reflector/list-scanner.ts';
@@ -52,7 +53,7 @@ export class ApiObjectReader implements ObjectReader {
     const read = async (exchange: Exchange, answer: ApiAnswer): Promise<KubernetesObject> => {
       const text = await textOf(exchange.read(answer), MAX_OBJECT_BYTES + 1);
       if (text.length > MAX_OBJECT_BYTES) throw new ApiError('garbled', `${placeText(at)} ${TOO_LARGE}`);
-      const object = parseText(text);
+      const object = parseJson(text);
       if (isKubernetesObject(object)) return object;
       throw new ApiError('garbled', `the response to get ${placeText(at)} is not an object`);
     };
@@ -109,7 +110,7 @@ async function readPage(kind: ResourceKind, exchange: Exchange, answer: ApiAnswe
   const objects: KubernetesObject[] = [];
   for await (const bytes of exchange.read(answer)) {
     for (const text of scanner.feed(bytes)) {
-      const object = parseText(text);
+      const object = parseJson(text);
       // Do not skip an invalid object: it may be the reason why another object must not be deleted.
       if (!isKubernetesObject(object)) throw new ApiError('garbled', 'an object in the list has no name');
       objects.push(object);
@@ -118,12 +119,4 @@ async function readPage(kind: ResourceKind, exchange: Exchange, answer: ApiAnswe
   if (scanner.tooLarge > 0)
     throw new ApiError('garbled', `an object of the list of ${resourceName(kind)} ${TOO_LARGE}`);
   return { objects, token: readListShell(scanner.shell).token };
-}
-
-function parseText(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
-  }
 }

@@ -1,6 +1,7 @@
 import type { Clock } from '../../base/clock.ts';
 import { RateLimit } from '../../base/rate-limit.ts';
 import { sleep } from '../../base/sleep.ts';
+import { parseJson } from '../../net/fields.ts';
 import { isKubernetesObject } from '../reflector/known-objects.ts';
 import { MAX_OBJECT_BYTES } from '../reflector/list-query.ts';
 import type { KubernetesObject, ResourceKind } from '../resource.ts';
@@ -190,20 +191,12 @@ export class ApiObjectWriter implements ObjectWriter {
           : `?fieldManager=${encodeURIComponent(fieldManager)}`;
       const answer = await exchange.open({ ...request, path: request.path + query });
       const text = await textOf(exchange.read(answer), MAX_OBJECT_BYTES);
-      return write.verb === 'delete' ? undefined : parseObject(text);
+      if (write.verb === 'delete') return undefined;
+      const object = parseJson(text);
+      return isKubernetesObject(object) ? object : undefined;
     } finally {
       exchange.close();
     }
-  }
-}
-
-/** Parses the object of a response; `undefined` if it is not an object or too large. */
-function parseObject(text: string): KubernetesObject | undefined {
-  try {
-    const value: unknown = JSON.parse(text);
-    return isKubernetesObject(value) ? value : undefined;
-  } catch {
-    return undefined;
   }
 }
 

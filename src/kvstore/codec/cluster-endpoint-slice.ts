@@ -4,6 +4,7 @@ import {
   type ClusterEndpointSliceKey,
   type EndpointConditions,
   SERVICE_NAME_LABEL,
+  SLICE_LIMITS,
   type SliceAddressType,
   type SliceEndpoint,
   type SlicePort,
@@ -29,9 +30,6 @@ import { readZstdFrame } from './zstd/zstd-frame.ts';
  *     EndpointHints         1 forZones {1 name}
  *     EndpointPort          1 name  2 protocol  3 port
  */
-
-/** Limits of Kubernetes for a slice: endpoints, addresses of one endpoint, ports. */
-const MAX = { endpoints: 1_000, addresses: 100, ports: 100 } as const;
 
 /** Endpoints that one step decodes; it takes about 0.5 ms. */
 const ENDPOINTS_PER_STEP = 64;
@@ -97,12 +95,12 @@ class SliceReader {
           addressType = this.#text('addressType');
           break;
         case 8:
-          checkCount(MAX.endpoints, endpoints.length + 1, 'endpoints');
+          checkCount(SLICE_LIMITS.endpoints, endpoints.length + 1, 'endpoints');
           endpoints.push(this.#endpoint(`endpoints[${endpoints.length}]`));
           if (endpoints.length % ENDPOINTS_PER_STEP === 0) yield;
           break;
         case 9: {
-          checkCount(MAX.ports, ++portCount, 'ports');
+          checkCount(SLICE_LIMITS.ports, ++portCount, 'ports');
           const port = this.#port(`ports[${portCount - 1}]`);
           if (port !== undefined) ports.push(port);
           break;
@@ -137,7 +135,7 @@ class SliceReader {
     for (const end = this.#open(path); reader.next(end); ) {
       switch (reader.field) {
         case 1:
-          checkCount(MAX.addresses, addresses.length + 1, `${path}.addresses`);
+          checkCount(SLICE_LIMITS.addresses, addresses.length + 1, `${path}.addresses`);
           addresses.push(this.#address(`${path}.addresses[${addresses.length}]`));
           break;
         case 2:

@@ -35,7 +35,8 @@ export interface KvstoreHealthOptions {
 
 /** Interval of heartbeats (SEMANTICS 5). */
 export const HEARTBEAT_INTERVAL_MS = 60_000;
-const STALE_MS: number = 2 * HEARTBEAT_INTERVAL_MS;
+/** Age of a heartbeat that has been missed twice. */
+export const STALE_MS: number = 2 * HEARTBEAT_INTERVAL_MS;
 const POLL_MS = 15_000;
 
 /** Checks the quorum, the heartbeat and each endpoint every 15 s. */

@@ -1,4 +1,5 @@
 import { type Rejection, RejectionLog, rejection } from '../../base/rejection.ts';
+import { HEADLESS } from '../../k8s/feed/kinds.ts';
 import type { KindReader } from '../../k8s/feed/object-feed.ts';
 import { type ObjectFields, readID } from '../../k8s/parse-object.ts';
 import type { KubernetesObject, ResourceEvent, ResourceKind } from '../../k8s/resource.ts';
@@ -12,7 +13,7 @@ import { derivedName, FAMILIES_ANNOTATION, IMPORT_NAME_LABEL } from '../mcs/name
 import type { FollowContext } from '../publish/producer.ts';
 import { FollowedList } from './followed-list.ts';
 import { MESH_CONTROLLER } from './remote-slices.ts';
-import { ENDPOINT_SLICES, HEADLESS, MANAGED_BY, SOURCE_CLUSTER, type WantedSlice } from './slice-content.ts';
+import { ENDPOINT_SLICES, MANAGED_BY, SOURCE_CLUSTER, type WantedSlice } from './slice-content.ts';
 import type { KnownSlice, SliceSource } from './slice-writer.ts';
 
 /** Options of {@link ExportedSlices}. */

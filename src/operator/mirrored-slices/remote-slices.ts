@@ -1,6 +1,6 @@
 import { type Rejection, RejectionLog, rejection } from '../../base/rejection.ts';
 import type { ServiceSink } from '../../clustermesh/engines.ts';
-import { services } from '../../k8s/feed/kinds.ts';
+import { HEADLESS, services } from '../../k8s/feed/kinds.ts';
 import type { KindReader } from '../../k8s/feed/object-feed.ts';
 import { type ObjectFields, readID } from '../../k8s/parse-object.ts';
 import { readFlags } from '../../k8s/parse-service.ts';
@@ -14,7 +14,6 @@ import type { FollowContext } from '../publish/producer.ts';
 import type { RemoteClusters } from '../remote-clusters.ts';
 import { FollowedList } from './followed-list.ts';
 import {
-  HEADLESS,
   MANAGED_BY,
   mirroredName,
   remoteContents,

@@ -1,6 +1,10 @@
 import { createHash } from 'node:crypto';
 import type { ResourceKind } from '../../k8s/resource.ts';
-import type { ClusterEndpointSlice, SliceEndpoint } from '../../model/cluster-endpoint-slice.ts';
+import {
+  type ClusterEndpointSlice,
+  type SliceEndpoint,
+  ZONE_TOPOLOGY,
+} from '../../model/cluster-endpoint-slice.ts';
 import { isObject } from '../../net/fields.ts';
 import { protocolName } from '../../net/port.ts';
 import { field, normalForm } from '../collect/field.ts';
@@ -17,9 +21,6 @@ export const MANAGED_BY = 'endpointslice.kubernetes.io/managed-by';
 
 /** The label with the cluster of the backends of a slice. */
 export const SOURCE_CLUSTER = 'multicluster.kubernetes.io/source-cluster';
-
-/** The label that excludes the slices of a headless service from kube-proxy. */
-export const HEADLESS: string = 'service.kubernetes.io/headless';
 
 /** The field manager of the slices that an operator writes. */
 export const FIELD_MANAGER = 'dpcache-operator';
@@ -43,8 +44,6 @@ export interface SliceBody {
   readonly [field: string]: unknown;
 }
 
-const TOPOLOGY_ZONE = 'topology.kubernetes.io/zone';
-
 function endpointOf(endpoint: SliceEndpoint, isFamily: (address: string) => boolean): unknown {
   const { addresses, conditions, hostname, zone, forZones, deprecatedTopology } = endpoint;
   return {
@@ -52,7 +51,7 @@ function endpointOf(endpoint: SliceEndpoint, isFamily: (address: string) => bool
     conditions,
     hostname,
     // Without node names, because a node of this cluster may have the name of a node of another cluster.
-    zone: zone ?? deprecatedTopology.get(TOPOLOGY_ZONE),
+    zone: zone ?? deprecatedTopology.get(ZONE_TOPOLOGY),
     hints: forZones.length === 0 ? undefined : { forZones: forZones.map((name) => ({ name })) },
   };
 }

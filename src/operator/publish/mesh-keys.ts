@@ -3,7 +3,7 @@ import { parseIdentityText } from '../../kvstore/codec/identity.ts';
 import type { CopiedResource } from '../../kvstore/codec/keys.ts';
 import { decodeNode, encodeNode } from '../../kvstore/codec/node.ts';
 import { clusterIDOf, type MaxConnectedClusters } from '../../model/numeric-identity.ts';
-import { isObject } from '../../net/fields.ts';
+import { isObject, parseJson } from '../../net/fields.ts';
 import type { PublishedPrefixOptions } from './published-prefix.ts';
 
 /** The cluster that owns keys. */
@@ -20,14 +20,6 @@ export interface KeyOwner {
  */
 export type KeyRules = Pick<PublishedPrefixOptions, 'leased' | 'isOwned' | 'isEquivalent'>;
 
-function parseJson(value: Uint8Array): unknown {
-  try {
-    return JSON.parse(textOfBytes(value) ?? '');
-  } catch {
-    return undefined;
-  }
-}
-
 /**
  * Returns the rules of nodes. Nodes have no lease, because a node outlives the operator (OPERATOR 10). If the agent of a node has
  * written an equivalent value (its source is `local`), that value is kept. A leftover key belongs to the cluster only if its value
@@ -37,13 +29,16 @@ function nodeRules({ clusterName: cluster }: KeyOwner): KeyRules {
   return {
     leased: false,
     isOwned: (name, value) => {
-      const current = parseJson(value);
+      const current = parseJson(textOfBytes(value) ?? '');
       return (
         isObject(current) && current['Cluster'] === cluster && current['Name'] === name && !name.includes('/')
       );
     },
     isEquivalent: (found, wanted) => {
-      const [foundJson, wantedJson] = [parseJson(found), parseJson(wanted)];
+      const [foundJson, wantedJson] = [
+        parseJson(textOfBytes(found) ?? ''),
+        parseJson(textOfBytes(wanted) ?? ''),
+      ];
       if (!isObject(foundJson) || !isObject(wantedJson) || foundJson['Source'] !== 'local') return false;
       const expected = { cluster, name: String(wantedJson['Name']) };
       const [wantedNode, foundNode] = [decodeNode(expected, wanted, ''), decodeNode(expected, found, '')];

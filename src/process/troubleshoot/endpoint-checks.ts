@@ -3,7 +3,7 @@ import { lookup } from 'node:dns/promises';
 import { once } from 'node:events';
 import { connect, isIP, type Socket } from 'node:net';
 import { connect as connectTLS, type TLSSocket } from 'node:tls';
-import { messageOf } from '../../base/failure.ts';
+import { errorCode, messageOf } from '../../base/failure.ts';
 import { counted } from '../../base/show-value.ts';
 import type { EtcdTLS } from '../../kvstore/etcd/etcd-config.ts';
 import { tlsOptions } from '../../kvstore/etcd/etcd-credentials.ts';
@@ -49,10 +49,6 @@ function remedyOf(code: string): string | undefined {
 
 const CHECK_FIREWALL = 'check firewalls and the route to the host';
 
-function codeOf(error: unknown): string {
-  return error instanceof Error && 'code' in error ? String(error.code) : '';
-}
-
 /** Returns the reason in an error of OpenSSL, whose message also has positions in its sources. */
 function openSSLReason(error: unknown): string | undefined {
   return error instanceof Error && 'reason' in error && typeof error.reason === 'string'
@@ -71,7 +67,7 @@ function failedCheck(
   otherwise: string,
   ifLate: string = otherwise,
 ): Check {
-  const code = codeOf(error);
+  const code = String(errorCode(error) ?? '');
   const text = code === 'ABORT_ERR' ? NO_ANSWER : (openSSLReason(error) ?? (messageOf(error) || code));
   const remedy = remedyOf(code) ?? (code === 'ABORT_ERR' ? ifLate : otherwise);
   return { step, subject, status: 'failed', text, remedy };

@@ -22,7 +22,7 @@ import { decodeTimestamp } from '../../kvstore/codec/timestamp.ts';
 import type { EtcdConfig } from '../../kvstore/etcd/etcd-config.ts';
 import { EtcdTransport } from '../../kvstore/etcd/etcd-transport.ts';
 import { asKvstoreError, type KvstoreError } from '../../kvstore/session/errors.ts';
-import { HEARTBEAT_INTERVAL_MS } from '../../kvstore/session/health.ts';
+import { STALE_MS } from '../../kvstore/session/health.ts';
 import type { RangeResponse } from '../../kvstore/session/transport.ts';
 import { CHECK_TIMEOUT_MS, type Check, NO_ANSWER } from './check.ts';
 
@@ -39,9 +39,6 @@ export interface CheckContext {
   readonly random: Random;
   readonly signal: AbortSignal;
 }
-
-/** Age of a heartbeat that has been missed twice. */
-const STALE_MS: number = 2 * HEARTBEAT_INTERVAL_MS;
 
 const CHECK_SERVER = 'check that the endpoint is an etcd, that it has a quorum, and its log';
 const CHECK_WRITER = 'check that the clustermesh-apiserver or the operator of the cluster runs, and its log';

@@ -2,7 +2,7 @@ import { createReadStream } from 'node:fs';
 import { lstat, readdir, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { createGunzip } from 'node:zlib';
-import { messageOf } from '../../base/failure.ts';
+import { errorCode, messageOf } from '../../base/failure.ts';
 import { readFileHead } from '../../base/files/regular-file.ts';
 import { unreadable } from '../../process/input-error.ts';
 import {
@@ -39,8 +39,7 @@ async function* gunzipped(
     yield* decompressed(packed, createGunzip({ chunkSize: 256 << 10 }));
   } catch (cause) {
     if (cause instanceof ArchiveError) throw cause;
-    const code = cause instanceof Error && 'code' in cause ? cause.code : '';
-    throw code === 'Z_BUF_ERROR'
+    throw errorCode(cause) === 'Z_BUF_ERROR'
       ? new ArchiveError('truncated', path, 'ends early: copy the archive again', { cause })
       : new ArchiveError('corrupt', path, 'cannot be decompressed: copy the archive again', { cause });
   }

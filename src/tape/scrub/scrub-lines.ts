@@ -1,11 +1,12 @@
 import { assert } from '../../base/assert.ts';
+import { RFC3339 } from '../../k8s/parse-object.ts';
 import {
   decodeClusterEndpointSlice,
   encodeClusterEndpointSlice,
 } from '../../kvstore/codec/cluster-endpoint-slice.ts';
 import { maskLength } from '../../kvstore/codec/mask.ts';
 import type { ClusterEndpointSlice } from '../../model/cluster-endpoint-slice.ts';
-import { isObject } from '../../net/fields.ts';
+import { isObject, parseJson } from '../../net/fields.ts';
 import { bytesIn, type TapeLine, type TapeValue } from '../tape-line.ts';
 import { PROTOCOL_PREFIXES, PROTOCOL_WORDS } from './protocol-words.ts';
 import { AddressScrub } from './scrub-addresses.ts';
@@ -15,7 +16,6 @@ const PARTS =
   /(?:[0-9A-Fa-f]{0,4}:){2,7}[0-9A-Fa-f.]*(?:\/\d{1,3})?|\d+\.\d+\.\d+\.\d+(?:\/\d{1,3})?|[^\s:/=;,@"'`{}[\]()<>|&?#%+!*\\$^]+/g;
 const WORDS = /[^\s:/=;,@"'`{}[\]()<>|&?#%+!*\\$^]+/g;
 const NUMBER = /^\d{1,20}$/;
-const TIME = /^\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d)$/;
 
 /** Replacement of text that is not JSON. No decoder accepts it; replacing words could turn the text into valid JSON. */
 const INVALID_JSON = '{';
@@ -85,7 +85,7 @@ export class LineScrub {
 
   /** Returns a text with other names and addresses. */
   text(text: string): string {
-    if (PROTOCOL_WORDS.has(text) || TIME.test(text)) return text;
+    if (PROTOCOL_WORDS.has(text) || RFC3339.test(text)) return text;
     return this.#addresses.replace(text) ?? text.replace(PARTS, (part) => this.#part(part));
   }
 
@@ -150,7 +150,7 @@ export class LineScrub {
     if (value64 !== undefined) return NOT_UTF8;
     if (value === undefined) return {};
     if (!/^\s*[[{]/.test(value)) return { value: this.text(value) };
-    const json = parsed(value);
+    const json = parseJson(value);
     return { value: json === undefined ? INVALID_JSON : JSON.stringify(this.#json(json)) };
   }
 
@@ -177,13 +177,5 @@ export class LineScrub {
     };
     const bytes = encodeClusterEndpointSlice(scrubbed);
     return { value64: Buffer.from(bytes).toString('base64') };
-  }
-}
-
-function parsed(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
   }
 }

@@ -1,6 +1,6 @@
 import { createRequire } from 'node:module';
 import type koffi from 'koffi';
-import { messageOf } from '../../../base/failure.ts';
+import { errorCode, messageOf } from '../../../base/failure.ts';
 
 /** Numbers of system calls on x86-64 and arm64. */
 const NUMBERS = {
@@ -42,7 +42,7 @@ function loadLibrary(): typeof koffi {
   try {
     return require('koffi');
   } catch (cause) {
-    const isInstalled = !isNotFound(cause);
+    const isInstalled = errorCode(cause) !== 'MODULE_NOT_FOUND';
     throw new NoSyscallsError(
       isInstalled
         ? `the package koffi does not load: ${messageOf(cause)}. Install it on this system: npm install ${KOFFI}`
@@ -50,10 +50,6 @@ function loadLibrary(): typeof koffi {
       { cause },
     );
   }
-}
-
-function isNotFound(error: unknown): boolean {
-  return error instanceof Error && 'code' in error && error.code === 'MODULE_NOT_FOUND';
 }
 
 /** Thrown if no system calls are available because of the operating system, the processor, or a library that does not load. */
