@@ -19,14 +19,17 @@ interface ExportValue extends PublishedValue {
   readonly namespace: string;
 }
 
+/** The methods of {@link McsObjects} that are used. */
+type ExportObjects = Pick<McsObjects, 'objects' | 'listen' | 'complete'>;
+
 /** The keys of the ServiceExports that have a Service of the same name. */
 class ExportKeys {
   readonly #context: InputContext;
-  readonly #objects: McsObjects;
+  readonly #objects: ExportObjects;
   readonly #values = new Map<string, ExportValue>();
   readonly exported: NamespacedValues<ExportValue>;
 
-  constructor(context: InputContext, objects: McsObjects) {
+  constructor(context: InputContext, objects: ExportObjects) {
     this.#context = context;
     this.#objects = objects;
     const { keys } = context;
@@ -70,7 +73,7 @@ class ExportKeys {
   }
 }
 
-function follow(context: InputContext, objects: McsObjects): FollowedInputs {
+function follow(context: InputContext, objects: ExportObjects): FollowedInputs {
   const { onChange } = context;
   const keys = new ExportKeys(context, objects);
   for (const name of objects.objects('serviceexports').keys()) keys.review(name);
@@ -96,7 +99,7 @@ function follow(context: InputContext, objects: McsObjects): FollowedInputs {
  * Publishes `cilium/state/serviceexports/v1/<cluster>/<namespace>/<name>` for each ServiceExport in a global namespace with a valid
  * Service of the same name that is not of type ExternalName. Without the CRD there are no keys, and the canary is written.
  */
-export function exportSync(options: ProducerOptions, objects: McsObjects): Producer {
+export function exportSync(options: ProducerOptions, objects: ExportObjects): Producer {
   return new Producer(
     {
       name: 'service export sync',

@@ -152,7 +152,7 @@ function serviceOf({ namespace, labels }: SharedSlice): string {
   return formatServiceID({ namespace, name: labels.get(SERVICE_NAME_LABEL) ?? '' });
 }
 
-function follow(context: InputContext, objects: ServiceObjects): FollowedInputs {
+function follow(context: InputContext, objects: Pick<ServiceObjects, 'join'>): FollowedInputs {
   const { rejections, gate } = context;
   const keys = new SliceKeys(context);
   const moreFeeds = new Map<string, AnyFeed>([
@@ -176,7 +176,7 @@ function follow(context: InputContext, objects: ServiceObjects): FollowedInputs 
  * Publishes the EndpointSlices of shared services as `cilium/state/endpointslices/v1/<cluster>/<namespace>/<name>` (1.20), with
  * all endpoints, ready or not. If the API server does not serve EndpointSlices, nothing is published.
  */
-export function sliceSync(options: ProducerOptions, objects: ServiceObjects): Producer {
+export function sliceSync(options: ProducerOptions, objects: Pick<ServiceObjects, 'join'>): Producer {
   return new Producer(
     { name: 'slice sync', resource: 'endpointslices', follow: (context) => follow(context, objects) },
     options,

@@ -1,6 +1,13 @@
 import { describe, expect, it, onTestFinished } from 'vitest';
+import { KubernetesClient } from '../../../src/k8s/kubernetes-client.ts';
+import { MemoryApiServer } from '../../../src/k8s/memory/memory-api-server.ts';
+import { MemoryApiTransport } from '../../../src/k8s/memory/memory-api-transport.ts';
 import { textOfBytes } from '../../../src/kvstore/codec/bytes.ts';
 import { syncedKey } from '../../../src/kvstore/codec/keys.ts';
+import { MemoryBackend } from '../../../src/kvstore/memory/memory-backend.ts';
+import { exportSync } from '../../../src/operator/mcs/export-sync.ts';
+import type { McsListener } from '../../../src/operator/mcs/mcs-objects.ts';
+import { ManualClock } from '../../base/support/manual-clock.ts';
 import { advance } from '../../kvstore/support/settle.ts';
 import { EXPORTS, McsCluster, SERVICES } from './support/mcs-world.ts';
 
@@ -104,4 +111,31 @@ describe('a key of an export', () => {
     const at = 'cilium/state/serviceexports/v1/cluster1/shop/cart: ports[0].protocol';
     expect(cluster.rejected.filter((message) => message.startsWith(at)).length).toBe(1);
   });
+});
+
+it('exports are read only while a run publishes them, because each election begins a run', async () => {
+  const clock = new ManualClock();
+  const runtime = { clock, random: () => 0.5 };
+  const backend = new MemoryBackend(runtime);
+  const source = new KubernetesClient(new MemoryApiTransport(new MemoryApiServer({ clock })), runtime);
+  const listeners = new Set<McsListener>();
+  const objects = {
+    complete: true,
+    objects: () => new Map(),
+    listen: (listener: McsListener) => {
+      listeners.add(listener);
+      return () => void listeners.delete(listener);
+    },
+  };
+  const producer = exportSync({ ...runtime, clusterName: 'a', clusterID: 1, source, backend }, objects);
+  for (let run = 0; run < 2; run++) {
+    const ended = new AbortController();
+    const running = producer.run(ended.signal);
+    expect(listeners.size).toBe(1);
+    ended.abort();
+    await running;
+    expect(listeners.size).toBe(0);
+  }
+  await source.close();
+  await backend.close();
 });

@@ -1,5 +1,5 @@
 import fc from 'fast-check';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import { TurnGate } from '../../../src/base/turn-gate.ts';
 import { KubernetesClient } from '../../../src/k8s/kubernetes-client.ts';
 import { MemoryApiServer } from '../../../src/k8s/memory/memory-api-server.ts';
@@ -11,12 +11,16 @@ import { MemoryBackend } from '../../../src/kvstore/memory/memory-backend.ts';
 import { MemoryServer } from '../../../src/kvstore/memory/memory-server.ts';
 import { operatorDuties } from '../../../src/operator/duties.ts';
 import { derivedSlices } from '../../../src/operator/publish/derived-slices.ts';
+import type { FollowedInputs } from '../../../src/operator/publish/producer.ts';
+import type { ServiceObjectsReader } from '../../../src/operator/publish/service-objects.ts';
+import { sliceSync } from '../../../src/operator/publish/slice-sync.ts';
 import { ManualClock } from '../../base/support/manual-clock.ts';
 import { ApiUser } from '../../k8s/support/api-user.ts';
 import { advance, settle } from '../../kvstore/support/settle.ts';
 
 const PREFIX = 'cilium/state/endpointslices/v1/a/';
 const SERVICE_NAME = 'kubernetes.io/service-name';
+const WAIT = { timeout: 120_000, interval: 1 };
 
 interface Annotated {
   readonly global?: string | undefined;
@@ -296,6 +300,55 @@ describe('the endpoint slices of a cluster', () => {
       await world.stop();
     }
   });
+});
+
+it('the canary of slices is written when the review of a service ends that has outlasted the lists', async () => {
+  const clock = new ManualClock();
+  const runtime = { clock, random: () => 0.5 };
+  const server = new MemoryServer({ clock });
+  const backend = new MemoryBackend({ ...runtime, server });
+  const gate = new TurnGate({ clock, nextTurn: (callback) => setImmediate(callback), weightPerTurn: 1 });
+  const source = new KubernetesClient(new MemoryApiTransport(new MemoryApiServer({ clock })), runtime);
+  let reader: ServiceObjectsReader | undefined;
+  const inputs = { complete: false, kinds: [], stop: () => Promise.resolve() };
+  const join = (joined: ServiceObjectsReader): FollowedInputs => {
+    reader = joined;
+    return inputs;
+  };
+  const options = { ...runtime, clusterName: 'a', clusterID: 1, source, backend, gate };
+  const ended = new AbortController();
+  const running = sliceSync(options, { join }).run(ended.signal);
+  const put = (feed: string, objects: readonly object[]): void =>
+    reader?.moreFeeds
+      ?.get(feed)
+      ?.start()
+      .apply(
+        objects.map((object, at) => {
+          const metadata = {
+            namespace: 'shop',
+            name: `x-${at}`,
+            uid: `${at}`,
+            resourceVersion: '1',
+            ...object,
+          };
+          return { type: 'put', object: { metadata, addressType: 'IPv4', endpoints: [], ports: [] } };
+        }),
+      );
+  put(
+    'endpointslices',
+    Array.from({ length: 100 }, () => ({ labels: { [SERVICE_NAME]: 'x' } })),
+  );
+  put('services', [{ name: 'x', annotations: { 'service.cilium.io/global': 'true' } }]);
+  inputs.complete = true;
+  reader?.onChange();
+  const keys = (prefix: string): number => server.range(prefixRange(prefix)).kvs.length;
+  expect(keys(PREFIX)).toBeLessThan(100);
+  await vi.waitUntil(() => keys(PREFIX) === 100, WAIT);
+  await vi.waitUntil(() => keys('cilium/synced/a/') === 1, WAIT);
+  ended.abort();
+  await running;
+  await backend.close();
+  await source.close();
 });
 
 it('services and slices are watched once for both formats', async () => {
