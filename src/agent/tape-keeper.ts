@@ -57,8 +57,7 @@ export class TapeKeeper {
       gate,
       onFailure: (failure) => {
         if (failure === undefined) log.warn(`--tape ${path}: recording again`);
-        else
-          log.warn(`--tape ${path}: ${failure.message}; the input is not recorded until it can be written`);
+        else log.warn(`--tape ${path}: ${failure.message}; the tape is incomplete until this works again`);
       },
     });
   }

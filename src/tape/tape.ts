@@ -1,6 +1,7 @@
 import type { Clock, Timer } from '../base/clock.ts';
-import type { Failure } from '../base/failure.ts';
+import { type Failure, failureOf } from '../base/failure.ts';
 import type { StateFolder } from '../base/files/state-folder.ts';
+import { CallbackGuard } from '../base/guard.ts';
 import type { TurnGate } from '../base/turn-gate.ts';
 import type { MeshTap } from '../clustermesh/mesh-tap.ts';
 import { ClaimDigest } from '../compare/claim-digest.ts';
@@ -20,7 +21,7 @@ const FLUSH_MS = 1_000;
 /** The defaults of {@link TapeOptions}. */
 const PART_MS = 10 * 60_000;
 const PART_BYTES = 64 << 20;
-/** Time after a failure of the disk until a new file is tried. */
+/** Time after a failure of the disk or of a snapshot until a new file is tried. */
 const RETRY_MS = 10_000;
 /** Minimum step of the wall clock that is recorded. */
 const CLOCK_MS = 1_000;
@@ -41,7 +42,7 @@ export interface TapeOptions {
   /** Time and size after which a new file begins with a snapshot, so that earlier files may be removed. Default 10 min, 64 MiB. */
   readonly partMs?: number | undefined;
   readonly partBytes?: number | undefined;
-  /** Called with the first failure of the disk, and with undefined when writes succeed again. */
+  /** Called with the first failure of the disk, of a snapshot or of a digest, and with undefined when all of them succeed again. */
   readonly onFailure: (failure: Failure | undefined) => void;
 }
 
@@ -54,9 +55,12 @@ export interface TapeStatus {
   readonly failure: Failure | undefined;
 }
 
+/** Work of a tape that takes several turns of the event loop. */
+type TapeWork = 'digest' | 'snapshot';
+
 /**
  * Records the input of an agent in files. Lines are added synchronously, in the order in which the engines receive the input. A
- * failure of the disk cuts the tape and never reaches the caller.
+ * failure of the disk cuts the tape. No failure reaches the caller.
  */
 export class Tape {
   readonly #options: TapeOptions;
@@ -71,15 +75,16 @@ export class Tape {
   #wall: number;
   /** When the current file began, by the clock. */
   #partAt = 0;
-  /** When a new file may be tried after a failure of the disk. */
+  /** When a new file may be tried after a failure of the disk or of a snapshot. */
   #retryAt = 0;
   /** Number of calls of the timer. */
   #ticks = 0;
-  /** True while the digest is read. */
-  #isReading = false;
-  #isSnapshotting = false;
+  readonly #running = new Set<TapeWork>();
+  /** The failure of the last run of each work, if it failed. */
+  readonly #failures = new Map<TapeWork, Failure>();
+  readonly #guard = new CallbackGuard();
   #timer: Timer | undefined;
-  #failure: Failure | undefined;
+  #isFailureReported = false;
 
   constructor(options: TapeOptions) {
     const { folder, maxBytes, clock, ipcache, labelsOf, settings } = options;
@@ -117,15 +122,23 @@ export class Tape {
   }
 
   status(): TapeStatus {
-    const { bytes, failure } = this.#writer;
-    return { bytes, lines: this.#lines.count, lost: this.#lines.lost, failure };
+    const { bytes } = this.#writer;
+    return { bytes, lines: this.#lines.count, lost: this.#lines.lost, failure: this.#failure };
+  }
+
+  get #failure(): Failure | undefined {
+    return this.#writer.failure ?? this.#failures.get('snapshot') ?? this.#failures.get('digest');
   }
 
   /** Writes the last lines and closes the files. */
   async stop(): Promise<void> {
     this.#timer?.cancel();
-    // In one turn, because claims that are withdrawn from now on are not on the tape.
-    for (const _ of this.#addDigest());
+    try {
+      // In one turn, because claims that are withdrawn from now on are not on the tape.
+      for (const _ of this.#addDigest());
+    } catch (error) {
+      this.#fail('digest', error);
+    }
     await this.#writer.close();
     this.#digest.stop();
   }
@@ -167,7 +180,7 @@ export class Tape {
     this.#timer = clock.after(FLUSH_MS, () => {
       this.#tick();
       this.#checkClock();
-      if (++this.#ticks % (DIGEST_MS / FLUSH_MS) === 0) void this.#readDigest();
+      if (++this.#ticks % (DIGEST_MS / FLUSH_MS) === 0) void this.#run('digest', this.#addDigest());
       this.#checkPart();
       void this.#writer.flush().then(() => this.#report());
     });
@@ -181,11 +194,24 @@ export class Tape {
     this.#entry({ ev: 'clock', wall });
   }
 
-  async #readDigest(): Promise<void> {
-    if (this.#isReading) return;
-    this.#isReading = true;
-    await this.#options.gate.runSteps(this.#addDigest());
-    this.#isReading = false;
+  /** Runs work in steps, unless an earlier run of it has not ended. A failure is in the status until the next run succeeds. */
+  async #run(work: TapeWork, steps: Iterable<unknown>): Promise<void> {
+    if (this.#running.has(work)) return;
+    this.#running.add(work);
+    try {
+      await this.#options.gate.runSteps(steps);
+      this.#failures.delete(work);
+    } catch (error) {
+      this.#fail(work, error);
+    } finally {
+      this.#running.delete(work);
+    }
+  }
+
+  #fail(work: TapeWork, error: unknown): void {
+    const { message, ...failure } = failureOf(error, this.#options.clock);
+    this.#failures.set(work, { ...failure, message: `cannot write a ${work}: ${message}` });
+    if (work === 'digest') this.#digest.stop(); // the next one reads all claims
   }
 
   /** Adds the digest of the lines so far: the last step reads the last claims and adds the line. */
@@ -197,32 +223,32 @@ export class Tape {
 
   /** Begins the next file, with a snapshot, if it is time. */
   #checkPart(): void {
-    if (this.#isSnapshotting) return;
+    if (this.#running.has('snapshot')) return;
     const { clock, maxBytes, partMs = PART_MS, partBytes = PART_BYTES } = this.#options;
     const now = clock.now();
     const isFull = this.#writer.partBytes >= Math.min(partBytes, maxBytes / 4);
     const isDue = now - this.#partAt >= partMs || isFull;
-    if (this.#writer.broken ? now >= this.#retryAt : isDue) void this.#snapshot();
+    const isFailed = this.#writer.broken || this.#failures.has('snapshot');
+    if (!(isFailed ? now >= this.#retryAt : isDue)) return;
+    this.#retryAt = now + RETRY_MS;
+    void this.#run('snapshot', this.#addSnapshot());
   }
 
-  async #snapshot(): Promise<void> {
-    this.#isSnapshotting = true;
-    this.#retryAt = this.#options.clock.now() + RETRY_MS;
+  *#addSnapshot(): Generator<void, void, void> {
     this.#begin();
     this.#entry({ ev: 'snapshot' });
     const { lost } = this.status();
-    await this.#options.gate.runSteps(this.#mesh.snapshot());
-    await this.#options.gate.runSteps(this.kubernetes.snapshot());
+    yield* this.#mesh.snapshot();
+    yield* this.kubernetes.snapshot();
     this.#entry({ ev: 'whole' });
     if (this.#lines.lost === lost) this.#writer.markWhole();
-    this.#isSnapshotting = false;
   }
 
-  /** Reports a failure of the disk, and its end. */
+  /** Reports the first failure, and the end of all failures. */
   #report(): void {
-    const { failure } = this.#writer;
-    if ((failure === undefined) === (this.#failure === undefined)) return;
-    this.#failure = failure;
-    this.#options.onFailure(failure);
+    const failure = this.#failure;
+    if ((failure !== undefined) === this.#isFailureReported) return;
+    this.#isFailureReported = failure !== undefined;
+    this.#guard.call(this.#options.onFailure, failure);
   }
 }

@@ -1,7 +1,7 @@
 import { readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { gunzipSync } from 'node:zlib';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import { StateFiles } from '../../src/agent/state-files.ts';
 import type { StateSink } from '../../src/base/files/state-folder.ts';
 import { OPEN_GATE } from '../../src/base/turn-gate.ts';
@@ -148,6 +148,60 @@ describe('the files of a tape', () => {
       expect(tape.status()).toMatchObject({ lost: 0, failure: undefined });
       expect((await readdir(folder))[0]).not.toBe('tape-000001.jsonl.gz');
       expect((await replayMesh(folder)).report).toMatchObject({ isComplete: true, cuts: [] });
+    });
+  });
+
+  it.each([
+    { work: 'snapshot', method: 'keysOfWriters' },
+    { work: 'digest', method: 'trackClaims' },
+  ] as const)('have another $work after one has failed, which is in the status', async ({ work, method }) => {
+    await withFolder(async (folder) => {
+      const ipcache = new IPCache();
+      const failures: (string | undefined)[] = [];
+      const onFailure: TapeOptions['onFailure'] = (failure) => failures.push(failure?.message);
+      const { tape, pass } = await newTape(folder, { ipcache, onFailure, partMs: 20_000 });
+      const fail = vi.spyOn(ipcache, method).mockImplementationOnce(() => {
+        throw new Error('a row is missing');
+      });
+      await pass(23_000);
+      const failure = `cannot write a ${work}: a row is missing`;
+      expect(failures[0]).toBe(failure);
+      await pass(12_000);
+      expect(fail.mock.calls.length).toBeGreaterThan(1);
+      expect([failures, tape.status().failure]).toEqual([[failure, undefined], undefined]);
+      await tape.stop();
+      expect((await replayMesh(folder)).report).toMatchObject({ isComplete: true, cuts: [] });
+    });
+  });
+
+  it('are closed if the last digest fails', async () => {
+    await withFolder(async (folder) => {
+      const ipcache = new IPCache();
+      const { tape } = await newTape(folder, { ipcache });
+      tape.note('the last line');
+      vi.spyOn(ipcache, 'trackClaims').mockImplementation(() => {
+        throw new Error('a row is missing');
+      });
+      await tape.stop();
+      expect(tape.status().failure?.message).toContain('a row is missing');
+      expect((await checkTape(folder, new AbortController().signal)).events).toBe(2);
+    });
+  });
+
+  it('are written on if the listener of failures throws', async () => {
+    await withFolder(async (folder) => {
+      const onFailure = vi.fn(() => {
+        throw new Error('the log is closed');
+      });
+      const { tape, disk, pass } = await newTape(folder, { onFailure });
+      disk.isFull = true;
+      tape.note('this does not reach the disk');
+      await pass(3000);
+      disk.isFull = false;
+      await pass(12_000);
+      await tape.stop();
+      expect(onFailure).toHaveBeenCalledTimes(2);
+      expect(tape.status().failure).toBe(undefined);
     });
   });
 
