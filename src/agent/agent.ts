@@ -11,7 +11,6 @@ import type {
 import type { ClusterDetailDocument, ClusterDocument, StatusDocument } from '../api/status-document.ts';
 import type { Clock, Random } from '../base/clock.ts';
 import { messageOf } from '../base/failure.ts';
-import { processGate } from '../base/node/process-gate.ts';
 import type { RateLimitOptions } from '../base/rate-limit.ts';
 import { type Rejection, type RejectionStatus, rejection } from '../base/rejection.ts';
 import { unsubscribeOnce } from '../base/subscription.ts';
@@ -27,6 +26,7 @@ import type { Labels } from '../model/labels.ts';
 import { reservedIdentityName } from '../model/numeric-identity.ts';
 import { NodeManager } from '../nodemanager/node-manager.ts';
 import type { Logger } from '../process/log.ts';
+import { loggedGate } from '../process/logged-gate.ts';
 import { RejectionReport } from '../process/rejection-report.ts';
 import type { Step } from '../process/start-step.ts';
 import { Startup } from '../process/startup.ts';
@@ -117,7 +117,7 @@ export class Agent implements ReadModel, PlayStage {
     this.#context = context;
     this.#manifestPaths = options.manifests;
     this.#startup = new Startup(context);
-    const gate = processGate(clock);
+    const gate = loggedGate(context);
     this.#rejections = new RejectionReport(log, clock);
     const onReject = (rejection: Rejection): void => this.#rejections.add(rejection);
     const onListenerFault = (error: unknown): void => log.error({ err: error }, 'a listener failed');

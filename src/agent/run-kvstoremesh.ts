@@ -3,7 +3,6 @@ import type { Description } from '../api/metrics/description.ts';
 import type { Scrape } from '../api/metrics/scrape.ts';
 import { assert } from '../base/assert.ts';
 import { messageOf } from '../base/failure.ts';
-import { processGate } from '../base/node/process-gate.ts';
 import type { RateLimitOptions } from '../base/rate-limit.ts';
 import { interruptible, Supervisor } from '../base/supervisor.ts';
 import type { TurnGate } from '../base/turn-gate.ts';
@@ -14,6 +13,7 @@ import { SoleWriter } from '../operator/kvstoremesh/sole-writer.ts';
 import { deferred } from '../operator/publish/deferred.ts';
 import { unreadable } from '../process/input-error.ts';
 import { openLocalEtcd, readClusterID } from '../process/local-etcd.ts';
+import { loggedGate } from '../process/logged-gate.ts';
 import { remoteEtcdProblem, remoteEtcds } from '../process/remote-etcds.ts';
 import type { RunContext } from '../process/run-context.ts';
 import {
@@ -63,7 +63,7 @@ class KvstoreMeshProcess implements ServedProcess {
     this.#options = options;
     this.#context = context;
     this.#tasks = new Supervisor(context);
-    this.#gate = processGate(context.clock);
+    this.#gate = loggedGate(context);
   }
 
   get stages(): readonly (readonly Step[])[] {

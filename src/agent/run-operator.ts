@@ -4,7 +4,6 @@ import type { Scrape } from '../api/metrics/scrape.ts';
 import { assert } from '../base/assert.ts';
 import { messageOf } from '../base/failure.ts';
 import { EitherSignal } from '../base/follow-signal.ts';
-import { processGate } from '../base/node/process-gate.ts';
 import type { RateLimitOptions } from '../base/rate-limit.ts';
 import { Supervisor } from '../base/supervisor.ts';
 import type { TurnGate } from '../base/turn-gate.ts';
@@ -32,6 +31,7 @@ import type { GlobalNamespacesStatus } from '../operator/publish/global-namespac
 import { namespaceOfKey } from '../operator/publish/namespace-of-key.ts';
 import { InputError } from '../process/input-error.ts';
 import { openLocalEtcd, type ReachContext } from '../process/local-etcd.ts';
+import { loggedGate } from '../process/logged-gate.ts';
 import { RejectionReport } from '../process/rejection-report.ts';
 import { remoteEtcds } from '../process/remote-etcds.ts';
 import type { RunContext } from '../process/run-context.ts';
@@ -130,7 +130,7 @@ class OperatorProcess implements ServedProcess {
     const { log, clock, random } = context;
     this.#options = options;
     this.#context = context;
-    this.#gate = processGate(clock);
+    this.#gate = loggedGate(context);
     this.#rejected = new RejectionReport(log, clock);
     this.#tasks = new Supervisor({ clock, random });
     if (options.load.length > 0) this.#recorded = new RecordedKubernetes(clock);

@@ -1,5 +1,6 @@
-import { checkArguments, FUNCTION, ITERABLE, NUMBER, optional, SIGNAL } from './arguments.ts';
+import { checkArguments, FUNCTION, ITERABLE, NUMBER, objectWith, optional, SIGNAL } from './arguments.ts';
 import type { Clock } from './clock.ts';
+import { CallbackGuard, type FaultListener } from './guard.ts';
 import { KeyedQueue } from './keyed-queue.ts';
 
 /** Clock, scheduler and limits of a {@link TurnGate}. */
@@ -16,6 +17,16 @@ export interface TurnGateOptions {
    * it includes received messages and other callbacks. Default: a turn begins with its first piece.
    */
   readonly activeMs?: (() => number) | undefined;
+  /** Receives each error of {@link TurnGate.runInBackground}. Default: errors are only counted. */
+  readonly onFault?: FaultListener | undefined;
+}
+
+/** Options of {@link TurnGate.runInBackground}. */
+export interface BackgroundOptions {
+  /** If it fires, the remaining steps do not run. */
+  readonly signal?: AbortSignal | undefined;
+  /** Called after the last step, after the signal has fired, or after a step has thrown. */
+  readonly onEnd?: (() => void) | undefined;
 }
 
 interface Piece {
@@ -40,6 +51,7 @@ const SLICES_PER_TURN = 8;
  */
 export class TurnGate {
   readonly #options: TurnGateOptions;
+  readonly #guard: CallbackGuard;
   readonly #waiting = new KeyedQueue<Piece>();
   /** Weight of the pieces that this turn has started. */
   #spent = 0;
@@ -49,6 +61,12 @@ export class TurnGate {
 
   constructor(options: TurnGateOptions) {
     this.#options = options;
+    this.#guard = new CallbackGuard(options.onFault);
+  }
+
+  /** Number of errors of {@link runInBackground}. */
+  get faults(): number {
+    return this.#guard.faults;
   }
 
   /** Number of waiting pieces. */
@@ -111,6 +129,20 @@ export class TurnGate {
     return true;
   }
 
+  /**
+   * Calls {@link runSteps} without a result for the caller. An error of a step or of `onEnd` is counted and passed to `onFault`,
+   * because an unhandled rejection would end the process.
+   */
+  runInBackground(steps: Iterable<unknown>, { signal, onEnd }: BackgroundOptions = {}): void {
+    this.#guard.call(async () => {
+      try {
+        await this.runSteps(steps, signal);
+      } finally {
+        onEnd?.();
+      }
+    });
+  }
+
   #hasRoom(): boolean {
     const { weightPerTurn = WEIGHT_PER_TURN, msPerTurn = MS_PER_TURN } = this.#options;
     if (this.#spent === 0) return true;
@@ -152,6 +184,10 @@ checkArguments(TurnGate, {
   pass: { weight: NUMBER, signal: optional(SIGNAL) },
   run: { weight: NUMBER, work: FUNCTION, signal: optional(SIGNAL) },
   runSteps: { steps: ITERABLE, signal: optional(SIGNAL) },
+  runInBackground: {
+    steps: ITERABLE,
+    options: optional(objectWith({ signal: optional(SIGNAL), onEnd: optional(FUNCTION) })),
+  },
 });
 
 /** A gate without limits: all work runs immediately and is not sliced. Used if no gate is configured. */

@@ -225,7 +225,7 @@ export class ReplayedCluster {
       onListed: () => {},
       onReaderState: () => {},
     });
-    void ended.then(() => watch.end());
+    ended.finally(() => watch.end()).catch(() => {}); // `#leave` receives the rejection
     return { watch, leave, ended };
   }
 

@@ -39,6 +39,52 @@ class GateWorld {
 }
 
 describe('a gate to the event loop', () => {
+  it.each([
+    { part: 'a step', steps: [1, 2, 'broken'], onEnd: () => {} },
+    {
+      part: 'the listener of the end',
+      steps: [1],
+      onEnd: () => {
+        throw new Error('broken');
+      },
+    },
+  ])('reports the error of $part of background work', async ({ steps, onEnd }) => {
+    const faults: unknown[] = [];
+    const { clock } = new GateWorld();
+    const gate = new TurnGate({ clock, nextTurn: queueMicrotask, onFault: (error) => faults.push(error) });
+    const ended = new Promise<void>((resolve) => {
+      const work = function* (): Generator<undefined, void, void> {
+        for (const step of steps) {
+          if (step === 'broken') throw new Error(step);
+          yield;
+        }
+      };
+      gate.runInBackground(work(), {
+        onEnd: () => {
+          resolve();
+          onEnd();
+        },
+      });
+    });
+    await ended;
+    await Promise.resolve();
+    expect([faults, gate.faults]).toEqual([[new Error('broken')], 1]);
+  });
+
+  it('ends background work, with the call of onEnd, when its signal fires', async () => {
+    const world = new GateWorld();
+    const ended = new AbortController();
+    let isEnded = false;
+    const onEnd = (): void => {
+      isEnded = true;
+    };
+    world.gate.runInBackground([1, 2, 3].values(), { signal: ended.signal, onEnd });
+    expect(isEnded).toBe(false);
+    ended.abort();
+    for (let i = 0; i < 20; i++) await Promise.resolve();
+    expect([isEnded, world.gate.faults]).toEqual([true, 0]);
+  });
+
   it('admits work immediately until the weight of a turn is used', async () => {
     const world = new GateWorld();
     for (const name of ['a', 'b', 'c', 'd']) void world.run(name, 5);

@@ -164,7 +164,7 @@ export class FollowedKind {
     if (this.#options.gate === undefined) {
       for (const _ of steps);
       done();
-    } else void this.#options.gate.runSteps(steps).then(done);
+    } else this.#options.gate.runInBackground(steps, { onEnd: done });
   }
 
   /** Ends the reflector and resolves when it has ended. */
@@ -199,7 +199,7 @@ export class FollowedKind {
     this.#begin(kind, 'missing');
     const steps = this.#feed.forgetSteps();
     if (gate === undefined) for (const _ of steps);
-    else void gate.runSteps(steps);
+    else gate.runInBackground(steps);
   }
 
   #end(): void {

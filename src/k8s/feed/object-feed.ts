@@ -200,7 +200,7 @@ export class ObjectFeed<T> implements AnyFeed {
   #sweep(run: number, onComplete: (() => void) | undefined): void {
     const steps = this.#sweepSteps(run, onComplete);
     if (this.#options.gate === undefined) for (const _ of steps);
-    else void this.#options.gate.runSteps(steps);
+    else this.#options.gate.runInBackground(steps);
   }
 
   *#sweepSteps(run: number, onComplete: (() => void) | undefined): Generator<undefined, void, void> {

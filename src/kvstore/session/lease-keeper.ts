@@ -291,7 +291,7 @@ export class LeaseKeeper {
       done = resolve;
     });
     if (leases.length > 1) onLeasesLost?.(reported);
-    void gate.runSteps(this.#reportLost(leases), this.#closed.signal).then(done);
+    gate.runInBackground(this.#reportLost(leases), { signal: this.#closed.signal, onEnd: done });
   }
 
   *#reportLost(leases: readonly HeldLease[]): Generator<void, void, void> {

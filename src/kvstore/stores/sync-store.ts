@@ -375,7 +375,7 @@ export class SyncStore {
     const { clock, gate = OPEN_GATE } = this.#options;
     const puts = this.#puts;
     await sleep(clock, ECHO_MS, signal);
-    await gate.runSteps(this.#invalidateUnechoed(puts, gate.slice), signal);
+    gate.runInBackground(this.#invalidateUnechoed(puts, gate.slice), { signal });
   }
 
   /** Queues a comparison of the keys with a put whose event is missing among the first `puts` stored puts, in steps of `slice` keys. */

@@ -1,4 +1,5 @@
 import type { Clock, Random } from '../../base/clock.ts';
+import { CallbackGuard } from '../../base/guard.ts';
 import { interruptible } from '../../base/supervisor.ts';
 import { OPEN_GATE, type TurnGate } from '../../base/turn-gate.ts';
 import type { StoreHooks } from '../../clustermesh/resource-stores.ts';
@@ -27,6 +28,7 @@ export class Mirror {
   /** Follows the remote kvstore. */
   readonly store: WatchStore<Uint8Array>;
   readonly #options: MirrorOptions;
+  readonly #guard: CallbackGuard;
   readonly #prefix: string;
   readonly #canary: string;
   /** Names that an earlier process has copied and that no list of this process has contained yet. */
@@ -37,6 +39,7 @@ export class Mirror {
   constructor(options: MirrorOptions) {
     this.#options = options;
     const { cluster, resource, rejections, gate, onApplied, onFault } = options;
+    this.#guard = new CallbackGuard(onFault);
     this.#prefix = resourcePrefix(resource, cluster, 'cache');
     this.#canary = syncedKey(cluster, resource, 'cache');
     this.#sync = this.#newSync((name) => this.#inherited.add(name));
@@ -89,7 +92,7 @@ export class Mirror {
     // The keys were complete when the canary was written, and none was deleted since.
     if (canary !== undefined) void sync.markSynced();
     const flushed = sync.whenFlushed();
-    void flushed.then(() => sync.endAdoption());
+    this.#guard.call(() => flushed.then(() => sync.endAdoption()));
     return { flushed };
   }
 
@@ -105,7 +108,7 @@ export class Mirror {
    * Deletes all keys and then writes the canary, because the cluster does not export the resource. The resource must not be followed.
    */
   async empty(signal: AbortSignal): Promise<void> {
-    if (await this.store.drain(signal)) void this.markListed();
+    if (await this.store.drain(signal)) this.#guard.call(() => this.markListed());
   }
 
   async #markListed(sync: SyncStore): Promise<void> {

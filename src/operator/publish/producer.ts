@@ -1,4 +1,5 @@
 import type { Clock, Random } from '../../base/clock.ts';
+import { CallbackGuard } from '../../base/guard.ts';
 import { type Rejection, RejectionLog } from '../../base/rejection.ts';
 import type { TurnGate } from '../../base/turn-gate.ts';
 import { FollowedKind, type KindStatus } from '../../k8s/feed/followed-kind.ts';
@@ -90,6 +91,7 @@ export class Producer implements Duty {
   readonly resource: CopiedResource;
   readonly #kind: ProducerKind;
   readonly #options: ProducerOptions;
+  readonly #guard: CallbackGuard;
   #run: Run;
   #state: DutyState = 'waiting';
   /**
@@ -102,6 +104,7 @@ export class Producer implements Duty {
     this.resource = kind.resource;
     this.#kind = kind;
     this.#options = options;
+    this.#guard = new CallbackGuard((error) => options.onFailure?.(error, kind.name));
     this.#run = this.#newRun();
   }
 
@@ -134,7 +137,7 @@ export class Producer implements Duty {
     const onChange = (): void => {
       if (isMarked || run.inputs?.complete !== true || signal.aborted) return;
       isMarked = true;
-      void keys.markSynced().then(this.#complete.resolve);
+      this.#guard.call(() => keys.markSynced().then(this.#complete.resolve));
     };
     const inputs = this.#kind.follow({ ...this.#options, keys, rejections, onChange });
     run.inputs = inputs;
@@ -169,12 +172,8 @@ export class Producer implements Duty {
         prefix,
         onSweep: (keys) => {
           const reason = 'an earlier operator wrote them, and no object requires them';
-          onAction?.({
-            duty: this.name,
-            action: `delete ${keys} keys of ${prefix}`,
-            reason,
-            outcome: 'queued',
-          });
+          const action = `delete ${keys} keys of ${prefix}`;
+          this.#guard.call(onAction, { duty: this.name, action, reason, outcome: 'queued' });
         },
         canary: canaries ? syncedKey(clusterName, resource) : undefined,
       }),

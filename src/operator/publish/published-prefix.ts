@@ -153,7 +153,7 @@ export class PublishedPrefix {
    * and its key deleted, because the kvstore would refuse the write, and the canary would wait for it.
    */
   upsert(name: string, value: Uint8Array): void {
-    const { prefix, isEquivalent } = this.#options;
+    const { prefix, isEquivalent, gate = OPEN_GATE } = this.#options;
     if (value.length + this.#prefixBytes + byteLengthOf(name) > MAX_BYTES) {
       const at = `${prefix}${name}`;
       const reason = `must have at most ${MAX_BYTES} bytes with its key`;
@@ -165,7 +165,9 @@ export class PublishedPrefix {
       this.#wanted.set(name, value);
       if (this.#isListed) this.#publish(name);
     } else this.#store.updateLocalKey(name, value);
-    if (this.#isSweepDue) void this.#sweep();
+    if (!this.#isSweepDue) return;
+    this.#isSweepDue = false;
+    gate.runInBackground(this.#sweep(gate.slice));
   }
 
   /** Counts a value that readers would reject, and deletes its key. */
@@ -187,9 +189,10 @@ export class PublishedPrefix {
    * and the canary is written if there is one.
    */
   async markSynced(): Promise<void> {
+    const { gate = OPEN_GATE } = this.#options;
     await this.#wantedPassed;
     if (this.#leftovers.size > 0) await this.#options.sweepAfter?.();
-    await this.#sweep();
+    await gate.runSteps(this.#sweep(gate.slice));
     await this.#store.markSynced();
     this.#isComplete = true;
     await this.#store.endAdoption();
@@ -200,16 +203,12 @@ export class PublishedPrefix {
     return this.#store.whenFlushed();
   }
 
-  async #sweep(): Promise<void> {
-    const { keepWhenEmpty, onSweep, gate = OPEN_GATE } = this.#options;
+  /** Deletes the leftovers, in steps of `slice` keys. A key that is desired in the meantime stays. */
+  *#sweep(slice: number): Generator<void, void, void> {
+    const { keepWhenEmpty, onSweep } = this.#options;
     this.#isSweepDue = keepWhenEmpty === true && this.status().keys === 0;
     if (this.#isSweepDue || this.#leftovers.size === 0) return;
     onSweep?.(this.#leftovers.size);
-    await gate.runSteps(this.#deleteLeftovers(gate.slice));
-  }
-
-  /** Deletes the leftovers, in steps of `slice` keys. A key that is desired in the meantime stays. */
-  *#deleteLeftovers(slice: number): Generator<void, void, void> {
     let deleted = 0;
     for (const name of this.#leftovers) {
       this.#leftovers.delete(name);

@@ -120,10 +120,11 @@ class SliceKeys {
       return;
     }
     this.#reviews++;
-    void gate.runSteps(steps).then(() => {
+    const onEnd = (): void => {
       this.#reviews--;
       onChange();
-    });
+    };
+    gate.runInBackground(steps, { onEnd });
   }
 
   *#steps(service: string, slices: ReadonlySet<SharedSlice>): Generator<undefined, void, void> {

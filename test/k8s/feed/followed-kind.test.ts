@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { RejectionLog } from '../../../src/base/rejection.ts';
+import { TurnGate } from '../../../src/base/turn-gate.ts';
 import { FollowedKind, MISSING_LIMIT_MS } from '../../../src/k8s/feed/followed-kind.ts';
 import { CILIUM_NODES } from '../../../src/k8s/feed/kinds.ts';
 import { ObjectFeed } from '../../../src/k8s/feed/object-feed.ts';
@@ -16,6 +17,11 @@ interface Followed {
   readonly sink: ResourceSink;
   readonly options: FollowOptions;
 }
+
+const NODE: ResourceEvent = {
+  type: 'put',
+  object: { metadata: { name: 'n2', uid: 'u', resourceVersion: '1' } },
+};
 
 /** A kind whose reflectors the test plays. */
 function playedKind() {
@@ -35,12 +41,8 @@ function playedKind() {
   const options = { source, clock, gate: undefined, onChange: () => {}, onForget };
   const kind = new FollowedKind('ciliumnodes', feed, options);
   const report = (state: ResourceState): void => followed.at(-1)?.options.onState?.(state);
-  const put: ResourceEvent = {
-    type: 'put',
-    object: { metadata: { name: 'n2', uid: 'u', resourceVersion: '1' } },
-  };
   const list = (): void => {
-    followed.at(-1)?.sink.apply([put]);
+    followed.at(-1)?.sink.apply([NODE]);
     followed.at(-1)?.sink.onListed();
     report('watching');
   };
@@ -97,4 +99,29 @@ describe('a followed kind', () => {
     clock.advance(1);
     expect([forgotten, kind.size]).toEqual([[1], 0]);
   });
+
+  it.each(['withdraw', 'list'] as const)(
+    'reports a value that cannot be deleted to the gate: %s (regression: unhandled rejection)',
+    async (deletes) => {
+      const faults: unknown[] = [];
+      const clock = new ManualClock();
+      const onFault = (error: unknown): void => void faults.push(error);
+      const gate = new TurnGate({ clock, nextTurn: queueMicrotask, onFault });
+      const change = (current: string | undefined): void => {
+        if (current === undefined) throw new Error('broken');
+      };
+      const reader = { kind: 'CiliumNode', read: () => 'a value', change };
+      const feed = new ObjectFeed(reader, { rejections: new RejectionLog(), gate });
+      feed.start().apply([NODE]);
+      if (deletes === 'list') feed.start().onListed();
+      else {
+        const options = { source: {} as ResourceSource, clock, gate, onChange: () => {} };
+        await new Promise<void>((resolve) =>
+          new FollowedKind('ciliumnodes', feed, options).withdraw(resolve),
+        );
+      }
+      for (let i = 0; i < 20; i++) await Promise.resolve();
+      expect(faults).toEqual([new Error('broken')]);
+    },
+  );
 });

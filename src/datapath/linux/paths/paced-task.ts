@@ -53,10 +53,13 @@ export class PacedTask implements Disposable {
     this.#started = this.#clock.now();
     const waiting = this.#waiting;
     this.#waiting = [];
-    await this.#work();
-    this.#isRunning = false;
-    this.#resolve(waiting);
-    if (this.#waiting.length > 0) this.#schedule();
+    try {
+      await this.#work();
+    } finally {
+      this.#isRunning = false;
+      this.#resolve(waiting);
+      if (this.#waiting.length > 0) this.#schedule();
+    }
   }
 
   #resolve(waiting: readonly (() => void)[]): void {

@@ -33,6 +33,8 @@ export class HostAddresses implements Disposable {
   #poll: Disposable | undefined;
   #current: AddressesByFamily;
   #all: ReadonlySet<string>;
+  /** False if `#onChange` has thrown for the current addresses. It is then called again. */
+  #isReported = true;
   #failure: string | undefined;
   #onChange: (addresses: AddressesByFamily) => void = () => {};
 
@@ -63,7 +65,7 @@ export class HostAddresses implements Disposable {
     return this.#all.has(address);
   }
 
-  /** Returns a problem if the last read failed. */
+  /** Returns a problem if the last read, or the use of its result, failed. */
   problems(): readonly string[] {
     return this.#failure === undefined ? [] : [`cannot read the addresses of this host: ${this.#failure}`];
   }
@@ -93,16 +95,18 @@ export class HostAddresses implements Disposable {
   #readAgain(): void {
     try {
       const next = this.#read();
+      if (!isSame(this.#current, next)) {
+        this.#current = next;
+        this.#all = addressSet(next);
+        this.#isReported = false;
+      }
+      if (!this.#isReported) this.#onChange(this.#current);
+      this.#isReported = true;
       this.#failure = undefined;
-      if (isSame(this.#current, next)) return;
-      this.#current = next;
-      this.#all = addressSet(next);
     } catch (error) {
       this.#failure = messageOf(error);
       void this.#readTask.request();
-      return;
     }
-    this.#onChange(this.#current);
   }
 
   #read(): AddressesByFamily {

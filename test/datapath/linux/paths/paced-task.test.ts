@@ -1,4 +1,4 @@
-import { expect, it } from 'vitest';
+import { expect, it, onTestFinished, vi } from 'vitest';
 import { PacedTask } from '../../../../src/datapath/linux/paths/paced-task.ts';
 import { linkLocal, tunnelMAC } from '../../../../src/datapath/linux/paths/tunnel-address.ts';
 import { ManualClock } from '../../../base/support/manual-clock.ts';
@@ -77,4 +77,27 @@ it('each agent computes the same hardware address of a node, and the kernel the 
   expect(tunnelMAC('fd00::1')).not.toBe(tunnelMAC('fd00::2'));
   expect(linkLocal('02:dc:c0:a8:00:01')).toBe('fe80::dc:c0ff:fea8:1');
   expect(linkLocal('5a:cc:cc:08:e8:3b')).toBe('fe80::58cc:ccff:fe08:e83b');
+});
+
+it('a paced task runs again after its work has thrown (regression: never again)', async () => {
+  const clock = new ManualClock();
+  let runs = 0;
+  const task = new PacedTask(
+    clock,
+    () => 1_000,
+    async () => {
+      if (++runs === 1) throw new Error('broken');
+    },
+  );
+  const unhandled = vi.fn();
+  process.on('unhandledRejection', unhandled);
+  onTestFinished(() => void process.off('unhandledRejection', unhandled));
+  const first = task.request();
+  clock.advance(0);
+  await first;
+  await new Promise((resolve) => setImmediate(resolve));
+  const second = task.request();
+  clock.advance(1_000);
+  await second;
+  expect(runs).toBe(2);
 });

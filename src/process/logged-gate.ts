@@ -1,0 +1,15 @@
+import type { Clock } from '../base/clock.ts';
+import { processGate } from '../base/node/process-gate.ts';
+import type { TurnGate } from '../base/turn-gate.ts';
+import type { Logger } from './log.ts';
+
+/** Returns the gate to the event loop of a daemon. Errors of background work are logged. */
+export function loggedGate({
+  clock,
+  log,
+}: {
+  readonly clock: Pick<Clock, 'now'>;
+  readonly log: Logger;
+}): TurnGate {
+  return processGate(clock, (error) => log.error({ err: error }, 'background work failed'));
+}
