@@ -1,4 +1,5 @@
 import type { Clock, Random } from '../../base/clock.ts';
+import { CallbackGuard } from '../../base/guard.ts';
 import { type Rejection, RejectionLog } from '../../base/rejection.ts';
 import { interruptible, Supervisor } from '../../base/supervisor.ts';
 import { OPEN_GATE, type TurnGate } from '../../base/turn-gate.ts';
@@ -88,6 +89,7 @@ export class GlobalNamespaces implements Duty {
   readonly name = 'namespaces';
   readonly #options: GlobalNamespacesOptions;
   readonly #tasks: Supervisor;
+  readonly #guard: CallbackGuard;
   readonly #members = new Set<NamespacedKeys>();
   #rejections: RejectionLog;
   readonly #known = new Map<string, NamespaceSetting>();
@@ -96,11 +98,18 @@ export class GlobalNamespaces implements Duty {
     identities: new Set(),
     others: new Set(),
   };
+  /** The namespaces of a failed review, by stage. The next review of the stage repeats it. */
+  readonly #unreviewed: Readonly<Record<ExportStage, Set<string>>> = {
+    identities: new Set(),
+    others: new Set(),
+  };
   /** Changed namespaces for which no step has begun, each with the number of its latest change. */
   readonly #changed = new Map<string, number>();
   /** By namespace: the number of its latest change, until the second step of this change begins. */
   readonly #latest = new Map<string, number>();
   #changes = 0;
+  /** True after a failed first step. The next second step waits for the writes of both stages. */
+  #mustFlush = false;
   #wake = deferred();
   #followed: FollowedKind | undefined;
   #complete = false;
@@ -110,6 +119,7 @@ export class GlobalNamespaces implements Duty {
     this.#options = options;
     this.#rejections = new RejectionLog(options.onReject);
     this.#tasks = new Supervisor(options);
+    this.#guard = new CallbackGuard((error) => options.onFailure?.(error, this.name));
   }
 
   /** True if all Namespaces have been listed, and the keys of all members reviewed. */
@@ -190,7 +200,7 @@ export class GlobalNamespaces implements Duty {
     this.#known.clear();
     this.#changed.clear();
     this.#latest.clear();
-    for (const names of Object.values(this.#exported)) names.clear();
+    for (const names of [...Object.values(this.#exported), ...Object.values(this.#unreviewed)]) names.clear();
     this.#complete = false;
     this.#wake = deferred();
   }
@@ -229,16 +239,23 @@ export class GlobalNamespaces implements Duty {
     return annotation === undefined ? ' by default' : `: ${GLOBAL_NAMESPACE} is "${annotation}"`;
   }
 
-  /** Applies changes until the signal fires. */
+  /** Applies changes until the signal fires. If a review throws, its changes are taken again by the next call. */
   async #applyChanges(followed: FollowedKind, signal: AbortSignal): Promise<void> {
     while (!signal.aborted) {
       await this.#wake.promise;
       this.#wake = deferred();
       const names = [...this.#changed];
       this.#changed.clear();
-      const stages = await this.#firstStep(names, signal);
-      if (this.#complete) this.#startSecondStep(names, stages, signal);
-      else await this.#secondStep(names, signal);
+      try {
+        const stages = await this.#firstStep(names, signal);
+        if (this.#complete) this.#startSecondStep(names, stages, signal);
+        else await this.#secondStep(names, signal);
+      } catch (error) {
+        for (const [name, change] of names) if (!this.#changed.has(name)) this.#changed.set(name, change);
+        this.#mustFlush = true;
+        this.#wake.resolve();
+        throw error;
+      }
       if (this.#complete || !followed.complete || this.#changed.size > 0) continue;
       this.#complete = true;
       this.#printWithheld();
@@ -249,12 +266,13 @@ export class GlobalNamespaces implements Duty {
   /** Starts the second step, which waits for the writes of the first step. Does not wait, so other namespaces are not delayed. */
   #startSecondStep(names: readonly Change[], stages: ReadonlySet<ExportStage>, signal: AbortSignal): void {
     if (names.length === 0) return;
-    const written = [...this.#members].filter(({ stage }) => stages.has(stage));
+    const written = [...this.#members].filter(({ stage }) => this.#mustFlush || stages.has(stage));
+    this.#mustFlush = false;
     const wait = async (until: AbortSignal): Promise<void> => {
       await interruptible(() => Promise.all(written.map((member) => member.whenFlushed())), until);
       await this.#secondStep(names, until);
     };
-    this.#tasks.run('keys of namespaces', wait, { signal }).catch(() => {}); // failures are counted
+    void this.#tasks.runWithRestart('keys of namespaces', wait, { signal });
   }
 
   /**
@@ -269,11 +287,9 @@ export class GlobalNamespaces implements Duty {
     for (const [name] of closed) this.#report(name, 'delete');
     for (const [name] of opened) identities.add(name);
     for (const [name] of closed) others.delete(name);
-    await this.#review('identities', opened, signal);
-    await this.#review('others', closed, signal);
     const stages = new Set<ExportStage>();
-    if (opened.length > 0) stages.add('identities');
-    if (closed.length > 0) stages.add('others');
+    if (await this.#review('identities', opened, signal)) stages.add('identities');
+    if (await this.#review('others', closed, signal)) stages.add('others');
     return stages;
   }
 
@@ -294,16 +310,28 @@ export class GlobalNamespaces implements Duty {
     await this.#review('identities', closed, signal);
   }
 
-  /** Puts or deletes the keys of a stage of namespaces, as {@link GlobalNamespaces.exports} returns. */
-  async #review(stage: ExportStage, names: readonly Change[], signal: AbortSignal): Promise<void> {
+  /**
+   * Puts or deletes the keys of a stage of namespaces, as {@link GlobalNamespaces.exports} returns, and repeats failed reviews of
+   * the stage. Returns true if there were such namespaces.
+   */
+  async #review(stage: ExportStage, changes: readonly Change[], signal: AbortSignal): Promise<boolean> {
     const { gate = OPEN_GATE } = this.#options;
-    await gate.runSteps(this.#steps(stage, names), signal);
+    const unreviewed = this.#unreviewed[stage];
+    const names = new Set([...unreviewed, ...changes.map(([name]) => name)]);
+    unreviewed.clear();
+    try {
+      await gate.runSteps(this.#steps(stage, names), signal);
+    } catch (error) {
+      for (const name of names) unreviewed.add(name);
+      throw error;
+    }
+    return names.size > 0;
   }
 
-  *#steps(stage: ExportStage, names: readonly Change[]): Generator<unknown, void, void> {
+  *#steps(stage: ExportStage, names: ReadonlySet<string>): Generator<unknown, void, void> {
     for (const member of this.#members) {
       if (member.stage !== stage) continue;
-      for (const [name] of names) {
+      for (const name of names) {
         if (member.count(name) === 0) continue;
         yield* member.review(name);
         yield;
@@ -316,7 +344,7 @@ export class GlobalNamespaces implements Duty {
     if (objects === 0) return;
     const reason = this.reasonNotGlobal(namespace) ?? `namespace ${namespace} is global`;
     const what = `${verb} the keys of ${objects} objects of namespace ${namespace}`;
-    this.#options.onAction?.({ duty: this.name, action: what, reason, outcome: 'queued' });
+    this.#guard.call(this.#options.onAction, { duty: this.name, action: what, reason, outcome: 'queued' });
   }
 
   #printWithheld(): void {

@@ -10,6 +10,11 @@ import { MemoryServer } from '../../../src/kvstore/memory/memory-server.ts';
 import { DryRunBackend } from '../../../src/operator/dry-run-backend.ts';
 import { type OperatorDuties, operatorDuties } from '../../../src/operator/duties.ts';
 import type { Action } from '../../../src/operator/duty.ts';
+import {
+  type ExportStage,
+  GlobalNamespaces,
+  type NamespacedKeys,
+} from '../../../src/operator/publish/global-namespaces.ts';
 import { namespaceOfKey } from '../../../src/operator/publish/namespace-of-key.ts';
 import { NamespacedValues } from '../../../src/operator/publish/namespaced-values.ts';
 import { ManualClock } from '../../base/support/manual-clock.ts';
@@ -322,4 +327,82 @@ it('a dry run names the namespace of each key that it would delete because of it
     'delete cilium/state/nodes/v1/a/shop: no object requires it',
   ]);
   await backend.close();
+});
+
+describe('a review of the keys of a namespace that throws', () => {
+  /** Runs namespaces with two producers; `faulty` throws once at each review of namespace `shop`. */
+  async function reviewed(faulty: ExportStage, isFaultyAt: 'start' | 'change'): Promise<readonly string[]> {
+    const clock = new ManualClock();
+    const api = new MemoryApiServer({ clock });
+    const transport = new MemoryApiTransport(api);
+    const user = new ApiUser(transport, core('namespaces'));
+    const annotate = (value: string): Promise<unknown> =>
+      user.patch('shop', { metadata: { annotations: { [GLOBAL]: value } } });
+    await user.create('shop');
+    await annotate(isFaultyAt === 'start' ? 'true' : 'false');
+    const source = new KubernetesClient(transport, { clock, random: () => 0.5 });
+    const failures: unknown[] = [];
+    const namespaces = new GlobalNamespaces({
+      source,
+      globalByDefault: false,
+      clock,
+      random: () => 0.5,
+      onFailure: (error) => failures.push(error),
+    });
+    const log: string[] = [];
+    let isFaulty = isFaultyAt === 'start';
+    const member = (stage: ExportStage): NamespacedKeys => ({
+      stage,
+      *review(namespace) {
+        if (isFaulty && stage === faulty) {
+          isFaulty = false;
+          throw new Error('broken');
+        }
+        log.push(`${stage} ${namespaces.exports(stage, namespace) ? 'put' : 'delete'}`);
+        yield;
+      },
+      count: () => 1,
+      whenFlushed: () => Promise.resolve(),
+      onComplete: () => log.push(`${stage} complete`),
+    });
+    namespaces.join(member('identities'));
+    namespaces.join(member('others'));
+    const ended = new AbortController();
+    const running = namespaces.run(ended.signal);
+    await advance(clock, 5_000);
+    if (isFaultyAt === 'change') {
+      isFaulty = true;
+      await annotate('true');
+      await advance(clock, 5_000);
+    }
+    expect(failures).toEqual([new Error('broken')]);
+    isFaulty = true;
+    await annotate('false');
+    await advance(clock, 5_000);
+    expect(failures).toHaveLength(2);
+    ended.abort();
+    await settle();
+    await running;
+    await source.close();
+    return log;
+  }
+
+  it.each([
+    ['identities', 'start'],
+    ['others', 'start'],
+    ['identities', 'change'],
+    ['others', 'change'],
+  ] as const)('is repeated: %s at the %s', async (stage, at) => {
+    const log = await reviewed(stage, at);
+    expect(log.filter((line) => !line.includes('complete'))).toEqual([
+      'identities put',
+      'others put',
+      'others delete',
+      'identities delete',
+    ]);
+    expect(log.filter((line) => line.includes('complete'))).toEqual([
+      'identities complete',
+      'others complete',
+    ]);
+  });
 });
