@@ -63,26 +63,29 @@ export class SoleWriter {
 
   /**
    * Calls `begin` when this process holds the lock, and then waits for the signal. Resolves to `taken` if another process has
-   * acquired the lost lock, because that process then copies. Rejects if `begin` throws.
+   * acquired the lost lock, because that process then copies. Rejects if `begin` throws. The lock is released before the end.
    */
   async run(begin: () => Promise<void>, signal: AbortSignal): Promise<'ended' | 'taken'> {
     let lock = await this.#acquire(signal, () => {});
-    if (signal.aborted) return 'ended';
-    await begin();
-    while (!signal.aborted && lock !== undefined) {
-      using endedOrLost = new EitherSignal(signal, lock.lost);
-      await fired(endedOrLost.signal);
-      if (signal.aborted) break;
-      await lock.release(); // the next `lock()` of this process waits until this lock is released
-      const taken = new AbortController();
-      using endedOrTaken = new EitherSignal(signal, taken.signal);
-      lock = await this.#acquire(endedOrTaken.signal, () => taken.abort());
-      if (taken.signal.aborted && !signal.aborted) return 'taken';
+    try {
+      if (signal.aborted) return 'ended';
+      await begin();
+      while (!signal.aborted && lock !== undefined) {
+        using endedOrLost = new EitherSignal(signal, lock.lost);
+        await fired(endedOrLost.signal);
+        if (signal.aborted) break;
+        await lock.release(); // the next `lock()` of this process waits until this lock is released
+        const taken = new AbortController();
+        using endedOrTaken = new EitherSignal(signal, taken.signal);
+        lock = await this.#acquire(endedOrTaken.signal, () => taken.abort());
+        if (taken.signal.aborted && !signal.aborted) return 'taken';
+      }
+      await fired(signal);
+      return 'ended';
+    } finally {
+      this.#held = undefined;
+      await lock?.release();
     }
-    await fired(signal);
-    this.#held = undefined;
-    await lock?.release();
-    return 'ended';
   }
 
   /** Returns the lock, or `undefined` if the signal has fired or there is no permission to write the lock. */

@@ -1,4 +1,5 @@
-import { afterEach, beforeEach, expect, it } from 'vitest';
+import { afterEach, beforeEach, expect, it, vi } from 'vitest';
+import { prefixRange } from '../../../src/kvstore/codec/key-range.ts';
 import { FaultyMemoryBackend } from '../../../src/kvstore/memory/faulty-memory-backend.ts';
 import { MemoryServer } from '../../../src/kvstore/memory/memory-server.ts';
 import { SoleWriter, WRITER_LOCK } from '../../../src/operator/kvstoremesh/sole-writer.ts';
@@ -96,3 +97,28 @@ it('one without the right to the lock copies without it', async () => {
   expect([three.begun, three.writer.mayWrite()]).toEqual([true, true]);
   await three.end();
 });
+
+it.each(['the start of copying throws', 'the process ends while it acquires the lock'])(
+  'the lock is released if %s',
+  async (cause) => {
+    await one.end();
+    await two.end();
+    const backend = new FaultyMemoryBackend({ server, clock });
+    const ended = new AbortController();
+    const lock = backend.lock.bind(backend);
+    vi.spyOn(backend, 'lock').mockImplementation(async (path, options) => {
+      const acquired = await lock(path, options);
+      if (cause.includes('ends')) ended.abort();
+      return acquired;
+    });
+    const writer = new SoleWriter({ backend, clock, random: () => 0.5 });
+    const outcome = writer
+      .run(() => Promise.reject(new Error('no configuration')), ended.signal)
+      .catch((error: unknown) => error);
+    await advance(clock, 5_000);
+    expect(await outcome).toEqual(cause.includes('ends') ? 'ended' : new Error('no configuration'));
+    expect(writer.mayWrite()).toBe(false);
+    expect(server.range(prefixRange(`${WRITER_LOCK}/`)).kvs).toEqual([]);
+    await backend.close();
+  },
+);
