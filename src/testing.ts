@@ -3,13 +3,6 @@
  * process, both with the faults of real ones, and a clock that a test advances.
  */
 
-export type { Clock, Random, Timer } from './base/clock.ts';
-export type { Failure } from './base/failure.ts';
-export type { LatencyStatus } from './base/latency-histogram.ts';
-export type { RateLimitOptions } from './base/rate-limit.ts';
-export type { Unsubscribe } from './base/subscription.ts';
-export type { SupervisorStatus, TaskStatus } from './base/supervisor.ts';
-export type { TurnGate, TurnGateOptions } from './base/turn-gate.ts';
 export type { ApiHttpServerOptions, ListenAddress } from './k8s/memory/api-http-server.ts';
 export { ApiHttpServer } from './k8s/memory/api-http-server.ts';
 export type { ApiFault, FaultOrder, ServedAnswer, ServedRequest } from './k8s/memory/faults.ts';
@@ -34,26 +27,6 @@ export { MemoryBackend } from './kvstore/memory/memory-backend.ts';
 export type { MemoryServerOptions, ServerSnapshot } from './kvstore/memory/memory-server.ts';
 export { MemoryServer } from './kvstore/memory/memory-server.ts';
 export type {
-  BackendStatus,
-  DeleteOptions as KvstoreDeleteOptions,
-  KeyRead,
-  KeyWrite,
-  KvstoreBackend,
-  KvstoreLock,
-  LeaseLostListener,
-  ListOptions,
-  RetryTurns,
-  Watch,
-  WatchEvent,
-  WatchOptions,
-  WatchState,
-  WatchStatus,
-  WriteOptions,
-  WrittenAll,
-} from './kvstore/session/backend.ts';
-export type { KvstoreErrorCode } from './kvstore/session/errors.ts';
-export { KvstoreError } from './kvstore/session/errors.ts';
-export type {
   CallOptions,
   Compare,
   EndpointStatus,
@@ -71,4 +44,4 @@ export type {
   WatchStream,
   WriteOperation,
 } from './kvstore/session/transport.ts';
-export type { WatchLimits } from './kvstore/watch/watch-limits.ts';
+export * from './kvstore-values.ts';
