@@ -44,7 +44,7 @@ export const ISOLATED: readonly string[] = [
 ];
 
 /**
- * The test files that take longest, in the order in which they start: those that mostly wait for other processes, then those that
+ * The test files that take longest, in the order of their starts: those that mostly wait for other processes, then those that
  * use the processor for 5 s or more.
  */
 export const SLOWEST: readonly string[] = [

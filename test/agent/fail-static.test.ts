@@ -25,7 +25,7 @@ it.each([
       await backend.update(later, Buffer.from(JSON.stringify({ IP: '10.0.0.2', ID: 0x9_0200 })));
       return '10.0.0.2/32' in state().ipcache;
     });
-    // The sweep of a new list may come after it.
+    // The sweep of a new list may follow it.
     await until(`it holds ${kept}`, () => Object.keys(state().ipcache).join() === kept.join());
   },
 );

@@ -12,7 +12,7 @@ function series(text: string): readonly string[] {
   return text.split('\n').filter((line) => line.startsWith('dpcache_'));
 }
 
-/** A cluster of which nothing is known yet. */
+/** A cluster without any known state. */
 const NEW: ClusterMetrics = {
   name: 'baltic',
   firstSyncMs: undefined,

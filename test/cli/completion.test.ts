@@ -17,7 +17,7 @@ const {
 /** A running agent: prints the requested command, and names that must not reach a command line. */
 const AGENT = `dpcache() { local IFS=_; printf '%s\\n' "asked/$*" 'bank/$(touch_x)' 'bank/a;b' 'bank/ledger'; }`;
 
-/** Returns what bash offers after these words, the last of which is being typed. */
+/** Returns the completions of bash for these words. The last word is being typed. */
 function offered(...words: readonly string[]): readonly string[] {
   const program = `${AGENT}
 ${bash}

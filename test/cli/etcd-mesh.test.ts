@@ -64,8 +64,8 @@ interface State {
 }
 
 /**
- * Returns the state of the mesh that comes from the kvstore of one cluster: nodes, their addresses and IPs.
- * Backends come from manifests and other clusters.
+ * Returns the state of the mesh from the kvstore of one cluster: nodes, their addresses and IPs.
+ * Manifests and other clusters have the backends.
  */
 function partOf(cluster: string): State {
   const { ipcache, nodes, services } = JSON.parse(EXPECTED) as State;

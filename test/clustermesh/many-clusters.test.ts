@@ -104,7 +104,7 @@ it('unreachable clusters are retried two per second, ten more in the first minut
   }
   const attempted = (): number => [...attempts.values()].reduce((sum, count) => sum + count, 0);
   await advance(clock, 5_000);
-  // A cluster has six watches. One of them makes three attempts at once, then one per turn.
+  // A cluster has six watches. One of them makes three attempts immediately, then one per turn.
   expect(attempted()).toBeLessThanOrEqual(CLUSTERS * 3 + 12 * 5);
   await advance(clock, 60_000);
   const atFirst = attempted();

@@ -96,7 +96,7 @@ it('records the release of a restored claim only if its source has another one',
     source: 'restored',
   });
   expect(history.at('10.0.0.1', WALL_TIME_AT_0)?.effective).toMatchObject({ identity: 7 });
-  cache.upsert('10.0.0.1', restored); // again, and deleted: not linked to what was omitted
+  cache.upsert('10.0.0.1', restored); // again, and deleted: not linked to the omitted claims
   clock.advance(1);
   cache.delete('10.0.0.1', real);
   clock.advance(1);

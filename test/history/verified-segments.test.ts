@@ -19,7 +19,7 @@ interface Stored {
   ask(): Promise<{ readonly moment: PrefixMoment | undefined; readonly verified: number }>;
 }
 
-/** Returns a history with a change of {@link KEY} in each of many stored segments, most of which have left the memory. */
+/** Returns a history with a change of {@link KEY} in each of many stored segments; most are no longer in memory. */
 async function stored(folder: StateFolder): Promise<Stored> {
   const clock = new ManualClock();
   const cache = new IPCache();

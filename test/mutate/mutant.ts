@@ -9,7 +9,7 @@ export interface Mutant {
   readonly status: MutantResult['status'];
   readonly file: string;
   readonly lineNumber: number;
-  /** The function, class member or constant in which the mutant begins. */
+  /** The function, class member or constant where the mutant begins. */
   readonly symbol: string;
   /** Its operators before and after, without names: `_ < _ → _ <= _`. */
   readonly change: string;

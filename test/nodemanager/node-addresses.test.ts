@@ -7,7 +7,7 @@ const ON_IP = { addresses: addresses(`InternalIP:${IP}`) };
 const POD: Claim = { identity: 1000, source: 'kvstore', owner: 'pods' };
 const BOTH_MODES = [true, false];
 
-/** A manager with nodes `names` of source k8s, all of which have the same address. */
+/** A manager with nodes `names` of source k8s, all with the same address. */
 function sharing(retainOverruled: boolean, ...names: readonly string[]) {
   const rig = fresh({ retainOverruled });
   for (const name of names) rig.manager.nodeUpdated(node(name, { source: 'k8s', ...ON_IP }));

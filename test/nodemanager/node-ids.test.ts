@@ -160,7 +160,7 @@ describe('node ids', () => {
 
 const MAX = 4;
 
-/** The rules over a plain list, oldest unused first. A new id comes before a used one. */
+/** The rules over a plain list, oldest unused first. A new id precedes a used one. */
 class NaiveIDs {
   readonly given = new Map<string, number>();
   readonly uses = new Map<string, number>();

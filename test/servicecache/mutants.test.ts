@@ -59,7 +59,7 @@ class DeafToAnnotations extends Mutant {
   }
 }
 
-/** Ignores endpoints that come before their service. */
+/** Ignores endpoints that are added before their service. */
 class Impatient extends Mutant {
   override updateEndpoints(slice: EndpointSlice): 'applied' | 'unchanged' {
     return this.services().has(formatServiceID(slice.service)) ? super.updateEndpoints(slice) : 'unchanged';

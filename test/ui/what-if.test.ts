@@ -12,7 +12,7 @@ const flat = (text: string): string => text.replaceAll(/\s+/g, ' ').trim();
 const KEYS = 20_000;
 
 /**
- * A mesh in which baltic has 20,000 prefixes, one of which caspian also claims, all backends of `web`, and
+ * A mesh where baltic has 20,000 prefixes, caspian also claims one of them, all backends of `web`, and
  * one of `checkout`.
  */
 function largeModel(): MeshModel {

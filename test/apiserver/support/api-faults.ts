@@ -28,7 +28,7 @@ const compactWhileAway: Strike = async (chaos) => {
   chaos.links('open');
 };
 
-/** The server also loses its memory, in which watches survive a compaction: 410. */
+/** The server also loses its memory, which lets watches survive a compaction: 410. */
 const restartAndCompactWhileAway: Strike = async (chaos) => {
   chaos.links('refuse');
   await chaos.noticed();

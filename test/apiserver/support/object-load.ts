@@ -61,7 +61,7 @@ export class ObjectLoad extends SteadyLoad {
     return name;
   }
 
-  /** Creates or changes an object. One in eight loses the label by which it is selected. */
+  /** Creates or changes an object. One in eight loses the label that selects it. */
   async #put(name: string): Promise<void> {
     const chaos = this.#random() < 0.125 ? 'no' : 'yes';
     const content = { spec: { filling: FILLING, write: this.writes }, data: { filling: FILLING } };

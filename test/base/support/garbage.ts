@@ -1,7 +1,7 @@
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 
-/** Collects all garbage, in a turn in which no weak reference is kept alive by its creation or a read. */
+/** Collects all garbage, in a turn without creations or reads of weak references, which would keep them alive. */
 export async function collectGarbage(): Promise<void> {
   setFlagsFromString('--expose-gc');
   const collect: unknown = runInNewContext('gc');

@@ -12,7 +12,7 @@ import * as recording from '../../../src/recording/record-mesh.ts';
 import * as examine from '../../../src/sysdump/examine.ts';
 import { type CommandResult, nothing } from '../support/run.ts';
 
-/** A command in this process, and what it asked the agent. */
+/** A command in this process, and its requests to the agent. */
 interface Asked extends CommandResult {
   /** The socket, and each request. */
   readonly asked: readonly string[];

@@ -32,7 +32,7 @@ async function optionsOf(
   return found;
 }
 
-/** Each setting in the three ways in which it can be set, with the settings that it requires. */
+/** Each setting, set in each of the three ways, with the settings that it requires. */
 const SAID: Readonly<Record<string, { flags: readonly string[]; env?: string; file?: string }>> = {
   socket: { flags: ['--socket', '/run/a.sock'] },
   listen: { flags: ['--listen', '65535'] },

@@ -60,7 +60,7 @@ async function passed(...words: readonly string[]): Promise<Leaves> {
   return leaves;
 }
 
-/** Names of a setting, the words that set it, those that it requires, and what it changes. */
+/** Names of a setting, the words that set it, the settings that it requires, and its effect. */
 type Row = readonly [words: string, changes: Leaves, requires?: string];
 
 const LISTEN: readonly Row[] = [

@@ -25,7 +25,7 @@ export function fromMetadata(k8s: K8sMetadata | undefined): TraceMetadata | null
   return { namespace: some.namespace, podName: some.podName, namedPorts: Object.fromEntries(ports) };
 }
 
-/** Returns a change in the form of the recording, in which a delete has the removed entry as "new". */
+/** Returns a change in the form of the recording, where a delete has the removed entry as "new". */
 export function toTraceEvent(change: IPCacheChange): TraceEvent {
   const said = change.new ?? change.old;
   return {

@@ -367,7 +367,7 @@ function isNamedIdentity(all: Judged): boolean {
   );
 }
 
-/** Returns true if the value has all addresses of an endpoint, one of which is invalid. */
+/** Returns true if the value has all addresses of an endpoint although one is invalid. */
 function hasNoAddress(all: Judged): boolean {
   return all.name === '<nil>' && isOfEndpoint(all, '');
 }

@@ -97,7 +97,7 @@ class Replay {
   /** Announced services that are not ready any more. From there on only their folds are compared. */
   readonly #unready = new Set<string>();
   /**
-   * Services of which upstream has an older object than we, because it ignores updates of unsupported fields
+   * Services with an older object upstream than here, because it ignores updates of unsupported fields
    * and of annotations alone. This is no break until it announces such a service.
    */
   readonly #kept = new Map<string, Service>();

@@ -12,7 +12,7 @@ import type { TraceBackend, TraceEndpoints, TraceFrontend, TraceScenario } from 
 /** Protocol 0 has two forms in the traces, depending on its origin: no name, or `NONE`. */
 const NO_PROTOCOL = new Set(['', 'NONE', 'ANY']);
 
-/** Returns a protocol's name in the form in which the two sides are compared. */
+/** Returns a protocol's name in the form for comparisons of the two sides. */
 export function comparableProtocol(name: string): string {
   return NO_PROTOCOL.has(name) ? '' : name;
 }

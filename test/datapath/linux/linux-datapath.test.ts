@@ -33,7 +33,7 @@ class FakeEngines {
   }
 }
 
-/** A datapath of parts, each of which keeps a table equal to everything announced. */
+/** A datapath whose parts each keep a table equal to everything announced. */
 class Rig {
   readonly turns: ManualTurns = new ManualTurns();
   readonly engines: FakeEngines = new FakeEngines();

@@ -125,7 +125,7 @@ describeOnLinux(
       const [one = 0, other = 0] = client.counts.values();
       expect(Math.abs(one - other) / client.total).toBeLessThan(0.1);
 
-      // Meanwhile another backend was added, and the second was removed.
+      // During this time another backend was added, and the second was removed.
       writeFileSync(file, manifests('10.1.0.10', '10.3.0.10'));
       // The size of the maps changes.
       const second = new AgentProcess(scratch, [...words, '--datapath-service-capacity', '2000']);

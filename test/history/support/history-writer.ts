@@ -6,7 +6,7 @@ import { History } from '../../../src/history/history.ts';
 import { IPCache } from '../../../src/ipcache/ipcache.ts';
 
 // Changes one of KEYS prefixes after the other, and stores the history, until it is killed. Prints each change with the wall time before
-// and after it, and the wall time up to which everything is stored.
+// and after it, and the wall time until the last stored record.
 const [path = '', keys = '1'] = process.argv.slice(2);
 const KEYS = Number(keys);
 const FLUSH_EVERY = 10;

@@ -31,7 +31,7 @@ interface LifePlan {
     readonly operation: Operation;
     readonly pause: number;
     readonly flush: boolean;
-    /** By how much the wall clock is set before the write, and whether the history compares the clocks at once. */
+    /** By how much the wall clock is set before the write, and whether the history compares the clocks immediately. */
     readonly clockSet: number;
     readonly checked: boolean;
     /** Before the write, changes of other keys fill a segment. */
@@ -43,7 +43,7 @@ interface LifePlan {
   readonly late: Operation | undefined;
 }
 
-/** An interval of wall time in which one process ran and its clock was not set. */
+/** An interval of wall time when one process ran and its clock was not set. */
 interface Lived {
   readonly naive: NaiveHistory;
   readonly from: number;
@@ -104,7 +104,7 @@ const plans: fc.Arbitrary<readonly LifePlan[]> = fc.array(
   { minLength: 1, maxLength: 4 },
 );
 
-/** Several processes on one folder, of which the last one still runs. */
+/** Several processes on one folder. Only the last one still runs. */
 interface World {
   readonly lived: readonly Lived[];
   /** The state directly after the record with a sequence number, of all lives. */
@@ -213,7 +213,7 @@ function momentsOf({ lived }: World): readonly number[] {
   return [...new Set(all)];
 }
 
-/** Returns what is wrong with the answer for a wall time; undefined if it is right or not certain. */
+/** Returns the error in the answer for a wall time; undefined if it is right or not certain. */
 function fault(world: World, at: number, key: string, moment: PrefixMoment | undefined): string | undefined {
   if (moment?.certain !== true) return undefined;
   const { lived, clock } = world;
@@ -229,7 +229,7 @@ function agrees({ claims, claimsComplete }: PrefixMoment, expected: readonly str
   return claimsComplete ? got.join('\n') === expected.join('\n') : got[0] === expected[0];
 }
 
-/** Returns what is wrong with the answer for a look-up; undefined if it is right or not certain. */
+/** Returns the error in the answer for a look-up; undefined if it is right or not certain. */
 function lookupFault(
   { lived }: World,
   at: number,
@@ -245,7 +245,7 @@ function lookupFault(
 }
 
 /**
- * Returns what is wrong with the visible claims that records list; undefined if each is right or absent. A record is compared with the
+ * Returns the error in the visible claims that records list; undefined if each is right or absent. A record is compared with the
  * state after its write, and with the one before it if it is the first record of its prefix in that write.
  */
 function effectiveFault(

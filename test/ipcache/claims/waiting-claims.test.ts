@@ -23,7 +23,7 @@ interface Place {
   readonly claims: readonly CompleteClaim[];
 }
 
-/** A naive model of the waiting claims: keys in the order in which they got their source. */
+/** A naive model of the waiting claims: keys in the order of their sources. */
 class NaiveWaiting {
   places: readonly Place[] = [];
   dropped = 0;

@@ -74,7 +74,7 @@ export function writerName({ source, owner = '' }: Writer): string {
 /** Everything that a failed batch must leave unchanged. */
 interface State {
   readonly claims: readonly NaiveClaim[];
-  /** Keys of which a claim was overruled, or replaced by another writer's, since they had no claim. */
+  /** Keys with a claim that was overruled, or replaced by another writer's, since they had no claim. */
   readonly contested: ReadonlySet<string>;
   /** Owner changes, step by step, since {@link NaiveIPCache.takeOwnerChanges}. */
   readonly hands: readonly NaiveOwnerChange[];

@@ -281,7 +281,7 @@ export const I10_noOrphans: Law = (make, retain) =>
     },
   );
 
-/** Every law with its id and the modes in which it holds. */
+/** Every law with its id and modes. */
 export const LAWS: readonly {
   readonly name: string;
   readonly law: Law;

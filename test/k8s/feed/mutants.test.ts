@@ -191,7 +191,7 @@ class OneOwner extends ApiServerAddresses {
   }
 }
 
-/** The addresses of a deleted slice are removed at once (K 43). */
+/** The addresses of a deleted slice are removed immediately (K 43). */
 class Hasty extends ApiServerAddresses {
   readonly #clock: ManualClock;
   constructor(metadata: PrefixMetadata, clock: ManualClock) {

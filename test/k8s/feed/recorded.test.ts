@@ -20,7 +20,7 @@ interface Pair {
   readonly value: string;
 }
 
-/** Cases in which our result differs from the program's, with the reason. */
+/** Cases whose result differs from the program's, with the reason. */
 const DIFFERENT: ReadonlyMap<string, string> = new Map([
   [
     'cilium/state/nodes/v1/atlantic/n6',

@@ -79,7 +79,7 @@ function* batchesOf(known: KnownObjects, what: Happening): Generator<readonly Re
   }
 }
 
-/** Returns the anchor from which a watch can continue after an event of this object. */
+/** Returns the anchor after an event of this object. A watch can continue there. */
 function anchorOf({ metadata }: KubernetesObject): Anchor {
   const { name: own, namespace, uid: life, resourceVersion } = metadata;
   return { name: own, namespace, uid: life, version: resourceVersion };

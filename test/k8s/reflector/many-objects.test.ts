@@ -69,6 +69,6 @@ it('a list of 100,000 objects is never in memory completely', async () => {
   expect(puts).toBe(COUNT);
   expect(most).toBeLessThan(1000);
   expect(followed.status()).toMatchObject({ objects: COUNT, rejected: 0 });
-  // 75 MB of text, of which about 20 MB are kept.
+  // 75 MB of text; about 20 MB are kept.
   expect(peak / 1e6).toBeLessThan(60);
 });

@@ -28,7 +28,7 @@ class Driven {
     return this.#step.state.reportedState;
   }
 
-  /** Returns the effect after the last of the answers, which all come at once. */
+  /** Returns the effect after the last of the answers, which arrive together. */
   answer(...answers: readonly Answer[]): ReflectorEffect | undefined {
     for (const one of answers) this.#step = stepReflector(this.#step.state, { ...one, now: this.now });
     return this.effect;
@@ -316,7 +316,7 @@ it.each(['forbidden', 'missing'] as const)(
   },
 );
 
-/** Returns the effect after each of the answers, which come at these intervals in milliseconds. */
+/** Returns the effect after each of the answers, which arrive at these intervals in milliseconds. */
 function effectsOf(
   answers: readonly Answer[],
   everyMs = 1000,

@@ -21,7 +21,7 @@ export interface ApiHarness {
   serveWidgets(): Promise<void>;
   /** Compacts the history of its store. */
   compact(): Promise<void>;
-  /** Kills the server at once and starts it again. */
+  /** Kills the server and starts it again. */
   kill(): Promise<void>;
   restart(): Promise<void>;
   close(): Promise<void>;

@@ -99,7 +99,7 @@ function enlarged(bytes: Uint8Array): Uint8Array {
 }
 
 /**
- * Checks that decoding in turns gives the same result as at once; but large values must not be nested deeper
+ * Checks that decoding in turns gives the same result as in one turn; but large values must not be nested deeper
  * than 16.
  */
 function checkInTurns<T>(codec: Codec<T>, key: ParsedKey, bytes: Uint8Array): void {

@@ -102,7 +102,7 @@ describe('an etcd with users', () => {
     // A background call may be refused first and get a new token: then the trap is set again.
     for (let round = 0; round < 4 && !failures.includes('deadline'); round++) {
       const backup = await cluster.backup();
-      // The raft log of the restored store begins anew; the token has a far higher index.
+      // The raft log of the restored store starts at zero; the token has a far higher index.
       for (let i = 0; i < 300; i++) await until('it is written', works);
       await cluster.expireTokens();
       await until('it is written', works);

@@ -10,7 +10,7 @@ import { EtcdTransport } from '../../../src/kvstore/etcd/etcd-transport.ts';
 import { until } from '../../base/support/until.ts';
 import { FakeServer } from './support/fake-server.ts';
 
-/** Time in which grpc-js would retry about four times. */
+/** grpc-js would retry about four times during this time. */
 const A_WHILE_MS = 1_500;
 const SHORT_MS = 50;
 

@@ -8,7 +8,7 @@ import { type FakeAnswers, FakeServer } from './support/fake-server.ts';
 
 const HOUR_MS = 3_600_000;
 const DEADLINE_MS = 300;
-/** For calls that must be answered, even if this process is suspended meanwhile. */
+/** For calls that must be answered, even if this process is suspended. */
 const PROGRESS_TIMEOUT_MS = 60_000;
 
 const open: { stop(): void; close(): Promise<void> }[] = [];

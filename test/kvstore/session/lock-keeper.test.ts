@@ -461,7 +461,7 @@ it('a holder that was suspended detects within two seconds that it may have lost
   const next = other.lock(PATH);
   await settle(4);
   holder.link.down();
-  clock.setWallTimeBy(60_000); // the monotonic clock does not advance meanwhile
+  clock.setWallTimeBy(60_000); // the monotonic clock does not advance
   await advance(serverClock, 60_000);
   await next;
   await advance(clock, 1500);

@@ -289,7 +289,7 @@ describe('a run of a watch store', () => {
     expect(store.cursor).toBe(0);
     await advance(clock, 2000);
     expect(store.status()).toMatchObject({ updates: 3, watch: { isDoubtful: false } });
-    expect(store.cursor).toBe(revision + 2); // although no batch has come
+    expect(store.cursor).toBe(revision + 2); // although no batch was received
     await stop();
     expect(store.cursor).toBe(0);
   });

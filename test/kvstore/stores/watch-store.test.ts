@@ -255,7 +255,7 @@ describe('a watch store', () => {
       await start(store);
       await turn();
       expect(deleted.reduce((sum, each) => sum + each, 0)).toBe(0);
-      // The list came in batches of at most 1,000; three more batches scanned 8,192 names each.
+      // The list was delivered in batches of at most 1,000; three more batches scanned 8,192 names each.
       expect(deleted.length).toBeGreaterThan(20 + 2);
     });
   });

@@ -22,7 +22,7 @@ export type Happening =
       /** Writes the same value each time, like writers that start again. */
       readonly same?: boolean;
     }
-  /** Writes outside of the prefix, which is idle meanwhile. */
+  /** Writes outside of the prefix, which is idle. */
   | { readonly do: 'write-elsewhere'; readonly times: number }
   | { readonly do: 'compact' | 'cut' | 'down' | 'up' | 'black-hole' | 'backup' | 'restore' | 'expire-token' }
   | {

@@ -144,7 +144,7 @@ describe('the reader of a watch', () => {
       release();
       expect(queuedBytes).toBeGreaterThan(WATCH_LIMITS.highWaterBytes - 1);
       expect(queuedBytes).toBeLessThan(WATCH_LIMITS.highWaterBytes + 100_000);
-      expect(nextRevision).toBe(3); // of which some deletes are known
+      expect(nextRevision).toBe(3); // some of its deletes are known
       await settle(200);
       expect([recorder.content.size, recorder.status().nextRevision]).toEqual([0, 4]);
       expect(recorder.status()).toMatchObject({ failures: 0, resumptions: 1 });

@@ -86,7 +86,7 @@ describe('a watch without a visible failure', () => {
     await settle();
     for (const _batch of ['listed', 'list-done']) await step();
     expect([batches, counted()]).toEqual([[[`${P}listed`], ['']], []]);
-    put('a'); // is read at once, and its work takes 30 ms
+    put('a'); // is read immediately, and its work takes 30 ms
     await settle();
     await advance(clock, 10);
     put('b'); // waits for 20 ms, and its work takes 100 ms

@@ -388,7 +388,7 @@ export const checkpoints: Law = (make, retain) =>
     expectEqual('nothing', [manager.restore({ version: 1, nodes: [] }), manager.size], [0, 0]);
   });
 
-/** Every law with its id and the modes in which it holds. */
+/** Every law with its id and modes. */
 export const LAWS: readonly {
   readonly name: string;
   readonly law: Law;

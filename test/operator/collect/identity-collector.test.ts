@@ -126,7 +126,7 @@ const ours: Begin = (world) => {
   return (number) => round(collector, number);
 };
 
-/** Upstream's rule on what it has seen, complete or not. */
+/** Upstream's rule on the objects that it has seen, complete or not. */
 function upstream(withMark: boolean): Begin {
   return ({ cluster, clock }) => {
     const identities = cluster.observed('ciliumidentities');

@@ -87,7 +87,7 @@ describe('a duty that works in rounds', () => {
       lastRoundMs: WALL_TIME_AT_0 + 3_600_000 + INTERVAL,
       nextRoundMs: WALL_TIME_AT_0 + 3_600_000 + 2 * INTERVAL,
     });
-    takes = 90_000; // longer than an interval: the next round begins at once
+    takes = 90_000; // longer than an interval: the next round begins immediately
     await advance(clock, 40_000 + takes - 1);
     takes = 0;
     await advance(clock, 1 + INTERVAL);

@@ -536,7 +536,7 @@ describe('the Lease of an election', () => {
     expect([leader.working, other.working]).toEqual([true, false]);
     await advance(world.clock, 31_900);
     expect([one, two].map(({ election }) => election.status().failures)).toEqual([0, 0]);
-    // Once at first, with a write that came too late, and then every 3.2 s plus the time of the link.
+    // Once at first, with a write that was too late, and then every 3.2 s plus the time of the link.
     if (other === two) expect(asked).toEqual(['GET', 'POST', ...new Array(9).fill('GET')]);
     const before = asked.length;
     if (other === two) void two.end();

@@ -37,7 +37,7 @@ const copyFault = fc.constantFrom(...Object.keys(COPY_FAULTS)).map((name) => {
   return { ...(fault as AnyHappening), toString: () => name };
 });
 
-/** Time in which a lease is renewed or found to be lost. */
+/** A lease is renewed or found to be lost within this time. */
 const NOTICED: AnyHappening = { do: 'pass', ms: 320_000 };
 
 const scripts = fc

@@ -58,7 +58,7 @@ class Model {
   readonly world = new SliceWorld();
   readonly remote = new Map<string, ClusterEndpointSlice>();
   readonly selected = new Set<string>();
-  /** Clusters of which the operator has received everything. */
+  /** Clusters whose objects the operator has received completely. */
   readonly known = new Set<string>(CLUSTERS);
   readonly gone = new Set<string>();
   /** The time since which a slice is wanted. */

@@ -59,7 +59,7 @@ function unsay(publisher: ClusterPublisher, thing: Thing): void {
 
 type Happening =
   | { readonly do: 'want'; readonly thing: Thing; readonly value: number | undefined }
-  /** The process dies, at once or after this number of writes. */
+  /** The process dies, immediately or after this number of writes. */
   | { readonly do: 'kill'; readonly writes: number }
   /** It is cut off from the kvstore without noticing. */
   | { readonly do: 'cut-off' }
@@ -122,7 +122,7 @@ class Life {
     void this.#begin(wanted);
   }
 
-  /** Wanted content is announced some time after the kvstore has been read, as if it came from elsewhere. */
+  /** Wanted content is announced some time after the kvstore has been read, as if from elsewhere. */
   async #begin(wanted: ReadonlyMap<Thing, number>): Promise<void> {
     await settle(12);
     for (const [thing, value] of wanted) say(this.publisher, thing, value);

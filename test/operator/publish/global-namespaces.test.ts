@@ -25,7 +25,7 @@ const core = (plural: string) => ({ group: '', version: 'v1', plural });
 const cilium = (plural: string) => ({ group: 'cilium.io', version: 'v2', plural });
 const GLOBAL = 'clustermesh.cilium.io/global';
 
-/** A cluster with its API server and kvstore, in which an operator publishes. */
+/** A cluster with its API server and kvstore, and an operator that publishes. */
 class Cluster {
   readonly clock = new ManualClock();
   readonly api = new MemoryApiServer({ clock: this.clock });

@@ -92,7 +92,7 @@ class World {
     this.slices.remove(namespace, name);
   }
 
-  /** Sends one of the due writes; its answer comes with {@link answer}. */
+  /** Sends one of the due writes; {@link answer} delivers its answer. */
   send(pick: number): void {
     if (this.#under !== undefined) return;
     const due = [...this.slices.dirty].filter((name) => this.slices.get(name)?.after.size === 0);

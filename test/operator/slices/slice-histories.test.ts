@@ -20,7 +20,7 @@ interface Slice extends KubernetesObject {
 }
 type Kind = SliceDutyOptions['endpoints'];
 
-/** A kind as a reflector shows it: changes since the last look come as events. */
+/** A kind as a reflector shows it: changes since the last look are events. */
 class Shown {
   readonly #cluster: TinyCluster;
   readonly #plural: string;

@@ -39,7 +39,7 @@ function entriesOf({ name, exports }: Manifest): readonly string[] {
 /** What a program may import of this package. */
 export const ENTRIES: readonly string[] = entriesOf(MANIFEST);
 
-/** A separate project in which a package is installed as if published. */
+/** A separate project with a package that is installed as if published. */
 export interface ScratchProject {
   readonly folder: string;
   /** The folder of the installed package. */

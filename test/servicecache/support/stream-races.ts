@@ -14,7 +14,7 @@ import { cacheOf } from './scene.ts';
 
 type MakeStream = (source: ServiceSource, signal?: AbortSignal) => ServiceStream;
 
-/** Numbers the states of each service in the order in which the cache reports them. */
+/** Numbers the states of each service in the order of the reports of the cache. */
 class Versions {
   readonly #states = new Map<string, (ServiceEvent | undefined)[]>();
 
@@ -39,7 +39,7 @@ class Versions {
     return (this.#states.get(formatServiceID(event.id)) ?? []).findLastIndex((each) => says(each) === told);
   }
 
-  /** Returns the latest version in which the service was not announced; -1 for none. */
+  /** Returns the latest version that was not announced; -1 for none. */
   lastGone(key: string): number {
     return (this.#states.get(key) ?? []).lastIndexOf(undefined);
   }

@@ -33,7 +33,7 @@ function hexOf(bytes: Uint8Array): string {
   return Buffer.from(bytes).toString('hex');
 }
 
-/** Returns what is read back of that which `write` has written. */
+/** Returns the decoded form of a message that `write` has written. */
 function reread(type: number, write: (writer: MessageWriter) => void): NetlinkMessage {
   const writer = new MessageWriter().begin(type, 0, 1);
   write(writer);

@@ -126,7 +126,7 @@ describeOnLinux('services in nftables', ['nftables', 'namespaces', 'ip', 'nft', 
     expect(plain?.masquerade).toBe(false);
     expect(masqueraded && plain && services.equal(masqueraded, plain)).toBe(false);
     set('192.168.0.1:30081/TCP', undefined);
-    // If not masqueraded, the reply to the pod seems to come from itself.
+    // If not masqueraded, the pod seems to reply to itself.
     expect(await backend.count({ ip: '192.168.0.1', port: 30080 }, 1, 'tcp', 300)).toEqual({ timeout: 1 });
     set('192.168.0.1:30080/TCP', undefined);
   });

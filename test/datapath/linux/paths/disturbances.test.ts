@@ -146,7 +146,7 @@ describeOnLinux('paths of a node', ['routes', 'tunnel', 'namespaces', 'ip'], () 
         ipv4AllocCIDR: cidr,
       });
     const evil = remote('evil', '10.2.0.0/24');
-    // The remote cluster is the first to come and the first by name.
+    // The remote cluster is added first and is the first by name.
     one.paths.nodeAdd(evil);
     await one.settle();
     expect(routes()).toEqual(['10.2.0.0/24 via 192.168.0.66 dev eth0']);

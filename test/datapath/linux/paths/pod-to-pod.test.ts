@@ -49,7 +49,7 @@ describeOnLinux('pods of two nodes', ['routes', 'tunnel', 'namespaces', 'ip', 'p
         const source = at === self ? 'local' : 'kvstore';
         const cidrs = { ipv4AllocCIDR: `10.${at + 1}.0.0/24`, ipv6AllocCIDR: `fd00:${at + 1}::/64` };
         const one = node(`n${at + 1}`, { source, addresses: internal(...ips), ...cidrs });
-        // The local node may come after others: until then the tunnel does not work.
+        // The local node may be added after others: until then the tunnel does not work.
         try {
           under.paths.nodeAdd(one);
         } catch (error) {

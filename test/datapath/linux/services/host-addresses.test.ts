@@ -71,7 +71,7 @@ describeOnLinux('node ports', ['namespaces', 'ip'], () => {
     expect(desired.get('192.0.2.7:30080/TCP')).toMatchObject({ backends: [], affinitySeconds: 0 });
     expect(await change('address', 'delete', '192.0.2.7/24', 'dev', 'lo')).toEqual(['192.0.2.7:30080/TCP']);
     expect(desired.get('192.0.2.7:30080/TCP')).toBeUndefined();
-    // A service that comes afterwards, and one that is deleted, have the current addresses.
+    // A service that is added afterwards, and one that is deleted, have the current addresses.
     cache.deleteService({ namespace: 'shop', name: 'web' });
     expect([nodePorts(), desired.size]).toEqual([[], 4]);
   });

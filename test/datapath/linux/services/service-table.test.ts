@@ -47,7 +47,7 @@ function printed(table: ServiceMapTable): Record<string, string> {
 const sorted = (record: Record<string, string>): Record<string, string> =>
   Object.fromEntries(Object.entries(record).sort());
 
-/** Runs the steps in a few lives of a process, each of which adopts the tables of the previous one. */
+/** Runs the steps in a few lives of a process. Each life adopts the tables of the previous one. */
 async function live(open: OpenServiceMaps, steps: readonly ServiceStep[], everyStep: number): Promise<void> {
   const world = new ServiceWorld();
   world.cache.markSynced();

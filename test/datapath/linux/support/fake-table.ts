@@ -6,7 +6,7 @@ import { ManualClock } from '../../../base/support/manual-clock.ts';
 const ENOSPC = 28;
 const EPERM = 1;
 
-/** A kernel table in which a test can add items, limit room and break keys. Items are texts. */
+/** A kernel table. Tests add items, limit room and break keys. Items are texts. */
 export class FakeTable implements KernelTable<string> {
   readonly name: string = 'fake';
   readonly there: Map<string, string> = new Map();

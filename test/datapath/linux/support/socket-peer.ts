@@ -41,7 +41,7 @@ export class SocketPeer {
     place: { readonly cgroup: string; readonly netns: string },
   ): Promise<SocketPeer> {
     const script = fileURLToPath(new URL('socket-peer.mjs', import.meta.url));
-    // A cgroup is joined before anything else, because a socket belongs to the cgroup in which it was made.
+    // A cgroup is joined before anything else, because a socket belongs to the cgroup of its creation.
     const child = spawn('nsenter', [`--net=${place.netns}`, process.execPath, script], {
       stdio: ['pipe', 'pipe', 'inherit'],
     });

@@ -26,7 +26,7 @@ function keyOf({ metadata: { namespace = '', name } }: KubernetesObject): string
   return `${namespace}/${name}`;
 }
 
-/** Returns what a follower has of an object of which it keeps only the metadata. */
+/** Returns the object that a follower keeps if it keeps only metadata. */
 function wholeOf({ metadata: { name, namespace } }: KubernetesObject, kept: object): KubernetesObject {
   if (isKubernetesObject(kept)) return kept;
   const whole = { metadata: { name, ...(namespace === undefined ? {} : { namespace }), ...kept } };
@@ -42,7 +42,7 @@ function selects({ fieldSelector }: ResourceKind, object: KubernetesObject): boo
   return typeof spec === 'object' && spec !== null && 'nodeName' in spec && spec.nodeName === value;
 }
 
-/** One reflector: remembers what it has delivered, and delivers differences. */
+/** One reflector: remembers the delivered objects, and delivers differences. */
 class FakeFollower implements FollowedResource {
   readonly kind: ResourceKind;
   readonly stopped: Promise<void> = Promise.resolve();

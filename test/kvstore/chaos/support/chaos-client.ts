@@ -52,7 +52,7 @@ export class ChaosClient {
   readonly watch: CheckedWatch;
   /** Content of the watch store below `keys/`. */
   readonly keys: Map<string, string> = new Map();
-  /** Content of the watch store below `idle/`, to which nothing is written. */
+  /** Content of the watch store below `idle/`. Nothing is written there. */
   readonly idle: Map<string, string> = new Map();
   /** Content of the shared store below `shared/`. */
   readonly shared: Map<string, string> = new Map();

@@ -204,7 +204,7 @@ export class ChaosCluster {
     const leases = (await this.witness.ctl(['lease', 'list']))
       .split('\n')
       .filter((line) => /^[0-9a-f]+$/.test(line));
-    // A lease may have expired meanwhile.
+    // A lease may have expired during this time.
     for (const lease of leases) await this.witness.ctl(['lease', 'revoke', lease]).catch(() => {});
   }
 

@@ -163,7 +163,7 @@ export class ChaosWorld {
   async quiet(): Promise<void> {
     await this.load.pause();
     await this.landed();
-    // The keys of a lease that was lost late are written again meanwhile, so there is more history to read.
+    // The keys of a lease that was lost late are written again, so there is more history to read.
     await until('everything is seen', async () => {
       const revision = await this.cluster.learn();
       await until('what is known is seen', () => this.clients.every(({ watch }) => watch.isPast(revision)));
@@ -171,7 +171,7 @@ export class ChaosWorld {
     });
   }
 
-  /** Ends everything. Returns what was left behind. Idempotent. */
+  /** Ends everything. Returns the remaining objects. Idempotent. */
   close(): Promise<readonly string[]> {
     this.#closing ??= this.#close();
     return this.#closing;

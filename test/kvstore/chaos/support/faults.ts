@@ -5,7 +5,7 @@ import { pick } from './seeded-random.ts';
 /** A fault under load. When it resolves, the fault is over. */
 export type Strike = (world: ChaosWorld) => Promise<void>;
 
-/** A fault, and what it needs of its cluster. */
+/** A fault, and its requirements on the cluster. */
 export interface Fault {
   readonly needs?: 'three members' | 'users';
   readonly strike: Strike;
@@ -14,7 +14,7 @@ export interface Fault {
 const anyClient = ({ clients, random }: ChaosWorld) => pick(clients, random);
 
 /**
- * One member is killed under load, and starts again. If it is the only member, no one can write meanwhile.
+ * One member is killed under load, and starts again. If it is the only member, all writes fail until then.
  */
 const killAndRestart: Strike = async ({ cluster, load, random }) => {
   const { members } = cluster;

@@ -29,7 +29,7 @@ export class Past {
     return this.#revision;
   }
 
-  /** Adds a write. The writes of each key must come in order. */
+  /** Adds a write. The writes of each key must be added in order. */
   add(key: string, write: PastWrite): void {
     const writes = this.#writes.get(key);
     if (writes === undefined) this.#writes.set(key, [write]);

@@ -49,7 +49,7 @@ export class EtcdProcess {
   #restores = 0;
   #backups = 0;
   #cluster: string;
-  /** The token from which etcd derives the id of the cluster, together with the addresses of its members. */
+  /** etcd derives the id of the cluster from this token and the addresses of its members. */
   #token = 'test';
   #process: ChildProcess | undefined;
 

@@ -6,7 +6,7 @@ import { connect, createServer, type Server, type Socket } from 'node:net';
  */
 export type LinkMode = 'open' | 'refuse' | 'black-hole' | 'stalled';
 
-// Interval in which a slow link forwards data.
+// Interval between two chunks of a slow link.
 const TICK_MS = 10;
 
 /** A TCP link that a test can cut, close, stall, slow down, or turn into a black hole. */
@@ -108,7 +108,7 @@ export class TcpProxy {
     });
   }
 
-  /** Forwards a chunk piece by piece, and reads nothing more from the server meanwhile. */
+  /** Forwards a chunk piece by piece. Until then, reads nothing more from the server. */
   async #trickle(from: Socket, to: Socket, chunk: Buffer): Promise<void> {
     from.pause();
     const piece = Math.max(1, Math.floor((this.#bytesPerSecond * TICK_MS) / 1000));

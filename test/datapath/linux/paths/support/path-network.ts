@@ -79,7 +79,7 @@ export class PathsUnderTest implements Disposable {
       this.#sent = got === 'overrun' ? Number.NEGATIVE_INFINITY : this.#sent + got.length;
     const late = performance.now() + HEARD_MS;
     for (let turn = 0; this.paths.status().events < this.#sent; turn++) {
-      // Only one of the two sockets receives an event that comes between their openings.
+      // Only one of the two sockets receives an event between their openings.
       if (turn > HEARD_TURNS && performance.now() > late) this.#sent = this.paths.status().events;
       await new Promise((resolve) => setImmediate(resolve));
     }
