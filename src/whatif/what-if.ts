@@ -403,7 +403,16 @@ class Preview implements Disposable {
     const claims = this.#engines.ipcache.claimsOf(key);
     if (claims.some((claim) => claim.source === source && claim.owner === owner)) return;
     const canonical = canonicalKey(key);
-    if (this.#edits.some((edit) => edit.edit === 'upsert' && canonicalKey(edit.key) === canonical)) return;
+    const isSetBefore = this.#edits
+      .slice(0, index)
+      .some(
+        (edit) =>
+          edit.edit === 'upsert' &&
+          edit.claim.source === source &&
+          (edit.claim.owner ?? '') === owner &&
+          canonicalKey(edit.key) === canonical,
+      );
+    if (isSetBefore) return;
     const writer = owner === '' ? source : `${source} ${owner}`;
     throw new EditError(`${writer} has no claim on this key`, { index, field: 'key', value: key });
   }

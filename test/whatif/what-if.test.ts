@@ -298,6 +298,24 @@ describe('an edit that names nothing', () => {
     expect(prefixes).toEqual([]);
   });
 
+  it.each([
+    { upsert: 'is a later edit', order: [1, 0], source: 'k8s' },
+    { upsert: 'is one of another writer', order: [0, 1], source: 'kvstore' },
+  ] as const)(
+    'is refused although an upsert has its key, if this upsert $upsert',
+    async ({ order, source }) => {
+      const edits: readonly Edit[] = [
+        { edit: 'upsert', key: '10.9.9.9', claim: { identity: 1, source } },
+        { edit: 'delete', key: '10.9.9.9', by: { source: 'k8s' } },
+      ];
+      const asked = whatIf(
+        engines,
+        order.flatMap((index) => edits[index] ?? []),
+      );
+      await expect(asked).rejects.toMatchObject({ name: 'EditError', index: order.indexOf(1), field: 'key' });
+    },
+  );
+
   it('names the known clusters', async () => {
     const asked = whatIf(engines, [{ edit: 'remove-cluster', cluster: 'baltik' }]);
     await expect(asked).rejects.toMatchObject({ known: ['baltic'], value: 'baltik' });
