@@ -380,9 +380,9 @@ export class NftServices implements KernelTable<ServiceItem>, Disposable {
     }
     for (const [backends, uses] of this.#picks[family]) {
       if (uses > 0) continue;
-      // The kernel refuses this if a rule of another process refers to the chain.
-      this.#send([deleteChain(this.#tableOf(family), pickName(backends))]);
-      this.#picks[family].delete(backends);
+      const error = this.#send([deleteChain(this.#tableOf(family), pickName(backends))]);
+      // The kernel refuses this if a rule of another process refers to the chain. The chain is then used or deleted later.
+      if (error === undefined || error.code === 'ENOENT') this.#picks[family].delete(backends);
     }
   }
 

@@ -254,6 +254,23 @@ describeOnLinux('services in nftables', ['nftables', 'namespaces', 'ip', 'nft', 
     for (const key of found().keys()) set(key, undefined);
   });
 
+  it('keep a chain that a foreign rule uses, and delete it after that rule (regression: forgotten, then doubled)', () => {
+    const [one, two] = ['10.0.0.1:80/TCP', '10.0.0.2:80/TCP'];
+    const picks = (): readonly string[] =>
+      [...host.run('nft', 'list', 'chains', 'ip').matchAll(/chain (pick-\d+)/g)].map(([, name = '']) => name);
+    set('10.96.0.1:80/TCP', [one, two]);
+    host.run('nft', `add chain ip ${TABLE} foreign; add rule ip ${TABLE} foreign goto pick-2`);
+    set('10.96.0.1:80/TCP', [one]);
+    expect([...picks()].sort()).toEqual(['pick-1', 'pick-2']);
+    host.run('nft', `flush chain ip ${TABLE} foreign; delete chain ip ${TABLE} foreign`);
+    set('10.96.0.1:80/TCP', [one, two]);
+    // A doubled rule would be a defect, which is read like a service.
+    expect([...found().keys()]).toEqual(['10.96.0.1:80/TCP']);
+    set('10.96.0.1:80/TCP', [one]);
+    expect(picks()).toEqual(['pick-1']);
+    for (const key of found().keys()) set(key, undefined);
+  });
+
   it('that are added together with equally many backends share a chain with its rules once', () => {
     const backends = ['10.0.0.1:80/TCP', '10.0.0.2:80/TCP'];
     const keys = ['10.96.0.1:80/TCP', '10.96.0.2:80/TCP', '10.96.0.3:80/TCP'];
