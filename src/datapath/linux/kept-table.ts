@@ -1,5 +1,6 @@
 import { type Backoff, backoffDelay } from '../../base/backoff.ts';
 import type { Clock, Random, Timer } from '../../base/clock.ts';
+import { messageOf } from '../../base/failure.ts';
 import type { DesiredItems, KernelTable, MapUse, TableChange } from './kernel-table.ts';
 import { KeyQueue } from './key-queue.ts';
 import { differences, orderPlan, type PlannedChange } from './plan.ts';
@@ -400,7 +401,7 @@ export class KeptTable<Item> implements Disposable {
     } catch (error) {
       // Apply the changes one by one, so that a rejected item does not block the others of its chunk.
       if (changes.length > 1) return changes.flatMap((change) => this.#apply([change]));
-      const known = error instanceof SyscallError ? error : new SyscallError(String(error), 0);
+      const known = error instanceof SyscallError ? error : new SyscallError(messageOf(error), 0);
       return changes.map(() => known);
     }
   }

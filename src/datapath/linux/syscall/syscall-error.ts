@@ -26,15 +26,16 @@ export class SyscallError extends Error {
   override readonly name: string = 'SyscallError';
   /** The call, as in a manual page: `bpf(MAP_CREATE)`, `mount`. */
   readonly call: string;
+  /** 0 if the error is not one of the kernel. */
   readonly errno: number;
-  /** The name of `errno`: `ENOSPC`. */
+  /** The name of `errno`: `ENOSPC`; `UNKNOWN` if it is 0. */
   readonly code: string;
   /** Additional output of the kernel, such as the log of the verifier; `''` if there is none. */
   readonly detail: string;
 
   constructor(call: string, errno: number, detail = '') {
-    const code = errnoCode(errno);
-    super(detail === '' ? `${call}: ${code}` : `${call}: ${code}: ${detail}`);
+    const code = errno === 0 ? 'UNKNOWN' : errnoCode(errno);
+    super([call, errno === 0 ? '' : code, detail].filter((part) => part !== '').join(': '));
     this.call = call;
     this.errno = errno;
     this.code = code;

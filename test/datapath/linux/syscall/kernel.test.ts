@@ -3,7 +3,11 @@ import { constants } from 'node:os';
 import { describe, expect, it } from 'vitest';
 import { Kernel } from '../../../../src/datapath/linux/syscall/kernel.ts';
 import { Native, NoSyscallsError } from '../../../../src/datapath/linux/syscall/native.ts';
-import { errnoCode, SyscallError } from '../../../../src/datapath/linux/syscall/syscall-error.ts';
+import {
+  errnoCode,
+  SyscallError,
+  syscallErrorOf,
+} from '../../../../src/datapath/linux/syscall/syscall-error.ts';
 
 const AF_NETLINK = 16;
 const SOCK_RAW = 3;
@@ -33,6 +37,17 @@ describe('errnos', () => {
     const error = new SyscallError('bpf(PROG_LOAD)', 13, 'R1 is not a pointer');
     expect(error).toMatchObject({ code: 'EACCES', errno: 13, call: 'bpf(PROG_LOAD)' });
     expect(error.message).toBe('bpf(PROG_LOAD): EACCES: R1 is not a pointer');
+  });
+});
+
+describe('an error without an errno', () => {
+  it('has a message without a code (regression: E0)', () => {
+    expect(syscallErrorOf('restore x', new Error('the pin is foreign'))).toMatchObject({
+      errno: 0,
+      code: 'UNKNOWN',
+      message: 'restore x: the pin is foreign',
+    });
+    expect(new SyscallError('no such map', 0).message).toBe('no such map');
   });
 });
 
