@@ -50,11 +50,14 @@ export function cleanHost(pinFolder: string): CleanOutcome {
   const programs = function* (): Generator<string, void, void> {
     if (!existsSync(pinFolder)) return;
     const previous = readdirSync(pinFolder).sort();
-    detachSocketPrograms(new Bpf(new Kernel()), pinFolder);
+    using kernel = new Kernel();
+    using bpf = new Bpf(kernel);
+    detachSocketPrograms(bpf, pinFolder);
     for (const name of previous) if (!existsSync(join(pinFolder, name))) yield join(pinFolder, name);
   };
   return cleanAll([paths, rules], () => {
-    using _lock = existsSync(pinFolder) ? lockFolder(new Kernel(), pinFolder) : undefined;
+    using kernel = existsSync(pinFolder) ? new Kernel() : undefined;
+    using _lock = kernel && lockFolder(kernel, pinFolder);
     return cleanAll([programs], () => cleanPins(pinFolder, PINNED_SHAPES));
   });
 }

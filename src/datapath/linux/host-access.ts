@@ -24,9 +24,15 @@ export class HostAccess implements Disposable {
     this.tableContext = { clock, random, nextTurn: setImmediate };
   }
 
-  /** Releases the lock, so that another process may own the pins. Call it after all parts were disposed of. */
+  /**
+   * Releases the lock, so that another process may own the pins, and the memory of the kernel access. Call it after all parts were
+   * disposed of.
+   */
   [Symbol.dispose](): void {
     this.#folderLock?.[Symbol.dispose]();
+    this.#opened?.bpf[Symbol.dispose]();
+    this.#opened?.kernel[Symbol.dispose]();
+    this.#opened = undefined;
   }
 
   get kernel(): Kernel {

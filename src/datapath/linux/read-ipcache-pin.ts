@@ -24,7 +24,8 @@ const SKIP_TUNNEL = 1;
  * kernel refuses, and `ForeignMapError` if the pin is another map.
  */
 export function readIPCachePin(path: string): readonly PinnedEntry[] {
-  const bpf = new Bpf(new Kernel());
+  using kernel = new Kernel();
+  using bpf = new Bpf(kernel);
   const map = BpfMap.open(bpf, ipcacheShape(capacityOf(bpf, path)), path);
   if (map === undefined)
     throw new Error('no map is pinned there: check the path, and mount the bpf file system');
