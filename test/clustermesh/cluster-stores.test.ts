@@ -86,6 +86,7 @@ class World {
 }
 
 const never = new AbortController().signal;
+const TIME = '2026-01-02T03:04:05Z';
 
 describe('the stores of a cluster', () => {
   it('withdraw everything, nodes last, and then the state that remains after faults (I10)', async () => {
@@ -148,6 +149,24 @@ describe('the stores of a cluster', () => {
       expect(reports).toHaveLength(3);
     },
   );
+
+  it('withdraw exports only if a configuration does not export them, and not while there is none', async () => {
+    const withdrawn: string[] = [];
+    const world = new World(() => ({
+      identities: false,
+      exports: { exportUpdated: () => {}, exportDeleted: ({ name }) => withdrawn.push(name) },
+    }));
+    const fields = { type: 'ClusterSetIP', sessionAffinity: '', ports: [] };
+    const value = { cluster: 'a', namespace: 'ns', name: 'e', exportCreationTimestamp: TIME, ...fields };
+    write(world.backend.server, 'cilium/state/serviceexports/v1/a/ns/e', value);
+    await world.read();
+    expect(world.stores.size).toBe(1);
+    await world.stores.configure(undefined, never);
+    expect([withdrawn, world.stores.size]).toEqual([[], 1]);
+    const capabilities = { syncedCanaries: true, cached: false };
+    await world.stores.configure({ id: 1, capabilities }, never);
+    expect([withdrawn, world.stores.size]).toEqual([['e'], 0]);
+  });
 
   it('stop a withdrawal when their signal fires', async () => {
     const world = new World();
