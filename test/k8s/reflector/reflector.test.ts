@@ -1,3 +1,4 @@
+import { getEventListeners } from 'node:events';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { OPEN_GATE, TurnGate } from '../../../src/base/turn-gate.ts';
 import { Reflector, type ReflectorContext } from '../../../src/k8s/reflector/reflector.ts';
@@ -42,6 +43,8 @@ afterEach(async () => {
   await reflector.stopped;
   expect(reflector.status().state).toBe('stopped');
   expect(clock.pending, 'timers that were left behind').toBe(0);
+  // The signal of the client outlives its reflectors.
+  expect(getEventListeners(closed.signal, 'abort')).toEqual([]);
   expect(sink.breaches).toEqual([]);
 });
 
