@@ -46,10 +46,13 @@ export function errorCode(thrown: unknown): unknown {
 
 /**
  * Returns the message of a thrown value. For a system error of Node.js, returns a text without its code, with the network
- * address if there is one. File names are omitted, because the caller names the file.
+ * address if there is one. File names are omitted, because the caller names the file. If no address of a host accepts a
+ * connection, the error has no message, so the texts for all addresses are returned.
  */
 export function messageOf(thrown: unknown): string {
   if (!(thrown instanceof Error)) return String(thrown);
+  if (thrown instanceof AggregateError && thrown.message === '')
+    return thrown.errors.map(messageOf).join('; ');
   const { code, address, port, hostname }: NodeJSError = thrown;
   if (!('syscall' in thrown) || typeof code !== 'string') return thrown.message;
   // The message of an unknown code is `CODE: text, open '/path'`.

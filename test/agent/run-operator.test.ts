@@ -1,4 +1,4 @@
-import { describe, expect, it, vi } from 'vitest';
+import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import * as access from '../../src/agent/kubernetes-access.ts';
 import { type OperatorOptions, runOperator } from '../../src/agent/run-operator.ts';
 import { MemoryApiServer } from '../../src/k8s/memory/memory-api-server.ts';
@@ -12,9 +12,11 @@ import * as election from '../../src/operator/elect/leader-election.ts';
 import { KvstoreReach } from '../../src/operator/kvstore-reach.ts';
 import * as localEtcd from '../../src/process/local-etcd.ts';
 import * as remotes from '../../src/process/remote-etcds.ts';
+import { RecordedKubernetes } from '../../src/recording/recorded-kubernetes.ts';
 import { ManualClock } from '../base/support/manual-clock.ts';
 import { spyOnConstructor } from '../base/support/spy-on-constructor.ts';
 import { until } from '../base/support/until.ts';
+import { settle } from './support/fake-clock.ts';
 import { type RunInTest, runInTest } from './support/run-in-test.ts';
 
 const OPTIONS: OperatorOptions = {
@@ -176,6 +178,27 @@ describe('an operator', () => {
     expect(operator.duty.runs).toEqual([]);
     answers.mockReturnValue(true);
     await leads(operator);
+  });
+
+  it('fails to start if reading its recorded objects makes no progress for 3 minutes', async () => {
+    let [progress, finish] = [(): void => {}, (): void => {}];
+    vi.spyOn(RecordedKubernetes.prototype, 'load').mockImplementation((_path, _onReject, onProgress) => {
+      progress = onProgress ?? progress;
+      return new Promise((resolve) => {
+        finish = resolve;
+      });
+    });
+    const { clock, ended } = operate({ load: ['/objects'] });
+    onTestFinished(() => finish());
+    await settle();
+    clock.advance(179_000);
+    progress();
+    clock.advance(179_000);
+    expect(clock.nextAt).toBe(359_000);
+    clock.advance(1_000);
+    await settle();
+    finish();
+    await expect(ended).rejects.toThrow('recorded objects: no progress for 180 s');
   });
 
   it('ends with an error if it loses the Lease', async () => {

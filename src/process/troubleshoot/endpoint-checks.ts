@@ -68,7 +68,7 @@ function failedCheck(
   ifLate: string = otherwise,
 ): Check {
   const code = String(errorCode(error) ?? '');
-  const text = code === 'ABORT_ERR' ? NO_ANSWER : (openSSLReason(error) ?? (messageOf(error) || code));
+  const text = code === 'ABORT_ERR' ? NO_ANSWER : (openSSLReason(error) ?? messageOf(error));
   const remedy = remedyOf(code) ?? (code === 'ABORT_ERR' ? ifLate : otherwise);
   return { step, subject, status: 'failed', text, remedy };
 }

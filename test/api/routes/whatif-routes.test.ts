@@ -63,6 +63,29 @@ describe('POST /v1/whatif', () => {
     );
   });
 
+  it('returns its lines in parts, each in a turn of the event loop, so that others run in between', async () => {
+    const { app, model } = testApp();
+    for (let i = 0; i < 1_000; i++)
+      model.ipcache.upsert(`10.0.${i >> 8}.${i & 255}`, {
+        identity: 5,
+        source: 'clustermesh',
+        owner: 'caspian',
+      });
+    const { body } = await post(app, [{ edit: 'remove-cluster', cluster: 'caspian' }]);
+    let turns = 0;
+    let isRead = false;
+    const count = (): void => {
+      turns++;
+      if (!isRead) setImmediate(count);
+    };
+    setImmediate(count);
+    let parts = 0;
+    for await (const _ of body ?? []) parts++;
+    isRead = true;
+    expect(parts).toBeGreaterThan(3);
+    expect(turns).toBeGreaterThanOrEqual(parts - 1); // the first part was read before
+  });
+
   it('evaluates four requests at a time and refuses a fifth', async () => {
     const { app, model } = testApp();
     for (let i = 0; i < 20_000; i++)

@@ -1,11 +1,13 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs';
+import files from 'node:fs/promises';
 import { Agent, request } from 'node:http';
+import { syncBuiltinESMExports } from 'node:module';
 import { connect, createServer, type Socket } from 'node:net';
 import { networkInterfaces } from 'node:os';
 import { join } from 'node:path';
-import { describe, expect, it, onTestFinished } from 'vitest';
+import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { AgentError, ApiClient } from '../../../src/api/api-client.ts';
 import { uiPath } from '../../../src/api/routes/ui-routes.ts';
 import { ApiServer, type ApiServerOptions } from '../../../src/api/server/api-server.ts';
@@ -56,6 +58,16 @@ async function sendRaw(server: ApiServer, bytes: string): Promise<string> {
   return text;
 }
 
+/** Leaves the socket of a killed process. */
+async function leaveSocket(path: string): Promise<void> {
+  const code = `require('node:net').createServer().listen(${JSON.stringify(path)}, () => console.log('listening'))`;
+  const child = spawn(process.execPath, ['-e', code], { stdio: ['ignore', 'pipe', 'ignore'] });
+  await once(child.stdout, 'data');
+  child.kill('SIGKILL');
+  await once(child, 'exit');
+  expect(existsSync(path)).toBe(true);
+}
+
 describe('a unix socket', () => {
   it('answers its user only, and is removed when the agent ends', async () => {
     const path = join(temporaryFolder({}), 'run', 'dpcache.sock');
@@ -85,17 +97,33 @@ describe('a unix socket', () => {
 
   it('that a killed agent left is taken over', async () => {
     const path = join(temporaryFolder({}), 'dpcache.sock');
-    const code = `require('node:net').createServer().listen(${JSON.stringify(path)}, () => console.log('listening'))`;
-    const child = spawn(process.execPath, ['-e', code], { stdio: ['ignore', 'pipe', 'ignore'] });
-    await once(child.stdout, 'data');
-    child.kill('SIGKILL');
-    await once(child, 'exit');
-    expect(existsSync(path)).toBe(true);
+    await leaveSocket(path);
     await expect(new ApiClient(path, NEVER).ask('/healthz')).rejects.toThrow(
       'no process listens on this socket',
     );
     await serve({ socket: path });
     expect(await new ApiClient(path, NEVER).ask('/healthz')).toMatchObject({ status: 'ok' });
+  });
+
+  it('that another agent takes over first stays with it', async () => {
+    const folder = temporaryFolder({});
+    const path = join(folder, 'dpcache.sock');
+    await leaveSocket(path);
+    const { rename } = files;
+    const renaming = vi.spyOn(files, 'rename').mockImplementationOnce(async (from, to) => {
+      rmSync(from);
+      await serve({ socket: path });
+      await rename(from, to);
+    });
+    onTestFinished(() => {
+      renaming.mockRestore();
+      syncBuiltinESMExports();
+    });
+    syncBuiltinESMExports();
+    await expect(serve({ socket: path })).rejects.toThrow(`is in use by the agent with pid ${process.pid}`);
+    expect(renaming).toHaveBeenCalledOnce();
+    expect(await new ApiClient(path, NEVER).ask('/healthz')).toMatchObject({ status: 'ok' });
+    expect(readdirSync(folder)).toEqual(['dpcache.sock']);
   });
 
   it('of another program that sends nothing is rejected', async () => {

@@ -1,8 +1,10 @@
+import dns from 'node:dns';
 import { readFileSync, rmSync } from 'node:fs';
 import { type AddressInfo, createServer as createTCPServer, type Server, type Socket } from 'node:net';
 import { createServer } from 'node:tls';
-import { expect, it, onTestFinished } from 'vitest';
+import { expect, it, onTestFinished, vi } from 'vitest';
 import { checkEndpoint } from '../../../src/process/troubleshoot/endpoint-checks.ts';
+import { freePort } from '../../base/support/free-port.ts';
 import { until } from '../../base/support/until.ts';
 import { TestAuthority } from '../../kvstore/etcd/support/certificates.ts';
 
@@ -40,3 +42,20 @@ it.each(['http', 'https', 'https with an unknown authority'])(
     await until('all connections are closed', () => accepted === checks.length && sockets.size === 0);
   },
 );
+
+it('an endpoint whose addresses all refuse the connection has the reason of each (regression: only a code)', async () => {
+  const addresses = ['127.0.0.1', '127.0.0.2'].map((address) => ({ address, family: 4 }));
+  const port = await freePort();
+  type Done = (error: null, found: typeof addresses) => void;
+  const resolve = (_name: string, _options: unknown, done: Done): void => done(null, addresses);
+  vi.spyOn(dns, 'lookup').mockImplementation(resolve as never);
+  const endpoint = `http://localhost:${port}`;
+  const checks = await checkEndpoint(endpoint, undefined, 0);
+  expect(checks.at(-1)).toEqual({
+    step: 'tcp',
+    subject: endpoint,
+    status: 'failed',
+    text: `connection refused: 127.0.0.1:${port}; connection refused: 127.0.0.2:${port}`,
+    remedy: 'check the port, and that the server runs',
+  });
+});
