@@ -244,12 +244,17 @@ export class MemoryStore {
     return { header: this.header, succeeded, deleted };
   }
 
-  /** Returns the versions that the operations would write at the next revision, and the replaced ones. Changes nothing. */
+  /**
+   * Returns the versions that the operations would write at the next revision, and the replaced ones. Changes nothing. Like etcd,
+   * throws if two operations write one key and one of them is a put.
+   */
   *#plan(operations: Iterable<WriteOperation>): Work<Plan> {
     const commit: Commit = { revision: this.#revision + 1, leases: [], createRevisions: [] };
     const versions: Version[] = [];
     const replaced: (Version | undefined)[] = [];
     let isOneLease = true;
+    const put = new Set<string>();
+    const deletes: KeyRange[] = [];
     const add = (key: string, value: string | undefined, lease: LeaseID, old: Version | undefined): void => {
       const index = versions.length;
       isOneLease &&= index === 0 || lease === commit.leases[0];
@@ -265,8 +270,11 @@ export class MemoryStore {
       if (operation.op === 'put') {
         const { key, lease } = operation;
         add(key, charactersOf(operation.value), lease, this.#versionAt(key, this.#revision));
+        if (put.has(key)) throw duplicateKey(key);
+        put.add(key);
         continue;
       }
+      deletes.push(operation.range);
       for (const key of this.#keysIn(operation.range)) {
         if (++visited % KEYS_PER_STEP === 0) yield;
         const old = this.#versionAt(key, this.#revision);
@@ -275,6 +283,7 @@ export class MemoryStore {
         deleted++;
       }
     }
+    for (const key of put) if (deletes.some((range) => inRange(key, range))) throw duplicateKey(key);
     if (isOneLease) commit.leases.splice(1);
     return { versions, replaced, deleted };
   }
@@ -398,4 +407,8 @@ export function complete<T>(work: Work<T>): T {
 
 function leaseOf({ lease }: Version): Pick<KeyValue, 'lease'> {
   return lease === NO_LEASE ? {} : { lease };
+}
+
+function duplicateKey(key: string): KvstoreError {
+  return new KvstoreError('invalid-request', `the transaction writes ${key} twice`);
 }

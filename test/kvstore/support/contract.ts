@@ -211,6 +211,15 @@ export function backendContract(
       await expect(client.backend.writeAll(compared)).rejects.toMatchObject({ code: 'invalid-request' });
     });
 
+    it('a transaction that writes a key twice is refused, and writes nothing', async () => {
+      const writes = ['a', 'b'].map((name) => ({ key: `${P}${name}`, value: bytes('1') }));
+      for (const last of [{ key: `${P}a`, value: bytes('2') }, { key: `${P}a` }])
+        await expect(client.backend.writeAll([...writes, last])).rejects.toMatchObject({
+          code: 'invalid-request',
+        });
+      expect(await kvstore.content(P)).toEqual(new Map());
+    });
+
     it('the largest transaction of compared writes is accepted', async () => {
       const writes = Array.from({ length: MAX_WRITES }, (_, i) => ({
         key: `${P}${i}`,
