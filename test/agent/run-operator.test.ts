@@ -1,6 +1,7 @@
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import * as access from '../../src/agent/kubernetes-access.ts';
 import { type OperatorOptions, runOperator } from '../../src/agent/run-operator.ts';
+import { rejection } from '../../src/base/rejection.ts';
 import { MemoryApiServer } from '../../src/k8s/memory/memory-api-server.ts';
 import { MemoryApiTransport } from '../../src/k8s/memory/memory-api-transport.ts';
 import { MemoryBackend } from '../../src/kvstore/memory/memory-backend.ts';
@@ -201,9 +202,31 @@ describe('an operator', () => {
     await expect(ended).rejects.toThrow('recorded objects: no progress for 180 s');
   });
 
-  it('ends with an error if it loses the Lease', async () => {
-    vi.spyOn(election.LeaderElection.prototype, 'run').mockResolvedValue('lost');
-    await expect(operate().ended).rejects.toThrow('the Lease was lost: another operator may be the leader');
+  it('ends with an error if it loses the Lease, although its kvstore answers', async () => {
+    let isOver = false;
+    vi.spyOn(election.LeaderElection.prototype, 'run').mockImplementation(async (lead) => {
+      const lost = new AbortController();
+      const work = lead(lost.signal);
+      lost.abort();
+      await work;
+      isOver = true;
+      return 'lost';
+    });
+    const { ended } = operate();
+    await settle();
+    expect(isOver).toBe(true);
+    await expect(ended).rejects.toThrow('the Lease was lost: another operator may be the leader');
+  });
+
+  it('logs at its end how many recorded objects it rejected, beyond those that it logged one by one', async () => {
+    vi.spyOn(RecordedKubernetes.prototype, 'load').mockImplementation(async (_path, onReject) => {
+      for (let i = 0; i < 23; i++) onReject(rejection('malformed-manifest', 'kind', i, 'is unusable'));
+    });
+    const operator = operate({ load: ['/objects'] });
+    await leads(operator);
+    operator.stop.abort();
+    await operator.ended;
+    expect(operator.logged).toContain('warn  3 more rejections of reason malformed-manifest');
   });
 
   it('releases the Lease if its kvstore does not answer for the time limit, and ends with an error', async () => {

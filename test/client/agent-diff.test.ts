@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { AgentError, type Ask, parseAnswer } from '../../src/api/api-client.ts';
-import type { ProblemDocument } from '../../src/api/problem.ts';
+import { type ProblemDocument, problem } from '../../src/api/problem.ts';
 import type { GroupDigestDocument } from '../../src/api/routes/digest-routes.ts';
 import { type AgentDiff, diffAgents } from '../../src/client/agent-diff.ts';
 import { diffLines } from '../../src/client/diff-lines.ts';
@@ -623,6 +623,17 @@ describe('agents that cannot be compared', () => {
     await expect(diffAgents(asking(a), askB)).rejects.toThrow(
       'agent b was restarted during the comparison: repeat it',
     );
+  });
+
+  it('because one fails meanwhile: its error, not the claims of the other as differences', async () => {
+    const [a, b] = [testApp(), testApp()];
+    put(a, 'baltic', 70_000);
+    put(b, 'baltic', 70_001);
+    const askB: Ask = async (path) => {
+      if (path === '/v1/digest') return asking(b)(path);
+      throw new AgentError('Internal error', problem('internal', 'Internal error'));
+    };
+    await expect(diffAgents(asking(a), askB)).rejects.toThrow('Internal error');
   });
 
   it('because they are of different clusters: only the claims of other clusters are compared', async () => {
