@@ -39,10 +39,12 @@ describe('a recorded mesh', () => {
       { store: 'a', key, value: `a${i}` },
       ...(i % 2 === 0 ? [{ store: 'b', key, value: `b${i}` }] : []),
     ]);
-    const mesh = await load(lines);
-    expect(mesh.clusters).toEqual(['a', 'b']);
+    const repeated = ['c0', 'c1'].map((value) => ({ store: 'c', key: ip(1), value }));
+    const mesh = await load([...lines, ...repeated]);
+    expect(mesh.clusters).toEqual(['a', 'b', 'c']);
     expect(await content(mesh, 'a')).toEqual({ [ip(1)]: 'a2', [ip(2)]: 'a4', [ip(3)]: 'a3' });
     expect(await content(mesh, 'b')).toEqual({ [ip(1)]: 'b2', [ip(2)]: 'b4' });
+    expect(await content(mesh, 'c')).toEqual({ [ip(1)]: 'c1' });
     await mesh.close();
   });
 
