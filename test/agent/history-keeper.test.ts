@@ -262,7 +262,7 @@ it('the status has the memory and the disk of the history, with its failure', as
   expect(keeperOf().keeper.status()).not.toHaveProperty('disk');
 });
 
-it('marks when a cluster joins, is complete, is lost, is back, and leaves, each once', () => {
+it('marks when a cluster joins, is complete, is lost, is back, leaves, and joins again, each once', () => {
   const { keeper, history } = keeperOf();
   const far = new OneCluster();
   far.is(['nodes'], false);
@@ -282,6 +282,9 @@ it('marks when a cluster joins, is complete, is lost, is back, and leaves, each 
   expect(marks()).toEqual(['joined', 'complete', 'unreachable', 'reachable']);
   far.leaves();
   expect(kinds.map((kind) => marksOf(history, kind).length)).toEqual([1, 1, 1, 1, 1]);
+  far.is(['nodes']);
+  far.is([]);
+  expect(kinds.map((kind) => marksOf(history, kind).length)).toEqual([2, 2, 1, 1, 1]);
 });
 
 it('the failures of at most 64 handlers are remembered', () => {

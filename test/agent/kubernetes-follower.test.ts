@@ -8,6 +8,7 @@ import { IPCache } from '../../src/ipcache/ipcache.ts';
 import * as hostIPs from '../../src/k8s/feed/host-ips.ts';
 import * as feedModule from '../../src/k8s/feed/kubernetes-feed.ts';
 import { KubernetesClient } from '../../src/k8s/kubernetes-client.ts';
+import { MetadataLayer } from '../../src/metadata/metadata-layer.ts';
 import { NodeManager } from '../../src/nodemanager/node-manager.ts';
 import { createLog } from '../../src/process/log.ts';
 import { RecordedKubernetes } from '../../src/recording/recorded-kubernetes.ts';
@@ -164,6 +165,26 @@ it('a follower stops its parts, and leaves no listener or timer behind', async (
   await step.stop?.();
   expect([own.callbacks.size, unsubscribed.mock.calls.length, clock.pending]).toEqual([0, 1, 0]);
   for (const stop of stops) expect(stop).toHaveBeenCalled();
+});
+
+it('a follower refreshes the labels of all addresses that a node has, had, or leaves', async () => {
+  const refreshed = vi.spyOn(MetadataLayer.prototype, 'refresh');
+  const { start, context } = follow();
+  await start();
+  const has = (ip: string): unknown =>
+    context.engines.nodes.nodeUpdated({
+      cluster: 'own',
+      name: 'n1',
+      source: 'kvstore',
+      addresses: [{ type: 'InternalIP', ip }],
+    });
+  has('192.168.0.1');
+  refreshed.mockClear();
+  has('192.168.0.2');
+  expect(refreshed.mock.calls.flat()).toEqual(['192.168.0.1', '192.168.0.2']);
+  refreshed.mockClear();
+  context.engines.nodes.nodeDeleted({ cluster: 'own', name: 'n1', source: 'kvstore' });
+  expect(refreshed.mock.calls.flat()).toEqual(['192.168.0.2']);
 });
 
 it('a follower without host addresses does not claim those of the machine', async () => {

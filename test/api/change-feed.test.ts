@@ -1,3 +1,4 @@
+import { getEventListeners } from 'node:events';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { ChangeFeed, type FeedRead } from '../../src/api/change-feed.ts';
@@ -88,6 +89,7 @@ describe('a reader of the change feed', () => {
     await model.clock.advance(1_000);
     await byTime;
     const bySignal = feed.waitForChange(1, signal.signal, 1_000);
+    expect(getEventListeners(signal.signal, 'abort')).toHaveLength(1); // only of the wait that is not over
     signal.abort();
     await bySignal;
     const byEnd = feed.waitForChange(1, new AbortController().signal, 1_000);

@@ -371,6 +371,32 @@ describe('many differences', () => {
     expect(diffLines(diff).join('\n')).toContain('12000 claims not compared');
   });
 
+  it('are compared only up to the place that both answers contain, then from there', async () => {
+    const [a, b] = [filled(3_000, 300), filled(3_000, 301)];
+    let cuts = 0;
+    const cut =
+      (app: TestApp, isCut: boolean): Ask =>
+      async (path) => {
+        const document = (await asking(app)(path)) as GroupDigestDocument;
+        const { claims = [] } = document;
+        const places = claims.map(({ place }) => place).sort((x, y) => x - y);
+        const next = places[places.length >> 1];
+        if (!isCut || next === undefined || next === places[0]) return document;
+        cuts++;
+        return { ...document, claims: claims.filter(({ place }) => place < next), next };
+      };
+    for (const isCut of [
+      [true, false],
+      [false, true],
+    ] as const) {
+      cuts = 0;
+      const { differences } = await diffAgents(cut(a, isCut[0]), cut(b, isCut[1]));
+      expect(cuts).toBeGreaterThan(1);
+      expect(new Set(differences.map(({ key }) => key)).size).toBe(3_000);
+      expect(differences.filter((pair) => pair.a === undefined || pair.b === undefined)).toEqual([]);
+    }
+  });
+
   it('refuse ranges that descend or end behind the last place', async () => {
     const { app } = testApp();
     for (const query of ['place=5-4', 'place=65536', 'bucket=3-256', 'place=1-', 'bucket=1,,2'])

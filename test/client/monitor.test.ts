@@ -115,6 +115,22 @@ describe('dpcache monitor', () => {
     await ended.catch(() => undefined);
   });
 
+  it('fails with the error of its connection, unless it was interrupted', async () => {
+    for (const isInterrupted of [false, true]) {
+      const stop = new AbortController();
+      const client = Object.create(ApiClient.prototype) as ApiClient;
+      client.lines = async function* () {
+        yield* ['event: resync', 'data: {"revision":1}', ''];
+        if (isInterrupted) stop.abort();
+        throw new Error('the connection was lost');
+      };
+      const output = { write: () => {} };
+      const ended = monitor(client, { format: 'json' }, { output, env: {}, signal: stop.signal });
+      if (isInterrupted) await ended;
+      else await expect(ended).rejects.toThrow('the connection was lost');
+    }
+  });
+
   it('prints each change once, even if heartbeats follow', async () => {
     const lines = async function* (): AsyncGenerator<string, void, void> {
       yield* ['event: synced', 'id: a.0', 'data: {"revision":0}', ''];

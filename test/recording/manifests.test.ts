@@ -24,6 +24,13 @@ describe('manifests', () => {
     expect(rejected).toEqual([]);
   });
 
+  it('may begin with a directive, which belongs to the document behind the marker', async () => {
+    expect(await parse('%YAML 1.2\n---\nkind: Service\n')).toEqual({
+      manifests: [{ at: 'file.yaml:3', object: { kind: 'Service' } }],
+      rejected: [],
+    });
+  });
+
   it('may be JSON', async () => {
     expect((await parse('{\n "kind": "Service",\n "spec": {"ports": [{"port": 80}]}\n}')).manifests).toEqual([
       { at: 'file.yaml:1', object: { kind: 'Service', spec: { ports: [{ port: 80 }] } } },

@@ -4,6 +4,7 @@ import { systemClock } from '../../src/base/system-clock.ts';
 import { textOfBytes } from '../../src/kvstore/codec/bytes.ts';
 import { MemoryBackend } from '../../src/kvstore/memory/memory-backend.ts';
 import { MAX_WRITES } from '../../src/kvstore/session/backend.ts';
+import type { RecordedKey } from '../../src/recording/recorded-keys.ts';
 import { RecordedMesh } from '../../src/recording/recorded-mesh.ts';
 import { temporaryFolder } from '../agent/support/temporary-folder.ts';
 
@@ -56,6 +57,21 @@ describe('a recorded mesh', () => {
     expect(Object.keys(await content(mesh, 'a'))).toHaveLength(1050);
     expect(writeAll).toHaveBeenCalledTimes(Math.ceil(1050 / MAX_WRITES));
     writeAll.mockRestore();
+    await mesh.close();
+  });
+
+  it('is loaded no further when the signal fires', async () => {
+    const stop = new AbortController();
+    let read = 0;
+    const keys = async function* (): AsyncGenerator<RecordedKey, void, void> {
+      for (; read < 100; read++) {
+        if (read === 3) stop.abort();
+        yield { store: 'a', key: ip(read), value: new Uint8Array(), at: '' };
+      }
+    };
+    const mesh = new RecordedMesh(systemClock, Math.random);
+    expect(await mesh.store(keys(), { onReject: () => {}, signal: stop.signal })).toBe(3);
+    expect(read).toBe(3);
     await mesh.close();
   });
 
