@@ -43,6 +43,12 @@ function readKubernetes(fields: Fields<never>): TapedKubernetes {
   };
 }
 
+/** Returns the name of a cluster or node. As in the options of an agent, it has no slash, because keys contain it. */
+function readName(fields: Fields<never>, field: string): string {
+  const name = fields.text(field);
+  return name.includes('/') ? fields.reject(field, 'malformed-name', 'must not contain /', name) : name;
+}
+
 /** Returns the checked settings of a tape. Throws {@link TapeError}. */
 export function readTapeSettings(settings: unknown, at: string): TapeSettings {
   const decoded = decodeWith('settings', () => {
@@ -51,9 +57,9 @@ export function readTapeSettings(settings: unknown, at: string): TapeSettings {
     const kubernetes = fields.object('kubernetes');
     const flag = (name: string): boolean => network.boolean(name) === true;
     return {
-      clusterName: fields.text('clusterName'),
+      clusterName: readName(fields, 'clusterName'),
       clusterID: fields.integer('clusterID', 0, 511) ?? 0,
-      nodeName: fields.text('nodeName'),
+      nodeName: readName(fields, 'nodeName'),
       maxConnectedClusters: fields.integer('maxConnectedClusters', 255, 511) === 511 ? 511 : 255,
       serviceV2: fields.word('serviceV2', SERVICE_V2) ?? 'auto',
       network: {

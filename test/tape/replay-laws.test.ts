@@ -206,6 +206,21 @@ describe('the tape of a mesh under faults', () => {
     });
   });
 
+  it.each(['clusterName', 'nodeName'])(
+    'is refused if its %s has a slash, which no agent accepts',
+    async (name) => {
+      await withFolder(async (folder) => {
+        await tapeMesh(folder, []);
+        const [file = ''] = await filesOf(folder);
+        const text = gunzipSync(await readFile(file)).toString();
+        await writeFile(file, gzipSync(text.replace(new RegExp(`("${name}":")`), '$1a/')));
+        const why = `${file}:1: settings: ${name}`;
+        await expect(checkTape(file, new AbortController().signal)).rejects.toThrow(why);
+        await expect(replayMesh(file)).rejects.toThrow(why);
+      });
+    },
+  );
+
   it('with any value in any field is checked and replayed, or the line is named', async () => {
     await withFolder(async (folder) => {
       await tapeMesh(folder, SCRIPT);
