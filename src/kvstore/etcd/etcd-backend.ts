@@ -30,9 +30,12 @@ export interface EtcdBackendOptions
 export interface OpenEtcdOptions extends EtcdBackendOptions {
   /** Interval at which the files are read again. Default 10 s. */
   readonly reloadIntervalMs?: number | undefined;
-  /** Receives the reason if the files are invalid, once per reason. The connection keeps the previous configuration. */
+  /**
+   * Receives the reason if the files are invalid or cannot be applied, once until the reason changes. The connection keeps the
+   * previous configuration.
+   */
   readonly onUnusable?: ((reason: string) => void) | undefined;
-  /** Called when the files are valid again, changed or not. */
+  /** Called when the files are valid and in use again, changed or not. */
   readonly onUsable?: (() => void) | undefined;
   /** Called when a changed configuration was applied. */
   readonly onReload?: (() => void) | undefined;
@@ -100,12 +103,12 @@ export class EtcdBackend extends KvstoreClient {
       try {
         const loaded = await loadEtcdConfigFile(path);
         if (signal.aborted) return;
+        const isChanged = !sameParts(loaded, current);
+        if (isChanged) this.reconfigure(loaded.config);
+        current = loaded;
         if (reported !== undefined) guard.call(options.onUsable);
         reported = undefined;
-        if (sameParts(loaded, current)) continue;
-        this.reconfigure(loaded.config);
-        current = loaded;
-        guard.call(options.onReload);
+        if (isChanged) guard.call(options.onReload);
       } catch (error) {
         const reason = messageOf(error);
         if (reason !== reported) guard.call(options.onUnusable, reason);

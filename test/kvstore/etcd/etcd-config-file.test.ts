@@ -3,13 +3,16 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import fc from 'fast-check';
-import { afterAll, describe, expect, it } from 'vitest';
+import { afterAll, describe, expect, it, vi } from 'vitest';
 import { parse } from 'yaml';
 import { messageOf } from '../../../src/base/failure.ts';
+import { EtcdBackend } from '../../../src/kvstore/etcd/etcd-backend.ts';
 import { type EtcdConfig, EtcdConfigError } from '../../../src/kvstore/etcd/etcd-config.ts';
 import { loadEtcdConfig, loadEtcdConfigFile } from '../../../src/kvstore/etcd/etcd-config-file.ts';
 import { leastCpuTime } from '../../base/support/cpu-time.ts';
+import { ManualClock } from '../../base/support/manual-clock.ts';
 import { spoiltBytes, spoiltJson } from '../../base/support/spoilt-json.ts';
+import { until } from '../../base/support/until.ts';
 import { TestAuthority } from './support/certificates.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'etcd-config-'));
@@ -216,4 +219,36 @@ describe('a path that is not a file', () => {
     const good = file('good.yaml', 'endpoints: [a:1]');
     expect((await loadEtcdConfigFile(good)).config.endpoints).toEqual(['http://a:1']);
   });
+});
+
+it('a followed file that cannot be applied is reported once, until the reason changes (regression: at each read)', async () => {
+  const path = file('followed.yaml', 'endpoints: [http://127.0.0.1:1]\n');
+  const clock = new ManualClock();
+  const calls: string[] = [];
+  const backend = await EtcdBackend.open(path, {
+    clock,
+    onUnusable: (reason) => calls.push(reason),
+    onUsable: () => calls.push('usable'),
+    onReload: () => calls.push('reload'),
+  });
+  let reason = 'no memory';
+  const apply = vi.spyOn(backend, 'reconfigure').mockImplementation(() => {
+    throw new Error(reason);
+  });
+  const nextRead = async (): Promise<void> => {
+    const reads = apply.mock.calls.length;
+    clock.advance(10_000);
+    await until('the file is applied', () => apply.mock.calls.length > reads);
+    await new Promise((resolve) => setImmediate(resolve));
+  };
+  file('followed.yaml', 'endpoints: [http://127.0.0.1:2]\n');
+  for (let i = 0; i < 3; i++) await nextRead();
+  expect(calls).toEqual(['no memory']);
+  reason = 'no descriptor';
+  await nextRead();
+  apply.mockRestore();
+  clock.advance(10_000);
+  await until('the file is applied', () => calls.length === 4);
+  expect(calls).toEqual(['no memory', 'no descriptor', 'usable', 'reload']);
+  await backend.close();
 });
