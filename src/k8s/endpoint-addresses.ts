@@ -131,25 +131,48 @@ export class SharedParts {
   }
 }
 
-/** Returns the claim of a pod or CiliumEndpoint. */
+/** The fields of a claim, in addition to its object and rank. */
+export interface EndpointFields {
+  readonly ips: readonly string[];
+  readonly identity: number | undefined;
+  readonly hostIP: string;
+  readonly encryptKey: number;
+  readonly namedPorts: NamedPorts | undefined;
+  readonly serviceAccount?: string | undefined;
+}
+
+/** Returns the claim of a pod or CiliumEndpoint. Its host, ports and service account are shared. */
 export function endpointAddresses(
+  source: 'k8s' | 'custom-resource',
+  id: ServiceID,
+  rank: EndpointRank,
+  { ips, identity, hostIP, encryptKey, namedPorts, serviceAccount }: EndpointFields,
+  shared: SharedParts,
+): EndpointAddresses {
+  return endpointClaim(source, id, rank, {
+    ips,
+    identity,
+    hostIP: shared.host(hostIP),
+    encryptKey,
+    namedPorts: namedPorts && shared.ports(namedPorts),
+    serviceAccount: serviceAccount && shared.account(serviceAccount),
+  });
+}
+
+/** Returns the claim of a pod or CiliumEndpoint with fields that are already shared. */
+export function endpointClaim(
   source: 'k8s' | 'custom-resource',
   { namespace, name: podName }: ServiceID,
   { deleting, createdAt, uid }: EndpointRank,
-  addresses: {
-    readonly ips: readonly string[];
-    readonly identity: number | undefined;
-    readonly hostIP: string;
-    readonly encryptKey: number;
-    readonly namedPorts: NamedPorts | undefined;
-    readonly serviceAccount?: string | undefined;
-  },
-  shared: SharedParts,
+  {
+    ips,
+    identity = RESERVED_IDENTITIES.unmanaged,
+    hostIP,
+    encryptKey,
+    namedPorts,
+    serviceAccount,
+  }: EndpointFields,
 ): EndpointAddresses {
-  const { ips, identity = RESERVED_IDENTITIES.unmanaged, encryptKey } = addresses;
-  const hostIP = shared.host(addresses.hostIP);
-  const namedPorts = addresses.namedPorts && shared.ports(addresses.namedPorts);
-  const serviceAccount = addresses.serviceAccount && shared.account(addresses.serviceAccount);
   // Literals, because a spread costs as much as a fifth of reading the object.
   const k8s = serviceAccount
     ? { namespace, podName, serviceAccount, namedPorts }

@@ -12,7 +12,8 @@ import {
 } from './endpoint-addresses.ts';
 import { isName, type ObjectFields, readClusterScopedName, readID } from './parse-object.ts';
 
-const MAX_IDENTITY = 0xffff_ffff;
+/** Maximum number of an identity. */
+export const MAX_IDENTITY = 0xffff_ffff;
 
 /** Maximum number of endpoints of a slice; the operator writes at most 1,000. */
 const MAX_ENDPOINTS = 16_384;

@@ -97,11 +97,16 @@ export function isName(value: unknown): value is string {
   return true;
 }
 
+/** Returns an RFC 3339 time in milliseconds since the epoch; NaN if it is invalid. */
+export function parseTime(text: string): number {
+  return RFC3339.test(text) ? Date.parse(text) : Number.NaN;
+}
+
 /** Returns the time in a field in milliseconds since the epoch, or 0 if it is missing or invalid. */
 export function readTime(fields: ObjectFields, name: string): number {
   const text = fields.string(name) ?? '';
   if (text === '') return 0;
-  const time = RFC3339.test(text) ? Date.parse(text) : Number.NaN;
+  const time = parseTime(text);
   if (!Number.isNaN(time)) return time;
   fields.reject(name, 'invalid-time', 'is not an RFC 3339 time', text);
   return 0;

@@ -28,6 +28,26 @@ export function objectVersion({ metadata: { uid, resourceVersion } }: Kubernetes
   return { uid, resourceVersion }; // the reflector has the name
 }
 
+/** An object whose value was read from bytes: its name and version, and the value. */
+export class ScannedObject<T> implements KubernetesObject {
+  readonly metadata: KubernetesObject['metadata'];
+  readonly value: T;
+  readonly [field: string]: unknown;
+
+  constructor(metadata: KubernetesObject['metadata'], value: T) {
+    this.metadata = metadata;
+    this.value = value;
+  }
+}
+
+/** Reads objects of one kind from bytes, in the form in which API servers send them. */
+export interface ObjectScanner<T = unknown> {
+  /** Returns the object that begins at `bytes[from]`, or undefined if the general decoder must read it. */
+  scan(bytes: Uint8Array, from: number): ScannedObject<T> | undefined;
+  /** Index behind the object that was returned last. */
+  readonly end: number;
+}
+
 /** A change of an object. A put has a new or changed object. */
 export type ResourceEvent =
   | { readonly type: 'put'; readonly object: KubernetesObject }
@@ -133,6 +153,12 @@ export interface FollowOptions {
    * KubernetesObject} are always present. Default: all fields.
    */
   readonly fields?: readonly string[] | undefined;
+  /**
+   * @internal
+   * Reads objects of lists before the general decoder; the sink then receives some objects as a {@link ScannedObject}. Requires
+   * {@link objectVersion} as `keep`. Default: none.
+   */
+  readonly scanner?: ObjectScanner | undefined;
   readonly onState?: ((state: ResourceState) => void) | undefined;
 }
 

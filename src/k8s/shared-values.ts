@@ -8,6 +8,11 @@ const MAX_VALUES = 4096;
 export class SharedValues<V> {
   readonly #values = new Map<string, V>();
 
+  /** Returns the stored value of a text. */
+  get(text: string): V | undefined {
+    return this.#values.get(text);
+  }
+
   /** @param text equal if and only if the values are equal */
   share(text: string, value: V): V {
     const known = this.#values.get(text);

@@ -1,3 +1,4 @@
+import { CiliumEndpointScanner } from '../cilium-endpoint-scanner.ts';
 import { type EndpointAddresses, SharedParts, sameAddresses } from '../endpoint-addresses.ts';
 import {
   CILIUM_ENDPOINT_FIELDS,
@@ -21,6 +22,7 @@ export function ciliumEndpointReader({ ipcache, holders }: EndpointEngine): Kind
   return {
     kind: 'CiliumEndpoint',
     fields: CILIUM_ENDPOINT_FIELDS,
+    scanner: new CiliumEndpointScanner(shared),
     read: (fields) => readCiliumEndpoint(fields, shared),
     same: sameAddresses,
     change: (current, previous) => holders.change(current, previous),

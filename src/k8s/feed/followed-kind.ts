@@ -140,8 +140,9 @@ export class FollowedKind {
       this.#change(next);
     };
     // The feed remembers the values of objects, so that a deleted object needs only its name.
-    const { fields } = this.#feed;
-    this.#resource = source.follow(kind, timedSink, { signal, keep: objectVersion, fields, onState });
+    const { fields, scanner } = this.#feed;
+    const options = { signal, keep: objectVersion, fields, scanner, onState };
+    this.#resource = source.follow(kind, timedSink, options);
     onChange();
   }
 

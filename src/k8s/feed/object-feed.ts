@@ -3,7 +3,13 @@ import type { TurnGate } from '../../base/turn-gate.ts';
 import { AgingTable } from '../aging-table.ts';
 import type { ObjectName } from '../object-table.ts';
 import { type ObjectFields, parseObject } from '../parse-object.ts';
-import type { KubernetesObject, ResourceEvent, ResourceSink } from '../resource.ts';
+import {
+  type KubernetesObject,
+  type ObjectScanner,
+  type ResourceEvent,
+  type ResourceSink,
+  ScannedObject,
+} from '../resource.ts';
 
 /** Objects removed per step of a sweep or withdrawal; takes about 1 ms. */
 const OBJECTS_PER_STEP = 256;
@@ -14,6 +20,8 @@ export interface KindReader<T> {
   readonly kind: string;
   /** The fields that {@link KindReader.read} reads, in the form of `FollowOptions`. Default: all. */
   readonly fields?: readonly string[];
+  /** Reads values from bytes, equal to those of {@link KindReader.read}. Default: none. */
+  readonly scanner?: ObjectScanner<T>;
   /** Returns the value of an object, or undefined if it has none. */
   read(fields: ObjectFields): T | undefined;
   /** Returns true if two values are equal, so that the change is ignored. Default: never equal. */
@@ -65,6 +73,8 @@ export interface AnyFeed {
   readonly complete: boolean;
   /** The fields that the reader reads; undefined for all. */
   readonly fields: readonly string[] | undefined;
+  /** The scanner of the objects that the sink receives; undefined if it needs whole objects. */
+  readonly scanner?: ObjectScanner | undefined;
   start(onComplete?: () => void): ResourceSink;
   forgetSteps(): Iterable<unknown>;
   withdrawSteps(): Iterable<unknown>;
@@ -93,6 +103,10 @@ export class ObjectFeed<T> implements AnyFeed {
 
   get fields(): readonly string[] | undefined {
     return this.#reader.fields;
+  }
+
+  get scanner(): ObjectScanner<T> | undefined {
+    return this.#options.tap === undefined ? this.#reader.scanner : undefined;
   }
 
   /** Returns the number of objects with a value. */
@@ -183,6 +197,8 @@ export class ObjectFeed<T> implements AnyFeed {
   }
 
   #read(object: KubernetesObject): T | undefined {
+    // Only the scanner of the reader creates scanned objects.
+    if (object instanceof ScannedObject) return object.value as T;
     const { value, rejections } = parseObject(this.#reader.kind, object, {}, (fields) =>
       this.#reader.read(fields),
     );

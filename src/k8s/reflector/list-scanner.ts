@@ -18,6 +18,14 @@ const MAX_SHELL_BYTES = 64 * 1024;
 
 const NOT_HERE = -1;
 
+/** Reads items from bytes. */
+interface ItemScanner<T> {
+  /** Returns the item that begins at `bytes[from]`; undefined if its text is needed. */
+  scan(bytes: Uint8Array, from: number): T | undefined;
+  /** Index behind the item that was returned last. */
+  readonly end: number;
+}
+
 /**
  * Splits a list into its items while it arrives, so that the whole list is never in memory:
  *
@@ -34,10 +42,11 @@ const NOT_HERE = -1;
  *
  * If the name of a field is split between two calls of `feed`, the field is kept.
  */
-export class ListScanner {
+export class ListScanner<T = never> {
   readonly #item: ByteRuns;
   readonly #fields: FieldTree | undefined;
   readonly #itemsDepth: number;
+  readonly #items: ItemScanner<T> | undefined;
   #shell = '';
   #depth = 0;
   #inString = false;
@@ -66,10 +75,17 @@ export class ListScanner {
   /**
    * @param largestItem maximum number of bytes of an item without removed fields; larger items are dropped and counted
    * @param fields the fields of an item to keep; default: all
+   * @param items reads the items that are complete in the bytes of one call of `feed`; default: none
    */
-  constructor(largestItem: number, fields?: FieldTree, shape: 'list' | 'lines' = 'list') {
+  constructor(
+    largestItem: number,
+    fields?: FieldTree,
+    shape: 'list' | 'lines' = 'list',
+    items?: ItemScanner<T>,
+  ) {
     this.#item = new ByteRuns(largestItem);
     this.#fields = fields;
+    this.#items = items;
     this.#inItems = shape === 'lines';
     this.#itemsDepth = this.#inItems ? IN_NOTHING : IN_LIST;
   }
@@ -84,9 +100,9 @@ export class ListScanner {
     return this.#shell;
   }
 
-  /** Returns the texts of the items that end in these bytes. */
-  feed(bytes: Uint8Array): readonly string[] {
-    const items: string[] = [];
+  /** Returns the items that end in these bytes, as texts if there is no scanner of items or if it does not read them. */
+  feed(bytes: Uint8Array): readonly (string | T)[] {
+    const items: (string | T)[] = [];
     const { length } = bytes;
     let inString = this.#inString;
     let i = this.#skip;
@@ -112,6 +128,16 @@ export class ListScanner {
         if (this.#wholeDepth === 0) this.#comma(bytes, i);
       } else if ((byte | 0x20) === 0x7b) {
         // [ and { are 5B and 7B, ] and } are 5D and 7D.
+        if (this.#inItems && this.#depth === this.#itemsDepth) {
+          const item = this.#items?.scan(bytes, i);
+          if (item !== undefined) {
+            items.push(item);
+            this.#keepShell(bytes, i);
+            this.#from = this.#items?.end ?? 0;
+            i = this.#from - 1;
+            continue;
+          }
+        }
         this.#depth++;
         if (this.#wholeDepth === 0 && this.#removalDepth === 0) this.#open(byte, bytes, i);
       } else if ((byte | 0x20) === 0x7d) {

@@ -9,10 +9,14 @@ const TEXT_WEIGHT = 8;
 const LARGE_LENGTH = 128 * 1024;
 
 /** Divides texts into runs, each of which is parsed in one slice. Each large text is a separate run. */
-function* runs(texts: readonly string[], slice: number): Generator<readonly string[], void, void> {
+function* runs<T>(
+  texts: readonly (string | T)[],
+  slice: number,
+): Generator<readonly (string | T)[], void, void> {
   let from = 0;
   for (let i = 0; i < texts.length; i++) {
-    const isLarge = (texts[i]?.length ?? 0) > LARGE_LENGTH;
+    const text = texts[i];
+    const isLarge = typeof text === 'string' && text.length > LARGE_LENGTH;
     if (isLarge && i > from) yield texts.slice(from, i);
     if (isLarge || i + 1 - from === slice || i + 1 === texts.length) {
       yield texts.slice(isLarge ? i : from, i + 1);
@@ -23,24 +27,28 @@ function* runs(texts: readonly string[], slice: number): Generator<readonly stri
 
 /**
  * Decodes texts in order and passes their values to `onValues` in groups. Large texts are decoded in steps, so that other work can run
- * in between. If a text is not JSON, its value is undefined. Ends early when the signal fires.
+ * in between. If a text is not JSON, its value is undefined. Objects that were read before are passed unchanged. Ends early when the signal fires.
  */
-export async function readTexts(
-  texts: readonly string[],
+export async function readTexts<T extends object = never>(
+  texts: readonly (string | T)[],
   gate: TurnGate,
   onValues: (values: readonly unknown[]) => void,
   signal: AbortSignal,
 ): Promise<void> {
   for (const run of runs(texts, Math.max(1, Math.floor(gate.slice / TEXT_WEIGHT)))) {
     const [first = ''] = run;
-    if (first.length <= LARGE_LENGTH)
-      await gate.run(run.length * TEXT_WEIGHT, () => onValues(run.map(parseJson)), signal);
+    if (typeof first !== 'string' || first.length <= LARGE_LENGTH)
+      await gate.run(run.length * TEXT_WEIGHT, () => onValues(run.map(decode)), signal);
     else {
       const value = await parseLarge(first, gate, signal);
       if (!signal.aborted) onValues([value]);
     }
     if (signal.aborted) return;
   }
+}
+
+function decode(text: string | object): unknown {
+  return typeof text === 'string' ? parseJson(text) : text;
 }
 
 async function parseLarge(text: string, gate: TurnGate, signal: AbortSignal): Promise<unknown> {

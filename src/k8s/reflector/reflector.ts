@@ -376,7 +376,7 @@ export class Reflector implements FollowedResource {
   ): Promise<{ readonly version: string; readonly token: string | undefined }> {
     const { signal } = this.#ended;
     return this.#exchange(async (exchange) => {
-      const scanner = new ListScanner(MAX_OBJECT_BYTES, this.#fields);
+      const scanner = new ListScanner(MAX_OBJECT_BYTES, this.#fields, 'list', this.#options.scanner);
       exchange.allowSilence(LIST_SILENCE_MS);
       const path = listPath(this.#kind, from, this.#known.version, token);
       const answer = await exchange.open({ path, gzip: true });
