@@ -1,3 +1,4 @@
+import { getEventListeners } from 'node:events';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import type { Clock } from '../../src/base/clock.ts';
 import { type Unsubscribe, unsubscribeOnce } from '../../src/base/subscription.ts';
@@ -91,6 +92,18 @@ describe('the deadline of a first sync', () => {
     expect(waiting.missing).toBeUndefined();
     await advance(waiting.clock, 1);
     expect(waiting.missing).toEqual(['b']);
+  });
+
+  it('leaves nothing on its signal and the clusters when the wait has ended', async () => {
+    const waiting = new Waiting();
+    const { signal } = new AbortController();
+    waiting.set('a', {});
+    waiting.begin({ signal });
+    expect([getEventListeners(signal, 'abort').length, waiting.listeners]).toEqual([1, 1]);
+    waiting.set('a', { synced: true });
+    await settle();
+    expect(waiting.missing).toEqual([]);
+    expect([getEventListeners(signal, 'abort').length, waiting.listeners]).toEqual([0, 0]);
   });
 
   it('starts with the wait for a cluster that made no progress before', async () => {

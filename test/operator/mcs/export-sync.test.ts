@@ -1,4 +1,4 @@
-import { describe, expect, it, onTestFinished } from 'vitest';
+import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { KubernetesClient } from '../../../src/k8s/kubernetes-client.ts';
 import { MemoryApiServer } from '../../../src/k8s/memory/memory-api-server.ts';
 import { MemoryApiTransport } from '../../../src/k8s/memory/memory-api-transport.ts';
@@ -7,6 +7,7 @@ import { syncedKey } from '../../../src/kvstore/codec/keys.ts';
 import { MemoryBackend } from '../../../src/kvstore/memory/memory-backend.ts';
 import { exportSync } from '../../../src/operator/mcs/export-sync.ts';
 import type { McsListener } from '../../../src/operator/mcs/mcs-objects.ts';
+import { GlobalNamespaces } from '../../../src/operator/publish/global-namespaces.ts';
 import { ManualClock } from '../../base/support/manual-clock.ts';
 import { advance } from '../../kvstore/support/settle.ts';
 import { EXPORTS, McsCluster, SERVICES } from './support/mcs-world.ts';
@@ -113,12 +114,18 @@ describe('a key of an export', () => {
   });
 });
 
-it('exports are read only while a run publishes them, because each election begins a run', async () => {
+it('exports and namespaces are read only while a run publishes them, because each election begins a run', async () => {
   const clock = new ManualClock();
   const runtime = { clock, random: () => 0.5 };
   const backend = new MemoryBackend(runtime);
   const source = new KubernetesClient(new MemoryApiTransport(new MemoryApiServer({ clock })), runtime);
   const listeners = new Set<McsListener>();
+  const namespaces = new GlobalNamespaces({ ...runtime, source, globalByDefault: true });
+  const members = new Set<object>();
+  vi.spyOn(namespaces, 'join').mockImplementation((member) => {
+    members.add(member);
+    return () => void members.delete(member);
+  });
   const objects = {
     complete: true,
     objects: () => new Map(),
@@ -127,14 +134,17 @@ it('exports are read only while a run publishes them, because each election begi
       return () => void listeners.delete(listener);
     },
   };
-  const producer = exportSync({ ...runtime, clusterName: 'a', clusterID: 1, source, backend }, objects);
+  const producer = exportSync(
+    { ...runtime, clusterName: 'a', clusterID: 1, source, backend, namespaces },
+    objects,
+  );
   for (let run = 0; run < 2; run++) {
     const ended = new AbortController();
     const running = producer.run(ended.signal);
-    expect(listeners.size).toBe(1);
+    expect([listeners.size, members.size]).toEqual([1, 1]);
     ended.abort();
     await running;
-    expect(listeners.size).toBe(0);
+    expect([listeners.size, members.size]).toEqual([0, 0]);
   }
   await source.close();
   await backend.close();
