@@ -183,21 +183,21 @@ export class ServicePins implements Disposable {
   #open(family: Family): { readonly maps: OpenMaps; readonly isStaged: boolean } {
     const { folder, capacity, isPinned = true } = this.#options;
     const shapes = serviceMapShapes(family, capacity);
-    const opened: BpfMap[] = [];
     const openAll = (open: (shape: MapShape, name: string) => BpfMap): OpenMaps => {
+      const opened: BpfMap[] = [];
       const openOne = (name: ServiceMapName): BpfMap => {
         const map = open(shapes[name], `${name}${family}`);
         opened.push(map);
         return map;
       };
-      return {
+      return disposeOnError(opened, () => ({
         services: openOne('services'),
         backends: openOne('backends'),
         members: openOne('members'),
         clients: openOne('clients'),
         peers: openOne('peers'),
         datagrams: openOne('datagrams'),
-      };
+      }));
     };
     try {
       const maps = openAll((shape, name) =>
@@ -207,7 +207,6 @@ export class ServicePins implements Disposable {
       );
       return { maps, isStaged: false };
     } catch (error) {
-      for (const map of opened) map[Symbol.dispose]();
       if (!(error instanceof ForeignMapError && error.isOtherLayout)) throw error;
       return { maps: openAll((shape, name) => BpfMap.create(this.#bpf, shape, name)), isStaged: true };
     }

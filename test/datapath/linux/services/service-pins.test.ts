@@ -1,0 +1,26 @@
+import { afterEach, expect, it, vi } from 'vitest';
+import type { Bpf } from '../../../../src/datapath/linux/bpf/bpf.ts';
+import { BpfMap, ForeignMapError } from '../../../../src/datapath/linux/bpf/bpf-map.ts';
+import type { MapInfo } from '../../../../src/datapath/linux/bpf/info.ts';
+import { serviceCapacity } from '../../../../src/datapath/linux/services/service-layout.ts';
+import { ServicePins } from '../../../../src/datapath/linux/services/service-pins.ts';
+
+afterEach(() => void vi.restoreAllMocks());
+
+it('new maps of another layout are closed if one of them cannot be created (regression: each attempt kept two)', () => {
+  let open = 0;
+  let created = 0;
+  vi.spyOn(BpfMap, 'openOrCreate').mockImplementation((_bpf, shape, path, name) => {
+    const found = { type: 0, keySize: 1, valueSize: 1, maxEntries: 1, name } as unknown as MapInfo;
+    const error = new ForeignMapError(path, found, shape);
+    throw Object.assign(error, { isOtherLayout: true });
+  });
+  vi.spyOn(BpfMap, 'create').mockImplementation(() => {
+    if (++created % 3 === 0) throw new Error('no memory');
+    open++;
+    return { [Symbol.dispose]: () => open-- } as unknown as BpfMap;
+  });
+  const options = { folder: '/sys/fs/bpf/x', capacity: serviceCapacity() };
+  expect(() => new ServicePins({} as Bpf, options)).toThrow('no memory');
+  expect([open, created]).toEqual([0, 3]);
+});
