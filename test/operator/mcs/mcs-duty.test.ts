@@ -1,9 +1,10 @@
-import { describe, expect, it, onTestFinished } from 'vitest';
+import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import type { ServedAnswer } from '../../../src/k8s/memory/faults.ts';
 import { MCS_TYPES } from '../../../src/k8s/memory/resource-types.ts';
 import { bytesOfText, textOfBytes } from '../../../src/kvstore/codec/bytes.ts';
 import { syncedKey } from '../../../src/kvstore/codec/keys.ts';
 import type { OperatorDutiesOptions } from '../../../src/operator/duties.ts';
+import { McsObjects } from '../../../src/operator/mcs/mcs-objects.ts';
 import { derivedName } from '../../../src/operator/mcs/names.ts';
 import { EXPORTS, IMPORTS, type McsCluster, McsMesh, SERVICES } from './support/mcs-world.ts';
 
@@ -402,4 +403,21 @@ describe('the duty', () => {
       `patch ${kinds.imports}/status shop/cart: Ready, 1 cluster exports it: a`,
     ]);
   });
+});
+
+it('an operator that is not elected any more does not listen to the objects of the group', async () => {
+  const present = new Set<object>();
+  const { listen } = McsObjects.prototype;
+  vi.spyOn(McsObjects.prototype, 'listen').mockImplementation(function (this: McsObjects, listener) {
+    const leave = listen.call(this, listener);
+    present.add(listener);
+    return () => {
+      present.delete(listener);
+      leave();
+    };
+  });
+  const mesh = await newMesh();
+  expect(present.size).toBeGreaterThan(0);
+  await mesh.stop();
+  expect(present.size).toBe(0);
 });
