@@ -1,6 +1,7 @@
 import { createServer } from 'node:http';
 import { join } from 'node:path';
-import { describe, expect, it, onTestFinished } from 'vitest';
+import { describe, expect, it, onTestFinished, vi } from 'vitest';
+import * as watching from '../../src/client/watch-changes.ts';
 import { temporaryFolder } from '../agent/support/temporary-folder.ts';
 import { ATLANTIC, dpcache, example } from './support/run.ts';
 
@@ -216,4 +217,15 @@ describe('dpcache agent --once', () => {
       ...['Clusters', 'Nodes', 'Services', 'Some prefixes'],
     ]);
   });
+});
+
+it('a watched list ends its stream of changes if the list cannot be read, so that the process ends', async () => {
+  let stream: AbortSignal | undefined;
+  vi.spyOn(watching, 'watchChanges').mockImplementation(async function* (_client, _type, signal) {
+    stream = signal;
+    yield;
+  });
+  const { status, stderr } = await dpcache('ipcache', 'list', '--watch', '--socket', '/nowhere/dpcache.sock');
+  expect([status, stderr.includes('/nowhere/dpcache.sock')]).toEqual([1, true]);
+  expect(stream?.aborted).toBe(true);
 });

@@ -25,8 +25,9 @@ describe('manifests', () => {
   });
 
   it('may begin with a directive, which belongs to the document behind the marker', async () => {
-    expect(await parse('%YAML 1.2\n---\nkind: Service\n')).toEqual({
-      manifests: [{ at: 'file.yaml:3', object: { kind: 'Service' } }],
+    // Only in YAML 1.1, `yes` is a boolean.
+    expect(await parse('%YAML 1.1\n---\nkind: Service\nspec: yes\n')).toEqual({
+      manifests: [{ at: 'file.yaml:3', object: { kind: 'Service', spec: true } }],
       rejected: [],
     });
   });
