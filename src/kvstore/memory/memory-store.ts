@@ -1,4 +1,5 @@
 import { SortedList } from '../../base/sorted-list.ts';
+import { SortedMap } from '../../columns/sorted-map.ts';
 import { charactersOf, equalBytes } from '../codec/bytes.ts';
 import { compareKeys, inRange, type KeyRange, keyAfter, NO_END } from '../codec/key-range.ts';
 import { KvstoreError } from '../session/errors.ts';
@@ -92,8 +93,7 @@ const KEYS_PER_STEP = 512;
  */
 export class MemoryStore {
   /** The version of each key, or its versions in order. Most keys have one version. */
-  readonly #versions = new Map<string, Version | Version[]>();
-  readonly #keys = new SortedList<string>(compareKeys);
+  readonly #versions = new SortedMap<Version | Version[]>(compareKeys);
   /** The keys in `#versions` whose last version is a delete. */
   readonly #deleted = new SortedList<string>(compareKeys);
   /** Index 0 has the versions of revision `compactRevision + 1`. */
@@ -130,17 +130,14 @@ export class MemoryStore {
   /** Returns the version of the key as of a revision, if the key existed then. */
   #versionAt(key: string, revision: number): Version | undefined {
     const stored = this.#versions.get(key);
-    if (stored === undefined) return undefined;
-    const version = Array.isArray(stored)
-      ? stored.findLast(({ modRevision }) => modRevision <= revision)
-      : stored;
-    return version?.value === undefined || version.modRevision > revision ? undefined : version;
+    return stored && versionAt(stored, revision);
   }
 
-  *#keysIn(range: KeyRange): Generator<string> {
-    for (const key of this.#keys.from(range.start)) {
+  /** Yields the versions of the keys of a range that existed as of a revision, in order; undefined for another key. */
+  *#versionsIn(range: KeyRange, revision: number): Generator<Version | undefined> {
+    for (const [key, stored] of this.#versions.from(range.start)) {
       if (!inRange(key, range)) return;
-      yield key;
+      yield versionAt(stored, revision);
     }
   }
 
@@ -168,12 +165,14 @@ export class MemoryStore {
     const kvs: KeyValue[] = [];
     const expansionLimit = this.#blocks.expansions + maxExpansions;
     let more = false;
-    for (const key of isRecent ? this.#changedSince(minModRevision, request) : this.#keysIn(request)) {
-      const version = this.#versionAt(key, revision);
+    const versions = isRecent
+      ? this.#changedSince(minModRevision, request).map((key) => this.#versionAt(key, revision))
+      : this.#versionsIn(request, revision);
+    for (const version of versions) {
       if (version?.value === undefined || version.modRevision < minModRevision) continue;
       more = (kvs.length === limit && limit > 0) || this.#blocks.expansions >= expansionLimit;
       if (more) break;
-      const { createRevision, modRevision } = version;
+      const { key, createRevision, modRevision } = version;
       const value = (request.keysOnly ? undefined : this.#blocks.bytesOf(version)) ?? EMPTY;
       kvs.push({ key, value, createRevision, modRevision, ...leaseOf(version) });
     }
@@ -189,7 +188,7 @@ export class MemoryStore {
   }
 
   /** Returns the number of keys of a list that are in the range. */
-  #countIn(keys: SortedList<string>, { start, end }: KeyRange): number {
+  #countIn(keys: Pick<SortedList<string>, 'size' | 'rank'>, { start, end }: KeyRange): number {
     return (end === NO_END ? keys.size : keys.rank(end)) - keys.rank(start);
   }
 
@@ -201,13 +200,13 @@ export class MemoryStore {
         keys +=
           operation.op === 'put' || isOneKey(operation.range)
             ? 1
-            : this.#countIn(this.#keys, operation.range);
+            : this.#countIn(this.#versions, operation.range);
     return keys >= KEYS_PER_STEP;
   }
 
   /** Returns the number of keys in the range as of a revision: the present number, corrected by the later writes. */
   #count(range: KeyRange, revision: number): number {
-    let count = Math.max(0, this.#countIn(this.#keys, range) - this.#countIn(this.#deleted, range));
+    let count = Math.max(0, this.#countIn(this.#versions, range) - this.#countIn(this.#deleted, range));
     if (revision === this.#revision) return count;
     for (const key of this.#changedSince(revision + 1, range)) {
       if (this.#versionAt(key, this.#revision) !== undefined) count--;
@@ -275,11 +274,10 @@ export class MemoryStore {
         continue;
       }
       deletes.push(operation.range);
-      for (const key of this.#keysIn(operation.range)) {
+      for (const old of this.#versionsIn(operation.range, this.#revision)) {
         if (++visited % KEYS_PER_STEP === 0) yield;
-        const old = this.#versionAt(key, this.#revision);
         if (old === undefined) continue;
-        add(key, undefined, NO_LEASE, old);
+        add(old.key, undefined, NO_LEASE, old);
         deleted++;
       }
     }
@@ -301,11 +299,9 @@ export class MemoryStore {
   #record(version: Version): void {
     const { key, value } = version;
     const stored = this.#versions.get(key);
-    if (stored === undefined) {
-      this.#versions.set(key, version);
-      this.#keys.add(key);
-    } else if (Array.isArray(stored)) stored.push(version);
-    else this.#versions.set(key, [stored, version]);
+    if (stored === undefined) this.#versions.set(key, version);
+    else if (stored instanceof Version) this.#versions.set(key, [stored, version]);
+    else stored.push(version);
     if (value === undefined) this.#deleted.add(key);
     else if (stored !== undefined) this.#deleted.delete(key);
   }
@@ -366,12 +362,12 @@ export class MemoryStore {
       return;
     }
     this.#versions.delete(key);
-    this.#keys.delete(key);
     this.#deleted.delete(key);
   }
 
   snapshot(): MemoryStoreSnapshot {
-    const versions = [...this.#versions].map(
+    const versions = Array.from(
+      this.#versions.from(''),
       ([key, stored]) => [key, Array.isArray(stored) ? [...stored] : [stored]] as const,
     );
     return {
@@ -385,13 +381,19 @@ export class MemoryStore {
   /** Replaces the content and the revision by those of the snapshot. Leases are not included. */
   restore(snapshot: MemoryStoreSnapshot): void {
     this.#versions.clear();
-    this.#keys.clear();
     this.#deleted.clear();
     this.#revision = snapshot.revision;
     this.#compactRevision = snapshot.compactRevision;
     this.#log = [...snapshot.log];
     for (const versions of snapshot.versions.values()) for (const version of versions) this.#record(version);
   }
+}
+
+/** Returns the version of a key as of a revision; undefined if the key did not exist then. */
+function versionAt(stored: Version | readonly Version[], revision: number): Version | undefined {
+  const version =
+    stored instanceof Version ? stored : stored.findLast(({ modRevision }) => modRevision <= revision);
+  return version?.value === undefined || version.modRevision > revision ? undefined : version;
 }
 
 function isOneKey({ start, end }: KeyRange): boolean {

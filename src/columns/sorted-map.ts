@@ -1,0 +1,130 @@
+/** Keys per block. An insertion or deletion moves at most four times this number of pointers. */
+const BLOCK = 512;
+
+interface Block<V> {
+  readonly keys: string[];
+  readonly values: V[];
+}
+
+/**
+ * A map whose keys are in the order of `compare`, divided into blocks so that a change does not cost the length of the map. A key
+ * takes 16 bytes. It grows in small steps, unlike a `Map`. It searches first in the block of the last access.
+ */
+export class SortedMap<V> {
+  readonly #compare: (a: string, b: string) => number;
+  #blocks: Block<V>[] = [{ keys: [], values: [] }];
+  #size = 0;
+  /** The place of the last key that was searched: the key is there, or would be inserted there. */
+  #block = 0;
+  #position = 0;
+
+  /** @param compare returns 0 only for equal keys */
+  constructor(compare: (a: string, b: string) => number) {
+    this.#compare = compare;
+  }
+
+  get size(): number {
+    return this.#size;
+  }
+
+  get(key: string): V | undefined {
+    return this.#find(key) ? this.#blocks[this.#block]?.values[this.#position] : undefined;
+  }
+
+  set(key: string, value: V): void {
+    const isKnown = this.#find(key);
+    const block = this.#blocks[this.#block];
+    if (block === undefined) return;
+    const { keys, values } = block;
+    if (isKnown) {
+      values[this.#position] = value;
+      return;
+    }
+    keys.splice(this.#position, 0, key);
+    values.splice(this.#position, 0, value);
+    this.#size++;
+    if (keys.length > 2 * BLOCK)
+      this.#blocks.splice(this.#block + 1, 0, { keys: keys.splice(BLOCK), values: values.splice(BLOCK) });
+  }
+
+  delete(key: string): void {
+    const block = this.#find(key) ? this.#blocks[this.#block] : undefined;
+    if (block === undefined) return;
+    block.keys.splice(this.#position, 1);
+    block.values.splice(this.#position, 1);
+    this.#size--;
+    if (block.keys.length === 0 && this.#blocks.length > 1) this.#blocks.splice(this.#block, 1);
+  }
+
+  clear(): void {
+    this.#blocks = [{ keys: [], values: [] }];
+    this.#size = 0;
+  }
+
+  /** Iterates over the entries from the key `start` on, in order. The map must not change during the iteration. */
+  *from(start: string): Generator<readonly [key: string, value: V], void, void> {
+    this.#find(start);
+    let position = this.#position;
+    for (let at = this.#block; at < this.#blocks.length; at++, position = 0) {
+      const { keys = [], values = [] } = this.#blocks[at] ?? {};
+      for (; position < keys.length; position++) {
+        const [key, value] = [keys[position], values[position]];
+        if (key !== undefined && value !== undefined) yield [key, value];
+      }
+    }
+  }
+
+  /** Returns the number of keys before `key`, which need not be in the map. Costs one step for each block before it. */
+  rank(key: string): number {
+    this.#find(key);
+    let rank = this.#position;
+    for (let at = 0; at < this.#block; at++) rank += this.#blocks[at]?.keys.length ?? 0;
+    return rank;
+  }
+
+  /** Sets the place of a key. Returns true if the key is there. */
+  #find(key: string): boolean {
+    const known = this.#blocks[this.#block]?.keys;
+    if (known?.[this.#position] === key) return true;
+    if (known?.[this.#position + 1] === key) {
+      this.#position++;
+      return true;
+    }
+    if (!this.#isInBlock(key)) this.#block = this.#blockOf(key);
+    const keys = this.#blocks[this.#block]?.keys ?? [];
+    let low = 0;
+    let high = keys.length;
+    while (low < high) {
+      const middle = (low + high) >>> 1;
+      if (this.#isBefore(keys[middle], key)) low = middle + 1;
+      else high = middle;
+    }
+    this.#position = low;
+    return keys[low] === key;
+  }
+
+  /** Returns true if the key belongs to the block of the last access. */
+  #isInBlock(key: string): boolean {
+    const first = this.#blocks[this.#block]?.keys[0];
+    const end = this.#blocks[this.#block + 1]?.keys[0];
+    return (
+      first !== undefined && !this.#isBefore(key, first) && (end === undefined || this.#isBefore(key, end))
+    );
+  }
+
+  /** Returns the index of the block that contains the key, or into which it would be inserted. */
+  #blockOf(key: string): number {
+    let low = 0;
+    let high = this.#blocks.length - 1;
+    while (low < high) {
+      const middle = (low + high + 1) >>> 1;
+      if (this.#isBefore(key, this.#blocks[middle]?.keys[0] ?? key)) high = middle - 1;
+      else low = middle;
+    }
+    return low;
+  }
+
+  #isBefore(a: string | undefined, b: string): boolean {
+    return a !== undefined && this.#compare(a, b) < 0;
+  }
+}
