@@ -124,6 +124,7 @@ export class ServicePins implements Disposable {
       this.#problem = `cannot resize the service maps: ${messageOf(error)}: change --datapath-service-capacity`;
       return;
     }
+    this.#problem = undefined;
     for (const { family, name, made } of copies) this.#unpinned.set(`${name}${family}`, made);
     const errors = this.#pinNew();
     for (const { family, name, made } of copies) {

@@ -1,7 +1,7 @@
 import { afterEach, expect, it, vi } from 'vitest';
 import type { Bpf } from '../../../../src/datapath/linux/bpf/bpf.ts';
 import { BpfMap, ForeignMapError } from '../../../../src/datapath/linux/bpf/bpf-map.ts';
-import type { MapInfo } from '../../../../src/datapath/linux/bpf/info.ts';
+import type { MapInfo, MapShape } from '../../../../src/datapath/linux/bpf/info.ts';
 import { serviceCapacity } from '../../../../src/datapath/linux/services/service-layout.ts';
 import { ServicePins } from '../../../../src/datapath/linux/services/service-pins.ts';
 
@@ -23,4 +23,20 @@ it('new maps of another layout are closed if one of them cannot be created (regr
   const options = { folder: '/sys/fs/bpf/x', capacity: serviceCapacity() };
   expect(() => new ServicePins({} as Bpf, options)).toThrow('no memory');
   expect([open, created]).toEqual([0, 3]);
+});
+
+it('the reason why maps were not resized is no longer a problem after they were (regression: for ever)', () => {
+  const map = (shape: MapShape): BpfMap =>
+    ({ shape, fd: 3, batches: () => [], [Symbol.dispose]: () => {} }) as unknown as BpfMap;
+  vi.spyOn(BpfMap, 'openOrCreate').mockImplementation((_bpf, shape) => map({ ...shape, maxEntries: 1 }));
+  const create = vi.spyOn(BpfMap, 'create').mockImplementation(() => {
+    throw new Error('no memory');
+  });
+  const pins = new ServicePins({} as Bpf, { folder: '/nonexistent', capacity: serviceCapacity() });
+  const resize = (): unknown => [...pins.resize(() => {})];
+  resize();
+  expect(pins.problems()).toEqual([expect.stringContaining('no memory')]);
+  create.mockImplementation((_bpf, shape) => map(shape));
+  expect(resize).toThrow(); // the new maps are in use, but cannot be pinned there
+  expect(pins.problems()).toEqual([]);
 });
