@@ -26,7 +26,6 @@ import type { NodeManager } from '../nodemanager/node-manager.ts';
 import type { ServiceCache } from '../servicecache/service-cache.ts';
 import type { AgentOptions } from './options.ts';
 
-/** The clusters that an agent follows. */
 export interface FollowedClusters {
   readonly local: LocalCluster;
   readonly localID: number;
@@ -153,7 +152,6 @@ function followedStatus(
   return local.names.includes(name) ? local.status() : mesh.statusOf(name);
 }
 
-/** Returns the status of all followed clusters, the local one first. */
 export function clusterStatuses(followed: FollowedClusters): readonly ClusterDocument[] {
   const names = [...followed.local.names, ...followed.mesh.names];
   return names.flatMap((name) => clusterStatus(followed, name) ?? []);

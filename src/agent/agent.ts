@@ -436,7 +436,6 @@ export class Agent implements ReadModel, PlayStage {
     if (changes.length > 0) this.#history?.history.mark('setting', 'kvstore-opt', changes.join(', '));
   }
 
-  /** Returns the current contents of the engines. */
   contents(): EngineContents {
     const { ipcache, nodes, services } = this;
     return { entries: ipcache.entries(), nodes: nodes.nodes(), services: services.snapshot() };

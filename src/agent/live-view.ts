@@ -39,10 +39,6 @@ interface CoalescedChanges {
   readonly counts: Record<ChangeSign, number>;
 }
 
-function noChanges(): CoalescedChanges {
-  return { first: [], counts: { '+': 0, '~': 0, '-': 0 } };
-}
-
 /** Options of {@link LiveView}. */
 export interface LiveViewOptions {
   /** Shows all changes of a burst. */
@@ -121,7 +117,7 @@ export class LiveView {
   }
 
   #coalesce(change: ChangeText): void {
-    const coalesced = this.#coalesced.get(change.kind) ?? noChanges();
+    const coalesced = this.#coalesced.get(change.kind) ?? { first: [], counts: { '+': 0, '~': 0, '-': 0 } };
     this.#coalesced.set(change.kind, coalesced);
     coalesced.counts[change.sign]++;
     if (coalesced.first.length < this.#maxShown) coalesced.first.push(change);

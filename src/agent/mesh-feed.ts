@@ -197,7 +197,6 @@ export class MeshFeed {
     );
   }
 
-  /** Returns the recorded kvstore of a cluster. */
   kvstore(cluster: string): KvstoreBackend | undefined {
     return this.#recorded.get(cluster);
   }

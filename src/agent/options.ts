@@ -21,7 +21,6 @@ export type KubernetesPart = (typeof KUBERNETES_PARTS)[number];
 /** The objects that provide the endpoints of other nodes. */
 export const KUBERNETES_ENDPOINTS = ['ciliumendpoints', 'ciliumendpointslices', 'pods'] as const;
 
-/** Options for following a Kubernetes API server. */
 export interface KubernetesOptions {
   /** If true, the API server is followed only if the process runs in a pod with a service account. */
   readonly ifInCluster: boolean;

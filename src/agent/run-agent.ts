@@ -20,7 +20,6 @@ import type { AgentOptions } from './options.ts';
 /** Time between the last step of a script and the line that reports its end, so that the changes of the step are shown before. */
 const SETTLE_MS = 1_000;
 
-/** Settings that an agent reloads. */
 export interface AgentSettings extends ReloadedSettings {
   readonly manifests: readonly string[];
   /** See `AgentOptions`; undefined: no limit. */
@@ -36,7 +35,6 @@ interface RunningAgent {
   readonly reloads: Reloads<AgentSettings> | undefined;
 }
 
-/** Context of commands that show output. */
 export interface ShowContext extends RunContext {
   readonly output: Output;
   readonly env: ColourEnvironment;

@@ -156,7 +156,6 @@ export interface ServiceExplanationDocument {
   })[];
 }
 
-/** A service with its explanation. */
 export interface ExplainedServiceDocument extends ServiceDocument {
   readonly explain: ServiceExplanationDocument;
 }
@@ -201,7 +200,6 @@ export interface NodeExplanationDocument {
   }[];
 }
 
-/** A node with its explanation. */
 export interface ExplainedNodeDocument extends NodeDocument {
   readonly explain: NodeExplanationDocument;
 }
@@ -346,7 +344,6 @@ export function serviceDocument(
   };
 }
 
-/** Returns the document of a service's explanation. */
 export function serviceExplanationDocument(explanation: ServiceExplanation): ServiceExplanationDocument {
   const { ready, announced, origins, backends } = explanation;
   return {
@@ -388,7 +385,6 @@ export function nodeDocument({ fields }: Node, { restoredOf }: Pick<ReadModel, '
   };
 }
 
-/** Returns the document of a node's explanation. */
 export function nodeExplanationDocument(
   { claims, heldBack, lostAddresses }: NodeExplanation,
   model: Pick<ReadModel, 'restoredOf'>,

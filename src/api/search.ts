@@ -291,7 +291,7 @@ class Search {
     const wanted = this.#query.includes('=') ? parseLabelQuery(this.#query) : undefined;
     yield* this.#compareSome(this.#model.identities(), 'identity', ({ identity, labels }) => {
       for (const label of labels) {
-        const match = wanted === undefined ? labelMatch(label, name) : exactIf(wanted([label]));
+        const match = wanted === undefined ? labelMatch(label, name) : wanted([label]) ? 'exact' : undefined;
         if (match === undefined) continue;
         this.#add('label', labelText(label), match);
         this.#add('identity', String(identity), 'related');
@@ -386,10 +386,6 @@ class Search {
 function labelMatch({ key, value }: Label, text: string): SearchMatch | undefined {
   const match = matchOf(value, text) ?? matchOf(key, text);
   return match === 'exact' ? 'start' : match;
-}
-
-function exactIf(isMatch: boolean): SearchMatch | undefined {
-  return isMatch ? 'exact' : undefined;
 }
 
 function serviceText(announced: AnnouncedService | undefined): string {

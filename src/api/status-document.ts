@@ -1,7 +1,6 @@
 import type { CopiedResource, MeshResource } from '../kvstore/codec/keys.ts';
 import type { DatapathDocument } from './datapath-document.ts';
 
-/** Progress of reading a kvstore. */
 export interface ReadProgress {
   /** All changes up to this revision of the kvstore were received; absent before the first list. */
   readonly revision?: number | undefined;
@@ -42,7 +41,6 @@ export interface StoreDocument extends ReadProgress {
   readonly lastFailureAt?: string | undefined;
 }
 
-/** Status of a cluster with its stores. */
 export interface ClusterDetailDocument extends ClusterDocument {
   readonly stores: readonly StoreDocument[];
   /** The configuration of the cluster in its kvstore; absent until it is read, and for clusters older than 1.13. */

@@ -79,7 +79,6 @@ export class RateLimit {
   readonly #line: Line;
   /** Fires at the turn of the first caller. */
   #timer: Timer | undefined;
-  /** Number of running calls. */
   #inflight = 0;
   /** Callers that wait until a running call ends. */
   readonly #entering: Line;

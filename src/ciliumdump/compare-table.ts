@@ -42,14 +42,11 @@ export interface Difference {
   readonly truth: KnownPrefix | undefined;
 }
 
-/** The node whose table is compared. */
 export interface TableOwner {
   /** Name of the node in the sources; undefined if it is unknown. */
   readonly name: string | undefined;
   readonly addresses: ReadonlySet<string>;
-  /** Addresses of the node's endpoints. */
   readonly endpoints: ReadonlySet<string>;
-  /** Addresses of nodes of other clusters. */
   readonly otherClusters: ReadonlySet<string>;
   /** False if `otherClusters` may be incomplete, because the report has no list of the agent's nodes. */
   readonly knowsOtherClusters: boolean;

@@ -16,7 +16,6 @@ const REASONS: ReadonlyMap<string, string> = new Map([
 /** A stream of the process, such as `process.stdout`. */
 type Stream = NodeJS.WriteStream;
 
-/** Receives the failures of an output. */
 export interface OutputFaults {
   /** Called if the reader has closed the pipe (`| head`). This is no failure, but no more output is needed. */
   readonly onClosed: () => void;

@@ -29,7 +29,6 @@ const CLAIMS_PER_REQUEST = 8_000;
 /** Maximum number of differences that are listed; further ones are counted. */
 const MAX_LISTED = 10_000;
 
-/** A claim that differs. */
 export type ClaimDifference = DifferingClaim & WithReason;
 
 /** A service of one cluster or a node that differs. */
@@ -186,7 +185,14 @@ async function* differingPlaces(
     const isCompared = ({ place }: { readonly place: number }): boolean =>
       place < next && skipped.every((other) => other.place !== place);
     yield {
-      claims: pairsOf(writer, inA.claims, inB.claims, isCompared, claimName, sameClaim),
+      claims: pairsOf(
+        writer,
+        inA.claims,
+        inB.claims,
+        isCompared,
+        ({ key, owner }) => `${key} ${owner ?? ''}`,
+        sameClaim,
+      ),
       items: pairsOf(writer, inA.documents, inB.documents, isCompared, ({ key }) => key, sameItem).map(
         ({ key, a: itemA, b: itemB }) => ({ writer, key, a: itemA?.fields, b: itemB?.fields }),
       ),
@@ -259,10 +265,6 @@ function unequalIndexes(a: readonly string[], b: readonly string[]): readonly nu
   const none = '0'.repeat(16);
   const length = Math.max(a.length, b.length);
   return Array.from({ length }, (_, at) => at).filter((at) => (a[at] ?? none) !== (b[at] ?? none));
-}
-
-function claimName({ key, owner }: DigestClaim): string {
-  return `${key} ${owner ?? ''}`;
 }
 
 function sameClaim(a: DigestClaim, b: DigestClaim): boolean {

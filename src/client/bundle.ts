@@ -50,7 +50,6 @@ export async function agentFiles(
   return { files, errors };
 }
 
-/** Returns a file with a text without its secrets. */
 export function textFile(name: string, text: string): BundleFile {
   return { name, text: withoutSecrets(text) };
 }

@@ -13,7 +13,6 @@ import type { ServiceEvent } from '../servicecache/events.ts';
 /** An addition, a change or a deletion. */
 export type ChangeSign = '+' | '~' | '-';
 
-/** The kind of the changed object. */
 export type ChangeKind = 'ip' | 'node' | 'service';
 
 /** A change in words. Its names come from untrusted sources: see `printable`. */

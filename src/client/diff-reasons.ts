@@ -29,7 +29,6 @@ export interface WithReason {
 /** One of the two agents. */
 export type Side = 'a' | 'b';
 
-/** A claim that differs. */
 export interface DifferingClaim {
   /** The group of writers. */
   readonly writer: string;
@@ -38,7 +37,6 @@ export interface DifferingClaim {
   readonly b: DigestClaim | undefined;
 }
 
-/** A service of one cluster or a node that differs. */
 export interface DifferingDocument {
   /** `services` for those of the local cluster, `services baltic`, `nodes baltic`. */
   readonly writer: string;

@@ -55,7 +55,6 @@ const SERVICE_COLUMNS: readonly Column<ServiceDocument>[] = [
   },
 ];
 
-/** Returns the lines of a table of services. */
 export function serviceLines(services: readonly ServiceDocument[], view: View): readonly string[] {
   return orHint(documentTable(SERVICE_COLUMNS, services, view), NO_SERVICE);
 }

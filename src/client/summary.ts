@@ -24,7 +24,6 @@ import { entryText, type IdentityName, identityNames } from './change-text.ts';
 import { clusterStateText } from './cluster-text.ts';
 import { serviceLines } from './service-answers.ts';
 
-/** Numbers of objects. */
 interface Counts {
   readonly prefixes: number;
   readonly nodes: number;

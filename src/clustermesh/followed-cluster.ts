@@ -146,7 +146,6 @@ export class FollowedCluster {
     return this.#stores.synced();
   }
 
-  /** Returns the progress of the first sync. */
   progress(): SyncProgress {
     const { phase, failures } = this.#state;
     return {

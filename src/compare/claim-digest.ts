@@ -333,7 +333,6 @@ function removeFrom(group: Group, bucket: number, a: number, b: number): void {
   group.claims--;
 }
 
-/** Returns the group of a writer: its source, and the cluster of its owner. */
 function groupName({ source, owner }: ClaimWriter): string {
   return owner === '' ? source : `${source} ${ownerCluster(owner)}`;
 }

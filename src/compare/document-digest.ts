@@ -65,7 +65,11 @@ export class DocumentDigest {
     const groups = new Map<string, Group>();
     let texts = 0;
     for (const { writer, key, fields } of this.#options.documents()) {
-      const group = groups.get(writer) ?? newGroup();
+      const group = groups.get(writer) ?? {
+        claims: 0,
+        buckets: new Int32Array(BUCKETS * 2),
+        places: new Map(),
+      };
       groups.set(writer, group);
       const text = JSON.stringify(fields);
       const a = textHash(textHash(SEED_A, key), text);
@@ -131,10 +135,6 @@ export function weightOf(fields: ComparedDocument['fields']): number {
   let weight = 1;
   for (const value of Object.values(fields)) weight += typeof value === 'string' ? 1 : value.length;
   return weight;
-}
-
-function newGroup(): Group {
-  return { claims: 0, buckets: new Int32Array(BUCKETS * 2), places: new Map() };
 }
 
 function add(sums: Int32Array, at: number, a: number, b: number): void {

@@ -95,7 +95,6 @@ export class ChangeLog implements CertaintyInputs {
     batch: 0,
   };
   #cause: ChangeCause | undefined;
-  /** The cause of the last record. */
   #lastCause: ChangeCause | undefined;
   /** Time of the newest record that was dropped. States before this time are not held. */
   #floorMs: number;

@@ -23,7 +23,6 @@ export class ChangedPrefixes {
     this.#claimsOf = claimsOf;
   }
 
-  /** Number of keys. */
   get size(): number {
     return this.#before.size;
   }

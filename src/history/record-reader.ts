@@ -33,7 +33,6 @@ export const HAS_SPACE = 128;
 export const LONG = 255;
 export const LONG_HEAD = 5;
 
-/** A change of one claim on a prefix, as it is recorded. */
 export interface ClaimChange {
   readonly writer: ClaimWriter;
   readonly before: CompleteClaim | undefined;

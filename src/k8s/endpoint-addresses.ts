@@ -64,7 +64,6 @@ export function sameAddresses(a: EndpointAddresses, b: EndpointAddresses): boole
 /** The fields that {@link readRank} reads, except the uid, which is always present. */
 export const RANK_FIELDS: readonly string[] = ['metadata.creationTimestamp', 'metadata.deletionTimestamp'];
 
-/** Returns the rank of an object from its metadata. */
 export function readRank(fields: ObjectFields): EndpointRank {
   const metadata = fields.map('metadata');
   return {

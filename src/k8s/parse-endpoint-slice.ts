@@ -77,7 +77,6 @@ function backendFactory(
   return (address) => createBackend({ address, ...common, nodeName, zone, hostname, state, forZones });
 }
 
-/** Yields the backends of all endpoints of a slice. */
 function* readBackends(fields: ObjectFields): Generator<Backend> {
   const common = { ports: readPorts(fields), weight: readWeight(fields) };
   for (const endpoint of fields.list('endpoints').items((list, index) => list.item(index))) {

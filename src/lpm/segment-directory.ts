@@ -65,7 +65,6 @@ export class SegmentDirectory {
   readonly #levels: number;
   /** The entries of all nodes. Its size doubles when it is full. */
   #nodes: Int32Array = new Int32Array(FAN);
-  /** Number of nodes. */
   #count = 1;
   /** True if a fork uses the same nodes. They are copied before the next write. */
   #shared = false;

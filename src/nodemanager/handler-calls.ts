@@ -36,7 +36,6 @@ const SUCCEEDED: CallOutcome = { state: 'succeeded' };
 export interface Attempt {
   /** Consecutive failures. */
   failures: number;
-  /** The last failure. */
   error: Failure | undefined;
 }
 

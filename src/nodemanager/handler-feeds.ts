@@ -96,7 +96,7 @@ export class HandlerFeeds {
   }
 
   configure(configuration: NodeConfiguration): void {
-    this.#feeds.notify(deliverConfiguration, configuration);
+    this.#feeds.notify((feed, next) => feed.configure(next), configuration);
   }
 
   validate(announced: Node): void {
@@ -158,10 +158,6 @@ export class HandlerFeeds {
 
 function deliverChange(feed: HandlerFeed, { node, old, next, revision }: NodeChange): void {
   feed.change(node, old, next, revision);
-}
-
-function deliverConfiguration(feed: HandlerFeed, configuration: NodeConfiguration): void {
-  feed.configure(configuration);
 }
 
 /** Returns the steps of a replay of the current nodes. */

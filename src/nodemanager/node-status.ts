@@ -74,7 +74,6 @@ function handlerState(feed: HandlerFeed, fullName: string): NodeHandlerState {
 export interface NodeManagerStatus {
   readonly closed: boolean;
   readonly nodes: number;
-  /** Effective nodes per source. */
   readonly nodesBySource: Readonly<Partial<Record<Source, number>>>;
   /** Claims that are kept but not effective. */
   readonly overruledClaims: number;

@@ -10,7 +10,6 @@ export class NotReadyError extends Error {
   readonly code = 'not-ready';
 }
 
-/** Options of every duty. */
 export interface DutyOptions {
   readonly clock: Clock;
   readonly onFailure?: ((error: unknown, duty: string) => void) | undefined;

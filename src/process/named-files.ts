@@ -7,7 +7,6 @@ import { listConfigFolder } from './config-folder.ts';
 import { InputError, unreadable } from './input-error.ts';
 import { readServeOptions, type ServeSource } from './serve-files.ts';
 
-/** The files that the settings of a process name. */
 export interface NamedFiles {
   readonly kvstoreConfig?: string | undefined;
   readonly clustermeshConfig?: string | undefined;

@@ -12,7 +12,6 @@ export interface ReloadedSettings {
   readonly onApplied?: () => void;
 }
 
-/** Source of reload requests and of the settings. */
 export interface ReloadSource<S extends ReloadedSettings> {
   /** Calls `listener` for each request: SIGHUP. */
   readonly subscribe: (listener: () => void) => Unsubscribe;

@@ -5,7 +5,6 @@ import type { TurnGate } from '../base/turn-gate.ts';
 import { EtcdBackend } from '../kvstore/etcd/etcd-backend.ts';
 import { ConfigFolder } from './config-folder.ts';
 
-/** Context of the clients of remote etcds. */
 export interface RemoteEtcdsContext {
   readonly clock: Clock;
   readonly random: Random;

@@ -17,7 +17,6 @@ import { Startup } from './startup.ts';
 import { openSteps } from './step-text.ts';
 import { version } from './version.ts';
 
-/** Options of the API and of reloads of a process. */
 export interface RunOptions<S extends ReloadedSettings = ReloadedSettings> {
   /** Addresses of the API; undefined: no API is served. */
   readonly serve?: ServeOptions | undefined;

@@ -50,7 +50,6 @@ export class RecordedKubernetes {
     this.#server = new MemoryApiServer({ clock });
   }
 
-  /** The transport to the API server. */
   get transport(): ApiTransport {
     return new MemoryApiTransport(this.#server);
   }

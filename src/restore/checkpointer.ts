@@ -41,7 +41,6 @@ export class Checkpointer {
   readonly #guard = new CallbackGuard();
   #timer: Timer | undefined;
   #writing: Promise<void> = Promise.resolve();
-  /** The version of the state in the last checkpoint. */
   #writtenVersion: string | undefined;
   #stopped = false;
   #status: CheckpointerStatus = {

@@ -50,7 +50,6 @@ export class FrontendIndex {
     this.#isIndexed = isIndexed;
   }
 
-  /** Returns the frontends of a service that are indexed. */
   frontendsOf(service: Service): readonly Frontend[] {
     return frontendsOf(service, this.#nodePort).filter(this.#isIndexed);
   }

@@ -61,7 +61,6 @@ export function isRestoredPart({ restored }: ServiceState, part: ServicePart): b
   return restored.size > 0 && restored.has(servicePartName(part));
 }
 
-/** Returns the state without a part. */
 export function withoutServicePart(state: ServiceState, part: ServicePart): ServiceState {
   if (part.kind === 'service') return withService(state, undefined);
   if (part.kind === 'slice') return withSlice(state, part.slice.name, undefined);

@@ -76,7 +76,6 @@ export class ServiceStream implements AsyncIterable<StreamedServiceEvent>, Dispo
   readonly #reader: CoalescingReader<LatestState, StreamedServiceEvent>;
   /** The last state of each service that the consumer received. */
   readonly #seen = new Map<string, AnnouncedService>();
-  /** The last unacknowledged event of each service. */
   readonly #unacknowledged = new Map<string, DeliveredEvent>();
   /**
    * The sequence up to which a service must be acknowledged before `servicesSynced` resolves, for each service known when the
@@ -105,7 +104,6 @@ export class ServiceStream implements AsyncIterable<StreamedServiceEvent>, Dispo
     return this.#reader.waiting.size;
   }
 
-  /** Number of services with an unacknowledged event. */
   get unacknowledged(): number {
     return this.#unacknowledged.size;
   }

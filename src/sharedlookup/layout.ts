@@ -157,7 +157,6 @@ export function shapeOf(depth: number, count: number): number {
   return (depth << DEPTH_SHIFT) | count;
 }
 
-/** Returns the depth of a leaf. */
 export function depthOf(words: Readonly<Int32Array>, reference: number): number {
   return (words[leafOf(reference) + LEAF.shape] ?? 0) >>> DEPTH_SHIFT;
 }

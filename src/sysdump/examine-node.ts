@@ -54,7 +54,6 @@ export interface NodeResult {
 /** Maximum number of labels of an identity, and of items of a list, in a text. */
 const MAX_LABELS = 3;
 
-/** Compares the outputs of one node with the sources. */
 export function examineNode(dump: NodeDump, examination: Examination): NodeResult {
   return new NodeExamination(dump, examination).run();
 }

@@ -13,7 +13,6 @@ import { isObject } from '../net/fields.ts';
 /** Number of objects that are delivered in one call. */
 const BATCH = 256;
 
-/** A kind that is followed. */
 interface Follower {
   readonly kind: ResourceKind;
   readonly sink: ResourceSink;

@@ -133,7 +133,6 @@ export class TruthBuilder {
     if (source !== undefined) this.#incomplete.add(source);
   }
 
-  /** Number of objects by kind. */
   get counts(): ReadonlyMap<string, number> {
     return this.#counts;
   }

@@ -117,7 +117,6 @@ export class Replay {
     }
   }
 
-  /** Remembers the key or object of a line. */
   #remember(line: TapeLine): void {
     if (this.#recent.length > 2 * RECENT_KEYS) this.#recent.splice(0, RECENT_KEYS);
     if ('key' in line) this.#recent.push({ store: line.store, key: line.key });

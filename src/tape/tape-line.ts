@@ -12,7 +12,6 @@ export const TAPE_FORMAT = 1;
 /** Maximum length of a line: a value of 1.5 MiB in base64, or a Kubernetes object, with room for escapes. */
 export const MAX_LINE_BYTES: number = 8 << 20;
 
-/** Fields of all lines. */
 export interface TapePlace {
   /** Number of the line in the life of the agent, from 1. A gap in the numbers is a cut. */
   readonly seq: number;

@@ -47,9 +47,7 @@ export interface ServiceDifference {
   readonly service: string;
   /** The event that listeners would receive. */
   readonly event: ServiceEvent;
-  /** Number of backends before the change. */
   readonly before: number;
-  /** Number of backends after the change. */
   readonly after: number;
   /** Number of backends that only exist before the change. */
   readonly lost: number;

@@ -50,7 +50,6 @@ export class ProcessMetrics {
     return this.#registry.contentType;
   }
 
-  /** Returns the current metrics. */
   text(): Promise<string> {
     this.#scrape.begin();
     return this.#registry.metrics();

@@ -138,7 +138,6 @@ const GET_IDENTITY = createRoute({
   responses: answers(IDENTITY, 'The identity'),
 });
 
-/** Adds the routes of services, nodes and identities. */
 export function addEngineRoutes(app: ApiApp, { model, feed, clock, instance, gate }: RouteContext): void {
   const { services, nodes, ipcache } = model;
   const servicePages = new ListPages<ServiceDocument>(

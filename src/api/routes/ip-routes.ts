@@ -134,7 +134,6 @@ const EXPLAIN_CIDR = createRoute({
   responses: answers(EXPLANATION, 'All claims'),
 });
 
-/** Adds the routes of the IPCache. */
 export function addIPRoutes(app: ApiApp, { model, feed, clock, instance, gate }: RouteContext): void {
   const { ipcache } = model;
   const pages = new ListPages<EntryDocument>(clock, feed.endSignal);

@@ -80,7 +80,6 @@ export class ListPages<T> {
     });
   }
 
-  /** Number of cursors. */
   get size(): number {
     return this.#cursors.size;
   }
@@ -90,7 +89,6 @@ export class ListPages<T> {
     return this.#views().size >= MAX_VIEWS;
   }
 
-  /** Returns the first page of a list. */
   begin(listing: Listing<T>, limit: number): Page<T> {
     const from = { readCount: 0, token: undefined, last: undefined, lastToken: undefined, usedAt: 0 };
     return this.#read({ listing, ...from }, limit);

@@ -159,7 +159,6 @@ function eventText(event: string, id: string, data: unknown): string {
   return `event: ${event}\nid: ${id}\ndata: ${JSON.stringify(data)}\n\n`;
 }
 
-/** Returns the document of a change, with the current value of the key. */
 function changeDocument(model: ReadModel, { revision, type, key, at }: FeedChange): ChangeDocument {
   const value = currentValue(model, type, key);
   const kind = value === undefined ? 'delete' : 'upsert';

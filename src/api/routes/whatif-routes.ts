@@ -102,7 +102,6 @@ const WHAT_IF = createRoute({
   },
 });
 
-/** Adds the route of what-if. */
 export function addWhatIfRoutes(app: ApiApp, { model, gate }: RouteContext): void {
   let running = 0;
   app.openapi(WHAT_IF, async (c) => {

@@ -56,7 +56,6 @@ export const HISTORY_RECORD: z.ZodType<HistoryRecordDocument> = z
   })
   .openapi('HistoryRecord');
 
-/** Records of the history. */
 export const HISTORY: z.ZodType<HistoryDocument> = z
   .object({ items: z.array(HISTORY_RECORD), held: HELD, more: z.boolean(), changes: z.int() })
   .openapi('History');

@@ -42,7 +42,6 @@ export interface KeptTableStatus {
    * table is kept equal to the desired items. `degraded`: see `failing` and `noRoom`.
    */
   readonly state: 'unread' | 'holding' | 'kept' | 'degraded';
-  /** Number of desired items. */
   readonly desired: number;
   /** Number of our items in the table. */
   readonly actual: number;
@@ -55,7 +54,6 @@ export interface KeptTableStatus {
   /** Number of keys without room in the table. */
   readonly noRoom: number;
   readonly noRoomErrors: number;
-  /** Number of keys that are retried. */
   readonly failing: number;
   /** Up to 16 of the keys that are retried. */
   readonly failures: readonly FailingKey[];

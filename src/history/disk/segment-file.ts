@@ -37,7 +37,6 @@ export interface StoredFacts extends LifeState {
   readonly head: SegmentHead;
   /** Size of the file in bytes. */
   readonly bytes: number;
-  /** Number of records. */
   readonly count: number;
   /** Time of the newest record. */
   readonly lastMs: number;

@@ -54,7 +54,6 @@ class EarlierLifeKey {
   }
 }
 
-/** The claims on a prefix in an earlier life. */
 export interface EarlierLifePrefix extends PastPrefix {
   /** True if a record proves which claim was visible, or that none was. */
   readonly isKnown: boolean;

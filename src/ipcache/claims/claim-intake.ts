@@ -84,7 +84,6 @@ export function keyRejection(key: unknown): Rejection {
   return rejection('invalid-prefix', 'prefix', key, 'is not a valid IP address or CIDR');
 }
 
-/** Returns the rejection of an invalid host IP. */
 export function hostRejection(hostIP: unknown, key: string): Rejection {
   return rejection('invalid-host-ip', 'hostIP', hostIP, 'is not a valid IP address', key);
 }

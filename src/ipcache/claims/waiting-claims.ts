@@ -39,7 +39,6 @@ export class WaitingClaims {
     this.#limit = limit;
   }
 
-  /** Number of waiting keys. */
   get size(): number {
     return this.#waiting.size;
   }

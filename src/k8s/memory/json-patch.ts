@@ -59,10 +59,6 @@ function remove(parent: Container, step: string): void {
   else Reflect.deleteProperty(parent, step);
 }
 
-function equalJson(a: unknown, b: unknown): boolean {
-  return JSON.stringify(a) === JSON.stringify(b);
-}
-
 /** JSON Patch (RFC 6902): `add`, `remove`, `replace` and `test`, in order, all or none. */
 export function jsonPatch(document: unknown, operations: unknown): unknown {
   const result: unknown = structuredClone(document);
@@ -78,7 +74,8 @@ export function jsonPatch(document: unknown, operations: unknown): unknown {
     const parent = parentOf(result, pointer);
     const step = pointer.at(-1) ?? '';
     if (op === 'test') {
-      if (!equalJson(read(parent, step), value)) rejectPatch(`testing value ${String(path)} failed`);
+      if (JSON.stringify(read(parent, step)) !== JSON.stringify(value))
+        rejectPatch(`testing value ${String(path)} failed`);
     } else if (op === 'add') add(parent, step, value);
     else if (op === 'remove') remove(parent, step);
     else if (op === 'replace') {

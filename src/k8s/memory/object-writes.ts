@@ -52,10 +52,6 @@ function checkType(type: ResourceType, object: Fields): void {
   }
 }
 
-function sameContent(a: Fields, b: Fields): boolean {
-  return JSON.stringify(a) === JSON.stringify(b);
-}
-
 /** Creates, replaces, patches and deletes objects with the conflicts and preconditions of an API server. */
 export class ObjectWrites {
   readonly #store: ObjectStore;
@@ -170,7 +166,7 @@ export class ObjectWrites {
             metadata: { ...given, ...kept },
           };
     const normal: Fields = JSON.parse(JSON.stringify(content)); // drops undefined fields
-    if (sameContent(sorted(normal), sorted(current))) return current;
+    if (JSON.stringify(sorted(normal)) === JSON.stringify(sorted(current))) return current;
     return this.#put(type, keyOf(namespace, name), normal);
   }
 

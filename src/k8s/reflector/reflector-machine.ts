@@ -89,7 +89,6 @@ const FIRST: ReflectorState = {
   waited: false,
 };
 
-/** Returns the first step of a reflector. */
 export function beginReflector(): ReflectorStep {
   return { state: FIRST, effect: { do: 'list', from: FIRST.from } };
 }

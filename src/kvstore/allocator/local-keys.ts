@@ -59,7 +59,6 @@ export class LocalKeys {
     return this.#inUse.size - this.#byID.size;
   }
 
-  /** Returns the state of repairs. */
   status(): RetryQueueStatus {
     return this.#repairs.status();
   }

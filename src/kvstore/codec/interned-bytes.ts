@@ -6,7 +6,6 @@ const MAX_SLOTS = 65_536;
 /** Longer texts are not kept, so that the memory is bounded. */
 const MAX_BYTES = 512;
 
-/** A text and its value. */
 interface Entry<T> {
   readonly bytes: DataView;
   readonly length: number;

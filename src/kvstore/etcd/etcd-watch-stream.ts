@@ -217,7 +217,6 @@ export class EtcdWatchStream implements WatchStream {
   }
 }
 
-/** Returns the error for a violation of the watch protocol by the server. */
 function violation(sent: string): KvstoreError {
   return new KvstoreError('internal', `the server sent ${sent}`);
 }

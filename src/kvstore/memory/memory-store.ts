@@ -182,12 +182,11 @@ export class MemoryStore {
   /** Returns the keys in the range that were written at `revision` or later, in order. */
   #changedSince(revision: number, range: KeyRange): readonly string[] {
     const keys = new Set<string>();
-    for (const versions of this.#logFrom(revision))
+    for (const versions of this.versionsFrom(revision))
       for (const { key } of versions) if (inRange(key, range)) keys.add(key);
     return [...keys].sort(compareKeys);
   }
 
-  /** Returns the number of keys of a list that are in the range. */
   #countIn(keys: Pick<SortedList<string>, 'size' | 'rank'>, { start, end }: KeyRange): number {
     return (end === NO_END ? keys.size : keys.rank(end)) - keys.rank(start);
   }
@@ -312,21 +311,20 @@ export class MemoryStore {
    *
    * @throws KvstoreError `compacted`
    */
-  versionsFrom(startRevision: number, revisions?: number): readonly (readonly Version[])[] {
-    return this.#logFrom(startRevision, revisions);
-  }
-
-  eventOf(version: Version): TransportEvent {
-    const { key, modRevision } = version;
-    return { key, value: this.#blocks.bytesOf(version), modRevision, ...leaseOf(version) };
-  }
-
-  #logFrom(startRevision: number, revisions: number = Number.POSITIVE_INFINITY): (readonly Version[])[] {
+  versionsFrom(
+    startRevision: number,
+    revisions: number = Number.POSITIVE_INFINITY,
+  ): readonly (readonly Version[])[] {
     if (startRevision <= this.#compactRevision) {
       throw new KvstoreError('compacted', `revision ${startRevision} has been compacted`);
     }
     const from = startRevision - this.#compactRevision - 1;
     return this.#log.slice(from, from + revisions);
+  }
+
+  eventOf(version: Version): TransportEvent {
+    const { key, modRevision } = version;
+    return { key, value: this.#blocks.bytesOf(version), modRevision, ...leaseOf(version) };
   }
 
   /**

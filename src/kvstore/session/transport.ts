@@ -92,7 +92,6 @@ export interface TxnResponse {
   readonly header: ResponseHeader;
   /** True if the comparisons held. */
   readonly succeeded: boolean;
-  /** Number of deleted keys. */
   readonly deleted: number;
 }
 

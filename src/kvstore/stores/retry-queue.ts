@@ -156,7 +156,8 @@ export class RetryQueue<J> {
     const error = await this.#attempt(jobs, signal);
     const [job] = jobs;
     if (error === undefined) this.#handleSuccess(jobs);
-    else if (jobs.length > 1 && BATCH_REJECTIONS.has(error.code)) await this.#oneByOne(jobs, signal);
+    else if (jobs.length > 1 && BATCH_REJECTIONS.has(error.code))
+      await Promise.all(jobs.map((job) => this.#try([job], signal)));
     else {
       if (!signal.aborted) {
         this.#failures++;
@@ -166,10 +167,6 @@ export class RetryQueue<J> {
       else await this.#handleFailure(jobs, outage, signal);
     }
     this.#wake();
-  }
-
-  async #oneByOne(jobs: readonly J[], signal: AbortSignal): Promise<void> {
-    await Promise.all(jobs.map((job) => this.#try([job], signal)));
   }
 
   async #attempt(jobs: readonly J[], signal: AbortSignal): Promise<KvstoreError | undefined> {

@@ -229,7 +229,6 @@ export class SyncStore {
     this.#enqueue(key);
   }
 
-  /** Deletes a key. */
   delete(name: string): void {
     const key = this.#keys.ensure(name);
     if (key.wanted !== undefined) this.#wanted--;

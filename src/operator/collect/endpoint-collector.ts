@@ -34,7 +34,6 @@ export interface EndpointOwners {
 const PODS = pods(undefined);
 const FINISHED: ReadonlySet<unknown> = new Set(['Succeeded', 'Failed']);
 
-/** Returns the values of some fields of all items. */
 function valuesOf(list: readonly unknown[], ...names: readonly string[]): readonly unknown[] {
   return list.flatMap((item) => names.map((name) => field(item, name))).filter((text) => text !== undefined);
 }

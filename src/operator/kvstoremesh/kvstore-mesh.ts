@@ -27,7 +27,6 @@ export interface KvstoreMeshOptions extends Pick<FollowingOptions, 'gate'> {
   readonly drainMs?: number | undefined;
 }
 
-/** The status of a copied remote cluster. */
 export interface MirroredClusterStatus extends RemoteClusterStatus {
   /** The copy in the local kvstore. */
   readonly copy: MirrorStatus;

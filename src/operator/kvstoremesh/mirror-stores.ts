@@ -30,7 +30,6 @@ export interface MirrorStoresOptions extends Omit<MirrorOptions, 'resource'> {
 
 /** The status of the copy of a cluster. */
 export interface MirrorStatus {
-  /** Number of desired keys of the copy. */
   readonly keys: number;
   /** Number of desired keys whose writes are pending. */
   readonly pending: number;

@@ -97,7 +97,6 @@ export class McsDuty implements Duty {
   readonly #names = new Map<string, Set<string>>();
   /** Names by the key of their derived Service, because the event of a delete has no labels. */
   readonly #nameOfDerived = new Map<string, string>();
-  /** Reasons of the conflicts, by name. */
   readonly #conflicts = new Map<string, string>();
   /** Names whose import is held, with the reason. */
   readonly #held = new Map<string, string>();
@@ -417,7 +416,6 @@ export class McsDuty implements Duty {
   }
 }
 
-/** Returns the kind and the key of the object of a write. */
 function objectOf({ write }: PlannedWrite): string {
   const { kind, namespace = '', name } = placeOf(write);
   return `${kind.plural} ${namespace}/${name}`;

@@ -382,13 +382,12 @@ function derivedPorts({ state, merged }: WantedImport): readonly object[] {
   );
   const { ports } = merged;
   return ports.map((port) => {
-    const name = port.name === '' && ports.length > 1 ? generatedName(port) : port.name;
+    const name =
+      port.name === '' && ports.length > 1
+        ? `${protocolName(port.protocol).toLowerCase()}-${port.port}`
+        : port.name;
     return { ...portOf({ ...port, name }), targetPort: targets.get(port.port) ?? port.port };
   });
-}
-
-function generatedName({ port, protocol }: ExportedPort): string {
-  return `${protocolName(protocol).toLowerCase()}-${port}`;
 }
 
 function derivedCreate(wanted: WantedImport, serviceImport: KubernetesObject): PlannedWrite {

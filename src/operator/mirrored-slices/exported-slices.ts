@@ -27,7 +27,6 @@ export interface ExportedSlicesOptions extends Pick<FollowContext, 'source' | 'c
 export const MCS_CONTROLLER = 'endpointslice-local-mcsapi-controller.cilium.io';
 /** The label with the name of the slice that was copied. */
 const LOCAL_SLICE = 'service.cilium.io/local-endpointslice';
-/** Maximum length of the value of a label. */
 const MAX_LABEL_LENGTH = 63;
 const MAX_SUFFIX_LENGTH = 40;
 
@@ -145,7 +144,6 @@ export class ExportedSlices implements SliceSource {
    * Only the first is copied.
    */
   readonly #slices = new Map<string, readonly LocalSlice[]>();
-  /** Keys of copies by Service. */
   readonly #copies = new Map<string, Set<string>>();
   /** Services by their derived Service. */
   readonly #serviceOfDerived = new Map<string, string>();

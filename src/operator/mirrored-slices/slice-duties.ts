@@ -12,7 +12,6 @@ import { MESH_CONTROLLER, RemoteSlices, type RemoteSlicesOptions } from './remot
 import { ENDPOINT_SLICES, FIELD_MANAGER, MANAGED_BY } from './slice-content.ts';
 import { knownSlice, type SliceSource, SliceWriter } from './slice-writer.ts';
 
-/** Options of all duties that write EndpointSlices. */
 export interface SliceDutyContext extends DutyOptions {
   readonly kubernetes: Pick<KubernetesClient, 'follow' | 'firstServed' | 'writer'>;
   /** Default: always the leader, because there are no other operators. */

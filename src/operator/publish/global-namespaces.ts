@@ -72,7 +72,6 @@ type Change = readonly [name: string, number: number];
 /** A Namespace, as far as it is read. */
 interface NamespaceSetting {
   readonly name: string;
-  /** Value of the annotation. */
   readonly annotation: string | undefined;
 }
 

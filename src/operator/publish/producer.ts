@@ -17,7 +17,6 @@ import { NamespacedValues, type NamespacedValuesOptions } from './namespaced-val
 import { laterFailure, PublishedPrefix, type PublishedPrefixOptions } from './published-prefix.ts';
 
 export interface ProducerOptions extends KeyOwner {
-  /** Source of the objects. */
   readonly source: ResourceSource;
   /** Destination of the keys. */
   readonly backend: KvstoreBackend;
@@ -184,7 +183,6 @@ export class Producer implements Duty {
 /** The part of an {@link InputContext} that is needed to follow a kind. */
 export type FollowContext = Pick<InputContext, 'source' | 'clock' | 'gate' | 'rejections' | 'onChange'>;
 
-/** Follows the objects of one kind. */
 export function followKind<T>(
   kind: ResourceKind,
   reader: KindReader<T>,

@@ -27,10 +27,6 @@ const TAR = /\.(tar|tar\.gz|tgz)$/;
 /** The first four bytes of a zip file: a file, or the end record of an empty archive. */
 const ZIP_MAGICS: ReadonlySet<number> = new Set([0x0403_4b50, 0x0605_4b50]);
 
-function isGzip(name: string): boolean {
-  return name.endsWith('gz');
-}
-
 async function* gunzipped(
   packed: AsyncIterable<Uint8Array>,
   path: string,
@@ -194,7 +190,7 @@ export async function* allEntries(
       continue;
     }
     const content = entry.content();
-    const nested = readTar(isGzip(name) ? gunzipped(content, name) : content, name, limits, budget);
+    const nested = readTar(name.endsWith('gz') ? gunzipped(content, name) : content, name, limits, budget);
     try {
       for await (const inner of allEntries(nested, { ...options, budget }, depth + 1))
         yield { ...inner, name: `${name}/${inner.name}` };

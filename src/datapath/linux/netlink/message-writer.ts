@@ -44,7 +44,6 @@ export class MessageWriter {
     return this.u32(0).u16(type).u16(flags).u32(sequence).u32(0);
   }
 
-  /** Ends the current message. */
   end(): void {
     this.#view.setUint32(this.#message, this.#end - this.#message, true);
   }

@@ -26,7 +26,6 @@ export interface NextHop {
   readonly interface: number;
 }
 
-/** A route to a prefix. */
 export interface Route {
   /** Canonical prefix. */
   readonly destination: string;

@@ -246,7 +246,6 @@ export function baseChains(family: Family): readonly NftChain[] {
 
 const PICK = 'pick-';
 
-/** Returns the name of the chain for services with this number of backends. */
 export function pickName(backends: number): string {
   return `${PICK}${backends}`;
 }

@@ -48,7 +48,6 @@ export interface NodePathsOptions {
   readonly remoteCIDRs?: readonly string[] | undefined;
 }
 
-/** The status of the paths to other nodes. */
 export interface NodePathsStatus {
   readonly table: KeptTableStatus;
   readonly nodes: number;

@@ -105,7 +105,6 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
     return this.#socket.port;
   }
 
-  /** Opens a socket in the same namespace. */
   open(options: NetlinkSocketOptions = {}): NetlinkSocket {
     return new NetlinkSocket(this.#kernel, { ...options, namespace: this.#options.namespace });
   }
