@@ -2,6 +2,7 @@
 
 export type { Clock, Random, Timer } from './base/clock.ts';
 export type { Failure } from './base/failure.ts';
+export type { FaultListener } from './base/guard.ts';
 export type { LatencyStatus } from './base/latency-histogram.ts';
 export type { RateLimitOptions } from './base/rate-limit.ts';
 export type { Unsubscribe } from './base/subscription.ts';

@@ -21,14 +21,6 @@ export interface TurnGateOptions {
   readonly onFault?: FaultListener | undefined;
 }
 
-/** Options of {@link TurnGate.runInBackground}. */
-export interface BackgroundOptions {
-  /** If it fires, the remaining steps do not run. */
-  readonly signal?: AbortSignal | undefined;
-  /** Called after the last step, after the signal has fired, or after a step has thrown. */
-  readonly onEnd?: (() => void) | undefined;
-}
-
 interface Piece {
   readonly weight: number;
   /** Does the work. Must not throw. */
@@ -132,8 +124,17 @@ export class TurnGate {
   /**
    * Calls {@link runSteps} without a result for the caller. An error of a step or of `onEnd` is counted and passed to `onFault`,
    * because an unhandled rejection would end the process.
+   *
+   * @param signal if it fires, the remaining steps do not run
+   * @param onEnd called after the last step, after the signal has fired, or after a step has thrown
    */
-  runInBackground(steps: Iterable<unknown>, { signal, onEnd }: BackgroundOptions = {}): void {
+  runInBackground(
+    steps: Iterable<unknown>,
+    {
+      signal,
+      onEnd,
+    }: { readonly signal?: AbortSignal | undefined; readonly onEnd?: (() => void) | undefined } = {},
+  ): void {
     this.#guard.call(async () => {
       try {
         await this.runSteps(steps, signal);
