@@ -65,7 +65,7 @@ export class LiveView {
     this.#clock = clock;
   }
 
-  /** Shows changes until the caller unsubscribes, which also shows the pending changes. */
+  /** Shows changes until the caller unsubscribes, which also shows the pending changes, even if the reader is far behind. */
   follow(): Unsubscribe {
     // The replay of the current state is not shown.
     let isLive = false;
@@ -90,12 +90,12 @@ export class LiveView {
     isLive = true;
     return unsubscribeOnce(() => {
       for (const unsubscribe of subscriptions) unsubscribe();
-      this.flush();
-      this.#timer?.cancel(); // the pending changes are shown now, even if the reader is far behind
+      this.#timer?.cancel();
+      this.#showPending();
     });
   }
 
-  /** Shows a headline, after all changes before it. */
+  /** Shows a headline, after all changes before it unless the reader is far behind. */
   print(text: string): void {
     this.flush();
     this.#terminal.line();
@@ -106,11 +106,13 @@ export class LiveView {
   flush(): void {
     this.#timer?.cancel();
     this.#timer = undefined;
-    if (this.#coalesced.size === 0) return;
-    if (this.#terminal.isBackedUp) {
+    if (this.#coalesced.size > 0 && this.#terminal.isBackedUp)
       this.#timer = this.#clock.after(COALESCE_MS, () => this.flush());
-      return;
-    }
+    else this.#showPending();
+  }
+
+  #showPending(): void {
+    if (this.#coalesced.size === 0) return;
     for (const kind of KINDS) this.#show(kind, this.#coalesced.get(kind));
     this.#coalesced.clear();
     this.#terminal.line(this.#terminal.paint('faint', `         ${totalsText(this.#views)}`));

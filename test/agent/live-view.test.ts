@@ -139,9 +139,17 @@ describe('the live view', () => {
     reader.behind = 0;
     await clock.advance(100);
     expect(printed()).toContain('… and 992 more prefixes: in total 10 added, 990 changed, 0 removed');
-    reader.behind = 1 << 20;
-    ipcache.delete('10.0.0.1', CLAIM);
     unsubscribe();
+    expect(clock.pending).toBe(0);
+  });
+
+  it('shows the pending changes at the end, even if the reader is far behind', () => {
+    const { ipcache, clock, view, printed, reader } = viewOf(false);
+    const unsubscribe = view.follow();
+    reader.behind = 1 << 20;
+    ipcache.upsert('10.0.0.1', CLAIM);
+    unsubscribe();
+    expect(printed()).toContain('10.0.0.1/32');
     expect(clock.pending).toBe(0);
   });
 
