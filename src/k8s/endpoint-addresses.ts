@@ -4,7 +4,7 @@ import { RESERVED_IDENTITIES } from '../model/numeric-identity.ts';
 import type { PortProtocol } from '../net/port.ts';
 import type { ServiceID } from '../servicecache/service-id.ts';
 import { type ObjectFields, readTime } from './parse-object.ts';
-import { readNamedPort } from './ports.ts';
+import { readNamedPort, textOfPorts } from './ports.ts';
 import { SharedValues } from './shared-values.ts';
 
 /** Maximum number of addresses of a pod. A pod has one address per family, and a few for additional networks. */
@@ -123,10 +123,7 @@ export class SharedParts {
   }
 
   ports(ports: NamedPorts): NamedPorts {
-    let text = '';
-    // The length makes the text unambiguous for any name.
-    for (const [name, { port, protocol }] of ports) text += `${name.length}:${name}:${port}/${protocol},`;
-    return this.#ports.share(text, ports);
+    return this.#ports.share(textOfPorts(ports), ports);
   }
 }
 

@@ -8,11 +8,13 @@ import {
   createBackend,
   type EndpointSlice,
   NO_ZONES,
+  type Ports,
   stateOfConditions,
 } from '../servicecache/backend.ts';
 import type { ServiceID } from '../servicecache/service-id.ts';
 import { type ObjectFields, type Parsed, type ParseOptions, parseObject, readID } from './parse-object.ts';
 import { readPorts } from './ports.ts';
+import type { SharedValues } from './shared-values.ts';
 
 // Keys of `topology` in v1beta1; v1 has fields for them.
 
@@ -37,7 +39,8 @@ function readSliceID(fields: ObjectFields): EndpointSliceID | undefined {
 }
 
 function readState(endpoint: ObjectFields): BackendState {
-  const conditions = endpoint.map('conditions');
+  const conditions = endpoint.object('conditions');
+  if (conditions === undefined) return stateOfConditions({});
   return stateOfConditions({
     ready: conditions.boolean('ready'),
     serving: conditions.boolean('serving'),
@@ -46,8 +49,8 @@ function readState(endpoint: ObjectFields): BackendState {
 }
 
 function readForZones(endpoint: ObjectFields): Backend['forZones'] {
-  const zones = endpoint.map('hints').list('forZones');
-  if (zones.size === 0) return NO_ZONES;
+  const zones = endpoint.object('hints')?.list('forZones');
+  if (zones === undefined || zones.size === 0) return NO_ZONES;
   return ImmutableSet(zones.items((list, index) => list.item(index)?.string('name')));
 }
 
@@ -63,27 +66,32 @@ function readWeight(fields: ObjectFields): number {
   return weight ?? DEFAULT_WEIGHT;
 }
 
-/** Returns a function that creates the backend for each address of an endpoint. */
-function backendFactory(
+/** Appends the backends of all addresses of an endpoint. */
+function readEndpoint(
   endpoint: ObjectFields,
-  common: Pick<Backend, 'ports' | 'weight'>,
-): (address: string) => Backend {
+  { ports, weight }: Pick<Backend, 'ports' | 'weight'>,
+  backends: Backend[],
+): void {
   const topology = endpoint.object('topology') ?? endpoint.object('deprecatedTopology');
   const nodeName = endpoint.string('nodeName') ?? topology?.string(HOSTNAME_TOPOLOGY) ?? '';
   const zone = endpoint.string('zone') ?? topology?.string(ZONE_TOPOLOGY) ?? '';
   const hostname = endpoint.string('hostname') ?? '';
   const state = readState(endpoint);
   const forZones = readForZones(endpoint);
-  return (address) => createBackend({ address, ...common, nodeName, zone, hostname, state, forZones });
+  const addresses = endpoint.list('addresses');
+  for (let index = 0; index < addresses.size; index++) {
+    const address = addresses.address(index);
+    if (address === undefined) continue;
+    backends.push(createBackend({ address, ports, nodeName, zone, hostname, state, weight, forZones }));
+  }
 }
 
-function* readBackends(fields: ObjectFields): Generator<Backend> {
-  const common = { ports: readPorts(fields), weight: readWeight(fields) };
-  for (const endpoint of fields.list('endpoints').items((list, index) => list.item(index))) {
-    const backendAt = backendFactory(endpoint, common);
-    for (const address of endpoint.list('addresses').items((list, index) => list.address(index)))
-      yield backendAt(address);
-  }
+function readBackends(fields: ObjectFields, shared: SharedValues<Ports> | undefined): readonly Backend[] {
+  const common = { ports: readPorts(fields, shared), weight: readWeight(fields) };
+  const backends: Backend[] = [];
+  for (const endpoint of fields.list('endpoints').items((list, index) => list.item(index)))
+    readEndpoint(endpoint, common, backends);
+  return backends;
 }
 
 /** Paths of the fields that {@link readEndpointSlice} reads, below the root of the object. */
@@ -102,13 +110,19 @@ export const ENDPOINT_SLICE_FIELDS: readonly string[] = [
   'endpoints.deprecatedTopology',
 ];
 
-/** Returns the slice, or undefined if it is rejected; see {@link parseEndpointSlice}. */
-export function readEndpointSlice(fields: ObjectFields): EndpointSlice | undefined {
+/**
+ * Returns the slice, or undefined if it is rejected; see {@link parseEndpointSlice}. Slices that are read with the same `shared`
+ * have the same object for equal ports.
+ */
+export function readEndpointSlice(
+  fields: ObjectFields,
+  shared?: SharedValues<Ports>,
+): EndpointSlice | undefined {
   const id = readSliceID(fields);
   const hasType = (fields.value('addressType') ?? '') !== '';
   if (hasType && fields.word('addressType', ADDRESS_TYPES) === undefined) return undefined;
   if (id === undefined) return undefined;
-  const { backends, notReady } = backendsByReadiness(readBackends(fields));
+  const { backends, notReady } = backendsByReadiness(readBackends(fields, shared));
   return { service: id.service, name: id.name, backends, notReady };
 }
 
@@ -118,7 +132,7 @@ export function readEndpointSlice(fields: ObjectFields): EndpointSlice | undefin
  * throws.
  */
 export function parseEndpointSlice(object: unknown, options: ParseOptions = {}): Parsed<EndpointSlice> {
-  return parseObject('EndpointSlice', object, options, readEndpointSlice);
+  return parseObject('EndpointSlice', object, options, (fields) => readEndpointSlice(fields));
 }
 
 /** Returns only the name and service of a slice, which is sufficient for a delete. */

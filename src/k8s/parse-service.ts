@@ -11,7 +11,8 @@ import type {
 import { createService } from '../servicecache/service.ts';
 import type { ServiceID } from '../servicecache/service-id.ts';
 import { type ObjectFields, type Parsed, type ParseOptions, parseObject, readID } from './parse-object.ts';
-import { readNamedPort, readNodePort } from './ports.ts';
+import { readNamedPort, readNodePort, textOfPorts } from './ports.ts';
+import type { SharedValues } from './shared-values.ts';
 
 /** Default of Kubernetes if a ClientIP affinity has no timeout: 3 hours. */
 const SESSION_AFFINITY_SECONDS = 3 * 60 * 60;
@@ -37,6 +38,9 @@ const TOPOLOGY_MODE = [
   'service.kubernetes.io/topology-aware-hints',
 ] as const;
 
+const NOTHING_LISTED: readonly string[] = [];
+const NO_ADDRESSES: ImmutableSet<string> = ImmutableSet();
+
 type Annotations = ReadonlyMap<string, string>;
 
 function annotation(annotations: Annotations, names: readonly string[]): string | undefined {
@@ -54,6 +58,7 @@ function readType(spec: ObjectFields): ServiceType {
 
 /** Returns the distinct addresses of a list, in order. Invalid addresses are rejected. */
 function readAddresses(list: ObjectFields): readonly string[] {
+  if (list.size === 0) return NOTHING_LISTED;
   return [...new Set(list.items((addresses, index) => addresses.address(index)))];
 }
 
@@ -76,17 +81,34 @@ function readServicePort(fields: ObjectFields, type: ServiceType): [string, Serv
   return [name, { port, protocol, nodePort: hasNodePorts ? nodePort : 0 }];
 }
 
-function readServicePorts(spec: ObjectFields, type: ServiceType): ImmutableMap<string, ServicePort> {
+function readServicePorts(
+  spec: ObjectFields,
+  type: ServiceType,
+  shared: SharedValues<Service['ports']> | undefined,
+): Service['ports'] {
   const ports = new Map<string, ServicePort>();
   for (const fields of spec.list('ports').items((list, index) => list.item(index))) {
     const port = readServicePort(fields, type);
     if (port !== undefined && !ports.has(port[0])) ports.set(...port);
   }
-  return ImmutableMap(ports);
+  if (shared === undefined) return ImmutableMap(ports);
+  const text = textOfPorts(ports);
+  return shared.get(text) ?? shared.share(text, ImmutableMap(ports));
+}
+
+/** Returns the labels and the selector; one object for both if they are equal, as for many services. */
+function readLabels(metadata: ObjectFields, spec: ObjectFields): Pick<Service, 'labels' | 'selector'> {
+  const labels = metadata.strings('labels');
+  const selector = spec.strings('selector');
+  const shared = ImmutableMap(labels);
+  let isEqual = labels.size === selector.size;
+  for (const [key, value] of selector) isEqual &&= labels.get(key) === value;
+  return { labels: shared, selector: isEqual ? shared : ImmutableMap(selector) };
 }
 
 function readIngressIPs(fields: ObjectFields): ImmutableSet<string> {
   const ingress = fields.map('status').map('loadBalancer').list('ingress');
+  if (ingress.size === 0) return NO_ADDRESSES;
   // Ingress IPs in mode `Proxy` are omitted: the load balancer sends packets to the addresses of the nodes.
   const read = (item: ObjectFields | undefined): string | undefined =>
     item?.value('ipMode') === 'Proxy' ? undefined : item?.address('ip');
@@ -129,7 +151,8 @@ function readDistribution(spec: ObjectFields, annotations: Annotations): Traffic
  * the annotation with a node label is then ignored, too, as in Cilium.
  */
 function readExposure(metadata: ObjectFields): Pick<Service, 'nodeSelector' | 'nodeLabel'> {
-  const annotations = metadata.map('annotations');
+  const annotations = metadata.object('annotations');
+  if (annotations === undefined) return { nodeSelector: undefined, nodeLabel: undefined };
   const nodeSelector = annotations.string(NODE_SELECTOR);
   const nodeLabel = annotations.string(NODE_LABEL);
   if (nodeSelector === undefined) return { nodeSelector, nodeLabel };
@@ -162,8 +185,14 @@ export const SERVICE_FIELDS: readonly string[] = [
   'status.loadBalancer',
 ];
 
-/** Returns the service, or undefined if it is rejected; see {@link parseService}. */
-export function readService(fields: ObjectFields): Service | undefined {
+/**
+ * Returns the service, or undefined if it is rejected; see {@link parseService}. Services that are read with the same `sharedPorts`
+ * have the same object for equal ports.
+ */
+export function readService(
+  fields: ObjectFields,
+  sharedPorts?: SharedValues<Service['ports']>,
+): Service | undefined {
   const id = readID(fields);
   if (id === undefined) return undefined;
   const metadata = fields.map('metadata');
@@ -172,6 +201,11 @@ export function readService(fields: ObjectFields): Service | undefined {
   const type = readType(spec);
   const { global, shared, affinity } = readFlags(annotations);
   const { addressing, clusterIPs } = readClusterIPs(spec);
+  const trafficDistribution = readDistribution(spec, annotations);
+  const { nodeSelector, nodeLabel } = readExposure(metadata);
+  const ports = readServicePorts(spec, type, sharedPorts);
+  const externalIPs = ImmutableSet(readAddresses(spec.list('externalIPs')));
+  const ingressIPs = readIngressIPs(fields);
   return createService({
     id,
     global,
@@ -180,19 +214,19 @@ export function readService(fields: ObjectFields): Service | undefined {
     addressing,
     clusterIPs,
     type,
-    trafficDistribution: readDistribution(spec, annotations),
-    ...readExposure(metadata),
-    ports: readServicePorts(spec, type),
-    externalIPs: ImmutableSet(readAddresses(spec.list('externalIPs'))),
-    ingressIPs: readIngressIPs(fields),
+    trafficDistribution,
+    nodeSelector,
+    nodeLabel,
+    ports,
+    externalIPs,
+    ingressIPs,
     sourceRanges: readSourceRanges(spec),
     externalTrafficPolicy: spec.word('externalTrafficPolicy', POLICIES) ?? 'Cluster',
     internalTrafficPolicy: spec.word('internalTrafficPolicy', POLICIES) ?? 'Cluster',
     healthCheckNodePort: readNodePort(spec, 'healthCheckNodePort'),
     sessionAffinitySeconds: readSessionAffinity(spec),
     publishNotReady: spec.boolean('publishNotReadyAddresses') ?? false,
-    labels: ImmutableMap(metadata.strings('labels')),
-    selector: ImmutableMap(spec.strings('selector')),
+    ...readLabels(metadata, spec),
   });
 }
 
@@ -202,7 +236,7 @@ export function readService(fields: ObjectFields): Service | undefined {
  * a value, because the cache must delete a service that becomes unsupported. Never throws.
  */
 export function parseService(object: unknown, options: ParseOptions = {}): Parsed<Service> {
-  return parseObject('Service', object, options, readService);
+  return parseObject('Service', object, options, (fields) => readService(fields));
 }
 
 /** Returns only the name of a service, which is sufficient for a delete. */

@@ -2,6 +2,7 @@ import { Map as ImmutableMap } from 'immutable';
 import { type PortProtocol, PROTOCOL_NUMBERS } from '../net/port.ts';
 import { NO_PORTS, type Ports } from '../servicecache/backend.ts';
 import type { ObjectFields } from './parse-object.ts';
+import type { SharedValues } from './shared-values.ts';
 
 const MAX_PORT = 0xffff;
 const PROTOCOLS = ['TCP', 'UDP', 'SCTP'] as const;
@@ -43,12 +44,29 @@ export function readNamedPort(fields: ObjectFields, number = 'port'): NamedPort 
     : { name, port, protocol };
 }
 
-/** Returns the ports of the field `ports` by name. If two ports have the same name, the last one wins. */
-export function readPorts(fields: ObjectFields): Ports {
+/** Returns a text that is equal for two lists of ports if and only if they have the same names, numbers and protocols. */
+export function textOfPorts(
+  ports: Iterable<readonly [string, PortProtocol & { nodePort?: number }]>,
+): string {
+  let text = '';
+  // The length makes the text unambiguous for any name.
+  for (const [name, { port, protocol, nodePort = 0 }] of ports)
+    text += `${name.length}:${name}:${port}/${protocol}/${nodePort},`;
+  return text;
+}
+
+/**
+ * Returns the ports of the field `ports` by name. If two ports have the same name, the last one wins. With `shared`, returns one
+ * object for equal lists.
+ */
+export function readPorts(fields: ObjectFields, shared?: SharedValues<Ports>): Ports {
   const named = fields.list('ports').items((list, index) => {
     const port = list.item(index);
     return port && readNamedPort(port);
   });
   if (named.length === 0) return NO_PORTS;
-  return ImmutableMap(named.map(({ name, port, protocol }) => [name, { port, protocol }]));
+  const ports = named.map(({ name, port, protocol }): [string, PortProtocol] => [name, { port, protocol }]);
+  if (shared === undefined) return ImmutableMap(ports);
+  const text = textOfPorts(ports);
+  return shared.get(text) ?? shared.share(text, ImmutableMap(ports));
 }

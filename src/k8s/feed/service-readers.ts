@@ -1,9 +1,11 @@
-import type { EndpointSlice } from '../../servicecache/backend.ts';
+import type { EndpointSlice, Ports } from '../../servicecache/backend.ts';
 import type { Service } from '../../servicecache/service.ts';
 import type { ServiceCache } from '../../servicecache/service-cache.ts';
 import { ENDPOINT_SLICE_FIELDS, readEndpointSlice } from '../parse-endpoint-slice.ts';
 import { ENDPOINTS_FIELDS, readEndpoints } from '../parse-endpoints.ts';
+import type { ObjectFields } from '../parse-object.ts';
 import { readService, SERVICE_FIELDS } from '../parse-service.ts';
+import { SharedValues } from '../shared-values.ts';
 import type { KindReader } from './object-feed.ts';
 
 /** The part of `ServiceCache` that the feed uses. */
@@ -17,10 +19,11 @@ export type FedServices = Pick<
  * service (KUBERNETES 42).
  */
 export function serviceReader(services: FedServices): KindReader<Service> {
+  const ports = new SharedValues<Service['ports']>();
   return {
     kind: 'Service',
     fields: SERVICE_FIELDS,
-    read: readService,
+    read: (fields) => readService(fields, ports),
     change: (current, previous) => {
       if (current !== undefined) services.updateService(current);
       else if (previous !== undefined) services.deleteService(previous.id);
@@ -51,8 +54,9 @@ function sliceReader(
 
 /** Returns the reader of EndpointSlices, v1 or v1beta1. */
 export function endpointSliceReader(services: FedServices): KindReader<EndpointSlice> {
-  const object = { kind: 'EndpointSlice', fields: ENDPOINT_SLICE_FIELDS, read: readEndpointSlice };
-  return sliceReader(object, services);
+  const ports = new SharedValues<Ports>();
+  const read = (fields: ObjectFields): EndpointSlice | undefined => readEndpointSlice(fields, ports);
+  return sliceReader({ kind: 'EndpointSlice', fields: ENDPOINT_SLICE_FIELDS, read }, services);
 }
 
 /** Returns the reader of Endpoints, which are never used together with slices (KUBERNETES 13). */
