@@ -158,7 +158,8 @@ export class ServiceCache {
    * affinity, `publishNotReadyAddresses`).
    */
   updateService(service: Service): UpdateServiceOutcome {
-    const old = this.#stateOf(service.id);
+    const key = formatServiceID(service.id);
+    const old = this.#table.get(key);
     // An equal service is served, because the stored one is.
     if (old?.service !== undefined && equalServices(old.service, service))
       return this.#confirm(old, partName('service'));
@@ -169,7 +170,7 @@ export class ServiceCache {
     const served = this.#asServed(service);
     if (old?.service !== undefined && equalServices(old.service, served))
       return this.#confirm(old, partName('service'));
-    this.#table.put(withService(old ?? emptyState(service.id), served));
+    this.#table.put(withService(old ?? emptyState(service.id, key), served));
     return 'applied';
   }
 
@@ -183,11 +184,12 @@ export class ServiceCache {
 
   /** Sets an endpoint slice of the local cluster. It replaces the slice of the same name. The cost is linear in the slice. */
   updateEndpoints(slice: EndpointSlice): 'applied' | 'unchanged' {
-    const old = this.#stateOf(slice.service);
+    const key = formatServiceID(slice.service);
+    const old = this.#table.get(key);
     const previous = old?.slices.get(slice.name);
     const shared = shareSlice(previous, slice);
     if (old !== undefined && shared === previous) return this.#confirm(old, partName('slice', slice.name));
-    this.#table.put(withSlice(old ?? emptyState(slice.service), slice.name, shared));
+    this.#table.put(withSlice(old ?? emptyState(slice.service, key), slice.name, shared));
     return 'applied';
   }
 

@@ -74,7 +74,7 @@ export function partName(
 }
 
 function withoutPart(restored: ReadonlySet<string>, part: string): ReadonlySet<string> {
-  if (!restored.has(part)) return restored;
+  if (restored.size === 0 || !restored.has(part)) return restored;
   const remaining = new Set(restored);
   remaining.delete(part);
   return remaining.size === 0 ? NONE_RESTORED : remaining;
@@ -91,11 +91,11 @@ export function withRestored(
   return restored === state.restored ? state : withFields(state, { restored });
 }
 
-/** Returns the state of an unknown service. */
-export function emptyState(id: ServiceID): ServiceState {
+/** Returns the state of an unknown service. `key` is the result of {@link formatServiceID}. */
+export function emptyState(id: ServiceID, key: string = formatServiceID(id)): ServiceState {
   return {
     id,
-    key: formatServiceID(id),
+    key,
     service: undefined,
     slices: ImmutableMap(),
     remotes: ImmutableMap(),
