@@ -1,7 +1,9 @@
 import { Ajv2020 } from 'ajv/dist/2020.js';
 import fc from 'fast-check';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import { namePath } from '../../src/api/name-path.ts';
+import type { KnownIdentity } from '../../src/api/read-model.ts';
+import { type Labels, parseLabels } from '../../src/model/labels.ts';
 import { createService } from '../../src/servicecache/service.ts';
 import { TestModel } from './support/model.ts';
 import { SteeringModel } from './support/steering-model.ts';
@@ -129,7 +131,11 @@ describe('a list of several pages', () => {
         }),
       );
       model.nodes.nodeUpdated({ cluster: 'a', name: 'b', source: 'clustermesh' });
-      let known = [1, 2].map((identity) => ({ identity, labels: [], cluster: 'own' }));
+      let known: readonly KnownIdentity[] = [1, 2].map((identity) => ({
+        identity,
+        labels: [],
+        cluster: 'own',
+      }));
       Object.assign(model, { identities: () => known });
       const path = `/v1/${list}?limit=1`;
       const first = await app.request(path);
@@ -146,6 +152,18 @@ describe('a list of several pages', () => {
       expect((await app.request(path, { headers: tags })).status).toBe(200);
     },
   );
+
+  it('of identities changes if only the labels of one change', async () => {
+    const { app, model } = testApp();
+    const identity = (labels: Labels): KnownIdentity => ({ identity: 1, labels, cluster: 'own' });
+    let known = [identity(parseLabels('k8s:app=a;') ?? [])];
+    Object.assign(model, { identities: () => known });
+    const first = await app.request('/v1/identities');
+    known = [identity(parseLabels('k8s:app=b;') ?? [])];
+    const tags = { 'if-none-match': first.headers.get('etag') ?? '' };
+    const second = await app.request('/v1/identities', { headers: tags });
+    expect([second.status, await second.json()]).toMatchObject([200, { items: [{ labels: ['k8s:app=b'] }] }]);
+  });
 
   it('is sorted once, however many pages there are', async () => {
     const { app, model } = testApp(new TestModel());
@@ -261,6 +279,26 @@ describe('lookups', () => {
       headers: { 'content-type': 'text/plain' },
     });
     expect(text.status).toBe(415);
+  });
+
+  it('of many IPs are those of one revision, although an entry changes during the request', async () => {
+    const { app, model, feed } = testApp();
+    const ips = [...new Array<string>(5_000).fill('10.9.9.9'), '10.0.0.1'];
+    const headers = { 'content-type': 'application/json' };
+    const takeSnapshot = model.ipcache.snapshot.bind(model.ipcache);
+    vi.spyOn(model.ipcache, 'snapshot').mockImplementation(() => {
+      const snapshot = takeSnapshot();
+      model.ipcache.upsert('10.0.0.1', { identity: 4321, source: 'kvstore' });
+      return snapshot;
+    });
+    const answer = await app.request('/v1/lookup', {
+      method: 'POST',
+      body: JSON.stringify({ ips }),
+      headers,
+    });
+    const { revision, entries } = (await answer.json()) as { revision: number; entries: unknown[] };
+    expect(revision).toBeLessThan(feed.revision);
+    expect(entries.at(-1)).toEqual(CHECKOUT);
   });
 
   it('of an unknown source are an error that names the sources', async () => {

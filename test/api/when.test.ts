@@ -12,6 +12,15 @@ it('takes a local time of another day, as the command line prints it', () => {
   expect(parseWhen('2026-11-22T14:03', NOW)).toBe(new Date(2026, 10, 22, 14, 3).getTime());
 });
 
+it.each([
+  ['14:03:05', 0],
+  ['14:03:05.5', 500],
+  ['14:03:05.05', 50],
+  ['14:03:05.123', 123],
+])('takes %s with %i ms: the digits after the point are a fraction', (text, ms) => {
+  expect(parseWhen(text, NOW)).toBe(new Date(2026, 10, 23, 14, 3, 5, ms).getTime());
+});
+
 const [SECOND, MINUTE, HOUR, DAY] = [1_000, 60_000, 3_600_000, 86_400_000] as const;
 
 it.each([

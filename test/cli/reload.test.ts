@@ -54,6 +54,13 @@ it('SIGHUP reloads the log level and manifests, and reports settings that it can
   await agent.shows(DONE, 2);
   expect(agent.written()).toContain('warn  cluster has changed: restart to apply it');
   expect(agent.written()).not.toContain('kvstore-opt has changed');
+
+  // A limit that the file no longer contains ends.
+  configure(`cluster: other\nclustermesh-config: ${folder}\n`, file('a.yaml'));
+  agent.hangup();
+  await agent.shows(DONE, 3);
+  const { stdout } = await dpcache('history', '-o', 'json', '--socket', file('s.sock'));
+  expect(stdout).toContain('etcd.qps 7 → default');
 });
 
 it('SIGHUP rejects settings that contradict the followed sources (regression: two sources of services)', async () => {

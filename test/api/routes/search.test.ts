@@ -53,6 +53,8 @@ describe('search', () => {
     const { groups } = await search(model, gate, 'web-1', 3);
     expect(groups.map(({ kind, total }) => [kind, total])).toEqual([['pod', 11]]);
     expect(groups[0]?.items.map(({ key }) => key)).toEqual(['shop/web-1', 'shop/web-10', 'shop/web-11']);
+    const [prefixes] = (await search(model, gate, '10.0.0.', 3)).groups;
+    expect([prefixes?.items.length, prefixes?.total]).toEqual([3, 4]);
   });
 
   it('counts a pod with the exact name once, also beyond the limit', async () => {

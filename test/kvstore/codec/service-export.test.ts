@@ -55,6 +55,13 @@ describe('a service export', () => {
     expect(textOfBytes(encodeServiceExport(value))).toBe(JSON.stringify(BASIC));
   });
 
+  it('has TCP ports if the protocol is empty or absent', () => {
+    for (const protocol of ['', undefined])
+      expect(accepted({ ports: [{ name: 'web', protocol, port: 80 }] }).ports).toMatchObject([
+        { protocol: 6 },
+      ]);
+  });
+
   it('keeps the fields of later versions in the order of upstream', () => {
     const { sessionAffinityConfig, ...rest } = BASIC;
     const value = {

@@ -123,3 +123,29 @@ it('a paused watch receives no further slice of a revision until it is resumed',
   expect(slices).toEqual([512, 512, 76]);
   stream.cancel();
 });
+
+it('each request for progress is answered by one notification; later notifications of the server are its own', async () => {
+  const server = new FakeServer({
+    watch: (call) => {
+      call.once('data', () => {
+        call.write(CREATED);
+        call.once('data', () => [1, 2, 3].forEach(() => void call.write(message(HEADER))));
+      });
+    },
+  });
+  const transport = new EtcdTransport({ endpoints: [await server.start()] }, () => 0);
+  open.push({ stop: () => server.stop(), close: () => transport.close() });
+  const requested: boolean[] = [];
+  const stream = transport.watch(
+    { prefix: 'p/', startRevision: 3 },
+    {
+      onCreated: () => stream.requestProgress(),
+      onEvents: () => {},
+      onProgress: (_header, isRequested) => requested.push(isRequested),
+      onEnd: () => {},
+    },
+  );
+  await until('three notifications', () => requested.length === 3);
+  expect(requested).toEqual([true, false, false]);
+  stream.cancel();
+});

@@ -1,3 +1,4 @@
+import { Set as ImmutableSet } from 'immutable';
 import { expect, it } from 'vitest';
 import {
   DesiredServices,
@@ -9,8 +10,8 @@ import { createService, type Service } from '../../../../src/servicecache/servic
 import { ServiceCache } from '../../../../src/servicecache/service-cache.ts';
 
 it('waits only for the inputs that a frontend uses (regression: all services waited for all clusters)', () => {
-  const cache = new ServiceCache({ clusterName: 'own' });
-  const desired = new DesiredServices({ nodePort: { enabled: false }, nodeName: 'here', origin: 'inside' });
+  const cache = new ServiceCache({ clusterName: 'own', nodePort: { enabled: true } });
+  const desired = new DesiredServices({ nodePort: { enabled: true }, nodeName: 'here', origin: 'inside' });
   cache.subscribe(desired.listener(() => {}));
   const ports = new Map([['web', { port: 80, protocol: 6, nodePort: 0 }]]);
   const add = (name: string, last: number, fields: Partial<Service>, backends: readonly string[]): void => {
@@ -25,15 +26,25 @@ it('waits only for the inputs that a frontend uses (regression: all services wai
   add('on-node', 3, { global: true, internalTrafficPolicy: 'Local' }, ['10.0.0.3']);
   add('prefers-local', 4, { global: true, affinity: 'local' }, ['10.0.0.4']);
   add('needs-remote', 5, { global: true, affinity: 'local' }, []);
+  const external = { externalIPs: ImmutableSet(['172.16.0.7']) }; // the policy of internal clients does not apply to it
+  add('external', 6, { global: true, internalTrafficPolicy: 'Local', ...external }, ['10.0.0.6']);
   const complete = (inputs: Partial<ServiceInputs>): readonly string[] => {
     desired.setInputs({ ...NOTHING_KNOWN, ...inputs });
-    const keys = [1, 2, 3, 4, 5, 9].map((last) => `172.16.0.${last}:80/TCP`);
+    const keys = [1, 2, 3, 4, 5, 6, 7, 9].map((last) => `172.16.0.${last}:80/TCP`);
     return keys.filter((key) => desired.isComplete(key)).map((key) => key.slice(9, 10));
   };
   expect(complete({ areClustersKnown: true, isSynced: true })).toEqual([]);
-  expect(complete({ isLocalComplete: true })).toEqual(['1', '3', '4']);
-  expect(complete({ isLocalComplete: true, isSynced: true })).toEqual(['1', '3', '4', '9']);
-  expect(complete({ isLocalComplete: true, areClustersKnown: true })).toEqual(['1', '2', '3', '4', '5']);
+  expect(complete({ isLocalComplete: true })).toEqual(['1', '3', '4', '6']);
+  expect(complete({ isLocalComplete: true, isSynced: true })).toEqual(['1', '3', '4', '6', '9']);
+  expect(complete({ isLocalComplete: true, areClustersKnown: true })).toEqual([
+    '1',
+    '2',
+    '3',
+    '4',
+    '5',
+    '6',
+    '7',
+  ]);
 });
 
 it('masquerades clients outside the cluster for external frontends, unless the policy is Local', () => {
