@@ -6,23 +6,20 @@ import type { EntryIndex } from './entry-indexes.ts';
 import { SlotLinks } from './slot-links.ts';
 import type { IPCacheEntry, K8sMetadata } from './types.ts';
 
-// Columns of the row of a pod. The last three contain numbers + 1; 0 means none.
-/** The first of two columns of `HashChains`. */
+// Columns of the row of a pod.
+/** The first of two columns of `HashChains`. That of a free row is the next free row + 1; 0 means none. */
 const CHAIN = 0;
 /** The list of the pod's slots; 0 if the row is free. */
 const SLOTS = 2;
-/** The neighbours of the pod in the list of its namespace. `OLDER` of a free row is the next free one. */
-const OLDER = 3;
-const NEWER = 4;
-const COLUMNS = 5;
+const COLUMNS = 3;
 
 const NONE: readonly number[] = [];
 
 interface Namespace {
   /** Hash of the name: the seed of the hashes of its pods. */
   readonly seed: number;
-  /** The row of the pod that was added last, plus one. */
-  newest: number;
+  /** The list of the rows of its pods. */
+  rows: number;
   pods: number;
 }
 
@@ -31,7 +28,7 @@ interface Namespace {
  * of a million pods moves all of them in one turn when it grows.
  *
  *     (namespace, pod) ─► hash ─► HashChains ─► row of the pod ─► SlotLinks: slot ─► slot ─► …      32 bytes a pod of one slot
- *     namespace ─► its latest pod ─► an older one ─► …
+ *     namespace ─► SlotLinks: row of its latest pod ─► row ─► …
  */
 export class PodIndex implements EntryIndex {
   readonly #metadataOf: (slot: number) => K8sMetadata | undefined;
@@ -40,6 +37,8 @@ export class PodIndex implements EntryIndex {
   readonly #rows = new Int32Rows(COLUMNS);
   readonly #chains: HashChains = new HashChains(this.#rows, CHAIN);
   readonly #slots = new SlotLinks();
+  /** The lists of rows of the namespaces. */
+  readonly #links = new SlotLinks();
   #limit = 0;
   /** The row that was freed last, plus one; 0 if there is none. */
   #free = 0;
@@ -63,10 +62,11 @@ export class PodIndex implements EntryIndex {
    * time is yielded once.
    */
   *podsOf(namespace: string): Generator<string, void, void> {
-    const { newest = 0, pods = 0 } = this.#namespaces.get(namespace) ?? {};
-    const rows = new Int32Array(pods); // the links of a deleted pod lead nowhere
-    for (let i = pods, row = newest - 1; i-- > 0; row = this.#rows.get(row, OLDER) - 1) rows[i] = row;
-    for (const row of rows) {
+    const { rows = 0, pods = 0 } = this.#namespaces.get(namespace) ?? {};
+    const copy = new Int32Array(pods); // the links of a deleted pod lead nowhere
+    let at = pods;
+    for (const row of this.#links.of(rows)) copy[--at] = row;
+    for (const row of copy) {
       const pod = this.#podAt(row);
       if (pod?.namespace === namespace) yield pod.podName;
     }
@@ -113,7 +113,7 @@ export class PodIndex implements EntryIndex {
   }
 
   #addNamespace(name: string): Namespace {
-    const namespace = { seed: hashText(name, this.#seed), newest: 0, pods: 0 };
+    const namespace = { seed: hashText(name, this.#seed), rows: 0, pods: 0 };
     this.#namespaces.set(name, namespace);
     return namespace;
   }
@@ -137,11 +137,8 @@ export class PodIndex implements EntryIndex {
   /** Adds a pod without slots. Returns its row. */
   #addPod(namespace: Namespace, hash: number): number {
     const row = this.#takeRow();
-    const { newest } = namespace;
-    this.#rows.set(row, OLDER, newest);
-    this.#rows.set(row, NEWER, 0);
-    if (newest !== 0) this.#rows.set(newest - 1, NEWER, row + 1);
-    namespace.newest = row + 1;
+    this.#links.addFirst(row, namespace.rows);
+    namespace.rows = row + 1;
     namespace.pods++;
     this.#chains.add(row, hash);
     return row;
@@ -149,20 +146,18 @@ export class PodIndex implements EntryIndex {
 
   #deletePod(namespace: Namespace, row: number): void {
     this.#chains.delete(row);
-    const older = this.#rows.get(row, OLDER);
-    const newer = this.#rows.get(row, NEWER);
-    if (older !== 0) this.#rows.set(older - 1, NEWER, newer);
-    if (newer !== 0) this.#rows.set(newer - 1, OLDER, older);
-    else namespace.newest = older;
+    const isFirst = this.#links.isFirst(row);
+    const rest = this.#links.remove(row);
+    if (isFirst) namespace.rows = rest;
     namespace.pods--;
-    this.#rows.set(row, OLDER, this.#free);
+    this.#rows.set(row, CHAIN, this.#free);
     this.#free = row + 1;
   }
 
   #takeRow(): number {
     if (this.#free !== 0) {
       const row = this.#free - 1;
-      this.#free = this.#rows.get(row, OLDER);
+      this.#free = this.#rows.get(row, CHAIN);
       return row;
     }
     const row = this.#limit++;
