@@ -49,11 +49,17 @@ function read(map: BpfMap): readonly number[] {
 const range = (from: number, to: number): readonly number[] =>
   Array.from({ length: to - from }, (_, i) => from + i);
 
+/** Creates a map with the keys 0 to 2499. */
+function filledMap(bpf: Bpf): BpfMap {
+  const map = BpfMap.create(bpf, NUMBERS, 'numbers');
+  for (let from = 0; from < 2500; from += 500) write(map, range(from, from + 500));
+  return map;
+}
+
 describeOnLinux('a map in the kernel', ['maps'], () => {
   it('is read to its end even if the kernel interrupts the read, and the read ends', () => {
     using it = setUp();
-    using map = BpfMap.create(it.bpf, NUMBERS, 'numbers');
-    for (let from = 0; from < 2500; from += 500) write(map, range(from, from + 500));
+    using map = filledMap(it.bpf);
     const ask = it.bpf.try.bind(it.bpf);
     let asked = 0;
     // Every other batch fails before its first entry, or after its last one.
@@ -76,8 +82,7 @@ describeOnLinux('a map in the kernel', ['maps'], () => {
 
   it('is read to its end if the kernel interrupts each batch several times', () => {
     using it = setUp();
-    using map = BpfMap.create(it.bpf, NUMBERS, 'numbers');
-    for (let from = 0; from < 2500; from += 500) write(map, range(from, from + 500));
+    using map = filledMap(it.bpf);
     const ask = it.bpf.try.bind(it.bpf);
     let asked = 0;
     vi.spyOn(it.bpf, 'try').mockImplementation((command) => {
