@@ -30,8 +30,8 @@ const LEAVING = 4;
 export interface AnswersReport {
   readonly prefixes: number;
   /**
-   * CPU microseconds that a digest adds to a change of a claim. `question`: CPU microseconds of the next question, per changed
-   * key.
+   * CPU microseconds that a digest adds to a change of a claim. `question`: CPU microseconds of the next question, per
+   * changed key.
    */
   readonly digest: { readonly identity: number; readonly pod: number; readonly question: number };
   /** CPU milliseconds of the first question, and its longest step. */

@@ -134,9 +134,9 @@ function spread(values: readonly number[]): Spread {
 }
 
 /**
- * Writes changes at a constant rate, and returns the delay of each batch of a millisecond. A turn writes a limited number. If
- * the machine is too busy, changes are therefore late, because a turn that wrote all of them would block the measured requests
- * and make the next turn even longer.
+ * Writes changes at a constant rate, and returns the delay of each batch of a millisecond. A turn writes a limited
+ * number. If the machine is too busy, changes are therefore late, because a turn that wrote all of them would block the
+ * measured requests and make the next turn even longer.
  */
 async function flow(model: BenchModel, prefixes: number, seconds: number): Promise<readonly number[]> {
   const late: number[] = [];
@@ -171,7 +171,10 @@ async function cpuOf(work: () => Promise<void>): Promise<number> {
   return (user + system) / 1000;
 }
 
-/** Returns the CPU time of searches of each kind: exact ones, partial addresses, parts of names, labels, and without results. */
+/**
+ * Returns the CPU time of searches of each kind: exact ones, partial addresses, parts of names, labels, and without
+ * results.
+ */
 async function searchTimes(app: ReturnType<typeof createApp>, prefixes: number): Promise<Spread> {
   const times: number[] = [];
   for (let round = -SEARCH_ROUNDS; round < SEARCH_ROUNDS; round++) {
@@ -195,8 +198,8 @@ async function searchTimes(app: ReturnType<typeof createApp>, prefixes: number):
 const LOOK_MS = 5;
 
 /**
- * Every 5 ms, reads the CPU time used since the last read. Returns the excess over 5 ms, which is the time for which the agent
- * blocked its own event loop, even if the machine is busy. Helper threads are included.
+ * Every 5 ms, reads the CPU time used since the last read. Returns the excess over 5 ms, which is the time for which
+ * the agent blocked its own event loop, even if the machine is busy. Helper threads are included.
  */
 async function heldUpDuring(work: () => Promise<void>): Promise<Spread> {
   const held: number[] = [];

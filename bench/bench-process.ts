@@ -13,8 +13,8 @@ const SCRIPT = fileURLToPath(new URL('./run-one.js', import.meta.url));
 const HEAP_MIB: number = Math.floor((totalmem() / 2 ** 20) * 0.8);
 
 /**
- * Runs one bench in a separate process, so that no bench is affected by the heap or compiled code of another one. Returns its
- * exit status and, if captured, its output.
+ * Runs one bench in a separate process, so that no bench is affected by the heap or compiled code of another one.
+ * Returns its exit status and, if captured, its output.
  */
 export async function runBench(
   name: string,

@@ -147,8 +147,8 @@ export function renderChurn(report: ChurnBenchReport): string {
 }
 
 /**
- * Replays the changes of a mesh: pods of all clusters, then rolling restarts of every deployment, in which each pod is created
- * with another address on another node before the old one is deleted. Verifies that nothing is lost.
+ * Replays the changes of a mesh: pods of all clusters, then rolling restarts of every deployment, in which each pod is
+ * created with another address on another node before the old one is deleted. Verifies that nothing is lost.
  */
 export async function benchChurn(options: ChurnBenchOptions = {}): Promise<ChurnBenchReport> {
   const pauses = new PauseLog();

@@ -206,7 +206,9 @@ function print({ passes, changes: one, bpftoolPerSecond }: DatapathBenchReport):
     process.stdout.write(`\nbpftool batch: ${short(bpftoolPerSecond / 1000)} k/s\n`);
 }
 
-/** Writes prefixes and services into maps of this kernel, in a separate bpffs. Requires the privilege to create them. */
+/**
+ * Writes prefixes and services into maps of this kernel, in a separate bpffs. Requires the privilege to create them.
+ */
 export async function benchDatapath({
   n = DEFAULT_PREFIXES,
   json,

@@ -2,9 +2,9 @@
 export const CHUNK = 256;
 
 /**
- * Tuples of strings that can be created any number of times, with new strings each time: they are stored as JSON and parsed
- * on request, as a watch parses values of a kvstore. So they have no hash yet, are not slices of other strings, and
- * are not equal to others by reference. (V8 shares equal strings up to 10 characters; few of these are so short.)
+ * Tuples of strings that can be created any number of times, with new strings each time: they are stored as JSON and
+ * parsed on request, as a watch parses values of a kvstore. So they have no hash yet, are not slices of other strings,
+ * and are not equal to others by reference. (V8 shares equal strings up to 10 characters; few of these are so short.)
  */
 export class FreshStrings {
   readonly size: number;
@@ -25,8 +25,8 @@ export class FreshStrings {
   }
 
   /**
-   * Yields the strings of all tuples, or of every `every`th chunk, in chunks of whole tuples: `width` strings each, one tuple after
-   * the other.
+   * Yields the strings of all tuples, or of every `every`th chunk, in chunks of whole tuples: `width` strings each, one
+   * tuple after the other.
    */
   *chunks(
     every = 1,

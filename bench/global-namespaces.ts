@@ -14,7 +14,9 @@ export interface GlobalNamespacesOptions {
   readonly json?: boolean | undefined;
 }
 
-/** An agent that follows the mesh. The kvstores are in the same process; their work is included, their memory is not. */
+/**
+ * An agent that follows the mesh. The kvstores are in the same process; their work is included, their memory is not.
+ */
 export interface FollowedMesh {
   /** Followed endpoints of all clusters. */
   readonly endpoints: number;
@@ -34,7 +36,9 @@ export interface GlobalNamespacesReport {
 
 const NODES = 20;
 const NAMESPACES = 100;
-/** Number of pods of a namespace. Ten pods share an identity. A namespace has one service with a slice of all its pods. */
+/**
+ * Number of pods of a namespace. Ten pods share an identity. A namespace has one service with a slice of all its pods.
+ */
 const PODS = 20;
 
 function fillNamespace(server: MemoryServer, clusterID: number, namespace: number): void {

@@ -101,8 +101,8 @@ interface Life {
 const BALTIC = { source: 'clustermesh', owner: 'baltic' } as const;
 
 /**
- * Deletes all prefixes in a scattered order, adds them again, changes them, and withdraws those of another cache. Returns the CPU µs
- * of each operation.
+ * Deletes all prefixes in a scattered order, adds them again, changes them, and withdraws those of another cache.
+ * Returns the CPU µs of each operation.
  */
 function live(keys: readonly string[], claims: readonly Claim[], memory: number | undefined): Life {
   const cache = new IPCache();

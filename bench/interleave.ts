@@ -2,8 +2,8 @@
 export type Part<T> = () => Promise<Record<string, T>>;
 
 /**
- * Runs every part once per round, every other round in reverse order, so that a slow minute of the machine or a grown heap
- * affects all parts equally. `begin` is called before each round.
+ * Runs every part once per round, every other round in reverse order, so that a slow minute of the machine or a grown
+ * heap affects all parts equally. `begin` is called before each round.
  */
 export async function interleave<T>(
   rounds: number,

@@ -28,7 +28,10 @@ import { NativeMapSubject } from './peers/native-map.ts';
 export interface IPCacheBenchOptions {
   /** Entries; default 1,000,000. */
   readonly n?: number | undefined;
-  /** Number of rounds for the medians; default 5 (writes of other workloads 3), 3 below 500,000, 1 from 5,000,000 entries on. */
+  /**
+   * Number of rounds for the medians; default 5 (writes of other workloads 3), 3 below 500,000, 1 from 5,000,000
+   * entries on.
+   */
   readonly rounds?: number | undefined;
   /** If true, measures the peers, too. */
   readonly peers?: boolean | undefined;
@@ -44,8 +47,8 @@ const ROUNDS = 5;
 const ROUNDS_OF_QUICK = 3;
 const QUICK = 500_000;
 /**
- * Number of rounds for batches, for writes of many keys, and for lives with shadowed keys, IPv6 or another order. A quick run
- * has one.
+ * Number of rounds for batches, for writes of many keys, and for lives with shadowed keys, IPv6 or another order. A
+ * quick run has one.
  */
 const ROUNDS_OF_OTHERS = 3;
 /** From this size on, a round takes minutes and gigabytes: plain entries only, in random order and by text. */
@@ -122,8 +125,8 @@ function named(kind: EntryKind, costs: Costs): Costs {
 }
 
 /**
- * Measures lives of all kinds, including that of a `Map`. Workloads other than the plain ones are measured in the first rounds
- * only.
+ * Measures lives of all kinds, including that of a `Map`. Workloads other than the plain ones are measured in the first
+ * rounds only.
  */
 async function writeRounds(
   pauses: PauseLog,
@@ -153,8 +156,8 @@ async function writeRounds(
 }
 
 /**
- * Measures longest matches in tables of all kinds, including a `Map`. The tables are filled once, because lookups do not change
- * them.
+ * Measures longest matches in tables of all kinds, including a `Map`. The tables are filled once, because lookups do
+ * not change them.
  */
 async function matchRounds(
   pauses: PauseLog,
@@ -198,16 +201,16 @@ async function allRows(
 }
 
 /**
- * Measures the `IPCache` by the workloads of its budgets, each compared with a `Map` of the same strings. Only the work of the
- * engine is measured; the strings are parsed again just before. Prints a table unless `json` is set.
+ * Measures the `IPCache` by the workloads of its budgets, each compared with a `Map` of the same strings. Only the work
+ * of the engine is measured; the strings are parsed again just before. Prints a table unless `json` is set.
  */
 export async function benchIPCache(options: IPCacheBenchOptions = {}): Promise<IPCacheReport> {
   const { n = DEFAULT_N, json = false, peers = false } = options;
   const rounds = options.rounds ?? defaultRounds(n);
   const other = options.peer === undefined ? undefined : readOtherProgram(options.peer);
   const pauses = new PauseLog();
-  // One cache is kept alive, because V8 drops the compiled code of a class with its last object and would compile it again in
-  // each round.
+  // One cache is kept alive, because V8 drops the compiled code of a class with its last object and would compile it
+  // again in each round.
   const kept = new EngineSubject();
   kept.upsertAll(['10.0.0.1'], [{ source: 'kvstore', identity: 256 }]);
   await allRows(pauses, workloads(Math.min(n, WARM_UP), peers), 1);

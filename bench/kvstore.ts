@@ -198,8 +198,8 @@ async function followEtcd3(url: string, revision: number, enough: number): Promi
 }
 
 /**
- * Writes the keys again, so that a client that knows them and was disconnected receives the changes at full speed. Returns the
- * revision before the writes.
+ * Writes the keys again, so that a client that knows them and was disconnected receives the changes at full speed.
+ * Returns the revision before the writes.
  */
 async function history(transport: EtcdTransport, events: number, keys: number): Promise<number> {
   const { header } = await transport.range({ start: IP_PREFIX, end: `${IP_PREFIX}\0`, limit: 1 });

@@ -32,7 +32,10 @@ import { startApiServer } from './operator.ts';
 import { type OwnWork, ownWorkDuring } from './own-work.ts';
 import { textTable } from './text-table.ts';
 
-/** The result of {@link benchMcs}. The API server has a separate process; the kvstores of the other clusters are in this one. */
+/**
+ * The result of {@link benchMcs}. The API server has a separate process; the kvstores of the other clusters are in this
+ * one.
+ */
 export interface McsBenchReport {
   readonly exports: number;
   /** From the start of the duties until every import, derived Service and slice was written. */
@@ -42,7 +45,10 @@ export interface McsBenchReport {
   readonly writesPerSecond: number;
   /** Growth of heap and buffers by the duties, for each export. */
   readonly bytesPerExport: number;
-  /** From the write of a key in the kvstore of another cluster until the API server has the slice, and until it has the import. */
+  /**
+   * From the write of a key in the kvstore of another cluster until the API server has the slice, and until it has the
+   * import.
+   */
   readonly sliceP50: number;
   readonly sliceP99: number;
   readonly importP50: number;

@@ -39,12 +39,14 @@ export interface MeshBenchReport {
   readonly eventDelay: LoopDelay;
   /**
    * Like `eventsPerSecond`, if only {@link FEW_CLUSTERS} of the clusters change. Must not depend on the number of other
-   * clusters. If all clusters change, each burst has fewer events per cluster, so the fixed cost of a batch has more weight.
+   * clusters. If all clusters change, each burst has fewer events per cluster, so the fixed cost of a batch has more
+   * weight.
    */
   readonly fewEventsPerSecond: number;
   readonly fewEventDelay: LoopDelay;
   /**
-   * One cluster with as many endpoints as all together is listed again from a kvstore that has lost them, so all are deleted.
+   * One cluster with as many endpoints as all together is listed again from a kvstore that has lost them, so all are
+   * deleted.
    */
   readonly resync: Delayed;
   /** The same cluster is removed. */

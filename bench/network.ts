@@ -11,7 +11,10 @@ export interface NetworkBenchOptions {
   readonly json?: boolean | undefined;
 }
 
-/** Measures routes and services by netlink, in a separate network namespace, compared with `ip` and `nft`. Requires root. */
+/**
+ * Measures routes and services by netlink, in a separate network namespace, compared with `ip` and `nft`. Requires
+ * root.
+ */
 export async function benchNetwork({
   n = 20_000,
   json = false,

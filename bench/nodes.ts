@@ -5,7 +5,9 @@ import type { NodeSpec } from '../src/nodemanager/node-spec.ts';
 import { expect } from './expect.ts';
 import { type Cost, Meter, medianCost, PauseLog } from './meter.ts';
 
-/** The budgets: CPU microseconds of the thread for one node with three addresses; the Go original uses 7.7 / 4.3 / 6.8. */
+/**
+ * The budgets: CPU microseconds of the thread for one node with three addresses; the Go original uses 7.7 / 4.3 / 6.8.
+ */
 const BUDGET_US: Readonly<Record<string, number>> = { add: 3.5, unchanged: 1, delete: 3 };
 
 /** A clock whose timers never fire. Synchronous handlers that succeed need no timer. */

@@ -9,9 +9,9 @@ import type { IPCacheReport } from './ipcache/report.ts';
 import { renderIPCache } from './ipcache/table.ts';
 import { short, textTable } from './text-table.ts';
 
-// results.js [NAME…] [--runs N] [--largest]: runs the named benches, or all, and replaces their sections in bench/RESULTS.md,
-// after each. Prints progress on stderr. All benches take half an hour, and much longer with ten million entries, which require
-// 14 GiB of free memory.
+// results.js [NAME…] [--runs N] [--largest]: runs the named benches, or all, and replaces their sections in
+// bench/RESULTS.md, after each. Prints progress on stderr. All benches take half an hour, and much longer with ten
+// million entries, which require 14 GiB of free memory.
 
 const FILE = fileURLToPath(new URL('../../bench/RESULTS.md', import.meta.url));
 /** Runs of the ipcache bench, each in a separate process. */

@@ -121,8 +121,8 @@ interface Scenario {
 }
 
 /**
- * Number of operations that are measured together. Their inputs are created just before, as an input is decoded just before it
- * is applied. The number is small, so that they are still in the caches of the CPU.
+ * Number of operations that are measured together. Their inputs are created just before, as an input is decoded just
+ * before it is applied. The number is small, so that they are still in the caches of the CPU.
  */
 const CHUNK = 20;
 
@@ -145,7 +145,10 @@ function timeRun(scenario: Scenario, run: number): readonly number[] {
   return times;
 }
 
-/** Returns the median over the chunks of all runs without the first third, which warms up. It is robust against other load. */
+/**
+ * Returns the median over the chunks of all runs without the first third, which warms up. It is robust against other
+ * load.
+ */
 function measure(scenario: Scenario): ServiceBenchRow {
   const runs = Math.max(RUNS, Math.ceil(OPERATIONS / scenario.operations));
   const times = Array.from({ length: runs }, (_, run) => timeRun(scenario, run));
@@ -155,8 +158,8 @@ function measure(scenario: Scenario): ServiceBenchRow {
 }
 
 /**
- * Returns a function that creates a value on its first call and keeps it. A new value in each run would measure the garbage
- * collector.
+ * Returns a function that creates a value on its first call and keeps it. A new value in each run would measure the
+ * garbage collector.
  */
 function once<T>(make: () => T): () => T {
   let made: { readonly value: T } | undefined;

@@ -25,7 +25,8 @@ const SEED = 20_261_123;
 /** Number of addresses that are looked up together. */
 const GROUP = 16;
 /**
- * Script that builds the Go program whose readers share a map under a `sync.RWMutex`. This module runs in `dist-bench/bench`.
+ * Script that builds the Go program whose readers share a map under a `sync.RWMutex`. This module runs in
+ * `dist-bench/bench`.
  */
 const BUILD_GO: string = fileURLToPath(new URL('../../bench/shared/rwmutex/build.sh', import.meta.url));
 
@@ -38,7 +39,10 @@ export interface SharedRow {
   readonly applied: number;
   /** Lookups a second of all workers. */
   readonly lookups: number;
-  /** Lookups per second of the workers' CPU time, which they reach if each has a free core. NaN if the main thread answers. */
+  /**
+   * Lookups per second of the workers' CPU time, which they reach if each has a free core. NaN if the main thread
+   * answers.
+   */
   readonly lookupsOfCpu: number;
 }
 

@@ -1,4 +1,6 @@
-/** A table in Markdown with aligned columns: the first one left, the others right. It is readable in a terminal, too. */
+/**
+ * A table in Markdown with aligned columns: the first one left, the others right. It is readable in a terminal, too.
+ */
 export function textTable(head: readonly string[], rows: readonly (readonly string[])[]): string {
   const width = (column: number): number =>
     Math.max(...[head, ...rows].map((row) => (row[column] ?? '').length));

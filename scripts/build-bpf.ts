@@ -1,6 +1,6 @@
-// Compiles the C programs of the Linux datapath with clang into base64 text in TypeScript files. The files are committed, so
-// that only this script requires clang. With --check, it writes nothing and exits with 1 if a file would change. It exits with
-// 3 if clang is missing or has another version than the one that compiled the committed files.
+// Compiles the C programs of the Linux datapath with clang into base64 text in TypeScript files. The files are
+// committed, so that only this script requires clang. With --check, it writes nothing and exits with 1 if a file would
+// change. It exits with 3 if clang is missing or has another version than the one that compiled the committed files.
 import { execFileSync } from 'node:child_process';
 import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { machine, tmpdir } from 'node:os';

@@ -11,9 +11,9 @@ import { probeHost, readHost } from '../src/datapath/linux/probe.ts';
 import { IdentityTraffic } from '../src/datapath/linux/traffic/identity-traffic.ts';
 import { exec, type Namespace, Scratch } from '../test/datapath/linux/support/scratch.ts';
 
-// `npm run demo:datapath`, as root: three clusters on this machine. Each is a network namespace with an agent that manages its
-// kernel tables; each pod is a network namespace, too. A client reaches a service of all three clusters by its cluster IP. One
-// cluster is removed, and the client has no error. Removes everything at the end.
+// `npm run demo:datapath`, as root: three clusters on this machine. Each is a network namespace with an agent that
+// manages its kernel tables; each pod is a network namespace, too. A client reaches a service of all three clusters by
+// its cluster IP. One cluster is removed, and the client has no error. Removes everything at the end.
 
 const { program } = parseArgs({ options: { program: { type: 'string' } } }).values;
 const path = (name: string): string => fileURLToPath(new URL(`../${name}`, import.meta.url));
@@ -61,8 +61,8 @@ async function until(what: string, isSo: () => boolean | Promise<boolean>): Prom
 }
 
 /**
- * Starts a process in a network namespace and an optional cgroup. Uses nsenter, because `ip netns exec` would hide the mounts
- * below /sys.
+ * Starts a process in a network namespace and an optional cgroup. Uses nsenter, because `ip netns exec` would hide the
+ * mounts below /sys.
  */
 function run(scratch: Scratch, { path }: Namespace, words: readonly string[], cgroup?: string): ChildProcess {
   const join = cgroup === undefined ? '' : `echo $$ > '${cgroup}/cgroup.procs' && `;
@@ -284,7 +284,8 @@ async function demonstrate(scratch: Scratch): Promise<void> {
     const diff = await ask<DatapathDiffDocument>('atlantic', '/v1/datapath/diff');
     return service !== undefined && diff?.total === 0 && !JSON.stringify(service).includes(podIP('baltic'));
   });
-  // The client makes one connection after the other. So the second answer from now belongs to a connection that began after baltic left.
+  // The client makes one connection after the other. So the second answer from now belongs to a connection that began
+  // after baltic left.
   const marked = answers.total;
   await until('the connection under way has ended', () => answers.total >= marked + 2);
   const before = answers.of('baltic');

@@ -19,9 +19,10 @@ import {
   say,
 } from './demo/demonstration.ts';
 
-// `npm run demo:diagnose`: two agents of one cluster on this machine, which follow three clusters in real etcds and one API
-// server. Agent b loses its link to one etcd, so it keeps a stale identity. Agent a may not list the endpoints of the local
-// cluster. The commands and the pages of the agents show both problems. Ends at Ctrl-C, or with `--end` after the script.
+// `npm run demo:diagnose`: two agents of one cluster on this machine, which follow three clusters in real etcds and one
+// API server. Agent b loses its link to one etcd, so it keeps a stale identity. Agent a may not list the endpoints of
+// the local cluster. The commands and the pages of the agents show both problems. Ends at Ctrl-C, or with `--end` after
+// the script.
 
 const SIDES = ['a', 'b'] as const;
 type Side = (typeof SIDES)[number];

@@ -15,10 +15,10 @@ import {
   say,
 } from './demo/demonstration.ts';
 
-// `npm run demo:mesh`: two clusters on this machine. Each has an API server in this process, a real etcd, an operator that publishes
-// the objects into the etcd, and an agent that follows both etcds. A service that becomes global in one cluster appears in the other,
-// and disappears again. A service that one cluster exports by a ServiceExport is imported and reached in the other. Ends at Ctrl-C, or
-// with `--end` after the script.
+// `npm run demo:mesh`: two clusters on this machine. Each has an API server in this process, a real etcd, an operator
+// that publishes the objects into the etcd, and an agent that follows both etcds. A service that becomes global in one
+// cluster appears in the other, and disappears again. A service that one cluster exports by a ServiceExport is imported
+// and reached in the other. Ends at Ctrl-C, or with `--end` after the script.
 
 const CLUSTERS = ['atlantic', 'baltic'] as const;
 type Cluster = (typeof CLUSTERS)[number];
@@ -128,8 +128,8 @@ class DemoCluster {
   }
 
   /**
-   * Resolves when the cluster's operator has imported a service. Sets an IP in the derived Service, which a real API server
-   * would allocate.
+   * Resolves when the cluster's operator has imported a service. Sets an IP in the derived Service, which a real API
+   * server would allocate.
    */
   async imports(service: string): Promise<void> {
     const path = `/api/v1/namespaces/shop/services/${derivedName('shop', service)}`;

@@ -1,8 +1,9 @@
 #!/bin/sh
-# Installs missing programs of the tests: etcd, openssl, Chromium for the agent's page, zstd for endpoint slices, and the promtool
-# of Prometheus for metrics and alert rules. On Linux also those of the datapath: clang, to compare the compiled BPF programs with
-# the committed images, and bpftool, nft, ip, ss and ping, to verify the kernel. Without them, or without privilege, tests of the
-# datapath are skipped; with REQUIRE_DATAPATH=1 they fail. If nothing is missing, returns immediately.
+# Installs missing programs of the tests: etcd, openssl, Chromium for the agent's page, zstd for endpoint slices, and
+# the promtool of Prometheus for metrics and alert rules. On Linux also those of the datapath: clang, to compare the
+# compiled BPF programs with the committed images, and bpftool, nft, ip, ss and ping, to verify the kernel. Without
+# them, or without privilege, tests of the datapath are skipped; with REQUIRE_DATAPATH=1 they fail. If nothing is
+# missing, returns immediately.
 set -eu
 
 # etcdctl also restores snapshots, because etcd 3.4 has no etcdutl.

@@ -64,8 +64,8 @@ function manifest(
 }
 
 /**
- * Writes the package `@datapath-cache/engines` into an empty folder: the files of `built/dist` that its entries import. Throws if
- * an entry imports a package that is no dependency.
+ * Writes the package `@datapath-cache/engines` into an empty folder: the files of `built/dist` that its entries import.
+ * Throws if an entry imports a package that is no dependency.
  */
 export function assembleEngines(built: string, folder: string): void {
   const { version, dependencies, ...main } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8'));

@@ -8,11 +8,11 @@ import { parseArgs } from 'node:util';
 import { chromium, type Page } from 'playwright-core';
 import { freePort } from '../test/base/support/free-port.ts';
 
-// `npm run screenshots`: starts an agent with the recorded mesh of `npm start`, waits until its script of changes has ended,
-// and writes pictures of the views into docs/images. `--only NAME` takes one picture, `--out FOLDER` writes elsewhere. `--all`
-// takes each view in light and dark colours and on a phone, and also the views of an operator and of an agent with Kubernetes.
-// For pictures like those in the documentation, install the fonts Inter and JetBrains Mono (Debian: fonts-inter,
-// fonts-jetbrains-mono) and pngquant.
+// `npm run screenshots`: starts an agent with the recorded mesh of `npm start`, waits until its script of changes has
+// ended, and writes pictures of the views into docs/images. `--only NAME` takes one picture, `--out FOLDER` writes
+// elsewhere. `--all` takes each view in light and dark colours and on a phone, and also the views of an operator and of
+// an agent with Kubernetes. For pictures like those in the documentation, install the fonts Inter and JetBrains Mono
+// (Debian: fonts-inter, fonts-jetbrains-mono) and pngquant.
 
 const { values } = parseArgs({
   options: {

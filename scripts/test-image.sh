@@ -1,7 +1,8 @@
 #!/bin/sh
-# Builds the image of Dockerfile with buildah, starts an agent in it as the image's user, reads the agent's status, and stops it.
-# The base image is made here, because no image registry is required: Debian 12 by mmdebstrap, Node.js and npm as npm packages.
-# Requires root, buildah and mmdebstrap (apt-get install buildah mmdebstrap). Uses 2 minutes and 2 GB of disk, which are freed at the end.
+# Builds the image of Dockerfile with buildah, starts an agent in it as the image's user, reads the agent's status, and
+# stops it. The base image is made here, because no image registry is required: Debian 12 by mmdebstrap, Node.js and npm
+# as npm packages. Requires root, buildah and mmdebstrap (apt-get install buildah mmdebstrap). Uses 2 minutes and 2 GB
+# of disk, which are freed at the end.
 set -eu
 cd "$(dirname "$0")/.."
 

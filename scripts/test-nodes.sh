@@ -1,6 +1,7 @@
 #!/bin/sh
-# Runs the tests on each supported release line of Node.js, one after another, and prints one line for each at the end. The binaries
-# are npm packages, installed once into node_modules/.cache/nodes. Exits with 1 if the tests fail on one of them.
+# Runs the tests on each supported release line of Node.js, one after another, and prints one line for each at the end.
+# The binaries are npm packages, installed once into node_modules/.cache/nodes. Exits with 1 if the tests fail on one of
+# them.
 #   npm run test:nodes -- test/api            arguments are passed to Vitest
 #   NODES='24 26' npm run test:nodes          only these lines
 set -u

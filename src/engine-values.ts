@@ -1,4 +1,7 @@
-/** The values that all engines share: errors, rejections, time, sources, identities, ports. Part of every engine's entry. */
+/**
+ * The values that all engines share: errors, rejections, time, sources, identities, ports. Part of every engine's
+ * entry.
+ */
 
 export { AssertionError } from './base/assert.ts';
 export type { Clock, Random, Timer } from './base/clock.ts';

@@ -1,6 +1,6 @@
 /**
- * The entry `datapath-cache/etcd`: the backend over an etcd, and its configuration. Only this entry and the main entry load
- * gRPC.
+ * The entry `datapath-cache/etcd`: the backend over an etcd, and its configuration. Only this entry and the main entry
+ * load gRPC.
  */
 
 export type { EtcdBackendOptions, OpenEtcdOptions } from './kvstore/etcd/etcd-backend.ts';

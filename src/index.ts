@@ -1,6 +1,6 @@
 /**
- * The public surface of `datapath-cache`: the three engines, their sources and sinks, and their types. Everything else in the
- * package, except the other entries, may change in any version.
+ * The public surface of `datapath-cache`: the three engines, their sources and sinks, and their types. Everything else
+ * in the package, except the other entries, may change in any version.
  */
 
 export { StateFiles } from './agent/state-files.ts';

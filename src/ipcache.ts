@@ -1,6 +1,6 @@
 /**
- * The entry `datapath-cache/ipcache`: the IPCache alone, with identity, host and pod of each IP. Loads no module of Node and no
- * other package, so it runs in browsers and workers.
+ * The entry `datapath-cache/ipcache`: the IPCache alone, with identity, host and pod of each IP. Loads no module of
+ * Node and no other package, so it runs in browsers and workers.
  */
 
 export * from './engine-values.ts';

@@ -1,6 +1,6 @@
 /**
- * The entry `datapath-cache/kubernetes`: clients and reflectors of an API server, and the feed that writes its objects into the
- * engines.
+ * The entry `datapath-cache/kubernetes`: clients and reflectors of an API server, and the feed that writes its objects
+ * into the engines.
  */
 
 export type { TurnGateOptions } from './base/turn-gate.ts';

@@ -2,8 +2,9 @@
 export const ELSEWHERE: readonly string[] = ['long', 'apiserver'];
 
 /**
- * The test files that run in a separate process, because they use the kernel, start processes, count objects of the heap or file
- * descriptors, or send signals. All others share processes, so they must leave no state that another file can see.
+ * The test files that run in a separate process, because they use the kernel, start processes, count objects of the
+ * heap or file descriptors, or send signals. All others share processes, so they must leave no state that another file
+ * can see.
  */
 export const ISOLATED: readonly string[] = [
   'cli/etcd-mesh',
@@ -44,8 +45,8 @@ export const ISOLATED: readonly string[] = [
 ];
 
 /**
- * The test files that take longest, in the order of their starts: those that mostly wait for other processes, then those that
- * use the processor for 5 s or more.
+ * The test files that take longest, in the order of their starts: those that mostly wait for other processes, then
+ * those that use the processor for 5 s or more.
  */
 export const SLOWEST: readonly string[] = [
   'kvstore/etcd/etcd-contract',

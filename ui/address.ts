@@ -2,7 +2,8 @@ import { useEffect, useState } from 'preact/hooks';
 import { namePath, segmentName } from '../src/api/name-path.ts';
 
 /**
- * The view, the object that it shows, and its parameters. All three are in the address of the page, so that it can be shared.
+ * The view, the object that it shows, and its parameters. All three are in the address of the page, so that it can be
+ * shared.
  */
 export interface Address {
   readonly view: string;
@@ -53,8 +54,8 @@ export function momentOf({ parameters }: Address): string {
 }
 
 /**
- * Returns the address of a view or of an object. It keeps the moment, unless the parameters contain `at`. The `/` after `#`
- * shows accessibility checkers that this is no link within the page.
+ * Returns the address of a view or of an object. It keeps the moment, unless the parameters contain `at`. The `/` after
+ * `#` shows accessibility checkers that this is no link within the page.
  */
 export function addressOf(view: string, name = '', parameters: Parameters = {}): string {
   const query = new URLSearchParams();

@@ -5,8 +5,8 @@ import { printableLines } from '../src/process/terminal.ts';
 const TEXTS = ['title', 'aria-label'] as const;
 
 /**
- * Escapes control characters and marks of direction in all texts of the page, as the command line does, because an untrusted name
- * must not change how the text around it is read. Call it once, before the first render.
+ * Escapes control characters and marks of direction in all texts of the page, as the command line does, because an
+ * untrusted name must not change how the text around it is read. Call it once, before the first render.
  */
 export function escapeTexts(): void {
   const next = options.vnode;

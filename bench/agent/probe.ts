@@ -3,7 +3,8 @@ import { type OwnTurns, TurnMeter } from '../own-work.ts';
 import { processMs } from '../thread-clock.ts';
 
 /*
- * Loaded into the process of an agent before its own code (`--import`). Answers each message with the figures since the last one.
+ * Loaded into the process of an agent before its own code (`--import`). Answers each message with the figures since the
+ * last one.
  */
 
 /** Figures of a process since the last message. */

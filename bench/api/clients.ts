@@ -2,8 +2,8 @@ import { Agent, get } from 'node:http';
 import { performance } from 'node:perf_hooks';
 import { text } from 'node:stream/consumers';
 
-// node clients.js JSON: monitors and requests against an agent, or a list read page by page, in a separate process, so that the
-// agent pays only for their connections. Prints one line of JSON at the end.
+// node clients.js JSON: monitors and requests against an agent, or a list read page by page, in a separate process, so
+// that the agent pays only for their connections. Prints one line of JSON at the end.
 
 /** Monitors and requests. */
 export interface LoadOptions {

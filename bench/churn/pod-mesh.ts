@@ -13,7 +13,8 @@ const PODS_OF_NODE = 100;
 const NODES_OF_CLUSTER = 50;
 const PODS_OF_DEPLOYMENT = 20;
 /**
- * First address of a node's /24 that pods get. Addresses are used in turn, so a released one is reused after about 150 others.
+ * First address of a node's /24 that pods get. Addresses are used in turn, so a released one is reused after about 150
+ * others.
  */
 const FIRST_ADDRESS = 2;
 const ADDRESSES = 252;

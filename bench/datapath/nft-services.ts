@@ -12,7 +12,9 @@ import { type DatapathRow, STILL } from './row.ts';
 const BACKENDS = 10;
 const CHANGES = 200;
 
-/** Services in nftables, kept by the reconciler, compared with `nft -f` of a chain for each service, as in kube-proxy. */
+/**
+ * Services in nftables, kept by the reconciler, compared with `nft -f` of a chain for each service, as in kube-proxy.
+ */
 export async function benchNftServices(n: number): Promise<readonly DatapathRow[]> {
   using namespace = new BenchNamespace();
   using kernel = new Kernel();

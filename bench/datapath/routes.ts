@@ -10,7 +10,9 @@ import { BenchNamespace } from './bench-namespace.ts';
 import { BenchTable } from './kept.ts';
 import { type DatapathRow, STILL } from './row.ts';
 
-/** Routes to pod CIDRs, kept by the reconciler, compared with one run of `ip -batch` (of `ip route show` for the dump). */
+/**
+ * Routes to pod CIDRs, kept by the reconciler, compared with one run of `ip -batch` (of `ip route show` for the dump).
+ */
 export async function benchRoutes(n: number): Promise<readonly DatapathRow[]> {
   using namespace = new BenchNamespace();
   using kernel = new Kernel();

@@ -3,9 +3,9 @@ import { FreshStrings } from '../fresh-strings.ts';
 import { RandomOrder } from '../random-order.ts';
 
 /**
- * The keys and their order: bare IPv4, with a tenth of full-length CIDRs, or IPv6, all in random order; `sorted` and `ipv6Sorted`
- * by text, as a kvstore lists them; `reordered` is bare IPv4 whose later operations use another random order; `sparse` is bare
- * IPv4 without neighbours.
+ * The keys and their order: bare IPv4, with a tenth of full-length CIDRs, or IPv6, all in random order; `sorted` and
+ * `ipv6Sorted` by text, as a kvstore lists them; `reordered` is bare IPv4 whose later operations use another random
+ * order; `sparse` is bare IPv4 without neighbours.
  */
 export type EntryKind = 'ipv4' | 'shadowed' | 'ipv6' | 'sorted' | 'ipv6Sorted' | 'reordered' | 'sparse';
 
@@ -38,7 +38,10 @@ function ipv6(word: number): string {
   return `fd00:10:0:${((word >>> 8) + 1).toString(16)}::${((word & 255) + 1).toString(16)}`;
 }
 
-/** Returns the numbers 0 to `n` − 1 by their texts. A blank sorts before all other characters; a sort by a function takes minutes. */
+/**
+ * Returns the numbers 0 to `n` − 1 by their texts. A blank sorts before all other characters; a sort by a function
+ * takes minutes.
+ */
 function sortedOrder(n: number, textOf: (index: number) => string): Order {
   const texts = Array.from({ length: n }, (_, index) => `${textOf(index)} ${index}`).sort();
   const order = Uint32Array.from(texts, (text) => Number(text.slice(text.indexOf(' '))));

@@ -55,8 +55,8 @@ async function timeReads(
 }
 
 /**
- * One life of a subject: it is filled, written again unchanged, written with other identities, read, and emptied; every step is
- * one row. The result is checked by its size and, in the plain workload, by the changes of its listener.
+ * One life of a subject: it is filled, written again unchanged, written with other identities, read, and emptied; every
+ * step is one row. The result is checked by its size and, in the plain workload, by the changes of its listener.
  */
 export async function timeLife(
   pauses: PauseLog,

@@ -6,7 +6,9 @@ import type { Entries } from './entries.ts';
 import { fill } from './lives.ts';
 import type { Lookups } from './lookups.ts';
 
-/** Returns the bytes that are freed when the last reference to the result of `make` is dropped. Cached memory may stay. */
+/**
+ * Returns the bytes that are freed when the last reference to the result of `make` is dropped. Cached memory may stay.
+ */
 async function bytesOf<T extends { readonly size: number }>(
   make: () => T,
 ): Promise<{ bytes: number; size: number }> {
@@ -18,8 +20,8 @@ async function bytesOf<T extends { readonly size: number }>(
 }
 
 /**
- * Returns the bytes on the heap and in array buffers for one entry, without the metadata objects of the caller, which stay when
- * the subject is freed. Keys and host IPs count if the subject keeps them.
+ * Returns the bytes on the heap and in array buffers for one entry, without the metadata objects of the caller, which
+ * stay when the subject is freed. Keys and host IPs count if the subject keeps them.
  */
 export async function bytesPerEntry(entries: Entries, make: () => Subject): Promise<number> {
   const metadata: Claim['k8s'][] = [];

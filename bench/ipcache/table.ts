@@ -48,7 +48,10 @@ function inTextOrder(lines: readonly Line[]): readonly Line[] {
   }));
 }
 
-/** Returns the rows of another workload, whose budget is `factor` times that of the plain ones; without `factor`, they have none. */
+/**
+ * Returns the rows of another workload, whose budget is `factor` times that of the plain ones; without `factor`, they
+ * have none.
+ */
 function variant(prefix: string, suffix: string, factor?: number): readonly Line[] {
   return [...WRITES, ...READS, ...inTextOrder([...WRITES, ...READS])].map(({ name, what, budget }) => ({
     name: `${prefix}.${name}`,

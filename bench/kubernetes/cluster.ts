@@ -53,8 +53,8 @@ export class Cluster {
   }
 
   /**
-   * Writes directly into etcd, one object per transaction. Objects of one transaction would have the same version, and an API
-   * server that resumes its own watch at that version would lose some.
+   * Writes directly into etcd, one object per transaction. Objects of one transaction would have the same version, and
+   * an API server that resumes its own watch at that version would lose some.
    */
   async put(objects: readonly StoredObject[]): Promise<void> {
     const left = objects.values();

@@ -6,7 +6,8 @@ import { MemoryApiTransport } from '../../src/k8s/memory/memory-api-transport.ts
 import { ApiUser } from '../../test/k8s/support/api-user.ts';
 import { type ClusterSize, NAMESPACE, NODES, SERVICES, SLICES } from './kinds.ts';
 
-// node api-server.js SIZE: an API server with the objects of a cluster. Prints its address; ends with its standard input.
+// node api-server.js SIZE: an API server with the objects of a cluster. Prints its address; ends with its standard
+// input.
 
 const PARALLEL = 64;
 

@@ -32,9 +32,10 @@ function sameMetadata(a: K8sMetadata | undefined, b: K8sMetadata | undefined): b
 }
 
 /**
- * The design of the original, ported unchanged: maps keyed by the text of an IP or CIDR, one for each attribute, and prefix
- * lengths with their counts, which the longest match tries one by one (upstream `pkg/ipcache/ipcache.go`, 1.8; the longest
- * match of 1.17). Single slot, without named ports. If endpoints shadow CIDRs, it has the same errors as the original.
+ * The design of the original, ported unchanged: maps keyed by the text of an IP or CIDR, one for each attribute, and
+ * prefix lengths with their counts, which the longest match tries one by one (upstream `pkg/ipcache/ipcache.go`, 1.8;
+ * the longest match of 1.17). Single slot, without named ports. If endpoints shadow CIDRs, it has the same errors as
+ * the original.
  */
 export class FiveMapsSubject implements PrefixSubject {
   readonly #identityOf = new Map<string, Identity>();

@@ -1,8 +1,9 @@
 import LongestPrefixMatch from 'longest-prefix-match';
 
 /**
- * The npm package `longest-prefix-match`: a binary trie, the only maintained package for longest matches with values over IPv4
- * and IPv6. It supports only inserts and lookups. It parses addresses from text, which takes microseconds per call.
+ * The npm package `longest-prefix-match`: a binary trie, the only maintained package for longest matches with values
+ * over IPv4 and IPv6. It supports only inserts and lookups. It parses addresses from text, which takes microseconds per
+ * call.
  */
 export class NpmTrieSubject {
   readonly #trie = new LongestPrefixMatch<number>();

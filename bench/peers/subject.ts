@@ -1,8 +1,8 @@
 import type { Claim } from '../../src/ipcache/types.ts';
 
 /**
- * A cache of IPs: the engine, or a peer for comparison. Work is passed in arrays, so that each subject has its own loops, which
- * V8 compiles separately.
+ * A cache of IPs: the engine, or a peer for comparison. Work is passed in arrays, so that each subject has its own
+ * loops, which V8 compiles separately.
  */
 export interface Subject {
   readonly size: number;

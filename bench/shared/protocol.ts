@@ -1,8 +1,8 @@
 import type { SharedLookupHandle } from '../../src/sharedlookup/shared-reader.ts';
 
 /**
- * How a worker looks up. `shared`: in shared memory. `postMessage`: by a message to the main thread. `copy`: in a separate
- * `IPCache`.
+ * How a worker looks up. `shared`: in shared memory. `postMessage`: by a message to the main thread. `copy`: in a
+ * separate `IPCache`.
  */
 export type ReaderKind = 'shared' | 'postMessage' | 'copy';
 

@@ -8,7 +8,8 @@ import { delayDuring } from '../loop-delay.ts';
 import { processMs } from '../thread-clock.ts';
 import type { CopiesReport, CopiesTask } from './protocol.ts';
 
-// node --expose-gc copies.js TASK: follows the copies of many clusters in several kvstores, prints a CopiesReport, and ends.
+// node --expose-gc copies.js TASK: follows the copies of many clusters in several kvstores, prints a CopiesReport, and
+// ends.
 
 const { endpoints, clusters, ips }: CopiesTask = JSON.parse(process.argv[2] ?? '');
 const runtime = { clock: systemClock, random: Math.random };

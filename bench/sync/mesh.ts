@@ -8,7 +8,9 @@ import { expect } from '../expect.ts';
 import type { Following } from './follower.ts';
 import type { FollowerTask } from './protocol.ts';
 
-/** A time longer than the interval of comparisons, so that all values are compared after the next loss of the stream. */
+/**
+ * A time longer than the interval of comparisons, so that all values are compared after the next loss of the stream.
+ */
 const HOUR_MS = 3_600_000;
 
 const turn = (): Promise<void> => new Promise((resolve) => setTimeout(resolve, 50));

@@ -13,8 +13,8 @@ export interface FollowerTask {
 }
 
 /**
- * A part of the work. A follower begins with `list`. It begins the other parts when it receives their names as lines on its
- * standard input:
+ * A part of the work. A follower begins with `list`. It begins the other parts when it receives their names as lines on
+ * its standard input:
  *
  * - `watch`: every key is written once more. The part ends when all changes are applied.
  * - `resync`: the server is killed and started again. The part ends when all keys were compared.

@@ -1,11 +1,12 @@
 // Enriches flows: reads binary records from standard input and prints the names of both ends.
 //
-// A record has 16 bytes in network byte order: source IPv4, destination IPv4, number of bytes, end of the flow in seconds since
-// 1970. When a late flow arrives, its IPs may belong to other pods, so names are looked up for the time of the flow. A chunk of
-// the stream may end within a record, so the remainder is put before the next chunk.
+// A record has 16 bytes in network byte order: source IPv4, destination IPv4, number of bytes, end of the flow in
+// seconds since
+// 1970. When a late flow arrives, its IPs may belong to other pods, so names are looked up for the time of the flow. A
+// chunk of the stream may end within a record, so the remainder is put before the next chunk.
 //
-// With `--workers N`, N threads enrich the records, in the order of the stream. They read the current identities from shared
-// memory. Pods and the history are only in the main thread, so the threads print names of identities.
+// With `--workers N`, N threads enrich the records, in the order of the stream. They read the current identities from
+// shared memory. Pods and the history are only in the main thread, so the threads print names of identities.
 import { once } from 'node:events';
 import { parseArgs } from 'node:util';
 import { isMainThread, parentPort, Worker, workerData } from 'node:worker_threads';
@@ -15,8 +16,8 @@ import { openLookup, SharedLookup } from 'datapath-cache/shared';
 const RECORD_BYTES = 16;
 
 /**
- * Code that loads this file in a worker and registers tsx there. In a program without tsx, pass `new URL(import.meta.url)` to
- * `Worker` instead.
+ * Code that loads this file in a worker and registers tsx there. In a program without tsx, pass
+ * `new URL(import.meta.url)` to `Worker` instead.
  */
 const PROGRAM = `import('tsx/esm/api').then((tsx) => tsx.register(), () => {}).then(() => import('${import.meta.url}'))`;
 
@@ -41,11 +42,12 @@ function startCache(): IPCache {
 }
 
 /**
- * Returns a function that names addresses by the history of a cache: by the pod, or by the name or number of the identity. A
- * name ends with `?` if it is not certain.
+ * Returns a function that names addresses by the history of a cache: by the pod, or by the name or number of the
+ * identity. A name ends with `?` if it is not certain.
  */
 function namesOfHistory(ipcache: IPCache): NameOf {
-  const history = new History({ ipcache, clock: systemClock }); // records every change from now on; 16 MiB hold about 400,000
+  // Records every change from now on; 16 MiB hold about 400,000.
+  const history = new History({ ipcache, clock: systemClock });
   history.start();
   return (ip, at) => {
     const moment = history.lookup(ip, at);
@@ -63,7 +65,8 @@ function linesOf(bytes: Uint8Array, nameOf: NameOf): string {
   for (let from = 0; from < bytes.length; from += RECORD_BYTES) {
     const source = bytes.subarray(from, from + 4).join('.');
     const destination = bytes.subarray(from + 4, from + 8).join('.');
-    const at = Math.min(view.getUint32(from + 12) * 1000, Date.now()); // limited to now, because the clock of the sender may be ahead
+    // Limited to now, because the clock of the sender may be ahead.
+    const at = Math.min(view.getUint32(from + 12) * 1000, Date.now());
     const names = [nameOf(source, at), nameOf(destination, at)];
     lines += `${source} (${names[0]}) -> ${destination} (${names[1]}): ${view.getUint32(from + 8)} bytes\n`;
   }

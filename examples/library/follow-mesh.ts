@@ -3,8 +3,8 @@
 //   follow-mesh.ts <folder>
 //
 // The folder contains an etcd configuration for each remote cluster, in the format of Cilium: a file `west` with
-// `endpoints: ["https://…"]`, and certificates. Files may be added, changed and deleted while the program runs. If a cluster is
-// unreachable, its last known state is kept.
+// `endpoints: ["https://…"]`, and certificates. Files may be added, changed and deleted while the program runs. If a
+// cluster is unreachable, its last known state is kept.
 import {
   ClusterMesh,
   ConfigFolder,

@@ -1,7 +1,8 @@
 // Keeps a route to the pods of each node.
 //
-// The node manager calls the handler for one node at a time, in order, and merges changes during a call. A failed call is
-// retried with a backoff until it succeeds, so calls must be idempotent. `old` is always the node of the last successful call.
+// The node manager calls the handler for one node at a time, in order, and merges changes during a call. A failed call
+// is retried with a backoff until it succeeds, so calls must be idempotent. `old` is always the node of the last
+// successful call.
 import {
   IPCache,
   type Node,

@@ -2,8 +2,9 @@
 //
 //   publisher.ts <endpoint>
 //
-// Keys are bound to leases that the client keeps alive. If the program is stopped or killed, they are deleted after a quarter
-// of an hour, unless it is started again before; only nodes stay. Readers keep the last known state while no publisher runs.
+// Keys are bound to leases that the client keeps alive. If the program is stopped or killed, they are deleted after a
+// quarter of an hour, unless it is started again before; only nodes stay. Readers keep the last known state while no
+// publisher runs.
 import { ClusterPublisher, EtcdBackend, systemClock } from 'datapath-cache';
 import { parseLabels } from 'datapath-cache/formats';
 
@@ -17,8 +18,8 @@ const publisher = new ClusterPublisher({ backend, clusterName: 'west', clusterID
 const stop = new AbortController();
 for (const signal of ['SIGINT', 'SIGTERM']) process.once(signal, () => stop.abort());
 
-// Keeps the kvstore equal to the desired state until the signal fires: retries, and writes keys again that expired with a lease
-// or that others deleted. The desired state may change at any time.
+// Keeps the kvstore equal to the desired state until the signal fires: retries, and writes keys again that expired with
+// a lease or that others deleted. The desired state may change at any time.
 const running = publisher.run(stop.signal);
 publisher.upsertNode({
   name: 'n1',
@@ -42,7 +43,8 @@ publisher.upsertIP({
   k8s: { namespace: 'shop', podName: 'web-0' },
 });
 
-// The state is complete: keys of an earlier run that are not desired are deleted, and readers consider the cluster complete.
+// The state is complete: keys of an earlier run that are not desired are deleted, and readers consider the cluster
+// complete.
 await Promise.race([publisher.markSynced(), running]);
 if (!stop.signal.aborted) console.log(`cluster west is published at ${endpoint}`);
 

@@ -1,7 +1,8 @@
 // Resolves a service to its backends, over all clusters: `shop/checkout` and the name or number of a port.
 //
-// A service is defined in the local Kubernetes cluster. Its backends are in this cluster and, if it is annotated as global, in the
-// remote clusters of the mesh. With the affinity `local`, remote backends are used only if there is no local one.
+// A service is defined in the local Kubernetes cluster. Its backends are in this cluster and, if it is annotated as
+// global, in the remote clusters of the mesh. With the affinity `local`, remote backends are used only if there is no
+// local one.
 import { parseEndpointSlice, parseService, ServiceCache } from 'datapath-cache';
 
 const services = new ServiceCache({ clusterName: 'west' });

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Builds kube-apiserver 1.20.2 from Debian's source package with Debian's Go, both unpacked into the cache folder: nothing
-# is installed, and root is not required. Uses about 8 minutes of CPU, 1.3 GB of memory and 2 GB of disk, and keeps 110 MB.
-# Also builds render-manifests, which renders the manifests of deploy/. If both exist, does nothing. Prints the path of kube-apiserver.
+# Builds kube-apiserver 1.20.2 from Debian's source package with Debian's Go, both unpacked into the cache folder:
+# nothing is installed, and root is not required. Uses about 8 minutes of CPU, 1.3 GB of memory and 2 GB of disk, and
+# keeps 110 MB. Also builds render-manifests, which renders the manifests of deploy/. If both exist, does nothing.
+# Prints the path of kube-apiserver.
 #   build.sh --keep   also keeps or downloads the source tree, from which bench/kubernetes/client-go is built
 set -euo pipefail
 
@@ -53,7 +54,8 @@ if [ ! -d source ]; then
   mv source.new source
 fi
 
-# Module mode fails ("updates to go.mod needed"), so the tree is built in GOPATH mode, in which its vendor folder is complete.
+# Module mode fails ("updates to go.mod needed"), so the tree is built in GOPATH mode, in which its vendor folder is
+# complete.
 mkdir -p gopath/src/k8s.io
 ln -sfn "$work/source" gopath/src/k8s.io/kubernetes
 export GOROOT=$work/tools/usr/lib/go-1.19 GO111MODULE=off GOPATH=$work/gopath GOCACHE=$work/gocache CGO_ENABLED=0 GOFLAGS=

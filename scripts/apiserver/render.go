@@ -1,5 +1,5 @@
-// Renders the manifests of deploy/ as kubectl and Helm do, without a cluster: kustomize as in kubectl, and templates by the template
-// engine of Helm with the functions that the chart uses. Prints YAML documents.
+// Renders the manifests of deploy/ as kubectl and Helm do, without a cluster: kustomize as in kubectl, and templates by
+// the template engine of Helm with the functions that the chart uses. Prints YAML documents.
 //
 //	render-manifests kustomize DIR
 //	render-manifests chart DIR NAMESPACE [VALUES.yaml]

@@ -76,8 +76,8 @@ export class Demonstration {
   }
 
   /**
-   * Runs a script, then waits for Ctrl-C unless `--end` is given. Stops the processes, removes the folder and sets the exit status:
-   * 1 if the script fails, or if there is no etcd.
+   * Runs a script, then waits for Ctrl-C unless `--end` is given. Stops the processes, removes the folder and sets the
+   * exit status: 1 if the script fails, or if there is no etcd.
    */
   async play(script: () => Promise<void>, close: () => Promise<unknown>): Promise<void> {
     for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => this.#stop.abort());

@@ -237,9 +237,9 @@ export class Agent implements ReadModel, PlayStage {
   }
 
   /**
-   * Runs the steps of `first`, then the agent's own steps. Resolves when the initial sync is complete or has timed out, to one
-   * sentence for each incomplete input, or one for all remote clusters if many are incomplete. Throws `InputError` if an input
-   * cannot be used. May be called once only.
+   * Runs the steps of `first`, then the agent's own steps. Resolves when the initial sync is complete or has timed out,
+   * to one sentence for each incomplete input, or one for all remote clusters if many are incomplete. Throws
+   * `InputError` if an input cannot be used. May be called once only.
    */
   async start(signal: AbortSignal, first: readonly Step[] = []): Promise<readonly string[]> {
     using timeout = this.#timeout();
@@ -268,8 +268,9 @@ export class Agent implements ReadModel, PlayStage {
   }
 
   /**
-   * Returns the steps in the order of the start; the stop uses the reverse order. The state on disk comes first, then all
-   * feeds, then the wait for complete inputs, then the steps that need complete inputs. Steps of one row run concurrently.
+   * Returns the steps in the order of the start; the stop uses the reverse order. The state on disk comes first, then
+   * all feeds, then the wait for complete inputs, then the steps that need complete inputs. Steps of one row run
+   * concurrently.
    */
   #stages(timeout: AbortSignal): readonly (readonly Step[])[] {
     const mesh = this.#mesh;
@@ -310,7 +311,8 @@ export class Agent implements ReadModel, PlayStage {
   }
 
   /**
-   * Returns the step that withdraws the restored state of each cluster when its sources are complete or it has left the mesh.
+   * Returns the step that withdraws the restored state of each cluster when its sources are complete or it has left the
+   * mesh.
    */
   #releaseStep(): Step {
     let ends: (() => void) | undefined;
@@ -344,8 +346,8 @@ export class Agent implements ReadModel, PlayStage {
   }
 
   /**
-   * Withdraws the restored state of a cluster if its sources are complete. Does nothing before the end of the initial sync,
-   * because another source may still provide entries that exist only in the restored state.
+   * Withdraws the restored state of a cluster if its sources are complete. Does nothing before the end of the initial
+   * sync, because another source may still provide entries that exist only in the restored state.
    */
   #releaseIfComplete(cluster: string): void {
     const { followed } = this.#mesh;
@@ -386,7 +388,8 @@ export class Agent implements ReadModel, PlayStage {
   }
 
   /**
-   * Returns the step that marks the engines as synced. It runs when the inputs are complete or the wait for them has timed out.
+   * Returns the step that marks the engines as synced. It runs when the inputs are complete or the wait for them has
+   * timed out.
    */
   #endOfInitialSync(): Step {
     const { log, clock } = this.#context;
@@ -420,7 +423,10 @@ export class Agent implements ReadModel, PlayStage {
     return { signal: controller.signal, [Symbol.dispose]: () => timer?.cancel() };
   }
 
-  /** Reads the manifests again. Objects that are missing in them are removed. Throws `InputError` if a manifest cannot be read. */
+  /**
+   * Reads the manifests again. Objects that are missing in them are removed. Throws `InputError` if a manifest cannot
+   * be read.
+   */
   async readManifests(paths: readonly string[], signal: AbortSignal): Promise<void> {
     this.#tape?.tape.note('the manifests are read again');
     await this.#manifests.read(paths, signal);

@@ -120,7 +120,8 @@ class StateReader {
 }
 
 /**
- * Reads a state directory (`/var/run/cilium/state`) or its parent, the run directory. Throws `InputError` if it contains no state.
+ * Reads a state directory (`/var/run/cilium/state`) or its parent, the run directory. Throws `InputError` if it
+ * contains no state.
  */
 export async function readCiliumState(path: string): Promise<CiliumState> {
   const names = await namesIn(path);
@@ -205,7 +206,8 @@ export function ciliumStateDocument(state: CiliumState): CiliumStateDocument {
 }
 
 /**
- * Returns the addresses that are reserved before any allocation (AGENT 12, 16, 17): the router's first, then those of endpoints.
+ * Returns the addresses that are reserved before any allocation (AGENT 12, 16, 17): the router's first, then those of
+ * endpoints.
  */
 function takenAddresses({ router, endpoints }: CiliumState, onReject: (rejection: Rejection) => void): IPAM {
   const pools = new Set(endpoints.flatMap(({ ipv4Pool, ipv6Pool }) => [ipv4Pool, ipv6Pool]).filter(Boolean));
@@ -225,8 +227,8 @@ function takenAddresses({ router, endpoints }: CiliumState, onReject: (rejection
 }
 
 /**
- * Returns the state that an agent serves until its sources are complete: endpoints of pods, the router as the host, other nodes,
- * and labels.
+ * Returns the state that an agent serves until its sources are complete: endpoints of pods, the router as the host,
+ * other nodes, and labels.
  */
 export function importedState(state: CiliumState, localNode: NodeName): ImportedState {
   const { endpoints, router, nodes, localIdentities, writtenAt: knownAt } = state;
@@ -317,8 +319,8 @@ const OUTCOME_TEXTS: Readonly<Record<EndpointKind, string>> = {
 };
 
 /**
- * Returns a state directory as lines of text: its contents, and what an agent does with them after a restart. The problems are
- * not included; they are in `problems`.
+ * Returns a state directory as lines of text: its contents, and what an agent does with them after a restart. The
+ * problems are not included; they are in `problems`.
  */
 export function ciliumStateLines(state: CiliumStateDocument): readonly string[] {
   const endpoints = state.endpoints.map((endpoint) => [

@@ -10,7 +10,9 @@ export interface OriginSources {
   readonly clusterName: string;
   /** Returns true if the kvstore of a cluster is in the memory of this process. */
   readonly isInProcess: (cluster: string) => boolean;
-  /** Returns the kvstore key of an object of a cluster and its revision; `undefined` if the cluster has no such object. */
+  /**
+   * Returns the kvstore key of an object of a cluster and its revision; `undefined` if the cluster has no such object.
+   */
   readonly versionOf: (cluster: string, resource: CopiedResource, name: string) => KeyVersion | undefined;
 }
 

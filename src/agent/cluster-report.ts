@@ -30,10 +30,10 @@ interface ClusterProblem {
 }
 
 /**
- * Logs when a cluster becomes unreachable or loses its configuration, when the reason changes, and when the cluster is complete
- * again. Also logs which clusters join and leave. The agent serves the known state all the time (SEMANTICS 6), so nothing else
- * would show the problem. The end of a problem has the same log level as its beginning, so that a filter by level shows both or
- * none.
+ * Logs when a cluster becomes unreachable or loses its configuration, when the reason changes, and when the cluster is
+ * complete again. Also logs which clusters join and leave. The agent serves the known state all the time (SEMANTICS 6),
+ * so nothing else would show the problem. The end of a problem has the same log level as its beginning, so that a
+ * filter by level shows both or none.
  */
 export class ClusterReport {
   readonly #clusters: ReportedClusters;

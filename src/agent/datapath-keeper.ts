@@ -34,16 +34,16 @@ export interface DatapathKeeperOptions {
 /** Interval of checking the inputs while items of an earlier agent are kept. */
 const POLL_MS = 1_000;
 /**
- * Limits of the pause between two repairs. Repairs are periodic because the kernel does not notify of map entries that other
- * processes change. Reading 500,000 entries takes one second of one core, so the pause is 200 times the duration of the last
- * comparison.
+ * Limits of the pause between two repairs. Repairs are periodic because the kernel does not notify of map entries that
+ * other processes change. Reading 500,000 entries takes one second of one core, so the pause is 200 times the duration
+ * of the last comparison.
  */
 const REPAIR_PAUSE_MS = { shortest: 10_000, longest: 300_000 } as const;
 const PAUSE_FACTOR = 200;
 
 /**
- * Runs the datapath of an agent. Opens it as a step of the start, releases the items of an earlier agent (*found* items) when
- * the caches are complete, and repairs the kernel periodically.
+ * Runs the datapath of an agent. Opens it as a step of the start, releases the items of an earlier agent (*found*
+ * items) when the caches are complete, and repairs the kernel periodically.
  */
 export class DatapathKeeper implements DatapathModel {
   readonly #options: DatapathKeeperOptions;
@@ -63,8 +63,8 @@ export class DatapathKeeper implements DatapathModel {
   }
 
   /**
-   * Returns the step that adopts the state of an earlier agent from the kernel and follows the engines. A failure does not end the
-   * start.
+   * Returns the step that adopts the state of an earlier agent from the kernel and follows the engines. A failure does
+   * not end the start.
    */
   step(): Step {
     return {

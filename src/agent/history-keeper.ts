@@ -47,8 +47,8 @@ export interface HistoryKeeperOptions {
 }
 
 /**
- * Records the changes of the engines from the end of the initial sync on, and marks failures and states of clusters in the
- * history.
+ * Records the changes of the engines from the end of the initial sync on, and marks failures and states of clusters in
+ * the history.
  */
 export class HistoryKeeper {
   readonly history: History;
@@ -72,7 +72,9 @@ export class HistoryKeeper {
     });
   }
 
-  /** Returns the step that reads the segments of earlier processes. Its stop writes the last segment of this process. */
+  /**
+   * Returns the step that reads the segments of earlier processes. Its stop writes the last segment of this process.
+   */
   step(): Step {
     return {
       name: 'history',
@@ -87,7 +89,9 @@ export class HistoryKeeper {
     };
   }
 
-  /** Starts to record the changes of the engines, and the states of the clusters and of the kinds of Kubernetes objects. */
+  /**
+   * Starts to record the changes of the engines, and the states of the clusters and of the kinds of Kubernetes objects.
+   */
   start(clusters: ReportedClusters | undefined, kinds: FollowedKinds | undefined): void {
     this.history.start();
     this.#subscriptions.push(recordDocuments(this.history, this.#options));

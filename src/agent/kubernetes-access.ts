@@ -6,7 +6,10 @@ import { KubeconfigError, readKubeconfig } from '../k8s/rest/kubeconfig.ts';
 import { InputError, unreadable } from '../process/input-error.ts';
 import type { KubernetesOptions } from './options.ts';
 
-/** Returns the access to the API server of a kubeconfig, or of the pod's service account if there is none. Throws `InputError`. */
+/**
+ * Returns the access to the API server of a kubeconfig, or of the pod's service account if there is none. Throws
+ * `InputError`.
+ */
 export async function kubernetesAccess(
   { kubeconfig, context }: Pick<KubernetesOptions, 'kubeconfig' | 'context'>,
   clock: Clock,

@@ -59,8 +59,8 @@ export interface KubernetesFollowerContext {
 /** Maximum time without progress of a first list before the start continues without it (KUBERNETES 55). */
 const PROGRESS_TIMEOUT_MS = 180_000;
 /**
- * Number of failures of a first list after which the start continues without it. More than one, because one failure may be
- * transient.
+ * Number of failures of a first list after which the start continues without it. More than one, because one failure may
+ * be transient.
  */
 const MAX_FAILURES = 3;
 
@@ -93,7 +93,8 @@ export class KubernetesFollower {
   }
 
   /**
-   * Returns the step that starts the feed. The step fails if the kubeconfig is invalid. It does not wait for the API server.
+   * Returns the step that starts the feed. The step fails if the kubeconfig is invalid. It does not wait for the API
+   * server.
    */
   follow(onChange: () => void): Step {
     return {
@@ -133,7 +134,10 @@ export class KubernetesFollower {
     };
   }
 
-  /** Returns the step that waits for all first lists. The deadline of each list restarts whenever the list makes progress. */
+  /**
+   * Returns the step that waits for all first lists. The deadline of each list restarts whenever the list makes
+   * progress.
+   */
   sync(timeout: AbortSignal): Step {
     return {
       name: 'initial lists of Kubernetes',
@@ -283,8 +287,8 @@ export class KubernetesFollower {
   }
 
   /**
-   * Returns a new layer for the labels of prefixes. If a node changes, the layer is refreshed for its addresses, because their
-   * identity depends on the node (KUBERNETES 43).
+   * Returns a new layer for the labels of prefixes. If a node changes, the layer is refreshed for its addresses,
+   * because their identity depends on the node (KUBERNETES 43).
    */
   #newMetadataLayer(): MetadataLayer {
     const { engines, onReject } = this.#context;
@@ -313,8 +317,8 @@ export class KubernetesFollower {
   }
 
   /**
-   * Reports to the feed when the local kvstore is complete or lost (KUBERNETES 52). An empty kvstore in memory is not reported,
-   * because every agent without an etcd has one.
+   * Reports to the feed when the local kvstore is complete or lost (KUBERNETES 52). An empty kvstore in memory is not
+   * reported, because every agent without an etcd has one.
    */
   #handOver(feed: KubernetesFeed, local: LocalCluster): void {
     const report = (): void => {

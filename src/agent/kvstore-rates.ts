@@ -4,8 +4,8 @@ import type { RateLimitOptions } from '../base/rate-limit.ts';
 const RATES = ['qps', 'bootstrapQps', 'maxInflight'] as const;
 
 /**
- * The request rates for all etcds of an agent. Clients read `local` and `remote` on each call, so a {@link change} applies from
- * their next call on.
+ * The request rates for all etcds of an agent. Clients read `local` and `remote` on each call, so a {@link change}
+ * applies from their next call on.
  */
 export class KvstoreRates {
   readonly #current: { -readonly [Field in keyof RateLimitOptions]: RateLimitOptions[Field] };

@@ -46,9 +46,9 @@ export interface LiveViewOptions {
 }
 
 /**
- * Shows each change of the agent's state in one line with its time. In a burst, it shows the first changes of each kind and the
- * number of the others. The state at the time of subscribing is not shown. While the reader of the terminal is far behind,
- * changes are counted. They are shown when it has caught up.
+ * Shows each change of the agent's state in one line with its time. In a burst, it shows the first changes of each kind
+ * and the number of the others. The state at the time of subscribing is not shown. While the reader of the terminal is
+ * far behind, changes are counted. They are shown when it has caught up.
  */
 export class LiveView {
   readonly #views: EngineViews;
@@ -65,7 +65,10 @@ export class LiveView {
     this.#clock = clock;
   }
 
-  /** Shows changes until the caller unsubscribes, which also shows the pending changes, even if the reader is far behind. */
+  /**
+   * Shows changes until the caller unsubscribes, which also shows the pending changes, even if the reader is far
+   * behind.
+   */
   follow(): Unsubscribe {
     // The replay of the current state is not shown.
     let isLive = false;

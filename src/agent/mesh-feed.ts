@@ -41,24 +41,27 @@ export interface MeshFeedContext {
 /** Maximum time without progress while files are read. */
 const READ_MS = 180_000;
 
-/** Time after which the start fails if the local kvstore does not answer. A supervisor is expected to restart the process. */
+/**
+ * Time after which the start fails if the local kvstore does not answer. A supervisor is expected to restart the
+ * process.
+ */
 const REACH_MS = 30_000;
 
 /**
- * Maximum time without progress of a cluster's initial sync. After it the agent starts without the missing state. A kvstore in
- * memory has no more events after a short silence; one behind a network may have some (SEMANTICS 8).
+ * Maximum time without progress of a cluster's initial sync. After it the agent starts without the missing state. A
+ * kvstore in memory has no more events after a short silence; one behind a network may have some (SEMANTICS 8).
  */
 const PROGRESS_TIMEOUT_MS = { memory: 5_000, etcd: 180_000 };
 
 /**
- * Number of failures after which the start does not wait for a cluster. More than one for etcd, because one failure may be
- * transient.
+ * Number of failures after which the start does not wait for a cluster. More than one for etcd, because one failure may
+ * be transient.
  */
 const MAX_FAILURES = { memory: 1, etcd: 3 };
 
 /**
- * Maximum time without progress of a cluster that has failed. Without this limit, the last of {@link MAX_FAILURES} could take
- * minutes, because a silent server fails after 10 s, and unreachable clusters are retried in turn.
+ * Maximum time without progress of a cluster that has failed. Without this limit, the last of {@link MAX_FAILURES}
+ * could take minutes, because a silent server fails after 10 s, and unreachable clusters are retried in turn.
  */
 const FAILED_DEADLINE_MS = 60_000;
 
@@ -176,15 +179,18 @@ export class MeshFeed {
     };
   }
 
-  /** Ends the initial sync: the local etcd gets its usual request rate, and problems are reported individually from now on. */
+  /**
+   * Ends the initial sync: the local etcd gets its usual request rate, and problems are reported individually from now
+   * on.
+   */
   endInitialSync(): void {
     this.#isInitialSyncDone = true;
     this.#etcd?.endBootstrap();
   }
 
   /**
-   * Returns true if the services of all remote clusters are known. Those of a cluster are known if it is complete, its services
-   * have expired, or a checkpoint contains it (`isRestored`). Returns false before the clusters are followed.
+   * Returns true if the services of all remote clusters are known. Those of a cluster are known if it is complete, its
+   * services have expired, or a checkpoint contains it (`isRestored`). Returns false before the clusters are followed.
    */
   areOffersKnown(isRestored: (cluster: string) => boolean): boolean {
     if (this.#followed === undefined || !this.#isListed || this.folderProblems().length > 0) return false;

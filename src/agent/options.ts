@@ -28,11 +28,14 @@ export interface KubernetesOptions {
   readonly kubeconfig?: string | undefined;
   /** Context of the kubeconfig; default: its current one. */
   readonly context?: string | undefined;
-  /** Files or folders with recorded objects. If not empty, an API server in this process serves them instead of a real one. */
+  /**
+   * Files or folders with recorded objects. If not empty, an API server in this process serves them instead of a real
+   * one.
+   */
   readonly load: readonly string[];
   /**
-   * Returns recorded objects from another source than files. If set, the API server in this process serves them in addition to
-   * those of `load`.
+   * Returns recorded objects from another source than files. If set, the API server in this process serves them in
+   * addition to those of `load`.
    */
   readonly objects?: (() => AsyncIterable<Manifest>) | undefined;
   readonly watch: readonly KubernetesPart[];
@@ -55,8 +58,8 @@ export interface KubernetesOptions {
 export interface AgentOptions {
   readonly kvstore: KvstoreKind;
   /**
-   * Name of the local cluster. Recorded keys of the store with this name are put into the local kvstore; those of other stores
-   * belong to remote clusters.
+   * Name of the local cluster. Recorded keys of the store with this name are put into the local kvstore; those of other
+   * stores belong to remote clusters.
    */
   readonly clusterName: string;
   /** Id of the local cluster; `undefined`: the id in its kvstore, or 0. */

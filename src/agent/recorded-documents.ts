@@ -14,8 +14,8 @@ import { formatServiceID } from '../servicecache/service-id.ts';
 const NO_AGE = { restoredOf: (): undefined => undefined };
 
 /**
- * Records the later changes of services and nodes in a history. A change of a service contains only the fields and the backends
- * that differ, so its size does not depend on the number of backends.
+ * Records the later changes of services and nodes in a history. A change of a service contains only the fields and the
+ * backends that differ, so its size does not depend on the number of backends.
  */
 export function recordDocuments(
   history: History,

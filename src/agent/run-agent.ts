@@ -17,7 +17,10 @@ import { AgentApi } from './agent-api.ts';
 import { LiveView } from './live-view.ts';
 import type { AgentOptions } from './options.ts';
 
-/** Time between the last step of a script and the line that reports its end, so that the changes of the step are shown before. */
+/**
+ * Time between the last step of a script and the line that reports its end, so that the changes of the step are shown
+ * before.
+ */
 const SETTLE_MS = 1_000;
 
 export interface AgentSettings extends ReloadedSettings {
@@ -41,8 +44,8 @@ export interface ShowContext extends RunContext {
 }
 
 /**
- * Starts an agent, calls `use` when the initial sync is complete or has stalled, and stops the agent when `use` has settled.
- * Throws `InputError` if the signal fires before the initial sync is complete.
+ * Starts an agent, calls `use` when the initial sync is complete or has stalled, and stops the agent when `use` has
+ * settled. Throws `InputError` if the signal fires before the initial sync is complete.
  */
 function withAgent<T>(
   options: AgentOptions,
@@ -104,8 +107,8 @@ export interface FollowOptions extends RunOptions<AgentSettings> {
   /** If true, all changes of a burst are shown. */
   readonly all: boolean;
   /**
-   * If true, no changes are shown and headlines are written to the log, for collectors that read the log and the output as one
-   * stream.
+   * If true, no changes are shown and headlines are written to the log, for collectors that read the log and the output
+   * as one stream.
    */
   readonly quiet: boolean;
 }

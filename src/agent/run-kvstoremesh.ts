@@ -42,7 +42,10 @@ export interface KvstoreMeshDocument extends ProcessDocument, KvstoreMeshStatus 
   readonly configProblems: readonly string[];
 }
 
-/** Time after which the start fails if the local kvstore does not answer. A supervisor is expected to restart the process. */
+/**
+ * Time after which the start fails if the local kvstore does not answer. A supervisor is expected to restart the
+ * process.
+ */
 const REACH_MS = 30_000;
 
 class KvstoreMeshProcess implements ServedProcess {

@@ -66,8 +66,8 @@ export interface OperatorOptions
     | 'mcs'
   > {
   /**
-   * Path of the etcd configuration of the local kvstore. If undefined, the kvstore is in the memory of this process, for a dry
-   * run or recorded objects.
+   * Path of the etcd configuration of the local kvstore. If undefined, the kvstore is in the memory of this process,
+   * for a dry run or recorded objects.
    */
   readonly kvstoreConfig: string | undefined;
   readonly rateLimit: RateLimitOptions | undefined;
@@ -270,7 +270,10 @@ class OperatorProcess implements ServedProcess {
     };
   }
 
-  /** Returns the reasons why this process is not ready. A candidate is ready if its kvstore answers, because it could lead then. */
+  /**
+   * Returns the reasons why this process is not ready. A candidate is ready if its kvstore answers, because it could
+   * lead then.
+   */
   blockers(): readonly string[] {
     const { problem } = this.#reach ?? {};
     const silence = problem === undefined ? [] : [`the kvstore does not answer: ${problem}`];
@@ -293,8 +296,8 @@ class OperatorProcess implements ServedProcess {
   }
 
   /**
-   * True while this operator holds a valid Lease or runs without an election. False as soon as the Lease may have expired, even
-   * if the duties have not ended yet.
+   * True while this operator holds a valid Lease or runs without an election. False as soon as the Lease may have
+   * expired, even if the duties have not ended yet.
    */
   get #isLeader(): boolean {
     return !this.#hasElection || this.#election?.mayDelete() === true;
@@ -346,8 +349,8 @@ class OperatorProcess implements ServedProcess {
   }
 
   /**
-   * Returns the options that make the kvstore client reject writes without a valid Lease, because a process that continues
-   * after a suspension must not overwrite the keys of the next leader.
+   * Returns the options that make the kvstore client reject writes without a valid Lease, because a process that
+   * continues after a suspension must not overwrite the keys of the next leader.
    */
   #leaseFence(): Pick<ReachContext, 'mayWrite' | 'writeTimeoutMs'> {
     const { leaseMs, renewDeadlineMs } = this.#options.electionTimes;
@@ -415,8 +418,8 @@ class OperatorProcess implements ServedProcess {
   }
 
   /**
-   * Runs the duties, if required after an election. When the Lease is lost or released, the process ends, so that its restart
-   * begins with fresh state (OPERATOR 1).
+   * Runs the duties, if required after an election. When the Lease is lost or released, the process ends, so that its
+   * restart begins with fresh state (OPERATOR 1).
    */
   async #run(signal: AbortSignal): Promise<void> {
     const { log, end } = this.#context;

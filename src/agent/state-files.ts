@@ -44,8 +44,8 @@ async function writeTo(handle: FileHandle, bytes: Uint8Array): Promise<void> {
 }
 
 /**
- * A {@link StateFolder} in the file system. Opens only regular files, because other files can block a thread of the process. Files
- * are readable by their owner only, because they contain the names of all pods.
+ * A {@link StateFolder} in the file system. Opens only regular files, because other files can block a thread of the
+ * process. Files are readable by their owner only, because they contain the names of all pods.
  */
 export class StateFiles implements StateFolder {
   readonly #path: string;

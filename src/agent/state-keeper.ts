@@ -43,8 +43,9 @@ const READ_MS = 180_000;
 const WRITE_MS = 60_000;
 
 /**
- * Keeps the state of the agent over a restart (`src/restore`), in the file system. Reads the checkpoint in a step of the start.
- * Writes a new one each minute if anything has changed, and one at the stop. Reports the age of restored state.
+ * Keeps the state of the agent over a restart (`src/restore`), in the file system. Reads the checkpoint in a step of
+ * the start. Writes a new one each minute if anything has changed, and one at the stop. Reports the age of restored
+ * state.
  */
 export class StateKeeper {
   readonly #options: StateKeeperOptions;
@@ -81,8 +82,8 @@ export class StateKeeper {
   }
 
   /**
-   * Returns the step that locks the folder and restores its checkpoint before any source is followed. Its stop writes the last
-   * checkpoint. The start fails with `InputError` if another process uses the folder.
+   * Returns the step that locks the folder and restores its checkpoint before any source is followed. Its stop writes
+   * the last checkpoint. The start fails with `InputError` if another process uses the folder.
    */
   step(): Step {
     let isRestored = false;
@@ -100,7 +101,8 @@ export class StateKeeper {
         const outcome = await this.#restoration.read(signal, progress);
         this.#logOutcome(outcome);
         if (outcome.kind !== 'restored' && outcome.kind !== 'interrupted') await this.#importCiliumState();
-        // After an interrupted restore, the engines contain only a part of the checkpoint, so a new one would lose the rest.
+        // After an interrupted restore, the engines contain only a part of the checkpoint, so a new one would lose the
+        // rest.
         if (outcome.kind === 'interrupted') return;
         isRestored = true;
         this.#checkpointer.start();
@@ -117,7 +119,10 @@ export class StateKeeper {
     return this.#restoration.clusters;
   }
 
-  /** Withdraws the restored state of a cluster, because its sources are complete or it is no longer followed. Never rejects. */
+  /**
+   * Withdraws the restored state of a cluster, because its sources are complete or it is no longer followed. Never
+   * rejects.
+   */
   async releaseRestored(cluster: string): Promise<void> {
     if (this.#restoration.knownAt(cluster) === undefined) return;
     await this.#restoration.release(cluster).then(
@@ -190,7 +195,9 @@ export class StateKeeper {
     return [ipcache.revision, nodes.revision, services.revision, identityChanges(), awaited].join('/');
   }
 
-  /** Imports the state of a Cilium agent. A failure is logged, and the agent starts without this state (AGENT 14, 21). */
+  /**
+   * Imports the state of a Cilium agent. A failure is logged, and the agent starts without this state (AGENT 14, 21).
+   */
   async #importCiliumState(): Promise<void> {
     const { importFrom, clusterName, nodeName, log, onReject } = this.#options;
     if (importFrom === undefined) return;

@@ -6,9 +6,9 @@ import { InputError } from '../process/input-error.ts';
 import type { Logger } from '../process/log.ts';
 
 /**
- * Exclusive use of a state folder by one process of this machine. The lock is a unix socket in the folder on which the process
- * listens. The kernel closes it with the process, so no lock outlives its holder. It also works between containers, where several
- * processes have the same pid.
+ * Exclusive use of a state folder by one process of this machine. The lock is a unix socket in the folder on which the
+ * process listens. The kernel closes it with the process, so no lock outlives its holder. It also works between
+ * containers, where several processes have the same pid.
  */
 export class StateLock {
   readonly #path: string;
@@ -21,8 +21,8 @@ export class StateLock {
   }
 
   /**
-   * Locks the folder. Throws `InputError` if another process holds the lock. If no socket can be created in the folder, for
-   * example on a read-only disk, this is logged and the folder is used without a lock.
+   * Locks the folder. Throws `InputError` if another process holds the lock. If no socket can be created in the folder,
+   * for example on a read-only disk, this is logged and the folder is used without a lock.
    */
   async acquire(): Promise<void> {
     const server = createServer((_request, response) => response.end(JSON.stringify({ pid: process.pid })));

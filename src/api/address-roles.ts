@@ -11,8 +11,8 @@ export interface AddressRoleDocument {
   /** `namespace/name` of the service, `cluster/name` of the node. */
   readonly name: string;
   /**
-   * The kind of the address: of a service `cluster-ip`, `external-ip`, `ingress-ip` or `node-port`, of a node `health IP`, `ingress IP`,
-   * or a type such as `InternalIP`.
+   * The kind of the address: of a service `cluster-ip`, `external-ip`, `ingress-ip` or `node-port`, of a node
+   * `health IP`, `ingress IP`, or a type such as `InternalIP`.
    */
   readonly as: string;
   /** The ports of a service on this address: `80/TCP`. */
@@ -28,7 +28,9 @@ const FRONTEND_TEXTS: Readonly<Record<FrontendKind, string>> = {
   'ingress-ip': 'load balancer IP',
 };
 
-/** Returns the services and nodes that have this IP (in any spelling). Costs one pass over the nodes, about 50 ns each. */
+/**
+ * Returns the services and nodes that have this IP (in any spelling). Costs one pass over the nodes, about 50 ns each.
+ */
 export function addressRoles(
   { services, nodes }: Pick<ReadModel, 'services' | 'nodes'>,
   ip: string,

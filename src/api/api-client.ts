@@ -28,8 +28,8 @@ export interface ApiOrigin {
 }
 
 /**
- * Sends requests to an agent over its unix socket, or over TCP. Follows no redirect, because the target of a redirect would
- * receive the token.
+ * Sends requests to an agent over its unix socket, or over TCP. Follows no redirect, because the target of a redirect
+ * would receive the token.
  */
 export class ApiClient {
   readonly #target: ApiOrigin | undefined;

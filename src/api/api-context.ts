@@ -20,7 +20,10 @@ export interface ApiContext {
   readonly onFault: (error: unknown) => void;
 }
 
-/** Context of all routes. Routes that read many items share one gate, which spreads their work over turns of the event loop. */
+/**
+ * Context of all routes. Routes that read many items share one gate, which spreads their work over turns of the event
+ * loop.
+ */
 export interface RouteContext extends ApiContext {
   readonly gate: TurnGate;
 }

@@ -15,8 +15,8 @@ export class NoAnswerError extends AgentError {
 }
 
 /**
- * Returns a function that sends requests to an agent. A request fails with {@link NoAnswerError} if its answer is not complete after
- * 30 s, and is aborted when `signal` fires.
+ * Returns a function that sends requests to an agent. A request fails with {@link NoAnswerError} if its answer is not
+ * complete after 30 s, and is aborted when `signal` fires.
  */
 export function askInTime(
   target: string | ApiOrigin,

@@ -19,8 +19,8 @@ export interface BaseAppOptions {
 }
 
 /**
- * Creates an application without routes. It measures and limits every request, and answers an error with a problem document (RFC
- * 9457).
+ * Creates an application without routes. It measures and limits every request, and answers an error with a problem
+ * document (RFC 9457).
  */
 export function createBaseApp(options: BaseAppOptions): ApiApp {
   const app: ApiApp = new OpenAPIHono({

@@ -22,7 +22,10 @@ export interface FeedRead {
   readonly changes: readonly FeedChange[];
   /** Revision to continue from. */
   readonly revision: number;
-  /** True if some changes after the requested revision were dropped, or if the revision is unknown. `changes` is then empty. */
+  /**
+   * True if some changes after the requested revision were dropped, or if the revision is unknown. `changes` is then
+   * empty.
+   */
   readonly hasMissed: boolean;
 }
 
@@ -30,14 +33,14 @@ export interface FeedRead {
 const MAX_CHANGES = 65_536;
 
 /**
- * Number of complete generations that are kept. A generation is a table with the latest revision of each key, for an equal share
- * of the changes.
+ * Number of complete generations that are kept. A generation is a table with the latest revision of each key, for an
+ * equal share of the changes.
  */
 const COMPLETE_GENERATIONS = 8;
 
 /**
- * Delay between a change and the wake-up of readers. One wake-up covers all changes during the delay, and readers at one
- * revision share the encoded result.
+ * Delay between a change and the wake-up of readers. One wake-up covers all changes during the delay, and readers at
+ * one revision share the encoded result.
  */
 const WAKE_DELAY_MS = 50;
 
@@ -45,10 +48,10 @@ const WAKE_DELAY_MS = 50;
 const MAX_SCANNED = 4_096;
 
 /**
- * Numbers the changes of the three engines and keeps the keys of the last 65,536. It keeps no values: a reader reads the
- * *current* value of a key from its engine, so it receives a key once even if the key changed many times. The only state of a
- * reader is its revision, so it costs nothing between reads. If a slow reader misses changes, `hasMissed` reports it; other
- * readers are not delayed (I11).
+ * Numbers the changes of the three engines and keeps the keys of the last 65,536. It keeps no values: a reader reads
+ * the *current* value of a key from its engine, so it receives a key once even if the key changed many times. The only
+ * state of a reader is its revision, so it costs nothing between reads. If a slow reader misses changes, `hasMissed`
+ * reports it; other readers are not delayed (I11).
  *
  * Each feed starts at revision 0.
  */
@@ -60,8 +63,8 @@ export class ChangeFeed {
   readonly #times: Float64Array;
   readonly #keys: (string | undefined)[];
   /**
-   * Maps each key to its latest revision among the changes of a generation, oldest generation first. A generation is deleted
-   * as a whole, because a table that loses single keys is rebuilt again and again.
+   * Maps each key to its latest revision among the changes of a generation, oldest generation first. A generation is
+   * deleted as a whole, because a table that loses single keys is rebuilt again and again.
    */
   readonly #generations: Readonly<Record<ChangeType, Map<string, number>>>[] = [];
   readonly #changesPerGeneration: number;
@@ -100,7 +103,10 @@ export class ChangeFeed {
     return this.#rates.document(this.#clock.now(), this.#clock.wallTime());
   }
 
-  /** Subscribes to the engines. Their current content is not a change. Unsubscribing ends the feed and wakes all readers. */
+  /**
+   * Subscribes to the engines. Their current content is not a change. Unsubscribing ends the feed and wakes all
+   * readers.
+   */
   follow(): Unsubscribe {
     const { ipcache, services, nodes } = this.#model;
     let isLive = false;
@@ -156,8 +162,8 @@ export class ChangeFeed {
   }
 
   /**
-   * Resolves 50 ms after the first change after `revision`, so that further changes join it. Also resolves when the time is
-   * over, the feed ends or the signal fires.
+   * Resolves 50 ms after the first change after `revision`, so that further changes join it. Also resolves when the
+   * time is over, the feed ends or the signal fires.
    */
   async waitForChange(revision: number, signal: AbortSignal, withinMs: number): Promise<void> {
     if (this.ended || signal.aborted || revision !== this.#revision) return;

@@ -9,8 +9,8 @@ import type { StatusDocument } from './status-document.ts';
 export const CONFLICT_KINDS = ['pod-cidr', 'prefix', 'cluster-id'] as const;
 
 /**
- * `pod-cidr`: pod CIDRs of nodes of different clusters overlap. `prefix`: several clusters claim the same prefix. `cluster-id`:
- * several clusters have the same id.
+ * `pod-cidr`: pod CIDRs of nodes of different clusters overlap. `prefix`: several clusters claim the same prefix.
+ * `cluster-id`: several clusters have the same id.
  */
 export type ConflictKind = (typeof CONFLICT_KINDS)[number];
 
@@ -80,8 +80,8 @@ class PodCIDRs {
   }
 
   /**
-   * Returns a CIDR of another cluster that contains `cidr`. If both are equal, returns the CIDR only if its cluster sorts first, so
-   * that the conflict is counted once.
+   * Returns a CIDR of another cluster that contains `cidr`. If both are equal, returns the CIDR only if its cluster
+   * sorts first, so that the conflict is counted once.
    */
   containerOf({ cluster, prefix, text }: PodCIDR): PodCIDR | undefined {
     const [address] = text.split('/');
@@ -169,8 +169,8 @@ export class ConflictScan {
   }
 
   /**
-   * Returns the counts of the last scan; undefined before the first one. Starts a new scan if the last one is older than a
-   * minute. If that scan fails, the counts stay; only a caller of {@link ConflictScan.scan} receives the error.
+   * Returns the counts of the last scan; undefined before the first one. Starts a new scan if the last one is older
+   * than a minute. If that scan fails, the counts stay; only a caller of {@link ConflictScan.scan} receives the error.
    */
   counts(): ConflictsDocument['counts'] | undefined {
     if (this.#last === undefined || this.#clock.now() - this.#lastAt >= FRESH_MS) this.scan().catch(() => {});

@@ -11,9 +11,9 @@ export interface DatapathPartDocument {
 export interface DatapathTableDocument {
   readonly name: string;
   /**
-   * `unread`: the table has not been read yet. `holding`: items found at the start are kept until the caches are complete, even
-   * if no cache contains them. `kept`: the table is kept equal to the caches. `degraded`: some items cannot be written; see
-   * `failing` and `noRoom`.
+   * `unread`: the table has not been read yet. `holding`: items found at the start are kept until the caches are
+   * complete, even if no cache contains them. `kept`: the table is kept equal to the caches. `degraded`: some items
+   * cannot be written; see `failing` and `noRoom`.
    */
   readonly state: 'unread' | 'holding' | 'kept' | 'degraded';
   /** Number of items that the caches require in the table, and number of items of dpcache in it. */
@@ -56,7 +56,9 @@ export interface DatapathDocument {
   readonly dryRun: boolean;
   readonly parts: readonly DatapathPartDocument[];
   readonly tables: readonly DatapathTableDocument[];
-  /** Pending conditions for the deletes of items found at the start, one sentence each. Empty if deletes are allowed. */
+  /**
+   * Pending conditions for the deletes of items found at the start, one sentence each. Empty if deletes are allowed.
+   */
   readonly waitsFor: readonly string[];
   /** Failures of the whole datapath, such as an unreadable map or a missing cgroup. */
   readonly failures: readonly string[];

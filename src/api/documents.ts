@@ -37,8 +37,8 @@ export interface EntryDocument {
 }
 
 /**
- * Stores of claims. `memory`: a kvstore in the process, such as a recorded one. `agent`: the process makes the claim itself,
- * without a store.
+ * Stores of claims. `memory`: a kvstore in the process, such as a recorded one. `agent`: the process makes the claim
+ * itself, without a store.
  */
 export const STORES = ['etcd', 'memory', 'kubernetes', 'checkpoint', 'agent'] as const;
 
@@ -204,7 +204,10 @@ export interface ExplainedNodeDocument extends NodeDocument {
   readonly explain: NodeExplanationDocument;
 }
 
-/** Returns a record with sorted keys. `fromEntries` is safe for untrusted keys: even `__proto__` becomes an ordinary field. */
+/**
+ * Returns a record with sorted keys. `fromEntries` is safe for untrusted keys: even `__proto__` becomes an ordinary
+ * field.
+ */
 export function sortedRecord<V, W>(
   entries: Iterable<readonly [string, V]>,
   write: (value: V) => W,

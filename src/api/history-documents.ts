@@ -39,8 +39,8 @@ export interface HistoryRecordDocument {
   readonly before?: unknown;
   readonly after?: unknown;
   /**
-   * The visible identity of the prefix before and after the change. Absent if it is unknown, or if the list is of more than one
-   * prefix.
+   * The visible identity of the prefix before and after the change. Absent if it is unknown, or if the list is of more
+   * than one prefix.
    */
   readonly effective?: { readonly before: number | null; readonly after: number | null } | undefined;
   readonly cause?:
@@ -171,8 +171,8 @@ function pastOfDocument(moment: DocumentMoment): PastDocument {
 }
 
 /**
- * Returns the recorded fields of a service or node at a moment. Throws `ProblemError` if the moment is not held or the object
- * did not exist.
+ * Returns the recorded fields of a service or node at a moment. Throws `ProblemError` if the moment is not held or the
+ * object did not exist.
  */
 function heldFields(moment: DocumentMoment, name: string): PastFields {
   if (moment.reason === 'before-held') throw notHeldProblem(moment.held);
@@ -191,7 +191,10 @@ export function notFoundProblem(
   return new ProblemError('not-found', detail, { field, value, ...(reason !== undefined && { reason }) });
 }
 
-/** Returns a service of an earlier moment. Its explanation has the effective backends only, because others are not recorded. */
+/**
+ * Returns a service of an earlier moment. Its explanation has the effective backends only, because others are not
+ * recorded.
+ */
 export function pastService(moment: DocumentMoment, name: string): ExplainedServiceDocument {
   const fields = heldFields(moment, name) as unknown as ServiceDocument; // recorded as a document
   const { backends } = fields;
@@ -209,7 +212,9 @@ export function pastService(moment: DocumentMoment, name: string): ExplainedServ
   };
 }
 
-/** Returns a node of an earlier moment. Its explanation has the effective claim only, because others are not recorded. */
+/**
+ * Returns a node of an earlier moment. Its explanation has the effective claim only, because others are not recorded.
+ */
 export function pastNode(moment: DocumentMoment, name: string): ExplainedNodeDocument {
   const fields = heldFields(moment, name) as unknown as NodeDocument; // recorded as a document
   const explain = { claims: [fields], heldBack: false, lostAddresses: [] };

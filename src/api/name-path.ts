@@ -1,4 +1,7 @@
-/** Matches `.` and `..`, which a URL parser removes from a path even if they are percent-encoded, and their escaped forms. */
+/**
+ * Matches `.` and `..`, which a URL parser removes from a path even if they are percent-encoded, and their escaped
+ * forms.
+ */
 const DOTS = /^~*\.\.?$/;
 
 /** Returns a name as a URL path. Each part between slashes is encoded; `.` and `..` become `~.` and `~..`. */

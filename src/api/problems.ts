@@ -8,7 +8,9 @@ import type {
   StepDocument,
 } from './status-document.ts';
 
-/** Severities, the worst first. `error`: answers are missing or wrong. `warning`: answers are old, or may become wrong. */
+/**
+ * Severities, the worst first. `error`: answers are missing or wrong. `warning`: answers are old, or may become wrong.
+ */
 export const SEVERITIES = ['error', 'warning'] as const;
 
 /** A current problem of an agent. */
@@ -52,8 +54,8 @@ function sinceText(now: number, iso: string): string {
 }
 
 /**
- * Returns the first conditions that a step waits for, without those that another problem reports, and the number of omitted
- * ones.
+ * Returns the first conditions that a step waits for, without those that another problem reports, and the number of
+ * omitted ones.
  */
 function waitsText({ waitsFor }: StepDocument, others: readonly ReportedProblem[]): string {
   const prefixes = others.flatMap(({ blockers = [] }) => blockers);

@@ -28,7 +28,9 @@ const GET_STATUS = createRoute({
   responses: answers(z.looseObject({}), 'The status'),
 });
 
-/** Creates the application of a process without engines. It serves health, metrics, status, settings and the page only. */
+/**
+ * Creates the application of a process without engines. It serves health, metrics, status, settings and the page only.
+ */
 export function createProcessApp(options: ProcessAppOptions): ApiApp {
   const app = createBaseApp(options);
   addHealthRoutes(app, options);

@@ -27,8 +27,8 @@ export const SEARCH_KINDS = [
 export type SearchKind = (typeof SEARCH_KINDS)[number];
 
 /**
- * How a result matches, best first. `exact`: it equals the query. `start`: it starts with the query. `part`: it contains the
- * query. `related`: it belongs to another match.
+ * How a result matches, best first. `exact`: it equals the query. `start`: it starts with the query. `part`: it
+ * contains the query. `related`: it belongs to another match.
  */
 export const SEARCH_MATCHES = ['exact', 'start', 'part', 'related'] as const;
 
@@ -49,8 +49,8 @@ export interface SearchResultDocument {
 export interface SearchGroupDocument {
   readonly kind: SearchKind;
   /**
-   * Number of results that were found; larger than the length of `items` if the limit was reached. For prefixes, the count
-   * stops at one more than the limit.
+   * Number of results that were found; larger than the length of `items` if the limit was reached. For prefixes, the
+   * count stops at one more than the limit.
    */
   readonly total: number;
   readonly items: readonly SearchResultDocument[];
@@ -65,7 +65,10 @@ export interface SearchDocument {
   readonly groups: readonly SearchGroupDocument[];
 }
 
-/** Maximum number of items of a kind that one search compares. At the maximum, pods take about 10 ms and identities 6 ms. */
+/**
+ * Maximum number of items of a kind that one search compares. At the maximum, pods take about 10 ms and identities 6
+ * ms.
+ */
 export const MAX_COMPARED = { service: 50_000, node: 50_000, pod: 60_000, identity: 4_000 } as const;
 
 /** Number of names that are compared in one step: less than a millisecond. Identities have about ten labels each. */
@@ -266,7 +269,10 @@ class Search {
     );
   }
 
-  /** Compares the names of pods. A query with a slash starts with the namespace. Exact names are found in all namespaces. */
+  /**
+   * Compares the names of pods. A query with a slash starts with the namespace. Exact names are found in all
+   * namespaces.
+   */
   *#comparePods(name: string): Generator<void, void, void> {
     const { ipcache } = this.#model;
     const slash = name.indexOf('/');
@@ -396,10 +402,10 @@ function serviceText(announced: AnnouncedService | undefined): string {
 }
 
 /**
- * Searches everything that is known for a text: an IP, a CIDR or the start of an IPv4 address, the number or a label of an identity,
- * and a part of the name of a cluster, namespace, service, node or pod, in any case of letters. Exact keys are always found. Names
- * are compared up to {@link MAX_COMPARED}. `limit` is the maximum number of results of each kind. The work is done in turns of the
- * gate.
+ * Searches everything that is known for a text: an IP, a CIDR or the start of an IPv4 address, the number or a label of
+ * an identity, and a part of the name of a cluster, namespace, service, node or pod, in any case of letters. Exact keys
+ * are always found. Names are compared up to {@link MAX_COMPARED}. `limit` is the maximum number of results of each
+ * kind. The work is done in turns of the gate.
  */
 export async function search(
   model: SearchModel,

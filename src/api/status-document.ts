@@ -7,8 +7,9 @@ export interface ReadProgress {
   /** Bytes that were received and are not yet applied. */
   readonly queuedBytes?: number | undefined;
   /**
-   * 99 of 100 changes since the kvstore was connected were applied within this time after their arrival, in milliseconds: one
-   * of `LATENCY_BOUNDS_MS`, or null if above all of them. Absent if there was no change. Items of lists are not counted.
+   * 99 of 100 changes since the kvstore was connected were applied within this time after their arrival, in
+   * milliseconds: one of `LATENCY_BOUNDS_MS`, or null if above all of them. Absent if there was no change. Items of
+   * lists are not counted.
    */
   readonly p99Ms?: number | null | undefined;
 }
@@ -84,8 +85,8 @@ export interface ClusterDocument extends ReadProgress {
 export interface StepDocument {
   readonly name: string;
   /**
-   * `overdue`: no progress within the time limit, so the start continued without the step. `hanging`: the step did not stop in
-   * time and was abandoned.
+   * `overdue`: no progress within the time limit, so the start continued without the step. `hanging`: the step did not
+   * stop in time and was abandoned.
    */
   readonly state: 'pending' | 'running' | 'done' | 'overdue' | 'failed' | 'stopping' | 'stopped' | 'hanging';
   /** Duration of the step; if it is running, its duration so far. */

@@ -14,9 +14,9 @@ const LOCAL = /^\d{4}-\d{2}-\d{2}[Tt ]\d{2}:\d{2}(?::\d{2}(?:\.\d{1,9})?)?$/;
 const RFC_3339 = /^\d{4}-\d{2}-\d{2}[Tt ]\d{2}:\d{2}:\d{2}(?:\.\d{1,9})?(?:[Zz]|[+-]\d{2}:\d{2})$/;
 
 /**
- * Returns the moment of a text: RFC 3339, a time of today in the local time zone (`14:03`, `14:03:05.123`) or of another day
- * (`2026-11-23 14:03:05`), a duration before now (`-10m`, `-1h30m`), or the sequence number of a change (`#412`). Returns undefined
- * if the text is none of these.
+ * Returns the moment of a text: RFC 3339, a time of today in the local time zone (`14:03`, `14:03:05.123`) or of
+ * another day (`2026-11-23 14:03:05`), a duration before now (`-10m`, `-1h30m`), or the sequence number of a change
+ * (`#412`). Returns undefined if the text is none of these.
  */
 export function parseWhen(text: string, now: number): When | undefined {
   const sequence = /^#(\d{1,15})$/.exec(text)?.[1];

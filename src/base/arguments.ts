@@ -1,8 +1,8 @@
 import { assert } from './assert.ts';
 
 /**
- * Returns the fault of a value as text to append to its name: ` must be a string`, `.name must be a string`. Returns undefined if
- * the value is valid.
+ * Returns the fault of a value as text to append to its name: ` must be a string`, `.name must be a string`. Returns
+ * undefined if the value is valid.
  */
 export type Check = (value: unknown) => string | undefined;
 
@@ -65,12 +65,12 @@ export const OBJECT: Check = objectWith();
 export const SIGNAL: Check = objectWith({ addEventListener: FUNCTION, removeEventListener: FUNCTION });
 
 /**
- * Wraps methods of a class with checks of their arguments. A wrong argument throws an `AssertionError` that names it, before the
- * method runs; without the check a `TypeError` would end the method halfway. This is for programming errors. Bad *data* gets an
- * outcome or a rejection from the method itself. Costs about 20 ns per call.
+ * Wraps methods of a class with checks of their arguments. A wrong argument throws an `AssertionError` that names it,
+ * before the method runs; without the check a `TypeError` would end the method halfway. This is for programming errors.
+ * Bad *data* gets an outcome or a rejection from the method itself. Costs about 20 ns per call.
  *
- * The methods are wrapped because a wrapper throws at the call. An assertion inside an async method would reject later, and one
- * inside a generator would throw at the first `next`.
+ * The methods are wrapped because a wrapper throws at the call. An assertion inside an async method would reject later,
+ * and one inside a generator would throw at the first `next`.
  *
  * @param checks the checks of each method by argument name, in order
  */

@@ -4,8 +4,8 @@ export class AssertionError extends Error {
 }
 
 /**
- * Throws {@link AssertionError} if `condition` is false. Only for bugs: invalid input results in an outcome, and a failure outside
- * the program in an error with a code.
+ * Throws {@link AssertionError} if `condition` is false. Only for bugs: invalid input results in an outcome, and a
+ * failure outside the program in an error with a code.
  */
 export function assert(condition: unknown, message: string): asserts condition {
   if (!condition) throw new AssertionError(message);

@@ -4,17 +4,18 @@ export interface Timer {
 }
 
 /**
- * The time source of the engines. They never read the runtime's time: the process passes in `systemClock`, and tests pass in a
- * fake clock.
+ * The time source of the engines. They never read the runtime's time: the process passes in `systemClock`, and tests
+ * pass in a fake clock.
  */
 export interface Clock {
   /**
-   * Returns monotonic milliseconds since an arbitrary origin, for durations, leases, deadlines and graces. It does not change if
-   * the system's time is set. Values of different processes are not comparable.
+   * Returns monotonic milliseconds since an arbitrary origin, for durations, leases, deadlines and graces. It does not
+   * change if the system's time is set. Values of different processes are not comparable.
    */
   now(): number;
   /**
-   * Returns milliseconds since the Unix epoch, only for display and for written timestamps, because it jumps if the time is set.
+   * Returns milliseconds since the Unix epoch, only for display and for written timestamps, because it jumps if the
+   * time is set.
    */
   wallTime(): number;
   /** Calls `callback` once, after at least `delayMs` milliseconds, never synchronously. */

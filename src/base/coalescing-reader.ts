@@ -11,9 +11,9 @@ export interface CoalescingReaderOptions<T> {
 }
 
 /**
- * An asynchronous iterator between a producer that does not wait and a slow consumer. It keeps one value per key, so that its
- * size is limited by the number of keys (I11). `return` (leaving a `for await` loop), the signal and `close` end it, even while
- * `next` waits; waiting values are dropped.
+ * An asynchronous iterator between a producer that does not wait and a slow consumer. It keeps one value per key, so
+ * that its size is limited by the number of keys (I11). `return` (leaving a `for await` loop), the signal and `close`
+ * end it, even while `next` waits; waiting values are dropped.
  */
 export class CoalescingReader<V, T> implements AsyncIterableIterator<T> {
   /** Pending values by key. A value that replaces another keeps its place in the order. */

@@ -1,4 +1,6 @@
-/** Returns what `work` returns. If it throws, disposes of `resources`, in the reverse order, and throws the same error. */
+/**
+ * Returns what `work` returns. If it throws, disposes of `resources`, in the reverse order, and throws the same error.
+ */
 export function disposeOnError<T>(resources: readonly Disposable[], work: () => T): T {
   try {
     return work();

@@ -45,9 +45,9 @@ export function errorCode(thrown: unknown): unknown {
 }
 
 /**
- * Returns the message of a thrown value. For a system error of Node.js, returns a text without its code, with the network
- * address if there is one. File names are omitted, because the caller names the file. If no address of a host accepts a
- * connection, the error has no message, so the texts for all addresses are returned.
+ * Returns the message of a thrown value. For a system error of Node.js, returns a text without its code, with the
+ * network address if there is one. File names are omitted, because the caller names the file. If no address of a host
+ * accepts a connection, the error has no message, so the texts for all addresses are returned.
  */
 export function messageOf(thrown: unknown): string {
   if (!(thrown instanceof Error)) return String(thrown);

@@ -7,8 +7,9 @@ interface Followers {
 const followers = new WeakMap<AbortSignal, Followers>();
 
 /**
- * Aborts `controller` when `signal` fires, until the returned function is called. Use it for many short-lived controllers of one
- * long-lived signal: in Node 20 each call of `AbortSignal.any` adds an entry to the signal that is never removed.
+ * Aborts `controller` when `signal` fires, until the returned function is called. Use it for many short-lived
+ * controllers of one long-lived signal: in Node 20 each call of `AbortSignal.any` adds an entry to the signal that is
+ * never removed.
  */
 export function followSignal(signal: AbortSignal, controller: AbortController): () => void {
   if (signal.aborted) {
@@ -25,8 +26,8 @@ export function followSignal(signal: AbortSignal, controller: AbortController): 
 }
 
 /**
- * A signal that fires when one of several signals fires, until it is disposed of. Unlike `AbortSignal.any`, it leaves no entry in
- * those signals.
+ * A signal that fires when one of several signals fires, until it is disposed of. Unlike `AbortSignal.any`, it leaves
+ * no entry in those signals.
  */
 export class EitherSignal implements Disposable {
   readonly signal: AbortSignal;

@@ -2,10 +2,10 @@
 export type FaultListener = (error: unknown) => void;
 
 /**
- * Calls the callbacks of users (listeners, sinks, reports) so that a fault in one does not affect the others (I7). A *fault* is
- * an error that a callback throws; it is counted and reported to `onFault`. Callbacks are synchronous. If one returns a promise,
- * the promise is not awaited, but its rejection is a fault, because an unhandled rejection would end the process. No method
- * throws. A fault of `onFault` itself is counted but not reported.
+ * Calls the callbacks of users (listeners, sinks, reports) so that a fault in one does not affect the others (I7). A
+ * *fault* is an error that a callback throws; it is counted and reported to `onFault`. Callbacks are synchronous. If
+ * one returns a promise, the promise is not awaited, but its rejection is a fault, because an unhandled rejection would
+ * end the process. No method throws. A fault of `onFault` itself is counted but not reported.
  */
 export class CallbackGuard {
   readonly #onFault: FaultListener | undefined;
@@ -21,8 +21,8 @@ export class CallbackGuard {
   }
 
   /**
-   * Calls `callback` with `args` and without `this`; if it is undefined, nothing is called. Returns true if the call returned,
-   * false if it threw. To avoid an allocation per call, pass `args` instead of a closure.
+   * Calls `callback` with `args` and without `this`; if it is undefined, nothing is called. Returns true if the call
+   * returned, false if it threw. To avoid an allocation per call, pass `args` instead of a closure.
    */
   call<A extends readonly unknown[]>(callback: ((...args: A) => unknown) | undefined, ...args: A): boolean {
     if (callback === undefined) return true;

@@ -14,7 +14,10 @@ const CLOSERS: ReadonlyMap<string, string> = new Map([
   ['[', ']'],
 ]);
 
-/** Returns the index after the string literal that begins at `from`. If the literal does not end, returns the end of the text. */
+/**
+ * Returns the index after the string literal that begins at `from`. If the literal does not end, returns the end of the
+ * text.
+ */
 function skipString(text: string, from: number): number {
   for (let end = text.indexOf('"', from + 1); end >= 0; end = text.indexOf('"', end + 1)) {
     let backslashes = 0;
@@ -141,9 +144,10 @@ function* parsePieces(text: string, piece: number, depth: number): Generator<und
 }
 
 /**
- * Parses JSON in steps of a few milliseconds, for texts that would block the event loop. Returns the same value as `JSON.parse`,
- * except that large objects have no prototype. Throws a SyntaxError if `JSON.parse` would throw one, or if containers of more
- * than `piece` characters are nested deeper than 16. Costs one more pass over the text for each level of such containers.
+ * Parses JSON in steps of a few milliseconds, for texts that would block the event loop. Returns the same value as
+ * `JSON.parse`, except that large objects have no prototype. Throws a SyntaxError if `JSON.parse` would throw one, or
+ * if containers of more than `piece` characters are nested deeper than 16. Costs one more pass over the text for each
+ * level of such containers.
  */
 export function parseJsonInPieces(text: string, piece: number = PIECE): Generator<undefined, unknown> {
   return parsePieces(text, piece, 0);

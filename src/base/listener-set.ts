@@ -17,9 +17,9 @@ interface Subscription<L> extends Recipient<L> {
 }
 
 /**
- * Listeners of one kind, called in order of subscription under the guard of the queue (I7). A listener may subscribe, unsubscribe
- * and write to its source during a call; {@link DeliveryQueue} defines the order. If a listener is subscribed twice, it has two
- * subscriptions.
+ * Listeners of one kind, called in order of subscription under the guard of the queue (I7). A listener may subscribe,
+ * unsubscribe and write to its source during a call; {@link DeliveryQueue} defines the order. If a listener is
+ * subscribed twice, it has two subscriptions.
  */
 export class ListenerSet<L extends object> {
   readonly #queue: DeliveryQueue;
@@ -41,9 +41,10 @@ export class ListenerSet<L extends object> {
   }
 
   /**
-   * Adds a listener, which receives all later notifications. With a replay, the listener receives the replay first, as one
-   * delivery: now or after the running deliveries. It then receives all notifications since the beginning of the replay, so that
-   * none is lost or duplicated. If a step of the replay throws, the replay stops and the subscription ends.
+   * Adds a listener, which receives all later notifications. With a replay, the listener receives the replay first, as
+   * one delivery: now or after the running deliveries. It then receives all notifications since the beginning of the
+   * replay, so that none is lost or duplicated. If a step of the replay throws, the replay stops and the subscription
+   * ends.
    */
   subscribe(listener: L, replay?: Replay<L>): Unsubscribe {
     const subscription = { listener, active: true };
@@ -53,14 +54,17 @@ export class ListenerSet<L extends object> {
   }
 
   /**
-   * Calls `call` with each listener and `event`, now or after the running deliveries. If `event` is passed, `call` need not be a
-   * closure.
+   * Calls `call` with each listener and `event`, now or after the running deliveries. If `event` is passed, `call` need
+   * not be a closure.
    */
   notify<W>(call: (listener: L, event: W) => unknown, event: W): void {
     if (this.#subscriptions.length > 0) this.#queue.deliver(this.#subscriptions, call, event);
   }
 
-  /** Reads the rest of the running replay, because the state that it shows is about to change. Cheap if no replay is running. */
+  /**
+   * Reads the rest of the running replay, because the state that it shows is about to change. Cheap if no replay is
+   * running.
+   */
   beforeChange(): void {
     this.#steps?.readAll();
   }

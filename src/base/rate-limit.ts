@@ -3,8 +3,8 @@ import type { Clock, Timer } from './clock.ts';
 import { KeyedQueue } from './keyed-queue.ts';
 
 /**
- * Limits of the calls of a client: upstream's `etcd.qps`, `etcd.bootstrapQps` and `etcd.maxInflight`. The fields are read at
- * every call, so that a changed value applies from the next turn on.
+ * Limits of the calls of a client: upstream's `etcd.qps`, `etcd.bootstrapQps` and `etcd.maxInflight`. The fields are
+ * read at every call, so that a changed value applies from the next turn on.
  */
 export interface RateLimitOptions {
   /** Calls per second after `endBootstrap`. Default: no limit. */
@@ -66,8 +66,8 @@ class Line {
 }
 
 /**
- * Limits the rate of calls and keeps their order, so that a thousand clients do not overload a kvstore that has just returned.
- * After a burst, calls are evenly spaced.
+ * Limits the rate of calls and keeps their order, so that a thousand clients do not overload a kvstore that has just
+ * returned. After a burst, calls are evenly spaced.
  */
 export class RateLimit {
   readonly #clock: Clock;

@@ -21,8 +21,8 @@ const QUOTED_LENGTH = 256;
 const RECENT = 16;
 
 /**
- * Returns a {@link Rejection}; its message contains field, value and `why`. Texts are cut, because the input determines their
- * length and a rejection may be stored, sent and logged.
+ * Returns a {@link Rejection}; its message contains field, value and `why`. Texts are cut, because the input determines
+ * their length and a rejection may be stored, sent and logged.
  */
 export function rejection(
   reason: string,
@@ -49,8 +49,8 @@ export interface RejectionStatus {
 }
 
 /**
- * Counts rejected inputs by reason and keeps the last 16, so that no input is dropped silently (I12). Its size is limited,
- * because the code defines a small set of reasons.
+ * Counts rejected inputs by reason and keeps the last 16, so that no input is dropped silently (I12). Its size is
+ * limited, because the code defines a small set of reasons.
  */
 export class RejectionLog {
   readonly #byReason = new Map<string, number>();

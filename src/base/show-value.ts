@@ -9,7 +9,9 @@ export function cutText(text: string, length: number): string {
   return text.length > length ? `${text.slice(0, length - 1)}…` : text;
 }
 
-/** Writes a value as JSON and stops when the text is long enough, so that a large value costs no more than a small one. */
+/**
+ * Writes a value as JSON and stops when the text is long enough, so that a large value costs no more than a small one.
+ */
 class ValueWriter {
   text = '';
 
@@ -50,8 +52,8 @@ class ValueWriter {
 }
 
 /**
- * Returns any value as text of at most 120 characters, as JSON if it is data. Never throws and never calls `toJSON`. The cost is
- * bounded, except for the names of an object, which the runtime may collect first.
+ * Returns any value as text of at most 120 characters, as JSON if it is data. Never throws and never calls `toJSON`.
+ * The cost is bounded, except for the names of an object, which the runtime may collect first.
  */
 export function showValue(value: unknown): string {
   const writer = new ValueWriter();

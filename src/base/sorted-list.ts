@@ -6,7 +6,9 @@ export function ascending(a: string, b: string): number {
 /** Items per block. An insertion or deletion moves at most twice this number of pointers. */
 const BLOCK = 512;
 
-/** A set of items in the order of `compare`, divided into blocks so that a change does not cost the length of the list. */
+/**
+ * A set of items in the order of `compare`, divided into blocks so that a change does not cost the length of the list.
+ */
 export class SortedList<T> {
   readonly #compare: (a: T, b: T) => number;
   #blocks: T[][] = [[]];
@@ -61,7 +63,9 @@ export class SortedList<T> {
     }
   }
 
-  /** Returns the number of items before `item`, which need not be in the list. Costs one step for each block before it. */
+  /**
+   * Returns the number of items before `item`, which need not be in the list. Costs one step for each block before it.
+   */
   rank(item: T): number {
     const index = this.#blockOf(item);
     let rank = this.#position(this.#blocks[index] ?? [], item);

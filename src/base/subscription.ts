@@ -6,8 +6,8 @@ declare global {
 }
 
 /**
- * Ends a subscription if it is called or disposed of by `using`. Idempotent. After it has returned, the listener is not called,
- * even if deliveries were queued before.
+ * Ends a subscription if it is called or disposed of by `using`. Idempotent. After it has returned, the listener is not
+ * called, even if deliveries were queued before.
  */
 export type Unsubscribe = (() => void) & Disposable;
 
@@ -23,8 +23,8 @@ export function unsubscribeOnce(release: () => void): Unsubscribe {
 }
 
 /**
- * Return type of synchronous callbacks: any value, which is ignored, except a promise. An `async` function therefore fails the
- * type check. If a callback returns a promise anyway, its rejection is a fault.
+ * Return type of synchronous callbacks: any value, which is ignored, except a promise. An `async` function therefore
+ * fails the type check. If a callback returns a promise anyway, its rejection is a fault.
  */
 export type ListenerResult =
   // biome-ignore lint/suspicious/noConfusingVoidType: only return types use it, and there it is not undefined

@@ -22,7 +22,8 @@ export interface TaskOptions {
 export interface TaskStatus {
   readonly name: string;
   /**
-   * `waiting`: the task failed and will be restarted after its backoff. `stopping`: its signal has fired but it has not settled.
+   * `waiting`: the task failed and will be restarted after its backoff. `stopping`: its signal has fired but it has not
+   * settled.
    */
   readonly state: 'running' | 'waiting' | 'stopping';
   readonly failures: number;
@@ -80,8 +81,8 @@ class Task {
 }
 
 /**
- * Owns loops and attempts. Each task has a name and a signal, and its failures are counted and reported (I12). `stop` waits for
- * all of them. The supervisor handles all rejections, except those of {@link run}, which the caller receives.
+ * Owns loops and attempts. Each task has a name and a signal, and its failures are counted and reported (I12). `stop`
+ * waits for all of them. The supervisor handles all rejections, except those of {@link run}, which the caller receives.
  */
 export class Supervisor {
   readonly #options: SupervisorOptions;
@@ -94,7 +95,10 @@ export class Supervisor {
     this.#options = options;
   }
 
-  /** Runs `work` once and returns its result. A rejection after the signal has fired is not counted or reported as a failure. */
+  /**
+   * Runs `work` once and returns its result. A rejection after the signal has fired is not counted or reported as a
+   * failure.
+   */
   run<T>(name: string, work: Work<T>, options: TaskOptions = {}): Promise<T> {
     const task = new Task(name, options.signal);
     return this.#track(task, async () => {
@@ -108,8 +112,8 @@ export class Supervisor {
   }
 
   /**
-   * Runs `work` until it resolves or the signal fires. If it rejects, restarts it after a jittered exponential backoff, which is
-   * reset when a run lasted longer than the cap. Resolves when the task ends; never rejects.
+   * Runs `work` until it resolves or the signal fires. If it rejects, restarts it after a jittered exponential backoff,
+   * which is reset when a run lasted longer than the cap. Resolves when the task ends; never rejects.
    */
   runWithRestart(
     name: string,
@@ -141,8 +145,8 @@ export class Supervisor {
   }
 
   /**
-   * Fires the signals of all running tasks and resolves when they have settled. Tasks that start later are not affected. A task
-   * must not wait for this promise.
+   * Fires the signals of all running tasks and resolves when they have settled. Tasks that start later are not
+   * affected. A task must not wait for this promise.
    */
   async stop(): Promise<void> {
     const tasks = [...this.#tasks];
@@ -173,8 +177,8 @@ export class Supervisor {
 }
 
 /**
- * Runs `work` that may ignore its signal. Rejects with the signal's reason as soon as the signal fires. A later result of `work`
- * is passed to `discard`; later errors of `work` and errors of `discard` are ignored.
+ * Runs `work` that may ignore its signal. Rejects with the signal's reason as soon as the signal fires. A later result
+ * of `work` is passed to `discard`; later errors of `work` and errors of `discard` are ignored.
  */
 export function interruptible<T>(
   work: () => T | Promise<T>,

@@ -13,8 +13,8 @@ export interface TurnGateOptions {
   /** Duration of one turn, after which no piece is started. Default 5 ms. */
   readonly msPerTurn?: number | undefined;
   /**
-   * Returns the time that the event loop was not idle. With it, a turn lasts from the end of the pieces of the previous one, so that
-   * it includes received messages and other callbacks. Default: a turn begins with its first piece.
+   * Returns the time that the event loop was not idle. With it, a turn lasts from the end of the pieces of the previous
+   * one, so that it includes received messages and other callbacks. Default: a turn begins with its first piece.
    */
   readonly activeMs?: (() => number) | undefined;
   /** Receives each error of {@link TurnGate.runInBackground}. Default: errors are only counted. */
@@ -108,8 +108,9 @@ export class TurnGate {
   }
 
   /**
-   * Calls {@link run} for each step (one `next`) of an iterator; each step has the weight of a {@link slice}. Resolves to true if
-   * all steps ran. No step starts after the signal has fired. If a step throws, rejects and runs no more steps.
+   * Calls {@link run} for each step (one `next`) of an iterator; each step has the weight of a {@link slice}. Resolves
+   * to true if all steps ran. No step starts after the signal has fired. If a step throws, rejects and runs no more
+   * steps.
    */
   async runSteps(steps: Iterable<unknown>, signal?: AbortSignal): Promise<boolean> {
     const iterator = steps[Symbol.iterator]();
@@ -122,8 +123,8 @@ export class TurnGate {
   }
 
   /**
-   * Calls {@link runSteps} without a result for the caller. An error of a step or of `onEnd` is counted and passed to `onFault`,
-   * because an unhandled rejection would end the process.
+   * Calls {@link runSteps} without a result for the caller. An error of a step or of `onEnd` is counted and passed to
+   * `onFault`, because an unhandled rejection would end the process.
    *
    * @param signal if it fires, the remaining steps do not run
    * @param onEnd called after the last step, after the signal has fired, or after a step has thrown

@@ -8,7 +8,10 @@ export interface WorkQueueOptions {
   readonly random: Random;
   /** Bounds of the delays of {@link WorkQueue.retry}. Default: 100 ms, doubling to 1 minute. */
   readonly backoff?: Backoff | undefined;
-  /** Called when a delay has ended and its key is due. Not called for `add` and `done`, because their caller can react itself. */
+  /**
+   * Called when a delay has ended and its key is due. Not called for `add` and `done`, because their caller can react
+   * itself.
+   */
   readonly onDue?: (() => void) | undefined;
 }
 
@@ -37,11 +40,11 @@ const NEVER = Number.POSITIVE_INFINITY;
 const BACKOFF: Backoff = { baseMs: 100, capMs: 60_000 };
 
 /**
- * A queue of keys to work on, like client-go's `workqueue`. A key is queued once even if it is added repeatedly. One worker at a
- * time works on it. If it was added during the work, it is queued again after `done`.
+ * A queue of keys to work on, like client-go's `workqueue`. A key is queued once even if it is added repeatedly. One
+ * worker at a time works on it. If it was added during the work, it is queued again after `done`.
  *
- * The queue holds keys, not events. The worker reads the state of the key when it starts, so that changes coalesce (I11). Keys
- * are returned in the order of their due times. Each operation takes constant time.
+ * The queue holds keys, not events. The worker reads the state of the key when it starts, so that changes coalesce
+ * (I11). Keys are returned in the order of their due times. Each operation takes constant time.
  *
  *     addAfter, retry ─► delayed ─► due ─► get ─► working ─► done
  *                                    ▲               │
@@ -147,7 +150,10 @@ export class WorkQueue<K> {
     return this.#due.first?.key;
   }
 
-  /** Returns the key that has been due longest and marks it as worked on until `done`. Returns undefined if no key is due. */
+  /**
+   * Returns the key that has been due longest and marks it as worked on until `done`. Returns undefined if no key is
+   * due.
+   */
   get(): K | undefined {
     const { first } = this.#due;
     if (first === undefined) return undefined;

@@ -1,5 +1,6 @@
 /**
- * Thrown by {@link parseBlockYaml} for YAML outside of its subset. The text may be valid: parse it with a complete parser.
+ * Thrown by {@link parseBlockYaml} for YAML outside of its subset. The text may be valid: parse it with a complete
+ * parser.
  */
 export class UnusualYamlError extends Error {}
 
@@ -37,7 +38,10 @@ const PLAIN_END = /: |:$| #/;
 /** Maximum depth. Deeper collections are left to a complete parser, so that a text cannot exhaust the stack. */
 const MAX_DEPTH = 200;
 
-/** Parses block collections by recursive descent. Each call begins at line `#at`, and advances `#at` past its collection. */
+/**
+ * Parses block collections by recursive descent. Each call begins at line `#at`, and advances `#at` past its
+ * collection.
+ */
 class BlockParser {
   readonly #lines: readonly Line[];
   #at = 0;
@@ -180,10 +184,10 @@ function addLine(lines: Line[], indent: number, line: string, dashes = 0): void 
 }
 
 /**
- * Parses YAML as the tools of Kubernetes print it: block maps and lists, and scalars of one line. Returns the same value as a
- * complete parser (YAML 1.2, core schema), except that maps have no prototype. Throws {@link UnusualYamlError} for everything
- * else: anchors, tags, flow collections with content, scalars of several lines, comments, repeated keys. About 50 times faster
- * than a complete parser.
+ * Parses YAML as the tools of Kubernetes print it: block maps and lists, and scalars of one line. Returns the same
+ * value as a complete parser (YAML 1.2, core schema), except that maps have no prototype. Throws
+ * {@link UnusualYamlError} for everything else: anchors, tags, flow collections with content, scalars of several lines,
+ * comments, repeated keys. About 50 times faster than a complete parser.
  */
 export function parseBlockYaml(text: string): unknown {
   if (text.includes('\t')) throw new UnusualYamlError('a tab');

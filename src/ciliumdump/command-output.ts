@@ -38,8 +38,8 @@ const COMMANDS: readonly (readonly [RegExp, OutputKind])[] = [
 const PROGRAM = /^(?:kubectl-exec-.*----)?cilium(?:-dbg)?-(.*)$/;
 
 /**
- * Returns the kind of output in a file of the folder `cmd` of a bug report, or undefined if the file is not read. The name is the
- * command line with `/` and blanks replaced by `-`.
+ * Returns the kind of output in a file of the folder `cmd` of a bug report, or undefined if the file is not read. The
+ * name is the command line with `/` and blanks replaced by `-`.
  */
 export function outputKind(file: string): OutputKind | undefined {
   const command = file.replace(/\.(md|json|txt)$/, '');
@@ -54,7 +54,9 @@ const FENCE = '```';
 /** Length of the part at the end of a file that is searched for the error. */
 const TAIL = 4096;
 
-/** Splits a file of a bug report into output and error. Plain output is returned unchanged. Costs one pass over the end. */
+/**
+ * Splits a file of a bug report into output and error. Plain output is returned unchanged. Costs one pass over the end.
+ */
 export function commandOutput(file: string): CommandOutput {
   const from = Math.max(0, file.length - TAIL);
   const at = file.indexOf(FAILURE, from);

@@ -5,8 +5,8 @@ import type { Truth } from './truth.ts';
 /** A difference between the nodes of the sources and those that an agent knows. */
 export interface NodeDifference {
   /**
-   * `missing`: the agent does not know the node. `stale`: no source has it. `address`: no source has one of its primary addresses.
-   * `undecidable`: a part of the sources that may have the node cannot be read.
+   * `missing`: the agent does not know the node. `stale`: no source has it. `address`: no source has one of its primary
+   * addresses. `undecidable`: a part of the sources that may have the node cannot be read.
    */
   readonly kind: 'missing' | 'stale' | 'address' | 'undecidable';
   /** `cluster/name`. */
@@ -16,8 +16,8 @@ export interface NodeDifference {
 }
 
 /**
- * Yields the differences of the nodes that an agent knows from those of the sources. Nodes of other clusters are not compared,
- * unless the sources have them.
+ * Yields the differences of the nodes that an agent knows from those of the sources. Nodes of other clusters are not
+ * compared, unless the sources have them.
  */
 export function* compareNodes(
   truth: Truth,
@@ -48,15 +48,16 @@ export interface NodePods {
 }
 
 /**
- * Returns the pairs of different nodes whose pod CIDRs overlap, in the order of CIDRs. Costs n log n, plus the size of the
- * result.
+ * Returns the pairs of different nodes whose pod CIDRs overlap, in the order of CIDRs. Costs n log n, plus the size of
+ * the result.
  */
 export function overlappingPods(all: Iterable<NodePods>): readonly (readonly [NodePods, NodePods])[] {
   const sorted = Array.from(all, (pods) => ({ pods, prefix: Prefix.parse(pods.podCIDR) }))
     .flatMap(({ pods, prefix }) => (prefix === undefined ? [] : { pods, prefix }))
     .sort((a, b) => comparePrefixes(a.prefix, b.prefix));
   const pairs: [NodePods, NodePods][] = [];
-  // In this order, the prefixes in `open` contain each other. A prefix that does not contain the current one contains no later one.
+  // In this order, the prefixes in `open` contain each other. A prefix that does not contain the current one contains
+  // no later one.
   const open: typeof sorted = [];
   for (const one of sorted) {
     while (open.length > 0 && open.at(-1)?.prefix.contains(one.prefix) !== true) open.pop();

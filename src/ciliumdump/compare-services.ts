@@ -3,8 +3,9 @@ import type { Truth } from './truth.ts';
 
 /**
  * A difference between the sources and the services of a node. `no-backends`: the sources have backends for new
- * connections, the node has none. `backends`: the node has other backends. `missing`: the node lacks the frontend. `stale`: no
- * source has the frontend. `undecidable`: a part of the sources that may have the frontend or the backends cannot be read.
+ * connections, the node has none. `backends`: the node has other backends. `missing`: the node lacks the frontend.
+ * `stale`: no source has the frontend. `undecidable`: a part of the sources that may have the frontend or the backends
+ * cannot be read.
  */
 export interface ServiceDifference {
   readonly kind: 'no-backends' | 'backends' | 'missing' | 'stale' | 'undecidable';
@@ -17,16 +18,17 @@ export interface ServiceDifference {
 }
 
 /**
- * Yields the differences of the frontends of a node from the cluster IPs of the sources. Frontends of other types (node ports,
- * external addresses) are not compared. For services with a local traffic policy or topology hints, the only checked fault is a
- * frontend without backends. Linear.
+ * Yields the differences of the frontends of a node from the cluster IPs of the sources. Frontends of other types (node
+ * ports, external addresses) are not compared. For services with a local traffic policy or topology hints, the only
+ * checked fault is a frontend without backends. Linear.
  */
 export function* compareServices(
   truth: Truth,
   listed: readonly ListedService[],
 ): Generator<ServiceDifference, void, void> {
   const actual = new Map<string, ListedService>();
-  // A frontend may be listed with two scopes. `internal` selects backends of the node itself, so the other one is compared.
+  // A frontend may be listed with two scopes. `internal` selects backends of the node itself, so the other one is
+  // compared.
   for (const one of listed)
     if (one.scope !== 'internal' || !actual.has(one.frontend)) actual.set(one.frontend, one);
   for (const known of truth.frontends.values()) {

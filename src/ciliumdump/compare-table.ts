@@ -10,17 +10,17 @@ import type { TableEntry } from './table-entry.ts';
 import type { KnownPrefix, PrefixValue, Truth } from './truth.ts';
 
 /**
- * The kind of a difference between the sources and a table. `missing`: the table lacks the prefix. `stale`: no source has it.
- * `identity`, `host`: both have it with other values. `duplicate`: the table has it more than once.
+ * The kind of a difference between the sources and a table. `missing`: the table lacks the prefix. `stale`: no source
+ * has it. `identity`, `host`: both have it with other values. `duplicate`: the table has it more than once.
  */
 export type DifferenceKind = 'identity' | 'stale' | 'missing' | 'host' | 'duplicate';
 
 /**
- * Differences that are no faults. `local-identity`: each node numbers the identities of CIDRs itself. `reserved`: entries that
- * every agent creates. `own-endpoint`: endpoints of the node itself have no host. `other-cluster`: the entry belongs to a
- * cluster that the sources do not contain. `native-routing`: no entry of the table has a host. `unfinished`: the endpoint has
- * no identity yet. `younger`: the entry changed while the archive was written. `undecidable`: a part of the sources that may have
- * the entry cannot be read.
+ * Differences that are no faults. `local-identity`: each node numbers the identities of CIDRs itself. `reserved`:
+ * entries that every agent creates. `own-endpoint`: endpoints of the node itself have no host. `other-cluster`: the
+ * entry belongs to a cluster that the sources do not contain. `native-routing`: no entry of the table has a host.
+ * `unfinished`: the endpoint has no identity yet. `younger`: the entry changed while the archive was written.
+ * `undecidable`: a part of the sources that may have the entry cannot be read.
  */
 export type ExpectedKind =
   | 'local-identity'
@@ -52,7 +52,10 @@ export interface TableOwner {
   readonly knowsOtherClusters: boolean;
 }
 
-/** The result for one entry. `hostless`: the host is missing, which is a fault only if other entries of the table have hosts. */
+/**
+ * The result for one entry. `hostless`: the host is missing, which is a fault only if other entries of the table have
+ * hosts.
+ */
 export type Verdict = 'equal' | 'hostless' | DifferenceKind | ExpectedKind;
 
 const DIFFERENCES: ReadonlySet<string> = new Set<DifferenceKind>([
@@ -79,8 +82,8 @@ const REMOTE_NODE = RESERVED_IDENTITIES['remote-node'];
 const API_SERVER = RESERVED_IDENTITIES['kube-apiserver'];
 
 /**
- * Returns true if an identity is that of a node: `host`, `remote-node`, `kube-apiserver`, or a number that the agent assigned
- * to a node.
+ * Returns true if an identity is that of a node: `host`, `remote-node`, `kube-apiserver`, or a number that the agent
+ * assigned to a node.
  */
 export function isNodeIdentity(identity: number): boolean {
   return (
@@ -105,16 +108,18 @@ function addressOf(prefix: string): string | undefined {
 }
 
 /**
- * Compares one table of a node with the sources. Call {@link TableComparison.add} for each entry of the table, in any order, then
- * {@link TableComparison.finish} once. Memory: a few references for each entry of the table; differences are passed on and not kept.
- * Encryption keys are not compared, because they belong to the settings of each node.
+ * Compares one table of a node with the sources. Call {@link TableComparison.add} for each entry of the table, in any
+ * order, then {@link TableComparison.finish} once. Memory: a few references for each entry of the table; differences
+ * are passed on and not kept. Encryption keys are not compared, because they belong to the settings of each node.
  */
 export class TableComparison {
   readonly #truth: Truth;
   readonly #owner: TableOwner;
   readonly #seen = new Set<string>();
   readonly #onDifference: (difference: Difference) => void;
-  /** Entries of pods on other nodes that lack a host. They are faults only if other entries of the table have a host. */
+  /**
+   * Entries of pods on other nodes that lack a host. They are faults only if other entries of the table have a host.
+   */
   readonly #hostless: TableEntry[] = [];
   readonly #expected: Partial<Record<ExpectedKind, number>> = {};
   #entries = 0;

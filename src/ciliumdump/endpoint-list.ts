@@ -12,7 +12,9 @@ export function readEndpointList(
   return /^\s*\[/.test(text) ? addressesOfJson(text, at, onReject) : addressesOfTable(text);
 }
 
-/** Returns all words that are addresses, because their columns depend on the version, and labels are on separate lines. */
+/**
+ * Returns all words that are addresses, because their columns depend on the version, and labels are on separate lines.
+ */
 function addressesOfTable(text: string): ReadonlySet<string> {
   const addresses = new Set<string>();
   // Not split, because a list of all words could exceed the memory.

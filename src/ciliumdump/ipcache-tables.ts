@@ -12,9 +12,9 @@ export interface TableReader {
 }
 
 /**
- * Reads `ip list -n -o json`, or the answer of `GET /v1/ip`: a list of `{cidr, identity, hostIP, metadata}`. Returns false if
- * the text is no such list. An unreadable element is rejected without affecting the others. Unknown fields are ignored. Linear
- * in the text.
+ * Reads `ip list -n -o json`, or the answer of `GET /v1/ip`: a list of `{cidr, identity, hostIP, metadata}`. Returns
+ * false if the text is no such list. An unreadable element is rejected without affecting the others. Unknown fields are
+ * ignored. Linear in the text.
  */
 export function readIPList(text: string, reader: TableReader): boolean {
   const json = parseOutputJson(text);
@@ -56,9 +56,9 @@ const TITLE = 'IP PREFIX/ADDRESS';
 const NO_ENTRIES = 'No entries found.';
 
 /**
- * Reads `bpf ipcache list`, as a table or with `-o json`, in the forms of 1.8 and 1.17. Returns false if the text is neither.
- * An unreadable line is rejected without affecting the others. A prefix with several values is passed once for each. Linear in
- * the text.
+ * Reads `bpf ipcache list`, as a table or with `-o json`, in the forms of 1.8 and 1.17. Returns false if the text is
+ * neither. An unreadable line is rejected without affecting the others. A prefix with several values is passed once for
+ * each. Linear in the text.
  */
 export function readMapList(text: string, reader: TableReader): boolean {
   if (/^\s*\{/.test(text)) return readMapJson(text, reader);

@@ -20,8 +20,8 @@ export interface MapEvent {
 const MAX_KEYS = 1_000_000;
 
 /**
- * Returns the last write of each prefix in the output of `map events cilium_ipcache`, as text or with `-o json`. The output is
- * in the order of the writes. An unreadable event is rejected without affecting the others.
+ * Returns the last write of each prefix in the output of `map events cilium_ipcache`, as text or with `-o json`. The
+ * output is in the order of the writes. An unreadable event is rejected without affecting the others.
  */
 export function readMapEvents(
   text: string,

@@ -36,8 +36,9 @@ function podCIDRIn(value: Dictionary): readonly string[] {
 }
 
 /**
- * Reads `node list -o json`, or the `nodes-added` of `GET /v1/cluster/nodes`. Returns undefined if the text is no such list. A
- * node without a name is rejected without affecting the others. Unknown fields and invalid addresses are ignored.
+ * Reads `node list -o json`, or the `nodes-added` of `GET /v1/cluster/nodes`. Returns undefined if the text is no such
+ * list. A node without a name is rejected without affecting the others. Unknown fields and invalid addresses are
+ * ignored.
  */
 export function readNodeList(
   text: string,

@@ -2,8 +2,8 @@
 export type OutputJson = { readonly value: unknown } | { readonly problem: string };
 
 /**
- * Parses the JSON in the output of a command. Lines before it, such as warnings of the program, are skipped. Empty output is null,
- * because a command prints nothing for an empty list.
+ * Parses the JSON in the output of a command. Lines before it, such as warnings of the program, are skipped. Empty
+ * output is null, because a command prints nothing for an empty list.
  */
 export function parseOutputJson(text: string): OutputJson {
   const start = jsonStart(text);

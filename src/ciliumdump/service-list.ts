@@ -42,9 +42,9 @@ function text(value: unknown): string {
 }
 
 /**
- * Reads `service list -o json`, or the answer of `GET /v1/service`. Returns undefined if the text is no such list. A frontend
- * without an address or port is rejected without affecting the others. Unknown fields are ignored. The realized state takes
- * precedence over the specification.
+ * Reads `service list -o json`, or the answer of `GET /v1/service`. Returns undefined if the text is no such list. A
+ * frontend without an address or port is rejected without affecting the others. Unknown fields are ignored. The
+ * realized state takes precedence over the specification.
  */
 export function readServiceList(
   output: string,

@@ -41,7 +41,8 @@ export function identityOf(value: unknown): number | undefined {
 }
 
 /**
- * Fields of `identity=55 encryptkey=0 tunnelendpoint=192.168.0.9, flags=<none>`. Their order and further fields do not matter.
+ * Fields of `identity=55 encryptkey=0 tunnelendpoint=192.168.0.9, flags=<none>`. Their order and further fields do not
+ * matter.
  */
 const NAMED = /(?:^|[\s,])identity=(\d{1,10})(?=[\s,]|$)/;
 const TUNNEL = /(?:^|[\s,])tunnelendpoint=([^\s,]*)/;

@@ -43,8 +43,8 @@ export interface KnownFrontend {
 export type SourceKind = 'endpoints' | 'nodes' | 'services' | 'backends' | 'identities';
 
 /**
- * The content of the sources, in a form that can be compared with the tables of a node. "Sources" are Kubernetes objects, or
- * another agent.
+ * The content of the sources, in a form that can be compared with the tables of a node. "Sources" are Kubernetes
+ * objects, or another agent.
  */
 export interface Truth {
   readonly clusterName: string;

@@ -22,8 +22,8 @@ import { settingsOf } from './settings.ts';
 const CONFIGURABLE = ['agent', 'operator', 'kvstoremesh'] as const;
 
 /**
- * Returns one sentence for each contradiction in the file of an agent. If there are none, returns one for each problem of the
- * files that the file names.
+ * Returns one sentence for each contradiction in the file of an agent. If there are none, returns one for each problem
+ * of the files that the file names.
  */
 async function agentProblems(values: ConfigFile['values'], readsFiles: boolean): Promise<readonly string[]> {
   const flags: MeshFlags & ServeFlags & DatapathFlags = { ...agentCommand().opts(), ...values };

@@ -48,8 +48,8 @@ function schemaOf({ kind, isNegatable, parse }: Setting): z.ZodType {
 }
 
 /**
- * Returns the problems of an issue of zod: one for each unknown key, otherwise one with the key, its value and the allowed
- * values.
+ * Returns the problems of an issue of zod: one for each unknown key, otherwise one with the key, its value and the
+ * allowed values.
  */
 function problemsOf(issue: z.core.$ZodIssue, settings: object, keys: readonly string[]): readonly string[] {
   if (issue.code === 'unrecognized_keys')
@@ -84,8 +84,8 @@ export function parseConfig(text: string, settings: readonly Setting[]): ConfigF
 const MAX_FILE_BYTES = 1024 * 1024;
 
 /**
- * Returns the contents of a file. Throws `InputError` if it cannot be read, is too large, or is not a regular file, because opening a
- * FIFO would block. Invalid contents are returned as problems.
+ * Returns the contents of a file. Throws `InputError` if it cannot be read, is too large, or is not a regular file,
+ * because opening a FIFO would block. Invalid contents are returned as problems.
  */
 export async function readConfig(path: string, settings: readonly Setting[]): Promise<ConfigFile> {
   const { bytes, isWhole } = await readFileHead(path, MAX_FILE_BYTES).catch((cause: unknown) => {

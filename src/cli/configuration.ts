@@ -71,14 +71,18 @@ async function applyFile(
   }
 }
 
-/** Calls {@link addConfiguration} for the command of another process than the agent, whose file contains its own options. */
+/**
+ * Calls {@link addConfiguration} for the command of another process than the agent, whose file contains its own
+ * options.
+ */
 export function addProcessConfiguration(command: Command, io: CommandIO): Command {
   return addConfiguration(command, io, () => settingsOf(command.options));
 }
 
 /**
- * Adds `--config` to a command. Before the command runs, options without a flag are set from the environment, then from the file.
- * The result must not contain contradictions. `settings`: the settings that the file may contain; default: those of an agent.
+ * Adds `--config` to a command. Before the command runs, options without a flag are set from the environment, then from
+ * the file. The result must not contain contradictions. `settings`: the settings that the file may contain; default:
+ * those of an agent.
  */
 export function addConfiguration(
   command: Command,
@@ -117,8 +121,9 @@ interface Reloaded<F> extends Pick<ReloadedSettings, 'fixed' | 'onApplied'> {
 }
 
 /**
- * Reads the configuration file of a running command again. Flags and the environment still override it. `reloadable`: keys that may
- * change; `check` returns the contradiction between options, if any. Throws `InputError` if the file is invalid.
+ * Reads the configuration file of a running command again. Flags and the environment still override it. `reloadable`:
+ * keys that may change; `check` returns the contradiction between options, if any. Throws `InputError` if the file is
+ * invalid.
  */
 async function reloadFlags<F extends object>(
   command: Command,
@@ -168,8 +173,8 @@ const ORIGINS: Readonly<Record<string, SettingDocument['from']>> = {
 };
 
 /**
- * Returns a function that returns the settings of a running command, as they are after the last reload. It removes secrets from
- * the values, such as the password of a URL.
+ * Returns a function that returns the settings of a running command, as they are after the last reload. It removes
+ * secrets from the values, such as the password of a URL.
  */
 export async function settingsInUse(
   command: Command,
@@ -192,7 +197,10 @@ export async function settingsInUse(
   };
 }
 
-/** Returns the reloads of an agent on SIGHUP: its log level, manifests and rates. Returns undefined if `io` has no `onHangup`. */
+/**
+ * Returns the reloads of an agent on SIGHUP: its log level, manifests and rates. Returns undefined if `io` has no
+ * `onHangup`.
+ */
 export function agentReloads(
   command: Command,
   { onHangup, env }: CommandIO,

@@ -13,7 +13,9 @@ export interface CommandIO {
   readonly onHangup?: (listener: () => void) => Unsubscribe;
 }
 
-/** The reason of {@link CommandIO.signal} if output can no longer be written, for example because `| head` has ended. */
+/**
+ * The reason of {@link CommandIO.signal} if output can no longer be written, for example because `| head` has ended.
+ */
 export const OUTPUT_CLOSED = 'output closed';
 
 /** Exit statuses; see `--help`. */

@@ -5,8 +5,8 @@ import { exitSoon, LogOutput, ProcessOutput } from './process-output.ts';
 import { runCommand } from './program.ts';
 
 /**
- * Maximum time from a signal to the end of the process. It is longer than any process needs to stop its steps; Kubernetes kills
- * a container after 30 s.
+ * Maximum time from a signal to the end of the process. It is longer than any process needs to stop its steps;
+ * Kubernetes kills a container after 30 s.
  */
 const STOP_MS = 28_000;
 

@@ -84,7 +84,10 @@ function otherSources({ kvstore, clustermeshConfig, load = [], manifests = [] }:
   return { mesh, manifests: manifests.length > 0 };
 }
 
-/** Returns true if the flags name a source. If they do, a question is answered from that source instead of a running agent. */
+/**
+ * Returns true if the flags name a source. If they do, a question is answered from that source instead of a running
+ * agent.
+ */
 export function followsMesh(flags: MeshFlags): boolean {
   const { mesh, manifests } = otherSources(flags);
   return mesh || manifests || namesKubernetes(flags);
@@ -107,7 +110,8 @@ export function addFollowNothing(command: Command): Command {
 }
 
 /**
- * Returns the problem if an agent has no source and `--follow-nothing` is not set: it would answer "unknown" to every question.
+ * Returns the problem if an agent has no source and `--follow-nothing` is not set: it would answer "unknown" to every
+ * question.
  */
 export function missingSource(
   flags: MeshFlags & FollowNothingFlags & { readonly play?: string },
@@ -192,7 +196,10 @@ export function addLogOptions(command: Command, level: LogLevel = 'warn'): Comma
     .optionsGroup('Options:');
 }
 
-/** Returns the options of an agent for the flags. The local node has one name in Kubernetes and in the kvstore, as in Cilium. */
+/**
+ * Returns the options of an agent for the flags. The local node has one name in Kubernetes and in the kvstore, as in
+ * Cilium.
+ */
 export function agentOptions(flags: MeshFlags): AgentOptions {
   const { encryption = false, nodeEncryption = false, hostFirewall = false } = flags;
   const { remoteNodeIdentities, underlay, load = [], manifests = [] } = flags;

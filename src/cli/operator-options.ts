@@ -256,8 +256,8 @@ export function addOperatorOptions(command: Command): Command {
 }
 
 /**
- * Returns the problem if an operator needs an etcd but has none. Its published keys would be in the memory of its process,
- * where no agent can read them, while its collectors would delete objects of a real API server.
+ * Returns the problem if an operator needs an etcd but has none. Its published keys would be in the memory of its
+ * process, where no agent can read them, while its collectors would delete objects of a real API server.
  */
 export function missingKvstore({
   kvstoreConfig,

@@ -68,7 +68,10 @@ const KVSTORE_OPTS: ReadonlyMap<string, keyof RateLimitOptions> = new Map([
   ['etcd.maxInflight', 'maxInflight'],
 ]);
 
-/** Parses `name=value`, or several separated by commas, in the format of Cilium. If a name is repeated, the last value is used. */
+/**
+ * Parses `name=value`, or several separated by commas, in the format of Cilium. If a name is repeated, the last value
+ * is used.
+ */
 export function parseKvstoreOpt(text: string, previous: RateLimitOptions = {}): RateLimitOptions {
   const options: { -readonly [K in keyof RateLimitOptions]: number } = {};
   for (const item of text.split(',')) {

@@ -2,8 +2,8 @@ import { isBackedUp, type Output } from '../process/terminal.ts';
 import { EXIT, type ExitStatus } from './io.ts';
 
 /**
- * Time for writing pending output after a signal. A slow reader still receives it, and a stopped reader does not keep the process
- * alive.
+ * Time for writing pending output after a signal. A slow reader still receives it, and a stopped reader does not keep
+ * the process alive.
  */
 const DRAIN_MS = 1_000;
 
@@ -70,7 +70,8 @@ export class ProcessOutput implements Output {
 }
 
 /**
- * An {@link Output} for log lines. Drops lines while the reader is far behind, and then writes one line with their number (I11).
+ * An {@link Output} for log lines. Drops lines while the reader is far behind, and then writes one line with their
+ * number (I11).
  */
 export class LogOutput implements Output {
   readonly #output: Output;
@@ -97,7 +98,10 @@ export class LogOutput implements Output {
 /** Names of requests of the thread pool in `process.getActiveResourcesInfo`. */
 const POOL_REQUEST = /^(FSReq|Get(Addr|Name)Info)/;
 
-/** Interval of the checks if requests of the thread pool have ended, and the maximum number of checks: one second in total. */
+/**
+ * Interval of the checks if requests of the thread pool have ended, and the maximum number of checks: one second in
+ * total.
+ */
 const POOL_CHECK = { everyMs: 50, count: 20 };
 
 /**
@@ -109,9 +113,9 @@ export function exitSoon(status: ExitStatus = EXIT.ok): void {
 }
 
 /**
- * Ends the process when no thread of the pool is busy, because a thread that is blocked in a system call, such as `open(2)` on
- * a lost disk, also blocks `process.exit()`. If a thread is busy at the last check, the process ends by SIGTERM without its
- * exit status.
+ * Ends the process when no thread of the pool is busy, because a thread that is blocked in a system call, such as
+ * `open(2)` on a lost disk, also blocks `process.exit()`. If a thread is busy at the last check, the process ends by
+ * SIGTERM without its exit status.
  */
 function exitWithPool(status: ExitStatus, checks: number): void {
   if (process.getActiveResourcesInfo().some((type) => POOL_REQUEST.test(type))) {

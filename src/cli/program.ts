@@ -62,8 +62,8 @@ function createProgram(io: CommandIO, run: RunAction): Command {
 }
 
 /**
- * Runs the command with the arguments `words` (without the name of the program) and resolves to its exit status. Errors are written
- * to stderr. Rejects only because of a bug.
+ * Runs the command with the arguments `words` (without the name of the program) and resolves to its exit status. Errors
+ * are written to stderr. Rejects only because of a bug.
  */
 export async function runCommand(words: readonly string[], io: CommandIO): Promise<ExitStatus> {
   let status: ExitStatus = EXIT.ok;

@@ -189,8 +189,8 @@ export function serveSource(flags: ServeFlags): ServeSource {
 }
 
 /**
- * Returns the addresses of the API for the flags, with the contents of the files. Throws `InputError` if a file cannot be read or
- * used.
+ * Returns the addresses of the API for the flags, with the contents of the files. Throws `InputError` if a file cannot
+ * be read or used.
  */
 export async function serveOptions(
   flags: ServeFlags,

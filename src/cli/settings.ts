@@ -22,7 +22,8 @@ export interface Setting {
 }
 
 /**
- * Options for a single run. They are not settings, because in a file they would change the result of a command unexpectedly.
+ * Options for a single run. They are not settings, because in a file they would change the result of a command
+ * unexpectedly.
  */
 const NOT_SETTINGS: ReadonlySet<string> = new Set(['once', 'output', 'play', 'all', 'config', 'dryRun']);
 
@@ -56,7 +57,8 @@ function settingOf(attribute: string, variants: readonly Option[]): Setting {
 export const SWITCH_VALUES = 'It must be true or false.';
 
 /**
- * Returns the value of a setting in the environment; undefined if the variable is unset or empty. Throws `InvalidArgumentError`.
+ * Returns the value of a setting in the environment; undefined if the variable is unset or empty. Throws
+ * `InvalidArgumentError`.
  */
 export function environmentValue(
   setting: Setting,
@@ -78,7 +80,8 @@ export function misspellings(env: CommandIO['env'], settings: readonly Setting[]
   return Object.keys(env)
     .filter((name) => name.startsWith('DPCACHE_') && !known.includes(name))
     .flatMap((name) => {
-      // Not every other variable with the prefix is misspelt: if a service is named dpcache, Kubernetes sets DPCACHE_SERVICE_HOST.
+      // Not every other variable with the prefix is misspelt: if a service is named dpcache, Kubernetes sets
+      // DPCACHE_SERVICE_HOST.
       const meant = nearest(name, known);
       return meant === undefined || distance(name, meant) > 2
         ? []

@@ -50,15 +50,15 @@ export interface AgentDiff {
   /** The first 10,000 services and nodes that differ. */
   readonly documents: readonly DocumentDifference[];
   /**
-   * Numbers of the differences that exist between any two nodes. `localNode`: the local node of each agent and its addresses.
-   * `localSource`: claims of sources that each node has for itself.
+   * Numbers of the differences that exist between any two nodes. `localNode`: the local node of each agent and its
+   * addresses. `localSource`: claims of sources that each node has for itself.
    */
   readonly expected: { readonly localNode: number; readonly localSource: number };
   /** Number of differences that `writers` counts but that are not listed. */
   readonly notListed: number;
   /**
-   * Groups whose digests differ although no entry does: the groups changed during the comparison, or the agents compute digests in
-   * different ways.
+   * Groups whose digests differ although no entry does: the groups changed during the comparison, or the agents compute
+   * digests in different ways.
    */
   readonly digestsOnly: readonly string[];
   /** Claims that were not compared, because more than 10,000 of them have the same place in the digest. */
@@ -69,9 +69,10 @@ export interface AgentDiff {
 const LOCAL_SOURCES: ReadonlySet<string> = new Set(['local', 'generated', 'api', 'unspec']);
 
 /**
- * Returns the claims, services and nodes in which two agents differ, with the reasons. Compares sums first, and then only the
- * buckets with different sums, so equal agents exchange a few KiB. Memory: the listed differences, and two answers. Throws
- * `AgentError`, or `InputError` if the agents cannot be compared, or if one of them restarts during the comparison.
+ * Returns the claims, services and nodes in which two agents differ, with the reasons. Compares sums first, and then
+ * only the buckets with different sums, so equal agents exchange a few KiB. Memory: the listed differences, and two
+ * answers. Throws `AgentError`, or `InputError` if the agents cannot be compared, or if one of them restarts during the
+ * comparison.
  */
 export async function diffAgents(askA: Ask, askB: Ask): Promise<AgentDiff> {
   const [a, b] = (await Promise.all([askA('/v1/digest'), askB('/v1/digest')])) as [
@@ -134,8 +135,9 @@ export async function diffAgents(askA: Ask, askB: Ask): Promise<AgentDiff> {
 }
 
 /**
- * Returns true if a difference is about an address of a node on which one of the agents runs. The agent on this node gives the
- * address identity `host`, or has no such claim, because it reads its local node from another source than the other agent.
+ * Returns true if a difference is about an address of a node on which one of the agents runs. The agent on this node
+ * gives the address identity `host`, or has no such claim, because it reads its local node from another source than the
+ * other agent.
  */
 function isLocalNode({ a, b }: DifferingClaim, nodeA: string, nodeB: string): boolean {
   if (a === undefined) return b?.owner === nodeA;
@@ -204,8 +206,8 @@ async function* differingPlaces(
 }
 
 /**
- * Returns places from an index on as ranges of at most `count` places in total, and the index of the next place. A range may
- * include small gaps, which limits the number of ranges and requests.
+ * Returns places from an index on as ranges of at most `count` places in total, and the index of the next place. A
+ * range may include small gaps, which limits the number of ranges and requests.
  */
 function rangesOf(
   places: readonly number[],

@@ -30,8 +30,8 @@ export interface View {
 export type Question = (ask: Ask, view: View) => Promise<Answer>;
 
 /**
- * Returns the lines of a table. Control characters are escaped. Lines are cut at the width of the view unless it is wide. `widths`:
- * see {@link alignColumns}.
+ * Returns the lines of a table. Control characters are escaped. Lines are cut at the width of the view unless it is
+ * wide. `widths`: see {@link alignColumns}.
  */
 export function table(
   rows: readonly (readonly string[])[],
@@ -123,8 +123,8 @@ export function portsCell(
 }
 
 /**
- * Returns a status if it has a field that only the expected kind of process has. Throws `InputError` if the socket belongs to
- * another kind of process.
+ * Returns a status if it has a field that only the expected kind of process has. Throws `InputError` if the socket
+ * belongs to another kind of process.
  */
 export function statusOf<T extends object>(status: unknown, field: keyof T & string, process: string): T {
   const isExpected = isObject(status) && (Array.isArray(status[field]) || isObject(status[field]));

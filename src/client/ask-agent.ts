@@ -2,8 +2,8 @@ import { AgentError, ApiClient } from '../api/api-client.ts';
 import { InputError } from '../process/input-error.ts';
 
 /**
- * Calls `use` with a client of the socket of a running agent or another process. Throws `InputError` if the request fails; `advice`
- * is added to its message if no process answered.
+ * Calls `use` with a client of the socket of a running agent or another process. Throws `InputError` if the request
+ * fails; `advice` is added to its message if no process answered.
  */
 export async function askAgent<T>(
   socket: string,

@@ -29,8 +29,8 @@ export interface BundleFile {
 }
 
 /**
- * Returns the answers of an agent, and `errors.txt` with the questions that it did not answer, by reason. One failure does not affect
- * the other questions.
+ * Returns the answers of an agent, and `errors.txt` with the questions that it did not answer, by reason. One failure
+ * does not affect the other questions.
  */
 export async function agentFiles(
   ask: Ask,

@@ -1,7 +1,9 @@
 import { CONFLICT_KINDS, type ConflictsDocument } from '../api/conflicts.ts';
 import { type Question, table } from './answer.ts';
 
-/** Returns the conflicts between clusters, for `dpcache clustermesh conflicts`. `succeeded` is true if there are none. */
+/**
+ * Returns the conflicts between clusters, for `dpcache clustermesh conflicts`. `succeeded` is true if there are none.
+ */
 export const askConflicts: Question = async (ask, view) => {
   const conflicts = (await ask('/v1/conflicts')) as ConflictsDocument;
   const { counts, items } = conflicts;

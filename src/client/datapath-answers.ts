@@ -117,8 +117,8 @@ export function hostAnswer({ kernel, parts, pinFolder, cgroup }: ProbeAnswer, re
 }
 
 /**
- * Returns a difference as one line: `ipcache + 10.1.2.3/32 identity 4`. `+`: missing in the kernel; `-`: missing in the cache; `~`:
- * different.
+ * Returns a difference as one line: `ipcache + 10.1.2.3/32 identity 4`. `+`: missing in the kernel; `-`: missing in the
+ * cache; `~`: different.
  */
 function stepLine({ table: name, key, kernel, cache }: DatapathStepDocument): string {
   if (kernel === undefined) return printable(`${name} + ${key} ${cache}`);
@@ -131,7 +131,10 @@ function stepLines({ total, steps }: DatapathDiffDocument): readonly string[] {
   return [...steps.map(stepLine), ...(more > 0 ? [`… and ${more} more`] : [])];
 }
 
-/** Returns the differences between the kernel and the caches, for `dpcache datapath diff`. `succeeded`: true if there are none. */
+/**
+ * Returns the differences between the kernel and the caches, for `dpcache datapath diff`. `succeeded`: true if there
+ * are none.
+ */
 export const askDatapathDiff: Question = async (ask) => {
   const diff = (await ask('/v1/datapath/diff')) as DatapathDiffDocument;
   const lines = diff.total === 0 ? ['No differences.'] : stepLines(diff);
@@ -148,7 +151,10 @@ export const askDatapathRepair: Question = async (ask) => {
   return { json: repaired, lines, succeeded: true };
 };
 
-/** Returns a question with `succeeded` true if the agent writes to the pins of the folder. Its JSON is the agent's process id. */
+/**
+ * Returns a question with `succeeded` true if the agent writes to the pins of the folder. Its JSON is the agent's
+ * process id.
+ */
 export function askPinOwner(pinFolder: string): Question {
   return async (ask) => {
     const { datapath } = (await ask('/v1/status')) as StatusDocument;

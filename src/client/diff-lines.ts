@@ -17,8 +17,8 @@ function claimText(claim: DigestClaim | undefined): string {
 }
 
 /**
- * Returns the differences of two versions of a service or node, by field. For a field with a list, returns the items that only
- * one agent has.
+ * Returns the differences of two versions of a service or node, by field. For a field with a list, returns the items
+ * that only one agent has.
  */
 function fieldDifferences({ a, b }: Pick<DocumentDifference, 'a' | 'b'>): readonly string[] {
   if (a === undefined || b === undefined) return [a === undefined ? 'a: none' : 'b: none'];
@@ -50,7 +50,10 @@ function firstOf(texts: readonly string[]): string {
   return texts.slice(0, MAX_SHOWN_ITEMS).join(', ') + more;
 }
 
-/** Returns the differences as text: groups, claims, services and nodes with reasons, and the expected ones in the last line. */
+/**
+ * Returns the differences as text: groups, claims, services and nodes with reasons, and the expected ones in the last
+ * line.
+ */
 export function diffLines(diff: AgentDiff): readonly string[] {
   const { clusters, writers, differences, documents, expected, notListed, notCompared, digestsOnly } = diff;
   const heads = writers.map(({ writer, differ, claimsA, claimsB }) => {

@@ -17,8 +17,8 @@ export interface List<T> {
   /** Text that is shown if the list is empty. */
   readonly hint: string;
   /**
-   * Sorts a list of at most {@link MAX_SORTED} items. Larger lists keep the order of the API, and so do all lists if this is
-   * undefined.
+   * Sorts a list of at most {@link MAX_SORTED} items. Larger lists keep the order of the API, and so do all lists if
+   * this is undefined.
    */
   readonly sort?: (items: readonly T[]) => readonly T[];
   /** Returns the lines below a list of an earlier moment, even if it is empty. */
@@ -40,9 +40,9 @@ export interface PrintOptions {
 /** A list that is printed page by page. */
 export interface Listing {
   /**
-   * Writes the list in parts. Each part is written after `write` has resolved for the previous one. Holds at most two pages.
-   * Throws {@link AgentError} if a list of an earlier moment is empty, its emptiness is not certain, and the format cannot state
-   * that.
+   * Writes the list in parts. Each part is written after `write` has resolved for the previous one. Holds at most two
+   * pages. Throws {@link AgentError} if a list of an earlier moment is empty, its emptiness is not certain, and the
+   * format cannot state that.
    */
   print(ask: Ask, options: PrintOptions, write: (text: string) => Promise<void>): Promise<void>;
   /** Returns the number of items. The agent counts them. */
@@ -55,7 +55,10 @@ const MAX_SORTED = 10_000;
 /** Maximum number of items that the API returns in a page. */
 const MAX_PAGE_ITEMS = 1_000;
 
-/** Interval of requests that keep a list alive. The agent releases a list one minute after the last request for its last page. */
+/**
+ * Interval of requests that keep a list alive. The agent releases a list one minute after the last request for its last
+ * page.
+ */
 const KEEP_ALIVE_MS = 20_000;
 
 interface PageDocument<T> {

@@ -9,10 +9,10 @@ const ADDRESSES_PER_REQUEST = 1_000;
 const MAX_IP_LENGTH = 64;
 
 /**
- * Looks up the IP in each line of `input` and writes one JSON line for each, in order: `{"ip", "entry"}`. Skips empty lines. `at`
- * is the moment of the entries; default: now.
- * `entry` is null if the IP is unknown. If the IP is invalid, the line also has an `error`. Answers as soon as lines arrive, up to
- * a thousand in one request, and waits for the reader of the output. Returns true if every IP has an entry.
+ * Looks up the IP in each line of `input` and writes one JSON line for each, in order: `{"ip", "entry"}`. Skips empty
+ * lines. `at` is the moment of the entries; default: now. `entry` is null if the IP is unknown. If the IP is invalid,
+ * the line also has an `error`. Answers as soon as lines arrive, up to a thousand in one request, and waits for the
+ * reader of the output. Returns true if every IP has an entry.
  */
 export async function lookupLines(
   ask: Ask,

@@ -29,8 +29,8 @@ export interface SentEvent {
 }
 
 /**
- * Shows each change of a running agent as a line, until the signal fires or the agent ends. Waits for a slow reader of the output.
- * Changes during that time are merged by key, or replaced by a resync. Throws `AgentError`.
+ * Shows each change of a running agent as a line, until the signal fires or the agent ends. Waits for a slow reader of
+ * the output. Changes during that time are merged by key, or replaced by a resync. Throws `AgentError`.
  */
 export async function monitor(
   client: ApiClient,
@@ -49,7 +49,10 @@ export async function monitor(
   }
 }
 
-/** Returns the events of a running agent, without heartbeats. The first one confirms that the stream has begun. Throws `AgentError`. */
+/**
+ * Returns the events of a running agent, without heartbeats. The first one confirms that the stream has begun. Throws
+ * `AgentError`.
+ */
 export function monitorEvents(
   client: Pick<ApiClient, 'lines'>,
   { types, from }: Pick<MonitorOptions, 'types' | 'from'>,

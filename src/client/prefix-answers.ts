@@ -103,7 +103,10 @@ function kernelLines(entry: ExplanationDocument['kernel']): readonly string[] {
   return [kernel === cache ? `kernel: ${kernel}` : `kernel: ${kernel}; the cache has: ${cache}`];
 }
 
-/** Returns the question for all claims on the prefix that {@link getPrefix} finds, the strongest first, and the deciding rule. */
+/**
+ * Returns the question for all claims on the prefix that {@link getPrefix} finds, the strongest first, and the deciding
+ * rule.
+ */
 export function explainPrefix(key: string): Question {
   return async (ask, view) => {
     const path = namePath(key);

@@ -8,8 +8,8 @@ const RESULT_COLUMNS: readonly Column<SearchResultDocument>[] = [
 ];
 
 /**
- * Returns the question for all objects that match a text. The kind with the best match is first. `limit` is the maximum number
- * of results of a kind.
+ * Returns the question for all objects that match a text. The kind with the best match is first. `limit` is the maximum
+ * number of results of a kind.
  */
 export function askSearch(text: string, limit: number): Question {
   return async (ask, view) => {

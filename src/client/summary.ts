@@ -88,7 +88,10 @@ function openStepLines(steps: StatusDocument['steps']): readonly string[] {
   return open.length === 0 ? [] : [...open.map(printable), ''];
 }
 
-/** Returns for how long changes of a kind have been missed, and when the next attempt is; empty if no changes are missed. */
+/**
+ * Returns for how long changes of a kind have been missed, and when the next attempt is; empty if no changes are
+ * missed.
+ */
 function behindText({ behindMs, retryInMs }: KindDocument): string {
   if (behindMs === undefined) return '';
   const next = retryInMs === undefined ? 'retrying now' : `retrying in ${Math.ceil(retryInMs / 1000)} s`;
@@ -117,7 +120,10 @@ function kubernetesLines(kubernetes: KubernetesDocument | undefined): readonly s
   return ['', `Kubernetes at ${printable(kubernetes.server)}:`, ...table];
 }
 
-/** Returns a line for each problem with its remedy, the worst first, followed by an empty line; none if there are no problems. */
+/**
+ * Returns a line for each problem with its remedy, the worst first, followed by an empty line; none if there are no
+ * problems.
+ */
 function problemLines(problems: readonly HealthProblem[]): readonly string[] {
   if (problems.length === 0) return [];
   const lines = problems.map(({ severity, subject, text, remedy }) =>
@@ -178,8 +184,8 @@ async function readiness(ask: Ask): Promise<Readiness> {
 }
 
 /**
- * Returns a key that similar entries share: it contains the writer and whether the entry has a pod. One entry of each key is
- * shown.
+ * Returns a key that similar entries share: it contains the writer and whether the entry has a pod. One entry of each
+ * key is shown.
  */
 function sampleKind({ key, source, owner, k8s, identity }: KeyedEntry): string {
   const writer = source === 'clustermesh' || source === 'kvstore' ? ownerCluster(owner) : owner;
@@ -188,8 +194,8 @@ function sampleKind({ key, source, owner, k8s, identity }: KeyedEntry): string {
 
 const MAX_SAMPLES = 8;
 /**
- * Maximum number of entries that are searched for samples (about 5 ms). Without it, a large mesh of similar entries would be
- * searched completely.
+ * Maximum number of entries that are searched for samples (about 5 ms). Without it, a large mesh of similar entries
+ * would be searched completely.
  */
 const MAX_SEARCHED = 10_000;
 

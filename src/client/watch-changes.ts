@@ -8,8 +8,8 @@ import { monitorEvents } from './monitor.ts';
 const INTERVAL_MS = 500;
 
 /**
- * Yields when the stream of events has begun, and again after changes of a type, at most twice a second. One yield covers all
- * changes since the previous one. Returns when the agent ends or the signal fires. Throws `AgentError`.
+ * Yields when the stream of events has begun, and again after changes of a type, at most twice a second. One yield
+ * covers all changes since the previous one. Returns when the agent ends or the signal fires. Throws `AgentError`.
  */
 export async function* watchChanges(
   client: ApiClient,

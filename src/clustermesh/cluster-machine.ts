@@ -95,8 +95,8 @@ function start(state: ClusterState, next: Destination): ClusterStep {
 }
 
 /**
- * Returns how to follow a cluster. A remote cluster with canaries is complete only when they exist. The local cluster needs them
- * only while it is `unproven`.
+ * Returns how to follow a cluster. A remote cluster with canaries is complete only when they exist. The local cluster
+ * needs them only while it is `unproven`.
  */
 function followOptions({ config, local, found, unproven, failStatic, expired }: ClusterState): ClusterFollow {
   const services = !expired || found !== 'gone';
@@ -112,8 +112,8 @@ function afterHandshake(state: ClusterState, { config, replaced, others }: Confi
   const unproven = state.unproven || replaced;
   if (config !== undefined)
     return enter(state, 'validating', { do: 'validate', config }, { config, found: 'read', unproven });
-  // A cluster that once had a configuration is not from before 1.13. If its (empty) kvstore counted as complete, all valid
-  // state would be deleted.
+  // A cluster that once had a configuration is not from before 1.13. If its (empty) kvstore counted as complete, all
+  // valid state would be deleted.
   const gone = state.config !== undefined && state.failStatic;
   const foreign = others.length > 0 ? 'others' : 'none';
   const found: ClusterState['found'] = gone ? 'gone' : foreign;
@@ -131,8 +131,8 @@ function afterHandshake(state: ClusterState, { config, replaced, others }: Confi
 /**
  * Returns true if additions and changes can be followed while the configuration is gone. A publisher may write its
  * configuration minutes after its other keys. Values are checked against the cluster's former id. If the kvstore has
- * configurations of other clusters and is not a cache, this check is not enough, because values with reserved identities
- * contain no id.
+ * configurations of other clusters and is not a cache, this check is not enough, because values with reserved
+ * identities contain no id.
  */
 function isVerifiable(
   { config, wasComplete, needsConfig }: ClusterState,
@@ -150,7 +150,9 @@ function accept(state: ClusterState): ClusterStep {
   return proceed({ ...state, id, pendingWithdrawal }, 'watching');
 }
 
-/** Continues after a withdrawal. If everything was withdrawn and the cluster is not followed next, its id becomes free. */
+/**
+ * Continues after a withdrawal. If everything was withdrawn and the cluster is not followed next, its id becomes free.
+ */
 function drained(state: ClusterState): ClusterStep {
   const { pendingWithdrawal, next = 'handshake' } = state;
   const isEmpty = pendingWithdrawal === 'everything';
@@ -200,7 +202,9 @@ function answer(state: ClusterState, input: ClusterInput): ClusterStep {
   return stay(state);
 }
 
-/** The phase to enter after the services were withdrawn, by interrupted phase. Undefined: the phase is not interrupted. */
+/**
+ * The phase to enter after the services were withdrawn, by interrupted phase. Undefined: the phase is not interrupted.
+ */
 const RESUME_AT: Readonly<Record<ClusterPhase, Destination | undefined>> = {
   connecting: 'connecting',
   handshake: 'handshake',
@@ -227,8 +231,8 @@ function expire(state: ClusterState): ClusterStep {
 }
 
 /**
- * Returns the next state and effects of a cluster. Pure. README.md in this folder has a drawing. At most one effect runs at a
- * time.
+ * Returns the next state and effects of a cluster. Pure. README.md in this folder has a drawing. At most one effect
+ * runs at a time.
  */
 export function stepCluster(state: ClusterState, input: ClusterInput): ClusterStep {
   switch (input.type) {

@@ -19,21 +19,22 @@ export interface ClusterMeshOptions extends ClusterSetOptions, MeshEngines, Foll
   /** Id of the local cluster, which no other may have; 0 if it has none. */
   readonly clusterID: number;
   /**
-   * Maximum number of clusters in the mesh; default 255. Clusters with another maximum are rejected, because their identities
-   * have a different layout.
+   * Maximum number of clusters in the mesh; default 255. Clusters with another maximum are rejected, because their
+   * identities have a different layout.
    */
   readonly maxConnectedClusters?: MaxConnectedClusters | undefined;
   readonly random: Random;
   /**
-   * Time after which the service backends of a cluster are withdrawn if its services cannot be followed. They return when the
-   * cluster is reachable. Its nodes, IPs and identities stay. Default: nothing is withdrawn.
+   * Time after which the service backends of a cluster are withdrawn if its services cannot be followed. They return
+   * when the cluster is reachable. Its nodes, IPs and identities stay. Default: nothing is withdrawn.
    */
   readonly serviceTTLMs?: number | undefined;
   /** The format of the services to read. Default `auto`. */
   readonly serviceV2?: ServiceV2 | undefined;
   /**
-   * If true, a cluster is not followed before its kvstore contains its configuration, which Cilium 1.13 and later write. If
-   * false, an empty kvstore without a configuration counts as complete at the first connection. Default false.
+   * If true, a cluster is not followed before its kvstore contains its configuration, which Cilium 1.13 and later
+   * write. If false, an empty kvstore without a configuration counts as complete at the first connection. Default
+   * false.
    */
   readonly needsConfig?: boolean | undefined;
 }
@@ -47,8 +48,8 @@ export interface ClusterMeshStatus {
 }
 
 /**
- * Follows the remote clusters of a mesh into the engines (SEMANTICS 6). `add` and `remove` change the set of clusters. Faults of
- * one cluster do not affect the others.
+ * Follows the remote clusters of a mesh into the engines (SEMANTICS 6). `add` and `remove` change the set of clusters.
+ * Faults of one cluster do not affect the others.
  */
 export class ClusterMesh extends ClusterSet {
   readonly #options: ClusterMeshOptions;
@@ -68,9 +69,9 @@ export class ClusterMesh extends ClusterSet {
   }
 
   /**
-   * Returns the caches to search for identities of the cluster with this id: the cache of that cluster, or, if there is none,
-   * those of all clusters without an id (older than 1.13, or not read yet). Costs a map lookup; if no cluster has the id, a pass
-   * over all clusters.
+   * Returns the caches to search for identities of the cluster with this id: the cache of that cluster, or, if there is
+   * none, those of all clusters without an id (older than 1.13, or not read yet). Costs a map lookup; if no cluster has
+   * the id, a pass over all clusters.
    */
   identitiesFor(clusterID: number): readonly IdentityCache[] {
     const known = this.#byID.get(clusterID);
@@ -161,7 +162,10 @@ export class ClusterMesh extends ClusterSet {
     return this.#conflict(name, config.id);
   }
 
-  /** Returns the reason why `name` may not have this id. Ids are exclusive, because identities would otherwise be ambiguous. */
+  /**
+   * Returns the reason why `name` may not have this id. Ids are exclusive, because identities would otherwise be
+   * ambiguous.
+   */
   #conflict(name: string, id: number): string | undefined {
     if (id === 0) return undefined;
     const { clusterID, clusterName } = this.#options;

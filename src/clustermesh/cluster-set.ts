@@ -15,8 +15,9 @@ import {
 } from './sync-deadline.ts';
 
 /**
- * Outcome of adding a cluster to the mesh. `added`: a new cluster. `reconnected`: a known cluster has the new connection. All other
- * outcomes change nothing; `stopped`: the set was stopped while the call waited for earlier operations on the cluster.
+ * Outcome of adding a cluster to the mesh. `added`: a new cluster. `reconnected`: a known cluster has the new
+ * connection. All other outcomes change nothing; `stopped`: the set was stopped while the call waited for earlier
+ * operations on the cluster.
  */
 export type AddClusterOutcome = 'added' | 'reconnected' | 'local-cluster' | 'invalid-name' | 'stopped';
 
@@ -62,9 +63,9 @@ export abstract class ClusterSet implements SyncingClusters {
   }
 
   /**
-   * Follows the cluster `name` with the client that `connect` returns. If the cluster is known, it changes to the new client and
-   * keeps its state until the new lists no longer contain it. Resolves when the previous attempt has ended; does not wait for the
-   * connection.
+   * Follows the cluster `name` with the client that `connect` returns. If the cluster is known, it changes to the new
+   * client and keeps its state until the new lists no longer contain it. Resolves when the previous attempt has ended;
+   * does not wait for the connection.
    */
   add(name: string, connect: ConnectKvstore): Promise<AddClusterOutcome> {
     assert(!this.#stopped, 'the mesh has been stopped');
@@ -106,9 +107,9 @@ export abstract class ClusterSet implements SyncingClusters {
   }
 
   /**
-   * Waits until every cluster has been complete once or has made no progress for the deadline. Includes clusters that are added
-   * during the wait. Resolves to the names of the incomplete clusters, ascending; empty if all are complete. Never rejects; if
-   * the signal fires, it resolves to the clusters incomplete by then.
+   * Waits until every cluster has been complete once or has made no progress for the deadline. Includes clusters that
+   * are added during the wait. Resolves to the names of the incomplete clusters, ascending; empty if all are complete.
+   * Never rejects; if the signal fires, it resolves to the clusters incomplete by then.
    */
   clustersSynced(deadline: SyncDeadline): Promise<readonly string[]> {
     return waitForClusters(this, { ...deadline, clock: this.#clock });
@@ -124,7 +125,10 @@ export abstract class ClusterSet implements SyncingClusters {
     return this.names.flatMap((name) => this.#clusters.get(name)?.status() ?? []);
   }
 
-  /** Calls back when a cluster is added or removed, and when its state, `connected`, its failures or their reason changes. */
+  /**
+   * Calls back when a cluster is added or removed, and when its state, `connected`, its failures or their reason
+   * changes.
+   */
   onChange(callback: OnClusterChange): Unsubscribe {
     return this.#changes.add(callback);
   }
@@ -142,8 +146,8 @@ export abstract class ClusterSet implements SyncingClusters {
   }
 
   /**
-   * Runs the operations of a cluster one after the other, because a cluster that is added during its removal must not be
-   * affected by the withdrawal. Clusters do not wait for each other.
+   * Runs the operations of a cluster one after the other, because a cluster that is added during its removal must not
+   * be affected by the withdrawal. Clusters do not wait for each other.
    */
   #inTurn<T>(name: string, work: () => Promise<T>): Promise<T> {
     const turn = (this.#operations.get(name) ?? Promise.resolve()).then(work);

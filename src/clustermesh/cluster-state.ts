@@ -14,7 +14,10 @@ export type ClusterPhase =
   | 'draining'
   /** The resources are followed. */
   | 'watching'
-  /** The kvstore has no configuration of the cluster. Nothing is followed until it has one, because values cannot be checked. */
+  /**
+   * The kvstore has no configuration of the cluster. Nothing is followed until it has one, because values cannot be
+   * checked.
+   */
   | 'unconfigured'
   /** An earlier phase failed. It is retried after a backoff. */
   | 'failed'
@@ -42,9 +45,9 @@ export interface ClusterFollow {
   /** If true, a resource is followed only when its canary exists. */
   readonly canaries: boolean;
   /**
-   * The deletes that are applied, including those of keys that a complete list does not contain. `proven`: deletes before the
-   * deletion of the handshake's configuration; `all`: every delete, because no configuration can prove them or fail static is
-   * off; `none`: no delete, because the configuration is gone.
+   * The deletes that are applied, including those of keys that a complete list does not contain. `proven`: deletes
+   * before the deletion of the handshake's configuration; `all`: every delete, because no configuration can prove them
+   * or fail static is off; `none`: no delete, because the configuration is gone.
    */
   readonly deletes: 'proven' | 'all' | 'none';
   /** If true, complete lists delete nothing, because the kvstore is being refilled. The input `refilled` ends this. */
@@ -76,8 +79,8 @@ export interface ClusterState {
    */
   readonly config: ClusterConfig | undefined;
   /**
-   * The configurations that the last handshake found. `read`: that of the cluster. `gone`: none of the cluster, although it
-   * once had one. `others`: only those of other clusters. `none`: none at all.
+   * The configurations that the last handshake found. `read`: that of the cluster. `gone`: none of the cluster,
+   * although it once had one. `others`: only those of other clusters. `none`: none at all.
    */
   readonly found: 'none' | 'read' | 'gone' | 'others';
   /** True if the kvstore was replaced or lost the configuration, and has not been proven complete since. */

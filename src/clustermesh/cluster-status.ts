@@ -11,8 +11,8 @@ import type { ResourceStatuses } from './resource-stores.ts';
  *
  * - `ready`: followed, complete, and its kvstore answers;
  * - `unreachable`: followed, but its kvstore does not answer; the last known state is served;
- * - `no-configuration`: its kvstore has no configuration of it; the last known state is served. A cluster from before 1.13
- *   is in this state only if the kvstore has no keys of it.
+ * - `no-configuration`: its kvstore has no configuration of it; the last known state is served. A cluster from before
+ *   1.13 is in this state only if the kvstore has no keys of it.
  */
 export type RemoteClusterState =
   | Exclude<ClusterPhase, 'idle' | 'leaving' | 'unconfigured'>
@@ -156,8 +156,8 @@ export class ClusterView {
   }
 
   /**
-   * Records the state. Returns true if the reported state, `connected`, the number of failures or the message of the last failure
-   * has changed.
+   * Records the state. Returns true if the reported state, `connected`, the number of failures or the message of the
+   * last failure has changed.
    */
   update(state: ClusterState, standing: ClusterStanding): boolean {
     const shown = reportedStateOf(state, standing);

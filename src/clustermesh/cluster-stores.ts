@@ -48,7 +48,9 @@ import type { ServiceV2 } from './service-v2.ts';
 export interface ClusterStoresOptions extends StoreHooks {
   /** Name of the followed cluster. */
   readonly cluster: string;
-  /** Writer of the claims: `{source: 'clustermesh', owner: cluster}`, or `{source: 'kvstore'}` for the local cluster. */
+  /**
+   * Writer of the claims: `{source: 'clustermesh', owner: cluster}`, or `{source: 'kvstore'}` for the local cluster.
+   */
   readonly writer: Writer;
   readonly engines: MeshEngines;
   /** Index of shared services to update. */
@@ -201,7 +203,8 @@ export class ClusterStores extends ResourceStores {
   }
 
   /**
-   * If the cluster does not export `serviceexports`, stops waiting for them and withdraws those of an earlier configuration.
+   * If the cluster does not export `serviceexports`, stops waiting for them and withdraws those of an earlier
+   * configuration.
    */
   async #skipExports(isConfigured: boolean, signal: AbortSignal): Promise<void> {
     if (!this.skipped.has('serviceexports')) return;
@@ -210,8 +213,8 @@ export class ClusterStores extends ResourceStores {
   }
 
   /**
-   * Follows one resource. If the cluster changed to another format of services, the state in the old format is served until the
-   * new one is complete, and is then withdrawn. So no service loses a backend that both formats contain.
+   * Follows one resource. If the cluster changed to another format of services, the state in the old format is served
+   * until the new one is complete, and is then withdrawn. So no service loses a backend that both formats contain.
    */
   override async follow(resource: CopiedResource, request: FollowRequest): Promise<FollowEnd> {
     const { engines, cluster } = this.#options;
@@ -273,10 +276,10 @@ export class ClusterStores extends ResourceStores {
   }
 
   /**
-   * Withdraws everything (I10): key by key in slices, one resource after the other, nodes last because the others refer to
-   * them. Then withdraws the writer's claims from the engines, in case faults have left any. No resource may be followed any
-   * more. If the signal fires, the remaining state stays and the caller must call again. If an engine throws, the other steps
-   * still run. The call then rejects with the first error and must be repeated.
+   * Withdraws everything (I10): key by key in slices, one resource after the other, nodes last because the others refer
+   * to them. Then withdraws the writer's claims from the engines, in case faults have left any. No resource may be
+   * followed any more. If the signal fires, the remaining state stays and the caller must call again. If an engine
+   * throws, the other steps still run. The call then rejects with the first error and must be repeated.
    */
   withdraw(signal: AbortSignal): Promise<void> {
     const { cluster, writer, engines, identities } = this.#options;
@@ -299,7 +302,8 @@ export class ClusterStores extends ResourceStores {
   ): Promise<void> {
     const { cluster, engines } = this.#options;
     const { onCause, onWithdrawal, tap } = engines;
-    // If a withdrawal failed or was interrupted after its last key, nothing is left, but its end must still be reported.
+    // If a withdrawal failed or was interrupted after its last key, nothing is left, but its end must still be
+    // reported.
     this.#isWithdrawalReported ||= this.size > 0;
     if (this.#isWithdrawalReported) onWithdrawal?.(cluster, true);
     this.#withdrawing = true;

@@ -46,14 +46,14 @@ export interface DirectoryStep {
 }
 
 /**
- * Time that a former configuration may lack `endpoints:` before its cluster is removed, because a file may be rewritten in
- * place. A removal withdraws everything, so a scan during such a write must not cause it.
+ * Time that a former configuration may lack `endpoints:` before its cluster is removed, because a file may be rewritten
+ * in place. A removal withdraws everything, so a scan during such a write must not cause it.
  */
 export const GRACE_MS = 10_000;
 
 /**
- * Returns the state after a step of which some changes failed, so that the next step returns these changes again. `failures` has
- * the problem of each failed change by name. Pure.
+ * Returns the state after a step of which some changes failed, so that the next step returns these changes again.
+ * `failures` has the problem of each failed change by name. Pure.
  */
 export function withFailedChanges(
   { clusters, problems }: DirectoryState,
@@ -64,16 +64,18 @@ export function withFailedChanges(
   return { clusters: next, problems: new Map([...problems, ...failures]) };
 }
 
-/** Returns the reason why a name cannot be a remote cluster. The name of the local cluster is ignored without a problem. */
+/**
+ * Returns the reason why a name cannot be a remote cluster. The name of the local cluster is ignored without a problem.
+ */
 export type NameCheck = (name: string) => 'local-cluster' | 'invalid-name' | undefined;
 
 const INVALID_NAME =
   'the file name is not a valid cluster name: use at most 63 letters, digits, ".", "_" and "-"; the first and the last must be a letter or digit';
 
 /**
- * Returns the changes that a listing of the directory implies (SEMANTICS 6). A new file adds a cluster, another hash changes it,
- * and a deleted file removes it. If a file is unusable, its cluster keeps the last valid configuration and the reason is
- * reported as a problem. Pure.
+ * Returns the changes that a listing of the directory implies (SEMANTICS 6). A new file adds a cluster, another hash
+ * changes it, and a deleted file removes it. If a file is unusable, its cluster keeps the last valid configuration and
+ * the reason is reported as a problem. Pure.
  */
 export function stepDirectory(
   { clusters }: DirectoryState,

@@ -36,7 +36,10 @@ const DEBOUNCE_MS = 200;
 /** Delay of the next scan after a problem. Doubles up to the maximum while the problems are the same. */
 const RETRY_MS = 2_000;
 const MAX_RETRY_MS = 10_000;
-/** Interval of scans without a notification, because notifications can be lost (network file systems, a replaced directory). */
+/**
+ * Interval of scans without a notification, because notifications can be lost (network file systems, a replaced
+ * directory).
+ */
 const RESCAN_MS = 60_000;
 
 /** Status of a {@link ConfigFollower}. */
@@ -51,8 +54,9 @@ export interface ConfigFollowerStatus {
 }
 
 /**
- * Keeps the clusters of a mesh equal to a directory of configurations (SEMANTICS 6). If the directory cannot be read, nothing
- * changes and the read is retried. A change that fails is retried too, and does not delay the changes of other clusters.
+ * Keeps the clusters of a mesh equal to a directory of configurations (SEMANTICS 6). If the directory cannot be read,
+ * nothing changes and the read is retried. A change that fails is retried too, and does not delay the changes of other
+ * clusters.
  */
 export class ConfigFollower {
   readonly #options: ConfigFollowerOptions;
@@ -80,8 +84,8 @@ export class ConfigFollower {
   }
 
   /**
-   * Starts, and resolves after the first attempt to read the directory. If the attempt failed, no cluster has been added yet;
-   * {@link ConfigFollower.listed} waits for the first success. Must be called once.
+   * Starts, and resolves after the first attempt to read the directory. If the attempt failed, no cluster has been
+   * added yet; {@link ConfigFollower.listed} waits for the first success. Must be called once.
    */
   async start(): Promise<void> {
     assert(this.#watching === undefined, 'the directory is followed already');

@@ -77,7 +77,9 @@ function clusterIDRejection(
   return rejectedAs('cluster-id-mismatch', field, id, `must be the id of the cluster, ${clusterID}`, at);
 }
 
-/** Returns a decoder of IPs. It rejects identities that the cluster may not use, and address spaces of other clusters. */
+/**
+ * Returns a decoder of IPs. It rejects identities that the cluster may not use, and address spaces of other clusters.
+ */
 export function ipDecoder(
   limits: () => ClusterLimits,
   valueLimits?: ValueLimits,
@@ -135,7 +137,10 @@ export function serviceDecoder(
   };
 }
 
-/** Returns a decoder of endpoint slices. It rejects slices of other clusters; unlike a service, a slice always has the id. */
+/**
+ * Returns a decoder of endpoint slices. It rejects slices of other clusters; unlike a service, a slice always has the
+ * id.
+ */
 export function sliceDecoder(
   cluster: string,
   limits: () => ClusterLimits,
@@ -187,8 +192,8 @@ function sliceRejection(
 }
 
 /**
- * Returns a decoder of identities. It rejects identities outside the cluster's range, and those with labels of another cluster,
- * because policies would treat their pods as pods of that cluster.
+ * Returns a decoder of identities. It rejects identities outside the cluster's range, and those with labels of another
+ * cluster, because policies would treat their pods as pods of that cluster.
  *
  * @param cluster undefined if the labels may name any cluster
  */

@@ -7,7 +7,9 @@ import type { KeyRead, KvstoreBackend } from '../kvstore/session/backend.ts';
 /** Options of {@link DeleteGuard}. */
 export interface DeleteGuardOptions {
   readonly backend: KvstoreBackend;
-  /** The key of the cluster's configuration. Deletes are applied only while it exists at the revision of `initialRead`. */
+  /**
+   * The key of the cluster's configuration. Deletes are applied only while it exists at the revision of `initialRead`.
+   */
   readonly key: string;
   /** The quorum read that found the key before the guard was created. */
   readonly initialRead: KeyRead;
@@ -24,17 +26,17 @@ const BACKOFF = { baseMs: 50, capMs: 5_000 };
 
 /**
  * Holds deletes back until a read proves that a key, the cluster's configuration, still existed at their revision. If a
- * publisher dies, its lease expires and deletes the configuration with everything else in one revision. Such deletes do not mean
- * that objects of the cluster were deleted.
+ * publisher dies, its lease expires and deletes the configuration with everything else in one revision. Such deletes do
+ * not mean that objects of the cluster were deleted.
  *
- * The proof is a quorum read after the receipt of a delete at revision R. The store is then at R or later. If the key still has
- * the mod revision of the handshake, it existed unchanged at R. One read proves all deletes up to the revision of the store, so
- * a burst costs one read. At most one read runs at a time.
+ * The proof is a quorum read after the receipt of a delete at revision R. The store is then at R or later. If the key
+ * still has the mod revision of the handshake, it existed unchanged at R. One read proves all deletes up to the
+ * revision of the store, so a burst costs one read. At most one read runs at a time.
  *
- * A cluster that changes the format of its services first writes the new format to its configuration, and then deletes the old
- * keys. Such deletes must not be applied before the next handshake. Equal values are no proof, because the cluster may have
- * changed the format and changed it back. Therefore any write of the configuration ends the guard. If the value is the same,
- * this costs one handshake.
+ * A cluster that changes the format of its services first writes the new format to its configuration, and then deletes
+ * the old keys. Such deletes must not be applied before the next handshake. Equal values are no proof, because the
+ * cluster may have changed the format and changed it back. Therefore any write of the configuration ends the guard. If
+ * the value is the same, this costs one handshake.
  */
 export class DeleteGuard {
   readonly #options: DeleteGuardOptions;
@@ -50,7 +52,10 @@ export class DeleteGuard {
     this.#options = options;
   }
 
-  /** Returns true if the key existed at `revision`. Waits while the kvstore does not answer; returns false if the signal fires. */
+  /**
+   * Returns true if the key existed at `revision`. Waits while the kvstore does not answer; returns false if the signal
+   * fires.
+   */
   async allows(revision: number): Promise<boolean> {
     const { signal } = this.#options;
     this.#requestedRevision = Math.max(this.#requestedRevision, revision);

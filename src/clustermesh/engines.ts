@@ -57,13 +57,13 @@ export interface MeshEngines {
   /** If false, identities are not watched. Default true. */
   readonly identities?: boolean | undefined;
   /**
-   * Called with the cluster and the revision of each kvstore event before it is applied, and before each step of a withdrawal;
-   * called with `undefined` after the batch or step. It must not throw. Default: none.
+   * Called with the cluster and the revision of each kvstore event before it is applied, and before each step of a
+   * withdrawal; called with `undefined` after the batch or step. It must not throw. Default: none.
    */
   readonly onCause?: ((cause: MeshCause | undefined) => void) | undefined;
   /**
-   * Called before the state of a cluster is withdrawn, with true, and when all of it was, with false. After an interruption, it is
-   * called with true again. It must not throw. Default: none.
+   * Called before the state of a cluster is withdrawn, with true, and when all of it was, with false. After an
+   * interruption, it is called with true again. It must not throw. Default: none.
    */
   readonly onWithdrawal?: ((cluster: string, isRunning: boolean) => void) | undefined;
   /**
@@ -72,8 +72,8 @@ export interface MeshEngines {
    */
   readonly tap?: MeshTap | undefined;
   /**
-   * The setting of the node manager (SEMANTICS 4); default true. The identity `host` from a peer means *its* host, so it becomes
-   * `remote-node` here. If false, all nodes have the identity `host`.
+   * The setting of the node manager (SEMANTICS 4); default true. The identity `host` from a peer means *its* host, so
+   * it becomes `remote-node` here. If false, all nodes have the identity `host`.
    */
   readonly remoteNodeIdentities?: boolean | undefined;
 }

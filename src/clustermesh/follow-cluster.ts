@@ -67,9 +67,9 @@ export interface FollowParams {
 }
 
 /**
- * Follows every resource of a cluster. Resolves if the signal fires, the configuration differs from the handshake, or the
- * kvstore turns out to be replaced. Rejects with the first failure. In all cases every reader has stopped and nothing is
- * withdrawn.
+ * Follows every resource of a cluster. Resolves if the signal fires, the configuration differs from the handshake, or
+ * the kvstore turns out to be replaced. Rejects with the first failure. In all cases every reader has stopped and
+ * nothing is withdrawn.
  */
 export async function followCluster(cluster: FollowParams, signal: AbortSignal): Promise<FollowEnd> {
   const { stores, options } = cluster;
@@ -97,7 +97,8 @@ export async function followCluster(cluster: FollowParams, signal: AbortSignal):
   else
     stores.resources.filter((resource) => options.services || !isServiceResource(resource)).forEach(follow);
   let end: FollowEnd = 'ended';
-  for (const reader of readers) if ((await reader) === 'diverged') end = 'diverged'; // `readers` may grow during the loop
+  // `readers` may grow during the loop.
+  for (const reader of readers) if ((await reader) === 'diverged') end = 'diverged';
   if (failures.length > 0) throw failures[0];
   return end;
 }
@@ -173,8 +174,8 @@ export function awaitConfig(
 }
 
 /**
- * Calls `follow` for each resource when its canary appears. The kvstore of a cluster with canaries may be empty because it has
- * just restarted. A list that was complete before the canary would then delete valid keys (SEMANTICS 6).
+ * Calls `follow` for each resource when its canary appears. The kvstore of a cluster with canaries may be empty because
+ * it has just restarted. A list that was complete before the canary would then delete valid keys (SEMANTICS 6).
  */
 async function watchCanaries(
   { backend, name, stores }: FollowParams,

@@ -28,16 +28,16 @@ import type { SyncProgress } from './sync-deadline.ts';
 import { WatchStates } from './watch-states.ts';
 
 /**
- * Returns a new kvstore client, which the cluster closes. If it throws, the call is retried. If the signal fires, the call is
- * abandoned; a client that it returns later is closed.
+ * Returns a new kvstore client, which the cluster closes. If it throws, the call is retried. If the signal fires, the
+ * call is abandoned; a client that it returns later is closed.
  */
 export type ConnectKvstore = (signal: AbortSignal) => KvstoreBackend | Promise<KvstoreBackend>;
 
 /** Common options of followed clusters. */
 export interface FollowingOptions {
   /**
-   * Gate that every batch of every cluster passes on its way into the engines, so that many concurrent syncs do not block the
-   * event loop. By default, each batch is applied when it arrives.
+   * Gate that every batch of every cluster passes on its way into the engines, so that many concurrent syncs do not
+   * block the event loop. By default, each batch is applied when it arrives.
    */
   readonly gate?: TurnGate | undefined;
   /** Size limits of values and their parts. Larger values are rejected. Default `VALUE_LIMITS`. */
@@ -55,7 +55,9 @@ export interface FollowedClusterOptions extends Pick<FollowingOptions, 'gate' | 
   readonly stores: (hooks: StoreHooks) => ResourceStores;
   readonly clock: Clock;
   readonly random: Random;
-  /** Returns the reason why a cluster with this configuration may not be followed. Called before its resources are read. */
+  /**
+   * Returns the reason why a cluster with this configuration may not be followed. Called before its resources are read.
+   */
   readonly objection: (config: ClusterConfig | undefined) => string | undefined;
   /** See `ClusterMeshOptions`. */
   readonly serviceTTLMs?: number | undefined;
@@ -69,7 +71,9 @@ export interface FollowedClusterOptions extends Pick<FollowingOptions, 'gate' | 
 
 type TaskEffect = Exclude<ClusterEffect, { readonly do: 'leave' | 'validate' }>;
 
-/** Weight at the gate of creating a client, handshake included. It takes about 2 ms, as long as this number of events. */
+/**
+ * Weight at the gate of creating a client, handshake included. It takes about 2 ms, as long as this number of events.
+ */
 const CONNECT_WEIGHT = 1024;
 /** Time limit for creating a client. */
 const CONNECT_MS = 30_000;
@@ -83,8 +87,8 @@ const MAX_WITHDRAWALS = 5;
 const REFILL_MS = 15 * 60_000;
 
 /**
- * Follows the nodes, services, identities and IPs of one cluster into the engines until it is stopped or removed. Performs the
- * effects of the state machine (`cluster-machine.ts`).
+ * Follows the nodes, services, identities and IPs of one cluster into the engines until it is stopped or removed.
+ * Performs the effects of the state machine (`cluster-machine.ts`).
  */
 export class FollowedCluster {
   /** Identities of the cluster. The object is the same for the lifetime of the cluster. */
@@ -178,8 +182,8 @@ export class FollowedCluster {
   }
 
   /**
-   * Follows the cluster with a new client from now on. State from an earlier client stays until the new client has listed, and
-   * is then deleted if the lists do not contain it. Resolves when the earlier client is closed.
+   * Follows the cluster with a new client from now on. State from an earlier client stays until the new client has
+   * listed, and is then deleted if the lists do not contain it. Resolves when the earlier client is closed.
    */
   async connect(connect: ConnectKvstore): Promise<void> {
     this.#connect = connect;
@@ -270,8 +274,8 @@ export class FollowedCluster {
   }
 
   /**
-   * Closes the client, except that of the local cluster, which its caller closes. Never rejects, because a client that cannot be
-   * closed must not prevent the removal of the cluster.
+   * Closes the client, except that of the local cluster, which its caller closes. Never rejects, because a client that
+   * cannot be closed must not prevent the removal of the cluster.
    */
   async #closeClient(): Promise<void> {
     const backend = this.#backend;
@@ -300,8 +304,8 @@ export class FollowedCluster {
   }
 
   /**
-   * Runs `work` of the caller with a time limit. Rejects with `reason` if it takes longer, and if `leaving` fires. `discard`
-   * receives a result that arrives too late.
+   * Runs `work` of the caller with a time limit. Rejects with `reason` if it takes longer, and if `leaving` fires.
+   * `discard` receives a result that arrives too late.
    */
   async #runWithin<T>(
     ms: number,

@@ -1,4 +1,7 @@
-/** Maps services to the remote clusters that share them (SEMANTICS 6). Holds names only; the service cache has the content. */
+/**
+ * Maps services to the remote clusters that share them (SEMANTICS 6). Holds names only; the service cache has the
+ * content.
+ */
 export class GlobalServices {
   /** By service, then by cluster: the names of the cluster's slices. The empty name stands for the whole service. */
   readonly #clusters = new Map<string, Map<string, Set<string>>>();
@@ -30,7 +33,9 @@ export class GlobalServices {
     else slices.add(slice);
   }
 
-  /** Deletes the record of a service or slice. The cluster shares the service as long as another record of it exists. */
+  /**
+   * Deletes the record of a service or slice. The cluster shares the service as long as another record of it exists.
+   */
   delete(service: string, cluster: string, slice: string = ''): void {
     const clusters = this.#clusters.get(service);
     const slices = clusters?.get(cluster);

@@ -16,7 +16,9 @@ export interface IdentityResolverOptions {
   /** Id of the local cluster; 0 if it has none. Default: the id of its configuration in the kvstore. */
   readonly clusterID?: number | undefined;
   readonly mesh: Pick<ClusterMesh, 'identitiesFor'>;
-  /** Maximum number of clusters in the mesh. It determines which bits of an identity are the cluster id. Default 255. */
+  /**
+   * Maximum number of clusters in the mesh. It determines which bits of an identity are the cluster id. Default 255.
+   */
   readonly maxConnectedClusters?: MaxConnectedClusters | undefined;
 }
 
@@ -32,8 +34,8 @@ export class IdentityResolver {
   }
 
   /**
-   * Returns the labels of an identity; labels such as `reserved:host` if it is reserved. Returns `undefined` if the identity is
-   * not allocated or not received yet, and for node-local identities (CIDRs, remote nodes).
+   * Returns the labels of an identity; labels such as `reserved:host` if it is reserved. Returns `undefined` if the
+   * identity is not allocated or not received yet, and for node-local identities (CIDRs, remote nodes).
    */
   resolve(identity: number): Labels | undefined {
     if (!isNumericIdentity(identity) || identityScope(identity) !== 0) return undefined;

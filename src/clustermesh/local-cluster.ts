@@ -32,13 +32,14 @@ export interface LocalClusterOptions extends FollowingOptions {
   /** Default: `Math.random`. */
   readonly random?: Random | undefined;
   /**
-   * If true, the state is kept while the kvstore has lost the cluster's configuration, or was replaced and is not refilled, as
-   * with remote clusters. If false, the kvstore is always trusted, so an empty one deletes everything. Default true.
+   * If true, the state is kept while the kvstore has lost the cluster's configuration, or was replaced and is not
+   * refilled, as with remote clusters. If false, the kvstore is always trusted, so an empty one deletes everything.
+   * Default true.
    */
   readonly failStatic?: boolean | undefined;
   /**
-   * Time after which a replaced kvstore without a configuration is trusted if it is not empty. Default 15 min, the lifetime of
-   * a lease: within it, every live client has written its keys again.
+   * Time after which a replaced kvstore without a configuration is trusted if it is not empty. Default 15 min, the
+   * lifetime of a lease: within it, every live client has written its keys again.
    */
   readonly refillMs?: number | undefined;
 }
@@ -47,8 +48,8 @@ export interface LocalClusterOptions extends FollowingOptions {
 export type LocalClusterStatus = Omit<RemoteClusterStatus, 'servicesExpired'>;
 
 /**
- * Follows the local cluster's kvstore: nodes, identities and IPs of its other nodes, with source `kvstore` and no owner. Services
- * are not followed, because Kubernetes provides them.
+ * Follows the local cluster's kvstore: nodes, identities and IPs of its other nodes, with source `kvstore` and no
+ * owner. Services are not followed, because Kubernetes provides them.
  */
 export class LocalCluster implements SyncingClusters {
   readonly #options: LocalClusterOptions;
@@ -124,7 +125,10 @@ export class LocalCluster implements SyncingClusters {
     return this.#changes.add(callback);
   }
 
-  /** Returns the kvstore key of a resource's name (below its prefix) and its revision; `undefined` if the name is not held. */
+  /**
+   * Returns the kvstore key of a resource's name (below its prefix) and its revision; `undefined` if the name is not
+   * held.
+   */
   versionOf(resource: CopiedResource, name: string): KeyVersion | undefined {
     return this.#cluster.versionOf(resource, name);
   }

@@ -5,8 +5,8 @@ import type { StoreObserver, WatchStoreOptions } from '../kvstore/stores/watch-s
 import type { OnReaderState } from './resource-stores.ts';
 
 /**
- * Receives the input that one store applies, in order. After the calls for the keys of an engine batch, `onApplied` is called
- * once.
+ * Receives the input that one store applies, in order. After the calls for the keys of an engine batch, `onApplied` is
+ * called once.
  */
 export interface StoreTap {
   /** Called with each event before its value is decoded. */
@@ -19,15 +19,17 @@ export interface StoreTap {
 }
 
 /**
- * @internal
- * Receives the input of the engines of a mesh, so that it can be recorded. Its methods are synchronous and must not throw.
+ * @internal Receives the input of the engines of a mesh, so that it can be recorded. Its methods are synchronous and
+ * must not throw.
  */
 export interface MeshTap {
   /** Returns the tap of a resource of a cluster. Called once for each store. */
   storeTap(cluster: string, resource: CopiedResource): StoreTap;
   /** Called after the configuration from a handshake was applied. */
   onConfigured(cluster: string, config: ClusterConfig | undefined): void;
-  /** Called when a resource is followed. If `keeps`, keys are neither deleted nor removed because of a rejected value. */
+  /**
+   * Called when a resource is followed. If `keeps`, keys are neither deleted nor removed because of a rejected value.
+   */
   onFollow(cluster: string, resource: CopiedResource, prefix: string, keeps: boolean): void;
   /** Called with each state of a reader. */
   onReaderState(

@@ -15,8 +15,8 @@ import type { ExportSink, IPSink, NodeSink, ServiceSink } from './engines.ts';
 import type { GlobalServices } from './global-services.ts';
 
 /**
- * Returns an observer that writes IPs into the ipcache as claims of `writer`, one engine batch per kvstore batch. The identity
- * `host` becomes `peerHost` (upstream pkg/ipcache/kvstore.go, `peerIdentity`).
+ * Returns an observer that writes IPs into the ipcache as claims of `writer`, one engine batch per kvstore batch. The
+ * identity `host` becomes `peerHost` (upstream pkg/ipcache/kvstore.go, `peerIdentity`).
  */
 export function ipObserver(
   ipcache: IPSink,
@@ -49,8 +49,8 @@ export function nodeObserver(nodes: NodeSink, cluster: string, source: Source): 
 }
 
 /**
- * Returns an observer for the services of a remote cluster. It writes them into the cache, and the names of shared ones into
- * the index.
+ * Returns an observer for the services of a remote cluster. It writes them into the cache, and the names of shared ones
+ * into the index.
  */
 export function serviceObserver(
   services: ServiceSink,
@@ -72,8 +72,9 @@ export function serviceObserver(
 }
 
 /**
- * Returns an observer for the endpoint slices of a remote cluster. It writes them into the cache and their services into the
- * index. It stores the service of each slice, because a delete names only the slice, and the label of a slice may change.
+ * Returns an observer for the endpoint slices of a remote cluster. It writes them into the cache and their services
+ * into the index. It stores the service of each slice, because a delete names only the slice, and the label of a slice
+ * may change.
  */
 export function sliceObserver(
   services: ServiceSink,

@@ -24,7 +24,8 @@ export interface StoreHooks {
 }
 
 /**
- * Reason why following ended. `ended`: the signal fired, or the configuration changed. `diverged`: the kvstore was replaced.
+ * Reason why following ended. `ended`: the signal fired, or the configuration changed. `diverged`: the kvstore was
+ * replaced.
  */
 export type FollowEnd = 'ended' | 'diverged';
 
@@ -58,8 +59,8 @@ type AnyStore = Pick<
 >;
 
 /**
- * The stores of a cluster's keys, one per resource. Subclasses decide where the values go. Stores outlive connections: when the list
- * of a new run is complete, the run deletes keys that no longer exist (I9).
+ * The stores of a cluster's keys, one per resource. Subclasses decide where the values go. Stores outlive connections:
+ * when the list of a new run is complete, the run deletes keys that no longer exist (I9).
  */
 export abstract class ResourceStores {
   readonly #cluster: string;
@@ -105,7 +106,10 @@ export abstract class ResourceStores {
     return areServicesSynced || !isRead;
   }
 
-  /** Progress of the first sync: the number of received keys, rejected ones included, plus the number of complete resources. */
+  /**
+   * Progress of the first sync: the number of received keys, rejected ones included, plus the number of complete
+   * resources.
+   */
   get progressCount(): number {
     let count = 0;
     for (const store of this.stores.values()) {
@@ -147,8 +151,8 @@ export abstract class ResourceStores {
   }
 
   /**
-   * Returns the kvstore key of a name of a resource and the revision that was read last; `undefined` if the name is not held. The
-   * revision may be of an earlier connection while the kvstore does not answer.
+   * Returns the kvstore key of a name of a resource and the revision that was read last; `undefined` if the name is not
+   * held. The revision may be of an earlier connection while the kvstore does not answer.
    */
   versionOf(resource: CopiedResource, name: string): KeyVersion | undefined {
     const revision = this.stores.get(resource)?.revisionOf(name);
@@ -163,8 +167,8 @@ export abstract class ResourceStores {
   abstract withdrawServices(signal: AbortSignal): Promise<void>;
 
   /**
-   * Withdraws everything (I10). No resource may be followed any more. If the signal fires, or if it rejects, some state remains
-   * and it must be called again.
+   * Withdraws everything (I10). No resource may be followed any more. If the signal fires, or if it rejects, some state
+   * remains and it must be called again.
    */
   abstract withdraw(signal: AbortSignal): Promise<void>;
 

@@ -3,8 +3,8 @@ import type { Clock, Timer } from '../base/clock.ts';
 import type { RetryTurns } from '../kvstore/session/backend.ts';
 
 /**
- * Milliseconds between two retries in the order of arrival. A retry costs 2 to 5 ms of CPU, so this pace costs at most a
- * hundredth of a core. With 250 unreachable clusters each is retried every two minutes.
+ * Milliseconds between two retries in the order of arrival. A retry costs 2 to 5 ms of CPU, so this pace costs at most
+ * a hundredth of a core. With 250 unreachable clusters each is retried every two minutes.
  */
 const STEP_MS = 500;
 /** Milliseconds between two retries of recent outages: at most 5 % of a core, for one minute after they began. */
@@ -13,9 +13,9 @@ const RECENT_STEP_MS = 100;
 const RELEASED_PER_SUCCESS = 4;
 
 /**
- * Paces the retries of unreachable clusters, so that their number does not increase the CPU that they cost. There are two
- * independent paces. One serves all clusters in the order of arrival. The other serves only recent outages, every second
- * time the most recent one, so that neither old nor other recent outages delay a cluster that has just failed.
+ * Paces the retries of unreachable clusters, so that their number does not increase the CPU that they cost. There are
+ * two independent paces. One serves all clusters in the order of arrival. The other serves only recent outages, every
+ * second time the most recent one, so that neither old nor other recent outages delay a cluster that has just failed.
  */
 export class RetryPacer implements RetryTurns {
   readonly #clock: Clock;
@@ -30,8 +30,8 @@ export class RetryPacer implements RetryTurns {
   }
 
   /**
-   * See `RetryTurns`. Resolves immediately if no retry was released within the last {@link STEP_MS}; for a recent outage, also if
-   * none was released within the last {@link RECENT_STEP_MS}.
+   * See `RetryTurns`. Resolves immediately if no retry was released within the last {@link STEP_MS}; for a recent
+   * outage, also if none was released within the last {@link RECENT_STEP_MS}.
    */
   turn(downSince: number, signal: AbortSignal): Promise<void> {
     if (signal.aborted) return Promise.resolve();
@@ -70,7 +70,10 @@ export class RetryPacer implements RetryTurns {
     return first !== undefined;
   }
 
-  /** Releases the most recent outage or the one that has waited longest, in alternation. Returns false if none is recent. */
+  /**
+   * Releases the most recent outage or the one that has waited longest, in alternation. Returns false if none is
+   * recent.
+   */
   #releaseRecent(): boolean {
     const recent = [...this.#waiting].filter(([, since]) => isRecentOutage(since, this.#clock));
     const [first] = recent;

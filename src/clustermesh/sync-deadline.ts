@@ -17,8 +17,8 @@ export interface SyncProgress {
 /** Limits of the wait for a first sync. */
 export interface SyncDeadline {
   /**
-   * Maximum time without progress of a cluster before the wait for it ends. A fixed total time would be too short for some
-   * meshes and too long for others.
+   * Maximum time without progress of a cluster before the wait for it ends. A fixed total time would be too short for
+   * some meshes and too long for others.
    */
   readonly deadlineMs: number;
   /** Like `deadlineMs`, for a cluster that has failed since it was last followed. Default: `deadlineMs`. */
@@ -52,13 +52,16 @@ export function lastProgressAt(clusters: Pick<SyncingClusters, 'names' | 'progre
   return Math.max(0, ...clusters.names.map((name) => clusters.progressOf(name)?.progressAt ?? 0));
 }
 
-/** If the timer fires this much too late, the process was suspended. The time without progress then counts from that moment. */
+/**
+ * If the timer fires this much too late, the process was suspended. The time without progress then counts from that
+ * moment.
+ */
 const STALL_MS = 1_000;
 
 /**
- * Waits for each cluster until it is synced or its deadline has passed. Clusters may be added and removed during the wait. If a
- * cluster makes progress after its deadline, it is awaited again as long as others are. Resolves to the names of the clusters
- * that are not synced. Never rejects; if the signal fires, it resolves as after the deadline.
+ * Waits for each cluster until it is synced or its deadline has passed. Clusters may be added and removed during the
+ * wait. If a cluster makes progress after its deadline, it is awaited again as long as others are. Resolves to the
+ * names of the clusters that are not synced. Never rejects; if the signal fires, it resolves as after the deadline.
  *
  * Costs one timer, and one check of a cluster per change.
  */
@@ -74,7 +77,10 @@ class SyncWait {
   readonly #deadline: SyncDeadline & { readonly clock: Clock };
   readonly #resolve: (missing: readonly string[]) => void;
   readonly #awaitedClusters = new Set<string>();
-  /** Earliest start of each cluster's deadline: the first check of the cluster, or the end of a suspension of the process. */
+  /**
+   * Earliest start of each cluster's deadline: the first check of the cluster, or the end of a suspension of the
+   * process.
+   */
   #startTimes = new Map<string, number>();
   #timer: { readonly at: number; readonly timer: Timer } | undefined;
   #unsubscribe: Unsubscribe | undefined;

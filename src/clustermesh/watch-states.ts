@@ -25,8 +25,8 @@ export class WatchStates {
   }
 
   /**
-   * Returns true if the kvstore answers a reader. A reader that lists may be retrying, so it counts only if another reader
-   * watches.
+   * Returns true if the kvstore answers a reader. A reader that lists may be retrying, so it counts only if another
+   * reader watches.
    */
   isUp(reader: string): boolean {
     const state = this.#states.get(reader);

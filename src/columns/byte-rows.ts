@@ -20,7 +20,10 @@ function hashOf(bytes: Uint8Array, from: number, to: number, seed: number): numb
   return at < to ? mix(hash, bytes[at] ?? 0) : hash;
 }
 
-/** The texts of a page of rows, one after the other, each after its length. Deleted texts leave gaps until the page is full. */
+/**
+ * The texts of a page of rows, one after the other, each after its length. Deleted texts leave gaps until the page is
+ * full.
+ */
 class TextPage {
   bytes: Uint8Array;
   /** Number of bytes up to the end of the last text. */
@@ -71,7 +74,9 @@ function storedLength(length: number): number {
  * Maps byte strings, called texts, to rows of integers. The texts of 1,024 rows are stored in one array, so that a row
  * needs no object on the heap. Rows of deleted texts are reused, last in, first out.
  *
- *     text ─► hash ─► Int32Map ─► row ─► row with the same hash ─► …        rows: the columns of the owner │ text │ link
+ *     text ─► hash ─► Int32Map ─► row ─► row with the same hash ─► …
+ *
+ *     row     the columns of the owner │ text │ link
  */
 export class ByteRows {
   /**

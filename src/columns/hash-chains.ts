@@ -1,8 +1,8 @@
 import { Int32Rows } from './int32-rows.ts';
 
 /**
- * Finds rows by a hash of their keys, which the owner stores and compares. The rows of a bucket are linked. It grows by one bucket
- * with each row (linear hashing), so that no operation moves more than a bucket, and takes 12 bytes a row.
+ * Finds rows by a hash of their keys, which the owner stores and compares. The rows of a bucket are linked. It grows by
+ * one bucket with each row (linear hashing), so that no operation moves more than a bucket, and takes 12 bytes a row.
  *
  *     hash ─► bucket ─► row ─► row ─► …        columns of a row: hash │ next row + 1
  *

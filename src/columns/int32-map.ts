@@ -5,7 +5,10 @@ const EMPTY = 0;
 /** Marks a bucket of the old table whose key was removed. Probes continue after it. */
 const REMOVED = -1;
 const FIRST_BITS = 4;
-/** Load factor at which the table grows. A lookup of an absent key takes one or two probes; an entry takes 16 to 32 bytes. */
+/**
+ * Load factor at which the table grows. A lookup of an absent key takes one or two probes; an entry takes 16 to 32
+ * bytes.
+ */
 const FULL = 0.5;
 /** Buckets moved per insertion while the table grows. The move ends long before the next growth. */
 const STEP = 4;
@@ -57,7 +60,9 @@ class Buckets {
     }
   }
 
-  /** Empties a bucket and closes the gap: a later key of the run moves into the gap unless its home is after the gap. */
+  /**
+   * Empties a bucket and closes the gap: a later key of the run moves into the gap unless its home is after the gap.
+   */
   close(at: number): void {
     let gap = at;
     for (let next = (gap + 1) & this.mask; this.valueAt(next) !== EMPTY; next = (next + 1) & this.mask) {
@@ -72,8 +77,8 @@ class Buckets {
 }
 
 /**
- * A map from 32-bit integers to positive integers; 0 means "none". It grows in small steps. During growth, a lookup reads the new
- * table first, then the part of the old table that has not been moved.
+ * A map from 32-bit integers to positive integers; 0 means "none". It grows in small steps. During growth, a lookup
+ * reads the new table first, then the part of the old table that has not been moved.
  *
  *     old   [ moved ······ ▲ not moved ]        new   [ moved keys, and keys added since ]
  *                          └ #next, advances with every insertion
@@ -121,7 +126,10 @@ export class Int32Map {
     return value !== EMPTY || this.#old === undefined ? value : this.#getOld(this.#old, key);
   }
 
-  /** Sets the value of a key and returns the previous value; 0 removes the key. O(1), except for the first write after a fork. */
+  /**
+   * Sets the value of a key and returns the previous value; 0 removes the key. O(1), except for the first write after a
+   * fork.
+   */
   exchange(key: number, value: number): number {
     if (this.#shared) this.#unshare();
     const at = this.#buckets.find(key);
@@ -154,8 +162,8 @@ export class Int32Map {
   }
 
   /**
-   * Returns the value of a key in the part of the old table that has not been moved. A moved key that is not in the new table was
-   * deleted.
+   * Returns the value of a key in the part of the old table that has not been moved. A moved key that is not in the new
+   * table was deleted.
    */
   #getOld(old: Buckets, key: number): number {
     const at = old.find(key);

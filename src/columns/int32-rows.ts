@@ -1,16 +1,16 @@
 import { SharedPages } from './shared-pages.ts';
 
-// 2^10 rows per page, here and in `ObjectColumn`. Growth allocates at most 64 KiB at a time (stride 16), and the first write to a
-// page after a fork copies the same amount, which takes a few µs. With twice as many pages, reads of a million rows took 5 to 10
-// % longer, because the page headers no longer fit into the cache.
+// 2^10 rows per page, here and in `ObjectColumn`. Growth allocates at most 64 KiB at a time (stride 16), and the first
+// write to a page after a fork copies the same amount, which takes a few µs. With twice as many pages, reads of a
+// million rows took 5 to 10 % longer, because the page headers no longer fit into the cache.
 export const PAGE_BITS = 10;
 export const PAGE_ROWS: number = 1 << PAGE_BITS;
 const ROW_MASK: number = PAGE_ROWS - 1;
 const NO_PAGE: Int32Array = new Int32Array(0);
 
 /**
- * A growing array of rows of `stride` 32-bit integers, initially 0. It grows by whole pages, so that no write is slow. Rows are
- * never released.
+ * A growing array of rows of `stride` 32-bit integers, initially 0. It grows by whole pages, so that no write is slow.
+ * Rows are never released.
  */
 export class Int32Rows {
   readonly stride: number;

@@ -1,4 +1,7 @@
-/** 2^32 divided by the golden ratio. Its multiples spread consecutive numbers evenly. It is odd, so the product is a bijection. */
+/**
+ * 2^32 divided by the golden ratio. Its multiples spread consecutive numbers evenly. It is odd, so the product is a
+ * bijection.
+ */
 export const GOLDEN = 0x9e37_79b1;
 
 /** One round of hashing. For a fixed `hash` it is a bijection of `word`. */

@@ -7,8 +7,9 @@ interface Block<V> {
 }
 
 /**
- * A map whose keys are in the order of `compare`, divided into blocks so that a change does not cost the length of the map. A key
- * takes 16 bytes. It grows in small steps, unlike a `Map`. It searches first in the block of the last access.
+ * A map whose keys are in the order of `compare`, divided into blocks so that a change does not cost the length of the
+ * map. A key takes 16 bytes. It grows in small steps, unlike a `Map`. It searches first in the block of the last
+ * access.
  */
 export class SortedMap<V> {
   readonly #compare: (a: string, b: string) => number;

@@ -3,8 +3,8 @@ const BUCKET_ENTRIES = 1024;
 /** The end of a key differs more often than its beginning. */
 const HASHED_CHARACTERS = 12;
 /**
- * The last characters are not hashed, so that successive keys, such as addresses, share a bucket. With a bucket for each of them, an
- * access takes 1.5 times as long, because all of its memory is out of the cache.
+ * The last characters are not hashed, so that successive keys, such as addresses, share a bucket. With a bucket for
+ * each of them, an access takes 1.5 times as long, because all of its memory is out of the cache.
  */
 const LAST_CHARACTERS = 2;
 
@@ -52,8 +52,9 @@ export class SplitMap<V> {
   }
 
   /**
-   * Iterates over the entries in any order. The map may change during the iteration: an entry that exists all the time is visited
-   * once, an entry that is deleted before it is reached is not visited, and an entry that is added may be visited.
+   * Iterates over the entries in any order. The map may change during the iteration: an entry that exists all the time
+   * is visited once, an entry that is deleted before it is reached is not visited, and an entry that is added may be
+   * visited.
    */
   *entries(): Generator<[string, V], void, void> {
     const count = this.#buckets.length;

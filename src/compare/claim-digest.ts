@@ -25,7 +25,9 @@ const ROWS_PER_STEP = 256;
 /** Maximum number of cached hashes of host IPs, and of the owners of each source. */
 const CACHED_NAMES = 65_536;
 
-/** Hash seeds. A hash has two lanes of 32 bits, A and B. The terms of the host and of the pod have seeds of their own. */
+/**
+ * Hash seeds. A hash has two lanes of 32 bits, A and B. The terms of the host and of the pod have seeds of their own.
+ */
 const SEED_A = 0x2545_f491;
 const SEED_B = 0x9e37_79b9;
 const HOST = 0x1b56_c4e9;
@@ -74,8 +76,8 @@ let claimA = 0;
 let claimB = 0;
 
 /**
- * Sets the lanes to the hash of a claim on the key of {@link setKey}. `identity` is the hash of the labels for a local identity. All
- * terms have the owner, so that two owners cannot swap them unnoticed.
+ * Sets the lanes to the hash of a claim on the key of {@link setKey}. `identity` is the hash of the labels for a local
+ * identity. All terms have the owner, so that two owners cannot swap them unnoticed.
  */
 function setClaim({ hostIP, encryptKey, k8s }: CompleteClaim, identity: number, owner: number): void {
   let a = mix(mix(keyA, identity), owner);
@@ -118,7 +120,8 @@ interface OverruledTerm {
   readonly b: number;
 }
 
-// Columns of a row: the hash of its effective claim, as it was added to the sums, and the index of the group above the bucket.
+// Columns of a row: the hash of its effective claim, as it was added to the sums, and the index of the group above the
+// bucket.
 const LANE_A = 0;
 const LANE_B = 1;
 const GROUP_AND_BUCKET = 2;
@@ -129,16 +132,16 @@ const BUCKET_MASK = (1 << BUCKET_BITS) - 1;
 export interface ClaimDigestOptions {
   readonly ipcache: IPCache;
   /**
-   * Returns the labels of a local identity as text. Local identities have different numbers on each node, so their labels are
-   * compared instead. Default: the empty text.
+   * Returns the labels of a local identity as text. Local identities have different numbers on each node, so their
+   * labels are compared instead. Default: the empty text.
    */
   readonly labelsOf?: ((identity: number) => string) | undefined;
 }
 
 /**
- * Sums of the claims of an IPCache for each group of writers, to compare two processes without their lists. A change marks the row of
- * its key, which costs a few ns; {@link ClaimDigest.read} hashes the claims of the marked rows. Its generators yield after each step
- * of less than a millisecond; claims may change between steps.
+ * Sums of the claims of an IPCache for each group of writers, to compare two processes without their lists. A change
+ * marks the row of its key, which costs a few ns; {@link ClaimDigest.read} hashes the claims of the marked rows. Its
+ * generators yield after each step of less than a millisecond; claims may change between steps.
  *
  * Sums are no protection against forged claims: a writer who can choose claims can choose claims with equal sums.
  */
@@ -195,15 +198,18 @@ export class ClaimDigest {
       .sort((x, y) => (x.writer < y.writer ? -1 : 1));
   }
 
-  /** Returns the sums of the buckets of a group, as of the last {@link ClaimDigest.read}; undefined for an unknown group. */
+  /**
+   * Returns the sums of the buckets of a group, as of the last {@link ClaimDigest.read}; undefined for an unknown
+   * group.
+   */
   buckets(writer: string): readonly string[] | undefined {
     const group = this.#groups.get(writer);
     return group && bucketTexts(group.sums);
   }
 
   /**
-   * Calls `onClaim` for each claim of a group at the wanted places. Cost: a scan of all keys, about 60 ns each, and 1 µs for
-   * each claim that is found.
+   * Calls `onClaim` for each claim of a group at the wanted places. Cost: a scan of all keys, about 60 ns each, and 1
+   * µs for each claim that is found.
    */
   *claimsIn(
     writer: string,

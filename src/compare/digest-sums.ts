@@ -19,8 +19,8 @@ export function mixOther(hash: number, word: number): number {
 }
 
 /**
- * Adds a text to a hash and returns the new hash. The length of the text is included, so that two texts and their concatenation
- * have different hashes.
+ * Adds a text to a hash and returns the new hash. The length of the text is included, so that two texts and their
+ * concatenation have different hashes.
  */
 export function textHash(hash: number, text: string): number {
   const { length } = text;
@@ -63,7 +63,10 @@ export function totalText(sums: Int32Array): string {
 
 /** The digest of the claims of a group of writers, or of the documents of a cluster. */
 export interface GroupDigest {
-  /** The source, and the cluster of the owner if there is one: `clustermesh baltic`. Nodes belong to the group of their cluster. */
+  /**
+   * The source, and the cluster of the owner if there is one: `clustermesh baltic`. Nodes belong to the group of their
+   * cluster.
+   */
   readonly writer: string;
   /** Number of claims, or of documents. */
   readonly claims: number;

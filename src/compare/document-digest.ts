@@ -46,8 +46,9 @@ function placeOfKey(key: string): number {
 }
 
 /**
- * Sums of documents for each group, like those of a `ClaimDigest`. If the revision has changed, {@link DocumentDigest.read}
- * computes them again: documents are few, and each costs some µs. Its generators yield after each step.
+ * Sums of documents for each group, like those of a `ClaimDigest`. If the revision has changed,
+ * {@link DocumentDigest.read} computes them again: documents are few, and each costs some µs. Its generators yield
+ * after each step.
  */
 export class DocumentDigest {
   readonly #options: DocumentDigestOptions;

@@ -47,16 +47,16 @@ export interface ConnectDatapathOptions {
   /** Slices the deletes of stale content. Default: not sliced. */
   readonly gate?: TurnGate | undefined;
   /**
-   * Receives the exceptions that `ipcache` and `services` throw while their stale content is deleted, because no engine makes
-   * these calls. The node manager deletes stale nodes, and reports exceptions of `nodes` itself.
+   * Receives the exceptions that `ipcache` and `services` throw while their stale content is deleted, because no engine
+   * makes these calls. The node manager deletes stale nodes, and reports exceptions of `nodes` itself.
    */
   readonly onListenerFault?: FaultListener | undefined;
 }
 
 /**
- * Outcome of `DatapathConnection.synced`. `synced`: the datapath has the state of the engines, except for nodes whose call
- * failed and is retried. `ended`: the connection or the node manager ended before, or a part of the connection ended because
- * its replay failed.
+ * Outcome of `DatapathConnection.synced`. `synced`: the datapath has the state of the engines, except for nodes whose
+ * call failed and is retried. `ended`: the connection or the node manager ended before, or a part of the connection
+ * ended because its replay failed.
  */
 export type DatapathSyncOutcome = 'synced' | 'ended';
 
@@ -67,12 +67,12 @@ export interface DatapathConnection extends Unsubscribe {
 }
 
 /**
- * Connects a datapath to the engines. Each part receives the current state, then every change. Nodes are delivered first,
- * because entries and backends refer to their tunnels. Ending the connection does not change the datapath.
+ * Connects a datapath to the engines. Each part receives the current state, then every change. Nodes are delivered
+ * first, because entries and backends refer to their tunnels. Ending the connection does not change the datapath.
  *
- * With `previous` (SEMANTICS 9), equal content is not written again. Different content is delivered as a change
- * whose `old` is the datapath's content. Stale content is deleted when the inputs are complete, from a microtask after `markSynced`
- * of `services` on, in steps of the gate: services first, nodes last.
+ * With `previous` (SEMANTICS 9), equal content is not written again. Different content is delivered as a change whose
+ * `old` is the datapath's content. Stale content is deleted when the inputs are complete, from a microtask after
+ * `markSynced` of `services` on, in steps of the gate: services first, nodes last.
  */
 export function connectDatapath(
   datapath: Datapath,

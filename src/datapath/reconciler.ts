@@ -28,8 +28,8 @@ export interface ReconciledListener<Change> {
 }
 
 /**
- * Connects an engine to a part of a datapath that has earlier content: delivers only differences, and finally deletes what
- * remains (SEMANTICS 9). Costs nothing when no earlier content is left.
+ * Connects an engine to a part of a datapath that has earlier content: delivers only differences, and finally deletes
+ * what remains (SEMANTICS 9). Costs nothing when no earlier content is left.
  */
 export class Reconciler<Entry, Change> {
   readonly #kind: ChangeKind<Entry, Change>;
@@ -88,15 +88,16 @@ export class Reconciler<Entry, Change> {
   }
 
   /**
-   * Deletes the entries that the replay has not reported, in steps of {@link SWEEP_CHUNK}. An entry that the engine reports between
-   * two steps is not deleted. An exception ends the reconciler, as in the replay.
+   * Deletes the entries that the replay has not reported, in steps of {@link SWEEP_CHUNK}. An entry that the engine
+   * reports between two steps is not deleted. An exception ends the reconciler, as in the replay.
    */
   async sweep(gate: TurnGate): Promise<void> {
     await gate.runSteps(this.#sweepSteps());
   }
 
   *#sweepSteps(): Generator<void, void, void> {
-    const remaining = this.#previous.entries(); // one iterator: each new one would step over the slots of deleted entries
+    // One iterator: each new one would step over the slots of deleted entries.
+    const remaining = this.#previous.entries();
     while (this.#previous.size > 0) {
       this.#deliveries.deferUntilReturn(() => {
         const deletes = this.#takeDeletes(remaining);

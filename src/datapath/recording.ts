@@ -12,8 +12,8 @@ export type IPCacheRecord =
   | { readonly kind: 'synced' };
 
 /**
- * Passes changes and `onSynced` in order to `record`, such as a list, a log or a monitor. A call with several changes causes one
- * record for each. Stores nothing.
+ * Passes changes and `onSynced` in order to `record`, such as a list, a log or a monitor. A call with several changes
+ * causes one record for each. Stores nothing.
  */
 export class RecordingIPCacheListener implements IPCacheListener {
   readonly #record: (record: IPCacheRecord) => void;
@@ -40,8 +40,8 @@ export type ServiceRecord =
   | { readonly kind: 'inputs-complete' };
 
 /**
- * Passes events, `onSynced` and `onInputsComplete` in order to `record`, such as a list, a log or a monitor. A call with several
- * events causes one record for each. Stores nothing.
+ * Passes events, `onSynced` and `onInputsComplete` in order to `record`, such as a list, a log or a monitor. A call
+ * with several events causes one record for each. Stores nothing.
  */
 export class RecordingServiceHandler implements ServiceHandler {
   readonly #record: (record: ServiceRecord) => void;

@@ -13,7 +13,10 @@ const MAX_SHORT_BYTES = 24;
 /** Initial size of the memory for loaded texts in bytes. Names of Kubernetes have up to 253 bytes. */
 const INITIAL_LOADED_BYTES = 1024;
 
-/** Appends values to a buffer that grows by doubling, and reads values at a position. Reads throw {@link DamagedError} at the end. */
+/**
+ * Appends values to a buffer that grows by doubling, and reads values at a position. Reads throw {@link DamagedError}
+ * at the end.
+ */
 export class ByteBuffer {
   #bytes: Uint8Array;
   #length = 0;
@@ -24,8 +27,8 @@ export class ByteBuffer {
   #loaded: Uint8Array = new Uint8Array(INITIAL_LOADED_BYTES);
 
   /**
-   * Takes ownership of `bytes`; the first `length` of them are the content. The buffer grows by doubling up to `maxDoubled`
-   * bytes, and then only as needed.
+   * Takes ownership of `bytes`; the first `length` of them are the content. The buffer grows by doubling up to
+   * `maxDoubled` bytes, and then only as needed.
    */
   constructor(bytes: Uint8Array, maxDoubled: number, length = 0) {
     this.#bytes = bytes;
@@ -94,8 +97,8 @@ export class ByteBuffer {
   }
 
   /**
-   * Copies a text as UTF-8 into {@link ByteBuffer.loaded}, after the first `from` bytes. Returns the end of its bytes. A lone
-   * surrogate becomes U+FFFD. A loaded text can be hashed and compared before it is written.
+   * Copies a text as UTF-8 into {@link ByteBuffer.loaded}, after the first `from` bytes. Returns the end of its bytes.
+   * A lone surrogate becomes U+FFFD. A loaded text can be hashed and compared before it is written.
    */
   load(value: string, from = 0): number {
     const { length } = value;

@@ -56,9 +56,9 @@ type MutableGroup = { -readonly [K in keyof CauseGroup]: CauseGroup[K] } & {
 };
 
 /**
- * Groups records by their cause. Changes of claims belong together if they have one store and one host, because a failed node
- * deletes its pods at many revisions. Other changes belong together if they have one store. The withdrawal of a store is one
- * group. A mark is its own group.
+ * Groups records by their cause. Changes of claims belong together if they have one store and one host, because a
+ * failed node deletes its pods at many revisions. Other changes belong together if they have one store. The withdrawal
+ * of a store is one group. A mark is its own group.
  */
 export class CauseGroups {
   readonly #groups = new Map<string, MutableGroup>();

@@ -15,8 +15,8 @@ const MIN_SEGMENT_BYTES: number = 16 << 10;
 const SEGMENTS_IN_LIMIT = 16;
 
 /**
- * Prefix changes are counted as lost, and not recorded, if more than `MAX_RATE` arrived in each of the last `FAST_SECONDS`
- * seconds.
+ * Prefix changes are counted as lost, and not recorded, if more than `MAX_RATE` arrived in each of the last
+ * `FAST_SECONDS` seconds.
  */
 const MAX_RATE = 20_000;
 const FAST_SECONDS = 5;
@@ -76,8 +76,8 @@ export interface ChangeLogCounts {
 }
 
 /**
- * The records of the current life, in segments, the oldest dropped first so that they fit into the memory. The last changes of prefixes
- * are encoded together, at the latest when the segments are read.
+ * The records of the current life, in segments, the oldest dropped first so that they fit into the memory. The last
+ * changes of prefixes are encoded together, at the latest when the segments are read.
  */
 export class ChangeLog implements CertaintyInputs {
   readonly isLive = true;
@@ -159,12 +159,18 @@ export class ChangeLog implements CertaintyInputs {
     this.#clockSet = 0;
   }
 
-  /** Ends the recording. Later changes are missing, so answers cannot be computed backwards from the current state any more. */
+  /**
+   * Ends the recording. Later changes are missing, so answers cannot be computed backwards from the current state any
+   * more.
+   */
   end(): void {
     this.#recordingEnd ??= this.beginSpan('lost', '');
   }
 
-  /** Time of the end of the recording, from which on (inclusive) changes are missing; undefined while changes are recorded. */
+  /**
+   * Time of the end of the recording, from which on (inclusive) changes are missing; undefined while changes are
+   * recorded.
+   */
   get endedMs(): number | undefined {
     return this.#recordingEnd?.fromMs;
   }
@@ -222,8 +228,8 @@ export class ChangeLog implements CertaintyInputs {
   }
 
   /**
-   * Appends a change of a prefix, unless there are too many. If `continues` is true, it has the same time as the previous
-   * change.
+   * Appends a change of a prefix, unless there are too many. If `continues` is true, it has the same time as the
+   * previous change.
    */
   addClaim(key: Readonly<PrefixRegister>, change: ClaimChange, continues = false): void {
     const ms = continues ? this.#batchMs : this.life.now();
@@ -279,8 +285,8 @@ export class ChangeLog implements CertaintyInputs {
   }
 
   /**
-   * Notes the release of a restored claim without a record. Later records are not linked to earlier ones. Answers for earlier
-   * moments are not certain, because they lack the claim.
+   * Notes the release of a restored claim without a record. Later records are not linked to earlier ones. Answers for
+   * earlier moments are not certain, because they lack the claim.
    */
   skipRelease(owner: string, continues = false): void {
     if (!continues) this.#batchMs = this.life.now();

@@ -11,8 +11,8 @@ export interface VisibleClaim extends CompleteClaim {
 }
 
 /**
- * The claims at a moment that have changed since: for each key and writer, `before` of the oldest change after the moment. All
- * other claims are unchanged, and are read from the IPCache.
+ * The claims at a moment that have changed since: for each key and writer, `before` of the oldest change after the
+ * moment. All other claims are unchanged, and are read from the IPCache.
  */
 export class ChangedPrefixes {
   readonly #claimsOf: (key: string) => readonly CompleteClaim[];

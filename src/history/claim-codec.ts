@@ -55,9 +55,9 @@ export function parseWriter(text: string): ClaimWriter {
  *     flags │ identity │ host │ encryptKey │ namespace and first part of the pod name │ rest of the pod name
  *     │ service account │ named ports
  *
- * The names of a ReplicaSet's pods differ only after the last `-`, so the part up to it is one of the repeated {@link Names}. A
- * typical pod takes about 16 bytes. `previous` is the previous claim in the record: most changes of a claim keep its pod and
- * its host.
+ * The names of a ReplicaSet's pods differ only after the last `-`, so the part up to it is one of the repeated
+ * {@link Names}. A typical pod takes about 16 bytes. `previous` is the previous claim in the record: most changes of a
+ * claim keep its pod and its host.
  */
 export function writeClaim(
   out: ByteBuffer,

@@ -14,8 +14,8 @@ export interface GatheredChange extends ClaimChange {
 }
 
 /**
- * The changes after the last record. They are encoded together, because the pods of different prefixes are far apart in memory: in a
- * loop whose steps do not depend on each other, cache misses overlap.
+ * The changes after the last record. They are encoded together, because the pods of different prefixes are far apart in
+ * memory: in a loop whose steps do not depend on each other, cache misses overlap.
  */
 export class GatheredChanges {
   #changes: GatheredChange[] = [];

@@ -94,13 +94,13 @@ export interface HistoryStatus extends ChangeLogCounts {
 }
 
 /**
- * The history of the claims on prefixes, and of services and nodes. Records every change of a claim of an `IPCache` from {@link
- * History.start} on. For a question about an earlier moment, it takes the current claims and undoes each later change, newest
- * first. The rules of SEMANTICS 2 then select the effective claim.
+ * The history of the claims on prefixes, and of services and nodes. Records every change of a claim of an `IPCache`
+ * from {@link History.start} on. For a question about an earlier moment, it takes the current claims and undoes each
+ * later change, newest first. The rules of SEMANTICS 2 then select the effective claim.
  *
- * A record costs 1 to 2 µs and about 34 bytes. The oldest records are dropped when the memory is full. With a disk, each {@link
- * History.flush} appends records to files. {@link History.past} also answers from the files, even from those of earlier
- * processes. All other methods answer from memory.
+ * A record costs 1 to 2 µs and about 34 bytes. The oldest records are dropped when the memory is full. With a disk,
+ * each {@link History.flush} appends records to files. {@link History.past} also answers from the files, even from
+ * those of earlier processes. All other methods answer from memory.
  */
 export class History {
   readonly #options: HistoryOptions;
@@ -125,8 +125,8 @@ export class History {
   }
 
   /**
-   * Reads the segments that earlier processes have stored. Must resolve before {@link History.start}; otherwise changes are
-   * recorded in memory only. Never rejects: if the folder cannot be read, the status has the failure.
+   * Reads the segments that earlier processes have stored. Must resolve before {@link History.start}; otherwise changes
+   * are recorded in memory only. Never rejects: if the folder cannot be read, the status has the failure.
    */
   async open(): Promise<void> {
     assert(this.#log === undefined, 'open must be called before start');
@@ -139,7 +139,8 @@ export class History {
   }
 
   /**
-   * Writes the records since the last call to the disk. Must be called each second. Never rejects; the status has the failure.
+   * Writes the records since the last call to the disk. Must be called each second. Never rejects; the status has the
+   * failure.
    */
   async flush(): Promise<void> {
     await this.#writer?.flush();
@@ -152,8 +153,8 @@ export class History {
   }
 
   /**
-   * Starts to record. States from now on are held. Must be called when the first lists are complete, because their items are
-   * not changes.
+   * Starts to record. States from now on are held. Must be called when the first lists are complete, because their
+   * items are not changes.
    */
   start(): void {
     assert(this.#log === undefined, 'start must be called once');
@@ -172,8 +173,8 @@ export class History {
     this.#writer = archive && new SegmentWriter(archive, log, clock);
     log.addMark('start', '');
     this.#observing = ipcache.observeClaims((key, writer, before, after, effect, continues) => {
-      // The release of a restored claim that a source has confirmed is not recorded, because such records would fill the memory
-      // after every restart.
+      // The release of a restored claim that a source has confirmed is not recorded, because such records would fill
+      // the memory after every restart.
       const isReleased = writer.source === 'restored' && after === undefined && effect === 0;
       if (isReleased && sameEntry(ipcache.get(formatKey(key)), before)) {
         log.skipRelease(writer.owner, continues);
@@ -265,8 +266,9 @@ export class History {
   }
 
   /**
-   * Returns all claims on the prefix of `key` at a moment, like `IPCache.explain`: changes at that millisecond are included. Returns
-   * undefined if `key` is invalid. If the moment is not held, there are no claims and the reason is `before-held`.
+   * Returns all claims on the prefix of `key` at a moment, like `IPCache.explain`: changes at that millisecond are
+   * included. Returns undefined if `key` is invalid. If the moment is not held, there are no claims and the reason is
+   * `before-held`.
    */
   at(key: string, when: When): PrefixMoment | undefined {
     const register = prefixRegister();
@@ -274,8 +276,8 @@ export class History {
   }
 
   /**
-   * Returns the claims on the longest prefix that contained `ip` at a moment. If no prefix contained it, there are no claims,
-   * and `prefix` is that of `ip` itself. Returns undefined if `ip` is invalid.
+   * Returns the claims on the longest prefix that contained `ip` at a moment. If no prefix contained it, there are no
+   * claims, and `prefix` is that of `ip` itself. Returns undefined if `ip` is invalid.
    */
   lookup(ip: string, when: When): PrefixMoment | undefined {
     const register = prefixRegister();
@@ -286,12 +288,14 @@ export class History {
   }
 
   /**
-   * Looks up many addresses, each at its own wall time in milliseconds, like `IPCache.lookupMany`: the identity of each is written
-   * to the same index of `identities`, 0 if it is unknown. If `certain` is passed, it gets 1 for each certain answer, else 0.
-   * Returns the number of addresses that were found. An address without later changes costs little more than a lookup of now.
+   * Looks up many addresses, each at its own wall time in milliseconds, like `IPCache.lookupMany`: the identity of each
+   * is written to the same index of `identities`, 0 if it is unknown. If `certain` is passed, it gets 1 for each
+   * certain answer, else 0. Returns the number of addresses that were found. An address without later changes costs
+   * little more than a lookup of now.
    *
-   * Answers from memory only. For a time before {@link History.held}, the identity is 0 and not certain, even if the disk has
-   * it; {@link History.past} answers for such times. For a time in the future, the result is the current identity, not certain.
+   * Answers from memory only. For a time before {@link History.held}, the identity is 0 and not certain, even if the
+   * disk has it; {@link History.past} answers for such times. For a time in the future, the result is the current
+   * identity, not certain.
    */
   lookupMany(
     addresses: readonly string[],
@@ -328,8 +332,8 @@ export class History {
   }
 
   /**
-   * Yields the changes of the prefix of `key`, newest first, each with the visible claim before and after it, unless a later change
-   * was not recorded. Yields nothing if `key` is invalid.
+   * Yields the changes of the prefix of `key`, newest first, each with the visible claim before and after it, unless a
+   * later change was not recorded. Yields nothing if `key` is invalid.
    */
   *of(key: string, range: HistoryRange = {}): Generator<PrefixRecord, void, void> {
     const register = prefixRegister();
@@ -382,8 +386,8 @@ export class History {
   }
 
   /**
-   * Returns the changes within `windowMs` before and after a wall time, grouped by cause, the largest group first; see {@link
-   * CauseGroups}. Costs a pass over the segments of the window.
+   * Returns the changes within `windowMs` before and after a wall time, grouped by cause, the largest group first; see
+   * {@link CauseGroups}. Costs a pass over the segments of the window.
    */
   around(when: number, options: AroundOptions): readonly CauseGroup[] {
     const range = { from: when - options.windowMs, to: when + options.windowMs };

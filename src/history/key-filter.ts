@@ -1,8 +1,8 @@
 import { mix } from '../columns/mix.ts';
 
 /**
- * Bytes of a segment for each byte of its filter. A record has about 40 bytes with its share of the index, so a filter has at
- * least about 10 bits for each key.
+ * Bytes of a segment for each byte of its filter. A record has about 40 bytes with its share of the index, so a filter
+ * has at least about 10 bits for each key.
  */
 const BYTES_PER_FILTER_BYTE = 32;
 

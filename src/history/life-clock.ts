@@ -1,8 +1,8 @@
 import type { Clock } from '../base/clock.ts';
 
 /**
- * Minimum difference that counts as a step of the wall clock. Smaller differences arise without a step: the times are rounded to
- * milliseconds, they are read up to {@link READ_MS} apart, and NTP slews the wall clock.
+ * Minimum difference that counts as a step of the wall clock. Smaller differences arise without a step: the times are
+ * rounded to milliseconds, they are read up to {@link READ_MS} apart, and NTP slews the wall clock.
  */
 const STEP_MS = 20;
 
@@ -12,15 +12,24 @@ const READ_MS = 2;
 /** Maximum number of reads at the start of a life. If all took longer than {@link READ_MS}, the fastest is used. */
 const READ_ATTEMPTS = 10;
 
-/** A period without a step of the wall clock. From `ms` of the life on, the wall time is the time of the life plus `offset`. */
+/**
+ * A period without a step of the wall clock. From `ms` of the life on, the wall time is the time of the life plus
+ * `offset`.
+ */
 export interface ClockPiece {
   readonly ms: number;
   readonly offset: number;
-  /** The last time of the life before `ms` at which the previous piece still held: the clock was set between this time and `ms`. */
+  /**
+   * The last time of the life before `ms` at which the previous piece still held: the clock was set between this time
+   * and `ms`.
+   */
   readonly sinceMs: number;
 }
 
-/** The time of one life in milliseconds since it began, and the wall time of each. Wall time may be set while the process runs. */
+/**
+ * The time of one life in milliseconds since it began, and the wall time of each. Wall time may be set while the
+ * process runs.
+ */
 export class LifeClock {
   readonly #pieces: ClockPiece[];
   /** The last time of the life at which the wall time agreed with the last piece. */
@@ -54,9 +63,9 @@ export class LifeClock {
   }
 
   /**
-   * Returns the times of the life at which the wall clock may have shown `wall`, ascending: several if the clock was set back past
-   * `wall`, none if it was set forward past `wall`. Times before the life count with the first piece, and later times with the
-   * last.
+   * Returns the times of the life at which the wall clock may have shown `wall`, ascending: several if the clock was
+   * set back past `wall`, none if it was set forward past `wall`. Times before the life count with the first piece, and
+   * later times with the last.
    */
   timesOf(wall: number): readonly number[] {
     if (this.#pieces.length === 1) return [wall - (this.#pieces[0]?.offset ?? 0)];
@@ -76,8 +85,8 @@ export class LifeClock {
 }
 
 /**
- * Returns the monotonic time and the wall time of one moment, from the fastest of several reads, because a busy host may
- * interrupt a read.
+ * Returns the monotonic time and the wall time of one moment, from the fastest of several reads, because a busy host
+ * may interrupt a read.
  */
 function readTogether(time: Clock): { readonly ms: number; readonly wall: number } {
   let best = { ms: 0, wall: 0, took: Number.POSITIVE_INFINITY };

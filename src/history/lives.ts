@@ -22,7 +22,10 @@ export interface SegmentPart {
   mayContain(hash: number): boolean;
   /** Returns true if it has a record of a prefix of this length. */
   hasLength(family: 4 | 6, length: number): boolean;
-  /** Returns the segment. It is valid until {@link SegmentPart.release}, which must be called once, unless the promise rejects. */
+  /**
+   * Returns the segment. It is valid until {@link SegmentPart.release}, which must be called once, unless the promise
+   * rejects.
+   */
   load(): Segment | Promise<Segment>;
   release(segment: Segment): void;
 }
@@ -135,8 +138,8 @@ function memoryPart(segment: Segment): SegmentPart {
 }
 
 /**
- * Returns why answers for a moment of a life are not certain; undefined if they are. For an ended life, the caller must check
- * if changes between the moment and the used records were lost.
+ * Returns why answers for a moment of a life are not certain; undefined if they are. For an ended life, the caller must
+ * check if changes between the moment and the used records were lost.
  */
 export function uncertaintyAt(
   { isLive, spans, clock }: CertaintyInputs,
@@ -153,8 +156,8 @@ export function uncertaintyAt(
 }
 
 /**
- * Returns true if undoing the later changes may not lead to the claims at a time of the current life: a later change was lost,
- * or the release of a restored claim was not recorded (see `ChangeLog.skipRelease`).
+ * Returns true if undoing the later changes may not lead to the claims at a time of the current life: a later change
+ * was lost, or the release of a restored claim was not recorded (see `ChangeLog.skipRelease`).
  */
 export function isUndoUncertain({ spans }: CertaintyInputs, ms: number): boolean {
   return spans.some(({ reason, fromMs, toMs }) => {

@@ -54,8 +54,8 @@ export function* documentRecords(
 }
 
 /**
- * Returns a service or a node at a moment: its current fields, with the later changes undone. Times are milliseconds of the
- * life.
+ * Returns a service or a node at a moment: its current fields, with the later changes undone. Times are milliseconds of
+ * the life.
  */
 export function documentBefore(
   log: ChangeLog,

@@ -12,8 +12,8 @@ const NEXT_NUMBER = 1;
 const FIRST_NUMBER = 2;
 
 /**
- * Maximum number of slots of the writer's table that are searched for a name. If all contain other names, the name is written
- * without a number.
+ * Maximum number of slots of the writer's table that are searched for a name. If all contain other names, the name is
+ * written without a number.
  */
 const MAX_PROBES = 16;
 
@@ -40,8 +40,9 @@ function hashOf(bytes: Uint8Array, length: number): number {
 }
 
 /**
- * The repeating texts (*names*) of a segment: writers, hosts, and namespaces with the first parts of pod names. The first use
- * of a name is written in full, each later use as a number. Readers keep the positions of the texts instead of the texts.
+ * The repeating texts (*names*) of a segment: writers, hosts, and namespaces with the first parts of pod names. The
+ * first use of a name is written in full, each later use as a number. Readers keep the positions of the texts instead
+ * of the texts.
  *
  *     writer: text ─► hash ─► slot: hash │ number ─► position of the text in the records
  */
@@ -55,8 +56,8 @@ export class Names {
   #count = 0;
 
   /**
-   * `positions`: the positions of the numbered texts in `bytes`. `maxBytes`: the size of the records, which limits the number
-   * of numbered names.
+   * `positions`: the positions of the numbered texts in `bytes`. `maxBytes`: the size of the records, which limits the
+   * number of numbered names.
    */
   constructor(bytes: ByteBuffer, maxBytes: number, positions?: Int32Array) {
     this.#bytes = bytes;
@@ -93,8 +94,8 @@ export class Names {
   }
 
   /**
-   * Writes a pod: its namespace and its name up to the last `-` as one name, the rest as a text. The namespace has at most
-   * {@link MAX_NAMESPACE} characters.
+   * Writes a pod: its namespace and its name up to the last `-` as one name, the rest as a text. The namespace has at
+   * most {@link MAX_NAMESPACE} characters.
    */
   writePod(namespace: string, podName: string): void {
     const bytes = this.#bytes;
@@ -158,8 +159,8 @@ export class Names {
   }
 
   /**
-   * Doubles the table of the writer. A name without a free slot near its hash is dropped from the table and is later written
-   * again.
+   * Doubles the table of the writer. A name without a free slot near its hash is dropped from the table and is later
+   * written again.
    */
   #grow(): void {
     const old = this.#slots;

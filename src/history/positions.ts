@@ -1,4 +1,6 @@
-/** Returns the index of the last of `count` ascending positions that is not above `position`; -1 if all are above it. */
+/**
+ * Returns the index of the last of `count` ascending positions that is not above `position`; -1 if all are above it.
+ */
 export function indexAtMost(positions: ArrayLike<number>, count: number, position: number): number {
   let low = -1;
   let high = count - 1;

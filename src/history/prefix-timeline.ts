@@ -54,7 +54,10 @@ interface DatedClaim {
 /** A claim at the moment. */
 type StateClaim = Omit<PastClaim, 'since'>;
 
-/** The claims on the keys of one prefix. Each undone change moves them back in time; changes must be passed newest first. */
+/**
+ * The claims on the keys of one prefix. Each undone change moves them back in time; changes must be passed newest
+ * first.
+ */
 export class PastState {
   /** Claims by key and writer. */
   readonly #claims: Map<string, Map<string, DatedClaim>>;
@@ -81,8 +84,8 @@ export class PastState {
   }
 
   /**
-   * Processes a change at or before the moment, which shows since when a claim existed. Returns true if older changes are not
-   * needed.
+   * Processes a change at or before the moment, which shows since when a claim existed. Returns true if older changes
+   * are not needed.
    */
   note(change: TimelineChange): boolean {
     const moment = this.#claimsAtMoment();
@@ -155,8 +158,8 @@ export interface EffectiveChange {
 }
 
 /**
- * The held changes of one prefix in the current life. Computes its claims at any earlier time by undoing changes of the current
- * claims.
+ * The held changes of one prefix in the current life. Computes its claims at any earlier time by undoing changes of the
+ * current claims.
  */
 export class PrefixTimeline {
   readonly #now: ClaimsByKey;
@@ -204,8 +207,8 @@ export class PrefixTimeline {
 }
 
 /**
- * Returns the visible claim of a prefix before all changes for which `isLater` is true. Reads these changes only. Changes of the two keys
- * of a prefix are independent, so their order does not matter.
+ * Returns the visible claim of a prefix before all changes for which `isLater` is true. Reads these changes only.
+ * Changes of the two keys of a prefix are independent, so their order does not matter.
  */
 export function visibleBefore(
   key: Readonly<PrefixRegister>,
@@ -220,7 +223,10 @@ export function visibleBefore(
   return undefined;
 }
 
-/** Returns the claims on a key before all changes for which `isLater` is true, the effective one first. `now` are the current ones. */
+/**
+ * Returns the claims on a key before all changes for which `isLater` is true, the effective one first. `now` are the
+ * current ones.
+ */
 export function claimsBefore(
   key: PrefixRegister,
   now: readonly CompleteClaim[],

@@ -64,7 +64,8 @@ export function textHash(kind: Kind, key: string): number {
 }
 
 /**
- * Finds and reads the records of a segment. A bucket is a linked list of the records whose key hashes have the same low bits:
+ * Finds and reads the records of a segment. A bucket is a linked list of the records whose key hashes have the same low
+ * bits:
  *
  *     record: length of the following fields (8 bits; for 255 and more: 255, then 32 bits) │ kind (8 bits)
  *             │ ms since the segment began │ bytes to the previous record of the bucket; 0: none │ body
@@ -74,7 +75,10 @@ export function textHash(kind: Kind, key: string): number {
  * Integers are groups of 7 bits.
  */
 export class RecordReader {
-  /** Milliseconds of the life at which the segment began. Later states can be computed from this segment and its successors. */
+  /**
+   * Milliseconds of the life at which the segment began. Later states can be computed from this segment and its
+   * successors.
+   */
   readonly startMs: number;
   protected readonly bytes: ByteBuffer;
   protected readonly names: Names;
@@ -208,7 +212,9 @@ export class RecordReader {
     return { key, writer, before, after };
   }
 
-  /** Reads the head of a record: sets `kind` and `ms`. Returns the position of the previous record of the bucket, or -1. */
+  /**
+   * Reads the head of a record: sets `kind` and `ms`. Returns the position of the previous record of the bucket, or -1.
+   */
   protected enter(position: number): number {
     const bytes = this.bytes;
     bytes.at = position;

@@ -87,7 +87,9 @@ function numbersOf(numbers: Int32Array = new Int32Array(0)): number[] {
   return list;
 }
 
-/** Consecutive records of one life in one buffer. Each segment has its own names, so that any segment can be dropped. */
+/**
+ * Consecutive records of one life in one buffer. Each segment has its own names, so that any segment can be dropped.
+ */
 export class Segment extends RecordReader {
   /** Consecutive number in its life, from 0. */
   readonly number: number;
@@ -102,12 +104,15 @@ export class Segment extends RecordReader {
   /** Lengths of the recorded prefixes by family: 1 if there is one. */
   readonly #lengths4: Uint8Array;
   readonly #lengths6: Uint8Array;
-  /** The writer of the last change, because changes arrive in runs of one writer. Its number is 0 if it was not written yet. */
+  /**
+   * The writer of the last change, because changes arrive in runs of one writer. Its number is 0 if it was not written
+   * yet.
+   */
   #writer: ClaimWriter = { source: 'unspec', owner: '' };
   #writerNumber = 0;
   /**
-   * For each bucket, eight flags: one is set for each prefix in it, chosen by the top 3 bits of the hash. A clear flag proves
-   * that a prefix has no earlier record to link to. Empty if the segment is full.
+   * For each bucket, eight flags: one is set for each prefix in it, chosen by the top 3 bits of the hash. A clear flag
+   * proves that a prefix has no earlier record to link to. Empty if the segment is full.
    */
   #tags: Uint8Array;
   #count: number;
@@ -187,8 +192,8 @@ export class Segment extends RecordReader {
   }
 
   /**
-   * Builds the index of stored records that have none, in steps of {@link RECORDS_PER_STEP} records. Throws {@link DamagedError} if a
-   * record is invalid.
+   * Builds the index of stored records that have none, in steps of {@link RECORDS_PER_STEP} records. Throws
+   * {@link DamagedError} if a record is invalid.
    */
   *reindex(): Generator<void, void, void> {
     const bytes = this.bytes;
@@ -412,7 +417,8 @@ export class Segment extends RecordReader {
   }
 
   /**
-   * Returns true if one of the last {@link MAX_LINK_STEPS} records of the bucket has this key and the writer with this number.
+   * Returns true if one of the last {@link MAX_LINK_STEPS} records of the bucket has this key and the writer with this
+   * number.
    */
   #isLinked(bucket: number, key: Readonly<PrefixRegister>, number: number): boolean {
     if (number === 0) return false;

@@ -12,10 +12,10 @@ export interface HeldInterval {
 }
 
 /**
- * Why an answer is not certain. `before-held`: the history no longer contains the changes of that time. `lost`: changes after
- * that time were not recorded. `cluster-incomplete`: a cluster or a kind of Kubernetes objects was incomplete. `withdrawing`:
- * entries of a cluster were being removed. `agent-not-running`: no agent ran, or the records of an earlier agent do not prove
- * the answer. `clock`: the clock was changed around that time, or the time is in the future.
+ * Why an answer is not certain. `before-held`: the history no longer contains the changes of that time. `lost`: changes
+ * after that time were not recorded. `cluster-incomplete`: a cluster or a kind of Kubernetes objects was incomplete.
+ * `withdrawing`: entries of a cluster were being removed. `agent-not-running`: no agent ran, or the records of an
+ * earlier agent do not prove the answer. `clock`: the clock was changed around that time, or the time is in the future.
  */
 export const UNCERTAINTIES = [
   'before-held',
@@ -33,7 +33,10 @@ export type Uncertainty = (typeof UNCERTAINTIES)[number];
 export interface PastClaim extends CompleteClaim {
   /** Canonical key, as in `KeyedEntry`. */
   readonly key: string;
-  /** True for the strongest claim of its key. The claim of a CIDR can be effective and not visible, if the endpoint shadows it. */
+  /**
+   * True for the strongest claim of its key. The claim of a CIDR can be effective and not visible, if the endpoint
+   * shadows it.
+   */
   readonly effective: boolean;
   /** Time of the change that set the claim; undefined if it was set before the held changes. */
   readonly since: number | undefined;
@@ -53,8 +56,8 @@ export interface PrefixMoment {
   readonly effective: PastClaim | undefined;
   readonly decidedBy: DecidingRule | undefined;
   /**
-   * Time from which this claim was effective without interruption; undefined if that is before the held changes, or if the moment
-   * is not held.
+   * Time from which this claim was effective without interruption; undefined if that is before the held changes, or if
+   * the moment is not held.
    */
   readonly effectiveSince: number | undefined;
   /** Time until which this claim was effective; undefined if it is effective now, or if the moment is not held. */
@@ -91,8 +94,8 @@ export interface PrefixRecord {
   readonly before: CompleteClaim | undefined;
   readonly after: CompleteClaim | undefined;
   /**
-   * The visible claim of the prefix before and after the change. Undefined in lists of all records, or if the claims of that time
-   * are not certain.
+   * The visible claim of the prefix before and after the change. Undefined in lists of all records, or if the claims of
+   * that time are not certain.
    */
   readonly effective:
     | { readonly before: CompleteClaim | undefined; readonly after: CompleteClaim | undefined }
@@ -131,8 +134,8 @@ export interface DocumentMoment {
 }
 
 /**
- * The kind of a mark: start and stop of the recording; states of a cluster, from `joined` to `withdrawn`; a changed setting; a
- * failed call of a handler; a step of the wall clock; lost changes.
+ * The kind of a mark: start and stop of the recording; states of a cluster, from `joined` to `withdrawn`; a changed
+ * setting; a failed call of a handler; a step of the wall clock; lost changes.
  */
 export type MarkKind =
   | 'start'

@@ -15,7 +15,10 @@ export interface AddressBytes {
   readonly stride?: number | undefined;
 }
 
-/** Addresses as text (`10.0.0.1`, or `10.0.0.1@5` in the address space of a cluster), as IPv4 numbers (`10.0.0.1` is 0x0a000001), or in a buffer. */
+/**
+ * Addresses as text (`10.0.0.1`, or `10.0.0.1@5` in the address space of a cluster), as IPv4 numbers (`10.0.0.1` is
+ * 0x0a000001), or in a buffer.
+ */
 export type AddressList = readonly string[] | Uint32Array | AddressBytes;
 
 /** Check of an argument that is an {@link AddressList}. */

@@ -50,7 +50,10 @@ export class CacheReads {
     return this.#entryFor(key, this.table.find(this.#key));
   }
 
-  /** Returns the entry with the longest prefix that contains `ip` (I6); `undefined` if there is none or `ip` is not an address. */
+  /**
+   * Returns the entry with the longest prefix that contains `ip` (I6); `undefined` if there is none or `ip` is not an
+   * address.
+   */
   lookup(ip: string): KeyedEntry | undefined {
     if (!parseKey(ip, this.#key) || this.#key.form !== 'endpoint') return undefined;
     return this.#entryFor(ip, this.table.longestMatch(this.#key));
@@ -70,9 +73,10 @@ export class CacheReads {
   }
 
   /**
-   * Calls {@link CacheReads.lookupIdentity} for many addresses, writes each identity to the same index of `identities`, and
-   * returns the number of addresses that were found. Addresses that are invalid or not found get 0, the reserved identity
-   * `unknown`. `identities` must have room for all. Allocates nothing per address; the cache misses of 256 addresses overlap.
+   * Calls {@link CacheReads.lookupIdentity} for many addresses, writes each identity to the same index of `identities`,
+   * and returns the number of addresses that were found. Addresses that are invalid or not found get 0, the reserved
+   * identity `unknown`. `identities` must have room for all. Allocates nothing per address; the cache misses of 256
+   * addresses overlap.
    */
   lookupMany(addresses: AddressList, identities: Uint32Array): number {
     const count = countAddresses(addresses);
@@ -93,9 +97,10 @@ export class CacheReads {
   }
 
   /**
-   * Returns the canonical keys of all entries with this identity (I5), unordered, shadowed ones included. The first call scans
-   * all entries, about 30 ns each, so call it while the cache is empty. The lists take 8 bytes an entry. Later calls are linear
-   * in their result. A first call on a snapshot also makes the cache and later snapshots keep the lists.
+   * Returns the canonical keys of all entries with this identity (I5), unordered, shadowed ones included. The first
+   * call scans all entries, about 30 ns each, so call it while the cache is empty. The lists take 8 bytes an entry.
+   * Later calls are linear in their result. A first call on a snapshot also makes the cache and later snapshots keep
+   * the lists.
    */
   lookupByIdentity(identity: number): readonly string[] {
     return Array.from(this.rows.slotsOfIdentity(identity), (slot) => this.keyAt(slot));
@@ -107,10 +112,10 @@ export class CacheReads {
   }
 
   /**
-   * Returns the visible entries whose prefixes are in `prefix` (a CIDR or an IP), ordered by address. A prefix comes before the
-   * prefixes that it contains. Returns an empty list if `prefix` is invalid. Cost: a scan of the result and about a thousand
-   * neighbours (a few µs), and a sort. With `limit`, returns any `limit` of the entries if there are more, and costs no more
-   * than a result of this size.
+   * Returns the visible entries whose prefixes are in `prefix` (a CIDR or an IP), ordered by address. A prefix comes
+   * before the prefixes that it contains. Returns an empty list if `prefix` is invalid. Cost: a scan of the result and
+   * about a thousand neighbours (a few µs), and a sort. With `limit`, returns any `limit` of the entries if there are
+   * more, and costs no more than a result of this size.
    */
   within(prefix: string, limit: number = Number.POSITIVE_INFINITY): readonly KeyedEntry[] {
     const around = prefixRegister();
@@ -127,8 +132,9 @@ export class CacheReads {
   }
 
   /**
-   * Yields the visible entries, with `includeShadowed` all entries, unordered. If the cache is written during the iteration, an
-   * entry that exists all the time is yielded once. `skip`: the number of entries to omit at the beginning, about 10 ns each.
+   * Yields the visible entries, with `includeShadowed` all entries, unordered. If the cache is written during the
+   * iteration, an entry that exists all the time is yielded once. `skip`: the number of entries to omit at the
+   * beginning, about 10 ns each.
    */
   *entries(
     options: { readonly includeShadowed?: boolean; readonly skip?: number } = {},
@@ -141,8 +147,8 @@ export class CacheReads {
   }
 
   /**
-   * Returns the slot of the entry that listeners see at a prefix: the endpoint's, else the CIDR's (I4), else -1. Changes the
-   * form of `key`.
+   * Returns the slot of the entry that listeners see at a prefix: the endpoint's, else the CIDR's (I4), else -1.
+   * Changes the form of `key`.
    */
   protected visibleSlot(key: PrefixRegister): number {
     if (key.length === addressBits(key.family)) {

@@ -19,19 +19,19 @@ interface BatchedClaimChange {
 }
 
 /**
- * A copy of the visible entries of a cache. It receives each change immediately, without the text and the objects of an {@link
- * IPCacheChange}. If a batch throws, the mirror receives the changes that undo it. A mirror must not throw and must not write
- * to the cache.
+ * A copy of the visible entries of a cache. It receives each change immediately, without the text and the objects of an
+ * {@link IPCacheChange}. If a batch throws, the mirror receives the changes that undo it. A mirror must not throw and
+ * must not write to the cache.
  */
 export interface EntryMirror {
   /**
-   * Replaces the entry `old` of a prefix by `next`. At most one of them is undefined, which means no entry. `key` is a reused
-   * register. Within a batch, a prefix may be set repeatedly.
+   * Replaces the entry `old` of a prefix by `next`. At most one of them is undefined, which means no entry. `key` is a
+   * reused register. Within a batch, a prefix may be set repeatedly.
    */
   set(key: Readonly<PrefixRegister>, old: IPCacheEntry | undefined, next: IPCacheEntry | undefined): void;
   /**
-   * Called at the end of a write or batch, before listeners; not called if a batch throws. The mirror now equals the cache at this
-   * revision.
+   * Called at the end of a write or batch, before listeners; not called if a batch throws. The mirror now equals the
+   * cache at this revision.
    */
   publish(revision: number): void;
 }
@@ -103,7 +103,10 @@ export class ChangeJournal implements ClaimSink {
     return this.#claimChanged;
   }
 
-  /** Removes an observer of claims. Returns the function that must receive all changes; undefined if no observer is left. */
+  /**
+   * Removes an observer of claims. Returns the function that must receive all changes; undefined if no observer is
+   * left.
+   */
   removeObserver(observer: ClaimObserver): ClaimObserver | undefined {
     this.#observers = this.#observers.filter((other) => other !== observer);
     return this.#observers.length === 0 ? undefined : this.#claimChanged;
@@ -122,7 +125,10 @@ export class ChangeJournal implements ClaimSink {
     if (this.#mirrors.length > 0) for (const mirror of this.#mirrors) mirror.publish(revision);
   }
 
-  /** Delivers a change of a claim; in a batch, when the batch is complete, because a batch that throws leaves no trace (I8). */
+  /**
+   * Delivers a change of a claim; in a batch, when the batch is complete, because a batch that throws leaves no trace
+   * (I8).
+   */
   readonly #claimChanged: ClaimObserver = (key, writer, before, after, effect) => {
     if (this.#previousImages !== undefined)
       this.#batchedClaimChanges.push({ key: copyRegister(key), writer, before, after, effect });
@@ -167,8 +173,8 @@ export class ChangeJournal implements ClaimSink {
   }
 
   /**
-   * Sets whether changes outside a batch are recorded. If they are not, the next write must make at most one change, because a
-   * second one could undo the first.
+   * Sets whether changes outside a batch are recorded. If they are not, the next write must make at most one change,
+   * because a second one could undo the first.
    */
   setAudience(hasAudience: boolean): void {
     this.#hasAudience = hasAudience;

@@ -12,7 +12,9 @@ export type ChangeBatch =
       readonly changes: readonly IPCacheChange[];
     }
   | {
-      /** A snapshot that replaces all state of the reader: its first batch, or the batch after it fell too far behind. */
+      /**
+       * A snapshot that replaces all state of the reader: its first batch, or the batch after it fell too far behind.
+       */
       readonly kind: 'resync';
       readonly revision: number;
       readonly snapshot: IPCacheSnapshot;
@@ -33,8 +35,9 @@ export interface ChangeReaderOptions {
 }
 
 /**
- * Collects changes for one consumer. Each prefix has one pending net change, which is dropped if it returns to the state that
- * the consumer knows (I3). If more than `limit` prefixes are pending, the consumer receives a resync instead (I11).
+ * Collects changes for one consumer. Each prefix has one pending net change, which is dropped if it returns to the
+ * state that the consumer knows (I3). If more than `limit` prefixes are pending, the consumer receives a resync instead
+ * (I11).
  */
 export class ChangeReader {
   /** The iterator that the consumer reads. */

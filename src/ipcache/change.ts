@@ -14,8 +14,8 @@ export function sameEntry(a: IPCacheEntry | undefined, b: IPCacheEntry | undefin
 }
 
 /**
- * Returns the change of one prefix as plain data. At least one of `old` and `next` is defined. `text` is the text from which
- * the key was parsed, or empty. A canonical text saves formatting the key.
+ * Returns the change of one prefix as plain data. At least one of `old` and `next` is defined. `text` is the text from
+ * which the key was parsed, or empty. A canonical text saves formatting the key.
  */
 export function prefixChange(
   key: Readonly<PrefixRegister>,
@@ -40,7 +40,9 @@ export function mergeChanges(earlier: IPCacheChange, later: IPCacheChange): IPCa
   return { kind: later.kind, prefix: later.prefix, old: earlier.old, new: later.new };
 }
 
-/** Returns the net effect of changes: one for each prefix that differs at the end, in order of the first change (I8). */
+/**
+ * Returns the net effect of changes: one for each prefix that differs at the end, in order of the first change (I8).
+ */
 export function netChanges(changes: readonly IPCacheChange[]): readonly IPCacheChange[] {
   const byPrefix = new Map<string, IPCacheChange>();
   for (const change of changes) {

@@ -9,8 +9,8 @@ export type HostID = number;
 export const NO_HOST: HostID = 0;
 
 /**
- * Interns host IPs. A million endpoints run on a few thousand hosts, so each address is stored once as canonical text, and
- * entries store a number. Numbers without references are reused.
+ * Interns host IPs. A million endpoints run on a few thousand hosts, so each address is stored once as canonical text,
+ * and entries store a number. Numbers without references are reused.
  */
 export class HostTable {
   readonly #table: PrefixTable;
@@ -29,7 +29,10 @@ export class HostTable {
     this.#table = table;
   }
 
-  /** Returns the number of a host; -1 if `text` is not an address. A new host is removed unless it is retained before the next call. */
+  /**
+   * Returns the number of a host; -1 if `text` is not an address. A new host is removed unless it is retained before
+   * the next call.
+   */
   resolve(text: string | undefined): HostID {
     if (text === undefined) return NO_HOST;
     if (this.#lastHost !== NO_HOST && text === this.#lastText) return this.#lastHost;

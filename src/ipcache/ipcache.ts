@@ -68,15 +68,15 @@ export interface PrefixClaims {
 /**
  * Maps IPs and prefixes to their identity, host, encryption key and pod.
  *
- * Every write is a *claim* by a writer: a source, and an owner if the source has several writers. The effective entry of a key
- * is its strongest claim (SEMANTICS 2.2). An endpoint IP shadows the equal full-length CIDR. Overruled claims are kept, and
- * promoted if the stronger one is deleted. If `retainOverruled` is false, each key has one claim, and overruled or overwritten
- * claims are dropped.
+ * Every write is a *claim* by a writer: a source, and an owner if the source has several writers. The effective entry
+ * of a key is its strongest claim (SEMANTICS 2.2). An endpoint IP shadows the equal full-length CIDR. Overruled claims
+ * are kept, and promoted if the stronger one is deleted. If `retainOverruled` is false, each key has one claim, and
+ * overruled or overwritten claims are dropped.
  *
- * The cache is synchronous and single-threaded. When a write returns, reads show it and listeners have received it. If the
- * write is part of a batch or of a callback, listeners receive it after the batch or callback. Writes and exact lookups cost
- * O(1). A longest match costs a few probes, for IPv6 at most one for each eight bits. No cost depends on the number of entries.
- * Nothing here does I/O.
+ * The cache is synchronous and single-threaded. When a write returns, reads show it and listeners have received it. If
+ * the write is part of a batch or of a callback, listeners receive it after the batch or callback. Writes and exact
+ * lookups cost O(1). A longest match costs a few probes, for IPv6 at most one for each eight bits. No cost depends on
+ * the number of entries. Nothing here does I/O.
  */
 export class IPCache extends CacheReads {
   readonly #journal: ChangeJournal;
@@ -113,24 +113,26 @@ export class IPCache extends CacheReads {
   }
 
   /**
-   * Sets the writer's claim on `key` (an IP or a CIDR in any spelling). It replaces an earlier claim of the same writer. The
-   * cache keeps the object `claim.k8s`; the caller must not change it afterwards. See {@link UpsertOutcome}.
+   * Sets the writer's claim on `key` (an IP or a CIDR in any spelling). It replaces an earlier claim of the same
+   * writer. The cache keeps the object `claim.k8s`; the caller must not change it afterwards. See
+   * {@link UpsertOutcome}.
    */
   upsert(key: string, claim: Claim): UpsertOutcome {
     return this.#claim(key, parseKey(key, this.#key), claim);
   }
 
   /**
-   * Deletes the writer's claim on `key`, and no other. The next claim, if any, becomes effective. See {@link DeleteOutcome}.
+   * Deletes the writer's claim on `key`, and no other. The next claim, if any, becomes effective. See
+   * {@link DeleteOutcome}.
    */
   delete(key: string, by: PrefixDeleteOptions): DeleteOutcome {
     return this.#unclaim(key, parseKey(key, this.#key), by);
   }
 
   /**
-   * Deletes every claim of a writer as one batch (I10) and returns their number. Cost: about 2 µs a claim (half a second for
-   * 300,000) and a scan of the pages of 1,024 entries in which the writer may have claims. {@link IPCache.withdrawSteps} does
-   * not block the event loop.
+   * Deletes every claim of a writer as one batch (I10) and returns their number. Cost: about 2 µs a claim (half a
+   * second for 300,000) and a scan of the pages of 1,024 entries in which the writer may have claims.
+   * {@link IPCache.withdrawSteps} does not block the event loop.
    */
   withdraw(by: Writer): number {
     return this.batch(() => {
@@ -141,12 +143,13 @@ export class IPCache extends CacheReads {
   }
 
   /**
-   * Does the work of {@link IPCache.withdraw} in steps. Each step is a batch that deletes at most `limit` claims and yields
-   * their number. A step scans at most about 128 × `limit` entries, so it may yield 0. `TurnGate.runSteps` spreads the steps
-   * over turns of the event loop; its `slice` is a suitable limit.
+   * Does the work of {@link IPCache.withdraw} in steps. Each step is a batch that deletes at most `limit` claims and
+   * yields their number. A step scans at most about 128 × `limit` entries, so it may yield 0. `TurnGate.runSteps`
+   * spreads the steps over turns of the event loop; its `slice` is a suitable limit.
    *
-   * The cache is consistent after each step, and may be read and written between steps. The generator ends when the writer has
-   * no claims, so claims that it adds between steps are deleted, too. If the caller stops early, the remaining claims stay.
+   * The cache is consistent after each step, and may be read and written between steps. The generator ends when the
+   * writer has no claims, so claims that it adds between steps are deleted, too. If the caller stops early, the
+   * remaining claims stay.
    */
   *withdrawSteps(by: Writer, limit: number = CLAIMS_PER_STEP): Generator<number, void, void> {
     const fault = writerRejection(by, 'withdraw');
@@ -169,10 +172,10 @@ export class IPCache extends CacheReads {
   }
 
   /**
-   * Runs `write` and returns its result. When `write` returns, listeners receive the net effect of all its writes, each prefix
-   * once (I8). If `write` throws, all its writes are rolled back, nothing is delivered, and the error is rethrown. Batches may
-   * be nested: listeners are called after the outermost one, and an inner batch that throws rolls back its own writes only.
-   * Reads inside a batch see its writes so far. `write` must be synchronous.
+   * Runs `write` and returns its result. When `write` returns, listeners receive the net effect of all its writes, each
+   * prefix once (I8). If `write` throws, all its writes are rolled back, nothing is delivered, and the error is
+   * rethrown. Batches may be nested: listeners are called after the outermost one, and an inner batch that throws rolls
+   * back its own writes only. Reads inside a batch see its writes so far. `write` must be synchronous.
    */
   batch<T>(write: () => T): T {
     this.#hub.beforeChange();
@@ -198,30 +201,34 @@ export class IPCache extends CacheReads {
   }
 
   /**
-   * Returns the canonical keys of the entries of a pod, unordered, shadowed ones included. The first call builds an index: about
-   * 1 µs an entry, so call it while the cache is empty. The index takes about 32 bytes a pod. Later calls are linear in
-   * their result.
+   * Returns the canonical keys of the entries of a pod, unordered, shadowed ones included. The first call builds an
+   * index: about 1 µs an entry, so call it while the cache is empty. The index takes about 32 bytes a pod. Later calls
+   * are linear in their result.
    */
   lookupByPod(namespace: string, podName: string): readonly string[] {
     return Array.from(this.#trackedPods().of(namespace, podName), (slot) => this.keyAt(slot));
   }
 
-  /** Yields the namespaces that have entries of pods, unordered. The first call costs the same as that of {@link IPCache.lookupByPod}. */
+  /**
+   * Yields the namespaces that have entries of pods, unordered. The first call costs the same as that of
+   * {@link IPCache.lookupByPod}.
+   */
   namespaces(): Iterable<string> {
     return this.#trackedPods().namespaces();
   }
 
   /**
-   * Yields the names of the pods of a namespace, unordered. The first call costs the same as that of {@link IPCache.lookupByPod}. If the
-   * cache is written during the iteration, a pod that exists all the time is yielded once.
+   * Yields the names of the pods of a namespace, unordered. The first call costs the same as that of
+   * {@link IPCache.lookupByPod}. If the cache is written during the iteration, a pod that exists all the time is
+   * yielded once.
    */
   podsOf(namespace: string): Iterable<string> {
     return this.#trackedPods().podsOf(namespace);
   }
 
   /**
-   * Returns the canonical keys of the entries on a host (an IP in any spelling), unordered, shadowed ones included. Costs are
-   * those of {@link IPCache.lookupByPod}, with 8 bytes an entry.
+   * Returns the canonical keys of the entries on a host (an IP in any spelling), unordered, shadowed ones included.
+   * Costs are those of {@link IPCache.lookupByPod}, with 8 bytes an entry.
    */
   lookupByHost(hostIP: string): readonly string[] {
     this.#hosts ??= this.#state.track(new HostIndex());
@@ -229,8 +236,8 @@ export class IPCache extends CacheReads {
   }
 
   /**
-   * Returns all claims on the prefix of `key`, strongest first, and the rule that selected the first; `undefined` if `key` is
-   * invalid.
+   * Returns all claims on the prefix of `key`, strongest first, and the rule that selected the first; `undefined` if
+   * `key` is invalid.
    */
   explain(key: string): Explanation | undefined {
     if (!parseKey(key, this.#key)) return undefined;
@@ -266,10 +273,10 @@ export class IPCache extends CacheReads {
   }
 
   /**
-   * Yields the canonical keys with a claim of a wanted writer, effective or overruled, unordered, in steps of about 1 ms; a step
-   * may be empty. Claims may change between steps. A key that has such a claim during the whole iteration is yielded once, even if
-   * the claim becomes overruled or effective in the meantime. Keys for which `matches` returns false are omitted. `matches`
-   * receives a reused register.
+   * Yields the canonical keys with a claim of a wanted writer, effective or overruled, unordered, in steps of about 1
+   * ms; a step may be empty. Claims may change between steps. A key that has such a claim during the whole iteration is
+   * yielded once, even if the claim becomes overruled or effective in the meantime. Keys for which `matches` returns
+   * false are omitted. `matches` receives a reused register.
    */
   *keysOfWriters(
     isWanted: (writer: ClaimWriter) => boolean,
@@ -297,9 +304,9 @@ export class IPCache extends CacheReads {
   }
 
   /**
-   * Calls `observer` for every later change of a claim, effective or not, synchronously and before the listeners are called.
-   * Changes of a batch are reported when it is complete, and not at all if it throws (I8). Without observers, writes cost one
-   * comparison more. See {@link ClaimObserver}.
+   * Calls `observer` for every later change of a claim, effective or not, synchronously and before the listeners are
+   * called. Changes of a batch are reported when it is complete, and not at all if it throws (I8). Without observers,
+   * writes cost one comparison more. See {@link ClaimObserver}.
    */
   observeClaims(observer: ClaimObserver): Unsubscribe {
     this.#state.observer = this.#journal.addObserver(observer);
@@ -309,8 +316,8 @@ export class IPCache extends CacheReads {
   }
 
   /**
-   * Returns a reader of the keys whose claims change from now on, effective or not. All current keys count as changed. Each
-   * change of a claim costs a few ns, and the reader has one bit for each key.
+   * Returns a reader of the keys whose claims change from now on, effective or not. All current keys count as changed.
+   * Each change of a claim costs a few ns, and the reader has one bit for each key.
    */
   trackClaims(): ClaimTracker {
     const { table, rows, overruled } = this.#state;
@@ -336,7 +343,10 @@ export class IPCache extends CacheReads {
     return this.#hub.revision;
   }
 
-  /** Returns the named ports of all entries, shadowed ones included. The first call scans all entries; later changes are tracked. */
+  /**
+   * Returns the named ports of all entries, shadowed ones included. The first call scans all entries; later changes are
+   * tracked.
+   */
   namedPorts(): NamedPortSets {
     return this.#trackedNamedPorts().sets();
   }
@@ -348,10 +358,10 @@ export class IPCache extends CacheReads {
   }
 
   /**
-   * Subscribes a listener. It receives the visible entries, then `onSynced`, then every change, without gaps or duplicates. If
-   * called within a callback, the replay follows the current delivery ({@link IPCacheListener}). Cost: one pass over the
-   * entries in chunks of 1,024. If a callback writes during the replay, the remaining entries are read before the write. Must
-   * not be called within a batch.
+   * Subscribes a listener. It receives the visible entries, then `onSynced`, then every change, without gaps or
+   * duplicates. If called within a callback, the replay follows the current delivery ({@link IPCacheListener}). Cost:
+   * one pass over the entries in chunks of 1,024. If a callback writes during the replay, the remaining entries are
+   * read before the write. Must not be called within a batch.
    *
    * @param options if `replay` is false, the listener receives only later changes and `onSynced` is not called
    */
@@ -364,8 +374,8 @@ export class IPCache extends CacheReads {
   }
 
   /**
-   * Sets all visible entries in a mirror, and every later change until the subscription ends. Without mirrors, writes cost one
-   * comparison more. Must not be called within a batch. See {@link EntryMirror}.
+   * Sets all visible entries in a mirror, and every later change until the subscription ends. Without mirrors, writes
+   * cost one comparison more. Must not be called within a batch. See {@link EntryMirror}.
    */
   mirror(mirror: EntryMirror): Unsubscribe {
     assert(!this.#journal.inBatch, 'mirror must not be called inside a batch');
@@ -387,10 +397,10 @@ export class IPCache extends CacheReads {
   }
 
   /**
-   * Returns changes for a slow consumer, such as the edge of a process, in batches that contain each prefix once with its
-   * latest state. If `from`, the last revision that the consumer knows, is recent enough, the reader resumes from there. If
-   * not, or if the consumer falls too far behind, it receives a `resync` with the whole state. The iteration ends if `signal`
-   * aborts or the consumer stops. Revisions of different caches are unrelated.
+   * Returns changes for a slow consumer, such as the edge of a process, in batches that contain each prefix once with
+   * its latest state. If `from`, the last revision that the consumer knows, is recent enough, the reader resumes from
+   * there. If not, or if the consumer falls too far behind, it receives a `resync` with the whole state. The iteration
+   * ends if `signal` aborts or the consumer stops. Revisions of different caches are unrelated.
    */
   changes(options: ReadOptions = {}): AsyncIterableIterator<ChangeBatch> {
     assert(!this.#journal.inBatch, 'changes must not be called inside a batch');
@@ -398,8 +408,8 @@ export class IPCache extends CacheReads {
   }
 
   /**
-   * Returns an immutable view of the current entries. Cost: a few words for every 1,024 entries; {@link IPCacheSnapshot}
-   * describes the cost of later writes. Must not be called within a batch.
+   * Returns an immutable view of the current entries. Cost: a few words for every 1,024 entries;
+   * {@link IPCacheSnapshot} describes the cost of later writes. Must not be called within a batch.
    */
   snapshot(): IPCacheSnapshot {
     assert(!this.#journal.inBatch, 'snapshot must not be called inside a batch');
@@ -478,7 +488,9 @@ export class IPCache extends CacheReads {
     this.#admitKey(key);
   }
 
-  /** Admits waiting claims while there is room. Called after a whole batch, because its next write may need the room. */
+  /**
+   * Admits waiting claims while there is room. Called after a whole batch, because its next write may need the room.
+   */
   #admit(): void {
     while (this.#waiting.size > 0 && this.#state.table.size < this.#maxEntries) {
       const key = this.#waiting.next();
@@ -505,7 +517,10 @@ export class IPCache extends CacheReads {
     return this.#waiting.remove(formatKey(this.#key), by) ? 'applied' : outcome;
   }
 
-  /** Returns the rejection of a writer; undefined if it is valid. A writer with effective claims was checked at its first write. */
+  /**
+   * Returns the rejection of a writer; undefined if it is valid. A writer with effective claims was checked at its
+   * first write.
+   */
   #checkWriter(writer: Writer, key: string): Rejection | undefined {
     const known = typeof writer === 'object' && writer !== null && this.#state.rows.writers.find(writer) >= 0;
     return known ? undefined : writerRejection(writer, key);
@@ -565,8 +580,8 @@ export class IPCache extends CacheReads {
   }
 
   /**
-   * Yields the claims of each key with several claims, strongest first; keys unordered. Claims may change during the iteration.
-   * Cost: linear in these keys, which are few.
+   * Yields the claims of each key with several claims, strongest first; keys unordered. Claims may change during the
+   * iteration. Cost: linear in these keys, which are few.
    */
   *contested(): Generator<readonly ExplainedClaim[], void, void> {
     for (const slot of this.#state.overruled.slots()) yield this.#explainSlot(slot);

@@ -24,11 +24,13 @@ interface Namespace {
 }
 
 /**
- * Index of entries by pod. It contains no names of pods, because it compares those of the entries, and no objects, because a `Map`
- * of a million pods moves all of them in one turn when it grows.
+ * Index of entries by pod. It contains no names of pods, because it compares those of the entries, and no objects,
+ * because a `Map` of a million pods moves all of them in one turn when it grows.
  *
- *     (namespace, pod) ─► hash ─► HashChains ─► row of the pod ─► SlotLinks: slot ─► slot ─► …      32 bytes a pod of one slot
+ *     (namespace, pod) ─► hash ─► HashChains ─► row of the pod ─► SlotLinks: slot ─► slot ─► …
  *     namespace ─► SlotLinks: row of its latest pod ─► row ─► …
+ *
+ * A pod of one slot takes 32 bytes.
  */
 export class PodIndex implements EntryIndex {
   readonly #metadataOf: (slot: number) => K8sMetadata | undefined;
@@ -44,8 +46,8 @@ export class PodIndex implements EntryIndex {
   #free = 0;
 
   /**
-   * `metadataOf` returns the metadata of the current entry of a slot in the index. A secret `seed` prevents attackers from choosing
-   * pods with one hash, whose lookups take linear time.
+   * `metadataOf` returns the metadata of the current entry of a slot in the index. A secret `seed` prevents attackers
+   * from choosing pods with one hash, whose lookups take linear time.
    */
   constructor(metadataOf: (slot: number) => K8sMetadata | undefined, seed = 0) {
     this.#metadataOf = metadataOf;
@@ -58,8 +60,8 @@ export class PodIndex implements EntryIndex {
   }
 
   /**
-   * Yields the names of the pods of a namespace, unordered. If the index changes during the iteration, a pod that exists all the
-   * time is yielded once.
+   * Yields the names of the pods of a namespace, unordered. If the index changes during the iteration, a pod that
+   * exists all the time is yielded once.
    */
   *podsOf(namespace: string): Generator<string, void, void> {
     const { rows = 0, pods = 0 } = this.#namespaces.get(namespace) ?? {};

@@ -51,8 +51,8 @@ export interface EntryColumns {
  *                           │           │
  *                       HostTable   WriterTable       no writer: the row is empty
  *
- * A row takes 12 bytes, plus 8 for the reference to the caller's metadata object. The lists by identity take 8 bytes more. The
- * lists are built by the first lookup by identity.
+ * A row takes 12 bytes, plus 8 for the reference to the caller's metadata object. The lists by identity take 8 bytes
+ * more. The lists are built by the first lookup by identity.
  */
 export class RowReader {
   protected readonly columns: EntryColumns;

@@ -87,7 +87,8 @@ export class RowStore extends RowReader {
       this.hosts.release(previous);
     }
     page[at + HOST_AND_KEY] = (host << KEY_BITS) | (claim.encryptKey ?? 0);
-    // Equal metadata keeps the old object, because a new long-lived object costs the garbage collector more than the comparison.
+    // Equal metadata keeps the old object, because a new long-lived object costs the garbage collector more than the
+    // comparison.
     const metadata = metadataOrNone(claim.k8s);
     if (!sameMetadata(k8s.get(slot), metadata)) k8s.set(slot, metadata);
   }
@@ -122,8 +123,8 @@ export class RowStore extends RowReader {
   }
 
   /**
-   * Returns the first row in [`from`, `end`) with a claim of this writer, or `end`. It skips pages whose marks show that they
-   * contain none.
+   * Returns the first row in [`from`, `end`) with a claim of this writer, or `end`. It skips pages whose marks show
+   * that they contain none.
    */
   findWriter(writer: number, from: number, end: number): number {
     for (let slot = from; slot < end; ) {

@@ -5,8 +5,8 @@ const NEXT = 0;
 const PREVIOUS = 1;
 
 /**
- * Linked lists of slots, 8 bytes a slot. A slot is in at most one list. A list is represented by its first slot + 1, which the owner
- * stores; 0 is the empty list.
+ * Linked lists of slots, 8 bytes a slot. A slot is in at most one list. A list is represented by its first slot + 1,
+ * which the owner stores; 0 is the empty list.
  */
 export class SlotLinks {
   readonly #links: Int32Rows;
@@ -44,7 +44,10 @@ export class SlotLinks {
     return this.#links.get(slot, PREVIOUS) === 0;
   }
 
-  /** Removes a slot from its list. Returns the rest of the list after the slot, which is the whole list if the slot was the first. */
+  /**
+   * Removes a slot from its list. Returns the rest of the list after the slot, which is the whole list if the slot was
+   * the first.
+   */
   remove(slot: number): number {
     const links = this.#links;
     const next = links.get(slot, NEXT);

@@ -8,13 +8,13 @@ import { RowStore } from './row-store.ts';
 import type { IPCacheChange, KeyedEntry } from './types.ts';
 
 /**
- * The immutable entries of an `IPCache` at one revision, returned by `IPCache.snapshot`. Its reads are those of the cache and
- * cost the same. Only the first lookup by identity builds something: the lists, if the cache has none.
+ * The immutable entries of an `IPCache` at one revision, returned by `IPCache.snapshot`. Its reads are those of the
+ * cache and cost the same. Only the first lookup by identity builds something: the lists, if the cache has none.
  *
- * A snapshot shares with the cache all pages (1,024 entries each) that were not written since. The cache copies a page before
- * the first write to it. The first change of a CIDR or of an identity after a snapshot also copies a hash map of 16 to 32 bytes for
- * each stem of CIDRs or each identity. The cache does not reference its snapshots. A snapshot retains the old
- * copies of the pages that were written since.
+ * A snapshot shares with the cache all pages (1,024 entries each) that were not written since. The cache copies a page
+ * before the first write to it. The first change of a CIDR or of an identity after a snapshot also copies a hash map of
+ * 16 to 32 bytes for each stem of CIDRs or each identity. The cache does not reference its snapshots. A snapshot
+ * retains the old copies of the pages that were written since.
  */
 export class IPCacheSnapshot extends CacheReads {
   /** The empty snapshot, before the first revision. */
@@ -34,8 +34,8 @@ export class IPCacheSnapshot extends CacheReads {
   }
 
   /**
-   * Returns the changes from `a` to `b`, unordered. Either may be the older one. Cost: a scan of the pages that differ if both
-   * are of the same cache, otherwise a scan of both.
+   * Returns the changes from `a` to `b`, unordered. Either may be the older one. Cost: a scan of the pages that differ
+   * if both are of the same cache, otherwise a scan of both.
    */
   static diff(a: IPCacheSnapshot, b: IPCacheSnapshot): readonly IPCacheChange[] {
     const changes: IPCacheChange[] = [];
@@ -52,7 +52,10 @@ export class IPCacheSnapshot extends CacheReads {
     return changes;
   }
 
-  /** Yields the identities of all entries, shadowed ones included, each once and unordered. The cost is that of `lookupByIdentity`. */
+  /**
+   * Yields the identities of all entries, shadowed ones included, each once and unordered. The cost is that of
+   * `lookupByIdentity`.
+   */
   identities(): Generator<number, void, void> {
     return this.rows.identities();
   }

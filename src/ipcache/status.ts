@@ -6,20 +6,23 @@ import type { DeleteOutcome, UpsertOutcome } from './types.ts';
 /** Options of an `IPCache`. */
 export interface IPCacheOptions {
   /**
-   * If true (the default), overruled claims are kept, and promoted when the stronger one is deleted. If false, a key has one
-   * claim: overruled and overwritten claims are dropped, and the last writer of equal rank wins.
+   * If true (the default), overruled claims are kept, and promoted when the stronger one is deleted. If false, a key
+   * has one claim: overruled and overwritten claims are dropped, and the last writer of equal rank wins.
    */
   readonly retainOverruled?: boolean | undefined;
   /**
-   * Maximum number of keys, shadowed ones included. A claim on a further key returns `capacity` and waits. Waiting claims are
-   * admitted when keys are deleted, the strongest source first. Unlimited by default.
+   * Maximum number of keys, shadowed ones included. A claim on a further key returns `capacity` and waits. Waiting
+   * claims are admitted when keys are deleted, the strongest source first. Unlimited by default.
    */
   readonly maxEntries?: number | undefined;
-  /** Maximum number of waiting keys. Claims on further keys are dropped and counted. Default: `maxEntries`, at least 65,536. */
+  /**
+   * Maximum number of waiting keys. Claims on further keys are dropped and counted. Default: `maxEntries`, at least
+   * 65,536.
+   */
   readonly maxWaiting?: number | undefined;
   /**
-   * Seed of the hashes of addresses and pods. Pass a random number if untrusted parties choose them, so that they cannot choose
-   * colliding ones. Omit it for reproducible runs.
+   * Seed of the hashes of addresses and pods. Pass a random number if untrusted parties choose them, so that they
+   * cannot choose colliding ones. Omit it for reproducible runs.
    */
   readonly hashSeed?: number | undefined;
   /** Maximum number of entries in one call of a replay, at least 1. Default: 1,024. */

@@ -61,9 +61,9 @@ export interface KeyedEntry extends IPCacheEntry {
 }
 
 /**
- * The change of the visible entry of one prefix (SEMANTICS 2.2, 4), immutable and safe to keep. `old` is the entry that the
- * receiver already has. Entries do not name their writer: if only the owner of a key changes, there is no change (I3). See
- * {@link OwnerListener}.
+ * The change of the visible entry of one prefix (SEMANTICS 2.2, 4), immutable and safe to keep. `old` is the entry that
+ * the receiver already has. Entries do not name their writer: if only the owner of a key changes, there is no change
+ * (I3). See {@link OwnerListener}.
  */
 export interface IPCacheChange {
   readonly kind: 'upsert' | 'delete';
@@ -76,13 +76,13 @@ export interface IPCacheChange {
 }
 
 /**
- * Receives every change synchronously and in order, after the state changed. A call contains each prefix at most once. On
- * subscription it receives every visible entry as an `upsert` without `old`, then `onSynced`, then changes.
+ * Receives every change synchronously and in order, after the state changed. A call contains each prefix at most once.
+ * On subscription it receives every visible entry as an `upsert` without `old`, then `onSynced`, then changes.
  *
  * A listener may read, write, subscribe and unsubscribe, also during its replay. Its writes are applied immediately and
- * delivered to all listeners after the current delivery; a replay is one delivery (SEMANTICS 9). It must be synchronous: a
- * returned promise is not awaited. Errors and rejected promises are counted, reported to `onListenerFault`, and do not affect
- * other listeners (I7).
+ * delivered to all listeners after the current delivery; a replay is one delivery (SEMANTICS 9). It must be
+ * synchronous: a returned promise is not awaited. Errors and rejected promises are counted, reported to
+ * `onListenerFault`, and do not affect other listeners (I7).
  */
 export interface IPCacheListener {
   onChanges(changes: readonly IPCacheChange[]): ListenerResult;
@@ -103,30 +103,33 @@ export interface OwnerChange {
 }
 
 /**
- * Receives the owner changes of **contested** keys (keys that have had claims of several writers since they last had none), and
- * of keys that a waiting claim obtains. Other keys are not reported, so a listener costs nothing in the common case. The owner
- * may change although the attributes do not.
+ * Receives the owner changes of **contested** keys (keys that have had claims of several writers since they last had
+ * none), and of keys that a waiting claim obtains. Other keys are not reported, so a listener costs nothing in the
+ * common case. The owner may change although the attributes do not.
  */
 export interface OwnerListener {
   onOwnerChanges(changes: readonly OwnerChange[]): ListenerResult;
 }
 
 /**
- * The outcome of a write. `applied`: the writer's claim is now effective. `unchanged`: it already was, with the same attributes.
- * `overruled`: a stronger claim is effective. `invalid`: the claim was rejected and counted; `status()` describes it.
- * `capacity`: the cache is full; the claim waits, or is dropped if `maxWaiting` keys wait already.
+ * The outcome of a write. `applied`: the writer's claim is now effective. `unchanged`: it already was, with the same
+ * attributes. `overruled`: a stronger claim is effective. `invalid`: the claim was rejected and counted; `status()`
+ * describes it. `capacity`: the cache is full; the claim waits, or is dropped if `maxWaiting` keys wait already.
  */
 export type UpsertOutcome = 'applied' | 'unchanged' | 'overruled' | 'invalid' | 'capacity';
 
 /**
- * The outcome of a delete. `applied`: the claim was deleted. `not-found`: the key has no claim. `not-owner`: the key has claims,
- * but none of this writer (or none for the pod of `ifPod`).
+ * The outcome of a delete. `applied`: the claim was deleted. `not-found`: the key has no claim. `not-owner`: the key
+ * has claims, but none of this writer (or none for the pod of `ifPod`).
  */
 export type DeleteOutcome = 'applied' | 'not-found' | 'not-owner' | 'invalid';
 
 /** The writer whose claim is deleted, and a condition. */
 export interface PrefixDeleteOptions extends Writer {
-  /** Delete only if the claim names this pod. A late delete of a pod whose IP was reused must not delete the new pod's claim. */
+  /**
+   * Delete only if the claim names this pod. A late delete of a pod whose IP was reused must not delete the new pod's
+   * claim.
+   */
   readonly ifPod?: { readonly namespace: string; readonly podName: string } | undefined;
 }
 

@@ -1,8 +1,9 @@
 import { type ObjectName, ObjectTable } from './object-table.ts';
 
 /**
- * Values by namespace and name. {@link AgingTable.age} marks all values as old; `set` removes the mark. The marks take no memory
- * per value. While old values exist, an access costs twice as much as in an {@link ObjectTable}, otherwise the same.
+ * Values by namespace and name. {@link AgingTable.age} marks all values as old; `set` removes the mark. The marks take
+ * no memory per value. While old values exist, an access costs twice as much as in an {@link ObjectTable}, otherwise
+ * the same.
  */
 export class AgingTable<V> {
   #fresh = new ObjectTable<V>();

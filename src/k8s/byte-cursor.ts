@@ -14,8 +14,8 @@ export function nameBytes(name: string): Uint8Array {
 }
 
 /**
- * A position in bytes of JSON without white space. Methods move behind what they read. If the bytes have another form than a method
- * expects, it returns false, undefined or -1, and the position is unspecified.
+ * A position in bytes of JSON without white space. Methods move behind what they read. If the bytes have another form
+ * than a method expects, it returns false, undefined or -1, and the position is unspecified.
  */
 export class ByteCursor {
   at = 0;

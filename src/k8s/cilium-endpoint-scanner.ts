@@ -14,8 +14,9 @@ import { type ObjectScanner, ScannedObject } from './resource.ts';
 import { SharedValues } from './shared-values.ts';
 
 /*
- * A scanner for the bytes of a CiliumEndpoint as API servers send it: no white space, and no escapes in the fields that are read.
- * It reads the object once and creates only its value. The general decoder reads all other objects and reports rejected fields.
+ * A scanner for the bytes of a CiliumEndpoint as API servers send it: no white space, and no escapes in the fields that
+ * are read. It reads the object once and creates only its value. The general decoder reads all other objects and
+ * reports rejected fields.
  */
 
 const OPEN_OBJECT = 0x7b;
@@ -72,8 +73,8 @@ function isCanonical(text: string | undefined): text is string {
 }
 
 /**
- * Reads CiliumEndpoints from bytes. The result equals that of `readCiliumEndpoint`. If a field is rejected, repeated, or written
- * in another form, there is no result.
+ * Reads CiliumEndpoints from bytes. The result equals that of `readCiliumEndpoint`. If a field is rejected, repeated,
+ * or written in another form, there is no result.
  */
 export class CiliumEndpointScanner implements ObjectScanner<EndpointAddresses> {
   readonly #shared: SharedParts;

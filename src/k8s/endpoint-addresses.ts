@@ -23,8 +23,8 @@ export interface EndpointRank {
 }
 
 /**
- * The claim of a pod or CiliumEndpoint, which is the same for all of its addresses. Must not be changed. Claim and rank are one
- * object to save memory.
+ * The claim of a pod or CiliumEndpoint, which is the same for all of its addresses. Must not be changed. Claim and rank
+ * are one object to save memory.
  */
 export interface EndpointAddresses extends Claim, EndpointRank {
   /** Canonical and distinct; at least one. */
@@ -32,8 +32,8 @@ export interface EndpointAddresses extends Claim, EndpointRank {
 }
 
 /**
- * Returns true if `a` wins an address that both objects list (KUBERNETES 23): an object that is not being deleted wins, then the
- * object that was created last, then the greater `namespace/name/uid`.
+ * Returns true if `a` wins an address that both objects list (KUBERNETES 23): an object that is not being deleted wins,
+ * then the object that was created last, then the greater `namespace/name/uid`.
  */
 export function outranks(a: EndpointAddresses, b: EndpointAddresses): boolean {
   if (a.deleting !== b.deleting) return b.deleting;
@@ -87,8 +87,8 @@ export function readListedIPs(list: ObjectFields, names: readonly string[]): rea
 }
 
 /**
- * Returns the named ports of lists. If two ports have the same name, the last one wins (KUBERNETES 19). Ports without a name are
- * ignored.
+ * Returns the named ports of lists. If two ports have the same name, the last one wins (KUBERNETES 19). Ports without a
+ * name are ignored.
  */
 export function readPortsByName(lists: Iterable<ObjectFields>, number: string): NamedPorts | undefined {
   let ports: Map<string, PortProtocol> | undefined;
@@ -108,7 +108,9 @@ export function readPortsByName(lists: Iterable<ObjectFields>, number: string): 
   return ports;
 }
 
-/** Values that many endpoints of a kind share: pods of a deployment have the same ports, pods of a node the same host. */
+/**
+ * Values that many endpoints of a kind share: pods of a deployment have the same ports, pods of a node the same host.
+ */
 export class SharedParts {
   readonly #hosts = new SharedValues<string>();
   readonly #accounts = new SharedValues<string>();

@@ -47,8 +47,8 @@ export interface KubernetesClientStatus {
 }
 
 /**
- * A client of one API server with one connection pool, which lists and watches objects; `src/k8s/README.md` lists the guarantees.
- * Sends nothing before the first call.
+ * A client of one API server with one connection pool, which lists and watches objects; `src/k8s/README.md` lists the
+ * guarantees. Sends nothing before the first call.
  */
 export class KubernetesClient implements ResourceSource {
   readonly #server: string;

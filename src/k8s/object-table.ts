@@ -5,8 +5,8 @@ export interface ObjectName {
 }
 
 /**
- * A map of values by namespace and name, in two levels: a combined key would cost one more string for each object. An access is
- * two lookups in a `Map`.
+ * A map of values by namespace and name, in two levels: a combined key would cost one more string for each object. An
+ * access is two lookups in a `Map`.
  */
 export class ObjectTable<V> {
   readonly #namespaces = new Map<string, Map<string, V>>();

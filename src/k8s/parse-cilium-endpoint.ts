@@ -19,16 +19,16 @@ export const MAX_IDENTITY = 0xffff_ffff;
 const MAX_ENDPOINTS = 16_384;
 
 /**
- * Returns true if a number is present but invalid. Such a number must not be treated as absent, because absence has a meaning of
- * its own.
+ * Returns true if a number is present but invalid. Such a number must not be treated as absent, because absence has a
+ * meaning of its own.
  */
 function isInvalid(fields: ObjectFields, name: string, read: number | undefined): boolean {
   return read === undefined && fields.value(name) !== undefined;
 }
 
 /**
- * Returns the claim of an endpoint from the fields of a CiliumEndpoint's status. Returns undefined if networking, node or IP is
- * missing (KUBERNETES 30), or if the identity or the key is out of range.
+ * Returns the claim of an endpoint from the fields of a CiliumEndpoint's status. Returns undefined if networking, node
+ * or IP is missing (KUBERNETES 30), or if the identity or the key is out of range.
  */
 function readEndpoint(
   fields: ObjectFields,
@@ -85,9 +85,9 @@ export interface ParsedCiliumEndpointSlice {
 }
 
 /**
- * Returns the endpoints of a `cilium.io/v2alpha1` `CiliumEndpointSlice`. Its endpoints have no metadata, so they have the rank of
- * the slice. If an endpoint is listed twice, the last entry is used. An endpoint without a valid name is rejected; the others are
- * used.
+ * Returns the endpoints of a `cilium.io/v2alpha1` `CiliumEndpointSlice`. Its endpoints have no metadata, so they have
+ * the rank of the slice. If an endpoint is listed twice, the last entry is used. An endpoint without a valid name is
+ * rejected; the others are used.
  */
 export function readCiliumEndpointSlice(
   fields: ObjectFields,

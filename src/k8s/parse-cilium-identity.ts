@@ -36,8 +36,9 @@ export const CILIUM_IDENTITY_FIELDS: readonly string[] = [
 ];
 
 /**
- * Returns the content of a `cilium.io/v2` `CiliumIdentity`. Its name is the identity number, and `security-labels` contains the
- * labels. Returns undefined if the name or any label is invalid: without the label it would be another identity.
+ * Returns the content of a `cilium.io/v2` `CiliumIdentity`. Its name is the identity number, and `security-labels`
+ * contains the labels. Returns undefined if the name or any label is invalid: without the label it would be another
+ * identity.
  */
 export function readCiliumIdentity(fields: ObjectFields): ParsedIdentity | undefined {
   const name = readClusterScopedName(fields);

@@ -50,9 +50,9 @@ function readEndpoint(fields: ObjectFields, family: SliceAddressType): SliceEndp
 }
 
 /**
- * Returns a `discovery.k8s.io/v1` `EndpointSlice` with all its endpoints, ready or not. Returns undefined if the slice has no
- * service, or if its address type is not `IPv4` or `IPv6`. An invalid endpoint, address or port is rejected; the rest of the
- * slice is used.
+ * Returns a `discovery.k8s.io/v1` `EndpointSlice` with all its endpoints, ready or not. Returns undefined if the slice
+ * has no service, or if its address type is not `IPv4` or `IPv6`. An invalid endpoint, address or port is rejected; the
+ * rest of the slice is used.
  */
 export function readSharedSlice(fields: ObjectFields): SharedSlice | undefined {
   const id = readID(fields);

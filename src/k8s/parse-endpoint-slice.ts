@@ -55,7 +55,8 @@ function readForZones(endpoint: ObjectFields): Backend['forZones'] {
 }
 
 /**
- * Returns the weight in the annotation of a slice. If it is not a decimal number of 16 bits, it is rejected and counts as absent.
+ * Returns the weight in the annotation of a slice. If it is not a decimal number of 16 bits, it is rejected and counts
+ * as absent.
  */
 function readWeight(fields: ObjectFields): number {
   const annotations = fields.map('metadata').map('annotations');
@@ -111,8 +112,8 @@ export const ENDPOINT_SLICE_FIELDS: readonly string[] = [
 ];
 
 /**
- * Returns the slice, or undefined if it is rejected; see {@link parseEndpointSlice}. Slices that are read with the same `shared`
- * have the same object for equal ports.
+ * Returns the slice, or undefined if it is rejected; see {@link parseEndpointSlice}. Slices that are read with the same
+ * `shared` have the same object for equal ports.
  */
 export function readEndpointSlice(
   fields: ObjectFields,
@@ -127,9 +128,9 @@ export function readEndpointSlice(
 }
 
 /**
- * Parses an untrusted `discovery.k8s.io` `EndpointSlice`, v1 or v1beta1. Rejects the slice if it has no name or service label, or
- * if its addresses are not IPs. An invalid endpoint, address or port is rejected, and the rest of the slice is used. Never
- * throws.
+ * Parses an untrusted `discovery.k8s.io` `EndpointSlice`, v1 or v1beta1. Rejects the slice if it has no name or service
+ * label, or if its addresses are not IPs. An invalid endpoint, address or port is rejected, and the rest of the slice
+ * is used. Never throws.
  */
 export function parseEndpointSlice(object: unknown, options: ParseOptions = {}): Parsed<EndpointSlice> {
   return parseObject('EndpointSlice', object, options, (fields) => readEndpointSlice(fields));

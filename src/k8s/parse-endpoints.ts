@@ -10,8 +10,8 @@ import { type ObjectFields, type Parsed, type ParseOptions, parseObject, readID 
 import { readPorts } from './ports.ts';
 
 /**
- * Merges two entries of an address from different subsets: combines the ports, and uses the node and the hostname of the last entry
- * that has them.
+ * Merges two entries of an address from different subsets: combines the ports, and uses the node and the hostname of
+ * the last entry that has them.
  */
 function mergeAddress(known: Backend | undefined, next: Backend): Backend {
   if (known === undefined) return next;
@@ -75,8 +75,8 @@ export function readEndpoints(fields: ObjectFields): EndpointSlice | undefined {
 }
 
 /**
- * Parses an untrusted v1 `Endpoints` object as one slice with the name of the object. An invalid address or port is rejected, and
- * the rest is used. Never throws.
+ * Parses an untrusted v1 `Endpoints` object as one slice with the name of the object. An invalid address or port is
+ * rejected, and the rest is used. Never throws.
  */
 export function parseEndpoints(object: unknown, options: ParseOptions = {}): Parsed<EndpointSlice> {
   return parseObject('Endpoints', object, options, readEndpoints);

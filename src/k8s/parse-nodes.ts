@@ -62,8 +62,9 @@ export const CILIUM_NODE_FIELDS: readonly string[] = [
 ];
 
 /**
- * Returns a `cilium.io/v2` `CiliumNode` as a node of the local cluster (KUBERNETES 36). An invalid address or CIDR is rejected,
- * and the rest of the node is used. If the encryption key or the identity is invalid, the whole node is rejected.
+ * Returns a `cilium.io/v2` `CiliumNode` as a node of the local cluster (KUBERNETES 36). An invalid address or CIDR is
+ * rejected, and the rest of the node is used. If the encryption key or the identity is invalid, the whole node is
+ * rejected.
  */
 export function readCiliumNode(
   fields: ObjectFields,
@@ -117,7 +118,10 @@ const ANNOTATED = {
   encryptionKey: 'encryption-key',
 } as const;
 
-/** Reads annotations under their current name, otherwise under their old name. A rejection contains the name that was read. */
+/**
+ * Reads annotations under their current name, otherwise under their old name. A rejection contains the name that was
+ * read.
+ */
 class NodeAnnotations {
   readonly #annotations: ObjectFields | undefined;
 
@@ -175,7 +179,10 @@ export const NODE_FIELDS: readonly string[] = [
   ...['metadata.labels', 'metadata.annotations', 'spec.podCIDR', 'spec.podCIDRs', 'status.addresses'],
 ];
 
-/** Returns a v1 `Node` as the local node (KUBERNETES 39). Annotations are read only if `withAnnotations` is true (KUBERNETES 40). */
+/**
+ * Returns a v1 `Node` as the local node (KUBERNETES 39). Annotations are read only if `withAnnotations` is true
+ * (KUBERNETES 40).
+ */
 export function readNode(
   fields: ObjectFields,
   { clusterName: cluster, clusterID }: NodeCluster,

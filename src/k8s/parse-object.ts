@@ -2,7 +2,10 @@ import { type Rejection, rejection } from '../base/rejection.ts';
 import { Fields, type RejectField } from '../net/fields.ts';
 import type { ServiceID } from '../servicecache/service-id.ts';
 
-/** The result of parsing a Kubernetes object. The parser sets defaults, and rejects fields that an API server would not store. */
+/**
+ * The result of parsing a Kubernetes object. The parser sets defaults, and rejects fields that an API server would not
+ * store.
+ */
 export interface Parsed<T> {
   /** Undefined if the object is unusable; `rejections` then has the reason. */
   readonly value: T | undefined;
@@ -38,7 +41,10 @@ const MAX_TEXT_LENGTH = 256 * 1024;
 
 const ignore: RejectField<undefined> = () => undefined;
 
-/** Returns the kind and name of an object for its rejections, even if it is invalid: `Service shop/checkout`, `CiliumNode n1`. */
+/**
+ * Returns the kind and name of an object for its rejections, even if it is invalid: `Service shop/checkout`,
+ * `CiliumNode n1`.
+ */
 function nameOf(kind: string, object: unknown): string {
   const metadata = Fields.of(object, ignore, '')?.map('metadata');
   const namespace = metadata?.string('namespace');
@@ -112,7 +118,9 @@ export function readTime(fields: ObjectFields, name: string): number {
   return 0;
 }
 
-/** Returns labels or annotations. If they are larger than an API server stores, rejects them and returns an empty map. */
+/**
+ * Returns labels or annotations. If they are larger than an API server stores, rejects them and returns an empty map.
+ */
 export function readTexts(metadata: ObjectFields, name: string): ReadonlyMap<string, string> {
   const texts = metadata.strings(name);
   let size = 0;

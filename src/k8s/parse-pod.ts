@@ -58,8 +58,8 @@ export const POD_FIELDS: readonly string[] = [
 ];
 
 /**
- * Returns the content of a v1 `Pod`. Returns undefined if the pod uses the network of the host or has ended; it then counts as
- * deleted (KUBERNETES 17). Readiness and annotations are ignored.
+ * Returns the content of a v1 `Pod`. Returns undefined if the pod uses the network of the host or has ended; it then
+ * counts as deleted (KUBERNETES 17). Readiness and annotations are ignored.
  */
 export function readPod(
   fields: ObjectFields,

@@ -41,8 +41,8 @@ class CIDRCollector {
   readonly groups: { readonly group: string; readonly except: readonly Prefix[] }[] = [];
 
   /**
-   * Adds `cidr` and `except`, or a reference to a group. If an exception is invalid, adds nothing, because without the exception
-   * the CIDR would be too large.
+   * Adds `cidr` and `except`, or a reference to a group. If an exception is invalid, adds nothing, because without the
+   * exception the CIDR would be too large.
    */
   addBlock(fields: ObjectFields): void {
     const listed = fields.list('except', MAX_EXCEPTIONS);

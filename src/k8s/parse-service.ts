@@ -116,8 +116,8 @@ function readIngressIPs(fields: ObjectFields): ImmutableSet<string> {
 }
 
 /**
- * Returns the source ranges without invalid ranges, which are rejected. If all ranges are invalid, the result is empty and admits
- * no client.
+ * Returns the source ranges without invalid ranges, which are rejected. If all ranges are invalid, the result is empty
+ * and admits no client.
  */
 function readSourceRanges(spec: ObjectFields): Service['sourceRanges'] {
   const listed = spec.value('loadBalancerSourceRanges') ?? [];
@@ -139,7 +139,9 @@ function readAffinity(annotations: Annotations): ServiceAffinity {
   return value === 'local' || value === 'remote' ? value : 'none';
 }
 
-/** Returns the distribution of traffic. The annotation precedes the field, as in Kubernetes. Unknown values mean none. */
+/**
+ * Returns the distribution of traffic. The annotation precedes the field, as in Kubernetes. Unknown values mean none.
+ */
 function readDistribution(spec: ObjectFields, annotations: Annotations): TrafficDistribution {
   const value = spec.string('trafficDistribution') ?? '';
   if (annotation(annotations, TOPOLOGY_MODE) === 'auto') return 'prefer-close';
@@ -147,8 +149,8 @@ function readDistribution(spec: ObjectFields, annotations: Annotations): Traffic
 }
 
 /**
- * Returns the restriction of a service to nodes. If the selector cannot be parsed, it is rejected, and there is no restriction:
- * the annotation with a node label is then ignored, too, as in Cilium.
+ * Returns the restriction of a service to nodes. If the selector cannot be parsed, it is rejected, and there is no
+ * restriction: the annotation with a node label is then ignored, too, as in Cilium.
  */
 function readExposure(metadata: ObjectFields): Pick<Service, 'nodeSelector' | 'nodeLabel'> {
   const annotations = metadata.object('annotations');
@@ -186,8 +188,8 @@ export const SERVICE_FIELDS: readonly string[] = [
 ];
 
 /**
- * Returns the service, or undefined if it is rejected; see {@link parseService}. Services that are read with the same `sharedPorts`
- * have the same object for equal ports.
+ * Returns the service, or undefined if it is rejected; see {@link parseService}. Services that are read with the same
+ * `sharedPorts` have the same object for equal ports.
  */
 export function readService(
   fields: ObjectFields,
@@ -231,9 +233,9 @@ export function readService(
 }
 
 /**
- * Parses an untrusted v1 `Service`. Rejects the service if its namespace or name is invalid. Any other invalid field (a port out
- * of range, an invalid source range) is rejected, and the rest of the service is used. A service of an unsupported type also has
- * a value, because the cache must delete a service that becomes unsupported. Never throws.
+ * Parses an untrusted v1 `Service`. Rejects the service if its namespace or name is invalid. Any other invalid field (a
+ * port out of range, an invalid source range) is rejected, and the rest of the service is used. A service of an
+ * unsupported type also has a value, because the cache must delete a service that becomes unsupported. Never throws.
  */
 export function parseService(object: unknown, options: ParseOptions = {}): Parsed<Service> {
   return parseObject('Service', object, options, (fields) => readService(fields));

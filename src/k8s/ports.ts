@@ -28,7 +28,9 @@ export interface NamedPort extends PortProtocol {
   readonly name: string;
 }
 
-/** Returns one element of a list of ports. If its number, protocol or name is invalid, rejects it and returns undefined. */
+/**
+ * Returns one element of a list of ports. If its number, protocol or name is invalid, rejects it and returns undefined.
+ */
 export function readNamedPort(fields: ObjectFields, number = 'port'): NamedPort | undefined {
   const port = readPortNumber(fields, number);
   const protocol = readProtocol(fields);
@@ -44,7 +46,9 @@ export function readNamedPort(fields: ObjectFields, number = 'port'): NamedPort 
     : { name, port, protocol };
 }
 
-/** Returns a text that is equal for two lists of ports if and only if they have the same names, numbers and protocols. */
+/**
+ * Returns a text that is equal for two lists of ports if and only if they have the same names, numbers and protocols.
+ */
 export function textOfPorts(
   ports: Iterable<readonly [string, PortProtocol & { nodePort?: number }]>,
 ): string {
@@ -56,8 +60,8 @@ export function textOfPorts(
 }
 
 /**
- * Returns the ports of the field `ports` by name. If two ports have the same name, the last one wins. With `shared`, returns one
- * object for equal lists.
+ * Returns the ports of the field `ports` by name. If two ports have the same name, the last one wins. With `shared`,
+ * returns one object for equal lists.
  */
 export function readPorts(fields: ObjectFields, shared?: SharedValues<Ports>): Ports {
   const named = fields.list('ports').items((list, index) => {

@@ -1,8 +1,9 @@
 import type { Failure } from '../base/failure.ts';
 
 /**
- * An object of the Kubernetes API from a reflector. The four fields of its metadata are checked: they are non-empty strings. All
- * other fields are unchecked. The object must not be changed, because a reflector may keep it for the delete event.
+ * An object of the Kubernetes API from a reflector. The four fields of its metadata are checked: they are non-empty
+ * strings. All other fields are unchecked. The object must not be changed, because a reflector may keep it for the
+ * delete event.
  */
 export interface KubernetesObject {
   readonly metadata: {
@@ -22,7 +23,8 @@ export interface KubernetesObject {
 export type ObjectVersion = Pick<KubernetesObject['metadata'], 'uid' | 'resourceVersion'>;
 
 /**
- * Returns the part of an object that a reflector must keep at least. Pass it as `keep` if the sink stores the values of objects itself.
+ * Returns the part of an object that a reflector must keep at least. Pass it as `keep` if the sink stores the values of
+ * objects itself.
  */
 export function objectVersion({ metadata: { uid, resourceVersion } }: KubernetesObject): ObjectVersion {
   return { uid, resourceVersion }; // the reflector has the name
@@ -52,8 +54,8 @@ export interface ObjectScanner<T = unknown> {
 export type ResourceEvent =
   | { readonly type: 'put'; readonly object: KubernetesObject }
   /**
-   * A delete. Its object is the part that `keep` returned for the last known version, which may not be the last version that
-   * existed (KUBERNETES 6).
+   * A delete. Its object is the part that `keep` returned for the last known version, which may not be the last version
+   * that existed (KUBERNETES 6).
    */
   | { readonly type: 'delete'; readonly object: KubernetesObject };
 
@@ -69,12 +71,12 @@ export interface ResourceKind {
 }
 
 /**
- * Receives the changes of one kind. Calls are synchronous and do not overlap. If a call throws, the error is counted and
- * reported, and the reflector continues.
+ * Receives the changes of one kind. Calls are synchronous and do not overlap. If a call throws, the error is counted
+ * and reported, and the reflector continues.
  *
  * - Events of an object arrive in order, but states may be skipped (KUBERNETES 5). There is no order between objects.
- * - If an object was deleted and created again between two observations, the sink receives a delete and a put, adjacent in one
- *   batch, even if the reflector received no delete (KUBERNETES 6).
+ * - If an object was deleted and created again between two observations, the sink receives a delete and a put, adjacent
+ *   in one batch, even if the reflector received no delete (KUBERNETES 6).
  * - A put may repeat a known state, so that the sink must compare the fields that it uses (KUBERNETES 10).
  */
 export interface ResourceSink {
@@ -122,13 +124,13 @@ export interface ResourceStatus {
   /** Number of opened watches. */
   readonly watches: number;
   /**
-   * Milliseconds since the server last sent data of this kind, which is the maximum age of the known state. Undefined before the
-   * first list.
+   * Milliseconds since the server last sent data of this kind, which is the maximum age of the known state. Undefined
+   * before the first list.
    */
   readonly lagMs: number | undefined;
   /**
-   * Milliseconds since a list or watch failed, during which no changes were received. Undefined while a watch is open, and before
-   * the first list.
+   * Milliseconds since a list or watch failed, during which no changes were received. Undefined while a watch is open,
+   * and before the first list.
    */
   readonly behindMs: number | undefined;
   /** Milliseconds until the next attempt after a failure. Undefined if the reflector does not wait. */
@@ -142,21 +144,20 @@ export interface FollowOptions {
   /** Ends the reflector. Nothing is delivered afterwards. */
   readonly signal?: AbortSignal | undefined;
   /**
-   * Returns the part of an object that the reflector keeps in memory for the delete event. Called once per put, before the put is
-   * delivered. The part must contain name, namespace, uid and resourceVersion, or be the result of {@link objectVersion}; the delete
-   * event then has only these four fields. Default: the whole object.
+   * Returns the part of an object that the reflector keeps in memory for the delete event. Called once per put, before
+   * the put is delivered. The part must contain name, namespace, uid and resourceVersion, or be the result of
+   * {@link objectVersion}; the delete event then has only these four fields. Default: the whole object.
    */
   readonly keep?: ((object: KubernetesObject) => KubernetesObject | ObjectVersion) | undefined;
   /**
-   * The fields that the sink reads, as paths. A path such as `status.networking` includes all content of the field. Elements of
-   * lists have no index: `spec.ports.port`. Other fields may be missing, because they are not decoded; the fields of {@link
-   * KubernetesObject} are always present. Default: all fields.
+   * The fields that the sink reads, as paths. A path such as `status.networking` includes all content of the field.
+   * Elements of lists have no index: `spec.ports.port`. Other fields may be missing, because they are not decoded; the
+   * fields of {@link KubernetesObject} are always present. Default: all fields.
    */
   readonly fields?: readonly string[] | undefined;
   /**
-   * @internal
-   * Reads objects of lists before the general decoder; the sink then receives some objects as a {@link ScannedObject}. Requires
-   * {@link objectVersion} as `keep`. Default: none.
+   * @internal Reads objects of lists before the general decoder; the sink then receives some objects as a
+   * {@link ScannedObject}. Requires {@link objectVersion} as `keep`. Default: none.
    */
   readonly scanner?: ObjectScanner | undefined;
   readonly onState?: ((state: ResourceState) => void) | undefined;
@@ -166,9 +167,9 @@ export interface FollowOptions {
 export interface FollowedResource {
   status(): ResourceStatus;
   /**
-   * Resolves when the first list was delivered. Rejects if the signal fires, or if no data of this kind has arrived for `quietMs`
-   * (default: no limit). The limit starts again at each progress (KUBERNETES 55). If the server does not serve the kind, waits
-   * until it does.
+   * Resolves when the first list was delivered. Rejects if the signal fires, or if no data of this kind has arrived for
+   * `quietMs` (default: no limit). The limit starts again at each progress (KUBERNETES 55). If the server does not
+   * serve the kind, waits until it does.
    */
   waitForListed(options?: { readonly signal?: AbortSignal; readonly quietMs?: number }): Promise<void>;
   /** Resolves when the reflector has ended. Never rejects. */
@@ -180,8 +181,8 @@ export interface ResourceSource {
   /** Starts to list and watch a kind, immediately. Errors of the server are retried, never thrown. */
   follow(kind: ResourceKind, sink: ResourceSink, options?: FollowOptions): FollowedResource;
   /**
-   * Returns the first of `kinds` that the server serves, by discovery, or undefined if it serves none (KUBERNETES 13). Rejects if
-   * the server is unreachable.
+   * Returns the first of `kinds` that the server serves, by discovery, or undefined if it serves none (KUBERNETES 13).
+   * Rejects if the server is unreachable.
    */
   firstServed(kinds: readonly ResourceKind[], signal?: AbortSignal): Promise<ResourceKind | undefined>;
 }

@@ -79,19 +79,18 @@ export interface KvstoreClientOptions {
   /** Time after the last keepalive of the client until its leased keys expire. Default 900 s, as upstream. */
   readonly leaseSeconds?: number | undefined;
   /**
-   * @internal
-   * Limits the rate of reads and writes, including the pages of `listPrefix`. Watches, keepalives and locks are not limited, because
-   * they maintain existing state. Default: no limit.
+   * @internal Limits the rate of reads and writes, including the pages of `listPrefix`. Watches, keepalives and locks
+   * are not limited, because they maintain existing state. Default: no limit.
    */
   readonly rateLimit?: RateLimit | undefined;
   /**
-   * Receives background failures with the name of the task: keepalives, cleanup of locks, listeners that throw. `status()` also
-   * reports all of them.
+   * Receives background failures with the name of the task: keepalives, cleanup of locks, listeners that throw.
+   * `status()` also reports all of them.
    */
   readonly onFailure?: ((error: unknown, task: string) => void) | undefined;
   /**
-   * Called immediately before each write. If it returns false, the write is not sent, and the call fails with `not-leader`.
-   * Keepalives and locks are not affected, because readers ignore them. Default: always true.
+   * Called immediately before each write. If it returns false, the write is not sent, and the call fails with
+   * `not-leader`. Keepalives and locks are not affected, because readers ignore them. Default: always true.
    */
   readonly mayWrite?: (() => boolean) | undefined;
   /** Time limit of a write that `mayWrite` admitted. Default: that of the calls of the transport. */
@@ -109,9 +108,9 @@ export interface KvstoreClientOptions {
 
 const LEASE_SECONDS = 15 * 60;
 /**
- * Part of the lease time after which the keys that expire first expire. Keepalives are sent when a third of the time of a lease
- * is over. After the last keepalive, all other leases therefore have at least two thirds of their time left, which is more than
- * this part.
+ * Part of the lease time after which the keys that expire first expire. Keepalives are sent when a third of the time of
+ * a lease is over. After the last keepalive, all other leases therefore have at least two thirds of their time left,
+ * which is more than this part.
  */
 const FIRST_LEASE_PART = 0.6;
 
@@ -224,7 +223,10 @@ export class KvstoreClient implements KvstoreBackend {
       : page.kvs.map(plainKeyValue);
   }
 
-  /** Lists all pages while a stream is open. A restore of the store would end the stream, so all pages are from one history. */
+  /**
+   * Lists all pages while a stream is open. A restore of the store would end the stream, so all pages are from one
+   * history.
+   */
   async #listPages(prefix: string, minModRevision: number, call: CallOptions): Promise<readonly KeyValue[]> {
     const { clock } = this.#options;
     using until = new UntilClosed(call.signal, this.#closed.signal);
@@ -356,8 +358,8 @@ export class KvstoreClient implements KvstoreBackend {
   }
 
   /**
-   * Records one delete of a leased key of a transaction. One is enough, because a transaction is applied completely or not at
-   * all.
+   * Records one delete of a leased key of a transaction. One is enough, because a transaction is applied completely or
+   * not at all.
    */
   #recordDelete(writes: readonly KeyWrite[], released: readonly ReleasedBinding[], revision: number): void {
     const leased = new Set(released.map(([, { key }]) => key));
@@ -367,7 +369,10 @@ export class KvstoreClient implements KvstoreBackend {
     if (deleted !== undefined) this.#clientWrites.recordDelete(deleted.key, revision);
   }
 
-  /** Returns the bindings that the writes end: those of deleted keys, and those of put keys in keepers other than `keeper`. */
+  /**
+   * Returns the bindings that the writes end: those of deleted keys, and those of put keys in keepers other than
+   * `keeper`.
+   */
   #releasedBy(writes: readonly KeyWrite[], keeper: LeaseKeeper | undefined): readonly ReleasedBinding[] {
     const released: ReleasedBinding[] = [];
     for (const holder of this.#keepers)
@@ -470,8 +475,8 @@ export class KvstoreClient implements KvstoreBackend {
   }
 
   /**
-   * Compares the last writes of this client with the store. Keepalives do not detect a restore, because a restored store may know
-   * a lease but not the later writes under it.
+   * Compares the last writes of this client with the store. Keepalives do not detect a restore, because a restored
+   * store may know a lease but not the later writes under it.
    */
   async #compareClientWrites(): Promise<void> {
     if (this.#isComparing) return;
@@ -489,8 +494,9 @@ export class KvstoreClient implements KvstoreBackend {
   }
 
   /**
-   * Handles a store that was replaced or restored: all leases count as lost, so their keys are put again under new leases. Many
-   * watches report the same restore, some of them late; a report of a restore that was already handled is ignored.
+   * Handles a store that was replaced or restored: all leases count as lost, so their keys are put again under new
+   * leases. Many watches report the same restore, some of them late; a report of a restore that was already handled is
+   * ignored.
    *
    * @param followedUntil when the lost history was last received
    */
@@ -519,7 +525,8 @@ export class KvstoreClient implements KvstoreBackend {
   }
 
   /**
-   * Returns a function that unbinds a key from its present leases. Call it with the revision of the write that replaced the key.
+   * Returns a function that unbinds a key from its present leases. Call it with the revision of the write that replaced
+   * the key.
    */
   #unbinderOf(key: string, keepers: readonly LeaseKeeper[] = this.#keepers): (revision: number) => void {
     const bindings = keepers.map((keeper) => [keeper, keeper.bindingOf(key)] as const);
@@ -606,8 +613,8 @@ export class KvstoreClient implements KvstoreBackend {
   }
 
   /**
-   * Returns the error of a call. If the client was closed while a caller without a signal waited for its turn, the code is
-   * `closed`.
+   * Returns the error of a call. If the client was closed while a caller without a signal waited for its turn, the code
+   * is `closed`.
    */
   #asFailure(thrown: unknown, signal: AbortSignal | undefined): KvstoreError {
     const error = asKvstoreError(thrown);
@@ -654,7 +661,8 @@ function isPut(write: KeyWrite): write is Put {
 }
 
 /**
- * Returns the transaction of several writes. If writes may be omitted (`mayBeEqual`), the transaction compares their values.
+ * Returns the transaction of several writes. If writes may be omitted (`mayBeEqual`), the transaction compares their
+ * values.
  *
  * @param bindings of the puts in their order; empty if they have no lease
  */

@@ -12,7 +12,8 @@ const KIND_MASK: number = ~SLOT_MASK;
 const EMPTY = 0;
 const DELETED: number = SLOT_MASK; // this slot is never allocated
 
-// The kinds of keys. Each IPv4 length (0 to 33, where 33 is the endpoint) has its own kind. IPv6 lengths share the others.
+// The kinds of keys. Each IPv4 length (0 to 33, where 33 is the endpoint) has its own kind. IPv6 lengths share the
+// others.
 const IPV4_KINDS = 34;
 const IPV6_KINDS: number = 64 - IPV4_KINDS;
 
@@ -50,7 +51,8 @@ const scratch = {
 };
 const register: AddressWords = { family: 4, w0: 0, w1: 0, w2: 0, w3: 0 };
 
-// Bit 8 of a length word marks IPv6, the bits above are the address space. One is added so that the word of a key is never 0.
+// Bit 8 of a length word marks IPv6, the bits above are the address space. One is added so that the word of a key is
+// never 0.
 const IPV6 = 256;
 const SPACE_SHIFT = 9;
 
@@ -95,18 +97,22 @@ class SpaceDirectories {
  * Extendible hash table in typed arrays. It assigns a slot to each key, grows in small steps, and stores neighbouring
  * keys together.
  *
- *     address ─► SegmentDirectory ─► segment ─► line ─► bucket: tag │ kind·slot ─► keys:  w0 │ length word   8 bytes a key
- *                                    1,024 buckets                                 wide:  w1 │ w2 │ w3       12 more for IPv6
+ *     address ─► SegmentDirectory ─► segment ─► line ─► bucket: tag │ kind·slot ─► keys:  w0 │ length word
+ *                                    1,024 buckets                                 wide:  w1 │ w2 │ w3
+ *
+ * A key takes 8 bytes, and 12 more for IPv6 (`wide`).
  *
  * A segment holds the keys of one range of addresses ({@link SegmentDirectory}). A full segment is split between two of
  * its keys. Within a segment, keys are hashed by their *stems* (the prefix without its last three bits), so that keys
  * with the same stem share a cache line.
  *
- * - Access in the order of addresses, or nearly so, hits the cache. Access in random order reads one line for an IPv4 key.
+ * - Access in the order of addresses, or nearly so, hits the cache. Access in random order reads one line for an IPv4
+ *   key.
  * - No insertion stalls, and no probe is longer than a segment, whatever keys an attacker chooses.
  * - Slots of removed keys form a free list in their key rows, last in, first out.
  * - The index takes 10 to 20 bytes a key.
- * - Each address space has separate segments; all share the slots. The segments of address space 0 are found without a map lookup.
+ * - Each address space has separate segments; all share the slots. The segments of address space 0 are found without a
+ *   map lookup.
  *
  * The tag of an IPv4 key is its address, so equal tag and kind mean equal keys. The tag of an IPv6 key is a hash, so
  * the key itself is compared as well.
@@ -169,8 +175,8 @@ export class KeyHash {
   }
 
   /**
-   * Returns a table with the same keys in the same slots. Later writes to one do not affect the other. Costs a few words for
-   * each segment; the first write to a page copies it.
+   * Returns a table with the same keys in the same slots. Later writes to one do not affect the other. Costs a few
+   * words for each segment; the first write to a page copies it.
    */
   fork(): KeyHash {
     const fork = new KeyHash(this.#seed, this.#segmentBits);
@@ -187,7 +193,10 @@ export class KeyHash {
     return fork;
   }
 
-  /** Returns the slot of a key, or -1. `words` must be masked to the length of the key; `word` is its {@link lengthWord}. */
+  /**
+   * Returns the slot of a key, or -1. `words` must be masked to the length of the key; `word` is its
+   * {@link lengthWord}.
+   */
   find(words: Readonly<AddressWords>, word: number): number {
     const directory = this.#directoryOfKey(words.family, word);
     return directory === undefined ? -1 : this.findIn(directory, words, word);
@@ -222,8 +231,8 @@ export class KeyHash {
   }
 
   /**
-   * Reads buckets by number, so that their cache misses overlap. A processor executes some hundred instructions ahead; it
-   * reaches several buckets only if the loop does nothing else.
+   * Reads buckets by number, so that their cache misses overlap. A processor executes some hundred instructions ahead;
+   * it reaches several buckets only if the loop does nothing else.
    */
   prefetch(buckets: Int32Array, count: number): void {
     const pageMask = (1 << (this.#segmentBits + PAGE_BITS)) - 1;
@@ -258,9 +267,9 @@ export class KeyHash {
   }
 
   /**
-   * Yields the slots of all keys in the segments that cover the addresses of a prefix, unordered. `word` is its length word.
-   * The caller filters them: the first and the last segment contain other keys, and shorter prefixes are included. Keys must
-   * not be added or removed during the iteration.
+   * Yields the slots of all keys in the segments that cover the addresses of a prefix, unordered. `word` is its length
+   * word. The caller filters them: the first and the last segment contain other keys, and shorter prefixes are
+   * included. Keys must not be added or removed during the iteration.
    */
   *within(words: Readonly<AddressWords>, word: number): Generator<number, void, void> {
     const directory = this.#directoryOfKey(words.family, word);
@@ -313,7 +322,10 @@ export class KeyHash {
     return family === 4 ? space.ipv4 : space.ipv6;
   }
 
-  /** Returns the first word of a key's bucket. For IPv6 the upper bits hash the stem; the last three select the bucket in its line. */
+  /**
+   * Returns the first word of a key's bucket. For IPv6 the upper bits hash the stem; the last three select the bucket
+   * in its line.
+   */
   #tag(words: Readonly<AddressWords>, word: number): number {
     if (words.family === 4) return words.w0;
     const length = Math.min(lengthOfWord(word), addressBits(6));
@@ -329,8 +341,9 @@ export class KeyHash {
   }
 
   /**
-   * Returns the home bucket of a key in its segment. An endpoint is next to its full-length CIDR. Consecutive stems are spread
-   * evenly over the lines. Buckets within a line are rotated by the stem, so that not all keys start with the first one.
+   * Returns the home bucket of a key in its segment. An endpoint is next to its full-length CIDR. Consecutive stems are
+   * spread evenly over the lines. Buckets within a line are rotated by the stem, so that not all keys start with the
+   * first one.
    */
   #home(tag: number, kindAndSlot: number): number {
     const kind = kindAndSlot >>> SLOT_BITS;
@@ -434,7 +447,10 @@ export class KeyHash {
     }
   }
 
-  /** Copies the addresses of the keys in the buckets to `out`, in order, and returns their number. IPv4 buckets contain them. */
+  /**
+   * Copies the addresses of the keys in the buckets to `out`, in order, and returns their number. IPv4 buckets contain
+   * them.
+   */
   #readAddresses(buckets: Int32Array, out: AddressColumn): number {
     let live = 0;
     for (let i = 0; i < this.#segmentWords; i += 2) {

@@ -18,7 +18,10 @@ export interface PrefixTable {
   readonly bytes: number;
   /** Returns the slot of exactly this key, or -1. */
   find(key: Readonly<PrefixRegister>): number;
-  /** Prefetches the memory that `find` and `longestMatch` of the first `count` keys of a block read. Cache misses overlap. */
+  /**
+   * Prefetches the memory that `find` and `longestMatch` of the first `count` keys of a block read. Cache misses
+   * overlap.
+   */
   prefetch(block: PrefixBlock, count: number): void;
   /** Adds a key and returns its slot. The caller has checked with `find` that the table does not contain the key. */
   insert(key: Readonly<PrefixRegister>): number;

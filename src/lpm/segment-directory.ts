@@ -48,8 +48,8 @@ interface Cut {
 }
 
 /**
- * Maps an address to the segment that holds its keys: a tree over octets whose leaves are segments. Each segment owns one
- * contiguous range of addresses. Together the segments cover the whole family.
+ * Maps an address to the segment that holds its keys: a tree over octets whose leaves are segments. Each segment owns
+ * one contiguous range of addresses. Together the segments cover the whole family.
  *
  *     root   0 … 9 │ 10 │ 11 … 255        one segment has 0.0.0.0 to 10.0.63.255: the entries 0 to 9 here,
  *             A  A │  ▼ │  B     B        0 below, and 0 to 63 below that; another has the rest
@@ -57,9 +57,10 @@ interface Cut {
  *                  ▼ │ B     B
  *                  A … A (63) │ B … B
  *
- * An entry is 0 (no segment yet), the offset of a node, or the complement of a segment number. A lookup reads one entry for each
- * octet until it reaches a segment: two or three entries in most tables. Splits follow the keys, so all segments are well filled
- * even if the addresses are unevenly distributed. A node takes 1 KiB and refers to about a hundred segments.
+ * An entry is 0 (no segment yet), the offset of a node, or the complement of a segment number. A lookup reads one entry
+ * for each octet until it reaches a segment: two or three entries in most tables. Splits follow the keys, so all
+ * segments are well filled even if the addresses are unevenly distributed. A node takes 1 KiB and refers to about a
+ * hundred segments.
  */
 export class SegmentDirectory {
   readonly #levels: number;
@@ -146,8 +147,8 @@ export class SegmentDirectory {
   }
 
   /**
-   * Assigns the upper part of a segment's range to another segment. `addresses` are the `count` addresses of its keys, at
-   * least two of which differ. Their order is not preserved.
+   * Assigns the upper part of a segment's range to another segment. `addresses` are the `count` addresses of its keys,
+   * at least two of which differ. Their order is not preserved.
    */
   split(segment: number, into: number, addresses: AddressColumn, count: number): void {
     this.#unshare();

@@ -7,8 +7,8 @@ import { baseIndex, STRIDE, StrideSets } from './stride-sets.ts';
 /** The prefixes of one family that are shorter than an address. */
 export interface FamilyStems {
   /**
-   * Returns the length of the longest prefix shorter than `below` that contains the address, or -1. It misses no prefix. For
-   * IPv6 it may return the length of a prefix that does not exist, because stems are hashes.
+   * Returns the length of the longest prefix shorter than `below` that contains the address, or -1. It misses no
+   * prefix. For IPv6 it may return the length of a prefix that does not exist, because stems are hashes.
    */
   longest(address: Readonly<AddressWords>, below: number): number;
   /** Adds (`by` 1) or removes (-1) a prefix. */
@@ -93,7 +93,9 @@ class IPv4Stems implements FamilyStems {
     this.#roots.set(root, DEEPER, this.#hasDeeper(stem & ~7) ? deeper | bit : deeper & ~bit);
   }
 
-  /** Returns the set of a /24. The seed is mixed in so that an attacker cannot choose prefixes that collide in the map. */
+  /**
+   * Returns the set of a /24. The seed is mixed in so that an attacker cannot choose prefixes that collide in the map.
+   */
   #deepAt(stem: number): number {
     return this.#deep.get(stem ^ this.#seed);
   }
@@ -123,8 +125,8 @@ const ONE_PREFIX: number = GUIDED_MASK + 1;
 const UNCOUNTED: number = 0x7fff_ffff - GUIDED_MASK;
 
 /**
- * Stems of 0, 8, 16 … 120 bits, called levels. A stem is stored as a hash; two stems with the same hash share a set. A guide is
- * one word for the first 48 bits of an address: the number of longer prefixes and their levels.
+ * Stems of 0, 8, 16 … 120 bits, called levels. A stem is stored as a hash; two stems with the same hash share a set. A
+ * guide is one word for the first 48 bits of an address: the number of longer prefixes and their levels.
  *
  *     2a00:1:2:3::4?   guides[2a00:1:2]: levels 56, 64      sets[2a00:1:2:3]: empty
  *                                                           sets[2a00:1:2::/56]: { 2a00:1:2::/62 }, which contains it
@@ -204,10 +206,10 @@ class IPv6Stems implements FamilyStems {
 
 /**
  * Finds the prefix lengths that a longest match has to try. Each prefix is in the set of its *stem*: the first bits of
- * the prefix, one to eight fewer, a multiple of eight ({@link StrideSets}). One read of a set yields the longest prefix in it
- * that contains an address. A *root* (IPv4) or *guide* (IPv6) records which sets exist, so that only these are read.
- * `longest` usually reads two cache lines. Endpoints are not indexed. Memory: 16 to 32 bytes for a stem, 64 more if it
- * has several prefixes; for IPv6 16 to 32 bytes for each first 48 bits, for IPv4 up to half a megabyte of roots.
+ * the prefix, one to eight fewer, a multiple of eight ({@link StrideSets}). One read of a set yields the longest prefix
+ * in it that contains an address. A *root* (IPv4) or *guide* (IPv6) records which sets exist, so that only these are
+ * read. `longest` usually reads two cache lines. Endpoints are not indexed. Memory: 16 to 32 bytes for a stem, 64 more
+ * if it has several prefixes; for IPv6 16 to 32 bytes for each first 48 bits, for IPv4 up to half a megabyte of roots.
  */
 export class StemIndex {
   readonly #seed: number;

@@ -9,8 +9,8 @@ const FIRST_ROW: number = 2 << STRIDE;
 const ROW_WORDS: number = FIRST_ROW / 32;
 
 /**
- * Returns the base index of a prefix in the set of its stem: the `bits` (0 to 8) bits that follow the stem, with a leading one
- * (the numbering of ART). `stem` is a multiple of 8.
+ * Returns the base index of a prefix in the set of its stem: the `bits` (0 to 8) bits that follow the stem, with a
+ * leading one (the numbering of ART). `stem` is a multiple of 8.
  */
 export function baseIndex(words: Readonly<AddressWords>, stem: number, bits: number): number {
   const octet = (wordAt(words, stem >>> 5) >>> (24 - (stem & 31))) & 255;
@@ -23,8 +23,8 @@ export function baseIndex(words: Readonly<AddressWords>, stem: number, bits: num
  *
  *     10.1/16   1        10.1.128/17   3 = 11        10.1.128/18   6 = 110        10.1.2/24   258 = 1 0000 0010
  *
- * The owner stores a set as a number. 0 is the empty set. A base index is the set that contains only this prefix. A larger number
- * is a row of bits, one cache line. Most sets of a sparse table need no row.
+ * The owner stores a set as a number. 0 is the empty set. A base index is the set that contains only this prefix. A
+ * larger number is a row of bits, one cache line. Most sets of a sparse table need no row.
  */
 export class StrideSets {
   #rows = new Int32Rows(ROW_WORDS);
@@ -68,8 +68,8 @@ export class StrideSets {
   }
 
   /**
-   * Returns the number of bits by which the longest prefix in the set that contains (or equals) `index` is longer than the
-   * stem; -1 if the set has none.
+   * Returns the number of bits by which the longest prefix in the set that contains (or equals) `index` is longer than
+   * the stem; -1 if the set has none.
    */
   longest(set: number, index: number): number {
     if (set < FIRST_ROW) {

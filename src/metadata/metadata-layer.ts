@@ -88,9 +88,9 @@ interface LabeledPrefix {
  *     resource b ─ labels ─┼─► merged ─► identity: reserved, or node-local and counted ─► one claim, owner `metadata`
  *     covering prefixes ───┘
  *
- * Among labels with the same key, that of the prefix itself is used, or else that of the longest covering prefix. Within one prefix,
- * it is the label of the strongest source, then of the smaller resource name. At most one label has source `cidr`. The claim has
- * the strongest source of the resources that name exactly this prefix.
+ * Among labels with the same key, that of the prefix itself is used, or else that of the longest covering prefix.
+ * Within one prefix, it is the label of the strongest source, then of the smaller resource name. At most one label has
+ * source `cidr`. The claim has the strongest source of the resources that name exactly this prefix.
  *
  * Changes take effect in later turns of the event loop, in chunks and in order; {@link MetadataLayer.waitForRevision}
  * waits for them. The cost of a change is linear in the prefixes that it covers in this layer.
@@ -137,8 +137,8 @@ export class MetadataLayer {
   }
 
   /**
-   * Sets the labels that a resource assigns to a prefix (a CIDR or an IP), and returns the revision with which they take
-   * effect. An invalid prefix or source is rejected and changes nothing.
+   * Sets the labels that a resource assigns to a prefix (a CIDR or an IP), and returns the revision with which they
+   * take effect. An invalid prefix or source is rejected and changes nothing.
    */
   upsertMetadata(prefix: string, source: Source, resource: string, labels: Labels): number {
     const key = prefixRegister();
@@ -318,7 +318,10 @@ export class MetadataLayer {
     }
   }
 
-  /** Returns the strongest claim of another owner that gives this address the identity of a node (`host`, `remote-node`). */
+  /**
+   * Returns the strongest claim of another owner that gives this address the identity of a node (`host`,
+   * `remote-node`).
+   */
   #nodeAt(key: PrefixRegister): KeyedEntry | undefined {
     if (!isFull(key)) return undefined;
     const { claims = [] } = this.#options.ipcache.explain(formatKey({ ...key, form: 'endpoint' })) ?? {};

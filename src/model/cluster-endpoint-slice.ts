@@ -47,9 +47,9 @@ export interface SlicePort extends PortProtocol {
 }
 
 /**
- * An endpoint slice as its cluster shares it: the value at `cilium/state/endpointslices/v1/…` (WIRE, "ClusterEndpointSlice").
- * Decoders return canonical addresses and valid ports; engines do not check them again. Callers must not change it after passing
- * it in.
+ * An endpoint slice as its cluster shares it: the value at `cilium/state/endpointslices/v1/…` (WIRE,
+ * "ClusterEndpointSlice"). Decoders return canonical addresses and valid ports; engines do not check them again.
+ * Callers must not change it after passing it in.
  */
 export interface ClusterEndpointSlice extends ClusterEndpointSliceKey {
   readonly clusterID: number;

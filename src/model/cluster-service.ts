@@ -16,8 +16,9 @@ export interface ClusterServiceKey {
 }
 
 /**
- * A service as its cluster shares it: the value at `cilium/state/services/v1/…` (WIRE, "ClusterService"). Decoders return
- * canonical addresses and valid ports; engines do not check them again. Callers must not change it after passing it in.
+ * A service as its cluster shares it: the value at `cilium/state/services/v1/…` (WIRE, "ClusterService"). Decoders
+ * return canonical addresses and valid ports; engines do not check them again. Callers must not change it after passing
+ * it in.
  */
 export interface ClusterService extends ClusterServiceKey {
   /** Ports by name, by frontend address. */
@@ -31,7 +32,10 @@ export interface ClusterService extends ClusterServiceKey {
   /** Zones by backend address; undefined if the writer's version does not publish them. */
   readonly zones?: ReadonlyMap<string, BackendZone> | undefined;
   readonly includeExternal: boolean;
-  /** If false, the cluster offers no backends, as if it had deleted the service. True if the writer's version has no such field. */
+  /**
+   * If false, the cluster offers no backends, as if it had deleted the service. True if the writer's version has no
+   * such field.
+   */
   readonly shared: boolean;
   readonly clusterID: number;
 }

@@ -19,8 +19,8 @@ export class IdentityCache {
   #changes = 0;
 
   /**
-   * @param compare orders two numbers with the same labels; default: the smaller first. The order of two numbers must not change
-   *   while both are in the cache
+   * @param compare orders two numbers with the same labels; default: the smaller first. The order of two numbers must
+   *   not change while both are in the cache
    */
   constructor(compare: (a: NumericIdentity, b: NumericIdentity) => number = (a, b) => a - b) {
     this.#compare = compare;

@@ -1,8 +1,8 @@
 import type { Label } from './labels.ts';
 
 /**
- * A rule of a filter. It matches labels of a source (empty: any source) whose key starts with a match of the expression (KUBERNETES
- * 28).
+ * A rule of a filter. It matches labels of a source (empty: any source) whose key starts with a match of the expression
+ * (KUBERNETES 28).
  */
 interface LabelRule {
   readonly source: string;
@@ -98,8 +98,8 @@ export class LabelFilter {
   }
 
   /**
-   * Returns true if the label's longest include match is longer than its shortest ignore match. If the configuration has no include
-   * rule, also returns true if no rule ignores the label.
+   * Returns true if the label's longest include match is longer than its shortest ignore match. If the configuration
+   * has no include rule, also returns true if no rule ignores the label.
    */
   keeps(label: Label): boolean {
     let included = 0;

@@ -125,8 +125,8 @@ class SelectorReader {
 }
 
 /**
- * Returns the selector of a text in the grammar of Kubernetes: `a=b`, `a==b`, `a!=b`, `a in (b, c)`, `a notin (b, c)`, `a`, `!a`,
- * `a>1` and `a<1`, separated by commas. The empty text selects everything.
+ * Returns the selector of a text in the grammar of Kubernetes: `a=b`, `a==b`, `a!=b`, `a in (b, c)`, `a notin (b, c)`,
+ * `a`, `!a`, `a>1` and `a<1`, separated by commas. The empty text selects everything.
  *
  * @throws {@link LabelSelectorError}
  */

@@ -20,7 +20,10 @@ export function labelText({ source, key, value }: Label): string {
   return value === '' ? `${source}:${key}` : `${source}:${key}=${value}`;
 }
 
-/** Returns the kvstore key form of labels: `source:key=value;` for each, sorted by key, with the last `;` (WIRE, "Identities"). */
+/**
+ * Returns the kvstore key form of labels: `source:key=value;` for each, sorted by key, with the last `;` (WIRE,
+ * "Identities").
+ */
 export function formatLabels(labels: Labels): string {
   return sortLabels(labels)
     .map(({ source, key, value }) => `${source}:${key}=${value};`)
@@ -29,8 +32,8 @@ export function formatLabels(labels: Labels): string {
 
 /**
  * Parses a query for a label, `source:key=value`, and returns a function that tests if labels match. If the source or
- * the value is missing, any source or value matches. Returns `undefined` if the key is missing, or the source before the colon. A colon after the first
- * `=` belongs to the value.
+ * the value is missing, any source or value matches. Returns `undefined` if the key is missing, or the source before
+ * the colon. A colon after the first `=` belongs to the value.
  */
 export function parseLabelQuery(text: string): ((labels: Labels) => boolean) | undefined {
   const equals = text.indexOf('=');
@@ -59,8 +62,8 @@ function parseLabel(text: string): Label | undefined {
 }
 
 /**
- * Parses the key form. Every label must end in `;`, have a source before its first `:` and a key before its first `=`. A value
- * may be empty and may contain `:`, `=` and `/`, but not `;`. Returns `undefined` if a label is invalid.
+ * Parses the key form. Every label must end in `;`, have a source before its first `:` and a key before its first `=`.
+ * A value may be empty and may contain `:`, `=` and `/`, but not `;`. Returns `undefined` if a label is invalid.
  */
 export function parseLabels(text: string): Labels | undefined {
   if (!text.endsWith(';')) return undefined;

@@ -6,8 +6,8 @@
  *     │  scope  │ cluster  │  within cluster│   255 clusters (16 bits each)
  *     └─────────┴──────────┴────────────────┘
  *
- * Scope 0: reserved (below 256) or allocated by a cluster. Scope 1 (bit 24): node-local, for CIDRs. Scope 2: node-local, for
- * remote nodes. In a mesh of 511 clusters, the cluster id has nine bits and the lower part fifteen.
+ * Scope 0: reserved (below 256) or allocated by a cluster. Scope 1 (bit 24): node-local, for CIDRs. Scope 2:
+ * node-local, for remote nodes. In a mesh of 511 clusters, the cluster id has nine bits and the lower part fifteen.
  */
 export type NumericIdentity = number & { readonly [brand]: 'NumericIdentity' };
 declare const brand: unique symbol;

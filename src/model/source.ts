@@ -1,6 +1,6 @@
 /**
- * The sources of claims, strongest first (SEMANTICS 1). Cilium 1.8 has `local` > `kvstore` > `custom-resource` > `k8s` >
- * `generated` > `unspec`. The order here extends it with the sources of later versions.
+ * The sources of claims, strongest first (SEMANTICS 1). Cilium 1.8 has `local` > `kvstore` > `custom-resource` > `k8s`
+ * > `generated` > `unspec`. The order here extends it with the sources of later versions.
  */
 export const SOURCES = [
   'kube-apiserver',
@@ -44,8 +44,8 @@ export function compareSources(a: Source, b: Source): number {
 }
 
 /**
- * Compares writers in the order of claims (I4): the stronger source first, then the owner's name, ascending by UTF-16 code
- * unit. An empty owner precedes all others.
+ * Compares writers in the order of claims (I4): the stronger source first, then the owner's name, ascending by UTF-16
+ * code unit. An empty owner precedes all others.
  */
 export function compareWriters(
   a: { readonly source: Source; readonly owner: string },

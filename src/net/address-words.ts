@@ -7,8 +7,8 @@ export type Family = 4 | 6;
  *     IPv4  10.1.2.3   w0 = 0x0a010203   w1 = w2 = w3 = 0
  *     IPv6  fd00::1    w0 = 0xfd000000   w1 = w2 = 0   w3 = 1
  *
- * Words are **signed** 32-bit integers (`x | 0`) because V8 stores these as small integers. Compare them with `===`, order
- * them with `>>> 0`.
+ * Words are **signed** 32-bit integers (`x | 0`) because V8 stores these as small integers. Compare them with `===`,
+ * order them with `>>> 0`.
  */
 export interface AddressWords {
   family: Family;

@@ -13,8 +13,8 @@ export type Decoded<T> =
   | { readonly ok: false; readonly rejection: Rejection };
 
 /**
- * Receives every rejected field. If it returns (`undefined`), the field is treated as absent and decoding continues. If it throws
- * (`never`), like {@link rejectInput}, the input is rejected as a whole.
+ * Receives every rejected field. If it returns (`undefined`), the field is treated as absent and decoding continues. If
+ * it throws (`never`), like {@link rejectInput}, the input is rejected as a whole.
  */
 export type RejectField<R extends undefined> = (
   reason: string,
@@ -297,7 +297,9 @@ export class Fields<R extends undefined> {
     return items;
   }
 
-  /** Returns a map of at most `maxSize` strings, such as labels. Entries that are not strings are rejected one by one. */
+  /**
+   * Returns a map of at most `maxSize` strings, such as labels. Entries that are not strings are rejected one by one.
+   */
   strings(name: string | number, maxSize?: number): Map<string, string> {
     const map = this.map(name, maxSize);
     const strings = new Map<string, string>();

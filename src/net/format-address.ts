@@ -1,6 +1,7 @@
 import type { AddressWords } from './address-words.ts';
 
-// Precomputed text of octets, with and without a trailing dot, and of lengths. Joining them is several times faster than conversion.
+// Precomputed text of octets, with and without a trailing dot, and of lengths. Joining them is several times faster
+// than conversion.
 const OCTETS: readonly string[] = Array.from({ length: 256 }, (_, octet) => String(octet));
 const DOTTED: readonly string[] = OCTETS.map((octet) => `${octet}.`);
 const LENGTHS: readonly string[] = Array.from({ length: 129 }, (_, length) => `/${length}`);
@@ -10,7 +11,8 @@ function formatIPv4(word: number): string {
   return `${upper}${DOTTED[(word >>> 8) & 255]}${OCTETS[word & 255]}`;
 }
 
-// The groups that are formatted and the character codes of the text. One buffer is enough because formatting is not re-entrant.
+// The groups that are formatted and the character codes of the text. One buffer is enough because formatting is not
+// re-entrant.
 const groups = new Uint16Array(8);
 const codes: number[] = [];
 const DOT = 46;
@@ -83,8 +85,9 @@ function formatIPv6(words: Readonly<AddressWords>): string {
 }
 
 /**
- * Returns true if the text from which these words were parsed is canonical: no upper case, no leading zeros, `::` at the longest
- * run of zeros, and eight groups (a dotted tail has one less). Several times faster than formatting the words.
+ * Returns true if the text from which these words were parsed is canonical: no upper case, no leading zeros, `::` at
+ * the longest run of zeros, and eight groups (a dotted tail has one less). Several times faster than formatting the
+ * words.
  */
 function isCanonicalIPv6(text: string, words: Readonly<AddressWords>): boolean {
   setGroups(words);
@@ -130,8 +133,8 @@ export function isCanonicalAddress(text: string, words: Readonly<AddressWords>):
 }
 
 /**
- * Returns the canonical text of an address: dotted decimal, or RFC 5952 for IPv6 (lower case; the longest run of zero groups is
- * compressed, leftmost on a tie, never a single group).
+ * Returns the canonical text of an address: dotted decimal, or RFC 5952 for IPv6 (lower case; the longest run of zero
+ * groups is compressed, leftmost on a tie, never a single group).
  */
 export function formatAddress(words: Readonly<AddressWords>): string {
   return words.family === 4 ? formatIPv4(words.w0) : formatIPv6(words);

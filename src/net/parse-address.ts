@@ -11,7 +11,10 @@ function digitAt(text: string, at: number): number {
   return at < text.length ? (text.charCodeAt(at) - ZERO) >>> 0 : 10;
 }
 
-/** Returns `(number of digits << 8) | value` of the octet at an index, or -1. Unrolled, because an octet has at most three digits. */
+/**
+ * Returns `(number of digits << 8) | value` of the octet at an index, or -1. Unrolled, because an octet has at most
+ * three digits.
+ */
 function scanOctet(text: string, at: number): number {
   const first = digitAt(text, at);
   if (first > 9) return -1;
@@ -31,8 +34,8 @@ const HEX_DIGITS: Int8Array = Int8Array.from({ length: 128 }, (_, code) => {
 });
 
 /**
- * Scans four decimal octets from `from`, up to a slash or the end of the text, into `out.w0`. Returns the index at which it
- * stopped, or -1. Leading zeros are rejected because some parsers read `010` as octal 8.
+ * Scans four decimal octets from `from`, up to a slash or the end of the text, into `out.w0`. Returns the index at
+ * which it stopped, or -1. Leading zeros are rejected because some parsers read `010` as octal 8.
  */
 function scanOctets(text: string, from: number, out: AddressWords): number {
   let word = 0;
@@ -52,8 +55,9 @@ function scanOctets(text: string, from: number, out: AddressWords): number {
 }
 
 /**
- * Scans an IPv4 address at the start of the text, up to a slash or the end, into `out`. Returns the index at which it stopped,
- * or -1 if there is none; `out` is then unspecified. One pass without allocation, because most keys of most meshes are IPv4.
+ * Scans an IPv4 address at the start of the text, up to a slash or the end, into `out`. Returns the index at which it
+ * stopped, or -1 if there is none; `out` is then unspecified. One pass without allocation, because most keys of most
+ * meshes are IPv4.
  */
 export function scanIPv4(text: string, out: AddressWords): number {
   const end = scanOctets(text, 0, out);
@@ -78,9 +82,9 @@ function spreadGap(count: number, gap: number): boolean {
 }
 
 /**
- * Scans colon-separated groups with at most one `::` and an optional dotted tail into `groups`. Returns false if they are invalid,
- * also if there are more than eight (writes beyond the buffer have no effect) or a zone id. `scratch` is overwritten. It never reads
- * past the end of the text, because out-of-bounds reads are slow.
+ * Scans colon-separated groups with at most one `::` and an optional dotted tail into `groups`. Returns false if they
+ * are invalid, also if there are more than eight (writes beyond the buffer have no effect) or a zone id. `scratch` is
+ * overwritten. It never reads past the end of the text, because out-of-bounds reads are slow.
  */
 function scanGroups(text: string, to: number, scratch: AddressWords): boolean {
   let count = 0;
@@ -125,8 +129,9 @@ function group(index: number): number {
 }
 
 /**
- * Parses the IPv6 address in `text[0, to)` into `out`. It does **not** convert an IPv4-mapped address to IPv4, because that
- * depends on the length of a prefix (see `parsePrefix`). Returns false if the text is invalid; `out` is then unspecified.
+ * Parses the IPv6 address in `text[0, to)` into `out`. It does **not** convert an IPv4-mapped address to IPv4, because
+ * that depends on the length of a prefix (see `parsePrefix`). Returns false if the text is invalid; `out` is then
+ * unspecified.
  */
 export function scanIPv6(text: string, to: number, out: AddressWords): boolean {
   if (!scanGroups(text, to, out)) return false;

@@ -4,14 +4,14 @@ import { formatAddress, formatPrefix, isCanonicalAddress } from './format-addres
 import { isMapped, scanIPv4, scanIPv6, unmap } from './parse-address.ts';
 
 /**
- * The form of a key: a bare address is an *endpoint*, an address with a length is a *CIDR*. `10.1.2.3` and `10.1.2.3/32` are
- * different keys of the same prefix (SEMANTICS 2.1).
+ * The form of a key: a bare address is an *endpoint*, an address with a length is a *CIDR*. `10.1.2.3` and
+ * `10.1.2.3/32` are different keys of the same prefix (SEMANTICS 2.1).
  */
 export type KeyForm = 'endpoint' | 'cidr';
 
 /**
- * The output of {@link parsePrefix}: canonical words (masked, IPv4-mapped IPv6 converted to IPv4), length and form. Its owner
- * reuses it so that parsing allocates nothing. To keep a prefix, create a {@link Prefix}.
+ * The output of {@link parsePrefix}: canonical words (masked, IPv4-mapped IPv6 converted to IPv4), length and form. Its
+ * owner reuses it so that parsing allocates nothing. To keep a prefix, create a {@link Prefix}.
  */
 export interface PrefixRegister extends AddressWords {
   length: number;
@@ -72,9 +72,10 @@ function scanLength(text: string, from: number): number {
 }
 
 /**
- * Parses an endpoint IP or a CIDR into `out` in canonical form (SEMANTICS 2.1): host bits are zeroed; an IPv4-mapped address,
- * or a mapped CIDR of 96 bits or more, becomes IPv4. Zone ids, leading zeros, signs, white space and trailing text are
- * rejected. Returns false if the text is invalid; `out` is then unspecified. Allocates nothing; about 50 ns for IPv4.
+ * Parses an endpoint IP or a CIDR into `out` in canonical form (SEMANTICS 2.1): host bits are zeroed; an IPv4-mapped
+ * address, or a mapped CIDR of 96 bits or more, becomes IPv4. Zone ids, leading zeros, signs, white space and trailing
+ * text are rejected. Returns false if the text is invalid; `out` is then unspecified. Allocates nothing; about 50 ns
+ * for IPv4.
  */
 export function parsePrefix(text: string, out: PrefixRegister): boolean {
   if (typeof text !== 'string') return false;
@@ -116,9 +117,9 @@ function parseIPv6Prefix(text: string, out: PrefixRegister): boolean {
 }
 
 /**
- * Like {@link parsePrefix}, and accepts an address space at the end: `10.1.2.3@5`, `10.1.0.0/16@5` (SEMANTICS 2.1). Upstream
- * splits at the last `@` as well (pkg/clustermesh/types/addressing.go). The id is decimal, from 0 to 511; leading zeros are
- * accepted, and 0 is the same as no id. Costs nothing extra for text without `@`.
+ * Like {@link parsePrefix}, and accepts an address space at the end: `10.1.2.3@5`, `10.1.0.0/16@5` (SEMANTICS 2.1).
+ * Upstream splits at the last `@` as well (pkg/clustermesh/types/addressing.go). The id is decimal, from 0 to 511;
+ * leading zeros are accepted, and 0 is the same as no id. Costs nothing extra for text without `@`.
  */
 export function parseKey(text: string, out: PrefixRegister): boolean {
   return parsePrefix(text, out) || parseInSpace(text, out);
@@ -231,7 +232,9 @@ export function comparePrefixes(
   );
 }
 
-/** Returns the canonical text of a bare address (`::ffff:10.0.0.1` → `10.0.0.1`), or `undefined` if `text` is not one. */
+/**
+ * Returns the canonical text of a bare address (`::ffff:10.0.0.1` → `10.0.0.1`), or `undefined` if `text` is not one.
+ */
 export function canonicalAddress(text: string): string | undefined {
   return parsePrefix(text, scratch) && scratch.form === 'endpoint' ? formatKeyOf(text, scratch) : undefined;
 }
@@ -251,7 +254,10 @@ function spaceText(clusterID: number): string {
   return clusterID === 0 ? '' : `@${clusterID}`;
 }
 
-/** Returns the canonical text of a key in its form: an address, or a prefix with its length; then its address space, if not 0. */
+/**
+ * Returns the canonical text of a key in its form: an address, or a prefix with its length; then its address space, if
+ * not 0.
+ */
 export function formatKey(key: Readonly<PrefixRegister>): string {
   const text = key.form === 'endpoint' ? formatAddress(key) : formatPrefix(key, key.length);
   return key.clusterID === 0 ? text : text + spaceText(key.clusterID);

@@ -11,7 +11,10 @@ export interface NodeConfiguration {
   readonly encryption: boolean;
   /** True if traffic between nodes is encrypted, too. Internal and external addresses then have the node's key. */
   readonly nodeEncryption: boolean;
-  /** True if the host firewall is on. It needs the sender's identity, so every address is then reached through the tunnel. */
+  /**
+   * True if the host firewall is on. It needs the sender's identity, so every address is then reached through the
+   * tunnel.
+   */
   readonly hostFirewall: boolean;
   /** Family of the network under the tunnel. */
   readonly underlay: 'ipv4' | 'ipv6';
@@ -102,9 +105,9 @@ export class NodeClaims implements Iterable<AddressClaim> {
 }
 
 /**
- * Returns the tunnel endpoint of a node: its first internal address of the underlay's family, else its last external one, else
- * the first of any other type except `CiliumInternalIP`, which is inside the tunnel (`GetNodeIP` of upstream 1.8,
- * pkg/node/types/node.go).
+ * Returns the tunnel endpoint of a node: its first internal address of the underlay's family, else its last external
+ * one, else the first of any other type except `CiliumInternalIP`, which is inside the tunnel (`GetNodeIP` of upstream
+ * 1.8, pkg/node/types/node.go).
  */
 export function tunnelEndpoint(node: Node, underlay: 'ipv4' | 'ipv6'): string | undefined {
   let external: string | undefined;
@@ -119,11 +122,12 @@ export function tunnelEndpoint(node: Node, underlay: 'ipv4' | 'ipv6'): string | 
 }
 
 /**
- * Returns the claims of a node in the IPCache, one for each address (SEMANTICS 4). If an address is listed twice, the later
- * entry is used. A health IP replaces a listed address. Linear in the number of addresses.
- * - Addresses have identity `host` or `remote-node`. Without encryption and remote-node identities, only `CiliumInternalIP`
- *   addresses are claimed. `CiliumInternalIP` addresses have the tunnel endpoint as host; so have all addresses if encryption or
- *   the host firewall is on. Internal and external addresses have key 0 unless node encryption is on.
+ * Returns the claims of a node in the IPCache, one for each address (SEMANTICS 4). If an address is listed twice, the
+ * later entry is used. A health IP replaces a listed address. Linear in the number of addresses.
+ * - Addresses have identity `host` or `remote-node`. Without encryption and remote-node identities, only
+ *   `CiliumInternalIP` addresses are claimed. `CiliumInternalIP` addresses have the tunnel endpoint as host; so have
+ *   all addresses if encryption or the host firewall is on. Internal and external addresses have key 0 unless node
+ *   encryption is on.
  * - Health IPs have identity `health`, and always the key and the tunnel endpoint.
  * Ingress IPs are part of the node but are not claimed here, because the proxy that terminates their traffic owns them.
  */

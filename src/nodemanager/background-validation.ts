@@ -11,16 +11,16 @@ export interface ValidationOptions<T> {
   intervalMs(): number;
   size(): number;
   /**
-   * Returns an iterator over the items. Items may change during the iteration: an item that exists all the time is returned
-   * once.
+   * Returns an iterator over the items. Items may change during the iteration: an item that exists all the time is
+   * returned once.
    */
   items(): Iterator<T>;
   validate(item: T): void;
 }
 
 /**
- * Validates all items in rounds, each item once per round, spread evenly. The first turn starts after a random part of a turn, so
- * that agents that were started together do not work at the same time.
+ * Validates all items in rounds, each item once per round, spread evenly. The first turn starts after a random part of
+ * a turn, so that agents that were started together do not work at the same time.
  */
 export class BackgroundValidation<T> {
   readonly #options: ValidationOptions<T>;
@@ -44,8 +44,8 @@ export class BackgroundValidation<T> {
   }
 
   /**
-   * Returns the length of a turn: the time between two items, but at least the shortest turn; the whole round if there are no
-   * items.
+   * Returns the length of a turn: the time between two items, but at least the shortest turn; the whole round if there
+   * are no items.
    */
   #turnMs(): number {
     const { intervalMs, size } = this.#options;

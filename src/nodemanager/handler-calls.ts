@@ -104,8 +104,8 @@ export class HandlerCalls {
   }
 
   /**
-   * Calls `succeed` or `fail` when a call has ended: synchronously if it has ended already. Calls `endLate` instead if the call
-   * ended after `stop`.
+   * Calls `succeed` or `fail` when a call has ended: synchronously if it has ended already. Calls `endLate` instead if
+   * the call ended after `stop`.
    */
   follow(
     outcome: CallOutcome,
@@ -119,7 +119,9 @@ export class HandlerCalls {
     else succeed();
   }
 
-  /** Counts and reports a failure. Before the report, `scheduleRetry` is called with the delay until the next attempt. */
+  /**
+   * Counts and reports a failure. Before the report, `scheduleRetry` is called with the delay until the next attempt.
+   */
   recordFailure(
     attempt: Attempt,
     call: NodeCall,
@@ -132,7 +134,8 @@ export class HandlerCalls {
     attempt.error = failureOf(error, this.#options.clock);
     const retryInMs = backoffDelay(failures, HANDLER_BACKOFF, this.#options.random);
     scheduleRetry(retryInMs);
-    // After `scheduleRetry`, because the receiver of the report may stop everything, which must cancel the scheduled retry.
+    // After `scheduleRetry`, because the receiver of the report may stop everything, which must cancel the scheduled
+    // retry.
     this.#report({ handler: this.handler, call, node, error, failures, retryInMs });
   }
 

@@ -8,8 +8,8 @@ import type { HandlerFailure, HandlerStatus, NodeHandler, SweepOutcome } from '.
 import { NodeLane, type NodeStep, stepBetween } from './node-lane.ts';
 
 /**
- * Default limit of concurrent asynchronous calls of one handler: enough to keep a netlink socket or a remote API busy, few enough
- * that a replay of 20,000 nodes does not flood it.
+ * Default limit of concurrent asynchronous calls of one handler: enough to keep a netlink socket or a remote API busy,
+ * few enough that a replay of 20,000 nodes does not flood it.
  */
 export const DEFAULT_CONCURRENCY = 16;
 
@@ -37,9 +37,9 @@ interface AttemptWaiter {
 }
 
 /**
- * Keeps one handler up to date (contract: {@link NodeHandler}). A synchronous handler that is up to date is called directly and
- * costs no memory. A {@link NodeLane}, the state of one node for this handler, exists only while a call for the node is
- * running, waiting or failed. Calls for nodes wait until the handler has accepted the configuration.
+ * Keeps one handler up to date (contract: {@link NodeHandler}). A synchronous handler that is up to date is called
+ * directly and costs no memory. A {@link NodeLane}, the state of one node for this handler, exists only while a call
+ * for the node is running, waiting or failed. Calls for nodes wait until the handler has accepted the configuration.
  */
 export class HandlerFeed {
   readonly handler: NodeHandler;
@@ -113,7 +113,9 @@ export class HandlerFeed {
     });
   }
 
-  /** Deletes the previous nodes of the handler without a change, then calls `done` like {@link HandlerFeed.replayed}. */
+  /**
+   * Deletes the previous nodes of the handler without a change, then calls `done` like {@link HandlerFeed.replayed}.
+   */
   sweep(revision: number, done: (outcome: SweepOutcome) => void): void {
     for (const [node, previous] of this.#previous) this.change(node, previous, undefined, revision);
     this.#whenAttempted(done);
@@ -140,8 +142,8 @@ export class HandlerFeed {
   }
 
   /**
-   * Aborts running calls and makes no further calls. With `deleted`, the announced nodes, calls `nodeDelete` once for each node
-   * that the handler has: immediately, or, if a call for the node is running, when that call has ended.
+   * Aborts running calls and makes no further calls. With `deleted`, the announced nodes, calls `nodeDelete` once for
+   * each node that the handler has: immediately, or, if a call for the node is running, when that call has ended.
    */
   stop(deleted?: readonly AnnouncedNode[]): void {
     if (this.stopped) return;
@@ -280,7 +282,10 @@ export class HandlerFeed {
     if (this.#deletesOnStop && node !== undefined) this.#calls.deleteFinally(node);
   }
 
-  /** Calls `done` within a delivery, when a call of each current lane has ended, successfully or not, or none was needed. */
+  /**
+   * Calls `done` within a delivery, when a call of each current lane has ended, successfully or not, or none was
+   * needed.
+   */
   #whenAttempted(done: AttemptWaiter['done']): void {
     if (this.stopped) {
       done('ended');

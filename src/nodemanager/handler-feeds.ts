@@ -40,7 +40,10 @@ interface Waiter {
   readonly resolve: (outcome: AppliedOutcome) => void;
 }
 
-/** Outcome of waiting for handlers. `applied`: every handler has applied the node. `closed`: the manager was closed before. */
+/**
+ * Outcome of waiting for handlers. `applied`: every handler has applied the node. `closed`: the manager was closed
+ * before.
+ */
 export type AppliedOutcome = 'applied' | 'closed';
 
 /** The handlers, each with its feed. All feeds share one delivery queue. */
@@ -58,7 +61,9 @@ export class HandlerFeeds {
     this.#feeds = new ListenerSet(this.#deliveries);
   }
 
-  /** Adds a handler. It receives the configuration, then every node. A handler that is already subscribed is restarted. */
+  /**
+   * Adds a handler. It receives the configuration, then every node. A handler that is already subscribed is restarted.
+   */
   subscribe(
     handler: NodeHandler,
     { concurrency = DEFAULT_CONCURRENCY, previous }: NodeSubscribeOptions,

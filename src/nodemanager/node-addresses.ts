@@ -33,7 +33,10 @@ export interface LostAddress {
 /** Options of {@link NodeAddresses}. */
 export interface NodeAddressesOptions {
   readonly configuration: NodeConfiguration;
-  /** If true, existing claims are written again. Needed if the IPCache keeps one claim per key, because the last writer wins. */
+  /**
+   * If true, existing claims are written again. Needed if the IPCache keeps one claim per key, because the last writer
+   * wins.
+   */
   readonly rewrite: boolean;
   /** Returns true if this process runs on the node. */
   isLocal(node: Node): boolean;
@@ -44,8 +47,8 @@ export interface NodeAddressesOptions {
 }
 
 /**
- * Maintains the nodes' claims in the IPCache, and records the addresses that nodes lost to other writers. A write runs to
- * completion; owner changes that IPCache listeners cause during it are reviewed afterwards.
+ * Maintains the nodes' claims in the IPCache, and records the addresses that nodes lost to other writers. A write runs
+ * to completion; owner changes that IPCache listeners cause during it are reviewed afterwards.
  */
 export class NodeAddresses {
   readonly #ipcache: NodeIPCache;
@@ -101,7 +104,8 @@ export class NodeAddresses {
       });
       if (configuration !== this.#configuration) this.#cached = new WeakMap();
       this.#configuration = configuration;
-      // Two nodes of the batch may claim one address. The net owner change names only the winner, so the loser is found here.
+      // Two nodes of the batch may claim one address. The net owner change names only the winner, so the loser is found
+      // here.
       for (const entry of entries) this.#verify(entry);
     } finally {
       this.#end();
@@ -172,7 +176,10 @@ export class NodeAddresses {
     for (const claim of previous) if (desired.on(claim.ip) === undefined) this.#drop(entry, claim);
   }
 
-  /** Replaces the claims of one source by those of another. New claims are written first, so that no address is free in between. */
+  /**
+   * Replaces the claims of one source by those of another. New claims are written first, so that no address is free in
+   * between.
+   */
   #replaceSource(entry: NodeEntry, previous: NodeClaims, desired: NodeClaims): void {
     this.#ipcache.batch(() => {
       for (const claim of desired) this.#put(entry, claim);
@@ -183,7 +190,10 @@ export class NodeAddresses {
     });
   }
 
-  /** Returns true if a claim is unchanged in the IPCache. It compares by position, because addresses rarely move in the list. */
+  /**
+   * Returns true if a claim is unchanged in the IPCache. It compares by position, because addresses rarely move in the
+   * list.
+   */
   #isUnchanged(entry: NodeEntry, claim: AddressClaim, previous: AddressClaim | undefined): boolean {
     return (
       previous !== undefined &&
@@ -223,7 +233,10 @@ export class NodeAddresses {
     this.#mark(entry, claim.ip, false);
   }
 
-  /** Records whether the node has lost the address: `isLost` is true if it claims the address and another writer, or none, holds it. */
+  /**
+   * Records whether the node has lost the address: `isLost` is true if it claims the address and another writer, or
+   * none, holds it.
+   */
   #mark(entry: NodeEntry, ip: string, isLost: boolean): void {
     if (!isLost) {
       if (entry.lost?.delete(ip) !== true) return;
@@ -240,7 +253,10 @@ export class NodeAddresses {
     else losers.add(entry);
   }
 
-  /** Reviews the addresses whose owners changed, until there are no more changes. Each affected node is reported once per pass. */
+  /**
+   * Reviews the addresses whose owners changed, until there are no more changes. Each affected node is reported once
+   * per pass.
+   */
   #review(): void {
     while (!this.#writing && this.#ownerChanges.length > 0) {
       const changes = this.#ownerChanges;
@@ -269,11 +285,11 @@ export class NodeAddresses {
   }
 
   /**
-   * Writes again the claims on an address that the IPCache did not keep. If the address has no claim, all are written. If
-   * another writer holds the address in a cache with one claim per key, the claims of other ranks are written: a stronger one
-   * wins, and a weaker one makes the key contested, so that the cache reports its next owner change. Claims of the same rank are
-   * not written, because nodes would take the address from each other. The strongest claim is written last, because the last
-   * writer of equal rank wins.
+   * Writes again the claims on an address that the IPCache did not keep. If the address has no claim, all are written.
+   * If another writer holds the address in a cache with one claim per key, the claims of other ranks are written: a
+   * stronger one wins, and a weaker one makes the key contested, so that the cache reports its next owner change.
+   * Claims of the same rank are not written, because nodes would take the address from each other. The strongest claim
+   * is written last, because the last writer of equal rank wins.
    */
   #reclaim(key: string, interested: ReadonlySet<NodeEntry>): void {
     const holder = this.#ipcache.get(key);

@@ -4,8 +4,8 @@ import { type Decoded, decodeWith, Fields, isObject, rejectInput } from '../net/
 import type { NodeSpec, PlainNode } from './node-spec.ts';
 
 /**
- * The known nodes as plain data that can be stored as JSON. An agent writes a checkpoint periodically and restores it when it
- * starts, so that its datapath reaches nodes that no source has announced yet.
+ * The known nodes as plain data that can be stored as JSON. An agent writes a checkpoint periodically and restores it
+ * when it starts, so that its datapath reaches nodes that no source has announced yet.
  */
 export interface NodeCheckpoint {
   readonly version: 1;

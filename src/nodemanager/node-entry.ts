@@ -44,8 +44,8 @@ export class NodeEntry {
   }
 
   /**
-   * Sets a source's claim. If `retain` is false, only the strongest claim is kept: a weaker one is dropped, an equal or stronger
-   * one replaces it (SEMANTICS 4).
+   * Sets a source's claim. If `retain` is false, only the strongest claim is kept: a weaker one is dropped, an equal or
+   * stronger one replaces it (SEMANTICS 4).
    */
   put(node: Node, retain: boolean): void {
     const current = this.effective;

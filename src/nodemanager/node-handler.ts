@@ -10,14 +10,14 @@ export type HandlerResult = void | Promise<void>;
 /**
  * Writes nodes into a datapath: routes, tunnels, encryption states (SEMANTICS 4).
  *
- * Calls for one node are strictly ordered, one at a time: `nodeAdd`, then updates, then `nodeDelete`. The next call starts when
- * the previous one has returned or its promise has settled. Changes in between are merged: `old` is always the version of the
- * last successful call. Calls for different nodes are not ordered.
+ * Calls for one node are strictly ordered, one at a time: `nodeAdd`, then updates, then `nodeDelete`. The next call
+ * starts when the previous one has returned or its promise has settled. Changes in between are merged: `old` is always
+ * the version of the last successful call. Calls for different nodes are not ordered.
  *
  * A call that throws or rejects is retried with exponential backoff and full jitter until it succeeds, so calls must be
- * idempotent. A failed call may have done a part of its work. If the node has changed since, that part is repaired first. A
- * failed `nodeDelete` is completed. A failed `nodeAdd` is undone by `nodeDelete`. A failed `nodeUpdate` is undone by a
- * `nodeUpdate` to the old version, or, if the node was deleted, by a `nodeDelete` of either version.
+ * idempotent. A failed call may have done a part of its work. If the node has changed since, that part is repaired
+ * first. A failed `nodeDelete` is completed. A failed `nodeAdd` is undone by `nodeDelete`. A failed `nodeUpdate` is
+ * undone by a `nodeUpdate` to the old version, or, if the node was deleted, by a `nodeDelete` of either version.
  *
  * Handlers may call the node manager. Their changes are delivered after the current delivery (SEMANTICS 9).
  *
@@ -32,18 +32,21 @@ export interface NodeHandler {
   nodeDelete(node: Node, signal: AbortSignal): HandlerResult;
   /** Called periodically. Checks the datapath state of this node and repairs it. */
   nodeValidateImplementation?(node: Node, signal: AbortSignal): HandlerResult;
-  /** Called on subscription before the first node, and when the configuration changes. No other call runs until it has succeeded. */
+  /**
+   * Called on subscription before the first node, and when the configuration changes. No other call runs until it has
+   * succeeded.
+   */
   nodeConfigurationChanged?(configuration: NodeConfiguration, signal: AbortSignal): HandlerResult;
   /**
-   * Called when the replay is complete: each node that was known at the subscription had a call, successful or not. Failed calls
-   * are retried but not waited for. The result is not awaited; errors are counted (`callbackFaults`).
+   * Called when the replay is complete: each node that was known at the subscription had a call, successful or not.
+   * Failed calls are retried but not waited for. The result is not awaited; errors are counted (`callbackFaults`).
    */
   onSynced?(): ListenerResult;
 }
 
 /**
- * Outcome of a sweep of a handler. `swept`: a call was made for every node that the handler lacked, had in another version, or
- * must delete. Failed calls are retried. `ended`: the subscription or the manager ended before.
+ * Outcome of a sweep of a handler. `swept`: a call was made for every node that the handler lacked, had in another
+ * version, or must delete. Failed calls are retried. `ended`: the subscription or the manager ended before.
  */
 export type SweepOutcome = 'swept' | 'ended';
 

@@ -25,12 +25,12 @@ export interface NodeIDPair {
 }
 
 /**
- * Allocates ids from 1 to 65,535 for node addresses, for datapaths whose maps have no room for an address. Health and ingress IPs
- * have no id.
+ * Allocates ids from 1 to 65,535 for node addresses, for datapaths whose maps have no room for an address. Health and
+ * ingress IPs have no id.
  *
- * Ids are stable: an address that is deleted and added again has the same id, and ids of an earlier run can be restored. If all
- * ids have been allocated once, the one that has been unused longest is reused. So traffic with an old id is not soon
- * attributed to another node.
+ * Ids are stable: an address that is deleted and added again has the same id, and ids of an earlier run can be
+ * restored. If all ids have been allocated once, the one that has been unused longest is reused. So traffic with an old
+ * id is not soon attributed to another node.
  *
  * `NodeIDs` is a handler. Subscribe it before the handlers that query it, so that they find the id of each node.
  */
@@ -62,15 +62,17 @@ export class NodeIDs implements NodeHandler {
     return this.#ips.get(id);
   }
 
-  /** Returns all allocated ids for a checkpoint. Those in use are last, so that they are reused last after a restore. */
+  /**
+   * Returns all allocated ids for a checkpoint. Those in use are last, so that they are reused last after a restore.
+   */
   pairs(): readonly NodeIDPair[] {
     const pairOf = (ip: string): NodeIDPair => ({ ip, id: this.#ids.get(ip) ?? 0 });
     return [...Array.from(this.#unused, ([ip]) => pairOf(ip)), ...Array.from(this.#uses.keys(), pairOf)];
   }
 
   /**
-   * Restores the ids of an earlier run. They are unused until a node has their address. Returns the rejections of pairs that are
-   * invalid or conflict with allocated ids.
+   * Restores the ids of an earlier run. They are unused until a node has their address. Returns the rejections of pairs
+   * that are invalid or conflict with allocated ids.
    */
   restore(pairs: Iterable<NodeIDPair>): readonly Rejection[] {
     const rejected: Rejection[] = [];
@@ -95,8 +97,8 @@ export class NodeIDs implements NodeHandler {
   }
 
   /**
-   * Sets the addresses of a node. It compares them with the counted ones, because after a failed call the counted ones are not
-   * those of `old`.
+   * Sets the addresses of a node. It compares them with the counted ones, because after a failed call the counted ones
+   * are not those of `old`.
    */
   #count(node: string, after: ReadonlySet<string>): void {
     const previous = this.#counted.get(node) ?? NONE;

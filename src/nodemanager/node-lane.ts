@@ -16,8 +16,9 @@ export function stepBetween(applied: Node | undefined, target: Node | undefined)
 }
 
 /**
- * The state of one node for one handler: the applied version, the desired version, and the running call. A lane exists only while
- * work is left. It has no queue: the next call follows from `applied` and `target`, so that changes are merged (I11).
+ * The state of one node for one handler: the applied version, the desired version, and the running call. A lane exists
+ * only while work is left. It has no queue: the next call follows from `applied` and `target`, so that changes are
+ * merged (I11).
  *
  *   change ──► waiting ──► running ──► settled (lane deleted)
  *                ▲  ▲        │ │ changed in between
@@ -104,7 +105,10 @@ export class NodeLane {
     return this;
   }
 
-  /** Updates `since` after a call. `isReached` is true if the handler has the version that was desired when the call began. */
+  /**
+   * Updates `since` after a call. `isReached` is true if the handler has the version that was desired when the call
+   * began.
+   */
   #updateSince(isReached: boolean): void {
     this.since = isReached ? this.#changedWhileRunning : Math.min(this.since, this.#changedWhileRunning);
     this.#changedWhileRunning = Number.POSITIVE_INFINITY;

@@ -17,19 +17,19 @@ export interface NodeManagerOptions extends Partial<NodeConfiguration> {
   readonly clusterName: string;
   readonly localNodeName: string;
   /**
-   * If true, the addresses of the local node have identity `host` whichever source announces the node, as in Cilium 1.17. By
-   * default only those of source `local` do, as in Cilium 1.8.
+   * If true, the addresses of the local node have identity `host` whichever source announces the node, as in Cilium
+   * 1.17. By default only those of source `local` do, as in Cilium 1.8.
    */
   readonly localNodeIsHost?: boolean | undefined;
   /**
-   * If true (the default), overruled claims are kept, and promoted when the stronger one is deleted. If false, a node has one
-   * claim: a weaker update is ignored, a stronger or equal one replaces it.
+   * If true (the default), overruled claims are kept, and promoted when the stronger one is deleted. If false, a node
+   * has one claim: a weaker update is ignored, a stronger or equal one replaces it.
    */
   readonly retainOverruled?: boolean | undefined;
   /**
-   * If true, `close` calls `nodeDelete` once for every node that a handler has, as upstream does. If a call for the node is
-   * running, its signal is aborted and `nodeDelete` is called when it has ended. By default the datapath is left as it is, so
-   * that traffic continues while the agent restarts.
+   * If true, `close` calls `nodeDelete` once for every node that a handler has, as upstream does. If a call for the
+   * node is running, its signal is aborted and `nodeDelete` is called when it has ended. By default the datapath is
+   * left as it is, so that traffic continues while the agent restarts.
    */
   readonly deleteOnClose?: boolean | undefined;
   /** Receives every rejection, for logs. */
@@ -45,8 +45,8 @@ export interface NodeSubscribeOptions {
   /** Maximum number of concurrent asynchronous calls, each for another node; default 16. */
   readonly concurrency?: number | undefined;
   /**
-   * The nodes that the handler already has. Equal nodes are not added again, changed nodes are updated, and `sweep` deletes
-   * those that are not announced.
+   * The nodes that the handler already has. Equal nodes are not added again, changed nodes are updated, and `sweep`
+   * deletes those that are not announced.
    */
   readonly previous?: Iterable<Node> | undefined;
 }

@@ -47,7 +47,10 @@ import { parseNode } from './parse-node.ts';
 
 const NONE: readonly never[] = [];
 
-/** Receives the claims on a node, strongest first, before and after a change. It must not throw and must not change nodes. */
+/**
+ * Receives the claims on a node, strongest first, before and after a change. It must not throw and must not change
+ * nodes.
+ */
 export type NodeClaimObserver = (fullName: string, before: readonly Node[], after: readonly Node[]) => void;
 
 /** Upstream's `baseBackgroundSyncInterval`: one minute for one or two nodes, ten minutes for 20,000. */
@@ -56,13 +59,13 @@ const VALIDATION_BASE_MS = 60_000;
 /**
  * Tracks nodes and how to reach them (SEMANTICS 4).
  *
- * Every update is a *claim* of a source on a node (`cluster/name`). The strongest claim is the effective node. Only it writes
- * addresses into the IPCache, with the node's full name as owner, and is delivered to handlers. A change is held back from
- * handlers while a stronger source holds one of the node's addresses in the IPCache.
+ * Every update is a *claim* of a source on a node (`cluster/name`). The strongest claim is the effective node. Only it
+ * writes addresses into the IPCache, with the node's full name as owner, and is delivered to handlers. A change is held
+ * back from handlers while a stronger source holds one of the node's addresses in the IPCache.
  *
- * Synchronous: when a write returns, reads and the IPCache show it, and synchronous handlers that are up to date have been
- * called. If a handler writes, handlers are called after the current delivery. The cost of a write depends on its addresses and
- * handlers, not on the number of nodes. It does no I/O.
+ * Synchronous: when a write returns, reads and the IPCache show it, and synchronous handlers that are up to date have
+ * been called. If a handler writes, handlers are called after the current delivery. The cost of a write depends on its
+ * addresses and handlers, not on the number of nodes. It does no I/O.
  */
 export class NodeManager {
   readonly #options: NodeManagerOptions;
@@ -116,8 +119,8 @@ export class NodeManager {
   }
 
   /**
-   * Deletes a source's claim on a node. If Kubernetes deletes the local node while another source claims it, the manager closes
-   * itself and leaves everything as it is, because the agent is about to be stopped.
+   * Deletes a source's claim on a node. If Kubernetes deletes the local node while another source claims it, the
+   * manager closes itself and leaves everything as it is, because the agent is about to be stopped.
    */
   nodeDeleted(node: NodeName & { readonly source: Source }): NodeDeleteOutcome {
     this.#assertNotWriting();
@@ -127,8 +130,9 @@ export class NodeManager {
   }
 
   /**
-   * Deletes all claims of a source, or those on the nodes of one cluster, and returns their number (I10). Synchronous: it scans
-   * the nodes, and takes about 10 µs for each deleted claim with its addresses and handlers (0.3 s for 20,000).
+   * Deletes all claims of a source, or those on the nodes of one cluster, and returns their number (I10). Synchronous:
+   * it scans the nodes, and takes about 10 µs for each deleted claim with its addresses and handlers (0.3 s for
+   * 20,000).
    */
   withdraw({ source, cluster }: NodeWithdrawal): number {
     return this.#withdraw(cluster, (entry) => entry.remove(source));
@@ -147,8 +151,8 @@ export class NodeManager {
   }
 
   /**
-   * Claims the nodes of a checkpoint with source `restored`, which every real source overrules, and returns their number. Invalid
-   * nodes are rejected and counted. When the sources of a cluster are synced, call
+   * Claims the nodes of a checkpoint with source `restored`, which every real source overrules, and returns their
+   * number. Invalid nodes are rejected and counted. When the sources of a cluster are synced, call
    * `withdraw({ source: 'restored', cluster })`. The cost is that of an update for each node.
    */
   restore(checkpoint: unknown): number {
@@ -168,8 +172,8 @@ export class NodeManager {
   }
 
   /**
-   * Changes settings. The claims of all nodes are updated, and handlers receive the new configuration. Omitted fields are kept.
-   * Synchronous: about 10 µs a node.
+   * Changes settings. The claims of all nodes are updated, and handlers receive the new configuration. Omitted fields
+   * are kept. Synchronous: about 10 µs a node.
    */
   configure(changes: Partial<NodeConfiguration>): void {
     this.#assertNotWriting();
@@ -188,8 +192,8 @@ export class NodeManager {
   }
 
   /**
-   * Adds a handler. It receives the configuration, `nodeAdd` for every announced node, then every change. A handler that is
-   * already subscribed is restarted. On a closed manager it is never called.
+   * Adds a handler. It receives the configuration, `nodeAdd` for every announced node, then every change. A handler
+   * that is already subscribed is restarted. On a closed manager it is never called.
    */
   subscribe(handler: NodeHandler, options: NodeSubscribeOptions = {}): Unsubscribe {
     if (this.#closed) return unsubscribeOnce(() => {});
@@ -201,16 +205,16 @@ export class NodeManager {
   }
 
   /**
-   * Deletes the nodes of `previous` from a handler if they are not announced. Call it when the inputs are complete. Resolves when
-   * all calls were made. Failed calls are retried but not waited for.
+   * Deletes the nodes of `previous` from a handler if they are not announced. Call it when the inputs are complete.
+   * Resolves when all calls were made. Failed calls are retried but not waited for.
    */
   sweep(handler: NodeHandler): Promise<SweepOutcome> {
     return this.#closed ? Promise.resolve('ended') : this.#feeds.sweep(handler, this.#revision);
   }
 
   /**
-   * Starts background validation: handlers validate every node once in `baseMs` × ln(1 + nodes) milliseconds, spread evenly
-   * (SEMANTICS 4). The default base is one minute. A second call replaces the first.
+   * Starts background validation: handlers validate every node once in `baseMs` × ln(1 + nodes) milliseconds, spread
+   * evenly (SEMANTICS 4). The default base is one minute. A second call replaces the first.
    */
   startValidation(baseMs: number = VALIDATION_BASE_MS): Unsubscribe {
     this.#validation?.stop();
@@ -228,8 +232,8 @@ export class NodeManager {
   }
 
   /**
-   * Resolves when every handler has applied all changes up to a revision (default: the current one), or all changes of one node.
-   * It waits for failing calls, but not for changes that are held back.
+   * Resolves when every handler has applied all changes up to a revision (default: the current one), or all changes of
+   * one node. It waits for failing calls, but not for changes that are held back.
    */
   whenApplied(upTo: number | string = this.#revision): Promise<AppliedOutcome> {
     if (this.#closed) return Promise.resolve('closed');
@@ -286,8 +290,8 @@ export class NodeManager {
   }
 
   /**
-   * Calls `observer` for every later change of a claim on a node, effective or not, synchronously and before handlers are called.
-   * Without observers, writes cost one comparison more.
+   * Calls `observer` for every later change of a claim on a node, effective or not, synchronously and before handlers
+   * are called. Without observers, writes cost one comparison more.
    */
   observeClaims(observer: NodeClaimObserver): Unsubscribe {
     this.#observers = [...this.#observers, observer];
@@ -303,16 +307,16 @@ export class NodeManager {
   }
 
   /**
-   * Returns the interval of a periodic task for each node: `base` × ln(1 + nodes), truncated, in the unit of `base`; `base` if
-   * there are no nodes.
+   * Returns the interval of a periodic task for each node: `base` × ln(1 + nodes), truncated, in the unit of `base`;
+   * `base` if there are no nodes.
    */
   clusterSizeDependantInterval(base: number): number {
     return this.#nodes.size === 0 ? base : Math.trunc(base * Math.log1p(this.#nodes.size));
   }
 
   /**
-   * Closes the manager. Running calls are aborted and handlers are not called any more. Nodes can still be read. The IPCache and
-   * the datapath are left as they are (see {@link NodeManagerOptions.deleteOnClose}).
+   * Closes the manager. Running calls are aborted and handlers are not called any more. Nodes can still be read. The
+   * IPCache and the datapath are left as they are (see {@link NodeManagerOptions.deleteOnClose}).
    */
   close(): void {
     if (this.#closed) return;
@@ -354,8 +358,8 @@ export class NodeManager {
   }
 
   /**
-   * Handles an update that equals the source's claim. If the IPCache keeps one claim per key, the addresses are written again,
-   * because another writer may have taken them.
+   * Handles an update that equals the source's claim. If the IPCache keeps one claim per key, the addresses are written
+   * again, because another writer may have taken them.
    */
   #updateUnchanged(entry: NodeEntry, claim: Node): NodeUpdateOutcome {
     if (entry.effective !== claim) return 'overruled';

@@ -7,8 +7,8 @@ export function nodeFullName({ cluster, name }: NodeName): string {
 }
 
 /**
- * A node as a source describes it: the fields that the kvstore codec returns, and the source. Absent fields have the zero
- * value. Lists and maps are kept, so callers must not change them.
+ * A node as a source describes it: the fields that the kvstore codec returns, and the source. Absent fields have the
+ * zero value. Lists and maps are kept, so callers must not change them.
  */
 export interface NodeSpec extends NodeName, Optional<Omit<ClusterNode, keyof NodeName>> {
   readonly source: Source;
@@ -40,8 +40,8 @@ export function plainNode(fields: NodeFields): PlainNode {
 }
 
 /**
- * Returns true if two descriptions of a node are textually equal; absent fields are zero. If both are canonical, this is equality.
- * Otherwise false may mean another spelling. Allocates nothing, so that repeated updates are cheap.
+ * Returns true if two descriptions of a node are textually equal; absent fields are zero. If both are canonical, this
+ * is equality. Otherwise false may mean another spelling. Allocates nothing, so that repeated updates are cheap.
  */
 export function sameNode(a: NodeSpec, b: NodeSpec): boolean {
   return (

@@ -8,15 +8,16 @@ import type { NodeEntry } from './node-entry.ts';
 import type { HandlerFailure, HandlerStatus } from './node-handler.ts';
 
 /**
- * The outcome of `nodeUpdated`. `applied`: this source's claim is now effective. `unchanged`: an equal claim of this source
- * already was. `overruled`: a stronger source's claim is effective. `invalid`: the node was rejected and counted; `status()`
- * describes it. `closed`: the manager is closed.
+ * The outcome of `nodeUpdated`. `applied`: this source's claim is now effective. `unchanged`: an equal claim of this
+ * source already was. `overruled`: a stronger source's claim is effective. `invalid`: the node was rejected and
+ * counted; `status()` describes it. `closed`: the manager is closed.
  */
 export type NodeUpdateOutcome = 'applied' | 'unchanged' | 'overruled' | 'invalid' | 'closed';
 
 /**
- * The outcome of `nodeDeleted`. `applied`: the claim was deleted. `not-found`: the node is unknown. `not-owner`: only other
- * sources claim it. `closed`: the manager is closed, or this call closed it because Kubernetes deleted the local node.
+ * The outcome of `nodeDeleted`. `applied`: the claim was deleted. `not-found`: the node is unknown. `not-owner`: only
+ * other sources claim it. `closed`: the manager is closed, or this call closed it because Kubernetes deleted the local
+ * node.
  */
 export type NodeDeleteOutcome = 'applied' | 'not-found' | 'not-owner' | 'closed';
 

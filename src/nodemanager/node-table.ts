@@ -1,7 +1,10 @@
 import type { NodeName } from '../model/cluster-node.ts';
 import type { NodeEntry } from './node-entry.ts';
 
-/** The nodes by cluster and name. It has two levels, so that a lookup builds no key and removing a cluster scans only its nodes. */
+/**
+ * The nodes by cluster and name. It has two levels, so that a lookup builds no key and removing a cluster scans only
+ * its nodes.
+ */
 export class NodeTable {
   readonly #clusters = new Map<string, Map<string, NodeEntry>>();
   #size = 0;
@@ -37,7 +40,9 @@ export class NodeTable {
     if (nodes.size === 0) this.#clusters.delete(cluster);
   }
 
-  /** Yields the nodes of one cluster, or all. Nodes may change during the iteration; a node that stays is yielded once. */
+  /**
+   * Yields the nodes of one cluster, or all. Nodes may change during the iteration; a node that stays is yielded once.
+   */
   *entries(cluster?: string): Generator<NodeEntry, void, void> {
     if (cluster !== undefined) {
       yield* this.#clusters.get(cluster)?.values() ?? [];

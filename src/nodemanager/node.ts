@@ -13,9 +13,9 @@ interface Collections {
 }
 
 /**
- * A node (SEMANTICS 4): an immutable value, safe to keep. Two nodes are equal if all fields are, including the source and the
- * order of addresses. `is`, `Map` and `Set` of `immutable` compare it by value. Its immutable collections are created on first
- * access, because most nodes' labels are never read.
+ * A node (SEMANTICS 4): an immutable value, safe to keep. Two nodes are equal if all fields are, including the source
+ * and the order of addresses. `is`, `Map` and `Set` of `immutable` compare it by value. Its immutable collections are
+ * created on first access, because most nodes' labels are never read.
  */
 export class Node implements ValueObject {
   /** `cluster/name`. */
@@ -25,8 +25,8 @@ export class Node implements ValueObject {
   #collections: Collections | undefined;
 
   /**
-   * `fields` must be canonical and are kept; use `parseNode` for input of sources. `fullName` may be the string of another
-   * version of the node, so that its hash is computed once.
+   * `fields` must be canonical and are kept; use `parseNode` for input of sources. `fullName` may be the string of
+   * another version of the node, so that its hash is computed once.
    */
   constructor(fields: NodeFields, fullName: string = nodeFullName(fields)) {
     this.fullName = fullName;

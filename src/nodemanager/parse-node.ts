@@ -15,10 +15,10 @@ type AddressField = 'ipv4HealthIP' | 'ipv6HealthIP' | 'ipv4IngressIP' | 'ipv6Ing
 type CIDRField = 'ipv4AllocCIDR' | 'ipv6AllocCIDR';
 
 /**
- * Parses a node: addresses and CIDRs become canonical, and each field is checked. If a field that identifies the node or
- * determines how it is reached (name, cluster, source, cluster id, key) is invalid, the node is rejected: `undefined`. An
- * invalid address or CIDR is dropped without rejecting the node. Every rejection is passed to `onReject` with the field name.
- * Equal parts of `known`, another version of the node, are reused.
+ * Parses a node: addresses and CIDRs become canonical, and each field is checked. If a field that identifies the node
+ * or determines how it is reached (name, cluster, source, cluster id, key) is invalid, the node is rejected:
+ * `undefined`. An invalid address or CIDR is dropped without rejecting the node. Every rejection is passed to
+ * `onReject` with the field name. Equal parts of `known`, another version of the node, are reused.
  */
 export function parseNode(
   spec: NodeSpec,

@@ -19,8 +19,8 @@ function valueText(value: Uint8Array): string {
 }
 
 /**
- * A kvstore that is read but not written. Each put or delete that would change a key is printed with its reason, and then counts
- * as done, so that a repeated write is printed only once.
+ * A kvstore that is read but not written. Each put or delete that would change a key is printed with its reason, and
+ * then counts as done, so that a repeated write is printed only once.
  */
 export class DryRunBackend implements KvstoreBackend {
   readonly #backend: Reads;

@@ -20,7 +20,10 @@ export class DueKeys extends WorkQueue<string> {
     this.#idle.wake();
   }
 
-  /** Calls `work` with each due key, one after the other. Passes `weight` to the gate for each key. Ends when the signal fires. */
+  /**
+   * Calls `work` with each due key, one after the other. Passes `weight` to the gate for each key. Ends when the signal
+   * fires.
+   */
   async processDue(
     gate: TurnGate,
     weight: number,

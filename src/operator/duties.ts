@@ -44,21 +44,21 @@ export interface OperatorDutiesOptions extends DutyOptions {
   readonly clusterID: number;
   readonly maxConnectedClusters: MaxConnectedClusters;
   /**
-   * Where identities are allocated. With `crd`, identities are CiliumIdentities, and the operator publishes identities and IPs
-   * from custom resources. With `kvstore`, agents write identities and IPs to the kvstore themselves.
+   * Where identities are allocated. With `crd`, identities are CiliumIdentities, and the operator publishes identities
+   * and IPs from custom resources. With `kvstore`, agents write identities and IPs to the kvstore themselves.
    */
   readonly identityAllocation: 'crd' | 'kvstore';
   readonly endpoints: 'ciliumendpoints' | 'ciliumendpointslices';
   readonly publish: PublishSwitches;
   /**
-   * True if a Namespace without the annotation {@link GLOBAL_NAMESPACE} is global. Only objects of global namespaces are
-   * published. Ignored with `kvstore` identities, which agents publish for all namespaces. Default: objects of all namespaces are
-   * published.
+   * True if a Namespace without the annotation {@link GLOBAL_NAMESPACE} is global. Only objects of global namespaces
+   * are published. Ignored with `kvstore` identities, which agents publish for all namespaces. Default: objects of all
+   * namespaces are published.
    */
   readonly globalByDefault?: boolean | undefined;
   /**
-   * `both`: services are published as `services/v1` and, since 1.20, as `endpointslices/v1`. `legacy`: only as `services/v1`.
-   * Default `both`.
+   * `both`: services are published as `services/v1` and, since 1.20, as `endpointslices/v1`. `legacy`: only as
+   * `services/v1`. Default `both`.
    */
   readonly serviceFormats?: 'both' | 'legacy' | undefined;
   readonly intervals: CollectorIntervals;
@@ -108,7 +108,8 @@ export interface OperatorDuties {
 const REMOVALS_PER_SECOND = 50;
 
 /**
- * Returns all duties; none runs yet. Throws an `UnsafeSettingError` if an interval would let a collector delete objects in use.
+ * Returns all duties; none runs yet. Throws an `UnsafeSettingError` if an interval would let a collector delete objects
+ * in use.
  */
 export function operatorDuties(options: OperatorDutiesOptions): OperatorDuties {
   const { publish, kubernetes: source, clusterName, clusterID, maxConnectedClusters } = options;
@@ -131,8 +132,8 @@ export function operatorDuties(options: OperatorDutiesOptions): OperatorDuties {
           print: options.dryRun,
         })
       : undefined;
-  // A former operator may have left keys of a namespace that is no longer global. Identities are deleted after the keys that
-  // contain their numbers.
+  // A former operator may have left keys of a namespace that is no longer global. Identities are deleted after the keys
+  // that contain their numbers.
   const sweepAfter = (): Promise<unknown> =>
     Promise.all(
       namespaces === undefined

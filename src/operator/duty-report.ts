@@ -60,7 +60,10 @@ export class DutyReport {
     if (this.#last?.code === 'not-ready') this.#last = undefined;
   }
 
-  /** Waits until `notReadyReason` returns undefined or the signal fires. Reports the reason if the wait exceeds `quietMs`. */
+  /**
+   * Waits until `notReadyReason` returns undefined or the signal fires. Reports the reason if the wait exceeds
+   * `quietMs`.
+   */
   async whenReady(
     notReadyReason: () => string | undefined,
     quietMs: number,

@@ -3,18 +3,22 @@ import type { Failure } from '../base/failure.ts';
 /**
  * One task of the operator: one file, one row in the status.
  *
- * A failure of a duty does not affect other duties (OPERATOR 5). The duty counts its failures in its status, and retries.
+ * A failure of a duty does not affect other duties (OPERATOR 5). The duty counts its failures in its status, and
+ * retries.
  */
 export interface Duty {
   readonly name: string;
-  /** Runs until the signal fires. Rejects only if an assertion fails. Only one run at a time; may be called again after it. */
+  /**
+   * Runs until the signal fires. Rejects only if an assertion fails. Only one run at a time; may be called again after
+   * it.
+   */
   run(signal: AbortSignal): Promise<void>;
   status(): DutyStatus;
 }
 
 /**
- * The state of a duty. `off`: not enabled. `waiting`: not started yet, or waiting for an input. `ended`: its signal has fired, or
- * its work is done.
+ * The state of a duty. `off`: not enabled. `waiting`: not started yet, or waiting for an input. `ended`: its signal has
+ * fired, or its work is done.
  */
 export type DutyState = 'off' | 'waiting' | 'running' | 'ended';
 
@@ -23,7 +27,10 @@ export interface Action {
   readonly duty: string;
   /** Verb and object, such as `delete ciliumendpoints.cilium.io/v2 shop/web-0`. */
   readonly action: string;
-  /** Why the write is made, without a final period. If a collector makes it, with the rounds in which the object was unused. */
+  /**
+   * Why the write is made, without a final period. If a collector makes it, with the rounds in which the object was
+   * unused.
+   */
   readonly reason: string;
   /** The outcome of an `ObjectWriter`, such as `done`, `conflict` or `dry-run`; `queued` for keys of the kvstore. */
   readonly outcome: string;

@@ -16,8 +16,8 @@ export interface KvstoreReachOptions {
 const POLL_MS = 2_000;
 
 /**
- * Reads a key every 2 seconds to find out if the kvstore answers. An error from a server, such as a missing permission, is an
- * answer.
+ * Reads a key every 2 seconds to find out if the kvstore answers. An error from a server, such as a missing permission,
+ * is an answer.
  */
 export class KvstoreReach {
   readonly #options: KvstoreReachOptions;

@@ -25,14 +25,14 @@ export interface RemoteClustersOptions {
 }
 
 /**
- * State of a remote cluster. `complete`: all of its keys have been received. `gone`: the configurations do not contain it.
- * `incomplete`: any of its keys may be missing.
+ * State of a remote cluster. `complete`: all of its keys have been received. `gone`: the configurations do not contain
+ * it. `incomplete`: any of its keys may be missing.
  */
 export type RemoteState = 'complete' | 'incomplete' | 'gone';
 
 /**
- * Follows the remote clusters of the mesh, once for all duties that read them. Connects to the clusters only while `run` runs, so
- * that only the leader is connected.
+ * Follows the remote clusters of the mesh, once for all duties that read them. Connects to the clusters only while
+ * `run` runs, so that only the leader is connected.
  */
 export class RemoteClusters implements Duty {
   readonly name = 'remote-clusters';
@@ -53,8 +53,8 @@ export class RemoteClusters implements Duty {
   }
 
   /**
-   * Calls `callback` with the name of a cluster when its state may have changed, and with an empty name when the state of any
-   * cluster may have changed.
+   * Calls `callback` with the name of a cluster when its state may have changed, and with an empty name when the state
+   * of any cluster may have changed.
    */
   onChange(callback: (cluster: string) => void): Unsubscribe {
     return this.#changes.add(callback);
@@ -69,8 +69,8 @@ export class RemoteClusters implements Duty {
   }
 
   /**
-   * Returns the state of a cluster. A cluster is not `gone` before the configurations have been read, or while its configuration
-   * is unusable.
+   * Returns the state of a cluster. A cluster is not `gone` before the configurations have been read, or while its
+   * configuration is unusable.
    */
   stateOf(cluster: string): RemoteState {
     const progress = this.#mesh?.progressOf(cluster);

@@ -2,7 +2,9 @@ import type { Clock } from '../base/clock.ts';
 import { EitherSignal } from '../base/follow-signal.ts';
 import { sleep } from '../base/sleep.ts';
 
-/** A sleep that ends early when {@link WakeableSleep.wake} is called. A call of `wake` before the sleep has no effect. */
+/**
+ * A sleep that ends early when {@link WakeableSleep.wake} is called. A call of `wake` before the sleep has no effect.
+ */
 export class WakeableSleep {
   readonly #clock: Clock;
   #woken: AbortController | undefined;

@@ -62,9 +62,9 @@ function readingOnce(): ReadPem {
 }
 
 /**
- * A folder with one etcd configuration for each remote cluster, named after the cluster. Kubernetes mounts such a folder from a
- * secret. Its files are links through `..data`, and an update replaces the link `..data`. Therefore the folder is watched
- * instead of the files, and the contents of the files and their certificates are compared.
+ * A folder with one etcd configuration for each remote cluster, named after the cluster. Kubernetes mounts such a
+ * folder from a secret. Its files are links through `..data`, and an update replaces the link `..data`. Therefore the
+ * folder is watched instead of the files, and the contents of the files and their certificates are compared.
  */
 export class ConfigFolder implements ConfigSource {
   readonly #path: string;
@@ -153,8 +153,8 @@ export class ConfigFolder implements ConfigSource {
 }
 
 /**
- * Returns true if the configuration and its files still have the same contents. Comparing bytes costs less than parsing and
- * checking certificates again.
+ * Returns true if the configuration and its files still have the same contents. Comparing bytes costs less than parsing
+ * and checking certificates again.
  */
 async function isUnchanged(previous: KnownConfig, content: string, read: ReadPem): Promise<boolean> {
   if (content !== previous.content) return false;

@@ -8,8 +8,8 @@ import type { Logger } from './log.ts';
 const INTERVAL_MS = 10_000;
 
 /**
- * Delay of the second attempt. A failure is reported only if the second attempt fails, too, because a certificate and its key
- * may be replaced one after the other.
+ * Delay of the second attempt. A failure is reported only if the second attempt fails, too, because a certificate and
+ * its key may be replaced one after the other.
  */
 const RETRY_MS = 1_000;
 
@@ -27,9 +27,9 @@ export interface FollowCredentialsContext {
 }
 
 /**
- * Replaces the credentials of a server when their files change, until the signal fires. Compares contents, so any way of
- * replacing the files works. If the new credentials cannot be read or used, the former ones stay in use and the reason is
- * logged once.
+ * Replaces the credentials of a server when their files change, until the signal fires. Compares contents, so any way
+ * of replacing the files works. If the new credentials cannot be read or used, the former ones stay in use and the
+ * reason is logged once.
  */
 export async function followCredentials(
   { token, tls }: TCPCredentials,

@@ -17,7 +17,10 @@ export interface ReachContext
   readonly random: Random;
   /** Ends the attempts to connect. */
   readonly signal: AbortSignal;
-  /** Receives the reason when the configuration becomes unusable, once for each reason; `undefined` when it is usable again. */
+  /**
+   * Receives the reason when the configuration becomes unusable, once for each reason; `undefined` when it is usable
+   * again.
+   */
   readonly onProblem?: ((reason: string | undefined) => void) | undefined;
   /** Time after the last keepalive until the leased keys expire. Default 15 min. */
   readonly leaseSeconds?: number | undefined;
@@ -44,8 +47,8 @@ export async function openLocalEtcd(
 }
 
 /**
- * Returns the id of a cluster from its kvstore; 0 if there is none, if it is invalid, or if the signal fires. Retries until the
- * kvstore answers.
+ * Returns the id of a cluster from its kvstore; 0 if there is none, if it is invalid, or if the signal fires. Retries
+ * until the kvstore answers.
  */
 export async function readClusterID(
   backend: KvstoreBackend,

@@ -9,7 +9,9 @@ const FILES = [
   ['page.js', 'text/javascript'],
 ] as const;
 
-/** Returns the folder of the built page: beside the built agent, or the last build if the agent runs from its sources. */
+/**
+ * Returns the folder of the built page: beside the built agent, or the last build if the agent runs from its sources.
+ */
 function pageFolder(): URL {
   const beside = new URL('../ui/', import.meta.url);
   return existsSync(new URL('page.js', beside)) ? beside : new URL('../../dist/ui/', import.meta.url);

@@ -3,7 +3,8 @@ import { type Rejection, RejectionLog, type RejectionStatus } from '../base/reje
 import type { Logger } from './log.ts';
 
 /**
- * Maximum number of rejections of one reason that are logged as warnings in a period. The others are counted and logged at `debug`.
+ * Maximum number of rejections of one reason that are logged as warnings in a period. The others are counted and logged
+ * at `debug`.
  */
 const MAX_WARNINGS = 20;
 
@@ -17,8 +18,8 @@ interface Period {
 }
 
 /**
- * Counts all rejections of a process and logs them at a bounded rate. If all keys of a mesh are invalid for one reason, a line
- * per key would hide other messages.
+ * Counts all rejections of a process and logs them at a bounded rate. If all keys of a mesh are invalid for one reason,
+ * a line per key would hide other messages.
  */
 export class RejectionReport {
   readonly #log: Logger;
@@ -47,7 +48,9 @@ export class RejectionReport {
     return this.#rejections.status();
   }
 
-  /** Logs the number of rejections that were not logged as warnings, if any. Call it before the end of the process, too. */
+  /**
+   * Logs the number of rejections that were not logged as warnings, if any. Call it before the end of the process, too.
+   */
   flush(): void {
     this.#timer?.cancel();
     this.#timer = undefined;
@@ -79,8 +82,8 @@ export class RejectionReport {
 }
 
 /**
- * Returns the rejections by reason: `3 items were rejected: 2 malformed-line, 1 unknown-kind`; `no items were rejected` if there are
- * none.
+ * Returns the rejections by reason: `3 items were rejected: 2 malformed-line, 1 unknown-kind`; `no items were rejected`
+ * if there are none.
  */
 export function rejectedText({ total, byReason }: Pick<RejectionStatus, 'total' | 'byReason'>): string {
   if (total === 0) return 'no items were rejected';

@@ -19,7 +19,9 @@ export interface ReloadSource<S extends ReloadedSettings> {
   readonly read: () => Promise<S>;
 }
 
-/** Reloads the settings of a running process. Only one reload runs at a time; requests during a reload cause one more. */
+/**
+ * Reloads the settings of a running process. Only one reload runs at a time; requests during a reload cause one more.
+ */
 export class Reloads<S extends ReloadedSettings> {
   readonly #source: ReloadSource<S>;
   readonly #context: RunContext;
@@ -39,8 +41,8 @@ export class Reloads<S extends ReloadedSettings> {
   }
 
   /**
-   * Starts to handle requests. A reload is all or nothing: if `apply` rejects, it must have changed nothing, and no setting
-   * changes. `onDone` is called after each successful reload.
+   * Starts to handle requests. A reload is all or nothing: if `apply` rejects, it must have changed nothing, and no
+   * setting changes. `onDone` is called after each successful reload.
    */
   begin(apply: (settings: S) => void | Promise<void>, onDone: () => void): void {
     const { log } = this.#context;

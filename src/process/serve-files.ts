@@ -85,8 +85,8 @@ export function serveContradictions({
 }
 
 /**
- * Returns the options of serving, with the contents of the files. Throws `InputError` if a file cannot be read or used, or if there
- * are {@link serveContradictions}.
+ * Returns the options of serving, with the contents of the files. Throws `InputError` if a file cannot be read or used,
+ * or if there are {@link serveContradictions}.
  */
 export async function readServeOptions(source: ServeSource): Promise<ServeOptions> {
   const { socket, socketIsDefault, listen, names, files, ui } = source;

@@ -34,9 +34,9 @@ export interface SteppedProcess<T> {
 }
 
 /**
- * Runs an agent, an operator or a kvstoremesh. Serves the API from the beginning, so that a long start can be observed, runs
- * the steps of the start, and calls `use` with its result. Finally stops everything, also after a failure. A reload request
- * (SIGHUP) that arrives earlier does not end the process: it waits until `use` handles requests.
+ * Runs an agent, an operator or a kvstoremesh. Serves the API from the beginning, so that a long start can be observed,
+ * runs the steps of the start, and calls `use` with its result. Finally stops everything, also after a failure. A
+ * reload request (SIGHUP) that arrives earlier does not end the process: it waits until `use` handles requests.
  */
 export async function runStepped<T, R, S extends ReloadedSettings>(
   process: SteppedProcess<T>,

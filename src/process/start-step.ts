@@ -19,8 +19,8 @@ export interface Step {
   /** Resolves when later steps may begin. If it throws, the start fails. */
   readonly start: (context: StepContext) => unknown;
   /**
-   * Undoes the work of `start`, even if `start` has not completed. Called after `start` has settled, or when the time of
-   * stopping is over.
+   * Undoes the work of `start`, even if `start` has not completed. Called after `start` has settled, or when the time
+   * of stopping is over.
    */
   readonly stop?: () => unknown;
   /** Returns a phrase for each reason why the step currently waits. */
@@ -30,8 +30,8 @@ export interface Step {
   /** Maximum time without progress; default: unlimited. */
   readonly progressTimeoutMs?: number;
   /**
-   * The result of a progress timeout. `fail` (the default): the start fails. `continue`: the start continues without the step,
-   * which may still finish later.
+   * The result of a progress timeout. `fail` (the default): the start fails. `continue`: the start continues without
+   * the step, which may still finish later.
    */
   readonly onTimeout?: 'fail' | 'continue';
   /** Maximum duration of stopping; default {@link STOP_MS}. */
@@ -45,12 +45,19 @@ export interface StepsContext {
 }
 
 /**
- * Time without progress after which a step is logged, once. Cilium uses the same time for a slow status probe (pkg/status).
+ * Time without progress after which a step is logged, once. Cilium uses the same time for a slow status probe
+ * (pkg/status).
  */
 const SLOW_MS = 15_000;
-/** If a timer fires later than this after its time, the process was suspended. The time without progress then starts again. */
+/**
+ * If a timer fires later than this after its time, the process was suspended. The time without progress then starts
+ * again.
+ */
 const STALL_MS = 1_000;
-/** Maximum duration of stopping. All steps except a hanging one stop in milliseconds. Kubernetes kills a container after 30 s. */
+/**
+ * Maximum duration of stopping. All steps except a hanging one stop in milliseconds. Kubernetes kills a container after
+ * 30 s.
+ */
 export const STOP_MS = 5_000;
 
 /** Runs one step: its times, its progress and its outcome. */
@@ -135,8 +142,8 @@ export class StartStep {
   }
 
   /**
-   * Calls the step's `stop` after its `start` has settled. The caller must have interrupted `start`. Resolves to true if both
-   * have ended in time. Never rejects.
+   * Calls the step's `stop` after its `start` has settled. The caller must have interrupted `start`. Resolves to true
+   * if both have ended in time. Never rejects.
    */
   async stop(): Promise<boolean> {
     if (this.#state === 'pending') return true;

@@ -4,9 +4,10 @@ import { EitherSignal } from '../base/follow-signal.ts';
 import { StartStep, type Step, type StepsContext } from './start-step.ts';
 
 /**
- * Runs a start in steps, and the stop in the reverse order. Steps of one stage run concurrently, stages one after the other. A
- * step without progress is logged with its reason. A step is abandoned if its time is over, counted from its last progress. The
- * stop also works after a failure and in the middle of the start, and stops all started steps even if some hang.
+ * Runs a start in steps, and the stop in the reverse order. Steps of one stage run concurrently, stages one after the
+ * other. A step without progress is logged with its reason. A step is abandoned if its time is over, counted from its
+ * last progress. The stop also works after a failure and in the middle of the start, and stops all started steps even
+ * if some hang.
  */
 export class Startup {
   readonly #context: StepsContext;
@@ -19,8 +20,8 @@ export class Startup {
   }
 
   /**
-   * Resolves to true after all stages, to false if the signal has fired or {@link Startup.stop} was called. Rejects with the error
-   * of a step. The caller must stop in each case. May be called once only.
+   * Resolves to true after all stages, to false if the signal has fired or {@link Startup.stop} was called. Rejects
+   * with the error of a step. The caller must stop in each case. May be called once only.
    */
   async start(stages: readonly (readonly Step[])[], signal: AbortSignal): Promise<boolean> {
     assert(this.#stages === undefined, 'a start runs only once');
@@ -41,8 +42,8 @@ export class Startup {
   }
 
   /**
-   * Stops all started steps, the last one first. Resolves to the names of the steps that hang. Never rejects. Further calls return
-   * the same promise.
+   * Stops all started steps, the last one first. Resolves to the names of the steps that hang. Never rejects. Further
+   * calls return the same promise.
    */
   stop(): Promise<readonly string[]> {
     this.#stopped ??= this.#stop();

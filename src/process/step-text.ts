@@ -8,8 +8,8 @@ function seconds(ms = 0): string {
 const MAX_SENTENCES = 10;
 
 /**
- * Returns a sentence about a step without progress: `manifests: no progress for 15 s: reading --manifests a.yaml`. Names at most ten inputs; the
- * status has all of them.
+ * Returns a sentence about a step without progress: `manifests: no progress for 15 s: reading --manifests a.yaml`.
+ * Names at most ten inputs; the status has all of them.
  */
 export function stalledText({ name, idleMs, waitsFor }: StepDocument): string {
   const named = waitsFor.slice(0, MAX_SENTENCES).join('; ');

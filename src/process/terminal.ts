@@ -76,17 +76,17 @@ export function printableLines(text: string): string {
 }
 
 /**
- * Writes lines for programs unchanged. If the output is a terminal, characters that could control it are escaped; the escapes mean
- * the same in JSON.
+ * Writes lines for programs unchanged. If the output is a terminal, characters that could control it are escaped; the
+ * escapes mean the same in JSON.
  */
 export function writeLines(output: Output, text: string): void {
   output.write(output.isTTY === true ? printableLines(text) : text);
 }
 
 /**
- * Returns rows as {@link printable} lines with aligned columns, separated by two spaces. The last column is not padded. Columns are
- * at least as wide as `widths`, which is updated. If the parts of a table share one array, each part uses the widths of all earlier
- * ones.
+ * Returns rows as {@link printable} lines with aligned columns, separated by two spaces. The last column is not padded.
+ * Columns are at least as wide as `widths`, which is updated. If the parts of a table share one array, each part uses
+ * the widths of all earlier ones.
  */
 export function alignColumns(rows: readonly (readonly string[])[], widths: number[] = []): readonly string[] {
   const cells = rows.map((row) => row.map(printable));

@@ -1,14 +1,15 @@
 import { isObject } from '../net/fields.ts';
 
 /**
- * Returns the value of a field of a JSON document without secrets. Used as a replacer of `JSON.stringify`: values are cleaned before
- * they are quoted, so the document stays valid.
+ * Returns the value of a field of a JSON document without secrets. Used as a replacer of `JSON.stringify`: values are
+ * cleaned before they are quoted, so the document stays valid.
  */
 export function cleanField(name: string, value: unknown): unknown {
   if (typeof value === 'string') return SECRET_NAME.test(name) ? REMOVED : withoutSecrets(value);
   if (typeof value === 'number' || Array.isArray(value)) return SECRET_NAME.test(name) ? REMOVED : value;
   if (!isObject(value)) return value;
-  // An object is removed only if its name is that of a secret, because names of services and pods may contain such words.
+  // An object is removed only if its name is that of a secret, because names of services and pods may contain such
+  // words.
   if (SECRET_OBJECT.test(name)) return REMOVED;
   return Object.fromEntries(Object.entries(value).map(([key, inner]) => [withoutSecrets(key), inner]));
 }
@@ -28,7 +29,9 @@ const LINE = '^[ \\t-]{0,200}["\']?';
 const SECRET_NAME = new RegExp(SECRET_PART, 'i');
 const SECRET_OBJECT = new RegExp(`^(?:${SECRET_WORDS})s?$`, 'i');
 
-/** Possible secrets, and their replacements. Repetitions of words are bounded, so that the cost is linear in the text. */
+/**
+ * Possible secrets, and their replacements. Repetitions of words are bounded, so that the cost is linear in the text.
+ */
 const SECRETS: readonly (readonly [RegExp, string])[] = [
   [/-----BEGIN [^-\n]*-----[\s\S]*?(-----END [^-\n]*-----|$)/g, REMOVED],
   // A key whose begin is missing, because only the end of a file was read.
@@ -60,8 +63,8 @@ const SECRETS: readonly (readonly [RegExp, string])[] = [
 ];
 
 /**
- * Returns a text without passwords, tokens, private keys and certificates, as far as they can be recognized by their form. Lines of
- * JSON, such as those of a log, are cleaned field by field, because quotes within quotes hide the form.
+ * Returns a text without passwords, tokens, private keys and certificates, as far as they can be recognized by their
+ * form. Lines of JSON, such as those of a log, are cleaned field by field, because quotes within quotes hide the form.
  */
 export function withoutSecrets(text: string): string {
   const clean = text.replace(/^[ \t]*(?:\{.*\}|\[.*\])[ \t\r]*$/gm, withoutSecretsInJSON);

@@ -56,10 +56,10 @@ export class FollowedManifests {
   }
 
   /**
-   * Reads all manifests, stores their objects in the cache, then removes the objects of earlier reads that are missing. If a
-   * part of the manifests is invalid, such as a half-written file, no object is removed. Throws `InputError` if a file cannot
-   * be read. If it throws, or if the signal fires before all files were read, the cache is unchanged. Works in turns of the
-   * event loop and calls `onProgress` for each object. Only one call may run at a time.
+   * Reads all manifests, stores their objects in the cache, then removes the objects of earlier reads that are missing.
+   * If a part of the manifests is invalid, such as a half-written file, no object is removed. Throws `InputError` if a
+   * file cannot be read. If it throws, or if the signal fires before all files were read, the cache is unchanged. Works
+   * in turns of the event loop and calls `onProgress` for each object. Only one call may run at a time.
    */
   async read(
     paths: readonly string[],

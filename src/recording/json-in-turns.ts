@@ -1,7 +1,9 @@
 import { setImmediate as eventLoopTurn } from 'node:timers/promises';
 import { parseJsonInPieces } from '../base/json-pieces.ts';
 
-/** Parses a text in pieces, one per turn of the event loop. Resolves to the value; undefined if the text is not JSON. */
+/**
+ * Parses a text in pieces, one per turn of the event loop. Resolves to the value; undefined if the text is not JSON.
+ */
 export async function parseJsonInTurns(text: string): Promise<unknown> {
   const pieces = parseJsonInPieces(text);
   try {

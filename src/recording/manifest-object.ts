@@ -72,7 +72,8 @@ const IMPLIED_API_VERSIONS: ReadonlyMap<unknown, string> = new Map([
 ]);
 
 /**
- * Parses a Service, Endpoints or EndpointSlice. An object of another kind has one rejection, with the reason `unknown-kind`.
+ * Parses a Service, Endpoints or EndpointSlice. An object of another kind has one rejection, with the reason
+ * `unknown-kind`.
  */
 export function parseManifestObject({ object, at }: Manifest): Parsed<ManifestValue> {
   const { kind, apiVersion = IMPLIED_API_VERSIONS.get(kind) ?? 'v1' } = object;
@@ -84,8 +85,8 @@ export function parseManifestObject({ object, at }: Manifest): Parsed<ManifestVa
 }
 
 /**
- * Parses a Service, Endpoints or EndpointSlice. Counts rejections in the cache (I12). Returns `unusable` if it is invalid, and
- * `other-kind` if it is of another kind.
+ * Parses a Service, Endpoints or EndpointSlice. Counts rejections in the cache (I12). Returns `unusable` if it is
+ * invalid, and `other-kind` if it is of another kind.
  */
 export function readManifestObject(
   manifest: Manifest,

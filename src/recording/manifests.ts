@@ -93,9 +93,9 @@ function* objectsOf(
 }
 
 /**
- * Yields the Kubernetes objects of a YAML or JSON file, or of all such files of a folder, sorted by name, without subfolders. An
- * invalid document is passed to `onReject` with `file:line`, and the others are still read. Throws {@link InputError} if a file
- * or folder cannot be read.
+ * Yields the Kubernetes objects of a YAML or JSON file, or of all such files of a folder, sorted by name, without
+ * subfolders. An invalid document is passed to `onReject` with `file:line`, and the others are still read. Throws
+ * {@link InputError} if a file or folder cannot be read.
  *
  * @param option the option that names the path, for the error
  */

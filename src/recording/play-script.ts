@@ -79,8 +79,8 @@ function readAction(action: Fields<never>): PlayAction {
 }
 
 /**
- * Returns the steps of a script. Throws {@link InputError} with the file and the field if any part is invalid, before any step is
- * played.
+ * Returns the steps of a script. Throws {@link InputError} with the file and the field if any part is invalid, before
+ * any step is played.
  */
 export function parsePlayScript(text: string, path: string): readonly PlayStep[] {
   const script = parseYaml(text);

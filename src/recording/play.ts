@@ -67,8 +67,9 @@ async function perform(action: PlayAction, stage: PlayStage): Promise<string | u
 }
 
 /**
- * Plays a script: waits, notifies the audience, performs the actions. Failed actions are reported, and the script continues.
- * Resolves at the end of the script. If `signal` fires, ends after the actions of the current step. Never rejects.
+ * Plays a script: waits, notifies the audience, performs the actions. Failed actions are reported, and the script
+ * continues. Resolves at the end of the script. If `signal` fires, ends after the actions of the current step. Never
+ * rejects.
  */
 export async function play(
   steps: readonly PlayStep[],

@@ -20,10 +20,10 @@ export interface RecordOptions {
 }
 
 /**
- * Writes the keys of a kvstore in the format of `--load`: JSON lines of `{"store", "key", "value"}`. The heartbeat is first; each
- * prefix follows at one revision, sorted by key. A value that is not UTF-8 is written as `value64`, in base64. Locks are omitted.
- * Returns the number of keys. Rejects with a `KvstoreError` if the kvstore does not answer; only complete lines have been written
- * then.
+ * Writes the keys of a kvstore in the format of `--load`: JSON lines of `{"store", "key", "value"}`. The heartbeat is
+ * first; each prefix follows at one revision, sorted by key. A value that is not UTF-8 is written as `value64`, in
+ * base64. Locks are omitted. Returns the number of keys. Rejects with a `KvstoreError` if the kvstore does not answer;
+ * only complete lines have been written then.
  */
 export async function recordKeys(backend: KvstoreBackend, options: RecordOptions): Promise<number> {
   const { signal } = options;

@@ -34,9 +34,9 @@ interface RecordedStore {
 }
 
 /**
- * Records the local kvstore, then those of the remote clusters by name: see `recordKeys`. Returns true if all were recorded
- * completely. A failure is logged, and the other kvstores are still recorded. Throws `InputError` if a configuration cannot be
- * read.
+ * Records the local kvstore, then those of the remote clusters by name: see `recordKeys`. Returns true if all were
+ * recorded completely. A failure is logged, and the other kvstores are still recorded. Throws `InputError` if a
+ * configuration cannot be read.
  */
 export async function recordMesh(options: RecordMeshOptions, context: RecordMeshContext): Promise<boolean> {
   const { log, signal } = context;

@@ -102,12 +102,12 @@ function textOf(path: string): Readable {
 }
 
 /**
- * Yields the keys of a recorded mesh, JSON lines of `{"store", "key", "value"}`, or with `value64` in base64 for bytes that are
- * not UTF-8. The file is streamed, because it may be larger than the memory. A line may also be a whole response of `etcdctl
- * get --prefix cilium -w json`. If it contains exactly one cluster configuration, its keys belong to that cluster, else to
- * `local`. From a file of a tape (`.gz`), only the keys at its beginning are read: those before the end of the initial sync or
- * of the snapshot. Empty lines are ignored. An invalid line or key is passed to `onReject` with `file:line`, and the next one
- * is read. Throws {@link InputError} if the file cannot be read.
+ * Yields the keys of a recorded mesh, JSON lines of `{"store", "key", "value"}`, or with `value64` in base64 for bytes
+ * that are not UTF-8. The file is streamed, because it may be larger than the memory. A line may also be a whole
+ * response of `etcdctl get --prefix cilium -w json`. If it contains exactly one cluster configuration, its keys belong
+ * to that cluster, else to `local`. From a file of a tape (`.gz`), only the keys at its beginning are read: those
+ * before the end of the initial sync or of the snapshot. Empty lines are ignored. An invalid line or key is passed to
+ * `onReject` with `file:line`, and the next one is read. Throws {@link InputError} if the file cannot be read.
  */
 export async function* readRecordedKeys(
   path: string,

@@ -55,8 +55,8 @@ export class RecordedKubernetes {
   }
 
   /**
-   * Stores the objects of a file or folder. An object that cannot be stored is passed to `onReject`, and the others are still
-   * stored. Throws `InputError` if the path cannot be read.
+   * Stores the objects of a file or folder. An object that cannot be stored is passed to `onReject`, and the others are
+   * still stored. Throws `InputError` if the path cannot be read.
    */
   async load(path: string, onReject: (rejection: Rejection) => void, onProgress: () => void): Promise<void> {
     await this.store(readManifests(path, onReject, '--k8s-load'), onReject, onProgress);
@@ -76,8 +76,8 @@ export class RecordedKubernetes {
   }
 
   /**
-   * Creates the Namespaces of stored objects that were not recorded, because in an API server each namespace of an object
-   * exists.
+   * Creates the Namespaces of stored objects that were not recorded, because in an API server each namespace of an
+   * object exists.
    */
   async addNamespaces(): Promise<void> {
     for (const namespace of this.#namespaces) {

@@ -22,8 +22,8 @@ import { InputError } from '../process/input-error.ts';
 import { type RecordedKey, readRecordedKeys } from './recorded-keys.ts';
 
 /**
- * Returns a rejection if no reader would find the key. A mesh watches whole prefixes, so keys outside them would be dropped
- * silently.
+ * Returns a rejection if no reader would find the key. A mesh watches whole prefixes, so keys outside them would be
+ * dropped silently.
  */
 function strayKeyRejection({ store, key, at }: RecordedKey): Rejection | undefined {
   const parsed = parseKvstoreKey(key);
@@ -73,8 +73,8 @@ export class RecordedMesh {
   }
 
   /**
-   * Returns the local kvstore and its cluster id: `id`, or the recorded one, or 0. Adds a cluster configuration if none was
-   * recorded, because a kvstore without one counts as incomplete, but a recording is complete.
+   * Returns the local kvstore and its cluster id: `id`, or the recorded one, or 0. Adds a cluster configuration if none
+   * was recorded, because a kvstore without one counts as incomplete, but a recording is complete.
    */
   async openLocal(
     cluster: string,
@@ -97,9 +97,9 @@ export class RecordedMesh {
   }
 
   /**
-   * Stores the keys of a file; see `readRecordedKeys`. Invalid lines, and keys that no reader would find, are
-   * passed to `onReject`. Returns early if the signal fires. Throws `InputError` if the file cannot be read, or if all of its lines
-   * are invalid.
+   * Stores the keys of a file; see `readRecordedKeys`. Invalid lines, and keys that no reader would find, are passed to
+   * `onReject`. Returns early if the signal fires. Throws `InputError` if the file cannot be read, or if all of its
+   * lines are invalid.
    */
   async load(path: string, options: LoadOptions): Promise<void> {
     const { local, onReject } = options;
@@ -149,8 +149,8 @@ export class RecordedMesh {
   }
 
   /**
-   * Adds the missing canaries of clusters that write them, and reports each. Such a cluster is complete only if its canaries exist,
-   * but a recording is complete when it has been read, even if it was cut off.
+   * Adds the missing canaries of clusters that write them, and reports each. Such a cluster is complete only if its
+   * canaries exist, but a recording is complete when it has been read, even if it was cut off.
    */
   async complete(onReject: (rejection: Rejection) => void): Promise<void> {
     for (const [cluster, store] of this.#stores) {

@@ -33,8 +33,8 @@ function countLines(text: string): number {
 }
 
 /**
- * Yields the text in pieces, each up to the next marker. A marker always ends a document, even within a block scalar. A text that
- * begins with a directive (`%`) is one piece, because directives end with a marker, too.
+ * Yields the text in pieces, each up to the next marker. A marker always ends a document, even within a block scalar. A
+ * text that begins with a directive (`%`) is one piece, because directives end with a marker, too.
  */
 function* pieces(text: string): Generator<Piece, void, void> {
   let linesBefore = 0;
@@ -49,8 +49,9 @@ function* pieces(text: string): Generator<Piece, void, void> {
 }
 
 /**
- * Yields the documents of a YAML text. Each is parsed when it is requested, so that a caller can yield to others in between. Keys
- * of a map must be unique: a repeated one is an error of its document. Linear in the text; about 1 µs per byte.
+ * Yields the documents of a YAML text. Each is parsed when it is requested, so that a caller can yield to others in
+ * between. Keys of a map must be unique: a repeated one is an error of its document. Linear in the text; about 1 µs per
+ * byte.
  */
 export function* yamlDocuments(text: string): Generator<YamlDocument, void, void> {
   for (const { text: piece, linesBefore } of pieces(text)) {
@@ -71,8 +72,8 @@ function parsePiece(text: string, lineCounter: LineCounter): readonly Document[]
     tooLong.errors.push(new YAMLParseError([0, 1], 'UNEXPECTED_TOKEN', reason));
     return [tooLong];
   }
-  // The options avoid quadratic costs: the key check of the parser compares each key with all earlier ones, and formatting an
-  // error costs a pass over its line.
+  // The options avoid quadratic costs: the key check of the parser compares each key with all earlier ones, and
+  // formatting an error costs a pass over its line.
   const documents = parseAllDocuments(text, { lineCounter, uniqueKeys: false, prettyErrors: false });
   for (const document of documents) addRepeatedKeys(document);
   return documents;

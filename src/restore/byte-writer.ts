@@ -45,7 +45,10 @@ export class ByteWriter {
     this.#at = this.#buffer.writeInt32BE(value | 0, this.#at);
   }
 
-  /** Writes an unsigned integer from 0 to 2³²−1 in groups of 7 bits, lowest first. The top bit of the last group is clear. */
+  /**
+   * Writes an unsigned integer from 0 to 2³²−1 in groups of 7 bits, lowest first. The top bit of the last group is
+   * clear.
+   */
   number(value: number): void {
     this.#room(5);
     let rest = value >>> 0;

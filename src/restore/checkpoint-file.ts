@@ -54,8 +54,9 @@ export interface Section {
 }
 
 /**
- * The reason why a file cannot be restored. `torn`: incomplete, or a checksum does not match. `foreign`: not a checkpoint, or a
- * checkpoint of another cluster. `newer`: written by a later version. `too-large`: larger than the limit.
+ * The reason why a file cannot be restored. `torn`: incomplete, or a checksum does not match. `foreign`: not a
+ * checkpoint, or a checkpoint of another cluster. `newer`: written by a later version. `too-large`: larger than the
+ * limit.
  */
 export type CheckpointFault = 'torn' | 'foreign' | 'newer' | 'too-large';
 
@@ -71,10 +72,10 @@ export class CheckpointError extends Error {
 }
 
 /**
- * Writes a checkpoint to a new file, syncs it and renames it to {@link CHECKPOINT}. A reader therefore finds the complete new
- * checkpoint or the complete previous one, even if the process is killed. Each call uses its own file name, so that two writers
- * to one folder cannot mix their bytes. Waits for the disk between two sections. Returns the size in bytes. Rejects with an error
- * of the file system; the previous checkpoint is then unchanged.
+ * Writes a checkpoint to a new file, syncs it and renames it to {@link CHECKPOINT}. A reader therefore finds the
+ * complete new checkpoint or the complete previous one, even if the process is killed. Each call uses its own file
+ * name, so that two writers to one folder cannot mix their bytes. Waits for the disk between two sections. Returns the
+ * size in bytes. Rejects with an error of the file system; the previous checkpoint is then unchanged.
  *
  *     "dpcache\n" version │ section │ … │ section
  *     section: length of payload (32 bits) │ kind (8) │ payload │ CRC-32 of all three (32)
@@ -116,7 +117,10 @@ function frameOf({ kind, payload }: Section, frame: Buffer): Buffer {
   return frame.subarray(0, end + TAIL);
 }
 
-/** Opens the checkpoint and checks its framing, not the contents of its sections. Returns undefined if there is no checkpoint. */
+/**
+ * Opens the checkpoint and checks its framing, not the contents of its sections. Returns undefined if there is no
+ * checkpoint.
+ */
 export async function openCheckpoint(
   folder: StateFolder,
   maxBytes: number,

@@ -30,7 +30,8 @@ export interface CheckpointHeader {
   /** Wall time, milliseconds since the epoch. */
   readonly writtenAt: number;
   /**
-   * For each cluster with restored state that no source had confirmed when the checkpoint was written: the wall time of this state.
+   * For each cluster with restored state that no source had confirmed when the checkpoint was written: the wall time of
+   * this state.
    */
   readonly knownAt: ReadonlyMap<string, number>;
 }
@@ -45,8 +46,9 @@ const RECORDS_PER_SECTION = 64;
 const CHARACTERS_PER_SECTION = 32_768;
 
 /**
- * Yields the sections of a checkpoint of the current state. Each step is short; its cost is linear in its section. Entries are
- * read from a snapshot; nodes and services are read when their section is written. A payload is valid until the next step.
+ * Yields the sections of a checkpoint of the current state. Each step is short; its cost is linear in its section.
+ * Entries are read from a snapshot; nodes and services are read when their section is written. A payload is valid until
+ * the next step.
  */
 export function* checkpointSections(
   { ipcache, nodes, services }: CheckpointEngines,

@@ -33,8 +33,8 @@ export interface CheckpointerStatus {
 }
 
 /**
- * Writes a checkpoint periodically if the state has changed, and when it is stopped. Writes do not overlap. If a write fails, the
- * last checkpoint stays, and the next attempt follows after the interval.
+ * Writes a checkpoint periodically if the state has changed, and when it is stopped. Writes do not overlap. If a write
+ * fails, the last checkpoint stays, and the next attempt follows after the interval.
  */
 export class Checkpointer {
   readonly #options: CheckpointerOptions;

@@ -24,8 +24,8 @@ export interface CiliumEndpoint {
 }
 
 /**
- * Determines the treatment of an endpoint (AGENT 10): a `pod` is restored, `health` (of `cilium-health`) is not, and `host` and
- * `ingress` are created again.
+ * Determines the treatment of an endpoint (AGENT 10): a `pod` is restored, `health` (of `cilium-health`) is not, and
+ * `host` and `ingress` are created again.
  */
 export type EndpointKind = 'pod' | 'health' | 'host' | 'ingress';
 
@@ -35,8 +35,8 @@ const MAX_IDENTITY = 2 ** 32 - 1;
 const BASE64 = /^[A-Za-z0-9+/]+={0,2}$/;
 
 /**
- * Decodes the header of an endpoint (`ep_config.h`, `lxc_config.h`; AGENT 8). The first line with `CILIUM_BASE64_` has the
- * version and the endpoint as JSON, both in base64, with exactly one `:` between them.
+ * Decodes the header of an endpoint (`ep_config.h`, `lxc_config.h`; AGENT 8). The first line with `CILIUM_BASE64_` has
+ * the version and the endpoint as JSON, both in base64, with exactly one `:` between them.
  */
 export function decodeEndpointHeader(text: string, at: string): Decoded<CiliumEndpoint> {
   return decodeWith(at, () => {

@@ -26,11 +26,11 @@ const key = prefixRegister();
 /**
  * Writes an entry:
  *
- *     flags │ prefix length if CIDR │ cluster id │ 1 or 4 words of address │ identity │ source │ owner │ host │ encrypt key │
- *           │ namespace │ pod │ service account │ count of ports, and for each its name, port, protocol │
+ *     flags │ prefix length if CIDR │ cluster id │ 1 or 4 words of address │ identity │ source │ owner │ host │
+ *           │ encrypt key │ namespace │ pod │ service account │ count of ports, and for each its name, port, protocol │
  *
- * Sources, owners, hosts, namespaces, accounts and port names repeat, so each is written once and then referenced by number. A
- * typical pod takes about 40 bytes. Throws `CorruptError` if the key is invalid.
+ * Sources, owners, hosts, namespaces, accounts and port names repeat, so each is written once and then referenced by
+ * number. A typical pod takes about 40 bytes. Throws `CorruptError` if the key is invalid.
  */
 export function writeEntry(out: ByteWriter, entry: CheckpointEntry): void {
   if (!parseKey(entry.key, key)) throw new CorruptError(`invalid key ${entry.key}`);

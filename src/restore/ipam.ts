@@ -22,8 +22,9 @@ export interface ReservedAddress extends AddressOwner {
 }
 
 /**
- * Outcome of `IPAM.reserve`. `reserved`: the owner has the address now, or had it already. `in-use`: another owner has it and
- * keeps it. `outside`: no CIDR of the pool contains it. `unknown-pool`: the pool does not exist. `invalid`: not an address.
+ * Outcome of `IPAM.reserve`. `reserved`: the owner has the address now, or had it already. `in-use`: another owner has
+ * it and keeps it. `outside`: no CIDR of the pool contains it. `unknown-pool`: the pool does not exist. `invalid`: not
+ * an address.
  */
 export type ReserveOutcome = 'reserved' | 'in-use' | 'outside' | 'unknown-pool' | 'invalid';
 
@@ -40,13 +41,14 @@ interface Pool {
 export const DEFAULT_POOL = 'default';
 
 /**
- * The reserved addresses and their owners. After a restart, the addresses of restored endpoints, of the router and of the node are
- * reserved before a new address is allocated (AGENT 12, 16, 17). An allocator chooses the addresses and asks {@link
- * IPAM.isFree}, which returns false before {@link IPAM.open}.
+ * The reserved addresses and their owners. After a restart, the addresses of restored endpoints, of the router and of
+ * the node are reserved before a new address is allocated (AGENT 12, 16, 17). An allocator chooses the addresses and
+ * asks {@link IPAM.isFree}, which returns false before {@link IPAM.open}.
  *
  *     reserve(…) for all known addresses ─► open() ─► isFree(address) may return true
  *
- * Pure. A call costs a map lookup and a scan of the CIDRs of its pool. I12: rejected reservations are counted in `status()`.
+ * Pure. A call costs a map lookup and a scan of the CIDRs of its pool. I12: rejected reservations are counted in
+ * `status()`.
  */
 export class IPAM {
   readonly #pools: ReadonlyMap<string, Pool>;
@@ -98,8 +100,8 @@ export class IPAM {
   }
 
   /**
-   * Returns true if an address may be allocated: {@link IPAM.open} was called, the pool contains the address, no owner has it, and it
-   * is not a network or broadcast address.
+   * Returns true if an address may be allocated: {@link IPAM.open} was called, the pool contains the address, no owner
+   * has it, and it is not a network or broadcast address.
    */
   isFree(address: string, pool: string = DEFAULT_POOL): boolean {
     const ip = addressOf(address);
@@ -170,8 +172,8 @@ function isInside(ip: Prefix, { cidrs, acceptsAny }: Pool): boolean {
 }
 
 /**
- * Returns true for the first address of a CIDR and for the last one of an IPv4 CIDR. Prefixes of /31, /32, /127 and /128 have no
- * such addresses.
+ * Returns true for the first address of a CIDR and for the last one of an IPv4 CIDR. Prefixes of /31, /32, /127 and
+ * /128 have no such addresses.
  */
 function isNetworkOrBroadcast(ip: Prefix, { cidrs }: Pool): boolean {
   return cidrs.some((cidr) => {

@@ -54,8 +54,9 @@ export interface RestorationOptions extends CheckpointEngines {
 }
 
 /**
- * Result of reading the checkpoint at a start. `set-aside`: the checkpoint cannot be restored and was renamed. `unreadable`:
- * the file system returned an error. After both, the agent starts without a checkpoint, and `message` has the reason.
+ * Result of reading the checkpoint at a start. `set-aside`: the checkpoint cannot be restored and was renamed.
+ * `unreadable`: the file system returned an error. After both, the agent starts without a checkpoint, and `message` has
+ * the reason.
  */
 export type RestoreOutcome =
   | { readonly kind: 'none' }
@@ -73,8 +74,8 @@ export type RestoreOutcome =
   | { readonly kind: 'interrupted' };
 
 /**
- * The state that another program, such as a Cilium agent, has left on this machine. Except for the nodes, all of it belongs to
- * the local cluster. See {@link Restoration.adopt}.
+ * The state that another program, such as a Cilium agent, has left on this machine. Except for the nodes, all of it
+ * belongs to the local cluster. See {@link Restoration.adopt}.
  */
 export interface ImportedState {
   readonly entries: readonly (Pick<Claim, 'identity' | 'k8s'> & { readonly ip: string })[];
@@ -90,13 +91,14 @@ const MAX_BYTES: number = 2 ** 31;
 const ITEMS_PER_STEP = 32;
 
 /**
- * The part of a checkpoint that no source has confirmed or replaced yet: claims of source `restored` in the IPCache (owner: the
- * remote cluster, empty for the local cluster) and in the node manager, parts of services, and labels of identities.
+ * The part of a checkpoint that no source has confirmed or replaced yet: claims of source `restored` in the IPCache
+ * (owner: the remote cluster, empty for the local cluster) and in the node manager, parts of services, and labels of
+ * identities.
  *
  *     read() ─► restored ─► release(cluster), once its sources are complete ─► nothing
  *
- * Restored state is stored and released by cluster (AGENT 3). The state of the local cluster is released when all sources of the
- * local cluster are complete, so that nothing is missing if one source completes before another.
+ * Restored state is stored and released by cluster (AGENT 3). The state of the local cluster is released when all
+ * sources of the local cluster are complete, so that nothing is missing if one source completes before another.
  */
 export class Restoration {
   readonly #options: RestorationOptions;
@@ -116,8 +118,9 @@ export class Restoration {
   }
 
   /**
-   * Restores the checkpoint of the folder into the engines, if there is a usable one. Must be called once, before any source is
-   * followed. Rejects only because of a bug. Works in slices and calls `onProgress` after each. Ends early if `signal` fires.
+   * Restores the checkpoint of the folder into the engines, if there is a usable one. Must be called once, before any
+   * source is followed. Rejects only because of a bug. Works in slices and calls `onProgress` after each. Ends early if
+   * `signal` fires.
    */
   async read(signal?: AbortSignal, onProgress: () => void = () => {}): Promise<RestoreOutcome> {
     const { folder, maxBytes = MAX_BYTES } = this.#options;
@@ -139,8 +142,9 @@ export class Restoration {
   }
 
   /**
-   * Restores the state of another program instead of a checkpoint; it is released in the same way. Must be called before any
-   * source is followed. Returns the numbers of accepted entries and nodes; the engines reject invalid ones. Works in slices.
+   * Restores the state of another program instead of a checkpoint; it is released in the same way. Must be called
+   * before any source is followed. Returns the numbers of accepted entries and nodes; the engines reject invalid ones.
+   * Works in slices.
    */
   async adopt({ entries, nodes, identities, knownAt }: ImportedState): Promise<{
     readonly entries: number;
@@ -196,9 +200,9 @@ export class Restoration {
   }
 
   /**
-   * Withdraws the restored state of a cluster in slices. Call it when the cluster's sources are complete, because unconfirmed
-   * state is then outdated. Resolves when all of it is withdrawn. Changes nothing if the cluster has no restored state. A second
-   * call during the withdrawal returns the same promise.
+   * Withdraws the restored state of a cluster in slices. Call it when the cluster's sources are complete, because
+   * unconfirmed state is then outdated. Resolves when all of it is withdrawn. Changes nothing if the cluster has no
+   * restored state. A second call during the withdrawal returns the same promise.
    */
   release(cluster: string): Promise<void> {
     const running = this.#releases.get(cluster);
@@ -328,7 +332,9 @@ export class Restoration {
     this.#noteTime(cluster, header);
   }
 
-  /** Returns the cluster of an entry: that of its owner, or the local one if the source belongs to the local cluster. */
+  /**
+   * Returns the cluster of an entry: that of its owner, or the local one if the source belongs to the local cluster.
+   */
   #clusterOfEntry(source: CheckpointEntry['source'], owner: string): string {
     const isRemote = source === 'clustermesh' || source === 'restored';
     return (isRemote && ownerCluster(owner)) || this.#options.clusterName;

@@ -39,7 +39,10 @@ const KINDS: readonly ServicePart['kind'][] = ['service', 'slice', 'offer', 'rem
 
 const MAX_INTEGER = Number.MAX_SAFE_INTEGER;
 
-/** Yields a part of a service as one or more JSON records. Names are values, never keys, so that any name can be written. */
+/**
+ * Yields a part of a service as one or more JSON records. Names are values, never keys, so that any name can be
+ * written.
+ */
 export function* servicePartRecords(part: ServicePart): Generator<object, void, void> {
   const { kind, id } = part;
   const named = { kind, namespace: id.namespace, name: id.name };

@@ -27,8 +27,8 @@ export function preferenceOf(service: Service | undefined): 'local' | 'remote' |
 }
 
 /**
- * Applies service affinity (SEMANTICS 3.3). `local` excludes remote backends if an active local one exists, `remote` the
- * reverse. Without a preference all backends are returned.
+ * Applies service affinity (SEMANTICS 3.3). `local` excludes remote backends if an active local one exists, `remote`
+ * the reverse. Without a preference all backends are returned.
  */
 export function selectSide(from: {
   readonly backends: Backends;

@@ -32,8 +32,9 @@ export function announcedPart(state: ServiceState | undefined): AnnouncedService
 }
 
 /**
- * Returns the event that leads from one state to the next; `undefined` if listeners would see no difference (I3). Compares
- * references only: {@link shareAnnounced} must have replaced equal parts of the next state by the objects of the old one.
+ * Returns the event that leads from one state to the next; `undefined` if listeners would see no difference (I3).
+ * Compares references only: {@link shareAnnounced} must have replaced equal parts of the next state by the objects of
+ * the old one.
  */
 export function changeBetween(
   old: ServiceState | undefined,
@@ -72,8 +73,8 @@ export function shareAnnounced(old: ServiceState | undefined, next: ServiceState
 }
 
 /**
- * Returns true if both states select backends by the same rules. Both or neither include remote clusters, both or neither
- * include backends that are not ready, and neither has an affinity.
+ * Returns true if both states select backends by the same rules. Both or neither include remote clusters, both or
+ * neither include backends that are not ready, and neither has an affinity.
  */
 function haveSameSelection(a: ServiceState, b: ServiceState): boolean {
   return (
@@ -85,8 +86,8 @@ function haveSameSelection(a: ServiceState, b: ServiceState): boolean {
 }
 
 /**
- * Calls {@link everyDifference} for each name in one or both maps, until `visit` returns false. Returns true if it visited all
- * differences. Skips names with the same object in both.
+ * Calls {@link everyDifference} for each name in one or both maps, until `visit` returns false. Returns true if it
+ * visited all differences. Skips names with the same object in both.
  */
 function everyDifferenceIn<T>(
   before: ImmutableMap<string, T>,
@@ -106,9 +107,10 @@ function everyDifferenceIn<T>(
 }
 
 /**
- * Returns true if the endpoints of two states of one service are equal. Only addresses with a changed input are compared,
- * because endpoints are derived from the inputs. The cost is linear in the changes, plus one check of each slice and cluster.
- * If the states select backends by different rules, or one has an affinity, all addresses are compared.
+ * Returns true if the endpoints of two states of one service are equal. Only addresses with a changed input are
+ * compared, because endpoints are derived from the inputs. The cost is linear in the changes, plus one check of each
+ * slice and cluster. If the states select backends by different rules, or one has an affinity, all addresses are
+ * compared.
  */
 function haveSameEndpoints(old: ServiceState, next: ServiceState): boolean {
   const before = old.endpoints.backends;

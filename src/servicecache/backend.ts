@@ -12,9 +12,9 @@ export const NO_PORTS: Ports = ImmutableMap();
 export const NO_ZONES: ImmutableSet<string> = ImmutableSet();
 
 /**
- * The state of a backend. `active`: accepts new connections. `terminating`: still serving, accepts new connections only if no
- * backend is active. `not-ready`: used only if the service publishes not-ready addresses. `maintenance`: weight 0; never used
- * for new connections.
+ * The state of a backend. `active`: accepts new connections. `terminating`: still serving, accepts new connections only
+ * if no backend is active. `not-ready`: used only if the service publishes not-ready addresses. `maintenance`: weight
+ * 0; never used for new connections.
  */
 export type BackendState = 'active' | 'terminating' | 'not-ready' | 'maintenance';
 
@@ -23,7 +23,9 @@ export interface Backend {
   /** Canonical text. */
   readonly address: string;
   readonly ports: Ports;
-  /** The node of the backend in its cluster; empty if unknown, as for backends that a cluster shares in `services/v1`. */
+  /**
+   * The node of the backend in its cluster; empty if unknown, as for backends that a cluster shares in `services/v1`.
+   */
   readonly nodeName: string;
   /** Empty if unknown. */
   readonly zone: string;
@@ -31,12 +33,16 @@ export interface Backend {
   readonly hostname: string;
   readonly state: BackendState;
   /**
-   * 0 to 65,535, from the slice's annotation `service.cilium.io/weight`. Only 0 has an effect here: see {@link BackendState}.
+   * 0 to 65,535, from the slice's annotation `service.cilium.io/weight`. Only 0 has an effect here: see
+   * {@link BackendState}.
    */
   readonly weight: number;
   /** Zones whose clients should use this backend (topology hints). */
   readonly forZones: ImmutableSet<string>;
-  /** Name of the backend's cluster if it is remote; empty for the local cluster, which sorts first and therefore wins (I4). */
+  /**
+   * Name of the backend's cluster if it is remote; empty for the local cluster, which sorts first and therefore wins
+   * (I4).
+   */
   readonly cluster: string;
 }
 
@@ -65,14 +71,15 @@ export interface EndpointSlice {
   readonly name: string;
   readonly backends: Backends;
   /**
-   * Backends that are not ready. They are used only if the service publishes not-ready addresses. No address is in both maps.
+   * Backends that are not ready. They are used only if the service publishes not-ready addresses. No address is in both
+   * maps.
    */
   readonly notReady: Backends;
 }
 
 /**
- * Returns the state for the conditions of an endpoint. A missing `ready` counts as true. A terminating endpoint that still
- * serves is `terminating`, not `not-ready`.
+ * Returns the state for the conditions of an endpoint. A missing `ready` counts as true. A terminating endpoint that
+ * still serves is `terminating`, not `not-ready`.
  */
 export function stateOfConditions({ ready = true, serving, terminating }: EndpointConditions): BackendState {
   if (terminating === true) return (serving ?? ready) ? 'terminating' : 'not-ready';
@@ -103,8 +110,8 @@ export interface BackendFields extends Partial<Omit<Backend, 'address' | 'ports'
 }
 
 /**
- * Returns a backend. Defaults: empty fields, weight 100, active (with weight 0: in maintenance), local cluster. Immutable
- * collections are kept, others are copied.
+ * Returns a backend. Defaults: empty fields, weight 100, active (with weight 0: in maintenance), local cluster.
+ * Immutable collections are kept, others are copied.
  */
 export function createBackend(fields: BackendFields): Backend {
   const { address, nodeName = '', zone = '', hostname = '', weight = DEFAULT_WEIGHT, cluster = '' } = fields;
@@ -115,8 +122,8 @@ export function createBackend(fields: BackendFields): Backend {
 }
 
 /**
- * Returns a backend with all fields. All backends have one hidden class, because V8 compares such objects about ten times
- * faster than objects that were created by spreading.
+ * Returns a backend with all fields. All backends have one hidden class, because V8 compares such objects about ten
+ * times faster than objects that were created by spreading.
  */
 export function backendOf(fields: Backend): Backend {
   return {
@@ -141,7 +148,10 @@ export interface EndpointSliceFields {
   readonly notReady?: Iterable<Backend> | undefined;
 }
 
-/** Returns a slice. If several backends have the same address, the last ready one is used, or else the last not-ready one. */
+/**
+ * Returns a slice. If several backends have the same address, the last ready one is used, or else the last not-ready
+ * one.
+ */
 export function createEndpointSlice(fields: EndpointSliceFields): EndpointSlice {
   const { service, name = service.name } = fields;
   const backends = byAddress(fields.backends);
@@ -182,8 +192,8 @@ export function equalBackends(a: Backend, b: Backend): boolean {
 }
 
 /**
- * Returns a function that compares backends of two sets with the same address. Backends of one set usually share their port map,
- * so the last pair of port maps is cached.
+ * Returns a function that compares backends of two sets with the same address. Backends of one set usually share their
+ * port map, so the last pair of port maps is cached.
  */
 export function backendComparison(): (a: Backend, b: Backend) => boolean {
   let portsA: Ports | undefined;

@@ -12,8 +12,8 @@ import {
 import { everyDifference } from './offer-difference.ts';
 
 /**
- * The origin of a backend: a slice of the local cluster (`cluster` is empty), a slice of a remote cluster, or a remote service
- * that is not in slices (`slice` is empty).
+ * The origin of a backend: a slice of the local cluster (`cluster` is empty), a slice of a remote cluster, or a remote
+ * service that is not in slices (`slice` is empty).
  */
 export interface Origin {
   readonly cluster: string;
@@ -35,8 +35,8 @@ export interface BackendClaim {
  *     backends:    10.0.0.1   10.0.0.2
  *     contested:              10.0.0.2 → [a-2, c2]
  *
- * If several slices of a cluster claim an address, the first by name wins and gets the ports of the others as well. Only
- * addresses with more than one claim are in `contested`, so the common case stores nothing extra.
+ * If several slices of a cluster claim an address, the first by name wins and gets the ports of the others as well.
+ * Only addresses with more than one claim are in `contested`, so the common case stores nothing extra.
  */
 export interface Correlation {
   /** The winner of each address, with the ports of all slices of its cluster that claim it. */
@@ -73,9 +73,9 @@ function withReplacedClaim(claims: readonly BackendClaim[], other: BackendClaim)
 }
 
 /**
- * Returns the winner's backend with the ports that all slices of its cluster have for its address, because a pod can be in
- * several slices of a service, each with other ports. If several slices have a port of the same name, that of the strongest
- * claim is used.
+ * Returns the winner's backend with the ports that all slices of its cluster have for its address, because a pod can be
+ * in several slices of a service, each with other ports. If several slices have a port of the same name, that of the
+ * strongest claim is used.
  */
 function withMergedPorts(winner: BackendClaim, claims: readonly BackendClaim[]): Backend {
   let { ports } = winner.backend;
@@ -94,8 +94,8 @@ export interface OriginChange {
 }
 
 /**
- * Returns the claim of an origin other than `except` on the address of `winner`, which has no other claim. Called only when an
- * address gets a second claim.
+ * Returns the claim of an origin other than `except` on the address of `winner`, which has no other claim. Called only
+ * when an address gets a second claim.
  */
 export type HolderLookup = (winner: Backend, except: Origin) => BackendClaim | undefined;
 
@@ -108,8 +108,8 @@ function immutableResult<T>(
 }
 
 /**
- * Returns `NO_BACKENDS` for an empty map, because states are compared by reference and another copy of `immutable` has another
- * empty map.
+ * Returns `NO_BACKENDS` for an empty map, because states are compared by reference and another copy of `immutable` has
+ * another empty map.
  */
 function sharedIfEmpty(backends: Backends): Backends {
   return backends.size === 0 ? NO_BACKENDS : backends;
@@ -227,9 +227,9 @@ function isImmutable(offered: OfferedBackends): offered is Backends {
 }
 
 /**
- * Returns the correlation after a change of one origin. The result depends on the claims only, not on their order (I2). Its
- * `backends` are the same object if no winner changed. `before` and `after` must be the same object if they are equal. The
- * cost is linear in the origin's backends before and after, independent of the size of the service.
+ * Returns the correlation after a change of one origin. The result depends on the claims only, not on their order (I2).
+ * Its `backends` are the same object if no winner changed. `before` and `after` must be the same object if they are
+ * equal. The cost is linear in the origin's backends before and after, independent of the size of the service.
  */
 export function applyOriginChange(
   current: Correlation,

@@ -4,11 +4,11 @@ import type { Service } from './service.ts';
 import type { ServiceID } from './service-id.ts';
 
 /**
- * The change of one service (SEMANTICS 3.3). Complete, immutable and safe to keep. `old…` is the state that this listener
- * received last.
+ * The change of one service (SEMANTICS 3.3). Complete, immutable and safe to keep. `old…` is the state that this
+ * listener received last.
  *
- * An `update` without backends means that traffic must be rejected; it must not fall through to another route. A `delete`
- * contains the service and the endpoints as last delivered.
+ * An `update` without backends means that traffic must be rejected; it must not fall through to another route. A
+ * `delete` contains the service and the endpoints as last delivered.
  */
 export interface ServiceEvent {
   readonly action: 'update' | 'delete';
@@ -23,14 +23,14 @@ export interface ServiceEvent {
 }
 
 /**
- * Receives every change of an announced service synchronously and in order, after the state changed, each service at most once
- * in a call. On subscription it receives every announced service as an `update` without `old…`, then `onSynced`, then live
- * events. `onSynced` means that the replay is complete, not that the inputs of the cache are.
+ * Receives every change of an announced service synchronously and in order, after the state changed, each service at
+ * most once in a call. On subscription it receives every announced service as an `update` without `old…`, then
+ * `onSynced`, then live events. `onSynced` means that the replay is complete, not that the inputs of the cache are.
  *
  * A listener may read, write, subscribe and unsubscribe, also during its replay. Its writes are applied immediately and
- * delivered to all listeners after the current delivery; a replay is one delivery (SEMANTICS 9). It must be synchronous: a
- * returned promise is not awaited. Errors and rejected promises are counted, reported to `onListenerFault`, and do not affect
- * other listeners (I7).
+ * delivered to all listeners after the current delivery; a replay is one delivery (SEMANTICS 9). It must be
+ * synchronous: a returned promise is not awaited. Errors and rejected promises are counted, reported to
+ * `onListenerFault`, and do not affect other listeners (I7).
  */
 export interface ServiceListener {
   onEvents(events: readonly ServiceEvent[]): ListenerResult;

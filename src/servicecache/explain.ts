@@ -6,11 +6,11 @@ import type { ServiceID } from './service-id.ts';
 import { isReady, offeredAt, type ServiceState } from './service-state.ts';
 
 /**
- * The verdict on a claim on a backend. `effective`: used. `merged`: a stronger claim on the address is in another slice of the
- * same cluster. It gets the ports of this claim; see its verdict. `overruled`: a stronger claim on the address is in another
- * cluster (the local cluster, or a smaller name). `not-global`: a remote offer, but the service is not global. `not-ready`: not
- * ready, and the service does not publish such backends. `affinity`: the service prefers other backends. `maintenance`: its
- * weight is 0.
+ * The verdict on a claim on a backend. `effective`: used. `merged`: a stronger claim on the address is in another slice
+ * of the same cluster. It gets the ports of this claim; see its verdict. `overruled`: a stronger claim on the address
+ * is in another cluster (the local cluster, or a smaller name). `not-global`: a remote offer, but the service is not
+ * global. `not-ready`: not ready, and the service does not publish such backends. `affinity`: the service prefers other
+ * backends. `maintenance`: its weight is 0.
  */
 export type BackendVerdict =
   | 'effective'

@@ -33,8 +33,8 @@ function compareClaims(a: Claim, b: Claim): number {
 }
 
 /**
- * Finds services by frontend. Services with the same frontend are ranked by kind (cluster IP, node port, ingress IP, external
- * IP), then by `namespace/name`, so that the result does not depend on the order of updates.
+ * Finds services by frontend. Services with the same frontend are ranked by kind (cluster IP, node port, ingress IP,
+ * external IP), then by `namespace/name`, so that the result does not depend on the order of updates.
  */
 export class FrontendIndex {
   #nodePort: NodePortOptions;
@@ -64,8 +64,9 @@ export class FrontendIndex {
   }
 
   /**
-   * Sets the addresses of node ports. Returns the frontends, as formatted by {@link formatFrontend}, that were added, removed, or
-   * may belong to another service. The cost is linear in the services and in the frontends of those with node ports.
+   * Sets the addresses of node ports. Returns the frontends, as formatted by {@link formatFrontend}, that were added,
+   * removed, or may belong to another service. The cost is linear in the services and in the frontends of those with
+   * node ports.
    */
   setNodePort(nodePort: NodePortOptions): ReadonlySet<string> {
     const changedFrontends = new Set<string>();
@@ -91,8 +92,8 @@ export class FrontendIndex {
   }
 
   /**
-   * Returns the services of all frontends on an IP in any spelling, ordered by rank, `namespace/name` and port. Each service has its own
-   * match, so `overruled` is always empty.
+   * Returns the services of all frontends on an IP in any spelling, ordered by rank, `namespace/name` and port. Each
+   * service has its own match, so `overruled` is always empty.
    */
   ofAddress(ip: string): readonly FrontendMatch[] {
     const texts = this.#byAddress.get(canonicalAddress(ip) ?? '') ?? [];

@@ -2,8 +2,8 @@ import { protocolName } from '../net/port.ts';
 import type { Service } from './service.ts';
 
 /**
- * The node addresses that serve node ports, by family, in canonical text. An empty list disables node ports of that family;
- * `0.0.0.0` and `::` mean all addresses.
+ * The node addresses that serve node ports, by family, in canonical text. An empty list disables node ports of that
+ * family; `0.0.0.0` and `::` mean all addresses.
  */
 export interface NodePortOptions {
   readonly enabled: boolean;
@@ -39,8 +39,9 @@ function nodeAddresses(service: Service, nodePort: NodePortOptions): readonly st
 }
 
 /**
- * Returns all frontends of a service: each port on each cluster IP, external IP and ingress IP, and each allocated node port on
- * the node addresses of the cluster IPs' families. Ordered by kind (cluster IP, node port, external IP, ingress IP), then IP and port.
+ * Returns all frontends of a service: each port on each cluster IP, external IP and ingress IP, and each allocated node
+ * port on the node addresses of the cluster IPs' families. Ordered by kind (cluster IP, node port, external IP, ingress
+ * IP), then IP and port.
  */
 export function frontendsOf(service: Service, nodePort: NodePortOptions): readonly Frontend[] {
   const frontends: Frontend[] = [];

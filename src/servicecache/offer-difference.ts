@@ -7,8 +7,9 @@ import {
 } from './backend.ts';
 
 /**
- * Finds the backends of one version of an offer by the addresses of another version. Both usually list them in the same order,
- * so this iterates over the backends without lookups. At the first difference it indexes the remaining ones by address.
+ * Finds the backends of one version of an offer by the addresses of another version. Both usually list them in the same
+ * order, so this iterates over the backends without lookups. At the first difference it indexes the remaining ones by
+ * address.
  */
 export class OrderedMatcher {
   readonly #walk: IterableIterator<Backend>;
@@ -53,12 +54,15 @@ export class OrderedMatcher {
   }
 }
 
-/** Receives the backend of an address in two versions; undefined if a version does not contain it. Returns false to stop. */
+/**
+ * Receives the backend of an address in two versions; undefined if a version does not contain it. Returns false to
+ * stop.
+ */
 export type VisitDifference = (before: Backend | undefined, after: Backend | undefined) => boolean;
 
 /**
- * Visits the addresses whose backends differ in two versions, until `visit` returns false. Returns true if it visited all. Linear
- * in both.
+ * Visits the addresses whose backends differ in two versions, until `visit` returns false. Returns true if it visited
+ * all. Linear in both.
  */
 export function everyDifference(
   before: OfferedBackends,
@@ -81,8 +85,8 @@ export function equalBackendMaps(a: Backends, b: Backends): boolean {
 }
 
 /**
- * Returns the backends of `next`, with the objects of `previous` for equal backends. Returns `previous` itself if all are
- * equal.
+ * Returns the backends of `next`, with the objects of `previous` for equal backends. Returns `previous` itself if all
+ * are equal.
  */
 function shareBackends(previous: Backends, next: Backends): Backends {
   if (previous.size === 0 || next.size === 0) return previous.size === next.size ? previous : next;
@@ -95,7 +99,9 @@ function shareBackends(previous: Backends, next: Backends): Backends {
   return shared.wasAltered() ? shared.asImmutable() : previous;
 }
 
-/** Returns `next` with the equal parts of `previous`, or `previous` itself if all parts are equal. Linear in the slice. */
+/**
+ * Returns `next` with the equal parts of `previous`, or `previous` itself if all parts are equal. Linear in the slice.
+ */
 export function shareSlice(previous: EndpointSlice | undefined, next: EndpointSlice): EndpointSlice {
   if (previous === undefined || previous === next) return next;
   const backends = shareBackends(previous.backends, next.backends);

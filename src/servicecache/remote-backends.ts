@@ -25,7 +25,10 @@ function sameZones(backend: Backend, { zone, forZones = NONE }: BackendZone): bo
   return backend.forZones.equals(ImmutableSet(forZones));
 }
 
-/** Returns true if an offer contains exactly the backends `known` of an earlier offer. Linear in the offer; allocates nothing. */
+/**
+ * Returns true if an offer contains exactly the backends `known` of an earlier offer. Linear in the offer; allocates
+ * nothing.
+ */
 export function isSameOffer(known: readonly Backend[], service: ClusterService): boolean {
   if (known.length !== service.backends.size) return false;
   const { hostnames, zones } = service;
@@ -40,8 +43,8 @@ export function isSameOffer(known: readonly Backend[], service: ClusterService):
 }
 
 /**
- * Returns the backends of an offer. Backends and address strings that are equal in `known`, the earlier offer, are reused.
- * Backends with equal ports share one port map. So later comparisons mostly compare references.
+ * Returns the backends of an offer. Backends and address strings that are equal in `known`, the earlier offer, are
+ * reused. Backends with equal ports share one port map. So later comparisons mostly compare references.
  */
 export function remoteBackends(
   service: ClusterService,

@@ -21,7 +21,8 @@ import { serviceOfSlice } from './service-id.ts';
 // Keys of `deprecatedTopology`; v1 has fields for them.
 
 /**
- * Returns the weight in the annotation of a slice. An invalid one, which the decoder has counted as rejected, has no effect.
+ * Returns the weight in the annotation of a slice. An invalid one, which the decoder has counted as rejected, has no
+ * effect.
  */
 function weightOf({ annotations }: ClusterEndpointSlice): number {
   return parseWeight(annotations.get(WEIGHT_ANNOTATION) ?? '') ?? DEFAULT_WEIGHT;

@@ -3,14 +3,20 @@ import type { FrontendKind } from './frontends.ts';
 import type { Service, TrafficPolicy } from './service.ts';
 
 /**
- * The input of a selection: the frontend that received the traffic, the location of the client, and the name and zone of this
- * node.
+ * The input of a selection: the frontend that received the traffic, the location of the client, and the name and zone
+ * of this node.
  */
 export interface SelectionContext {
   readonly service: Service;
-  /** The internal traffic policy applies to cluster IPs; the external one to all others, for clients outside the cluster. */
+  /**
+   * The internal traffic policy applies to cluster IPs; the external one to all others, for clients outside the
+   * cluster.
+   */
   readonly frontend: FrontendKind;
-  /** Location of the client; default `outside`. The external traffic policy does not apply to clients inside the cluster. */
+  /**
+   * Location of the client; default `outside`. The external traffic policy does not apply to clients inside the
+   * cluster.
+   */
   readonly origin?: 'inside' | 'outside' | undefined;
   /** Name of the local node; empty if unknown. */
   readonly nodeName: string;
@@ -36,7 +42,9 @@ function usableBackends(backends: Backends): Backends {
   return serving.size > 0 ? serving : backends.filter(({ state }) => state !== 'maintenance');
 }
 
-/** Returns the backends whose hints name the zone, if every backend has hints and at least one names it; otherwise all. */
+/**
+ * Returns the backends whose hints name the zone, if every backend has hints and at least one names it; otherwise all.
+ */
 function inZone(backends: Backends, zone: string): Backends {
   if (zone === '' || backends.some((backend) => backend.forZones.size === 0)) return backends;
   const hinted = backends.filter((backend) => backend.forZones.has(zone));
@@ -46,17 +54,18 @@ function inZone(backends: Backends, zone: string): Backends {
 /**
  * The default selection, equivalent to kube-proxy. It applies, in this order:
  *
- * 1. **Traffic policy.** `Local`: only backends on the local node; if there are none, traffic is dropped. `Cluster`: all.
+ * 1. **Traffic policy.** `Local`: only backends on the local node; if there are none, traffic is dropped. `Cluster`:
+ *    all.
  * 2. **State.** Active backends and published not-ready ones. If there are none, terminating ones. Never backends in
  * maintenance.
- * 3. **Traffic distribution**, only with policy `Cluster`. `prefer-same-node`: backends on the local node, if any. If there are
- *    none, or with `prefer-close` or `prefer-same-zone`: backends whose topology hints name the local zone. Hints are used only
- *    if every remaining backend has some and at least one names the local zone.
+ * 3. **Traffic distribution**, only with policy `Cluster`. `prefer-same-node`: backends on the local node, if any. If
+ *    there are none, or with `prefer-close` or `prefer-same-zone`: backends whose topology hints name the local zone.
+ *    Hints are used only if every remaining backend has some and at least one names the local zone.
  *
  * Weights other than 0 have no effect: Cilium uses them for Maglev alone, which has no counterpart here.
  *
- * It does not balance over zones and ignores a backend's own zone, because the hints already consider zones and load. Service
- * affinity was applied before. Costs one pass over the backends.
+ * It does not balance over zones and ignores a backend's own zone, because the hints already consider zones and load.
+ * Service affinity was applied before. Costs one pass over the backends.
  */
 export const selectBackends: BackendSelection = (backends, context) => {
   const { service, nodeName, zone } = context;

@@ -85,12 +85,15 @@ export interface ServiceCacheOptions {
 }
 
 /**
- * Outcome of `ServiceCache.updateService`. `applied`: the service changed. `unchanged`: an equal service was stored already.
- * `unsupported`: such a service is not served; an earlier version was removed.
+ * Outcome of `ServiceCache.updateService`. `applied`: the service changed. `unchanged`: an equal service was stored
+ * already. `unsupported`: such a service is not served; an earlier version was removed.
  */
 export type UpdateServiceOutcome = 'applied' | 'unchanged' | 'unsupported';
 
-/** Outcome of adding a slice or an offer. `invalid`: the input was rejected and counted; `status()` describes it. Nothing changed. */
+/**
+ * Outcome of adding a slice or an offer. `invalid`: the input was rejected and counted; `status()` describes it.
+ * Nothing changed.
+ */
 export type MergeOutcome = 'applied' | 'unchanged' | 'invalid';
 
 /** A slice of a remote cluster's offer for a service. */
@@ -122,12 +125,12 @@ function nodePortOptionsOf(options: ServiceCacheOptions): NodePortOptions {
  * Maps services to their backends over all clusters (SEMANTICS 3).
  *
  * It joins Kubernetes services, endpoint slices and the shared services of remote clusters, in any order, and notifies
- * listeners of services and their endpoints. An *offer* is what a remote cluster shares of a service: its backends as a whole,
- * or in slices.
+ * listeners of services and their endpoints. An *offer* is what a remote cluster shares of a service: its backends as a
+ * whole, or in slices.
  *
- * The cache is pure and synchronous. When a write returns, reads show it and listeners have received it. If the write is part
- * of a batch or of a callback, listeners receive it after the batch or callback. Values are kept, so callers must not change
- * them.
+ * The cache is pure and synchronous. When a write returns, reads show it and listeners have received it. If the write
+ * is part of a batch or of a callback, listeners receive it after the batch or callback. Values are kept, so callers
+ * must not change them.
  */
 export class ServiceCache {
   readonly #clusterName: string;
@@ -154,8 +157,8 @@ export class ServiceCache {
   }
 
   /**
-   * Sets a Kubernetes service. The cost does not grow with its backends, unless the update changes their selection (global,
-   * affinity, `publishNotReadyAddresses`).
+   * Sets a Kubernetes service. The cost does not grow with its backends, unless the update changes their selection
+   * (global, affinity, `publishNotReadyAddresses`).
    */
   updateService(service: Service): UpdateServiceOutcome {
     const key = formatServiceID(service.id);
@@ -182,7 +185,10 @@ export class ServiceCache {
     return 'applied';
   }
 
-  /** Sets an endpoint slice of the local cluster. It replaces the slice of the same name. The cost is linear in the slice. */
+  /**
+   * Sets an endpoint slice of the local cluster. It replaces the slice of the same name. The cost is linear in the
+   * slice.
+   */
   updateEndpoints(slice: EndpointSlice): 'applied' | 'unchanged' {
     const key = formatServiceID(slice.service);
     const old = this.#table.get(key);
@@ -201,8 +207,9 @@ export class ServiceCache {
   }
 
   /**
-   * Sets the whole offer of a remote cluster for a service, which need not be known. It replaces an earlier whole offer of that
-   * cluster, or deletes it if `shared` is false. An offer of the local cluster is rejected. The cost is linear in the offer.
+   * Sets the whole offer of a remote cluster for a service, which need not be known. It replaces an earlier whole offer
+   * of that cluster, or deletes it if `shared` is false. An offer of the local cluster is rejected. The cost is linear
+   * in the offer.
    */
   mergeExternalServiceUpdate(offer: ClusterService): MergeOutcome {
     if (!this.#isRemote(offer)) return 'invalid';
@@ -216,15 +223,19 @@ export class ServiceCache {
     return 'applied';
   }
 
-  /** Deletes the whole offer of a remote cluster for a service. Slices of its offer and the service itself are not deleted. */
+  /**
+   * Deletes the whole offer of a remote cluster for a service. Slices of its offer and the service itself are not
+   * deleted.
+   */
   mergeExternalServiceDelete(offer: ClusterServiceKey): RemoveOutcome {
     if (!this.#isRemote(offer)) return 'invalid';
     return this.#removeOffer(offer) ? 'applied' : 'not-found';
   }
 
   /**
-   * Sets a slice of a remote cluster's offer, for the service in its label, which need not be known. It replaces the slice of the
-   * same cluster, service and name. A slice of the local cluster, or without the label, is rejected. The cost is linear in the slice.
+   * Sets a slice of a remote cluster's offer, for the service in its label, which need not be known. It replaces the
+   * slice of the same cluster, service and name. A slice of the local cluster, or without the label, is rejected. The
+   * cost is linear in the slice.
    */
   mergeExternalSliceUpdate(slice: ClusterEndpointSlice): MergeOutcome {
     const { cluster, name } = slice;
@@ -249,7 +260,9 @@ export class ServiceCache {
     return 'applied';
   }
 
-  /** Deletes all offers of a remote cluster as one batch (I10). Costs a scan of all services, and 2 µs for each offer. */
+  /**
+   * Deletes all offers of a remote cluster as one batch (I10). Costs a scan of all services, and 2 µs for each offer.
+   */
   withdrawCluster(cluster: string): RemoveOutcome {
     const offering = [...this.#table.values()].filter((state) => state.remotes.has(cluster));
     this.#table.batch(() => {
@@ -264,8 +277,8 @@ export class ServiceCache {
   }
 
   /**
-   * Yields the whole state as parts of services, for a checkpoint; {@link ServiceCache.restorePart} reads them back. The state
-   * may change during the iteration: each service is yielded as it is at that moment.
+   * Yields the whole state as parts of services, for a checkpoint; {@link ServiceCache.restorePart} reads them back.
+   * The state may change during the iteration: each service is yielded as it is at that moment.
    */
   *parts(): Generator<ServicePart, void, void> {
     for (const state of this.#table.values()) yield* servicePartsOf(state);
@@ -276,7 +289,10 @@ export class ServiceCache {
     return this.#table.values();
   }
 
-  /** Calls `observer` for every later change of a state, announced or not, before listeners are called. See {@link StateObserver}. */
+  /**
+   * Calls `observer` for every later change of a state, announced or not, before listeners are called. See
+   * {@link StateObserver}.
+   */
   observeStates(observer: StateObserver): Unsubscribe {
     this.#table.observers.add(observer);
     return unsubscribeOnce(() => void this.#table.observers.delete(observer));
@@ -284,8 +300,8 @@ export class ServiceCache {
 
   /**
    * Returns the event that listeners would receive if `changes` were applied to the state of a service in one batch;
-   * `undefined` if there would be no event. Writes nothing. The first change receives the current state, or an empty state if
-   * the service is unknown.
+   * `undefined` if there would be no event. Writes nothing. The first change receives the current state, or an empty
+   * state if the service is unknown.
    */
   preview(
     id: ServiceID,
@@ -298,16 +314,16 @@ export class ServiceCache {
   }
 
   /**
-   * Returns a service as this cache would store it, without frontends that are not served here; `undefined` if the cache would
-   * not store the service.
+   * Returns a service as this cache would store it, without frontends that are not served here; `undefined` if the
+   * cache would not store the service.
    */
   served(service: Service): Service | undefined {
     return this.#serves(service) ? this.#asServed(service) : undefined;
   }
 
   /**
-   * Adds a part of a checkpoint, unless the cache already has that part. It stays until its source sets or deletes it, or until
-   * {@link ServiceCache.withdrawRestoredSteps} removes it. Returns false if it was not added.
+   * Adds a part of a checkpoint, unless the cache already has that part. It stays until its source sets or deletes it,
+   * or until {@link ServiceCache.withdrawRestoredSteps} removes it. Returns false if it was not added.
    */
   restorePart(part: ServicePart): boolean {
     const { id } = part;
@@ -319,8 +335,9 @@ export class ServiceCache {
   }
 
   /**
-   * Removes the restored parts that their source has not confirmed: the offers of a remote cluster, or the services and slices
-   * of the local one (empty name). Each step is a batch over at most `limit` services and yields the number of removed parts.
+   * Removes the restored parts that their source has not confirmed: the offers of a remote cluster, or the services and
+   * slices of the local one (empty name). Each step is a batch over at most `limit` services and yields the number of
+   * removed parts.
    */
   *withdrawRestoredSteps(cluster: string, limit: number = SERVICES_PER_STEP): Generator<number, void, void> {
     let states: ServiceState[] = [];
@@ -343,25 +360,26 @@ export class ServiceCache {
   }
 
   /**
-   * Marks the inputs as complete. Services without backends are announced from now on, and the result no longer depends on the
-   * order of the inputs. Only a batch that fails undoes this.
+   * Marks the inputs as complete. Services without backends are announced from now on, and the result no longer depends
+   * on the order of the inputs. Only a batch that fails undoes this.
    */
   markSynced(): void {
     this.#table.markSynced();
   }
 
   /**
-   * Runs `write`, which may call any method, and returns its result. When it returns, listeners receive its net effect, once per
-   * service (I8). If it throws, its writes are rolled back. `write` must be synchronous. Batches may be nested.
+   * Runs `write`, which may call any method, and returns its result. When it returns, listeners receive its net effect,
+   * once per service (I8). If it throws, its writes are rolled back. `write` must be synchronous. Batches may be
+   * nested.
    */
   batch<T>(write: () => T): T {
     return this.#table.batch(write);
   }
 
   /**
-   * Subscribes a listener. It receives every announced service, then `onSynced`, then every event until it unsubscribes, without
-   * gaps or duplicates. If called within a callback, the replay follows the current delivery ({@link ServiceListener}). Must
-   * not be called inside a batch, because the batch may be rolled back.
+   * Subscribes a listener. It receives every announced service, then `onSynced`, then every event until it
+   * unsubscribes, without gaps or duplicates. If called within a callback, the replay follows the current delivery
+   * ({@link ServiceListener}). Must not be called inside a batch, because the batch may be rolled back.
    */
   subscribe(listener: ServiceListener): Unsubscribe {
     assert(!this.#table.inBatch, 'subscribe must not be called inside a batch');
@@ -403,8 +421,8 @@ export class ServiceCache {
   }
 
   /**
-   * Returns the frontend of the service's primary cluster IP and first port; `undefined` if the service is unknown, is headless,
-   * or has no port or no cluster IP.
+   * Returns the frontend of the service's primary cluster IP and first port; `undefined` if the service is unknown, is
+   * headless, or has no port or no cluster IP.
    */
   getServiceIP(id: ServiceID): Frontend | undefined {
     const service = this.#stateOf(id)?.service;
@@ -413,9 +431,9 @@ export class ServiceCache {
   }
 
   /**
-   * Returns the service of an address (in any spelling), port and protocol number: cluster IPs, node ports, external IPs and
-   * ingress IPs. The match is exact: a node port on `0.0.0.0` is found at `0.0.0.0` and at the configured node addresses only.
-   * Costs a map lookup, and an index update for each service that changed since the last call.
+   * Returns the service of an address (in any spelling), port and protocol number: cluster IPs, node ports, external
+   * IPs and ingress IPs. The match is exact: a node port on `0.0.0.0` is found at `0.0.0.0` and at the configured node
+   * addresses only. Costs a map lookup, and an index update for each service that changed since the last call.
    */
   lookupFrontend(ip: string, port: number, protocol: number): FrontendMatch | undefined {
     this.#frontends ??= new FrontendIndex(this.#nodePort);
@@ -424,8 +442,8 @@ export class ServiceCache {
   }
 
   /**
-   * Returns the services and frontends on an address (in any spelling): each port on it as a cluster IP, external IP, ingress
-   * IP or configured address of node ports. Costs the same as {@link ServiceCache.lookupFrontend}.
+   * Returns the services and frontends on an address (in any spelling): each port on it as a cluster IP, external IP,
+   * ingress IP or configured address of node ports. Costs the same as {@link ServiceCache.lookupFrontend}.
    */
   lookupAddress(ip: string): readonly FrontendMatch[] {
     this.#frontends ??= new FrontendIndex(this.#nodePort);
@@ -434,9 +452,9 @@ export class ServiceCache {
   }
 
   /**
-   * Returns the backends for traffic to a frontend of that kind on this node: the endpoints, filtered by the selection (default
-   * {@link selectBackends}). An empty result means that traffic must be rejected, `undefined` that the service is unknown.
-   * Costs one pass over the backends.
+   * Returns the backends for traffic to a frontend of that kind on this node: the endpoints, filtered by the selection
+   * (default {@link selectBackends}). An empty result means that traffic must be rejected, `undefined` that the service
+   * is unknown. Costs one pass over the backends.
    */
   select(id: ServiceID, frontend: FrontendKind): Backends | undefined {
     const announced = this.get(id);
@@ -446,9 +464,9 @@ export class ServiceCache {
   }
 
   /**
-   * Returns the effective backends at a port of a service, by port name or by number (all protocols of that number). An empty
-   * result means that traffic must be rejected, `undefined` that the service is unknown or has no such port. Unlike {@link
-   * ServiceCache.select}, `resolve` does not filter for this node. Costs one pass over the backends.
+   * Returns the effective backends at a port of a service, by port name or by number (all protocols of that number). An
+   * empty result means that traffic must be rejected, `undefined` that the service is unknown or has no such port.
+   * Unlike {@link ServiceCache.select}, `resolve` does not filter for this node. Costs one pass over the backends.
    */
   resolve(id: ServiceID, port: string | number): readonly ResolvedBackend[] | undefined {
     const announced = this.get(id);
@@ -456,8 +474,8 @@ export class ServiceCache {
   }
 
   /**
-   * Returns the cluster IPs and node ports of all services as text, `10.0.0.1:80/TCP` or `[fd00::1]:80/TCP`, each once. Costs
-   * one pass over the services.
+   * Returns the cluster IPs and node ports of all services as text, `10.0.0.1:80/TCP` or `[fd00::1]:80/TCP`, each once.
+   * Costs one pass over the services.
    */
   uniqueServiceFrontends(): ReadonlySet<string> {
     const found = new Set<string>();
@@ -472,8 +490,8 @@ export class ServiceCache {
   }
 
   /**
-   * Returns all announced services by key `namespace/name` as an immutable map; the same map until something changes. The cost
-   * is linear in the changes since the last snapshot.
+   * Returns all announced services by key `namespace/name` as an immutable map; the same map until something changes.
+   * The cost is linear in the changes since the last snapshot.
    */
   snapshot(): ImmutableMap<string, AnnouncedService> {
     return this.#table.snapshot();

@@ -18,8 +18,8 @@ export function parseServiceKey(key: string): ServiceID {
 }
 
 /**
- * Returns the service of a DNS name, `name.namespace` with any suffix (`.svc.cluster.local`); `undefined` if it has no dot. The
- * service need not exist. Empty parts are accepted, as upstream does.
+ * Returns the service of a DNS name, `name.namespace` with any suffix (`.svc.cluster.local`); `undefined` if it has no
+ * dot. The service need not exist. Empty parts are accepted, as upstream does.
  */
 export function parseServiceIDFrom(fqdn: string): ServiceID | undefined {
   const [name, namespace] = fqdn.split('.', 2);

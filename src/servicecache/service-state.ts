@@ -21,12 +21,13 @@ import type { Service } from './service.ts';
 import { formatServiceID, type ServiceID } from './service-id.ts';
 
 /**
- * The state of one service: its inputs, and the values derived from them. Immutable; a change creates a new state that shares
- * the unchanged parts.
+ * The state of one service: its inputs, and the values derived from them. Immutable; a change creates a new state that
+ * shares the unchanged parts.
  *
  *     slices, remotes ─► correlation: one winner per address ─► endpoints: the side that the affinity selects
  *
- * The service decides whether `remotes` are used, whether backends that are not ready are used, and which side has preference.
+ * The service decides whether `remotes` are used, whether backends that are not ready are used, and which side has
+ * preference.
  */
 export interface ServiceState {
   readonly id: ServiceID;
@@ -47,8 +48,8 @@ export interface ServiceState {
 }
 
 /**
- * The offer of a remote cluster: either whole, as one value (`services/v1`), or as slices. It has both only while the cluster changes
- * its format, because the old form is withdrawn after the new one is complete.
+ * The offer of a remote cluster: either whole, as one value (`services/v1`), or as slices. It has both only while the
+ * cluster changes its format, because the old form is withdrawn after the new one is complete.
  */
 export interface Offer {
   readonly whole: readonly Backend[] | undefined;
@@ -61,8 +62,8 @@ export const NO_OFFER: Offer = { whole: undefined, slices: ImmutableMap() };
 const NONE_RESTORED: ReadonlySet<string> = new Set();
 
 /**
- * Returns the name of a part of a service. The parts are the service, a slice of the local cluster (`name`), the whole offer of a
- * remote cluster (`name`), and a slice of a remote cluster (cluster `name`, slice `slice`).
+ * Returns the name of a part of a service. The parts are the service, a slice of the local cluster (`name`), the whole
+ * offer of a remote cluster (`name`), and a slice of a remote cluster (cluster `name`, slice `slice`).
  */
 export function partName(
   kind: 'service' | 'slice' | 'offer' | 'remote-slice',
@@ -111,7 +112,10 @@ export function isEmptyState(state: ServiceState): boolean {
   return state.service === undefined && state.slices.size === 0 && state.remotes.size === 0;
 }
 
-/** Returns true if the service is *ready* (SEMANTICS 3.2): it has a local slice, even an empty one, or at least one backend. */
+/**
+ * Returns true if the service is *ready* (SEMANTICS 3.2): it has a local slice, even an empty one, or at least one
+ * backend.
+ */
 export function isReady(state: ServiceState): boolean {
   return state.slices.size > 0 || state.correlation.backends.size > 0;
 }
@@ -147,7 +151,9 @@ function offeredByRemoteSlice(slice: EndpointSlice | undefined, service: Service
   return service?.global === true ? offeredBySlice(slice, service) : NO_BACKENDS;
 }
 
-/** Returns a lookup of the origin of a winner: the slice that lists its address, or else the whole offer of its cluster. */
+/**
+ * Returns a lookup of the origin of a winner: the slice that lists its address, or else the whole offer of its cluster.
+ */
 function originLookup(state: ServiceState): HolderLookup {
   let remote: Origin = { cluster: '', slice: '' };
   return (winner, except) => {
@@ -166,7 +172,8 @@ function originLookup(state: ServiceState): HolderLookup {
 }
 
 /**
- * Returns `state` with some fields replaced. All states have one hidden class, which makes comparisons fast (see `backendOf`).
+ * Returns `state` with some fields replaced. All states have one hidden class, which makes comparisons fast (see
+ * `backendOf`).
  */
 function withFields(state: ServiceState, parts: Partial<Omit<ServiceState, 'id' | 'key'>>): ServiceState {
   return {
@@ -266,7 +273,10 @@ export function withoutCluster(state: ServiceState, cluster: string): ServiceSta
   return next;
 }
 
-/** Returns the correlation with `preferred` computed again: the backends of the side that the service prefers, if it prefers one. */
+/**
+ * Returns the correlation with `preferred` computed again: the backends of the side that the service prefers, if it
+ * prefers one.
+ */
 function withPreferredSide(correlation: Correlation, service: Service | undefined): Correlation {
   const { backends, contested } = correlation;
   const preference = preferenceOf(service);
@@ -303,8 +313,8 @@ export function withAnnounced(state: ServiceState, announced: boolean): ServiceS
 }
 
 /**
- * Returns the state with the given objects for service and endpoints. They are equal to the old ones and known to listeners, so
- * that states share them.
+ * Returns the state with the given objects for service and endpoints. They are equal to the old ones and known to
+ * listeners, so that states share them.
  */
 export function withAnnouncedParts(
   state: ServiceState,

@@ -8,7 +8,10 @@ import { formatServiceID, type ServiceID } from './service-id.ts';
 
 /** An event of a stream. `old…` is the last state that this consumer received. */
 export interface StreamedServiceEvent extends ServiceEvent {
-  /** Acknowledges this event. Events may be acknowledged in any order. Idempotent; has no effect after the stream is closed. */
+  /**
+   * Acknowledges this event. Events may be acknowledged in any order. Idempotent; has no effect after the stream is
+   * closed.
+   */
   acknowledge(): void;
 }
 
@@ -65,10 +68,10 @@ function eventBetween(
 }
 
 /**
- * The events of a service cache for one slow consumer: an async iterable that coalesces per service. The consumer always
- * receives the latest state of a service, and only if it differs from the last one it received. A service that was added and
- * deleted between two reads is not reported. Services are ordered by their first change. The stream holds one state for each
- * pending service, and one for each delivered service (I11).
+ * The events of a service cache for one slow consumer: an async iterable that coalesces per service. The consumer
+ * always receives the latest state of a service, and only if it differs from the last one it received. A service that
+ * was added and deleted between two reads is not reported. Services are ordered by their first change. The stream holds
+ * one state for each pending service, and one for each delivered service (I11).
  *
  * Leaving the `for await` loop closes the stream. Reading never throws. Only one loop may read a stream at a time.
  */
@@ -78,8 +81,8 @@ export class ServiceStream implements AsyncIterable<StreamedServiceEvent>, Dispo
   readonly #seen = new Map<string, AnnouncedService>();
   readonly #unacknowledged = new Map<string, DeliveredEvent>();
   /**
-   * The sequence up to which a service must be acknowledged before `servicesSynced` resolves, for each service known when the
-   * inputs were complete.
+   * The sequence up to which a service must be acknowledged before `servicesSynced` resolves, for each service known
+   * when the inputs were complete.
    */
   readonly #awaited = new Map<string, number>();
   readonly #waiters: { readonly resolve: () => void; readonly reject: (error: Error) => void }[] = [];
@@ -109,8 +112,9 @@ export class ServiceStream implements AsyncIterable<StreamedServiceEvent>, Dispo
   }
 
   /**
-   * Resolves when the inputs of the cache are complete (`markSynced`) and this consumer has acknowledged every service that was
-   * known then, in that state or a later one. Rejects with {@link ServiceStreamClosedError} if the stream is closed before.
+   * Resolves when the inputs of the cache are complete (`markSynced`) and this consumer has acknowledged every service
+   * that was known then, in that state or a later one. Rejects with {@link ServiceStreamClosedError} if the stream is
+   * closed before.
    */
   servicesSynced(): Promise<void> {
     if (this.#isSynced()) return Promise.resolve();
@@ -125,8 +129,8 @@ export class ServiceStream implements AsyncIterable<StreamedServiceEvent>, Dispo
   }
 
   /**
-   * Unsubscribes, drops pending events and ends the loop. An event that the loop has already requested is still delivered.
-   * Idempotent.
+   * Unsubscribes, drops pending events and ends the loop. An event that the loop has already requested is still
+   * delivered. Idempotent.
    */
   close(): void {
     this.#reader.close();

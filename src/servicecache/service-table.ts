@@ -12,7 +12,9 @@ type Undo = Map<string, ServiceState | undefined>;
 /** Receives the events of each change or batch. `inputsComplete` is true for `markSynced`. */
 type Publish = (events: readonly ServiceEvent[], inputsComplete: boolean) => void;
 
-/** Receives the states of a service before and after a write, undefined while the service is unknown. It must not throw. */
+/**
+ * Receives the states of a service before and after a write, undefined while the service is unknown. It must not throw.
+ */
 export type StateObserver = (
   key: string,
   before: ServiceState | undefined,
@@ -20,8 +22,8 @@ export type StateObserver = (
 ) => void;
 
 /**
- * The states of all services. It determines which are announced (SEMANTICS 3.3), computes events, and rolls failed batches back.
- * States are immutable, so a rollback puts the old ones back.
+ * The states of all services. It determines which are announced (SEMANTICS 3.3), computes events, and rolls failed
+ * batches back. States are immutable, so a rollback puts the old ones back.
  */
 export class ServiceTable {
   readonly #states = new Map<string, ServiceState>();
@@ -92,8 +94,8 @@ export class ServiceTable {
   }
 
   /**
-   * Runs `write` and publishes its net effect, once per service (I8). If it throws, all changes are rolled back and nothing is
-   * published. Batches may be nested; an inner one is published with the outer one.
+   * Runs `write` and publishes its net effect, once per service (I8). If it throws, all changes are rolled back and
+   * nothing is published. Batches may be nested; an inner one is published with the outer one.
    */
   batch<T>(write: () => T): T {
     const outer = this.#undo;
@@ -115,7 +117,9 @@ export class ServiceTable {
     }
   }
 
-  /** Returns all announced services; the same map until something changes. Linear in the changes since the last call. */
+  /**
+   * Returns all announced services; the same map until something changes. Linear in the changes since the last call.
+   */
   snapshot(): ImmutableMap<string, AnnouncedService> {
     this.#snapshot = this.#snapshot.withMutations((snapshot) => {
       for (const key of this.#forSnapshot.drain(this.#states.keys())) {
@@ -135,8 +139,8 @@ export class ServiceTable {
   }
 
   /**
-   * Returns the state with `announced` set. A service is announced as soon as it is known and either it is ready or the inputs
-   * are complete. It stays announced until it is deleted.
+   * Returns the state with `announced` set. A service is announced as soon as it is known and either it is ready or the
+   * inputs are complete. It stays announced until it is deleted.
    */
   settle(state: ServiceState): ServiceState {
     const isKnown = state.service !== undefined;
@@ -160,7 +164,8 @@ export class ServiceTable {
   }
 
   /**
-   * Publishes the net effect of a batch. Parts that are equal to those before the batch are replaced by the old objects (I3).
+   * Publishes the net effect of a batch. Parts that are equal to those before the batch are replaced by the old objects
+   * (I3).
    */
   #commit(undo: Undo, wasSynced: boolean): void {
     const events: ServiceEvent[] = [];
@@ -176,7 +181,9 @@ export class ServiceTable {
   }
 }
 
-/** The keys of services that changed since a derived view was last updated. It is empty until the view is first used. */
+/**
+ * The keys of services that changed since a derived view was last updated. It is empty until the view is first used.
+ */
 class TouchedKeys {
   #touched: Set<string> | undefined;
 

@@ -3,18 +3,21 @@ import type { PortProtocol } from '../net/port.ts';
 import type { ServiceID } from './service-id.ts';
 
 /**
- * The Kubernetes type of a service. `ExternalName` and `unknown` services are not served: passing one to the cache removes the
- * service (SEMANTICS 3.1).
+ * The Kubernetes type of a service. `ExternalName` and `unknown` services are not served: passing one to the cache
+ * removes the service (SEMANTICS 3.1).
  */
 export type ServiceType = 'ClusterIP' | 'NodePort' | 'LoadBalancer' | 'ExternalName' | 'unknown';
 
 /**
- * States if a service has a cluster IP. `assigned`: it has one, even if its text is invalid. `headless`: `clusterIP: None`.
- * `unassigned`: it has none; only external IPs can make it reachable.
+ * States if a service has a cluster IP. `assigned`: it has one, even if its text is invalid. `headless`:
+ * `clusterIP: None`. `unassigned`: it has none; only external IPs can make it reachable.
  */
 export type Addressing = 'assigned' | 'headless' | 'unassigned';
 
-/** The backends that may receive traffic. `Cluster`: all backends. `Local`: only those on the node that received the packet. */
+/**
+ * The backends that may receive traffic. `Cluster`: all backends. `Local`: only those on the node that received the
+ * packet.
+ */
 export type TrafficPolicy = 'Cluster' | 'Local';
 
 /** The clusters whose backends are preferred. Literal `none`, unset and unknown values mean `none`. */
@@ -94,8 +97,8 @@ export interface ServiceFields extends Partial<Omit<Service, 'id' | Collections>
 }
 
 /**
- * Returns a service. Defaults are those of a cluster-internal service without addresses and ports. Immutable collections are
- * kept, others are copied.
+ * Returns a service. Defaults are those of a cluster-internal service without addresses and ports. Immutable
+ * collections are kept, others are copied.
  */
 export function createService(fields: ServiceFields): Service {
   return {

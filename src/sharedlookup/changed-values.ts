@@ -6,10 +6,11 @@ import type { SharedHeap } from './shared-memory.ts';
  * Changes identities in published leaves without copying the leaves ({@link CHANGED}). One writer uses it.
  *
  *     batch n        the new identity is added to the table of n, and the slot is marked
- *     begin of n + 1 the new identity is written to the slot: no valid lookup reads the slot for it or for the one before
+ *     begin of n + 1 the new identity is written to the slot, which no valid lookup reads for n or n - 1
  *     begin of n + 2 the mark is deleted unless n + 1 has changed the slot again, and the table is emptied
  *
- * So a word that a valid lookup depends on never changes, and the order in which its reads reach the memory does not matter.
+ * So a word that a valid lookup depends on never changes, and the order in which its reads reach the memory does not
+ * matter.
  */
 export class ChangedValues {
   readonly #heap: SharedHeap;
@@ -31,7 +32,10 @@ export class ChangedValues {
     heap.words[HEADER.changed] = tables;
   }
 
-  /** Starts a batch. Must be called before blocks of the heap become free, because it writes to leaves of the last two batches. */
+  /**
+   * Starts a batch. Must be called before blocks of the heap become free, because it writes to leaves of the last two
+   * batches.
+   */
   begin(batch: number): void {
     const { words } = this.#heap;
     const [emptied, pairs] = [this.#pairsBefore, this.#pairs];
@@ -50,8 +54,8 @@ export class ChangedValues {
   }
 
   /**
-   * Changes the identity of a slot of a published leaf. Returns false, and changes nothing, if the batch has changed too many
-   * identities in place.
+   * Changes the identity of a slot of a published leaf. Returns false, and changes nothing, if the batch has changed
+   * too many identities in place.
    */
   change(slot: number, identity: number): boolean {
     const { words } = this.#heap;

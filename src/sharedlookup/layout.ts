@@ -60,17 +60,25 @@ export function stampOf(batch: number): number {
 /**
  * Words of a leaf, a small hash table with linear probes:
  *
- *     stamp │ before │ count, depth │ before, high │ 20 slots of 3 words: tag, meta, identity; of 6 words for IPv6: also w0, w1, w2
+ *     stamp │ before │ count, depth │ before, high │ 20 slots
  *
- * Leaves begin at multiples of 16 words. A *reference* to a leaf has its size class in the lower four bits, so that a lookup can
- * read the header and the slot at the same time.
+ *     slot     tag │ meta │ identity     of IPv6 also w0 │ w1 │ w2
+ *
+ * Leaves begin at multiples of 16 words. A *reference* to a leaf has its size class in the lower four bits, so that a
+ * lookup can read the header and the slot at the same time.
  */
 export const LEAF = {
   /** {@link stampOf} the batch that wrote the leaf, until the next batch starts; then 0. */
   stamp: 0,
-  /** Reference to the leaf that had these entries before the batch. If the batch has merged two leaves: to the lower one. */
+  /**
+   * Reference to the leaf that had these entries before the batch. If the batch has merged two leaves: to the lower
+   * one.
+   */
   before: 1,
-  /** Number of entries in bits 0 to 15; above, the depth: the number of bits that the hashes of the entries have in common. */
+  /**
+   * Number of entries in bits 0 to 15; above, the depth: the number of bits that the hashes of the entries have in
+   * common.
+   */
   shape: 2,
   /** Reference to the upper one of two merged leaves. Otherwise the same as `before`. */
   beforeHigh: 3,
@@ -78,8 +86,8 @@ export const LEAF = {
 } as const;
 
 /**
- * Slots of a leaf of size class 0: four cache lines for IPv4, eight for IPv6. Each class has twice as many slots as the one
- * below.
+ * Slots of a leaf of size class 0: four cache lines for IPv4, eight for IPv6. Each class has twice as many slots as the
+ * one below.
  */
 const LEAF_SLOTS = 20;
 /** The largest class: 40,960 slots. It is needed only if thousands of keys have the same hash. */
@@ -107,8 +115,8 @@ export function leafWords(family: Family, sizeClass: number): number {
 }
 
 /**
- * Offsets in a slot. `tag` is the word of the address that differs most: `w0` of IPv4, `w3` of IPv6. `meta` has the prefix length
- * plus one in bits 0 to 7, the number of the peer above, and {@link MARK}. It is 0 if the slot is empty.
+ * Offsets in a slot. `tag` is the word of the address that differs most: `w0` of IPv4, `w3` of IPv6. `meta` has the
+ * prefix length plus one in bits 0 to 7, the number of the peer above, and {@link MARK}. It is 0 if the slot is empty.
  */
 export const SLOT = { tag: 0, meta: 1, identity: 2, w0: 3, w1: 4, w2: 5 } as const;
 const LENGTH_MASK = 0xff;
@@ -145,7 +153,10 @@ export function prefixHash(
   return Math.imul(hash, 0x85eb_ca6b); // odd; without it, consecutive addresses would fill all leaves at the same time
 }
 
-/** Returns the leaf of a hash. `directory` is the position of a word with the number of bits, and one reference for each part. */
+/**
+ * Returns the leaf of a hash. `directory` is the position of a word with the number of bits, and one reference for each
+ * part.
+ */
 export function leafAt(words: Readonly<Int32Array>, directory: number, hash: number): number {
   return words[directory + 1 + partOf(hash, words[directory] ?? 0)] ?? 0;
 }
@@ -183,8 +194,8 @@ export function homeOf(hash: number, capacity: number): number {
 }
 
 /**
- * Returns the position of the slot of a prefix in a leaf, or 0. Ends for any content of the memory, because the leaf may be
- * overwritten during the search.
+ * Returns the position of the slot of a prefix in a leaf, or 0. Ends for any content of the memory, because the leaf
+ * may be overwritten during the search.
  */
 export function findSlot(
   words: Readonly<Int32Array>,
@@ -214,12 +225,13 @@ export function findSlot(
 }
 
 /**
- * Identities that a batch has changed in place: a table of pairs, found by the position of the slot, for even batches and for odd ones.
+ * Identities that a batch has changed in place: a table of pairs, found by the position of the slot, for even batches
+ * and for odd ones.
  *
  *     slot │ identity │ slot │ identity │ 0 │ …
  *
- * If a slot is marked and the table of the lookup's batch contains it, its identity is in the table. Otherwise it is in the
- * slot. A table has `words` words and at most `limit` pairs, so that at least half of it is empty.
+ * If a slot is marked and the table of the lookup's batch contains it, its identity is in the table. Otherwise it is in
+ * the slot. A table has `words` words and at most `limit` pairs, so that at least half of it is empty.
  */
 export const CHANGED = { words: 4_096, limit: 1_024 } as const;
 const CHANGED_BITS = 11; // 2,048 pairs
@@ -230,8 +242,8 @@ export function changedTable(tables: number, batch: number): number {
 }
 
 /**
- * Returns the position of the pair of a slot in a table, or of the empty pair to use for it. Ends for any content of the
- * memory.
+ * Returns the position of the pair of a slot in a table, or of the empty pair to use for it. Ends for any content of
+ * the memory.
  */
 export function findChanged(words: Readonly<Int32Array>, table: number, slot: number): number {
   let at = (Math.imul(slot, GOLDEN) >>> (32 - CHANGED_BITS)) * 2;
@@ -244,9 +256,9 @@ export function findChanged(words: Readonly<Int32Array>, table: number, slot: nu
 }
 
 /**
- * A filter of lengths. For each *stem* (the first 16 bits of an IPv4 address, a hash of the first 48 bits of an IPv6 address)
- * it has one bit for each length of the prefixes that begin with it. Prefixes up to the length of a stem are in one more mask,
- * the first one.
+ * A filter of lengths. For each *stem* (the first 16 bits of an IPv4 address, a hash of the first 48 bits of an IPv6
+ * address) it has one bit for each length of the prefixes that begin with it. Prefixes up to the length of a stem are
+ * in one more mask, the first one.
  *
  *     all stems: /0 /8 /16     10.1: /24     10.2: –     10.3: /20 /24 /28
  */

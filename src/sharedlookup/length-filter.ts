@@ -9,9 +9,9 @@ import type { SharedHeap } from './shared-memory.ts';
 const LENGTH_BITS = 7;
 
 /**
- * The prefix lengths of one family that a longest match must try ({@link FILTER}). One thread writes it, readers of other
- * threads read it. The filter contains every length that the lookups of any revision need: a bit is set before the prefix is
- * published, and deleted in the batch after the one that deletes the last prefix.
+ * The prefix lengths of one family that a longest match must try ({@link FILTER}). One thread writes it, readers of
+ * other threads read it. The filter contains every length that the lookups of any revision need: a bit is set before
+ * the prefix is published, and deleted in the batch after the one that deletes the last prefix.
  */
 export class LengthFilter {
   readonly #heap: SharedHeap;
@@ -44,8 +44,8 @@ export class LengthFilter {
   }
 
   /**
-   * Deletes the bits of lengths that had no prefix at the end of the last batch. Must be called when no valid lookup can need
-   * them.
+   * Deletes the bits of lengths that had no prefix at the end of the last batch. Must be called when no valid lookup
+   * can need them.
    */
   turn(): void {
     for (let i = 0; i < this.#unused.length; i++) {

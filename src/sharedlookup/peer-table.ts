@@ -6,7 +6,9 @@ import type { SharedHeap } from './shared-memory.ts';
 /** Rows of the first table. It doubles when it is full. */
 const FIRST_ROWS = 64;
 
-/** A pair of host IP and encryption key. `name` is its key in the map, `uses` the number of entries that refer to it. */
+/**
+ * A pair of host IP and encryption key. `name` is its key in the map, `uses` the number of entries that refer to it.
+ */
 interface Peer {
   readonly number: number;
   readonly name: string;
@@ -14,8 +16,8 @@ interface Peer {
 }
 
 /**
- * Numbers the pairs of host IP and encryption key, so that an entry stores 23 bits instead of both. Written by one thread. The
- * number of an unused peer is assigned again after the next {@link PeerTable.turn}.
+ * Numbers the pairs of host IP and encryption key, so that an entry stores 23 bits instead of both. Written by one
+ * thread. The number of an unused peer is assigned again after the next {@link PeerTable.turn}.
  */
 export class PeerTable {
   readonly #heap: SharedHeap;

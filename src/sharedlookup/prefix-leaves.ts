@@ -31,7 +31,10 @@ import type { SharedHeap } from './shared-memory.ts';
 const MERGED_PREFIXES = 16;
 /** Maximum number of prefixes of a leaf that a deletion tries to merge. If it has more, its sibling is not read. */
 const SPARSE_PREFIXES = 12;
-/** A directory doubles if it has fewer references per leaf than this. If it has more, a full leaf becomes larger instead. */
+/**
+ * A directory doubles if it has fewer references per leaf than this. If it has more, a full leaf becomes larger
+ * instead.
+ */
 const REFERENCES_PER_LEAF = 4;
 
 /** Results of {@link PrefixLeaves.set} other than a peer. */
@@ -45,12 +48,12 @@ const moved: AddressWords = { family: 4, w0: 0, w1: 0, w2: 0, w3: 0 };
  * The prefixes of one family: an extendible hash table of leaves, written by one thread.
  *
  *     hash of the prefix ─► directory: a reference for each upper part of a hash ─► leaf: up to 20 prefixes
- *                                                                                    └ before: the leaf that it replaced
+ *                                                                      the leaf that it replaced ◄─ before ┘
  *
- * The first write of a batch to a published leaf copies it. The copy refers to the original, which readers use until the batch is
- * published. Later writes of the batch change the copy in place. If only the identity of a prefix changes, a published leaf is not
- * copied ({@link ChangedValues}). A full leaf is split. If the two halves of a split become sparse, they are merged, so that
- * memory is bounded by the number of prefixes and does not grow with changes.
+ * The first write of a batch to a published leaf copies it. The copy refers to the original, which readers use until
+ * the batch is published. Later writes of the batch change the copy in place. If only the identity of a prefix changes,
+ * a published leaf is not copied ({@link ChangedValues}). A full leaf is split. If the two halves of a split become
+ * sparse, they are merged, so that memory is bounded by the number of prefixes and does not grow with changes.
  */
 export class PrefixLeaves {
   readonly #heap: SharedHeap;
@@ -104,8 +107,8 @@ export class PrefixLeaves {
   }
 
   /**
-   * Sets the value of a prefix. Returns the previous peer, or {@link ADDED} if the prefix is new. Returns {@link FULL}, and changes
-   * nothing, if the prefix is new, its leaf is full and the heap has no room for another.
+   * Sets the value of a prefix. Returns the previous peer, or {@link ADDED} if the prefix is new. Returns {@link FULL},
+   * and changes nothing, if the prefix is new, its leaf is full and the heap has no room for another.
    */
   set(key: Readonly<PrefixRegister>, identity: number, peer: number): number {
     let slot = this.#find(key);
@@ -124,8 +127,8 @@ export class PrefixLeaves {
   }
 
   /**
-   * Changes the identity of a prefix. Returns false if the table does not contain it. Copies its leaf only if the batch has
-   * changed too many identities in place.
+   * Changes the identity of a prefix. Returns false if the table does not contain it. Copies its leaf only if the batch
+   * has changed too many identities in place.
    */
   setIdentity(key: Readonly<PrefixRegister>, identity: number): boolean {
     const found = this.#find(key);
@@ -141,8 +144,8 @@ export class PrefixLeaves {
   }
 
   /**
-   * Removes a prefix. Returns its peer, or -1 if the table does not contain the prefix. `mayMerge` false saves the memory of a merged
-   * leaf.
+   * Removes a prefix. Returns its peer, or -1 if the table does not contain the prefix. `mayMerge` false saves the
+   * memory of a merged leaf.
    */
   remove(key: Readonly<PrefixRegister>, mayMerge: boolean): number {
     const found = this.#find(key);
@@ -260,8 +263,8 @@ export class PrefixLeaves {
   }
 
   /**
-   * Writes a reference to a part of the directory. The write is atomic, so that the header of the leaf is visible to every
-   * reader that sees the reference.
+   * Writes a reference to a part of the directory. The write is atomic, so that the header of the leaf is visible to
+   * every reader that sees the reference.
    */
   #install(reference: number, part: number, depth: number): void {
     const { words } = this.#heap;
@@ -305,7 +308,10 @@ export class PrefixLeaves {
     return made;
   }
 
-  /** Reduces a leaf that has become sparse after a deletion: halves a large one, or merges it with its sibling, as often as possible. */
+  /**
+   * Reduces a leaf that has become sparse after a deletion: halves a large one, or merges it with its sibling, as often
+   * as possible.
+   */
   #mergeSparse(sparse: number, hash: number): void {
     for (let reference = sparse; reference !== 0; ) {
       const { words } = this.#heap;
@@ -318,8 +324,8 @@ export class PrefixLeaves {
   }
 
   /**
-   * Merges a leaf with the other half of a split. Returns the merged leaf; 0 if they have too many prefixes, or were merged before
-   * in this batch.
+   * Merges a leaf with the other half of a split. Returns the merged leaf; 0 if they have too many prefixes, or were
+   * merged before in this batch.
    */
   #merge(reference: number, hash: number): number {
     const { words } = this.#heap;

@@ -29,9 +29,9 @@ export interface SharedLookupSource {
 /** Options of a `SharedLookup`. */
 export interface SharedLookupOptions {
   /**
-   * Limit of the shared memory in bytes, 1 MiB to 3 GiB, default 512 MiB: about 20 bytes an IPv4 prefix, 40 an IPv6 prefix.
-   * 2.25 times as much address space is reserved, but memory is only used for entries. If the limit is reached, further prefixes
-   * wait until others are deleted.
+   * Limit of the shared memory in bytes, 1 MiB to 3 GiB, default 512 MiB: about 20 bytes an IPv4 prefix, 40 an IPv6
+   * prefix. 2.25 times as much address space is reserved, but memory is only used for entries. If the limit is reached,
+   * further prefixes wait until others are deleted.
    */
   readonly maxBytes?: number | undefined;
   /** Seed of the address hash. Pass a random number if untrusted parties choose addresses, as for an `IPCache`. */
@@ -42,7 +42,10 @@ export interface SharedLookupOptions {
 export interface SharedLookupStatus {
   /** Prefixes that readers see. */
   readonly entries: number;
-  /** Prefixes that readers do not see because the memory is full. They become visible when others of their family are deleted. */
+  /**
+   * Prefixes that readers do not see because the memory is full. They become visible when others of their family are
+   * deleted.
+   */
   readonly waiting: number;
   /** Shared memory in use, without what is free for reuse. */
   readonly bytes: number;
@@ -57,20 +60,20 @@ export interface SharedLookupStatus {
 }
 
 /**
- * Copies the visible entries of an `IPCache` into shared memory, where worker threads look them up without locks, without
- * messages and without a copy of their own.
+ * Copies the visible entries of an `IPCache` into shared memory, where worker threads look them up without locks,
+ * without messages and without a copy of their own.
  *
  *     worker.postMessage(lookup.handle)      in the worker: openLookup(handle).lookupIdentity('10.1.2.3')
  *
  * Prefixes of the address spaces of other clusters (`10.1.2.3@5`) are omitted.
  *
- * When a write or batch of the cache returns, all readers see it, as a whole. Cost: about 0.5 µs a change. Readers do not slow
- * down the writer. A reader that stops or dies has no effect on the others.
+ * When a write or batch of the cache returns, all readers see it, as a whole. Cost: about 0.5 µs a change. Readers do
+ * not slow down the writer. A reader that stops or dies has no effect on the others.
  *
  * If memory cannot grow, the lookup closes itself. The cache is not affected.
  *
- * After {@link SharedLookup.close}, readers keep the last state. The memory is released when no thread refers to the lookup, its
- * handle or a reader.
+ * After {@link SharedLookup.close}, readers keep the last state. The memory is released when no thread refers to the
+ * lookup, its handle or a reader.
  */
 export class SharedLookup {
   /** Can be posted to any number of workers, at any time. */
@@ -96,8 +99,8 @@ export class SharedLookup {
   #failure: unknown;
 
   /**
-   * Reads all entries of the cache, about 0.5 µs each. Must not be called within a batch. Throws a {@link SharedMemoryError} if memory
-   * cannot be shared.
+   * Reads all entries of the cache, about 0.5 µs each. Must not be called within a batch. Throws a
+   * {@link SharedMemoryError} if memory cannot be shared.
    */
   constructor(ipcache: SharedLookupSource, options: SharedLookupOptions = {}) {
     const { maxBytes = DEFAULT_MAX_BYTES, hashSeed = 0 } = options;
@@ -159,8 +162,8 @@ export class SharedLookup {
     else this.#entries[at] = next;
     if (this.#count < GROUP) return;
     this.#write('group-full');
-    // Each group of the initial load is its own batch, because memory of replaced blocks is reused only in later batches. No
-    // reader exists yet.
+    // Each group of the initial load is its own batch, because memory of replaced blocks is reused only in later
+    // batches. No reader exists yet.
     if (this.#unsubscribe === undefined && this.#failure === undefined) this.#table.publish(0);
   }
 
@@ -187,8 +190,8 @@ export class SharedLookup {
   }
 
   /**
-   * Closes the lookup after an error, because later changes depend on those that were not written. Readers keep the last
-   * complete batch.
+   * Closes the lookup after an error, because later changes depend on those that were not written. Readers keep the
+   * last complete batch.
    */
   #fail(error: unknown): void {
     this.#failure = error;
@@ -237,8 +240,8 @@ export class SharedLookup {
   }
 
   /**
-   * Tries to add up to `tries` waiting prefixes, because their leaves may have room now. Prefixes that do not fit wait at the
-   * end of the queue.
+   * Tries to add up to `tries` waiting prefixes, because their leaves may have room now. Prefixes that do not fit wait
+   * at the end of the queue.
    */
   #admit(tries: number): void {
     let left = Math.min(tries, this.#waiting.size);

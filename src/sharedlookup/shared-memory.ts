@@ -59,11 +59,12 @@ interface SizeClass {
 }
 
 /**
- * Allocates blocks of words in a growable shared buffer, for one writer. The size of a block is a multiple of a cache line.
+ * Allocates blocks of words in a growable shared buffer, for one writer. The size of a block is a multiple of a cache
+ * line.
  *
- * A block that is released may still be read. It is reused after the next {@link SharedHeap.turn}, which the owner calls when
- * the lookups that may read it have become invalid. Free blocks are not joined, so the memory of deleted IPv4 prefixes is
- * reused only for IPv4 prefixes.
+ * A block that is released may still be read. It is reused after the next {@link SharedHeap.turn}, which the owner
+ * calls when the lookups that may read it have become invalid. Free blocks are not joined, so the memory of deleted
+ * IPv4 prefixes is reused only for IPv4 prefixes.
  */
 export class SharedHeap {
   readonly buffer: SharedArrayBuffer;
@@ -89,8 +90,8 @@ export class SharedHeap {
   readonly #large: { readonly at: number; lines: number }[] = [];
 
   /**
-   * Reserves address space. Memory is taken as the heap grows. `maxBytes` and `copiedBytes` limit {@link SharedHeap.hasRoom}: the
-   * blocks in use, and all blocks after each one in use was copied.
+   * Reserves address space. Memory is taken as the heap grows. `maxBytes` and `copiedBytes` limit
+   * {@link SharedHeap.hasRoom}: the blocks in use, and all blocks after each one in use was copied.
    */
   constructor(reservedBytes: number, maxBytes: number, copiedBytes: number) {
     this.#maxWords = maxBytes / 4;
@@ -133,8 +134,8 @@ export class SharedHeap {
   }
 
   /**
-   * Returns true if one more block may be used. It must remain possible to copy each block in use in one batch. A class then
-   * needs twice as many blocks as are in use, or as many as it has already.
+   * Returns true if one more block may be used. It must remain possible to copy each block in use in one batch. A class
+   * then needs twice as many blocks as are in use, or as many as it has already.
    */
   hasRoom(words: number): boolean {
     if (this.used >= this.#maxWords) return false;

@@ -40,8 +40,8 @@ import {
 import { LeafPrefetch } from './leaf-prefetch.ts';
 
 /**
- * Number of addresses that `lookupMany` validates together. It is small, because the group must be repeated if two batches
- * begin during it.
+ * Number of addresses that `lookupMany` validates together. It is small, because the group must be repeated if two
+ * batches begin during it.
  */
 const GROUP = 16;
 
@@ -66,9 +66,10 @@ export type MapWords = (buffer: SharedArrayBuffer, words: number) => Int32Array;
 /**
  * Reads the table of a `SharedLookup` in any thread. Returned by {@link openLookup}.
  *
- * Each call returns the state of one revision, which is the latest at the start of the call or newer. The calls of one reader
- * never go back to an older revision. All changes of a batch are visible, or none. A call takes no lock, never waits for
- * the writer and needs no other thread. It repeats its reads only if the writer begins two batches during the call.
+ * Each call returns the state of one revision, which is the latest at the start of the call or newer. The calls of one
+ * reader never go back to an older revision. All changes of a batch are visible, or none. A call takes no lock, never
+ * waits for the writer and needs no other thread. It repeats its reads only if the writer begins two batches during the
+ * call.
  */
 export class SharedReader {
   readonly #buffer: SharedArrayBuffer;
@@ -76,8 +77,8 @@ export class SharedReader {
   readonly #header: Int32Array;
   readonly #seed: number;
   /**
-   * A store to this word is a part of the fence in {@link SharedReader.#isValid}. The word is shared memory, so that no engine
-   * may omit the store.
+   * A store to this word is a part of the fence in {@link SharedReader.#isValid}. The word is shared memory, so that no
+   * engine may omit the store.
    */
   readonly #fence = new Int32Array(new SharedArrayBuffer(4));
   #words: Int32Array;
@@ -125,8 +126,8 @@ export class SharedReader {
   }
 
   /**
-   * Returns the entry with the longest prefix that contains `ip`, `undefined` if there is none or `ip` is not an address. An IPv4
-   * address may be a number.
+   * Returns the entry with the longest prefix that contains `ip`, `undefined` if there is none or `ip` is not an
+   * address. An IPv4 address may be a number.
    */
   lookup(ip: string | number): SharedEntry | undefined {
     if (!this.#readAddress(ip)) return undefined;
@@ -150,8 +151,8 @@ export class SharedReader {
   }
 
   /**
-   * Returns the identity of exactly this prefix. `10.1.2.3` and `10.1.2.3/32` are one prefix, that of the endpoint if there is
-   * one. Allocates nothing.
+   * Returns the identity of exactly this prefix. `10.1.2.3` and `10.1.2.3/32` are one prefix, that of the endpoint if
+   * there is one. Allocates nothing.
    */
   identityOf(key: string): NumericIdentity | undefined {
     if (!parsePrefix(key, this.#key)) return undefined;
@@ -164,10 +165,10 @@ export class SharedReader {
   }
 
   /**
-   * Looks up many addresses, writes each identity to the same index of `identities`, and returns the number of addresses that
-   * were found. Addresses that are invalid or not found get 0, the reserved identity `unknown`. `identities` must have room for
-   * all. Allocates nothing per address. A batch may be published during the call; later addresses are then of a newer
-   * revision.
+   * Looks up many addresses, writes each identity to the same index of `identities`, and returns the number of
+   * addresses that were found. Addresses that are invalid or not found get 0, the reserved identity `unknown`.
+   * `identities` must have room for all. Allocates nothing per address. A batch may be published during the call; later
+   * addresses are then of a newer revision.
    */
   lookupMany(addresses: AddressList, identities: Uint32Array): number {
     const count = countAddresses(addresses);
@@ -231,7 +232,9 @@ export class SharedReader {
     return batch;
   }
 
-  /** Returns true if a lookup of this batch is valid: no memory that it has read was reused, and all of it was mapped. */
+  /**
+   * Returns true if a lookup of this batch is valid: no memory that it has read was reused, and all of it was mapped.
+   */
   #isValid(batch: number): boolean {
     Atomics.store(this.#fence, 0, 0); // with the load, a full fence: no read of the lookup is later than it
     const started = Atomics.load(this.#header, HEADER.started);

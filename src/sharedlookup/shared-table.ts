@@ -20,14 +20,14 @@ export interface SharedAttributes {
 }
 
 /**
- * The table of a `SharedLookup`, written by one thread in batches. Readers see a batch when {@link SharedTable.publish} returns,
- * as a whole.
+ * The table of a `SharedLookup`, written by one thread in batches. Readers see a batch when {@link SharedTable.publish}
+ * returns, as a whole.
  *
- *     begin: started + 1 ─► what the batch before has released becomes free ─► copies of leaves ─► publish: published + 1
+ *     begin: started + 1 ─► what the last batch released is free ─► copies of leaves ─► publish: published + 1
  *
- * A lookup belongs to the last published batch. It is valid if at most one further batch was started before its end, because
- * the memory that it has read was then not reused. Readers write nothing that others read, so the end of a reader has no
- * effect.
+ * A lookup belongs to the last published batch. It is valid if at most one further batch was started before its end,
+ * because the memory that it has read was then not reused. Readers write nothing that others read, so the end of a
+ * reader has no effect.
  */
 export class SharedTable {
   readonly #heap: SharedHeap;
@@ -44,8 +44,8 @@ export class SharedTable {
   #isOpen = false;
 
   /**
-   * `maxBytes` limits growth. 2.25 times as much is reserved, because a batch may copy every leaf, and merges need a quarter
-   * more.
+   * `maxBytes` limits growth. 2.25 times as much is reserved, because a batch may copy every leaf, and merges need a
+   * quarter more.
    */
   constructor(maxBytes: number, seed: number, spareBytes: number = SPARE_BYTES) {
     const heap = new SharedHeap(2.25 * maxBytes + spareBytes, maxBytes, 2 * maxBytes + spareBytes / 2);
@@ -95,8 +95,8 @@ export class SharedTable {
   }
 
   /**
-   * Prefetches the memory of the first `count` prefixes of a block, which are written next. Reads whole leaves if the last
-   * prefixes needed copies of leaves.
+   * Prefetches the memory of the first `count` prefixes of a block, which are written next. Reads whole leaves if the
+   * last prefixes needed copies of leaves.
    */
   prefetch(block: PrefixBlock, count: number): void {
     const made = this.#ipv4.leaves.made + this.#ipv6.leaves.made;
@@ -105,7 +105,9 @@ export class SharedTable {
     this.#createdLeaves = made;
   }
 
-  /** Adds a prefix or changes its attributes. Returns false, and changes nothing, if there is no room for a new prefix. */
+  /**
+   * Adds a prefix or changes its attributes. Returns false, and changes nothing, if there is no room for a new prefix.
+   */
   set(key: Readonly<PrefixRegister>, { identity, hostIP, encryptKey }: SharedAttributes): boolean {
     const { leaves, filter } = this.#of(key.family);
     const peer = this.#peers.use(hostIP, encryptKey);

@@ -65,8 +65,9 @@ interface Parts {
 }
 
 /**
- * Compares the state of a dpcache agent with a table of Cilium. A table contains prefixes, services or nodes; the others are
- * not compared. Throws `InputError` if the table cannot be read, and `AgentError` if the agent cannot be asked.
+ * Compares the state of a dpcache agent with a table of Cilium. A table contains prefixes, services or nodes; the
+ * others are not compared. Throws `InputError` if the table cannot be read, and `AgentError` if the agent cannot be
+ * asked.
  */
 export async function compareWithTable(
   ask: Ask,
@@ -319,8 +320,8 @@ async function askCilium(
 }
 
 /**
- * Reads the output of a command. It may be enclosed in Markdown, as in a bug report. The kind of output is determined by its
- * content.
+ * Reads the output of a command. It may be enclosed in Markdown, as in a bug report. The kind of output is determined
+ * by its content.
  */
 async function readFile({ path, text: at }: TableOperand, rejections: RejectionLog): Promise<Parts> {
   const head = await readFileHead(path, MAX_BYTES + 1).catch((cause: unknown) => {

@@ -4,13 +4,15 @@ const MAX_PREFIXES = 500_000;
 /** A prefix with different values on different nodes. */
 export interface Disagreement {
   readonly prefix: string;
-  /** The nodes with each value. The value of the most nodes is first. Value `undefined`: the nodes without the prefix. */
+  /**
+   * The nodes with each value. The value of the most nodes is first. Value `undefined`: the nodes without the prefix.
+   */
   readonly values: readonly { readonly value: string | undefined; readonly nodes: readonly string[] }[];
 }
 
 /**
- * Compares the tables of nodes with each other, for prefixes of other clusters, which no source has. Nodes must be added one
- * after the other. Memory: about 8 bytes for each prefix and node.
+ * Compares the tables of nodes with each other, for prefixes of other clusters, which no source has. Nodes must be
+ * added one after the other. Memory: about 8 bytes for each prefix and node.
  */
 export class Disagreements {
   readonly #prefixes = new Map<string, Map<string, number[]>>();

@@ -227,8 +227,8 @@ class NodeExamination {
       host: `host ${actual?.hostIP ?? 'none'}; the sources have ${truth?.hostIP ?? 'none'} of ${truth?.name ?? ''}`,
       duplicate: `twice; one has ${actualText}`,
     };
-    // The text omits the host, because the map has no host for some prefixes. So the same difference in both tables has the
-    // same text.
+    // The text omits the host, because the map has no host for some prefixes. So the same difference in both tables has
+    // the same text.
     findings.add({
       kind,
       subject: prefix,

@@ -64,9 +64,9 @@ const TAIL_BYTES = 4096;
 const MAX_NODE_BYTES: number = 512 << 20;
 
 /**
- * Reads a sysdump or bug report of Cilium (zip, tar, tar.gz or folder), and compares the tables of each node with the Kubernetes
- * objects in it, one node at a time. Nothing is written to disk. Throws {@link ArchiveError} if the archive cannot be read, is
- * truncated, or has neither objects nor reports.
+ * Reads a sysdump or bug report of Cilium (zip, tar, tar.gz or folder), and compares the tables of each node with the
+ * Kubernetes objects in it, one node at a time. Nothing is written to disk. Throws {@link ArchiveError} if the archive
+ * cannot be read, is truncated, or has neither objects nor reports.
  */
 export async function examineSysdump(path: string, options: ExamineOptions = {}): Promise<SysdumpReport> {
   const limits = options.limits ?? DEFAULT_LIMITS;
@@ -110,8 +110,8 @@ export async function* sysdumpObjects(
 }
 
 /**
- * Returns the metadata of an object without the fields that an API server sets, because a server refuses values that another
- * server set.
+ * Returns the metadata of an object without the fields that an API server sets, because a server refuses values that
+ * another server set.
  */
 function withoutServerFields({ metadata }: Readonly<Record<string, unknown>>): unknown {
   if (!isObject(metadata)) return metadata;
@@ -122,7 +122,10 @@ function withoutServerFields({ metadata }: Readonly<Record<string, unknown>>): u
 /** Codes of errors that affect only one file or nested archive. The other files are still read. */
 const BROKEN: ReadonlySet<ArchiveErrorCode> = new Set(['truncated', 'corrupt', 'unreadable', 'unsupported']);
 
-/** Returns the content of a file as text; undefined if the file is broken, after a call of `onBroken`. Throws if it is too large. */
+/**
+ * Returns the content of a file as text; undefined if the file is broken, after a call of `onBroken`. Throws if it is
+ * too large.
+ */
 async function textUnlessBroken(
   content: Promise<Buffer>,
   onBroken: (error: ArchiveError) => void,

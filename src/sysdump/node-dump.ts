@@ -35,8 +35,8 @@ export class NodeDumpBuilder implements NodeDump {
   }
 
   /**
-   * Adds a file. If there are several outputs of a kind, the longest one is kept, because a report also has outputs of older
-   * programs and map versions.
+   * Adds a file. If there are several outputs of a kind, the longest one is kept, because a report also has outputs of
+   * older programs and map versions.
    */
   add(file: string, content: string): void {
     const kind = outputKind(file);
@@ -50,7 +50,10 @@ export class NodeDumpBuilder implements NodeDump {
 
 const COMMAND_FILE = /^(?:(.*)\/)?cmd\/([^/]+)$/;
 
-/** Returns the path of the bug report and the name of a file in its folder `cmd`, or undefined if the file is another one. */
+/**
+ * Returns the path of the bug report and the name of a file in its folder `cmd`, or undefined if the file is another
+ * one.
+ */
 export function commandFile(name: string): { readonly report: string; readonly file: string } | undefined {
   const [, report = '', file] = COMMAND_FILE.exec(name) ?? [];
   return file === undefined ? undefined : { report, file };

@@ -11,8 +11,8 @@ export interface DumpedObject {
 }
 
 /**
- * Files of objects, by the plural of their kind: `ciliumendpoints-20260101-120000.yaml`, `k8s-services-….yaml`, `pods.json`. Slices
- * come before endpoints, because the rest of their name could be a suffix.
+ * Files of objects, by the plural of their kind: `ciliumendpoints-20260101-120000.yaml`, `k8s-services-….yaml`,
+ * `pods.json`. Slices come before endpoints, because the rest of their name could be a suffix.
  */
 const FILE =
   /^(?:k8s-|kubernetes-)?(cilium-?endpoint-?slices?|ces|cilium-?endpoints?|cep|cilium-?nodes?|cn|cilium-?identit(?:y|ies)|cid|services?|svc|endpoint-?slices?|endpoints|pods?|cilium-config(?:map)?)(?:-[\dT:.Z<>a-z-]*)?\.(?:ya?ml|json)$/i;
@@ -53,9 +53,9 @@ const ITEMS = /^items:\s*$/m;
 const LIST_KIND = /^kind: ["']?(\w*)List["']?\s*$/m;
 
 /**
- * Yields the objects of a YAML or JSON file, one at a time. The file is a list or has single documents. Lists in the format of
- * kubectl are parsed item by item, other lists as a whole. An invalid part is passed to `onReject`, and the others are still
- * yielded. The last item of a truncated list is omitted, because it may have wrong values.
+ * Yields the objects of a YAML or JSON file, one at a time. The file is a list or has single documents. Lists in the
+ * format of kubectl are parsed item by item, other lists as a whole. An invalid part is passed to `onReject`, and the
+ * others are still yielded. The last item of a truncated list is omitted, because it may have wrong values.
  */
 export async function* objectsOf(
   text: string,

@@ -71,8 +71,8 @@ export class ObjectSource implements ResourceSource {
   }
 
   /**
-   * Delivers an object. `plural` is the plural of its kind. A missing uid or resource version is added, because a printed list
-   * may lack them.
+   * Delivers an object. `plural` is the plural of its kind. A missing uid or resource version is added, because a
+   * printed list may lack them.
    */
   put(plural: string, object: Readonly<Record<string, unknown>>): void {
     const metadata = isObject(object['metadata']) ? object['metadata'] : {};

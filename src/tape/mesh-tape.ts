@@ -189,7 +189,8 @@ export class MeshTape implements MeshTap {
   }
 
   /**
-   * Adds the state of all stores in steps. Lines of changes may be interleaved; a later line of a key replaces an earlier one.
+   * Adds the state of all stores in steps. Lines of changes may be interleaved; a later line of a key replaces an
+   * earlier one.
    */
   *snapshot(): Generator<void, void, void> {
     for (const content of this.#configs.values()) this.#lines.add(content);

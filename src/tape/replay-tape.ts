@@ -18,7 +18,8 @@ export interface ReplayOptions {
   /** Wall time of the last line in milliseconds since the epoch. Default: the end of the tape. */
   readonly at?: number | undefined;
   /**
-   * If set, tapes of other versions of the program are refused, because the state may differ. Default: any version is accepted.
+   * If set, tapes of other versions of the program are refused, because the state may differ. Default: any version is
+   * accepted.
    */
   readonly version?: string | undefined;
   readonly onReject?: ((rejection: Rejection) => void) | undefined;
@@ -49,7 +50,10 @@ export interface ReplayReport {
   readonly isComplete: boolean;
   /** True if names and addresses were replaced. The tape has no digests then. */
   readonly isScrubbed: boolean;
-  /** The version of digests that were not compared, because this program has another one; 0 if the tape does not name it. */
+  /**
+   * The version of digests that were not compared, because this program has another one; 0 if the tape does not name
+   * it.
+   */
   readonly skippedDigestVersion: number | undefined;
   /** The first digest that differs, and its position, where the replay ended. */
   readonly difference: (DigestDifference & { readonly at: string }) | undefined;
@@ -59,9 +63,9 @@ export interface ReplayReport {
 const LINES_PER_TURN = 512;
 
 /**
- * Replays a tape: a folder, or one of its files. After a cut, the replay continues at the next snapshot or at the next start of
- * the agent. Throws {@link TapeError} with the line if a line is invalid, if `at` is before the first line, and if another
- * version than `options.version` wrote the tape.
+ * Replays a tape: a folder, or one of its files. After a cut, the replay continues at the next snapshot or at the next
+ * start of the agent. Throws {@link TapeError} with the line if a line is invalid, if `at` is before the first line,
+ * and if another version than `options.version` wrote the tape.
  */
 export async function replayTape(path: string, options: ReplayOptions = {}): Promise<ReplayReport> {
   const parts = await openTape(path);
@@ -133,8 +137,8 @@ class TapeReplayer {
   }
 
   /**
-   * Applies a line. Returns false at the end of the replay. Returns a promise only for lines that are applied asynchronously,
-   * because most are not.
+   * Applies a line. Returns false at the end of the replay. Returns a promise only for lines that are applied
+   * asynchronously, because most are not.
    */
   #line(part: TapePart, placed: PlacedLine, at: number): boolean | Promise<boolean> {
     const { line, number } = placed;
@@ -203,7 +207,8 @@ class TapeReplayer {
 }
 
 /**
- * Returns true if a replay to a time begins with this part, because it is the first part of the life that contains the time.
+ * Returns true if a replay to a time begins with this part, because it is the first part of the life that contains the
+ * time.
  */
 function isStart(parts: readonly TapePart[], index: number, at: number): boolean {
   const [part, before] = [parts[index], parts[index - 1]];

@@ -26,7 +26,10 @@ export interface DigestDifference {
   readonly keys: readonly string[];
 }
 
-/** Applies the lines of a tape to new engines, with the clock of the tape. Opens no file or connection and calls no handler. */
+/**
+ * Applies the lines of a tape to new engines, with the clock of the tape. Opens no file or connection and calls no
+ * handler.
+ */
 export class Replay {
   readonly clock: ReplayClock = new ReplayClock();
   readonly ipcache: IPCache;
@@ -71,8 +74,8 @@ export class Replay {
   }
 
   /**
-   * The version of the digests of the tape if it is not that of this program; 0 if the tape does not name it. The digests are then
-   * not compared.
+   * The version of the digests of the tape if it is not that of this program; 0 if the tape does not name it. The
+   * digests are then not compared.
    */
   get skippedDigestVersion(): number | undefined {
     return this.#skippedDigestVersion;

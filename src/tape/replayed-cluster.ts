@@ -141,8 +141,8 @@ export class ReplayedCluster {
   }
 
   /**
-   * Applies a line of this cluster. Lines of a batch are kept until its last line, and return undefined. The promise of any
-   * other line resolves when the engines have it.
+   * Applies a line of this cluster. Lines of a batch are kept until its last line, and return undefined. The promise of
+   * any other line resolves when the engines have it.
    */
   apply(line: TapeLine & { readonly store: string }): Promise<void> | undefined {
     switch (line.ev) {

@@ -41,7 +41,9 @@ export type TapeEntry =
       readonly ev: 'tape';
       readonly format: number;
       readonly version: string;
-      /** Version of the digests; absent in a copy without them, and in tapes that were written before the field existed. */
+      /**
+       * Version of the digests; absent in a copy without them, and in tapes that were written before the field existed.
+       */
       readonly digests?: number;
       readonly life: string;
       readonly wall: number;
@@ -49,7 +51,10 @@ export type TapeEntry =
       /** Names and addresses are replaced, and there are no digests. */
       readonly scrubbed?: true;
     }
-  /** A snapshot begins; the state is complete when it ends (`whole`). The lines between have `snap` if they are no input. */
+  /**
+   * A snapshot begins; the state is complete when it ends (`whole`). The lines between have `snap` if they are no
+   * input.
+   */
   | { readonly ev: 'snapshot' }
   | { readonly ev: 'whole' }
   /** Lines were lost. */
@@ -73,8 +78,8 @@ export type TapeEntry =
   | { readonly ev: 'state'; readonly store: string; readonly from: string; readonly state: string }
   | { readonly ev: 'withdrawn'; readonly store: string; readonly scope: 'services' | 'everything' }
   /**
-   * A version of an object of Kubernetes. If the object was deleted (`gone`), its last version. If `more`, the next line of the
-   * kind is of the same batch.
+   * A version of an object of Kubernetes. If the object was deleted (`gone`), its last version. If `more`, the next
+   * line of the kind is of the same batch.
    */
   | {
       readonly ev: 'object' | 'gone';

@@ -21,8 +21,8 @@ const COMMA = 0x2c;
 const ZERO = 0x30;
 
 /**
- * Maximum size of a put without its place, name and value: two numbers of 16 digits, one of 10, the names of fields, and the
- * end.
+ * Maximum size of a put without its place, name and value: two numbers of 16 digits, one of 10, the names of fields,
+ * and the end.
  */
 const FIXED_BYTES = 128;
 
@@ -68,8 +68,8 @@ function writePlain(block: Uint8Array, at: number, text: string): number {
 }
 
 /**
- * Numbers the lines of a tape and writes them. A line of a batch is ended when the next one arrives (with `"more"`) or the
- * batch ends (without). Other lines that are added during a batch are written after it.
+ * Numbers the lines of a tape and writes them. A line of a batch is ended when the next one arrives (with `"more"`) or
+ * the batch ends (without). Other lines that are added during a batch are written after it.
  */
 export class TapeLines {
   readonly #writer: TapeWriter;
@@ -127,8 +127,10 @@ export class TapeLines {
   /**
    * Adds a put to the batch.
    *
-   * @param place bytes of JSON: the fields `store` and `from`, and the beginning of the field `key`, up to the name in it
-   * @param otherwise returns the content for {@link TapeLines.addToBatch}; called if the name or the value is not plain ASCII
+   * @param place bytes of JSON: the fields `store` and `from`, and the beginning of the field `key`, up to the name in
+   *   it
+   * @param otherwise returns the content for {@link TapeLines.addToBatch}; called if the name or the value is not plain
+   *   ASCII
    */
   putToBatch(
     place: Uint8Array,

@@ -9,7 +9,8 @@ import { MAX_LINE_BYTES, parseTapeLine, TAPE_FORMAT, TapeError, type TapeLine } 
 import { tapeFiles } from './tape-writer.ts';
 
 /**
- * Maximum size of one file after decompression. A file has at most 64 MiB, plus a snapshot; its text is about ten times larger.
+ * Maximum size of one file after decompression. A file has at most 64 MiB, plus a snapshot; its text is about ten times
+ * larger.
  */
 const MAX_TEXT_BYTES = 16 * 2 ** 30;
 
@@ -33,9 +34,9 @@ export interface TapePart {
 }
 
 /**
- * Yields the lines of a file in lists, as they are decompressed. An incomplete last line is omitted, because the writer may
- * have died. Throws {@link TapeError} with the line if the file is damaged otherwise, and `InputError` if it cannot be read.
- * Memory: a few MiB, whatever the file contains.
+ * Yields the lines of a file in lists, as they are decompressed. An incomplete last line is omitted, because the writer
+ * may have died. Throws {@link TapeError} with the line if the file is damaged otherwise, and `InputError` if it cannot
+ * be read. Memory: a few MiB, whatever the file contains.
  */
 export async function* readTapePart(path: string): AsyncGenerator<readonly PlacedLine[], void, void> {
   let number = 0;
@@ -102,8 +103,8 @@ export function progressLine(
 }
 
 /**
- * Returns the files of a folder with a tape, oldest first, or the single file at a path. Throws `InputError` if there is none,
- * or if one is not a tape.
+ * Returns the files of a folder with a tape, oldest first, or the single file at a path. Throws `InputError` if there
+ * is none, or if one is not a tape.
  */
 export async function openTape(path: string): Promise<readonly TapePart[]> {
   const paths = await tapePaths(path).catch((cause: unknown) => {
@@ -125,8 +126,8 @@ async function tapePaths(path: string): Promise<readonly string[]> {
 }
 
 /**
- * Returns the number of lines that are missing between line `seq` and the first line of the next file of the same life. Throws
- * {@link TapeError} if the file is not later.
+ * Returns the number of lines that are missing between line `seq` and the first line of the next file of the same life.
+ * Throws {@link TapeError} if the file is not later.
  */
 export function linesLost({ path, head }: TapePart, seq: number): number {
   if (head.seq > seq) return head.seq - seq - 1;

@@ -21,7 +21,9 @@ interface StoreState {
   readonly listed: Set<CopiedResource>;
 }
 
-/** The keys of each kvstore, and the objects of Kubernetes, after the applied lines. An agent can be started with them. */
+/**
+ * The keys of each kvstore, and the objects of Kubernetes, after the applied lines. An agent can be started with them.
+ */
 export class TapeState {
   readonly #stores = new Map<string, StoreState>();
   readonly #objects = new Map<string, KubernetesObject>();

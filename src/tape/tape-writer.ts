@@ -46,8 +46,8 @@ export interface TapeWriterOptions {
 }
 
 /**
- * Writes lines to the files of a tape, in gzip members. It never throws and never waits: after a failure of the disk, or if too much
- * text waits for it, lines are dropped until {@link TapeWriter.begin}.
+ * Writes lines to the files of a tape, in gzip members. It never throws and never waits: after a failure of the disk,
+ * or if too much text waits for it, lines are dropped until {@link TapeWriter.begin}.
  */
 export class TapeWriter {
   readonly #options: TapeWriterOptions;
@@ -109,8 +109,8 @@ export class TapeWriter {
   }
 
   /**
-   * Adds the beginning of a line. `rest`: number of bytes that {@link TapeWriter.extend} will add. Returns false if the line is
-   * dropped.
+   * Adds the beginning of a line. `rest`: number of bytes that {@link TapeWriter.extend} will add. Returns false if the
+   * line is dropped.
    */
   write(text: string, rest: number): boolean {
     // A UTF-16 unit needs at most three bytes.
@@ -120,8 +120,8 @@ export class TapeWriter {
   }
 
   /**
-   * Returns a block with room for a line of at most `maxBytes` at {@link TapeWriter.used}, which the caller advances. Returns
-   * undefined if lines are dropped. `likelyBytes` is the probable size.
+   * Returns a block with room for a line of at most `maxBytes` at {@link TapeWriter.used}, which the caller advances.
+   * Returns undefined if lines are dropped. `likelyBytes` is the probable size.
    */
   reserve(maxBytes: number, likelyBytes: number = maxBytes): Buffer | undefined {
     if (this.used + maxBytes > this.#block.length || this.used + likelyBytes >= MEMBER_BYTES) {

@@ -39,10 +39,16 @@ export interface TapeOptions {
   readonly labelsOf?: ((identity: number) => string) | undefined;
   readonly clock: Clock;
   readonly gate: TurnGate;
-  /** Time and size after which a new file begins with a snapshot, so that earlier files may be removed. Default 10 min, 64 MiB. */
+  /**
+   * Time and size after which a new file begins with a snapshot, so that earlier files may be removed. Default 10 min,
+   * 64 MiB.
+   */
   readonly partMs?: number | undefined;
   readonly partBytes?: number | undefined;
-  /** Called with the first failure of the disk, of a snapshot or of a digest, and with undefined when all of them succeed again. */
+  /**
+   * Called with the first failure of the disk, of a snapshot or of a digest, and with undefined when all of them
+   * succeed again.
+   */
   readonly onFailure: (failure: Failure | undefined) => void;
 }
 
@@ -59,8 +65,8 @@ export interface TapeStatus {
 type TapeWork = 'digest' | 'snapshot';
 
 /**
- * Records the input of an agent in files. Lines are added synchronously, in the order in which the engines receive the input. A
- * failure of the disk cuts the tape. No failure reaches the caller.
+ * Records the input of an agent in files. Lines are added synchronously, in the order in which the engines receive the
+ * input. A failure of the disk cuts the tape. No failure reaches the caller.
  */
 export class Tape {
   readonly #options: TapeOptions;
@@ -194,7 +200,10 @@ export class Tape {
     this.#entry({ ev: 'clock', wall });
   }
 
-  /** Runs work in steps, unless an earlier run of it has not ended. A failure is in the status until the next run succeeds. */
+  /**
+   * Runs work in steps, unless an earlier run of it has not ended. A failure is in the status until the next run
+   * succeeds.
+   */
   async #run(work: TapeWork, steps: Iterable<unknown>): Promise<void> {
     if (this.#running.has(work)) return;
     this.#running.add(work);

@@ -40,8 +40,8 @@ export function visibleOf({ endpoint, cidr }: PrefixClaims): VisibleClaim | unde
 }
 
 /**
- * Computes the claims of prefixes after the edits. The caller passes the current claims with each call, because they may
- * change. Edits apply in their order, after the changes of nodes.
+ * Computes the claims of prefixes after the edits. The caller passes the current claims with each call, because they
+ * may change. Edits apply in their order, after the changes of nodes.
  */
 export class ClaimOverlay {
   readonly #edits: readonly Edit[];
@@ -179,7 +179,8 @@ function keyEdit(edit: Extract<Edit, { edit: 'upsert' | 'delete' }>, form: KeyFo
   const hostIP = claim.hostIP === undefined ? undefined : canonicalAddress(claim.hostIP);
   if (claim.hostIP !== undefined && hostIP === undefined)
     throwIfFault(index, hostRejection(claim.hostIP, key));
-  const held = { source, owner, hostIP, encryptKey, identity: identity as NumericIdentity }; // checked by claimRejection
+  // Checked by claimRejection.
+  const held = { source, owner, hostIP, encryptKey, identity: identity as NumericIdentity };
   return { form, writer: { source, owner }, claim: { ...held, k8s: metadataOrNone(k8s) } };
 }
 

@@ -5,8 +5,8 @@ import type { Node } from '../nodemanager/node.ts';
 import type { ServiceEvent } from '../servicecache/events.ts';
 
 /**
- * The kind of a change of a prefix. `gone`: it has no entry any more. `changed`: it has another entry. `revealed`: the CIDR
- * that an endpoint IP shadowed becomes visible. `created`: it has a new entry.
+ * The kind of a change of a prefix. `gone`: it has no entry any more. `changed`: it has another entry. `revealed`: the
+ * CIDR that an endpoint IP shadowed becomes visible. `created`: it has a new entry.
  */
 export type PrefixKind = 'gone' | 'changed' | 'revealed' | 'created';
 
@@ -35,8 +35,8 @@ export interface NodeDifference {
 }
 
 /**
- * The kind of a change of a service. `gone`: deleted. `empty`: it has backends now, and would have none. `fewer`: it would lose
- * some of its backends. `created`: a new service. `changed`: any other change.
+ * The kind of a change of a service. `gone`: deleted. `empty`: it has backends now, and would have none. `fewer`: it
+ * would lose some of its backends. `created`: a new service. `changed`: any other change.
  */
 export type ServiceKind = 'gone' | 'empty' | 'fewer' | 'changed' | 'created';
 
@@ -54,8 +54,8 @@ export interface ServiceDifference {
 }
 
 /**
- * Number of maps over which the keys are distributed, because a single map of 250,000 keys would block the event loop for 10 ms
- * when it grows.
+ * Number of maps over which the keys are distributed, because a single map of 250,000 keys would block the event loop
+ * for 10 ms when it grows.
  */
 const SHARDS = 64;
 

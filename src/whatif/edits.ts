@@ -5,12 +5,12 @@ import type { EndpointSlice } from '../servicecache/backend.ts';
 import type { Service } from '../servicecache/service.ts';
 
 /**
- * An assumed change. `remove-cluster`: the remote cluster leaves the mesh. `remove-node`: all claims on a node (`cluster/name`)
- * are deleted. `remove-source`: all claims of a source, or those of one of its owners, are deleted. An owner is a cluster, or a
- * node for sources of nodes. Services of remote clusters have the source `clustermesh`, those of the local cluster `k8s`.
- * `rank`: the source ranks directly above or below another. `setting`: settings of the node manager. `upsert`, `delete`: the
- * claim of a writer on a prefix is set or deleted. `service`, `slice`: a Kubernetes service or one of its endpoint slices is
- * created or replaced.
+ * An assumed change. `remove-cluster`: the remote cluster leaves the mesh. `remove-node`: all claims on a node
+ * (`cluster/name`) are deleted. `remove-source`: all claims of a source, or those of one of its owners, are deleted. An
+ * owner is a cluster, or a node for sources of nodes. Services of remote clusters have the source `clustermesh`, those
+ * of the local cluster `k8s`. `rank`: the source ranks directly above or below another. `setting`: settings of the node
+ * manager. `upsert`, `delete`: the claim of a writer on a prefix is set or deleted. `service`, `slice`: a Kubernetes
+ * service or one of its endpoint slices is created or replaced.
  */
 export type Edit =
   | { readonly edit: 'remove-cluster'; readonly cluster: string }
@@ -79,8 +79,8 @@ function isSourceOfRemotes(source: Source): boolean {
 }
 
 /**
- * Returns true if an edit removes the claims of a writer in the IPCache. `remove-cluster` and `remove-node` do not match the
- * address claims of nodes, whose owner is the full name of the node: they are removed with their node.
+ * Returns true if an edit removes the claims of a writer in the IPCache. `remove-cluster` and `remove-node` do not
+ * match the address claims of nodes, whose owner is the full name of the node: they are removed with their node.
  */
 export function removesWriter(
   edit: Edit,

@@ -89,7 +89,9 @@ export interface WhatIfAnswer {
 
 const DEFAULT_LIMIT = 1_000;
 
-/** Numbers of keys, nodes, services and identities that one step reads, so that a step takes less than a millisecond. */
+/**
+ * Numbers of keys, nodes, services and identities that one step reads, so that a step takes less than a millisecond.
+ */
 const KEYS_PER_STEP = 256;
 const NODES_PER_STEP = 128;
 const SERVICES_PER_STEP = 128;
@@ -99,12 +101,13 @@ const IDENTITIES_PER_STEP = 2_048;
 const BACKENDS_PER_STEP = 256;
 
 /**
- * Returns the changes that listeners of the engines would receive if the edits were made in their order, and what would be
- * lost. Writes nothing and calls no listener. The engines may change during the evaluation: the answer is exact for the moment
- * of its end.
+ * Returns the changes that listeners of the engines would receive if the edits were made in their order, and what would
+ * be lost. Writes nothing and calls no listener. The engines may change during the evaluation: the answer is exact for
+ * the moment of its end.
  *
- * Throws {@link EditError} if an edit is invalid, or names a cluster, a node, an owner or a claim that does not exist. If the signal fires,
- * throws its reason. Cost: about 2 µs for each claim that the edits touch, and a scan of the pages of all claims.
+ * Throws {@link EditError} if an edit is invalid, or names a cluster, a node, an owner or a claim that does not exist.
+ * If the signal fires, throws its reason. Cost: about 2 µs for each claim that the edits touch, and a scan of the pages
+ * of all claims.
  */
 export async function whatIf(
   engines: WhatIfEngines,
@@ -250,7 +253,9 @@ class Preview implements Disposable {
     }
   }
 
-  /** Reads the dirty nodes, services and prefixes until none is left. Yields between steps, but not after the last one. */
+  /**
+   * Reads the dirty nodes, services and prefixes until none is left. Yields between steps, but not after the last one.
+   */
   *#readDirty(): Generator<void, void, void> {
     for (;;) {
       this.#readClosed();

@@ -273,7 +273,8 @@ describe('examples/kubernetes', () => {
       those.flatMap(({ apiGroups, resources, verbs }) =>
         apiGroups.flatMap((group) => resources.map((plural) => `${group}/${plural} ${verbs.join(',')}`)),
       );
-    expect(rightsOf(optional)).toEqual(['/endpoints list,watch']); // optional permissions: for API servers without EndpointSlices
+    // Optional permissions: for API servers without EndpointSlices.
+    expect(rightsOf(optional)).toEqual(['/endpoints list,watch']);
     const granted = [...rightsOf(rules), ...rightsOf(optional)];
     // With slices and without them: an API server may have either.
     const asked = new Set<string>();

@@ -18,7 +18,10 @@ import { startAgent } from './support/agent-under-test.ts';
 import { NO_KUBERNETES } from './support/kubernetes-options.ts';
 import { temporaryFolder } from './support/temporary-folder.ts';
 
-/** The values of plain objects by the path of their names, without undefined ones. Of other objects, only that they exist. */
+/**
+ * The values of plain objects by the path of their names, without undefined ones. Of other objects, only that they
+ * exist.
+ */
 type Leaves = Readonly<Record<string, unknown>>;
 
 function leavesOf(value: unknown, path: string): Leaves {

@@ -60,8 +60,8 @@ beforeAll(async () => {
 afterAll(() => server.close());
 
 /**
- * Sends an object as a dry run. Returns the object that the server would store, without fields that this version of the server
- * does not know.
+ * Sends an object as a dry run. Returns the object that the server would store, without fields that this version of the
+ * server does not know.
  */
 async function dryRun(manifest: Manifest): Promise<unknown> {
   const [group = '', version = ''] = manifest.apiVersion.includes('/')

@@ -125,6 +125,7 @@ describe('JSON in pieces', () => {
     ['brackets', '['.repeat(900_000)],
     ['nested objects', `${'{"a":'.repeat(150_000)}1${'}'.repeat(150_000)}`],
   ])('costs time linear in the text: 1 MB of %s', async (_name, text) => {
-    expect(await leastCpuTime(() => inPieces(text), 2_000)).toBeLessThan(2_000); // at most 150 ms; quadratic work takes minutes
+    // At most 150 ms; quadratic work takes minutes.
+    expect(await leastCpuTime(() => inPieces(text), 2_000)).toBeLessThan(2_000);
   });
 });

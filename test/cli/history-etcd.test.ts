@@ -61,7 +61,10 @@ class Agents {
     await once(child, 'close');
   }
 
-  /** Waits until everything that has been recorded is on the disk: the second write from now on begins after the end of the first. */
+  /**
+   * Waits until everything that has been recorded is on the disk: the second write from now on begins after the end of
+   * the first.
+   */
   async stored(): Promise<void> {
     for (let write = 0; write < 2; write++) {
       const before = await this.#diskBytes();

@@ -359,7 +359,8 @@ describe('the status of a connection', () => {
     const server = fullCluster();
     await follow(server);
     agent.links.get('a')?.link.forbid('cilium/state/ip/');
-    await advance(clock, 12 * 60_000); // the server ends no stream: the replacement is noticed when the watch sends a progress request (ETCD.md)
+    // The server ends no stream: the replacement is noticed when the watch sends a progress request (ETCD.md).
+    await advance(clock, 12 * 60_000);
     expect(statusOf()).toMatchObject({ state: 'unreachable', ready: false, connected: false });
     expect(statusOf().lastFailure).toContain('permission denied');
     expect(ips()).toHaveLength(3);

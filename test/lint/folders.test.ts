@@ -27,8 +27,8 @@ function readmesOf(folder: string): string[] {
 }
 
 /**
- * True if `readme` names `path` in a drawing or in backticks: the file, its name without `.ts`, a pattern such as `parse-*`, or
- * its folder.
+ * True if `readme` names `path` in a drawing or in backticks: the file, its name without `.ts`, a pattern such as
+ * `parse-*`, or its folder.
  */
 function names(readme: string, path: string): boolean {
   const code = readFileSync(join(REPO, readme), 'utf8').match(/```[\s\S]*?```|`[^`\n]+`/g) ?? [];

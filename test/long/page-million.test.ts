@@ -9,7 +9,10 @@ const { open } = usePages();
 const PREFIXES = 1_000_000;
 /** Budgets of the list of prefixes. */
 const FIRST_ROWS_MS = 300;
-/** CPU time of the main thread for a frame. The time between frames depends on the other programs of the machine, so it is only printed. */
+/**
+ * CPU time of the main thread for a frame. The time between frames depends on the other programs of the machine, so it
+ * is only printed.
+ */
 const FRAME_MS = 33;
 const HEAP_BYTES = 60e6;
 

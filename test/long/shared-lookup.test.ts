@@ -23,7 +23,10 @@ it.each([64, 4096])(
 const ENTRIES = 10_000_000;
 /** Prefixes of a batch, as many as a page of a list has. */
 const BATCH = 500;
-/** Limit of a turn in CPU milliseconds, garbage collection included. Ten times the longest one, when the directory doubles. */
+/**
+ * Limit of a turn in CPU milliseconds, garbage collection included. Ten times the longest one, when the directory
+ * doubles.
+ */
 const MAX_TURN_MS = 150;
 
 /** A cache that reports batches and keeps nothing. */

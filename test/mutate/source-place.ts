@@ -7,8 +7,8 @@ const MEMBER =
   /^ {2}(?:(?:static|readonly|async|override|private|protected|get|set|abstract) |\*)*(#?[$\w]+)\s*[(=:<?;!]/;
 
 /**
- * Returns the function, class member or constant that contains a line, such as `WorkQueue.#run`. Lines are counted from 1. Relies
- * on the indentation of formatted sources.
+ * Returns the function, class member or constant that contains a line, such as `WorkQueue.#run`. Lines are counted from
+ * 1. Relies on the indentation of formatted sources.
  */
 export function symbolAt(lines: readonly string[], lineNumber: number): string {
   let member: string | undefined;
@@ -31,8 +31,8 @@ const TOKEN = /\/\/[^\n]*|\/\*.*?\*\/|'[^']*'|"[^"]*"|`[^`]*`|#?[$\w]+(?:\.#?[$\
 const LONGEST = 48;
 
 /**
- * Returns the operators, literals and keywords of a source text, with `_` for each name. The result stays the same if anything is
- * renamed. The end of a long text is left out.
+ * Returns the operators, literals and keywords of a source text, with `_` for each name. The result stays the same if
+ * anything is renamed. The end of a long text is left out.
  */
 export function operatorsOf(source: string): string {
   const tokens = source.match(TOKEN) ?? [];

@@ -162,8 +162,8 @@ describe('the packed package, installed in another project', () => {
     expect(loading).toEqual(['datapath-cache', 'datapath-cache/etcd']);
   });
 
-  // Only the oldest compiler checks the declarations of libraries, because the newest one has written those of this package, and the
-  // check of `immutable` alone takes 8 s.
+  // Only the oldest compiler checks the declarations of libraries, because the newest one has written those of this
+  // package, and the check of `immutable` alone takes 8 s.
   it.each([
     ['the newest TypeScript', 'newest', { skipLibCheck: true }],
     [

@@ -107,8 +107,9 @@ const turns = fc.array(fc.array(writerStep, { maxLength: 8 }), { minLength: 1, m
 const asked = fc.array(fc.nat(ADDRESSES.length - 1), { minLength: 1, maxLength: 12 });
 
 /**
- * A reader and a writer that take turns: before each word that the reader reads, the writer takes some steps. Every result must
- * be that of one published state, published at the start of the call or later, and never older than the result before.
+ * A reader and a writer that take turns: before each word that the reader reads, the writer takes some steps. Every
+ * result must be that of one published state, published at the start of the call or later, and never older than the
+ * result before.
  */
 function neverTorn({ SharedTable, SharedReader }: Classes): fc.IProperty<unknown> {
   return fc.property(turns, asked, fc.boolean(), (steps, addresses, many) => {

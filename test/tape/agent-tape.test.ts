@@ -62,7 +62,9 @@ async function tapedAgent(
   return { agent, state };
 }
 
-/** Returns the state of an agent or of a replay as plain data, in an order that does not depend on the order of writes. */
+/**
+ * Returns the state of an agent or of a replay as plain data, in an order that does not depend on the order of writes.
+ */
 function sorted({ ipcache, nodes, services }: Pick<Agent, 'ipcache' | 'nodes' | 'services'>): unknown {
   const contents = { entries: ipcache.entries(), nodes: nodes.nodes(), services: services.snapshot() };
   const document: Record<string, unknown> = JSON.parse(JSON.stringify(stateDocument(contents)));

@@ -8,7 +8,8 @@ const FOLDER = new URL('../tapes/', import.meta.url).pathname;
 const EXPECTED: Readonly<Record<string, readonly (readonly [string, number | undefined])[]>> = {
   // Cluster `b` lost all keys, then cluster `a` claimed one of its addresses; the claim of `b` was considered lost.
   'overruled-claim-of-a-lost-cluster.jsonl.gz': [['10.0.0.1', 0x1_0100]],
-  // The address of a deleted pod has a new pod; the late delete of the old one removed it (cilium/cilium #16565, #19958).
+  // The address of a deleted pod has a new pod; the late delete of the old one removed it (cilium/cilium #16565,
+  // #19958).
   'late-delete-of-a-reused-ip.jsonl.gz': [['10.10.2.30', 4101]],
 };
 

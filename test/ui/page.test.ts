@@ -254,7 +254,8 @@ describe('the page', () => {
       [{ failure: 'bpf(MAP_LOOKUP_ELEM): EPERM' }, 'kernel bpf(MAP_LOOKUP_ELEM): EPERM'],
     ] as const) {
       model.kernel = kernel;
-      model.ipcache.upsert('10.9.9.9', { identity: expected.length, source: 'k8s' }); // a card reads again after changes
+      // A card reads again after changes.
+      model.ipcache.upsert('10.9.9.9', { identity: expected.length, source: 'k8s' });
       await expect.poll(async () => (await panel.innerText()).replaceAll(/\s+/g, ' ')).toContain(expected);
       expect(await violations(page)).toEqual([]);
     }

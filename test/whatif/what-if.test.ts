@@ -90,8 +90,8 @@ function plain(answer: WhatIfAnswer) {
 }
 
 /**
- * Expects that the answer to the edits is the difference after they are made on a copy. Returns false if an edit names something
- * unknown. `begin` returns the engines before the writes.
+ * Expects that the answer to the edits is the difference after they are made on a copy. Returns false if an edit names
+ * something unknown. `begin` returns the engines before the writes.
  */
 async function expectDifference(
   begin: (rename?: ReturnType<typeof renaming>) => Engines,

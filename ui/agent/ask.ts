@@ -40,15 +40,15 @@ function withSentence(error: unknown): unknown {
 }
 
 /**
- * The pause after a read is the duration of the read times this factor, so that a page does not keep an agent busy with long
- * lists.
+ * The pause after a read is the duration of the read times this factor, so that a page does not keep an agent busy with
+ * long lists.
  */
 const PAUSE_FACTOR = 4;
 
 /**
- * Returns the result of `read`, and calls `read` again when `name` changes. When `version` changes, reads again after the
- * current read has ended. Keeps the last answer until then, and while the agent is unreachable. If `name` is undefined, nothing
- * is read.
+ * Returns the result of `read`, and calls `read` again when `name` changes. When `version` changes, reads again after
+ * the current read has ended. Keeps the last answer until then, and while the agent is unreachable. If `name` is
+ * undefined, nothing is read.
  */
 export function useRead<T>(
   name: string | undefined,

@@ -7,7 +7,10 @@ const MAX_CHANGES = 500;
 /** Delay before the next attempt to connect. */
 const RETRY_MS = 3_000;
 
-/** Time after which a hidden page closes its connection, because a browser allows six connections for all pages of an agent. */
+/**
+ * Time after which a hidden page closes its connection, because a browser allows six connections for all pages of an
+ * agent.
+ */
 const MAX_HIDDEN_MS = 5_000;
 
 /** After this number of missing heartbeats, the connection counts as broken. */
@@ -28,9 +31,10 @@ function fieldOf(line: string): readonly [name: string, value: string] {
 }
 
 /**
- * Receives the changes of the agent while the page is open. Keeps the last 500 changes, and a count for each type that shows
- * views when to read again. After a lost connection, and when a hidden page becomes visible, resumes after the last change. A
- * process without engines has no changes, so the answers to status requests determine the state of its connection.
+ * Receives the changes of the agent while the page is open. Keeps the last 500 changes, and a count for each type that
+ * shows views when to read again. After a lost connection, and when a hidden page becomes visible, resumes after the
+ * last change. A process without engines has no changes, so the answers to status requests determine the state of its
+ * connection.
  */
 export class Feed {
   connection: Connection = 'connecting';
@@ -78,8 +82,8 @@ export class Feed {
   }
 
   /**
-   * Sets the connection to a process without changes after each request for its status. Has no effect while the changes of an
-   * agent are received.
+   * Sets the connection to a process without changes after each request for its status. Has no effect while the changes
+   * of an agent are received.
    */
   noteAnswer(isAnswered: boolean): void {
     if (this.#isFollowing) return;

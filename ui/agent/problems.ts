@@ -47,7 +47,10 @@ function processProblems(status: ProcessStatus): readonly HealthProblem[] {
   ];
 }
 
-/** Returns the problems of the process and of the connection to it, the worst first. An empty list means that everything works. */
+/**
+ * Returns the problems of the process and of the connection to it, the worst first. An empty list means that everything
+ * works.
+ */
 export function problemsOf(
   status: StatusDocument | ProcessStatus | undefined,
   readiness: Readiness | undefined,

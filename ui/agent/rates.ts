@@ -4,7 +4,9 @@ import { useAnswer } from './ask.ts';
 import type { ChangeType } from './feed.ts';
 import { useTick } from './live.ts';
 
-/** Changes per second over the last hour, in intervals. Times are seconds since 1970. Null: before the agent started. */
+/**
+ * Changes per second over the last hour, in intervals. Times are seconds since 1970. Null: before the agent started.
+ */
 export interface Rates {
   readonly times: readonly number[];
   readonly prefixes: readonly (number | null)[];

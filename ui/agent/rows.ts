@@ -21,8 +21,8 @@ const PAGE_ROWS = 1_000;
 const FIRST_PAGE_ROWS = 200;
 
 /**
- * Number of pages that stay unpacked, the last used ones. A million packed rows take about 20 MB, outside of the JavaScript
- * heap.
+ * Number of pages that stay unpacked, the last used ones. A million packed rows take about 20 MB, outside of the
+ * JavaScript heap.
  */
 const MAX_UNPACKED = 16;
 
@@ -78,16 +78,16 @@ function rowOf({
 export interface RowsQuery {
   readonly filters: Readonly<Record<string, string>>;
   /**
-   * The order as a parameter of the API: `identity`, `-identity`; empty for the order of the agent, in which pages can be read
-   * at random.
+   * The order as a parameter of the API: `identity`, `-identity`; empty for the order of the agent, in which pages can
+   * be read at random.
    */
   readonly sort: string;
 }
 
 /**
  * The rows of a list that is read in pages. Without filters and order, only the shown pages are read, at any position.
- * Otherwise pages are read one after the other. Pages that have not been used for a while are packed, so that a million rows
- * fit into a small heap. The labels of an identity are stored once.
+ * Otherwise pages are read one after the other. Pages that have not been used for a while are packed, so that a million
+ * rows fit into a small heap. The labels of an identity are stored once.
  */
 export class Rows {
   /** True if all rows are loaded. */

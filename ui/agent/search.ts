@@ -33,7 +33,10 @@ export function addressOfResult({ kind, key }: Result): string {
   }
 }
 
-/** Returns the results for a text; undefined before the first answer. Keeps the last results while the next ones are read. */
+/**
+ * Returns the results for a text; undefined before the first answer. Keeps the last results while the next ones are
+ * read.
+ */
 export function useResults(text: string): { readonly results?: SearchDocument; readonly problem?: string } {
   const [state, setState] = useState<{ readonly results?: SearchDocument; readonly problem?: string }>({});
   const query = text.trim();

@@ -19,7 +19,9 @@ export function onTokenNeeded(listener: () => void): () => void {
   return () => listeners.delete(listener);
 }
 
-/** Sends a request to the agent that serves the page, with the token if there is one. A body is sent as JSON with POST. */
+/**
+ * Sends a request to the agent that serves the page, with the token if there is one. A body is sent as JSON with POST.
+ */
 export async function fetchAgent(path: string, signal?: AbortSignal, body?: object): Promise<Response> {
   const token = sessionStorage.getItem(KEY);
   const headers: Record<string, string> = token === null ? {} : { authorization: `Bearer ${token}` };

@@ -16,8 +16,8 @@ const PATHS = {
 export type IconName = keyof typeof PATHS;
 
 /**
- * An icon of 16 pixels in the colour of the text. It is decorative: the text beside it, or the label of its button, has the
- * meaning.
+ * An icon of 16 pixels in the colour of the text. It is decorative: the text beside it, or the label of its button, has
+ * the meaning.
  */
 export function Icon({ name }: { name: IconName }): VNode {
   return (

@@ -9,7 +9,8 @@ import { clockText, timeText, zoneText } from '../format.ts';
 import { Icon } from './icons.tsx';
 
 /**
- * Views of single objects. The arrow keys step through the changes of the shown object; in other views, through all changes.
+ * Views of single objects. The arrow keys step through the changes of the shown object; in other views, through all
+ * changes.
  */
 const OBJECT_VIEWS = ['ip', 'service', 'node'];
 
@@ -49,8 +50,8 @@ export function MomentButton(): VNode {
 }
 
 /**
- * Length of the first time window that is searched for the next change. After each search without a result, the window is
- * longer.
+ * Length of the first time window that is searched for the next change. After each search without a result, the window
+ * is longer.
  */
 const FIRST_WINDOW_MS = 1_000;
 

@@ -19,7 +19,9 @@ interface Span {
   readonly value: number | null;
 }
 
-/** Returns the spans of equal effective identities, newest first. There is no span for a time with an unknown identity. */
+/**
+ * Returns the spans of equal effective identities, newest first. There is no span for a time with an unknown identity.
+ */
 function spansOf(items: readonly HistoryRecordDocument[], from: number, to: number): readonly Span[] {
   const spans: Span[] = [];
   let end = to;
@@ -36,8 +38,8 @@ function spansOf(items: readonly HistoryRecordDocument[], from: number, to: numb
 }
 
 /**
- * A strip of at most the last hour: a bar for each effective identity, a tick for each change. A click shows the page as of
- * that time.
+ * A strip of at most the last hour: a bar for each effective identity, a tick for each change. A click shows the page
+ * as of that time.
  */
 export function Timeline({
   items,

@@ -198,9 +198,9 @@ async function evaluate(edit: object, signal: AbortSignal): Promise<Evaluated> {
 }
 
 /**
- * A button that evaluates the changes if a remote cluster or a node (`cluster/name`) left the mesh, and the answer. It is not
- * shown for earlier moments, because the agent evaluates its current state. Use it with a `key` per object, so that it does not
- * show the answer of another object.
+ * A button that evaluates the changes if a remote cluster or a node (`cluster/name`) left the mesh, and the answer. It
+ * is not shown for earlier moments, because the agent evaluates its current state. Use it with a `key` per object, so
+ * that it does not show the answer of another object.
  */
 export function WhatIfItLeft(of: { cluster: string } | { node: string }): VNode | null {
   const isNow = useMoment() === undefined;

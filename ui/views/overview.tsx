@@ -63,7 +63,9 @@ function rowsOf(services: readonly ServiceDocument[], local: string): readonly M
   });
 }
 
-/** The rows of the matrix: first services without backends, then those that only one cluster serves, then the others. */
+/**
+ * The rows of the matrix: first services without backends, then those that only one cluster serves, then the others.
+ */
 function useMatrixRows(local: string, isMesh: boolean): Answered<readonly MatrixRow[]> {
   const version = useVersion('service');
   const path = (served?: string): string => withQuery('/v1/services', { served, limit: String(MATRIX_ROWS) });

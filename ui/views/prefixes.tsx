@@ -14,7 +14,10 @@ import { MAX_ROWS, type VirtualColumn, VirtualTable } from '../parts/virtual.tsx
 
 const FILTERS = ['within', 'identity', 'label', 'pod', 'node', 'source', 'cluster'] as const;
 
-/** Maximum number of rows of a list that is read again after changes. For a longer one, the page shows the number of changes. */
+/**
+ * Maximum number of rows of a list that is read again after changes. For a longer one, the page shows the number of
+ * changes.
+ */
 const MAX_FOLLOWED = 1_000;
 
 /** Number of rows that are loaded ahead of the shown ones. */
@@ -56,7 +59,10 @@ function cellsOf({ prefix, identity, labels, pod, host, source, owner, restored 
   ];
 }
 
-/** Returns the filters of the API for the parameters of the address. The family is a filter `within` all addresses of it. */
+/**
+ * Returns the filters of the API for the parameters of the address. The family is a filter `within` all addresses of
+ * it.
+ */
 function filtersOf(parameters: URLSearchParams): Readonly<Record<string, string>> {
   const filters: Record<string, string> = {};
   for (const name of FILTERS) {

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds the follower of client-go in the source tree of the kube-apiserver from `scripts/apiserver/build.sh --keep`. If the
-# binary exists and is not older than its source, does nothing. Prints its path.
+# Builds the follower of client-go in the source tree of the kube-apiserver from `scripts/apiserver/build.sh --keep`. If
+# the binary exists and is not older than its source, does nothing. Prints its path.
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)

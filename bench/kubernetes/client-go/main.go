@@ -1,6 +1,6 @@
-// Follows an API server with client-go's informers until it is killed, and says what that took: a follower of this bench,
-// in the words of protocol.ts. CiliumEndpoints are decoded into structs with the fields that Cilium reads of them, services
-// and slices into those of client-go, from protobuf.
+// Follows an API server with client-go's informers until it is killed, and says what that took: a follower of this
+// bench, in the words of protocol.ts. CiliumEndpoints are decoded into structs with the fields that Cilium reads of
+// them, services and slices into those of client-go, from protobuf.
 package main
 
 import (

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Builds the readers of a Go map under a lock. Uses the Go of PATH, or that of the source tree which `scripts/apiserver/build.sh
-# --keep` leaves. If the binary exists and is not older than its source, does nothing. Prints its path. Fails if there is no Go.
+# Builds the readers of a Go map under a lock. Uses the Go of PATH, or that of the source tree which
+# `scripts/apiserver/build.sh --keep` leaves. If the binary exists and is not older than its source, does nothing.
+# Prints its path. Fails if there is no Go.
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)

@@ -1,6 +1,7 @@
-// Looks up IPv4 addresses in a map under a sync.RWMutex while another goroutine changes it: the same rounds as those of the
-// workers in ../reader.ts. Arguments: entries, addresses looked up under one lock, milliseconds of a round, milliseconds between
-// two batches of changes, and the numbers of changes per second, separated by commas. Prints one JSON document.
+// Looks up IPv4 addresses in a map under a sync.RWMutex while another goroutine changes it: the same rounds as those of
+// the workers in ../reader.ts. Arguments: entries, addresses looked up under one lock, milliseconds of a round,
+// milliseconds between two batches of changes, and the numbers of changes per second, separated by commas. Prints one
+// JSON document.
 package main
 
 import (

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Builds the follower of etcd's Go client in the source tree of the kube-apiserver from `scripts/apiserver/build.sh --keep`, whose
-# vendor folder contains that client. If the binary exists and is not older than its source, does nothing. Prints its path.
+# Builds the follower of etcd's Go client in the source tree of the kube-apiserver from
+# `scripts/apiserver/build.sh --keep`, whose vendor folder contains that client. If the binary exists and is not older
+# than its source, does nothing. Prints its path.
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)

@@ -1,5 +1,6 @@
-// Follows the IPs of a cluster with etcd's client v3 and stores them in maps under a mutex: the same work as the original's
-// kvstore, clustermesh and ipcache packages, without their bookkeeping. See ../protocol.ts for its input and output.
+// Follows the IPs of a cluster with etcd's client v3 and stores them in maps under a mutex: the same work as the
+// original's kvstore, clustermesh and ipcache packages, without their bookkeeping. See ../protocol.ts for its input and
+// output.
 package main
 
 import (

@@ -14,9 +14,9 @@ import { Scrape } from './scrape.ts';
 import { tapeDescriptions } from './tape-metrics.ts';
 
 /**
- * Metrics of an agent in the Prometheus text format. Names end with their unit, counters with `_total`. Labels are clusters,
- * sources, reasons and similar, never a prefix, a pod or a service. So the number of series does not grow with the number of
- * entries. Costs two additions per request, except during a scrape.
+ * Metrics of an agent in the Prometheus text format. Names end with their unit, counters with `_total`. Labels are
+ * clusters, sources, reasons and similar, never a prefix, a pod or a service. So the number of series does not grow
+ * with the number of entries. Costs two additions per request, except during a scrape.
  */
 export class AgentMetrics extends ProcessMetrics {
   /** Number of connected monitors. */

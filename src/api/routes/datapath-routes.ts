@@ -42,8 +42,8 @@ const REPAIR = createRoute({
 export const SOCKET_ONLY_PATHS: readonly string[] = [GET_DIFF.path, REPAIR.path];
 
 /**
- * Adds the routes of the datapath. Requests read the kernel one after the other. Diff requests that wait for the same read
- * share its result.
+ * Adds the routes of the datapath. Requests read the kernel one after the other. Diff requests that wait for the same
+ * read share its result.
  */
 export function addDatapathRoutes(app: ApiApp, { model }: ApiContext): void {
   let reading: Promise<unknown> = Promise.resolve();

@@ -39,8 +39,8 @@ export interface GroupDigestDocument {
   /** The sum of each of the 256 buckets. */
   readonly buckets?: readonly string[] | undefined;
   /**
-   * The sums of the requested buckets by place. A place is the hash of a key as a number of 16 bits; its upper 8 bits are the
-   * bucket.
+   * The sums of the requested buckets by place. A place is the hash of a key as a number of 16 bits; its upper 8 bits
+   * are the bucket.
    */
   readonly places?: Readonly<Record<string, string>> | undefined;
   /** All claims at the requested places, except those of `next` and `tooMany`. */
@@ -48,13 +48,13 @@ export interface GroupDigestDocument {
   /** All services or nodes at the requested places, if the group has documents and no claims. */
   readonly documents?: readonly DigestItem[] | undefined;
   /**
-   * The first requested place that is not in this response, because the limit of claims is reached. Request this place and the
-   * following ones again.
+   * The first requested place that is not in this response, because the limit of claims is reached. Request this place
+   * and the following ones again.
    */
   readonly next?: number | undefined;
   /**
-   * The first requested place and its number of claims, if the claims of this place alone exceed the limit. They are not
-   * returned.
+   * The first requested place and its number of claims, if the claims of this place alone exceed the limit. They are
+   * not returned.
    */
   readonly tooMany?: { readonly place: number; readonly claims: number } | undefined;
 }
@@ -180,8 +180,8 @@ function parseSelection(text: string, max: number): Uint8Array | undefined {
 }
 
 /**
- * Collects the items of the selected places up to a maximum total weight. If their weight exceeds the maximum, the places with the
- * highest numbers are left out.
+ * Collects the items of the selected places up to a maximum total weight. If their weight exceeds the maximum, the
+ * places with the highest numbers are left out.
  */
 class PlacePage<T> {
   readonly #byPlace = new Map<number, T[]>();

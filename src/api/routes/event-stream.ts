@@ -9,9 +9,9 @@ export const EVENT_STREAM_HEADERS: Readonly<Record<string, string>> = {
 };
 
 /**
- * Writes parts to a connection with backpressure. Writes at most one part per turn of the event loop, because a fast client
- * could otherwise accept parts without a pause. Resolves when all parts are written or the connection is closed. If the
- * generator throws, closes the connection and rejects with the error.
+ * Writes parts to a connection with backpressure. Writes at most one part per turn of the event loop, because a fast
+ * client could otherwise accept parts without a pause. Resolves when all parts are written or the connection is closed.
+ * If the generator throws, closes the connection and rejects with the error.
  */
 export async function writeEvents(
   parts: AsyncGenerator<Uint8Array, void, void>,
@@ -36,7 +36,8 @@ export async function writeEvents(
 }
 
 /**
- * Returns the parts as a stream, for requests within the process. Calls `onEnd` once: at the end, on a failure or on a cancel.
+ * Returns the parts as a stream, for requests within the process. Calls `onEnd` once: at the end, on a failure or on a
+ * cancel.
  */
 export function streamOf(
   parts: AsyncGenerator<Uint8Array, void, void>,

@@ -125,7 +125,8 @@ export function addHistoryRoutes(app: ApiApp, { model, clock, gate }: RouteConte
 }
 
 /**
- * Returns groups without records. They have the names of the nodes of that time and the services that lost their last backend.
+ * Returns groups without records. They have the names of the nodes of that time and the services that lost their last
+ * backend.
  */
 async function causeGroups(
   model: ReadModel,
@@ -190,8 +191,8 @@ function isAfter(a: When | undefined, b: When | undefined): boolean {
 }
 
 /**
- * Returns the range from one moment to another, both included. A moment is a time or a sequence number; several records may
- * have the same time.
+ * Returns the range from one moment to another, both included. A moment is a time or a sequence number; several records
+ * may have the same time.
  */
 async function rangeOf(
   past: PastReader,

@@ -61,7 +61,10 @@ export function parseFilters(filters: FilterValues, { labelsOf }: Pick<ReadModel
   };
 }
 
-/** Returns a filter by label. It looks up the labels of each identity once, so that all pages of a list use the same labels. */
+/**
+ * Returns a filter by label. It looks up the labels of each identity once, so that all pages of a list use the same
+ * labels.
+ */
 function labelFilter(
   matches: (labels: Labels) => boolean,
   labelsOf: ReadModel['labelsOf'],
@@ -103,7 +106,8 @@ export function* matching(
 }
 
 /**
- * Yields the entries to filter, read from the most selective index, and `undefined` for index items without a visible entry.
+ * Yields the entries to filter, read from the most selective index, and `undefined` for index items without a visible
+ * entry.
  */
 function candidates(
   ipcache: IPCache,

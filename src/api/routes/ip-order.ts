@@ -66,9 +66,9 @@ function comparison(sign: number): (a: Candidate, b: Candidate) => number {
 }
 
 /**
- * Appends the first {@link MAX_SORTED} entries in an order to `sorted`, in steps. Skips `undefined`. `after`: only the entries
- * that follow this prefix in the order `prefix` or `-prefix`. Holds at most 2 × {@link MAX_SORTED} entries. Cost: about 100 ns
- * an entry, and a sort each time that {@link MAX_SORTED} further candidates have been collected.
+ * Appends the first {@link MAX_SORTED} entries in an order to `sorted`, in steps. Skips `undefined`. `after`: only the
+ * entries that follow this prefix in the order `prefix` or `-prefix`. Holds at most 2 × {@link MAX_SORTED} entries.
+ * Cost: about 100 ns an entry, and a sort each time that {@link MAX_SORTED} further candidates have been collected.
  */
 export function* selectSorted(
   entries: Iterable<KeyedEntry | undefined>,

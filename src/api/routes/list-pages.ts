@@ -13,8 +13,8 @@ export interface Page<T> {
 }
 
 /**
- * Source of a list. `items` may yield `undefined` for items that were read but do not belong to the list, so that a page also
- * limits the number of items it reads.
+ * Source of a list. `items` may yield `undefined` for items that were read but do not belong to the list, so that a
+ * page also limits the number of items it reads.
  */
 export interface Listing<T> {
   /** Lists with equal names have the same items in the same order. */
@@ -53,13 +53,13 @@ const MAX_VIEWS = 8;
 const MAX_PAGE_WEIGHT = 10_000;
 
 /**
- * Serves lists in pages. A list is one consistent view of its engine and is held for a minute after each page. A timer releases
- * it then, because a view costs memory for every later change. A repeated request returns the same page and holds the list for
- * another minute. The problem `expired` is returned for older pages and released lists.
+ * Serves lists in pages. A list is one consistent view of its engine and is held for a minute after each page. A timer
+ * releases it then, because a view costs memory for every later change. A repeated request returns the same page and
+ * holds the list for another minute. The problem `expired` is returned for older pages and released lists.
  *
- * The token of a page consists of the name of the list and the number of items before the page. Therefore the first page of an
- * unchanged list, and its ETag, are the same each time. Clients with equal tokens share a cursor, because the following items
- * are the same.
+ * The token of a page consists of the name of the list and the number of items before the page. Therefore the first
+ * page of an unchanged list, and its ETag, are the same each time. Clients with equal tokens share a cursor, because
+ * the following items are the same.
  */
 export class ListPages<T> {
   readonly #clock: Clock;

@@ -100,7 +100,10 @@ interface LookupAnswers {
   readonly errors: LookupError[];
 }
 
-/** Calls `answer` for one item. If it throws a problem, adds the problem to `errors`, unless the IP was certainly unknown. */
+/**
+ * Calls `answer` for one item. If it throws a problem, adds the problem to `errors`, unless the IP was certainly
+ * unknown.
+ */
 function answerItem(
   { index, ip }: Omit<LookupError, 'detail'>,
   errors: LookupError[],
@@ -127,7 +130,10 @@ function setPastEntry(
   });
 }
 
-/** Looks up IPs, {@link ADDRESSES_PER_SLICE} per step. Adds an entry or null for each IP, and an error if it is not an IP. */
+/**
+ * Looks up IPs, {@link ADDRESSES_PER_SLICE} per step. Adds an entry or null for each IP, and an error if it is not an
+ * IP.
+ */
 function* lookUp(
   model: ReadModel,
   view: Pick<IPCacheSnapshot, 'lookup'>,

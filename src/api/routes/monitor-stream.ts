@@ -63,8 +63,8 @@ interface Part {
 const ENCODER = new TextEncoder();
 
 /**
- * Encodes changes as events, once for all monitors at the same revision. Monitors that keep up are woken together, so fifty
- * cost hardly more than one. Keeps the last 2 MB of parts.
+ * Encodes changes as events, once for all monitors at the same revision. Monitors that keep up are woken together, so
+ * fifty cost hardly more than one. Keeps the last 2 MB of parts.
  */
 export class MonitorParts {
   readonly #model: ReadModel;
@@ -119,10 +119,10 @@ export class MonitorParts {
 
 /**
  * Yields changes as server-sent events. The first event is `synced` with the start revision. `change` carries a
- * {@link ChangeDocument}. `resync` means that changes were missed and the client must read the lists again. If it is the first
- * event, there is no `synced`. `heartbeat` carries a {@link HeartbeatDocument} if nothing else was sent for 5 s. A client resumes
- * with the id of its last event as `Last-Event-ID`. Ids advance with changes of other types, too. A part is encoded when the client
- * has read the previous one, so nothing is queued for slow clients.
+ * {@link ChangeDocument}. `resync` means that changes were missed and the client must read the lists again. If it is
+ * the first event, there is no `synced`. `heartbeat` carries a {@link HeartbeatDocument} if nothing else was sent for 5
+ * s. A client resumes with the id of its last event as `Last-Event-ID`. Ids advance with changes of other types, too. A
+ * part is encoded when the client has read the previous one, so nothing is queued for slow clients.
  */
 export async function* monitorEvents(
   { feed, clock }: Pick<ApiContext, 'feed' | 'clock'>,

@@ -25,7 +25,10 @@ import type { SnapshotViews } from './snapshot-views.ts';
 /** Maximum number of prefixes that changed since the moment of a list. Limits its memory: about 300 bytes each. */
 const MAX_CHANGED = 200_000;
 
-/** Resolves to the claims on an IP or a CIDR at the moment `at`; to undefined if the history knows nothing about this key. */
+/**
+ * Resolves to the claims on an IP or a CIDR at the moment `at`; to undefined if the history knows nothing about this
+ * key.
+ */
 export function momentOf(
   model: ReadModel,
   clock: Clock,

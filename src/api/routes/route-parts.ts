@@ -124,8 +124,8 @@ export async function countItems(gate: TurnGate, items: Iterable<unknown>): Prom
 }
 
 /**
- * Parses a parameter that is an IP or a CIDR. It may have an address space (`10.0.0.1@5`). Throws `ProblemError` if it is
- * invalid.
+ * Parses a parameter that is an IP or a CIDR. It may have an address space (`10.0.0.1@5`). Throws `ProblemError` if it
+ * is invalid.
  */
 export function prefixParameter(field: string, text: string): Prefix {
   const prefix = Prefix.parseAnnotated(text);
@@ -172,8 +172,8 @@ export function labelParameter(text: string): (labels: Labels) => boolean {
 }
 
 /**
- * Returns a page of a list, read in a turn of the gate: the page of the `continue` token, or the first one if there is none.
- * Throws `ProblemError` if `continue` is combined with filters, because the list already has its own.
+ * Returns a page of a list, read in a turn of the gate: the page of the `continue` token, or the first one if there is
+ * none. Throws `ProblemError` if `continue` is combined with filters, because the list already has its own.
  */
 export async function readPage<T>(
   pages: ListPages<T>,

@@ -6,8 +6,8 @@ type Keyed<V> = readonly [key: string, value: V];
 const ITEMS_PER_STEP = 2_048;
 
 /**
- * The content of an engine, sorted by key in turns of the event loop. Each version is sorted once; all requests share the
- * result.
+ * The content of an engine, sorted by key in turns of the event loop. Each version is sorted once; all requests share
+ * the result.
  */
 export class SortedView<V> {
   readonly #gate: TurnGate;
@@ -17,7 +17,10 @@ export class SortedView<V> {
     this.#gate = gate;
   }
 
-  /** Returns the sorted content. `items` is called only if the version changed. Its result must not change during the sort. */
+  /**
+   * Returns the sorted content. `items` is called only if the version changed. Its result must not change during the
+   * sort.
+   */
   of(version: unknown, items: () => Iterable<Keyed<V>>): Promise<readonly Keyed<V>[]> {
     if (this.#last === undefined || this.#last.version !== version)
       this.#last = { version, values: this.#sort(items()) };

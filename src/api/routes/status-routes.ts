@@ -207,7 +207,9 @@ function typesParameter(text: string | undefined): ReadonlySet<ChangeType> {
   });
 }
 
-/** Parses a revision or an event id. Returns -1, which causes a resync, if the id belongs to another run of the agent. */
+/**
+ * Parses a revision or an event id. Returns -1, which causes a resync, if the id belongs to another run of the agent.
+ */
 function fromParameter({ instance, feed }: ApiContext, text: string | undefined): number | undefined {
   if (text === undefined) return undefined;
   const [, run, revision] = /^(?:([0-9a-f-]{1,40})\.)?(\d{1,15})$/.exec(text) ?? [];

@@ -55,7 +55,8 @@ export interface ApiServerOptions {
   readonly socket?: string | undefined;
   readonly tcp?: TCPOptions | undefined;
   /**
-   * Paths that need no token: the files of the page, which asks the user for the token. The files contain no data of the agent.
+   * Paths that need no token: the files of the page, which asks the user for the token. The files contain no data of
+   * the agent.
    */
   readonly pathsWithoutToken?: ReadonlySet<string> | undefined;
   /** Time in ms after which a client that reads nothing of an answer or of events is disconnected. Default: 60 s. */
@@ -76,7 +77,9 @@ const LIMITS: ServerOptions = {
 /** Time limit of a TLS handshake. */
 const HANDSHAKE_MS = 10_000;
 
-/** Maximum number of unanswered requests of a connection. Clients rarely pipeline requests, and an answer may be large. */
+/**
+ * Maximum number of unanswered requests of a connection. Clients rarely pipeline requests, and an answer may be large.
+ */
 const MAX_UNANSWERED = 16;
 
 /** Loopback names and addresses. */
@@ -128,9 +131,9 @@ export class ApiServer {
   }
 
   /**
-   * Replaces the token and the certificates. If the token or the client authority changes, all TCP connections are closed,
-   * because they were accepted with the former one. If a certificate is invalid or does not match its key, throws and replaces
-   * nothing.
+   * Replaces the token and the certificates. If the token or the client authority changes, all TCP connections are
+   * closed, because they were accepted with the former one. If a certificate is invalid or does not match its key,
+   * throws and replaces nothing.
    */
   renew(credentials: TCPCredentials): void {
     const { token, tls } = credentials;
@@ -212,7 +215,8 @@ function listener(
   return async (incoming, outgoing) => {
     if (!(incoming instanceof IncomingMessage) || !(outgoing instanceof ServerResponse)) return;
     trackAnswer(incoming, outgoing);
-    // Unread answers accumulate in memory. Close the connection, because a pipelined request cannot be answered before the earlier ones.
+    // Unread answers accumulate in memory. Close the connection, because a pipelined request cannot be answered before
+    // the earlier ones.
     if (openAnswers(incoming.socket) > MAX_UNANSWERED) incoming.socket.destroy();
     else if (hostCount(incoming) > 1)
       refuse(outgoing, problem('bad-request', 'The request has several Host headers: send one.'));
@@ -220,7 +224,10 @@ function listener(
   };
 }
 
-/** Returns the number of Host headers. More than one is invalid (RFC 9112, 3.2), because a proxy may use a different one. */
+/**
+ * Returns the number of Host headers. More than one is invalid (RFC 9112, 3.2), because a proxy may use a different
+ * one.
+ */
 function hostCount({ rawHeaders }: IncomingMessage): number {
   return rawHeaders.filter((name, at) => at % 2 === 0 && name.toLowerCase() === 'host').length;
 }
@@ -231,9 +238,9 @@ function refuse(outgoing: ServerResponse, document: ProblemDocument): void {
 }
 
 /**
- * Called when a connection had no traffic for some time. Closes it if it is idle, or if bytes of an answer wait for its client.
- * Node.js stops reading requests from such a client, so the limit of unanswered requests does not detect it. An answer that is
- * not ready, or a monitor without events, has no waiting bytes and stays open.
+ * Called when a connection had no traffic for some time. Closes it if it is idle, or if bytes of an answer wait for its
+ * client. Node.js stops reading requests from such a client, so the limit of unanswered requests does not detect it. An
+ * answer that is not ready, or a monitor without events, has no waiting bytes and stays open.
  */
 function closeUnread(socket: Socket): void {
   if (openAnswers(socket) === 0 || socket.writableLength > 0) socket.destroy();
@@ -274,10 +281,10 @@ function answerText(document: ProblemDocument): string {
 type Verdict = 'accepted' | 'open' | Response;
 
 /**
- * Checks the access of a request over TCP. A page of another site must not reach the API through the browser of an authorized
- * user (DNS rebinding). The request of such a page has a foreign `Host`, or an `Origin` that differs from the requested host.
- * If a request has the token, any `Host` is accepted, because a foreign page does not know the token. A client certificate
- * proves less, because browsers send it automatically.
+ * Checks the access of a request over TCP. A page of another site must not reach the API through the browser of an
+ * authorized user (DNS rebinding). The request of such a page has a foreign `Host`, or an `Origin` that differs from
+ * the requested host. If a request has the token, any `Host` is accepted, because a foreign page does not know the
+ * token. A client certificate proves less, because browsers send it automatically.
  */
 function checkRequest(
   request: Request,
@@ -340,7 +347,9 @@ function isAnyAddress(host: string): boolean {
   return host === '0.0.0.0' || host === '::';
 }
 
-/** Returns true if a host is an address. DNS rebinding is impossible with addresses, because only names are resolved. */
+/**
+ * Returns true if a host is an address. DNS rebinding is impossible with addresses, because only names are resolved.
+ */
 function isAddress(host: string): boolean {
   return isIP(withoutBrackets(host)) !== 0;
 }

@@ -8,17 +8,19 @@ export const MAX_CONNECTIONS = 1_024;
 /** Maximum number of open connections without an accepted request. */
 const MAX_UNVERIFIED = 256;
 
-/** A TCP connection. `http` is the stream that carries HTTP (the socket itself or TLS), set when a request is accepted. */
+/**
+ * A TCP connection. `http` is the stream that carries HTTP (the socket itself or TLS), set when a request is accepted.
+ */
 interface Connection {
   readonly socket: Socket;
   http: Duplex | undefined;
 }
 
 /**
- * Keeps room for new TCP connections, so that clients whose requests are refused cannot hold all of them. A connection is
- * unverified until one of its requests is accepted. If more than {@link MAX_UNVERIFIED} unverified connections are open, the
- * oldest of them is closed. If {@link MAX_CONNECTIONS} are open in total, the oldest unverified one is closed. If there is
- * none, the verified one that has been idle longest is closed, or else the new one.
+ * Keeps room for new TCP connections, so that clients whose requests are refused cannot hold all of them. A connection
+ * is unverified until one of its requests is accepted. If more than {@link MAX_UNVERIFIED} unverified connections are
+ * open, the oldest of them is closed. If {@link MAX_CONNECTIONS} are open in total, the oldest unverified one is
+ * closed. If there is none, the verified one that has been idle longest is closed, or else the new one.
  */
 export class ConnectionLimit {
   /** Unverified connections by client address and port, oldest first. */

@@ -10,8 +10,8 @@ export function openAnswers(socket: Duplex): number {
 }
 
 /**
- * Counts a response as open until it emits `close`. When its connection closes, this function emits the event if Node.js did
- * not, because Node.js before 24 emits no `close` for pipelined responses that wait behind another one.
+ * Counts a response as open until it emits `close`. When its connection closes, this function emits the event if
+ * Node.js did not, because Node.js before 24 emits no `close` for pipelined responses that wait behind another one.
  */
 export function trackAnswer({ socket }: IncomingMessage, answer: ServerResponse): void {
   const open = OPEN.get(socket) ?? trackConnection(socket);

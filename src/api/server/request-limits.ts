@@ -7,8 +7,8 @@ import { ProblemError } from '../problem.ts';
 const MAX_BODY_BYTES: number = 1 << 20;
 
 /**
- * Maximum number of concurrent requests with a body over TCP. The unix socket has the same maximum, so all bodies take at most
- * 64 MiB.
+ * Maximum number of concurrent requests with a body over TCP. The unix socket has the same maximum, so all bodies take
+ * at most 64 MiB.
  */
 const MAX_BODIES = 32;
 
@@ -23,8 +23,9 @@ export const socketOnly: MiddlewareHandler<ApiEnv> = (c, next) => {
 };
 
 /**
- * Returns true if a request is from the unix socket or this process. A user who can open the socket has the rights of the agent,
- * while every user of the machine can reach a TCP port. False for a closed connection, because it no longer has an address.
+ * Returns true if a request is from the unix socket or this process. A user who can open the socket has the rights of
+ * the agent, while every user of the machine can reach a TCP port. False for a closed connection, because it no longer
+ * has an address.
  */
 function isLocal(c: Context<ApiEnv>): boolean {
   const socket = c.env?.incoming?.socket;
@@ -32,10 +33,10 @@ function isLocal(c: Context<ApiEnv>): boolean {
 }
 
 /**
- * Middleware that limits the size of a body and the number of concurrent requests with a body. A body that is too large is
- * refused before anything is read if its length is declared, else after {@link MAX_BODY_BYTES} (`body-too-large`). If there are
- * too many requests, a request is refused before anything is read (`too-many`). Requests over TCP and over the unix socket are
- * counted separately.
+ * Middleware that limits the size of a body and the number of concurrent requests with a body. A body that is too large
+ * is refused before anything is read if its length is declared, else after {@link MAX_BODY_BYTES} (`body-too-large`).
+ * If there are too many requests, a request is refused before anything is read (`too-many`). Requests over TCP and over
+ * the unix socket are counted separately.
  */
 export function limitBodies(): MiddlewareHandler<ApiEnv> {
   const serving = { local: 0, tcp: 0 };

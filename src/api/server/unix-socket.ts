@@ -28,9 +28,9 @@ const ANSWER_MS = 2_000;
 const MAX_PATH_BYTES = 107;
 
 /**
- * Makes `server` listen on a unix socket that only this user can open. Replaces the stale socket of a killed process. Rejects
- * with {@link SocketInUseError} if a process listens on it. When the server closes, removes the file if it is still the same
- * socket.
+ * Makes `server` listen on a unix socket that only this user can open. Replaces the stale socket of a killed process.
+ * Rejects with {@link SocketInUseError} if a process listens on it. When the server closes, removes the file if it is
+ * still the same socket.
  */
 export async function listenOnSocket(server: Server, path: string): Promise<void> {
   const aside = join(dirname(path), `.${randomUUID().slice(0, 8)}`);
@@ -44,8 +44,8 @@ export async function listenOnSocket(server: Server, path: string): Promise<void
   process.umask(previous);
   await listening;
   try {
-    // On close, libuv deletes the bound path even if another process has put a socket there. So bind a temporary path, and link the
-    // path to it.
+    // On close, libuv deletes the bound path even if another process has put a socket there. So bind a temporary path,
+    // and link the path to it.
     const { ino, dev } = await lstat(aside);
     server.once('close', () => {
       const found = lstatSync(path, { throwIfNoEntry: false });
@@ -61,8 +61,8 @@ export async function listenOnSocket(server: Server, path: string): Promise<void
 }
 
 /**
- * Removes a stale socket. Rejects if the path is not a socket. Moves the socket aside and tests it again before the removal, so
- * that two agents that start concurrently do not remove each other's sockets.
+ * Removes a stale socket. Rejects if the path is not a socket. Moves the socket aside and tests it again before the
+ * removal, so that two agents that start concurrently do not remove each other's sockets.
  */
 async function removeStale(path: string, aside: string): Promise<void> {
   try {
@@ -81,8 +81,8 @@ async function removeStale(path: string, aside: string): Promise<void> {
 }
 
 /**
- * Returns true if a process listens on the socket. Rejects if this cannot be determined, for example without permission to open
- * the socket.
+ * Returns true if a process listens on the socket. Rejects if this cannot be determined, for example without permission
+ * to open the socket.
  */
 function isServed(path: string): Promise<boolean> {
   return new Promise((resolve, reject) => {

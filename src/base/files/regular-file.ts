@@ -25,8 +25,9 @@ function checkFile(found: Stats): void {
 }
 
 /**
- * Opens a regular file for reading; follows links. Rejects with {@link NotAFileError} if the path names anything else, because
- * opening a FIFO would block a thread until it has a writer, and a device may be endless. Otherwise rejects with errors of `fs`.
+ * Opens a regular file for reading; follows links. Rejects with {@link NotAFileError} if the path names anything else,
+ * because opening a FIFO would block a thread until it has a writer, and a device may be endless. Otherwise rejects
+ * with errors of `fs`.
  */
 export async function openRegularFile(path: string): Promise<FileHandle> {
   checkFile(await stat(path));

@@ -77,8 +77,8 @@ export function addBundleCommand(program: Command, io: CommandIO, run: RunAction
 }
 
 /**
- * Writes a file that only its owner may read. Throws `InputError` if the file exists or cannot be written completely. An
- * incomplete file is removed.
+ * Writes a file that only its owner may read. Throws `InputError` if the file exists or cannot be written completely.
+ * An incomplete file is removed.
  */
 async function writeNewFile(path: string, content: Buffer): Promise<void> {
   const problem = (cause: unknown): InputError =>
@@ -96,7 +96,9 @@ async function writeNewFile(path: string, content: Buffer): Promise<void> {
   }
 }
 
-/** Returns the last lines of a file. A line that is cut is omitted, because its beginning may show that it has a secret. */
+/**
+ * Returns the last lines of a file. A line that is cut is omitted, because its beginning may show that it has a secret.
+ */
 async function readTail(option: string, path: string): Promise<string> {
   try {
     await using file = await openRegularFile(path);

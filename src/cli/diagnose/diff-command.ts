@@ -48,8 +48,8 @@ async function remedyOf(error: AgentError): Promise<string | undefined> {
 }
 
 /**
- * Returns requests to the agent that an operand names; undefined if the operand is not an agent. The error of a failed request
- * names the operand and the remedy.
+ * Returns requests to the agent that an operand names; undefined if the operand is not an agent. The error of a failed
+ * request names the operand and the remedy.
  */
 async function askOf(text: string, credentials: Credentials, signal: AbortSignal): Promise<Ask | undefined> {
   const { AgentError } = await import('../../api/api-client.ts');

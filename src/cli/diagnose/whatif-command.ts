@@ -52,8 +52,8 @@ function parseSetting(text: string): { readonly name: string; readonly value: st
 }
 
 /**
- * If an error of the agent is about an object of a manifest, returns it with the position of the object. Returns other errors
- * unchanged.
+ * If an error of the agent is about an object of a manifest, returns it with the position of the object. Returns other
+ * errors unchanged.
  */
 function withPosition(error: unknown, positions: readonly string[]): unknown {
   const { cause } = error instanceof InputError ? error : {};
@@ -161,8 +161,8 @@ export function addWhatIfCommands(program: Command, io: CommandIO, run: RunActio
 }
 
 /**
- * Returns the edit that creates the objects of a file, and adds the position of each to `places`. Throws `InputError` if one of them
- * is invalid, or if there is none.
+ * Returns the edit that creates the objects of a file, and adds the position of each to `places`. Throws `InputError`
+ * if one of them is invalid, or if there is none.
  */
 async function manifestEdit(file: string, places: string[]): Promise<object> {
   const { readManifests } = await import('../../recording/manifests.ts');

@@ -11,7 +11,8 @@ export const parseIdentity: (text: string) => number = numberParser(0, 4_294_967
 export const parseLimit: (text: string) => number = numberParser(1, 999_999_999);
 
 /**
- * Checks an IP or CIDR and returns the text unchanged. So an invalid one is rejected before a mesh is synced for the answer.
+ * Checks an IP or CIDR and returns the text unchanged. So an invalid one is rejected before a mesh is synced for the
+ * answer.
  */
 export function parseIP(text: string): string {
   if (Prefix.parseAnnotated(text) !== undefined) return text;
@@ -49,7 +50,9 @@ export function atOption(): Option {
   return new Option('--at <time>', `print the state at this time: ${WHEN_FORMS}`).argParser(parseMoment);
 }
 
-/** Returns true if a moment is later than another one of the same form: both are times, or both are sequence numbers. */
+/**
+ * Returns true if a moment is later than another one of the same form: both are times, or both are sequence numbers.
+ */
 export function isLaterMoment(a: string, b: string): boolean {
   if (a.startsWith('#') !== b.startsWith('#')) return false;
   return a.startsWith('#') ? Number(a.slice(1)) > Number(b.slice(1)) : Date.parse(a) > Date.parse(b);

@@ -28,8 +28,8 @@ export const NO_NAMES: readonly ListFormat[] = ['text', 'wide', 'json', 'yaml'];
 const CLEAR_SCREEN = '\u001B[H\u001B[2J';
 
 /**
- * Maximum length of a watched list that is compared with its last output (1 MiB). A list of at most this length is shown again
- * only if it differs.
+ * Maximum length of a watched list that is compared with its last output (1 MiB). A list of at most this length is
+ * shown again only if it differs.
  */
 const MAX_COMPARED: number = 1 << 20;
 
@@ -66,7 +66,10 @@ export class Questioner {
     return addAskOptions(command, this.#io);
   }
 
-  /** Adds the options and the action of a list to a command. A watched list is shown again when an object of its type has changed. */
+  /**
+   * Adds the options and the action of a list to a command. A watched list is shown again when an object of its type
+   * has changed.
+   */
   addList<F extends ListFlags>(
     command: Command,
     type: ChangeType,

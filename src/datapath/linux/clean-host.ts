@@ -26,8 +26,8 @@ const PINNED_SHAPES: Parameters<typeof cleanPins>[1] = new Map<string, PinnedSha
 ]);
 
 /**
- * Removes everything of ours from this host: routes, the tunnel, the tables of nftables, and the pins in the folder, programs
- * first. No agent may be running, because it would write everything again. Never throws.
+ * Removes everything of ours from this host: routes, the tunnel, the tables of nftables, and the pins in the folder,
+ * programs first. No agent may be running, because it would write everything again. Never throws.
  */
 export function cleanHost(pinFolder: string): CleanOutcome {
   const missing = missingFor(probeHost(readHost(), { pinFolder }), 'routes');

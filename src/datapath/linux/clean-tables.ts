@@ -19,8 +19,8 @@ export type CleanStep = () => Iterable<string>;
 const CHUNK = 256;
 
 /**
- * Removes our items from a table. Yields a line for each removed item. Throws at the end if some could not be removed, with the
- * reasons.
+ * Removes our items from a table. Yields a line for each removed item. Throws at the end if some could not be removed,
+ * with the reasons.
  */
 export function* cleanTable<Item>(table: KernelTable<Item>): Generator<string, void, void> {
   const entries = [...new Map([...table.dump()].filter((entry) => entry !== undefined))];
@@ -39,7 +39,9 @@ export function* cleanTable<Item>(table: KernelTable<Item>): Generator<string, v
   if (failures.length > 0) throw new Error(failures.join('; '));
 }
 
-/** Removes our pins from a folder: maps with these names and shapes. Keeps and reports the other files of the folder. */
+/**
+ * Removes our pins from a folder: maps with these names and shapes. Keeps and reports the other files of the folder.
+ */
 export function cleanPins(folder: string, shapes: ReadonlyMap<string, PinnedShape>): CleanOutcome {
   const removed: string[] = [];
   const remaining: string[] = [];

@@ -2,7 +2,8 @@ import type { Clock, Timer } from '../../base/clock.ts';
 import type { KeptItems } from './kept-items.ts';
 
 /**
- * Delay of deletes after the last change. Connections to backends that were selected before the change are established by then.
+ * Delay of deletes after the last change. Connections to backends that were selected before the change are established
+ * by then.
  */
 const SETTLE_MS = 500;
 /** Maximum time for which a table that cannot be written delays the deletes of another one. */
@@ -12,10 +13,10 @@ const MAX_HOLD_MS = 10_000;
 export type DependentTable = Pick<KeptItems, 'flushed' | 'missing'>;
 
 /**
- * Delays the deletes of a table until the tables that refer to its items have their desired content. For example, a service
- * refers to the route to its backend. Two tables cannot change together, and if the route is deleted first, clients see errors.
- * Deletes are released half a second after the referring tables have no pending changes, if no item of theirs is missing then.
- * After about ten seconds they are released in any case.
+ * Delays the deletes of a table until the tables that refer to its items have their desired content. For example, a
+ * service refers to the route to its backend. Two tables cannot change together, and if the route is deleted first,
+ * clients see errors. Deletes are released half a second after the referring tables have no pending changes, if no item
+ * of theirs is missing then. After about ten seconds they are released in any case.
  */
 export class DeleteHold implements Disposable {
   readonly #clock: Pick<Clock, 'now' | 'after'>;

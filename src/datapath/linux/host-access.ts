@@ -8,7 +8,10 @@ import type { KernelTable } from './kernel-table.ts';
 import { lockFolder, lockNamespace, type NamespacePart, PartLockedError } from './part-locks.ts';
 import { Kernel } from './syscall/kernel.ts';
 
-/** The access of all parts of a datapath to one host: its kernel, opened when it is needed, the folder of pins, and the locks. */
+/**
+ * The access of all parts of a datapath to one host: its kernel, opened when it is needed, the folder of pins, and the
+ * locks.
+ */
 export class HostAccess implements Disposable {
   readonly options: HostDatapathOptions;
   readonly context: HostDatapathContext;
@@ -25,8 +28,8 @@ export class HostAccess implements Disposable {
   }
 
   /**
-   * Releases the lock, so that another process may own the pins, and the memory of the kernel access. Call it after all parts were
-   * disposed of.
+   * Releases the lock, so that another process may own the pins, and the memory of the kernel access. Call it after all
+   * parts were disposed of.
    */
   [Symbol.dispose](): void {
     this.#folderLock?.[Symbol.dispose]();

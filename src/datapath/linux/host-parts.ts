@@ -75,8 +75,8 @@ export class HostParts {
     const desired = new DesiredIPCache(ipcache, (address) => addresses.has(address));
     const kept = new KeptTable(table, desired, this.#access.tableContext);
     const repair = async (): Promise<void> => void (await kept.repair());
-    // If addresses of this host change, some entries get another tunnel endpoint. A repair finds them like changes by others.
-    // If it fails, the next repair finds them.
+    // If addresses of this host change, some entries get another tunnel endpoint. A repair finds them like changes by
+    // others. If it fails, the next repair finds them.
     addresses.follow(() => void repair().catch(() => {}));
     const end = ipcache.subscribeOwners(rerankPrefixes((prefix) => kept.rerank(prefix)));
     const pinned = (): string => (isSwapped ? path : path + STAGING_SUFFIX);
@@ -108,8 +108,8 @@ export class HostParts {
   }
 
   /**
-   * Returns the table of the pinned map. If that map has another capacity, returns the table of a new map beside it, and the
-   * mismatch as text.
+   * Returns the table of the pinned map. If that map has another capacity, returns the table of a new map beside it,
+   * and the mismatch as text.
    */
   #ipcacheTable(
     path: string,

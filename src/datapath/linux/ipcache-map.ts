@@ -31,15 +31,15 @@ export type IPCacheLayout = '1.17' | '1.8';
 export interface IPCacheItem {
   readonly identity: number;
   /**
-   * An IPv4 address as a word, as in `AddressWords`; 0 if there is none or it is on this host. The map has no room for IPv6
-   * addresses.
+   * An IPv4 address as a word, as in `AddressWords`; 0 if there is none or it is on this host. The map has no room for
+   * IPv6 addresses.
    */
   readonly tunnel: number;
   readonly encryptKey: number;
   /**
-   * Flag bits defined by Cilium; none in layout 1.8. In layout 1.17, `skip tunnel` (1) marks prefixes that are not routed
-   * through a tunnel. No input contains it, so we always write 0. `has tunnel endpoint` (2) and `IPv6 tunnel endpoint` (4)
-   * belong to the 24-byte values of 1.18 (pkg/maps/ipcache).
+   * Flag bits defined by Cilium; none in layout 1.8. In layout 1.17, `skip tunnel` (1) marks prefixes that are not
+   * routed through a tunnel. No input contains it, so we always write 0. `has tunnel endpoint` (2) and
+   * `IPv6 tunnel endpoint` (4) belong to the 24-byte values of 1.18 (pkg/maps/ipcache).
    */
   readonly flags: number;
   /** Strength of the source, used when the map is full. Not in the kernel; 0 in a dump. */
@@ -76,8 +76,8 @@ export function ipcacheShape(maxEntries: number = MAX_ENTRIES): MapShape {
 }
 
 /**
- * The map from prefixes to identities that Cilium's programs read: an LPM trie. Keys are prefixes, `10.1.2.3/32`; the id of an
- * address space, `10.1.2.3/32@5`, is a part of the key.
+ * The map from prefixes to identities that Cilium's programs read: an LPM trie. Keys are prefixes, `10.1.2.3/32`; the
+ * id of an address space, `10.1.2.3/32@5`, is a part of the key.
  */
 export class IPCacheTable<Map extends BatchedMap = BpfMap> implements KernelTable<IPCacheItem>, Disposable {
   readonly name: string = 'ipcache';
@@ -93,7 +93,9 @@ export class IPCacheTable<Map extends BatchedMap = BpfMap> implements KernelTabl
     this.#hasFlags = layout === '1.17';
   }
 
-  /** Opens or creates the map. Throws `ForeignMapError` if a different object is pinned at the path, and `SyscallError`. */
+  /**
+   * Opens or creates the map. Throws `ForeignMapError` if a different object is pinned at the path, and `SyscallError`.
+   */
   static open(bpf: Bpf, { path, layout, maxEntries, isPinned = true }: IPCacheMapOptions): IPCacheTable {
     const map = BpfMap.openOrCreate(bpf, ipcacheShape(maxEntries), path, 'ipcache', isPinned);
     return new IPCacheTable(map, layout);
@@ -131,8 +133,9 @@ export class IPCacheTable<Map extends BatchedMap = BpfMap> implements KernelTabl
   }
 
   /**
-   * Returns the item of the longest prefix in the map that contains a prefix, as a program finds it. May be called while a dump
-   * is read, because it overwrites only the first entry of a batch, which the dump has already returned. Throws `SyscallError`.
+   * Returns the item of the longest prefix in the map that contains a prefix, as a program finds it. May be called
+   * while a dump is read, because it overwrites only the first entry of a batch, which the dump has already returned.
+   * Throws `SyscallError`.
    */
   lookup(key: string): IPCacheItem | undefined {
     this.#writeKey(0, key);
@@ -269,8 +272,8 @@ export function markPrefixes(mark: (prefix: string) => void): IPCacheListener {
 }
 
 /**
- * Returns a listener that reports prefixes whose source changes without a change of the value. The kernel does not store
- * sources, but the strongest entries are kept if the map is full.
+ * Returns a listener that reports prefixes whose source changes without a change of the value. The kernel does not
+ * store sources, but the strongest entries are kept if the map is full.
  */
 export function rerankPrefixes(rerank: (prefix: string) => void): OwnerListener {
   return {

@@ -20,7 +20,9 @@ export interface KeptItemsStatus extends KeptTableStatus {
 /** A table of the kernel that is kept equal to its desired content, whatever the type of its items. */
 export interface KeptItems extends Disposable {
   readonly name: string;
-  /** True if opening the part creates the items. If false, items that are found initially come from an earlier process. */
+  /**
+   * True if opening the part creates the items. If false, items that are found initially come from an earlier process.
+   */
   readonly isMadeByOpening?: boolean | undefined;
   /** Reads the items of an earlier process. Writes start afterwards. */
   adopt(): Promise<void>;
@@ -29,8 +31,8 @@ export interface KeptItems extends Disposable {
   /** Must be called when the inputs of initially found items may have become complete; see `KeptTable.recheck`. */
   recheck(): void;
   /**
-   * Returns the item that the kernel finds for a key, and the desired item; `undefined` if the table has no lookup of single
-   * keys.
+   * Returns the item that the kernel finds for a key, and the desired item; `undefined` if the table has no lookup of
+   * single keys.
    */
   lookup?(key: string): PrintedStep | undefined;
   /** Returns the current differences, in the order of their writes. */

@@ -20,9 +20,9 @@ export interface KeptTableContext {
    */
   readonly whenDeletesAllowed?: (() => Promise<void>) | undefined;
   /**
-   * Returns true if all inputs of a key are known. Called for initially found keys while deletes are not allowed. Until it
-   * returns true, such a key is neither written nor deleted. Default: the key is written immediately, and deleted when deletes
-   * are allowed.
+   * Returns true if all inputs of a key are known. Called for initially found keys while deletes are not allowed. Until
+   * it returns true, such a key is neither written nor deleted. Default: the key is written immediately, and deleted
+   * when deletes are allowed.
    */
   readonly isComplete?: ((key: string) => boolean) | undefined;
 }
@@ -38,8 +38,8 @@ export interface FailingKey {
 export interface KeptTableStatus {
   readonly name: string;
   /**
-   * `unread`: the table has not been read yet, or its reconciler has ended. `holding`: deletes of initially found items are not allowed yet. `kept`: the
-   * table is kept equal to the desired items. `degraded`: see `failing` and `noRoom`.
+   * `unread`: the table has not been read yet, or its reconciler has ended. `holding`: deletes of initially found items
+   * are not allowed yet. `kept`: the table is kept equal to the desired items. `degraded`: see `failing` and `noRoom`.
    */
   readonly state: 'unread' | 'holding' | 'kept' | 'degraded';
   readonly desired: number;
@@ -78,11 +78,11 @@ const HELD_RANK = Number.MAX_SAFE_INTEGER;
 const NO_ROOM: ReadonlySet<string> = new Set(['ENOSPC', 'E2BIG']);
 
 /**
- * Keeps a table of the kernel equal to its desired content. It is the only reconciler of the Linux datapath. The owner calls
- * `mark` with each changed key. The desired item is read when the key is written, so several changes of a key cause one write.
- * At most one chunk is written in a turn of the event loop. Failed writes are retried with backoff. Writes without room are
- * retried when something was deleted. Initially found items are kept until deletes are allowed, because a missing key may be
- * unknown until the inputs are complete.
+ * Keeps a table of the kernel equal to its desired content. It is the only reconciler of the Linux datapath. The owner
+ * calls `mark` with each changed key. The desired item is read when the key is written, so several changes of a key
+ * cause one write. At most one chunk is written in a turn of the event loop. Failed writes are retried with backoff.
+ * Writes without room are retried when something was deleted. Initially found items are kept until deletes are allowed,
+ * because a missing key may be unknown until the inputs are complete.
  *
  *     mark ─► dirty ─► chunk ─► apply ─► actual
  *               ▲                 │ ENOSPC ─► without room ─┐
@@ -128,8 +128,8 @@ export class KeptTable<Item> implements Disposable {
   }
 
   /**
-   * Returns the item that the kernel finds for a key, and the desired item; `undefined` if the table has no lookup of single
-   * keys.
+   * Returns the item that the kernel finds for a key, and the desired item; `undefined` if the table has no lookup of
+   * single keys.
    */
   lookup(key: string): Pick<PlannedChange<Item>, 'actual' | 'desired'> | undefined {
     if (this.#table.lookup === undefined) return undefined;
@@ -143,8 +143,8 @@ export class KeptTable<Item> implements Disposable {
   }
 
   /**
-   * Must be called when only the rank of a key's desired item has changed. Writes nothing, unless this item or a stronger one
-   * has no room. Costs a lookup.
+   * Must be called when only the rank of a key's desired item has changed. Writes nothing, unless this item or a
+   * stronger one has no room. Costs a lookup.
    */
   rerank(key: string): void {
     if (this.#table.rank === undefined || this.#foundItems.has(key)) return;
@@ -154,8 +154,8 @@ export class KeptTable<Item> implements Disposable {
   }
 
   /**
-   * Reads the existing items, for instance those of an earlier process. Writes start afterwards. Rejects if the dump throws;
-   * may then be called again.
+   * Reads the existing items, for instance those of an earlier process. Writes start afterwards. Rejects if the dump
+   * throws; may then be called again.
    */
   async adopt(): Promise<void> {
     await this.#runExclusive(async () => {
@@ -183,7 +183,10 @@ export class KeptTable<Item> implements Disposable {
     this.#markFound();
   }
 
-  /** Must be called when inputs of initially found keys may be complete: keys with complete inputs are written or deleted. */
+  /**
+   * Must be called when inputs of initially found keys may be complete: keys with complete inputs are written or
+   * deleted.
+   */
   recheck(): void {
     const { isComplete } = this.#context;
     if (isComplete === undefined || this.#deletesAllowed) return;
@@ -198,8 +201,8 @@ export class KeptTable<Item> implements Disposable {
   }
 
   /**
-   * Returns the differences from the desired content, in the order of their writes. Calls that wait for the same read share its
-   * result. Before a read, pending writes get as many turns as the last read took, or 16 if it took fewer.
+   * Returns the differences from the desired content, in the order of their writes. Calls that wait for the same read
+   * share its result. Before a read, pending writes get as many turns as the last read took, or 16 if it took fewer.
    */
   plan(): Promise<readonly PlannedChange<Item>[]> {
     this.#nextPlan ??= this.#runExclusive(async () => {
@@ -387,8 +390,8 @@ export class KeptTable<Item> implements Disposable {
       else this.#recordFailure(change.key, error);
     });
     if (full.length > 0) freed += this.#makeRoom(full);
-    // If an item takes entries of several maps, an update may have released some of them. So one more item without room is
-    // tried after each successful write.
+    // If an item takes entries of several maps, an update may have released some of them. So one more item without room
+    // is tried after each successful write.
     const hasWritten = this.#table.maps !== undefined && outcomes.includes(undefined);
     this.#admit(hasWritten ? Math.max(freed, 1) : freed);
   }
@@ -484,7 +487,10 @@ export class KeptTable<Item> implements Disposable {
     return freed;
   }
 
-  /** Returns the key to evict for `key`. It may be `key` itself, because some kernels cannot replace a value in a full map. */
+  /**
+   * Returns the key to evict for `key`. It may be `key` itself, because some kernels cannot replace a value in a full
+   * map.
+   */
   #evictionCandidate(key: string, rank: number): { readonly key: string; readonly rank: number } | undefined {
     if (this.#table.rank === undefined) return undefined;
     if (this.#actual.has(key)) return { key, rank };
@@ -584,7 +590,9 @@ export class KeptTable<Item> implements Disposable {
     return steps;
   }
 
-  /** Runs `each` for all items, a chunk per turn. If `each` returns true, the item has taken the time of a whole turn. */
+  /**
+   * Runs `each` for all items, a chunk per turn. If `each` returns true, the item has taken the time of a whole turn.
+   */
   async #inTurns<T>(items: Iterable<T>, each: (item: T) => unknown): Promise<void> {
     if (this.#isClosed) return;
     let left = CHUNK;

@@ -1,8 +1,8 @@
 import type { IPCacheLayout } from './ipcache-map.ts';
 
 /**
- * Names of pins by layout. The names differ, because both layouts have the same sizes but different offsets. A bpf file system
- * allows no dots in names.
+ * Names of pins by layout. The names differ, because both layouts have the same sizes but different offsets. A bpf file
+ * system allows no dots in names.
  */
 export const IPCACHE_PINS: Readonly<Record<IPCacheLayout, string>> = {
   '1.17': 'ipcache',

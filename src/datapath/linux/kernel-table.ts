@@ -15,8 +15,8 @@ export interface MapUse {
 }
 
 /**
- * A table in the kernel that is kept equal to its desired content, such as a map or the routes of a routing table. Keys are
- * readable text, such as `10.1.2.0/24`, and sufficient to delete the item.
+ * A table in the kernel that is kept equal to its desired content, such as a map or the routes of a routing table. Keys
+ * are readable text, such as `10.1.2.0/24`, and sufficient to delete the item.
  */
 export interface KernelTable<Item> {
   readonly name: string;
@@ -27,25 +27,26 @@ export interface KernelTable<Item> {
   /** Number of changes in one call of `apply`, which blocks the event loop. Default and maximum: 256. */
   readonly chunk?: number | undefined;
   /**
-   * Yields our items, which are read during the iteration. If a key is yielded twice, the last item counts. `undefined` is no
-   * item: it marks the end of a step that took long, so that the caller may pause.
+   * Yields our items, which are read during the iteration. If a key is yielded twice, the last item counts. `undefined`
+   * is no item: it marks the end of a step that took long, so that the caller may pause.
    */
   dump(): Iterable<readonly [key: string, item: Item] | undefined>;
   /** Returns the item that the kernel finds for a key now. Absent if it has no lookup of single keys. */
   lookup?(key: string): Item | undefined;
   equal(a: Item, b: Item): boolean;
   /**
-   * Returns the position of a key in the order of writes, a small integer. All upserts are applied first, in ascending order,
-   * then deletes in descending order. Default 0.
+   * Returns the position of a key in the order of writes, a small integer. All upserts are applied first, in ascending
+   * order, then deletes in descending order. Default 0.
    */
   order?(key: string): number;
   /**
-   * Returns the rank of an item. If the table is full, items of higher rank are kept. Without ranks, the first items are kept.
+   * Returns the rank of an item. If the table is full, items of higher rank are kept. Without ranks, the first items
+   * are kept.
    */
   rank?(key: string, item: Item): number;
   /**
-   * Applies the changes synchronously, in the given order. Returns one outcome per change: undefined, or the error. Deleting a
-   * missing key succeeds. If it throws, the error is the outcome of all changes.
+   * Applies the changes synchronously, in the given order. Returns one outcome per change: undefined, or the error.
+   * Deleting a missing key succeeds. If it throws, the error is the outcome of all changes.
    */
   apply(changes: readonly TableChange<Item>[]): readonly (SyscallError | undefined)[];
   /** Returns the item as text, without the key. */

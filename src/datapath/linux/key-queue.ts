@@ -1,11 +1,14 @@
 /**
- * A priority queue of keys. The priority (`order`) is a small integer; keys of the same order are first in, first out. A queued
- * key that is added again stays queued once.
+ * A priority queue of keys. The priority (`order`) is a small integer; keys of the same order are first in, first out.
+ * A queued key that is added again stays queued once.
  */
 export class KeyQueue {
   readonly #lanes: Lane[] = [];
 
-  /** Upper limit of the number of keys, because a key that was added again may count twice. 0 only if the queue is empty. */
+  /**
+   * Upper limit of the number of keys, because a key that was added again may count twice. 0 only if the queue is
+   * empty.
+   */
   get size(): number {
     let size = 0;
     for (const lane of this.#lanes) size += lane.size;
@@ -29,8 +32,8 @@ export class KeyQueue {
 }
 
 /**
- * The keys of one order. New keys are added to one set, and keys are removed by iterating over another one. They are not
- * deleted from that set, which would cost as much as adding. Only keys that were added again since are deleted.
+ * The keys of one order. New keys are added to one set, and keys are removed by iterating over another one. They are
+ * not deleted from that set, which would cost as much as adding. Only keys that were added again since are deleted.
  */
 class Lane {
   #added = new Set<string>();

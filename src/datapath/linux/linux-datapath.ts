@@ -8,7 +8,9 @@ import type { ServiceInputs } from './services/desired-services.ts';
 /** The parts that the engines feed. If one is off or cannot run, the others still run. */
 export type LinuxPartName = 'nodes' | 'ipcache' | 'services';
 
-/** An open part of the datapath: the engine that it follows, and the kernel tables that it keeps equal to the engine. */
+/**
+ * An open part of the datapath: the engine that it follows, and the kernel tables that it keeps equal to the engine.
+ */
 export interface LinuxPart extends Disposable {
   readonly datapath: Datapath;
   readonly tables: readonly KeptItems[];
@@ -17,15 +19,15 @@ export interface LinuxPart extends Disposable {
   /** Must be called when more inputs of services are known. */
   setServiceInputs?(inputs: ServiceInputs): void;
   /**
-   * Must be called when the caches are complete and written to the tables. Removes the items that an earlier process wrote in
-   * another form, for example as rules instead of maps.
+   * Must be called when the caches are complete and written to the tables. Removes the items that an earlier process
+   * wrote in another form, for example as rules instead of maps.
    */
   retire?(): void;
 }
 
 /**
- * A requested part: its requirements, and how to open it. If `open` throws, the part does not run, and the status contains the
- * reason.
+ * A requested part: its requirements, and how to open it. If `open` throws, the part does not run, and the status
+ * contains the reason.
  */
 export interface WantedPart {
   readonly name: LinuxPartName;
@@ -64,9 +66,9 @@ interface OpenedPart {
 }
 
 /**
- * The datapath of the kernel that this process runs on. It runs each requested part that can run, and reports the missing
- * requirements of the others. Items of an earlier process are adopted: they keep working, are compared with the engines as
- * entries arrive, and are deleted only when the inputs are complete (`allowDeletes`).
+ * The datapath of the kernel that this process runs on. It runs each requested part that can run, and reports the
+ * missing requirements of the others. Items of an earlier process are adopted: they keep working, are compared with the
+ * engines as entries arrive, and are deleted only when the inputs are complete (`allowDeletes`).
  *
  *     open ─► adopt ─► connect ─► setServiceInputs … ─► allowDeletes
  *               │         │             └ each found service is released when its own inputs are known,
@@ -145,8 +147,8 @@ export class LinuxDatapath implements Disposable {
   }
 
   /**
-   * Returns the entry that the kernel finds for a prefix in the ipcache map, and the desired one; `undefined` if that part does
-   * not run. Costs one system call. Throws `SyscallError`.
+   * Returns the entry that the kernel finds for a prefix in the ipcache map, and the desired one; `undefined` if that
+   * part does not run. Costs one system call. Throws `SyscallError`.
    */
   lookupPrefix(prefix: string): PrintedStep | undefined {
     const { part } = this.#parts.find(({ name }) => name === 'ipcache') ?? {};
@@ -155,8 +157,8 @@ export class LinuxDatapath implements Disposable {
   }
 
   /**
-   * Restores items that others have changed, and returns the differences. Retries failed reads and removals, and opens parts
-   * that could not be opened.
+   * Restores items that others have changed, and returns the differences. Retries failed reads and removals, and opens
+   * parts that could not be opened.
    */
   async repair(): Promise<readonly PrintedStep[]> {
     const steps: PrintedStep[] = [];
@@ -201,8 +203,8 @@ export class LinuxDatapath implements Disposable {
   }
 
   /**
-   * Removes the items that an earlier process wrote in another form. A part whose tables cannot be read yet does not delay
-   * other parts.
+   * Removes the items that an earlier process wrote in another form. A part whose tables cannot be read yet does not
+   * delay other parts.
    */
   async #retire(opened: OpenedPart): Promise<void> {
     const { name, part, retire = part?.retire } = opened;
@@ -254,8 +256,8 @@ export class LinuxDatapath implements Disposable {
   }
 
   /**
-   * Runs a call of a table, and records its failure. Does nothing after dispose, because the table may have released its
-   * descriptors.
+   * Runs a call of a table, and records its failure. Does nothing after dispose, because the table may have released
+   * its descriptors.
    */
   async #attempt<T>({ name }: KeptItems, use: () => Promise<T>): Promise<T | undefined> {
     if (this.#isDisposed) return undefined;

@@ -9,8 +9,8 @@ export class PartLockedError extends Error {
 }
 
 /**
- * A part of a network namespace that only one agent may own: routes and tunnels, or nftables rules. Their names and protocol
- * numbers are the same for all agents.
+ * A part of a network namespace that only one agent may own: routes and tunnels, or nftables rules. Their names and
+ * protocol numbers are the same for all agents.
  */
 export type NamespacePart = 'routes' | 'rules';
 
@@ -25,8 +25,8 @@ const NAMESPACE_REMEDIES: Readonly<Record<NamespacePart, string>> = {
 };
 
 /**
- * Locks a part of the network namespace of this process until dispose or until the process ends for any reason. The lock is the
- * name of an abstract socket, which the kernel keeps per namespace. Throws {@link PartLockedError}.
+ * Locks a part of the network namespace of this process until dispose or until the process ends for any reason. The
+ * lock is the name of an abstract socket, which the kernel keeps per namespace. Throws {@link PartLockedError}.
  */
 export function lockNamespace(kernel: Kernel, part: NamespacePart): Disposable {
   const fd = kernel.socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);

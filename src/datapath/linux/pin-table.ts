@@ -12,12 +12,15 @@ export interface GuardedPin {
   restore(): void;
 }
 
-/** Returns the pins by name: `map ipcache`, `program socketConnect4`. It is called on each use, because the path of a pin may change. */
+/**
+ * Returns the pins by name: `map ipcache`, `program socketConnect4`. It is called on each use, because the path of a
+ * pin may change.
+ */
 export type GuardedPins = () => ReadonlyMap<string, GuardedPin>;
 
 /**
- * The pins of a part as a table, so that a pin that others remove or detach is repaired like any other difference. Each item is
- * the state of a pin as text. Nothing is deleted.
+ * The pins of a part as a table, so that a pin that others remove or detach is repaired like any other difference. Each
+ * item is the state of a pin as text. Nothing is deleted.
  */
 export class PinTable implements KernelTable<string> {
   readonly name: string;

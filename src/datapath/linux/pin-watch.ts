@@ -8,8 +8,8 @@ const POLL_MS = 10_000;
 const EVENT_PACE_MS = 200;
 
 /**
- * Runs a check when a folder of pins changes, and every ten seconds. The folder may be missing, or be removed and created
- * again.
+ * Runs a check when a folder of pins changes, and every ten seconds. The folder may be missing, or be removed and
+ * created again.
  */
 export class PinWatch implements Disposable {
   readonly #folder: string;

@@ -10,8 +10,8 @@ export interface PlannedChange<Item> {
 }
 
 /**
- * Yields the differences between a table and its desired content, unordered, and `undefined` for each equal item. Lazy: one
- * step per item of either.
+ * Yields the differences between a table and its desired content, unordered, and `undefined` for each equal item. Lazy:
+ * one step per item of either.
  */
 export function* differences<Item>(
   { equal }: Pick<KernelTable<Item>, 'equal'>,

@@ -86,8 +86,8 @@ export function readHost(proc = '/proc'): HostFacts {
 }
 
 /**
- * Returns the parts of a datapath that can run on a host, and the missing requirements of the others. Decides by the facts
- * alone: changes nothing and makes no trial call.
+ * Returns the parts of a datapath that can run on a host, and the missing requirements of the others. Decides by the
+ * facts alone: changes nothing and makes no trial call.
  */
 export function probeHost(host: HostFacts, { pinFolder, cgroup }: ProbeOptions): ProbeAnswer {
   const mounts = mountsOf(host.mounts);
@@ -149,8 +149,8 @@ function lacksCapability({ status }: HostFacts, ...names: readonly Capability[])
 }
 
 /**
- * `bpf()` requires capabilities of the initial user namespace. Capabilities of another user namespace apply only to its own
- * network.
+ * `bpf()` requires capabilities of the initial user namespace. Capabilities of another user namespace apply only to its
+ * own network.
  */
 function lacksBpfNamespace({ uidMap }: HostFacts): readonly string[] {
   const [inside, outside, count] = uidMap.trim().split(/\s+/);

@@ -1,6 +1,7 @@
 /**
- * Keys with a rank. `first()` returns a key with the lowest or the highest rank, as the constructor determines. It searches all
- * keys, and queues those of equal rank for the next calls. So a table that is never full pays only for a `Map`.
+ * Keys with a rank. `first()` returns a key with the lowest or the highest rank, as the constructor determines. It
+ * searches all keys, and queues those of equal rank for the next calls. So a table that is never full pays only for a
+ * `Map`.
  */
 export class RankedKeys {
   readonly #first: 'lowest' | 'highest';

@@ -19,9 +19,9 @@ export interface PinnedEntry {
 const SKIP_TUNNEL = 1;
 
 /**
- * Returns the entries of a pinned ipcache map of Cilium or of ours, of any capacity and of either layout. The layouts differ
- * only in the offset of the encryption key; 1.8 has zeros where 1.17 has flags. Writes nothing. Throws `SyscallError` if the
- * kernel refuses, and `ForeignMapError` if the pin is another map.
+ * Returns the entries of a pinned ipcache map of Cilium or of ours, of any capacity and of either layout. The layouts
+ * differ only in the offset of the encryption key; 1.8 has zeros where 1.17 has flags. Writes nothing. Throws
+ * `SyscallError` if the kernel refuses, and `ForeignMapError` if the pin is another map.
  */
 export function readIPCachePin(path: string): readonly PinnedEntry[] {
   using kernel = new Kernel();

@@ -14,8 +14,8 @@ export interface WaitingDeletesOptions {
 }
 
 /**
- * Deletes that may not be applied yet. Deletes that arrive during a wait belong to a later change, so they wait for the next
- * one. At most one wait runs and one more is planned.
+ * Deletes that may not be applied yet. Deletes that arrive during a wait belong to a later change, so they wait for the
+ * next one. At most one wait runs and one more is planned.
  */
 export class WaitingDeletes implements Disposable {
   readonly #options: WaitingDeletesOptions;

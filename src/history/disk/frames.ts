@@ -1,8 +1,8 @@
 import { DamagedError } from '../byte-buffer.ts';
 
 /**
- * Returns the CRC-32 of bytes, like `crc32` of `node:zlib`. The function is a parameter, because the history imports no Node
- * module.
+ * Returns the CRC-32 of bytes, like `crc32` of `node:zlib`. The function is a parameter, because the history imports no
+ * Node module.
  */
 export type Checksum = (bytes: Uint8Array) => number;
 
@@ -56,7 +56,11 @@ export function checkPreamble(bytes: Uint8Array): void {
     throw new NewerVersionError(`version ${version} is not supported; the current one is ${VERSION}`);
 }
 
-/** Returns a frame, as `src/restore` writes them: length of the payload (32 bits) │ kind (8) │ payload │ CRC-32 of all three (32). */
+/**
+ * Returns a frame, as `src/restore` writes them:
+ *
+ *     length of the payload (32 bits) │ kind (8) │ payload │ CRC-32 of all three (32)
+ */
 export function frameOf(kind: FrameKind, parts: readonly Uint8Array[], checksum: Checksum): Uint8Array {
   const length = parts.reduce((sum, part) => sum + part.length, 0);
   const frame = new Uint8Array(length + FRAME_BYTES);
@@ -81,8 +85,8 @@ export interface Frame {
 }
 
 /**
- * Returns the frame at a position; undefined if it is torn. Without `checksum`, its contents are not verified. Throws {@link
- * NewerVersionError} if its kind is unknown.
+ * Returns the frame at a position; undefined if it is torn. Without `checksum`, its contents are not verified. Throws
+ * {@link NewerVersionError} if its kind is unknown.
  */
 export function readFrame(bytes: Uint8Array, at: number, checksum: Checksum | undefined): Frame | undefined {
   if (at + FRAME_BYTES > bytes.length) return undefined;

@@ -143,8 +143,9 @@ export class SegmentArchive {
   }
 
   /**
-   * Reads the facts of the segments of earlier lives. A torn segment is kept up to its last valid frame. A file of a later version is
-   * renamed to `NAME.newer`, a damaged one is removed. Rejects with an error of the file system if the folder cannot be read.
+   * Reads the facts of the segments of earlier lives. A torn segment is kept up to its last valid frame. A file of a
+   * later version is renamed to `NAME.newer`, a damaged one is removed. Rejects with an error of the file system if the
+   * folder cannot be read.
    */
   async open(): Promise<void> {
     const names = await this.disk.folder.names();
@@ -164,7 +165,10 @@ export class SegmentArchive {
     this.#stored = [...this.#stored, new StoredSegment(facts, this.#cache)];
   }
 
-  /** Removes the oldest segments until there is room for another one of `bytes`. Rejects with an error of the file system. */
+  /**
+   * Removes the oldest segments until there is room for another one of `bytes`. Rejects with an error of the file
+   * system.
+   */
   async makeRoom(bytes: number): Promise<void> {
     while (this.#stored[0] !== undefined && this.bytes + bytes > this.disk.maxBytes) {
       const [oldest] = this.#stored;

@@ -20,8 +20,9 @@ interface BufferUse {
 }
 
 /**
- * Stored segments in memory. If no query reads a segment any more, its buffer is reused for the next segment. New buffers would
- * cause a full garbage collection after about three segments, because they are megabytes outside of the heap.
+ * Stored segments in memory. If no query reads a segment any more, its buffer is reused for the next segment. New
+ * buffers would cause a full garbage collection after about three segments, because they are megabytes outside of the
+ * heap.
  */
 export class SegmentCache {
   readonly #read: (stored: StoredSegment, buffers: AllocateBuffer) => Promise<Segment>;
@@ -36,7 +37,10 @@ export class SegmentCache {
     this.#read = read;
   }
 
-  /** Returns a segment. It is valid until {@link SegmentCache.release}, which must be called once, unless the promise rejects. */
+  /**
+   * Returns a segment. It is valid until {@link SegmentCache.release}, which must be called once, unless the promise
+   * rejects.
+   */
   load(stored: StoredSegment): Promise<Segment> {
     const known = this.#cached.get(stored);
     if (known !== undefined) {

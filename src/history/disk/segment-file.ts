@@ -67,7 +67,10 @@ export function headBytes(head: SegmentHead, checksum: Checksum): Uint8Array {
   return joined([preamble(), frame]);
 }
 
-/** Returns a frame of records, complete up to `endMs` exclusively. `state` is undefined if it has not changed since the last frame. */
+/**
+ * Returns a frame of records, complete up to `endMs` exclusively. `state` is undefined if it has not changed since the
+ * last frame.
+ */
 export function recordsFrame(
   endMs: number,
   records: Uint8Array,
@@ -170,10 +173,10 @@ export interface ReadSegment {
 }
 
 /**
- * Reads the whole file of a segment, in steps. The result is the segment and its facts. An incomplete file is read up to its
- * last valid frame, and its index is built. Throws {@link DamagedError} if a valid frame has invalid contents, and
- * `NewerVersionError` if a later version wrote it. Takes ownership of `bytes`, which become the records and the index of the
- * segment. Copies would cause a full garbage collection every few segments.
+ * Reads the whole file of a segment, in steps. The result is the segment and its facts. An incomplete file is read up
+ * to its last valid frame, and its index is built. Throws {@link DamagedError} if a valid frame has invalid contents,
+ * and `NewerVersionError` if a later version wrote it. Takes ownership of `bytes`, which become the records and the
+ * index of the segment. Copies would cause a full garbage collection every few segments.
  */
 export function* readSegment(bytes: Uint8Array, checksum: Checksum): Generator<void, ReadSegment, void> {
   const start = readHead(bytes, checksum);

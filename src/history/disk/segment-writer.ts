@@ -27,8 +27,9 @@ interface OpenFile {
 }
 
 /**
- * Appends the records of a life to files. Each {@link SegmentWriter.flush} appends the new records, and the index when a
- * segment is full. If a write fails, the whole segment is written again later, as long as it is in memory. Never rejects.
+ * Appends the records of a life to files. Each {@link SegmentWriter.flush} appends the new records, and the index when
+ * a segment is full. If a write fails, the whole segment is written again later, as long as it is in memory. Never
+ * rejects.
  */
 export class SegmentWriter {
   readonly #archive: SegmentArchive;
@@ -96,8 +97,8 @@ export class SegmentWriter {
     const segment = this.#log.segments.find(({ number }) => number >= this.#nextNumber);
     if (segment === undefined) return false;
     const file = await this.#openFile(segment);
-    // Read the time and the state together, before the next record, so that the written state has the wall time of all times up
-    // to `endMs`.
+    // Read the time and the state together, before the next record, so that the written state has the wall time of all
+    // times up to `endMs`.
     this.#log.noticeClockStep();
     const following = this.#log.segments.find(({ number }) => number > segment.number);
     const endMs = Math.min(endOf(segment, following), this.#log.endedMs ?? this.#log.life.now());

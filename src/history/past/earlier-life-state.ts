@@ -10,7 +10,9 @@ import type { PastPrefix, TimelineChange } from '../prefix-timeline.ts';
 /** The effective claim of a key, if it is known. `claim` is undefined if the key certainly had none. */
 type Known = { readonly claim: CompleteClaim | undefined } | undefined;
 
-/** A writer's claim at the moment, from its newest change before the moment, or else from its oldest change after it. */
+/**
+ * A writer's claim at the moment, from its newest change before the moment, or else from its oldest change after it.
+ */
 interface WriterClaim {
   readonly claim: CompleteClaim | undefined;
   readonly since: number | undefined;
@@ -60,9 +62,9 @@ export interface EarlierLifePrefix extends PastPrefix {
 }
 
 /**
- * The claims on a prefix at a moment of an earlier life. The final claims of such a life are not stored, so only claims in
- * records are known. A writer's claim is `after` of its newest change before the moment, or else `before` of its oldest later
- * change.
+ * The claims on a prefix at a moment of an earlier life. The final claims of such a life are not stored, so only claims
+ * in records are known. A writer's claim is `after` of its newest change before the moment, or else `before` of its
+ * oldest later change.
  */
 export class EarlierLifeState {
   readonly #keys: ReadonlyMap<string, EarlierLifeKey>;

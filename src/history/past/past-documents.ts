@@ -60,9 +60,9 @@ export async function documentIn(
 }
 
 /**
- * Returns a document at a moment of an ended life, computed from the nearest record that contains the whole document. Such a
- * record is the creation or the deletion of a service, or any record of a node. `later` and `earlier` are the changes after and
- * before the moment, newest first.
+ * Returns a document at a moment of an ended life, computed from the nearest record that contains the whole document.
+ * Such a record is the creation or the deletion of a service, or any record of a node. `later` and `earlier` are the
+ * changes after and before the moment, newest first.
  */
 function provenDocument(
   kind: 'service' | 'node',

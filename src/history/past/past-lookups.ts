@@ -10,9 +10,9 @@ import type { Segment } from '../segment.ts';
 export type Lengths = Readonly<Record<Family, readonly number[]>>;
 
 /**
- * Looks up addresses at times of the current life. Must not be used after the next change. Most addresses have not changed
- * since their time: a walk over the records of their buckets and a lookup in the current cache are enough. If the oldest later
- * change of a key names the effective claim before it, no other change of the key is read.
+ * Looks up addresses at times of the current life. Must not be used after the next change. Most addresses have not
+ * changed since their time: a walk over the records of their buckets and a lookup in the current cache are enough. If
+ * the oldest later change of a key names the effective claim before it, no other change of the key is read.
  */
 export class PastLookups {
   readonly #ipcache: IPCache;
@@ -31,7 +31,10 @@ export class PastLookups {
     this.#hasFullCIDR = { 4: ipv4.cidrs[32] !== undefined, 6: ipv6.cidrs[128] !== undefined };
   }
 
-  /** Returns the identity of the longest prefix of an address after the changes up to a time. `address` was parsed from `ip`. */
+  /**
+   * Returns the identity of the longest prefix of an address after the changes up to a time. `address` was parsed from
+   * `ip`.
+   */
   identityAt(ip: string, address: Readonly<PrefixRegister>, ms: number): number | undefined {
     let from = this.#segments.length;
     while (from > 0 && (this.#segments[from - 1] as Segment).lastMs > ms) from--;
@@ -56,7 +59,10 @@ export class PastLookups {
     return undefined;
   }
 
-  /** Returns the identity of the effective claim of a key before all changes later than `ms`. They are in the segments from `from` on. */
+  /**
+   * Returns the identity of the effective claim of a key before all changes later than `ms`. They are in the segments
+   * from `from` on.
+   */
   #effectiveBefore(key: PrefixRegister, from: number, ms: number): number | undefined {
     const hash = keyHash(key);
     for (let index = from; index < this.#segments.length; index++) {

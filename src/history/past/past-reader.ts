@@ -58,14 +58,16 @@ export interface PastReaderOptions {
 
 /** The prefixes that changed after a moment; see {@link PastReader.changedSince}. */
 export interface ChangedSince extends Pick<PrefixMoment, 'at' | 'certain' | 'reason' | 'held'> {
-  /** The visible claim at the moment by CIDR; undefined if there was none. All other prefixes have not changed since. */
+  /**
+   * The visible claim at the moment by CIDR; undefined if there was none. All other prefixes have not changed since.
+   */
   readonly prefixes: ReadonlyMap<string, VisibleClaim | undefined>;
 }
 
 /**
- * Answers like `History`, but also from the segments on disk, of the current process and of earlier ones. Work is done in
- * slices of a `TurnGate`. An answer reflects the records at the time of the call. If a segment cannot be read, it is dropped,
- * and the answer is not certain (`lost`).
+ * Answers like `History`, but also from the segments on disk, of the current process and of earlier ones. Work is done
+ * in slices of a `TurnGate`. An answer reflects the records at the time of the call. If a segment cannot be read, it is
+ * dropped, and the answer is not certain (`lost`).
  */
 export class PastReader {
   readonly #options: PastReaderOptions;
@@ -134,9 +136,9 @@ export class PastReader {
   }
 
   /**
-   * Returns the state at a moment of all prefixes that have changed since. Together with a snapshot that was taken at the call,
-   * it is the whole state at the moment. Resolves to `earlier` if the moment is in an earlier process, to `too-many` if more
-   * than `maxKeys` keys have changed. Costs a pass over all later records.
+   * Returns the state at a moment of all prefixes that have changed since. Together with a snapshot that was taken at
+   * the call, it is the whole state at the moment. Resolves to `earlier` if the moment is in an earlier process, to
+   * `too-many` if more than `maxKeys` keys have changed. Costs a pass over all later records.
    */
   async changedSince(when: When, maxKeys: number): Promise<ChangedSince | 'earlier' | 'too-many'> {
     const reading = this.#newReading();
@@ -177,8 +179,8 @@ export class PastReader {
   }
 
   /**
-   * Adds the changes that were recorded since the call, from a sequence number on, because the current claims include them.
-   * Returns the next sequence number.
+   * Adds the changes that were recorded since the call, from a sequence number on, because the current claims include
+   * them. Returns the next sequence number.
    */
   #addLater(reading: Reading, changed: ChangedPrefixes, from: number): number {
     const log = this.#options.log();
@@ -199,8 +201,8 @@ export class PastReader {
   }
 
   /**
-   * See `History.of`. Yields slices. In an earlier life, `effective` is present only if the record proves both the old and the
-   * new claim.
+   * See `History.of`. Yields slices. In an earlier life, `effective` is present only if the record proves both the old
+   * and the new claim.
    */
   async *of(key: string, range: HistoryRange = {}): AsyncGenerator<readonly PrefixRecord[], void, void> {
     const register = prefixRegister();
@@ -392,8 +394,8 @@ export class PastReader {
 }
 
 /**
- * Returns true if the effective claim of a key is also the visible claim of its prefix. A full-length prefix has two keys: the
- * claim of the CIDR is visible only if the endpoint has none (I4).
+ * Returns true if the effective claim of a key is also the visible claim of its prefix. A full-length prefix has two
+ * keys: the claim of the CIDR is visible only if the endpoint has none (I4).
  */
 function isVisible({ key, before, after }: TimelineChange, keys: number): boolean {
   const isEndpoint = !key.includes('/');

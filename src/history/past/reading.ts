@@ -33,7 +33,9 @@ export interface ReadingOptions {
   readonly drop: (stored: StoredSegment) => void;
 }
 
-/** Reads the segments of all lives for one question, in slices of a `TurnGate`. Records since the question are ignored. */
+/**
+ * Reads the segments of all lives for one question, in slices of a `TurnGate`. Records since the question are ignored.
+ */
 export class Reading {
   readonly #options: ReadingOptions;
   readonly lives: readonly Life[];
@@ -181,8 +183,8 @@ export class Reading {
 }
 
 /**
- * Returns the point for a wall time that is in no life: the end of the life before it, or the moment when a clock was set
- * forward over it.
+ * Returns the point for a wall time that is in no life: the end of the life before it, or the moment when a clock was
+ * set forward over it.
  */
 function pointOutside(lives: readonly Life[], when: number): RequestedMoment<PointInLife> {
   for (let life = lives.length - 1; life >= 0; life--) {

@@ -5,8 +5,8 @@ import type { CompleteClaim } from '../row-reader.ts';
 const WORDS_PER_PAGE: number = PAGE_ROWS / 32;
 
 /**
- * Receives the claims of a key. `row` is the number of the key while it has claims; another key may get the number later. `key` is a
- * reused register. Without `effective` the number has no key.
+ * Receives the claims of a key. `row` is the number of the key while it has claims; another key may get the number
+ * later. `key` is a reused register. Without `effective` the number has no key.
  */
 export type RowReceiver = (
   row: number,
@@ -18,8 +18,8 @@ export type RowReceiver = (
 /** Reads the claims that changed. See `IPCache.trackClaims`. */
 export interface ClaimTracker {
   /**
-   * Passes at most `limit` keys to `receive` and returns their number: below `limit` if no changed key is left. A key that changed
-   * repeatedly is read once, as it is now. Keys whose claims did not change may be among them.
+   * Passes at most `limit` keys to `receive` and returns their number: below `limit` if no changed key is left. A key
+   * that changed repeatedly is read once, as it is now. Keys whose claims did not change may be among them.
    */
   read(limit: number, receive: RowReceiver): number;
   /** Marks the key with this number as changed. */
@@ -56,8 +56,8 @@ export class ChangedRows {
   }
 
   /**
-   * Removes at most `limit` rows and passes each to `onRow`, which must not add rows. Returns their number: below `limit` if none
-   * is left.
+   * Removes at most `limit` rows and passes each to `onRow`, which must not add rows. Returns their number: below
+   * `limit` if none is left.
    */
   take(limit: number, onRow: (row: number) => void): number {
     let taken = 0;

@@ -24,7 +24,10 @@ export interface KeyImage {
   readonly contested: boolean;
 }
 
-/** Receives the changes of a {@link ClaimState}. Keys are reused registers: copy them to keep them. It must not write to the state. */
+/**
+ * Receives the changes of a {@link ClaimState}. Keys are reused registers: copy them to keep them. It must not write to
+ * the state.
+ */
 export interface ClaimSink {
   /** True in a batch. Only then is {@link ClaimSink.willChange} called. */
   readonly inBatch: boolean;
@@ -45,10 +48,10 @@ export interface ClaimSink {
 }
 
 /**
- * Receives every change of a claim, those of a batch when the batch is complete. `key` is a reused register. `before` and `after` are the writer's claim before
- * and after the change; one of them may be missing. `effect` is a sum of {@link EFFECT}. `continues` is true for all changes of
- * a batch except the first one, because they happen at the same time (I8). An observer must not throw and must not write to
- * the cache.
+ * Receives every change of a claim, those of a batch when the batch is complete. `key` is a reused register. `before`
+ * and `after` are the writer's claim before and after the change; one of them may be missing. `effect` is a sum of
+ * {@link EFFECT}. `continues` is true for all changes of a batch except the first one, because they happen at the same
+ * time (I8). An observer must not throw and must not write to the cache.
  */
 export type ClaimObserver = (
   key: Readonly<PrefixRegister>,
@@ -77,8 +80,8 @@ function isFullLengthCIDR(key: Readonly<PrefixRegister>): boolean {
 }
 
 /**
- * All claims, and the selection of the effective ones by the rules of SEMANTICS 2.2 and 2.3. The caller has checked the input
- * (see `claim-intake`).
+ * All claims, and the selection of the effective ones by the rules of SEMANTICS 2.2 and 2.3. The caller has checked the
+ * input (see `claim-intake`).
  *
  *     key ──table──► slot ──rows──► the effective claim of the key
  *                      └──overruled──► the overruled ones, strongest first (few keys have any)
@@ -163,8 +166,9 @@ export class ClaimState {
   }
 
   /**
-   * Deletes at most `limit` claims of a writer, overruled ones first, and scans at most {@link SCANNED_PER_CLAIM} rows for each
-   * of them. Returns their number, and `next`, the row at which the next call continues. `key` is a scratch register.
+   * Deletes at most `limit` claims of a writer, overruled ones first, and scans at most {@link SCANNED_PER_CLAIM} rows
+   * for each of them. Returns their number, and `next`, the row at which the next call continues. `key` is a scratch
+   * register.
    */
   withdraw(by: Writer, key: PrefixRegister, limit: number, from = 0): { withdrawn: number; next: number } {
     let withdrawn = 0;
@@ -208,7 +212,10 @@ export class ClaimState {
     this.rows.setFlag(newSlot, FLAG.contested, image?.contested === true);
   }
 
-  /** Returns the slot of the other form of a full-length key (the CIDR of an endpoint, or the reverse); -1 if there is none. */
+  /**
+   * Returns the slot of the other form of a full-length key (the CIDR of an endpoint, or the reverse); -1 if there is
+   * none.
+   */
   counterpart(key: PrefixRegister): number {
     if (key.length !== addressBits(key.family)) return -1;
     if (key.form === 'endpoint' && this.#fullLengthCIDRs === 0) return -1;
@@ -265,7 +272,10 @@ export class ClaimState {
     return 'applied';
   }
 
-  /** Sets a claim on a key of another writer. The stronger claim is effective (I4); the weaker one is kept if `retainOverruled`. */
+  /**
+   * Sets a claim on a key of another writer. The stronger claim is effective (I4); the weaker one is kept if
+   * `retainOverruled`.
+   */
   #contest(slot: number, key: PrefixRegister, claim: Claim, host: number): UpsertOutcome {
     this.#willChange(key, slot);
     this.#markChanged(slot);
@@ -315,7 +325,10 @@ export class ClaimState {
     if (writer !== undefined) this.observer?.(key, writer, before, after, effect);
   }
 
-  /** Deletes the effective claim of a key. The strongest overruled claim becomes effective; without one, the key is deleted. */
+  /**
+   * Deletes the effective claim of a key. The strongest overruled claim becomes effective; without one, the key is
+   * deleted.
+   */
   #promote(slot: number, key: PrefixRegister, old: IPCacheEntry): void {
     this.#markChanged(slot);
     const before = this.observer && this.rows.claim(slot);

@@ -21,8 +21,8 @@ interface WaitingKey {
 }
 
 /**
- * The claims that did not fit into a full cache. They are admitted when keys are deleted, the strongest source first, then by
- * arrival. Claims on more than `limit` keys are dropped and counted.
+ * The claims that did not fit into a full cache. They are admitted when keys are deleted, the strongest source first,
+ * then by arrival. Claims on more than `limit` keys are dropped and counted.
  */
 export class WaitingClaims {
   readonly #limit: number;
@@ -154,7 +154,9 @@ export class WaitingClaims {
     this.#ranks.set(waiting.rank, keys);
   }
 
-  /** Undoes all steps after the first `mark` ones. Restored keys lost their position, so their ranks are sorted again. */
+  /**
+   * Undoes all steps after the first `mark` ones. Restored keys lost their position, so their ranks are sorted again.
+   */
   #rollBack(mark: number): void {
     const ranks = new Set<number>();
     for (const { key, waiting } of this.#previous?.splice(mark).reverse() ?? []) {

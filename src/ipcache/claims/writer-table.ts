@@ -7,8 +7,8 @@ import type { ClaimWriter, Writer } from '../types.ts';
 export type WriterID = number;
 
 /**
- * Numbers the writers that have effective claims, and counts the claims of each. The number of a writer without claims is
- * reused, so that transient writers (nodes, clusters) leave nothing behind.
+ * Numbers the writers that have effective claims, and counts the claims of each. The number of a writer without claims
+ * is reused, so that transient writers (nodes, clusters) leave nothing behind.
  */
 export class WriterTable {
   readonly #ids = new Map<Source, Map<string, WriterID>>();
@@ -63,7 +63,10 @@ export class WriterTable {
     return writer;
   }
 
-  /** Returns a test of numbers in use. It calls `isWanted` for a number once, and again if another writer has got the number. */
+  /**
+   * Returns a test of numbers in use. It calls `isWanted` for a number once, and again if another writer has got the
+   * number.
+   */
   testByID(isWanted: (writer: ClaimWriter) => boolean): (id: WriterID) => boolean {
     const tested: ClaimWriter[] = [];
     const results: boolean[] = [];

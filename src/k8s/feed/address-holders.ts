@@ -14,7 +14,10 @@ function isContested(holders: Holders | undefined): holders is readonly Endpoint
   return holders !== undefined && !('ips' in holders);
 }
 
-/** Returns the holders in which `current` replaces `previous`. If one is undefined, the other is only added or only removed. */
+/**
+ * Returns the holders in which `current` replaces `previous`. If one is undefined, the other is only added or only
+ * removed.
+ */
 function replaceHolder(
   holders: Holders | undefined,
   previous: EndpointAddresses | undefined,
@@ -33,10 +36,10 @@ function strongest(holders: Holders | undefined): EndpointAddresses | undefined 
 }
 
 /**
- * Stores for each IP the objects of one source that list it (KUBERNETES 23). The strongest object holds the IP, regardless of the
- * order of events, and its claim is in the IPCache. If the holder is deleted, the claim of the next object is written. A late
- * delete of a former pod therefore never removes the claim of the current pod (KUBERNETES 20, 22), and a pod that lost its
- * address to another pod gets it back when the other pod is deleted.
+ * Stores for each IP the objects of one source that list it (KUBERNETES 23). The strongest object holds the IP,
+ * regardless of the order of events, and its claim is in the IPCache. If the holder is deleted, the claim of the next
+ * object is written. A late delete of a former pod therefore never removes the claim of the current pod (KUBERNETES 20,
+ * 22), and a pod that lost its address to another pod gets it back when the other pod is deleted.
  *
  *     10.0.0.7 ─► [ pod b, created 12:05 ]   written
  *                 [ pod a, created 12:01 ]   waits
@@ -56,8 +59,8 @@ export class AddressHolders {
   }
 
   /**
-   * Replaces the addresses of an object. `previous` must be the value of `current` in the last call for this object. New
-   * addresses are written before old ones are deleted (KUBERNETES 20).
+   * Replaces the addresses of an object. `previous` must be the value of `current` in the last call for this object.
+   * New addresses are written before old ones are deleted (KUBERNETES 20).
    */
   change(current: EndpointAddresses | undefined, previous: EndpointAddresses | undefined): void {
     for (const ip of current?.ips ?? []) this.#replace(ip, previous, current);

@@ -15,8 +15,8 @@ const INIT: Labels = [{ source: 'reserved', key: 'init', value: '' }];
 const NAMESPACE_LABELS = 'io.cilium.k8s.namespace.labels.';
 const SERVICE_ACCOUNT = 'io.cilium.k8s.policy.serviceaccount';
 /**
- * Prefix of labels that only Cilium sets. Ignored on pods, because a pod could otherwise forge the labels of its namespace
- * (KUBERNETES 26).
+ * Prefix of labels that only Cilium sets. Ignored on pods, because a pod could otherwise forge the labels of its
+ * namespace (KUBERNETES 26).
  */
 const RESERVED_PREFIX = 'io.cilium.k8s';
 
@@ -38,7 +38,8 @@ export interface EndpointLabelsOptions {
   readonly guard: CallbackGuard;
   /**
    * Called with the labels of a pod of this node if its labels or its uid differ from those of the last successful call
-   * (KUBERNETES 27), or with undefined if the pod was deleted. If the callback throws, the call is retried after a delay.
+   * (KUBERNETES 27), or with undefined if the pod was deleted. If the callback throws, the call is retried after a
+   * delay.
    */
   readonly onLabels: (pod: LabelledPod, labels: Labels | undefined) => void;
 }
@@ -50,16 +51,17 @@ interface LocalPod {
 }
 
 /**
- * The identity labels of the pods of this node (KUBERNETES 25 to 27): the labels of the pod and of its namespace, if the filter
- * keeps them. A pod waits until its namespace is known; an unknown namespace never counts as a namespace without labels. If a
- * namespace is deleted, its pods keep their labels.
+ * The identity labels of the pods of this node (KUBERNETES 25 to 27): the labels of the pod and of its namespace, if
+ * the filter keeps them. A pod waits until its namespace is known; an unknown namespace never counts as a namespace
+ * without labels. If a namespace is deleted, its pods keep their labels.
  */
 export class EndpointLabels {
   readonly #options: EndpointLabelsOptions;
   readonly #pods = new Map<string, LocalPod>();
   readonly #namespaces = new Map<string, ReadonlyMap<string, string>>();
   /**
-   * Pods whose last call failed, by key. The call is retried: with undefined if the pod was deleted, otherwise with its labels.
+   * Pods whose last call failed, by key. The call is retried: with undefined if the pod was deleted, otherwise with its
+   * labels.
    */
   readonly #failed = new Map<string, LabelledPod>();
   /** Keys of pods whose labels were applied, possibly for an earlier uid, and whose removal was not applied yet. */

@@ -16,7 +16,9 @@ export interface EndpointEngine {
   readonly holders: AddressSink;
 }
 
-/** Returns a reader that writes CiliumEndpoints to the IPCache (KUBERNETES 30 to 33), including those of the local node. */
+/**
+ * Returns a reader that writes CiliumEndpoints to the IPCache (KUBERNETES 30 to 33), including those of the local node.
+ */
 export function ciliumEndpointReader({ ipcache, holders }: EndpointEngine): KindReader<EndpointAddresses> {
   const shared = new SharedParts();
   return {
@@ -59,10 +61,11 @@ function sameEndpoint(a: EndpointAddresses | undefined, b: EndpointAddresses | u
 }
 
 /**
- * Writes CiliumEndpointSlices to the IPCache (KUBERNETES 35). While an endpoint moves between slices, it is in two slices. The
- * slice in which it appeared or changed last is used; within one list, the slice that was created last, then the slice with the
- * greater name. If the endpoint is removed from the used slice, another slice is used. If it is removed from its last slice, it
- * is deleted. The additions of an event are applied before its removals, so that an endpoint is not deleted while it moves.
+ * Writes CiliumEndpointSlices to the IPCache (KUBERNETES 35). While an endpoint moves between slices, it is in two
+ * slices. The slice in which it appeared or changed last is used; within one list, the slice that was created last,
+ * then the slice with the greater name. If the endpoint is removed from the used slice, another slice is used. If it is
+ * removed from its last slice, it is deleted. The additions of an event are applied before its removals, so that an
+ * endpoint is not deleted while it moves.
  */
 export class SlicedEndpointReader implements KindReader<ParsedCiliumEndpointSlice> {
   readonly kind = 'CiliumEndpointSlice';

@@ -39,12 +39,15 @@ export interface KindStatus {
 }
 
 /**
- * Time without interruption in which the API server answers 404 for a kind, after which its objects are forgotten. While an API
- * server starts, or a CRD is replaced, it answers 404 only for seconds.
+ * Time without interruption in which the API server answers 404 for a kind, after which its objects are forgotten.
+ * While an API server starts, or a CRD is replaced, it answers 404 only for seconds.
  */
 export const MISSING_LIMIT_MS: number = 10 * 60_000;
 
-/** One kind of object: its feed, and the current reflector that passes objects to the feed. The feed outlives its reflectors. */
+/**
+ * One kind of object: its feed, and the current reflector that passes objects to the feed. The feed outlives its
+ * reflectors.
+ */
 export class FollowedKind {
   readonly name: string;
   readonly #feed: AnyFeed;
@@ -86,7 +89,8 @@ export class FollowedKind {
   }
 
   /**
-   * The number of failures of the current reflector. If there is no reflector, the number of failed attempts to choose a kind.
+   * The number of failures of the current reflector. If there is no reflector, the number of failed attempts to choose
+   * a kind.
    */
   get failures(): number {
     return this.#following === undefined ? this.#attempts : (this.#resource?.status().failures ?? 0);
@@ -98,7 +102,9 @@ export class FollowedKind {
     return this.#resource?.status().lastFailure?.message;
   }
 
-  /** Sets the state to `listing` before there is a reflector: its kind is not determined yet, or its start is delayed. */
+  /**
+   * Sets the state to `listing` before there is a reflector: its kind is not determined yet, or its start is delayed.
+   */
   expect(): void {
     this.#progressAt = this.#options.clock.now();
     this.#attempts = 0;
@@ -153,7 +159,8 @@ export class FollowedKind {
   }
 
   /**
-   * Ends the reflector and withdraws all claims. Calls `onDone` when all are withdrawn, unless the kind is followed again before.
+   * Ends the reflector and withdraws all claims. Calls `onDone` when all are withdrawn, unless the kind is followed
+   * again before.
    */
   withdraw(onDone?: () => void): void {
     this.rest();
@@ -180,7 +187,10 @@ export class FollowedKind {
     return { name, state: this.#state, complete, objects, rejected: this.#feed.rejected, resource };
   }
 
-  /** Starts the time limit when the kind is missing. An attempt to list does not end it, because the attempt may fail again. */
+  /**
+   * Starts the time limit when the kind is missing. An attempt to list does not end it, because the attempt may fail
+   * again.
+   */
   #watchMissing(kind: ResourceKind, state: ResourceState): void {
     if (state === 'listing') return;
     if (state === 'missing' && this.size > 0)

@@ -8,7 +8,9 @@ import type { FedIPCache } from './address-holders.ts';
 /** Interval between two reads of the addresses (KUBERNETES 51), because changes of interfaces are not reported. */
 const INTERVAL_MS = 60_000;
 
-/** The writer of these claims. Its owner distinguishes it from the node manager, which uses the name of the local node. */
+/**
+ * The writer of these claims. Its owner distinguishes it from the node manager, which uses the name of the local node.
+ */
 const WRITER = { source: 'local', owner: 'host-ips' } as const;
 
 /** Options of {@link HostIPs}. */
@@ -23,8 +25,9 @@ export interface HostIPsOptions {
 }
 
 /**
- * Writes the claims that no external source provides (KUBERNETES 51): the addresses of this machine get identity `host`, and all
- * unknown addresses identity `world`. The claims have source `local` and no host IP, and are updated every minute.
+ * Writes the claims that no external source provides (KUBERNETES 51): the addresses of this machine get identity
+ * `host`, and all unknown addresses identity `world`. The claims have source `local` and no host IP, and are updated
+ * every minute.
  */
 export class HostIPs {
   readonly #options: HostIPsOptions;

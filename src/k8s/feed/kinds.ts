@@ -32,8 +32,8 @@ export function services(selection: ServiceSelection): ResourceKind {
 }
 
 /**
- * Returns the kinds that contain the endpoints of services, in order of preference. The first one that the API server serves is
- * used (KUBERNETES 13).
+ * Returns the kinds that contain the endpoints of services, in order of preference. The first one that the API server
+ * serves is used (KUBERNETES 13).
  */
 export function serviceEndpoints(selection: ServiceSelection): readonly ResourceKind[] {
   const labelSelector = selection.headless === true ? NO_MESH_SLICES : `!${HEADLESS},${NO_MESH_SLICES}`;
@@ -45,7 +45,9 @@ export function serviceEndpoints(selection: ServiceSelection): readonly Resource
   ];
 }
 
-/** Returns the kind that selects the pods of one node; if `nodeName` is undefined, those of all nodes (KUBERNETES 12). */
+/**
+ * Returns the kind that selects the pods of one node; if `nodeName` is undefined, those of all nodes (KUBERNETES 12).
+ */
 export function pods(nodeName: string | undefined): ResourceKind {
   return core('pods', nodeName === undefined ? {} : { fieldSelector: `spec.nodeName=${nodeName}` });
 }

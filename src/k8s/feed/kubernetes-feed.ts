@@ -77,12 +77,15 @@ export interface KubernetesFeedOptions {
   readonly policies?: boolean | undefined;
   /** The kind that contains the endpoints of all nodes (KUBERNETES 12, 33, 35). Default `ciliumendpoints`. */
   readonly endpoints?: 'ciliumendpoints' | 'ciliumendpointslices' | 'pods' | undefined;
-  /** `kvstore` (the default): CiliumIdentities are followed until a kvstore is complete. `crd`: always. `none`: never. */
+  /**
+   * `kvstore` (the default): CiliumIdentities are followed until a kvstore is complete. `crd`: always. `none`: never.
+   */
   readonly identities?: 'kvstore' | 'crd' | 'none' | undefined;
   /** The services to follow. */
   readonly selection?: ServiceSelection | undefined;
   /**
-   * @internal More feeds, by the plural of their kind. They receive the same objects as this feed, if this feed follows the kind.
+   * @internal More feeds, by the plural of their kind. They receive the same objects as this feed, if this feed follows
+   *   the kind.
    */
   readonly moreFeeds?: ReadonlyMap<string, AnyFeed> | undefined;
   /** Encryption key of the local node, for its pods (KUBERNETES 18). Default 0. */
@@ -92,30 +95,32 @@ export interface KubernetesFeedOptions {
   /** If true, annotations of the local Node are read (KUBERNETES 40). Default false. */
   readonly nodeAnnotations?: boolean | undefined;
   /**
-   * If true, the caller withdraws restored nodes. If false, the feed does this after the first complete list (KUBERNETES 41).
-   * Default false.
+   * If true, the caller withdraws restored nodes. If false, the feed does this after the first complete list
+   * (KUBERNETES 41). Default false.
    */
   readonly keepRestoredNodes?: boolean | undefined;
   /**
-   * Maximum delay before Kubernetes is followed again after a complete kvstore was lost. The delay is random, because the agents
-   * of all nodes lose the kvstore together; the claims of the kvstore stay in the meantime (KUBERNETES 52). Default 30 s.
+   * Maximum delay before Kubernetes is followed again after a complete kvstore was lost. The delay is random, because
+   * the agents of all nodes lose the kvstore together; the claims of the kvstore stay in the meantime (KUBERNETES 52).
+   * Default 30 s.
    */
   readonly handoverSpreadMs?: number | undefined;
   readonly labelFilter?: LabelFilter | undefined;
   /**
-   * Receives the identity labels of the pods of this node; see `EndpointLabelsOptions`. If it is missing, namespaces are not
-   * followed.
+   * Receives the identity labels of the pods of this node; see `EndpointLabelsOptions`. If it is missing, namespaces
+   * are not followed.
    */
   readonly onLabels?: ((pod: LabelledPod, labels: Labels | undefined) => void) | undefined;
   /** Receives the labels of the local Node, which are the labels of the host endpoint (KUBERNETES 39). */
   readonly onHostLabels?: ((labels: ReadonlyMap<string, string>) => void) | undefined;
   /**
-   * Called when the objects of a kind are forgotten because the API server has not served the kind for ten minutes (KUBERNETES 15).
+   * Called when the objects of a kind are forgotten because the API server has not served the kind for ten minutes
+   * (KUBERNETES 15).
    */
   readonly onForget?: ((kind: string, objects: number) => void) | undefined;
   /**
-   * Called with the kind and the resourceVersion of each object before it is applied, and with undefined after the batch. Must
-   * not throw.
+   * Called with the kind and the resourceVersion of each object before it is applied, and with undefined after the
+   * batch. Must not throw.
    */
   readonly onCause?: CauseListener | undefined;
   /**
@@ -166,9 +171,10 @@ interface Tables {
 }
 
 /**
- * Writes the objects of a Kubernetes API server to the engines (KUBERNETES 10 to 55). The result does not depend on the order of
- * kinds (KUBERNETES 54). Each kind is followed independently: if one kind is missing or refused, other kinds are not delayed. The
- * feed is synchronous: when the source has delivered a batch of objects, the engines contain it. The feed does no I/O itself.
+ * Writes the objects of a Kubernetes API server to the engines (KUBERNETES 10 to 55). The result does not depend on the
+ * order of kinds (KUBERNETES 54). Each kind is followed independently: if one kind is missing or refused, other kinds
+ * are not delayed. The feed is synchronous: when the source has delivered a batch of objects, the engines contain it.
+ * The feed does no I/O itself.
  *
  *     ResourceSource ─► FollowedKind ─► ObjectFeed ─► reader ─┬─► IPCache, NodeManager, ServiceCache
  *       reflector       start and end   values of objects     ├─► EndpointLabels, KubernetesIdentities
@@ -179,8 +185,8 @@ interface Tables {
 export class KubernetesFeed {
   readonly #identities = new KubernetesIdentities();
   /**
-   * Identities by number and by labels, from CiliumIdentities. If several identities have the same labels, the lookup returns the
-   * oldest, then the lowest number (KUBERNETES 45).
+   * Identities by number and by labels, from CiliumIdentities. If several identities have the same labels, the lookup
+   * returns the oldest, then the lowest number (KUBERNETES 45).
    */
   readonly identities: IdentityCache = this.#identities.cache;
   readonly #options: KubernetesFeedOptions;
@@ -241,16 +247,16 @@ export class KubernetesFeed {
   }
 
   /**
-   * Reports that the kvstore has delivered a resource completely, or that the kvstore was lost (KUBERNETES 52). The feed follows
-   * the resource until it is complete in the kvstore, and again after the kvstore was lost.
+   * Reports that the kvstore has delivered a resource completely, or that the kvstore was lost (KUBERNETES 52). The
+   * feed follows the resource until it is complete in the kvstore, and again after the kvstore was lost.
    */
   kvstore(resource: HandoverResource, event: 'complete' | 'lost'): void {
     if (!this.#ended.signal.aborted) this.#applyHandover(resource, event);
   }
 
   /**
-   * @internal
-   * Returns the feed of a kind, for objects that the caller delivers in place of the source. `start` must not have been called.
+   * @internal Returns the feed of a kind, for objects that the caller delivers in place of the source. `start` must not
+   * have been called.
    */
   feedOf(kind: string): AnyFeed | undefined {
     return this.#feeds.get(kind);
@@ -261,7 +267,9 @@ export class KubernetesFeed {
     return [...this.#kinds.values()].filter(isAwaited).map(({ name }) => name);
   }
 
-  /** Returns true if an identity is marked for deletion. An allocator that uses it must remove the mark (KUBERNETES 46). */
+  /**
+   * Returns true if an identity is marked for deletion. An allocator that uses it must remove the mark (KUBERNETES 46).
+   */
   isIdentityMarked(id: number): boolean {
     return this.#identities.isMarked(id);
   }
@@ -285,7 +293,9 @@ export class KubernetesFeed {
     return this.#started && this.blockers().length === 0;
   }
 
-  /** Returns true if services and their endpoints are complete. Kinds that are not followed or not served are ignored. */
+  /**
+   * Returns true if services and their endpoints are complete. Kinds that are not followed or not served are ignored.
+   */
   get servicesComplete(): boolean {
     const kinds = SERVICE_KINDS.flatMap((name) => this.#kinds.get(name) ?? []);
     return (
@@ -375,8 +385,8 @@ export class KubernetesFeed {
   }
 
   /**
-   * Returns a reader that also passes slices to the addresses of the API server. Slices and Endpoints of `kubernetes` have the
-   * same name. While one kind replaces the other, a deletion is ignored if the other kind has the same object.
+   * Returns a reader that also passes slices to the addresses of the API server. Slices and Endpoints of `kubernetes`
+   * have the same name. While one kind replaces the other, a deletion is ignored if the other kind has the same object.
    */
   #sliceReader(
     reader: KindReader<EndpointSlice>,
@@ -426,9 +436,9 @@ export class KubernetesFeed {
   }
 
   /**
-   * Follows pods of all nodes while no other source has the endpoints of other nodes: CiliumEndpoints are not served or not
-   * configured, and no kvstore has them (KUBERNETES 12). When the CiliumEndpoints are listed, only the pods of the local node are
-   * followed.
+   * Follows pods of all nodes while no other source has the endpoints of other nodes: CiliumEndpoints are not served or
+   * not configured, and no kvstore has them (KUBERNETES 12). When the CiliumEndpoints are listed, only the pods of the
+   * local node are followed.
    */
   #reviewPods(): void {
     const kind = this.#kinds.get('pods');
@@ -446,8 +456,8 @@ export class KubernetesFeed {
   }
 
   /**
-   * Follows the first kind of service endpoints that the API server serves (KUBERNETES 13), never slices and Endpoints together.
-   * Listeners of {@link onChange} are called after each failure.
+   * Follows the first kind of service endpoints that the API server serves (KUBERNETES 13), never slices and Endpoints
+   * together. Listeners of {@link onChange} are called after each failure.
    */
   async #chooseServiceEndpoints(): Promise<void> {
     if (this.#isChoosing) return;
@@ -501,8 +511,8 @@ export class KubernetesFeed {
   }
 
   /**
-   * Follows the kinds of a lost resource again: after a random delay if their claims were withdrawn completely, otherwise
-   * immediately.
+   * Follows the kinds of a lost resource again: after a random delay if their claims were withdrawn completely,
+   * otherwise immediately.
    */
   #followAgain(resource: HandoverResource, isWithdrawn: boolean): void {
     const { clock, random = Math.random, handoverSpreadMs = HANDOVER_SPREAD_MS } = this.#options;

@@ -3,9 +3,9 @@ import { CILIUM_IDENTITY_FIELDS, type ParsedIdentity, readCiliumIdentity } from 
 import type { KindReader } from './object-feed.ts';
 
 /**
- * The identities of CiliumIdentities, by number and by labels (KUBERNETES 44 to 47). Two numbers may have the same labels,
- * because identities are allocated without locks. A lookup by labels returns the oldest number, or the lowest of equally old
- * numbers (KUBERNETES 45).
+ * The identities of CiliumIdentities, by number and by labels (KUBERNETES 44 to 47). Two numbers may have the same
+ * labels, because identities are allocated without locks. A lookup by labels returns the oldest number, or the lowest
+ * of equally old numbers (KUBERNETES 45).
  */
 export class KubernetesIdentities {
   readonly #identities = new Map<number, ParsedIdentity>();
@@ -13,7 +13,9 @@ export class KubernetesIdentities {
     (a, b) => this.#createdAt(a) - this.#createdAt(b) || a - b,
   );
 
-  /** Returns true if an identity is marked for deletion. An allocator that uses it must remove the mark (KUBERNETES 46). */
+  /**
+   * Returns true if an identity is marked for deletion. An allocator that uses it must remove the mark (KUBERNETES 46).
+   */
   isMarked(id: number): boolean {
     return this.#identities.get(id)?.marked ?? false;
   }

@@ -1,6 +1,7 @@
 /**
- * The state that decides if the nodes, endpoints or identities of the local cluster are read from Kubernetes or from a kvstore
- * (KUBERNETES 52). Both may write at the same time, because their claims are independent; the claims of the kvstore are stronger.
+ * The state that decides if the nodes, endpoints or identities of the local cluster are read from Kubernetes or from a
+ * kvstore (KUBERNETES 52). Both may write at the same time, because their claims are independent; the claims of the
+ * kvstore are stronger.
  *
  *                         complete                    withdrawn
  *     ┌──► following ──────────────────► withdrawing ───────────► resting
@@ -9,12 +10,12 @@
  *                                  lost
  *
  * - `following`: the feed runs. The kvstore may be listing or lost; its claims stay.
- * - `withdrawing`: the kvstore is complete. The feed has ended, and its claims are being withdrawn, also those of objects that are
- *   not in the kvstore.
+ * - `withdrawing`: the kvstore is complete. The feed has ended, and its claims are being withdrawn, also those of
+ *   objects that are not in the kvstore.
  * - `resting`: all claims of the feed are withdrawn.
  *
- * Every address has a claim during a handover, because the feed ends only when the kvstore is complete, and because the claims of a
- * lost kvstore stay.
+ * Every address has a claim during a handover, because the feed ends only when the kvstore is complete, and because the
+ * claims of a lost kvstore stay.
  */
 export type HandoverState = 'following' | 'withdrawing' | 'resting';
 
@@ -24,7 +25,10 @@ export type HandoverEvent = 'complete' | 'lost' | 'withdrawn';
 /** Action of a transition: start to follow, or end and withdraw. */
 export type HandoverAction = 'follow' | 'withdraw' | undefined;
 
-/** Returns the next state and the action. If the event does not apply to the state, returns the same state and no action. */
+/**
+ * Returns the next state and the action. If the event does not apply to the state, returns the same state and no
+ * action.
+ */
 export function handover(
   state: HandoverState,
   event: HandoverEvent,

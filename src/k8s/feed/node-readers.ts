@@ -20,7 +20,8 @@ export interface NodeEngine extends NodeCluster {
 }
 
 /**
- * Returns a reader of nodes. It has no `same`, because the node manager compares nodes itself, including labels (KUBERNETES 38).
+ * Returns a reader of nodes. It has no `same`, because the node manager compares nodes itself, including labels
+ * (KUBERNETES 38).
  */
 function nodeReader(
   kind: string,
@@ -40,8 +41,8 @@ function nodeReader(
 }
 
 /**
- * Returns a reader that writes CiliumNodes of other nodes to the node manager (KUBERNETES 36 to 38). Unless `keepRestored` is true,
- * the first complete list withdraws the restored nodes of the local cluster (KUBERNETES 41).
+ * Returns a reader that writes CiliumNodes of other nodes to the node manager (KUBERNETES 36 to 38). Unless
+ * `keepRestored` is true, the first complete list withdraws the restored nodes of the local cluster (KUBERNETES 41).
  */
 export function ciliumNodeReader(engine: NodeEngine, keepRestored = false): KindReader<NodeSpec> {
   const read = (fields: ObjectFields): NodeSpec | undefined => {

@@ -26,7 +26,10 @@ export interface KindReader<T> {
   read(fields: ObjectFields): T | undefined;
   /** Returns true if two values are equal, so that the change is ignored. Default: never equal. */
   same?(current: T, previous: T): boolean;
-  /** Applies a new value of an object. `current` is undefined if the object was deleted, `previous` if it is new; never both. */
+  /**
+   * Applies a new value of an object. `current` is undefined if the object was deleted, `previous` if it is new; never
+   * both.
+   */
   change(current: T | undefined, previous: T | undefined): void;
   /** Runs changes as one batch of an engine. Default: no batch. */
   batch?(changes: () => void): void;
@@ -36,10 +39,14 @@ export interface KindReader<T> {
   listed?(): void;
 }
 
-/** @internal Receives the events that a feed applies, in order, so that they can be recorded. Its methods must not throw. */
+/**
+ * @internal Receives the events that a feed applies, in order, so that they can be recorded. Its methods must not
+ * throw.
+ */
 export interface FeedTap {
   /**
-   * Called when a reflector begins. When its list is complete, values of earlier reflectors that are not in the list are removed.
+   * Called when a reflector begins. When its list is complete, values of earlier reflectors that are not in the list
+   * are removed.
    */
   onStart(): void;
   /** Called before an event is applied. */
@@ -81,11 +88,11 @@ export interface AnyFeed {
 }
 
 /**
- * Stores **the value of each object** of one kind, and applies only differences from these values (KUBERNETES 10). The old
- * objects of a reflector are not needed, so a reflector can be replaced ({@link ObjectFeed.start}): known values stay, and when
- * the new list is complete, the values of objects that it does not contain are deleted. An invalid object has no value, even if
- * it had one before, because a restart would give the same result (I9). The rejection is counted, and other objects are not
- * affected (I12).
+ * Stores **the value of each object** of one kind, and applies only differences from these values (KUBERNETES 10). The
+ * old objects of a reflector are not needed, so a reflector can be replaced ({@link ObjectFeed.start}): known values
+ * stay, and when the new list is complete, the values of objects that it does not contain are deleted. An invalid
+ * object has no value, even if it had one before, because a restart would give the same result (I9). The rejection is
+ * counted, and other objects are not affected (I12).
  */
 export class ObjectFeed<T> implements AnyFeed {
   readonly #reader: KindReader<T>;
@@ -129,8 +136,8 @@ export class ObjectFeed<T> implements AnyFeed {
   }
 
   /**
-   * Returns the sink for the next reflector. Sinks of earlier reflectors are ignored from now on. `onComplete` is called when the
-   * first list is applied and missing objects are deleted.
+   * Returns the sink for the next reflector. Sinks of earlier reflectors are ignored from now on. `onComplete` is
+   * called when the first list is applied and missing objects are deleted.
    */
   start(onComplete?: () => void): ResourceSink {
     const run = this.#end();
@@ -165,8 +172,9 @@ export class ObjectFeed<T> implements AnyFeed {
   }
 
   /**
-   * Deletes all values, in steps of one batch each. The current reflector is ignored from now on. If {@link ObjectFeed.start} is
-   * called before the last step, the steps end, and the remaining values stay until the new list is complete.
+   * Deletes all values, in steps of one batch each. The current reflector is ignored from now on. If
+   * {@link ObjectFeed.start} is called before the last step, the steps end, and the remaining values stay until the new
+   * list is complete.
    */
   withdrawSteps(): Generator<undefined, void, void> {
     return this.#removeSteps(this.#end());

@@ -29,7 +29,9 @@ function samePod(a: ParsedPod, b: ParsedPod): boolean {
   );
 }
 
-/** Returns a reader that writes pods to the IPCache (KUBERNETES 16 to 24). It passes the pods of this node to `labels`. */
+/**
+ * Returns a reader that writes pods to the IPCache (KUBERNETES 16 to 24). It passes the pods of this node to `labels`.
+ */
 export function podReader({
   ipcache,
   holders,

@@ -26,9 +26,10 @@ interface WrittenPolicy {
 }
 
 /**
- * The CIDRs of policies, each with a node-local identity (KUBERNETES 48 to 50). Their source is `generated`, which is weaker than
- * the source of a pod. Each policy is a resource, so a CIDR stays while any policy contains it. Exceptions are subtracted. A
- * policy may arrive before its CIDR groups (KUBERNETES 54). Each group is a resource, too, and adds its labels to its CIDRs.
+ * The CIDRs of policies, each with a node-local identity (KUBERNETES 48 to 50). Their source is `generated`, which is
+ * weaker than the source of a pod. Each policy is a resource, so a CIDR stays while any policy contains it. Exceptions
+ * are subtracted. A policy may arrive before its CIDR groups (KUBERNETES 54). Each group is a resource, too, and adds
+ * its labels to its CIDRs.
  */
 export class PolicyCIDRTable {
   readonly #metadata: PrefixMetadata;

@@ -15,8 +15,8 @@ export type FedServices = Pick<
 >;
 
 /**
- * Returns a reader that writes services to the service cache. It has no `same`, because the cache itself ignores an unchanged
- * service (KUBERNETES 42).
+ * Returns a reader that writes services to the service cache. It has no `same`, because the cache itself ignores an
+ * unchanged service (KUBERNETES 42).
  */
 export function serviceReader(services: FedServices): KindReader<Service> {
   const ports = new SharedValues<Service['ports']>();
@@ -33,8 +33,8 @@ export function serviceReader(services: FedServices): KindReader<Service> {
 }
 
 /**
- * Returns a reader that writes slices to the service cache. If the label of a slice names another service than before, the slice
- * is removed from the previous service (KUBERNETES 10).
+ * Returns a reader that writes slices to the service cache. If the label of a slice names another service than before,
+ * the slice is removed from the previous service (KUBERNETES 10).
  */
 function sliceReader(
   object: Pick<KindReader<EndpointSlice>, 'kind' | 'fields' | 'read'>,

@@ -1,8 +1,8 @@
 const encoder = new TextEncoder();
 
 /**
- * The body of a streaming response. The reader receives all written chunks in order, then the end or an error. If the reader
- * disconnects, the owner must call {@link ByteStream.break}, because a waiting reader cannot report it.
+ * The body of a streaming response. The reader receives all written chunks in order, then the end or an error. If the
+ * reader disconnects, the owner must call {@link ByteStream.break}, because a waiting reader cannot report it.
  */
 export class ByteStream implements AsyncIterable<Uint8Array> {
   #queue: string[] = [];

@@ -22,7 +22,9 @@ function parsePointer(pointer: unknown): string[] {
     .map((step) => step.replaceAll('~1', '/').replaceAll('~0', '~'));
 }
 
-/** Returns an array index without leading zeros, at most `max` (RFC 6901, section 4). Rejects the patch if it is none. */
+/**
+ * Returns an array index without leading zeros, at most `max` (RFC 6901, section 4). Rejects the patch if it is none.
+ */
 function parseIndex(step: string, max: number): number {
   const index = /^(0|[1-9]\d*)$/.test(step) ? Number(step) : Number.NaN;
   return index <= max ? index : rejectPatch(`${step} is not an index of the array`);
@@ -86,7 +88,10 @@ export function jsonPatch(document: unknown, operations: unknown): unknown {
   return result;
 }
 
-/** Returns the merged value (RFC 7386): objects are merged, null removes a field, and any other value replaces the old one. */
+/**
+ * Returns the merged value (RFC 7386): objects are merged, null removes a field, and any other value replaces the old
+ * one.
+ */
 export function mergePatch(document: unknown, patch: unknown): unknown {
   if (!isObject(patch)) return patch;
   const result: Record<string, unknown> = isObject(document) ? { ...document } : {};

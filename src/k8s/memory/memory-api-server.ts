@@ -23,8 +23,8 @@ export interface MemoryApiServerOptions {
   /** The served kinds. Default: those of a cluster with Cilium. */
   readonly types?: readonly ResourceType[] | undefined;
   /**
-   * If true, a kind without writes follows the resource versions of other kinds and receives bookmarks, as in Kubernetes 1.34.
-   * Default: false.
+   * If true, a kind without writes follows the resource versions of other kinds and receives bookmarks, as in
+   * Kubernetes 1.34. Default: false.
    */
   readonly idleProgress?: boolean | undefined;
   /** If true, a watch may start with all objects (`sendInitialEvents`), as in Kubernetes 1.32. Default: false. */
@@ -51,9 +51,9 @@ interface Route {
 }
 
 /**
- * An API server in this process, for tests. Lists, pages, watches, bookmarks, conflicts and preconditions are like those of a
- * real server. Any clock can be used, and faults can be injected. It has no schemas, defaults, admission or controllers: objects
- * are stored unchanged, in any namespace.
+ * An API server in this process, for tests. Lists, pages, watches, bookmarks, conflicts and preconditions are like
+ * those of a real server. Any clock can be used, and faults can be injected. It has no schemas, defaults, admission or
+ * controllers: objects are stored unchanged, in any namespace.
  */
 export class MemoryApiServer {
   /** The injected faults. */
@@ -107,7 +107,10 @@ export class MemoryApiServer {
     this.#denied.delete(`${token} ${verb} ${plural}`);
   }
 
-  /** Compacts the history: continue tokens expire, and new watches must start at the current version. Open watches continue. */
+  /**
+   * Compacts the history: continue tokens expire, and new watches must start at the current version. Open watches
+   * continue.
+   */
   compact(): void {
     this.#store.compact(Math.min(this.#store.version, this.#cache.version));
   }
@@ -177,7 +180,10 @@ export class MemoryApiServer {
     return this.faults.serve(request, () => this.#answer(request));
   }
 
-  /** Serves a request like a second API server with the same etcd, which the state and faults of this server do not affect. */
+  /**
+   * Serves a request like a second API server with the same etcd, which the state and faults of this server do not
+   * affect.
+   */
   handleElsewhere(request: ServedRequest): Promise<ServedAnswer> {
     return this.#answer(request);
   }
@@ -303,7 +309,9 @@ function objectAnswer(status: number, type: ResourceType, object: KubernetesObje
   return answer(status, { ...object, ...typeMeta(type) });
 }
 
-/** Returns a list response that is serialized while it is read, so that a list of 100,000 objects is never one string. */
+/**
+ * Returns a list response that is serialized while it is read, so that a list of 100,000 objects is never one string.
+ */
 function listAnswer(type: ResourceType, list: ObjectList): ServedAnswer {
   const { apiVersion, kind } = typeMeta(type);
   const metadata = {

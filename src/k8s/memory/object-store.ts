@@ -18,8 +18,8 @@ export interface ObjectStoreSnapshot {
 }
 
 /**
- * The objects of an API server and their history, like its etcd. One version number counts the writes of all kinds. The history
- * starts at the last compaction.
+ * The objects of an API server and their history, like its etcd. One version number counts the writes of all kinds. The
+ * history starts at the last compaction.
  */
 export class ObjectStore {
   #version = 1;

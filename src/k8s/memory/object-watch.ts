@@ -23,7 +23,9 @@ const BOOKMARK_MS = 60_000;
 /** Time between the last bookmark and the end of a watch. */
 const LAST_BOOKMARK_MS = 2000;
 const DEFAULT_SECONDS = 300;
-/** Maximum number of unread lines. A watch with a slower reader is ended cleanly; the reader resumes from its last line. */
+/**
+ * Maximum number of unread lines. A watch with a slower reader is ended cleanly; the reader resumes from its last line.
+ */
 const MAX_QUEUE_LENGTH = 1000;
 
 /** One open watch. It writes lines into a stream. */

@@ -32,7 +32,9 @@ function fieldsOf(value: unknown, what: string): Fields {
   throw new StatusError('BadRequest', `${what} must be an object`);
 }
 
-/** Returns the field managers of an object after a write. They have no fields here; without a manager, none is recorded. */
+/**
+ * Returns the field managers of an object after a write. They have no fields here; without a manager, none is recorded.
+ */
 function managers(previous: unknown, manager: string | undefined): Fields {
   const known = Array.isArray(previous) ? previous : [];
   const isKnown = known.some((entry) => isObject(entry) && entry['manager'] === manager);
@@ -181,7 +183,8 @@ export class ObjectWrites {
   #put(type: ResourceType, key: string, content: Fields): KubernetesObject {
     const metadata = fieldsOf(content['metadata'], 'metadata');
     const make = (resourceVersion: string): KubernetesObject =>
-      ({ ...content, metadata: { ...metadata, resourceVersion } }) as unknown as KubernetesObject; // `create` checked the name
+      // `create` checked the name.
+      ({ ...content, metadata: { ...metadata, resourceVersion } }) as unknown as KubernetesObject;
     const stored = this.#store.write(storedAs(type), key, make);
     if (stored === undefined) throw new StatusError('NotFound', `${type.plural} "${key}" not found`);
     return stored;

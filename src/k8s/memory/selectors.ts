@@ -46,7 +46,10 @@ export function labelSelector(selector: string | null): Selects {
   });
 }
 
-/** Parses a field selector: `metadata.name=a,spec.nodeName!=b`. All fields are supported; a real server supports a few. Absent fields are empty. */
+/**
+ * Parses a field selector: `metadata.name=a,spec.nodeName!=b`. All fields are supported; a real server supports a few.
+ * Absent fields are empty.
+ */
 export function fieldSelector(selector: string | null): Selects {
   return select(selector, (object, path) => {
     let value: unknown = object;

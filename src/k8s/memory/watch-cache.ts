@@ -1,6 +1,9 @@
 import type { ObjectStore, StoredWrite } from './object-store.ts';
 
-/** The watch cache of an API server, from which it serves lists and watches. Its updates can be stopped, to simulate a cache that is behind. */
+/**
+ * The watch cache of an API server, from which it serves lists and watches. Its updates can be stopped, to simulate a
+ * cache that is behind.
+ */
 export class WatchCache {
   readonly #store: ObjectStore;
   readonly #watchers = new Set<(write: StoredWrite) => void>();
@@ -9,7 +12,8 @@ export class WatchCache {
   #held: { readonly version: number; readonly writes: StoredWrite[] } | undefined;
 
   /**
-   * @param idleProgress true if the version of a resource also increases with writes of other resources, as in Kubernetes 1.34
+   * @param idleProgress true if the version of a resource also increases with writes of other resources, as in
+   *   Kubernetes 1.34
    */
   constructor(store: ObjectStore, idleProgress: boolean) {
     this.#store = store;

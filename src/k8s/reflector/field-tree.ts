@@ -12,8 +12,8 @@ export class FieldTree {
   readonly #fields: Field[] = [];
 
   /**
-   * @param paths names separated by dots; the last name includes all of its content. Lists have no index: `spec.ports.port` is a
-   *   field of each element of `ports`.
+   * @param paths names separated by dots; the last name includes all of its content. Lists have no index:
+   *   `spec.ports.port` is a field of each element of `ports`.
    */
   static of(paths: readonly string[]): FieldTree {
     const tree = new FieldTree();
@@ -22,8 +22,8 @@ export class FieldTree {
   }
 
   /**
-   * Returns the part to keep of the field with this UTF-8 name; undefined if the whole field is kept; {@link OMITTED} if nothing
-   * is kept.
+   * Returns the part to keep of the field with this UTF-8 name; undefined if the whole field is kept; {@link OMITTED}
+   * if nothing is kept.
    */
   find(bytes: Uint8Array, from: number, to: number): FieldTree | typeof OMITTED | undefined {
     for (const { name, tree } of this.#fields) if (matchesName(name, bytes, from, to)) return tree;

@@ -7,7 +7,9 @@ function isNonEmptyString(value: unknown): value is string {
   return typeof value === 'string' && value !== '';
 }
 
-/** Returns true if a value is an object with valid metadata: name, uid and resourceVersion, and namespace if present. */
+/**
+ * Returns true if a value is an object with valid metadata: name, uid and resourceVersion, and namespace if present.
+ */
 export function isKubernetesObject(value: unknown): value is KubernetesObject {
   if (!isObject(value)) return false;
   const { metadata } = value;
@@ -45,10 +47,10 @@ function keptObject({ namespace = '', name }: ObjectName, kept: Kept): Kubernete
 }
 
 /**
- * The objects that a reflector has delivered, by name, and the version of their state. Each method receives data of the server
- * and returns the resulting events, or no events if the data is already known. A list arrives in parts between {@link beginList}
- * and {@link endList}, which deletes the objects that the list did not contain (KUBERNETES 6). An incomplete list deletes nothing
- * (KUBERNETES 10).
+ * The objects that a reflector has delivered, by name, and the version of their state. Each method receives data of the
+ * server and returns the resulting events, or no events if the data is already known. A list arrives in parts between
+ * {@link beginList} and {@link endList}, which deletes the objects that the list did not contain (KUBERNETES 6). An
+ * incomplete list deletes nothing (KUBERNETES 10).
  */
 export class KnownObjects {
   /** An object is old if the current list has not contained it yet. */
@@ -103,7 +105,9 @@ export class KnownObjects {
     return this.#put(object);
   }
 
-  /** Applies a delete of a watch, or of a list that begins a watch. `object` is the last state of the deleted object. */
+  /**
+   * Applies a delete of a watch, or of a list that begins a watch. `object` is the last state of the deleted object.
+   */
   delete(object: KubernetesObject): readonly ResourceEvent[] {
     const { metadata } = object;
     this.#version = metadata.resourceVersion;

@@ -59,8 +59,8 @@ export function watchPath(kind: ResourceKind, version: string, timeoutSeconds: n
 }
 
 /**
- * Returns the path that reads the current version of one object. It is a list, which needs no right in addition to those of a
- * reflector.
+ * Returns the path that reads the current version of one object. It is a list, which needs no right in addition to
+ * those of a reflector.
  */
 export function anchorPath(kind: ResourceKind, { name, namespace }: Anchor): string {
   const byName = `metadata.name=${name}`;

@@ -32,8 +32,8 @@ interface ItemScanner<T> {
  *     {"kind":"PodList","metadata":{"resourceVersion":"7"},"items":[{ item },{ item }]}
  *     └───────────────────────── shell ──────────────────────────┘ └─ item ─┘        └┘ shell
  *
- * Also splits a stream of lines with one object each. Scans the bytes only for quotes, commas and brackets. Cost: one step per
- * byte.
+ * Also splits a stream of lines with one object each. Scans the bytes only for quotes, commas and brackets. Cost: one
+ * step per byte.
  *
  * Removes unrequested fields of an item before it is decoded, together with the preceding or the following comma:
  *
@@ -100,7 +100,9 @@ export class ListScanner<T = never> {
     return this.#shell;
   }
 
-  /** Returns the items that end in these bytes, as texts if there is no scanner of items or if it does not read them. */
+  /**
+   * Returns the items that end in these bytes, as texts if there is no scanner of items or if it does not read them.
+   */
   feed(bytes: Uint8Array): readonly (string | T)[] {
     const items: (string | T)[] = [];
     const { length } = bytes;
@@ -236,8 +238,8 @@ export class ListScanner<T = never> {
     const from = this.#from;
     this.#from = to;
     if (from >= to) return;
-    // A character that is split between two chunks is decoded wrongly. Only names and versions of the shell are read, which are
-    // ASCII.
+    // A character that is split between two chunks is decoded wrongly. Only names and versions of the shell are read,
+    // which are ASCII.
     const text = Buffer.from(bytes.buffer, bytes.byteOffset + from, to - from).toString('utf8');
     // White space between items is dropped, because it grows with the number of items.
     this.#shell += this.#inItems ? text.trim() : text;

@@ -3,8 +3,8 @@ import type { ApiErrorCode } from '../rest/api-error.ts';
 
 /**
  * The ways to request all objects (KUBERNETES 1):
- * - `stream`: the initial events of a watch, from the server's watch cache. It costs the server least, and requires Kubernetes
- *   1.32. If a server refuses it, lists are used from then on
+ * - `stream`: the initial events of a watch, from the server's watch cache. It costs the server least, and requires
+ *   Kubernetes 1.32. If a server refuses it, lists are used from then on
  * - `cache`: a list from the server's watch cache, not older than the last known version
  * - `pages`: the latest state, in pages; after a 410, or if the server is behind
  * - `whole`: the latest state, in one response; after a 410 on a page
@@ -16,7 +16,10 @@ export type ReflectorEffect =
   | { readonly do: 'list'; readonly from: ListSource }
   /** From the last known version. */
   | { readonly do: 'watch' }
-  /** Checks that the server has the same history. After a failure it may be another server, or was restored from a backup. */
+  /**
+   * Checks that the server has the same history. After a failure it may be another server, or was restored from a
+   * backup.
+   */
   | { readonly do: 'prove' }
   | { readonly do: 'wait'; readonly failures: number; readonly atLeastMs: number }
   | { readonly do: 'stop' };
@@ -49,7 +52,10 @@ export interface ReflectorState {
   readonly preferred: 'stream' | 'cache';
   /** The action after waiting. */
   readonly next: Next;
-  /** Number of consecutive failures. Reset after two minutes without a failure, and if a connection is lost after progress. */
+  /**
+   * Number of consecutive failures. Reset after two minutes without a failure, and if a connection is lost after
+   * progress.
+   */
   readonly streak: number;
   /** Number of consecutive resets of open watches; 0 after two minutes without a failure, and after progress. */
   readonly resets: number;
@@ -138,8 +144,8 @@ function waitStep(
 }
 
 /**
- * Returns the action after a failed watch or proof (KUBERNETES 3). After a lost connection the server may be another one, so its
- * history must be proven. If nothing else is certain to be correct, the action is a list, which costs most.
+ * Returns the action after a failed watch or proof (KUBERNETES 3). After a lost connection the server may be another
+ * one, so its history must be proven. If nothing else is certain to be correct, the action is a list, which costs most.
  */
 function nextAfterFailure(state: ReflectorState, code: ApiErrorCode, now: number): Next {
   switch (code) {
@@ -166,8 +172,8 @@ const REPORTED_STATES: Partial<Record<ApiErrorCode, ResourceState>> = {
 };
 
 /**
- * Errors that mean that the server does not support streams: it refuses, sends something else, or never sends the end of the
- * objects.
+ * Errors that mean that the server does not support streams: it refuses, sends something else, or never sends the end
+ * of the objects.
  */
 const NO_STREAM: ReadonlySet<ApiErrorCode> = new Set([
   'invalid',
@@ -179,25 +185,25 @@ const NO_STREAM: ReadonlySet<ApiErrorCode> = new Set([
 ]);
 
 /**
- * Returns true if the reflector has already waited for this server and must list immediately after a 410, which a restarted
- * server usually answers. The wait has already distributed the lists of all reflectors over time; a second wait would double the
- * time with outdated state.
+ * Returns true if the reflector has already waited for this server and must list immediately after a 410, which a
+ * restarted server usually answers. The wait has already distributed the lists of all reflectors over time; a second
+ * wait would double the time with outdated state.
  */
 function isOverdue(state: ReflectorState, code: ApiErrorCode, now: number): boolean {
   return state.phase === 'watching' && code === 'expired' && state.waited && !isHealthy(state, now);
 }
 
 /**
- * Returns true if the connection of a watch was lost after the watch had been open for some time, so that the server may be
- * healthy.
+ * Returns true if the connection of a watch was lost after the watch had been open for some time, so that the server
+ * may be healthy.
  */
 function isReset({ phase, healthySince }: ReflectorState, code: ApiErrorCode, now: number): boolean {
   return phase === 'watching' && code === 'broken' && now - (healthySince ?? now) >= SHORT_MS;
 }
 
 /**
- * Returns the step after a reset. After the first reset, the server is asked immediately, because it has accepted a watch since
- * the last failure. After further resets, the backoff starts at the shortest delay.
+ * Returns the step after a reset. After the first reset, the server is asked immediately, because it has accepted a
+ * watch since the last failure. After further resets, the backoff starts at the shortest delay.
  */
 function resetStep(state: ReflectorState, now: number): ReflectorStep {
   const resetsBackoff = isHealthy(state, now) || state.progressed;
@@ -244,8 +250,8 @@ function endStep(state: ReflectorState, input: ReflectorInput & { readonly type:
 }
 
 /**
- * Returns the next state and action. Pure; the README of `k8s` has a drawing. Actions never overlap. Every input is the result of
- * the last action, except `stop`, and `opened` and `progressed`, which arrive during a watch.
+ * Returns the next state and action. Pure; the README of `k8s` has a drawing. Actions never overlap. Every input is the
+ * result of the last action, except `stop`, and `opened` and `progressed`, which arrive during a watch.
  */
 export function stepReflector(state: ReflectorState, input: ReflectorInput): ReflectorStep {
   if (state.phase === 'stopped') return stepWithoutEffect(state);

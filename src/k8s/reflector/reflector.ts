@@ -64,9 +64,9 @@ const LIST_SILENCE_MS = 60_000;
 /** Maximum time from the request of a watch to its response. */
 const OPENING_MS = 30_000;
 /**
- * Maximum time without data after the first line of a watch. A server sends at least a bookmark every minute; if three are
- * missing, the watch has failed. There is no limit before the first line, because some servers send no bookmarks for kinds
- * without changes.
+ * Maximum time without data after the first line of a watch. A server sends at least a bookmark every minute; if three
+ * are missing, the watch has failed. There is no limit before the first line, because some servers send no bookmarks
+ * for kinds without changes.
  */
 const WATCH_SILENCE_MS = 3 * 60_000;
 
@@ -83,8 +83,8 @@ const IDENTIFYING_FIELDS = ['name', 'namespace', 'uid', 'resourceVersion'].map((
 const STOP: ActionResult = { type: 'stop' };
 
 /**
- * Keeps a sink equal to the objects of one kind on an API server, by lists and watches, and recovers from all failures. The
- * README of `k8s` has the guarantees. `stepReflector` decides the next action; this class performs it.
+ * Keeps a sink equal to the objects of one kind on an API server, by lists and watches, and recovers from all failures.
+ * The README of `k8s` has the guarantees. `stepReflector` decides the next action; this class performs it.
  */
 export class Reflector implements FollowedResource {
   readonly stopped: Promise<void>;
@@ -322,8 +322,8 @@ export class Reflector implements FollowedResource {
   }
 
   /**
-   * Reads up to the bookmark after the last object and returns its version. The watch of the list is closed; the next watch
-   * starts from that version.
+   * Reads up to the bookmark after the last object and returns its version. The watch of the list is closed; the next
+   * watch starts from that version.
    */
   #stream(): Promise<string> {
     const { gate } = this.#context;
@@ -460,8 +460,9 @@ export class Reflector implements FollowedResource {
   // ── Prove ──────────────────────────────────────────────────────────────────────────────────────────────
 
   /**
-   * Checks if the server has the object of the last put at the same version. If so, it has the same history up to this version,
-   * and the watch continues from it. If the object has changed, the histories cannot be distinguished, and a list follows.
+   * Checks if the server has the object of the last put at the same version. If so, it has the same history up to this
+   * version, and the watch continues from it. If the object has changed, the histories cannot be distinguished, and a
+   * list follows.
    */
   async #prove(): Promise<ActionResult> {
     const { anchor } = this.#known;

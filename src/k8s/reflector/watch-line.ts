@@ -42,8 +42,8 @@ function noEvent(): ApiError {
 }
 
 /**
- * Returns a decoded line. Throws an ApiError for an `ERROR` event, and for a Status object in place of an event, which a starting
- * server sends.
+ * Returns a decoded line. Throws an ApiError for an `ERROR` event, and for a Status object in place of an event, which
+ * a starting server sends.
  */
 export function readWatchLine(line: unknown): WatchLine {
   if (!isObject(line)) throw noEvent();

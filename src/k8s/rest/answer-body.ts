@@ -13,8 +13,9 @@ export interface Flow {
 }
 
 /**
- * The body of a response while it arrives. It can be read once. All bytes that arrive in one turn of the event loop are returned
- * as one chunk, because TLS delivers only 16 KiB at a time. A chunk is valid until the next chunk is requested.
+ * The body of a response while it arrives. It can be read once. All bytes that arrive in one turn of the event loop are
+ * returned as one chunk, because TLS delivers only 16 KiB at a time. A chunk is valid until the next chunk is
+ * requested.
  */
 export class AnswerBody implements AsyncIterable<Uint8Array> {
   readonly #flow: Flow;

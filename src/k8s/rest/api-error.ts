@@ -6,11 +6,11 @@ import { isObject } from '../../net/fields.ts';
  *
  * - `unreachable`: no connection. `broken`: the connection ended during the response. `silent`: no data for too long.
  * - `throttled`: 429. `unavailable`: 503 or 504, because the server starts, stops or is overloaded. `internal`: 500.
- * - `expired`: 410, the requested version was compacted. `future-version`: the version is not reached yet, because the server is
- *   behind or was restored from a backup.
+ * - `expired`: 410, the requested version was compacted. `future-version`: the version is not reached yet, because the
+ *   server is behind or was restored from a backup.
  * - `unauthorized`: 401, the credentials are invalid or expired. `forbidden`: 403. `missing`: 404.
- * - `conflict`: 409, another object has that name, or the version or UID differs from the expected one. `invalid`: 422, the
- *   object or patch violates the schema, or a `test` of the patch failed.
+ * - `conflict`: 409, another object has that name, or the version or UID differs from the expected one. `invalid`: 422,
+ *   the object or patch violates the schema, or a `test` of the patch failed.
  * - `garbled`: the response is malformed. `rejected`: the request was rejected for another reason.
  * - `credentials`: no credentials are available: a file cannot be read, or a plugin fails.
  */

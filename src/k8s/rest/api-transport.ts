@@ -20,15 +20,15 @@ export interface ApiAnswer {
   /** Delay that the server requests, in milliseconds; 0 if none. */
   readonly retryAfterMs: number;
   /**
-   * The body. The caller must read it to its end or abort the request's signal. A chunk is valid until the next chunk is
-   * requested. If the connection breaks, the iteration throws.
+   * The body. The caller must read it to its end or abort the request's signal. A chunk is valid until the next chunk
+   * is requested. If the connection breaks, the iteration throws.
    */
   readonly body: AsyncIterable<Uint8Array>;
 }
 
 /**
- * The connection to one API server, shared by all clients. It sends requests with credentials. It does not retry. It limits only
- * the time of a connection attempt; callers limit the time of their requests.
+ * The connection to one API server, shared by all clients. It sends requests with credentials. It does not retry. It
+ * limits only the time of a connection attempt; callers limit the time of their requests.
  */
 export interface ApiTransport {
   /** Rejects with an ApiError if there is no response. A response of any status resolves. */

@@ -35,8 +35,8 @@ export interface ClusterAccess {
   /** If true, the server certificate is not verified. Dangerous. */
   readonly insecureSkipVerify: boolean;
   /**
-   * If true, lists are not compressed, which is faster on a fast network. A compressed list has a tenth of the size. Default:
-   * false.
+   * If true, lists are not compressed, which is faster on a fast network. A compressed list has a tenth of the size.
+   * Default: false.
    */
   readonly disableCompression?: boolean | undefined;
   readonly credentials: Credentials;

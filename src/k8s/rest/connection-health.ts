@@ -9,8 +9,8 @@ import { Exchange } from './exchange.ts';
 const QUIET_MS = 30_000;
 
 /**
- * Detects dead connections: a stopped server, or a network that drops packets. If no data arrives, it requests `/healthz`, and
- * closes all connections if that fails. It forwards all requests and observes their responses.
+ * Detects dead connections: a stopped server, or a network that drops packets. If no data arrives, it requests
+ * `/healthz`, and closes all connections if that fails. It forwards all requests and observes their responses.
  */
 export class ConnectionHealth implements ApiTransport {
   readonly #transport: ApiTransport;
@@ -95,7 +95,8 @@ export class ConnectionHealth implements ApiTransport {
 }
 
 /**
- * Errors that do not mean that connections are dead. Without credentials, no request was sent, and open connections need none.
+ * Errors that do not mean that connections are dead. Without credentials, no request was sent, and open connections
+ * need none.
  */
 const HARMLESS: ReadonlySet<ApiError['code']> = new Set([
   'credentials',

@@ -12,8 +12,8 @@ export interface ExchangeOptions {
 }
 
 /**
- * One request and its response, with deadlines, over any transport. Deadlines are needed because the kernel of a server that
- * hangs still answers TCP keepalives.
+ * One request and its response, with deadlines, over any transport. Deadlines are needed because the kernel of a server
+ * that hangs still answers TCP keepalives.
  */
 export class Exchange {
   readonly #options: ExchangeOptions;

@@ -32,8 +32,8 @@ const TIMEOUT_MS = 60_000;
 const MAX_OUTPUT_BYTES = 1024 * 1024;
 
 /**
- * The credentials of a plugin, cached until they expire or a server rejects them. Concurrent callers share one run of the plugin.
- * Interactive plugins are not supported, because there is no terminal.
+ * The credentials of a plugin, cached until they expire or a server rejects them. Concurrent callers share one run of
+ * the plugin. Interactive plugins are not supported, because there is no terminal.
  */
 export class ExecCredentials implements Credentials {
   readonly #plugin: ExecPlugin;

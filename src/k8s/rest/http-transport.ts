@@ -19,9 +19,9 @@ const KEEP_ALIVE = { noDelay: true, keepAlive: true, keepAliveInitialDelay: 60_0
 const UNZIPPED_PIECE = 64 * 1024;
 
 /**
- * HTTP/1.1 to one API server with one connection pool. Each watch has a separate connection, so that no request waits for a
- * stream, and a slow reader does not block others. Certificates and authorities are read for each new connection, tokens for each
- * request.
+ * HTTP/1.1 to one API server with one connection pool. Each watch has a separate connection, so that no request waits
+ * for a stream, and a slow reader does not block others. Certificates and authorities are read for each new connection,
+ * tokens for each request.
  */
 export class HttpTransport implements ApiTransport {
   readonly #access: ClusterAccess;
@@ -233,7 +233,10 @@ function unzipped(body: AnswerBody): AsyncIterable<Uint8Array> {
   return pipeline(Readable.from(copied(body)), gunzip, () => {});
 }
 
-/** Yields copies of the chunks, because a stream reads ahead, and a chunk is valid only until the next chunk is requested. */
+/**
+ * Yields copies of the chunks, because a stream reads ahead, and a chunk is valid only until the next chunk is
+ * requested.
+ */
 async function* copied(body: AnswerBody): AsyncGenerator<Uint8Array, void, void> {
   for await (const bytes of body) yield Uint8Array.from(bytes);
 }

@@ -23,7 +23,10 @@ export function isInCluster({ folder = FOLDER, env = process.env }: InClusterOpt
   return Boolean(env['KUBERNETES_SERVICE_HOST']) && existsSync(join(folder, 'token'));
 }
 
-/** Returns the access to the API server of this pod. Throws {@link KubeconfigError} outside a pod, or if its address is invalid. */
+/**
+ * Returns the access to the API server of this pod. Throws {@link KubeconfigError} outside a pod, or if its address is
+ * invalid.
+ */
 export function inClusterAccess(options: InClusterOptions = {}): ClusterAccess {
   const { folder = FOLDER, env = process.env, clock = systemClock } = options;
   const { KUBERNETES_SERVICE_HOST: host = '', KUBERNETES_SERVICE_PORT: port = '443' } = env;

@@ -15,8 +15,8 @@ export interface ObjectReader {
   /** Resolves to `undefined` if the object does not exist. */
   get(place: ObjectPlace, signal: AbortSignal): Promise<KubernetesObject | undefined>;
   /**
-   * Yields all objects of a kind in pages. If the kind is not served, throws an error with code `missing`; objects of the kind
-   * may still exist.
+   * Yields all objects of a kind in pages. If the kind is not served, throws an error with code `missing`; objects of
+   * the kind may still exist.
    *
    * @param pageSize default 500
    */

@@ -53,7 +53,9 @@ export type ObjectWrite =
 export type WriteOutcome =
   /** The new object; `undefined` if it was deleted. */
   | { readonly outcome: 'done'; readonly object: KubernetesObject | undefined }
-  /** Another client has changed the object before: it already exists, has another version or UID, or a `test` failed. */
+  /**
+   * Another client has changed the object before: it already exists, has another version or UID, or a `test` failed.
+   */
   | { readonly outcome: 'conflict'; readonly message: string }
   /** The object or the kind does not exist. */
   | { readonly outcome: 'not-found'; readonly message: string }
@@ -81,8 +83,8 @@ export interface ObjectWriterOptions {
   /** Requests per second. Default: no limit. */
   readonly perSecond?: number | undefined;
   /**
-   * Maximum number of requests without delay after a pause. With 1, no second has more than `perSecond` requests. Default
-   * `perSecond`.
+   * Maximum number of requests without delay after a pause. With 1, no second has more than `perSecond` requests.
+   * Default `perSecond`.
    */
   readonly burst?: number | undefined;
   /** The field manager of written objects. Default: the server derives it from the user agent. */

@@ -8,8 +8,8 @@ import type { ClientCertificate, Credentials } from './cluster-access.ts';
 const FRESH_MS = 10_000;
 
 /**
- * A bearer token in a file that is renewed, for example by the kubelet for service accounts. If the file is unreadable or empty,
- * for example during a write, the last token is used.
+ * A bearer token in a file that is renewed, for example by the kubelet for service accounts. If the file is unreadable
+ * or empty, for example during a write, the last token is used.
  */
 export class TokenFile implements Credentials {
   readonly #path: string;

@@ -44,9 +44,9 @@ export interface IdentityListener {
   onIdentity(id: NumericIdentity, labels: Labels): void;
   onIdentityGone(id: NumericIdentity, labels: Labels): void;
   /**
-   * Called if a number that this node uses for these labels now belongs to other labels. This can happen if the lease of the node
-   * was lost and the number was then collected and allocated again. Allocate the labels again, then release the previous
-   * allocation.
+   * Called if a number that this node uses for these labels now belongs to other labels. This can happen if the lease
+   * of the node was lost and the number was then collected and allocated again. Allocate the labels again, then release
+   * the previous allocation.
    */
   onIdentityReassigned?(id: NumericIdentity, labels: Labels): void;
 }
@@ -80,9 +80,9 @@ const BACKOFF = { baseMs: 50, capMs: 1000 };
 /**
  * Allocates a number for each set of labels. The number is the same on every node of a cluster (SEMANTICS 5).
  *
- * An allocation holds a lock on the labels. References to identities in use are counted. A master key in use that was deleted,
- * and slave keys that were lost with their lease, are written again. The identities of the cluster are cached. Identities of
- * other clusters can be added for lookups.
+ * An allocation holds a lock on the labels. References to identities in use are counted. A master key in use that was
+ * deleted, and slave keys that were lost with their lease, are written again. The identities of the cluster are cached.
+ * Identities of other clusters can be added for lookups.
  */
 export class IdentityAllocator {
   /** The identities of this cluster, as in the kvstore. */
@@ -169,8 +169,8 @@ export class IdentityAllocator {
   }
 
   /**
-   * Subscribes a listener, which receives the replay and then changes. An error that a listener throws does not affect others. An
-   * error during the replay ends the subscription.
+   * Subscribes a listener, which receives the replay and then changes. An error that a listener throws does not affect
+   * others. An error during the replay ends the subscription.
    */
   subscribe(listener: IdentityListener): Unsubscribe {
     const steps = (): IterableIterator<(one: IdentityListener) => void> =>
@@ -217,8 +217,8 @@ export class IdentityAllocator {
   }
 
   /**
-   * Returns the identity of these labels and adds one reference. If no node has an identity for the labels, allocates a number.
-   * Rejects if the kvstore is unreachable, or with `invalid-request` if no number is left.
+   * Returns the identity of these labels and adds one reference. If no node has an identity for the labels, allocates a
+   * number. Rejects if the kvstore is unreachable, or with `invalid-request` if no number is left.
    */
   async allocate(labels: Labels, signal?: AbortSignal): Promise<AllocatedIdentity> {
     const key = formatLabels(labels);
@@ -230,8 +230,8 @@ export class IdentityAllocator {
   }
 
   /**
-   * Removes one reference. If it was the last, deletes the slave key, now or as soon as the kvstore is reachable. The garbage
-   * collector deletes the master key later.
+   * Removes one reference. If it was the last, deletes the slave key, now or as soon as the kvstore is reachable. The
+   * garbage collector deletes the master key later.
    */
   release(labels: Labels): Promise<ReleaseOutcome> {
     return this.#local.release(labels);
@@ -283,8 +283,8 @@ export class IdentityAllocator {
     const call = { ifLocked: lock, signal };
     const known = { cached: this.cache.lookupByLabels(labels), revision: this.#store.cursor };
     for await (const existing of this.#keys.find(labels, known, signal)) {
-      // The collector may have deleted the master key, or be about to. Write it again; from now on the slave key protects it. If
-      // the master key was deleted, the number may already belong to other labels.
+      // The collector may have deleted the master key, or be about to. Write it again; from now on the slave key
+      // protects it. If the master key was deleted, the number may already belong to other labels.
       if (!(await this.#keys.ensureMaster(existing, labels, call))) continue;
       await this.#keys.putSlave(existing, labels, call);
       return { id: existing, isNew: false };
@@ -322,7 +322,10 @@ export class IdentityAllocator {
     this.#checkNumber(id, undefined);
   }
 
-  /** Reads the number from the kvstore if this node uses it for other labels than `shown`, because the watch may be behind. */
+  /**
+   * Reads the number from the kvstore if this node uses it for other labels than `shown`, because the watch may be
+   * behind.
+   */
   #checkNumber(id: NumericIdentity, shown: Labels | undefined): void {
     const local = this.#local.byID(id);
     if (local === undefined) return;

@@ -39,7 +39,10 @@ export interface IdentityCall {
 export interface KnownMasters {
   /** The cached identity of the labels. */
   readonly cached: NumericIdentity | undefined;
-  /** All writes before this revision are in the cache. Must be read while the lock is held: a later restore loses the lock. */
+  /**
+   * All writes before this revision are in the cache. Must be read while the lock is held: a later restore loses the
+   * lock.
+   */
   readonly revision: number;
 }
 
@@ -64,8 +67,8 @@ export class IdentityKeys {
   }
 
   /**
-   * Yields the candidate identities of the labels: first from the slave keys of nodes, then from master keys that still exist. A
-   * slave key may be outdated, so its number may belong to other labels.
+   * Yields the candidate identities of the labels: first from the slave keys of nodes, then from master keys that still
+   * exist. A slave key may be outdated, so its number may belong to other labels.
    */
   async *find(
     labels: Labels,
@@ -76,13 +79,16 @@ export class IdentityKeys {
     yield* await this.#byMaster(labels, known, signal);
   }
 
-  /** Writes a master key if it does not exist. Returns false if the number has a master key, for these or other labels. */
+  /**
+   * Writes a master key if it does not exist. Returns false if the number has a master key, for these or other labels.
+   */
   createMaster(id: NumericIdentity, labels: Labels, call: IdentityCall): Promise<boolean> {
     return this.#options.backend.createOnly(identityKey(id), encodeIdentity(labels), call);
   }
 
   /**
-   * Ensures that a master key assigns the number to these labels. If it belongs to other labels, reports this and returns false.
+   * Ensures that a master key assigns the number to these labels. If it belongs to other labels, reports this and
+   * returns false.
    */
   async ensureMaster(id: NumericIdentity, labels: Labels, call: IdentityCall): Promise<boolean> {
     const { backend, rejections } = this.#options;
@@ -138,8 +144,9 @@ export class IdentityKeys {
   }
 
   /**
-   * Returns the identities from master keys. Writes that are not in the cache yet are read from the kvstore. Otherwise a node
-   * with a slow watch could allocate a second number for the labels after the users of the first number have lost their leases.
+   * Returns the identities from master keys. Writes that are not in the cache yet are read from the kvstore. Otherwise
+   * a node with a slow watch could allocate a second number for the labels after the users of the first number have
+   * lost their leases.
    */
   async #byMaster(
     labels: Labels,

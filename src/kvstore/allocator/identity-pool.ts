@@ -5,8 +5,8 @@ import type { IdentityRange, NumericIdentity } from '../../model/numeric-identit
 const TRIES = 32;
 
 /**
- * Returns numbers that this node believes to be free: not used in the cluster, and not reserved by a running allocation. The
- * numbers are random, so that nodes that allocate at the same time rarely collide.
+ * Returns numbers that this node believes to be free: not used in the cluster, and not reserved by a running
+ * allocation. The numbers are random, so that nodes that allocate at the same time rarely collide.
  */
 export class IdentityPool {
   readonly #range: IdentityRange;
@@ -18,7 +18,10 @@ export class IdentityPool {
     this.#random = random;
   }
 
-  /** Returns a number for which `isUsed` is false, and reserves it until {@link release}. Returns undefined if none is left. */
+  /**
+   * Returns a number for which `isUsed` is false, and reserves it until {@link release}. Returns undefined if none is
+   * left.
+   */
   reserve(isUsed: (id: number) => boolean): NumericIdentity | undefined {
     const { min, max } = this.#range;
     const size = max - min + 1;

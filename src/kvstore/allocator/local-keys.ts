@@ -24,12 +24,12 @@ export interface LocalKeysOptions {
 }
 
 /**
- * The identities that this node uses, by labels (`formatLabels`), with reference counts. Maintains the keys of each identity:
- * while it is in use, its master key and the slave key of this node exist; otherwise the slave key does not exist. A failed write
- * is retried until it succeeds, separately for each identity.
+ * The identities that this node uses, by labels (`formatLabels`), with reference counts. Maintains the keys of each
+ * identity: while it is in use, its master key and the slave key of this node exist; otherwise the slave key does not
+ * exist. A failed write is retried until it succeeds, separately for each identity.
  *
- * If a number belongs to other labels, it is *taken*: the references remain counted, the slave key is deleted, and the labels
- * have no number until they are allocated again.
+ * If a number belongs to other labels, it is *taken*: the references remain counted, the slave key is deleted, and the
+ * labels have no number until they are allocated again.
  */
 export class LocalKeys {
   readonly #options: LocalKeysOptions;
@@ -84,8 +84,8 @@ export class LocalKeys {
   }
 
   /**
-   * Resolves when the running work for these labels has ended, successfully or not. The caller must check again, because other
-   * work may have begun.
+   * Resolves when the running work for these labels has ended, successfully or not. The caller must check again,
+   * because other work may have begun.
    */
   async untilIdle(key: string): Promise<void> {
     await this.#running.get(key)?.catch(() => {});

@@ -6,11 +6,15 @@ const ROUND_BYTES = 16;
 /** The bits that are 0 in four ASCII characters. */
 const NOT_ASCII = 0x8080_8080 | 0;
 
-// The view of the buffer that was read last. The values of a page are in one buffer, and a view costs more than reading a value.
+// The view of the buffer that was read last. The values of a page are in one buffer, and a view costs more than reading
+// a value.
 let buffer: ArrayBufferLike | undefined;
 let view: DataView = new DataView(new ArrayBuffer(0));
 
-/** Returns a view of the whole buffer of some bytes, whose indexes begin at `bytes.byteOffset`. Valid until the next call. */
+/**
+ * Returns a view of the whole buffer of some bytes, whose indexes begin at `bytes.byteOffset`. Valid until the next
+ * call.
+ */
 export function viewOf(bytes: Uint8Array): DataView {
   if (bytes.buffer !== buffer) {
     buffer = bytes.buffer;
@@ -20,14 +24,15 @@ export function viewOf(bytes: Uint8Array): DataView {
 }
 
 /**
- * Returns a 32-bit hash of the bytes `[from, to)` of a view. Two inputs that differ only in one 32-bit word, or in one byte after
- * the last word, have different hashes. Takes about 50 ns for a typical value, a sixth of `crc32`.
+ * Returns a 32-bit hash of the bytes `[from, to)` of a view. Two inputs that differ only in one 32-bit word, or in one
+ * byte after the last word, have different hashes. Takes about 50 ns for a typical value, a sixth of `crc32`.
  */
 export function hashOfBytes(bytes: DataView, from: number, to: number): number {
   let hash = to - from;
   let at = from;
   if (hash >= 2 * ROUND_BYTES) {
-    // A round of a hash waits for its previous round, so the processor computes four independent hashes in the time of one.
+    // A round of a hash waits for its previous round, so the processor computes four independent hashes in the time of
+    // one.
     let second = 0;
     let third = 0;
     let fourth = 0;
@@ -45,8 +50,8 @@ export function hashOfBytes(bytes: DataView, from: number, to: number): number {
 }
 
 /**
- * Returns true if the bytes of `a` from an index on equal the first `length` bytes of `b`. The length is a parameter, because
- * reading the length of a view is slow.
+ * Returns true if the bytes of `a` from an index on equal the first `length` bytes of `b`. The length is a parameter,
+ * because reading the length of a view is slow.
  */
 export function equalFrom(a: DataView, from: number, b: DataView, length: number): boolean {
   let at = 0;

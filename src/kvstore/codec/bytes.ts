@@ -1,9 +1,9 @@
 import { isUtf8 } from 'node:buffer';
 
 /*
- * Keys are strings here and bytes on the wire. Every byte sequence has its own string: valid UTF-8 becomes text, and every other
- * byte becomes a lone surrogate U+DC80–U+DCFF (the convention of `surrogateescape` in Python). So two different keys of etcd never
- * collide in a `Map`.
+ * Keys are strings here and bytes on the wire. Every byte sequence has its own string: valid UTF-8 becomes text, and
+ * every other byte becomes a lone surrogate U+DC80–U+DCFF (the convention of `surrogateescape` in Python). So two
+ * different keys of etcd never collide in a `Map`.
  */
 
 const ESCAPE = 0xdc00; // byte 0x80–0xff → U+DC80–U+DCFF
@@ -52,8 +52,8 @@ interface Slices {
   base64Slice(this: Uint8Array, from: number, to: number): string;
 }
 
-// A `Buffer` of the same memory would need `Uint8Array.buffer`, which moves a small array out of the heap of V8. That memory counts
-// as external, and V8 then runs steps of its collector on the thread.
+// A `Buffer` of the same memory would need `Uint8Array.buffer`, which moves a small array out of the heap of V8. That
+// memory counts as external, and V8 then runs steps of its collector on the thread.
 const { latin1Slice, utf8Slice, base64Slice } = Buffer.prototype as Buffer & Slices;
 
 /** Returns the text of the ASCII bytes `bytes[from, to)`. About 60 ns for a short text. */

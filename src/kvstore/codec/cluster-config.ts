@@ -14,8 +14,8 @@ export interface ClusterConfig {
 }
 
 /**
- * How a cluster exports its services (1.20): in both formats, or only as endpoint slices (service v2). A cluster without the
- * capability exports only `services/v1`.
+ * How a cluster exports its services (1.20): in both formats, or only as endpoint slices (service v2). A cluster
+ * without the capability exports only `services/v1`.
  */
 export type EndpointSlicesExportMode = (typeof EXPORT_MODES)[number];
 
@@ -46,8 +46,8 @@ const KNOWN: ReadonlySet<string> = new Set([
 ]);
 
 /**
- * Returns true if a cluster exports a resource. Services are exported in the formats of `endpointSlicesExportMode`, service
- * exports with `serviceExportsEnabled`, and all other resources always.
+ * Returns true if a cluster exports a resource. Services are exported in the formats of `endpointSlicesExportMode`,
+ * service exports with `serviceExportsEnabled`, and all other resources always.
  */
 export function exportsResource(
   resource: CopiedResource,
@@ -82,7 +82,10 @@ function readExportMode(
   return drop('unknown-value', capabilities.pathOf(name), word, `must be one of ${EXPORT_MODES.join(', ')}`);
 }
 
-/** Returns the JSON of an unknown capability. Drops one that is nested too deeply for `JSON.stringify`, which is recursive. */
+/**
+ * Returns the JSON of an unknown capability. Drops one that is nested too deeply for `JSON.stringify`, which is
+ * recursive.
+ */
 function otherJson(
   capabilities: Fields<never>,
   name: string,
@@ -129,8 +132,8 @@ function readCapabilities(fields: Fields<never>, drop: RejectField<undefined>): 
 }
 
 /**
- * Decodes a cluster config. Reasons of rejection: `too-large`, `invalid-json`, `wrong-type`, `out-of-range`. Drops an unknown
- * export mode, `unknown-value`, and an unknown capability that is nested too deeply, `too-deep`.
+ * Decodes a cluster config. Reasons of rejection: `too-large`, `invalid-json`, `wrong-type`, `out-of-range`. Drops an
+ * unknown export mode, `unknown-value`, and an unknown capability that is nested too deeply, `too-deep`.
  */
 export function decodeClusterConfig(value: Uint8Array, at: string): Decoded<ClusterConfig> {
   return decodeJson(value, at, LIMITS, (fields, drop) => ({
@@ -139,7 +142,10 @@ export function decodeClusterConfig(value: Uint8Array, at: string): Decoded<Clus
   }));
 }
 
-/** Returns the bytes that upstream writes, then other capabilities. Omits unset fields, and false ones except `serviceExportsEnabled`. */
+/**
+ * Returns the bytes that upstream writes, then other capabilities. Omits unset fields, and false ones except
+ * `serviceExportsEnabled`.
+ */
 export function encodeClusterConfig({ id, capabilities }: ClusterConfig): Uint8Array {
   const flag = (on: boolean): string | undefined => (on ? 'true' : undefined);
   const { maxConnectedClusters, serviceExportsEnabled, endpointSlicesExportMode, others = {} } = capabilities;

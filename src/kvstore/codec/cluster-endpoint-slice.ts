@@ -47,7 +47,10 @@ const NO_ENTRIES: ReadonlyMap<string, string> = new Map();
 
 type Writable<T> = { -readonly [K in keyof T]: T[K] };
 
-/** Reads the message. Fields may have any order. Unknown fields are skipped; a known field with another wire type is rejected. */
+/**
+ * Reads the message. Fields may have any order. Unknown fields are skipped; a known field with another wire type is
+ * rejected.
+ */
 class SliceReader {
   readonly #reader: ProtoReader;
   readonly #limits: ValueLimits;
@@ -263,8 +266,8 @@ class SliceReader {
 }
 
 /**
- * Returns the family of an address as upstream determines it: an IPv4-mapped address (`::ffff:10.0.0.1`) is IPv6. Its canonical
- * form is IPv4 (SEMANTICS 2.1).
+ * Returns the family of an address as upstream determines it: an IPv4-mapped address (`::ffff:10.0.0.1`) is IPv6. Its
+ * canonical form is IPv4 (SEMANTICS 2.1).
  */
 function familyOf(address: string): SliceAddressType {
   return address.includes(':') ? 'IPv6' : 'IPv4';
@@ -314,11 +317,11 @@ function* readSlice(
 }
 
 /**
- * Decodes the value of `…/endpointslices/v1/<cluster>/<namespace>/<slice>`. Reasons of rejection: `too-large`, `invalid-zstd`,
- * `invalid-protobuf`, `wrong-type`, `invalid-utf8`, `too-many`, `missing-field`, `key-mismatch`, `out-of-range`, `missing` (no
- * label with the name of the service), `unknown-value` (the address type), `invalid-address`, `wrong-family`. Drops a port alone
- * if its number or protocol is invalid: `out-of-range`, `unknown-protocol`. An invalid weight in the annotations has no effect:
- * `invalid-weight`.
+ * Decodes the value of `…/endpointslices/v1/<cluster>/<namespace>/<slice>`. Reasons of rejection: `too-large`,
+ * `invalid-zstd`, `invalid-protobuf`, `wrong-type`, `invalid-utf8`, `too-many`, `missing-field`, `key-mismatch`,
+ * `out-of-range`, `missing` (no label with the name of the service), `unknown-value` (the address type),
+ * `invalid-address`, `wrong-family`. Drops a port alone if its number or protocol is invalid: `out-of-range`,
+ * `unknown-protocol`. An invalid weight in the annotations has no effect: `invalid-weight`.
  */
 export function decodeClusterEndpointSlice(
   expected: ClusterEndpointSliceKey,
@@ -335,7 +338,10 @@ export function decodeClusterEndpointSlice(
   });
 }
 
-/** Like {@link decodeClusterEndpointSlice}, in steps of some milliseconds. Returns `undefined` if the value is not large. */
+/**
+ * Like {@link decodeClusterEndpointSlice}, in steps of some milliseconds. Returns `undefined` if the value is not
+ * large.
+ */
 export function decodeLargeEndpointSlice(
   expected: ClusterEndpointSliceKey,
   value: Uint8Array,
@@ -347,7 +353,9 @@ export function decodeLargeEndpointSlice(
     : undefined;
 }
 
-/** Returns an upper bound of the size of a value's decompressed content; for an invalid value, the size of the value. */
+/**
+ * Returns an upper bound of the size of a value's decompressed content; for an invalid value, the size of the value.
+ */
 export function endpointSliceSize(value: Uint8Array): number {
   if (value.length === 0) return 0; // a delete
   const frame = decodeWith('', () => readZstdFrame(value));
@@ -404,8 +412,8 @@ export function encodeEndpointSliceMessage(slice: ClusterEndpointSlice): Uint8Ar
 }
 
 /**
- * Returns the message that upstream writes, in a zstd frame. Equal slices have equal bytes in all processes with the same version
- * of Node. If Node has no zstd (before 22.15), the frame is not compressed.
+ * Returns the message that upstream writes, in a zstd frame. Equal slices have equal bytes in all processes with the
+ * same version of Node. If Node has no zstd (before 22.15), the frame is not compressed.
  */
 export function encodeClusterEndpointSlice(slice: ClusterEndpointSlice): Uint8Array {
   return compressZstd(encodeEndpointSliceMessage(slice));

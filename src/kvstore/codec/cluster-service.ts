@@ -36,8 +36,8 @@ class Entries {
   }
 
   /**
-   * Returns a map by canonical address, with values from `read`. Drops entries whose key is not an address, because 1.8 writes the
-   * frontend of a headless service as `<nil>`.
+   * Returns a map by canonical address, with values from `read`. Drops entries whose key is not an address, because 1.8
+   * writes the frontend of a headless service as `<nil>`.
    */
   byAddress<T>(map: Fields<never>, read: (map: Fields<never>, address: string) => T): ReadonlyMap<string, T> {
     const found = new Map<string, T>();
@@ -77,8 +77,8 @@ function readKey(fields: Fields<never>, expected: ClusterServiceKey): ClusterSer
 
 /**
  * Decodes the value of `…/services/v1/<cluster>/<namespace>/<name>`. Reasons of rejection: `too-large`, `too-many`,
- * `missing-field`, `key-mismatch`, `invalid-json`, `wrong-type`, `out-of-range`, `duplicate-address`. Drops an entry if its key is
- * not an address, and a port if its protocol is unknown: `invalid-address`, `unknown-protocol`.
+ * `missing-field`, `key-mismatch`, `invalid-json`, `wrong-type`, `out-of-range`, `duplicate-address`. Drops an entry if
+ * its key is not an address, and a port if its protocol is unknown: `invalid-address`, `unknown-protocol`.
  */
 export function decodeClusterService(
   expected: ClusterServiceKey,

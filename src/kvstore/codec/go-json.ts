@@ -1,8 +1,8 @@
 import { compareKeys } from './key-range.ts';
 
 /*
- * JSON exactly as Go's encoding/json writes it, because other readers compare values byte by byte: fields in the given order, map
- * keys sorted by bytes, and HTML characters escaped.
+ * JSON exactly as Go's encoding/json writes it, because other readers compare values byte by byte: fields in the given
+ * order, map keys sorted by bytes, and HTML characters escaped.
  */
 
 const HTML_ESCAPES: Readonly<Record<string, string>> = {
@@ -22,7 +22,10 @@ export function jsonString(text: string): string {
   return JSON.stringify(text).replace(/[<>&\u2028\u2029]/g, (char) => HTML_ESCAPES[char] ?? char);
 }
 
-/** Returns an object with the given fields, whose values are JSON already. A field that is undefined is omitted (`omitempty`). */
+/**
+ * Returns an object with the given fields, whose values are JSON already. A field that is undefined is omitted
+ * (`omitempty`).
+ */
 export function jsonObject(fields: readonly (readonly [name: string, json: string | undefined])[]): string {
   let members = '';
   for (const [name, json] of fields)

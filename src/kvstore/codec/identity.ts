@@ -49,7 +49,10 @@ export function encodeIdentity(labels: Labels): Uint8Array {
   return bytesOfText(formatLabels(labels));
 }
 
-/** Decodes the value of a slave key, which is the number of the identity. Reasons: `too-large`, `invalid-utf8`, `out-of-range`. */
+/**
+ * Decodes the value of a slave key, which is the number of the identity. Reasons: `too-large`, `invalid-utf8`,
+ * `out-of-range`.
+ */
 export function decodeIdentityNumber(value: Uint8Array, at: string): Decoded<NumericIdentity> {
   return decodeWith(at, () => {
     const text = readText(value, VALUE_LIMITS);

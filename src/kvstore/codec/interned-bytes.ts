@@ -25,7 +25,9 @@ export class InternedBytes<T> {
   /** Number of texts that were replaced since the number of slots grew. */
   #replaced = 0;
 
-  /** @param make returns the value of a text; called again if the text is not kept, was replaced, or the table has grown */
+  /**
+   * @param make returns the value of a text; called again if the text is not kept, was replaced, or the table has grown
+   */
   constructor(make: (text: string) => T) {
     this.#make = make;
   }

@@ -12,8 +12,8 @@ import { decodeJson, type EncodedValue, VALUE_LIMITS, type ValueLimits } from '.
 /** One IP of a cluster (WIRE, "IPIdentityPair"). */
 export interface IPIdentityPair {
   /**
-   * Canonical: `10.1.2.3` for an endpoint, `10.1.0.0/16` for a CIDR, `10.1.2.3@5` in the address space of cluster 5. Equals the
-   * name in the key.
+   * Canonical: `10.1.2.3` for an endpoint, `10.1.0.0/16` for a CIDR, `10.1.2.3@5` in the address space of cluster 5.
+   * Equals the name in the key.
    */
   readonly key: string;
   readonly identity: number;
@@ -44,8 +44,8 @@ export function addressSpaceOf({ key }: Pick<IPIdentityPair, 'key'>): number {
 }
 
 /**
- * Returns the name of an IP key if it is canonical, otherwise rejects it. If two spellings were accepted, two keys would be one
- * claim, and the delete of either key would remove the claim. Upstream writes only canonical names.
+ * Returns the name of an IP key if it is canonical, otherwise rejects it. If two spellings were accepted, two keys
+ * would be one claim, and the delete of either key would remove the claim. Upstream writes only canonical names.
  */
 function readKeyName(name: string): string {
   const canonical = canonicalName(name);
@@ -86,9 +86,9 @@ function readPod(
 }
 
 /**
- * Decodes the value of `…/ip/v1/<address space>/<name>`. Reasons of rejection: `invalid-key`, `key-mismatch`, `too-large`,
- * `too-many`, `invalid-json`, `wrong-type`, `out-of-range`, `invalid-address`, `invalid-mask`. Drops a named port if its protocol
- * is unknown: `unknown-protocol`.
+ * Decodes the value of `…/ip/v1/<address space>/<name>`. Reasons of rejection: `invalid-key`, `key-mismatch`,
+ * `too-large`, `too-many`, `invalid-json`, `wrong-type`, `out-of-range`, `invalid-address`, `invalid-mask`. Drops a
+ * named port if its protocol is unknown: `unknown-protocol`.
  *
  * @param name the part of the key after the prefix
  * @param at the whole key, for the rejection

@@ -11,9 +11,10 @@ import type { PortConfiguration } from './ports.ts';
 import type { ValueLimits } from './value.ts';
 
 /*
- * A scanner for the bytes that Go writes for an `IPIdentityPair`: fields in this order, no white space, no escapes, ASCII only.
- * Almost all values of a mesh have this form. The scanner takes a quarter of the time of `JSON.parse` and creates only the objects
- * of the result. All other values are read by the general decoder, which also reports why a value is rejected.
+ * A scanner for the bytes that Go writes for an `IPIdentityPair`: fields in this order, no white space, no escapes,
+ * ASCII only. Almost all values of a mesh have this form. The scanner takes a quarter of the time of `JSON.parse` and
+ * creates only the objects of the result. All other values are read by the general decoder, which also reports why a
+ * value is rejected.
  */
 
 const QUOTE = 0x22;
@@ -70,7 +71,8 @@ const names = new InternedBytes((text) => text);
 const portSets = new InternedBytes(portsOf);
 const register = prefixRegister();
 
-// The value that is scanned: the view of its buffer, the position in it, and the end of the value. Scanning is not re-entrant.
+// The value that is scanned: the view of its buffer, the position in it, and the end of the value. Scanning is not
+// re-entrant.
 let bytes: DataView = literal('').bytes;
 let at = 0;
 let end = 0;
@@ -82,7 +84,9 @@ function skip({ bytes: expected, length }: Literal): boolean {
   return true;
 }
 
-/** Moves to the closing quote of a string and returns true. Returns false if the string has an escape or is not ASCII. */
+/**
+ * Moves to the closing quote of a string and returns true. Returns false if the string has an escape or is not ASCII.
+ */
 function endString(): boolean {
   for (; at < end; at++) {
     const byte = bytes.getUint8(at);
@@ -114,7 +118,10 @@ function scanInteger(max: number): number {
   return at === from || isPadded ? -1 : value;
 }
 
-/** Moves the position behind IP, mask and the opening quote of the host. Returns false if IP and mask differ from `name`. */
+/**
+ * Moves the position behind IP, mask and the opening quote of the host. Returns false if IP and mask differ from
+ * `name`.
+ */
 function skipAddress(name: string): boolean {
   if (!skip(IP)) return false;
   if (skipText(name)) {
@@ -132,8 +139,9 @@ function isCanonical(name: string): boolean {
 }
 
 /**
- * Returns the value of `…/ip/v1/<address space>/<name>` if it has the form that Go writes and nothing in it is rejected or dropped;
- * `undefined` otherwise. The result equals that of the general decoder. Results share their hosts, namespaces and ports.
+ * Returns the value of `…/ip/v1/<address space>/<name>` if it has the form that Go writes and nothing in it is rejected
+ * or dropped; `undefined` otherwise. The result equals that of the general decoder. Results share their hosts,
+ * namespaces and ports.
  *
  * @param from index in `buffer` of the value
  * @param to index behind it

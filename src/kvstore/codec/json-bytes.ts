@@ -11,8 +11,8 @@ const PLAIN: Uint8Array = Uint8Array.from({ length: ASCII_END }, (_, code) =>
 );
 
 /**
- * Writes JSON as bytes into a reused buffer, in half of the time of a text that is concatenated and then encoded, and without
- * garbage.
+ * Writes JSON as bytes into a reused buffer, in half of the time of a text that is concatenated and then encoded, and
+ * without garbage.
  */
 export class JsonBytes {
   #buffer = Buffer.alloc(FIRST_BYTES);

@@ -9,7 +9,9 @@ export interface KeyRange {
 /** The `end` of a range without an end. */
 export const NO_END = '\0';
 
-/** Returns the first key after all keys with `prefix`: its last byte plus one. Returns `NO_END` if there is no such key. */
+/**
+ * Returns the first key after all keys with `prefix`: its last byte plus one. Returns `NO_END` if there is no such key.
+ */
 export function prefixEnd(prefix: string): string {
   const bytes = Uint8Array.from(bytesOfKey(prefix));
   for (let i = bytes.length - 1; i >= 0; i--) {
@@ -45,8 +47,8 @@ function compareBytes(a: string, b: string): number {
 }
 
 /**
- * Orders keys by their bytes, as etcd does. Differs from the order of JavaScript strings only if a unit of at least 0xD800 is
- * compared.
+ * Orders keys by their bytes, as etcd does. Differs from the order of JavaScript strings only if a unit of at least
+ * 0xD800 is compared.
  */
 export function compareKeys(a: string, b: string): number {
   if (a === b) return 0;

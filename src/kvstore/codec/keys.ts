@@ -1,6 +1,6 @@
 /*
- * Names of the keys of a Cilium kvstore (WIRE, "Keys"). All prefixes end in `/`, so that a watch of cluster `a` never includes
- * keys of cluster `ab`.
+ * Names of the keys of a Cilium kvstore (WIRE, "Keys"). All prefixes end in `/`, so that a watch of cluster `a` never
+ * includes keys of cluster `ab`.
  */
 
 /** The resources that a cluster publishes to its mesh. */
@@ -14,7 +14,10 @@ export const MESH_RESOURCES: readonly MeshResource[] = [
   'ip',
 ];
 
-/** The resources that kvstoremesh copies: also the service exports of the multi-cluster services API, which operators read. */
+/**
+ * The resources that kvstoremesh copies: also the service exports of the multi-cluster services API, which operators
+ * read.
+ */
 export type CopiedResource = MeshResource | 'serviceexports';
 
 export const COPIED_RESOURCES: readonly CopiedResource[] = [...MESH_RESOURCES, 'serviceexports'];
@@ -30,8 +33,8 @@ export function isServiceResource(resource: CopiedResource): resource is Service
 }
 
 /**
- * Cilium's clients test at their start below this prefix if they may create locks. The usual roles with write permission include
- * it.
+ * Cilium's clients test at their start below this prefix if they may create locks. The usual roles with write
+ * permission include it.
  */
 export const INIT_LOCKS_PREFIX = 'cilium/.initlock/';
 
@@ -48,8 +51,8 @@ export const IDENTITIES_PREFIX = 'cilium/state/identities/v1/';
 export const IDENTITY_LOCKS_PREFIX: string = `${IDENTITIES_PREFIX}locks/`;
 
 /**
- * The part of `ip` keys that Cilium calls address space. Cilium has only this one. The address space of a cluster id is a part of
- * the address instead (`10.1.2.3@5`).
+ * The part of `ip` keys that Cilium calls address space. Cilium has only this one. The address space of a cluster id is
+ * a part of the address instead (`10.1.2.3@5`).
  */
 export const DEFAULT_ADDRESS_SPACE = 'default';
 
@@ -136,7 +139,9 @@ export function syncedPrefix(cluster: string): string {
   return `cilium/synced/${cluster}/`;
 }
 
-/** Returns the canary that marks the prefix of a resource as complete: `cilium/synced/<cluster>/cilium/state/nodes/v1`. */
+/**
+ * Returns the canary that marks the prefix of a resource as complete: `cilium/synced/<cluster>/cilium/state/nodes/v1`.
+ */
 export function syncedKey(cluster: string, resource: CopiedResource, layout: KeyLayout = 'state'): string {
   return `${syncedPrefix(cluster)}cilium/${layout}/${resource}/v1`;
 }
@@ -241,7 +246,10 @@ function parseResource(layout: KeyLayout, resource: string, rest: string): Parse
   }
 }
 
-/** Returns the parts of a key; `undefined` if it is no {@link ParsedKey}. Does not check the names and numbers in the key. */
+/**
+ * Returns the parts of a key; `undefined` if it is no {@link ParsedKey}. Does not check the names and numbers in the
+ * key.
+ */
 export function parseKvstoreKey(key: string): ParsedKey | undefined {
   if (key === HEARTBEAT_KEY) return { kind: 'heartbeat' };
   const [root, area, resource, rest] = splitParts(key, 4) ?? splitParts(key, 3) ?? [];

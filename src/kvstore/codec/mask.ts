@@ -37,8 +37,9 @@ export function maskLength(family: Family, text: string): number | undefined {
 }
 
 /**
- * Returns the prefix length of the mask in field `Mask` for an address of `family`; `undefined` if the field is empty. Rejects a
- * mask that is not base64, not contiguous or of the wrong size. One lookup, because IPv4 has only 33 masks and IPv6 129.
+ * Returns the prefix length of the mask in field `Mask` for an address of `family`; `undefined` if the field is empty.
+ * Rejects a mask that is not base64, not contiguous or of the wrong size. One lookup, because IPv4 has only 33 masks
+ * and IPv6 129.
  */
 export function readMask(family: Family, fields: Fields<never>): number | undefined {
   const text = fields.string('Mask') ?? '';

@@ -44,9 +44,9 @@ function readNodeKey(fields: Fields<never>, expected: NodeName): NodeName {
 }
 
 /**
- * Decodes the value of `…/nodes/v1/<cluster>/<name>`. Ignores `Source`, because the kvstore determines the source for the reader.
- * Reasons of rejection: `too-large`, `too-many`, `missing-field`, `key-mismatch`, `invalid-json`, `wrong-type`, `out-of-range`,
- * `invalid-address`, `wrong-family`, `invalid-mask`.
+ * Decodes the value of `…/nodes/v1/<cluster>/<name>`. Ignores `Source`, because the kvstore determines the source for
+ * the reader. Reasons of rejection: `too-large`, `too-many`, `missing-field`, `key-mismatch`, `invalid-json`,
+ * `wrong-type`, `out-of-range`, `invalid-address`, `wrong-family`, `invalid-mask`.
  */
 export function decodeNode(
   expected: NodeName,
@@ -87,8 +87,8 @@ export function decodeNode(
 }
 
 /**
- * Returns a CIDR object. An invalid CIDR is written unchanged, so that readers reject the node and do not assume that it has no
- * CIDR.
+ * Returns a CIDR object. An invalid CIDR is written unchanged, so that readers reject the node and do not assume that
+ * it has no CIDR.
  */
 function writeCIDR(cidr: string | undefined): string {
   if (cidr === undefined) return 'null';

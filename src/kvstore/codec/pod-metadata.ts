@@ -26,7 +26,9 @@ export function podOf(
   return namedPorts === undefined ? { namespace, podName } : { namespace, podName, namedPorts };
 }
 
-/** Returns the ports in the field `NamedPorts`; `undefined` if there are none. Rejects a list of more than `maxPorts`. */
+/**
+ * Returns the ports in the field `NamedPorts`; `undefined` if there are none. Rejects a list of more than `maxPorts`.
+ */
 export function readNamedPorts(
   fields: Fields<never>,
   maxPorts: number,

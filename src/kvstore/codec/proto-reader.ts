@@ -17,8 +17,8 @@ function malformed(what: string): never {
 }
 
 /**
- * A cursor over a protobuf message. One reader decodes a whole message, so nothing is allocated per field. Unknown fields are
- * skipped, because newer writers may send more.
+ * A cursor over a protobuf message. One reader decodes a whole message, so nothing is allocated per field. Unknown
+ * fields are skipped, because newer writers may send more.
  *
  *     while (reader.next(end)) switch (reader.field) { case 1: reader.bytes() … default: reader.skip() }
  */
@@ -48,8 +48,8 @@ export class ProtoReader {
   }
 
   /**
-   * Returns a varint as a number. The number is exact below 2⁵³, which is enough for every revision, count and size. Larger
-   * values are rounded. Lease and cluster ids are read with `int64` and `uint64`.
+   * Returns a varint as a number. The number is exact below 2⁵³, which is enough for every revision, count and size.
+   * Larger values are rounded. Lease and cluster ids are read with `int64` and `uint64`.
    */
   number(): number {
     const { buffer } = this;

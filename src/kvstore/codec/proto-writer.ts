@@ -1,6 +1,9 @@
 import { LENGTH_DELIMITED, VARINT } from './proto-reader.ts';
 
-/* The parts of protobuf that requests to etcd and endpoint slices need. Messages are short, so clarity matters more than speed. */
+/*
+ * The parts of protobuf that requests to etcd and endpoint slices need. Messages are short, so clarity matters more
+ * than speed.
+ */
 
 /** An encoded field of a message. */
 export type EncodedField = readonly number[] | Uint8Array;

@@ -46,7 +46,9 @@ function readType(fields: Fields<never>): ServiceExport['type'] {
   return fields.word('type', EXPORT_TYPES) ?? fields.reject('type', 'missing-field', 'is missing');
 }
 
-/** Returns a port. Drops a port with an invalid number or protocol, because a Service with such a port would be invalid. */
+/**
+ * Returns a port. Drops a port with an invalid number or protocol, because a Service with such a port would be invalid.
+ */
 function readPort(fields: Fields<never>, drop: RejectField<undefined>): ExportedPort | undefined {
   const port = fields.value('port');
   if (typeof port !== 'number' || !Number.isInteger(port) || port < 1 || port > 0xffff)
@@ -70,9 +72,9 @@ function readFamilies(fields: Fields<never>): ServiceExport['ipFamilies'] {
 }
 
 /**
- * Decodes the value of `…/serviceexports/v1/<cluster>/<namespace>/<name>`. Reasons of rejection: `too-large`, `too-many`,
- * `missing-field`, `key-mismatch`, `invalid-name`, `invalid-time`, `unknown-value`, `invalid-json`, `wrong-type`, `out-of-range`.
- * Drops a port if its number or protocol is invalid: `out-of-range`, `unknown-protocol`.
+ * Decodes the value of `…/serviceexports/v1/<cluster>/<namespace>/<name>`. Reasons of rejection: `too-large`,
+ * `too-many`, `missing-field`, `key-mismatch`, `invalid-name`, `invalid-time`, `unknown-value`, `invalid-json`,
+ * `wrong-type`, `out-of-range`. Drops a port if its number or protocol is invalid: `out-of-range`, `unknown-protocol`.
  */
 export function decodeServiceExport(
   expected: ServiceExportKey,

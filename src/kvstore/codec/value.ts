@@ -6,11 +6,15 @@ import { textOfBytes } from './bytes.ts';
 /** Format of a value: `1.8` is the format of Cilium 1.8. `1.17` has more fields, which readers of 1.8 ignore. */
 export type FormatVersion = '1.8' | '1.17';
 
-/** Limits on the size of a value and its parts. Larger values are rejected, because one value must not delay all others. */
+/**
+ * Limits on the size of a value and its parts. Larger values are rejected, because one value must not delay all others.
+ */
 export interface ValueLimits {
   /** Bytes of a value. Default 1.5 MiB, because an etcd with default settings rejects larger writes. */
   readonly bytes: number;
-  /** Addresses, ports, host names and zones of a service, together. Default 49,152: 12,288 backends with one of each. */
+  /**
+   * Addresses, ports, host names and zones of a service, together. Default 49,152: 12,288 backends with one of each.
+   */
   readonly serviceEntries: number;
   /** Named ports of a pod. Default 1,024. */
   readonly podPorts: number;
@@ -56,8 +60,8 @@ function* parseInPieces(value: Uint8Array): Generator<undefined, EncodedValue> {
 }
 
 /**
- * Returns a function for `decodeLarge` of `WatchStoreOptions`: it decodes large JSON in steps and returns `undefined` for other
- * values.
+ * Returns a function for `decodeLarge` of `WatchStoreOptions`: it decodes large JSON in steps and returns `undefined`
+ * for other values.
  */
 export function decodeInPieces<T>(
   decode: ValueDecoder<T>,

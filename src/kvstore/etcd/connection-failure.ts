@@ -7,7 +7,10 @@ const CHECK_CA = 'check trusted-ca-file of the configuration';
 const CHECK_CLIENT_CERTIFICATE = 'check cert-file and key-file of the configuration';
 const RENEW_SERVER_CERTIFICATE = 'renew it, or check the clock of this machine';
 
-/** The problem and the remedy for an error text of OpenSSL, Node.js or grpc-js. The text is part of the message of grpc-js. */
+/**
+ * The problem and the remedy for an error text of OpenSSL, Node.js or grpc-js. The text is part of the message of
+ * grpc-js.
+ */
 const CAUSES: readonly (readonly [part: RegExp, problem: string, remedy: string])[] = [
   [
     /name resolution failed|no addresses resolved/i,
@@ -57,7 +60,8 @@ const NAME_MISMATCH = /does not match certificate's altnames: (?<detail>.*)/;
 const DROPPED = /^(Connection dropped|Received RST_STREAM|.*GOAWAY)/;
 
 /**
- * Returns the message for a failed or lost connection: problem, endpoint, remedy. Returns `undefined` for an unknown text.
+ * Returns the message for a failed or lost connection: problem, endpoint, remedy. Returns `undefined` for an unknown
+ * text.
  *
  * @param text the details of status `UNAVAILABLE` of grpc-js
  * @param server `etcd at` and the configured endpoint, without its scheme

@@ -31,8 +31,8 @@ export interface OpenEtcdOptions extends EtcdBackendOptions {
   /** Interval at which the files are read again. Default 10 s. */
   readonly reloadIntervalMs?: number | undefined;
   /**
-   * Receives the reason if the files are invalid or cannot be applied, once until the reason changes. The connection keeps the
-   * previous configuration.
+   * Receives the reason if the files are invalid or cannot be applied, once until the reason changes. The connection
+   * keeps the previous configuration.
    */
   readonly onUnusable?: ((reason: string) => void) | undefined;
   /** Called when the files are valid and in use again, changed or not. */
@@ -59,10 +59,10 @@ export class EtcdBackend extends KvstoreClient {
   }
 
   /**
-   * Returns a backend for a Cilium etcd configuration file. Until `close`, the backend reads the file and the certificates named
-   * in it every ten seconds, and applies changes. It compares the content, because Kubernetes changes mounted files through
-   * symbolic links, which a watch of the file does not detect. Rejects if the file cannot be read, and with `EtcdConfigError` if
-   * it is invalid.
+   * Returns a backend for a Cilium etcd configuration file. Until `close`, the backend reads the file and the
+   * certificates named in it every ten seconds, and applies changes. It compares the content, because Kubernetes
+   * changes mounted files through symbolic links, which a watch of the file does not detect. Rejects if the file cannot
+   * be read, and with `EtcdConfigError` if it is invalid.
    */
   static async open(path: string, options: OpenEtcdOptions = {}): Promise<EtcdBackend> {
     const loaded = await loadEtcdConfigFile(path);

@@ -11,8 +11,8 @@ export const MAX_CONFIG_BYTES: number = 64 << 10;
 /** Maximum size of a PEM file. A bundle of all public authorities has 200 kB. */
 const MAX_PEM_BYTES = 1 << 20;
 /**
- * Maximum number of lexer tokens, and of characters of one token. For some texts the time of the YAML parser is quadratic in
- * these numbers: 64 KiB of `! ` take 4 s. A configuration with 255 endpoints has 1,500 tokens.
+ * Maximum number of lexer tokens, and of characters of one token. For some texts the time of the YAML parser is
+ * quadratic in these numbers: 64 KiB of `! ` take 4 s. A configuration with 255 endpoints has 1,500 tokens.
  */
 const MAX_TOKENS = 4096;
 const MAX_TOKEN_LENGTH = 4096;
@@ -63,7 +63,8 @@ const UNIT_MS: Readonly<Record<string, number>> = {
 const DURATION = /^(\d+(\.\d+)?(ns|us|µs|ms|s|m|h))+$/;
 
 /**
- * Returns a Go duration in milliseconds; undefined if it is absent or zero. It is text such as `1m30s`, or a number of nanoseconds.
+ * Returns a Go duration in milliseconds; undefined if it is absent or zero. It is text such as `1m30s`, or a number of
+ * nanoseconds.
  */
 function duration(fields: Fields<never>, name: string): number | undefined {
   const value = fields.value(name) ?? 0;
@@ -136,8 +137,8 @@ async function readNamedFile(
 }
 
 /**
- * Rejects a certificate and key that do not match. The two files are renewed one after the other, and the connection must keep
- * the previous pair until both are new.
+ * Rejects a certificate and key that do not match. The two files are renewed one after the other, and the connection
+ * must keep the previous pair until both are new.
  */
 function checkPair(certificate: Buffer | undefined, key: Buffer | undefined): void {
   if (certificate === undefined && key === undefined) return;
@@ -164,7 +165,9 @@ function checkAuthorities(ca: Buffer | undefined): void {
   }
 }
 
-/** Reads a configuration file and the files named in it; see {@link loadEtcdConfig}. Also rejects with errors of `fs`. */
+/**
+ * Reads a configuration file and the files named in it; see {@link loadEtcdConfig}. Also rejects with errors of `fs`.
+ */
 export async function loadEtcdConfigFile(path: string): Promise<LoadedEtcdConfig> {
   // One byte more than the limit, so that a larger file is detected.
   const { bytes } = await readFileHead(path, MAX_CONFIG_BYTES + 1);
@@ -172,8 +175,9 @@ export async function loadEtcdConfigFile(path: string): Promise<LoadedEtcdConfig
 }
 
 /**
- * Reads a Cilium etcd configuration (WIRE, "etcd configuration file"): its YAML, of at most 64 KiB, and the certificates named in
- * it. Ignores unknown fields. Throws {@link EtcdConfigError} if it is invalid, or if key and certificate do not match.
+ * Reads a Cilium etcd configuration (WIRE, "etcd configuration file"): its YAML, of at most 64 KiB, and the
+ * certificates named in it. Ignores unknown fields. Throws {@link EtcdConfigError} if it is invalid, or if key and
+ * certificate do not match.
  */
 export async function loadEtcdConfig(content: string, read: ReadPem = readPem): Promise<LoadedEtcdConfig> {
   const fields = await parseFields(content);

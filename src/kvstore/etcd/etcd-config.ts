@@ -7,7 +7,10 @@ export interface EtcdConfig {
   readonly auth?: { readonly username: string; readonly password: string } | undefined;
   /** Maximum time to connect and receive the answer of a call, extended while the answer arrives. Default 10 s. */
   readonly deadlineMs?: number | undefined;
-  /** A connection that is silent for this time is pinged. Default 15 s. Below 10 s, servers may treat the pings as abuse. */
+  /**
+   * A connection that is silent for this time is pinged. Default 15 s. Below 10 s, servers may treat the pings as
+   * abuse.
+   */
   readonly keepAliveTimeMs?: number | undefined;
   /** The connection is closed if a ping is not answered within this time; default 10 s. */
   readonly keepAliveTimeoutMs?: number | undefined;

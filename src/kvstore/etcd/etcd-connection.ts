@@ -16,8 +16,8 @@ import { EtcdCredentials, tlsOptions } from './etcd-credentials.ts';
 import { etcdDeadlineError, etcdError } from './etcd-errors.ts';
 
 /**
- * The bytes that a connection may send before they are read. In one turn, the event loop reads what all connections have sent.
- * With the 64 KiB default of HTTP/2, a link of 50 ms carries 2,700 keys/s (ETCD, "Listing").
+ * The bytes that a connection may send before they are read. In one turn, the event loop reads what all connections
+ * have sent. With the 64 KiB default of HTTP/2, a link of 50 ms carries 2,700 keys/s (ETCD, "Listing").
  */
 const WINDOW_BYTES = 1 << 20;
 const MAX_MESSAGE_BYTES = 64 << 20;
@@ -25,15 +25,16 @@ const KEEPALIVE_TIME_MS = 15_000;
 const KEEPALIVE_TIMEOUT_MS = 10_000;
 // Number of checks within the time after which a silent connection is closed.
 const SILENT_CHECKS = 4;
-// Maximum of all times: a Node timer of more than 24 days fires immediately. As the ping timeout of grpc-js it has no effect in
-// practice, because that timeout would close a connection whose ping waits behind data on a slow link. `EtcdConnection` detects
-// silent connections instead.
+// Maximum of all times: a Node timer of more than 24 days fires immediately. As the ping timeout of grpc-js it has no
+// effect in practice, because that timeout would close a connection whose ping waits behind data on a slow link.
+// `EtcdConnection` detects silent connections instead.
 const ONE_DAY_MS = 86_400_000;
 
-// Minimum rate that counts as progress: 1 kB/s. Answers to pings and keepalives are below this rate, so they extend no deadline.
+// Minimum rate that counts as progress: 1 kB/s. Answers to pings and keepalives are below this rate, so they extend no
+// deadline.
 const PROGRESS_BYTES_PER_MS = 1;
-// Maximum number of extensions of a deadline, each by its full length: 5 min in total by default. A limit is needed because other calls may
-// keep the connection busy.
+// Maximum number of extensions of a deadline, each by its full length: 5 min in total by default. A limit is needed
+// because other calls may keep the connection busy.
 const MAX_EXTENSIONS = 30;
 
 const passThrough = (bytes: Buffer): Buffer => bytes;
@@ -89,15 +90,18 @@ export interface StreamObserver {
 }
 
 /**
- * A bidirectional stream that reads one message per call of `read`. Other messages stay on the server, except those in the window
- * of HTTP/2. (The streams of grpc-js buffer sixteen messages of any size.)
+ * A bidirectional stream that reads one message per call of `read`. Other messages stay on the server, except those in
+ * the window of HTTP/2. (The streams of grpc-js buffer sixteen messages of any size.)
  */
 export class EtcdStream {
   readonly #call: ReturnType<ChannelInterface['createCall']>;
   /** Undefined after `cancel`, and after the end. */
   #observer: StreamObserver | undefined;
 
-  /** @param onStatus called once, at the end. `failure` is undefined if this side has cancelled a stream that had an answer */
+  /**
+   * @param onStatus called once, at the end. `failure` is undefined if this side has cancelled a stream that had an
+   *   answer
+   */
   constructor(
     call: ReturnType<ChannelInterface['createCall']>,
     host: string,
@@ -166,11 +170,11 @@ function endError({ code, details }: StatusObject, host: string): KvstoreError {
 }
 
 /**
- * The single connection to an endpoint, over grpc-js. The first call opens it, and the next call reopens it if it broke. If the
- * server is unreachable and no call is active, the connection is closed until the next call, because grpc-js would otherwise
- * retry every second. Received bytes distinguish a slow connection from a dead one. While bytes arrive, deadlines are extended
- * and the connection is kept, even if a ping waits behind data. A connection that is silent until the timeout of a ping is
- * closed.
+ * The single connection to an endpoint, over grpc-js. The first call opens it, and the next call reopens it if it
+ * broke. If the server is unreachable and no call is active, the connection is closed until the next call, because
+ * grpc-js would otherwise retry every second. Received bytes distinguish a slow connection from a dead one. While bytes
+ * arrive, deadlines are extended and the connection is kept, even if a ping waits behind data. A connection that is
+ * silent until the timeout of a ping is closed.
  */
 export class EtcdConnection {
   /** The endpoint without its scheme. */
@@ -318,7 +322,10 @@ export class EtcdConnection {
       this.#closeClient();
   }
 
-  /** Closes the client and its sockets, because grpc-js keeps a socket open if the server is silent, with or without TLS. */
+  /**
+   * Closes the client and its sockets, because grpc-js keeps a socket open if the server is silent, with or without
+   * TLS.
+   */
   #closeClient(): void {
     this.#client?.close();
     this.#client = undefined;

@@ -7,8 +7,9 @@ type SecureConnector = ReturnType<ChannelCredentials['_createSecureConnector']>;
 type Connection = Awaited<ReturnType<SecureConnector['connect']>>;
 
 /**
- * Returns the options of a TLS connection to a host; an IPv6 address has no brackets. grpc-js sends an IP address as the server name,
- * which Node.js 26 rejects (RFC 6066, 3). The certificate is verified for the host, also if it is an IP address.
+ * Returns the options of a TLS connection to a host; an IPv6 address has no brackets. grpc-js sends an IP address as
+ * the server name, which Node.js 26 rejects (RFC 6066, 3). The certificate is verified for the host, also if it is an
+ * IP address.
  */
 export function tlsOptions(host: string, tls: EtcdTLS): ConnectionOptions {
   const { ca, key, certificate, insecureSkipVerify = false } = tls;
@@ -34,8 +35,8 @@ function handshake(socket: Socket, options: ConnectionOptions): Promise<Connecti
 }
 
 /**
- * Credentials of one endpoint that report the TCP socket of every connection before TLS, because grpc-js does not expose it. If the
- * socket is closed early, the attempt fails; grpc-js itself would wait indefinitely.
+ * Credentials of one endpoint that report the TCP socket of every connection before TLS, because grpc-js does not
+ * expose it. If the socket is closed early, the attempt fails; grpc-js itself would wait indefinitely.
  */
 export class EtcdCredentials extends ChannelCredentials {
   readonly #tls: ConnectionOptions | undefined;

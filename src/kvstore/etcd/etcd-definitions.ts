@@ -18,7 +18,8 @@ class EtcdDefinitions extends Etcd3 {
   async call<T>(service: EtcdService, method: string, payload: object): Promise<UnaryCall<T>> {
     const definition = await this.pool.withConnection('KV', ({ resource }) => {
       const client: object = resource.getServiceClient(service);
-      return (client as Readonly<Record<string, MethodDefinition>>)[method]; // grpc-js adds these properties to the method
+      // grpc-js adds these properties to the method.
+      return (client as Readonly<Record<string, MethodDefinition>>)[method];
     });
     if (definition === undefined) throw new KvstoreError('internal', `unknown method ${service}.${method}`);
     const { path, requestSerialize, responseDeserialize } = definition;

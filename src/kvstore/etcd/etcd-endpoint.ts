@@ -18,8 +18,8 @@ const NO_USERS = 'authentication is not enabled';
 const passThrough = (bytes: Buffer): Buffer => bytes;
 
 /**
- * Returns a call in the encoding of etcd3. Loads etcd3 on demand, because this takes 150 ms and a client without a user does not
- * need it.
+ * Returns a call in the encoding of etcd3. Loads etcd3 on demand, because this takes 150 ms and a client without a user
+ * does not need it.
  */
 async function encoded<T>(service: EtcdService, method: string, payload: object): Promise<UnaryCall<T>> {
   const { encodedCall } = await import('./etcd-definitions.ts');
@@ -27,11 +27,12 @@ async function encoded<T>(service: EtcdService, method: string, payload: object)
 }
 
 /**
- * One endpoint of an etcd cluster, with a separate connection, so that the answering server is known, and with the token of the
- * user. Every call has a deadline and can be aborted. All errors are `KvstoreError`s. Nothing is retried here.
+ * One endpoint of an etcd cluster, with a separate connection, so that the answering server is known, and with the
+ * token of the user. Every call has a deadline and can be aborted. All errors are `KvstoreError`s. Nothing is retried
+ * here.
  *
- * Tokens are fetched over the same connection. etcd3 would open a second connection for each token and never close it, and after
- * an outage of some seconds it would wait up to two minutes before it reconnects.
+ * Tokens are fetched over the same connection. etcd3 would open a second connection for each token and never close it,
+ * and after an outage of some seconds it would wait up to two minutes before it reconnects.
  */
 export class EtcdEndpoint {
   readonly address: string;
@@ -100,8 +101,9 @@ export class EtcdEndpoint {
   }
 
   /**
-   * Returns the error to report for a failure. etcd 3.4 answers a watch without a valid token with "permission denied". This
-   * error is therefore reported as `forbidden` only if the token was fetched after `startedAt`, the start of the watch.
+   * Returns the error to report for a failure. etcd 3.4 answers a watch without a valid token with "permission denied".
+   * This error is therefore reported as `forbidden` only if the token was fetched after `startedAt`, the start of the
+   * watch.
    */
   explain(error: KvstoreError, startedAt: number = Number.NEGATIVE_INFINITY): KvstoreError {
     if (error.code !== 'invalid-token' && error.code !== 'forbidden') return error;
@@ -119,15 +121,17 @@ export class EtcdEndpoint {
   }
 
   /**
-   * Returns the deadline of a call. The deadline is not extended after the token was invalidated, because a call with a token
-   * from before a restore never returns.
+   * Returns the deadline of a call. The deadline is not extended after the token was invalidated, because a call with a
+   * token from before a restore never returns.
    */
   #limits(deadlineMs: number | undefined, startedAt: number = performance.now()): Deadline {
     const invalidations = this.#invalidations;
     return { startedAt, deadlineMs, isExtendable: () => this.#invalidations === invalidations };
   }
 
-  /** Returns the metadata of every call: a token, if there is a user. Concurrent callers share one request for a token. */
+  /**
+   * Returns the metadata of every call: a token, if there is a user. Concurrent callers share one request for a token.
+   */
   #sharedMetadata(): Promise<Metadata> {
     if (this.#metadata === undefined) this.#fetchedAt = performance.now();
     const fetched = this.#metadata ?? this.#fetchToken();
@@ -200,7 +204,9 @@ export class EtcdEndpoint {
   }
 }
 
-/** Returns the error of a closed endpoint. It is retryable, because a new configuration may have replaced the endpoint. */
+/**
+ * Returns the error of a closed endpoint. It is retryable, because a new configuration may have replaced the endpoint.
+ */
 function disconnectedError(): KvstoreError {
   return new KvstoreError('unavailable', 'the connection was closed');
 }

@@ -39,8 +39,8 @@ export function codeOfMessage(message: string): KvstoreErrorCode | undefined {
 const GRPC_NOTES = /^\d+ [A-Z_]+: |\.? Resolution note: $/g;
 
 /**
- * Returns an error of grpc-js or etcd3 as a {@link KvstoreError}. For common causes, the message names the problem, the endpoint
- * and the remedy; otherwise it is the text of the server. The original error is the `cause`.
+ * Returns an error of grpc-js or etcd3 as a {@link KvstoreError}. For common causes, the message names the problem, the
+ * endpoint and the remedy; otherwise it is the text of the server. The original error is the `cause`.
  *
  * @param host the endpoint without its scheme
  */

@@ -42,22 +42,22 @@ interface GeneratedStatus {
 const TRY_NEXT_ENDPOINT: ReadonlySet<KvstoreError['code']> = new Set([...OUT_OF_REACH, 'internal']);
 
 /**
- * Errors after which tokens are fetched again. A simple token of etcd contains the raft index at its creation, and a call with
- * this token waits until the server has applied that index. A restored store begins at a lower index, so the call gets no answer
- * before its deadline (etcd #11377).
+ * Errors after which tokens are fetched again. A simple token of etcd contains the raft index at its creation, and a
+ * call with this token waits until the server has applied that index. A restored store begins at a lower index, so the
+ * call gets no answer before its deadline (etcd #11377).
  */
 const TOKEN_IN_DOUBT: ReadonlySet<KvstoreError['code']> = new Set(['invalid-token', 'deadline']);
 
 /**
- * Weights of the answer to a transaction at the gate: for each write, whose effects take about 5 µs, and for the call, which takes
- * 0.2 ms.
+ * Weights of the answer to a transaction at the gate: for each write, whose effects take about 5 µs, and for the call,
+ * which takes 0.2 ms.
  */
 const WEIGHT_OF_WRITE = 2;
 const WEIGHT_OF_CALL = 64;
 
 /**
- * The transport to an etcd cluster. Calls and streams use one endpoint until it fails, then the next endpoint. Failed calls are
- * not retried here, but by the callers.
+ * The transport to an etcd cluster. Calls and streams use one endpoint until it fails, then the next endpoint. Failed
+ * calls are not retried here, but by the callers.
  */
 export class EtcdTransport implements Transport {
   #endpoints: readonly EtcdEndpoint[];
@@ -68,7 +68,10 @@ export class EtcdTransport implements Transport {
   readonly #fragmented = new Set<string>();
   readonly #gate: TurnGate | undefined;
 
-  /** @param gate admits the answers, because those of many connections arrive in the same turn. Default: they are admitted immediately */
+  /**
+   * @param gate admits the answers, because those of many connections arrive in the same turn. Default: they are
+   *   admitted immediately
+   */
   constructor(config: EtcdConfig, random: Random, gate?: TurnGate) {
     assert(config.endpoints.length > 0, 'the etcd configuration has endpoints');
     this.#endpoints = config.endpoints.map((address) => new EtcdEndpoint(config, address));
@@ -82,8 +85,8 @@ export class EtcdTransport implements Transport {
   }
 
   /**
-   * Replaces the configuration: certificates, password or endpoints. Streams and calls on the old connections fail like on any
-   * disconnect, and are resumed on the new ones.
+   * Replaces the configuration: certificates, password or endpoints. Streams and calls on the old connections fail like
+   * on any disconnect, and are resumed on the new ones.
    */
   reconfigure(config: EtcdConfig): void {
     assert(config.endpoints.length > 0, 'the etcd configuration has endpoints');
@@ -160,9 +163,9 @@ export class EtcdTransport implements Transport {
   }
 
   /**
-   * Handles a failed call. Many calls may fail for one reason, so only the first failure switches to the next endpoint. If the
-   * token of one endpoint is invalid, for example after a restart, the tokens of all endpoints are invalidated, because each
-   * would otherwise cost a failed call and a backoff. Tokens fetched after `startedAt` are kept.
+   * Handles a failed call. Many calls may fail for one reason, so only the first failure switches to the next endpoint.
+   * If the token of one endpoint is invalid, for example after a restart, the tokens of all endpoints are invalidated,
+   * because each would otherwise cost a failed call and a backoff. Tokens fetched after `startedAt` are kept.
    */
   #handleFailure(endpoint: EtcdEndpoint, error: KvstoreError, startedAt: number): void {
     if (TOKEN_IN_DOUBT.has(error.code)) for (const each of this.#endpoints) each.invalidateToken(startedAt);

@@ -17,7 +17,8 @@ import { decodeWatch, encodeWatchCreate, encodeWatchProgress, type WatchAnswer }
 
 // Events that are decoded and compared in one turn: about a millisecond.
 const SLICE_EVENTS = 512;
-// Bytes of a message for each unit of its weight at the gate, which is at most SLICE_EVENTS. A put has 250 bytes, a delete 60.
+// Bytes of a message for each unit of its weight at the gate, which is at most SLICE_EVENTS. A put has 250 bytes, a
+// delete 60.
 const BYTES_OF_WEIGHT = 128;
 
 /** Options of an {@link EtcdWatchStream}, and callbacks of its transport. */
@@ -36,7 +37,9 @@ export interface EtcdWatchOptions {
 export class EtcdWatchStream implements WatchStream {
   readonly #observer: WatchObserver;
   readonly #options: EtcdWatchOptions;
-  /** Cancels the deadline for the created response. With a token from before a restore, the response may never arrive. */
+  /**
+   * Cancels the deadline for the created response. With a token from before a restore, the response may never arrive.
+   */
   readonly #cancelDeadline: () => void;
   #isCreated = false;
   #stream: EtcdStream | undefined;
@@ -143,7 +146,10 @@ export class EtcdWatchStream implements WatchStream {
     });
   }
 
-  /** Runs `act` when the gate has room, unless the stream has ended or is paused. Ends the stream if an answer cannot be decoded. */
+  /**
+   * Runs `act` when the gate has room, unless the stream has ended or is paused. Ends the stream if an answer cannot be
+   * decoded.
+   */
   #admit(weight: number, act: () => void): void {
     const { gate = OPEN_GATE } = this.#options;
     this.#isWaiting = true;
@@ -207,8 +213,8 @@ export class EtcdWatchStream implements WatchStream {
   };
 
   /**
-   * Reports progress. A notification of the server has the same form as the answer to a progress request, so the first of them
-   * after a request counts as the answer.
+   * Reports progress. A notification of the server has the same form as the answer to a progress request, so the first
+   * of them after a request counts as the answer.
    */
   #reportProgress({ header }: WatchAnswer): void {
     const requested = this.#progressRequests > 0;

@@ -23,8 +23,8 @@ import type {
 import { WireKeyValue } from '../session/wire-key-value.ts';
 
 /*
- * A handwritten codec for the range, watch and keepalive messages of etcd (etcd 3.4 `rpc.proto`, `kv.proto`). Almost all traffic
- * consists of these messages. Decoding takes a sixth of the time of the generated decoder (ETCD.md).
+ * A handwritten codec for the range, watch and keepalive messages of etcd (etcd 3.4 `rpc.proto`, `kv.proto`). Almost
+ * all traffic consists of these messages. Decoding takes a sixth of the time of the generated decoder (ETCD.md).
  */
 
 const EMPTY = new Uint8Array(0);
@@ -194,8 +194,8 @@ export interface WatchAnswer {
 }
 
 /**
- * Returns the event at the position of the reader. Its type and key-value may have any order. Throws if the event has no
- * key-value.
+ * Returns the event at the position of the reader. Its type and key-value may have any order. Throws if the event has
+ * no key-value.
  */
 function readEvent(reader: ProtoReader, end: number): TransportEvent {
   let deleted = false;
@@ -214,9 +214,9 @@ function readEvent(reader: ProtoReader, end: number): TransportEvent {
 const EVENT_FIELD = 11;
 
 /**
- * The events of an answer, decoded on demand. When a watch catches up a thousand revisions, or one revision deletes many keys,
- * one message can contain hundreds of thousands of events. Decoding them in one turn would block the event loop for tenths of a
- * second.
+ * The events of an answer, decoded on demand. When a watch catches up a thousand revisions, or one revision deletes
+ * many keys, one message can contain hundreds of thousands of events. Decoding them in one turn would block the event
+ * loop for tenths of a second.
  */
 export class EventReader {
   readonly #reader: ProtoReader;
@@ -276,7 +276,10 @@ export function decodeWatch(buffer: Buffer): WatchAnswer {
   return { header, created, canceled, compactRevision, cancelReason, fragment, events };
 }
 
-/** Returns the answer to a keepalive: the remaining seconds of the lease, 0 if it does not exist. A grant has the same fields. */
+/**
+ * Returns the answer to a keepalive: the remaining seconds of the lease, 0 if it does not exist. A grant has the same
+ * fields.
+ */
 export function decodeLease(buffer: Buffer): { readonly lease: LeaseID; readonly ttlSeconds: number } {
   const reader = new ProtoReader(buffer);
   let lease = '0';

@@ -5,8 +5,8 @@ import type { Compare, LeaseID, TxnRequest, TxnResponse, WriteOperation } from '
 import { readHeader } from './messages.ts';
 
 /*
- * A handwritten codec for the transactions of etcd (etcd 3.4 `rpc.proto`). A publisher of a large cluster sends hundreds of thousands
- * of puts, so a transaction is written into one buffer whose size is computed first.
+ * A handwritten codec for the transactions of etcd (etcd 3.4 `rpc.proto`). A publisher of a large cluster sends
+ * hundreds of thousands of puts, so a transaction is written into one buffer whose size is computed first.
  */
 
 const NOT_EQUAL = 3;
@@ -28,7 +28,9 @@ const SECOND = 2 * 8 + 2;
 /** Bytes, or ASCII text, which is encoded as one byte for each character. */
 type Encodable = string | Uint8Array;
 
-/** Two bytes fields, which are the key and value of a put, or the bounds of a delete, and the encoded lease of a put. */
+/**
+ * Two bytes fields, which are the key and value of a put, or the bounds of a delete, and the encoded lease of a put.
+ */
 interface Operation {
   readonly tag: number;
   readonly first: Encodable;
@@ -63,7 +65,10 @@ function varintSize(value: number): number {
 /** Returns the size of a length-delimited field whose tag has one byte. */
 const fieldSize = (length: number): number => 1 + varintSize(length) + length;
 
-/** Returns a function that encodes leases. It remembers the last lease, because successive puts usually have the same lease. */
+/**
+ * Returns a function that encodes leases. It remembers the last lease, because successive puts usually have the same
+ * lease.
+ */
 function leaseEncoder(): (lease: LeaseID) => Uint8Array {
   let last: LeaseID = '0';
   let encoded: Uint8Array = EMPTY;

@@ -19,8 +19,8 @@ export interface Collection {
 }
 
 /**
- * Returns the master keys without a slave key, with their mod revisions. Ignores keys that cannot be parsed and identities outside
- * the range of the cluster. Pure.
+ * Returns the master keys without a slave key, with their mod revisions. Ignores keys that cannot be parsed and
+ * identities outside the range of the cluster. Pure.
  *
  * @param listing all keys below `cilium/state/identities/v1/`, at one revision
  */
@@ -46,8 +46,8 @@ export function staleIdentities(
 }
 
 /**
- * Returns the `Collection` of the identities that no node of the cluster uses: master keys without slave keys. A key is deleted
- * under the lock of its labels, after a second check.
+ * Returns the `Collection` of the identities that no node of the cluster uses: master keys without slave keys. A key is
+ * deleted under the lock of its labels, after a second check.
  */
 export function identityCollection(backend: KvstoreBackend, range: IdentityRange): Collection {
   return {

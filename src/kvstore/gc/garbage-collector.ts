@@ -42,9 +42,9 @@ export interface StaleRound<R> {
 }
 
 /**
- * Computes one round of garbage collection (SEMANTICS 5). A key is removed if it is stale **and was stale in the previous round,
- * at the same mod revision**. A key that is stale for the first time stays for one more round, because it may be used again.
- * Pure.
+ * Computes one round of garbage collection (SEMANTICS 5). A key is removed if it is stale **and was stale in the
+ * previous round, at the same mod revision**. A key that is stale for the first time stays for one more round, because
+ * it may be used again. Pure.
  *
  * @param previous `stale` of the previous round; empty at first
  * @param staleNow revision by key; it must change with every write of the key
@@ -81,8 +81,8 @@ export class GarbageCollector {
   }
 
   /**
-   * Runs a round every interval until the signal fires. The interval includes the duration of the round. A failed round does not
-   * count as the previous round of the next one.
+   * Runs a round every interval until the signal fires. The interval includes the duration of the round. A failed round
+   * does not count as the previous round of the next one.
    */
   async run(signal: AbortSignal): Promise<void> {
     const { clock, intervalMs } = this.#options;

@@ -27,8 +27,9 @@ const forbidden = (): KvstoreError => new KvstoreError('forbidden', 'etcdserver:
 const expired = (): KvstoreError => new KvstoreError('invalid-token', 'etcdserver: invalid auth token');
 
 /**
- * A client's link to a server, which injects the faults of a network over any transport. Each client has a separate link, so one
- * client can be disconnected while the others continue. Each method describes to which calls and streams its fault applies.
+ * A client's link to a server, which injects the faults of a network over any transport. Each client has a separate
+ * link, so one client can be disconnected while the others continue. Each method describes to which calls and streams
+ * its fault applies.
  */
 export class FaultyLink implements Transport {
   /** Called before each read. */
@@ -157,7 +158,10 @@ export class FaultyLink implements Transport {
     for (const stream of this.#streams) stream.end(expired());
   }
 
-  /** Refuses reads and new watches of keys with this prefix, as etcd does for a user without the right. Open streams continue. */
+  /**
+   * Refuses reads and new watches of keys with this prefix, as etcd does for a user without the right. Open streams
+   * continue.
+   */
   forbid(prefix: string): void {
     this.#forbidden.add(prefix);
   }

@@ -13,7 +13,10 @@ import type { MemoryWatchStream } from './memory-watch-stream.ts';
 
 const noLeader = (): KvstoreError => new KvstoreError('no-leader', 'etcdserver: no leader');
 
-/** A `MemoryServer` that can lose its leader. Without a leader, calls of all clients fail with `no-leader`, and streams end. */
+/**
+ * A `MemoryServer` that can lose its leader. Without a leader, calls of all clients fail with `no-leader`, and streams
+ * end.
+ */
 export class FaultyMemoryServer extends MemoryServer {
   readonly #open = new Set<MemoryWatchStream>();
   #leaderless = false;

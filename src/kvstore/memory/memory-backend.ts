@@ -19,8 +19,8 @@ export interface MemoryBackendOptions
 }
 
 /**
- * A kvstore without etcd: the same contract, in this process. Several backends with one {@link MemoryServer} behave like several
- * clients of one etcd.
+ * A kvstore without etcd: the same contract, in this process. Several backends with one {@link MemoryServer} behave
+ * like several clients of one etcd.
  */
 export class MemoryBackend extends KvstoreClient {
   readonly server: MemoryServer;

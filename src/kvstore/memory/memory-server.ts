@@ -24,7 +24,8 @@ export interface MemoryServerOptions {
   /** Default `memory`. Clients treat a server with another id as another store. */
   readonly clusterID?: string;
   /**
-   * Number of revisions of history to keep. If there are more than twice as many, or 1,000 more, the server compacts. Default 50,000.
+   * Number of revisions of history to keep. If there are more than twice as many, or 1,000 more, the server compacts.
+   * Default 50,000.
    */
   readonly keepRevisions?: number;
   /** @internal Maximum number of events of one delivery, also within a revision. Default 512. */
@@ -53,8 +54,8 @@ const COMPACTED_REVISIONS = 1000;
 const SLICE_EVENTS = 512;
 
 /**
- * A whole kvstore in this process. Several clients may share it like agents share an etcd. Calls are ordered, and synchronous
- * except for changes of many keys. Streams notify their observers later, in microtasks, like a network.
+ * A whole kvstore in this process. Several clients may share it like agents share an etcd. Calls are ordered, and
+ * synchronous except for changes of many keys. Streams notify their observers later, in microtasks, like a network.
  */
 export class MemoryServer {
   readonly #clock: Clock;
@@ -64,7 +65,9 @@ export class MemoryServer {
   readonly #leases = new Map<LeaseID, Lease>();
   readonly #streams = new Set<MemoryWatchStream>();
   readonly #gate: TurnGate;
-  /** Pending work that needs more than one turn, in order. No other call may use the store before all of it is complete. */
+  /**
+   * Pending work that needs more than one turn, in order. No other call may use the store before all of it is complete.
+   */
   #pending: readonly Generator<void, void, void>[] = [];
   #idle: Promise<void> | undefined;
   #lastLease = 1n << 60n; // large like etcd's 64-bit ids, so that readers do not treat them as numbers
@@ -93,11 +96,11 @@ export class MemoryServer {
     return [...this.#leases.keys()];
   }
 
-  // ── Calls of a `MemoryTransport` ─────────────────────────────────────────────────────────────────────────────────────
+  // ── Calls of a `MemoryTransport` ────────────────────────────────────────────────────────────────────────────────
 
   /**
-   * @internal A promise that resolves when the store can be used again; undefined if no work is pending. Calls that wait for it
-   * continue in order.
+   * @internal A promise that resolves when the store can be used again; undefined if no work is pending. Calls that
+   * wait for it continue in order.
    */
   get idle(): Promise<void> | undefined {
     return this.#idle;
@@ -116,8 +119,8 @@ export class MemoryServer {
   }
 
   /**
-   * @internal Like {@link txn}, but in several turns if the transaction changes many keys. It is still atomic, because no call is
-   * served between the turns.
+   * @internal Like {@link txn}, but in several turns if the transaction changes many keys. It is still atomic, because
+   * no call is served between the turns.
    */
   txnInTurns(request: TxnRequest): TxnResponse | Promise<TxnResponse> {
     return this.#store.isLarge(request) ? this.#start(this.#apply(request)) : this.txn(request);
@@ -184,8 +187,8 @@ export class MemoryServer {
   }
 
   /**
-   * Restores a backup: every stream breaks and revisions go back. Leases of the backup have their whole TTL again, as in etcd.
-   * The cluster id does not change.
+   * Restores a backup: every stream breaks and revisions go back. Leases of the backup have their whole TTL again, as
+   * in etcd. The cluster id does not change.
    */
   restore(snapshot: ServerSnapshot): void {
     this.#completePending();
@@ -241,7 +244,10 @@ export class MemoryServer {
     return response;
   }
 
-  /** Begins work now, or after the pending work. If the work begins now and has one step, it is complete when this returns. */
+  /**
+   * Begins work now, or after the pending work. If the work begins now and has one step, it is complete when this
+   * returns.
+   */
   #start<T>(work: Work<T>): T | Promise<T> {
     const first = this.#pending.length === 0 ? work.next() : undefined;
     if (first?.done === true) return first.value;

@@ -61,7 +61,10 @@ export interface StoreTxn extends Pick<TxnRequest, 'compare'> {
   readonly otherwise?: Iterable<WriteOperation> | undefined;
 }
 
-/** The versions that a transaction writes. At the same index of the second list is the replaced version, if the key exists. */
+/**
+ * The versions that a transaction writes. At the same index of the second list is the replaced version, if the key
+ * exists.
+ */
 interface Plan {
   readonly versions: readonly Version[];
   readonly replaced: readonly (Version | undefined)[];
@@ -85,8 +88,8 @@ const EMPTY = new Uint8Array(0);
 const KEYS_PER_STEP = 512;
 
 /**
- * The multi-version store of etcd in one process: revisions, history, compaction, transactions. Keeps every version of a key until
- * compaction. Pure: no time and no streams; `MemoryServer` adds leases and watches.
+ * The multi-version store of etcd in one process: revisions, history, compaction, transactions. Keeps every version of
+ * a key until compaction. Pure: no time and no streams; `MemoryServer` adds leases and watches.
  *
  *     versions  key → [create, modify, …, delete]      reads as of a revision
  *     log       revision → events of that revision     watches from a revision
@@ -150,11 +153,12 @@ export class MemoryStore {
   }
 
   /**
-   * Returns the keys of a range as of `revision`. If the history contains `minModRevision`, the cost depends on the number of
-   * writes since then, and not on the number of keys in the range. For an old `revision`, the cost also depends on the number of
-   * writes since `revision`.
+   * Returns the keys of a range as of `revision`. If the history contains `minModRevision`, the cost depends on the
+   * number of writes since then, and not on the number of keys in the range. For an old `revision`, the cost also
+   * depends on the number of writes since `revision`.
    *
-   * @param maxExpansions ends the page after this number of expanded blocks, with `more` if keys are left. Default: no limit
+   * @param maxExpansions ends the page after this number of expanded blocks, with `more` if keys are left. Default: no
+   *   limit
    * @throws KvstoreError `compacted`, `future-revision`
    */
   range(request: RangeRequest, maxExpansions: number = Number.POSITIVE_INFINITY): RangeResponse {
@@ -231,8 +235,9 @@ export class MemoryStore {
   }
 
   /**
-   * Applies a transaction, one slice of keys for each step. If it throws, it has changed nothing. No other call may read or write
-   * the store between two steps, but a watch may read the log, because the new revision is added in the last step.
+   * Applies a transaction, one slice of keys for each step. If it throws, it has changed nothing. No other call may
+   * read or write the store between two steps, but a watch may read the log, because the new revision is added in the
+   * last step.
    */
   *txn({ compare, writes, otherwise = [] }: StoreTxn): Work<TxnResponse> {
     const succeeded = compare.every((condition) => this.#holds(condition));
@@ -243,8 +248,8 @@ export class MemoryStore {
   }
 
   /**
-   * Returns the versions that the operations would write at the next revision, and the replaced ones. Changes nothing. Like etcd,
-   * throws if two operations write one key and one of them is a put.
+   * Returns the versions that the operations would write at the next revision, and the replaced ones. Changes nothing.
+   * Like etcd, throws if two operations write one key and one of them is a put.
    */
   *#plan(operations: Iterable<WriteOperation>): Work<Plan> {
     const commit: Commit = { revision: this.#revision + 1, leases: [], createRevisions: [] };
@@ -306,8 +311,8 @@ export class MemoryStore {
   }
 
   /**
-   * Returns the versions of at most `revisions` revisions from `startRevision` on, one array for each revision. Their values are
-   * not copied: see {@link MemoryStore.eventOf}.
+   * Returns the versions of at most `revisions` revisions from `startRevision` on, one array for each revision. Their
+   * values are not copied: see {@link MemoryStore.eventOf}.
    *
    * @throws KvstoreError `compacted`
    */
@@ -328,8 +333,9 @@ export class MemoryStore {
   }
 
   /**
-   * Discards the history before `revision`, one slice of keys for each step. From the first step on, reads at an older revision
-   * fail, and so do watches that start at or before `revision`. The cost depends on the size of the discarded history.
+   * Discards the history before `revision`, one slice of keys for each step. From the first step on, reads at an older
+   * revision fail, and so do watches that start at or before `revision`. The cost depends on the size of the discarded
+   * history.
    *
    * @throws KvstoreError `compacted`, `future-revision`
    */

@@ -24,9 +24,9 @@ const KEYS_PER_TURN = 4096;
 const EXPANSIONS_PER_TURN = 256;
 
 /**
- * The connection of a client to a {@link MemoryServer}. A call is answered in a later microtask. After many calls in one turn of
- * the event loop, calls are answered in a later turn, because a client that sends one call after another would otherwise block
- * the event loop.
+ * The connection of a client to a {@link MemoryServer}. A call is answered in a later microtask. After many calls in
+ * one turn of the event loop, calls are answered in a later turn, because a client that sends one call after another
+ * would otherwise block the event loop.
  */
 export class MemoryTransport implements Transport {
   readonly #server: MemoryServer;
@@ -47,8 +47,8 @@ export class MemoryTransport implements Transport {
   }
 
   /**
-   * Reads a range, in several turns if it has many keys, all as of the revision of the first turn. A read with `minModRevision`
-   * is made in one turn, because each turn would visit all recent writes again.
+   * Reads a range, in several turns if it has many keys, all as of the revision of the first turn. A read with
+   * `minModRevision` is made in one turn, because each turn would visit all recent writes again.
    */
   async #range(
     request: RangeRequest,

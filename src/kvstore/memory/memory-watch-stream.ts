@@ -12,8 +12,9 @@ const EVENTS_PER_EXPANSION = 8;
 const NO_VERSIONS: Iterator<Version, void, void> = versionsBelow('', []);
 
 /**
- * A watch of the memory server. A stream stores a position in the log of the store, and reads one response at a time, so a paused
- * stream needs little memory. If a compaction discards the log at its position, the stream ends with `compacted`.
+ * A watch of the memory server. A stream stores a position in the log of the store, and reads one response at a time,
+ * so a paused stream needs little memory. If a compaction discards the log at its position, the stream ends with
+ * `compacted`.
  */
 export class MemoryWatchStream {
   readonly #store: MemoryStore;
@@ -28,7 +29,8 @@ export class MemoryWatchStream {
   /** The versions of the current response after `#nextVersion`. */
   #laterVersions: Iterator<Version, void, void> = NO_VERSIONS;
   /**
-   * Work in this turn of the event loop, in events: delivered events, and {@link EVENTS_PER_EXPANSION} for each expanded block.
+   * Work in this turn of the event loop, in events: delivered events, and {@link EVENTS_PER_EXPANSION} for each
+   * expanded block.
    */
   #workInTurn = 0;
   #created = false;
@@ -145,7 +147,10 @@ export class MemoryWatchStream {
     this.wake();
   }
 
-  /** Delivers events. The header has the revision of the store, not the position of the stream, even if more events follow. */
+  /**
+   * Delivers events. The header has the revision of the store, not the position of the stream, even if more events
+   * follow.
+   */
   #deliverEvents(): void {
     const header = this.#store.header;
     if (this.#nextVersion !== undefined) {

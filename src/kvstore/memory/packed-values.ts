@@ -11,8 +11,8 @@ const DEFLATE = { level: 1, windowBits: 13, memLevel: 5 } as const;
 /** More than the largest block with its lengths, because a second chunk takes three times as long. */
 const INFLATE = { chunkSize: 3 * BLOCK_BYTES } as const;
 /**
- * Number of expanded blocks that are kept: a read in the order of keys alternates between blocks, because blocks are in the order
- * of writes.
+ * Number of expanded blocks that are kept: a read in the order of keys alternates between blocks, because blocks are in
+ * the order of writes.
  */
 const EXPANDED_BLOCKS = 32;
 /** A block has two bytes for each value, also for those that are not packed. */
@@ -20,7 +20,8 @@ const MAX_VALUES = 4096;
 const VALUES_PER_STEP = 512;
 
 /**
- * Values that were written together, compressed. Values of one resource are similar: a value of an IP takes 16 bytes instead of
+ * Values that were written together, compressed. Values of one resource are similar: a value of an IP takes 16 bytes
+ * instead of
  * 160. To read one value, its whole block is expanded: see {@link ExpandedBlocks}.
  */
 export class PackedValues {
@@ -100,8 +101,8 @@ function expand({ deflated }: PackedValues): ExpandedBlock {
 }
 
 /**
- * Moves the values of a transaction into blocks of about equal size, one block for each step. Small transactions, large values and
- * deletes stay as they are.
+ * Moves the values of a transaction into blocks of about equal size, one block for each step. Small transactions, large
+ * values and deletes stay as they are.
  */
 export function* packValues(versions: readonly StoredValue[]): Generator<void, void, void> {
   let total = 0;

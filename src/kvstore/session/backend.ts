@@ -17,8 +17,8 @@ export interface KeyRead {
   /** Undefined if the key does not exist. */
   readonly kv: KeyValue | undefined;
   /**
-   * The revision in the header is that of the store, not of the key. All events received before the start of the read are at or
-   * below it.
+   * The revision in the header is that of the store, not of the key. All events received before the start of the read
+   * are at or below it.
    */
   readonly header: ResponseHeader;
 }
@@ -28,14 +28,15 @@ export interface WriteOptions extends CallOptions {
   /** Writes only if this lock is held, else fails with `lock-lost`. */
   readonly ifLocked?: KvstoreLock | undefined;
   /**
-   * Binds the key to the session of the client: the key expires 15 minutes after the last keepalive. With `expires-first` it
-   * expires before all other keys of the session: while the key exists, none of the others has expired.
+   * Binds the key to the session of the client: the key expires 15 minutes after the last keepalive. With
+   * `expires-first` it expires before all other keys of the session: while the key exists, none of the others has
+   * expired.
    */
   readonly leased?: boolean | 'expires-first' | undefined;
   /**
-   * If the outcome of this write is unknown (`deadline`, `unavailable`, an abort), the write cannot take effect any more once a
-   * later fenced write of this backend was answered. Costs one key of the session for all fenced writes, and a second call if a
-   * conditional write fails.
+   * If the outcome of this write is unknown (`deadline`, `unavailable`, an abort), the write cannot take effect any
+   * more once a later fenced write of this backend was answered. Costs one key of the session for all fenced writes,
+   * and a second call if a conditional write fails.
    */
   readonly fenced?: boolean | undefined;
 }
@@ -86,15 +87,19 @@ export interface KvstoreLock {
   readonly revision: number;
   /** Fires if the lock is lost before it was released. */
   readonly lost: AbortSignal;
-  /** Releases the lock. Idempotent; never rejects. If the server is unreachable, the release is retried in the background. */
+  /**
+   * Releases the lock. Idempotent; never rejects. If the server is unreachable, the release is retried in the
+   * background.
+   */
   release(): Promise<void>;
 }
 
 /** A change of a key under a watched prefix. */
 export interface WatchEvent {
   /**
-   * `create`: the key was unknown to this watch; `modify`: it was known; `delete`: it was known and does not exist any more.
-   * `list-done`, without a key, is delivered once in the life of a watch, after all keys that existed at its start.
+   * `create`: the key was unknown to this watch; `modify`: it was known; `delete`: it was known and does not exist any
+   * more. `list-done`, without a key, is delivered once in the life of a watch, after all keys that existed at its
+   * start.
    */
   readonly type: 'create' | 'modify' | 'delete' | 'list-done';
   readonly key: string;
@@ -125,18 +130,18 @@ export type WatchState =
 export interface WatchOptions {
   readonly signal?: AbortSignal | undefined;
   /**
-   * Ends the watch in state `diverged`, without deletes, if the store was replaced or restored from a backup. By default the watch
-   * lists again and deletes the missing keys, which is wrong while a new store is still being filled.
+   * Ends the watch in state `diverged`, without deletes, if the store was replaced or restored from a backup. By
+   * default the watch lists again and deletes the missing keys, which is wrong while a new store is still being filled.
    */
   readonly endOnDivergence?: boolean | undefined;
   /**
-   * @internal A table of keys that the watch shares with its reader, so that each key is stored once. Only one watch may use it
-   * at a time. A backend may ignore it.
+   * @internal A table of keys that the watch shares with its reader, so that each key is stored once. Only one watch
+   * may use it at a time. A backend may ignore it.
    */
   readonly keys?: KeyTable | undefined;
   /**
-   * Called after each change of the state, and after each repeated failure, when `status()` is already updated. Synchronous.
-   * Errors of the callback are ignored.
+   * Called after each change of the state, and after each repeated failure, when `status()` is already updated.
+   * Synchronous. Errors of the callback are ignored.
    */
   readonly onState?: ((state: WatchState) => void) | undefined;
 }
@@ -152,7 +157,8 @@ export interface WatchStatus {
   /** True after `list-done`. */
   readonly listed: boolean;
   /**
-   * True if a stream has broken since all values were last compared: the store may have been restored, so values may be outdated.
+   * True if a stream has broken since all values were last compared: the store may have been restored, so values may be
+   * outdated.
    */
   readonly isDoubtful: boolean;
   readonly listings: number;
@@ -162,22 +168,24 @@ export interface WatchStatus {
   /** Bytes received and not yet read; bounded (I11). */
   readonly queuedBytes: number;
   /**
-   * For each event of the stream, the time from its arrival until the reader had processed its batch. Events of lists are not
-   * counted. While the reader is behind, the time counts from the arrival of the oldest event that was not read.
+   * For each event of the stream, the time from its arrival until the reader had processed its batch. Events of lists
+   * are not counted. While the reader is behind, the time counts from the arrival of the oldest event that was not
+   * read.
    */
   readonly delays: LatencyStatus;
 }
 
 /**
- * A list-and-watch of one prefix (SEMANTICS 5). Iterate it once; each item is a batch that is never empty. Promises: events of a
- * key are in order. After `list-done` the delivered state equals the content of the prefix at some revision, which increases. No
- * event is lost or invented, also over disconnects, compactions and restores. Writes of one transaction are in one batch, unless
- * one of them was overwritten before it was read, or the batch would have more than 256 events. After a fault only differences
- * are delivered: keys whose revision or value differs from the last delivered one. If the reader is slow, it receives only the
- * last of several writes to a key, and the server is paused before the memory fills.
+ * A list-and-watch of one prefix (SEMANTICS 5). Iterate it once; each item is a batch that is never empty. Promises:
+ * events of a key are in order. After `list-done` the delivered state equals the content of the prefix at some
+ * revision, which increases. No event is lost or invented, also over disconnects, compactions and restores. Writes of
+ * one transaction are in one batch, unless one of them was overwritten before it was read, or the batch would have more
+ * than 256 events. After a fault only differences are delivered: keys whose revision or value differs from the last
+ * delivered one. If the reader is slow, it receives only the last of several writes to a key, and the server is paused
+ * before the memory fills.
  *
- * A watch never fails: errors are retried and shown in `status()`. It ends when its signal fires or its reader leaves the loop,
- * and then delivers no deletes.
+ * A watch never fails: errors are retried and shown in `status()`. It ends when its signal fires or its reader leaves
+ * the loop, and then delivers no deletes.
  */
 export interface Watch extends AsyncIterable<readonly WatchEvent[]> {
   status(): WatchStatus;
@@ -205,17 +213,17 @@ export interface BackendStatus {
 }
 
 /**
- * Receives the keys that were bound to a lost lease of the session, so that the writer puts them again. If a watch detects that
- * the store was restored from a backup, all leases count as lost and are not kept alive. The backup may contain keys that were
- * deleted later; these expire with the old leases.
+ * Receives the keys that were bound to a lost lease of the session, so that the writer puts them again. If a watch
+ * detects that the store was restored from a backup, all leases count as lost and are not kept alive. The backup may
+ * contain keys that were deleted later; these expire with the old leases.
  */
 export type LeaseLostListener = {
   /** Prefixes that end in `/`, and whole keys. The listener receives only keys in these scopes. Default: all keys. */
   readonly scopes?: readonly string[];
   onLeaseLost(keys: readonly string[]): void;
   /**
-   * Called if many leases are lost together. Their keys are then reported in several turns. `reported` resolves after the last
-   * turn.
+   * Called if many leases are lost together. Their keys are then reported in several turns. `reported` resolves after
+   * the last turn.
    */
   onLeasesLost?(reported: Promise<unknown>): void;
 };
@@ -233,8 +241,8 @@ export interface RetryTurns {
 }
 
 /**
- * The interface of a kvstore (SEMANTICS 5). Calls reject with a `KvstoreError` if the server is unreachable or refuses them.
- * Calls are not retried here, because the stores retry.
+ * The interface of a kvstore (SEMANTICS 5). Calls reject with a `KvstoreError` if the server is unreachable or refuses
+ * them. Calls are not retried here, because the stores retry.
  */
 export interface KvstoreBackend {
   /** Returns the key, by quorum; `undefined` if it does not exist. */
@@ -242,13 +250,15 @@ export interface KvstoreBackend {
   /** Like {@link get}, with the state of the store. */
   read(key: string, options?: CallOptions): Promise<KeyRead>;
   /**
-   * Returns all keys with `prefix`, ascending, all at one revision. Prefixes should end in `/`. Fails with `unavailable` if the
-   * store is restored from a backup during the call.
+   * Returns all keys with `prefix`, ascending, all at one revision. Prefixes should end in `/`. Fails with
+   * `unavailable` if the store is restored from a backup during the call.
    */
   listPrefix(prefix: string, options?: ListOptions): Promise<readonly KeyValue[]>;
   /** Writes unconditionally; returns the revision of the write. */
   update(key: string, value: Uint8Array, options?: WriteOptions): Promise<number>;
-  /** Writes unless the key already has this value and, if leased, the lease of this session. Returns true if it wrote. */
+  /**
+   * Writes unless the key already has this value and, if leased, the lease of this session. Returns true if it wrote.
+   */
   updateIfDifferent(key: string, value: Uint8Array, options?: WriteOptions): Promise<boolean>;
   /** Writes only if the key does not exist. Returns true if it wrote. */
   createOnly(key: string, value: Uint8Array, options?: WriteOptions): Promise<boolean>;
@@ -257,17 +267,18 @@ export interface KvstoreBackend {
   /** Returns true if the key existed and the conditions held. */
   delete(key: string, options?: DeleteOptions): Promise<boolean>;
   /**
-   * Puts and deletes up to {@link MAX_WRITES} distinct keys in one transaction, which costs little more than one write. Up to
-   * {@link MAX_COMPARED_WRITES} of the puts may have `mayBeEqual`; they are omitted if all of them equal the content of the
-   * kvstore. If the kvstore rejects one of the writes, nothing is written, and the error does not name the key.
+   * Puts and deletes up to {@link MAX_WRITES} distinct keys in one transaction, which costs little more than one write.
+   * Up to {@link MAX_COMPARED_WRITES} of the puts may have `mayBeEqual`; they are omitted if all of them equal the
+   * content of the kvstore. If the kvstore rejects one of the writes, nothing is written, and the error does not name
+   * the key.
    */
   writeAll(writes: readonly KeyWrite[], options?: WriteOptions): Promise<WrittenAll>;
   /** Deletes all keys with `prefix`; returns their number. */
   deletePrefix(prefix: string, options?: Omit<DeleteOptions, 'ifModRevision'>): Promise<number>;
   /**
-   * Waits for the lock `path`, in the protocol of etcd's Go client: `<path>/<lease hex>`, the lowest create revision holds the
-   * lock. Rejects on any failure and leaves nothing behind. Rejects with `aborted` if the signal fires first. The lock of a dead
-   * holder expires after 25 s.
+   * Waits for the lock `path`, in the protocol of etcd's Go client: `<path>/<lease hex>`, the lowest create revision
+   * holds the lock. Rejects on any failure and leaves nothing behind. Rejects with `aborted` if the signal fires first.
+   * The lock of a dead holder expires after 25 s.
    */
   lock(path: string, options?: CallOptions): Promise<KvstoreLock>;
   /** See {@link Watch}. The prefix must end in `/`, because a watch of cluster `a` must never include `ab`. */
@@ -276,20 +287,21 @@ export interface KvstoreBackend {
   retryInTurn(turns: RetryTurns): void;
   onLeaseLost(listener: LeaseLostListener): Unsubscribe;
   /**
-   * @internal Adopts a lease of an earlier session and its keys, as if this session had written them. Resolves to false if the
-   * lease has ended, has another TTL, or was lost by this session. Deletes the fence of the earlier session, so that its delayed
-   * writes fail. Rejects if the server is unreachable. A backend may omit this method; the keys are then written again.
+   * @internal Adopts a lease of an earlier session and its keys, as if this session had written them. Resolves to false
+   * if the lease has ended, has another TTL, or was lost by this session. Deletes the fence of the earlier session, so
+   * that its delayed writes fail. Rejects if the server is unreachable. A backend may omit this method; the keys are
+   * then written again.
    */
   adoptLease?(lease: LeaseID, keys: readonly string[], options?: CallOptions): Promise<boolean>;
   /**
-   * Returns the status of each endpoint, requested separately. If an endpoint is down, its status contains that; the call does
-   * not fail.
+   * Returns the status of each endpoint, requested separately. If an endpoint is down, its status contains that; the
+   * call does not fail.
    */
   endpoints(options?: CallOptions): Promise<readonly EndpointStatus[]>;
   status(): BackendStatus;
   /**
-   * Ends watches, stops keepalives and, unless `keepLeases`, revokes the leases, first those of keys that expire first. Idempotent;
-   * never rejects.
+   * Ends watches, stops keepalives and, unless `keepLeases`, revokes the leases, first those of keys that expire first.
+   * Idempotent; never rejects.
    */
   close(options?: { readonly keepLeases?: boolean }): Promise<void>;
 }

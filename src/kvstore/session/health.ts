@@ -13,8 +13,8 @@ export interface KvstoreHealthStatus {
   /** `unknown` before the first check; `failing` if the last check had no successful quorum read. */
   readonly quorum: 'unknown' | 'ok' | 'failing';
   /**
-   * `stale`: the heartbeat has not changed for two minutes, because its writer or the server is stuck. `never`: no heartbeat was
-   * seen; clusters without an operator have none.
+   * `stale`: the heartbeat has not changed for two minutes, because its writer or the server is stuck. `never`: no
+   * heartbeat was seen; clusters without an operator have none.
    */
   readonly heartbeat: 'never' | 'fresh' | 'stale';
   readonly endpoints: readonly EndpointStatus[];

@@ -8,8 +8,9 @@ export interface LeaseTerms {
   readonly random: Random;
   readonly ttlSeconds: number;
   /**
-   * True if another client takes over when the lease ends, as with locks. The lease then counts as lost before the server can
-   * expire it. It also counts as lost if only the system time shows that it may have expired, because the machine was suspended.
+   * True if another client takes over when the lease ends, as with locks. The lease then counts as lost before the
+   * server can expire it. It also counts as lost if only the system time shows that it may have expired, because the
+   * machine was suspended.
    */
   readonly exclusive?: boolean | undefined;
 }
@@ -26,20 +27,21 @@ export function clockReading(clock: Clock): ClockReading {
 }
 
 const BACKOFF = { baseMs: 500, capMs: 5000 };
-// Fraction of the time of an exclusive lease after which it counts as lost. The margin allows for clocks of different speed.
+// Fraction of the time of an exclusive lease after which it counts as lost. The margin allows for clocks of different
+// speed.
 const EXCLUSIVE_FRACTION = 0.9;
-// Minimum number of checks in the time of a lease. With the fraction above, the loss of an exclusive lease is detected at 94 % of
-// its time at the latest. The lease of a lock, 25 s, is checked every second.
+// Minimum number of checks in the time of a lease. With the fraction above, the loss of an exclusive lease is detected
+// at 94 % of its time at the latest. The lease of a lock, 25 s, is checked every second.
 const CHECKS_PER_LEASE = 6;
 const CHECKS_PER_EXCLUSIVE_LEASE = 25;
 const MAX_CHECK_MS = 5000;
 
 /**
- * A lease as its client knows it: its age, its expiry, and the time of its next keepalive. The age counts from the sending of the
- * last answered request, not from its answer.
+ * A lease as its client knows it: its age, its expiry, and the time of its next keepalive. The age counts from the
+ * sending of the last answered request, not from its answer.
  *
- * Monotonic time may stop while a machine is suspended (ETCD, "Time"). If the age by the system time is greater, it is used
- * instead.
+ * Monotonic time may stop while a machine is suspended (ETCD, "Time"). If the age by the system time is greater, it is
+ * used instead.
  */
 export class HeldLease {
   readonly id: LeaseID;
@@ -81,8 +83,8 @@ export class HeldLease {
   }
 
   /**
-   * Milliseconds until the next keepalive. There are three keepalives in the time of a lease; after a failure the next one
-   * follows soon. Infinity if no key is bound, because such a lease may expire.
+   * Milliseconds until the next keepalive. There are three keepalives in the time of a lease; after a failure the next
+   * one follows soon. Infinity if no key is bound, because such a lease may expire.
    */
   get dueIn(): number {
     if (this.#isRenewing || this.keys.size === 0) return Number.POSITIVE_INFINITY;
@@ -91,7 +93,10 @@ export class HeldLease {
     return Math.ceil(Math.max(untilThird, untilRetry));
   }
 
-  /** Returns the milliseconds until the next check of the lease. Only a check detects a changed clock or a suspended machine. */
+  /**
+   * Returns the milliseconds until the next check of the lease. Only a check detects a changed clock or a suspended
+   * machine.
+   */
   get checkIn(): number {
     const { exclusive = false } = this.#terms;
     if (this.keys.size === 0) return this.#ttlMs;

@@ -40,8 +40,8 @@ export class KeyFolders<V> {
   }
 
   /**
-   * Iterates over the values of the keys that start with `prefix`, in any order. The table may change during the iteration:
-   * deleted keys are not visited, and added keys may be.
+   * Iterates over the values of the keys that start with `prefix`, in any order. The table may change during the
+   * iteration: deleted keys are not visited, and added keys may be.
    */
   *below(prefix: string): Generator<V, void, void> {
     for (const [name, folder] of this.#folders)

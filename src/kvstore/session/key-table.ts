@@ -6,9 +6,14 @@ import type { KeyBytes } from './wire-key-value.ts';
 const LOW = 0;
 const HIGH = 1;
 const CHECKSUM = 2;
-/** The number of the last listing that confirmed the key; less than the first listing of a watch that does not know the key. */
+/**
+ * The number of the last listing that confirmed the key; less than the first listing of a watch that does not know the
+ * key.
+ */
 const LISTING = 3;
-/** Mark of the reader of the watch; not 0 while the reader *holds* the key, which means that it stores the key's object. */
+/**
+ * Mark of the reader of the watch; not 0 while the reader *holds* the key, which means that it stores the key's object.
+ */
 const MARK = 4;
 /** 1 while the writer of the prefix has a state of the key. */
 const WRITTEN = 5;
@@ -17,11 +22,11 @@ const COLUMNS = 6;
 const TWO_32 = 2 ** 32;
 
 /**
- * The keys of a prefix, stored without the prefix. The table is shared by a watch, which stores the version of each key, its
- * reader, which marks the keys that it *holds*, and a writer, which marks the keys that it has a state of. Each key is therefore
- * stored and found once. A row is freed when none of them needs it.
+ * The keys of a prefix, stored without the prefix. The table is shared by a watch, which stores the version of each
+ * key, its reader, which marks the keys that it *holds*, and a writer, which marks the keys that it has a state of.
+ * Each key is therefore stored and found once. A row is freed when none of them needs it.
  *
- *     row    mod revision │ checksum │ listing │ mark │ written          listing < first of this watch: unknown to the watch
+ *     row    mod revision │ checksum │ listing │ mark │ written      listing < first: unknown to this watch
  */
 export class KeyTable {
   readonly #names = new ByteRows(COLUMNS, Math.random() * TWO_32);
@@ -54,7 +59,10 @@ export class KeyTable {
     return this.#names.isAt(row, buffer, keyAt + prefixLength, keyEnd);
   }
 
-  /** Adds a row for the name after the first `prefixLength` bytes of a key. The new row is neither known, held nor written. */
+  /**
+   * Adds a row for the name after the first `prefixLength` bytes of a key. The new row is neither known, held nor
+   * written.
+   */
   add({ buffer, keyAt, keyEnd }: KeyBytes, prefixLength: number): number {
     return this.#names.add(buffer, keyAt + prefixLength, keyEnd);
   }
@@ -70,7 +78,9 @@ export class KeyTable {
     return this.#names.rows.get(row, LISTING) >= this.#first;
   }
 
-  /** Returns true if the current listing has confirmed the key, or the watch has received it since the listing began. */
+  /**
+   * Returns true if the current listing has confirmed the key, or the watch has received it since the listing began.
+   */
   isConfirmed(row: number): boolean {
     return this.#names.rows.get(row, LISTING) === this.#listing;
   }

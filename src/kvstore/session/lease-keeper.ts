@@ -21,7 +21,10 @@ export interface LeaseKeeperOptions extends LeaseTerms {
   readonly supervisor: Supervisor;
   /** Slices the loss of many leases, and their keepalives. Default: not sliced. */
   readonly gate?: TurnGate | undefined;
-  /** Receives the keys that were bound to a lost lease. If many leases are lost together, their keys arrive in several turns. */
+  /**
+   * Receives the keys that were bound to a lost lease. If many leases are lost together, their keys arrive in several
+   * turns.
+   */
   onLost(keys: readonly string[]): void;
   /** Called before the keys of many leases are reported. `reported` resolves after the last of them. */
   onLeasesLost?(reported: Promise<void>): void;
@@ -54,8 +57,8 @@ const KEYS_PER_STEP = 256;
 /** Weight of a keepalive at the gate. Its request takes about 100 µs, and an event 2 to 3 µs. */
 const KEEPALIVE_WEIGHT = 40;
 /**
- * Maximum number of concurrent revocations. A session of a million keys has a thousand leases; sending all requests took 0.15 s
- * in one turn.
+ * Maximum number of concurrent revocations. A session of a million keys has a thousand leases; sending all requests
+ * took 0.15 s in one turn.
  */
 const REVOCATIONS = 16;
 /**
@@ -65,9 +68,9 @@ const REVOCATIONS = 16;
 const LEASES_PER_MS = 10;
 
 /**
- * Keeps the leases of a client alive and distributes its keys over them, at most 1000 on each. A lease is *lost* if the server
- * reports this, or if no keepalive succeeded for the whole time of the lease. A loss is an event and not an error, because the
- * next key gets a new lease. A lease without keys is not kept alive and expires.
+ * Keeps the leases of a client alive and distributes its keys over them, at most 1000 on each. A lease is *lost* if the
+ * server reports this, or if no keepalive succeeded for the whole time of the lease. A loss is an event and not an
+ * error, because the next key gets a new lease. A lease without keys is not kept alive and expires.
  */
 export class LeaseKeeper {
   readonly #options: LeaseKeeperOptions;
@@ -113,7 +116,8 @@ export class LeaseKeeper {
   }
 
   /**
-   * Binds a key to its present lease, or to a lease with room. If there is none, requests a new lease; rejects if that fails.
+   * Binds a key to its present lease, or to a lease with room. If there is none, requests a new lease; rejects if that
+   * fails.
    *
    * Call it before the write, so that every written key is reported if its lease is lost.
    *
@@ -144,8 +148,9 @@ export class LeaseKeeper {
   }
 
   /**
-   * Adopts a lease of an earlier session: keeps it alive, and binds the given keys to it, which the server already has under this
-   * lease. Resolves to false, without an effect, if the lease has ended, has another TTL, or was lost before.
+   * Adopts a lease of an earlier session: keeps it alive, and binds the given keys to it, which the server already has
+   * under this lease. Resolves to false, without an effect, if the lease has ended, has another TTL, or was lost
+   * before.
    *
    * @param prepare called once for each lease, before its first key is bound
    * @param signal ends the wait for the server; nothing is bound then
@@ -199,15 +204,18 @@ export class LeaseKeeper {
   }
 
   /**
-   * Returns the binding of a key to a held lease. Call it before a delete, and pass the result to {@link unbind} after the
-   * delete.
+   * Returns the binding of a key to a held lease. Call it before a delete, and pass the result to {@link unbind} after
+   * the delete.
    */
   bindingOf(key: string): Binding | undefined {
     const binding = this.#bindings.isEmpty ? undefined : this.#bindings.get(key);
     return binding?.held.isHeld === true ? binding : undefined;
   }
 
-  /** Number of bindings made so far. Read it before a delete of a prefix, and pass it to {@link unbindBelow} after the delete. */
+  /**
+   * Number of bindings made so far. Read it before a delete of a prefix, and pass it to {@link unbindBelow} after the
+   * delete.
+   */
   get bindingCount(): number {
     return this.#bindingCount;
   }
@@ -227,7 +235,8 @@ export class LeaseKeeper {
   }
 
   /**
-   * Unbinds the keys that start with `prefix` after a delete of all of them, in steps. Keys that were bound later stay bound.
+   * Unbinds the keys that start with `prefix` after a delete of all of them, in steps. Keys that were bound later stay
+   * bound.
    *
    * @param revision of the delete, as in {@link unbind}
    * @param previous the {@link bindingCount} when the delete began
@@ -246,8 +255,8 @@ export class LeaseKeeper {
   }
 
   /**
-   * Records a successful write under this binding. If a concurrent delete has removed the binding, it is restored, because the
-   * write may be later than the delete.
+   * Records a successful write under this binding. If a concurrent delete has removed the binding, it is restored,
+   * because the write may be later than the delete.
    *
    * @param revision revision of the write, if known
    */
@@ -267,16 +276,19 @@ export class LeaseKeeper {
   }
 
   /**
-   * Marks every lease as lost, because the store was restored from a backup. The store may still have the leases, with keys that
-   * were deleted after the backup. The leases are not kept alive: required keys are put again under a new lease, and the other
-   * keys expire. Running adoptions fail.
+   * Marks every lease as lost, because the store was restored from a backup. The store may still have the leases, with
+   * keys that were deleted after the backup. The leases are not kept alive: required keys are put again under a new
+   * lease, and the other keys expire. Running adoptions fail.
    */
   loseAll(): void {
     for (const id of this.#adopting.keys()) this.#unadoptable.add(id);
     this.#removeLost([...this.#leases.values()]);
   }
 
-  /** Removes leases now, and reports their keys in steps of one lease. Keys that are bound again before that are not reported. */
+  /**
+   * Removes leases now, and reports their keys in steps of one lease. Keys that are bound again before that are not
+   * reported.
+   */
   #removeLost(leases: readonly HeldLease[]): void {
     const { gate = OPEN_GATE, onEnded, onLeasesLost } = this.#options;
     for (const lease of leases) {
@@ -334,8 +346,8 @@ export class LeaseKeeper {
   }
 
   /**
-   * Calls `use` in the same turn with the lease that `find` returns, unless the lease has expired. If there is none, requests a
-   * new lease.
+   * Calls `use` in the same turn with the lease that `find` returns, unless the lease has expired. If there is none,
+   * requests a new lease.
    */
   async #withLease<T>(
     find: () => HeldLease | undefined,

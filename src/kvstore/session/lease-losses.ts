@@ -4,8 +4,8 @@ import { type Unsubscribe, unsubscribeOnce } from '../../base/subscription.ts';
 import type { LeaseLostListener } from './backend.ts';
 
 /**
- * The listeners of lost leases, by scope. The listeners of a lost key are found by the folders in the key. A client may have a
- * thousand stores with different prefixes, and lose a million keys, so not every listener can check every key.
+ * The listeners of lost leases, by scope. The listeners of a lost key are found by the folders in the key. A client may
+ * have a thousand stores with different prefixes, and lose a million keys, so not every listener can check every key.
  */
 export class LeaseLosses {
   readonly #queue: DeliveryQueue;

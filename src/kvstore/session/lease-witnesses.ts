@@ -20,11 +20,12 @@ export interface LeaseWitnessesOptions {
 }
 
 /**
- * Detects immediately that a lease has ended, for example because a person revoked it. A keepalive would detect this up to a
- * third of the time of the lease later. Each lease has an additional key, the *witness*, and one watch follows all witnesses.
+ * Detects immediately that a lease has ended, for example because a person revoked it. A keepalive would detect this up
+ * to a third of the time of the lease later. Each lease has an additional key, the *witness*, and one watch follows all
+ * witnesses.
  *
- * A deleted witness does not prove that its lease has ended, because other clients may delete the key. The witness is put again,
- * and the server rejects the put if the lease has ended.
+ * A deleted witness does not prove that its lease has ended, because other clients may delete the key. The witness is
+ * put again, and the server rejects the put if the lease has ended.
  *
  * Without the right to these keys, and while the watch is interrupted, keepalives detect the end of a lease.
  */

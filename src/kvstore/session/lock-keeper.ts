@@ -38,9 +38,9 @@ interface Leaving {
 }
 
 /**
- * Distributed locks in the protocol of etcd's Go client (`clientv3/concurrency.Mutex`), so that Go programs and this one exclude
- * each other. Each contender puts the key `<path>/<lease in hex>`. The contender whose key has the lowest create revision holds
- * the lock. Every other contender waits until the key before its own is deleted.
+ * Distributed locks in the protocol of etcd's Go client (`clientv3/concurrency.Mutex`), so that Go programs and this
+ * one exclude each other. Each contender puts the key `<path>/<lease in hex>`. The contender whose key has the lowest
+ * create revision holds the lock. Every other contender waits until the key before its own is deleted.
  *
  * All locks of a client share one lease, so contenders of one process first wait for each other. A released entry never
  * reappears, because fenced puts and deletes cannot take effect late.
@@ -135,7 +135,10 @@ export class LockKeeper {
     };
   }
 
-  /** Waits in the queue until it is the turn of this contender. If its entry is lost, starts again at the end of the queue. */
+  /**
+   * Waits in the queue until it is the turn of this contender. If its entry is lost, starts again at the end of the
+   * queue.
+   */
   async #takeTurn(path: string, signal: AbortSignal): Promise<QueueEntry> {
     for (;;) {
       const entry = await this.#enter(path, signal);
@@ -154,7 +157,8 @@ export class LockKeeper {
   async #enter(path: string, signal: AbortSignal): Promise<QueueEntry> {
     const { lease } = await this.#leases.bind(path, signal);
     const key = `${path}/${leaseHex(lease)}`;
-    // The previous entry of this process had the same key. Wait for its delete, which would otherwise delete the new entry.
+    // The previous entry of this process had the same key. Wait for its delete, which would otherwise delete the new
+    // entry.
     const leaving = this.#leaving.get(path);
     leaving?.stop.abort();
     await interruptible(() => leaving?.ended, signal).catch(() => {});
@@ -196,7 +200,9 @@ export class LockKeeper {
     }
   }
 
-  /** Resolves if the key was deleted, if the signal fires, or after a timeout. The caller then reads the queue again. */
+  /**
+   * Resolves if the key was deleted, if the signal fires, or after a timeout. The caller then reads the queue again.
+   */
   #untilGone(key: string, startRevision: number, signal: AbortSignal): Promise<void> {
     const { transport, clock } = this.#options;
     return new Promise((resolve) => {
@@ -225,9 +231,9 @@ export class LockKeeper {
   }
 
   /**
-   * Deletes the entry from the queue; resolves after the first attempt. If that fails, retries in the background, because a
-   * remaining key would block all contenders while the lease is alive. Deletes of one path are sequential, and a new entry waits
-   * for the last delete.
+   * Deletes the entry from the queue; resolves after the first attempt. If that fails, retries in the background,
+   * because a remaining key would block all contenders while the lease is alive. Deletes of one path are sequential,
+   * and a new entry waits for the last delete.
    */
   #leave(path: string, { key, lease }: QueueEntry): Promise<void> {
     this.#leases.unbind(this.#leases.bindingOf(path));

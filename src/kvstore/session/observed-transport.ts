@@ -19,7 +19,10 @@ import type {
 /** Failures that do not depend on the server. */
 const LOCAL: ReadonlySet<KvstoreErrorCode> = new Set(['aborted', 'closed']);
 
-/** A transport that records from its calls and streams if the server is reachable. Any answer or event proves that it is. */
+/**
+ * A transport that records from its calls and streams if the server is reachable. Any answer or event proves that it
+ * is.
+ */
 export class ObservedTransport implements Transport {
   readonly #inner: Transport;
   readonly #clock: Clock;
@@ -126,9 +129,10 @@ export class ObservedTransport implements Transport {
   }
 
   /**
-   * Awaits an answer and checks its revision. Quorum revisions never decrease: an answer has at least the revision of any answer
-   * before the call, and the answer of a write has a higher one. Otherwise the store was restored. A client without watches
-   * detects a restore only this way. It does not detect the restore if the store has already reached the revision again.
+   * Awaits an answer and checks its revision. Quorum revisions never decrease: an answer has at least the revision of
+   * any answer before the call, and the answer of a write has a higher one. Otherwise the store was restored. A client
+   * without watches detects a restore only this way. It does not detect the restore if the store has already reached
+   * the revision again.
    */
   async #answered<T extends { readonly header: ResponseHeader }>(
     call: Promise<T>,

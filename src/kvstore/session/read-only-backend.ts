@@ -74,9 +74,9 @@ export abstract class ReadOnlyBackend implements KvstoreBackend {
   protected abstract list(prefix: string, signal: AbortSignal): Promise<readonly SourceEntry[]>;
 
   /**
-   * Returns the changes of keys with this prefix. From the first call of `next` on, no change may be missed. Changes that are
-   * also in a later list may be repeated. If the iterable ends or throws, this method is called again. The iterable must end when
-   * the signal fires.
+   * Returns the changes of keys with this prefix. From the first call of `next` on, no change may be missed. Changes
+   * that are also in a later list may be repeated. If the iterable ends or throws, this method is called again. The
+   * iterable must end when the signal fires.
    */
   protected abstract changes(prefix: string, signal: AbortSignal): AsyncIterable<readonly SourceChange[]>;
 

@@ -4,8 +4,8 @@ import { interruptible } from '../../base/supervisor.ts';
 import { abortedError } from './errors.ts';
 
 /**
- * Returns the signal, for which Node then permits any number of listeners. By default Node reports more than ten listeners as a
- * leak on the console. Calls remove their listeners when they end.
+ * Returns the signal, for which Node then permits any number of listeners. By default Node reports more than ten
+ * listeners as a leak on the console. Calls remove their listeners when they end.
  */
 export function allowManyListeners<S extends AbortSignal | undefined>(signal: S): S {
   if (signal !== undefined) setMaxListeners(0, signal);
@@ -13,7 +13,8 @@ export function allowManyListeners<S extends AbortSignal | undefined>(signal: S)
 }
 
 /**
- * A signal with many listeners that fires when the client is closed or the signal of the caller fires, until it is disposed of.
+ * A signal with many listeners that fires when the client is closed or the signal of the caller fires, until it is
+ * disposed of.
  */
 export class UntilClosed implements Disposable {
   readonly signal: AbortSignal;

@@ -38,7 +38,10 @@ export function valueLength(event: WatchEvent): number {
   return event.kv.valueEnd - event.kv.valueAt;
 }
 
-/** Returns the name of the key of an event after its prefix, as a new string, so that the whole key does not stay in memory. */
+/**
+ * Returns the name of the key of an event after its prefix, as a new string, so that the whole key does not stay in
+ * memory.
+ */
 export function nameOf(event: WatchEvent, prefix: string): string {
   if (!(event instanceof TableEvent && event.kv instanceof WireKeyValue))
     return event.key.slice(prefix.length);

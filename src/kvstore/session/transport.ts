@@ -1,16 +1,17 @@
 import type { KeyRange } from '../codec/key-range.ts';
 
 /*
- * The interface to a kvstore server: its operations, in the terms of etcd. All handling of faults (listing, watching, leases,
- * locks, stores) is above this interface, because a transport only carries requests. `memory/` and `etcd/` implement it.
+ * The interface to a kvstore server: its operations, in the terms of etcd. All handling of faults (listing, watching,
+ * leases, locks, stores) is above this interface, because a transport only carries requests. `memory/` and `etcd/`
+ * implement it.
  *
- * Every method rejects only with a `KvstoreError`. A transport may reconnect, but it never retries a request and never resumes a
- * watch: it reports the failure to its caller.
+ * Every method rejects only with a `KvstoreError`. A transport may reconnect, but it never retries a request and never
+ * resumes a watch: it reports the failure to its caller.
  */
 
 /**
- * A key with its value. `value` is immutable. It may be a view that keeps a whole message in memory, so copy it before storing
- * it.
+ * A key with its value. `value` is immutable. It may be a view that keeps a whole message in memory, so copy it before
+ * storing it.
  */
 export interface KeyValue {
   /** See `bytes.ts` for keys that are not UTF-8. */
@@ -95,7 +96,9 @@ export interface TxnResponse {
   readonly deleted: number;
 }
 
-/** A write that a watch received. For a delete, `value` is undefined, and `modRevision` is the revision of the delete. */
+/**
+ * A write that a watch received. For a delete, `value` is undefined, and `modRevision` is the revision of the delete.
+ */
 export interface TransportEvent {
   readonly key: string;
   readonly value: Uint8Array | undefined;
@@ -110,22 +113,25 @@ export interface WatchRequest {
 }
 
 /**
- * Receives the events of a watch stream, synchronously and in order. `onEnd` is called once, last. Nothing is called after
- * `cancel`.
+ * Receives the events of a watch stream, synchronously and in order. `onEnd` is called once, last. Nothing is called
+ * after `cancel`.
  */
 export interface WatchObserver {
-  /** The server has accepted the watch. The revision in the header is that of this server, which may be behind the cluster. */
+  /**
+   * The server has accepted the watch. The revision in the header is that of this server, which may be behind the
+   * cluster.
+   */
   onCreated(header: ResponseHeader): void;
   /**
-   * Receives events in the order of their revisions. The revision in the header may be later than those of the events, because
-   * etcd sends the revision of the store while a watch catches up. If `partial`, more events of the last revision may follow. A
-   * transport delivers large answers in slices, also within a revision. Each slice is delivered in a separate turn, and none
-   * while the stream is paused.
+   * Receives events in the order of their revisions. The revision in the header may be later than those of the events,
+   * because etcd sends the revision of the store while a watch catches up. If `partial`, more events of the last
+   * revision may follow. A transport delivers large answers in slices, also within a revision. Each slice is delivered
+   * in a separate turn, and none while the stream is paused.
    */
   onEvents(events: readonly TransportEvent[], header: ResponseHeader, partial: boolean): void;
   /**
-   * Reports that all events up to and including the revision of the header were delivered. If `requested`, it proves only that
-   * the stream is alive.
+   * Reports that all events up to and including the revision of the header were delivered. If `requested`, it proves
+   * only that the stream is alive.
    */
   onProgress(header: ResponseHeader, requested: boolean): void;
   /** Receives the reason of the end of the stream. */
@@ -135,8 +141,8 @@ export interface WatchObserver {
 /** An open watch. */
 export interface WatchStream {
   /**
-   * Makes a quorum read at the server of the stream. Fails if the stream has ended before the answer arrives. A server that is
-   * restored from a backup ends its streams, so these reads and the events of the stream are from one history.
+   * Makes a quorum read at the server of the stream. Fails if the stream has ended before the answer arrives. A server
+   * that is restored from a backup ends its streams, so these reads and the events of the stream are from one history.
    */
   range(request: RangeRequest, options?: CallOptions): Promise<RangeResponse>;
   /** Stops deliveries, except `onEnd`, until `resume`. When the buffers are full, the server stops sending. */

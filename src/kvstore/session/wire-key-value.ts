@@ -11,9 +11,9 @@ export interface KeyBytes {
 }
 
 /**
- * A key and its value, as positions in the buffer of the received message, which therefore stays in memory. A listing compares
- * most keys by their bytes, so the text of the key and the view of the value are created only on access, and again on each
- * access.
+ * A key and its value, as positions in the buffer of the received message, which therefore stays in memory. A listing
+ * compares most keys by their bytes, so the text of the key and the view of the value are created only on access, and
+ * again on each access.
  */
 export class WireKeyValue implements KeyValue, KeyBytes {
   readonly buffer: Buffer;
@@ -93,8 +93,8 @@ function textOf(buffer: Buffer, from: number, to: number): string {
 }
 
 /**
- * Returns the number of bytes of a key and its value, without creating their text or view. A text counts as one byte for each
- * character.
+ * Returns the number of bytes of a key and its value, without creating their text or view. A text counts as one byte
+ * for each character.
  */
 export function entrySize(kv: { readonly key: string; readonly value: Uint8Array | undefined }): number {
   return kv instanceof WireKeyValue ? kv.size : kv.key.length + (kv.value?.length ?? 0);

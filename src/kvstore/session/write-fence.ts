@@ -10,8 +10,9 @@ import type { CallOptions, Compare, LeaseID, TxnRequest, TxnResponse } from './t
 export type SendTxn = (request: TxnRequest) => Promise<TxnResponse>;
 
 /**
- * Sends a transaction whose comparisons include the guards. If a guard does not hold, nothing is written, and the result is
- * `undefined`. A failed transaction does not show which comparison failed, so a second transaction checks the guards.
+ * Sends a transaction whose comparisons include the guards. If a guard does not hold, nothing is written, and the
+ * result is `undefined`. A failed transaction does not show which comparison failed, so a second transaction checks the
+ * guards.
  */
 export async function guardedTxn(
   { compare, writes, otherwise = [] }: TxnRequest,
@@ -27,17 +28,17 @@ export async function guardedTxn(
 }
 
 /**
- * Prevents writes that take effect late (ETCD, "Leases, locks and rights"). A write without an answer may be delayed for any time,
- * by a stalled link or a slow server. So every write is guarded by the value of a key that only this client uses, the *fence*. If
- * the outcome of a write is unknown, the next write first puts a new value of the fence. Earlier writes then have either taken
- * effect or never will.
+ * Prevents writes that take effect late (ETCD, "Leases, locks and rights"). A write without an answer may be delayed
+ * for any time, by a stalled link or a slow server. So every write is guarded by the value of a key that only this
+ * client uses, the *fence*. If the outcome of a write is unknown, the next write first puts a new value of the fence.
+ * Earlier writes then have either taken effect or never will.
  *
  *     write k=1   if fence is 7   no answer …………………………………………… arrives: the fence is 8, nothing happens
  *     put fence=8                 answered
  *     delete k    if fence is 8   answered: k is deleted permanently
  *
- * Not covered: writes of a killed process, until its session has ended. If the user may not write the fence, writes are not
- * guarded.
+ * Not covered: writes of a killed process, until its session has ended. If the user may not write the fence, writes are
+ * not guarded.
  */
 export class WriteFence {
   readonly #leases: LeaseKeeper;
@@ -93,7 +94,8 @@ export class WriteFence {
   }
 
   /**
-   * If the fence of an earlier session is bound to this lease, deletes the fence, so that delayed writes of that session fail.
+   * If the fence of an earlier session is bound to this lease, deletes the fence, so that delayed writes of that
+   * session fail.
    */
   async deleteFenceOf(lease: LeaseID): Promise<void> {
     const range = keyRange(`${INIT_LOCKS_PREFIX}${leaseHex(lease)}`);

@@ -3,7 +3,8 @@ import type { WatchEvent } from '../session/backend.ts';
 import { valueLength } from '../session/table-event.ts';
 
 /**
- * An event has weight 1, plus 1 for each {@link BYTES_OF_WEIGHT} bytes: decoding takes about 10 ns a byte, an event 2 to 3 µs.
+ * An event has weight 1, plus 1 for each {@link BYTES_OF_WEIGHT} bytes: decoding takes about 10 ns a byte, an event 2
+ * to 3 µs.
  */
 const BYTES_OF_WEIGHT = 256;
 
@@ -21,8 +22,8 @@ export interface Slice {
 }
 
 /**
- * Yields the events of a batch in order, in slices of bounded weight. A single event that is heavier is a separate slice.
- * `sizeOf` returns the number of bytes to decode; for a compressed value, the decompressed size.
+ * Yields the events of a batch in order, in slices of bounded weight. A single event that is heavier is a separate
+ * slice. `sizeOf` returns the number of bytes to decode; for a compressed value, the decompressed size.
  */
 export function* slicesOf(
   batch: readonly WatchEvent[],

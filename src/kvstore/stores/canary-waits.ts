@@ -1,16 +1,19 @@
 /** A waiter: a caller that waits for a canary. */
 export interface CanaryWait {
   resolve(): void;
-  /** Number of unfinished names that were queued after this waiter and before the next one. This waiter does not require them. */
+  /**
+   * Number of unfinished names that were queued after this waiter and before the next one. This waiter does not require
+   * them.
+   */
   laterCount: number;
 }
 
 const NONE: readonly CanaryWait[] = [];
 
 /**
- * The waiters for the canary of a {@link SyncStore}. A waiter requires all names that were unfinished when it was added, and all
- * names that are invalidated later. Only the names that a waiter does *not* require are counted, so the cost of a waiter does not
- * depend on the number of names.
+ * The waiters for the canary of a {@link SyncStore}. A waiter requires all names that were unfinished when it was
+ * added, and all names that are invalidated later. Only the names that a waiter does *not* require are counted, so the
+ * cost of a waiter does not depend on the number of names.
  *
  *     unfinished names   a  b  c │ d  e │ f        the first waiter requires a, b and c: 6 − 3
  *     waiters                    1      2
@@ -30,7 +33,10 @@ export class CanaryWaits {
     this.#unfinished = unfinished;
   }
 
-  /** Adds a waiter. Resolves when a canary is stored that was written after all presently unfinished names were finished. */
+  /**
+   * Adds a waiter. Resolves when a canary is stored that was written after all presently unfinished names were
+   * finished.
+   */
   add(): Promise<void> {
     return new Promise((resolve) => {
       this.#newest = { resolve, laterCount: 0 };
@@ -38,7 +44,10 @@ export class CanaryWaits {
     });
   }
 
-  /** Records that a name becomes unfinished. Present waiters do not require the name. Call it once, before the name is queued. */
+  /**
+   * Records that a name becomes unfinished. Present waiters do not require the name. Call it once, before the name is
+   * queued.
+   */
   recordQueued(name: string): void {
     if (this.#newest === undefined) return;
     this.#nameWaits.set(name, this.#newest);
@@ -74,8 +83,8 @@ export class CanaryWaits {
   }
 
   /**
-   * Resolves the waiters of `due` that require no further names. Returns false if there is no such waiter: the canary was then
-   * written too early.
+   * Resolves the waiters of `due` that require no further names. Returns false if there is no such waiter: the canary
+   * was then written too early.
    */
   complete(due: readonly CanaryWait[]): boolean {
     if (due.length === 0) return false;

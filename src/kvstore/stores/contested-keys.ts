@@ -23,16 +23,19 @@ interface History {
   readonly at: number;
 }
 
-/** An overwritten key is put back within a second at first. If two writers fight for a key, they write it every five minutes. */
+/**
+ * An overwritten key is put back within a second at first. If two writers fight for a key, they write it every five
+ * minutes.
+ */
 const BACKOFF: Backoff = { baseMs: 1000, capMs: 5 * 60_000 };
 /** Time after the last put-back until a key is no longer contested: twice the maximum delay. */
 const MEMORY_MS = 2 * BACKOFF.capMs;
 
 /**
- * Decides when to put back a key that another client has overwritten or deleted. A deleted key is put back immediately, because
- * readers need it. An overwritten key is put back after up to a second, because the event may also be a late event of an earlier
- * write of this client, which the event of the latest write soon follows. A key that is changed repeatedly is put back with
- * backoff.
+ * Decides when to put back a key that another client has overwritten or deleted. A deleted key is put back immediately,
+ * because readers need it. An overwritten key is put back after up to a second, because the event may also be a late
+ * event of an earlier write of this client, which the event of the latest write soon follows. A key that is changed
+ * repeatedly is put back with backoff.
  */
 export class ContestedKeys<K extends ContestedKey> {
   readonly #options: ContestedKeysOptions<K>;

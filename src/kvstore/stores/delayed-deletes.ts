@@ -2,8 +2,8 @@ import type { Clock, Timer } from '../../base/clock.ts';
 import type { StoreObserver } from './watch-store.ts';
 
 /**
- * Delays deletes, and drops them if the key returns in time. A node that restarts loses its key for a moment, which must not affect
- * its traffic (SEMANTICS 5).
+ * Delays deletes, and drops them if the key returns in time. A node that restarts loses its key for a moment, which
+ * must not affect its traffic (SEMANTICS 5).
  */
 export class DelayedDeletes<T> implements StoreObserver<T> {
   readonly #observer: Required<StoreObserver<T>>;

@@ -13,8 +13,8 @@ export interface Attempt {
   /** The lease of an earlier session, if the kvstore has the wanted value under it. */
   readonly adoptable: LeaseID | undefined;
   /**
-   * True if the watch has already delivered a value that the kvstore turns out to have. False after a failed write that may have
-   * taken effect.
+   * True if the watch has already delivered a value that the kvstore turns out to have. False after a failed write that
+   * may have taken effect.
    */
   readonly isEqualSeen: boolean;
 }
@@ -37,7 +37,9 @@ export class KeyWriter {
     this.#options = options;
   }
 
-  /** Writes or deletes the key. Returns its revision; 0 if unknown, and undefined if the kvstore had the wanted value. */
+  /**
+   * Writes or deletes the key. Returns its revision; 0 if unknown, and undefined if the kvstore had the wanted value.
+   */
   async write({ key, wanted, mayBeThere }: Attempt, signal: AbortSignal): Promise<number | undefined> {
     const { backend, prefix, leased } = this.#options;
     const path = `${prefix}${key.name}`;
@@ -64,7 +66,10 @@ export class KeyWriter {
     return backend.writeAll(writes, { fenced: true, leased, signal });
   }
 
-  /** Adopts leases of an earlier session, and calls `onAdopted` for their keys. Returns the attempts that must be written. */
+  /**
+   * Adopts leases of an earlier session, and calls `onAdopted` for their keys. Returns the attempts that must be
+   * written.
+   */
   async adoptAll(
     attempts: readonly Attempt[],
     signal: AbortSignal,

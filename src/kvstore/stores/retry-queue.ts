@@ -15,8 +15,8 @@ export interface Batching<J> {
   /** Returns the weight of a job; infinity if the job must be attempted separately. */
   weightOf(job: J): number;
   /**
-   * Makes one attempt of at least two jobs, which all succeed or all fail. If the kvstore rejects the batch, each job is attempted
-   * separately, because a single job may be the cause.
+   * Makes one attempt of at least two jobs, which all succeed or all fail. If the kvstore rejects the batch, each job
+   * is attempted separately, because a single job may be the cause.
    */
   attempt(jobs: readonly J[], signal: AbortSignal): Promise<void>;
 }
@@ -60,11 +60,11 @@ const BATCH_REJECTIONS: ReadonlySet<KvstoreErrorCode> = new Set([
 const REJECTED_MS = 60_000;
 
 /**
- * Runs jobs against a kvstore until each has succeeded. The oldest jobs are first, and several jobs run at a time, but a single
- * job only once at a time. If a job is added again during its attempt, it is attempted once more after it.
+ * Runs jobs against a kvstore until each has succeeded. The oldest jobs are first, and several jobs run at a time, but
+ * a single job only once at a time. If a job is added again during its attempt, it is attempted once more after it.
  *
- * While the kvstore fails, only one job at a time is tried, with backoff, because other jobs would fail, too, and jobs are not
- * combined. The first success ends the backoff. If the kvstore rejects a job, other jobs are not delayed.
+ * While the kvstore fails, only one job at a time is tried, with backoff, because other jobs would fail, too, and jobs
+ * are not combined. The first success ends the backoff. If the kvstore rejects a job, other jobs are not delayed.
  */
 export class RetryQueue<J> {
   readonly #options: RetryQueueOptions<J>;

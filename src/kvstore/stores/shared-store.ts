@@ -27,9 +27,8 @@ export interface SharedStoreOptions<T>
   readonly decode: StoreDecoder<T>;
   readonly observer: StoreObserver<T>;
   /**
-   * @internal
-   * False if the observer does not need the local keys. It then does not receive events of keys that are local keys at the time
-   * of the event. Default true.
+   * @internal False if the observer does not need the local keys. It then does not receive events of keys that are
+   * local keys at the time of the event. Default true.
    */
   readonly observesLocal?: boolean | undefined;
   readonly rejections: RejectionLog;
@@ -55,10 +54,10 @@ export interface SharedStoreStatus {
 const DELETE_DELAY_MS = 30_000;
 
 /**
- * A prefix to which many clients write (SEMANTICS 5). Each client writes its *local* keys, bound to its session, and reads the
- * *shared* keys: the keys of all clients. One watch is used for both, so an unchanged local key costs nothing. If another client
- * overwrites or deletes a local key, the key is put back within seconds (see {@link SyncStore}). The observer receives local
- * keys, too, with the values in the kvstore.
+ * A prefix to which many clients write (SEMANTICS 5). Each client writes its *local* keys, bound to its session, and
+ * reads the *shared* keys: the keys of all clients. One watch is used for both, so an unchanged local key costs
+ * nothing. If another client overwrites or deletes a local key, the key is put back within seconds (see
+ * {@link SyncStore}). The observer receives local keys, too, with the values in the kvstore.
  */
 export class SharedStore<T> {
   readonly #options: SharedStoreOptions<T>;
@@ -148,8 +147,8 @@ export class SharedStore<T> {
   }
 
   /**
-   * Writes local keys and follows the prefix until the signal fires. Local keys then stay in the kvstore. Deletes that are still
-   * delayed are delivered only if the store runs again and the keys have not returned.
+   * Writes local keys and follows the prefix until the signal fires. Local keys then stay in the kvstore. Deletes that
+   * are still delayed are delivered only if the store runs again and the keys have not returned.
    */
   async run(signal: AbortSignal): Promise<void> {
     const { backend, prefix } = this.#options;

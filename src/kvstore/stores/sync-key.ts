@@ -6,7 +6,10 @@ import type { ContestedKey } from './contested-keys.ts';
 /** A job of the queue. */
 export type Job = SyncKey | Canary;
 
-/** The entries of the queue, each a field of its job. A `Map` of 100,000 entries takes milliseconds in one turn when it grows. */
+/**
+ * The entries of the queue, each a field of its job. A `Map` of 100,000 entries takes milliseconds in one turn when it
+ * grows.
+ */
 export const JOB_ENTRIES: EntryTable<Job> = {
   get: (job) => job.entry,
   set: (job, entry) => {
@@ -24,7 +27,9 @@ export class SyncKey implements ContestedKey {
   readonly row: number;
   /** The characters of the value that the owner wants; undefined if the key must not exist. */
   wanted: string | undefined;
-  /** The characters of the value that is known to be in the kvstore; undefined if unknown, or if the key does not exist. */
+  /**
+   * The characters of the value that is known to be in the kvstore; undefined if unknown, or if the key does not exist.
+   */
   stored: string | undefined;
   /** True if the value in the kvstore is unknown. The next write compares first. */
   isUnknown = false;

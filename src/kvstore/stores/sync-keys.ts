@@ -3,7 +3,9 @@ import type { KeyTable } from '../session/key-table.ts';
 import { bytesOf } from '../session/wire-key-value.ts';
 import { SyncKey } from './sync-key.ts';
 
-/** The states of the keys of a writer, by the row of the key in a table that it may share with the reader of the prefix. */
+/**
+ * The states of the keys of a writer, by the row of the key in a table that it may share with the reader of the prefix.
+ */
 export class SyncKeys {
   readonly #table: KeyTable;
   readonly #states = new ObjectColumn<SyncKey>();
@@ -61,8 +63,8 @@ export class SyncKeys {
   }
 
   /**
-   * Iterates over the states in any order. States may be added and deleted during the iteration: a deleted one is not visited,
-   * and an added one may be.
+   * Iterates over the states in any order. States may be added and deleted during the iteration: a deleted one is not
+   * visited, and an added one may be.
    */
   *values(): Generator<SyncKey, void, void> {
     for (let row = 0; row < this.#table.limit; row++) {

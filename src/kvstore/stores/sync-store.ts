@@ -37,31 +37,33 @@ export interface SyncStoreOptions {
   readonly leased?: WriteOptions['leased'];
   /** Binds the canary to the session. Default: the value of `leased`. */
   readonly canaryLeased?: WriteOptions['leased'];
-  /** The *canary*: the key that marks the prefix as complete for readers. Put back if deleted, if its path has a `/`. */
+  /**
+   * The *canary*: the key that marks the prefix as complete for readers. Put back if deleted, if its path has a `/`.
+   */
   readonly canary?: string | undefined;
   /** Number of concurrent transactions. Default 8; 2 with `batched`. */
   readonly concurrency?: number | undefined;
   /** Writes up to 128 keys in one transaction (`MAX_WRITES`). Default false. */
   readonly batched?: boolean | undefined;
   /**
-   * Watches the prefix, to put back keys that other clients overwrite or delete. Default true. If false, the owner must pass the
-   * events and states of its own watch: see {@link SyncStore.receiveEvent} and {@link SyncStore.watchState}.
+   * Watches the prefix, to put back keys that other clients overwrite or delete. Default true. If false, the owner must
+   * pass the events and states of its own watch: see {@link SyncStore.receiveEvent} and {@link SyncStore.watchState}.
    */
   readonly follow?: boolean | undefined;
   /**
-   * Watches the folder of the canary, to put it back if another client deletes it. Default true. If false, the owner must pass the
-   * events of its own watch: see {@link SyncStore.receiveCanaryEvent}.
+   * Watches the folder of the canary, to put it back if another client deletes it. Default true. If false, the owner
+   * must pass the events of its own watch: see {@link SyncStore.receiveCanaryEvent}.
    */
   readonly followCanary?: boolean | undefined;
   /**
-   * If the values of existing keys are equal, adopts the leases of an earlier session instead of writing the keys again. Nothing
-   * is written before the existing keys are known. Requires a call of {@link SyncStore.endAdoption}, and of {@link
-   * SyncStore.recordListed} if `follow` is false. Default false.
+   * If the values of existing keys are equal, adopts the leases of an earlier session instead of writing the keys
+   * again. Nothing is written before the existing keys are known. Requires a call of {@link SyncStore.endAdoption}, and
+   * of {@link SyncStore.recordListed} if `follow` is false. Default false.
    */
   readonly adoptLeases?: boolean | undefined;
   /**
-   * With `adoptLeases`: called with the name of each existing key that the owner has not set. Its value is wanted from then on.
-   * Default: such keys are not wanted.
+   * With `adoptLeases`: called with the name of each existing key that the owner has not set. Its value is wanted from
+   * then on. Default: such keys are not wanted.
    */
   readonly onInherited?: ((name: string) => void) | undefined;
   /** Slices the writes of many stores, and the checks of all keys in a repeated `run`. Default: not sliced. */
@@ -92,24 +94,24 @@ const WRITE_WEIGHT = 4;
 /** A third of what etcd accepts in a request (`--max-request-bytes`, 1.5 MiB). */
 const BATCH_BYTES = 512 * 1024;
 /**
- * After an interruption, a watch delivers the event of an earlier write within this time. If it does so later, the key is
- * compared once.
+ * After an interruption, a watch delivers the event of an earlier write within this time. If it does so later, the key
+ * is compared once.
  */
 const ECHO_MS = 10_000;
 
 /**
- * Keeps keys of a kvstore equal to those that their owner wants (SEMANTICS 5). The owner sets names and values, and the store
- * writes the differences. It has at most one pending write for each key, writes only the latest value, and retries until the
- * write *has landed*, which means that the kvstore has stored it. If a lease of the session is lost, its keys are put again. If
- * another client overwrites or deletes a key, the key is put back within seconds, or with backoff if this is repeated. Writes are
- * fenced: an abandoned write does not take effect after a later write.
+ * Keeps keys of a kvstore equal to those that their owner wants (SEMANTICS 5). The owner sets names and values, and the
+ * store writes the differences. It has at most one pending write for each key, writes only the latest value, and
+ * retries until the write *has landed*, which means that the kvstore has stored it. If a lease of the session is lost,
+ * its keys are put again. If another client overwrites or deletes a key, the key is put back within seconds, or with
+ * backoff if this is repeated. Writes are fenced: an abandoned write does not take effect after a later write.
  *
- * The canary is written when all keys that were wanted before it have landed. If keys are lost, the canary is deleted before they
- * are put again, and written again after them.
+ * The canary is written when all keys that were wanted before it have landed. If keys are lost, the canary is deleted
+ * before they are put again, and written again after them.
  *
- * Not promised: an order between keys; a write of every value; the lease of this session, if another client puts the same bytes
- * under another lease (the key is put back when that lease ends). Nothing is written before `run`. When `run` ends, the keys stay
- * until their lease expires or the next process overwrites them.
+ * Not promised: an order between keys; a write of every value; the lease of this session, if another client puts the
+ * same bytes under another lease (the key is put back when that lease ends). Nothing is written before `run`. When
+ * `run` ends, the keys stay until their lease expires or the next process overwrites them.
  */
 export class SyncStore {
   readonly #options: SyncStoreOptions;
@@ -251,8 +253,8 @@ export class SyncStore {
   }
 
   /**
-   * Compares the value of a key in the kvstore with the wanted value, and writes the key if they differ. A canary that is not
-   * written yet waits for this. Does nothing if the name is not wanted.
+   * Compares the value of a key in the kvstore with the wanted value, and writes the key if they differ. A canary that
+   * is not written yet waits for this. Does nothing if the name is not wanted.
    */
   invalidate(name: string): void {
     const key = this.#keys.get(name);
@@ -266,17 +268,16 @@ export class SyncStore {
   }
 
   /**
-   * Receives an event of a watch of the prefix. Call it for each event, in order, if `follow` is false. Ignores names that are not
-   * wanted, except while leases are adopted.
+   * Receives an event of a watch of the prefix. Call it for each event, in order, if `follow` is false. Ignores names
+   * that are not wanted, except while leases are adopted.
    */
   receiveEvent(name: string, event: WatchEvent): void {
     this.#receiveEvent(this.#keys.rowOf(name), name, event);
   }
 
   /**
-   * @internal
-   * Like {@link SyncStore.receiveEvent}, with the row of the key in the shared table; -1 if the table does not have it. Returns true
-   * if the name is wanted.
+   * @internal Like {@link SyncStore.receiveEvent}, with the row of the key in the shared table; -1 if the table does
+   * not have it. Returns true if the name is wanted.
    */
   receiveEventAt(row: number, event: WatchEvent): boolean {
     return this.#receiveEvent(row, undefined, event);
@@ -317,7 +318,8 @@ export class SyncStore {
   }
 
   /**
-   * Makes the inherited value of a key the wanted value, if `onInherited` is set and the owner has neither set nor deleted the key.
+   * Makes the inherited value of a key the wanted value, if `onInherited` is set and the owner has neither set nor
+   * deleted the key.
    */
   #inherit({ name, inherited, wanted, isPending }: SyncKey): void {
     const { onInherited } = this.#options;
@@ -333,7 +335,8 @@ export class SyncStore {
   }
 
   /**
-   * Records that the watch of the prefix has delivered all existing keys. Call it if `adoptLeases` is set and `follow` is false.
+   * Records that the watch of the prefix has delivered all existing keys. Call it if `adoptLeases` is set and `follow`
+   * is false.
    */
   recordListed(): void {
     this.#isListed = true;
@@ -363,9 +366,9 @@ export class SyncStore {
   }
 
   /**
-   * Receives the state of a watch of the prefix. Call it for each state if `follow` is false. After an interruption, the watch
-   * should soon deliver the events of all stored puts. Keys whose events are not delivered in time are compared, because another
-   * client may have deleted them during the interruption.
+   * Receives the state of a watch of the prefix. Call it for each state if `follow` is false. After an interruption,
+   * the watch should soon deliver the events of all stored puts. Keys whose events are not delivered in time are
+   * compared, because another client may have deleted them during the interruption.
    */
   async watchState(state: WatchState, signal: AbortSignal): Promise<void> {
     this.#isWatching = state === 'watching';
@@ -377,7 +380,10 @@ export class SyncStore {
     gate.runInBackground(this.#invalidateUnechoed(puts, gate.slice), { signal });
   }
 
-  /** Queues a comparison of the keys with a put whose event is missing among the first `puts` stored puts, in steps of `slice` keys. */
+  /**
+   * Queues a comparison of the keys with a put whose event is missing among the first `puts` stored puts, in steps of
+   * `slice` keys.
+   */
   #invalidateUnechoed(puts: number, slice: number): Generator<void, void, void> {
     return this.#invalidateWhere(
       slice,
@@ -392,14 +398,18 @@ export class SyncStore {
     });
   }
 
-  /** Receives an event of a watch of the canary. Call it for each event if `followCanary` is false. Ignores other keys. */
+  /**
+   * Receives an event of a watch of the canary. Call it for each event if `followCanary` is false. Ignores other keys.
+   */
   receiveCanaryEvent({ type, key }: WatchEvent): void {
     if (key !== this.#options.canary) return;
     if (type !== 'delete') this.#contested.cancel(this.#canary);
     else if (this.#canary.isTrue) this.#contested.recordDelete(this.#canary);
   }
 
-  /** Declares the wanted keys complete. Resolves when all writes queued before have landed and the canary is written. */
+  /**
+   * Declares the wanted keys complete. Resolves when all writes queued before have landed and the canary is written.
+   */
   markSynced(): Promise<void> {
     const written = this.#canaries.add();
     this.#offerCanary();
@@ -447,7 +457,8 @@ export class SyncStore {
   }
 
   /**
-   * Watches the canary, and puts it back if it was deleted. A changed canary is not put back, because its value does not matter.
+   * Watches the canary, and puts it back if it was deleted. A changed canary is not put back, because its value does
+   * not matter.
    */
   async #followCanary(signal: AbortSignal): Promise<void> {
     const { canary, followCanary = true } = this.#options;

@@ -17,14 +17,14 @@ import { runSteps, slicesOf } from './batch-slices.ts';
 export type StoreDecoder<T> = (name: string, value: Uint8Array, at: string) => Decoded<T>;
 
 /**
- * @internal Decodes the value `buffer[from, to)` of a key. Returns `undefined` if the value, or a part of it, would be rejected
- * or dropped.
+ * @internal Decodes the value `buffer[from, to)` of a key. Returns `undefined` if the value, or a part of it, would be
+ * rejected or dropped.
  */
 export type StoreScanner<T> = (name: string, buffer: Buffer, from: number, to: number) => T | undefined;
 
 /**
- * Receives the content of a store, synchronously and in order. Errors that it throws are counted and reported; the store continues,
- * and the key counts as received.
+ * Receives the content of a store, synchronously and in order. Errors that it throws are counted and reported; the
+ * store continues, and the key counts as received.
  */
 export interface StoreObserver<T> {
   /** The key has this value. */
@@ -71,27 +71,30 @@ export interface WatchStoreOptions<T> {
   /** Counts rejected values (I12). */
   readonly rejections: RejectionLog;
   /**
-   * The gate of the process. It limits how many events, and steps of large values, are processed in one turn. Default: each batch
-   * is applied in one turn.
+   * The gate of the process. It limits how many events, and steps of large values, are processed in one turn. Default:
+   * each batch is applied in one turn.
    */
   readonly gate?: TurnGate | undefined;
   /**
-   * Decodes a large value in steps of some milliseconds, each of which passes the gate. The result must be that of `decode`. If
-   * the function returns `undefined`, because the value is not large, `decode` is called. See `decodeInPieces`.
+   * Decodes a large value in steps of some milliseconds, each of which passes the gate. The result must be that of
+   * `decode`. If the function returns `undefined`, because the value is not large, `decode` is called. See
+   * `decodeInPieces`.
    */
   readonly decodeLarge?:
     | ((name: string, value: Uint8Array, at: string) => Generator<undefined, Decoded<T>> | undefined)
     | undefined;
-  /** Returns the number of bytes to decode; for a compressed value, the decompressed size. Default: the size of the value. */
+  /**
+   * Returns the number of bytes to decode; for a compressed value, the decompressed size. Default: the size of the
+   * value.
+   */
   readonly sizeOf?: ((value: Uint8Array) => number) | undefined;
   /** Called with each event of a key, before its value is decoded. Must not throw. */
   readonly onEvent?: ((name: string, event: WatchEvent) => void) | undefined;
   /** @internal The table of the keys, shared with a writer of the prefix. Default: a table of this store only. */
   readonly keys?: KeyTable | undefined;
   /**
-   * @internal
-   * Called with each event before its value is decoded, with the row of its key; -1 if the table does not have the key. If it
-   * returns false, the observer does not receive the event. Must not throw.
+   * @internal Called with each event before its value is decoded, with the row of its key; -1 if the table does not
+   * have the key. If it returns false, the observer does not receive the event. Must not throw.
    */
   readonly onRow?: ((row: number, event: WatchEvent) => boolean) | undefined;
   /** Called after each batch. */
@@ -110,13 +113,16 @@ export interface WatchStoreRun {
   /** Ends the run without deletes if the store was replaced or restored: see `WatchOptions`. */
   readonly endOnDivergence?: boolean | undefined;
   /**
-   * Called before keys are removed because of a delete or a complete list. `revision` is the first revision at which the keys are
-   * known not to exist. If the promise resolves to false, the keys stay until the complete list of a later run, and the list of
-   * this run does not make the store synced. Must not reject. `never` keeps all keys without a call, also a key whose new value
-   * is rejected. Default: all keys may be removed.
+   * Called before keys are removed because of a delete or a complete list. `revision` is the first revision at which
+   * the keys are known not to exist. If the promise resolves to false, the keys stay until the complete list of a later
+   * run, and the list of this run does not make the store synced. Must not reject. `never` keeps all keys without a
+   * call, also a key whose new value is rejected. Default: all keys may be removed.
    */
   readonly mayDelete?: ((revision: number) => Promise<boolean>) | 'never' | undefined;
-  /** If true, a complete list removes no keys: keys that are not in the list stay until the complete list of a later run. */
+  /**
+   * If true, a complete list removes no keys: keys that are not in the list stay until the complete list of a later
+   * run.
+   */
   readonly keepUnlisted?: boolean | undefined;
   /** Called after the complete list of this run was applied and the unlisted keys were swept. */
   readonly onListed?: (() => void) | undefined;
@@ -145,20 +151,21 @@ type StoredValue = Pick<WatchEvent, 'key' | 'value'>;
 /** Weight of the start of a watch at the gate, in events: the first page of the listing. */
 const FIRST_PAGE = 1024;
 /**
- * A slice of a sweep with at most n deletes visits at most n times this number of keys: a visit takes about 10 ns, a delete some
- * µs.
+ * A slice of a sweep with at most n deletes visits at most n times this number of keys: a visit takes about 10 ns, a
+ * delete some µs.
  */
 const VISITS_PER_DELETE = 16;
 
 /**
- * Follows a prefix of a kvstore and keeps an observer equal to it (SEMANTICS 5). The state of the observer depends only on the
- * content of the kvstore. A key whose value is rejected is **absent**, even if an earlier value was accepted, because a new
- * process would not know the earlier value (I9).
+ * Follows a prefix of a kvstore and keeps an observer equal to it (SEMANTICS 5). The state of the observer depends only
+ * on the content of the kvstore. A key whose value is rejected is **absent**, even if an earlier value was accepted,
+ * because a new process would not know the earlier value (I9).
  *
- * After a run has ended, the store may run again, also on another backend. The known keys stay until the new list is complete;
- * then the keys that are not in the list are deleted (the *sweep*). The end of a run deletes nothing; `drain` deletes all keys.
- * Sweep and drain run in slices of the gate (256 deletes), each of which is one batch of the observer. Between slices the
- * observer still has the keys that are not yet deleted. If a run ends during its sweep, the next run sweeps the remaining keys.
+ * After a run has ended, the store may run again, also on another backend. The known keys stay until the new list is
+ * complete; then the keys that are not in the list are deleted (the *sweep*). The end of a run deletes nothing; `drain`
+ * deletes all keys. Sweep and drain run in slices of the gate (256 deletes), each of which is one batch of the
+ * observer. Between slices the observer still has the keys that are not yet deleted. If a run ends during its sweep,
+ * the next run sweeps the remaining keys.
  */
 export class WatchStore<T> {
   readonly #options: WatchStoreOptions<T>;
@@ -210,16 +217,18 @@ export class WatchStore<T> {
   }
 
   /**
-   * The revision, on the backend of this run, before which all writes were applied; 0 while the prefix is not followed. After an
-   * interruption it stays 0 until the next batch, or until all values were compared, because the known state may be from another
-   * history of the store.
+   * The revision, on the backend of this run, before which all writes were applied; 0 while the prefix is not followed.
+   * After an interruption it stays 0 until the next batch, or until all values were compared, because the known state
+   * may be from another history of the store.
    */
   get cursor(): number {
     const { state, nextRevision } = this.#watch?.status() ?? {};
     return state === 'watching' && nextRevision !== undefined ? Math.min(this.#cursor, nextRevision) : 0;
   }
 
-  /** Returns the mod revision of a key in the observer, as read last; `undefined` if the observer does not have the key. */
+  /**
+   * Returns the mod revision of a key in the observer, as read last; `undefined` if the observer does not have the key.
+   */
   revisionOf(name: string): number | undefined {
     const row = this.#keys.find(bytesOf({ key: name }), 0);
     return row < 0 || this.#keys.markOf(row) === 0 ? undefined : this.#keys.revisionOf(row);
@@ -277,8 +286,9 @@ export class WatchStore<T> {
   }
 
   /**
-   * Deletes all keys from the observer, in slices. The store is then not synced. Returns true if all keys are deleted. If the
-   * signal fires first, the remaining keys stay until the next drain or sweep. The store must not run before the drain has ended.
+   * Deletes all keys from the observer, in slices. The store is then not synced. Returns true if all keys are deleted.
+   * If the signal fires first, the remaining keys stay until the next drain or sweep. The store must not run before the
+   * drain has ended.
    */
   drain(signal?: AbortSignal): Promise<boolean> {
     assert(this.#watch === undefined, 'a running store cannot be drained');
@@ -294,8 +304,8 @@ export class WatchStore<T> {
   }
 
   /**
-   * Advances the cursor after a watch has compared all keys without a difference, because no batch follows then. Waits one turn,
-   * because a batch that was taken from the queue is applied a turn later.
+   * Advances the cursor after a watch has compared all keys without a difference, because no batch follows then. Waits
+   * one turn, because a batch that was taken from the queue is applied a turn later.
    */
   async #advanceIfIdle(watch: Watch): Promise<void> {
     await eventLoopTurn();

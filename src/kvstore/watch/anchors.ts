@@ -7,16 +7,16 @@ export interface Anchor {
   readonly value: Uint8Array;
 }
 
-// Number of puts that are compared before a stream resumes, each with a read of its key. One put alone may be equal in two
-// histories, because writers that restart often repeat their writes.
+// Number of puts that are compared before a stream resumes, each with a read of its key. One put alone may be equal in
+// two histories, because writers that restart often repeat their writes.
 const LATEST = 3;
 // Number of older anchors: enough that one remains if the newest keys are overwritten or deleted.
 const OLDER = 8;
 
 /**
- * A sample of the known keys, with their values. If a server still has one of these keys unchanged, it has the same history up to
- * the revision of the key. The sample contains the latest puts, and increasingly sparse older puts, so that keys which are
- * overwritten often do not replace the whole sample.
+ * A sample of the known keys, with their values. If a server still has one of these keys unchanged, it has the same
+ * history up to the revision of the key. The sample contains the latest puts, and increasingly sparse older puts, so
+ * that keys which are overwritten often do not replace the whole sample.
  *
  *     revisions  12 ........ 845 .... 990 .. 1003 1010 | 1014 1016 1017
  */
@@ -45,7 +45,10 @@ export class Anchors {
     return this.#newest;
   }
 
-  /** Records a put of a key, unless a later put is recorded. Call {@link drop} for the previous version of the key before. */
+  /**
+   * Records a put of a key, unless a later put is recorded. Call {@link drop} for the previous version of the key
+   * before.
+   */
   put(anchor: Anchor): void {
     const { modRevision } = anchor;
     if (modRevision < this.#newest) return;
@@ -55,7 +58,9 @@ export class Anchors {
     if (this.#arrived.length > LATEST) this.#arrived.shift();
   }
 
-  /** Removes the put of a key, because the key was deleted or is put again. Faster if the revision of the put is passed. */
+  /**
+   * Removes the put of a key, because the key was deleted or is put again. Faster if the revision of the put is passed.
+   */
   drop(kv: Pick<Anchor, 'key'>, modRevision?: number): void {
     remove(this.#older, kv, modRevision);
     remove(this.#latest, kv, modRevision);
@@ -90,8 +95,8 @@ export class Anchors {
   }
 
   /**
-   * Moves an anchor to the older anchors. If a batch replaces several anchors, only the newest of them is moved; the others are
-   * dropped.
+   * Moves an anchor to the older anchors. If a batch replaces several anchors, only the newest of them is moved; the
+   * others are dropped.
    */
   #promote(anchor: Anchor): void {
     if (this.#older.length === OLDER) this.#older.splice(this.#indexToRemove(), 1);
@@ -99,8 +104,8 @@ export class Anchors {
   }
 
   /**
-   * Returns the index of the older anchor to remove: every second time the newest, every fourth time the second newest, and so
-   * on.
+   * Returns the index of the older anchor to remove: every second time the newest, every fourth time the second newest,
+   * and so on.
    */
   #indexToRemove(): number {
     const turn = ++this.#promotions;

@@ -3,7 +3,10 @@ import { asKvstoreError } from '../session/errors.ts';
 import type { KeyValue } from '../session/transport.ts';
 import { type Anchor, Anchors } from './anchors.ts';
 
-/** Reads a key, optionally at a revision. Rejects with `compacted` or `future-revision` if the revision is not available. */
+/**
+ * Reads a key, optionally at a revision. Rejects with `compacted` or `future-revision` if the revision is not
+ * available.
+ */
 export type ReadKey = (key: string, revision?: number) => Promise<KeyValue | undefined>;
 
 /**
@@ -14,12 +17,12 @@ export type ReadKey = (key: string, revision?: number) => Promise<KeyValue | und
 type Verdict = 'proven' | 'restored' | 'unknown';
 
 /**
- * The last writes of a client under its leases. If the history of the store does not contain one of them, the store was restored
- * from a backup. A client without watches detects a restore in this way.
+ * The last writes of a client under its leases. If the history of the store does not contain one of them, the store was
+ * restored from a backup. A client without watches detects a restore in this way.
  *
- * Other clients may delete or overwrite these keys. If a key does not exist any more, its history is read. If the history is
- * compacted, the put proves nothing, and the previous put is checked. If no put proves anything, the store counts as not
- * restored, because otherwise the client would lose all its leases and locks.
+ * Other clients may delete or overwrite these keys. If a key does not exist any more, its history is read. If the
+ * history is compacted, the put proves nothing, and the previous put is checked. If no put proves anything, the store
+ * counts as not restored, because otherwise the client would lose all its leases and locks.
  */
 export class ClientWrites {
   readonly #puts = new Anchors();
@@ -43,8 +46,8 @@ export class ClientWrites {
   }
 
   /**
-   * Removes the put of a key that this client deletes. Call it before the delete is sent: otherwise a concurrent check could find the
-   * key missing and report a restore.
+   * Removes the put of a key that this client deletes. Call it before the delete is sent: otherwise a concurrent check
+   * could find the key missing and report a restore.
    */
   forget(key: string): void {
     if (this.#keys.delete(key)) this.#puts.drop({ key });
@@ -63,8 +66,8 @@ export class ClientWrites {
   }
 
   /**
-   * Returns false if the store was restored: it does not have the last put that can be checked, or still has the last deleted
-   * key.
+   * Returns false if the store was restored: it does not have the last put that can be checked, or still has the last
+   * deleted key.
    */
   async areInHistory(read: ReadKey): Promise<boolean> {
     const puts = this.#puts.newestFirst;

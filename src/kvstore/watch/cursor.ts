@@ -60,9 +60,10 @@ export class Cursor {
   }
 
   /**
-   * True if a stream may resume at `nextRevision`. This requires a known event at revision `nextRevision` − 1, which can be compared with the
-   * server. After a listing, there may be no event of this prefix at the revision of the listing. If only a part of a revision
-   * was received, its known events cannot be distinguished from the missing events.
+   * True if a stream may resume at `nextRevision`. This requires a known event at revision `nextRevision` − 1, which
+   * can be compared with the server. After a listing, there may be no event of this prefix at the revision of the
+   * listing. If only a part of a revision was received, its known events cannot be distinguished from the missing
+   * events.
    */
   get canResume(): boolean {
     const { anchors, lastDeletes } = this.knownKeys;
@@ -70,7 +71,9 @@ export class Cursor {
     return this.isComplete && !this.#isPartial && (anchors.newest === last || lastDeletes.newest === last);
   }
 
-  /** Throws {@link DivergedError} if the header of a quorum read shows that the store is not the one that was followed. */
+  /**
+   * Throws {@link DivergedError} if the header of a quorum read shows that the store is not the one that was followed.
+   */
   check(header: ResponseHeader): void {
     const { clusterID, raftTerm, revision } = header;
     const followed = this.#header;
@@ -89,8 +92,8 @@ export class Cursor {
   }
 
   /**
-   * Confirms a listed key. If the key is new or differs from the known version, queues it. Throws {@link DivergedError} if the
-   * key was last written before the cursor, but is not known with this revision and value.
+   * Confirms a listed key. If the key is new or differs from the known version, queues it. Throws {@link DivergedError}
+   * if the key was last written before the cursor, but is not known with this revision and value.
    *
    * @param isCovered true if the key is in the covered range
    * @param listed receives the row of a key that is confirmed

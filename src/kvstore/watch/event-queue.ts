@@ -16,8 +16,8 @@ function weight(event: WatchEvent): number {
 export type QueueLimits = Pick<WatchLimits, 'batchEvents' | 'highWaterBytes' | 'lowWaterBytes'>;
 
 /**
- * The queue between a watch and its only reader. The watch must pause if the queue is full, so that memory is bounded (I11). If
- * more than `highWaterBytes` are queued, {@link relieve} first drops all but the last write of each key.
+ * The queue between a watch and its only reader. The watch must pause if the queue is full, so that memory is bounded
+ * (I11). If more than `highWaterBytes` are queued, {@link relieve} first drops all but the last write of each key.
  */
 export class EventQueue {
   readonly #limits: QueueLimits;
@@ -59,8 +59,8 @@ export class EventQueue {
   }
 
   /**
-   * Coalesces a long queue. Call it after the events of a stream. It is not useful after a listing or within a revision, which
-   * contain each key only once.
+   * Coalesces a long queue. Call it after the events of a stream. It is not useful after a listing or within a
+   * revision, which contain each key only once.
    */
   relieve(): void {
     if (this.#bytes <= this.#coalesceAt) return;
@@ -105,8 +105,8 @@ export class EventQueue {
   }
 
   /**
-   * Removes and returns the next batch, or an empty batch if no events are queued. A batch ends after `list-done`. The writes of
-   * one revision are in one batch, unless there are more than `batchEvents`.
+   * Removes and returns the next batch, or an empty batch if no events are queued. A batch ends after `list-done`. The
+   * writes of one revision are in one batch, unless there are more than `batchEvents`.
    */
   take(): readonly WatchEvent[] {
     const end = this.#batchEnd();
@@ -146,8 +146,8 @@ export class EventQueue {
   }
 
   /**
-   * Drops all events of a key except the last, in order. No event is moved across `list-done`, because listed keys must be
-   * delivered before it. If a key was created and deleted before the reader received it, no event remains.
+   * Drops all events of a key except the last, in order. No event is moved across `list-done`, because listed keys must
+   * be delivered before it. If a key was created and deleted before the reader received it, no event remains.
    */
   #coalesce(): void {
     const remaining: WatchEvent[] = [];

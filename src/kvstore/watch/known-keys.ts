@@ -13,13 +13,13 @@ const EMPTY = new Uint8Array(0);
 const ROWS_PER_STEP = 64;
 
 /**
- * The keys that the reader of a watch knows: their mod revisions, and checksums of their values. Every change here is queued for
- * the reader at the same time, so when the queue is empty, the reader has received exactly this state. Event types are derived
- * from this state, not from the server. Values with equal revisions and checksums count as equal: if two histories differ in a
- * value at one revision, one difference in 2³² is missed.
+ * The keys that the reader of a watch knows: their mod revisions, and checksums of their values. Every change here is
+ * queued for the reader at the same time, so when the queue is empty, the reader has received exactly this state. Event
+ * types are derived from this state, not from the server. Values with equal revisions and checksums count as equal: if
+ * two histories differ in a value at one revision, one difference in 2³² is missed.
  *
- * During a listing, keys that were not listed yet are *unconfirmed*: the reader knows them, and they are deleted if the listing
- * ends without them.
+ * During a listing, keys that were not listed yet are *unconfirmed*: the reader knows them, and they are deleted if the
+ * listing ends without them.
  */
 export class KnownKeys {
   readonly anchors: Anchors = new Anchors();
@@ -59,8 +59,9 @@ export class KnownKeys {
   }
 
   /**
-   * Returns the row of a key for {@link confirm} and {@link put}. Tries the row after the last found row first: a listing adds
-   * rows in the order of keys, so the next listing finds them without a hash and without random reads of memory.
+   * Returns the row of a key for {@link confirm} and {@link put}. Tries the row after the last found row first: a
+   * listing adds rows in the order of keys, so the next listing finds them without a hash and without random reads of
+   * memory.
    */
   find(kv: Pick<Anchor, 'key'>): number {
     const bytes = bytesOf(kv);

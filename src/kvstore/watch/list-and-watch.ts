@@ -37,13 +37,18 @@ export interface ListAndWatchOptions {
   readonly onState?: ((state: WatchState) => void) | undefined;
   /** Shared by the watches of a client. Default: the watch retries independently. */
   readonly reconnects?: Reconnects | undefined;
-  /** The gate of the process, which admits the slices of listings. Default: each slice is processed in a separate turn. */
+  /**
+   * The gate of the process, which admits the slices of listings. Default: each slice is processed in a separate turn.
+   */
   readonly gate?: TurnGate | undefined;
-  /** Called if the store was replaced or restored from a backup, with the time until which the watch followed the previous one. */
+  /**
+   * Called if the store was replaced or restored from a backup, with the time until which the watch followed the
+   * previous one.
+   */
   readonly onDiverged?: ((followedUntil: number) => void) | undefined;
   /**
-   * `onBegin` is called when the reader starts to read, `onEnd` when the watch has ended. If the watch is never read, neither is
-   * called.
+   * `onBegin` is called when the reader starts to read, `onEnd` when the watch has ended. If the watch is never read,
+   * neither is called.
    */
   readonly onBegin?: (() => void) | undefined;
   readonly onEnd?: (() => void) | undefined;
@@ -55,8 +60,8 @@ const BACKOFF = { baseMs: 50, capMs: 5000 };
 const RECENT_BACKOFF = { ...BACKOFF, capMs: RECENT_OUTAGE_CAP_MS };
 // Backoff while a right is missing. Slow, because only an administrator can grant the right.
 const FORBIDDEN_BACKOFF = { baseMs: 5000, capMs: 60_000 };
-// A server does not end the streams of a user whose rights were revoked. The watch checks its rights after this time, and also when
-// another call of the client was refused, but at most once a minute.
+// A server does not end the streams of a user whose rights were revoked. The watch checks its rights after this time,
+// and also when another call of the client was refused, but at most once a minute.
 const RIGHTS_MS = 10 * 60_000;
 const RIGHTS_AGAIN_MS = 60_000;
 // Interval of comparisons that find watch events lost by bugs of the server (etcd #17555, #18089, #19179).
@@ -65,15 +70,16 @@ const RECONCILE_MS = 30 * 60_000;
 const REREAD_SHARE = 1 / 50;
 
 /**
- * Lists and watches a prefix over any transport, and handles all faults; `Watch` describes the promises. It runs one session
- * after the other. A session has one stream:
+ * Lists and watches a prefix over any transport, and handles all faults; `Watch` describes the promises. It runs one
+ * session after the other. A session has one stream:
  *
  *     open a stream ─► bring the known keys up to date, from the server of that stream ─► follow the stream
  *       from the cursor      prove that the server has the same history (`proveHistory`)
  *       from now on          read unknown keys, compare the others (`sync`)
  *
- * A server that is restored from a backup ends its streams. While a stream is open, reads from its server and its events are
- * therefore from one history. No read has to be repeated, and keys that were listed before a failure are kept.
+ * A server that is restored from a backup ends its streams. While a stream is open, reads from its server and its
+ * events are therefore from one history. No read has to be repeated, and keys that were listed before a failure are
+ * kept.
  * - A watch stores the mod revision of every key and derives event types from it, not from the server.
  * - A watch resumes after the last received *event*, never after the revision of a header, which can be later.
  * - A key counts as known when its event is queued, so the queue is part of the state.
@@ -89,7 +95,10 @@ export class ListAndWatch implements Watch {
   readonly #guard = new CallbackGuard();
   /** True if a stream cannot resume at the cursor, because the history after it is compacted or too large. */
   #mustSync = false;
-  /** The time of the next comparison of all keys. If a stream has broken since all values were read, it also compares values. */
+  /**
+   * The time of the next comparison of all keys. If a stream has broken since all values were read, it also compares
+   * values.
+   */
   #compareAt: number;
   #isDoubtful = false;
   /** Longest duration of a sync. */
@@ -354,7 +363,8 @@ export class ListAndWatch implements Watch {
     const opened = await this.#waitUntilOpened(session);
     if (this.#state !== 'watching') this.#enter('listing');
     this.#mustSync = true; // if this sync fails, the stream alone is not enough
-    if (isDue) this.#compareAt = this.#rereadAt(); // if this sync fails, changes have priority over a repeated comparison
+    // If this sync fails, changes have priority over a repeated comparison.
+    if (isDue) this.#compareAt = this.#rereadAt();
     const comparisonWhenDue = this.#isDoubtful ? 'values' : 'revisions';
     const comparison = isDue ? comparisonWhenDue : 'count';
     const begun = clock.now();

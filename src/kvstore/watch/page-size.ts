@@ -6,8 +6,8 @@ const TARGET_MS = 1000;
 const STEP = 4;
 
 /**
- * Number of keys of the next page of a listing. It starts small, because link and values are unknown. It grows if pages are fast
- * and shrinks if they are slow, fail, or exceed the limit of the transport. Pure: the caller measures.
+ * Number of keys of the next page of a listing. It starts small, because link and values are unknown. It grows if pages
+ * are fast and shrinks if they are slow, fail, or exceed the limit of the transport. Pure: the caller measures.
  */
 export class PageSize {
   #keys: number;
@@ -23,7 +23,10 @@ export class PageSize {
     return this.#keys;
   }
 
-  /** Records the number of keys of a page and the time that it took. The page may be incomplete because the range is small. */
+  /**
+   * Records the number of keys of a page and the time that it took. The page may be incomplete because the range is
+   * small.
+   */
   recordPage(keys: number, durationMs: number): void {
     const fitting = (keys * TARGET_MS) / Math.max(durationMs, 1);
     const isIncompleteAndFast = keys < this.#keys && durationMs < TARGET_MS;

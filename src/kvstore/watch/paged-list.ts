@@ -112,8 +112,8 @@ class Pager {
 }
 
 /**
- * Yields the pages of a range, all at one revision. There is at least one page; pages may be empty. The next page is requested
- * while the current one is processed. If a page fails, the listing fails with its error.
+ * Yields the pages of a range, all at one revision. There is at least one page; pages may be empty. The next page is
+ * requested while the current one is processed. If a page fails, the listing fails with its error.
  */
 export async function* listPages(request: ListRequest): AsyncGenerator<Page> {
   const pager = new Pager(request);

@@ -12,8 +12,8 @@ export interface Outage {
 }
 
 /**
- * Coordinates the retries of the watches of one client. While the server is unreachable, one watch retries with a backoff. The
- * other watches wait until this watch has reached the server.
+ * Coordinates the retries of the watches of one client. While the server is unreachable, one watch retries with a
+ * backoff. The other watches wait until this watch has reached the server.
  */
 export class Reconnects {
   /** Spreads the attempts of many clients. */

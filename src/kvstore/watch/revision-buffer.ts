@@ -6,7 +6,10 @@ import type { WatchLimits } from './watch-limits.ts';
 /** Events that may be delivered. */
 export interface ReadyEvents {
   readonly events: readonly TransportEvent[];
-  /** True if more events of the last revision may follow: a revision larger than a batch is delivered in parts, as it arrives. */
+  /**
+   * True if more events of the last revision may follow: a revision larger than a batch is delivered in parts, as it
+   * arrives.
+   */
   readonly isPartial: boolean;
 }
 
@@ -15,7 +18,8 @@ const EVENT_BYTES = 80;
 
 /**
  * Holds the events of the last revision of a stream until the revision is complete, so that its writes are delivered
- * together (I8). A revision of more than `batchEvents` events is delivered as it arrives, because the queue splits it anyway.
+ * together (I8). A revision of more than `batchEvents` events is delivered as it arrives, because the queue splits it
+ * anyway.
  *
  *     stream    │ 7 7 8 8 │ 8 9 │ 9 9 …        │ one delivery of the stream
  *     ready     │ 7 7     │ 8 8 8 │            revision 9 is held

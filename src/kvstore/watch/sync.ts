@@ -54,10 +54,10 @@ async function inSlices(
 }
 
 /**
- * Proves, by quorum reads **as of the cursor**, that the server has the followed history up to the last event. If a store was
- * restored from a backup and its revision is again beyond the cursor, only its history shows the restore. Throws {@link
- * DivergedError} if the history differs. Throws {@link CannotResumeError} if the proof is not possible any more, or if the stream
- * would be too far behind.
+ * Proves, by quorum reads **as of the cursor**, that the server has the followed history up to the last event. If a
+ * store was restored from a backup and its revision is again beyond the cursor, only its history shows the restore.
+ * Throws {@link DivergedError} if the history differs. Throws {@link CannotResumeError} if the proof is not possible
+ * any more, or if the stream would be too far behind.
  */
 export async function proveHistory({ cursor, prefix, read, limits }: SyncOptions): Promise<void> {
   const last = cursor.nextRevision - 1;
@@ -80,9 +80,9 @@ export async function proveHistory({ cursor, prefix, read, limits }: SyncOptions
 }
 
 /**
- * Proves the deletes after the last put. A put is recognised by its value, but a delete has no value. The result of the deletes
- * is therefore compared: the server must have no put after the newest anchor, the same number of keys, and none of the deleted
- * keys.
+ * Proves the deletes after the last put. A put is recognised by its value, but a delete has no value. The result of the
+ * deletes is therefore compared: the server must have no put after the newest anchor, the same number of keys, and none
+ * of the deleted keys.
  */
 async function proveDeletes(
   known: KnownKeys,
@@ -106,10 +106,10 @@ function isUnchanged(kv: KeyValue | undefined, { modRevision, value }: Anchor): 
 }
 
 /**
- * Brings the known keys up to date with the store. Returns the revision up to which all keys are known. If an anchor is unchanged
- * on the server, the history up to its revision is proven, and only later writes are read. The keys are also
- * compared, unless their number proves that none is missing. If no history is proven, all keys are listed with values. Only
- * differences are delivered.
+ * Brings the known keys up to date with the store. Returns the revision up to which all keys are known. If an anchor is
+ * unchanged on the server, the history up to its revision is proven, and only later writes are read. The keys are also
+ * compared, unless their number proves that none is missing. If no history is proven, all keys are listed with values.
+ * Only differences are delivered.
  */
 export function sync(options: SyncOptions, comparison: Comparison): Promise<number> {
   return new Sync(options).run(comparison);

@@ -1,20 +1,20 @@
 /** Limits on the reads, queues and deliveries of a watch. */
 export interface WatchLimits {
   /**
-   * Maximum number of events of a batch: about 2 ms of decoding and engine work between two turns of the event loop. Twice the
-   * limit of an etcd transaction.
+   * Maximum number of events of a batch: about 2 ms of decoding and engine work between two turns of the event loop.
+   * Twice the limit of an etcd transaction.
    */
   readonly batchEvents: number;
   /**
-   * The source pauses if more than `highWaterBytes` are queued, and continues below `lowWaterBytes`. The difference is about ten
-   * batches, so that the reader never waits. The limit is low, because each garbage collection of the young generation moves the
-   * queued events: with 8 MiB queued, this took 15 ms each time.
+   * The source pauses if more than `highWaterBytes` are queued, and continues below `lowWaterBytes`. The difference is
+   * about ten batches, so that the reader never waits. The limit is low, because each garbage collection of the young
+   * generation moves the queued events: with 8 MiB queued, this took 15 ms each time.
    */
   readonly highWaterBytes: number;
   readonly lowWaterBytes: number;
   /**
-   * Maximum number of bytes of a revision held until it is complete. etcd accepts 1.5 MiB in one transaction by default and advises
-   * at most 10 MiB.
+   * Maximum number of bytes of a revision held until it is complete. etcd accepts 1.5 MiB in one transaction by default
+   * and advises at most 10 MiB.
    */
   readonly revisionBytes: number;
   /** Keys of the first page of a listing: for most values one second on a link of 50 kB/s, and at most 3 MB for any. */
@@ -23,16 +23,19 @@ export interface WatchLimits {
   readonly pageKeys: number;
   /** Keys of a listing that are processed in one turn: about a millisecond. */
   readonly sliceKeys: number;
-  /** Maximum number of pages of later writes that are read after an interruption. If there are more, a listing is faster. */
+  /**
+   * Maximum number of pages of later writes that are read after an interruption. If there are more, a listing is
+   * faster.
+   */
   readonly deltaPages: number;
   /**
-   * Maximum number of revisions that a resumed stream replays. etcd replays about 8,000 revisions/s; beyond this number, a read
-   * is faster (ETCD.md).
+   * Maximum number of revisions that a resumed stream replays. etcd replays about 8,000 revisions/s; beyond this
+   * number, a read is faster (ETCD.md).
    */
   readonly backlogRevisions: number;
   /**
-   * Minimum time from a broken stream until all values are read and compared, because a restored store may have put the same keys
-   * at the same revisions.
+   * Minimum time from a broken stream until all values are read and compared, because a restored store may have put the
+   * same keys at the same revisions.
    */
   readonly rereadMs: number;
 }

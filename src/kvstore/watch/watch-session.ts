@@ -47,8 +47,8 @@ const IDLE_MS = 60_000;
 const ANSWER_MS = 30_000;
 
 /**
- * One watch stream, from its opening to its end. The stream is paused while the known keys are compared with its server, and then
- * followed. After `close` nothing is delivered.
+ * One watch stream, from its opening to its end. The stream is paused while the known keys are compared with its
+ * server, and then followed. After `close` nothing is delivered.
  */
 export class WatchSession {
   /** Resolves when the server has accepted the watch. Nothing is delivered before `follow`. */
@@ -98,7 +98,8 @@ export class WatchSession {
   }
 
   /**
-   * Closes the session if the prefix may no longer be read. Ignores other failures, because the stream reports them. Never rejects.
+   * Closes the session if the prefix may no longer be read. Ignores other failures, because the stream reports them.
+   * Never rejects.
    */
   async checkRights(prefix: string): Promise<void> {
     const refusal = (): Promise<KvstoreError | undefined> => {
@@ -195,8 +196,8 @@ class StreamFollower {
 
   onProgress(header: ResponseHeader, requested: boolean): void {
     this.#hasAnswer = true;
-    // etcd below 3.4.25 answers a progress request before it has sent all events (#15220), so ignore requested progress. Also
-    // ignore progress within a revision, because it cannot be true.
+    // etcd below 3.4.25 answers a progress request before it has sent all events (#15220), so ignore requested
+    // progress. Also ignore progress within a revision, because it cannot be true.
     if (requested || this.#finished || this.#revision.isOpen) return;
     this.#options.onProgress(header);
   }

@@ -124,14 +124,16 @@ class OffDuty implements Duty {
 }
 
 /**
- * Returns all collectors of an operator, including those that are off; none runs yet. Throws an `UnsafeSettingError` if a
- * setting would let them delete objects in use.
+ * Returns all collectors of an operator, including those that are off; none runs yet. Throws an `UnsafeSettingError` if
+ * a setting would let them delete objects in use.
  */
 export function collectors(options: CollectorsOptions): readonly Duty[] {
   return [...kubernetesCollectors(options), ...kvstoreCollectors(options)];
 }
 
-/** Returns the duty that runs the rounds of a collector. If it is off, returns a duty that only has a row in the status. */
+/**
+ * Returns the duty that runs the rounds of a collector. If it is off, returns a duty that only has a row in the status.
+ */
 function roundsDuty(
   name: string,
   intervalMs: number,

@@ -39,8 +39,8 @@ function valuesOf(list: readonly unknown[], ...names: readonly string[]): readon
 }
 
 /**
- * Returns true if an endpoint has an address of this pod. The endpoint then belongs to this pod, even if it was created for an
- * earlier pod.
+ * Returns true if an endpoint has an address of this pod. The endpoint then belongs to this pod, even if it was created
+ * for an earlier pod.
  */
 function describesPod(endpoint: KubernetesObject, pod: KubernetesObject): boolean {
   const listed = new Set(valuesOf(items(endpoint, 'status', 'networking', 'addressing'), 'ipv4', 'ipv6'));
@@ -69,8 +69,8 @@ function whyNoPod(
 }
 
 /**
- * Returns the reason why an endpoint is not needed, or `undefined` if it is needed (OPERATOR 26, 28). An endpoint is needed if
- * one of its owners exists or has an unknown kind. Pure.
+ * Returns the reason why an endpoint is not needed, or `undefined` if it is needed (OPERATOR 26, 28). An endpoint is
+ * needed if one of its owners exists or has an unknown kind. Pure.
  */
 export function whyStale(endpoint: KubernetesObject, owners: EndpointOwners): string | undefined {
   if (isBeingDeleted(endpoint)) return undefined;
@@ -95,9 +95,9 @@ function versionOf({ metadata: { uid, resourceVersion } }: KubernetesObject): st
 }
 
 /**
- * Deletes CiliumEndpoints of deleted pods (OPERATOR 25 to 29). An endpoint is deleted if it is older than an interval, was stale
- * and unchanged in two rounds, and a quorum read does not return its pod. Endpoints of recreated pods, endpoints that are seen
- * before their pod, and endpoints that an agent still writes are therefore kept.
+ * Deletes CiliumEndpoints of deleted pods (OPERATOR 25 to 29). An endpoint is deleted if it is older than an interval,
+ * was stale and unchanged in two rounds, and a quorum read does not return its pod. Endpoints of recreated pods,
+ * endpoints that are seen before their pod, and endpoints that an agent still writes are therefore kept.
  */
 export class EndpointCollector implements Collector {
   readonly name = 'endpoint-gc';

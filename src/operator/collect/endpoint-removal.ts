@@ -22,9 +22,9 @@ export interface EndpointRemovalOptions extends DutyOptions {
 const BACKOFF = { baseMs: 1000, capMs: 60_000 };
 
 /**
- * Deletes, once, every CiliumEndpoint that exists at the start of the duty, even if its pod exists (OPERATOR 25). It is for
- * clusters whose agents no longer maintain CiliumEndpoints. CiliumEndpoints that agents create later are kept. The duty retries
- * until all are deleted. The process deletes CiliumEndpoints only once, even if it is elected again.
+ * Deletes, once, every CiliumEndpoint that exists at the start of the duty, even if its pod exists (OPERATOR 25). It is
+ * for clusters whose agents no longer maintain CiliumEndpoints. CiliumEndpoints that agents create later are kept. The
+ * duty retries until all are deleted. The process deletes CiliumEndpoints only once, even if it is elected again.
  */
 export class EndpointRemoval implements Duty {
   readonly name = 'endpoint-removal';
@@ -39,7 +39,8 @@ export class EndpointRemoval implements Duty {
   #lastRoundMs: number | undefined;
 
   /**
-   * Throws an {@link UnsafeSettingError} if the collector of endpoints or identities is on, because it relies on CiliumEndpoints.
+   * Throws an {@link UnsafeSettingError} if the collector of endpoints or identities is on, because it relies on
+   * CiliumEndpoints.
    */
   constructor(options: EndpointRemovalOptions) {
     const { clock, random, intervals, onFailure } = options;

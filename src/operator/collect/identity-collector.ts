@@ -22,7 +22,8 @@ export interface IdentityCollectorOptions {
   readonly writer: ObjectWriter;
   readonly clock: Clock;
   /**
-   * `identity-heartbeat-timeout`: time without use after which an identity is marked, and after the mark deleted. Default 30 min.
+   * `identity-heartbeat-timeout`: time without use after which an identity is marked, and after the mark deleted.
+   * Default 30 min.
    */
   readonly timeoutMs?: number | undefined;
   /** True if CiliumEndpoints of deleted pods are deleted. Otherwise they would keep their identities in use. */
@@ -65,9 +66,9 @@ function isMarked(identity: KubernetesObject): boolean {
 }
 
 /**
- * Computes one round (OPERATOR 21, 22). An identity is kept if it was used, written or first seen less than the timeout ago.
- * Otherwise it is marked. The mark is a write, so the identity is then kept for another timeout. If it is still not used after
- * that, it is deleted. Pure.
+ * Computes one round (OPERATOR 21, 22). An identity is kept if it was used, written or first seen less than the timeout
+ * ago. Otherwise it is marked. The mark is a write, so the identity is then kept for another timeout. If it is still
+ * not used after that, it is deleted. Pure.
  *
  * @param previous `uses` of the previous round; empty at first, so that nothing is deleted within the first timeout
  * @param used names of the identities that an endpoint uses
@@ -95,9 +96,10 @@ export function identityRound(
 }
 
 /**
- * Deletes unused CiliumIdentities (OPERATOR 20 to 24). An identity is first marked by an annotation. If an agent uses the
- * identity, it removes the annotation, and the delete then fails because the version has changed. Before a delete, endpoints and
- * slices are listed by quorum reads, because the watched state may be behind and not contain a user of the identity.
+ * Deletes unused CiliumIdentities (OPERATOR 20 to 24). An identity is first marked by an annotation. If an agent uses
+ * the identity, it removes the annotation, and the delete then fails because the version has changed. Before a delete,
+ * endpoints and slices are listed by quorum reads, because the watched state may be behind and not contain a user of
+ * the identity.
  */
 export class IdentityCollector implements Collector {
   readonly name = 'identity-gc-crd';
@@ -142,8 +144,8 @@ export class IdentityCollector implements Collector {
   }
 
   /**
-   * Returns the identities among `names` that no endpoint or slice uses, by quorum lists. Keeps only the names in memory, because
-   * a cluster may have 50,000 endpoints.
+   * Returns the identities among `names` that no endpoint or slice uses, by quorum lists. Keeps only the names in
+   * memory, because a cluster may have 50,000 endpoints.
    */
   async #stillUnused(names: readonly string[], signal: AbortSignal): Promise<readonly string[]> {
     const { reader, slices } = this.#options;
@@ -154,7 +156,10 @@ export class IdentityCollector implements Collector {
     return [...unused];
   }
 
-  /** Adds the annotation, in upstream's format, to the current version of the identity. A concurrent write causes a conflict. */
+  /**
+   * Adds the annotation, in upstream's format, to the current version of the identity. A concurrent write causes a
+   * conflict.
+   */
   async #mark(name: string, report: RoundReport, signal: AbortSignal): Promise<void> {
     const { reader, writer, clock } = this.#options;
     const place = { kind: CILIUM_IDENTITIES, name };

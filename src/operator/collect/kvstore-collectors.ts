@@ -22,7 +22,8 @@ export const LOCK_GC_INTERVAL_MS = 25_000;
 /** `identity-gc-interval`. */
 export const KVSTORE_IDENTITY_GC_INTERVAL_MS: number = 15 * 60_000;
 /**
- * Lease of an agent's keys. If an agent loses its connection, its slave keys may be missing for this time although its pods run.
+ * Lease of an agent's keys. If an agent loses its connection, its slave keys may be missing for this time although its
+ * pods run.
  */
 const AGENT_LEASE_MS: number = 15 * 60_000;
 /** 2,500 a minute (OPERATOR 19). */

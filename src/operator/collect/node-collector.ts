@@ -36,8 +36,8 @@ export function staleNodes(
 }
 
 /**
- * Deletes a CiliumNode if its Node is missing in two consecutive rounds and in a quorum read. If an agent has written the
- * CiliumNode in between, the CiliumNode is kept.
+ * Deletes a CiliumNode if its Node is missing in two consecutive rounds and in a quorum read. If an agent has written
+ * the CiliumNode in between, the CiliumNode is kept.
  */
 export class NodeCollector implements Collector {
   readonly name = 'node-gc';

@@ -15,8 +15,9 @@ export function objectKey({ metadata: { namespace = '', name } }: KubernetesObje
 }
 
 /**
- * All objects of a kind as received from an API server, shared by the collectors. The kind is followed while a collector runs.
- * The objects may be outdated: use them to find candidates, and check each candidate by a quorum read before it is deleted.
+ * All objects of a kind as received from an API server, shared by the collectors. The kind is followed while a
+ * collector runs. The objects may be outdated: use them to find candidates, and check each candidate by a quorum read
+ * before it is deleted.
  */
 export class ObservedKind<T extends KubernetesObject = KubernetesObject> {
   readonly kind: ResourceKind;
@@ -61,8 +62,8 @@ export class ObservedKind<T extends KubernetesObject = KubernetesObject> {
   }
 
   /**
-   * Returns the reason why the objects may be incomplete, without a final period. Returns `undefined` if the list is complete and
-   * the watch runs (OPERATOR 24).
+   * Returns the reason why the objects may be incomplete, without a final period. Returns `undefined` if the list is
+   * complete and the watch runs (OPERATOR 24).
    */
   notReadyReason(): string | undefined {
     const name = resourceName(this.kind);

@@ -38,8 +38,9 @@ export function writeError(write: ObjectWrite, answer: UnsuccessfulWrite): Error
 }
 
 /**
- * Makes, counts and reports a write of a collector. Returns its outcome. After a conflict, the next round checks the object again. A
- * missing object is ignored. Throws if the write is refused or fails, which ends the round (OPERATOR 22, 23).
+ * Makes, counts and reports a write of a collector. Returns its outcome. After a conflict, the next round checks the
+ * object again. A missing object is ignored. Throws if the write is refused or fails, which ends the round (OPERATOR
+ * 22, 23).
  */
 export async function performWrite(
   writer: ObjectWriter,

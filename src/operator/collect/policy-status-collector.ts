@@ -30,8 +30,8 @@ const PAGE_SIZE = 10;
 const ENTRIES_PER_PATCH = 5000;
 
 /**
- * Returns the entries of a policy's status whose node does not exist and whose last write is old enough: `lastUpdated` by node.
- * Pure.
+ * Returns the entries of a policy's status whose node does not exist and whose last write is old enough: `lastUpdated`
+ * by node. Pure.
  */
 export function staleEntries(
   policy: KubernetesObject,
@@ -64,8 +64,9 @@ export function removalPatches(entries: ReadonlyMap<string, string>): readonly (
 }
 
 /**
- * Removes policy status entries of deleted nodes (OPERATOR 31, 32), for agents of 1.8. A node counts as deleted if it has no key
- * in two rounds. If the kvstore contains no node of the cluster, nothing is removed, because the kvstore may be new.
+ * Removes policy status entries of deleted nodes (OPERATOR 31, 32), for agents of 1.8. A node counts as deleted if it
+ * has no key in two rounds. If the kvstore contains no node of the cluster, nothing is removed, because the kvstore may
+ * be new.
  */
 export class PolicyStatusCollector implements Collector {
   readonly name: string;
@@ -106,8 +107,8 @@ export class PolicyStatusCollector implements Collector {
   }
 
   /**
-   * Returns the entries whose node still has no key. A node may return during a round: for many policies a round takes minutes,
-   * because writes are limited to a few per second.
+   * Returns the entries whose node still has no key. A node may return during a round: for many policies a round takes
+   * minutes, because writes are limited to a few per second.
    */
   async #stillGone(
     entries: ReadonlyMap<string, string>,

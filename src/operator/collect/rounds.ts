@@ -34,9 +34,9 @@ export interface RoundsOptions extends DutyOptions {
 const POLL_MS = 5000;
 
 /**
- * Runs the rounds of a collector one after the other. A failed round is counted, and the next round starts as planned. If a kind
- * in `needs` is incomplete, the round does not start. The marks that a collector has in memory are discarded when the duty
- * ends, so the next leader starts without them.
+ * Runs the rounds of a collector one after the other. A failed round is counted, and the next round starts as planned.
+ * If a kind in `needs` is incomplete, the round does not start. The marks that a collector has in memory are discarded
+ * when the duty ends, so the next leader starts without them.
  */
 export class RoundsDuty implements Duty {
   readonly name: string;

@@ -2,8 +2,8 @@ import { isObjectOrList } from '../../base/arguments.ts';
 import type { KubernetesObject } from '../../k8s/resource.ts';
 
 /**
- * The fields of an object to keep, by name. `true` keeps the whole value of a field. A shape keeps the named fields of the value,
- * or of each element if the value is a list.
+ * The fields of an object to keep, by name. `true` keeps the whole value of a field. A shape keeps the named fields of
+ * the value, or of each element if the value is a list.
  */
 export interface Shape {
   readonly [field: string]: true | Shape;
@@ -21,7 +21,8 @@ const METADATA: Shape = {
 
 /** Returns a value with only the fields of a shape. */
 function trimmed(value: unknown, shape: true | Shape): unknown {
-  if (shape === true || !isObjectOrList(value)) return value; // values of a wrong type are kept, so that they are rejected by name
+  // Values of a wrong type are kept, so that they are rejected by name.
+  if (shape === true || !isObjectOrList(value)) return value;
   if (Array.isArray(value)) return value.map((item) => trimmed(item, shape));
   const kept: Record<string, unknown> = {};
   for (const field of Object.keys(shape)) {
@@ -32,8 +33,8 @@ function trimmed(value: unknown, shape: true | Shape): unknown {
 }
 
 /**
- * Returns a function that removes all fields of an object except those of the shape and the identifying metadata. This reduces
- * the memory of a reflector to a fraction.
+ * Returns a function that removes all fields of an object except those of the shape and the identifying metadata. This
+ * reduces the memory of a reflector to a fraction.
  */
 export function trimTo(shape: Shape): (object: KubernetesObject) => KubernetesObject {
   const { metadata, ...rest } = shape;

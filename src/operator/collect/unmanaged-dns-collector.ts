@@ -27,8 +27,9 @@ const START_MS = 30_000;
 const RESTART_PAUSE_MS = 5 * 60_000;
 
 /**
- * Returns the pods that run without an endpoint, because they were started before Cilium, the oldest first (OPERATOR 33). Pods
- * that started less than 30 s ago, and pods whose name was restarted in the last 5 min, are not returned. Pure.
+ * Returns the pods that run without an endpoint, because they were started before Cilium, the oldest first (OPERATOR
+ * 33). Pods that started less than 30 s ago, and pods whose name was restarted in the last 5 min, are not returned.
+ * Pure.
  *
  * @param restarted time of the last restart by name, on the same clock as `now`
  */

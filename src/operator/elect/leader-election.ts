@@ -13,8 +13,8 @@ import { isObject } from '../../net/fields.ts';
 /** The permission that each delete requires. */
 export interface Leadership {
   /**
-   * Returns true if no other operator can be the leader now, or during a request that is sent now and takes at most {@link
-   * LeaderElection.writeMs}.
+   * Returns true if no other operator can be the leader now, or during a request that is sent now and takes at most
+   * {@link LeaderElection.writeMs}.
    */
   mayDelete(): boolean;
 }
@@ -29,8 +29,8 @@ export interface ElectionTimes {
   /** Time after its last renewal at which a leader steps down. Less than `leaseMs`. */
   readonly renewDeadlineMs: number;
   /**
-   * Time between two renewals. A candidate waits 1 to 2.2 times as long between two reads. 1.2 times this time must be less than
-   * `renewDeadlineMs`.
+   * Time between two renewals. A candidate waits 1 to 2.2 times as long between two reads. 1.2 times this time must be
+   * less than `renewDeadlineMs`.
    */
   readonly retryMs: number;
 }
@@ -54,8 +54,8 @@ export interface LeaderElectionOptions {
   /** Default: 15 s, 10 s and 2 s, as upstream. */
   readonly times?: ElectionTimes | undefined;
   /**
-   * Called before each attempt of a candidate. If it returns false, the candidate leaves the Lease to others. Default: always
-   * true.
+   * Called before each attempt of a candidate. If it returns false, the candidate leaves the Lease to others. Default:
+   * always true.
    */
   readonly isCandidate?: (() => boolean) | undefined;
   readonly onFailure?: ((error: unknown) => void) | undefined;
@@ -69,8 +69,8 @@ export interface LeaderElectionStatus {
   /** Milliseconds since the last renewal of this process. */
   readonly renewedMs: number | undefined;
   /**
-   * Milliseconds until this candidate may acquire the Lease if the holder does not renew it; 0 if it may acquire it now;
-   * `undefined` if this process is not a candidate.
+   * Milliseconds until this candidate may acquire the Lease if the holder does not renew it; 0 if it may acquire it
+   * now; `undefined` if this process is not a candidate.
    */
   readonly freeInMs: number | undefined;
   /** Number of failed reads and renewals. */
@@ -78,7 +78,9 @@ export interface LeaderElectionStatus {
   readonly lastFailure: Failure | undefined;
 }
 
-/** The Lease of Cilium's operator, so that this operator and that of Cilium never lead at the same time (OPERATOR 1). */
+/**
+ * The Lease of Cilium's operator, so that this operator and that of Cilium never lead at the same time (OPERATOR 1).
+ */
 const LEASE_NAME = 'cilium-operator-resource-lock';
 const LEASES = { group: 'coordination.k8s.io', version: 'v1', plural: 'leases' };
 /** `leaderelection.JitterFactor` of client-go, so that candidates do not read the Lease at the same times. */
@@ -103,7 +105,8 @@ interface ObservedLease {
   readonly version: string;
   readonly holder: string;
   /**
-   * Local time at which this version of the Lease was first read. The time in the Lease is ignored, because clocks may differ.
+   * Local time at which this version of the Lease was first read. The time in the Lease is ignored, because clocks may
+   * differ.
    */
   readonly at: number;
   /** The duration in the Lease, at least that of this process. */
@@ -121,19 +124,19 @@ function microTime(wallMs: number): string {
 }
 
 /**
- * Leader election on a Lease, as in client-go. Clocks need not agree: a candidate acquires a Lease that, by the candidate's
- * clock, has not changed for the duration of the Lease. The leader counts from the time **before** it sent its last successful
- * renewal, and therefore from earlier than any candidate:
+ * Leader election on a Lease, as in client-go. Clocks need not agree: a candidate acquires a Lease that, by the
+ * candidate's clock, has not changed for the duration of the Lease. The leader counts from the time **before** it sent
+ * its last successful renewal, and therefore from earlier than any candidate:
  *
  *     leader     sent ├──────── may delete ────────┤deadline      lease┊
  *     candidate        seen ├───────────────────────────────────────── lease ┤ may take it
  *                                                  ├─ for pending ─────┊
  *                                                   requests and slow clocks
  *
- * Covered: partitions; delayed or lost requests and answers; a process that is stopped for any time; a machine that is suspended;
- * clocks that are set, or run a third too fast or slow. Not covered: an operator of another program that does not check its
- * leadership before a delete; and a request that takes effect later than {@link writeMs} after it was sent, which only its
- * preconditions can stop.
+ * Covered: partitions; delayed or lost requests and answers; a process that is stopped for any time; a machine that is
+ * suspended; clocks that are set, or run a third too fast or slow. Not covered: an operator of another program that
+ * does not check its leadership before a delete; and a request that takes effect later than {@link writeMs} after it
+ * was sent, which only its preconditions can stop.
  */
 export class LeaderElection implements Leadership {
   /** Maximum duration of a request that {@link mayDelete} has allowed. */
@@ -195,10 +198,10 @@ export class LeaderElection implements Leadership {
   }
 
   /**
-   * Waits until this process is the leader, runs `lead` once, and renews the Lease while `lead` runs. The signal of `lead` fires
-   * when `signal` fires, or when the Lease is lost, which is before another operator can hold it. `lead` must end immediately
-   * when its signal fires. When `lead` has settled, resolves to `lost`, or, after the Lease was released, to `ended`. Rejects if
-   * `lead` throws.
+   * Waits until this process is the leader, runs `lead` once, and renews the Lease while `lead` runs. The signal of
+   * `lead` fires when `signal` fires, or when the Lease is lost, which is before another operator can hold it. `lead`
+   * must end immediately when its signal fires. When `lead` has settled, resolves to `lost`, or, after the Lease was
+   * released, to `ended`. Rejects if `lead` throws.
    */
   async run(lead: (signal: AbortSignal) => Promise<void>, signal: AbortSignal): Promise<'ended' | 'lost'> {
     assert(this.#state === 'idle', 'the election is not running');
@@ -223,8 +226,8 @@ export class LeaderElection implements Leadership {
   }
 
   /**
-   * Returns the time until the next attempt: 1 to 2.2 retry periods, but at most half a retry period after the Lease of another
-   * operator expires.
+   * Returns the time until the next attempt: 1 to 2.2 retry periods, but at most half a retry period after the Lease of
+   * another operator expires.
    */
   #waitMs(): number {
     const { random } = this.#options;
@@ -283,7 +286,10 @@ export class LeaderElection implements Leadership {
 
   // ── One read and one write ─────────────────────────────────────────────────────────────────────────────
 
-  /** Acquires or renews the Lease. Returns false if another operator holds the Lease, or after a failure, which is counted. */
+  /**
+   * Acquires or renews the Lease. Returns false if another operator holds the Lease, or after a failure, which is
+   * counted.
+   */
   async #try(signal: AbortSignal): Promise<boolean> {
     const { clock, onFailure } = this.#options;
     try {
@@ -377,8 +383,8 @@ export class LeaderElection implements Leadership {
   }
 
   /**
-   * Releases the Lease if this process holds it, so that the next leader does not have to wait. Failures are ignored, because the
-   * Lease expires anyway.
+   * Releases the Lease if this process holds it, so that the next leader does not have to wait. Failures are ignored,
+   * because the Lease expires anyway.
    */
   async #release(): Promise<void> {
     const { clock, identity } = this.#options;

@@ -49,14 +49,18 @@ const CONNECT_MS = 15_000;
 const READY_MS = 600_000;
 
 /**
- * Copies the state of remote clusters into the local kvstore, under `cilium/cache/`, where many agents can read it (OPERATOR 44
- * to 47). Fail static: a copied key is deleted only if the kvstore of its cluster is complete, contains the cluster's
- * configuration and does not contain the key; or if the cluster is removed. Copies are kept over restarts of this process.
+ * Copies the state of remote clusters into the local kvstore, under `cilium/cache/`, where many agents can read it
+ * (OPERATOR 44 to 47). Fail static: a copied key is deleted only if the kvstore of its cluster is complete, contains
+ * the cluster's configuration and does not contain the key; or if the cluster is removed. Copies are kept over restarts
+ * of this process.
  */
 export class KvstoreMesh extends ClusterSet {
   readonly #options: KvstoreMeshOptions;
   readonly #mirrored = new Map<string, { readonly stores: MirrorStores; readonly addedAt: number }>();
-  /** The next action for each cluster, which starts when the current action ends: copy it, or, if `undefined`, remove it. */
+  /**
+   * The next action for each cluster, which starts when the current action ends: copy it, or, if `undefined`, remove
+   * it.
+   */
   readonly #wanted = new Map<string, ConnectKvstore | undefined>();
   /** The actions that run, by cluster. */
   readonly #reconciling = new Map<string, Promise<void>>();
@@ -76,8 +80,8 @@ export class KvstoreMesh extends ClusterSet {
   }
 
   /**
-   * Starts to copy the cluster `name` from the client that `connect` returns. If the cluster is being removed, the copy starts
-   * after the removal. Returns without waiting; returns `stopped` after {@link stop}.
+   * Starts to copy the cluster `name` from the client that `connect` returns. If the cluster is being removed, the copy
+   * starts after the removal. Returns without waiting; returns `stopped` after {@link stop}.
    */
   override add(name: string, connect: ConnectKvstore): Promise<AddClusterOutcome> {
     const fault = this.#stopped ? 'stopped' : this.check(name);
@@ -88,8 +92,8 @@ export class KvstoreMesh extends ClusterSet {
   }
 
   /**
-   * Stops copying a cluster. Its configuration is deleted immediately, the other keys after the time for readers to disconnect.
-   * Returns without waiting; returns false if the cluster is unknown.
+   * Stops copying a cluster. Its configuration is deleted immediately, the other keys after the time for readers to
+   * disconnect. Returns without waiting; returns false if the cluster is unknown.
    */
   override remove(name: string): Promise<boolean> {
     if (this.#stopped || (!this.#mirrored.has(name) && !this.#wanted.has(name)))
@@ -104,9 +108,9 @@ export class KvstoreMesh extends ClusterSet {
   }
 
   /**
-   * True if the copy of every cluster has been complete once. Always false before {@link allAdded}. Clusters that are not
-   * connected 15 s after they were added are ignored, and 10 minutes after the start all clusters are ignored. Once true, always
-   * true.
+   * True if the copy of every cluster has been complete once. Always false before {@link allAdded}. Clusters that are
+   * not connected 15 s after they were added are ignored, and 10 minutes after the start all clusters are ignored. Once
+   * true, always true.
    */
   get isReady(): boolean {
     this.#isReady ||= this.#hasAllAdded && this.#unready().length === 0;
@@ -189,7 +193,8 @@ export class KvstoreMesh extends ClusterSet {
   }
 
   /**
-   * Follows the local configurations of all clusters with one watch. With a watch for each cluster, the cost would be quadratic.
+   * Follows the local configurations of all clusters with one watch. With a watch for each cluster, the cost would be
+   * quadratic.
    */
   #followConfigs(): void {
     if (this.#configState !== undefined) return;

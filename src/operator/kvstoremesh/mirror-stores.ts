@@ -44,8 +44,8 @@ export interface MirrorStatus {
 /** Time for readers to disconnect from a removed cluster (OPERATOR 45). */
 export const DRAIN_MS = 180_000;
 /**
- * Retries of refused writes: after 2 s, doubling (OPERATOR 45). Their number is not limited, because the lease of this process
- * would keep the remaining keys alive.
+ * Retries of refused writes: after 2 s, doubling (OPERATOR 45). Their number is not limited, because the lease of this
+ * process would keep the remaining keys alive.
  */
 const BACKOFF = { baseMs: 2_000, capMs: 60_000 };
 
@@ -89,8 +89,9 @@ export class MirrorStores extends ResourceStores {
   }
 
   /**
-   * Adopts the keys of an earlier process. If there are none, reads and writes nothing before {@link MirrorStores.configure},
-   * because a cluster that was never reached would otherwise cost seven watches and fifteen writes. Call it once.
+   * Adopts the keys of an earlier process. If there are none, reads and writes nothing before
+   * {@link MirrorStores.configure}, because a cluster that was never reached would otherwise cost seven watches and
+   * fifteen writes. Call it once.
    */
   start(): void {
     void this.#tasks.runWithRestart('configuration', (signal) => this.#config.run(signal));
@@ -109,7 +110,9 @@ export class MirrorStores extends ResourceStores {
     void this.#config.watchState(state, this.#closing.signal);
   }
 
-  /** Marks the cluster as removed: the next {@link withdraw} waits for readers to disconnect, and then deletes all keys. */
+  /**
+   * Marks the cluster as removed: the next {@link withdraw} waits for readers to disconnect, and then deletes all keys.
+   */
   leave(): void {
     this.#isLeaving = true;
   }
@@ -141,7 +144,9 @@ export class MirrorStores extends ResourceStores {
     };
   }
 
-  /** Writes the local configuration. Nothing is copied before, because readers need it to read the keys (OPERATOR 44). */
+  /**
+   * Writes the local configuration. Nothing is copied before, because readers need it to read the keys (OPERATOR 44).
+   */
   async configure(config: ClusterConfig | undefined, signal: AbortSignal): Promise<void> {
     assert(config !== undefined, 'a cluster without a configuration is not copied');
     await until(this.#inherited, signal);
@@ -162,8 +167,8 @@ export class MirrorStores extends ResourceStores {
   }
 
   /**
-   * Deletes the canaries of resources that the cluster did not export until now. Their canaries were written for an empty copy,
-   * which readers would consider complete as soon as the configuration names the resource.
+   * Deletes the canaries of resources that the cluster did not export until now. Their canaries were written for an
+   * empty copy, which readers would consider complete as soon as the configuration names the resource.
    */
   async #clearAdded({ capabilities: next }: ClusterConfig, signal: AbortSignal): Promise<void> {
     const known = this.#capabilities;
@@ -180,8 +185,8 @@ export class MirrorStores extends ResourceStores {
   }
 
   /**
-   * Copies one resource. When a format of services is complete in the local kvstore, the copy of a format that the cluster does not
-   * export is deleted, and its canary is written, because readers may wait for it.
+   * Copies one resource. When a format of services is complete in the local kvstore, the copy of a format that the
+   * cluster does not export is deleted, and its canary is written, because readers may wait for it.
    */
   override async follow(resource: CopiedResource, request: FollowRequest): Promise<FollowEnd> {
     const { signal } = request;

@@ -21,8 +21,8 @@ export interface MirrorOptions extends StoreHooks {
 }
 
 /**
- * Copies one resource of one remote cluster to `cilium/cache/` of the local kvstore. Values are copied unchanged, with a lease.
- * The local canary is written when a complete list of the remote kvstore has been copied.
+ * Copies one resource of one remote cluster to `cilium/cache/` of the local kvstore. Values are copied unchanged, with
+ * a lease. The local canary is written when a complete list of the remote kvstore has been copied.
  */
 export class Mirror {
   /** Follows the remote kvstore. */
@@ -80,9 +80,9 @@ export class Mirror {
   }
 
   /**
-   * Adopts the keys of an earlier process with their leases, so that they do not expire while the remote kvstore is unreachable.
-   * The mirror must be running. Resolves when the keys are known; `flushed` resolves when all of them are bound to the session of
-   * this process. Rejects if the local kvstore fails.
+   * Adopts the keys of an earlier process with their leases, so that they do not expire while the remote kvstore is
+   * unreachable. The mirror must be running. Resolves when the keys are known; `flushed` resolves when all of them are
+   * bound to the session of this process. Rejects if the local kvstore fails.
    */
   async inherit(signal: AbortSignal): Promise<{ readonly flushed: Promise<void> }> {
     const { local } = this.#options;
@@ -97,15 +97,16 @@ export class Mirror {
   }
 
   /**
-   * Must be called when a complete list of the remote kvstore is queued. Deletes inherited keys that are not in it, before the
-   * canary is written. Works in steps. Resolves when the canary is written.
+   * Must be called when a complete list of the remote kvstore is queued. Deletes inherited keys that are not in it,
+   * before the canary is written. Works in steps. Resolves when the canary is written.
    */
   markListed(): Promise<void> {
     return this.#markListed(this.#sync);
   }
 
   /**
-   * Deletes all keys and then writes the canary, because the cluster does not export the resource. The resource must not be followed.
+   * Deletes all keys and then writes the canary, because the cluster does not export the resource. The resource must
+   * not be followed.
    */
   async empty(signal: AbortSignal): Promise<void> {
     if (await this.store.drain(signal)) this.#guard.call(() => this.markListed());
@@ -121,8 +122,8 @@ export class Mirror {
   }
 
   /**
-   * Deletes the inherited keys, in steps of `slice` keys. A key that the remote kvstore sends in between is not inherited any
-   * more.
+   * Deletes the inherited keys, in steps of `slice` keys. A key that the remote kvstore sends in between is not
+   * inherited any more.
    */
   *#deleteInherited(sync: SyncStore, slice: number): Generator<void, void, void> {
     let deleted = 0;
@@ -135,8 +136,8 @@ export class Mirror {
   }
 
   /**
-   * Deletes all keys, the canary first. The mirror must be neither followed nor running; it may be used again afterwards.
-   * Rejects if the local kvstore fails; call it again to delete the remaining keys.
+   * Deletes all keys, the canary first. The mirror must be neither followed nor running; it may be used again
+   * afterwards. Rejects if the local kvstore fails; call it again to delete the remaining keys.
    */
   async clear(signal: AbortSignal): Promise<void> {
     const { local } = this.#options;

@@ -21,17 +21,18 @@ export const WRITER_LOCK: string = `${INIT_LOCKS_PREFIX}kvstoremesh`;
 /** Time between two reads of the lock's holder while waiting for the lock. */
 const POLL_MS = 2000;
 /**
- * Number of consecutive reads with the same holder after which this holder is known to copy. A holder that has lost the lock is
- * replaced within 5 s. One that is the same in four reads, which take 6 s, has therefore not lost it.
+ * Number of consecutive reads with the same holder after which this holder is known to copy. A holder that has lost the
+ * lock is replaced within 5 s. One that is the same in four reads, which take 6 s, has therefore not lost it.
  */
 const EQUAL_READS = 4;
 
 /**
- * Lets only one process at a time copy into a kvstore. Other processes wait for the lock, which expires 25 s after its holder has
- * died. A process that loses the lock because its kvstore is unreachable writes nothing until it holds the lock again. If another
- * process has acquired the lock, `run` ends.
+ * Lets only one process at a time copy into a kvstore. Other processes wait for the lock, which expires 25 s after its
+ * holder has died. A process that loses the lock because its kvstore is unreachable writes nothing until it holds the
+ * lock again. If another process has acquired the lock, `run` ends.
  *
- * Not covered: other implementations of kvstoremesh, and a process without permission to write the lock, which copies without it.
+ * Not covered: other implementations of kvstoremesh, and a process without permission to write the lock, which copies
+ * without it.
  */
 export class SoleWriter {
   readonly #options: SoleWriterOptions;
@@ -48,22 +49,25 @@ export class SoleWriter {
     this.#tasks = new Supervisor(options);
   }
 
-  /** The key of the holder of the awaited lock; `undefined` if the lock is not awaited, or if no other holder is known. */
+  /**
+   * The key of the holder of the awaited lock; `undefined` if the lock is not awaited, or if no other holder is known.
+   */
   get holder(): string | undefined {
     return this.#holder;
   }
 
   /**
-   * Returns true if this process holds the lock, or has no permission to write it. Otherwise this process must not write, because
-   * its keys would be bound to its lease, and would expire although the new holder copies them.
+   * Returns true if this process holds the lock, or has no permission to write it. Otherwise this process must not
+   * write, because its keys would be bound to its lease, and would expire although the new holder copies them.
    */
   mayWrite(): boolean {
     return this.#isForbidden || this.#held?.lost.aborted === false;
   }
 
   /**
-   * Calls `begin` when this process holds the lock, and then waits for the signal. Resolves to `taken` if another process has
-   * acquired the lost lock, because that process then copies. Rejects if `begin` throws. The lock is released before the end.
+   * Calls `begin` when this process holds the lock, and then waits for the signal. Resolves to `taken` if another
+   * process has acquired the lost lock, because that process then copies. Rejects if `begin` throws. The lock is
+   * released before the end.
    */
   async run(begin: () => Promise<void>, signal: AbortSignal): Promise<'ended' | 'taken'> {
     let lock = await this.#acquire(signal, () => {});

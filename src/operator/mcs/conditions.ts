@@ -9,8 +9,8 @@ export interface Condition {
 }
 
 /**
- * Returns the conditions of an object after setting the wanted conditions and removing those of the types `removed`. The
- * transition time of a condition changes only with its status. Returns undefined if nothing changes.
+ * Returns the conditions of an object after setting the wanted conditions and removing those of the types `removed`.
+ * The transition time of a condition changes only with its status. Returns undefined if nothing changes.
  *
  * @param now RFC 3339
  */

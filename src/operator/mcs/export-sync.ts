@@ -96,8 +96,9 @@ function follow(context: InputContext, objects: ExportObjects): FollowedInputs {
 }
 
 /**
- * Publishes `cilium/state/serviceexports/v1/<cluster>/<namespace>/<name>` for each ServiceExport in a global namespace with a valid
- * Service of the same name that is not of type ExternalName. Without the CRD there are no keys, and the canary is written.
+ * Publishes `cilium/state/serviceexports/v1/<cluster>/<namespace>/<name>` for each ServiceExport in a global namespace
+ * with a valid Service of the same name that is not of type ExternalName. Without the CRD there are no keys, and the
+ * canary is written.
  */
 export function exportSync(options: ProducerOptions, objects: ExportObjects): Producer {
   return new Producer(

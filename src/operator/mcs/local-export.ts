@@ -5,7 +5,9 @@ import { decodeServiceExport } from '../../kvstore/codec/service-export.ts';
 import type { ServiceExport } from '../../model/service-export.ts';
 import { field } from '../collect/field.ts';
 
-/** The service that a ServiceExport of the local cluster exports, or the reason and message of its condition `Valid`. */
+/**
+ * The service that a ServiceExport of the local cluster exports, or the reason and message of its condition `Valid`.
+ */
 export type LocalExport =
   | { readonly isValid: true; readonly service: ServiceExport; readonly dropped: readonly Rejection[] }
   | {
@@ -16,8 +18,8 @@ export type LocalExport =
     };
 
 /**
- * Returns the service that a ServiceExport exports. The objects are parsed by the decoder of the published values, so that a
- * cluster publishes exactly the services that readers accept.
+ * Returns the service that a ServiceExport exports. The objects are parsed by the decoder of the published values, so
+ * that a cluster publishes exactly the services that readers accept.
  *
  * @param service the Service of the same name; undefined if there is none
  */

@@ -52,13 +52,16 @@ export interface McsStatus {
   readonly imports: number;
   /** Number of names by the reason of their conflict. */
   readonly conflicts: Readonly<Record<string, number>>;
-  /** Number of *held* imports: they do not change, because the exports of one of their clusters are not completely known. */
+  /**
+   * Number of *held* imports: they do not change, because the exports of one of their clusters are not completely
+   * known.
+   */
   readonly held: number;
 }
 
 /**
- * The last patch of an object. If the same patch is planned for the version that this patch created, the CRD on the API server
- * does not have a field or sets a default. The patch is then not repeated.
+ * The last patch of an object. If the same patch is planned for the version that this patch created, the CRD on the API
+ * server does not have a field or sets a default. The patch is then not repeated.
  */
 interface LastPatch {
   /** The operations as JSON. */
@@ -74,7 +77,10 @@ const SLOW_MS = 5000;
 const BACKOFF = { baseMs: 500, capMs: 60_000 };
 /** Reading and comparing the objects of a name takes about 0.2 ms. */
 const NAME_WEIGHT = 64;
-/** Maximum number of writes for a name in one pass. The usual maximum is 5: status, import, Service, import again, status. */
+/**
+ * Maximum number of writes for a name in one pass. The usual maximum is 5: status, import, Service, import again,
+ * status.
+ */
 const MAX_WRITES = 8;
 
 /**
@@ -183,7 +189,8 @@ export class McsDuty implements Duty {
   // ── Inputs ─────────────────────────────────────────────────────────────────────────────────────────────
 
   /**
-   * Waits until the objects are complete, and at most {@link FIRST_SYNC_MS} until the exports of the other clusters are complete.
+   * Waits until the objects are complete, and at most {@link FIRST_SYNC_MS} until the exports of the other clusters are
+   * complete.
    */
   #awaitInputs(signal: AbortSignal): Promise<void> {
     const { objects, clusters, clock } = this.#options;
@@ -242,7 +249,9 @@ export class McsDuty implements Duty {
 
   // ── Work ───────────────────────────────────────────────────────────────────────────────────────────────
 
-  /** Makes the writes of a name, one after the other. If the write of one part fails, the other parts are still written. */
+  /**
+   * Makes the writes of a name, one after the other. If the write of one part fails, the other parts are still written.
+   */
   async #reconcile(key: string, signal: AbortSignal): Promise<void> {
     const failed = new Set<string>();
     for (let count = 0; count < MAX_WRITES && !signal.aborted; count++) {
@@ -393,8 +402,8 @@ export class McsDuty implements Duty {
   }
 
   /**
-   * Reports a write that was not made. After a conflict, reads the object again, because the watch may be late; only the third
-   * conflict in a row is reported.
+   * Reports a write that was not made. After a conflict, reads the object again, because the watch may be late; only
+   * the third conflict in a row is reported.
    */
   async #handleFailure(
     key: string,

@@ -51,7 +51,10 @@ const DERIVED_SERVICE: Shape = {
 const trimService = trimTo(SERVICE);
 const trimDerived = trimTo(DERIVED_SERVICE);
 
-/** Returns the part of a Service that is kept in memory. Unless it is a derived Service, only the fields of an export are kept. */
+/**
+ * Returns the part of a Service that is kept in memory. Unless it is a derived Service, only the fields of an export
+ * are kept.
+ */
 function trimmed(service: KubernetesObject): KubernetesObject {
   const isDerived = field(service, 'metadata', 'labels', IMPORT_NAME_LABEL) !== undefined;
   return isDerived ? trimDerived(service) : trimService(service);
@@ -61,8 +64,8 @@ function trimmed(service: KubernetesObject): KubernetesObject {
 const POLL_MS = { version: 30_000, lists: 500 };
 
 /**
- * The objects of the multi-cluster services API, followed once for all duties that need them. The first served version of the API
- * group is used. If no version is served, there are no exports and no imports, and the check is repeated.
+ * The objects of the multi-cluster services API, followed once for all duties that need them. The first served version
+ * of the API group is used. If no version is served, there are no exports and no imports, and the check is repeated.
  */
 export class McsObjects implements Duty {
   readonly name = 'mcs-objects';

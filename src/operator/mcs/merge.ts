@@ -102,7 +102,9 @@ class PortUnion {
     return [...this.#byNumber.values()].map(({ port }) => port);
   }
 
-  /** Adds a port. If it conflicts with the port of an older export, the port is not used, and the conflict is returned. */
+  /**
+   * Adds a port. If it conflicts with the port of an older export, the port is not used, and the conflict is returned.
+   */
   add(port: ExportedPort, cluster: string): string | undefined {
     const number = `${port.port}/${port.protocol}`;
     const named = this.#byName.get(port.name);
@@ -150,8 +152,8 @@ function mergePorts(exports: readonly ServiceExport[]): {
 }
 
 /**
- * Returns the families that all clusters have, in the order of the oldest export. With a family that one cluster does not have,
- * clients would reach only a part of the backends. A cluster that has none of the common families is ignored.
+ * Returns the families that all clusters have, in the order of the oldest export. With a family that one cluster does
+ * not have, clients would reach only a part of the backends. A cluster that has none of the common families is ignored.
  */
 function mergeFamilies(exports: readonly ServiceExport[]): {
   readonly families: ExportedService['ipFamilies'];
@@ -185,8 +187,8 @@ function propertyConflict(
 }
 
 /**
- * Merges the exports of one name: at most one for each cluster, in any order. The oldest export wins; of two equally old exports,
- * the one of the first cluster by name. Returns undefined if there are no exports. Pure.
+ * Merges the exports of one name: at most one for each cluster, in any order. The oldest export wins; of two equally
+ * old exports, the one of the first cluster by name. Returns undefined if there are no exports. Pure.
  */
 export function mergeExports(services: Iterable<ServiceExport>): MergedService | undefined {
   const exports = [...services].sort(byAge);

@@ -13,8 +13,8 @@ interface Mutation {
 const ECHO_MS = 10_000;
 
 /**
- * The results of writes of this process that the watch has not delivered yet. Without this cache, an object would be written
- * again until its event arrives. Events of earlier versions are ignored.
+ * The results of writes of this process that the watch has not delivered yet. Without this cache, an object would be
+ * written again until its event arrives. Events of earlier versions are ignored.
  */
 export class MutationCache {
   readonly #clock: Pick<Clock, 'now'>;
@@ -28,7 +28,8 @@ export class MutationCache {
   }
 
   /**
-   * Records the result of a write, unless the watch has already delivered it. The key must also contain the kind of the object.
+   * Records the result of a write, unless the watch has already delivered it. The key must also contain the kind of the
+   * object.
    *
    * @param observed the object as the watch delivered it last
    */

@@ -36,8 +36,8 @@ function base32Hex(bytes: Uint8Array, length: number): string {
 }
 
 /**
- * Returns the name of the derived Service for a ServiceImport. The name is the same in every cluster, so that the backends of all
- * clusters are joined like those of any global service.
+ * Returns the name of the derived Service for a ServiceImport. The name is the same in every cluster, so that the
+ * backends of all clusters are joined like those of any global service.
  */
 export function derivedName(namespace: string, name: string): string {
   const hash = createHash('sha256').update(`${namespace}/${name}`).digest();

@@ -62,8 +62,8 @@ export interface PlannedWrite {
 /** The writes for a name. */
 export interface McsPlan {
   /**
-   * The writes in the order in which they must be made. After each write the plan must be computed again, because the state has
-   * changed.
+   * The writes in the order in which they must be made. After each write the plan must be computed again, because the
+   * state has changed.
    */
   readonly writes: readonly PlannedWrite[];
   /** Why the import must not change (is *held*); undefined if it may change. */
@@ -74,9 +74,9 @@ export interface McsPlan {
 const SERVICES: ResourceKind = { ...services({}), labelSelector: '' };
 
 /**
- * Returns the writes that make the objects of a name equal to its exports. Pure. While the exports of one of its clusters are not
- * completely known, an import does not change, so that an unreachable cluster deletes nothing. An import that no cluster exports
- * is deleted with its derived Service.
+ * Returns the writes that make the objects of a name equal to its exports. Pure. While the exports of one of its
+ * clusters are not completely known, an import does not change, so that an unreachable cluster deletes nothing. An
+ * import that no cluster exports is deleted with its derived Service.
  */
 export function planName(state: McsState): McsPlan {
   const { remote, local, isGlobal, serviceExport } = state;
@@ -166,7 +166,10 @@ function exportConditions(
 
 // ── Import and derived Service ───────────────────────────────────────────────────────────────────────────────
 
-/** Returns the deletes of an import. The derived Service is first, because a server without garbage collection would keep it. */
+/**
+ * Returns the deletes of an import. The derived Service is first, because a server without garbage collection would
+ * keep it.
+ */
 function importDeletes(state: McsState): readonly PlannedWrite[] {
   const { namespace, name, serviceImport, version } = state;
   const reason = `no cluster exports ${namespace}/${name}`;
@@ -226,7 +229,8 @@ function portOf({ name, port, protocol, appProtocol }: ExportedPort): object {
 }
 
 /**
- * Returns the spec of the import. Its IPs are those of the derived Service. While that Service does not exist, the IPs do not change.
+ * Returns the spec of the import. Its IPs are those of the derived Service. While that Service does not exist, the IPs
+ * do not change.
  */
 function importSpec({
   state,
@@ -251,7 +255,9 @@ function importSpec({
   };
 }
 
-/** Returns the annotations of the import. They contain the name of the derived Service once that Service has existed. */
+/**
+ * Returns the annotations of the import. They contain the name of the derived Service once that Service has existed.
+ */
 function importAnnotations({
   state,
   merged,
@@ -332,7 +338,10 @@ function importStatus(wanted: WantedImport, serviceImport: KubernetesObject): re
   return [{ part: 'import status', write, reason: `${condition.reason}, ${exporters(merged)}` }];
 }
 
-/** Returns the writes of the derived Service, which exists while the import is global and this cluster supports a family of it. */
+/**
+ * Returns the writes of the derived Service, which exists while the import is global and this cluster supports a family
+ * of it.
+ */
 function derivedWrites(wanted: WantedImport, serviceImport: KubernetesObject): readonly PlannedWrite[] {
   const { state, supported, isCurrent, isHeadless } = wanted;
   const { derived, isGlobal, namespace } = state;
@@ -371,8 +380,8 @@ function ownersOf({ state }: WantedImport, { metadata: { uid } }: KubernetesObje
 }
 
 /**
- * Returns the ports of the derived Service. Their target ports are those of the exported Service of this cluster. If there are
- * several ports, all of them get names, because a Service with several ports requires them.
+ * Returns the ports of the derived Service. Their target ports are those of the exported Service of this cluster. If
+ * there are several ports, all of them get names, because a Service with several ports requires them.
  */
 function derivedPorts({ state, merged }: WantedImport): readonly object[] {
   const targets = new Map(

@@ -59,15 +59,18 @@ interface ExportedService {
 }
 
 /**
- * Returns the name of the copy of a slice: the name of the derived Service, and the last 40 letters of the part of the slice's name
- * after the Service's name.
+ * Returns the name of the copy of a slice: the name of the derived Service, and the last 40 letters of the part of the
+ * slice's name after the Service's name.
  */
 export function copiedName(derived: string, service: string, slice: string): string {
   const suffix = slice.startsWith(service) ? slice.slice(service.length) : slice;
   return `${derived}-${suffix.slice(-MAX_SUFFIX_LENGTH).replace(/^[-.]+/, '')}`.replace(/-+$/, '');
 }
 
-/** Returns an endpoint as an API server stores it: without the field of `discovery.k8s.io/v1beta1`, which the server ignores. */
+/**
+ * Returns an endpoint as an API server stores it: without the field of `discovery.k8s.io/v1beta1`, which the server
+ * ignores.
+ */
 function storedEndpoint(endpoint: unknown): unknown {
   if (!isObject(endpoint)) return endpoint;
   const { deprecatedTopology: _, ...rest } = endpoint;
@@ -105,8 +108,8 @@ function portText(port: unknown): string {
 }
 
 /**
- * Returns the ports of a slice with the port names of the derived Service, because a Service is linked to its slices by port
- * names. Omits ports whose name an older export of another cluster uses for another number or protocol.
+ * Returns the ports of a slice with the port names of the derived Service, because a Service is linked to its slices by
+ * port names. Omits ports whose name an older export of another cluster uses for another number or protocol.
  */
 function copiedPorts(ports: readonly unknown[], { service, derived }: ExportedService): readonly unknown[] {
   const names = new Map(
@@ -129,9 +132,9 @@ function hasFamily(derived: KubernetesObject, family: string): boolean {
 }
 
 /**
- * The slices of exported Services, as slices of their derived Services. A derived Service has no selector, so slices without pods
- * are copied, too. A pure function of the slices, Services and ServiceExports of this cluster. Stores the content of all slices
- * as text, because their Services may be exported later.
+ * The slices of exported Services, as slices of their derived Services. A derived Service has no selector, so slices
+ * without pods are copied, too. A pure function of the slices, Services and ServiceExports of this cluster. Stores the
+ * content of all slices as text, because their Services may be exported later.
  */
 export class ExportedSlices implements SliceSource {
   readonly name = 'mcs-slices';
@@ -140,8 +143,8 @@ export class ExportedSlices implements SliceSource {
   readonly #options: ExportedSlicesOptions;
   readonly #rejections: RejectionLog;
   /**
-   * By key of a copy: the slices with this key, by name. Almost always there is one; several if the ends of their names are equal.
-   * Only the first is copied.
+   * By key of a copy: the slices with this key, by name. Almost always there is one; several if the ends of their names
+   * are equal. Only the first is copied.
    */
   readonly #slices = new Map<string, readonly LocalSlice[]>();
   readonly #copies = new Map<string, Set<string>>();

@@ -31,8 +31,8 @@ export interface RemoteSlicesOptions extends Pick<FollowContext, 'source' | 'clo
 }
 
 /**
- * The value of {@link MANAGED_BY} of slices with backends of other clusters. `OWN_SLICES` excludes these from the feeds of this
- * program.
+ * The value of {@link MANAGED_BY} of slices with backends of other clusters. `OWN_SLICES` excludes these from the feeds
+ * of this program.
  */
 export const MESH_CONTROLLER = 'endpointslice-mesh-controller.cilium.io';
 const SYNC_SLICES = 'service.cilium.io/global-sync-endpoint-slices';
@@ -79,16 +79,19 @@ function isBefore(a: RemotePart, b: RemotePart): boolean {
 }
 
 /**
- * The slices of remote clusters, as slices of this cluster, for services with the annotations of EndpointSlice synchronization. A
- * pure function of the remote slices and the local services. Stores the slices of all services, as text, because a service may be
- * selected later.
+ * The slices of remote clusters, as slices of this cluster, for services with the annotations of EndpointSlice
+ * synchronization. A pure function of the remote slices and the local services. Stores the slices of all services, as
+ * text, because a service may be selected later.
  */
 export class RemoteSlices implements SliceSource, ServiceSink {
   readonly name = 'endpoint-slice-sync';
   readonly #options: RemoteSlicesOptions;
   readonly #rejections: RejectionLog;
   readonly #services = new Map<string, SelectedService>();
-  /** By key of a local slice: its parts in order. Almost always there is one; several if their names have the same digest. */
+  /**
+   * By key of a local slice: its parts in order. Almost always there is one; several if their names have the same
+   * digest.
+   */
   readonly #parts = new Map<string, readonly RemotePart[]>();
   /** Keys of local slices, by the service of the parts. */
   readonly #keysOfService = new Map<string, Set<string>>();

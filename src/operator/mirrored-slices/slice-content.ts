@@ -57,8 +57,9 @@ function endpointOf(endpoint: SliceEndpoint, isFamily: (address: string) => bool
 }
 
 /**
- * Returns the contents of the local slices of a remote slice: one, or several if the remote slice has more than `maxEndpoints`
- * endpoints. Endpoints have no node names. IPv4-mapped addresses of an IPv6 slice are left out, because no API server stores them.
+ * Returns the contents of the local slices of a remote slice: one, or several if the remote slice has more than
+ * `maxEndpoints` endpoints. Endpoints have no node names. IPv4-mapped addresses of an IPv6 slice are left out, because
+ * no API server stores them.
  */
 export function remoteContents(slice: ClusterEndpointSlice, maxEndpoints: number): readonly string[] {
   const { addressType, ports, endpoints } = slice;
@@ -95,8 +96,8 @@ export function bodyOf({ namespace, name, labels, owner, content }: WantedSlice)
 }
 
 /**
- * Returns a digest of all written fields of a slice. If two slices have equal digests, no write is needed. Annotations are not
- * included.
+ * Returns a digest of all written fields of a slice. If two slices have equal digests, no write is needed. Annotations
+ * are not included.
  */
 export function digestOf(slice: Readonly<Record<string, unknown>>): string {
   const { addressType, endpoints, ports, metadata } = slice;

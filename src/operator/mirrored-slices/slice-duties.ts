@@ -19,8 +19,8 @@ export interface SliceDutyContext extends DutyOptions {
   /** If set, receives each write with its reason, and nothing is written. */
   readonly dryRun?: ((line: string) => void) | undefined;
   /**
-   * The writer of all duties that write objects of remote clusters; it limits them together to 20 writes a second. Default: a new
-   * writer.
+   * The writer of all duties that write objects of remote clusters; it limits them together to 20 writes a second.
+   * Default: a new writer.
    */
   readonly writer?: ObjectWriter | undefined;
   /** Time in which changes are gathered. Default 500 ms. */

@@ -37,19 +37,25 @@ export function knownSlice(slice: KubernetesObject): KnownSlice {
 /** The slices that a {@link SliceWriter} writes. */
 export interface SliceSource {
   readonly name: string;
-  /** True if all slices with the label of the duty are changed and deleted. Default: only those that this program has written. */
+  /**
+   * True if all slices with the label of the duty are changed and deleted. Default: only those that this program has
+   * written.
+   */
   readonly adopts?: boolean | undefined;
-  /** Starts to follow the inputs, until the signal fires. Calls `changed` with each slice that may have to be written. */
+  /**
+   * Starts to follow the inputs, until the signal fires. Calls `changed` with each slice that may have to be written.
+   */
   start(changed: (key: string) => void, signal: AbortSignal): void;
   /** Returns why the inputs in this cluster are incomplete; undefined if they are complete. */
   notReadyReason(): string | undefined;
   /**
-   * Returns the wanted slice for a key (`<namespace>/<name>`); undefined if there should be none, or if this is not known yet.
+   * Returns the wanted slice for a key (`<namespace>/<name>`); undefined if there should be none, or if this is not
+   * known yet.
    */
   wantedSlice(key: string): WantedSlice | undefined;
   /**
-   * Returns the reason why a slice of the server is not wanted. If it is not known yet whether the slice is wanted, returns
-   * undefined: the slice stays, and `changed` is called when it is known.
+   * Returns the reason why a slice of the server is not wanted. If it is not known yet whether the slice is wanted,
+   * returns undefined: the slice stays, and `changed` is called when it is known.
    */
   unwantedReason(slice: KnownSlice): string | undefined;
   /** Number of rejected inputs. */
@@ -86,8 +92,8 @@ const COMPARE_WEIGHT = 128;
  *                                    ├─► difference ─► create, update, delete
  *     server: known slice of a key ──┘
  *
- * Writes only slices that differ, and no slice more than once a second. Slices of other programs are not changed. Nothing is
- * written before the inputs of this cluster and the slices on the server are complete.
+ * Writes only slices that differ, and no slice more than once a second. Slices of other programs are not changed.
+ * Nothing is written before the inputs of this cluster and the slices on the server are complete.
  */
 export class SliceWriter implements Duty {
   readonly name: string;
@@ -100,7 +106,9 @@ export class SliceWriter implements Duty {
   readonly #writtenAt = new Map<string, number>();
   /** Results of writes of this process, until the server reports a later state. Undefined: deleted. */
   readonly #written = new Map<string, KnownSlice | undefined>();
-  /** The write whose answer is awaited: the version that it replaces, and whether the watch has delivered a later state. */
+  /**
+   * The write whose answer is awaited: the version that it replaces, and whether the watch has delivered a later state.
+   */
   #sent: { readonly key: string; readonly version: string | undefined; isDelivered: boolean } | undefined;
   #state: DutyState = 'waiting';
   #writes = 0;
@@ -195,8 +203,8 @@ export class SliceWriter implements Duty {
   }
 
   /**
-   * Records the result of a write, or plans a retry. If the watch has delivered the result or a later state before the answer
-   * (`isDelivered`), that state is compared again.
+   * Records the result of a write, or plans a retry. If the watch has delivered the result or a later state before the
+   * answer (`isDelivered`), that state is compared again.
    */
   #conclude(key: string, { write, written }: SliceWrite, answer: WriteOutcome, isDelivered: boolean): void {
     const isGone = write.verb === 'delete' && answer.outcome === 'not-found';

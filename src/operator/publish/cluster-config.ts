@@ -29,9 +29,9 @@ export interface ClusterConfigOptions {
   /** Default 255. */
   readonly maxConnectedClusters?: MaxConnectedClusters | undefined;
   /**
-   * The resources whose canaries the configuration promises. The configuration is written after the canaries. If it is lost, it
-   * is written again, also after the canaries. If omitted, the configuration promises no canaries, and does not replace one of
-   * another writer that does (OPERATOR 16).
+   * The resources whose canaries the configuration promises. The configuration is written after the canaries. If it is
+   * lost, it is written again, also after the canaries. If omitted, the configuration promises no canaries, and does
+   * not replace one of another writer that does (OPERATOR 16).
    */
   readonly after?: readonly Completable[] | undefined;
   /** How services are published; undefined: only as `services/v1`. */
@@ -46,14 +46,17 @@ export interface ClusterConfigOptions {
 
 /** Time between two checks of the configuration (OPERATOR 35). */
 const INTERVAL_MS = 5 * 60_000;
-/** Time between two checks if the configuration promises no canaries, so that it may be that of another writer (OPERATOR 16). */
+/**
+ * Time between two checks if the configuration promises no canaries, so that it may be that of another writer (OPERATOR
+ * 16).
+ */
 const YIELDING_INTERVAL_MS = 60_000;
 
 /**
- * Keeps the configuration of the local cluster, `cilium/cluster-config/<name>` (OPERATOR 16, 35). The configuration is written
- * last: a reader that finds it also finds the canaries, and all keys that the canaries promise. The configuration has a separate
- * lease, which expires first if its writer dies. While the configuration is absent, readers ignore deletes (SEMANTICS 6), so no
- * reader loses keys that expire afterwards.
+ * Keeps the configuration of the local cluster, `cilium/cluster-config/<name>` (OPERATOR 16, 35). The configuration is
+ * written last: a reader that finds it also finds the canaries, and all keys that the canaries promise. The
+ * configuration has a separate lease, which expires first if its writer dies. While the configuration is absent,
+ * readers ignore deletes (SEMANTICS 6), so no reader loses keys that expire afterwards.
  */
 export class ClusterConfigKeeper implements Duty {
   readonly name = 'cluster configuration';
@@ -156,7 +159,8 @@ export class ClusterConfigKeeper implements Duty {
     if (lost.aborted) return;
     this.#exists = true;
     this.#written.resolve();
-    await this.#tasks.run('ids of clusters', () => this.#checkIDs(signal), { signal }).catch(() => {}); // failures are counted
+    // Failures are counted.
+    await this.#tasks.run('ids of clusters', () => this.#checkIDs(signal), { signal }).catch(() => {});
   }
 
   /** Throws if another cluster has the same id, because readers reject one of the two. */
@@ -175,8 +179,8 @@ export class ClusterConfigKeeper implements Duty {
 }
 
 /**
- * Returns true if the found configuration must not be replaced: it is equal to the wanted one, or it belongs to another writer,
- * because it promises canaries or is a copy (OPERATOR 16).
+ * Returns true if the found configuration must not be replaced: it is equal to the wanted one, or it belongs to another
+ * writer, because it promises canaries or is a copy (OPERATOR 16).
  */
 function mustKeep(found: Uint8Array, wanted: Uint8Array): boolean {
   if (equalBytes(found, wanted)) return true;

@@ -43,13 +43,13 @@ import { PublishedPrefix, type PublishedPrefixStatus } from './published-prefix.
 export interface ClusterPublisherOptions extends KeyOwner {
   readonly backend: KvstoreBackend;
   /**
-   * `both`: services are published as `services/v1` and, since 1.20, as `endpointslices/v1`. `legacy`: only as `services/v1`.
-   * Default `both`.
+   * `both`: services are published as `services/v1` and, since 1.20, as `endpointslices/v1`. `legacy`: only as
+   * `services/v1`. Default `both`.
    */
   readonly serviceFormats?: 'both' | 'legacy' | undefined;
   /**
-   * True to publish service exports of the multi-cluster services API, and the capability `serviceExportsEnabled` for readers.
-   * Default false.
+   * True to publish service exports of the multi-cluster services API, and the capability `serviceExportsEnabled` for
+   * readers. Default false.
    */
   readonly serviceExports?: boolean | undefined;
   /** Default: the system clock. */
@@ -91,21 +91,22 @@ export interface ClusterPublisherStatus {
 }
 
 /**
- * Publishes a cluster in the formats of Cilium, so that any reader can follow it (OPERATOR 9 to 16, 35 to 43). The owner sets the
- * desired content in any order and at any time, and the publisher makes the kvstore equal to it.
+ * Publishes a cluster in the formats of Cilium, so that any reader can follow it (OPERATOR 9 to 16, 35 to 43). The
+ * owner sets the desired content in any order and at any time, and the publisher makes the kvstore equal to it.
  *
  *     nodes, services, identities, IPs ─► leftovers of earlier runs are deleted ─► canaries ─► configuration
  *                                                                                             heartbeat
  *
  * Values that readers of the mesh would reject are counted and not published.
  *
- * The configuration is written when the content is complete ({@link ClusterPublisher.markSynced}) and all of it is in the
- * kvstore. If this process dies, the configuration expires before all other keys. Readers therefore never lose published content,
- * whenever the process or its leases end. If a lease is lost, its keys are written again in the same order.
+ * The configuration is written when the content is complete ({@link ClusterPublisher.markSynced}) and all of it is in
+ * the kvstore. If this process dies, the configuration expires before all other keys. Readers therefore never lose
+ * published content, whenever the process or its leases end. If a lease is lost, its keys are written again in the same
+ * order.
  *
- * Nodes have no lease and stay when the publisher ends. The other keys expire with the client's leases, unless the next publisher
- * of this cluster adopts them. Run only one publisher per cluster. No other client may write the cluster's services, identities
- * and IPs.
+ * Nodes have no lease and stay when the publisher ends. The other keys expire with the client's leases, unless the next
+ * publisher of this cluster adopts them. Run only one publisher per cluster. No other client may write the cluster's
+ * services, identities and IPs.
  */
 export class ClusterPublisher {
   readonly #owner: KeyOwner;
@@ -223,8 +224,8 @@ export class ClusterPublisher {
   }
 
   /**
-   * Publishes an identity. Adds the label `k8s:io.cilium.k8s.policy.cluster=<cluster>` if it is missing, because Cilium 1.17
-   * ignores identities without it.
+   * Publishes an identity. Adds the label `k8s:io.cilium.k8s.policy.cluster=<cluster>` if it is missing, because Cilium
+   * 1.17 ignores identities without it.
    *
    * @param id at least 256, in the cluster's range
    */
@@ -249,15 +250,17 @@ export class ClusterPublisher {
   }
 
   /**
-   * Declares the content complete: keys of earlier runs that were not published in this run are deleted. Resolves when canaries
-   * and configuration are written. Until then, readers keep their previous state.
+   * Declares the content complete: keys of earlier runs that were not published in this run are deleted. Resolves when
+   * canaries and configuration are written. Until then, readers keep their previous state.
    */
   markSynced(): Promise<void> {
     this.#contentComplete.resolve();
     return this.#config.written;
   }
 
-  /** Publishes a value if readers accept all of it. Otherwise the value is counted as rejected, and its key is deleted. */
+  /**
+   * Publishes a value if readers accept all of it. Otherwise the value is counted as rejected, and its key is deleted.
+   */
   #upsert(resource: CopiedResource, name: string, value: Uint8Array): void {
     const prefix = this.#prefixes[resource];
     if (prefix === undefined) return;
@@ -284,8 +287,8 @@ export class ClusterPublisher {
   }
 
   /**
-   * Publishes until the signal fires. Only one run at a time. Close the backend with `keepLeases`, so that the next publisher can
-   * adopt the keys.
+   * Publishes until the signal fires. Only one run at a time. Close the backend with `keepLeases`, so that the next
+   * publisher can adopt the keys.
    */
   async run(signal: AbortSignal): Promise<void> {
     const prefixes = Object.values(this.#prefixes);

@@ -39,8 +39,9 @@ function groupsOf({ backends }: ClusterService): readonly Group[] {
 }
 
 /**
- * Returns slices with the backends of a service, by slice name: `<service>-ipv4-0`, … The slices have the same backends as the
- * value of the service. A service without backends has one empty slice. A service that is not shared has no slices.
+ * Returns slices with the backends of a service, by slice name: `<service>-ipv4-0`, … The slices have the same backends
+ * as the value of the service. A service without backends has one empty slice. A service that is not shared has no
+ * slices.
  */
 export function derivedSlices(service: ClusterService): ReadonlyMap<string, ClusterEndpointSlice> {
   const slices = new Map<string, ClusterEndpointSlice>();

@@ -20,7 +20,9 @@ export function isGlobalNamespace(annotation: string | undefined, globalByDefaul
   return annotation === undefined ? globalByDefault : annotation.toLowerCase() === 'true';
 }
 
-/** The two steps of an export: identities are put before the keys that contain their numbers, and deleted after them. */
+/**
+ * The two steps of an export: identities are put before the keys that contain their numbers, and deleted after them.
+ */
 export type ExportStage = 'identities' | 'others';
 
 /** The keys of a producer whose objects have namespaces. */
@@ -81,8 +83,8 @@ interface NamespaceSetting {
  *     Namespaces ─► wanted ──┬─► identities: put first, deleted last ─► keys of CiliumIdentities
  *                            └─► others ─────────────────────────────► keys of endpoints and services
  *
- * The second step of a change waits until the kvstore has all writes of the first step. A published address therefore never refers
- * to an identity that the change has removed.
+ * The second step of a change waits until the kvstore has all writes of the first step. A published address therefore
+ * never refers to an identity that the change has removed.
  */
 export class GlobalNamespaces implements Duty {
   readonly name = 'namespaces';
@@ -127,8 +129,8 @@ export class GlobalNamespaces implements Duty {
   }
 
   /**
-   * Returns true if the keys of a namespace and stage are published. When a namespace becomes global, `identities` changes first;
-   * when it ceases to be global, last.
+   * Returns true if the keys of a namespace and stage are published. When a namespace becomes global, `identities`
+   * changes first; when it ceases to be global, last.
    */
   exports(stage: ExportStage, namespace: string): boolean {
     return this.#exported[stage].has(namespace);
@@ -262,7 +264,10 @@ export class GlobalNamespaces implements Duty {
     }
   }
 
-  /** Starts the second step, which waits for the writes of the first step. Does not wait, so other namespaces are not delayed. */
+  /**
+   * Starts the second step, which waits for the writes of the first step. Does not wait, so other namespaces are not
+   * delayed.
+   */
   #startSecondStep(names: readonly Change[], stages: ReadonlySet<ExportStage>, signal: AbortSignal): void {
     if (names.length === 0) return;
     const written = [...this.#members].filter(({ stage }) => this.#mustFlush || stages.has(stage));
@@ -275,8 +280,8 @@ export class GlobalNamespaces implements Duty {
   }
 
   /**
-   * Puts the identities of namespaces that have become global, and deletes the other keys of namespaces that are no longer
-   * global. Returns the stages of the queued writes.
+   * Puts the identities of namespaces that have become global, and deletes the other keys of namespaces that are no
+   * longer global. Returns the stages of the queued writes.
    */
   async #firstStep(names: readonly Change[], signal: AbortSignal): Promise<ReadonlySet<ExportStage>> {
     const { identities, others } = this.#exported;
@@ -293,8 +298,8 @@ export class GlobalNamespaces implements Duty {
   }
 
   /**
-   * Puts the other keys of namespaces that have become global, and deletes the identities of namespaces that are no longer
-   * global, unless a namespace has changed since.
+   * Puts the other keys of namespaces that have become global, and deletes the identities of namespaces that are no
+   * longer global, unless a namespace has changed since.
    */
   async #secondStep(names: readonly Change[], signal: AbortSignal): Promise<void> {
     const { identities, others } = this.#exported;
@@ -310,8 +315,8 @@ export class GlobalNamespaces implements Duty {
   }
 
   /**
-   * Puts or deletes the keys of a stage of namespaces, as {@link GlobalNamespaces.exports} returns, and repeats failed reviews of
-   * the stage. Returns true if there were such namespaces.
+   * Puts or deletes the keys of a stage of namespaces, as {@link GlobalNamespaces.exports} returns, and repeats failed
+   * reviews of the stage. Returns true if there were such namespaces.
    */
   async #review(stage: ExportStage, changes: readonly Change[], signal: AbortSignal): Promise<boolean> {
     const { gate = OPEN_GATE } = this.#options;

@@ -18,11 +18,16 @@ import {
 } from './producer.ts';
 
 interface IdentityKey extends PublishedValue {
-  /** The namespace that must be global for the identity to be exported; undefined if the identity is always exported. */
+  /**
+   * The namespace that must be global for the identity to be exported; undefined if the identity is always exported.
+   */
   readonly namespace: string | undefined;
 }
 
-/** Returns true if the identity is reserved. Such an identity belongs to no pod and no namespace, so it is always exported. */
+/**
+ * Returns true if the identity is reserved. Such an identity belongs to no pod and no namespace, so it is always
+ * exported.
+ */
 function isReserved({ id, labels }: ParsedIdentity): boolean {
   return id < MINIMAL_ALLOCATED_IDENTITY || labels.some(({ source }) => source === 'reserved');
 }
@@ -60,10 +65,10 @@ function follow(context: InputContext): ReturnType<typeof followKind> {
 }
 
 /**
- * Publishes CiliumIdentities as `cilium/state/identities/v1/id/<number>` (OPERATOR 38), for a cluster that allocates identities
- * as custom resources. An identity gets no key if it has no labels, if its name is not a number, if its labels name another
- * cluster, or if its namespace is not global. The label of the cluster is added if it is missing, because readers of 1.17 ignore
- * identities without it.
+ * Publishes CiliumIdentities as `cilium/state/identities/v1/id/<number>` (OPERATOR 38), for a cluster that allocates
+ * identities as custom resources. An identity gets no key if it has no labels, if its name is not a number, if its
+ * labels name another cluster, or if its namespace is not global. The label of the cluster is added if it is missing,
+ * because readers of 1.17 ignore identities without it.
  */
 export function identitySync(options: ProducerOptions): Producer {
   return new Producer({ name: 'identity sync', resource: 'identities', follow }, options);

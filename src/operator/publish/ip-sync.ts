@@ -50,7 +50,8 @@ function claimPublisher(keys: PublishedPrefix): FedIPCache {
 }
 
 /**
- * The values of addresses contain identities, so addresses are put after all identities of a namespace and deleted before them.
+ * The values of addresses contain identities, so addresses are put after all identities of a namespace and deleted
+ * before them.
  */
 const STAGE: ExportStage = 'others';
 
@@ -75,9 +76,10 @@ function follow(context: InputContext, endpoints: IPSyncOptions['endpoints']): F
 }
 
 /**
- * Publishes the addresses of CiliumEndpoints, or of the endpoints in CiliumEndpointSlices, as `cilium/state/ip/v1/default/<ip>`
- * (OPERATOR 40 to 42), with named ports. If several endpoints have the same address, the first in the order of KUBERNETES 23 is
- * published; when it is deleted, the next. Endpoints of namespaces that are not exported are ignored.
+ * Publishes the addresses of CiliumEndpoints, or of the endpoints in CiliumEndpointSlices, as
+ * `cilium/state/ip/v1/default/<ip>` (OPERATOR 40 to 42), with named ports. If several endpoints have the same address,
+ * the first in the order of KUBERNETES 23 is published; when it is deleted, the next. Endpoints of namespaces that are
+ * not exported are ignored.
  */
 export function ipSync(options: IPSyncOptions): Producer {
   return new Producer(

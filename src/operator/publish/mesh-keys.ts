@@ -15,15 +15,15 @@ export interface KeyOwner {
 }
 
 /**
- * The rules of a resource: the lease of its keys, which existing keys belong to the cluster, and which values of other writers
- * are equivalent.
+ * The rules of a resource: the lease of its keys, which existing keys belong to the cluster, and which values of other
+ * writers are equivalent.
  */
 export type KeyRules = Pick<PublishedPrefixOptions, 'leased' | 'isOwned' | 'isEquivalent'>;
 
 /**
- * Returns the rules of nodes. Nodes have no lease, because a node outlives the operator (OPERATOR 10). If the agent of a node has
- * written an equivalent value (its source is `local`), that value is kept. A leftover key belongs to the cluster only if its value
- * also contains the name of the cluster (OPERATOR 13).
+ * Returns the rules of nodes. Nodes have no lease, because a node outlives the operator (OPERATOR 10). If the agent of
+ * a node has written an equivalent value (its source is `local`), that value is kept. A leftover key belongs to the
+ * cluster only if its value also contains the name of the cluster (OPERATOR 13).
  */
 function nodeRules({ clusterName: cluster }: KeyOwner): KeyRules {
   return {
@@ -50,8 +50,8 @@ function nodeRules({ clusterName: cluster }: KeyOwner): KeyRules {
 }
 
 /**
- * Returns the rules of identities. Existing identities belong to the cluster if they are in its range, or were allocated before
- * it had an id.
+ * Returns the rules of identities. Existing identities belong to the cluster if they are in its range, or were
+ * allocated before it had an id.
  */
 function identityRules({ clusterID, maxConnectedClusters }: KeyOwner): KeyRules {
   return {

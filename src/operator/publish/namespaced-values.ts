@@ -12,15 +12,18 @@ export interface NamespacedValuesOptions<T> {
   readonly namespaceOf: (value: T) => string | undefined;
   /** Number of values that are moved in one step. Default 256. */
   readonly valuesPerStep?: number | undefined;
-  /** Returns true if the values of a namespace are exported. After it has changed, {@link NamespacedValues.review} is called. */
+  /**
+   * Returns true if the values of a namespace are exported. After it has changed, {@link NamespacedValues.review} is
+   * called.
+   */
   readonly isExported: (namespace: string) => boolean;
   /** Receives the changes of exported values. At least one of the two arguments is defined. */
   readonly change: (current: T | undefined, previous: T | undefined) => void;
 }
 
 /**
- * Passes on only the values of exported namespaces. Stores all values by namespace, so that the cost of a change of a namespace
- * depends only on the number of its values.
+ * Passes on only the values of exported namespaces. Stores all values by namespace, so that the cost of a change of a
+ * namespace depends only on the number of its values.
  */
 export class NamespacedValues<T extends object> {
   readonly #options: NamespacedValuesOptions<T>;

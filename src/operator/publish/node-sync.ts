@@ -4,10 +4,10 @@ import { encodeNode } from '../../kvstore/codec/node.ts';
 import { followKind, keyReader, Producer, type ProducerOptions } from './producer.ts';
 
 /**
- * Publishes CiliumNodes as `cilium/state/nodes/v1/<cluster>/<name>` (OPERATOR 10 to 13, 39). Values are compared by their
- * bytes, so changed labels and annotations are published. A CiliumNode that is being deleted has no key (OPERATOR 11). While
- * there are no CiliumNodes at all, the keys of earlier runs are kept, because the CiliumNodes may not have been created yet
- * (OPERATOR 13).
+ * Publishes CiliumNodes as `cilium/state/nodes/v1/<cluster>/<name>` (OPERATOR 10 to 13, 39). Values are compared by
+ * their bytes, so changed labels and annotations are published. A CiliumNode that is being deleted has no key (OPERATOR
+ * 11). While there are no CiliumNodes at all, the keys of earlier runs are kept, because the CiliumNodes may not have
+ * been created yet (OPERATOR 13).
  */
 export function nodeSync(options: ProducerOptions): Producer {
   const { version } = options;

@@ -26,9 +26,15 @@ export interface ProducerOptions extends KeyOwner {
   readonly gate?: TurnGate | undefined;
   /** Version of the value format. Default `1.17`. */
   readonly version?: FormatVersion | undefined;
-  /** If true, a canary is written when a resource is complete. Default true; set it to false for 1.8, which has no canaries. */
+  /**
+   * If true, a canary is written when a resource is complete. Default true; set it to false for 1.8, which has no
+   * canaries.
+   */
   readonly canaries?: boolean | undefined;
-  /** Selects the namespaces whose objects are exported (1.19). The caller must run this object, too. Default: all namespaces. */
+  /**
+   * Selects the namespaces whose objects are exported (1.19). The caller must run this object, too. Default: all
+   * namespaces.
+   */
   readonly namespaces?: GlobalNamespaces | undefined;
   /** See {@link PublishedPrefixOptions.sweepAfter}. */
   readonly sweepAfter?: PublishedPrefixOptions['sweepAfter'];
@@ -62,8 +68,8 @@ export interface ProducerKind {
   readonly name: string;
   readonly resource: CopiedResource;
   /**
-   * True to keep the keys of earlier runs while there are no objects, because the objects may not have been created yet. Default
-   * false.
+   * True to keep the keys of earlier runs while there are no objects, because the objects may not have been created
+   * yet. Default false.
    */
   readonly keepWhenEmpty?: boolean | undefined;
   /** Starts to follow the objects and to publish their keys. */
@@ -82,8 +88,8 @@ interface Run {
  *
  *     objects ─► desired value of each key (pure) ─► PublishedPrefix ─► kvstore
  *
- * A run does not use the state of earlier runs. Keys of earlier runs are kept until all objects are listed. Then keys without an
- * object are deleted, and the canary is written.
+ * A run does not use the state of earlier runs. Keys of earlier runs are kept until all objects are listed. Then keys
+ * without an object are deleted, and the canary is written.
  */
 export class Producer implements Duty {
   readonly name: string;
@@ -94,7 +100,8 @@ export class Producer implements Duty {
   #run: Run;
   #state: DutyState = 'waiting';
   /**
-   * Resolves when the inputs are complete and their keys are written, in the current run or, between two runs, in the next run.
+   * Resolves when the inputs are complete and their keys are written, in the current run or, between two runs, in the
+   * next run.
    */
   #complete: Deferred = deferred();
 
@@ -121,7 +128,10 @@ export class Producer implements Duty {
     };
   }
 
-  /** Resolves when everything published so far, and the canary, is in the kvstore. Waits for a run and for complete inputs. */
+  /**
+   * Resolves when everything published so far, and the canary, is in the kvstore. Waits for a run and for complete
+   * inputs.
+   */
   async synced(): Promise<void> {
     await this.#complete.promise;
     await this.#run.keys.markSynced();
@@ -203,8 +213,8 @@ export function followKind<T>(
 }
 
 /**
- * Returns inputs that are complete once the given inputs and the namespaces are complete. If a namespace changes, `values` are
- * reviewed.
+ * Returns inputs that are complete once the given inputs and the namespaces are complete. If a namespace changes,
+ * `values` are reviewed.
  */
 export function withNamespaces(
   inputs: FollowedInputs,
@@ -235,7 +245,8 @@ export function withNamespaces(
 }
 
 /**
- * Returns a filter that passes on only values in exported namespaces. If no namespaces are configured, it passes on all values.
+ * Returns a filter that passes on only values in exported namespaces. If no namespaces are configured, it passes on all
+ * values.
  */
 export function exportedValues<T extends object>(
   stage: ExportStage,

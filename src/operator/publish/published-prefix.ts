@@ -23,8 +23,8 @@ export interface PublishedPrefixOptions {
   /** Returns true if an existing key that is not desired was left by an earlier run of this publisher. */
   readonly isOwned: (name: string, value: Uint8Array) => boolean;
   /**
-   * Returns true if a value of another writer is equivalent to the desired value; it is then kept. If this option is set, nothing
-   * is put before the existing keys are known. Default: no value is equivalent.
+   * Returns true if a value of another writer is equivalent to the desired value; it is then kept. If this option is
+   * set, nothing is put before the existing keys are known. Default: no value is equivalent.
    */
   readonly isEquivalent?: ((found: Uint8Array, wanted: Uint8Array) => boolean) | undefined;
   /** True to keep the keys of earlier runs until something is published in this run. Default false. */
@@ -41,7 +41,10 @@ export interface PublishedPrefixOptions {
   readonly gate?: TurnGate | undefined;
 }
 
-/** Maximum size of key and value together. etcd limits the whole request; fence and framing take less than 128 bytes of it. */
+/**
+ * Maximum size of key and value together. etcd limits the whole request; fence and framing take less than 128 bytes of
+ * it.
+ */
 const MAX_BYTES = VALUE_LIMITS.bytes - 512;
 
 /** Status of one published resource, such as the nodes of a cluster. */
@@ -51,11 +54,11 @@ export interface PublishedPrefixStatus extends PublishedKeys {
 }
 
 /**
- * Keeps the keys below a prefix equal to those that the owner sets (OPERATOR 7, 9, 10, 13). Earlier runs may have left keys,
- * and others may write there:
+ * Keeps the keys below a prefix equal to those that the owner sets (OPERATOR 7, 9, 10, 13). Earlier runs may have left
+ * keys, and others may write there:
  * - Desired keys are put, and put again if they are lost with a lease or if another client overwrites or deletes them.
- * - When the content is complete ({@link PublishedPrefix.markSynced}), keys of earlier runs are deleted, then the canary is
- *   written. Before that, only keys published in this run are deleted.
+ * - When the content is complete ({@link PublishedPrefix.markSynced}), keys of earlier runs are deleted, then the
+ *   canary is written. Before that, only keys published in this run are deleted.
  *
  * A reader therefore never loses content that is published both in the previous run and in this run.
  */
@@ -68,8 +71,8 @@ export class PublishedPrefix {
   /** Existing keys of earlier runs that are not desired. They are deleted once, when the content is complete. */
   readonly #leftovers = new Set<string>();
   /**
-   * If `isEquivalent` is set: the values passed to the store for desired keys, which are the desired values or equivalent values of
-   * other writers.
+   * If `isEquivalent` is set: the values passed to the store for desired keys, which are the desired values or
+   * equivalent values of other writers.
    */
   readonly #published = new Map<string, Uint8Array>();
   /** The existing values in the kvstore, if `isEquivalent` is set. */
@@ -149,8 +152,8 @@ export class PublishedPrefix {
   }
 
   /**
-   * Sets the value of a key. The bytes are not copied, so the caller must not change them. A value that is too large is rejected
-   * and its key deleted, because the kvstore would refuse the write, and the canary would wait for it.
+   * Sets the value of a key. The bytes are not copied, so the caller must not change them. A value that is too large is
+   * rejected and its key deleted, because the kvstore would refuse the write, and the canary would wait for it.
    */
   upsert(name: string, value: Uint8Array): void {
     const { prefix, isEquivalent, gate = OPEN_GATE } = this.#options;
@@ -185,8 +188,8 @@ export class PublishedPrefix {
   }
 
   /**
-   * Declares the content complete. Resolves when everything set before is in the kvstore, the keys of earlier runs are deleted,
-   * and the canary is written if there is one.
+   * Declares the content complete. Resolves when everything set before is in the kvstore, the keys of earlier runs are
+   * deleted, and the canary is written if there is one.
    */
   async markSynced(): Promise<void> {
     const { gate = OPEN_GATE } = this.#options;
@@ -218,8 +221,8 @@ export class PublishedPrefix {
   }
 
   /**
-   * Writes until the signal fires. The keys then stay until their lease expires, or until the next run adopts them. Only one run
-   * at a time.
+   * Writes until the signal fires. The keys then stay until their lease expires, or until the next run adopts them.
+   * Only one run at a time.
    */
   run(signal: AbortSignal): Promise<void> {
     return this.#store.run(signal);

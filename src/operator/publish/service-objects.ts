@@ -43,9 +43,9 @@ function newSharedFeed(): SharedFeed {
 }
 
 /**
- * The services of a cluster and their endpoints, listed and watched once for all producers that read them. The watch begins when
- * all producers have joined, and ends when all have left. A producer that joins again before all have left waits for a new watch,
- * which begins when all have joined again.
+ * The services of a cluster and their endpoints, listed and watched once for all producers that read them. The watch
+ * begins when all producers have joined, and ends when all have left. A producer that joins again before all have left
+ * waits for a new watch, which begins when all have joined again.
  */
 export class ServiceObjects {
   readonly #options: ServiceObjectsOptions;

@@ -23,8 +23,8 @@ export interface ServiceSyncOptions extends ProducerOptions {
 }
 
 /**
- * The keys of the services of the local cluster, as a function of the existing objects, independent of their order. A service has
- * a key if its namespace is global, it is shared, and it has at least one slice, which may be empty.
+ * The keys of the services of the local cluster, as a function of the existing objects, independent of their order. A
+ * service has a key if its namespace is global, it is shared, and it has at least one slice, which may be empty.
  */
 class ServiceKeys {
   readonly #context: InputContext;
@@ -118,8 +118,9 @@ function follow(context: InputContext, objects: ServiceObjects): FollowedInputs 
 }
 
 /**
- * Publishes shared services as `cilium/state/services/v1/<cluster>/<namespace>/<name>` (OPERATOR 6 to 9). Changed annotations
- * take effect immediately. The result does not depend on the names of slices, and keys of earlier runs are deleted.
+ * Publishes shared services as `cilium/state/services/v1/<cluster>/<namespace>/<name>` (OPERATOR 6 to 9). Changed
+ * annotations take effect immediately. The result does not depend on the names of slices, and keys of earlier runs are
+ * deleted.
  */
 export function serviceSync(options: ServiceSyncOptions): Producer {
   const { version = '1.17', selection = { headless: version !== '1.8' } } = options;

@@ -5,8 +5,8 @@ import type { Backends } from '../../servicecache/backend.ts';
 import type { Service } from '../../servicecache/service.ts';
 
 /**
- * Returns true if a service is offered to other clusters (SEMANTICS 3.1). In the format of 1.17 it must be global and shared, in
- * the format of 1.8 only shared.
+ * Returns true if a service is offered to other clusters (SEMANTICS 3.1). In the format of 1.17 it must be global and
+ * shared, in the format of 1.8 only shared.
  */
 export function isOffered({ shared, global }: Service, version: FormatVersion): boolean {
   return shared && (version === '1.8' || global);
@@ -18,9 +18,9 @@ function plainPorts(ports: Iterable<readonly [string, PortProtocol]>): ReadonlyM
 }
 
 /**
- * Returns the value of a service's key (OPERATOR 6): its cluster IPs (in the format of 1.8 only the first) and its active
- * backends. Returns undefined if the service is not offered and therefore has no key. `backends`: those of the local
- * cluster.
+ * Returns the value of a service's key (OPERATOR 6): its cluster IPs (in the format of 1.8 only the first) and its
+ * active backends. Returns undefined if the service is not offered and therefore has no key. `backends`: those of the
+ * local cluster.
  */
 export function serviceValue(
   service: Service,

@@ -26,9 +26,9 @@ interface SharedService {
 }
 
 /**
- * The slices of shared services. A service is shared if it is global and its annotation `shared` is missing or `true` (1.20). A
- * slice has a key if its service is shared; slice and service may arrive in any order. If the annotations of a service change,
- * its slices are put or deleted.
+ * The slices of shared services. A service is shared if it is global and its annotation `shared` is missing or `true`
+ * (1.20). A slice has a key if its service is shared; slice and service may arrive in any order. If the annotations of
+ * a service change, its slices are put or deleted.
  */
 class SliceKeys {
   readonly #context: InputContext;
@@ -174,8 +174,8 @@ function follow(context: InputContext, objects: Pick<ServiceObjects, 'join'>): F
 }
 
 /**
- * Publishes the EndpointSlices of shared services as `cilium/state/endpointslices/v1/<cluster>/<namespace>/<name>` (1.20), with
- * all endpoints, ready or not. If the API server does not serve EndpointSlices, nothing is published.
+ * Publishes the EndpointSlices of shared services as `cilium/state/endpointslices/v1/<cluster>/<namespace>/<name>`
+ * (1.20), with all endpoints, ready or not. If the API server does not serve EndpointSlices, nothing is published.
  */
 export function sliceSync(options: ProducerOptions, objects: Pick<ServiceObjects, 'join'>): Producer {
   return new Producer(

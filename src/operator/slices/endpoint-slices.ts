@@ -66,9 +66,9 @@ function equalContent(a: unknown, b: unknown): boolean {
 }
 
 /**
- * Assigns endpoints to slices. Each endpoint is in one slice, and stays there unless slices are grouped by identity and its
- * identity changes. The endpoint then moves: its new slice is written before its old slice, so that readers always see the
- * endpoint. Pure, except for the names of new slices.
+ * Assigns endpoints to slices. Each endpoint is in one slice, and stays there unless slices are grouped by identity and
+ * its identity changes. The endpoint then moves: its new slice is written before its old slice, so that readers always
+ * see the endpoint. Pure, except for the names of new slices.
  */
 export class EndpointSlices {
   readonly #mode: SliceMode;
@@ -103,7 +103,8 @@ export class EndpointSlices {
   }
 
   /**
-   * Adopts a slice of the server. Endpoints that are also in another slice, or do not exist, are removed from the adopted slice.
+   * Adopts a slice of the server. Endpoints that are also in another slice, or do not exist, are removed from the
+   * adopted slice.
    *
    * @param wanted returns the desired slice entry of an endpoint, by `namespace/name`
    */
@@ -120,7 +121,8 @@ export class EndpointSlices {
       this.#enter(slice, key, core);
       desired.push(wantedCore);
     }
-    for (const core of desired) this.put(namespace, core); // may move an endpoint whose identity has changed to another slice
+    // May move an endpoint whose identity has changed to another slice.
+    for (const core of desired) this.put(namespace, core);
     if (!equalContent(Object.fromEntries(onServer), Object.fromEntries(slice.endpoints)))
       this.#dirty.add(name);
     else this.#dirty.delete(name);
@@ -234,8 +236,8 @@ export class EndpointSlices {
   }
 
   /**
-   * Returns the fullest slice with room, or a new slice; never `excluded`. A slice that waits for another slice is skipped,
-   * because otherwise two slices could wait for each other.
+   * Returns the fullest slice with room, or a new slice; never `excluded`. A slice that waits for another slice is
+   * skipped, because otherwise two slices could wait for each other.
    */
   #roomFor(namespace: string, core: CoreEndpoint, excluded: Slice | undefined): Slice {
     let best: Slice | undefined;

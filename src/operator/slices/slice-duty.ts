@@ -48,9 +48,9 @@ const STEP_WEIGHT = 256;
 const SLICE_WEIGHT = 16;
 
 /**
- * Keeps CiliumEndpointSlices equal to the CiliumEndpoints (OPERATOR 34). Changes are collected before they are written. If a
- * slice cannot be written, the write is retried while it is needed. At its start, the duty adopts the existing slices and moves
- * only endpoints that are in a wrong slice.
+ * Keeps CiliumEndpointSlices equal to the CiliumEndpoints (OPERATOR 34). Changes are collected before they are written.
+ * If a slice cannot be written, the write is retried while it is needed. At its start, the duty adopts the existing
+ * slices and moves only endpoints that are in a wrong slice.
  */
 export class SliceDuty implements Duty {
   readonly name = 'endpoint-slices';
@@ -127,7 +127,10 @@ export class SliceDuty implements Duty {
     await gate.runSteps(this.#adoptAll(), signal);
   }
 
-  /** Adopts all slices, and then adds the endpoints, because an endpoint without a known slice is assigned to a new slice. */
+  /**
+   * Adopts all slices, and then adds the endpoints, because an endpoint without a known slice is assigned to a new
+   * slice.
+   */
   *#adoptAll(): Generator<undefined, void, void> {
     const { endpoints, slices } = this.#options;
     let weight = 0;

@@ -1,4 +1,6 @@
-/** The meaning of an error code of DNS, TCP or TLS. Each caller has its own remedies, because these name its options. */
+/**
+ * The meaning of an error code of DNS, TCP or TLS. Each caller has its own remedies, because these name its options.
+ */
 export type ConnectionProblem =
   | 'unknown-host'
   | 'no-dns'

@@ -57,8 +57,8 @@ function openSSLReason(error: unknown): string | undefined {
 }
 
 /**
- * Returns the check for an error. `ifLate` is the remedy if no answer arrived, `otherwise` the remedy for errors that {@link
- * remedyOf} does not know.
+ * Returns the check for an error. `ifLate` is the remedy if no answer arrived, `otherwise` the remedy for errors that
+ * {@link remedyOf} does not know.
  */
 function failedCheck(
   step: Check['step'],
@@ -176,7 +176,8 @@ async function checkTLS(
     await once(socket, 'secureConnect', { signal });
     const check = certificateCheck(subject, socket, tls, now);
     if (!isPassed(check)) return check;
-    // With TLS 1.3 the server verifies the client certificate after the handshake of the client: wait for its first frame.
+    // With TLS 1.3 the server verifies the client certificate after the handshake of the client: wait for its first
+    // frame.
     socket.write(HTTP2_START);
     const closed = once(socket, 'close', { signal }).then(() => {
       throw new Error('the server closed the connection after the TLS handshake');

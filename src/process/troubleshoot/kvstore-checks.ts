@@ -44,8 +44,9 @@ const CHECK_SERVER = 'check that the endpoint is an etcd, that it has a quorum, 
 const CHECK_WRITER = 'check that the clustermesh-apiserver or the operator of the cluster runs, and its log';
 
 /**
- * Returns the checks of the etcd behind endpoints that were reached: user, cluster id, heartbeat, cluster-config, canaries, and
- * the right to read each prefix that an agent reads. Writes nothing. Each list has at most one key, without its value.
+ * Returns the checks of the etcd behind endpoints that were reached: user, cluster id, heartbeat, cluster-config,
+ * canaries, and the right to read each prefix that an agent reads. Writes nothing. Each list has at most one key,
+ * without its value.
  */
 export async function checkKvstore(
   cluster: CheckedCluster,
@@ -139,7 +140,10 @@ function loginRemedy({ code }: KvstoreError): string {
     : CHECK_SERVER;
 }
 
-/** Returns the check for an error. If its message ends with a remedy, as in `etcd-errors.ts`, this remedy replaces `otherwise`. */
+/**
+ * Returns the check for an error. If its message ends with a remedy, as in `etcd-errors.ts`, this remedy replaces
+ * `otherwise`.
+ */
 function failedCheck(
   check: Pick<Check, 'step' | 'subject'>,
   { code, message }: KvstoreError,
@@ -200,8 +204,8 @@ async function checkKeys(
 }
 
 /**
- * Returns true if an agent reads a resource: slices only if the cluster does not export `services`. Services of the local cluster are
- * not read, because Kubernetes provides them.
+ * Returns true if an agent reads a resource: slices only if the cluster does not export `services`. Services of the
+ * local cluster are not read, because Kubernetes provides them.
  */
 function isRead(
   resource: MeshResource,

@@ -41,8 +41,8 @@ interface Target {
 }
 
 /**
- * Checks the connection to each etcd and its contents, all clusters at the same time. The local cluster is first, the others
- * follow by name. Throws `InputError` if the folder cannot be read or has no configuration.
+ * Checks the connection to each etcd and its contents, all clusters at the same time. The local cluster is first, the
+ * others follow by name. Throws `InputError` if the folder cannot be read or has no configuration.
  */
 export async function troubleshoot(
   options: TroubleshootOptions,

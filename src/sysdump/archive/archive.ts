@@ -3,21 +3,24 @@ import { InputError } from '../../process/input-error.ts';
 /** A file of an archive or folder. */
 export interface ArchiveEntry {
   /**
-   * Path within the archive, with `/`. For a file of a nested archive, it begins with the path of that archive. The path is for
-   * reports, and is never opened on this machine.
+   * Path within the archive, with `/`. For a file of a nested archive, it begins with the path of that archive. The
+   * path is for reports, and is never opened on this machine.
    */
   readonly name: string;
   /** Wall time of the last modification in milliseconds since the epoch; undefined if unknown. */
   readonly modifiedAt: number | undefined;
-  /** Returns the content. May be called once, before the next entry is requested. Entries that are not opened are skipped. */
+  /**
+   * Returns the content. May be called once, before the next entry is requested. Entries that are not opened are
+   * skipped.
+   */
   readonly content: () => AsyncIterable<Uint8Array>;
 }
 
 /** A folder or archive. */
 export interface Archive {
   /**
-   * Yields all regular files. May be called again after the iteration has ended. `onBroken` receives the error of a subfolder that
-   * cannot be read; without it, the error is thrown.
+   * Yields all regular files. May be called again after the iteration has ended. `onBroken` receives the error of a
+   * subfolder that cannot be read; without it, the error is thrown.
    */
   entries(onBroken?: (error: ArchiveError) => void): AsyncGenerator<ArchiveEntry, void, void>;
   close(): Promise<void>;
@@ -57,7 +60,9 @@ export interface ArchiveLimits {
   readonly archiveBytes: number;
 }
 
-/** Default limits. A sysdump of 100 nodes has about 30,000 files and 1 GB; the largest file is the list of endpoints. */
+/**
+ * Default limits. A sysdump of 100 nodes has about 30,000 files and 1 GB; the largest file is the list of endpoints.
+ */
 export const DEFAULT_LIMITS: ArchiveLimits = {
   entries: 200_000,
   entryBytes: 256 << 20,

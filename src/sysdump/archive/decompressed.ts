@@ -1,8 +1,8 @@
 import type { Transform } from 'node:stream';
 
 /**
- * Yields the output of a decompressor for packed bytes. Throws the error of the decompressor or of the packed bytes. When the
- * iteration ends for any reason, destroys the decompressor and stops reading packed bytes.
+ * Yields the output of a decompressor for packed bytes. Throws the error of the decompressor or of the packed bytes.
+ * When the iteration ends for any reason, destroys the decompressor and stops reading packed bytes.
  */
 export async function* decompressed(
   packed: AsyncIterable<Uint8Array>,

@@ -133,8 +133,8 @@ class FolderArchive implements Archive {
 }
 
 /**
- * Opens a folder, or a zip, tar or tar.gz file, by its content. Throws {@link ArchiveError} if it is another file, and `InputError`
- * if it cannot be read.
+ * Opens a folder, or a zip, tar or tar.gz file, by its content. Throws {@link ArchiveError} if it is another file, and
+ * `InputError` if it cannot be read.
  */
 export async function openArchive(path: string, limits: ArchiveLimits): Promise<Archive> {
   let head: Buffer;
@@ -156,7 +156,10 @@ export async function openArchive(path: string, limits: ArchiveLimits): Promise<
   );
 }
 
-/** Returns the first bytes of a file, filled with zeros. Rejects if it is a FIFO or a device, which may block or have no end. */
+/**
+ * Returns the first bytes of a file, filled with zeros. Rejects if it is a FIFO or a device, which may block or have no
+ * end.
+ */
 async function firstBytes(path: string): Promise<Buffer> {
   const { bytes } = await readFileHead(path, HEAD_BYTES);
   return Buffer.concat([bytes], HEAD_BYTES);
@@ -174,8 +177,8 @@ export interface NestedOptions {
 }
 
 /**
- * Yields the files of an archive and of nested tar archives. All nested archives together may have the unpacked size of one
- * archive.
+ * Yields the files of an archive and of nested tar archives. All nested archives together may have the unpacked size of
+ * one archive.
  */
 export async function* allEntries(
   entries: AsyncIterable<ArchiveEntry>,

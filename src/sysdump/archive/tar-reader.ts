@@ -130,8 +130,9 @@ function paxRecords(bytes: Buffer): ReadonlyMap<string, string> {
 }
 
 /**
- * Yields the regular files of a tar stream: ustar, pax and GNU. Links, devices and folders are skipped. Content that is not read is
- * skipped. Throws {@link ArchiveError} if the stream is no tar or ends early. Memory: one chunk of the stream.
+ * Yields the regular files of a tar stream: ustar, pax and GNU. Links, devices and folders are skipped. Content that is
+ * not read is skipped. Throws {@link ArchiveError} if the stream is no tar or ends early. Memory: one chunk of the
+ * stream.
  */
 export async function* readTar(
   stream: AsyncIterable<Uint8Array>,

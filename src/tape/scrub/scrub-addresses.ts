@@ -4,7 +4,8 @@ import { formatAddress } from '../../net/format-address.ts';
 import { canonicalKey, parseKey, prefixRegister } from '../../net/prefix.ts';
 
 /**
- * Prefixes whose addresses are not replaced, because they have a special meaning: unspecified, loopback, link-local, multicast.
+ * Prefixes whose addresses are not replaced, because they have a special meaning: unspecified, loopback, link-local,
+ * multicast.
  */
 const KEPT = ['0.0.0.0/8', '127.0.0.0/8', '169.254.0.0/16', '224.0.0.0/3', '::/127', 'fe80::/10', 'ff00::/8'];
 
@@ -40,8 +41,8 @@ const KEPT_BYTES = KEPT.map((text) => {
 });
 
 /**
- * Replaces addresses such that any two replacements have as many leading bits in common as the original addresses. So longest
- * matches are preserved. An HMAC of the preceding bits decides if a bit is flipped.
+ * Replaces addresses such that any two replacements have as many leading bits in common as the original addresses. So
+ * longest matches are preserved. An HMAC of the preceding bits decides if a bit is flipped.
  */
 export class AddressScrub {
   readonly #secret: Uint8Array;
@@ -52,9 +53,9 @@ export class AddressScrub {
   }
 
   /**
-   * Returns the replacement of an address or prefix, with its address space: `10.1.2.3`, `10.1.0.0/16`, `10.1.2.3@5`. The
-   * replacement of a text in non-canonical form is not canonical either, so that a decoder still rejects it. Returns undefined
-   * if the text is no address.
+   * Returns the replacement of an address or prefix, with its address space: `10.1.2.3`, `10.1.0.0/16`, `10.1.2.3@5`.
+   * The replacement of a text in non-canonical form is not canonical either, so that a decoder still rejects it.
+   * Returns undefined if the text is no address.
    */
   replace(text: string): string | undefined {
     if (!parseKey(text, register)) return undefined;
@@ -81,8 +82,8 @@ export class AddressScrub {
   }
 
   /**
-   * Returns the index of the last bit that must not be flipped, so that no address enters or leaves one of the {@link KEPT}
-   * prefixes: the first bit that differs from a prefix, or the last bit of an address in it.
+   * Returns the index of the last bit that must not be flipped, so that no address enters or leaves one of the
+   * {@link KEPT} prefixes: the first bit that differs from a prefix, or the last bit of an address in it.
    */
   #lastKeptBit(bytes: Uint8Array): number {
     let last = -1;

@@ -25,9 +25,9 @@ const NOT_UTF8: TapeValue = { value64: '/w==' };
 const INVALID_SLICE: TapeValue = { value64: 'AA==' };
 
 /**
- * Replaces names and addresses in the lines of a tape. It keeps numbers, times, the words of the formats, the order of names (because
- * rules compare them) and the longest match of addresses. All lines are passed to {@link LineScrub.learn} first, so that each name
- * becomes its rank among all names.
+ * Replaces names and addresses in the lines of a tape. It keeps numbers, times, the words of the formats, the order of
+ * names (because rules compare them) and the longest match of addresses. All lines are passed to
+ * {@link LineScrub.learn} first, so that each name becomes its rank among all names.
  */
 export class LineScrub {
   readonly #addresses: AddressScrub;
@@ -59,7 +59,10 @@ export class LineScrub {
       this.#names.set(name, `n${String(index + 1).padStart(digits, '0')}`);
   }
 
-  /** Returns a line with other names and addresses. Digests and notes become empty notes, so that the numbers of lines are kept. */
+  /**
+   * Returns a line with other names and addresses. Digests and notes become empty notes, so that the numbers of lines
+   * are kept.
+   */
   line(line: TapeLine): TapeLine {
     switch (line.ev) {
       case 'tape': {
@@ -125,8 +128,8 @@ export class LineScrub {
   }
 
   /**
-   * Returns the replaced fields `IP` and `Mask` of a prefix; undefined if one is no text. A mask is kept, because it is only a
-   * length.
+   * Returns the replaced fields `IP` and `Mask` of a prefix; undefined if one is no text. A mask is kept, because it is
+   * only a length.
    */
   #masked({
     IP: ip,

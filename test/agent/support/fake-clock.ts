@@ -8,7 +8,9 @@ interface Due {
 /** The wall time at which every {@link FakeClock} starts. */
 const STARTED_AT = Date.UTC(2026, 10, 20, 12);
 
-/** A clock that only a test advances. Its monotonic time has another origin than its wall time, as that of a machine. */
+/**
+ * A clock that only a test advances. Its monotonic time has another origin than its wall time, as that of a machine.
+ */
 export class FakeClock implements Clock {
   readonly #timers = new Set<Due>();
   readonly #origin: number;

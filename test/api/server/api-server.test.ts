@@ -444,7 +444,8 @@ describe('TCP', () => {
     const disconnected = once(socket, 'error');
     await once(socket, 'connect');
     socket.pause();
-    // One by one, because the limit of unanswered requests must not be reached. The client notices the end when it writes.
+    // One by one, because the limit of unanswered requests must not be reached. The client notices the end when it
+    // writes.
     const requests = setInterval(() => socket.write('GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n'));
     onTestFinished(() => clearInterval(requests));
     await disconnected;

@@ -90,8 +90,8 @@ function rightOf(method: string, path: string): string {
 }
 
 /**
- * Returns a request for EndpointSlices in the version of kube-apiserver 1.20, which does not serve `discovery.k8s.io/v1`. The fields
- * that the tests use are the same in both.
+ * Returns a request for EndpointSlices in the version of kube-apiserver 1.20, which does not serve
+ * `discovery.k8s.io/v1`. The fields that the tests use are the same in both.
  */
 function withServedSlices(request: ApiRequest): ApiRequest {
   const [v1, served] = ['discovery.k8s.io/v1', 'discovery.k8s.io/v1beta1'];

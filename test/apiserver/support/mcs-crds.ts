@@ -1,6 +1,6 @@
 /*
- * The CRDs of the multi-cluster services API, with the fields of kubernetes-sigs/mcs-api. A v1alpha1 without `conditions` in the
- * status of an import, as its first versions, drops them.
+ * The CRDs of the multi-cluster services API, with the fields of kubernetes-sigs/mcs-api. A v1alpha1 without
+ * `conditions` in the status of an import, as its first versions, drops them.
  */
 
 type Schema = Readonly<Record<string, unknown>>;

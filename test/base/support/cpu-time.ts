@@ -5,8 +5,8 @@ function since(begun: NodeJS.CpuUsage): number {
 }
 
 /**
- * Returns the milliseconds of processor time of `work` in this process, for tests of cost. Unlike wall time, it does not depend
- * on other processes. Allow a factor of ten on either side nevertheless.
+ * Returns the milliseconds of processor time of `work` in this process, for tests of cost. Unlike wall time, it does
+ * not depend on other processes. Allow a factor of ten on either side nevertheless.
  */
 export function cpuTime(work: () => void): number {
   const begun = process.cpuUsage();
@@ -22,8 +22,9 @@ export async function cpuTimeInTurns(work: () => Promise<void>): Promise<number>
 }
 
 /**
- * Returns the smallest processor time of three attempts: the first one also compiles, and each may collect the garbage of earlier
- * tests. If the caller asserts a limit, it passes it as `limit`: attempts then end when one is below it, and there are up to ten.
+ * Returns the smallest processor time of three attempts: the first one also compiles, and each may collect the garbage
+ * of earlier tests. If the caller asserts a limit, it passes it as `limit`: attempts then end when one is below it, and
+ * there are up to ten.
  */
 export async function leastCpuTime(work: () => unknown, limit = 0): Promise<number> {
   let least = Number.POSITIVE_INFINITY;
@@ -46,10 +47,11 @@ const ATTEMPTS = 6;
 const MAX_ATTEMPTS = 20;
 
 /**
- * Returns the growth of the cost of `work` per item, from `items` to sixteen times as many: 1 to 3 if the cost is linear, because few items
- * fit into the cache of the processor; 8 to 16 if it is quadratic. Both are measured in this process, one after the other and for
- * the same number of items, because a slow machine and a collection of garbage then change both. Each has the smallest cost of up
- * to six attempts, or of up to twenty if it is not less than 6. Assert less than 6.
+ * Returns the growth of the cost of `work` per item, from `items` to sixteen times as many: 1 to 3 if the cost is
+ * linear, because few items fit into the cache of the processor; 8 to 16 if it is quadratic. Both are measured in this
+ * process, one after the other and for the same number of items, because a slow machine and a collection of garbage
+ * then change both. Each has the smallest cost of up to six attempts, or of up to twenty if it is not less than 6.
+ * Assert less than 6.
  */
 export async function growthPerItem(
   items: number,

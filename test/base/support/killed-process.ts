@@ -9,8 +9,8 @@ import { expect, onTestFinished } from 'vitest';
 const CACHE = fileURLToPath(new URL('../../../node_modules/.cache', import.meta.url));
 
 /**
- * Returns the path of a TypeScript program as one file, because it is started often. The file is in this package, so that it finds
- * its packages, and is removed after the test.
+ * Returns the path of a TypeScript program as one file, because it is started often. The file is in this package, so
+ * that it finds its packages, and is removed after the test.
  */
 export async function bundledScript(source: string): Promise<string> {
   mkdirSync(CACHE, { recursive: true });

@@ -9,8 +9,8 @@ interface Alarm {
 export const WALL_TIME_AT_0: number = Date.UTC(2026, 10, 20, 12);
 
 /**
- * A clock that only a test advances. Timers fire in order of time, then of creation. Monotonic time starts at 0, wall time at
- * {@link WALL_TIME_AT_0} or at the argument.
+ * A clock that only a test advances. Timers fire in order of time, then of creation. Monotonic time starts at 0, wall
+ * time at {@link WALL_TIME_AT_0} or at the argument.
  */
 export class ManualClock implements Clock {
   #now = 0;

@@ -3,8 +3,8 @@ import { type Mock, vi } from 'vitest';
 type Constructor = new (...given: never[]) => object;
 
 /**
- * Lets a test observe each `new` of a class that a module exports. `construct` returns the new object; default: an object of the
- * class.
+ * Lets a test observe each `new` of a class that a module exports. `construct` returns the new object; default: an
+ * object of the class.
  */
 export function spyOnConstructor<N extends string, C extends Constructor>(
   module: Readonly<Record<N, C>>,

@@ -23,7 +23,8 @@ export async function setup(): Promise<void> {
     entryPoints: [MAIN],
     outdir: folder,
     write: false,
-    // In chunks, because a command loads only some of them. With its packages, because each start would read hundreds of their files.
+    // In chunks, because a command loads only some of them. With its packages, because each start would read hundreds
+    // of their files.
     ...{ bundle: true, splitting: true, external: EXTERNAL },
     platform: 'node',
     format: 'esm',

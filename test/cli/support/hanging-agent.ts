@@ -4,8 +4,8 @@ import { onTestFinished, vi } from 'vitest';
 import { temporaryFolder } from '../../agent/support/temporary-folder.ts';
 
 /**
- * Serves a socket and never answers. The time limit of a request fires when the server has the request. Returns the path of the
- * socket.
+ * Serves a socket and never answers. The time limit of a request fires when the server has the request. Returns the
+ * path of the socket.
  */
 export async function hangingAgent(): Promise<string> {
   const socket = join(temporaryFolder({}), 'hanging.sock');

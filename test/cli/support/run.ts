@@ -13,7 +13,10 @@ export function example(name: string): string {
   return fileURLToPath(new URL(`../../../examples/${name}`, import.meta.url));
 }
 
-/** Options for the recorded mesh in its cluster `atlantic`, which a busy machine may read for longer than the default time. */
+/**
+ * Options for the recorded mesh in its cluster `atlantic`, which a busy machine may read for longer than the default
+ * time.
+ */
 export const ATLANTIC: readonly string[] = [
   ...['--cluster', 'atlantic', '--load', example('mesh.jsonl'), '--timeout', '10m'],
 ];

@@ -44,8 +44,8 @@ export interface ChangingFigures {
 }
 
 /**
- * A cluster on a real etcd that changes the formats of its services, and two agents behind a link that fails: one reads slices
- * only if it must, the other whenever it can.
+ * A cluster on a real etcd that changes the formats of its services, and two agents behind a link that fails: one reads
+ * slices only if it must, the other whenever it can.
  */
 export class ChangingFormats {
   readonly #etcd: ClusterEtcd;

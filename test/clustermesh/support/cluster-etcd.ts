@@ -87,7 +87,8 @@ export class ClusterEtcd {
         await this.#process.replaceData(this.#empty, `other-${++this.#restores}`);
         return this.#process.start();
       case 'backup':
-        // Not for a cluster with a dead publisher: if restored in a later script, it would miss keys that no client writes again.
+        // Not for a cluster with a dead publisher: if restored in a later script, it would miss keys that no client
+        // writes again.
         if (this.#lost.length === 0) this.#backup = await this.#process.backup();
         return;
       case 'restore':

@@ -160,8 +160,8 @@ export function publishedAgain<KV extends { readonly key: string }>(lost: readon
 }
 
 /**
- * Returns the state of one remote cluster in an agent, by the ends of its keys, regardless of whether it is effective or
- * shadowed, which depends on other clusters.
+ * Returns the state of one remote cluster in an agent, by the ends of its keys, regardless of whether it is effective
+ * or shadowed, which depends on other clusters.
  */
 export function heldOf({ ipcache, nodes, mesh }: Agent, name: string): ReadonlyMap<string, string> {
   const held = new Map<string, string>();
@@ -386,8 +386,8 @@ export async function I9_reconnectIsColdStart(
 }
 
 /**
- * I10: a removed cluster leaves no claim, whatever its state and the faults of its connection: the remaining state equals that
- * of an agent that never followed it.
+ * I10: a removed cluster leaves no claim, whatever its state and the faults of its connection: the remaining state
+ * equals that of an agent that never followed it.
  */
 export async function I10_noOrphans(script: readonly AnyHappening[], makeMesh?: MakeMesh): Promise<void> {
   const world = new World(makeMesh);

@@ -156,7 +156,10 @@ function isEarlier(all: Judged): boolean {
   return earlier.some((one) => one !== undefined && asOriginal(all, one).includes(value));
 }
 
-/** The recorded value without the frontend `<nil>` of a headless service, if it has one with the ports of a version of the service. */
+/**
+ * The recorded value without the frontend `<nil>` of a headless service, if it has one with the ports of a version of
+ * the service.
+ */
 function withoutNil({ expected, versions }: Judged): string | undefined {
   const { frontends, ...recorded } = parsed(expected?.v);
   const { '<nil>': nil, ...others } = (frontends ?? {}) as Fields;
@@ -309,7 +312,10 @@ function isOfOtherSlice({ expected, now, object, objects, cluster }: Judged): bo
 const CIDR_FIELDS = ['IPv4AllocCIDR', 'IPv6AllocCIDR'];
 const HEALTH_FIELDS = ['IPv4HealthIP', 'IPv6HealthIP'];
 
-/** CIDRs and health addresses are those of the object: any CIDR of the family, also with a mask of 16 bytes, and any address. */
+/**
+ * CIDRs and health addresses are those of the object: any CIDR of the family, also with a mask of 16 bytes, and any
+ * address.
+ */
 function isOtherCIDR({ expected, now, object }: Judged): boolean {
   const [recorded, meant] = [parsed(expected?.v), parsed(now)];
   const spec = (object?.['spec'] ?? {}) as {

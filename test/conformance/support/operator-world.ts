@@ -301,7 +301,8 @@ function namespaceOf({ namespaced }: ResourceType, { metadata }: TraceObject): s
 export function waitOf(note: string | undefined): number {
   const [, later] = /^(\d+) s later/.exec(note ?? '') ?? [];
   if (later !== undefined) return Number(later) * SECOND_MS;
-  if (note?.includes('periodic sync has run') === true) return 340 * SECOND_MS; // our periodic sync runs within half a minute more
+  // Our periodic sync runs within half a minute more.
+  if (note?.includes('periodic sync has run') === true) return 340 * SECOND_MS;
   return 1.5 * SECOND_MS;
 }
 

@@ -44,7 +44,9 @@ const FAMILIES: readonly Family[] = [
 const list = (pick: (family: Family) => string): string =>
   `[${FAMILIES.map((family) => JSON.stringify(pick(family))).join(', ')}]`;
 
-/** A service of type LoadBalancer with all kinds of frontends, whose backends are in a pod of the node `backendNode`. */
+/**
+ * A service of type LoadBalancer with all kinds of frontends, whose backends are in a pod of the node `backendNode`.
+ */
 function manifest(name: string, nodePort: number, policy: 'Cluster' | 'Local', backendNode: string): string {
   const isMain = policy === 'Cluster';
   const slices = FAMILIES.map(

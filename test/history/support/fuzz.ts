@@ -26,8 +26,8 @@ export function mutated(bytes: Uint8Array, next: () => number): Uint8Array {
 export type FuzzOutcome = 'complete' | 'torn' | 'damaged' | 'newer';
 
 /**
- * Reads a file and all its records, and overwrites its bytes. `checked` false: checksums always match, so that the readers see the damaged bytes. Throws if an
- * error is not one that the readers promise.
+ * Reads a file and all its records, and overwrites its bytes. `checked` false: checksums always match, so that the
+ * readers see the damaged bytes. Throws if an error is not one that the readers promise.
  */
 export function readAll(bytes: Uint8Array, checked: boolean): FuzzOutcome {
   // Equal for all bytes: the stored checksum is replaced by the one of the reader.

@@ -5,8 +5,8 @@ import { systemClock } from '../../../src/base/system-clock.ts';
 import { History } from '../../../src/history/history.ts';
 import { IPCache } from '../../../src/ipcache/ipcache.ts';
 
-// Changes one of KEYS prefixes after the other, and stores the history, until it is killed. Prints each change with the wall time before
-// and after it, and the wall time until the last stored record.
+// Changes one of KEYS prefixes after the other, and stores the history, until it is killed. Prints each change with the
+// wall time before and after it, and the wall time until the last stored record.
 const [path = '', keys = '1'] = process.argv.slice(2);
 const KEYS = Number(keys);
 const FLUSH_EVERY = 10;

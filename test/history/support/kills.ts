@@ -57,8 +57,8 @@ function possible({ from, changes }: Run, key: number, at: number): ReadonlySet<
 }
 
 /**
- * Kills a process that stores a history, again and again, each time after another number of changes. After each kill, everything that was stored must be found,
- * and no certain answer may be wrong. Returns the number of certain answers.
+ * Kills a process that stores a history, again and again, each time after another number of changes. After each kill,
+ * everything that was stored must be found, and no certain answer may be wrong. Returns the number of certain answers.
  */
 export async function killHistories(kills: number): Promise<number> {
   const folder = temporaryFolder({});

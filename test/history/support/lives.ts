@@ -245,8 +245,8 @@ function lookupFault(
 }
 
 /**
- * Returns the error in the visible claims that records list; undefined if each is right or absent. A record is compared with the
- * state after its write, and with the one before it if it is the first record of its prefix in that write.
+ * Returns the error in the visible claims that records list; undefined if each is right or absent. A record is compared
+ * with the state after its write, and with the one before it if it is the first record of its prefix in that write.
  */
 function effectiveFault(
   { bySequence }: World,
@@ -283,8 +283,8 @@ function keysOf(all: readonly LifePlan[]): readonly string[] {
 }
 
 /**
- * Returns the first wrong answer of a world. Each moment is asked for a few keys only, all of them in turn, because neighbours of a
- * moment have nearly its state.
+ * Returns the first wrong answer of a world. Each moment is asked for a few keys only, all of them in turn, because
+ * neighbours of a moment have nearly its state.
  */
 async function faultOf(all: readonly LifePlan[]): Promise<string | undefined> {
   const world = await runLives(all);
@@ -321,8 +321,8 @@ async function faultOf(all: readonly LifePlan[]): Promise<string | undefined> {
 }
 
 /**
- * H1, H2: over restarts, a certain answer and the visible claims of a record are right, whatever happened to the files. Without a
- * seed, that of the configuration.
+ * H1, H2: over restarts, a certain answer and the visible claims of a record are right, whatever happened to the files.
+ * Without a seed, that of the configuration.
  */
 export async function H2_aCertainAnswerIsRight(numRuns: number, seed?: number): Promise<void> {
   await fc.assert(
@@ -335,7 +335,9 @@ export async function H2_aCertainAnswerIsRight(numRuns: number, seed?: number): 
   );
 }
 
-/** Several changes of one prefix that have left the memory are found on the disk. Returns the number of certain answers. */
+/**
+ * Several changes of one prefix that have left the memory are found on the disk. Returns the number of certain answers.
+ */
 export async function H1_theDiskHasWhatTheMemoryHasNot(): Promise<number> {
   const clock = new ManualClock();
   const cache = new IPCache();
@@ -369,7 +371,10 @@ export async function H1_theDiskHasWhatTheMemoryHasNot(): Promise<number> {
   return certain;
 }
 
-/** Removes each file of a life in turn: no answer around the loss is certain and wrong. Returns the number of certain answers. */
+/**
+ * Removes each file of a life in turn: no answer around the loss is certain and wrong. Returns the number of certain
+ * answers.
+ */
 export async function H2_aLossIsNotCertain(): Promise<number> {
   const clock = new ManualClock();
   const folder = new MemoryFolder();

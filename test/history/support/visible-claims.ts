@@ -40,8 +40,8 @@ function visibleClaims(cache: IPCache): ReadonlyMap<string, string | undefined> 
 }
 
 /**
- * H2: the visible claims that a record lists are right or absent, although restored claims are released without a record, and changes
- * are lost.
+ * H2: the visible claims that a record lists are right or absent, although restored claims are released without a
+ * record, and changes are lost.
  */
 export async function H2_visibleClaimsAreRight(numRuns: number): Promise<number> {
   let listed = 0;

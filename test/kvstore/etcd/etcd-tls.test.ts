@@ -209,7 +209,8 @@ describe('etcd over TLS', () => {
     });
     expect((await failure(backend.get('a/b'))).code).toBe('unavailable');
     writeFileSync(`${path}.ca`, ca.slice(0, ca.length / 2));
-    await until('it is reported', () => complaints.length > 0); // more than once if the file was also read while it was empty
+    // More than once if the file was also read while it was empty.
+    await until('it is reported', () => complaints.length > 0);
     expect(complaints[0]).toContain('trusted-ca-file');
     writeFileSync(`${path}.ca`, ca);
     await until('it is read', () => events.length === 2);

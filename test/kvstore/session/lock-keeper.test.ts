@@ -330,7 +330,8 @@ describe('the locks of one client', () => {
 
     it('it waits for the place right before its own, and for no other', async () => {
       const third = new FaultyMemoryBackend({ clock, server: backend.server });
-      await (await third.lock('elsewhere')).release(); // has the first lease: the order of keys is not that of the queue
+      // Has the first lease: the order of keys is not that of the queue.
+      await (await third.lock('elsewhere')).release();
       const first = await other.lock(PATH);
       const second = third.lock(PATH);
       await settle(4);

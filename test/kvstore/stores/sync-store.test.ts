@@ -467,7 +467,8 @@ describe('a sync store', () => {
     await advance(world.clock, 12_000); // the keepalive notices the loss
     await settle(20);
     expect(before.length).toBeGreaterThanOrEqual(1000);
-    expect(before.lastIndexOf(true)).toBeLessThan(3 * 8); // writes in progress fail because their lease is lost, and are repeated, twice for the fence
+    // Writes in progress fail because their lease is lost, and are repeated, twice for the fence.
+    expect(before.lastIndexOf(true)).toBeLessThan(3 * 8);
     expect([Object.keys(world.content()).length, world.canary]).toEqual([1000, true]);
     expect(world.store.status().canaryWritten).toBe(true);
   });

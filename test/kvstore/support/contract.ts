@@ -667,8 +667,8 @@ export function backendContract(
         await followsWell(recorder, recorder.status().failures);
         await whileAway(recorder, compactBehindOthers);
         await listed(recorder);
-        // Compared with the history, and not listed again. About a second after a disconnect the watch compares the values on a new
-        // stream.
+        // Compared with the history, and not listed again. About a second after a disconnect the watch compares the
+        // values on a new stream.
         const { listings, resumptions } = recorder.status();
         expect(listings).toBe(1);
         expect(resumptions).toBeGreaterThanOrEqual(3);

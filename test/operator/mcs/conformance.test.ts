@@ -3,8 +3,8 @@ import { derivedName } from '../../../src/operator/mcs/names.ts';
 import { EXPORTS, IMPORTS, McsMesh, SERVICES } from './support/mcs-world.ts';
 
 /*
- * The properties that the conformance suite of kubernetes-sigs/mcs-api (`conformance/service_import.go`) checks of exports and
- * imports, named as there, on two clusters. Its checks of DNS and of connections need a data path.
+ * The properties that the conformance suite of kubernetes-sigs/mcs-api (`conformance/service_import.go`) checks of
+ * exports and imports, named as there, on two clusters. Its checks of DNS and of connections need a data path.
  */
 
 const HELLO_PORTS = [

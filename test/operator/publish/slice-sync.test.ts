@@ -39,7 +39,9 @@ type Step =
   | { readonly do: 'namespace'; readonly global: string | undefined }
   | { readonly do: 'restart' | 'lose-leases' | 'settle' };
 
-/** A cluster with its API server and kvstore, and an operator that publishes. All objects are in the namespace `shop`. */
+/**
+ * A cluster with its API server and kvstore, and an operator that publishes. All objects are in the namespace `shop`.
+ */
 class World {
   readonly clock = new ManualClock();
   readonly server = new MemoryServer({ clock: this.clock, clusterID: 'a' });

@@ -7,8 +7,8 @@ import { advance } from '../../kvstore/support/settle.ts';
 import { OperatorOfCluster } from '../support/operator-of-cluster.ts';
 
 /*
- * The scripts of upstream, and the values that they expect: clustermesh-apiserver/clustermesh/testdata of Cilium 1.20. A slice is
- * decoded by Debian's zstd program and by protobufjs.
+ * The scripts of upstream, and the values that they expect: clustermesh-apiserver/clustermesh/testdata of Cilium 1.20.
+ * A slice is decoded by Debian's zstd program and by protobufjs.
  */
 
 const SLICES = 'cilium/state/endpointslices/v1/cluster3/';

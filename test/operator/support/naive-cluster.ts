@@ -27,7 +27,9 @@ export interface NaiveCluster {
   readonly proxyName?: string | undefined;
   /** Creation time of an object in seconds: of two objects that list an address the younger has it. */
   readonly createdAt: (object: NaiveObject) => number;
-  /** Whether a Namespace without the annotation is global; undefined: all namespaces are exported, also unknown ones. */
+  /**
+   * Whether a Namespace without the annotation is global; undefined: all namespaces are exported, also unknown ones.
+   */
   readonly globalByDefault?: boolean | undefined;
   /** Resources that are written. */
   readonly resources: ReadonlySet<string>;

@@ -4,9 +4,10 @@ export type Arrival =
   | { readonly at: number; readonly by: string; readonly deletes: string };
 
 /**
- * Returns one sentence for each delete by an operator outside its term. The *term* begins with the write by which the operator
- * acquires the Lease. It ends when another client acquires the Lease, when the operator releases it, or when the lease of its
- * last renewal has expired. No two terms overlap, so a delete outside of a term may conflict with the next leader.
+ * Returns one sentence for each delete by an operator outside its term. The *term* begins with the write by which the
+ * operator acquires the Lease. It ends when another client acquires the Lease, when the operator releases it, or when
+ * the lease of its last renewal has expired. No two terms overlap, so a delete outside of a term may conflict with the
+ * next leader.
  *
  * @param history in order of arrival, of the API server and of the kvstore
  */

@@ -54,8 +54,8 @@ export interface ScratchProject {
 /**
  * Copies an earlier build, so that only changes are compiled. Omits outputs without a source.
  *
- * The compiler reuses its results for a file of `node_modules` only if the path relative to `dist` is the same. The copy has
- * a symbolic link to `node_modules`, so the paths are the same only with `preserveSymlinks`.
+ * The compiler reuses its results for a file of `node_modules` only if the path relative to `dist` is the same. The
+ * copy has a symbolic link to `node_modules`, so the paths are the same only with `preserveSymlinks`.
  */
 function copyBuild(source: string): void {
   const built = join(ROOT, 'dist');

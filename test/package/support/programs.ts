@@ -1,4 +1,6 @@
-/** One program for each documented entry, by its path in the package. Each uses values, classes and types of the entry. */
+/**
+ * One program for each documented entry, by its path in the package. Each uses values, classes and types of the entry.
+ */
 export const PROGRAMS: Readonly<Record<string, (name: string) => string>> = {
   '': (name) => `
     import { ClusterMesh, type Datapath, IPCache, MemoryBackend, NodeManager, ServiceCache, systemClock } from '${name}';

@@ -10,7 +10,10 @@ export interface Patch {
   readonly by: string;
 }
 
-/** Bundles a module for Node, with a patch of `src/sharedlookup`. Throws an error if the text of the patch occurs not exactly once. */
+/**
+ * Bundles a module for Node, with a patch of `src/sharedlookup`. Throws an error if the text of the patch occurs not
+ * exactly once.
+ */
 export async function bundlePatched(contents: string, patch?: Patch): Promise<string> {
   const { outputFiles } = await build({
     stdin: { contents, resolveDir: SOURCE, loader: 'ts' },

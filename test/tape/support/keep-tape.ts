@@ -4,8 +4,8 @@ import type { AnyHappening } from '../../clustermesh/support/mesh-laws.ts';
 import { tapeMesh } from './taped-mesh.ts';
 
 /**
- * Runs a law on a mesh under faults. If it fails and the environment variable DPCACHE_TAPES names a folder, the script runs again with
- * a tape in a new folder there. The clock and the random numbers are fake, so that it does the same.
+ * Runs a law on a mesh under faults. If it fails and the environment variable DPCACHE_TAPES names a folder, the script
+ * runs again with a tape in a new folder there. The clock and the random numbers are fake, so that it does the same.
  */
 export async function keepTape(
   script: readonly AnyHappening[],

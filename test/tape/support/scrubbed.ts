@@ -18,7 +18,10 @@ export function replaced(value: unknown, scrub: LineScrub): unknown {
   return Object.fromEntries(Object.entries(value).map(([key, item]) => [text(key), replaced(item, scrub)]));
 }
 
-/** Returns plain data with all lists and fields sorted, and with JSON in texts parsed, so that only relations are compared. */
+/**
+ * Returns plain data with all lists and fields sorted, and with JSON in texts parsed, so that only relations are
+ * compared.
+ */
 export function unordered(value: unknown): unknown {
   if (typeof value === 'string' && /^[[{]/.test(value)) return unordered(JSON.parse(value));
   if (Array.isArray(value)) {

@@ -38,7 +38,10 @@ export interface Opener {
   /** The files of the page. */
   readonly files: () => readonly UIFile[];
   readonly newPage: (options?: BrowserContextOptions) => Promise<Page>;
-  /** The page of an agent with this model, at a view. Fails a test with an error of the page or a request to another origin. */
+  /**
+   * The page of an agent with this model, at a view. Fails a test with an error of the page or a request to another
+   * origin.
+   */
   readonly open: (hash?: string, options?: OpenOptions) => Promise<Opened>;
 }
 

@@ -8,8 +8,8 @@ import { MAP_TYPES, type MapInfo, type MapShape, type MapType, mapInfo } from '.
 import { kindOf, openPin, pin } from './pin.ts';
 
 /**
- * Allocates memory when an entry is added. LPM tries require this flag. Without it, hash maps of services would take 300 MB for
- * their capacity. Cilium sets it, too (`preallocate-bpf-maps`). LRU maps are preallocated.
+ * Allocates memory when an entry is added. LPM tries require this flag. Without it, hash maps of services would take
+ * 300 MB for their capacity. Cilium sets it, too (`preallocate-bpf-maps`). LRU maps are preallocated.
  */
 const BPF_F_NO_PREALLOC = 1;
 const BY_ENTRY: ReadonlySet<MapType> = new Set(['lpmTrie', 'hash']);
@@ -65,8 +65,8 @@ export class ForeignMapError extends Error {
 }
 
 /**
- * A map in the kernel. Entries are written and read in batches. `keys` and `values` hold the entries of a batch one after the
- * other; the caller fills and reads them.
+ * A map in the kernel. Entries are written and read in batches. `keys` and `values` hold the entries of a batch one
+ * after the other; the caller fills and reads them.
  */
 export class BpfMap implements BatchedMap {
   readonly fd: number;
@@ -114,8 +114,8 @@ export class BpfMap implements BatchedMap {
   }
 
   /**
-   * Opens the map of a pin, or creates one and pins it there. If `isPinned` is false, a created map ends with this process.
-   * Throws {@link ForeignMapError}.
+   * Opens the map of a pin, or creates one and pins it there. If `isPinned` is false, a created map ends with this
+   * process. Throws {@link ForeignMapError}.
    */
   static openOrCreate(bpf: Bpf, shape: MapShape, path: string, name: string, isPinned = true): BpfMap {
     const found = BpfMap.open(bpf, shape, path);
@@ -126,8 +126,8 @@ export class BpfMap implements BatchedMap {
   }
 
   /**
-   * Writes the first `count` entries. Returns one outcome for each entry: undefined, or the error. A failed entry does not
-   * affect others.
+   * Writes the first `count` entries. Returns one outcome for each entry: undefined, or the error. A failed entry does
+   * not affect others.
    */
   update(count: number): readonly (SyscallError | undefined)[] {
     return this.#batch('MAP_UPDATE_BATCH', count);
@@ -139,8 +139,8 @@ export class BpfMap implements BatchedMap {
   }
 
   /**
-   * Looks up the first key of `keys` and stores its value as the first of `values`. Returns false if the map has no such key.
-   * An LPM trie returns the longest match.
+   * Looks up the first key of `keys` and stores its value as the first of `values`. Returns false if the map has no
+   * such key. An LPM trie returns the longest match.
    */
   lookup(): boolean {
     const attributes = this.#bpf.attributes();
@@ -153,8 +153,8 @@ export class BpfMap implements BatchedMap {
   }
 
   /**
-   * Reads the map in batches to the beginning of `keys` and `values`, and yields the number of entries of each. Concurrent
-   * writes may or may not be included. Concurrent deletes may restart the dump from the first entry.
+   * Reads the map in batches to the beginning of `keys` and `values`, and yields the number of entries of each.
+   * Concurrent writes may or may not be included. Concurrent deletes may restart the dump from the first entry.
    */
   *batches(): Generator<number, void, void> {
     const size = this.#cursor.size / 2;
@@ -171,8 +171,8 @@ export class BpfMap implements BatchedMap {
       attributes.setUint32(36, this.fd, true);
       const result = this.#bpf.try('MAP_LOOKUP_BATCH');
       const count = attributes.getUint32(32, true);
-      // Before Linux 6.14, reading a trie fails with EINTR if others delete the next key, possibly several times. The dump then
-      // continues after the entries that were returned.
+      // Before Linux 6.14, reading a trie fails with EINTR if others delete the next key, possibly several times. The
+      // dump then continues after the entries that were returned.
       if (result === -EINTR && count === 0 && ++interrupted < TRIES) {
         round--;
         continue;
@@ -220,8 +220,8 @@ export class BpfMap implements BatchedMap {
 }
 
 /**
- * Returns the state of the pin of a map that this process has opened: `pinned`, `replaced`, or `undefined` if there is no
- * pin.
+ * Returns the state of the pin of a map that this process has opened: `pinned`, `replaced`, or `undefined` if there is
+ * no pin.
  */
 export function mapPinState(bpf: Bpf, path: string, map: number): 'pinned' | 'replaced' | undefined {
   const fd = openPin(bpf, path);

@@ -3,8 +3,8 @@ import type { Bpf } from './bpf.ts';
 import { ATTACH_TYPES, type AttachType } from './program.ts';
 
 /**
- * Attaches a program to a cgroup, for the sockets of all processes in and below it. Returns the descriptor of the link. The
- * link ends when it is closed, unless it is pinned. Programs of others stay attached and run as well.
+ * Attaches a program to a cgroup, for the sockets of all processes in and below it. Returns the descriptor of the link.
+ * The link ends when it is closed, unless it is pinned. Programs of others stay attached and run as well.
  */
 export function attachToCgroup(bpf: Bpf, program: number, cgroup: string, attachType: AttachType): number {
   const folder = openSync(cgroup, 'r');
@@ -20,8 +20,9 @@ export function attachToCgroup(bpf: Bpf, program: number, cgroup: string, attach
 }
 
 /**
- * Attaches a program to an interface, by its index in the network namespace of this thread. Returns the descriptor of the link,
- * which ends when it is closed. The program runs after programs of others that pass the packet on. Since Linux 6.6.
+ * Attaches a program to an interface, by its index in the network namespace of this thread. Returns the descriptor of
+ * the link, which ends when it is closed. The program runs after programs of others that pass the packet on. Since
+ * Linux 6.6.
  */
 export function attachToInterface(
   bpf: Bpf,

@@ -35,8 +35,8 @@ export function kindOf(fd: number): 'map' | 'prog' | 'link' | undefined {
 }
 
 /**
- * Removes a pin if it exists. Its object is released when nothing else uses it. Throws `SyscallError`, for example if the
- * path is a folder.
+ * Removes a pin if it exists. Its object is released when nothing else uses it. Throws `SyscallError`, for example if
+ * the path is a folder.
  */
 export function unpin(path: string): void {
   if (existsSync(path)) naming(`unlink ${path}`, () => unlinkSync(path));

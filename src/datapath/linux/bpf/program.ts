@@ -21,7 +21,9 @@ export const ATTACH_TYPES = {
 /** The kind of hook that a program is attached to. */
 export type AttachType = keyof typeof ATTACH_TYPES;
 
-/** A program compiled by `scripts/build-bpf.ts`. It refers to maps by name; descriptors are inserted when it is loaded. */
+/**
+ * A program compiled by `scripts/build-bpf.ts`. It refers to maps by name; descriptors are inserted when it is loaded.
+ */
 export interface ProgramImage {
   readonly name: string;
   /** Instructions of 8 bytes, base64. */
@@ -82,8 +84,9 @@ export function withoutHelper(code: Uint8Array, helper: number): Uint8Array {
 }
 
 /**
- * Loads a program and returns its descriptor. Before Linux 5.18, a program cannot set the error code of a refused connection
- * (`bpf_set_retval`), so it is loaded without that call. Throws `SyscallError` with the end of the verifier's log.
+ * Loads a program and returns its descriptor. Before Linux 5.18, a program cannot set the error code of a refused
+ * connection (`bpf_set_retval`), so it is loaded without that call. Throws `SyscallError` with the end of the
+ * verifier's log.
  */
 export function loadProgram(bpf: Bpf, image: ProgramImage, options: ProgramOptions): number {
   const code = linkImage(image, options.maps);

@@ -32,7 +32,9 @@ function textOf({ body, flags, type }: NetlinkMessage): string {
   );
 }
 
-/** Returns the length of the error number, the header of the request and, if it is included, the rest of the request. */
+/**
+ * Returns the length of the error number, the header of the request and, if it is included, the rest of the request.
+ */
 function repeatedBytes(body: Uint8Array, flags: number): number {
   if (body.length < 4 + HEADER_BYTES)
     throw new NetlinkFormatError(`invalid error message: ${body.length} bytes`);

@@ -40,9 +40,9 @@ export interface Link {
 }
 
 /**
- * Writes the body of a message that creates or changes a VXLAN interface. `make` omits the alias, which the kernel accepts only
- * in a change. `change` applies to the interface with this index or, if the index is 0, with this name, and changes everything
- * except `vxlan`. If the name is empty, the interface keeps its name.
+ * Writes the body of a message that creates or changes a VXLAN interface. `make` omits the alias, which the kernel
+ * accepts only in a change. `change` applies to the interface with this index or, if the index is 0, with this name,
+ * and changes everything except `vxlan`. If the name is empty, the interface keeps its name.
  */
 export function writeLink(writer: MessageWriter, link: Link, change: 'make' | 'change'): void {
   const { index, name, mac, mtu, alias, vxlan, up } = link;

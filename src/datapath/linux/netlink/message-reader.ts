@@ -48,8 +48,8 @@ export function readMessages(bytes: Uint8Array): readonly NetlinkMessage[] {
 const TYPE_MASK = 0x3fff;
 
 /**
- * The attributes of a message or of an attribute, by type. If a type occurs twice, the later attribute counts. A missing
- * attribute is `undefined`. An attribute that is shorter than the requested number is malformed.
+ * The attributes of a message or of an attribute, by type. If a type occurs twice, the later attribute counts. A
+ * missing attribute is `undefined`. An attribute that is shorter than the requested number is malformed.
  */
 export class Attributes {
   readonly #byType: (Uint8Array | undefined)[] = [];
@@ -101,7 +101,9 @@ export class Attributes {
 
 const NO_BYTES = new Uint8Array();
 
-/** Returns a 16-bit number in processor order. Uses no `DataView`, because a large dump would create a million of them. */
+/**
+ * Returns a 16-bit number in processor order. Uses no `DataView`, because a large dump would create a million of them.
+ */
 export function readU16(bytes: Uint8Array, at: number): number {
   return (bytes[at] ?? 0) | ((bytes[at + 1] ?? 0) << 8);
 }

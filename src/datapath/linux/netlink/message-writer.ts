@@ -25,8 +25,8 @@ const ALIGNMENT = 4;
 const FIRST_CAPACITY = 4096;
 
 /**
- * Writes messages one after the other, each a header, a fixed part and attributes: `begin`, the content, `end`. Numbers are
- * little-endian, as on all supported processors; `be` in a name means network order. The owner reuses the writer.
+ * Writes messages one after the other, each a header, a fixed part and attributes: `begin`, the content, `end`. Numbers
+ * are little-endian, as on all supported processors; `be` in a name means network order. The owner reuses the writer.
  */
 export class MessageWriter {
   #bytes = new Uint8Array(FIRST_CAPACITY);

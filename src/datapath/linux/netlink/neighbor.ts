@@ -20,8 +20,8 @@ const NTF_SELF = 2;
 const NDA = { address: 1, mac: 2, ifindex: 8, protocol: 12 } as const;
 
 /**
- * A neighbour entry maps an address on a link to its hardware address. An FDB entry maps a hardware address to the host behind
- * which it is reached.
+ * A neighbour entry maps an address on a link to its hardware address. An FDB entry maps a hardware address to the host
+ * behind which it is reached.
  */
 export interface Neighbor {
   readonly kind: 'neighbor' | 'fdb';

@@ -28,8 +28,8 @@ const ADDRESS_BYTES = 12;
 /** Maximum size of one send: the buffer of a system call without the address, which is in the same buffer. */
 const SEND_BYTES = (1 << 16) - ADDRESS_BYTES;
 /**
- * Size of the receive buffer. Each request of a send may cause an error answer. A send of 64 KB contains at most 2,300 requests
- * of 28 bytes, and an answer takes 1 KB in the buffer.
+ * Size of the receive buffer. Each request of a send may cause an error answer. A send of 64 KB contains at most 2,300
+ * requests of 28 bytes, and an answer takes 1 KB in the buffer.
  */
 const RECEIVE_BYTES = 4 << 20;
 /** Maximum number of attempts to dump a table that changes during the dump. */
@@ -55,8 +55,8 @@ export interface NetlinkSocketOptions {
 }
 
 /**
- * A netlink socket. Synchronous: when `send` returns, the kernel has executed the request and its answer is ready. If several
- * requests are sent, errors are returned; the error of a single request is thrown (`SyscallError`).
+ * A netlink socket. Synchronous: when `send` returns, the kernel has executed the request and its answer is ready. If
+ * several requests are sent, errors are returned; the error of a single request is thrown (`SyscallError`).
  */
 export class NetlinkSocket implements Disposable {
   readonly #kernel: Kernel;
@@ -86,8 +86,8 @@ export class NetlinkSocket implements Disposable {
   }
 
   /**
-   * Sends requests and returns their outcomes, in order. One message contains as many requests as fit. Only the last one
-   * requests an acknowledgement, because failed requests are answered in any case.
+   * Sends requests and returns their outcomes, in order. One message contains as many requests as fit. Only the last
+   * one requests an acknowledgement, because failed requests are answered in any case.
    */
   transact(requests: readonly NetlinkRequest[]): readonly (SyscallError | undefined)[] {
     const outcomes: (SyscallError | undefined)[] = new Array(requests.length).fill(undefined);
@@ -110,9 +110,9 @@ export class NetlinkSocket implements Disposable {
   }
 
   /**
-   * Returns all objects of a kind for which `read` does not return `undefined`. If the table changes during the dump, the dump
-   * is repeated. If the table changes during every attempt, the last dump is returned; the changes that it misses arrive as
-   * events.
+   * Returns all objects of a kind for which `read` does not return `undefined`. If the table changes during the dump,
+   * the dump is repeated. If the table changes during every attempt, the last dump is returned; the changes that it
+   * misses arrive as events.
    */
   dump<T>(request: Omit<NetlinkRequest, 'flags'>, read: (message: NetlinkMessage) => T | undefined): T[] {
     let found: T[] = [];
@@ -124,9 +124,9 @@ export class NetlinkSocket implements Disposable {
   }
 
   /**
-   * Does the work of {@link dump} in pieces of one system call each, so that the event loop can run between them. The socket
-   * must not be used for other requests during that time. The piece `again` means that the table has changed and is read from
-   * the start.
+   * Does the work of {@link dump} in pieces of one system call each, so that the event loop can run between them. The
+   * socket must not be used for other requests during that time. The piece `again` means that the table has changed and
+   * is read from the start.
    */
   *dumpPieces<T>(
     request: Omit<NetlinkRequest, 'flags'>,
@@ -149,8 +149,8 @@ export class NetlinkSocket implements Disposable {
   }
 
   /**
-   * Returns received events of the joined groups, at most one system call's worth; `undefined` if there are none. `overrun`
-   * means that events were lost and everything must be dumped again.
+   * Returns received events of the joined groups, at most one system call's worth; `undefined` if there are none.
+   * `overrun` means that events were lost and everything must be dumped again.
    */
   events(): readonly NetlinkMessage[] | 'overrun' | undefined {
     try {
@@ -261,8 +261,8 @@ export class NetlinkSocket implements Disposable {
   }
 
   /**
-   * Sends the written requests and receives until the queue is empty. The kernel has all answers ready when the send returns.
-   * Returns false if an answer was lost.
+   * Sends the written requests and receives until the queue is empty. The kernel has all answers ready when the send
+   * returns. Returns false if an answer was lost.
    */
   #exchange(receive: (message: NetlinkMessage) => void): boolean {
     this.#send();

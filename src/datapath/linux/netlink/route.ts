@@ -47,8 +47,8 @@ export interface Route {
 }
 
 /**
- * Writes the body of a message that adds or deletes a route. In a delete, zero and absent fields match anything. Type and scope
- * match anything as well, so a delete also matches routes on the link itself and blackholes.
+ * Writes the body of a message that adds or deletes a route. In a delete, zero and absent fields match anything. Type
+ * and scope match anything as well, so a delete also matches routes on the link itself and blackholes.
  */
 export function writeRoute(writer: MessageWriter, route: Route, change: 'add' | 'delete' = 'add'): void {
   const isDelete = change === 'delete';
@@ -113,7 +113,9 @@ export function readRoute({ type, body }: NetlinkMessage): Route | undefined {
   };
 }
 
-/** Returns the next hops in an attribute `RTA_MULTIPATH`: a list of `struct rtnexthop`, each with its own attributes. */
+/**
+ * Returns the next hops in an attribute `RTA_MULTIPATH`: a list of `struct rtnexthop`, each with its own attributes.
+ */
 function readHops(bytes: Uint8Array | undefined): readonly NextHop[] | undefined {
   if (bytes === undefined) return undefined;
   const hops: NextHop[] = [];

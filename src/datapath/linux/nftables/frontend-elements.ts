@@ -14,7 +14,9 @@ import {
   slotKey,
 } from './service-layout.ts';
 
-/** Maximum number of elements in a message, so that a message of IPv6 elements stays below the size limit of netlink. */
+/**
+ * Maximum number of elements in a message, so that a message of IPv6 elements stays below the size limit of netlink.
+ */
 const ELEMENTS_A_MESSAGE = 256;
 
 const NONE: ReadonlySet<number> = new Set();
@@ -58,8 +60,8 @@ export function changedFrontend(
 }
 
 /**
- * Returns the requests that change the elements of a frontend; `item` is undefined if it is deleted. Backends are added before the
- * frontend refers to them, and deleted afterwards.
+ * Returns the requests that change the elements of a frontend; `item` is undefined if it is deleted. Backends are added
+ * before the frontend refers to them, and deleted afterwards.
  */
 export function changeRequests(
   table: NftTable,
@@ -137,8 +139,8 @@ function assignSlots(previous: readonly string[], backends: readonly string[]): 
 }
 
 /**
- * Returns the requests that change the number of backends of a frontend from `previous` to `after`. `undefined`: the frontend
- * does not exist. 0: it refuses connections.
+ * Returns the requests that change the number of backends of a frontend from `previous` to `after`. `undefined`: the
+ * frontend does not exist. 0: it refuses connections.
  */
 function frontendRequests(
   table: NftTable,

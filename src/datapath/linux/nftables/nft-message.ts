@@ -36,8 +36,8 @@ const NFT = {
   deleteElement: 14,
 } as const;
 /**
- * Number of the first register of 4 bytes. Registers of 16 bytes have numbers 1 to 4 and consist of four short ones. The kernel
- * reports the first short register of a long one by the number of the long one.
+ * Number of the first register of 4 bytes. Registers of 16 bytes have numbers 1 to 4 and consist of four short ones.
+ * The kernel reports the first short register of a long one by the number of the long one.
  */
 const SHORT_REGISTER = 8;
 const HEADER_BYTES = 4;
@@ -76,14 +76,18 @@ export interface NftTable {
 }
 
 /**
- * A set, or a map if it has `data`. A type is a number with six bits per part of a key. The kernel ignores it; `nft` shows it.
+ * A set, or a map if it has `data`. A type is a number with six bits per part of a key. The kernel ignores it; `nft`
+ * shows it.
  */
 export interface NftSet {
   readonly name: string;
   readonly keyType: number;
   readonly keyBytes: number;
   readonly data?: { readonly type: number; readonly bytes: number } | 'verdict' | undefined;
-  /** The expressions that name the types, in the format of `nft` for `typeof`. The kernel stores them without using them. */
+  /**
+   * The expressions that name the types, in the format of `nft` for `typeof`. The kernel stores them without using
+   * them.
+   */
   readonly typeOf?: Uint8Array | undefined;
 }
 
@@ -246,7 +250,8 @@ function be32(attributes: Attributes, type: number): number | undefined {
 }
 
 /**
- * Returns true if an expression of the kernel equals the desired one. Other attributes are ignored because they are defaults.
+ * Returns true if an expression of the kernel equals the desired one. Other attributes are ignored because they are
+ * defaults.
  */
 export function isExpression({ name, attributes }: FoundExpression, desired: NftExpression): boolean {
   const { numbers = {}, registers = {}, set, byte, value } = desired;

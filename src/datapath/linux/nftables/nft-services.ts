@@ -53,8 +53,8 @@ const READ_TRIES = 8;
 /** Maximum size of a transaction, which must fit into one send with its begin and end messages. */
 const BATCH_BYTES = 60_000;
 /**
- * Changes per transaction. The kernel checks all frontends in each transaction, so larger ones are cheaper. But each one blocks
- * the event loop.
+ * Changes per transaction. The kernel checks all frontends in each transaction, so larger ones are cheaper. But each
+ * one blocks the event loop.
  */
 const CHUNK = 64;
 /** Prefix of the key that reports defects of the rules of a family; no frontend has such a key. */
@@ -75,17 +75,17 @@ export function isRulesKey(key: string): boolean {
 }
 
 /**
- * Balances services by nftables rules, for packets that no socket program translates. Frontends and backends are map elements.
- * Each *number* of backends has one chain, shared by all services of that size. The cost of a change grows with the service,
- * not with the number of services.
+ * Balances services by nftables rules, for packets that no socket program translates. Frontends and backends are map
+ * elements. Each *number* of backends has one chain, shared by all services of that size. The cost of a change grows
+ * with the service, not with the number of services.
  *
  *     services      frontend → goto pick-N      refused      frontends without backends
  *     pick-N        numgen random mod N → slot  backends-*   frontend, slot → backend → dnat
  *     masquerade-*  frontends whose clients are masqueraded
  *     cluster-ips   refuse ports that they do not have
  *
- * Backends are added before their frontend and deleted after it. Connection tracking keeps a connection at its backend. Each
- * family has one table, which exists while it has a frontend. Other tables are never changed.
+ * Backends are added before their frontend and deleted after it. Connection tracking keeps a connection at its backend.
+ * Each family has one table, which exists while it has a frontend. Other tables are never changed.
  */
 export class NftServices implements KernelTable<ServiceItem>, Disposable {
   readonly name = 'nftables';
@@ -119,7 +119,10 @@ export class NftServices implements KernelTable<ServiceItem>, Disposable {
     for (const family of FAMILIES) this.#readStructure(family);
   }
 
-  /** Calls `onChange` when another process changes the tables, or when events were lost or cannot be read. Call it once only. */
+  /**
+   * Calls `onChange` when another process changes the tables, or when events were lost or cannot be read. Call it once
+   * only.
+   */
   follow(onChange: () => void): void {
     const monitor = this.#open([NFTABLES_GROUP]);
     const tables = FAMILIES.map((family) => this.#tableOf(family));
@@ -167,7 +170,9 @@ export class NftServices implements KernelTable<ServiceItem>, Disposable {
     return masquerade === true ? `${text} masquerade` : text;
   }
 
-  /** Reads the tables and writes nothing. A table of another layout, or without one of its sets, is returned as empty. */
+  /**
+   * Reads the tables and writes nothing. A table of another layout, or without one of its sets, is returned as empty.
+   */
   *dump(): Generator<readonly [string, ServiceItem] | undefined, void, void> {
     yield* this.#readAll();
     for (const family of FAMILIES) {
@@ -327,7 +332,8 @@ export class NftServices implements KernelTable<ServiceItem>, Disposable {
       for (const { change } of batch) this.#settle(change);
       return;
     }
-    // One failed change fails the whole transaction. The tables are read again, because they may differ from the known state.
+    // One failed change fails the whole transaction. The tables are read again, because they may differ from the known
+    // state.
     for (const _ of this.#readAll());
     const [only] = batch;
     if (batch.length === 1 && only !== undefined) outcomes[only.at] = error;
@@ -381,7 +387,8 @@ export class NftServices implements KernelTable<ServiceItem>, Disposable {
     for (const [backends, uses] of this.#picks[family]) {
       if (uses > 0) continue;
       const error = this.#send([deleteChain(this.#tableOf(family), pickName(backends))]);
-      // The kernel refuses this if a rule of another process refers to the chain. The chain is then used or deleted later.
+      // The kernel refuses this if a rule of another process refers to the chain. The chain is then used or deleted
+      // later.
       if (error === undefined || error.code === 'ENOENT') this.#picks[family].delete(backends);
     }
   }

@@ -29,8 +29,8 @@ const SNAT_PRIORITY = 100;
 const PORT_UNREACHABLE = { 4: 3, 6: 4 } as const;
 
 /**
- * A protocol of services. Each protocol has its own maps, because `nft` loads a rule that rewrites a port only if the rule
- * matches one protocol. `header` is the protocol's number in `typeof` expressions.
+ * A protocol of services. Each protocol has its own maps, because `nft` loads a rule that rewrites a port only if the
+ * rule matches one protocol. `header` is the protocol's number in `typeof` expressions.
  */
 interface Protocol {
   readonly name: 'tcp' | 'udp' | 'sctp';
@@ -129,8 +129,8 @@ const PORT_FIELD = 2;
 const RANDOM = 1;
 
 /**
- * Returns `typeof ip daddr . tcp dport . numgen random mod 2 : ip daddr . tcp dport`. Without these expressions, nft lists a
- * ruleset that it cannot load again, because the type of a random number has no name.
+ * Returns `typeof ip daddr . tcp dport . numgen random mod 2 : ip daddr . tcp dport`. Without these expressions, nft
+ * lists a ruleset that it cannot load again, because the type of a random number has no name.
  */
 function backendTypes(family: Family, { header }: Protocol): Uint8Array {
   const record = (type: number, ...parts: readonly (readonly number[])[]): readonly number[] => {

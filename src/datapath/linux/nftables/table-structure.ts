@@ -22,8 +22,8 @@ type Rules = readonly (readonly FoundExpression[])[];
 /** The structure of a table of services, without the elements of its sets. */
 export interface TableStructure {
   /**
-   * `none`: the table must be created again because it is missing, has another layout, or lacks a part that cannot be added.
-   * `damaged`: rules or chains differ, and can be replaced in place.
+   * `none`: the table must be created again because it is missing, has another layout, or lacks a part that cannot be
+   * added. `damaged`: rules or chains differ, and can be replaced in place.
    */
   readonly state: 'none' | 'damaged' | 'whole';
   /** The differences as text: `chain output: found 0 rules, expected 1`. */

@@ -8,9 +8,9 @@ export interface PathWriter {
 }
 
 /**
- * Items by key, each claimed by one or several owners, for example by two nodes with the same pod CIDR. The claim of the
- * strongest source is effective, then that of the owner whose name sorts first. So the order of arrival does not matter (I2,
- * I4).
+ * Items by key, each claimed by one or several owners, for example by two nodes with the same pod CIDR. The claim of
+ * the strongest source is effective, then that of the owner whose name sorts first. So the order of arrival does not
+ * matter (I2, I4).
  */
 export class ClaimedItems<Item> implements DesiredItems<Item> {
   readonly #byKey = new Map<string, Map<string, Item>>();

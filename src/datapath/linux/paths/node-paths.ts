@@ -19,8 +19,8 @@ export const NODE_PATHS_GROUPS: readonly number[] = [1, 3, 5, 7, 9, 11];
 /** Minimum time between reactions to events, which may arrive in thousands. */
 const EVENT_PACE_MS = 1_000;
 /**
- * Pause per node between two lookups of the routes to all nodes. A lookup takes about 20 µs, so lookups use at most 2 % of a
- * processor, however often foreign routes change.
+ * Pause per node between two lookups of the routes to all nodes. A lookup takes about 20 µs, so lookups use at most 2 %
+ * of a processor, however often foreign routes change.
  */
 const NODE_PACE_MS = 1;
 /** Time for which one comparison of everything answers the validations of single nodes. */
@@ -40,8 +40,8 @@ export interface NodePathsOptions {
   /** The name of the VXLAN interface. */
   readonly device: string;
   /**
-   * Full name of the local node, `cluster/name`, because a kvstore lists it among all nodes. A node of source `local` is always
-   * the local node. Nodes of other clusters are remote: their pod CIDRs are checked, see `RemoteCIDRs`.
+   * Full name of the local node, `cluster/name`, because a kvstore lists it among all nodes. A node of source `local`
+   * is always the local node. Nodes of other clusters are remote: their pod CIDRs are checked, see `RemoteCIDRs`.
    */
   readonly localNode?: string | undefined;
   /** Ranges that pods of remote clusters may use, in addition to the private ones. */
@@ -74,9 +74,9 @@ export class NoPathError extends Error {
 }
 
 /**
- * Maintains routes and tunnels to the pods of other nodes. Derives the desired items from each node and keeps them in the
- * kernel. If another process removes an item, the kernel reports it and the item is restored. A handler call fails if there is
- * no path to the node; the node manager retries the call.
+ * Maintains routes and tunnels to the pods of other nodes. Derives the desired items from each node and keeps them in
+ * the kernel. If another process removes an item, the kernel reports it and the item is restored. A handler call fails
+ * if there is no path to the node; the node manager retries the call.
  */
 export class NodePaths implements NodeHandler, Disposable {
   readonly name = 'paths';
@@ -126,7 +126,10 @@ export class NodePaths implements NodeHandler, Disposable {
     );
   }
 
-  /** Reads the kernel and follows its events from then on. Rejects with the kernel's error, and may be called again then. */
+  /**
+   * Reads the kernel and follows its events from then on. Rejects with the kernel's error, and may be called again
+   * then.
+   */
   async start(): Promise<void> {
     this.#monitor ??= this.#table.open({ groups: NODE_PATHS_GROUPS });
     this.#poll ??= this.#monitor.onEvents(() => this.#readEvents());
@@ -276,7 +279,10 @@ export class NodePaths implements NodeHandler, Disposable {
     return this.#addTunnel(cidr, end, items);
   }
 
-  /** Returns the reason why a CIDR of a node gets no route, because the packets of others would take it; `undefined` if it may. */
+  /**
+   * Returns the reason why a CIDR of a node gets no route, because the packets of others would take it; `undefined` if
+   * it may.
+   */
   #refusal(node: Node, cidr: string): string | undefined {
     if (this.#isRemote(node)) return this.#remoteCIDRs.refusal(cidr);
     const overlapping = this.#local && podCIDRs(this.#local).find((one) => overlaps(one, cidr));
@@ -418,8 +424,8 @@ function reasonOf(reach: Reach | undefined): string {
 }
 
 /**
- * Returns the next hop in the tunnel. In IPv4 it is the first address of the CIDR, which no pod has; in IPv6 it is the other
- * end itself.
+ * Returns the next hop in the tunnel. In IPv4 it is the first address of the CIDR, which no pod has; in IPv6 it is the
+ * other end itself.
  */
 function tunnelHop(cidr: string, mac: string): string {
   return cidr.includes(':') ? linkLocal(mac) : (Prefix.parse(cidr)?.address ?? '');

@@ -1,8 +1,8 @@
 import type { Clock, Timer } from '../../../base/clock.ts';
 
 /**
- * Runs work that is requested more often than it should run. A run starts soon after the first request, but at least `paceMs()`
- * after the start of the last run. Runs never overlap. Requests during a run are served by the next one.
+ * Runs work that is requested more often than it should run. A run starts soon after the first request, but at least
+ * `paceMs()` after the start of the last run. Runs never overlap. Requests during a run are served by the next one.
  */
 export class PacedTask implements Disposable {
   readonly #clock: Pick<Clock, 'now' | 'after'>;

@@ -37,8 +37,8 @@ export interface RouteItem {
   /** The index of an interface, which does not change if the interface is renamed. */
   readonly interface: number | typeof TUNNEL;
   /**
-   * Never set in a desired item. IPv6 joins a route with foreign ones of the same metric; these are the next hops of all joined
-   * routes.
+   * Never set in a desired item. IPv6 joins a route with foreign ones of the same metric; these are the next hops of
+   * all joined routes.
    */
   readonly joined?: readonly RouteItem[] | undefined;
 }

@@ -5,8 +5,8 @@ import { type PathItem, ROUTE_PROTOCOL, splitKey } from './path-item.ts';
 import type { LenientRequest } from './route-ledger.ts';
 
 /**
- * Returns a request that adds or replaces the neighbour or FDB entry of a key. If `item` is undefined, the request deletes the
- * known entry.
+ * Returns a request that adds or replaces the neighbour or FDB entry of a key. If `item` is undefined, the request
+ * deletes the known entry.
  */
 export function neighborRequest(
   key: string,

@@ -77,11 +77,12 @@ export type Reach =
   | { readonly kind: 'not'; readonly reason: string };
 
 /**
- * Our items in the kernel that are needed to reach pods of other nodes: one VXLAN interface with its FDB and neighbours,
- * and routes. An item is ours if it has our protocol number or is on our interface.
+ * Our items in the kernel that are needed to reach pods of other nodes: one VXLAN interface with its FDB and
+ * neighbours, and routes. An item is ours if it has our protocol number or is on our interface.
  *
- * Foreign routes are never changed. The kernel chooses between our route and a foreign one to the same destination by their
- * metrics. If both have the same metric, ours cannot be added: that is an error of its key until the foreign route is deleted.
+ * Foreign routes are never changed. The kernel chooses between our route and a foreign one to the same destination by
+ * their metrics. If both have the same metric, ours cannot be added: that is an error of its key until the foreign
+ * route is deleted.
  */
 export class PathTable implements KernelTable<PathItem>, Disposable {
   readonly name = 'paths';
@@ -197,7 +198,10 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
     }
   }
 
-  /** Returns a sentence for some destinations whose packets take a foreign route, because its metric is better than ours. */
+  /**
+   * Returns a sentence for some destinations whose packets take a foreign route, because its metric is better than
+   * ours.
+   */
   *bypassed(): Generator<string, void, void> {
     let left = MAX_PRINTED;
     for (const { destination, protocol, metric } of this.#routes.preferred()) {
@@ -261,8 +265,8 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
   }
 
   /**
-   * Reads entries in pieces. Each piece is recorded when it is read, because events about it may follow. If the dump starts
-   * again, the recorded items are removed, because they may not exist any more.
+   * Reads entries in pieces. Each piece is recorded when it is read, because events about it may follow. If the dump
+   * starts again, the recorded items are removed, because they may not exist any more.
    */
   *#readEntries<T>(
     socket: NetlinkSocket,
@@ -310,8 +314,8 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
   }
 
   /**
-   * Returns a route as an item. If we have several routes to the destination, or one with another metric, the item equals no
-   * desired one.
+   * Returns a route as an item. If we have several routes to the destination, or one with another metric, the item
+   * equals no desired one.
    */
   #routeItem(destination: string, route: Route): RouteItem {
     if (this.#routes.managedRoutes(destination).length > 1 || route.metric !== metricOf(destination))
@@ -338,7 +342,8 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
     else this.#links.set(link.index, link);
     const { device } = this.#options;
     const isSame = previous?.name === link.name && previous.up === link.up && previous.mtu === link.mtu;
-    // A dump may have read the link before this event, which then reports no change. A defect of our link must be repaired nevertheless.
+    // A dump may have read the link before this event, which then reports no change. A defect of our link must be
+    // repaired nevertheless.
     const hasDefect = isManagedLink(link) && deviceItem(link, device)?.defect !== undefined;
     if (!isGone && isSame && !hasDefect) return {};
     const isOurs = link.name === device || (previous !== undefined && isManagedLink(previous));

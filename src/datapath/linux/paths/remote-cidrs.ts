@@ -3,8 +3,8 @@ import type { InterfaceAddress } from '../netlink/interface-address.ts';
 import { ReservedPrefixes } from './reserved-prefixes.ts';
 
 /**
- * Private ranges that pods of remote clusters may use: RFC 1918, RFC 6598 (shared), RFC 2544 (benchmarks), RFC 1112 (class E,
- * which some providers give to pods), RFC 4193.
+ * Private ranges that pods of remote clusters may use: RFC 1918, RFC 6598 (shared), RFC 2544 (benchmarks), RFC 1112
+ * (class E, which some providers give to pods), RFC 4193.
  */
 const PRIVATE_RANGES: readonly string[] = [
   '10.0.0.0/8',
@@ -20,8 +20,8 @@ const PRIVATE_RANGES: readonly string[] = [
 const THIS_HOST = 'this host';
 
 /**
- * Decides which pod CIDRs of remote clusters get a route. Others announce them, so a CIDR must not take packets away from the
- * local cluster, from this host, or from the Internet.
+ * Decides which pod CIDRs of remote clusters get a route. Others announce them, so a CIDR must not take packets away
+ * from the local cluster, from this host, or from the Internet.
  */
 export class RemoteCIDRs {
   readonly #allowed: readonly Prefix[];
@@ -36,8 +36,8 @@ export class RemoteCIDRs {
   }
 
   /**
-   * Replaces the pod CIDRs and addresses of a node of the local cluster; empty if the node was deleted. Returns true if they have
-   * changed.
+   * Replaces the pod CIDRs and addresses of a node of the local cluster; empty if the node was deleted. Returns true if
+   * they have changed.
    */
   setClusterNode(fullName: string, used: readonly string[]): boolean {
     return this.#reserved.replace(fullName, used);

@@ -8,8 +8,8 @@ export interface ReservedPrefix {
 }
 
 /**
- * Prefixes in use, by owner: pod CIDRs and addresses of nodes, addresses of this host. Several owners may reserve one prefix.
- * `overlapping` costs two lookups, regardless of the number of prefixes.
+ * Prefixes in use, by owner: pod CIDRs and addresses of nodes, addresses of this host. Several owners may reserve one
+ * prefix. `overlapping` costs two lookups, regardless of the number of prefixes.
  */
 export class ReservedPrefixes {
   readonly #table = new HashPrefixTable();

@@ -10,9 +10,9 @@ export interface LenientRequest extends NetlinkRequest {
 }
 
 /**
- * The routes of one kernel table by destination, ours and foreign ones, as read by dumps and events. Returns the requests
- * that add, replace and delete ours. They never change a foreign route: a delete names our protocol, and an add does not
- * replace.
+ * The routes of one kernel table by destination, ours and foreign ones, as read by dumps and events. Returns the
+ * requests that add, replace and delete ours. They never change a foreign route: a delete names our protocol, and an
+ * add does not replace.
  */
 export class RouteLedger {
   readonly #managed = new Map<string, readonly Route[]>();
@@ -48,8 +48,8 @@ export class RouteLedger {
   }
 
   /**
-   * Returns a foreign route to a destination with this metric. Beside it, IPv4 refuses our route, and IPv6 shares packets between
-   * both.
+   * Returns a foreign route to a destination with this metric. Beside it, IPv4 refuses our route, and IPv6 shares
+   * packets between both.
    */
   equal(destination: string, metric: number): Route | undefined {
     return this.#foreign.get(destination)?.find((route) => route.metric === metric);
@@ -79,8 +79,8 @@ export class RouteLedger {
   }
 
   /**
-   * Returns the requests that delete our routes to a destination. If none is known, returns one that deletes any route with our
-   * protocol number.
+   * Returns the requests that delete our routes to a destination. If none is known, returns one that deletes any route
+   * with our protocol number.
    */
   deleting(destination: string, table: number): readonly LenientRequest[] {
     const previous = this.managedRoutes(destination);
@@ -102,8 +102,8 @@ function addition(route: Route, flags: number): LenientRequest {
 }
 
 /**
- * Returns a delete request for each next hop, because a request without next hop would also delete the foreign routes that IPv6
- * has joined.
+ * Returns a delete request for each next hop, because a request without next hop would also delete the foreign routes
+ * that IPv6 has joined.
  */
 function deletions({ hops, ...route }: Route): readonly LenientRequest[] {
   const operation = `delete route ${route.destination}`;

@@ -1,8 +1,8 @@
 import { formatAddress } from '../../../net/format-address.ts';
 import { Prefix } from '../../../net/prefix.ts';
 
-// The hardware address of a node in the tunnel is a convention between agents. Each agent computes those of the others from
-// their addresses, so no agent has to announce its own.
+// The hardware address of a node in the tunnel is a convention between agents. Each agent computes those of the others
+// from their addresses, so no agent has to announce its own.
 const MAC_PREFIX_IPV4 = [0x02, 0xdc];
 const MAC_PREFIX_IPV6 = [0x02, 0xd6];
 
@@ -17,9 +17,9 @@ function octetsOf(address: string): readonly number[] {
 }
 
 /**
- * Returns the hardware address of the node with this tunnel address, locally administered: `02:dc` and the four octets of an
- * IPv4 address, or `02:d6` and the FNV-1a hash of an IPv6 address. Among 10,000 nodes with IPv6, the probability that two have
- * the same hardware address is 1 %. One of the two is then overruled.
+ * Returns the hardware address of the node with this tunnel address, locally administered: `02:dc` and the four octets
+ * of an IPv4 address, or `02:d6` and the FNV-1a hash of an IPv6 address. Among 10,000 nodes with IPv6, the probability
+ * that two have the same hardware address is 1 %. One of the two is then overruled.
  */
 export function tunnelMAC(address: string): string {
   const octets = octetsOf(address);
@@ -30,7 +30,10 @@ export function tunnelMAC(address: string): string {
   return all.map((octet) => octet.toString(16).padStart(2, '0')).join(':');
 }
 
-/** Returns the link-local address that the kernel assigns to an interface with this hardware address (RFC 4291, appendix A). */
+/**
+ * Returns the link-local address that the kernel assigns to an interface with this hardware address (RFC 4291, appendix
+ * A).
+ */
 export function linkLocal(mac: string): string {
   const [a = 0, b = 0, c = 0, d = 0, e = 0, f = 0] = mac
     .split(':')

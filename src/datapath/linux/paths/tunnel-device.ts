@@ -45,9 +45,9 @@ export function linkNamed(socket: Pick<NetlinkSocket, 'ask'>, name: string): Lin
 }
 
 /**
- * Changes the VXLAN interface to the desired item, or deletes it. If a property cannot be changed, the interface is created
- * again, and all its items are lost. Throws `SyscallError`, also if a foreign interface has the name; that interface is not
- * changed.
+ * Changes the VXLAN interface to the desired item, or deletes it. If a property cannot be changed, the interface is
+ * created again, and all its items are lost. Throws `SyscallError`, also if a foreign interface has the name; that
+ * interface is not changed.
  */
 export function setDevice(socket: LinkSocket, name: string, item: DeviceItem | undefined): void {
   const named = linkNamed(socket, name);

@@ -73,9 +73,10 @@ function anyPortOf(ip: string): string {
 }
 
 /**
- * Computes the desired frontends and their backends on this node from the events of a service cache. Keys are written by
- * `formatFrontend`. If two services claim a frontend, the winner does not depend on the order of events. Backends are selected on
- * each read. Each cluster IP has one more item, for port 0 of protocol 0, which refuses the ports without a service.
+ * Computes the desired frontends and their backends on this node from the events of a service cache. Keys are written
+ * by `formatFrontend`. If two services claim a frontend, the winner does not depend on the order of events. Backends
+ * are selected on each read. Each cluster IP has one more item, for port 0 of protocol 0, which refuses the ports
+ * without a service.
  */
 export class DesiredServices implements DesiredItems<ServiceItem> {
   readonly #options: DesiredServicesOptions;
@@ -103,8 +104,8 @@ export class DesiredServices implements DesiredItems<ServiceItem> {
   }
 
   /**
-   * Sets the labels of the local node. Before the first call, services whose frontends exist on some nodes only are omitted.
-   * Returns the frontends that may have changed.
+   * Sets the labels of the local node. Before the first call, services whose frontends exist on some nodes only are
+   * omitted. Returns the frontends that may have changed.
    */
   setNodeLabels(labels: NodeLabels): ReadonlySet<string> {
     const touched = new Set<string>();
@@ -124,9 +125,10 @@ export class DesiredServices implements DesiredItems<ServiceItem> {
   }
 
   /**
-   * Returns true if all inputs of a frontend are known, so that the state of an earlier process may be replaced. A service that
-   * uses no remote cluster need not wait for remote clusters. For an unknown frontend, returns false until the cache has
-   * announced all services and, if one of them exists on some nodes only, the labels of this node are known.
+   * Returns true if all inputs of a frontend are known, so that the state of an earlier process may be replaced. A
+   * service that uses no remote cluster need not wait for remote clusters. For an unknown frontend, returns false until
+   * the cache has announced all services and, if one of them exists on some nodes only, the labels of this node are
+   * known.
    */
   isComplete(key: string): boolean {
     const { isLocalComplete, areClustersKnown, isSynced } = this.#inputs;
@@ -202,8 +204,8 @@ export class DesiredServices implements DesiredItems<ServiceItem> {
   }
 
   /**
-   * Stores the frontends of a service, none if the local node has none. For each cluster IP that the service gains or loses, adds the
-   * frontend of all its ports to `touched`.
+   * Stores the frontends of a service, none if the local node has none. For each cluster IP that the service gains or
+   * loses, adds the frontend of all its ports to `touched`.
    */
   #setFrontends(name: string, service: Service | undefined, touched: Set<string>): void {
     const here = service !== undefined && this.#isHere(service) ? service : undefined;
@@ -257,7 +259,10 @@ export class DesiredServices implements DesiredItems<ServiceItem> {
     };
   }
 
-  /** Returns true if a backend on another node must answer through this host. With policy `Local` all backends are on this node. */
+  /**
+   * Returns true if a backend on another node must answer through this host. With policy `Local` all backends are on
+   * this node.
+   */
   #isMasqueraded({ externalTrafficPolicy }: Service, kind: FrontendKind): boolean {
     return this.#options.origin === 'outside' && kind !== 'cluster-ip' && externalTrafficPolicy !== 'Local';
   }

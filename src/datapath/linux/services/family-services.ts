@@ -33,8 +33,8 @@ export interface FrontendStep {
 }
 
 /**
- * The services of one family in the kernel, as read and written: numbers of backends and references to them. A backend keeps
- * its number over restarts, and no number is reused during the life of a process.
+ * The services of one family in the kernel, as read and written: numbers of backends and references to them. A backend
+ * keeps its number over restarts, and no number is reused during the life of a process.
  */
 export class FamilyServices {
   maps: ServiceMaps;
@@ -72,8 +72,8 @@ export class FamilyServices {
   }
 
   /**
-   * Reads all maps, one batch per step. The previous state is kept until everything has been read, also if reading fails or is
-   * abandoned. Nothing may be written during that time.
+   * Reads all maps, one batch per step. The previous state is kept until everything has been read, also if reading
+   * fails or is abandoned. Nothing may be written during that time.
    */
   *read(): Generator<undefined, void, void> {
     const backends = new Map<string, BackendRow>();
@@ -121,8 +121,8 @@ export class FamilyServices {
   }
 
   /**
-   * Applies steps together: adds backends, then slots, then the frontends that refer to them; deletes in reverse order. If a
-   * step fails, its later writes are skipped, and entries that it still refers to are kept.
+   * Applies steps together: adds backends, then slots, then the frontends that refer to them; deletes in reverse order.
+   * If a step fails, its later writes are skipped, and entries that it still refers to are kept.
    */
   apply(steps: readonly FrontendStep[]): void {
     this.#addBackends(steps);
@@ -137,8 +137,8 @@ export class FamilyServices {
   }
 
   /**
-   * Deletes a backend without references, unless a reference was added since, and retries the failed deletes of others. Returns the
-   * first error.
+   * Deletes a backend without references, unless a reference was added since, and retries the failed deletes of others.
+   * Returns the first error.
    */
   release(backend: string): SyscallError | undefined {
     this.#unused.add(backend);

@@ -23,8 +23,9 @@ export interface HostAddressesOptions {
 }
 
 /**
- * The addresses of this host, which answer on node ports: those of all its interfaces, except IPv6 link-local addresses, which
- * are ambiguous without the link. After an event of the kernel, or if events were lost, all addresses are read again.
+ * The addresses of this host, which answer on node ports: those of all its interfaces, except IPv6 link-local
+ * addresses, which are ambiguous without the link. After an event of the kernel, or if events were lost, all addresses
+ * are read again.
  */
 export class HostAddresses implements Disposable {
   readonly #open: () => NetlinkSocket;

@@ -24,8 +24,9 @@ export interface ServiceCapacity {
 }
 
 /**
- * Returns the capacity for a number of backends, with five times as many slots. The default has room for 10,000 services of 10
- * distinct backends each, with five frontends: 100,000 backends and 10,000 × 5 × (10 + 1) = 550,000 slots.
+ * Returns the capacity for a number of backends, with five times as many slots. The default has room for 10,000
+ * services of 10 distinct backends each, with five frontends: 100,000 backends and 10,000 × 5 × (10 + 1) = 550,000
+ * slots.
  */
 export function serviceCapacity(backends = 131_072): ServiceCapacity {
   return { slots: 5 * backends, backends, clients: Math.ceil(backends / 2) };

@@ -34,7 +34,10 @@ const NO_NFTABLES: ReadonlySet<string> = new Set(['EOPNOTSUPP', 'EPROTONOSUPPORT
 
 /** Minimum time between the starts of two repairs of rules that others change. */
 const RULES_PACE_MS = 500;
-/** After a slow repair, the minimum time is the duration of that repair times this factor, so that repairs take a tenth of the time. */
+/**
+ * After a slow repair, the minimum time is the duration of that repair times this factor, so that repairs take a tenth
+ * of the time.
+ */
 const REPAIR_PACE_FACTOR = 10;
 
 /** The options of the services of a table, and the condition for its deletes. */
@@ -58,9 +61,10 @@ export class ServiceParts {
   }
 
   /**
-   * Opens services as socket programs of this host. If the kernel has nftables, also opens rules for packets from outside to
-   * node ports, external IPs and load-balancer addresses. Maps are opened before the programs that read them. Programs of an
-   * earlier process are replaced immediately or, if the maps have another size or layout, when the new maps are filled.
+   * Opens services as socket programs of this host. If the kernel has nftables, also opens rules for packets from
+   * outside to node ports, external IPs and load-balancer addresses. Maps are opened before the programs that read
+   * them. Programs of an earlier process are replaced immediately or, if the maps have another size or layout, when the
+   * new maps are filled.
    */
   sockets(cgroup: string): LinuxPart {
     const { dryRun } = this.#access.options;
@@ -137,8 +141,8 @@ export class ServiceParts {
   }
 
   /**
-   * Returns the rules for packets from outside of this host, or the reason why there are none. Their deletes wait until the
-   * sockets are up to date.
+   * Returns the rules for packets from outside of this host, or the reason why there are none. Their deletes wait until
+   * the sockets are up to date.
    */
   #outside(sockets: KeptItems): OpenedServices | string {
     try {
@@ -153,8 +157,8 @@ export class ServiceParts {
   }
 
   /**
-   * Opens services as rules. Socket programs of an earlier agent are removed when the rules are complete. Until then both
-   * select from the same backends.
+   * Opens services as rules. Socket programs of an earlier agent are removed when the rules are complete. Until then
+   * both select from the same backends.
    */
   nftables(): LinuxPart {
     return this.#access.openLocked('rules', () => {
@@ -172,8 +176,8 @@ export class ServiceParts {
   }
 
   /**
-   * Opens services as rules. Changes of the rules by others are repaired immediately. Throws `SyscallError` if the kernel has
-   * no nftables.
+   * Opens services as rules. Changes of the rules by others are repaired immediately. Throws `SyscallError` if the
+   * kernel has no nftables.
    */
   #rules(options: ServicesOptions): OpenedServices {
     const table = new NftServices(this.#access.kernel, { table: NFT_TABLE });
@@ -206,7 +210,10 @@ export class ServiceParts {
     }
   }
 
-  /** Opens services in a table. Disposing of them also disposes of `owner`. Node ports follow the addresses of this host. */
+  /**
+   * Opens services in a table. Disposing of them also disposes of `owner`. Node ports follow the addresses of this
+   * host.
+   */
   #services(
     table: KernelTable<ServiceItem>,
     owner: Disposable,
@@ -247,7 +254,10 @@ export class ServiceParts {
     };
   }
 
-  /** Returns a handler that passes the labels of the local node to services. The last labels stay if the node is deleted. */
+  /**
+   * Returns a handler that passes the labels of the local node to services. The last labels stay if the node is
+   * deleted.
+   */
   #localLabels(parts: readonly OpenedServices[]): NodeHandler {
     const { clusterName, nodeName } = this.#access.context;
     const setLabels = ({ cluster, name, labels }: Node): void => {

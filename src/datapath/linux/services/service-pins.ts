@@ -19,7 +19,9 @@ import { type ServiceMapSet, ServiceMaps } from './service-maps.ts';
 
 type OpenMaps = Readonly<Record<ServiceMapName, BpfMap>>;
 
-/** Maps that programs write. They are copied again after the switch, because programs write to the old maps until then. */
+/**
+ * Maps that programs write. They are copied again after the switch, because programs write to the old maps until then.
+ */
 const WRITTEN_BY_PROGRAMS: readonly ServiceMapName[] = ['clients', 'peers', 'datagrams'];
 
 /** Options of {@link ServicePins}. */
@@ -32,11 +34,13 @@ export interface ServicePinsOptions {
 }
 
 /**
- * Opens the pinned maps of services and replaces them without an outage. Maps of another size are copied into new maps, and the
- * programs are switched before the first write. Maps of another layout cannot be copied: new maps are filled while the old programs
- * continue to use the old maps.
+ * Opens the pinned maps of services and replaces them without an outage. Maps of another size are copied into new maps,
+ * and the programs are switched before the first write. Maps of another layout cannot be copied: new maps are filled
+ * while the old programs continue to use the old maps.
  *
- *     same size ─► used     other size ─► copy ─► switch programs ─► pins     other layout ─► fill ─► switch programs ─► pins
+ *     same size ─► used
+ *     other size ─► copy ─► switch programs ─► pins
+ *     other layout ─► fill ─► switch programs ─► pins
  */
 export class ServicePins implements Disposable {
   readonly #bpf: Bpf;
@@ -73,8 +77,8 @@ export class ServicePins implements Disposable {
   }
 
   /**
-   * True if the pinned maps have another layout, until `replacePins`. The new maps are filled beside them; programs must read the
-   * new maps only when these are complete.
+   * True if the pinned maps have another layout, until `replacePins`. The new maps are filled beside them; programs
+   * must read the new maps only when these are complete.
    */
   get isStaged(): boolean {
     return this.#staged.length > 0;
@@ -94,10 +98,10 @@ export class ServicePins implements Disposable {
   }
 
   /**
-   * Replaces maps of another size, in steps: copies the entries, calls `attach` to switch the programs, and pins the new maps. If
-   * the copy or the switch fails, the old maps remain and `problems` returns the reason. If a map cannot be pinned or copied again
-   * after the switch, replaces the others and then throws. `maps` are then the new ones, because the programs use them, and the
-   * next call tries again to pin them.
+   * Replaces maps of another size, in steps: copies the entries, calls `attach` to switch the programs, and pins the
+   * new maps. If the copy or the switch fails, the old maps remain and `problems` returns the reason. If a map cannot
+   * be pinned or copied again after the switch, replaces the others and then throws. `maps` are then the new ones,
+   * because the programs use them, and the next call tries again to pin them.
    */
   *resize(attach: () => void): Generator<undefined, void, void> {
     const { capacity } = this.#options;
@@ -231,8 +235,8 @@ function* copy(from: BpfMap, to: BpfMap): Generator<undefined, void, void> {
 }
 
 /**
- * Copies the entries that the other map does not have. Existing entries stay, because programs may have written them since the
- * switch. If `isTimed`, values begin with the time of their last use, and an entry replaces an older one.
+ * Copies the entries that the other map does not have. Existing entries stay, because programs may have written them
+ * since the switch. If `isTimed`, values begin with the time of their last use, and an entry replaces an older one.
  */
 function* copyMissed(from: BpfMap, to: BpfMap, isTimed: boolean): Generator<undefined, void, void> {
   const { keySize, valueSize } = from.shape;

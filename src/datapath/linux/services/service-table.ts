@@ -9,12 +9,18 @@ import type { ServiceMapSet } from './service-maps.ts';
 const E2BIG = 7;
 /** Prefix of the keys of backends that exist in the kernel but no frontend uses: `unused backend 10.0.0.1:8080/TCP`. */
 const UNUSED = 'unused backend ';
-/** Added to the backends of a damaged frontend. No desired frontend has this backend, so a damaged one is always rewritten. */
+/**
+ * Added to the backends of a damaged frontend. No desired frontend has this backend, so a damaged one is always
+ * rewritten.
+ */
 const DAMAGED = '(damaged)';
 /** The item of a frontend that has slots in the kernel but no entry of its own. */
 const WITHOUT_FRONTEND: ServiceItem = { backends: [DAMAGED], affinitySeconds: 0 };
 
-/** The service maps of the kernel, which the socket programs read, as one table. Each frontend is one item with all its backends. */
+/**
+ * The service maps of the kernel, which the socket programs read, as one table. Each frontend is one item with all its
+ * backends.
+ */
 export class ServiceMapTable implements KernelTable<ServiceItem> {
   readonly name: string = 'services';
   /** Items per write. 32 frontends with 10 backends each take about 1 ms. */
@@ -32,7 +38,9 @@ export class ServiceMapTable implements KernelTable<ServiceItem> {
     for (const family of FAMILIES) this.families[family].maps = maps[family];
   }
 
-  /** Returns how full each map is that stores frontends, backends or members. Cost: linear in the number of frontends. */
+  /**
+   * Returns how full each map is that stores frontends, backends or members. Cost: linear in the number of frontends.
+   */
   maps(): readonly MapUse[] {
     return FAMILIES.flatMap((family) => this.families[family].use());
   }
@@ -95,7 +103,10 @@ function isOf({ endpoint }: FrontendStep, family: Family): boolean {
   return endpoint.ip.includes(':') === (family === 6);
 }
 
-/** Returns the item that an installed frontend implements. It contains {@link DAMAGED} if its slots or members do not match its count. */
+/**
+ * Returns the item that an installed frontend implements. It contains {@link DAMAGED} if its slots or members do not
+ * match its count.
+ */
 function itemOf({ slots, count, affinitySeconds, members }: InstalledFrontend): ServiceItem {
   if (count === undefined) return WITHOUT_FRONTEND;
   const backends = slots.filter((text) => text !== undefined).sort();

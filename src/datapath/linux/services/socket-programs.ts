@@ -41,16 +41,19 @@ export interface SocketProgramsOptions {
   readonly cgroup: string;
   /** Descriptors of the maps, as returned by `ServicePins.descriptors`. */
   readonly maps: ReadonlyMap<string, number>;
-  /** The network namespace whose loopback addresses answer for services, as returned by `networkCookie`; 0: the initial one. */
+  /**
+   * The network namespace whose loopback addresses answer for services, as returned by `networkCookie`; 0: the initial
+   * one.
+   */
   readonly host: bigint;
 }
 
 const HOST_MAP = { type: 'array', keySize: 4, valueSize: 8, maxEntries: 1 } as const;
 
 /**
- * Attaches the socket programs. If an earlier process has attached them, their links get the new programs atomically, so that
- * no connection fails. They stay attached when this process ends. Throws `SyscallError`, or `ForeignPinError` before anything
- * is attached.
+ * Attaches the socket programs. If an earlier process has attached them, their links get the new programs atomically,
+ * so that no connection fails. They stay attached when this process ends. Throws `SyscallError`, or `ForeignPinError`
+ * before anything is attached.
  */
 export function attachSocketPrograms(bpf: Bpf, { folder, cgroup, maps, host }: SocketProgramsOptions): void {
   for (const [attachType, image] of PROGRAMS) {

@@ -8,8 +8,8 @@ const MSG_DONTWAIT = 0x40;
 const MNT_DETACH = 2;
 
 /**
- * The system calls of the datapath, over byte buffers, synchronous. Throws {@link SyscallError} if the kernel refuses. One
- * instance per process is enough. Each call reuses its memory.
+ * The system calls of the datapath, over byte buffers, synchronous. Throws {@link SyscallError} if the kernel refuses.
+ * One instance per process is enough. Each call reuses its memory.
  */
 export class Kernel implements Disposable {
   readonly native: Native;
@@ -65,8 +65,8 @@ export class Kernel implements Disposable {
   }
 
   /**
-   * Receives one message of at most 64 KB and returns a copy, or `undefined` if there is none now. With `wait`, it blocks the
-   * event loop until a message arrives; use that only for answers that the kernel has ready.
+   * Receives one message of at most 64 KB and returns a copy, or `undefined` if there is none now. With `wait`, it
+   * blocks the event loop until a message arrives; use that only for answers that the kernel has ready.
    */
   receive(fd: number, { wait = false }: { readonly wait?: boolean } = {}): Uint8Array | undefined {
     const { address, size, bytes } = this.#buffer;

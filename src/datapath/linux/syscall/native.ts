@@ -20,7 +20,9 @@ const NUMBERS = {
   umount2: { x64: 166, arm64: 39 },
 } as const;
 
-/** The system calls that are used here. Files are opened and closed through `node:fs`, because descriptors are the same. */
+/**
+ * The system calls that are used here. Files are opened and closed through `node:fs`, because descriptors are the same.
+ */
 export type SyscallName = keyof typeof NUMBERS;
 
 /** Major version of the package koffi: the remedy if it is not installed. */
@@ -52,14 +54,17 @@ function loadLibrary(): typeof koffi {
   }
 }
 
-/** Thrown if no system calls are available because of the operating system, the processor, or a library that does not load. */
+/**
+ * Thrown if no system calls are available because of the operating system, the processor, or a library that does not
+ * load.
+ */
 export class NoSyscallsError extends Error {
   override readonly name: string = 'NoSyscallsError';
 }
 
 /**
- * Memory outside of the JavaScript heap that never moves, so that its address can be passed to the kernel. `view` and `bytes`
- * show the same memory. Do not use them after dispose.
+ * Memory outside of the JavaScript heap that never moves, so that its address can be passed to the kernel. `view` and
+ * `bytes` show the same memory. Do not use them after dispose.
  */
 export interface Arena extends Disposable {
   /** The address of the first byte. */
@@ -72,8 +77,8 @@ export interface Arena extends Disposable {
 type Call = (number: number, ...args: readonly number[]) => number;
 
 /**
- * Calls `syscall(2)` of the C library, and nothing else. This is the only file that calls foreign functions. The library for it
- * is loaded by the constructor, not by the import.
+ * Calls `syscall(2)` of the C library, and nothing else. This is the only file that calls foreign functions. The
+ * library for it is loaded by the constructor, not by the import.
  */
 export class Native {
   readonly #koffi: typeof koffi;
@@ -115,8 +120,8 @@ export class Native {
   }
 
   /**
-   * Calls back in the event loop whenever the descriptor is readable, until dispose. Dispose of it before the descriptor is
-   * closed. Does not keep the process alive.
+   * Calls back in the event loop whenever the descriptor is readable, until dispose. Dispose of it before the
+   * descriptor is closed. Does not keep the process alive.
    */
   onReadable(fd: number, callback: () => void): Disposable {
     const handle = this.#koffi.node.poll(fd, { readable: true }, () => callback());

@@ -9,8 +9,8 @@ const SOL_SOCKET = 1;
 const SO_NETNS_COOKIE = 71;
 
 /**
- * Returns the cookie of the network namespace of this process, as `bpf_get_netns_cookie` returns it to programs. Returns 0 on
- * kernels before 5.14, which do not provide it.
+ * Returns the cookie of the network namespace of this process, as `bpf_get_netns_cookie` returns it to programs.
+ * Returns 0 on kernels before 5.14, which do not provide it.
  */
 export function networkCookie(kernel: Kernel): bigint {
   const fd = kernel.socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);

@@ -38,8 +38,8 @@ export interface AttachContext {
 }
 
 /**
- * Number of programs that use each `clsact` added by this process, by `namespace index`. When the last of our programs ends,
- * the discipline is removed, unless others use it.
+ * Number of programs that use each `clsact` added by this process, by `namespace index`. When the last of our programs
+ * ends, the discipline is removed, unless others use it.
  */
 const createdDisciplines: Map<string, number> = new Map();
 
@@ -47,8 +47,9 @@ const createdDisciplines: Map<string, number> = new Map();
 const FILTER = { priority: 20_201, handle: 1 } as const;
 
 /**
- * A program at an interface, attached until dispose. The kernel removes a TCX link when the process ends for any reason. A
- * filter stays, and the next program replaces it. `clsact` is removed with the last filter if this process has added it.
+ * A program at an interface, attached until dispose. The kernel removes a TCX link when the process ends for any
+ * reason. A filter stays, and the next program replaces it. `clsact` is removed with the last filter if this process
+ * has added it.
  */
 export class AttachedProgram implements Disposable {
   readonly by: AttachedBy;
@@ -60,8 +61,8 @@ export class AttachedProgram implements Disposable {
   }
 
   /**
-   * Attaches a program by the method `by`; default: TCX if this kernel supports it. Throws `SyscallError`; `ENODEV` if the
-   * interface does not exist.
+   * Attaches a program by the method `by`; default: TCX if this kernel supports it. Throws `SyscallError`; `ENODEV` if
+   * the interface does not exist.
    */
   static attach(
     context: AttachContext,
@@ -150,7 +151,10 @@ function addClsact(socket: NetlinkSocket, ifindex: number): boolean {
   return error === undefined;
 }
 
-/** Removes `clsact` from an interface if this process has added it, no program of ours uses it, and no filter is left there. */
+/**
+ * Removes `clsact` from an interface if this process has added it, no program of ours uses it, and no filter is left
+ * there.
+ */
 function releaseClsact(socket: NetlinkSocket, ifindex: number, discipline: string): void {
   const users = createdDisciplines.get(discipline);
   if (users === undefined) return;

@@ -20,11 +20,17 @@ export interface IdentityFlow {
   readonly bytes: number;
 }
 
-/** Options of {@link IdentityTraffic}: the interface whose packets are counted, and the map that contains the identities. */
+/**
+ * Options of {@link IdentityTraffic}: the interface whose packets are counted, and the map that contains the
+ * identities.
+ */
 export interface IdentityTrafficOptions extends TrafficPlace {
   /** Path of a pinned ipcache map, for example `/sys/fs/bpf/dpcache/ipcache`. Both layouts of the map are supported. */
   readonly ipcache: string;
-  /** Maximum number of counted pairs of identities. If it is exceeded, the kernel drops the least recently seen pairs. Default 65,536. */
+  /**
+   * Maximum number of counted pairs of identities. If it is exceeded, the kernel drops the least recently seen pairs.
+   * Default 65,536.
+   */
   readonly maxEntries?: number | undefined;
   /** The method that attaches the program. Default: a TCX link if the kernel supports it (Linux 6.6 or later). */
   readonly by?: AttachedBy | undefined;
@@ -37,9 +43,9 @@ function trafficShape(maxEntries: number): MapShape {
 }
 
 /**
- * Counts the IP packets that an interface receives or sends, by the identities of source and destination. A program in the
- * kernel looks both up in the ipcache map that an agent maintains. It changes no packet, and passes each to the programs of
- * others. If an agent later replaces the map by one of another size or layout, the new one is not used.
+ * Counts the IP packets that an interface receives or sends, by the identities of source and destination. A program in
+ * the kernel looks both up in the ipcache map that an agent maintains. It changes no packet, and passes each to the
+ * programs of others. If an agent later replaces the map by one of another size or layout, the new one is not used.
  */
 export class IdentityTraffic implements Disposable {
   readonly #bpf: Bpf;
@@ -55,8 +61,8 @@ export class IdentityTraffic implements Disposable {
   }
 
   /**
-   * Starts to count until dispose. Needs `CAP_BPF` and `CAP_NET_ADMIN`. Throws `ForeignMapError` if the pin is not an ipcache
-   * map, and `SyscallError`: `ENOENT` without a pin, `ENODEV` without the interface.
+   * Starts to count until dispose. Needs `CAP_BPF` and `CAP_NET_ADMIN`. Throws `ForeignMapError` if the pin is not an
+   * ipcache map, and `SyscallError`: `ENOENT` without a pin, `ENODEV` without the interface.
    */
   static open({ ipcache, maxEntries = MAX_ENTRIES, by, ...place }: IdentityTrafficOptions): IdentityTraffic {
     const kernel = new Kernel();

@@ -31,8 +31,9 @@ export const MAX_CONTENT: number = 8 * MIB;
 const MAX_RATIO = 200;
 
 /**
- * Maximum number of blocks times the size of the window, where a smaller window counts as 128 KiB. A decoder in JavaScript moves
- * the window for each block, which takes about 50 ms per GiB. 8 MiB of content in blocks of 128 KiB is just within the limit.
+ * Maximum number of blocks times the size of the window, where a smaller window counts as 128 KiB. A decoder in
+ * JavaScript moves the window for each block, which takes about 50 ms per GiB. 8 MiB of content in blocks of 128 KiB is
+ * just within the limit.
  */
 const MAX_WORK: number = 512 * MIB;
 
@@ -140,8 +141,9 @@ function readBlocks(
 }
 
 /**
- * Checks the structure of a zstd frame, for `decodeWith`. Accepts only one frame without a dictionary (else `invalid-zstd`). Rejects
- * a frame whose window or declared content is too large (`too-large`). Costs a few nanoseconds per block.
+ * Checks the structure of a zstd frame, for `decodeWith`. Accepts only one frame without a dictionary (else
+ * `invalid-zstd`). Rejects a frame whose window or declared content is too large (`too-large`). Costs a few nanoseconds
+ * per block.
  */
 export function readZstdFrame(frame: Uint8Array): ZstdFrame {
   const size = frame.length;

@@ -17,9 +17,9 @@ function bitsAt(bytes: Uint8Array, at: number, count: number): number {
 }
 
 /**
- * Returns true if the Huffman weights of a compressed block have a table in which one weight has the whole probability, or a
- * table that does not end within its size. No encoder writes such a table. Reading a weight with such a table takes no bits, so
- * `fzstd` 0.1.1 would never end.
+ * Returns true if the Huffman weights of a compressed block have a table in which one weight has the whole probability,
+ * or a table that does not end within its size. No encoder writes such a table. Reading a weight with such a table
+ * takes no bits, so `fzstd` 0.1.1 would never end.
  */
 export function hasEndlessWeights(block: Uint8Array): boolean {
   const first = block[0] ?? 0;
@@ -33,7 +33,8 @@ export function hasEndlessWeights(block: Uint8Array): boolean {
   const whole = (1 << (accuracy + 1)) - 1;
   const end = Math.min(block.length, at + 1 + size) * 8;
   for (let bit = (at + 1) * 8 + 4; bit < end; ) {
-    // While nothing is assigned, the value 1 means probability 0, and the value with all bits set means the whole probability.
+    // While nothing is assigned, the value 1 means probability 0, and the value with all bits set means the whole
+    // probability.
     const number = bitsAt(block, bit, accuracy + 1);
     if (number === whole) return true;
     if ((number & (whole >> 1)) !== 1) return false;

@@ -23,7 +23,10 @@ const native: Partial<NativeZstd> = load('node:zlib');
 /** Loaded with the first compressed frame, because most meshes have none. */
 let loaded: Fzstd | undefined;
 
-/** Returns the decoder of the package `fzstd`. Rejects the frame if the package is not installed; `@datapath-cache/engines` omits it. */
+/**
+ * Returns the decoder of the package `fzstd`. Rejects the frame if the package is not installed;
+ * `@datapath-cache/engines` omits it.
+ */
 function fzstd(frame: Uint8Array): Fzstd {
   try {
     const found: Fzstd = loaded ?? load('fzstd');
@@ -89,8 +92,9 @@ function decompressNatively(
 }
 
 /**
- * Decompresses a value that must be one zstd frame, for `decodeWith`, in steps of some milliseconds. Reasons of rejection:
- * `invalid-zstd`, and `too-large` (see `zstd-frame.ts`). The window and the content together need at most 16 MiB of memory.
+ * Decompresses a value that must be one zstd frame, for `decodeWith`, in steps of some milliseconds. Reasons of
+ * rejection: `invalid-zstd`, and `too-large` (see `zstd-frame.ts`). The window and the content together need at most 16
+ * MiB of memory.
  *
  * @param structure the structure of the frame, from {@link readZstdFrame}
  * @param decompress the decoder of Node; null selects the package `fzstd`

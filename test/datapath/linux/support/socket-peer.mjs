@@ -1,5 +1,5 @@
-// Serves and asks, in a process of its own, so that it can be put into a cgroup and a network namespace. Takes commands as
-// lines of JSON, `{ id, do, … }`, and answers each with a line, `{ id, … }`.
+// Serves and asks, in a process of its own, so that it can be put into a cgroup and a network namespace. Takes commands
+// as lines of JSON, `{ id, do, … }`, and answers each with a line, `{ id, … }`.
 import dgram from 'node:dgram';
 import net from 'node:net';
 import { createInterface } from 'node:readline';

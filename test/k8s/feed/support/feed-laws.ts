@@ -370,7 +370,8 @@ export async function I9_anyLifeIsAColdStart(make: MakeWorld, { mode, happenings
     identities: naiveIdentities(stage.inputs),
   };
   expect(held(stage.world, stage.labels)).toEqual(expected);
-  if (stage.seen !== undefined && !stage.connected) return; // claims of a lost kvstore are kept, which a new feed cannot know
+  // Claims of a lost kvstore are kept, which a new feed cannot know.
+  if (stage.seen !== undefined && !stage.connected) return;
   await stage.restart();
   stage.cluster.settle();
   expect(held(stage.world, stage.labels)).toEqual(expected);

@@ -135,8 +135,8 @@ function isLarge(value: Uint8Array): boolean {
 }
 
 /**
- * Decodes `count` mutated slices. Throws if a decoder throws, if an outcome has an undocumented reason, or if decoding in steps or
- * after encoding differs.
+ * Decodes `count` mutated slices. Throws if a decoder throws, if an outcome has an undocumented reason, or if decoding
+ * in steps or after encoding differs.
  */
 export async function decodeMutatedSlices(count: number, seed: number): Promise<MutationFigures> {
   const { messages, frames } = originals();
