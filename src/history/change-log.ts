@@ -86,7 +86,7 @@ export class ChangeLog implements CertaintyInputs {
   readonly #segmentBytes: number;
   #segments: Segment[];
   readonly #gathered = new GatheredChanges();
-  readonly #spans: UncertainSpan[] = [];
+  #spans: UncertainSpan[] = [];
   readonly #records: Record<'prefix' | 'service' | 'node' | 'mark' | 'batch', number> = {
     prefix: 0,
     service: 0,
@@ -348,8 +348,7 @@ export class ChangeLog implements CertaintyInputs {
       this.#floorMs = Math.max(this.#floorMs, dropped.lastMs);
     }
     const floor = this.#floorMs;
-    const isOver = (span: UncertainSpan): boolean => span.toMs !== undefined && span.toMs < floor;
-    while (this.#spans[0] !== undefined && isOver(this.#spans[0])) this.#spans.shift();
+    this.#spans = this.#spans.filter(({ toMs }) => toMs === undefined || toMs >= floor);
     return next;
   }
 

@@ -1,5 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { ChangeLog } from '../../src/history/change-log.ts';
 import { History } from '../../src/history/history.ts';
 import type { PrefixRecord } from '../../src/history/types.ts';
 import { IPCache } from '../../src/ipcache/ipcache.ts';
@@ -22,6 +23,20 @@ function recorded(memory?: number): { clock: ManualClock; cache: IPCache; histor
 describe('the memory of a history', () => {
   it('H5: stays below its maximum, and the newest changes are held', () => {
     H5_staysBelowItsMaximum();
+  });
+
+  it('does not keep the uncertain intervals of dropped records while an earlier interval lasts', () => {
+    const clock = new ManualClock();
+    const log = new ChangeLog(clock, 256 * KIB);
+    log.beginSpan('cluster-incomplete', 'baltic');
+    for (let i = 0; i < 20_000; i++) {
+      clock.advance(1);
+      log.endSpan(log.beginSpan('cluster-incomplete', 'adriatic'));
+      log.addMark('unreachable', 'adriatic', 'a reason of some length');
+    }
+    const { held } = log.counts();
+    expect(log.spans.length).toBeLessThan(2 * held);
+    expect(log.spans[0]?.subject).toBe('baltic');
   });
 
   it('H2: a certain answer is right, whatever was dropped', () => {
