@@ -315,13 +315,8 @@ export class ChangeLog implements CertaintyInputs {
 
   /** Returns the segment for the next record, with the batch head of its cause. */
   #segmentFor(ms: number, cause: ChangeCause | undefined): Segment {
-    const before = this.#current;
     const segment = this.#segmentWithRoom(ms);
-    if (segment === before && sameCause(this.#lastCause, cause)) return segment;
-    if (cause === undefined && segment !== before) {
-      this.#lastCause = undefined;
-      return segment;
-    }
+    if (sameCause(this.#lastCause, cause)) return segment;
     const { store = '', revision = '', kind, withdrawal = false } = cause ?? {};
     const writer = withdrawal ? WITHDRAWAL : '';
     segment.addText(ms, KIND.batch, store, { writer, before: kind, after: revision });
@@ -338,6 +333,7 @@ export class ChangeLog implements CertaintyInputs {
     current.seal();
     const next = this.#newSegment(current.number + 1, current.endSequence, ms);
     this.#segments.push(next);
+    this.#lastCause = undefined; // the new segment has no batch head
     this.#disk?.onSealed();
     const maxOtherBytes = this.#maxMemory - RESERVED_SEGMENTS * this.#segmentBytes;
     let memory = this.#segments.reduce((sum, segment) => sum + (segment === next ? 0 : segment.memory), 0);

@@ -292,6 +292,22 @@ describe('a look-up', () => {
 });
 
 describe('records', () => {
+  it('keep their cause in a segment that begins with a mark', () => {
+    const { clock, cache, history } = recorded(256 * KIB);
+    const cause = { store: 'atlantic', revision: '7' };
+    history.setCause(cause);
+    for (let i = 0; i < 2000; i++) {
+      clock.advance(1);
+      cache.upsert(`10.0.0.${i % 250}`, podClaim(i));
+      history.mark('reachable', 'atlantic', 'x'.repeat(i % 150));
+    }
+    const causes = [...history.records()].flatMap((record) =>
+      record.kind === 'prefix' ? [record.cause] : [],
+    );
+    expect(causes.filter((one) => one?.store !== 'atlantic')).toEqual([]);
+    expect(causes.length).toBeGreaterThan(500);
+  });
+
   it('keep every attribute of a claim', () => {
     fc.assert(
       fc.property(
