@@ -70,8 +70,7 @@ export function currentLife(archived: readonly StoredSegment[], life: number, lo
   const oldest = { number: segments[0]?.number ?? 0, startMs: segments[0]?.startMs ?? floorMs };
   const stored = archived.filter(({ facts, number }) => facts.head.life === life && number < oldest.number);
   const held = log.spans.map((span) => ({ ...span }));
-  const known = new Set(held.map(spanKey));
-  const older = stored.flatMap(({ facts }) => facts.spans).filter((span) => !known.has(spanKey(span)));
+  const older = storedSpans(stored, held, oldest.startMs);
   const parts = [...stored, ...segments.map(memoryPart)];
   const gaps = gapsOf(stored, oldest);
   return {
@@ -94,9 +93,33 @@ function endedLife(stored: readonly StoredSegment[]): Life {
     floorMs: stored[0]?.startMs ?? 0,
     endMs,
     afterEnd: torn ? 'lost' : 'agent-not-running',
-    spans: [...stored.flatMap(({ facts }) => facts.spans), ...gapsOf(stored, undefined)],
+    spans: [...storedSpans(stored), ...gapsOf(stored, undefined)],
     parts: stored,
   };
+}
+
+/**
+ * Returns the uncertain intervals of stored segments, each once: as the newest of them has it, because a segment has an
+ * interval as it was when the segment was written. `newer` are the intervals in memory. An interval that has no end,
+ * and that later records do not have, ended before those records began; the ones in memory begin at `newerMs`.
+ */
+function storedSpans(
+  stored: readonly StoredSegment[],
+  newer: readonly UncertainSpan[] = [],
+  newerMs?: number,
+): readonly UncertainSpan[] {
+  const spans: UncertainSpan[] = [];
+  const known = new Set(newer.map(spanKey));
+  let nextMs = newerMs;
+  for (const { facts, startMs } of stored.toReversed()) {
+    const unknown = facts.spans.filter((span) => !known.has(spanKey(span)));
+    for (const span of unknown) {
+      spans.push({ ...span, toMs: span.toMs ?? nextMs });
+      known.add(spanKey(span));
+    }
+    nextMs = startMs;
+  }
+  return spans;
 }
 
 function spanKey({ reason, subject, fromMs }: UncertainSpan): string {

@@ -72,6 +72,30 @@ async function write(
 }
 
 describe('a history on disk', () => {
+  it('is certain again after an uncertain interval that began in an earlier segment', async () => {
+    const machine = new Machine();
+    const started = await machine.start({}, 16 * MIB);
+    const { history } = started;
+    const span = history.beginUncertainty('cluster-incomplete', 'baltic');
+    if (span === undefined) throw new Error('not started');
+    await write(machine, started, 5000);
+    await history.flush();
+    const during = machine.clock.wallTime();
+    machine.clock.advance(10);
+    history.endUncertainty(span);
+    machine.clock.advance(10);
+    const after = machine.clock.wallTime();
+    await write(machine, started, 40_000);
+    const reasonsIn = async ({ past }: History): Promise<readonly unknown[]> =>
+      Promise.all([during, after].map(async (at) => (await past.at('10.0.0.0', at))?.reason));
+    expect(await reasonsIn(history)).toEqual(['cluster-incomplete', undefined]);
+    await end(started);
+    machine.clock.advance(1000);
+    const restarted = await machine.start({}, 16 * MIB);
+    expect(await reasonsIn(restarted.history)).toEqual(['cluster-incomplete', undefined]);
+    await end(restarted);
+  });
+
   it('answers for moments that have left the memory, and these are certain', async () => {
     const machine = new Machine();
     const started = await machine.start({}, 16 * MIB);
