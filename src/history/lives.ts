@@ -55,8 +55,10 @@ export interface Life extends CertaintyInputs {
 export function endedLives(stored: readonly StoredSegment[], life: number): readonly Life[] {
   const earlier = new Map<number, StoredSegment[]>();
   for (const segment of stored) {
-    const number = segment.facts.head.life;
-    if (number === life) continue;
+    const { head, pieces } = segment.facts;
+    const number = head.life;
+    // A process that ended between the first two writes of a file stored neither records nor a clock in it.
+    if (number === life || pieces.length === 0) continue;
     const list = earlier.get(number) ?? [];
     list.push(segment);
     earlier.set(number, list);

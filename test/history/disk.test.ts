@@ -1,5 +1,6 @@
 import { crc32 } from 'node:zlib';
 import { describe, expect, it } from 'vitest';
+import { FRAME_BYTES, PREAMBLE_BYTES } from '../../src/history/disk/frames.ts';
 import { History, type HistoryOptions } from '../../src/history/history.ts';
 import type { PrefixRecord } from '../../src/history/types.ts';
 import { IPCache } from '../../src/ipcache/ipcache.ts';
@@ -94,6 +95,29 @@ describe('a history on disk', () => {
     const restarted = await machine.start({}, 16 * MIB);
     expect(await reasonsIn(restarted.history)).toEqual(['cluster-incomplete', undefined]);
     await end(restarted);
+  });
+
+  it('answers for an earlier process that was killed directly after it created a file', async () => {
+    const machine = new Machine();
+    const started = await machine.start({}, 16 * MIB);
+    const { from } = started.history.held;
+    started.cache.upsert('10.9.0.1', podClaim(7));
+    machine.clock.advance(10);
+    const at = machine.clock.wallTime();
+    await write(machine, started, 5000);
+    await started.history.flush();
+    const last = [...machine.folder.files.keys()].sort().at(-1) ?? '';
+    const bytes = machine.folder.files.get(last) ?? new Uint8Array();
+    const head =
+      PREAMBLE_BYTES + FRAME_BYTES + new DataView(bytes.buffer, bytes.byteOffset).getUint32(PREAMBLE_BYTES);
+    machine.folder.files.set(last, bytes.slice(0, head));
+    machine.clock.advance(1000);
+    const { history } = await machine.start({}, 16 * MIB);
+    expect(history.status().heldFrom).toBe(from);
+    expect(await history.past.at('10.9.0.1', at)).toMatchObject({
+      certain: true,
+      effective: { identity: 1007 },
+    });
   });
 
   it('answers for moments that have left the memory, and these are certain', async () => {
