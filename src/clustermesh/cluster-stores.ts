@@ -294,6 +294,16 @@ export class ClusterStores extends ResourceStores {
     ]);
   }
 
+  override abandonWithdrawal(): void {
+    this.#reportEnd();
+  }
+
+  #reportEnd(): void {
+    if (!this.#isWithdrawalReported) return;
+    this.#isWithdrawalReported = false;
+    this.#options.engines.onWithdrawal?.(this.#options.cluster, false);
+  }
+
   /** Runs the steps of a withdrawal, and reports it, unless there is nothing to withdraw. */
   async #withdraw(
     signal: AbortSignal,
@@ -319,10 +329,9 @@ export class ClusterStores extends ResourceStores {
           }
         }),
       );
-      if (!signal.aborted) tap?.onWithdrawn(cluster, scope);
-      if (!this.#isWithdrawalReported || signal.aborted) return;
-      this.#isWithdrawalReported = false;
-      onWithdrawal?.(cluster, false);
+      if (signal.aborted) return;
+      tap?.onWithdrawn(cluster, scope);
+      this.#reportEnd();
     } finally {
       this.#withdrawing = false;
     }

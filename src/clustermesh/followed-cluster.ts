@@ -352,21 +352,28 @@ export class FollowedCluster {
 
   async #withdraw(attempt: number, scope: Withdrawal, signal: AbortSignal): Promise<void> {
     const { clock, random } = this.#options;
-    for (let tries = 1; tries <= MAX_WITHDRAWALS && !signal.aborted; tries++) {
-      try {
-        if (scope === 'services') await this.#stores.withdrawServices(signal);
-        else await this.#stores.withdraw(signal);
+    for (let tries = 1; !(await this.#tryWithdraw(scope, signal)) && !signal.aborted; tries++) {
+      if (tries === MAX_WITHDRAWALS) {
+        this.#stores.abandonWithdrawal();
         break;
-      } catch (error) {
-        this.#status.recordFailure(
-          `an engine failed to delete the state of the cluster: ${messageOf(error)}`,
-        );
       }
-      if (tries < MAX_WITHDRAWALS) await sleep(clock, backoffDelay(tries, BACKOFF, random), signal);
+      await sleep(clock, backoffDelay(tries, BACKOFF, random), signal);
     }
     if (signal.aborted) return;
     if (scope === 'everything') this.#status.recordWithdrawal();
     this.#dispatch({ type: 'drained', attempt });
+  }
+
+  /** Resolves to false if an engine failed. */
+  async #tryWithdraw(scope: Withdrawal, signal: AbortSignal): Promise<boolean> {
+    try {
+      if (scope === 'services') await this.#stores.withdrawServices(signal);
+      else await this.#stores.withdraw(signal);
+      return true;
+    } catch (error) {
+      this.#status.recordFailure(`an engine failed to delete the state of the cluster: ${messageOf(error)}`);
+      return false;
+    }
   }
 
   async #follow(attempt: number, options: ClusterFollow, signal: AbortSignal): Promise<void> {

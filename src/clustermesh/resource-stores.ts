@@ -172,6 +172,9 @@ export abstract class ResourceStores {
    */
   abstract withdraw(signal: AbortSignal): Promise<void>;
 
+  /** Must be called if a withdrawal that rejected is not repeated. */
+  abandonWithdrawal(): void {}
+
   /** Follows one resource until the signal fires or the kvstore turns out to be replaced. */
   follow(resource: CopiedResource, request: FollowRequest): Promise<FollowEnd> {
     const { layout, onListed, onReaderState, ...run } = request;

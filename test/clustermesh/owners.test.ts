@@ -207,6 +207,27 @@ describe('an engine that throws', () => {
     expect(agent.ipcache.size).toBe(0);
   });
 
+  it('for ever ends its withdrawal when it is abandoned (regression: the history stayed uncertain)', async () => {
+    const reports: boolean[] = [];
+    await spoil(({ services }) => ({
+      services: {
+        mergeExternalServiceUpdate: (service) => services.mergeExternalServiceUpdate(service),
+        mergeExternalServiceDelete: (key) => services.mergeExternalServiceDelete(key),
+        mergeExternalSliceUpdate: (slice) => services.mergeExternalSliceUpdate(slice),
+        mergeExternalSliceDelete: (slice) => services.mergeExternalSliceDelete(slice),
+        withdrawCluster: () => {
+          throw new Error('the sink failed');
+        },
+      },
+      onWithdrawal: (_cluster, isRunning) => reports.push(isRunning),
+    }));
+    await follow();
+    const removing = agent.mesh.remove('a');
+    await advance(clock, 5_000);
+    await removing;
+    expect(reports).toEqual([true, true, true, true, true, false]);
+  });
+
   it('while a cluster is followed is counted and reported; other clusters continue (freeze: in the local cluster the process ended)', async () => {
     const failing = (nodes: NodeSink): NodeSink => ({
       nodeUpdated: (node) => {
