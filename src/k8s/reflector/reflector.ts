@@ -166,7 +166,6 @@ export class Reflector implements FollowedResource {
     readonly quietMs?: number;
   } = {}): Promise<void> {
     const { clock } = this.#context;
-    const startedAt = clock.now();
     return new Promise((resolve, reject) => {
       const settle = (end: () => void): void => {
         this.#waiters.delete(check);
@@ -183,7 +182,7 @@ export class Reflector implements FollowedResource {
       };
       const setTimer = (delayMs: number): void => {
         timer = clock.after(delayMs, () => {
-          const silenceMs = clock.now() - Math.max(startedAt, this.#lastBytesAt ?? 0);
+          const silenceMs = clock.now() - (this.#lastBytesAt ?? 0);
           const limit = quietMs ?? 0;
           if (silenceMs < limit) setTimer(limit - silenceMs);
           else fail(this.#noProgressMessage(limit));
