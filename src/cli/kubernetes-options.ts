@@ -11,6 +11,7 @@ import {
   k8sLoadOption,
   kubeconfigOption,
   parseEncryptKey,
+  parseLabelValue,
 } from './option-table.ts';
 
 /** Options of a Kubernetes API server as parsed by commander. */
@@ -77,7 +78,7 @@ export function addKubernetesOptions(command: Command): Command {
         .choices(['kvstore', 'crd'])
         .default('kvstore'),
     )
-    .option('--k8s-service-proxy-name <name>', 'use only services with this proxy name')
+    .option('--k8s-service-proxy-name <name>', 'use only services with this proxy name', parseLabelValue)
     .option('--k8s-headless-services', 'use headless services, too')
     .option(
       '--k8s-host-ips',

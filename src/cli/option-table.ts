@@ -50,6 +50,14 @@ export function parseName(text: string): string {
   throw new InvalidArgumentError('It must be a non-empty name without /.');
 }
 
+/** Parses the value of a Kubernetes label. Rejects an empty one. */
+export function parseLabelValue(text: string): string {
+  if (text.length <= 63 && /^[A-Za-z0-9](?:[-A-Za-z0-9_.]*[A-Za-z0-9])?$/.test(text)) return text;
+  throw new InvalidArgumentError(
+    'It must be the value of a label: at most 63 letters, digits, -, _ and ., with a letter or digit at both ends.',
+  );
+}
+
 /** Parses a path. Rejects an empty one. */
 export function parsePath(path: string): string {
   if (path === '') throw new InvalidArgumentError('It must be a path.');

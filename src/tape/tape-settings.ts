@@ -19,7 +19,7 @@ export interface TapeSettings {
 
 /** Settings of an agent that follows Kubernetes; see `KubernetesOptions`. */
 export interface TapedKubernetes {
-  readonly watch: readonly string[];
+  readonly watch: readonly (typeof PARTS)[number][];
   readonly endpoints: (typeof ENDPOINTS)[number];
   readonly identities: 'kvstore' | 'crd';
   readonly serviceProxyName?: string | undefined;
@@ -28,12 +28,13 @@ export interface TapedKubernetes {
   readonly encryptKey: number;
 }
 
+const PARTS = ['services', 'endpoints', 'nodes', 'identities', 'policies'] as const;
 const ENDPOINTS = ['ciliumendpoints', 'ciliumendpointslices', 'pods'] as const;
 
 function readKubernetes(fields: Fields<never>): TapedKubernetes {
   const watch = fields.list('watch');
   return {
-    watch: watch.items((_, index) => watch.string(index)),
+    watch: watch.items((_, index) => watch.word(index, PARTS)),
     endpoints: fields.word('endpoints', ENDPOINTS) ?? 'ciliumendpoints',
     identities: fields.word('identities', ['kvstore', 'crd'] as const) ?? 'kvstore',
     serviceProxyName: fields.string('serviceProxyName'),

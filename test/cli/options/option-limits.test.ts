@@ -44,6 +44,12 @@ const LIMITS: readonly Limit[] = [
     'a DNS name without a port',
   ],
   [`${AGENT} --k8s-encrypt-key`, '0 255', '256 -1 1000 a', 'a number from 0 to 255'],
+  [
+    `${AGENT} --k8s-service-proxy-name`,
+    `a Mine-2.x_y ${'a'.repeat(63)}`,
+    `${'a'.repeat(64)} -a a. a/b a,b= https://proxy/x`,
+    'the value of a label',
+  ],
   [`${AGENT} --k8s-watch`, 'services,nodes policies', 'services,pods , Services', 'one or more of services'],
   [
     `${AGENT} --clustermesh-config /m --kvstore-opt`,

@@ -1,5 +1,5 @@
-import { readFileSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
 import { gunzipSync } from 'node:zlib';
 import { Command } from 'commander';
 import { describe, expect, it } from 'vitest';
@@ -27,10 +27,13 @@ describe('the settings of a running process', () => {
     const file = (name: string): string => join(folder, name);
     const config = `manifests: ${file('m.yaml')}\nhistory-memory: 2MiB\nnode-name: token=${SECRET}\n`;
     writeFileSync(file('c.yaml'), config);
+    const pathOfKeys = (user: string): string => `${folder}/https://${user}@proxy/keys.jsonl`;
+    mkdirSync(dirname(pathOfKeys(`root:${SECRET}`)), { recursive: true });
+    writeFileSync(pathOfKeys(`root:${SECRET}`), '');
     const agent = startProcess(
       [
         ...['agent', '--config', file('c.yaml'), '--socket', file('s.sock')],
-        ...['--k8s-service-proxy-name', `https://root:${SECRET}@proxy/x`],
+        ...['--load', pathOfKeys(`root:${SECRET}`)],
       ],
       { DPCACHE_CLUSTER: `Bearer ${SECRET}`, DPCACHE_CLUSTERMESH_CACHE_TTL: '10m' },
     );
@@ -39,7 +42,7 @@ describe('the settings of a running process', () => {
     expect(path).toBe(file('c.yaml'));
     expect(settings).toMatchObject({
       socket: { value: file('s.sock'), from: 'flag' },
-      'k8s-service-proxy-name': { value: 'https://[removed]@proxy/x', from: 'flag' },
+      load: { value: [pathOfKeys('[removed]')], from: 'flag' },
       cluster: { value: 'Bearer [removed]', from: 'environment' },
       'clustermesh-cache-ttl': { value: 600_000, from: 'environment' },
       manifests: { value: [file('m.yaml')], from: 'file' },
