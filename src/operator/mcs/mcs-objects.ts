@@ -61,11 +61,19 @@ function trimmed(service: KubernetesObject): KubernetesObject {
 }
 
 /** Time between two checks if the API server serves no version of the group, and if a list is incomplete. */
-const POLL_MS = { version: 30_000, lists: 500 };
+const POLL_MS = { startingServer: 5000, version: 30_000, lists: 500 };
+
+/**
+ * Time without interruption in which the API server serves no version, after which there are no objects. An API server
+ * that starts, or whose CRDs are replaced, serves no version for seconds; the keys of an earlier run must not be
+ * deleted then.
+ */
+const MISSING_MS = 60_000;
 
 /**
  * The objects of the multi-cluster services API, followed once for all duties that need them. The first served version
- * of the API group is used. If no version is served, there are no exports and no imports, and the check is repeated.
+ * of the API group is used. If no version is served for a minute, there are no exports and no imports, and the check is
+ * repeated.
  */
 export class McsObjects implements Duty {
   readonly name = 'mcs-objects';
@@ -89,7 +97,7 @@ export class McsObjects implements Duty {
     return this.#version;
   }
 
-  /** True if all objects have been received, or if the API server serves no version of the group. */
+  /** True if all objects have been received, or if the API server has served no version of the group for a minute. */
   get complete(): boolean {
     return this.#isComplete;
   }
@@ -140,13 +148,15 @@ export class McsObjects implements Duty {
 
   async #follow(signal: AbortSignal): Promise<void> {
     const { clock } = this.#options;
+    let missingSince: number | undefined;
     while (!signal.aborted) {
       const version = await this.#findVersion(signal);
       if (version !== undefined) break;
+      missingSince ??= clock.now();
       this.#version = 'none';
       this.#missing = failureOf(new Error(this.notReadyReason()), clock);
-      this.#markComplete();
-      await sleep(clock, POLL_MS.version, signal);
+      if (clock.now() - missingSince >= MISSING_MS) this.#markComplete();
+      await sleep(clock, this.#isComplete ? POLL_MS.version : POLL_MS.startingServer, signal);
     }
     this.#missing = undefined;
     this.#observe(signal);

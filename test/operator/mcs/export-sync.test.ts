@@ -2,6 +2,7 @@ import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { KubernetesClient } from '../../../src/k8s/kubernetes-client.ts';
 import { MemoryApiServer } from '../../../src/k8s/memory/memory-api-server.ts';
 import { MemoryApiTransport } from '../../../src/k8s/memory/memory-api-transport.ts';
+import { CLUSTER_TYPES } from '../../../src/k8s/memory/resource-types.ts';
 import { textOfBytes } from '../../../src/kvstore/codec/bytes.ts';
 import { syncedKey } from '../../../src/kvstore/codec/keys.ts';
 import { MemoryBackend } from '../../../src/kvstore/memory/memory-backend.ts';
@@ -148,4 +149,26 @@ it('exports and namespaces are read only while a run publishes them, because eac
   }
   await source.close();
   await backend.close();
+});
+
+describe('the keys of an earlier operator', () => {
+  it('stay while a starting API server does not serve the CRDs yet, and are deleted after a minute', async () => {
+    const cluster = await newCluster();
+    await cluster.export('cart');
+    expect(Object.keys(await values(cluster))).toEqual(['shop/cart']);
+    await cluster.stop();
+    const types = CLUSTER_TYPES.filter(({ group }) => group === 'multicluster.x-k8s.io');
+    for (const type of types) cluster.api.stopServing(type);
+    cluster.start();
+    await advance(cluster.clock, 30_000);
+    expect(Object.keys(await values(cluster))).toEqual(['shop/cart']);
+    for (const type of types) cluster.api.serve(type);
+    expect(Object.keys(await values(cluster))).toEqual(['shop/cart']);
+
+    await cluster.stop();
+    for (const type of types) cluster.api.stopServing(type);
+    cluster.start();
+    await advance(cluster.clock, 60_000);
+    expect(await values(cluster)).toEqual({});
+  });
 });

@@ -347,7 +347,7 @@ describe('the duty', () => {
     const a = mesh.cluster('a');
     for (const type of MCS_TYPES) a.api.stopServing(type);
     await mesh.start();
-    await mesh.pass(20_000);
+    await mesh.pass(80_000);
     expect(a.duties.mcs?.counts().version).toBe('none');
     expect(a.duties.mcs?.status()).toMatchObject({
       state: 'waiting',
