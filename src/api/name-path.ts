@@ -4,9 +4,13 @@
  */
 const DOTS = /^~*\.\.?$/;
 
-/** Returns a name as a URL path. Each part between slashes is encoded; `.` and `..` become `~.` and `~..`. */
+/**
+ * Returns a name as a URL path. Each part between slashes is encoded; `.` and `..` become `~.` and `~..`. A lone
+ * surrogate, which a name of another cluster may contain, becomes U+FFFD, because a URL cannot contain it.
+ */
 export function namePath(name: string): string {
   return name
+    .replace(/\p{Surrogate}/gu, '\ufffd')
     .split('/')
     .map((part) => encodeURIComponent(DOTS.test(part) ? `~${part}` : part))
     .join('/');

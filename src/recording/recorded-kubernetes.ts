@@ -1,5 +1,6 @@
 import type { Clock } from '../base/clock.ts';
 import { type Rejection, rejection } from '../base/rejection.ts';
+import { showValue } from '../base/show-value.ts';
 import { MemoryApiServer } from '../k8s/memory/memory-api-server.ts';
 import { MemoryApiTransport } from '../k8s/memory/memory-api-transport.ts';
 import { CLUSTER_TYPES, type ResourceType } from '../k8s/memory/resource-types.ts';
@@ -24,15 +25,20 @@ const CONFLICT = 409;
 /** Maximum nesting of lists and objects. The stack of each Node.js release suffices for several thousand. */
 const MAX_DEPTH = 1_000;
 
+function textOf(value: unknown): string {
+  return typeof value === 'string' ? value : showValue(value);
+}
+
 /** Returns the place of an object, or the reason why it has none. */
 function placeOf(object: RecordedObject): RequestPlace | string {
   const { apiVersion, kind, metadata } = object;
   const versionOf = ({ group, version }: ResourceType): string =>
     group === '' ? version : `${group}/${version}`;
   const type = CLUSTER_TYPES.find((one) => one.kind === kind && versionOf(one) === apiVersion);
-  if (type === undefined) return `${String(apiVersion)} ${String(kind)} is not supported`;
+  if (type === undefined) return `${textOf(apiVersion)} ${textOf(kind)} is not supported`;
   const { name, namespace = 'default' } = isObject(metadata) ? metadata : {};
   if (typeof name !== 'string' || typeof namespace !== 'string') return 'the object has no name';
+  if (/\p{Surrogate}/u.test(name + namespace)) return 'the name or namespace is not valid Unicode';
   const root = type.group === '' ? '/api/' : '/apis/';
   const within = type.namespaced ? `/namespaces/${encodeURIComponent(namespace)}` : '';
   const collection = `${root}${versionOf(type)}${within}/${type.plural}`;

@@ -29,4 +29,8 @@ describe('the path of a name', () => {
     expect(namePath('./..')).toBe('~./~..');
     expect(namePath('~./...')).toBe('~~./...');
   });
+
+  it('of a node of a hostile cluster with a lone surrogate is a path, not an error that ends the page', () => {
+    expect(namePath('far/a\udcff')).toBe('far/a%EF%BF%BD');
+  });
 });

@@ -35,3 +35,20 @@ it.each([
   expect(rejected.map(({ message }) => message)).toEqual([expect.stringContaining('is nested too deeply')]);
   expect(stored).toBe(2);
 });
+
+it.each([
+  ['a name with a lone surrogate', { kind: 'Service', metadata: { name: 'a\ud800' } }, /not valid Unicode/],
+  [
+    'a namespace with one',
+    { kind: 'Service', metadata: { name: 'a', namespace: '\udfff' } },
+    /not valid Unicode/,
+  ],
+  [
+    'a kind that is an object with toString',
+    { kind: { toString: 1 } },
+    /^v1 \{"toString":1\} is not supported$/,
+  ],
+])('%s is a reason, not a crash', async (_, object, reason) => {
+  const recorded = new RecordedKubernetes(new ManualClock());
+  expect(await recorded.apply({ apiVersion: 'v1', ...object })).toMatch(reason);
+});
