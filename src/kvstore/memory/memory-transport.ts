@@ -18,10 +18,10 @@ import type { MemoryServer } from './memory-server.ts';
 
 // A write takes about 10 µs with the store and its watches, so this is 3 ms.
 const OPERATIONS_PER_TURN = 256;
-// A key takes about 1 µs, so this is 4 ms.
-const KEYS_PER_TURN = 4096;
-// A block of values is expanded in about 10 µs, so this is 3 ms.
-const EXPANSIONS_PER_TURN = 256;
+// For each 128 KiB of buffers, V8 may insert a step of its marking, which takes 5 to 10 ms. The values of this number
+// of IPs take 160 KiB; a block of values takes about 30 KiB while it is expanded and read.
+const KEYS_PER_TURN = 1024;
+const EXPANSIONS_PER_TURN = 8;
 
 /**
  * The connection of a client to a {@link MemoryServer}. A call is answered in a later microtask. After many calls in

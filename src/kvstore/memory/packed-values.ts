@@ -7,9 +7,9 @@ const MAX_VALUE_BYTES = 1024;
 const BLOCK_BYTES = 8192;
 /** A smaller block saves too little. */
 const MIN_BLOCK_BYTES = 2048;
+/** Minimum that zlib accepts. */
+const MIN_CHUNK_BYTES = 64;
 const DEFLATE = { level: 1, windowBits: 13, memLevel: 5 } as const;
-/** More than the largest block with its lengths, because a second chunk takes three times as long. */
-const INFLATE = { chunkSize: 3 * BLOCK_BYTES } as const;
 /**
  * Number of expanded blocks that are kept: a read in the order of keys alternates between blocks, because blocks are in
  * the order of writes.
@@ -29,10 +29,13 @@ export class PackedValues {
   readonly first: number;
   /** One character for each byte, because a small `Uint8Array` takes 200 bytes more. */
   readonly deflated: string;
+  /** Number of expanded bytes. */
+  readonly size: number;
 
-  constructor(first: number, deflated: string) {
+  constructor(first: number, deflated: string, size: number) {
     this.first = first;
     this.deflated = deflated;
+    this.size = size;
   }
 }
 
@@ -88,8 +91,9 @@ export class ExpandedBlocks {
 }
 
 /** Expands a block. It begins with the number of values and the length of each value, two bytes each. */
-function expand({ deflated }: PackedValues): ExpandedBlock {
-  const all = inflateRawSync(bytesOfCharacters(deflated), INFLATE);
+function expand({ deflated, size }: PackedValues): ExpandedBlock {
+  // With room for one more byte, because zlib allocates a second chunk if the first one is full.
+  const all = inflateRawSync(bytesOfCharacters(deflated), { chunkSize: Math.max(size + 1, MIN_CHUNK_BYTES) });
   const bytes = all.subarray(2);
   const ends = new Uint16Array(all.readUInt16LE(0));
   let end = ends.byteLength;
@@ -143,6 +147,10 @@ function pack(block: readonly StoredValue[]): void {
   const texts = block.map(({ value }) => packable(value));
   const lengths = Buffer.from(Uint16Array.of(texts.length, ...texts.map(({ length }) => length)).buffer);
   const bytes = Buffer.concat([lengths, bytesOfCharacters(texts.join(''))]);
-  const values = new PackedValues(first.index, deflateRawSync(bytes, DEFLATE).toString('latin1'));
+  const values = new PackedValues(
+    first.index,
+    deflateRawSync(bytes, DEFLATE).toString('latin1'),
+    bytes.length,
+  );
   for (const version of block) if (packable(version.value) !== '') version.value = values;
 }
